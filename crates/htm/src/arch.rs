@@ -1,0 +1,27 @@
+//! The instructions, one module for each architecture that has them.
+
+#[cfg(target_arch = "x86_64")]
+mod x86_64;
+#[cfg(target_arch = "x86_64")]
+pub(crate) use x86_64::{cpuid, xabort, xbegin, xend, xtest};
+
+#[cfg(not(target_arch = "x86_64"))]
+mod absent;
+#[cfg(not(target_arch = "x86_64"))]
+pub(crate) use absent::{cpuid, xabort, xbegin, xend, xtest};
+
+/// What the processor says of itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Cpuid {
+    /// RTM is there: its instructions may be executed.
+    pub(crate) rtm: bool,
+    /// Microcode makes every region abort (`RTM_ALWAYS_ABORT`).
+    pub(crate) always_abort: bool,
+}
+
+impl Cpuid {
+    /// Whether `XBEGIN` is an instruction of this processor; where it is not, executing it is a fault.
+    pub(crate) fn executable(self) -> bool {
+        self.rtm
+    }
+}

@@ -1,0 +1,69 @@
+//! RTM's four instructions in inline assembly; the compiler's intrinsics for them are not stable.
+//!
+//! No block promises `nomem`, `readonly` or `pure`: each is a barrier to the compiler, so that no access moves into
+//! or out of a region.
+
+use std::arch::{asm, is_x86_feature_detected, x86_64::__cpuid_count};
+
+use super::Cpuid;
+use crate::status::Status;
+
+/// CPUID leaf 7, `edx` bit 11.
+const RTM_ALWAYS_ABORT: u32 = 1 << 11;
+
+pub(crate) fn cpuid() -> Cpuid {
+    // Leaf 0 gives the highest leaf; it and CPUID itself exist on every x86-64 processor.
+    let highest = __cpuid_count(0, 0).eax;
+    let always_abort = highest >= 7 && __cpuid_count(7, 0).edx & RTM_ALWAYS_ABORT != 0;
+    Cpuid { rtm: is_x86_feature_detected!("rtm"), always_abort }
+}
+
+/// Begins a region. Returns [`Status::STARTED`] at first, and again, with the cause, for each abort; between the
+/// two nothing has happened.
+///
+/// # Safety
+///
+/// The processor has RTM, and the caller ends or aborts what it begins, in this call frame or below it.
+#[inline(always)]
+pub(crate) unsafe fn xbegin() -> Status {
+    let mut eax = Status::STARTED.0;
+    // SAFETY: the caller vouches for the processor. An abort jumps to the label with every register but eax, and all
+    // memory, as they were here, which is what the compiler assumes of a block that only writes eax.
+    unsafe { asm!("xbegin 2f", "2:", inout("eax") eax, options(nostack)) };
+    Status(eax)
+}
+
+/// Commits the innermost region.
+///
+/// # Safety
+///
+/// The processor has RTM, and a region is open: outside of one this instruction faults.
+#[inline(always)]
+pub(crate) unsafe fn xend() {
+    // SAFETY: the caller vouches for the open region.
+    unsafe { asm!("xend", options(nostack)) };
+}
+
+/// Aborts all open regions with `CODE`. Does nothing when there is none.
+///
+/// # Safety
+///
+/// The processor has RTM.
+#[inline(always)]
+pub(crate) unsafe fn xabort<const CODE: u8>() {
+    // SAFETY: the caller vouches for the processor.
+    unsafe { asm!("xabort {code}", code = const CODE, options(nostack)) };
+}
+
+/// Whether a region is open.
+///
+/// # Safety
+///
+/// The processor has RTM.
+#[inline(always)]
+pub(crate) unsafe fn xtest() -> bool {
+    let inside: u8;
+    // SAFETY: the caller vouches for the processor.
+    unsafe { asm!("xtest", "setnz {inside}", inside = out(reg_byte) inside, options(nostack)) };
+    inside != 0
+}

@@ -1,0 +1,241 @@
+//! Transactional memory in software, with the limits of the hardware.
+//!
+//! It exists so that every path that uses regions is tested on every machine, and so that published studies of the hardware's
+//! limits run anywhere. It is never chosen by default: it is far slower than any software path it could replace.
+//!
+//! # What it has in common with RTM
+//!
+//! Cache-line granularity; a write set bounded by the sets and ways of the first-level cache, and a larger bound for reads
+//! ([`Profile`]); hence order matters, since a read may evict a written line but not the other way round; aborts by
+//! interrupts ([`Timer`]), by conflicts with other regions and with plain accesses (strong atomicity), by explicit codes, by too
+//! deep nesting; flat nesting; opacity; a panic rolls the region back.
+//!
+//! # Where it differs
+//!
+//! - A conflict is found at the region's next access or at its commit, not at the instant it happens; so of two regions that
+//!   conflict, the one that commits first wins.
+//! - A plain *load* of a line that an uncommitted region has stored to sees the old value and leaves the region alone; hardware
+//!   would abort the region. Both are correct, and only the rate of aborts differs.
+//! - Captured locals that a body changes keep what an aborted try did to them; hardware erases that too.
+//! - The cache starts cold and holds only what goes through accessors: no stack, no code, no neighbour's lines.
+//! - Lines further apart than [`EmulatedConfig::tracked_lines`] may share a version, and conflict falsely.
+
+mod cache;
+mod clock;
+mod config;
+mod lines;
+mod region;
+
+pub use config::{EmulatedConfig, Profile, Timer};
+pub use region::{EmulatedRegion, RegionAborted};
+
+use std::{
+    cell::Cell,
+    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
+    sync::{
+        Arc,
+        atomic::{AtomicU64 as Counter, Ordering::Relaxed},
+    },
+    time::Instant,
+};
+
+use crate::{
+    Engine, EngineError, EngineKind, Sharing, Word,
+    cause::{Abort, Cause},
+};
+use lines::Lines;
+use region::Local;
+
+/// The emulated engine. Clones are the same engine: they see each other's conflicts.
+///
+/// # Example
+///
+/// ```
+/// use drtm_htm::{Access, Cause, Emulated, EmulatedConfig, Htm, Line, Outcome, Policy, Profile};
+///
+/// // Two lines may be written, and no more.
+/// let engine = Emulated::new(EmulatedConfig::new(Profile::new(1, 2, 100)))?;
+/// let lines: Vec<Line> = (0..3).map(|_| Line::default()).collect();
+/// let mut worker = Htm::new(engine).worker();
+/// let mut fill = |count: usize| {
+///     worker.attempt(Policy::DBX, |tx| lines[..count].iter().try_for_each(|line| tx.store(&line[0], 1)))
+/// };
+/// assert_eq!(fill(2), Outcome::Committed(()));
+/// assert_eq!(fill(3), Outcome::Fallback(Cause::Capacity));
+/// # Ok::<(), drtm_htm::EngineError>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Emulated {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Shared {
+    lines: Lines,
+    config: EmulatedConfig,
+    /// The origin of the wall timer.
+    origin: Instant,
+    workers: Counter,
+    #[cfg(drtm_loom)]
+    skip_validation: bool,
+}
+
+impl Shared {
+    /// A deliberate fault, for the model checker to find. Elsewhere it does not exist.
+    fn skips_validation(&self) -> bool {
+        #[cfg(drtm_loom)]
+        return self.skip_validation;
+        #[cfg(not(drtm_loom))]
+        return false;
+    }
+}
+
+// Whether this thread is inside a region, where plain accesses and further regions are mistakes.
+#[cfg(not(drtm_loom))]
+thread_local!(static INSIDE_REGION: Cell<bool> = const { Cell::new(false) });
+#[cfg(drtm_loom)]
+crate::sync::thread_local!(static INSIDE_REGION: Cell<bool> = Cell::new(false));
+
+impl Emulated {
+    /// An engine that emulates this.
+    ///
+    /// # Errors
+    ///
+    /// [`EngineError::Emulation`] when the configuration describes no machine.
+    pub fn new(config: EmulatedConfig) -> Result<Self, EngineError> {
+        config.check()?;
+        Ok(Self { shared: Arc::new(Self::shared(config)) })
+    }
+
+    /// An engine whose regions commit without checking what they have read, for showing that the model checker notices.
+    #[cfg(drtm_loom)]
+    #[doc(hidden)]
+    pub fn without_validation(config: EmulatedConfig) -> Result<Self, EngineError> {
+        config.check()?;
+        Ok(Self { shared: Arc::new(Shared { skip_validation: true, ..Self::shared(config) }) })
+    }
+
+    fn shared(config: EmulatedConfig) -> Shared {
+        Shared {
+            lines: Lines::new(config.tracked_lines),
+            config,
+            origin: Instant::now(),
+            workers: Counter::new(0),
+            #[cfg(drtm_loom)]
+            skip_validation: false,
+        }
+    }
+
+    /// What this engine emulates.
+    #[must_use]
+    pub fn config(&self) -> &EmulatedConfig {
+        &self.shared.config
+    }
+
+    fn lines(&self) -> &Lines {
+        assert!(!INSIDE_REGION.with(Cell::get), "{}", crate::PLAIN_INSIDE_REGION);
+        &self.shared.lines
+    }
+
+    /// A read-modify-write: like a plain write, and a full barrier.
+    fn update(&self, word: &Word, change: impl FnOnce(u64) -> u64) -> u64 {
+        let lines = self.lines();
+        let old = lines.write(word, change);
+        lines.fence();
+        old
+    }
+}
+
+impl Default for Emulated {
+    fn default() -> Self {
+        Self { shared: Arc::new(Self::shared(EmulatedConfig::default())) }
+    }
+}
+
+impl Engine for Emulated {
+    const KIND: EngineKind = EngineKind::Emulated;
+    type Region<'m> = EmulatedRegion<'m>;
+    type Abort = RegionAborted;
+    type Local = Option<Local>;
+
+    fn local(&self) -> Option<Local> {
+        let worker = self.shared.workers.fetch_add(1, Relaxed);
+        Some(Local::new(&self.shared, worker))
+    }
+
+    fn once<'m, T>(
+        &self,
+        local: &mut Option<Local>,
+        body: &mut impl FnMut(&mut EmulatedRegion<'m>) -> Result<T, RegionAborted>,
+    ) -> Result<T, Abort> {
+        assert!(!INSIDE_REGION.with(Cell::get), "{}", crate::REGION_INSIDE_REGION);
+        let kept = local.take().unwrap_or_else(|| {
+            // Lost to a panic that left this function: start afresh.
+            Local::new(&self.shared, self.shared.workers.fetch_add(1, Relaxed))
+        });
+        let mut region = EmulatedRegion::begin(Arc::clone(&self.shared), kept);
+        INSIDE_REGION.with(|inside| inside.set(true));
+        let returned = catch_unwind(AssertUnwindSafe(|| body(&mut region)));
+        INSIDE_REGION.with(|inside| inside.set(false));
+        let outcome = match returned {
+            Ok(Ok(value)) => region.commit().map(|()| value),
+            // A token kept from an earlier region dooms this one as well, by its own decision.
+            Ok(Err(RegionAborted { .. })) => Err(region.doom().unwrap_or(Cause::Explicit(0))),
+            Err(payload) if is_contract_violation(payload.as_ref()) => resume_unwind(payload),
+            Err(_) => Err(Cause::Panicked),
+        };
+        *local = Some(region.into_local());
+        outcome.map_err(Abort::by)
+    }
+
+    fn admits(&self, sharing: Sharing) -> Result<(), EngineError> {
+        match sharing {
+            Sharing::Threads => Ok(()),
+            Sharing::Processes => Err(EngineError::ForeignMemory),
+        }
+    }
+
+    fn load(&self, word: &Word) -> u64 {
+        self.lines().read(word)
+    }
+
+    fn load_relaxed(&self, word: &Word) -> u64 {
+        self.lines().read(word)
+    }
+
+    fn store(&self, word: &Word, value: u64) {
+        self.lines().write(word, |_| value);
+    }
+
+    fn store_relaxed(&self, word: &Word, value: u64) {
+        self.lines().write(word, |_| value);
+    }
+
+    fn swap(&self, word: &Word, value: u64) -> u64 {
+        self.update(word, |_| value)
+    }
+
+    fn compare_exchange(&self, word: &Word, current: u64, new: u64) -> Result<u64, u64> {
+        let old = self.update(word, |old| if old == current { new } else { old });
+        if old == current { Ok(old) } else { Err(old) }
+    }
+
+    fn fetch_add(&self, word: &Word, value: u64) -> u64 {
+        self.update(word, |old| old.wrapping_add(value))
+    }
+
+    fn fetch_or(&self, word: &Word, mask: u64) -> u64 {
+        self.update(word, |old| old | mask)
+    }
+
+    fn fetch_and(&self, word: &Word, mask: u64) -> u64 {
+        self.update(word, |old| old & mask)
+    }
+}
+
+/// Whether a body's panic is one of ours: a mistake of the caller's, to be shown and not to be retried.
+fn is_contract_violation(payload: &(dyn std::any::Any + Send)) -> bool {
+    payload
+        .downcast_ref::<String>()
+        .is_some_and(|message| [crate::PLAIN_INSIDE_REGION, crate::REGION_INSIDE_REGION].contains(&message.as_str()))
+}

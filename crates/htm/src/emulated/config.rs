@@ -1,0 +1,205 @@
+//! What hardware is emulated: cache geometry, timer, and where randomness comes from.
+
+use std::time::Duration;
+
+use crate::error::EngineError;
+
+/// The part of a processor that limits a region: its first-level data cache and what tracks reads beyond that.
+///
+/// Nothing here is fitted to a curve. A region overflows when a *written* line is evicted from the emulated cache,
+/// or when more lines have been read than the tracker holds; everything else follows from addresses.
+///
+/// # Example
+///
+/// ```
+/// use drtm_htm::Profile;
+///
+/// let profile = Profile::L1_32K_8.hyperthreaded();
+/// assert_eq!(profile.write_bytes(), 16 << 10);
+/// assert_eq!(Profile::named("l1-48k-12"), Some(Profile::L1_48K_12));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Profile {
+    /// Sets of the cache. A line lies in the set of its number modulo this.
+    pub sets: usize,
+    /// Lines that a set holds; the least recently used one is evicted.
+    pub ways: usize,
+    /// Lines that the read tracker holds.
+    pub read_lines: usize,
+}
+
+impl Profile {
+    /// 32 KB in 64 sets of 8 ways, as in the processors that DBX and DrTM were measured on. DBX read at most
+    /// 4 MB in a region there, and the tracker is given that many lines.
+    pub const L1_32K_8: Self = Self { sets: 64, ways: 8, read_lines: (4 << 20) / 64 };
+
+    /// 48 KB in 64 sets of 12 ways, as in Intel's server processors since Ice Lake. Nothing is published on
+    /// how much a region may read there; the tracker is as large as the other profile's.
+    pub const L1_48K_12: Self = Self { ways: 12, ..Self::L1_32K_8 };
+
+    /// The profiles that have names.
+    pub const NAMED: [(&'static str, Self); 2] = [("l1-32k-8", Self::L1_32K_8), ("l1-48k-12", Self::L1_48K_12)];
+
+    /// A cache of `sets` by `ways` lines, with a tracker for `read_lines`.
+    #[must_use]
+    pub const fn new(sets: usize, ways: usize, read_lines: usize) -> Self {
+        Self { sets, ways, read_lines }
+    }
+
+    /// The profile with this name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        Self::NAMED.iter().find(|(known, _)| *known == name).map(|(_, profile)| *profile)
+    }
+
+    /// Half of it: what a hardware thread is left with when its sibling uses the other half.
+    #[must_use]
+    pub const fn hyperthreaded(self) -> Self {
+        Self { ways: self.ways.div_ceil(2), read_lines: self.read_lines.div_ceil(2), ..self }
+    }
+
+    /// The most bytes that a region can write, if they are spread evenly over the sets.
+    #[must_use]
+    pub const fn write_bytes(&self) -> usize {
+        self.sets * self.ways * crate::word::LINE_BYTES
+    }
+}
+
+/// The timer interrupt, which aborts the region it falls into.
+///
+/// # Example
+///
+/// ```
+/// use drtm_htm::{Cause, EmulatedConfig, Emulated, Htm, Outcome, Policy, Profile, Timer, Access};
+///
+/// let timer = Timer::Virtual { period: 1_000, access: 1 };
+/// let config = EmulatedConfig::new(Profile::L1_32K_8).with_timer(timer);
+/// let mut worker = Htm::new(Emulated::new(config)?).worker();
+/// // Longer than the period: an interrupt falls into it every time.
+/// assert_eq!(worker.attempt(Policy::DBX, |tx| tx.spin(1_000)), Outcome::Fallback(Cause::System));
+/// # Ok::<(), drtm_htm::EngineError>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Timer {
+    /// No interrupts.
+    Off,
+    /// Interrupts every `period` of real time.
+    Wall {
+        /// The time between two interrupts.
+        period: Duration,
+    },
+    /// Each worker has a clock of its own that only its regions advance, so that a run is a function of its seed.
+    Virtual {
+        /// Ticks between two interrupts.
+        period: u64,
+        /// Ticks that a load, a store or a beginning takes. A turn of [`Access::spin`](crate::Access::spin) takes one.
+        access: u64,
+    },
+}
+
+impl Timer {
+    /// The 4 ms of the machine that DBX was measured on.
+    pub const DBX_PERIOD: Duration = Duration::from_millis(4);
+}
+
+/// What an [`Emulated`](crate::Emulated) engine emulates.
+///
+/// # Example
+///
+/// ```
+/// use drtm_htm::{Emulated, EmulatedConfig, Profile};
+///
+/// // So small that most regions overflow: good for testing software paths.
+/// let tiny = EmulatedConfig::new(Profile::new(1, 2, 4)).with_seed(7).with_events_one_in(50);
+/// let engine = Emulated::new(tiny)?;
+/// assert_eq!(engine.config().seed, 7);
+/// # Ok::<(), drtm_htm::EngineError>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct EmulatedConfig {
+    /// The limits of a region.
+    pub profile: Profile,
+    /// The timer interrupt.
+    pub timer: Timer,
+    /// How many lines can be told apart when looking for conflicts; a power of two. Lines further apart than
+    /// this share a version, and may conflict although they are different.
+    pub tracked_lines: usize,
+    /// What randomness starts from: the workers' timer phases and the chance events.
+    pub seed: u64,
+    /// One access in this many is hit by a system event (a page fault, say); 0 for never.
+    pub events_one_in: u32,
+}
+
+impl EmulatedConfig {
+    /// This profile, DBX's timer in virtual ticks of a nanosecond, five of them to an access, and no chance events.
+    #[must_use]
+    pub const fn new(profile: Profile) -> Self {
+        Self {
+            profile,
+            timer: Timer::Virtual { period: Timer::DBX_PERIOD.as_nanos() as u64, access: 5 },
+            tracked_lines: 1 << 16,
+            seed: 0,
+            events_one_in: 0,
+        }
+    }
+
+    /// The same with another timer.
+    #[must_use]
+    pub const fn with_timer(self, timer: Timer) -> Self {
+        Self { timer, ..self }
+    }
+
+    /// The same with another number of lines told apart.
+    #[must_use]
+    pub const fn with_tracked_lines(self, tracked_lines: usize) -> Self {
+        Self { tracked_lines, ..self }
+    }
+
+    /// The same with another seed.
+    #[must_use]
+    pub const fn with_seed(self, seed: u64) -> Self {
+        Self { seed, ..self }
+    }
+
+    /// The same with a system event at one access in `events_one_in`.
+    #[must_use]
+    pub const fn with_events_one_in(self, events_one_in: u32) -> Self {
+        Self { events_one_in, ..self }
+    }
+
+    pub(super) fn check(&self) -> Result<(), EngineError> {
+        let at_least_one = |what, is: u64| match is {
+            0 => Err(EngineError::Emulation { what, must_be: "at least 1", is }),
+            _ => Ok(()),
+        };
+        at_least_one("the number of sets", self.profile.sets as u64)?;
+        at_least_one("the number of ways", self.profile.ways as u64)?;
+        at_least_one("the read tracker's number of lines", self.profile.read_lines as u64)?;
+        match self.timer {
+            Timer::Off => {}
+            Timer::Wall { period } => {
+                at_least_one("the timer's period in nanoseconds", u64::try_from(period.as_nanos()).unwrap_or(u64::MAX))?
+            }
+            Timer::Virtual { period, .. } => at_least_one("the timer's period in ticks", period)?,
+        }
+        if !self.tracked_lines.is_power_of_two() || self.tracked_lines > MOST_TRACKED_LINES {
+            return Err(EngineError::Emulation {
+                what: "the number of tracked lines",
+                must_be: "a power of two, at most 2^28",
+                is: self.tracked_lines as u64,
+            });
+        }
+        Ok(())
+    }
+}
+
+/// 2 GiB of versions, which covers 16 GiB of memory.
+const MOST_TRACKED_LINES: usize = 1 << 28;
+
+impl Default for EmulatedConfig {
+    fn default() -> Self {
+        Self::new(Profile::L1_32K_8)
+    }
+}

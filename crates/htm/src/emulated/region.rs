@@ -1,0 +1,310 @@
+//! A region in software.
+//!
+//! Loads are checked as they happen, stores are kept back until the commit. The region knows a moment, `as_of`, at which
+//! everything it has touched was unchanged. A load of a line with a newer version moves that moment
+//! forward, if everything touched so far is unchanged now too, and otherwise dooms the region. So a body never sees two
+//! words that did not exist at one time (opacity): there are no zombies to contain.
+//!
+//! A line that is only stored to is remembered like one that is loaded: hardware must own it from the store on, and another
+//! writer takes it away.
+
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+
+use super::{
+    Shared,
+    cache::Cache,
+    clock::Clock,
+    lines::{Slot, Stamp},
+};
+use crate::{
+    Access, Word,
+    access::code,
+    cause::Cause,
+    sync::{Ordering::Release, Waiter},
+};
+
+/// How often a load looks again at a line that somebody is writing to, before the region counts it as a conflict.
+const PATIENCE: u32 = if cfg!(drtm_loom) { 2 } else { 64 };
+
+/// Proof that an emulated region has aborted: the error to return from its body.
+///
+/// # Example
+///
+/// ```
+/// use drtm_htm::{Access, Emulated, EmulatedRegion, Htm, Outcome, Cause, Policy, RegionAborted};
+///
+/// fn refuse(tx: &mut EmulatedRegion<'_>) -> Result<(), RegionAborted> {
+///     Err(tx.abort::<1>())
+/// }
+/// let outcome = Htm::new(Emulated::default()).worker().attempt(Policy::DBX, refuse);
+/// assert_eq!(outcome, Outcome::Fallback(Cause::Explicit(1)));
+/// ```
+#[derive(Debug)]
+pub struct RegionAborted(());
+
+/// What a worker keeps from region to region: its clock, and buffers that are emptied, not freed.
+#[derive(Debug)]
+pub struct Local {
+    clock: Clock,
+    events: fastrand::Rng,
+    cache: Cache,
+    /// What is known of each line touched, in the order of first touches.
+    touched: Vec<Touched>,
+    /// Line number to place in `touched`.
+    by_line: FxHashMap<usize, usize>,
+    /// Word address to place in the region's stores.
+    by_word: FxHashMap<usize, usize>,
+    lines_read: usize,
+    /// Lines locked by the commit under way, in order, each slot once.
+    locked: Vec<(Slot, Stamp)>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Touched {
+    slot: Slot,
+    stamp: Stamp,
+    read: bool,
+    written: bool,
+}
+
+impl Local {
+    pub(super) fn new(shared: &Shared, worker: u64) -> Self {
+        // Workers must differ, and a worker must be the same in every run: its number is mixed into the seed.
+        let mut events = fastrand::Rng::with_seed(shared.config.seed ^ worker.wrapping_mul(0x9E37_79B9_7F4A_7C15));
+        Self {
+            clock: Clock::new(shared.config.timer, shared.origin, &mut events),
+            events,
+            cache: Cache::new(shared.config.profile),
+            touched: Vec::new(),
+            by_line: FxHashMap::default(),
+            by_word: FxHashMap::default(),
+            lines_read: 0,
+            locked: Vec::new(),
+        }
+    }
+
+    fn clear(&mut self) {
+        self.cache.clear();
+        self.touched.clear();
+        self.by_line.clear();
+        self.by_word.clear();
+        self.lines_read = 0;
+    }
+}
+
+/// The accessor of an emulated region.
+///
+/// # Example
+///
+/// See [`RegionAborted`].
+#[derive(Debug)]
+pub struct EmulatedRegion<'m> {
+    shared: Arc<Shared>,
+    local: Local,
+    /// A version at which everything touched was unchanged.
+    as_of: u64,
+    /// Words stored to, with the value that each will have.
+    stores: Vec<(&'m Word, u64)>,
+    doom: Option<Cause>,
+    depth: u8,
+}
+
+impl<'m> EmulatedRegion<'m> {
+    pub(super) fn begin(shared: Arc<Shared>, mut local: Local) -> Self {
+        local.clear();
+        local.clock.begin();
+        let as_of = shared.lines.now();
+        Self { shared, local, as_of, stores: Vec::new(), doom: None, depth: 1 }
+    }
+
+    pub(super) fn into_local(self) -> Local {
+        self.local
+    }
+
+    /// What doomed the region, if anything did.
+    pub(super) fn doom(&self) -> Option<Cause> {
+        self.doom
+    }
+
+    /// Makes all stores visible at once, or none.
+    pub(super) fn commit(&mut self) -> Result<(), Cause> {
+        self.check().map_err(|RegionAborted(())| self.doom.unwrap_or(Cause::Conflict))?;
+        if self.local.clock.access() {
+            return Err(Cause::System);
+        }
+        let locked = self.lock_written_lines();
+        let committed = locked && {
+            // Behind the locks and before the look at what was only read: see `Lines`.
+            self.shared.lines.fence();
+            self.is_unchanged()
+        };
+        if committed {
+            for (word, value) in &self.stores {
+                word.set(*value, Release);
+            }
+            let version = self.shared.lines.tick();
+            for (slot, _) in self.local.locked.drain(..) {
+                self.shared.lines.release(slot, version);
+            }
+            self.shared.lines.fence();
+            Ok(())
+        } else {
+            for (slot, seen) in self.local.locked.drain(..) {
+                self.shared.lines.restore(slot, seen);
+            }
+            Err(Cause::Conflict)
+        }
+    }
+
+    /// Locks what is written, or stops at the first line that somebody else has changed or is changing. Never waits, so that
+    /// two commits cannot wait for each other.
+    fn lock_written_lines(&mut self) -> bool {
+        let Local { touched, locked, .. } = &mut self.local;
+        let mut wanted: Vec<(Slot, Stamp)> =
+            touched.iter().filter(|line| line.written).map(|line| (line.slot, line.stamp)).collect();
+        wanted.sort_unstable_by_key(|(slot, _)| *slot);
+        // Lines may share a slot. If their stamps differ, the check behind this finds it.
+        wanted.dedup_by_key(|(slot, _)| *slot);
+        for (slot, seen) in wanted {
+            if !self.shared.lines.try_lock(slot, seen) {
+                return false;
+            }
+            locked.push((slot, seen));
+        }
+        true
+    }
+
+    /// Whether every line touched is as it was, other than locked by this region itself.
+    fn is_unchanged(&self) -> bool {
+        if self.shared.skips_validation() {
+            return true;
+        }
+        let Local { touched, locked, .. } = &self.local;
+        touched.iter().all(|line| match locked.binary_search_by_key(&line.slot, |(slot, _)| *slot) {
+            Ok(at) => locked[at].1 == line.stamp,
+            Err(_) => self.shared.lines.stamp(line.slot) == line.stamp,
+        })
+    }
+
+    fn check(&self) -> Result<(), RegionAborted> {
+        match self.doom {
+            None => Ok(()),
+            Some(_) => Err(RegionAborted(())),
+        }
+    }
+
+    fn doomed<T>(&mut self, cause: Cause) -> Result<T, RegionAborted> {
+        self.doom.get_or_insert(cause);
+        Err(RegionAborted(()))
+    }
+
+    /// What every access pays: time, luck and cache space.
+    fn pay_for_access(&mut self, word: &Word, write: bool) -> Result<(), RegionAborted> {
+        self.check()?;
+        let Local { clock, events, cache, .. } = &mut self.local;
+        let one_in = self.shared.config.events_one_in;
+        if clock.access() || (one_in > 0 && events.u32(0..one_in) == 0) {
+            return self.doomed(Cause::System);
+        }
+        if cache.touch(word.line(), write).is_err() {
+            return self.doomed(Cause::Capacity);
+        }
+        Ok(())
+    }
+
+    /// The word's value, with its line's stamp, at a moment when everything touched before is unchanged.
+    fn consistent_snapshot(&mut self, slot: Slot, word: &Word) -> Result<(Stamp, u64), RegionAborted> {
+        let waiter = Waiter::new();
+        for _ in 0..PATIENCE {
+            match self.shared.lines.snapshot(slot, word) {
+                Some((stamp, value)) if stamp.version() <= self.as_of => return Ok((stamp, value)),
+                Some(_) => {
+                    // The line is newer than what the region has seen. Perhaps that is all still the same.
+                    let now = self.shared.lines.now();
+                    if !self.is_unchanged() {
+                        return self.doomed(Cause::Conflict);
+                    }
+                    self.as_of = now;
+                }
+                None => waiter.step_aside(),
+            }
+        }
+        self.doomed(Cause::Conflict)
+    }
+
+    /// Remembers a line at its first touch. At every further one, its stamp must be the same.
+    fn remember(&mut self, line: usize, slot: Slot, stamp: Stamp, write: bool) -> Result<(), RegionAborted> {
+        let Local { touched, by_line, lines_read, .. } = &mut self.local;
+        let at = *by_line.entry(line).or_insert_with(|| {
+            touched.push(Touched { slot, stamp, read: false, written: false });
+            touched.len() - 1
+        });
+        let known = &mut touched[at];
+        if known.stamp != stamp {
+            return self.doomed(Cause::Conflict);
+        }
+        known.written |= write;
+        if !write && !known.read {
+            known.read = true;
+            *lines_read += 1;
+            if *lines_read > self.shared.config.profile.read_lines {
+                return self.doomed(Cause::Capacity);
+            }
+        }
+        Ok(())
+    }
+
+    /// Touches the word's line; gives the word's value in memory.
+    fn touch(&mut self, word: &Word, write: bool) -> Result<u64, RegionAborted> {
+        self.pay_for_access(word, write)?;
+        let line = word.line();
+        let slot = self.shared.lines.slot(line);
+        let (stamp, value) = self.consistent_snapshot(slot, word)?;
+        self.remember(line, slot, stamp, write)?;
+        Ok(value)
+    }
+}
+
+impl<'m> Access<'m> for EmulatedRegion<'m> {
+    type Abort = RegionAborted;
+
+    fn load(&mut self, word: &'m Word) -> Result<u64, RegionAborted> {
+        let in_memory = self.touch(word, false)?;
+        let stored = self.local.by_word.get(&word.address()).map(|&at| self.stores[at].1);
+        Ok(stored.unwrap_or(in_memory))
+    }
+
+    fn store(&mut self, word: &'m Word, value: u64) -> Result<(), RegionAborted> {
+        self.touch(word, true)?;
+        let at = *self.local.by_word.entry(word.address()).or_insert_with(|| {
+            self.stores.push((word, value));
+            self.stores.len() - 1
+        });
+        self.stores[at].1 = value;
+        Ok(())
+    }
+
+    fn depth(&mut self) -> &mut u8 {
+        &mut self.depth
+    }
+
+    fn spin(&mut self, iterations: u64) -> Result<(), RegionAborted> {
+        self.check()?;
+        if self.local.clock.spin(iterations) {
+            return self.doomed(Cause::System);
+        }
+        Ok(())
+    }
+
+    fn raise<const CODE: u8>(&mut self) -> RegionAborted {
+        self.doom.get_or_insert(match CODE {
+            code::LOCK_HELD => Cause::LockHeld,
+            code::NESTED => Cause::Nested,
+            code::PANICKED => Cause::Panicked,
+            code => Cause::Explicit(code),
+        });
+        RegionAborted(())
+    }
+}

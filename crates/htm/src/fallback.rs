@@ -1,0 +1,195 @@
+//! The fallback lock, the critical sections that run under it, and the regions that watch it.
+//!
+//! # The protocol
+//!
+//! A region *subscribes*: it loads the lock's word first, and aborts if the lock is held. From then on the word is
+//! among the lines that the region has touched, so that whoever takes the lock later, by a plain
+//! compare-and-swap, makes the region abort. Hence a region that commits has run entirely before the lock was taken or
+//! entirely after it was released, and the section under the lock may use plain accesses and see a
+//! world that stands still. A region that found the lock held waits for its release *outside*, before it tries again:
+//! otherwise one fallback would drive every other region into the fallback too.
+//!
+//! What the protocol needs of an engine is strong atomicity, and that a compare-and-swap is a full barrier: the taker's
+//! later loads must not pass it, and a region's commit must not pass its last look at the lock.
+
+use crossbeam_utils::CachePadded;
+
+use crate::{
+    Access, Engine, Explicit, Word,
+    access::{self, code},
+    sync::Waiter,
+};
+
+const FREE: u64 = 0;
+const HELD: u64 = 1;
+
+/// A lock that regions elide: a critical section runs as a region that merely watches it, and takes it only
+/// when regions give up. See [`Worker::elide`](crate::Worker::elide).
+///
+/// # Example
+///
+/// ```
+/// use drtm_htm::{Access, Emulated, FallbackLock, Htm, Policy, Word};
+///
+/// let (lock, hits) = (FallbackLock::new(), Word::new(0));
+/// let htm = Htm::new(Emulated::default());
+/// std::thread::scope(|scope| {
+///     for _ in 0..2 {
+///         scope.spawn(|| {
+///             let mut worker = htm.worker();
+///             for _ in 0..100 {
+///                 fn hit<'m, A: Access<'m>>(tx: &mut A, hits: &'m Word) -> Result<(), A::Abort> {
+///                     let value = tx.load(hits)?;
+///                     tx.store(hits, value + 1)
+///                 }
+///                 worker.elide(&lock, Policy::DBX, |tx| hit(tx, &hits), |held| hit(held, &hits)).unwrap();
+///             }
+///         });
+///     }
+/// });
+/// assert_eq!(hits.into_inner(), 200);
+/// ```
+#[derive(Debug, Default)]
+pub struct FallbackLock {
+    // Alone on its lines: whatever shared one with it would abort every region when written.
+    word: CachePadded<Word>,
+}
+
+impl FallbackLock {
+    /// A lock that is free.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Makes the region one that commits only if the lock stays free until then. To be called first in the body.
+    ///
+    /// # Errors
+    ///
+    /// When the region has aborted, which it does if the lock is held.
+    #[inline(always)]
+    pub fn subscribe<'m, A: Access<'m>>(&'m self, tx: &mut A) -> Result<(), A::Abort> {
+        if tx.load(&self.word)? == FREE { Ok(()) } else { Err(tx.raise::<{ code::LOCK_HELD }>()) }
+    }
+
+    /// Runs a critical section under the lock.
+    ///
+    /// # Errors
+    ///
+    /// [`Explicit`] when the section aborted itself; what it had stored is undone.
+    ///
+    /// # Panics
+    ///
+    /// With the section's panic, after what it had stored is undone and the lock is free.
+    pub fn run<'m, E: Engine, T>(
+        &'m self,
+        engine: &E,
+        section: impl FnOnce(&mut Exclusive<'m, E>) -> Result<T, Explicit>,
+    ) -> Result<T, Explicit> {
+        self.take(engine);
+        let mut exclusive = Exclusive { lock: self, engine: engine.clone(), undo: Vec::new(), depth: 1, doomed: None };
+        let value = section(&mut exclusive)?;
+        match exclusive.doomed {
+            // The section swallowed its own abort. It is held to its word.
+            Some(abort) => Err(abort),
+            None => {
+                exclusive.undo.clear();
+                Ok(value)
+            }
+        }
+    }
+
+    /// Waits until the lock is free, or at least was for a moment.
+    #[inline(always)]
+    pub(crate) fn wait_until_free<E: Engine>(&self, engine: &E) {
+        if engine.load(&self.word) != FREE {
+            self.wait(engine);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn wait<E: Engine>(&self, engine: &E) {
+        let waiter = Waiter::new();
+        while engine.load(&self.word) != FREE {
+            waiter.pause();
+        }
+    }
+
+    fn take<E: Engine>(&self, engine: &E) {
+        while engine.compare_exchange(&self.word, FREE, HELD).is_err() {
+            self.wait(engine);
+        }
+    }
+}
+
+/// The accessor of a critical section that holds the fallback lock: plain accesses, with an undo log.
+///
+/// # Example
+///
+/// ```
+/// use drtm_htm::{Access, FallbackLock, NoHtm, Word};
+///
+/// let (lock, word) = (FallbackLock::new(), Word::new(1));
+/// let was = lock.run(&NoHtm, |held| {
+///     let was = held.load(&word)?;
+///     held.store(&word, 2)?;
+///     Ok(was)
+/// });
+/// assert_eq!(was, Ok(1));
+/// ```
+#[derive(Debug)]
+pub struct Exclusive<'m, E: Engine> {
+    lock: &'m FallbackLock,
+    engine: E,
+    /// What the stored words held, oldest first.
+    undo: Vec<(&'m Word, u64)>,
+    depth: u8,
+    doomed: Option<Explicit>,
+}
+
+impl<E: Engine> Exclusive<'_, E> {
+    fn check(&self) -> Result<(), Explicit> {
+        self.doomed.map_or(Ok(()), Err)
+    }
+}
+
+impl<'m, E: Engine> Access<'m> for Exclusive<'m, E> {
+    type Abort = Explicit;
+
+    fn load(&mut self, word: &'m Word) -> Result<u64, Explicit> {
+        self.check()?;
+        Ok(self.engine.load(word))
+    }
+
+    fn store(&mut self, word: &'m Word, value: u64) -> Result<(), Explicit> {
+        self.check()?;
+        self.undo.push((word, self.engine.load(word)));
+        self.engine.store(word, value);
+        Ok(())
+    }
+
+    fn depth(&mut self) -> &mut u8 {
+        &mut self.depth
+    }
+
+    fn spin(&mut self, iterations: u64) -> Result<(), Explicit> {
+        self.check()?;
+        access::spin(iterations);
+        Ok(())
+    }
+
+    fn raise<const CODE: u8>(&mut self) -> Explicit {
+        *self.doomed.get_or_insert(Explicit(CODE))
+    }
+}
+
+impl<E: Engine> Drop for Exclusive<'_, E> {
+    /// Undoes what was not committed, newest first, and frees the lock: on success, abort and panic alike.
+    fn drop(&mut self) {
+        for (word, value) in self.undo.drain(..).rev() {
+            self.engine.store(word, value);
+        }
+        self.engine.store(&self.lock.word, FREE);
+    }
+}

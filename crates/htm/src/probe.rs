@@ -1,0 +1,80 @@
+//! Whether this machine's RTM is worth anything: what CPUID says, and what a trial shows.
+
+use std::{fmt, sync::OnceLock};
+
+use crate::{Access, Engine, Line, Rtm, arch};
+
+/// Regions begun by the trial.
+const TRIALS: u32 = 256;
+
+/// What was found out about RTM on this machine.
+///
+/// # Example
+///
+/// ```
+/// use drtm_htm::Probe;
+///
+/// let probe = Probe::of_this_machine();
+/// println!("{probe}");
+/// assert!(probe.cpuid_rtm || probe.trial_commits == 0);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Probe {
+    /// CPUID says that the instructions are there.
+    pub cpuid_rtm: bool,
+    /// CPUID says that microcode makes every region abort.
+    pub always_abort: bool,
+    /// Regions of the trial that committed.
+    pub trial_commits: u32,
+    /// Regions that the trial began: none where the instructions would fault.
+    pub trials: u32,
+}
+
+impl Probe {
+    /// Probes the machine, once in the life of the process.
+    #[must_use]
+    pub fn of_this_machine() -> &'static Self {
+        static PROBE: OnceLock<Probe> = OnceLock::new();
+        PROBE.get_or_init(Self::take)
+    }
+
+    /// Whether regions commit here often enough to be used: at least every second one of the smallest kind.
+    #[must_use]
+    pub fn usable(&self) -> bool {
+        self.trials > 0 && self.trial_commits >= self.trials / 2
+    }
+
+    fn take() -> Self {
+        let cpuid = arch::cpuid();
+        let mut probe = Self { cpuid_rtm: cpuid.rtm, always_abort: cpuid.always_abort, trial_commits: 0, trials: 0 };
+        if let Some(rtm) = Rtm::if_executable() {
+            let line = Line::default();
+            for turn in 0..TRIALS {
+                // Touched outside first, so that no trial is lost to the page fault of a fresh stack page.
+                rtm.store(&line[0], u64::from(turn));
+                let committed = rtm.once(&mut (), &mut |tx| {
+                    let value = tx.load(&line[0])?;
+                    tx.store(&line[1], value)
+                });
+                probe.trials += 1;
+                probe.trial_commits += u32::from(committed.is_ok());
+            }
+        }
+        probe
+    }
+}
+
+impl fmt::Display for Probe {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self { cpuid_rtm: false, always_abort: false, .. } => f.write_str("CPUID lists no RTM"),
+            Self { cpuid_rtm: false, always_abort: true, .. } => {
+                f.write_str("CPUID lists RTM as disabled by microcode")
+            }
+            Self { trial_commits, trials, .. } => {
+                write!(f, "CPUID lists RTM, {trial_commits} of {trials} trial regions committed")
+            }
+        }
+    }
+}

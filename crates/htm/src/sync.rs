@@ -1,0 +1,48 @@
+//! The one door through which this crate's atomics come, so that model checking can replace them.
+//!
+//! Under `--cfg drtm_loom` every atomic, fence and thread-local that a *protocol* depends on is loom's,
+//! and a spin is a yield to loom's scheduler. Counters ([`crate::stats`]) stay the standard library's in
+//! both worlds: nothing is ever decided by them.
+
+#[cfg(not(drtm_loom))]
+pub(crate) use std::sync::atomic::{AtomicU64, Ordering, fence};
+
+#[cfg(drtm_loom)]
+pub(crate) use loom::{
+    sync::atomic::{AtomicU64, Ordering, fence},
+    thread_local,
+};
+
+/// Waiting for another thread: spins first, then gives the processor away.
+///
+/// Not to be used inside a hardware region: `PAUSE` aborts it.
+#[derive(Debug)]
+pub(crate) struct Waiter {
+    #[cfg(not(drtm_loom))]
+    backoff: crossbeam_utils::Backoff,
+}
+
+impl Waiter {
+    pub(crate) fn new() -> Self {
+        Self {
+            #[cfg(not(drtm_loom))]
+            backoff: crossbeam_utils::Backoff::new(),
+        }
+    }
+
+    /// Waits a little, for a thread that will soon be done.
+    pub(crate) fn pause(&self) {
+        #[cfg(not(drtm_loom))]
+        self.backoff.snooze();
+        #[cfg(drtm_loom)]
+        loom::thread::yield_now();
+    }
+
+    /// Spins a little longer than last time, to move out of a rival's way. Never yields.
+    pub(crate) fn step_aside(&self) {
+        #[cfg(not(drtm_loom))]
+        self.backoff.spin();
+        #[cfg(drtm_loom)]
+        loom::thread::yield_now();
+    }
+}

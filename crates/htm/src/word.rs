@@ -1,0 +1,134 @@
+//! The unit of everything that is shared: a 64-bit word that only an [`Engine`](crate::Engine) can read or write.
+
+use std::{fmt, ops::Deref};
+
+use crate::sync::{AtomicU64, Ordering};
+
+/// Bytes in a cache line, the granularity at which hardware tracks a region's accesses.
+pub const LINE_BYTES: usize = 64;
+
+/// Words in a cache line.
+pub const LINE_WORDS: usize = LINE_BYTES / 8;
+
+/// A shared 64-bit word.
+///
+/// It has the layout of an [`AtomicU64`](std::sync::atomic::AtomicU64) and none of its methods: every
+/// access goes through an engine's plain accessors or through a region's accessor. That is what lets the
+/// emulated engine see *all* accesses (strong atomicity), the model checker schedule them, and a fabric
+/// show the imperfections of real verbs. Nothing can reach around it:
+///
+/// ```compile_fail
+/// let word = drtm_htm::Word::new(1);
+/// word.store(2, std::sync::atomic::Ordering::Relaxed);
+/// ```
+///
+/// All accesses to one word must go through engines of one kind, and with the emulation through clones of
+/// one engine; whoever owns the memory owns the engine. Mixing them is memory safe, and forfeits atomicity.
+///
+/// # Example
+///
+/// ```
+/// use drtm_htm::{Engine, NoHtm, Word};
+///
+/// let word = Word::new(1);
+/// let engine = NoHtm;
+/// engine.store(&word, 2);
+/// assert_eq!(engine.load(&word), 2);
+/// assert_eq!(word.into_inner(), 2);
+/// ```
+#[repr(transparent)]
+pub struct Word(AtomicU64);
+
+// Memory that is mapped, shared with another process or written by a NIC is seen as words: the layout is a promise.
+const _: () = assert!(cfg!(drtm_loom) || (size_of::<Word>() == 8 && align_of::<Word>() == 8));
+
+impl Word {
+    /// A word holding `value`.
+    #[cfg(not(drtm_loom))]
+    #[must_use]
+    pub const fn new(value: u64) -> Self {
+        Self(AtomicU64::new(value))
+    }
+
+    /// A word holding `value`.
+    #[cfg(drtm_loom)]
+    #[must_use]
+    pub fn new(value: u64) -> Self {
+        Self(AtomicU64::new(value))
+    }
+
+    /// The value, of a word that nobody shares any more.
+    #[must_use]
+    pub fn into_inner(self) -> u64 {
+        #[cfg(not(drtm_loom))]
+        return self.0.into_inner();
+        #[cfg(drtm_loom)]
+        return self.0.load(Ordering::Relaxed);
+    }
+
+    /// The cache line that the word lies in, counted from address zero.
+    #[inline]
+    pub(crate) fn line(&self) -> usize {
+        self.address() / LINE_BYTES
+    }
+
+    #[inline]
+    pub(crate) fn address(&self) -> usize {
+        std::ptr::from_ref(self).addr()
+    }
+
+    #[inline(always)]
+    pub(crate) fn get(&self, order: Ordering) -> u64 {
+        self.0.load(order)
+    }
+
+    #[inline(always)]
+    pub(crate) fn set(&self, value: u64, order: Ordering) {
+        self.0.store(value, order);
+    }
+
+    /// The atomic itself, for the engines whose plain accesses are the processor's.
+    #[inline(always)]
+    pub(crate) fn atomic(&self) -> &AtomicU64 {
+        &self.0
+    }
+}
+
+impl Default for Word {
+    fn default() -> Self {
+        Self::new(0)
+    }
+}
+
+impl fmt::Debug for Word {
+    /// Names the type only: printing the value would be an access that no engine sees.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Word(..)")
+    }
+}
+
+/// Eight words that fill one cache line exactly, so that neighbours never conflict by false sharing.
+///
+/// # Example
+///
+/// ```
+/// use drtm_htm::{Engine, Line, NoHtm};
+///
+/// let table: Vec<Line> = (0..4).map(|_| Line::default()).collect();
+/// NoHtm.store(&table[3][7], 9);
+/// assert_eq!(NoHtm.load(&table[3][7]), 9);
+/// assert_eq!(std::mem::align_of::<Line>(), 64);
+/// ```
+#[derive(Debug, Default)]
+#[repr(C, align(64))]
+pub struct Line([Word; LINE_WORDS]);
+
+const _: () = assert!(cfg!(drtm_loom) || size_of::<Line>() == LINE_BYTES);
+
+impl Deref for Line {
+    type Target = [Word; LINE_WORDS];
+
+    fn deref(&self) -> &Self::Target {
+        &self.0
+    }
+}

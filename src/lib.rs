@@ -1,0 +1,2 @@
+//! x
+pub use drtm_htm as htm;
