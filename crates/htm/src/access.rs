@@ -10,12 +10,24 @@ pub const MAX_NESTING: u8 = 7;
 
 /// The codes that the crate itself aborts with.
 pub(crate) mod code {
+    use crate::Cause;
+
     /// The fallback lock was held when the region subscribed to it.
     pub(crate) const LOCK_HELD: u8 = 0xFF;
     /// The body panicked.
     pub(crate) const PANICKED: u8 = 0xFE;
     /// One [`nested`](super::Access::nested) too many.
     pub(crate) const NESTED: u8 = 0xFD;
+
+    /// What an explicit abort with this code means.
+    pub(crate) fn cause(code: u8) -> Cause {
+        match code {
+            LOCK_HELD => Cause::LockHeld,
+            PANICKED => Cause::Panicked,
+            NESTED => Cause::Nested,
+            code => Cause::Explicit(code),
+        }
+    }
 }
 
 /// Access to words from inside a region, or from under the fallback lock.

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// Why a region aborted, or was never entered.
+/// Why a region aborted or was never entered, or why a critical section under the lock was undone.
 ///
 /// # Example
 ///
@@ -40,6 +40,8 @@ pub enum Cause {
     /// The policy was [`Policy::NEVER`](crate::Policy::NEVER).
     NotTried,
 }
+
+impl std::error::Error for Cause {}
 
 impl fmt::Display for Cause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -113,25 +115,3 @@ impl Abort {
         Self { cause, may_succeed }
     }
 }
-
-/// The code with which a body under the fallback lock aborted itself; everything it had stored was undone.
-///
-/// # Example
-///
-/// ```
-/// use drtm_htm::{Access, Explicit, FallbackLock, Htm, NoHtm, Policy, Word};
-///
-/// let (lock, word) = (FallbackLock::new(), Word::new(7));
-/// let mut worker = Htm::new(NoHtm).worker();
-/// let refused = worker.elide(
-///     &lock,
-///     Policy::DBX,
-///     |tx| { tx.store(&word, 8)?; Err(tx.abort::<3>()) },
-///     |held| { held.store(&word, 8)?; Err(held.abort::<3>()) },
-/// );
-/// assert_eq!(refused, Err::<(), _>(Explicit(3)));
-/// assert_eq!(word.into_inner(), 7);
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
-#[error("the critical section aborted itself with code {0}; nothing was changed")]
-pub struct Explicit(pub u8);

@@ -24,9 +24,13 @@ mod cache;
 mod clock;
 mod config;
 mod lines;
+mod mutation;
 mod region;
 
 pub use config::{EmulatedConfig, Profile, Timer};
+#[cfg(drtm_loom)]
+#[doc(hidden)]
+pub use mutation::Mutation;
 pub use region::{EmulatedRegion, RegionAborted};
 
 use std::{
@@ -42,8 +46,12 @@ use std::{
 use crate::{
     Engine, EngineError, EngineKind, Sharing, Word,
     cause::{Abort, Cause},
+    sync::{Ordering::SeqCst, fence},
 };
 use lines::Lines;
+#[cfg(not(drtm_loom))]
+use mutation::Mutation;
+use mutation::Mutations;
 use region::Local;
 
 /// The emulated engine. Clones are the same engine: they see each other's conflicts.
@@ -76,17 +84,15 @@ pub(crate) struct Shared {
     /// The origin of the wall timer.
     origin: Instant,
     workers: Counter,
-    #[cfg(drtm_loom)]
-    skip_validation: bool,
+    mutations: Mutations,
 }
 
 impl Shared {
-    /// A deliberate fault, for the model checker to find. Elsewhere it does not exist.
-    fn skips_validation(&self) -> bool {
-        #[cfg(drtm_loom)]
-        return self.skip_validation;
-        #[cfg(not(drtm_loom))]
-        return false;
+    /// Between writing one line and looking at another: see [`lines`].
+    fn fence(&self) {
+        if !self.mutations.include(Mutation::SkipFences) {
+            fence(SeqCst);
+        }
     }
 }
 
@@ -107,12 +113,17 @@ impl Emulated {
         Ok(Self { shared: Arc::new(Self::shared(config)) })
     }
 
-    /// An engine whose regions commit without checking what they have read, for showing that the model checker notices.
+    /// An engine with a fault, for showing that the model checker finds it.
+    ///
+    /// # Errors
+    ///
+    /// As [`new`](Self::new).
     #[cfg(drtm_loom)]
     #[doc(hidden)]
-    pub fn without_validation(config: EmulatedConfig) -> Result<Self, EngineError> {
+    pub fn mutated(config: EmulatedConfig, mutation: Mutation) -> Result<Self, EngineError> {
         config.check()?;
-        Ok(Self { shared: Arc::new(Shared { skip_validation: true, ..Self::shared(config) }) })
+        let mutations = Mutations { chosen: Some(mutation) };
+        Ok(Self { shared: Arc::new(Shared { mutations, ..Self::shared(config) }) })
     }
 
     fn shared(config: EmulatedConfig) -> Shared {
@@ -121,8 +132,7 @@ impl Emulated {
             config,
             origin: Instant::now(),
             workers: Counter::new(0),
-            #[cfg(drtm_loom)]
-            skip_validation: false,
+            mutations: Mutations::default(),
         }
     }
 
@@ -139,9 +149,8 @@ impl Emulated {
 
     /// A read-modify-write: like a plain write, and a full barrier.
     fn update(&self, word: &Word, change: impl FnOnce(u64) -> u64) -> u64 {
-        let lines = self.lines();
-        let old = lines.write(word, change);
-        lines.fence();
+        let old = self.lines().write(word, change);
+        self.shared.fence();
         old
     }
 }

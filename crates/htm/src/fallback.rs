@@ -15,7 +15,7 @@
 use crossbeam_utils::CachePadded;
 
 use crate::{
-    Access, Engine, Explicit, Word,
+    Access, Cause, Engine, Word,
     access::{self, code},
     sync::Waiter,
 };
@@ -76,7 +76,7 @@ impl FallbackLock {
     ///
     /// # Errors
     ///
-    /// [`Explicit`] when the section aborted itself; what it had stored is undone.
+    /// The cause, when the section aborted itself or nested too deep; what it had stored is undone.
     ///
     /// # Panics
     ///
@@ -84,8 +84,8 @@ impl FallbackLock {
     pub fn run<'m, E: Engine, T>(
         &'m self,
         engine: &E,
-        section: impl FnOnce(&mut Exclusive<'m, E>) -> Result<T, Explicit>,
-    ) -> Result<T, Explicit> {
+        section: impl FnOnce(&mut Exclusive<'m, E>) -> Result<T, Cause>,
+    ) -> Result<T, Cause> {
         self.take(engine);
         let mut exclusive = Exclusive { lock: self, engine: engine.clone(), undo: Vec::new(), depth: 1, doomed: None };
         let value = section(&mut exclusive)?;
@@ -137,6 +137,14 @@ impl FallbackLock {
 ///     Ok(was)
 /// });
 /// assert_eq!(was, Ok(1));
+///
+/// // A section that aborts itself leaves nothing behind.
+/// let refused = lock.run(&NoHtm, |held| {
+///     held.store(&word, 3)?;
+///     Err::<(), _>(held.abort::<9>())
+/// });
+/// assert_eq!(refused, Err(drtm_htm::Cause::Explicit(9)));
+/// assert_eq!(word.into_inner(), 2);
 /// ```
 #[derive(Debug)]
 pub struct Exclusive<'m, E: Engine> {
@@ -145,24 +153,24 @@ pub struct Exclusive<'m, E: Engine> {
     /// What the stored words held, oldest first.
     undo: Vec<(&'m Word, u64)>,
     depth: u8,
-    doomed: Option<Explicit>,
+    doomed: Option<Cause>,
 }
 
 impl<E: Engine> Exclusive<'_, E> {
-    fn check(&self) -> Result<(), Explicit> {
+    fn check(&self) -> Result<(), Cause> {
         self.doomed.map_or(Ok(()), Err)
     }
 }
 
 impl<'m, E: Engine> Access<'m> for Exclusive<'m, E> {
-    type Abort = Explicit;
+    type Abort = Cause;
 
-    fn load(&mut self, word: &'m Word) -> Result<u64, Explicit> {
+    fn load(&mut self, word: &'m Word) -> Result<u64, Cause> {
         self.check()?;
         Ok(self.engine.load(word))
     }
 
-    fn store(&mut self, word: &'m Word, value: u64) -> Result<(), Explicit> {
+    fn store(&mut self, word: &'m Word, value: u64) -> Result<(), Cause> {
         self.check()?;
         self.undo.push((word, self.engine.load(word)));
         self.engine.store(word, value);
@@ -173,14 +181,14 @@ impl<'m, E: Engine> Access<'m> for Exclusive<'m, E> {
         &mut self.depth
     }
 
-    fn spin(&mut self, iterations: u64) -> Result<(), Explicit> {
+    fn spin(&mut self, iterations: u64) -> Result<(), Cause> {
         self.check()?;
         access::spin(iterations);
         Ok(())
     }
 
-    fn raise<const CODE: u8>(&mut self) -> Explicit {
-        *self.doomed.get_or_insert(Explicit(CODE))
+    fn raise<const CODE: u8>(&mut self) -> Cause {
+        *self.doomed.get_or_insert(code::cause(CODE))
     }
 }
 

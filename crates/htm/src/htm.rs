@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::{
-    Engine, Exclusive, Explicit, FallbackLock, Outcome, Policy, Stats,
+    Engine, Exclusive, FallbackLock, Outcome, Policy, Stats,
     cause::{Abort, Cause},
     policy::Spent,
     stats::{Counters, Registry},
@@ -128,7 +128,7 @@ impl<E: Engine> Worker<E> {
     ///
     /// # Errors
     ///
-    /// [`Explicit`] when the section under the lock aborted itself. (When the region did, the policy decides how
+    /// The cause, when the section under the lock aborted itself or nested too deep. (When the region did, the policy decides how
     /// often it is tried before the lock is taken.)
     ///
     /// # Panics
@@ -140,8 +140,8 @@ impl<E: Engine> Worker<E> {
         lock: &'m FallbackLock,
         policy: Policy,
         region: impl FnMut(&mut E::Region<'m>) -> Result<T, E::Abort>,
-        fallback: impl FnOnce(&mut Exclusive<'m, E>) -> Result<T, Explicit>,
-    ) -> Result<T, Explicit> {
+        fallback: impl FnOnce(&mut Exclusive<'m, E>) -> Result<T, Cause>,
+    ) -> Result<T, Cause> {
         match self.attempt_unless(lock, policy, region) {
             Outcome::Committed(value) => Ok(value),
             Outcome::Fallback(_) => lock.run(&self.engine, fallback),

@@ -72,7 +72,10 @@ mod sync;
 mod word;
 
 pub use access::{Access, MAX_CODE, MAX_NESTING};
-pub use cause::{Cause, Explicit, Outcome};
+pub use cause::{Cause, Outcome};
+#[cfg(drtm_loom)]
+#[doc(hidden)]
+pub use emulated::Mutation;
 pub use emulated::{Emulated, EmulatedConfig, EmulatedRegion, Profile, RegionAborted, Timer};
 pub use engine::{Engine, EngineKind, NoHtm, NoRegion, Rtm, RtmRegion, Sharing};
 pub use error::EngineError;

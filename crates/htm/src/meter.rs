@@ -56,7 +56,7 @@ impl WorkingSet {
 /// })?;
 /// assert_eq!((set.bytes_read, set.lines_read), (24, 2));
 /// assert_eq!((set.bytes_written, set.line_bytes_written()), (8, 64));
-/// # Ok::<(), drtm_htm::Explicit>(())
+/// # Ok::<(), drtm_htm::Cause>(())
 /// ```
 #[derive(Debug)]
 pub struct Metered<'a, A> {

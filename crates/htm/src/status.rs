@@ -34,12 +34,7 @@ impl Status {
         debug_assert_ne!(self, Self::STARTED);
         let has = |bit| self.0 & bit != 0;
         let cause = if has(EXPLICIT) {
-            match self.code() {
-                code::LOCK_HELD => Cause::LockHeld,
-                code::PANICKED => Cause::Panicked,
-                code::NESTED => Cause::Nested,
-                code => Cause::Explicit(code),
-            }
+            code::cause(self.code())
         } else if has(CAPACITY) {
             Cause::Capacity
         } else if has(CONFLICT) {

@@ -20,7 +20,7 @@
 //! compare-and-swap before any word is written, so a reader that sees a new word also sees the lock, or what came after it.
 //! Two threads that each write one line and then look at the other's (a region that locks what it writes and checks the
 //! fallback lock, and a thread that takes that lock and reads what the region writes) need more: a sequentially consistent
-//! fence between write and look, in [`Lines::fence`], on both sides. Plain stores have none, as on x86, where
+//! fence between write and look, on both sides. Plain stores have none, as on x86, where
 //! a store may be overtaken by a later load; read-modify-writes and commits do.
 
 use crossbeam_utils::CachePadded;
@@ -29,8 +29,8 @@ use crate::{
     Word,
     sync::{
         AtomicU64,
-        Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst},
-        Waiter, fence,
+        Ordering::{AcqRel, Acquire, Relaxed, Release},
+        Waiter,
     },
 };
 
@@ -113,11 +113,6 @@ impl Lines {
     /// Releases a line that was locked and not written to.
     pub(super) fn restore(&self, slot: Slot, seen: Stamp) {
         self.stamps[slot.0].store(seen.0, Release);
-    }
-
-    /// Between writing one line and looking at another: see the module's text.
-    pub(super) fn fence(&self) {
-        fence(SeqCst);
     }
 
     /// Reads a word from a line that nobody is writing to, with the line's stamp then. `None`: somebody is.

@@ -17,6 +17,7 @@ use super::{
     cache::Cache,
     clock::Clock,
     lines::{Slot, Stamp},
+    mutation::Mutation,
 };
 use crate::{
     Access, Word,
@@ -137,7 +138,7 @@ impl<'m> EmulatedRegion<'m> {
         let locked = self.lock_written_lines();
         let committed = locked && {
             // Behind the locks and before the look at what was only read: see `Lines`.
-            self.shared.lines.fence();
+            self.shared.fence();
             self.is_unchanged()
         };
         if committed {
@@ -148,7 +149,7 @@ impl<'m> EmulatedRegion<'m> {
             for (slot, _) in self.local.locked.drain(..) {
                 self.shared.lines.release(slot, version);
             }
-            self.shared.lines.fence();
+            self.shared.fence();
             Ok(())
         } else {
             for (slot, seen) in self.local.locked.drain(..) {
@@ -178,7 +179,7 @@ impl<'m> EmulatedRegion<'m> {
 
     /// Whether every line touched is as it was, other than locked by this region itself.
     fn is_unchanged(&self) -> bool {
-        if self.shared.skips_validation() {
+        if self.shared.mutations.include(Mutation::SkipValidation) {
             return true;
         }
         let Local { touched, locked, .. } = &self.local;
@@ -299,12 +300,7 @@ impl<'m> Access<'m> for EmulatedRegion<'m> {
     }
 
     fn raise<const CODE: u8>(&mut self) -> RegionAborted {
-        self.doom.get_or_insert(match CODE {
-            code::LOCK_HELD => Cause::LockHeld,
-            code::NESTED => Cause::Nested,
-            code::PANICKED => Cause::Panicked,
-            code => Cause::Explicit(code),
-        });
+        self.doom.get_or_insert(code::cause(CODE));
         RegionAborted(())
     }
 }

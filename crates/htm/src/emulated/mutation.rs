@@ -1,0 +1,31 @@
+//! Deliberate faults, for the model checker to find. Elsewhere none exists, and asking for one costs nothing.
+
+/// A step of the conflict detection that can be left out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(not(drtm_loom), expect(unreachable_pub, reason = "exported to the model checker only"))]
+pub enum Mutation {
+    /// Regions go on, and commit, without checking that what they have read is unchanged.
+    SkipValidation,
+    /// Nothing orders a commit's locks before its look at what it has read, nor a plain read-modify-write before later loads.
+    SkipFences,
+}
+
+/// The faults of one engine.
+#[derive(Debug, Default)]
+pub(super) struct Mutations {
+    #[cfg(drtm_loom)]
+    pub(super) chosen: Option<Mutation>,
+}
+
+impl Mutations {
+    #[inline(always)]
+    pub(super) fn include(&self, mutation: Mutation) -> bool {
+        #[cfg(drtm_loom)]
+        return self.chosen == Some(mutation);
+        #[cfg(not(drtm_loom))]
+        {
+            let _ = mutation;
+            false
+        }
+    }
+}

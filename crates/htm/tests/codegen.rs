@@ -1,0 +1,98 @@
+//! What the compiler makes of regions, in a release build.
+//!
+//! No machine of the project's runs RTM, so its engine is inspected instead: between `xbegin` and `xend` there are the body's moves
+//! and nothing else. And where there are no regions, an attempt must leave no trace in its caller.
+#![cfg(all(not(drtm_loom), target_arch = "x86_64"))]
+
+use std::{fs, path::PathBuf, process::Command, sync::OnceLock};
+
+/// The assembly of `examples/inspected.rs`, as released.
+fn assembly() -> &'static str {
+    static ASSEMBLY: OnceLock<String> = OnceLock::new();
+    ASSEMBLY.get_or_init(|| {
+        let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("inspected.s");
+        let built = Command::new(env!("CARGO"))
+            .args(["rustc", "--release", "--quiet", "--package", "drtm-htm", "--example", "inspected", "--"])
+            .arg(format!("--emit=asm={}", path.display()))
+            .status()
+            .expect("cargo runs");
+        assert!(built.success());
+        fs::read_to_string(path).expect("the compiler wrote assembly")
+    })
+}
+
+/// A function's labels and instructions, each instruction as mnemonic and operands.
+fn function(name: &str) -> Option<Vec<&'static str>> {
+    let mut lines = assembly().lines();
+    lines.find(|line| line.ends_with(':') && line.starts_with('_') && line.contains(name))?;
+    let body = lines.take_while(|line| !line.contains(".cfi_endproc")).map(str::trim);
+    Some(body.filter(|line| is_label(line) || !line.is_empty() && !line.starts_with(['.', '#'])).collect())
+}
+
+fn is_label(line: &str) -> bool {
+    line.ends_with(':')
+}
+
+fn is_jump(line: &str) -> bool {
+    line.starts_with('j')
+}
+
+fn instructions(body: &[&'static str]) -> Vec<&'static str> {
+    body.iter().copied().filter(|line| !is_label(line)).collect()
+}
+
+/// The instructions that run after `start`, up to one that begins with `end`. A conditional jump on "the region has begun" is followed.
+fn path(body: &[&'static str], start: &str, end: &str) -> Vec<&'static str> {
+    let mut at = body.iter().position(|line| line.starts_with(start)).expect(start) + 1;
+    let mut path = Vec::new();
+    while !body[at].starts_with(end) {
+        if body[at].starts_with("je") {
+            let target = format!("{}:", body[at].split_whitespace().last().expect("a target"));
+            at = body.iter().position(|line| *line == target).expect("a label of this function");
+        } else if !is_label(body[at]) && !body[at].starts_with("jne") {
+            path.push(body[at]);
+        }
+        at += 1;
+    }
+    path
+}
+
+#[test]
+fn a_hardware_region_is_its_moves() {
+    let body = function("two_loads_one_store").expect("not inlined away");
+    assert_eq!(body.iter().filter(|line| line.starts_with("xbegin")).count(), 1, "{body:#?}");
+    assert_eq!(body.iter().filter(|line| line.starts_with("xend")).count(), 1, "{body:#?}");
+
+    let inside = path(&body, "xbegin", "xend");
+    let (test, region) = inside.split_first().expect("at least the test of the status");
+    assert!(test.starts_with("cmpl\t$-1, %eax"), "{inside:#?}");
+    let loads = region.iter().filter(|line| line.starts_with("movq\t(")).count();
+    let adds_from_memory = region.iter().filter(|line| line.starts_with("addq\t(")).count();
+    let stores = region.iter().filter(|line| line.starts_with("movq\t%") && line.ends_with(')')).count();
+    assert_eq!((loads + adds_from_memory, stores), (2, 1), "{region:#?}");
+    assert!(region.iter().all(|line| line.starts_with("movq") || line.starts_with("addq")), "{region:#?}");
+    assert!(region.len() <= 4, "two loads, an addition and a store: {region:#?}");
+}
+
+#[test]
+fn an_attempt_without_regions_is_its_fallback() {
+    let alone = function("software_alone").expect("not inlined away");
+    match function("software_behind_an_attempt") {
+        // The compiler found the two functions to be one.
+        None => assert!(assembly().contains("software_alone")),
+        Some(behind) => {
+            let behind = instructions(&behind);
+            let merged = matches!(behind[..], [jump] if jump.contains("software_alone"));
+            assert!(merged || behind == instructions(&alone), "{alone:#?}\n{behind:#?}");
+        }
+    }
+}
+
+#[test]
+fn an_engine_chosen_at_run_time_costs_one_test() {
+    let body = function("software_behind_a_choice").expect("not inlined away");
+    // One test leads to either engine's code, which is jumped to or copied here.
+    let branches = body.iter().filter(|line| is_jump(line) && !line.starts_with("jmp")).count();
+    let calls_elsewhere = body.iter().filter(|line| line.starts_with("call")).count();
+    assert_eq!((branches, calls_elsewhere), (1, 0), "{body:#?}");
+}
