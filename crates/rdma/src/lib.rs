@@ -1,7 +1,15 @@
 //! Registered memory and verbs: how words on one node are reached from another.
 //!
-//! This crate will hold regions (one reservation of memory, seen as words and addressed by offsets) and a typed
-//! interface to one-sided and two-sided verbs, with a backend for each reach: nodes in one process, processes on
-//! one machine, machines with RDMA, machines with TCP. Nothing of it is written yet.
+//! - [`Region`]: memory that is reserved once, committed as needed, seen as words, and addressed by offsets that mean the
+//!   same wherever it is mapped.
+//! - [`Offset`], [`Remote`]: typed addresses.
+//!
+//! Verbs (reads, writes and atomics on another node's words, and messages) are not written yet.
 
-// Regions are mapped memory: this crate and `drtm-htm` are the two that may hold unsafe code.
+mod address;
+mod bytes;
+mod region;
+
+pub use address::{NodeId, Offset, RegionId, Remote};
+pub use bytes::{read_bytes, words_for, write_bytes};
+pub use region::{OutOfBounds, ROOTS, Region, RegionError};

@@ -1,0 +1,119 @@
+//! Where memory is: offsets within a region, and regions of nodes.
+
+use std::fmt;
+
+/// A place in a region, in bytes from its beginning. The same in every process that maps the region, wherever it is mapped.
+///
+/// # Example
+///
+/// ```
+/// use drtm_rdma::Offset;
+///
+/// let bucket = Offset::new(4096);
+/// assert_eq!(bucket + 128, Offset::new(4224));
+/// assert_eq!((bucket + 8).word(), 513);
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(transparent)]
+pub struct Offset(u64);
+
+impl Offset {
+    /// The place this many bytes into a region.
+    #[must_use]
+    pub const fn new(bytes: u64) -> Self {
+        Self(bytes)
+    }
+
+    /// Bytes from the region's beginning.
+    #[must_use]
+    pub const fn bytes(self) -> u64 {
+        self.0
+    }
+
+    /// Words from the region's beginning, rounded down.
+    #[must_use]
+    pub const fn word(self) -> u64 {
+        self.0 / 8
+    }
+}
+
+impl std::ops::Add<u64> for Offset {
+    type Output = Self;
+
+    fn add(self, bytes: u64) -> Self {
+        Self(self.0 + bytes)
+    }
+}
+
+impl fmt::Display for Offset {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:#x}", self.0)
+    }
+}
+
+/// A node of a cluster.
+///
+/// # Example
+///
+/// ```
+/// assert_eq!(drtm_rdma::NodeId(3).to_string(), "node 3");
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NodeId(pub u16);
+
+impl fmt::Display for NodeId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "node {}", self.0)
+    }
+}
+
+/// One of the regions that a node has registered.
+///
+/// # Example
+///
+/// ```
+/// assert_eq!(drtm_rdma::RegionId(0).to_string(), "region 0");
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RegionId(pub u16);
+
+impl fmt::Display for RegionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "region {}", self.0)
+    }
+}
+
+/// A place in some node's region: what a one-sided verb names.
+///
+/// # Example
+///
+/// ```
+/// use drtm_rdma::{NodeId, Offset, RegionId, Remote};
+///
+/// let record = Remote { node: NodeId(2), region: RegionId(0), offset: Offset::new(0x1000) };
+/// assert_eq!((record + 64).offset, Offset::new(0x1040));
+/// assert_eq!(record.to_string(), "node 2, region 0, 0x1000");
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Remote {
+    /// The owner.
+    pub node: NodeId,
+    /// Which of its regions.
+    pub region: RegionId,
+    /// Where in it.
+    pub offset: Offset,
+}
+
+impl std::ops::Add<u64> for Remote {
+    type Output = Self;
+
+    fn add(self, bytes: u64) -> Self {
+        Self { offset: self.offset + bytes, ..self }
+    }
+}
+
+impl fmt::Display for Remote {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}, {}, {}", self.node, self.region, self.offset)
+    }
+}

@@ -1,0 +1,74 @@
+//! Bytes in words: the first byte is a word's lowest, whatever the machine.
+//!
+//! Memory that others access at the same time is only ever accessed a word at a time. A copy that is made here may be
+//! torn between words; who needs better checks a version, before and after.
+
+use drtm_htm::{Engine, Word};
+
+/// Words that hold so many bytes.
+///
+/// # Example
+///
+/// ```
+/// assert_eq!([0, 1, 8, 9].map(drtm_rdma::words_for), [0, 1, 1, 2]);
+/// ```
+#[must_use]
+pub const fn words_for(bytes: usize) -> usize {
+    bytes.div_ceil(8)
+}
+
+/// Copies the first `into.len()` bytes of `words`.
+///
+/// # Panics
+///
+/// When there are not as many.
+///
+/// # Example
+///
+/// ```
+/// use drtm_htm::{NoHtm, Word};
+///
+/// let words = [Word::new(0x0807_0605_0403_0201), Word::new(0x0A09)];
+/// let mut bytes = [0; 10];
+/// drtm_rdma::read_bytes(&NoHtm, &words, &mut bytes);
+/// assert_eq!(bytes, [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]);
+/// ```
+#[inline]
+pub fn read_bytes<E: Engine>(engine: &E, words: &[Word], into: &mut [u8]) {
+    let words = &words[..words_for(into.len())];
+    for (word, bytes) in words.iter().zip(into.chunks_mut(8)) {
+        let value = engine.load_relaxed(word).to_le_bytes();
+        match <&mut [u8; 8]>::try_from(&mut *bytes) {
+            Ok(whole) => *whole = value,
+            Err(_) => bytes.copy_from_slice(&value[..bytes.len()]),
+        }
+    }
+}
+
+/// Copies `from` to the beginning of `words`. The rest of the last word that it reaches becomes zero.
+///
+/// # Panics
+///
+/// When it does not fit.
+///
+/// # Example
+///
+/// ```
+/// use drtm_htm::{Engine, NoHtm, Word};
+///
+/// let words = [Word::new(u64::MAX), Word::new(u64::MAX)];
+/// drtm_rdma::write_bytes(&NoHtm, &words, &[1, 2, 3]);
+/// assert_eq!(words.map(Word::into_inner), [0x03_0201, u64::MAX]);
+/// ```
+#[inline]
+pub fn write_bytes<E: Engine>(engine: &E, words: &[Word], from: &[u8]) {
+    let words = &words[..words_for(from.len())];
+    for (word, bytes) in words.iter().zip(from.chunks(8)) {
+        let mut value = [0; 8];
+        match <[u8; 8]>::try_from(bytes) {
+            Ok(whole) => value = whole,
+            Err(_) => value[..bytes.len()].copy_from_slice(bytes),
+        }
+        engine.store_relaxed(word, u64::from_le_bytes(value));
+    }
+}

@@ -1,0 +1,288 @@
+//! Regions: memory that is reserved once, committed as it is needed, and reached by offsets.
+
+#[cfg(drtm_loom)]
+mod boxed;
+mod error;
+#[cfg(not(drtm_loom))]
+mod mapping;
+mod superblock;
+
+pub use error::{OutOfBounds, RegionError};
+pub use superblock::ROOTS;
+
+use std::{
+    fs::File,
+    io,
+    sync::atomic::{AtomicUsize, Ordering::Relaxed},
+};
+
+use drtm_htm::{Engine, Sharing, Word};
+
+use crate::Offset;
+#[cfg(drtm_loom)]
+use boxed::Mapping;
+#[cfg(not(drtm_loom))]
+use mapping::Mapping;
+use superblock::Superblock;
+
+const WORD: u64 = size_of::<u64>() as u64;
+
+/// A capacity is rounded up to this.
+const PAGE: u64 = 4 << 10;
+
+/// Shared files are allocated ahead by this much, so that not every extension is a system call.
+const AHEAD: u64 = 2 << 20;
+
+/// What 48 bits of offset reach.
+const MOST: u64 = 1 << 48;
+
+/// One contiguous reservation of memory: words that are local here, and reachable from elsewhere by their offset.
+///
+/// Address space for the whole capacity is reserved at once; memory is used only as it is [allocated](Self::extend), and nothing
+/// beyond what is allocated can be touched. That a region is full is an error and never a signal. Nothing in a region may depend
+/// on where it is mapped.
+///
+/// A region owns the [`Engine`] through which its words are accessed: one memory, one engine.
+///
+/// # Example
+///
+/// ```
+/// use drtm_htm::{Engine, NoHtm};
+/// use drtm_rdma::Region;
+///
+/// let region = Region::anonymous(NoHtm, 1 << 30)?; // a gigabyte of addresses, hardly any memory
+/// let bucket = region.extend(128, 64)?;
+/// let words = region.words(bucket, 16)?;
+/// region.engine().store(&words[3], 7);
+/// assert_eq!(region.engine().load(&region.words(bucket + 24, 1)?[0]), 7);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct Region<E: Engine> {
+    mapping: Mapping,
+    /// Words that this handle knows to be allocated. The superblock may already say more.
+    known: AtomicUsize,
+    engine: E,
+    capacity: u64,
+    /// The file behind a shared region.
+    file: Option<File>,
+}
+
+impl<E: Engine> Region<E> {
+    /// A region of this process alone, with room for `capacity` bytes.
+    ///
+    /// # Errors
+    ///
+    /// When the capacity is no region's, or so much address space cannot be had.
+    pub fn anonymous(engine: E, capacity: u64) -> Result<Self, RegionError> {
+        let capacity = checked_capacity(capacity)?;
+        let mapping = map(capacity, Mapping::anonymous)?;
+        Ok(Self::new(mapping, engine, capacity, None).formatted())
+    }
+
+    /// A region that other processes can [open](Self::open), in a file that is empty: on a memory file system, or made by
+    /// `memfd_create`.
+    ///
+    /// Processes that share a region trust each other with its contents, and not to cut the file short.
+    ///
+    /// # Errors
+    ///
+    /// When the engine cannot protect shared memory, the capacity is no region's, or the system refuses.
+    pub fn create(engine: E, file: File, capacity: u64) -> Result<Self, RegionError> {
+        engine.admits(Sharing::Processes)?;
+        let capacity = checked_capacity(capacity)?;
+        let found = size(&file)?;
+        if found != 0 {
+            return Err(RegionError::Size { found, promised: 0 });
+        }
+        allocate(&file, superblock::BYTES, capacity)?;
+        let mapping = map(capacity, |bytes| Mapping::of_file(&file, bytes))?;
+        Ok(Self::new(mapping, engine, capacity, Some(file)).formatted())
+    }
+
+    /// A region that another process has [created](Self::create), or this one, elsewhere in its address space.
+    ///
+    /// # Errors
+    ///
+    /// When the file is not a region, or of another format, damaged, or shorter than it says; or as for `create`.
+    pub fn open(engine: E, file: File) -> Result<Self, RegionError> {
+        engine.admits(Sharing::Processes)?;
+        let found = size(&file)?;
+        if found < superblock::BYTES {
+            return Err(RegionError::Size { found, promised: superblock::BYTES });
+        }
+        // The superblock says how much to map, so it is mapped by itself first.
+        let capacity = {
+            let mapping = map(superblock::BYTES, |bytes| Mapping::of_file(&file, bytes))?;
+            // SAFETY: the file has at least the superblock's size, and the mapping too.
+            let words = unsafe { mapping.words(0, superblock::WORDS) };
+            checked_capacity(Superblock(words).read(&engine)?)?
+        };
+        let mapping = map(capacity, |bytes| Mapping::of_file(&file, bytes))?;
+        let region = Self::new(mapping, engine, capacity, Some(file));
+        region.refresh()?;
+        Ok(region)
+    }
+
+    fn new(mapping: Mapping, engine: E, capacity: u64, file: Option<File>) -> Self {
+        Self { mapping, known: AtomicUsize::new(superblock::WORDS), engine, capacity, file }
+    }
+
+    fn formatted(self) -> Self {
+        self.superblock().write(&self.engine, self.capacity);
+        self
+    }
+
+    /// The engine through which this memory is accessed.
+    #[inline(always)]
+    pub fn engine(&self) -> &E {
+        &self.engine
+    }
+
+    /// The most bytes that can be allocated, the region's own superblock included.
+    #[must_use]
+    pub fn capacity(&self) -> u64 {
+        self.capacity
+    }
+
+    /// Bytes allocated so far, by whichever process.
+    #[must_use]
+    pub fn allocated(&self) -> u64 {
+        self.engine.load(self.superblock().allocated())
+    }
+
+    /// Whether the system took the advice to use huge pages.
+    #[must_use]
+    pub fn huge_pages(&self) -> bool {
+        self.mapping.huge_pages()
+    }
+
+    /// A word that is found again by its index, below [`ROOTS`]: where the directories of what is in the region begin.
+    #[must_use]
+    pub fn root(&self, index: usize) -> Option<&Word> {
+        self.superblock().root(index)
+    }
+
+    /// Allocates `bytes` of zeros at a multiple of `align`, for good.
+    ///
+    /// # Errors
+    ///
+    /// [`RegionError::Full`] when the capacity does not allow it, [`RegionError::Allocate`] when the system does not. The region
+    /// is as good as before then.
+    ///
+    /// # Panics
+    ///
+    /// When `align` is not a power of two of at least a word.
+    pub fn extend(&self, bytes: u64, align: u64) -> Result<Offset, RegionError> {
+        assert!(align.is_power_of_two() && align >= WORD, "an alignment is a power of two of at least {WORD}");
+        let allocated = self.superblock().allocated();
+        let mut end = self.engine.load(allocated);
+        loop {
+            let start = end.next_multiple_of(align);
+            let new_end = start
+                .checked_add(bytes)
+                .and_then(|new_end| new_end.checked_next_multiple_of(WORD))
+                .filter(|new_end| *new_end <= self.capacity)
+                .ok_or(RegionError::Full { asked: bytes, left: self.capacity - end, capacity: self.capacity })?;
+            if let Some(file) = &self.file {
+                // Before anyone can be told of the words, there must be memory behind them. To allocate twice is harmless.
+                allocate(file, new_end, self.capacity)?;
+            }
+            match self.engine.compare_exchange(allocated, end, new_end) {
+                Ok(_) => {
+                    self.learn(new_end);
+                    return Ok(Offset::new(start));
+                }
+                Err(found) => end = found,
+            }
+        }
+    }
+
+    /// The `count` words at `at`: checked here once, then indexed freely.
+    ///
+    /// # Errors
+    ///
+    /// When they are not all allocated, or `at` is not a word's boundary.
+    #[inline(always)]
+    pub fn words(&self, at: Offset, count: usize) -> Result<&[Word], OutOfBounds> {
+        // Rotating makes an offset that is no multiple of eight a huge index, so that one comparison checks both.
+        let first = at.bytes().rotate_right(WORD.trailing_zeros()) as usize;
+        let within = |known: usize| count <= known && first <= known - count;
+        if !within(self.known.load(Relaxed)) && !within(self.catch_up()) {
+            return Err(OutOfBounds { at, words: count });
+        }
+        // SAFETY: what `known` counts is allocated: within the mapping, and within the file where there is one, whose users
+        // do not cut it short.
+        Ok(unsafe { self.mapping.words(first, count) })
+    }
+
+    /// The `N` words at `at`, as an array: indexing it by constants needs no further checks.
+    ///
+    /// # Errors
+    ///
+    /// As for [`words`](Self::words).
+    #[inline(always)]
+    pub fn array<const N: usize>(&self, at: Offset) -> Result<&[Word; N], OutOfBounds> {
+        self.words(at, N)?.try_into().map_err(|_| OutOfBounds { at, words: N })
+    }
+
+    fn superblock(&self) -> Superblock<'_> {
+        // SAFETY: a region has at least its superblock, in the file too: `create` allocates it and `open` checks.
+        Superblock(unsafe { self.mapping.words(0, superblock::WORDS) })
+    }
+
+    /// Remembers that so many bytes are allocated.
+    fn learn(&self, bytes: u64) -> usize {
+        let words = (bytes / WORD) as usize;
+        self.known.fetch_max(words, Relaxed).max(words)
+    }
+
+    /// What others have allocated meanwhile; what was known, where that cannot be true.
+    #[cold]
+    fn catch_up(&self) -> usize {
+        self.refresh().unwrap_or_else(|_| self.known.load(Relaxed))
+    }
+
+    /// Asks the superblock, which another process may have damaged, and the file, which decides.
+    fn refresh(&self) -> Result<usize, RegionError> {
+        let promised = self.allocated();
+        let found = match &self.file {
+            Some(file) => size(file)?.min(self.capacity),
+            None => self.capacity,
+        };
+        if promised > found {
+            return Err(RegionError::Size { found, promised });
+        }
+        Ok(self.learn(promised))
+    }
+}
+
+fn checked_capacity(asked: u64) -> Result<u64, RegionError> {
+    let least = superblock::BYTES;
+    if (least..=MOST).contains(&asked) {
+        Ok(asked.next_multiple_of(if cfg!(drtm_loom) { WORD } else { PAGE }))
+    } else {
+        Err(RegionError::Capacity { asked, least, most: MOST })
+    }
+}
+
+fn map(bytes: u64, make: impl FnOnce(usize) -> io::Result<Mapping>) -> Result<Mapping, RegionError> {
+    usize::try_from(bytes)
+        .map_err(|_| io::ErrorKind::OutOfMemory.into())
+        .and_then(make)
+        .map_err(|source| RegionError::Map { bytes, source })
+}
+
+fn size(file: &File) -> Result<u64, RegionError> {
+    file.metadata().map(|metadata| metadata.len()).map_err(|source| RegionError::Inspect { source })
+}
+
+/// Makes the file at least `bytes` long, with memory behind all of it. Never makes it shorter.
+fn allocate(file: &File, bytes: u64, capacity: u64) -> Result<(), RegionError> {
+    if size(file)? >= bytes {
+        return Ok(());
+    }
+    let bytes = bytes.next_multiple_of(AHEAD).min(capacity);
+    rustix::fs::fallocate(file, rustix::fs::FallocateFlags::empty(), 0, bytes)
+        .map_err(|errno| RegionError::Allocate { bytes, source: errno.into() })
+}

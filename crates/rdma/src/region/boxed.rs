@@ -1,0 +1,29 @@
+//! The model checker's memory: words in a box, since its atomics are larger than eight bytes and cannot be mapped.
+
+use std::io;
+
+use drtm_htm::Word;
+
+#[derive(Debug)]
+pub(super) struct Mapping(Box<[Word]>);
+
+impl Mapping {
+    pub(super) fn anonymous(bytes: usize) -> io::Result<Self> {
+        Ok(Self((0..bytes / 8).map(|_| Word::new(0)).collect()))
+    }
+
+    pub(super) fn of_file(_file: &std::fs::File, _bytes: usize) -> io::Result<Self> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    pub(super) fn huge_pages(&self) -> bool {
+        false
+    }
+
+    /// # Safety
+    ///
+    /// None to uphold, since the box checks its bounds; unsafe as its twin is.
+    pub(super) unsafe fn words(&self, first: usize, count: usize) -> &[Word] {
+        &self.0[first..first + count]
+    }
+}

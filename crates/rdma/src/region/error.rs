@@ -1,0 +1,126 @@
+//! What can go wrong with a region.
+
+use std::io;
+
+use drtm_htm::EngineError;
+
+use crate::Offset;
+
+/// A region that cannot be had, opened or extended.
+///
+/// # Example
+///
+/// ```
+/// use drtm_htm::NoHtm;
+/// use drtm_rdma::{Region, RegionError};
+///
+/// let region = Region::anonymous(NoHtm, 64 << 10)?;
+/// let full = region.extend(1 << 20, 8).unwrap_err();
+/// assert!(matches!(full, RegionError::Full { asked: 1048576, .. }));
+/// # Ok::<(), RegionError>(())
+/// ```
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RegionError {
+    /// The region's capacity is used up.
+    #[error("region full: {asked} bytes asked for, {left} left of {capacity}; create it with a larger capacity")]
+    Full {
+        /// Bytes asked for.
+        asked: u64,
+        /// Bytes that were left.
+        left: u64,
+        /// The region's capacity.
+        capacity: u64,
+    },
+    /// A capacity that no region can have.
+    #[error("a region's capacity must be from {least} to {most} bytes, and {asked} was asked for")]
+    Capacity {
+        /// What was asked for.
+        asked: u64,
+        /// The least there can be.
+        least: u64,
+        /// The most there can be.
+        most: u64,
+    },
+    /// Address space could not be reserved or a file not be mapped.
+    #[error("cannot map {bytes} bytes: {source}")]
+    Map {
+        /// How much.
+        bytes: u64,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A shared region's file could not be sized: no space is left on its file system, say.
+    #[error("cannot allocate {bytes} bytes in the region's file: {source}")]
+    Allocate {
+        /// The size that the file was to have.
+        bytes: u64,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The file's size could not be found out.
+    #[error("cannot read the size of the region's file: {source}")]
+    Inspect {
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The file is not a region.
+    #[error("not a region: its first word is {found:#018x}; is this the right file?")]
+    Magic {
+        /// The first word.
+        found: u64,
+    },
+    /// The region was made by another version of this library.
+    #[error(
+        "the region has format {found}, and this library reads format {known}; open it with the library that made it"
+    )]
+    Format {
+        /// The region's format.
+        found: u64,
+        /// The format known here.
+        known: u64,
+    },
+    /// The superblock is damaged.
+    #[error("the region's superblock is corrupt: checksum {found:#010x}, computed {computed:#010x}")]
+    Checksum {
+        /// The checksum found.
+        found: u32,
+        /// The checksum of what was found.
+        computed: u32,
+    },
+    /// The file does not hold what its superblock says.
+    #[error(
+        "the region's file has {found} bytes where its superblock promises {promised}; it was cut short or is still being made"
+    )]
+    Size {
+        /// The file's size.
+        found: u64,
+        /// What the superblock says.
+        promised: u64,
+    },
+    /// The engine cannot protect memory of this kind.
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+}
+
+/// An access beyond what has been allocated in a region, or not at a word's boundary.
+///
+/// # Example
+///
+/// ```
+/// use drtm_htm::NoHtm;
+/// use drtm_rdma::{Offset, OutOfBounds, Region};
+///
+/// let region = Region::anonymous(NoHtm, 64 << 10)?;
+/// let wild = Offset::new(1 << 40);
+/// assert_eq!(region.words(wild, 1).unwrap_err(), OutOfBounds { at: wild, words: 1 });
+/// # Ok::<(), drtm_rdma::RegionError>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{words} words at {at} are not in the region; the link that led there is stale or corrupt")]
+pub struct OutOfBounds {
+    /// Where the access began.
+    pub at: Offset,
+    /// How many words it was.
+    pub words: usize,
+}

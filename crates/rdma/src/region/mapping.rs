@@ -1,0 +1,91 @@
+//! Address space, seen as words. All of this crate's raw memory is here.
+
+use std::{fs::File, io};
+
+use drtm_htm::Word;
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
+
+/// What the processor can map as one page where the system lets it: mappings begin at a multiple of it.
+const HUGE_PAGE: usize = 2 << 20;
+
+/// A reservation of address space, readable and writable as words from its beginning to `bytes`.
+///
+/// The system fills it with zeros, page by page, when it is first touched. With a file behind it, a page beyond the file's end is
+/// a signal when touched: it is [`super::Region`] that hands out only words within what has been allocated.
+#[derive(Debug)]
+pub(super) struct Mapping {
+    /// The reservation, which contains the words and what was skipped to align them.
+    reserved: *mut std::ffi::c_void,
+    reserved_bytes: usize,
+    words: *mut Word,
+    bytes: usize,
+    huge_pages: bool,
+}
+
+// SAFETY: the mapping is memory that belongs to no thread; it is only ever seen as `Word`s, which are atomic.
+unsafe impl Send for Mapping {}
+// SAFETY: as above.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    /// Memory of this process alone.
+    pub(super) fn anonymous(bytes: usize) -> io::Result<Self> {
+        Self::reserve(bytes, ProtFlags::READ | ProtFlags::WRITE)
+    }
+
+    /// The memory of a file, from its beginning; the file may be shorter.
+    pub(super) fn of_file(file: &File, bytes: usize) -> io::Result<Self> {
+        let mapping = Self::reserve(bytes, ProtFlags::empty())?;
+        let protection = ProtFlags::READ | ProtFlags::WRITE;
+        let flags = MapFlags::SHARED | MapFlags::FIXED | MapFlags::NORESERVE;
+        // SAFETY: the fixed range lies within the reservation just made, which nothing refers to yet.
+        unsafe { mmap(mapping.words.cast(), bytes, protection, flags, file, 0) }?;
+        Ok(mapping.advised())
+    }
+
+    fn reserve(bytes: usize, protection: ProtFlags) -> io::Result<Self> {
+        let reserved_bytes = bytes.checked_add(HUGE_PAGE).ok_or(io::ErrorKind::OutOfMemory)?;
+        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+        // SAFETY: a new mapping at an address of the system's choice replaces nothing.
+        let reserved = unsafe { mmap_anonymous(std::ptr::null_mut(), reserved_bytes, protection, flags) }?;
+        let skipped = reserved.align_offset(HUGE_PAGE);
+        debug_assert!(skipped < HUGE_PAGE);
+        let words = reserved.wrapping_byte_add(skipped).cast();
+        Ok(Self { reserved, reserved_bytes, words, bytes, huge_pages: false }.advised())
+    }
+
+    /// Asks for huge pages. A system that has none is no worse off.
+    fn advised(mut self) -> Self {
+        // SAFETY: the range was mapped by this value; the advice does not change its contents.
+        self.huge_pages = unsafe { madvise(self.words.cast(), self.bytes, Advice::LinuxHugepage) }.is_ok();
+        self
+    }
+
+    /// Whether the system took the advice to use huge pages.
+    pub(super) fn huge_pages(&self) -> bool {
+        self.huge_pages
+    }
+
+    /// `count` words from the `first` on.
+    ///
+    /// # Safety
+    ///
+    /// `first + count` words fit into the mapping and, where there is a file, into the file, whose end never moves back.
+    #[inline(always)]
+    pub(super) unsafe fn words(&self, first: usize, count: usize) -> &[Word] {
+        debug_assert!((first + count) * size_of::<Word>() <= self.bytes);
+        // SAFETY: in bounds by the caller's promise.
+        let start = unsafe { self.words.add(first) };
+        // SAFETY: in bounds by the caller's promise, hence mapped for as long as `self` lives; page-aligned at the base, hence
+        // word-aligned; every bit pattern is a `Word`, and all access to it, by whomever, is atomic.
+        unsafe { std::slice::from_raw_parts(start, count) }
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: the whole reservation is this value's, and no reference to its words outlives the value.
+        let unmapped = unsafe { munmap(self.reserved, self.reserved_bytes) };
+        debug_assert!(unmapped.is_ok(), "a reservation is unmapped once, as it was made");
+    }
+}

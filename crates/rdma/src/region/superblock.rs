@@ -1,0 +1,78 @@
+//! The first words of every region: what it is, how large, and where to find what is in it.
+//!
+//! ```text
+//! word  0      magic
+//!       1      format
+//!       2      capacity in bytes
+//!       3      checksum of words 0 to 2 (CRC-32C of their little-endian bytes)
+//!       4      bytes allocated, from the region's beginning; grows
+//!       5..8   zero
+//!       8..32  roots: one word for each thing that must be found again
+//! ```
+//!
+//! Words 0 to 3 are written once, before anyone else can see the region.
+
+use drtm_htm::{Engine, Word};
+
+use super::RegionError;
+
+/// Words in the superblock.
+pub(super) const WORDS: usize = 32;
+
+/// Bytes in the superblock.
+pub(super) const BYTES: u64 = 8 * WORDS as u64;
+
+/// Words for finding things again.
+pub const ROOTS: usize = WORDS - FIRST_ROOT;
+
+const MAGIC: u64 = u64::from_le_bytes(*b"drtm-reg");
+const FORMAT: u64 = 1;
+
+const CHECKSUM: usize = 3;
+const ALLOCATED: usize = 4;
+const FIRST_ROOT: usize = 8;
+
+/// The superblock of a mapped region.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Superblock<'a>(pub(super) &'a [Word]);
+
+impl<'a> Superblock<'a> {
+    /// Describes a new region in which nothing but the superblock is allocated.
+    pub(super) fn write<E: Engine>(self, engine: &E, capacity: u64) {
+        let described = [MAGIC, FORMAT, capacity];
+        for (word, value) in self.0.iter().zip(described) {
+            engine.store(word, value);
+        }
+        engine.store(&self.0[CHECKSUM], u64::from(checksum(described)));
+        engine.store(self.allocated(), BYTES);
+    }
+
+    /// The capacity, if this is a superblock that is whole and known.
+    pub(super) fn read<E: Engine>(self, engine: &E) -> Result<u64, RegionError> {
+        let [magic, format, capacity] = [0, 1, 2].map(|word| engine.load(&self.0[word]));
+        if magic != MAGIC {
+            return Err(RegionError::Magic { found: magic });
+        }
+        if format != FORMAT {
+            return Err(RegionError::Format { found: format, known: FORMAT });
+        }
+        let (found, computed) = (engine.load(&self.0[CHECKSUM]), checksum([magic, format, capacity]));
+        if found != u64::from(computed) {
+            return Err(RegionError::Checksum { found: found as u32, computed });
+        }
+        Ok(capacity)
+    }
+
+    /// Bytes allocated so far.
+    pub(super) fn allocated(self) -> &'a Word {
+        &self.0[ALLOCATED]
+    }
+
+    pub(super) fn root(self, index: usize) -> Option<&'a Word> {
+        self.0[FIRST_ROOT..].get(index)
+    }
+}
+
+fn checksum(words: [u64; 3]) -> u32 {
+    words.iter().fold(0, |crc, word| crc32c::crc32c_append(crc, &word.to_le_bytes()))
+}
