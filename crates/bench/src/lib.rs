@@ -1,1 +1,39 @@
-//! x
+//! The yardstick of drtm: workloads, studies and reports, behind one binary.
+//!
+//! `drtm-bench --help` lists the commands. They share three habits: a run is a function of its `--seed` wherever
+//! nothing but the machine's speed is measured, `--json` puts exactly one JSON value on stdout, and the exit status
+//! is 0 when done and every check held, 1 when a check failed, 2 when the command was used wrongly.
+//!
+//! What a command measures can be measured from Rust as well. [`htm`] runs regions of a chosen size and shape and
+//! counts what becomes of them:
+//!
+//! ```
+//! use drtm_bench::htm::{Load, Machine, Rig, Setup, abort_rate};
+//! use drtm_htm::Profile;
+//!
+//! let fits = Load::write(32 << 10);
+//! let overflows = Load::write((32 << 10) + 64);
+//! let rig = Rig::new(Setup::on(Machine::Emulated(Profile::L1_32K_8)), &[fits, overflows])?;
+//! assert!(abort_rate(&rig.run(fits, 100)?) < 0.01);
+//! assert_eq!(abort_rate(&rig.run(overflows, 100)?), 1.0);
+//! # Ok::<(), drtm_bench::Error>(())
+//! ```
+//!
+//! # The parts
+//!
+//! - `cli`: the top of the command line. A new family of commands is a variant there and a module here.
+//! - [`htm`]: studies of transactional memory.
+//! - `paper`: the figures of the papers, regenerated beside the published values.
+//! - `report`: tables, JSON and charts.
+
+#![forbid(unsafe_code)]
+
+mod cli;
+mod error;
+pub mod htm;
+mod paper;
+mod report;
+mod units;
+
+pub use cli::run;
+pub use error::Error;

@@ -1,0 +1,95 @@
+//! The top of the command line: parse, run, exit status.
+
+use std::{
+    ffi::OsString,
+    io::{self, Write},
+    process::ExitCode,
+};
+
+use clap::{Parser, Subcommand};
+
+use crate::{Error, htm, paper, report::Report};
+
+/// The yardstick of drtm: measures it, and regenerates the figures of the papers it stands on.
+#[derive(Debug, Parser)]
+#[command(name = "drtm-bench", version, propagate_version = true, after_help = AFTER_HELP)]
+struct Cli {
+    /// Print exactly one JSON value on stdout; tables and progress go to stderr
+    #[arg(long, global = true, display_order = LAST)]
+    json: bool,
+
+    /// What all randomness starts from: the same seed gives the same result
+    #[arg(long, global = true, value_name = "N", default_value_t = 0, display_order = LAST)]
+    seed: u64,
+
+    #[command(subcommand)]
+    command: Command,
+}
+
+/// Behind a command's own options.
+const LAST: usize = 900;
+
+const AFTER_HELP: &str = "\
+Examples:
+  drtm-bench htm probe                              what transactional memory this machine has
+  drtm-bench htm limits --kind write                how much a region can write
+  drtm-bench paper dbx-fig1 --svg figures           all panels of a figure, as tables and as charts
+  drtm-bench paper --all --json                     every figure, for a script
+
+Exit status: 0 done and every check held, 1 a check failed, 2 wrong usage.";
+
+/// The families of commands.
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Study transactional memory: what there is, and what its regions can bear
+    #[command(after_help = htm::AFTER_HELP)]
+    Htm {
+        #[command(subcommand)]
+        command: htm::Command,
+    },
+    Paper(paper::Args),
+}
+
+/// Parses `arguments`, the program's name first, carries out the command, and gives the process's exit status.
+///
+/// # Example
+///
+/// ```
+/// use std::process::ExitCode;
+///
+/// assert_eq!(drtm_bench::run(["drtm-bench", "htm", "probe"]), ExitCode::SUCCESS);
+/// assert_eq!(drtm_bench::run(["drtm-bench", "htm", "limits", "--threads", "0"]), ExitCode::from(2));
+/// ```
+pub fn run<I, T>(arguments: I) -> ExitCode
+where
+    I: IntoIterator<Item = T>,
+    T: Into<OsString> + Clone,
+{
+    let cli = match Cli::try_parse_from(arguments) {
+        Ok(cli) => cli,
+        Err(not_a_command) => {
+            // A request for help is one of these.
+            let _ = not_a_command.print();
+            return ExitCode::from(u8::try_from(not_a_command.exit_code()).unwrap_or(2));
+        }
+    };
+    match cli.carry_out() {
+        Ok(()) => ExitCode::SUCCESS,
+        // Whoever reads the report has read enough.
+        Err(Error::Report(error)) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
+        Err(error) => {
+            let _ = writeln!(io::stderr(), "drtm-bench: {error}");
+            ExitCode::from(error.exit_status())
+        }
+    }
+}
+
+impl Cli {
+    fn carry_out(&self) -> Result<(), Error> {
+        let report = Report::new(self.json);
+        match &self.command {
+            Command::Htm { command } => command.carry_out(self.seed, &report),
+            Command::Paper(args) => args.carry_out(self.seed, &report),
+        }
+    }
+}

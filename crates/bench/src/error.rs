@@ -1,0 +1,97 @@
+//! What can go wrong with a command, and the exit status that says so.
+
+use std::{io, path::PathBuf};
+
+use drtm_htm::{EngineError, Probe};
+
+/// A command that could not be carried out. Every message says what to do instead.
+///
+/// # Example
+///
+/// ```
+/// use drtm_bench::{Error, htm::{Load, Machine, Rig, Setup}};
+/// use drtm_htm::Profile;
+///
+/// let crowd = Setup { threads: 1 << 20, ..Setup::on(Machine::Emulated(Profile::L1_32K_8)) };
+/// let error = Rig::new(crowd, &[Load::read(8 << 20)]).unwrap_err();
+/// assert!(matches!(error, Error::TooMuchMemory { .. }));
+/// assert!(error.to_string().contains("fewer threads"));
+/// ```
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The engine asked for cannot be had.
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+
+    /// Real transactional memory was asked for, and this machine has none that commits.
+    #[error("this machine has no usable RTM ({probe}): use --engine emulated, and know its results to be simulated")]
+    NoRtm {
+        /// What was found.
+        probe: Probe,
+    },
+
+    /// Two options that exclude each other.
+    #[error("{option} does not go with {with}: {instead}")]
+    Options {
+        /// The option that is out of place.
+        option: &'static str,
+        /// What makes it so.
+        with: &'static str,
+        /// What to do.
+        instead: &'static str,
+    },
+
+    /// The regions of all threads together would touch more memory than a study may have.
+    #[error(
+        "the study would need {needed_mib} MiB of memory, and may have {most_mib}: use fewer threads or smaller sizes"
+    )]
+    TooMuchMemory {
+        /// What would be needed.
+        needed_mib: usize,
+        /// What there may be.
+        most_mib: usize,
+    },
+
+    /// A load that is larger than those that the rig was made for.
+    #[error(
+        "the load needs {needed} pages of memory, and the rig was made with {made_with}: name the load to Rig::new too"
+    )]
+    LargerThanRig {
+        /// Pages that the load needs.
+        needed: usize,
+        /// Pages that each thread has.
+        made_with: usize,
+    },
+
+    /// The operating system refused a thread.
+    #[error("no thread to be had ({0}): use fewer threads, or raise the limit on them")]
+    Thread(#[source] io::Error),
+
+    /// A chart could not be drawn.
+    #[error("the chart cannot be drawn ({0}): leave out --svg")]
+    Chart(String),
+
+    /// A file could not be written.
+    #[error("cannot write {}: {source}", path.display())]
+    File {
+        /// Where to.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+
+    /// The report itself could not be written.
+    #[error("cannot write the report: {0}")]
+    Report(#[source] io::Error),
+}
+
+impl Error {
+    /// Wrong usage, unless the fault is not in how the command was called.
+    pub(crate) fn exit_status(&self) -> u8 {
+        match self {
+            Self::Thread(_) | Self::Chart(_) | Self::Report(_) => 1,
+            _ => 2,
+        }
+    }
+}

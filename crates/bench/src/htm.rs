@@ -1,0 +1,73 @@
+//! The limits of transactional memory, measured: `drtm-bench htm`.
+//!
+//! A [`Rig`] runs regions of one [`Load`] on one [`Machine`], each region once and never again, and counts what
+//! became of them. Threads touch memory of their own, so that a region conflicts with no other; what is left is
+//! what the studies are about: the working set that a region can have, and the time that it can last.
+//!
+//! On the emulation a result is *simulated*. It follows from the machine's [`Profile`](drtm_htm::Profile) (sets,
+//! ways, size of the read tracker), its timer and the addresses touched, and is a function of the seed. On RTM it
+//! is measured; that path is *built and inspected, not exercised*, for want of a processor that has it.
+//!
+//! # Example
+//!
+//! ```
+//! use drtm_bench::htm::{Load, Machine, Order, Rig, Setup, abort_rate};
+//! use drtm_htm::Profile;
+//!
+//! // Nine kilobytes fit when they are adjacent. At random, nine lines sometimes fall into one set of eight ways.
+//! let load = Load::write(9 << 10);
+//! let setup = Setup::on(Machine::Emulated(Profile::L1_32K_8));
+//! let adjacent = Rig::new(setup, &[load])?.run(load, 500)?;
+//! let scattered = Rig::new(Setup { order: Order::Random, ..setup }, &[load])?.run(load, 500)?;
+//! assert_eq!(adjacent.capacity, 0);
+//! assert!(scattered.capacity > 0 && abort_rate(&scattered) < 0.1);
+//! # Ok::<(), drtm_bench::Error>(())
+//! ```
+
+mod limits;
+mod load;
+mod machine;
+mod memory;
+mod probe;
+mod region;
+mod rig;
+mod sweep;
+
+pub use load::Load;
+pub use machine::Machine;
+pub use rig::{Order, Rig, Setup, abort_rate};
+
+pub(crate) use machine::{EngineName, MEASURED, describe};
+
+use clap::Subcommand;
+
+use crate::{Error, report::Report};
+
+pub(crate) const AFTER_HELP: &str = "\
+Examples:
+  drtm-bench htm probe                                  is there any, and is it of use
+  drtm-bench htm limits --kind write --order random     how much can be written
+  drtm-bench htm limits --duration-us 1000,2000,4000    how long a region can last";
+
+/// The commands under `htm`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Say what transactional memory this machine has, and which engine a store would choose
+    ///
+    /// CPUID alone proves nothing: many processors list RTM and abort every region. So small
+    /// regions are tried. The environment variable DRTM_HTM overrides the choice, here as in a store.
+    ///
+    /// JSON: {engine, cpuid_rtm, always_abort, trial_commits, trials, reason}
+    #[command(verbatim_doc_comment, after_help = probe::AFTER_HELP)]
+    Probe,
+    Limits(limits::Args),
+}
+
+impl Command {
+    pub(crate) fn carry_out(&self, seed: u64, report: &Report) -> Result<(), Error> {
+        match self {
+            Self::Probe => probe::carry_out(report),
+            Self::Limits(args) => args.carry_out(seed, report),
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! Threads, memory and an engine, ready to run loads.
+
+use std::{
+    sync::{PoisonError, RwLock},
+    thread,
+};
+
+use clap::ValueEnum;
+use drtm_htm::{Emulated, EmulatedConfig, Engine, Htm, Profile, Stats};
+use serde::Serialize;
+
+use super::{
+    Load, Machine,
+    memory::{Memory, PAGE_BYTES},
+    region::{Work, pages_for},
+};
+use crate::Error;
+
+/// The order in which a region touches lines.
+///
+/// # Example
+///
+/// See [`htm`](crate::htm).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, ValueEnum)]
+#[non_exhaustive]
+pub enum Order {
+    /// Adjacent lines, from the beginning of a page on: all sets of the cache are used evenly
+    #[default]
+    #[serde(rename = "seq")]
+    #[value(name = "seq")]
+    Sequential,
+    /// Distinct lines of a much larger area, drawn anew for every region
+    #[serde(rename = "random")]
+    Random,
+}
+
+impl Order {
+    /// The least area that a thread's random lines are drawn from, 64 MB: sixteen times the read tracker of the
+    /// profiles.
+    pub(super) const LEAST_RANDOM_PAGES: usize = (64 << 20) / PAGE_BYTES;
+}
+
+/// How regions are run.
+///
+/// # Example
+///
+/// ```
+/// use drtm_bench::htm::{Machine, Order, Setup};
+/// use drtm_htm::Profile;
+///
+/// let setup = Setup { threads: 4, order: Order::Random, ..Setup::on(Machine::Emulated(Profile::L1_32K_8)) };
+/// assert_eq!(setup.seed, 0);
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Setup {
+    /// What they run on.
+    pub machine: Machine,
+    /// How many threads run them, each with memory of its own. They are not pinned to cores.
+    pub threads: usize,
+    /// In which order they touch lines.
+    pub order: Order,
+    /// What randomness starts from: the lines drawn, and the phases of the emulation's timers.
+    pub seed: u64,
+}
+
+impl Setup {
+    /// One thread, in sequence, seed zero.
+    #[must_use]
+    pub fn on(machine: Machine) -> Self {
+        Self { machine, threads: 1, order: Order::default(), seed: 0 }
+    }
+}
+
+/// A setup with the memory that its regions touch.
+///
+/// # Example
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use drtm_bench::htm::{Load, Machine, Rig, Setup, abort_rate};
+/// use drtm_htm::Profile;
+///
+/// // The emulated timer fires every 4 ms, so no region lasts longer.
+/// let rig = Rig::new(Setup::on(Machine::Emulated(Profile::L1_32K_8)), &[])?;
+/// let stats = rig.run(Load::spin(Duration::from_millis(4)), 10)?;
+/// assert_eq!((stats.attempts(), stats.system), (10, 10));
+/// # Ok::<(), drtm_bench::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Rig {
+    setup: Setup,
+    memory: Memory,
+}
+
+impl Rig {
+    /// A rig with memory for these loads, and for any that is no larger.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooMuchMemory`] when all threads' memory together would be unreasonable.
+    pub fn new(setup: Setup, loads: &[Load]) -> Result<Self, Error> {
+        let pages_each = loads.iter().map(|&load| pages_for(load, setup.order)).max().unwrap_or(0);
+        Ok(Self { setup, memory: Memory::new(setup.threads, pages_each)? })
+    }
+
+    /// Begins `attempts` regions of `load` in each thread, and says what became of them.
+    ///
+    /// On the emulation the result is a function of the setup, the load and the number of attempts; what was run
+    /// before does not matter.
+    ///
+    /// # Errors
+    ///
+    /// When the load is larger than those that the rig was made for, or threads cannot be had.
+    pub fn run(&self, load: Load, attempts: u64) -> Result<Stats, Error> {
+        let (needed, made_with) = (pages_for(load, self.setup.order), self.memory.pages_each());
+        if needed > made_with {
+            return Err(Error::LargerThanRig { needed, made_with });
+        }
+        match self.setup.machine {
+            Machine::Emulated(profile) => self.run_on(Emulated::new(self.emulation_of(profile))?, load, attempts),
+            Machine::Rtm(rtm) => self.run_on(rtm, load, attempts),
+        }
+    }
+
+    /// Each line of the memory has a version of its own, so that threads never conflict falsely.
+    fn emulation_of(&self, profile: Profile) -> EmulatedConfig {
+        let lines = self.memory.lines().next_power_of_two();
+        EmulatedConfig::new(profile).with_seed(self.setup.seed).with_tracked_lines(lines)
+    }
+
+    fn run_on<E: Engine>(&self, engine: E, load: Load, attempts: u64) -> Result<Stats, Error> {
+        let htm = Htm::new(engine);
+        let order = self.setup.order;
+        let mut seeds = fastrand::Rng::with_seed(self.setup.seed);
+        // Holds the threads back until all are ready. A lock, because it opens by itself if one cannot be had.
+        let gate = RwLock::new(());
+        thread::scope(|scope| {
+            let closed = gate.write().unwrap_or_else(PoisonError::into_inner);
+            for thread in 0..self.setup.threads {
+                // Here and not in the thread: the order in which workers are made decides their randomness.
+                let mut worker = htm.worker();
+                let random = seeds.fork();
+                let (gate, area) = (&gate, self.memory.area(thread));
+                let run = move || {
+                    let work = Work::prepare(load, order, E::KIND, area, random);
+                    drop(gate.read());
+                    work.run(&mut worker, attempts);
+                };
+                thread::Builder::new().spawn_scoped(scope, run).map_err(Error::Thread)?;
+            }
+            drop(closed);
+            Ok::<_, Error>(())
+        })?;
+        Ok(htm.stats())
+    }
+}
+
+/// Aborted regions among all that were begun, as the papers count: zero if none was.
+///
+/// # Example
+///
+/// ```
+/// use drtm_bench::htm::abort_rate;
+/// use drtm_htm::Stats;
+///
+/// assert_eq!(abort_rate(&Stats::default()), 0.0);
+/// ```
+#[must_use]
+pub fn abort_rate(stats: &Stats) -> f64 {
+    match stats.attempts() {
+        0 => 0.0,
+        attempts => stats.aborts() as f64 / attempts as f64,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_load_larger_than_the_rig_is_refused() {
+        let rig = Rig::new(Setup::on(Machine::Emulated(Profile::L1_32K_8)), &[Load::read(4096)]).expect("small");
+        let error = rig.run(Load::read(4097), 1).expect_err("a page more");
+        assert!(matches!(error, Error::LargerThanRig { needed: 2, made_with: 1 }), "{error}");
+    }
+
+    #[test]
+    fn what_was_run_before_does_not_matter() {
+        let load = Load::write(9 << 10);
+        let setup = Setup { order: Order::Random, threads: 2, ..Setup::on(Machine::Emulated(Profile::L1_32K_8)) };
+        let rig = Rig::new(setup, &[load]).expect("small");
+        let first = rig.run(load, 50).expect("runs");
+        assert_eq!(rig.run(load, 50).expect("runs"), first);
+        assert_eq!(first.attempts(), 100);
+    }
+}

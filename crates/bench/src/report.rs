@@ -1,0 +1,41 @@
+//! How results reach their reader: text, JSON, charts.
+
+pub(crate) mod chart;
+mod table;
+
+pub(crate) use table::{prose, table};
+
+use std::io::{self, Write};
+
+use serde::Serialize;
+
+use crate::Error;
+
+/// Where a command's results go. Text goes to stdout, unless JSON does: then stdout holds that one value and nothing
+/// else, and text goes to stderr.
+#[derive(Debug)]
+pub(crate) struct Report {
+    json: bool,
+}
+
+impl Report {
+    pub(crate) fn new(json: bool) -> Self {
+        Self { json }
+    }
+
+    /// Tables, notes, progress.
+    pub(crate) fn text(&self, text: &str) -> Result<(), Error> {
+        let written = if self.json { writeln!(io::stderr(), "{text}") } else { writeln!(io::stdout(), "{text}") };
+        written.map_err(Error::Report)
+    }
+
+    /// The command's result, to be given once and last.
+    pub(crate) fn result<T: Serialize + ?Sized>(&self, result: &T) -> Result<(), Error> {
+        if !self.json {
+            return Ok(());
+        }
+        let mut line = serde_json::to_vec(result).map_err(|error| Error::Report(error.into()))?;
+        line.push(b'\n');
+        io::stdout().write_all(&line).map_err(Error::Report)
+    }
+}

@@ -1,0 +1,115 @@
+//! Sizes, times and rates as people write and read them.
+
+use drtm_htm::LINE_BYTES;
+
+pub(crate) const KIB: usize = 1 << 10;
+pub(crate) const MIB: usize = 1 << 20;
+
+/// What an axis or a column holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Quantity {
+    Bytes,
+    Microseconds,
+    AbortRate,
+}
+
+impl Quantity {
+    /// What a bare number of it counts, for scripts.
+    pub(crate) fn unit(self) -> &'static str {
+        match self {
+            Self::Bytes => "bytes",
+            Self::Microseconds => "us",
+            Self::AbortRate => "aborts/attempts",
+        }
+    }
+
+    /// The value with its unit, as short as it can be without rounding (rates excepted).
+    pub(crate) fn show(self, value: f64) -> String {
+        match self {
+            Self::Bytes => bytes(value as usize),
+            Self::Microseconds => microseconds(value),
+            Self::AbortRate => format!("{value:.3}"),
+        }
+    }
+}
+
+/// Sizes, from how many of a unit each is.
+pub(crate) const fn sizes<const N: usize>(counts: [usize; N], unit: usize) -> [usize; N] {
+    let mut sizes = counts;
+    let mut at = 0;
+    while at < N {
+        sizes[at] *= unit;
+        at += 1;
+    }
+    sizes
+}
+
+/// `31 KB`, `3 MB`, `768 B`: in the largest unit that leaves no fraction.
+pub(crate) fn bytes(bytes: usize) -> String {
+    match bytes {
+        0 => "0".to_owned(),
+        _ if bytes.is_multiple_of(MIB) => format!("{} MB", bytes / MIB),
+        _ if bytes.is_multiple_of(KIB) => format!("{} KB", bytes / KIB),
+        _ => format!("{bytes} B"),
+    }
+}
+
+fn microseconds(us: f64) -> String {
+    if us >= 1000.0 { format!("{} ms", us / 1000.0) } else { format!("{us} us") }
+}
+
+/// `1 thread`, `4 threads`.
+pub(crate) fn threads(count: usize) -> String {
+    format!("{count} thread{}", if count == 1 { "" } else { "s" })
+}
+
+/// Reads `768`, `31K`, `4M` or `1G`, and rounds up to whole cache lines.
+pub(crate) fn parse_bytes(text: &str) -> Result<usize, String> {
+    let (digits, unit) = match text.strip_suffix(['K', 'k']) {
+        Some(digits) => (digits, KIB),
+        None => match text.strip_suffix(['M', 'm']) {
+            Some(digits) => (digits, MIB),
+            None => match text.strip_suffix(['G', 'g']) {
+                Some(digits) => (digits, MIB * KIB),
+                None => (text, 1),
+            },
+        },
+    };
+    digits
+        .parse::<usize>()
+        .ok()
+        .and_then(|count| count.checked_mul(unit))
+        .and_then(|bytes| bytes.checked_next_multiple_of(LINE_BYTES))
+        .ok_or_else(|| "a size is a whole number of bytes, or of K, M or G: 768, 31K, 4M".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_shown_exactly() {
+        for (size, shown) in [(0, "0"), (768, "768 B"), (31 << 10, "31 KB"), (4 << 20, "4 MB"), (9280, "9280 B")] {
+            assert_eq!(bytes(size), shown);
+        }
+    }
+
+    #[test]
+    fn sizes_are_read_in_units_and_whole_lines() {
+        for (text, size) in [("768", 768), ("31K", 31 << 10), ("4m", 4 << 20), ("1G", 1 << 30), ("1", 64), ("0", 0)] {
+            assert_eq!(parse_bytes(text), Ok(size), "{text}");
+        }
+        for text in
+            ["", "K", "-1", "1.5K", "4T", "99999999999999999999", "18446744073709551615", "18446744073709551615G"]
+        {
+            assert!(parse_bytes(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn times_change_unit_at_a_millisecond() {
+        assert_eq!(Quantity::Microseconds.show(250.0), "250 us");
+        assert_eq!(Quantity::Microseconds.show(4000.0), "4 ms");
+        assert_eq!(Quantity::Microseconds.show(3990.0), "3.99 ms");
+    }
+}

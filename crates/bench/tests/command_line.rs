@@ -1,0 +1,232 @@
+//! The binary as scripts see it: one JSON value on stdout, stable fields, exit status.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Output},
+};
+
+use serde_json::Value;
+
+fn drtm_bench(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_drtm-bench"))
+        .args(arguments)
+        .env_remove("DRTM_HTM")
+        .output()
+        .expect("the binary starts")
+}
+
+/// Succeeds, and gives the one value on stdout.
+fn json(arguments: &[&str]) -> Value {
+    let output = drtm_bench(arguments);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{arguments:?}: {errors}");
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{arguments:?}: {error}"))
+}
+
+fn rows(value: &Value) -> &[Value] {
+    value.as_array().expect("an array of rows")
+}
+
+/// A file of this test run's own, that is not there yet.
+fn fresh(name: &str) -> PathBuf {
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let _ = fs::remove_dir_all(&path);
+    let _ = fs::remove_file(&path);
+    path
+}
+
+fn assert_is_svg(path: &Path) {
+    let svg = fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    assert!(svg.starts_with("<svg") && svg.contains("SIMULATED"), "{}", path.display());
+}
+
+#[test]
+fn the_probe_says_what_it_found_and_why_it_chose() {
+    let found = json(&["htm", "probe", "--json"]);
+    let engine = found["engine"].as_str().expect("a name");
+    assert!(["rtm", "none"].contains(&engine), "never the emulation by itself");
+    assert!(found["cpuid_rtm"].is_boolean() && found["always_abort"].is_boolean());
+    assert!(found["trial_commits"].as_u64() <= found["trials"].as_u64());
+    assert!(!found["reason"].as_str().expect("words").is_empty());
+}
+
+#[test]
+fn the_probe_respects_the_override_and_refuses_a_wrong_one() {
+    let probe = |engine| {
+        Command::new(env!("CARGO_BIN_EXE_drtm-bench"))
+            .args(["--json", "htm", "probe"])
+            .env("DRTM_HTM", engine)
+            .output()
+            .expect("the binary starts")
+    };
+    let found: Value = serde_json::from_slice(&probe("emulated").stdout).expect("one value");
+    assert_eq!(found["engine"], "emulated");
+    assert_eq!(probe("warp-drive").status.code(), Some(2));
+}
+
+#[test]
+fn limits_have_the_fields_that_scripts_rely_on() {
+    let value = json(&[
+        "htm",
+        "limits",
+        "--json",
+        "--engine",
+        "emulated",
+        "--profile",
+        "l1-48k-12",
+        "--order",
+        "seq",
+        "--kind",
+        "read-write",
+        "--threads",
+        "2",
+        "--bytes-read",
+        "4K,64K",
+        "--bytes-written",
+        "48K,49K",
+        "--attempts",
+        "20",
+    ]);
+    let rows = rows(&value);
+    assert_eq!(rows.len(), 4, "every read with every write");
+    for row in rows {
+        for field in ["bytes_read", "bytes_written", "attempts", "aborts", "capacity", "conflict", "system"] {
+            assert!(row[field].is_u64(), "{field} of {row}");
+        }
+        assert_eq!((&row["engine"], &row["profile"]), (&"emulated".into(), &"l1-48k-12".into()));
+        assert_eq!((&row["order"], &row["kind"]), (&"seq".into(), &"read-write".into()));
+        assert_eq!((row["threads"].as_u64(), row["attempts"].as_u64()), (Some(2), Some(40)));
+        assert_eq!((&row["simulated"], &row["hyperthread"]), (&true.into(), &false.into()));
+        assert_eq!(row["duration_us"], Value::Null);
+        let overflows = row["bytes_written"].as_u64() > Some(48 << 10);
+        assert_eq!(row["aborts"] == row["attempts"], overflows, "{row}");
+    }
+}
+
+#[test]
+fn durations_touch_no_memory() {
+    let value = json(&["htm", "limits", "--duration-us", "1000,4000", "--json", "--attempts", "100"]);
+    let rows = rows(&value);
+    assert_eq!(rows.len(), 2);
+    for row in rows {
+        assert_eq!((&row["bytes_read"], &row["bytes_written"]), (&0.into(), &0.into()));
+        assert_eq!((&row["order"], &row["kind"]), (&Value::Null, &Value::Null));
+    }
+    assert_eq!((&rows[1]["duration_us"], &rows[1]["system"]), (&4000.into(), &100.into()));
+}
+
+#[test]
+fn the_same_seed_gives_the_same_bytes_also_with_threads() {
+    let run = |seed| {
+        let arguments = ["htm", "limits", "--order", "random", "--bytes-written", "9K,14592", "--threads", "4"];
+        let output = drtm_bench(&[&arguments[..], &["--attempts", "300", "--json", "--seed", seed]].concat());
+        assert_eq!(output.status.code(), Some(0));
+        output.stdout
+    };
+    assert_eq!(run("7"), run("7"));
+    assert_ne!(run("7"), run("8"));
+}
+
+#[test]
+fn a_figure_puts_the_published_values_beside_ours() {
+    let value = json(&["paper", "dbx-fig1d", "--json"]);
+    for row in rows(&value) {
+        assert_eq!((&row["figure"], &row["series"]), (&"dbx-fig1d".into(), &"spin".into()));
+        assert_eq!((&row["kind"], &row["x_unit"]), (&"simulated".into(), &"us".into()));
+        let published = if row["x"] == 4000 { Value::from(1.0) } else { Value::Null };
+        assert_eq!(row["published"], published, "{row}");
+        assert_eq!(row["y"] == 1.0, row["x"].as_u64() >= Some(4000), "{row}");
+    }
+    assert!(rows(&value).iter().any(|row| row["x"] == 4000));
+}
+
+#[test]
+fn tables_say_that_they_are_simulated_and_move_aside_for_json() {
+    let table = drtm_bench(&["paper", "dbx-fig1d"]);
+    let shown = String::from_utf8(table.stdout).expect("text");
+    assert!(shown.contains("SIMULATED") && shown.contains("published") && shown.contains("4 ms"), "{shown}");
+    let json = drtm_bench(&["paper", "dbx-fig1d", "--json"]);
+    assert_eq!(String::from_utf8(json.stderr).expect("text"), shown);
+}
+
+#[test]
+fn charts_go_to_the_file_or_the_directory_named() {
+    let (file, directory) = (fresh("limits.svg"), fresh("figures"));
+    let (file_name, directory_name) = (file.to_str().expect("utf-8"), directory.to_str().expect("utf-8"));
+    let read_write = ["htm", "limits", "--kind", "read-write", "--bytes-read", "0,4K", "--bytes-written", "1K,2K"];
+    json(&[&read_write[..], &["--attempts", "10", "--svg", file_name, "--json"]].concat());
+    assert_is_svg(&file);
+    json(&["paper", "dbx-fig1d", "--svg", directory_name, "--json"]);
+    assert_is_svg(&directory.join("dbx-fig1d.svg"));
+    json(&["paper", "dbx-fig1d", "--svg", file_name, "--json"]);
+    assert_is_svg(&file);
+}
+
+#[test]
+fn wrong_usage_is_told_apart_and_leaves_stdout_empty() {
+    let limits = ["htm", "limits"];
+    for wrong in [
+        &["--engine", "warp-drive"][..],
+        &["--profile", "l1-31k-7"],
+        &["--order", "sideways"],
+        &["--kind", "append"],
+        &["--threads", "0"],
+        &["--threads", "many"],
+        &["--attempts", "0"],
+        &["--bytes-written", "1.5K"],
+        &["--bytes-written", ""],
+        &["--kind", "read", "--bytes-written", "1K"],
+        &["--kind", "write", "--bytes-read", "1K"],
+        &["--duration-us", "0"],
+        &["--duration-us", "10", "--bytes-written", "1K"],
+        &["--threads", "256", "--kind", "read", "--bytes-read", "1G"],
+        &["--attempts", "1", "--svg", "/no/such/directory/limits.svg"],
+        &["--engine", "rtm", "--profile", "l1-32k-8"],
+        &["--engine", "rtm", "--hyperthread"],
+    ] {
+        assert_wrong(&[&limits[..], wrong].concat());
+    }
+    for wrong in [
+        &[][..],
+        &["htm"],
+        &["frobnicate"],
+        &["paper"],
+        &["paper", "dbx-fig99"],
+        &["paper", "--all", "dbx-fig1d"],
+        &["paper", "drtm-fig2", "--svg", "one.svg"],
+        &["--seed", "minus-one", "htm", "probe"],
+    ] {
+        assert_wrong(wrong);
+    }
+}
+
+fn assert_wrong(arguments: &[&str]) {
+    let output = drtm_bench(&[arguments, &["--json"]].concat());
+    assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+    assert!(output.stdout.is_empty(), "{arguments:?}");
+    assert!(!output.stderr.is_empty(), "{arguments:?}");
+}
+
+#[test]
+fn rtm_is_measured_or_refused_with_what_was_found() {
+    let usable = json(&["htm", "probe", "--json"])["engine"] == "rtm";
+    let output = drtm_bench(&["htm", "limits", "--engine", "rtm", "--bytes-written", "1K", "--json"]);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    if usable {
+        assert_eq!(output.status.code(), Some(0), "{errors}");
+    } else {
+        assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0));
+        assert!(errors.contains("no usable RTM") && errors.contains("CPUID"), "{errors}");
+    }
+}
+
+#[test]
+fn every_level_of_help_has_examples() {
+    let levels = [&["--help"][..], &["htm", "--help"], &["htm", "probe", "--help"], &["htm", "limits", "--help"]];
+    for level in levels.into_iter().chain([&["paper", "--help"][..]]) {
+        let output = drtm_bench(level);
+        assert_eq!(output.status.code(), Some(0), "{level:?}");
+        assert!(String::from_utf8_lossy(&output.stdout).contains("Examples:"), "{level:?}");
+    }
+}
