@@ -30,7 +30,7 @@
 //! - [`Engine`] and its three kinds: [`Rtm`], [`Emulated`], [`NoHtm`]. An engine gives plain accesses and runs regions.
 //!   [`select`] chooses one, once, and can say why; [`AnyHtm::dispatch`] makes it a type parameter.
 //! - [`Htm`], [`Worker`]: run regions again until they commit or a [`Policy`] is exhausted, and count what happened ([`Stats`]).
-//! - [`Access`]: what a body can do, in a region or under the [`FallbackLock`].
+//! - [`Access`]: what a body can do, in a region, under the [`FallbackLock`], or by [`Plain`] accesses under a lock of the caller's.
 //! - [`Metered`]: how much memory a body touches.
 //!
 //! # The contract of a region
@@ -63,6 +63,7 @@ mod error;
 mod fallback;
 mod htm;
 mod meter;
+mod plain;
 mod policy;
 mod probe;
 mod select;
@@ -82,10 +83,12 @@ pub use error::EngineError;
 pub use fallback::{Exclusive, FallbackLock};
 pub use htm::{Htm, Worker};
 pub use meter::{Metered, WorkingSet};
+pub use plain::{Plain, fence_acquire, fence_release};
 pub use policy::{Policy, PolicyError, Retryable};
 pub use probe::Probe;
 pub use select::{AnyHtm, ENGINE_VARIABLE, EngineVisitor, Reason, Request, select};
 pub use stats::Stats;
+pub use sync::Waiter;
 pub use word::{LINE_BYTES, LINE_WORDS, Line, Word};
 
 const PLAIN_INSIDE_REGION: &str =

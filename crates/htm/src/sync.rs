@@ -16,14 +16,36 @@ pub(crate) use loom::{
 /// Waiting for another thread: spins first, then gives the processor away.
 ///
 /// Not to be used inside a hardware region: `PAUSE` aborts it.
+///
+/// # Example
+///
+/// ```
+/// use drtm_htm::{Engine, NoHtm, Waiter, Word};
+///
+/// let (flag, waiter) = (Word::new(0), Waiter::new());
+/// std::thread::scope(|scope| {
+///     scope.spawn(|| NoHtm.store(&flag, 1));
+///     while NoHtm.load(&flag) == 0 {
+///         waiter.pause();
+///     }
+/// });
+/// ```
 #[derive(Debug)]
-pub(crate) struct Waiter {
+pub struct Waiter {
     #[cfg(not(drtm_loom))]
     backoff: crossbeam_utils::Backoff,
 }
 
+impl Default for Waiter {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Waiter {
-    pub(crate) fn new() -> Self {
+    /// One that has not waited yet.
+    #[must_use]
+    pub fn new() -> Self {
         Self {
             #[cfg(not(drtm_loom))]
             backoff: crossbeam_utils::Backoff::new(),
@@ -31,7 +53,7 @@ impl Waiter {
     }
 
     /// Waits a little, for a thread that will soon be done.
-    pub(crate) fn pause(&self) {
+    pub fn pause(&self) {
         #[cfg(not(drtm_loom))]
         self.backoff.snooze();
         #[cfg(drtm_loom)]

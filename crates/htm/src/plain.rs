@@ -1,0 +1,109 @@
+//! Plain accesses in the shape of a region's, and the fences that go with relaxed ones.
+
+use std::convert::Infallible;
+
+use crate::{
+    Access, Engine, Word,
+    access::{self, code},
+    sync::{
+        Ordering::{Acquire, Release},
+        fence,
+    },
+};
+
+/// An accessor that makes plain accesses at once, loads that acquire and stores that release: for a body that is written once for regions and for the software
+/// path, where the caller holds a lock of its own.
+///
+/// It cannot fail, so its error has no values. Nothing can be undone either: a body that may abort is not for this accessor, and one
+/// that does panics. (Under a [`FallbackLock`](crate::FallbackLock), [`Exclusive`](crate::Exclusive) undoes.)
+///
+/// # Example
+///
+/// ```
+/// use drtm_htm::{Access, NoHtm, Plain, Word};
+///
+/// let word = Word::new(1);
+/// let mut plain = Plain::new(&NoHtm);
+/// let Ok(value) = plain.load(&word);
+/// let Ok(()) = plain.store(&word, value + 1);
+/// assert_eq!(word.into_inner(), 2);
+/// ```
+#[derive(Debug)]
+pub struct Plain<'e, E> {
+    engine: &'e E,
+    depth: u8,
+}
+
+impl<'e, E: Engine> Plain<'e, E> {
+    /// Plain accesses through `engine`.
+    #[inline(always)]
+    pub fn new(engine: &'e E) -> Self {
+        Self { engine, depth: 1 }
+    }
+}
+
+impl<'m, E: Engine> Access<'m> for Plain<'_, E> {
+    type Abort = Infallible;
+
+    #[inline(always)]
+    fn load(&mut self, word: &'m Word) -> Result<u64, Infallible> {
+        Ok(self.engine.load(word))
+    }
+
+    #[inline(always)]
+    fn store(&mut self, word: &'m Word, value: u64) -> Result<(), Infallible> {
+        self.engine.store(word, value);
+        Ok(())
+    }
+
+    fn spin(&mut self, iterations: u64) -> Result<(), Infallible> {
+        access::spin(iterations);
+        Ok(())
+    }
+
+    fn depth(&mut self) -> &mut u8 {
+        &mut self.depth
+    }
+
+    fn raise<const CODE: u8>(&mut self) -> Infallible {
+        panic!("a body that aborts ({}) was run by plain accesses, which cannot be undone", code::cause(CODE))
+    }
+}
+
+/// Puts an acquire fence behind relaxed loads: what follows is not done before them.
+///
+/// # Example
+///
+/// ```
+/// use drtm_htm::{Engine, NoHtm, Word, fence_acquire};
+///
+/// // The reader's half of a version check.
+/// let (version, value) = (Word::new(2), Word::new(7));
+/// let before = NoHtm.load(&version);
+/// let copy = NoHtm.load_relaxed(&value);
+/// fence_acquire();
+/// assert!(NoHtm.load_relaxed(&version) == before && copy == 7);
+/// ```
+#[inline(always)]
+pub fn fence_acquire() {
+    fence(Acquire);
+}
+
+/// Puts a release fence before relaxed stores: they are not done before what precedes it.
+///
+/// # Example
+///
+/// ```
+/// use drtm_htm::{Engine, NoHtm, Word, fence_release};
+///
+/// // The writer's half of a version check: odd while the value is written.
+/// let (version, value) = (Word::new(2), Word::new(7));
+/// NoHtm.store_relaxed(&version, 3);
+/// fence_release();
+/// NoHtm.store_relaxed(&value, 8);
+/// NoHtm.store(&version, 4);
+/// ```
+#[inline(always)]
+pub fn fence_release() {
+    fence(Release);
+}
