@@ -1,0 +1,77 @@
+//! What can go wrong in the store.
+
+use drtm_rdma::{OutOfBounds, RegionError};
+
+/// An operation that the store refuses, or cannot carry out. The table it was meant for stays usable.
+///
+/// # Example
+///
+/// ```
+/// use drtm_htm::NoHtm;
+/// use drtm_kv::{HashConfig, KvError, Store};
+///
+/// let store = Store::in_memory(NoHtm, 16 << 20)?;
+/// let table = store.hash_table(HashConfig::default())?;
+/// let error = table.insert(&mut store.worker(), 1, &[0; 1 << 20]).unwrap_err();
+/// assert!(matches!(error, KvError::ValueTooLong { length: 1048576, .. }));
+/// # Ok::<(), KvError>(())
+/// ```
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum KvError {
+    /// The value is longer than a record can hold.
+    #[error("a value of {length} bytes; the longest is {longest}: split it over several records")]
+    ValueTooLong {
+        /// Its length.
+        length: usize,
+        /// The longest that there can be.
+        longest: usize,
+    },
+    /// The key is longer than a record can hold.
+    #[error("a key of {length} bytes; the longest is {longest}: use a digest of it")]
+    KeyTooLong {
+        /// Its length.
+        length: usize,
+        /// The longest that there can be.
+        longest: usize,
+    },
+    /// Memory could not be had.
+    #[error(transparent)]
+    Region(#[from] RegionError),
+    /// A link leads out of memory.
+    #[error("the store is corrupt: {0}")]
+    Corrupt(#[from] OutOfBounds),
+    /// The region is larger than places in a table can tell apart.
+    #[error("a region of {capacity} bytes; a store can use at most {most}")]
+    RegionTooLarge {
+        /// The region's capacity.
+        capacity: u64,
+        /// The largest that there can be.
+        most: u64,
+    },
+    /// There is no table where one was to be opened, or it is of another kind.
+    #[error(
+        "no hash table at {at}: expected {expected:#018x}, found {found:#018x}; was it opened with the shape it was made with?"
+    )]
+    NotThisTable {
+        /// Where it was looked for.
+        at: drtm_rdma::Offset,
+        /// The word that describes the table asked for.
+        expected: u64,
+        /// The word found.
+        found: u64,
+    },
+    /// A configuration that describes no table.
+    #[error("{what} must be {must_be}, and is {is}")]
+    Config {
+        /// Which setting.
+        what: &'static str,
+        /// What is allowed.
+        must_be: &'static str,
+        /// What was given.
+        is: String,
+    },
+    /// The table has as many overflow buckets as links can tell apart.
+    #[error("the hash table has run out of overflow buckets; let it grow, or make it with more buckets")]
+    TooCrowded,
+}

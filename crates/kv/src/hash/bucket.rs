@@ -1,0 +1,170 @@
+//! One bucket: what its words say, and how they are changed.
+//!
+//! Whoever changes a chain (a main bucket and the overflow buckets it links to) holds the main bucket's lock, or does it in a hardware region that
+//! commits only if the lock was free. Either way the bucket's version is one on afterwards.
+//!
+//! Readers take no lock. A slot is filled key first and place last, so a place that is found with a key leads to
+//! that key's record, or to one that says it is another's. A search that finds nothing has only found nothing if the
+//! version is the same afterwards, and the bucket was the right one to search.
+
+use drtm_htm::{Access, Engine, Word};
+
+use super::segments::Bucket;
+use crate::layout::{Bits, Place, SLOTS, key_word, meta_word};
+
+/// A chain's version and lock as they were seen: enough to tell later whether it has changed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Seen(u64);
+
+impl Seen {
+    /// The bucket's version.
+    pub(super) fn version(self) -> u32 {
+        Bits::version(self.0)
+    }
+
+    pub(super) fn is_locked(self) -> bool {
+        Bits::is_locked(self.0)
+    }
+}
+
+#[inline(always)]
+fn version_meta(bucket: &Bucket) -> &Word {
+    &bucket[meta_word(Bits::VERSION_SLOT)]
+}
+
+/// The bucket's version and lock.
+#[inline(always)]
+pub(super) fn seen<E: Engine>(engine: &E, bucket: &Bucket) -> Seen {
+    Seen(engine.load(version_meta(bucket)))
+}
+
+/// The places that go with a key, from `slot` on. Whether a record is the key's, only the record can say.
+#[inline(always)]
+pub(super) fn find<E: Engine>(engine: &E, bucket: &Bucket, key: u64, mut slot: usize) -> Option<(usize, Place)> {
+    while slot < SLOTS {
+        if engine.load_relaxed(&bucket[key_word(slot)]) == key
+            && let Some(place) = place(engine, bucket, slot)
+        {
+            return Some((slot, place));
+        }
+        slot += 1;
+    }
+    None
+}
+
+/// Where a slot's record is.
+#[inline(always)]
+pub(super) fn place<E: Engine>(engine: &E, bucket: &Bucket, slot: usize) -> Option<Place> {
+    let meta = engine.load(&bucket[meta_word(slot)]);
+    let word = Bits::place(meta);
+    (word != 0).then(|| {
+        let incarnation = if Bits::lends_its_tag(slot) {
+            let [low, high] =
+                Bits::lenders(slot).map(|lender| Bits::spare(engine.load_relaxed(&bucket[meta_word(lender)])));
+            u16::from_le_bytes([low, high])
+        } else {
+            Bits::tag(meta)
+        };
+        Place { word, incarnation }
+    })
+}
+
+/// The overflow bucket that the chain goes on with, or zero.
+#[inline(always)]
+pub(super) fn link<E: Engine>(engine: &E, bucket: &Bucket) -> u64 {
+    Bits::link(engine.load(&bucket[meta_word(Bits::LINK_SLOT)]))
+}
+
+/// How many bits of the hash the bucket's number has, if the bucket is in use.
+#[inline(always)]
+pub(super) fn depth<E: Engine>(engine: &E, bucket: &Bucket) -> Option<u32> {
+    decoded(Bits::spare(engine.load(&bucket[meta_word(Bits::DEPTH_SLOT)])))
+}
+
+/// Kept as one more than it is, so that the zeros of fresh memory mean "not in use".
+fn decoded(kept: u8) -> Option<u32> {
+    u32::from(kept).checked_sub(1)
+}
+
+/// Takes the bucket's lock if it is free and nothing has changed since it was `seen`.
+pub(super) fn try_lock<E: Engine>(engine: &E, bucket: &Bucket, seen: Seen) -> bool {
+    !seen.is_locked() && engine.compare_exchange(version_meta(bucket), seen.0, Bits::locked(seen.0)).is_ok()
+}
+
+/// A chain's bucket as a change sees it: inside a region, or by plain accesses under the lock.
+#[derive(Debug)]
+pub(super) struct Change<'b>(pub(super) &'b Bucket);
+
+impl<'b> Change<'b> {
+    pub(super) fn is_locked<A: Access<'b>>(&self, tx: &mut A) -> Result<bool, A::Abort> {
+        Ok(Bits::is_locked(tx.load(version_meta(self.0))?))
+    }
+
+    pub(super) fn depth<A: Access<'b>>(&self, tx: &mut A) -> Result<Option<u32>, A::Abort> {
+        Ok(decoded(Bits::spare(tx.load(&self.0[meta_word(Bits::DEPTH_SLOT)])?)))
+    }
+
+    pub(super) fn set_depth<A: Access<'b>>(&self, tx: &mut A, depth: u32) -> Result<(), A::Abort> {
+        self.update(tx, Bits::DEPTH_SLOT, |meta| Bits::with_spare(meta, depth as u8 + 1))
+    }
+
+    pub(super) fn link<A: Access<'b>>(&self, tx: &mut A) -> Result<u64, A::Abort> {
+        Ok(Bits::link(tx.load(&self.0[meta_word(Bits::LINK_SLOT)])?))
+    }
+
+    pub(super) fn set_link<A: Access<'b>>(&self, tx: &mut A, link: u64) -> Result<(), A::Abort> {
+        self.update(tx, Bits::LINK_SLOT, |meta| Bits::with_link(meta, link))
+    }
+
+    /// The slot's key and place, if it is in use.
+    pub(super) fn get<A: Access<'b>>(&self, tx: &mut A, slot: usize) -> Result<Option<(u64, Place)>, A::Abort> {
+        let meta = tx.load(&self.0[meta_word(slot)])?;
+        let word = Bits::place(meta);
+        if word == 0 {
+            return Ok(None);
+        }
+        let incarnation = if Bits::lends_its_tag(slot) {
+            let [low, high] = Bits::lenders(slot);
+            let low = Bits::spare(tx.load(&self.0[meta_word(low)])?);
+            u16::from_le_bytes([low, Bits::spare(tx.load(&self.0[meta_word(high)])?)])
+        } else {
+            Bits::tag(meta)
+        };
+        Ok(Some((tx.load(&self.0[key_word(slot)])?, Place { word, incarnation })))
+    }
+
+    /// Fills a slot: the key, the tag, and last the place.
+    pub(super) fn fill<A: Access<'b>>(&self, tx: &mut A, slot: usize, key: u64, place: Place) -> Result<(), A::Abort> {
+        tx.store(&self.0[key_word(slot)], key)?;
+        self.point(tx, slot, place)
+    }
+
+    /// Lets a slot point to another place.
+    pub(super) fn point<A: Access<'b>>(&self, tx: &mut A, slot: usize, place: Place) -> Result<(), A::Abort> {
+        if Bits::lends_its_tag(slot) {
+            let [low, high] = Bits::lenders(slot);
+            let [low_tag, high_tag] = place.incarnation.to_le_bytes();
+            self.update(tx, low, |meta| Bits::with_spare(meta, low_tag))?;
+            self.update(tx, high, |meta| Bits::with_spare(meta, high_tag))?;
+            self.update(tx, slot, |meta| Bits::with_place(meta, place.word))
+        } else {
+            self.update(tx, slot, |meta| Bits::with_tag(Bits::with_place(meta, place.word), place.incarnation))
+        }
+    }
+
+    /// Empties a slot. Its key stays, and means nothing.
+    pub(super) fn clear<A: Access<'b>>(&self, tx: &mut A, slot: usize) -> Result<(), A::Abort> {
+        self.update(tx, slot, |meta| Bits::with_place(meta, 0))
+    }
+
+    /// Makes the bucket unlocked and one version on: the last thing that is done to a chain.
+    pub(super) fn release<A: Access<'b>>(&self, tx: &mut A) -> Result<(), A::Abort> {
+        self.update(tx, Bits::VERSION_SLOT, Bits::released)
+    }
+
+    fn update<A: Access<'b>>(&self, tx: &mut A, slot: usize, change: impl FnOnce(u64) -> u64) -> Result<(), A::Abort> {
+        let word = &self.0[meta_word(slot)];
+        let meta = tx.load(word)?;
+        tx.store(word, change(meta))
+    }
+}

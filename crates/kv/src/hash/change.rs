@@ -1,0 +1,335 @@
+//! Inserting, removing, and moving records.
+
+use drtm_htm::{Access, Engine, Outcome, Policy, Waiter};
+
+use super::{
+    Table,
+    bucket::{self, Change},
+    chain::{Match, Room, plainly},
+    header,
+    search::low_bits,
+    segments::Bucket,
+};
+use crate::{
+    KvError, Version, Worker,
+    keys::Keys,
+    layout::Place,
+    record::{Look, Record, Shape},
+};
+
+/// What became of an attempt to put a record into a chain.
+enum Put {
+    Done,
+    /// The key is there.
+    Exists,
+    /// Another key has the same word, perhaps: its record must be looked at, under the lock.
+    LookAlike,
+    /// There is no free slot.
+    Full,
+    /// A key was removed meanwhile that had a higher version: start from this one.
+    Below(u64),
+    /// The chain is not the key's any more, or somebody is changing it.
+    Retry,
+    Failed(KvError),
+}
+
+impl<E: Engine> Table<E> {
+    /// Locks the main bucket of a hash.
+    fn lock_chain(&self, hash: u64) -> Result<&Bucket, KvError> {
+        let engine = self.engine();
+        let waiter = Waiter::new();
+        let mut number = self.first_guess(hash)?;
+        loop {
+            let Some(main) = self.main.get(self.region(), number)? else {
+                number = super::search::parent(number);
+                continue;
+            };
+            // If it is still the right one when the lock is had, it will stay so.
+            let seen = bucket::seen(engine, main);
+            match self.right_bucket(main, number, hash) {
+                Err(elsewhere) => number = elsewhere,
+                Ok(()) if bucket::try_lock(engine, main, seen) => return Ok(main),
+                Ok(()) => waiter.pause(),
+            }
+        }
+    }
+
+    /// Unlocks a chain, and gives back what it does not need any more.
+    fn unlock_chain(&self, main: &Bucket, emptied: Vec<u64>) {
+        plainly(self.engine(), |tx| Change(main).release(tx));
+        self.free_overflows(emptied);
+    }
+
+    /// A version number that no removed record has reached.
+    fn floor(&self) -> Result<u64, KvError> {
+        Ok(self.engine().load(self.header(header::FLOOR)?))
+    }
+
+    /// Lifts the floor above a version that is about to be removed.
+    fn raise_floor(&self, removed: Version) -> Result<(), KvError> {
+        let floor = self.header(header::FLOOR)?;
+        let mut now = self.engine().load(floor);
+        while now <= removed.number() {
+            match self.engine().compare_exchange(floor, now, removed.number() + 1) {
+                Ok(_) => break,
+                Err(found) => now = found,
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn insert<K: Keys>(
+        &self,
+        worker: &mut Worker<E>,
+        key: K::Key<'_>,
+        value: &[u8],
+    ) -> Result<Option<Version>, KvError> {
+        let shape = Shape::of::<K>(key, value.len())?;
+        if self.search::<K, _>(key, |record| record.check::<K>(key))?.is_some() {
+            return Ok(None);
+        }
+        let memory = worker.allocate(shape.class())?;
+        let mut version = Version::new(self.floor()?);
+        let mut place = Record::create::<K>(self.region(), memory, shape, key, value, version)?;
+        let waiter = Waiter::new();
+        let mut in_region = true;
+        let done = loop {
+            let put = if in_region { self.put_in_region::<K>(worker, key, place, version)? } else { None };
+            match put.map_or_else(|| self.put_under_lock::<K>(key, place, version), Ok)? {
+                Put::Done => break Ok(Some(version)),
+                Put::Exists => break Ok(None),
+                Put::Failed(error) => break Err(error),
+                Put::Below(floor) => {
+                    version = Version::new(floor);
+                    place = Record::create::<K>(self.region(), memory, shape, key, value, version)?;
+                }
+                // What a region cannot do, the lock's holder can.
+                Put::LookAlike | Put::Full => in_region = false,
+                Put::Retry => waiter.pause(),
+            }
+        };
+        if !matches!(done, Ok(Some(_))) {
+            Record::at(self.region(), place)?.discard(worker.lock_state());
+            worker.free(shape.class(), memory);
+        }
+        done
+    }
+
+    /// Puts a record into its chain in a hardware region. `None` where there is none, or it gave up.
+    #[inline(always)]
+    fn put_in_region<K: Keys>(
+        &self,
+        worker: &mut Worker<E>,
+        key: K::Key<'_>,
+        place: Place,
+        version: Version,
+    ) -> Result<Option<Put>, KvError> {
+        if E::KIND == drtm_htm::EngineKind::None {
+            return Ok(None);
+        }
+        let word = K::word(key);
+        let hash = K::hash(word);
+        let number = self.first_guess(hash)?;
+        let (main, floor) = (self.main_bucket(number)?, self.header(header::FLOOR)?);
+        let outcome = worker.htm.attempt(Policy::DBX, |tx| {
+            if Change(main).is_locked(tx)? {
+                return Ok(Put::Retry);
+            }
+            match Change(main).depth(tx)? {
+                Some(depth) if low_bits(hash, depth) == number => {}
+                _ => return Ok(Put::Retry),
+            }
+            let floor = tx.load(floor)?;
+            if floor > version.number() {
+                return Ok(Put::Below(floor));
+            }
+            let mut matches = 0;
+            let put = match self.survey(tx, main, word, |_| matches += 1)? {
+                Err(error) => Put::Failed(error),
+                Ok(_) if matches > 0 && K::FITS => Put::Exists,
+                Ok(_) if matches > 0 => Put::LookAlike,
+                Ok(Room::Behind(_)) => Put::Full,
+                Ok(Room::Slot(bucket, slot)) => {
+                    Change(bucket).fill(tx, slot, word, place)?;
+                    Change(main).release(tx)?;
+                    Put::Done
+                }
+            };
+            Ok(put)
+        });
+        Ok(match outcome {
+            Outcome::Committed(put) => Some(put),
+            Outcome::Fallback(_) => None,
+        })
+    }
+
+    /// Puts a record into its chain under the chain's lock.
+    fn put_under_lock<K: Keys>(&self, key: K::Key<'_>, place: Place, version: Version) -> Result<Put, KvError> {
+        let word = K::word(key);
+        let main = self.lock_chain(K::hash(word))?;
+        let put = self.put_locked::<K>(main, word, key, place, version);
+        self.unlock_chain(main, Vec::new());
+        put
+    }
+
+    fn put_locked<K: Keys>(
+        &self,
+        main: &Bucket,
+        word: u64,
+        key: K::Key<'_>,
+        place: Place,
+        version: Version,
+    ) -> Result<Put, KvError> {
+        let floor = self.floor()?;
+        if floor > version.number() {
+            return Ok(Put::Below(floor));
+        }
+        let engine = self.engine();
+        let mut alike = Vec::new();
+        let room = plainly(engine, |tx| self.survey(tx, main, word, |found| alike.push(found)))?;
+        for found in alike {
+            if self.is_key::<K>(found, key)? {
+                return Ok(Put::Exists);
+            }
+        }
+        match room {
+            Room::Slot(bucket, slot) => plainly(engine, |tx| Change(bucket).fill(tx, slot, word, place)),
+            Room::Behind(last) => {
+                let link = self.new_overflow()?;
+                let bucket = self.overflow(link)?;
+                plainly(engine, |tx| Change(bucket).fill(tx, 0, word, place));
+                plainly(engine, |tx| Change(last).set_link(tx, link));
+            }
+        }
+        Ok(Put::Done)
+    }
+
+    /// Whether a slot of a locked chain is the key's. Its record can be written meanwhile, but neither removed nor moved.
+    fn is_key<K: Keys>(&self, found: Match<'_>, key: K::Key<'_>) -> Result<bool, KvError> {
+        let record = Record::at(self.region(), found.place)?;
+        let waiter = Waiter::new();
+        loop {
+            match record.check::<K>(key)? {
+                Look::Found(_) => return Ok(true),
+                Look::Other => return Ok(false),
+                Look::Busy | Look::Stale => waiter.pause(),
+            }
+        }
+    }
+
+    /// The key's slot in a chain that is locked.
+    fn slot_of<'t, K: Keys>(&'t self, main: &'t Bucket, key: K::Key<'_>) -> Result<Option<Match<'t>>, KvError> {
+        let mut alike = Vec::new();
+        plainly(self.engine(), |tx| self.survey(tx, main, K::word(key), |found| alike.push(found)))?;
+        for found in alike {
+            if self.is_key::<K>(found, key)? {
+                return Ok(Some(found));
+            }
+        }
+        Ok(None)
+    }
+
+    pub(super) fn remove<K: Keys>(&self, worker: &mut Worker<E>, key: K::Key<'_>) -> Result<Option<Version>, KvError> {
+        K::kept(key)?;
+        let hash = K::hash(K::word(key));
+        let waiter = Waiter::new();
+        loop {
+            if self.search::<K, _>(key, |record| record.check::<K>(key))?.is_none() {
+                return Ok(None);
+            }
+            let main = self.lock_chain(hash)?;
+            match self.take_out::<K>(worker, main, key) {
+                Ok(Some(removed)) => return Ok(removed),
+                // The record is locked. Not to be waited for here: its holder may want the chain.
+                Ok(None) => waiter.pause(),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Removes a key from a chain that is locked, and unlocks it. `None`: the record is locked.
+    fn take_out<K: Keys>(
+        &self,
+        worker: &mut Worker<E>,
+        main: &Bucket,
+        key: K::Key<'_>,
+    ) -> Result<Option<Option<Version>>, KvError> {
+        let mut emptied = Vec::new();
+        let taken = self.slot_of::<K>(main, key).and_then(|found| {
+            let Some(found) = found else { return Ok(Some(None)) };
+            let record = Record::at(self.region(), found.place)?;
+            let Look::Found(locked) = record.lock::<K>(key, worker.lock_state())? else { return Ok(None) };
+            let (version, class) = (locked.version(), locked.class());
+            self.raise_floor(version)?;
+            plainly(self.engine(), |tx| Change(found.bucket).clear(tx, found.slot));
+            locked.retire();
+            if !std::ptr::eq(found.bucket, main) {
+                emptied = self.unlink_empty(main)?;
+            }
+            Ok(Some(Some((version, class, found.place))))
+        });
+        self.unlock_chain(main, emptied);
+        Ok(taken?.map(|removed| {
+            removed.map(|(version, class, place)| {
+                worker.free(class, place.word);
+                version
+            })
+        }))
+    }
+
+    /// Gives a key a value that does not fit where its record is: writes it elsewhere, and lets the slot point there.
+    #[cold]
+    pub(super) fn relocate<K: Keys>(
+        &self,
+        worker: &mut Worker<E>,
+        key: K::Key<'_>,
+        shape: Shape,
+        value: &[u8],
+    ) -> Result<Option<Version>, KvError> {
+        let memory = worker.allocate(shape.class())?;
+        let waiter = Waiter::new();
+        let moved = loop {
+            let main = self.lock_chain(K::hash(K::word(key)))?;
+            let moved = self.move_record::<K>(worker, main, key, memory, shape, value);
+            self.unlock_chain(main, Vec::new());
+            match moved {
+                Ok(None) => waiter.pause(),
+                Ok(Some(moved)) => break Ok(moved),
+                Err(error) => break Err(error),
+            }
+        };
+        match moved {
+            Ok(Some((version, class, place))) => {
+                worker.free(class, place.word);
+                Ok(Some(version))
+            }
+            not_moved => {
+                // Memory that was used before is still as it was freed, and fresh memory is still fresh.
+                worker.free(shape.class(), memory);
+                not_moved.map(|_| None)
+            }
+        }
+    }
+
+    /// Moves a key's record, in a chain that is locked, to other memory. `None`: the record is locked. Otherwise, if there is
+    /// such a key: its new version, and the memory that it has left.
+    #[expect(clippy::type_complexity, reason = "said in the line above, and used once")]
+    fn move_record<K: Keys>(
+        &self,
+        worker: &Worker<E>,
+        main: &Bucket,
+        key: K::Key<'_>,
+        memory: u64,
+        shape: Shape,
+        value: &[u8],
+    ) -> Result<Option<Option<(Version, crate::heap::Class, Place)>>, KvError> {
+        let Some(found) = self.slot_of::<K>(main, key)? else { return Ok(Some(None)) };
+        let record = Record::at(self.region(), found.place)?;
+        let Look::Found(locked) = record.lock::<K>(key, worker.lock_state())? else { return Ok(None) };
+        let (version, class) = (locked.version().next(), locked.class());
+        let place = Record::create::<K>(self.region(), memory, shape, key, value, version)?;
+        plainly(self.engine(), |tx| Change(found.bucket).point(tx, found.slot, place));
+        locked.retire();
+        Ok(Some(Some((version, class, found.place))))
+    }
+}

@@ -1,0 +1,127 @@
+//! Growing by a bucket at a time.
+
+use drtm_htm::Engine;
+
+use super::{
+    Table,
+    bucket::{self, Change},
+    chain::plainly,
+    header,
+    search::parent,
+    segments::{self, Bucket},
+};
+use crate::{
+    KvError,
+    keys::Keys,
+    layout::{Place, SLOTS},
+};
+
+/// A worker looks whether the table should grow whenever its shard has counted so many keys more.
+const TURN: i64 = if cfg!(drtm_loom) { 1 } else { 32 };
+
+impl<E: Engine> Table<E> {
+    /// The first `count` buckets of a new table.
+    pub(super) fn make_buckets(&self, count: u64) -> Result<(), KvError> {
+        let bits = count.ilog2();
+        for number in 0..count {
+            self.main.ensure(self.region(), number)?;
+            let bucket = self.main_bucket(number)?;
+            // Those that have been split, or were split off, have a bit more.
+            let is_deeper = number < count - (1 << bits) || number >= 1 << bits;
+            plainly(self.engine(), |tx| Change(bucket).set_depth(tx, bits + u32::from(is_deeper)));
+        }
+        Ok(())
+    }
+
+    /// A bucket that has been counted, and so is there.
+    pub(super) fn main_bucket(&self, number: u64) -> Result<&Bucket, KvError> {
+        self.main.get(self.region(), number)?.ok_or(KvError::TooCrowded)
+    }
+
+    /// Adds buckets if there are too many keys for those there are, and it is this shard's turn to look.
+    pub(super) fn grow_if_full<K: Keys>(&self, counted: i64) -> Result<(), KvError> {
+        let Some(keys_per_bucket) = self.grows_at else { return Ok(()) };
+        if counted % TURN != 0 {
+            return Ok(());
+        }
+        let keys = self.keys()? as f64;
+        while keys > self.buckets()? as f64 * keys_per_bucket {
+            if !self.split::<K>()? {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Splits the bucket whose turn it is. False if somebody else holds it, or there can be no more buckets.
+    pub(super) fn split<K: Keys>(&self) -> Result<bool, KvError> {
+        let engine = self.engine();
+        let buckets = self.header(header::BUCKETS)?;
+        let number = engine.load(buckets);
+        if number >= segments::MOST {
+            return Ok(false);
+        }
+        self.main.ensure(self.region(), number)?;
+        let (new, old) = (self.main_bucket(number)?, self.main_bucket(parent(number))?);
+        if !bucket::try_lock(engine, old, bucket::seen(engine, old)) {
+            return Ok(false);
+        }
+        let divided = if engine.load(buckets) == number {
+            self.divide::<K>(old, new, number.ilog2()).map(Some)
+        } else {
+            // Somebody has split it just before.
+            Ok(None)
+        };
+        if let Ok(Some(_)) = divided {
+            engine.store(buckets, number + 1);
+        }
+        plainly(engine, |tx| Change(old).release(tx));
+        let Some(emptied) = divided? else { return Ok(false) };
+        self.free_overflows(emptied);
+        Ok(true)
+    }
+
+    /// Moves the keys whose hash has bit `bits` set from `old`, which is locked, to `new`, which is not in use yet. Gives the links of
+    /// overflow buckets that have become empty.
+    fn divide<K: Keys>(&self, old: &Bucket, new: &Bucket, bits: u32) -> Result<Vec<u64>, KvError> {
+        let engine = self.engine();
+        let chain = self.chain(old)?;
+        let slots = || chain.iter().flat_map(|bucket| (0..SLOTS).map(move |slot| (*bucket, slot)));
+        let moves = |key: u64| K::hash(key) >> bits & 1 != 0;
+        let moving: Vec<(u64, Place)> = slots()
+            .filter_map(|(bucket, slot)| plainly(engine, |tx| Change(bucket).get(tx, slot)))
+            .filter(|(key, _)| moves(*key))
+            .collect();
+
+        // All that can fail comes first.
+        let mut links = Vec::new();
+        for _ in 1..moving.len().div_ceil(SLOTS) {
+            match self.new_overflow() {
+                Ok(link) => links.push(link),
+                Err(error) => {
+                    self.free_overflows(links);
+                    return Err(error);
+                }
+            }
+        }
+        let mut to = new;
+        for (index, (key, place)) in moving.into_iter().enumerate() {
+            if index > 0 && index % SLOTS == 0 {
+                let link = links[index / SLOTS - 1];
+                plainly(engine, |tx| Change(to).set_link(tx, link));
+                to = self.overflow(link)?;
+            }
+            plainly(engine, |tx| Change(to).fill(tx, index % SLOTS, key, place));
+        }
+        // In this order: valid there, declared here, gone from here.
+        plainly(engine, |tx| Change(new).set_depth(tx, bits + 1));
+        plainly(engine, |tx| Change(old).set_depth(tx, bits + 1));
+        for (bucket, slot) in slots() {
+            plainly(engine, |tx| match Change(bucket).get(tx, slot)? {
+                Some((key, _)) if moves(key) => Change(bucket).clear(tx, slot),
+                _ => Ok(()),
+            });
+        }
+        self.unlink_empty(old)
+    }
+}

@@ -1,0 +1,228 @@
+//! Buckets by number: an array that grows without moving.
+//!
+//! Buckets come in segments: the first ones double the array (16 buckets, 16 more, 32, 64, ...), later ones have 4096 buckets each. A
+//! segment never moves, so whoever has learned where one is, on this node or another, knows it for ever.
+//!
+//! The places of segments are words in the region. The first nine are in the table's header; those of the larger segments are in
+//! directories, which the header points to, and of which each is twice as long as the one before.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use drtm_htm::{Engine, Word};
+use drtm_rdma::{Offset, Region, RegionError};
+use parking_lot::Mutex;
+
+use crate::{
+    KvError,
+    layout::{BUCKET_BYTES, BUCKET_WORDS},
+};
+
+/// Buckets in the first segment.
+pub(super) const FIRST: u64 = if cfg!(drtm_loom) { 1 } else { 16 };
+
+/// Segments that double the array.
+const DOUBLING: usize = if cfg!(drtm_loom) { 3 } else { 9 };
+
+/// Buckets in every further segment.
+const WHOLE: u64 = FIRST << (DOUBLING - 1);
+
+/// Directories of further segments.
+const DIRECTORIES: usize = 20;
+
+/// Words in the table's header.
+pub(super) const HEADER_WORDS: usize = DOUBLING + DIRECTORIES;
+
+/// Buckets that can be numbered.
+pub(super) const MOST: u64 = WHOLE << DIRECTORIES;
+
+/// A bucket's words.
+pub(super) type Bucket = [Word; BUCKET_WORDS];
+
+#[derive(Debug)]
+pub(super) struct Segments {
+    /// Where the places are: the first of the header's words.
+    header: Offset,
+    /// What this handle has learned: by segment, the word where it begins, or zero.
+    known: Box<[AtomicU64]>,
+    /// Segments that were allocated at the same time as others, and not needed.
+    spare: Mutex<Vec<(u64, Offset)>>,
+}
+
+/// The segment that a bucket is in, and the bucket's place in it.
+fn locate(bucket: u64) -> (usize, u64) {
+    if bucket < WHOLE {
+        let segment = (u64::BITS - (bucket / FIRST).leading_zeros()) as usize;
+        let first = if segment == 0 { 0 } else { FIRST << (segment - 1) };
+        (segment, bucket - first)
+    } else {
+        (DOUBLING - 1 + (bucket / WHOLE) as usize, bucket % WHOLE)
+    }
+}
+
+fn buckets_in(segment: usize) -> u64 {
+    match segment {
+        0 => FIRST,
+        segment if segment < DOUBLING => FIRST << (segment - 1),
+        _ => WHOLE,
+    }
+}
+
+/// Where a segment's place is kept.
+enum Kept {
+    Header(usize),
+    /// In the directory that this word of the header leads to, which is so long.
+    Directory {
+        word: usize,
+        length: u64,
+        index: u64,
+    },
+}
+
+fn kept(segment: usize) -> Kept {
+    if segment < DOUBLING {
+        return Kept::Header(segment);
+    }
+    let further = (segment - DOUBLING + 1) as u64;
+    let directory = further.ilog2();
+    let length = 1 << directory;
+    Kept::Directory { word: DOUBLING + directory as usize, length, index: further - length }
+}
+
+impl Segments {
+    pub(super) fn new<E: Engine>(region: &Region<E>, header: Offset) -> Self {
+        // No more segments than the region has room for.
+        let segments = DOUBLING + (region.capacity() / (WHOLE * BUCKET_BYTES)) as usize + 1;
+        Self { header, known: (0..segments).map(|_| AtomicU64::new(0)).collect(), spare: Mutex::default() }
+    }
+
+    /// A bucket, if its segment is there.
+    #[inline(always)]
+    pub(super) fn get<'r, E: Engine>(&self, region: &'r Region<E>, bucket: u64) -> Result<Option<&'r Bucket>, KvError> {
+        let (segment, within) = locate(bucket);
+        let begins = match self.known.get(segment).map(|known| known.load(Relaxed)) {
+            Some(0) => match self.learn(region, segment)? {
+                Some(begins) => begins,
+                None => return Ok(None),
+            },
+            Some(begins) => begins,
+            None => return Ok(None),
+        };
+        Ok(Some(region.array(Offset::new(8 * begins + within * BUCKET_BYTES))?))
+    }
+
+    #[cold]
+    fn learn<E: Engine>(&self, region: &Region<E>, segment: usize) -> Result<Option<u64>, KvError> {
+        let at = match self.entry(region, segment)? {
+            Some(entry) => region.engine().load(entry),
+            None => 0,
+        };
+        let begins = Offset::new(at).word();
+        self.known[segment].store(begins, Relaxed);
+        Ok((begins != 0).then_some(begins))
+    }
+
+    fn header_word<'r, E: Engine>(&self, region: &'r Region<E>, word: usize) -> Result<&'r Word, KvError> {
+        Ok(&region.words(self.header, HEADER_WORDS)?[word])
+    }
+
+    /// The word that keeps a segment's place, if there is one yet.
+    fn entry<'r, E: Engine>(&self, region: &'r Region<E>, segment: usize) -> Result<Option<&'r Word>, KvError> {
+        match kept(segment) {
+            Kept::Header(word) => Ok(Some(self.header_word(region, word)?)),
+            Kept::Directory { word, length, index } => match region.engine().load(self.header_word(region, word)?) {
+                0 => Ok(None),
+                at => Ok(Some(&region.words(Offset::new(at), length as usize)?[index as usize])),
+            },
+        }
+    }
+
+    /// Makes sure that a bucket's segment is there.
+    pub(super) fn ensure<E: Engine>(&self, region: &Region<E>, bucket: u64) -> Result<(), KvError> {
+        if self.get(region, bucket)?.is_some() {
+            return Ok(());
+        }
+        let (segment, _) = locate(bucket);
+        if segment >= self.known.len() {
+            let (asked, left) = (buckets_in(segment) * BUCKET_BYTES, region.capacity() - region.allocated());
+            return Err(RegionError::Full { asked, left, capacity: region.capacity() }.into());
+        }
+        if let Kept::Directory { word, length, .. } = kept(segment) {
+            self.install(region, self.header_word(region, word)?, 8 * length)?;
+        }
+        let entry = self.entry(region, segment)?.ok_or(KvError::TooCrowded)?;
+        self.install(region, entry, buckets_in(segment) * BUCKET_BYTES)?;
+        self.learn(region, segment)?;
+        Ok(())
+    }
+
+    /// Lets a word that is still zero point to so many bytes of zeros.
+    fn install<E: Engine>(&self, region: &Region<E>, word: &Word, bytes: u64) -> Result<(), KvError> {
+        if region.engine().load(word) != 0 {
+            return Ok(());
+        }
+        let at = match self.take_spare(bytes) {
+            Some(at) => at,
+            None => region.extend(bytes, BUCKET_BYTES)?,
+        };
+        if region.engine().compare_exchange(word, 0, at.bytes()).is_err() {
+            // Another handle was first. What it did is as good.
+            self.spare.lock().push((bytes, at));
+        }
+        Ok(())
+    }
+
+    fn take_spare(&self, bytes: u64) -> Option<Offset> {
+        let mut spare = self.spare.lock();
+        let found = spare.iter().position(|(length, _)| *length == bytes)?;
+        Some(spare.swap_remove(found).1)
+    }
+}
+
+#[cfg(all(test, not(drtm_loom)))]
+mod tests {
+    use drtm_htm::NoHtm;
+
+    use super::*;
+
+    #[test]
+    fn buckets_are_numbered_without_gaps() {
+        let mut expected = 0;
+        for segment in 0..40 {
+            for within in 0..buckets_in(segment) {
+                assert_eq!(locate(expected), (segment, within));
+                expected += 1;
+            }
+        }
+    }
+
+    #[test]
+    fn every_segment_is_kept_in_a_place_of_its_own() {
+        let mut places = std::collections::HashSet::new();
+        for segment in 0..5_000 {
+            match kept(segment) {
+                Kept::Header(word) => assert!(word < DOUBLING && places.insert((word, 0))),
+                Kept::Directory { word, length, index } => {
+                    assert!((DOUBLING..HEADER_WORDS).contains(&word) && index < length);
+                    assert!(places.insert((word, index)));
+                }
+            }
+        }
+        let (last, _) = locate(MOST - 1);
+        assert!(matches!(kept(last), Kept::Directory { word, .. } if word < HEADER_WORDS));
+    }
+
+    #[test]
+    fn what_one_handle_installs_another_finds() {
+        let region = Region::anonymous(NoHtm, 64 << 20).expect("a region");
+        let header = region.extend(8 * HEADER_WORDS as u64, 8).expect("room");
+        let (one, two) = (Segments::new(&region, header), Segments::new(&region, header));
+        for bucket in [0, 15, 16, 4095, 4096, 8192, 40_000] {
+            assert!(one.get(&region, bucket).expect("sound").is_none() || bucket == 15);
+            one.ensure(&region, bucket).expect("room");
+            two.ensure(&region, bucket).expect("room");
+            let [here, there] = [&one, &two].map(|handle| handle.get(&region, bucket).expect("sound").expect("there"));
+            assert!(std::ptr::eq(here, there));
+        }
+        assert!(matches!(one.ensure(&region, 10_000_000), Err(KvError::Region(RegionError::Full { .. }))));
+    }
+}

@@ -1,0 +1,158 @@
+//! Keys: eight bytes that stand in the slot itself, or byte strings of which the slot has a fingerprint.
+
+use drtm_htm::{Engine, Word};
+use drtm_rdma::{read_bytes, words_for, write_bytes};
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::KvError;
+
+/// The longest key in bytes.
+pub const MAX_KEY: usize = 4096;
+
+mod sealed {
+    pub trait Sealed {}
+    impl Sealed for super::Inline {}
+    impl Sealed for super::Bytes {}
+}
+
+/// A kind of keys, as a type, so that the code for each is its own.
+///
+/// # Example
+///
+/// See [`Inline`] and [`Bytes`].
+pub trait Keys: sealed::Sealed + Copy + std::fmt::Debug + Send + Sync + 'static {
+    /// A key, as operations take it.
+    type Key<'k>: Copy;
+
+    /// What a table's header says of the kind.
+    #[doc(hidden)]
+    const CODE: u64;
+
+    /// Whether the word that stands for a key is the key, so that records need not keep it.
+    #[doc(hidden)]
+    const FITS: bool;
+
+    /// The word that stands for the key in its slot.
+    #[doc(hidden)]
+    fn word(key: Self::Key<'_>) -> u64;
+
+    /// The hash whose lowest bits are the bucket's number.
+    #[doc(hidden)]
+    fn hash(word: u64) -> u64;
+
+    /// The key's length where the record has to keep it, or what is wrong with it.
+    #[doc(hidden)]
+    fn kept(key: Self::Key<'_>) -> Result<Option<usize>, KvError>;
+
+    /// Writes the key's bytes into the record.
+    #[doc(hidden)]
+    fn write<E: Engine>(engine: &E, words: &[Word], key: Self::Key<'_>);
+
+    /// Whether the record's words have this key. They may be changing.
+    #[doc(hidden)]
+    fn matches<E: Engine>(engine: &E, words: &[Word], length: usize, key: Self::Key<'_>) -> bool;
+}
+
+/// Keys of eight bytes: integers, and tuples that fit.
+///
+/// # Example
+///
+/// ```
+/// use drtm_htm::NoHtm;
+/// use drtm_kv::{HashConfig, Inline, Store};
+///
+/// let store = Store::in_memory(NoHtm, 16 << 20)?;
+/// let table = store.hash_table_of::<Inline>(HashConfig::default())?;
+/// table.insert(&mut store.worker(), 42, b"answer")?;
+/// # Ok::<(), drtm_kv::KvError>(())
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Inline;
+
+impl Keys for Inline {
+    type Key<'k> = u64;
+    const CODE: u64 = 1;
+    const FITS: bool = true;
+
+    #[inline(always)]
+    fn word(key: u64) -> u64 {
+        key
+    }
+
+    /// A multiplication spreads the key upward and a shift brings it down again.
+    #[inline(always)]
+    fn hash(word: u64) -> u64 {
+        let product = word.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        product ^ product >> 32
+    }
+
+    #[inline(always)]
+    fn kept(_key: u64) -> Result<Option<usize>, KvError> {
+        Ok(None)
+    }
+
+    #[inline(always)]
+    fn write<E: Engine>(_engine: &E, _words: &[Word], _key: u64) {}
+
+    #[inline(always)]
+    fn matches<E: Engine>(_engine: &E, _words: &[Word], _length: usize, _key: u64) -> bool {
+        true
+    }
+}
+
+/// Keys of up to [`MAX_KEY`] bytes. The slot has a fingerprint of 64 bits, the record the key.
+///
+/// # Example
+///
+/// ```
+/// use drtm_htm::NoHtm;
+/// use drtm_kv::{Bytes, HashConfig, KvError, Store};
+///
+/// let store = Store::in_memory(NoHtm, 16 << 20)?;
+/// let table = store.hash_table_of::<Bytes>(HashConfig::default())?;
+/// let mut worker = store.worker();
+/// table.insert(&mut worker, b"user:alice", b"1")?;
+/// assert!(matches!(table.insert(&mut worker, &[0; 5000], b""), Err(KvError::KeyTooLong { length: 5000, .. })));
+/// # Ok::<(), KvError>(())
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Bytes;
+
+impl Keys for Bytes {
+    type Key<'k> = &'k [u8];
+    const CODE: u64 = 2;
+    const FITS: bool = false;
+
+    fn word(key: &[u8]) -> u64 {
+        xxh3_64(key)
+    }
+
+    #[inline(always)]
+    fn hash(word: u64) -> u64 {
+        word
+    }
+
+    fn kept(key: &[u8]) -> Result<Option<usize>, KvError> {
+        match key.len() {
+            length if length <= MAX_KEY => Ok(Some(length)),
+            length => Err(KvError::KeyTooLong { length, longest: MAX_KEY }),
+        }
+    }
+
+    fn write<E: Engine>(engine: &E, words: &[Word], key: &[u8]) {
+        write_bytes(engine, words, key);
+    }
+
+    fn matches<E: Engine>(engine: &E, words: &[Word], length: usize, key: &[u8]) -> bool {
+        if length != key.len() || words.len() < words_for(length) {
+            return false;
+        }
+        // A piece at a time on the stack: keys differ early if they do, and nothing is allocated.
+        let mut piece = [0; 64];
+        words.chunks(piece.len() / 8).zip(key.chunks(piece.len())).all(|(words, expected)| {
+            let found = &mut piece[..expected.len()];
+            read_bytes(engine, words, found);
+            found == expected
+        })
+    }
+}

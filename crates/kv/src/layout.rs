@@ -1,0 +1,57 @@
+//! The bits of every word that the store shares. Drawn in `docs/layout.md`; sizes are asserted here.
+
+mod head;
+mod slot;
+mod state;
+mod version;
+
+pub use head::Head;
+pub use slot::{BUCKET_BYTES, BUCKET_WORDS, SLOTS};
+pub(crate) use slot::{Bits, Place, key_word, meta_word};
+pub use state::State;
+pub use version::Version;
+
+/// A field of a word: `BITS` wide, from bit `SHIFT` up.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Field {
+    shift: u32,
+    bits: u32,
+}
+
+impl Field {
+    pub(crate) const fn new(shift: u32, bits: u32) -> Self {
+        assert!(bits > 0 && bits < 64 && shift + bits <= 64);
+        Self { shift, bits }
+    }
+
+    /// The field that begins where this one ends.
+    pub(crate) const fn then(self, bits: u32) -> Self {
+        Self::new(self.shift + self.bits, bits)
+    }
+
+    pub(crate) const fn max(self) -> u64 {
+        (1 << self.bits) - 1
+    }
+
+    #[inline(always)]
+    pub(crate) const fn get(self, word: u64) -> u64 {
+        word >> self.shift & self.max()
+    }
+
+    /// The word with this field replaced. Bits of `value` beyond the field are dropped.
+    #[inline(always)]
+    pub(crate) const fn set(self, word: u64, value: u64) -> u64 {
+        word & !(self.max() << self.shift) | (value & self.max()) << self.shift
+    }
+
+    /// Whether the field reaches up to the word's last bit.
+    pub(crate) const fn ends_word(self) -> bool {
+        self.shift + self.bits == 64
+    }
+}
+
+/// Bits of a record's place, counted in words: 8 TiB of region.
+pub(crate) const PLACE_BITS: u32 = 40;
+
+/// Bits of an incarnation, in a record's head and in what points to it.
+pub(crate) const INCARNATION_BITS: u32 = 14;

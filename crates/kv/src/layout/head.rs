@@ -1,0 +1,91 @@
+//! The head word: which life of its memory a record is in, how long its value is, and where its older version is.
+//!
+//! ```text
+//!  63           50 49       42 41   40 39                                     0
+//! +---------------+-----------+-------+----------------------------------------+
+//! | incarnation   | length    | 0     | older version's place, in words; 0: none|
+//! | (14)          | (8)       | (2)   | (40)                                   |
+//! +---------------+-----------+-------+----------------------------------------+
+//! ```
+//!
+//! The incarnation changes whenever the memory gets another use, so that whoever remembers a place, with the incarnation it had,
+//! notices. Lengths up to 254 bytes are here; for longer values, and for records with long keys, the field is all ones
+//! and the lengths are in the word that follows (see [`crate::record`]).
+
+use super::{Field, INCARNATION_BITS, PLACE_BITS};
+
+const OLDER: Field = Field::new(0, PLACE_BITS);
+const UNUSED: Field = OLDER.then(2);
+const LENGTH: Field = UNUSED.then(8);
+const INCARNATION: Field = LENGTH.then(INCARNATION_BITS);
+
+const _: () = assert!(INCARNATION.ends_word());
+
+/// A record's incarnation, value length and link to its older version, in one word.
+///
+/// # Example
+///
+/// ```
+/// use drtm_kv::Head;
+///
+/// let head = Head::new(5, Some(100));
+/// assert_eq!((head.incarnation(), head.short_length()), (5, Some(100)));
+/// assert_eq!(Head::new(5, None).short_length(), None);
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(transparent)]
+pub struct Head(pub(crate) u64);
+
+impl Head {
+    /// The longest value whose length is in the head.
+    pub const MAX_SHORT: usize = LENGTH.max() as usize - 1;
+
+    /// A head without older versions. Of the incarnation the 14 lowest bits are kept; `None` is for lengths that are elsewhere.
+    #[must_use]
+    pub const fn new(incarnation: u16, short_length: Option<u8>) -> Self {
+        let length = match short_length {
+            Some(length) => length as u64,
+            None => LENGTH.max(),
+        };
+        Self(INCARNATION.set(LENGTH.set(0, length), incarnation as u64))
+    }
+
+    /// Which use of its memory the record is.
+    #[must_use]
+    #[inline(always)]
+    pub const fn incarnation(self) -> u16 {
+        INCARNATION.get(self.0) as u16
+    }
+
+    /// The value's length, if it is here.
+    #[must_use]
+    #[inline(always)]
+    pub const fn short_length(self) -> Option<u8> {
+        let length = LENGTH.get(self.0);
+        if length == LENGTH.max() { None } else { Some(length as u8) }
+    }
+
+    /// The same record in the next use of its memory.
+    #[must_use]
+    pub(crate) const fn reborn(self) -> Self {
+        Self(INCARNATION.set(0, INCARNATION.get(self.0) + 1))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn incarnations_wrap_within_their_bits() {
+        let last = Head::new((1 << 14) - 1, Some(3));
+        assert_eq!(last.incarnation(), (1 << 14) - 1);
+        assert_eq!(last.reborn(), Head::default());
+    }
+
+    #[test]
+    fn the_longest_short_length_is_not_taken_for_a_long_one() {
+        assert_eq!(Head::new(0, Some(Head::MAX_SHORT as u8)).short_length(), Some(254));
+        assert_eq!(Head::new(0, Some(0)).short_length(), Some(0));
+    }
+}

@@ -1,0 +1,175 @@
+//! A store: a region, the memory in it for records, and the workers that use it.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering::Relaxed},
+};
+
+use drtm_htm::{Engine, Htm};
+use drtm_rdma::{Offset, Region};
+
+use crate::{
+    HashConfig, HashTable, Inline, KvError,
+    heap::{Arena, Class, Heap},
+    keys::Keys,
+    layout::{Place, State},
+};
+
+/// What tables have in common: their memory and their workers. Clones are the same store.
+///
+/// # Example
+///
+/// ```
+/// use drtm_htm::NoHtm;
+/// use drtm_kv::{HashConfig, Store};
+///
+/// let store = Store::in_memory(NoHtm, 64 << 20)?;
+/// let accounts = store.hash_table(HashConfig::default())?;
+/// let mut worker = store.worker();
+/// accounts.insert(&mut worker, 1, b"hundred")?;
+/// let mut balance = [0; 7];
+/// assert!(accounts.get(1, &mut balance)?.is_some());
+/// assert_eq!(&balance, b"hundred");
+/// # Ok::<(), drtm_kv::KvError>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Store<E: Engine> {
+    shared: Arc<Shared<E>>,
+}
+
+#[derive(Debug)]
+struct Shared<E: Engine> {
+    region: Arc<Region<E>>,
+    htm: Htm<E>,
+    heap: Heap,
+    workers: AtomicU64,
+    node: u8,
+}
+
+impl<E: Engine> Store<E> {
+    /// A store in memory of this process, of at most `capacity` bytes.
+    ///
+    /// # Errors
+    ///
+    /// When the memory cannot be had.
+    pub fn in_memory(engine: E, capacity: u64) -> Result<Self, KvError> {
+        Self::in_region(Arc::new(Region::anonymous(engine, capacity)?))
+    }
+
+    /// A store in a region, which other handles may use at the same time.
+    ///
+    /// # Errors
+    ///
+    /// When the region is larger than places in a table can tell apart.
+    pub fn in_region(region: Arc<Region<E>>) -> Result<Self, KvError> {
+        let most = 8 * (Place::MAX_WORD + 1);
+        if region.capacity() > most {
+            return Err(KvError::RegionTooLarge { capacity: region.capacity(), most });
+        }
+        let htm = Htm::new(region.engine().clone());
+        let shared = Shared { region, htm, heap: Heap::new(), workers: AtomicU64::new(0), node: 0 };
+        Ok(Self { shared: Arc::new(shared) })
+    }
+
+    /// The memory.
+    #[must_use]
+    pub fn region(&self) -> &Arc<Region<E>> {
+        &self.shared.region
+    }
+
+    /// A worker for one thread.
+    #[must_use]
+    pub fn worker(&self) -> Worker<E> {
+        let number = self.shared.workers.fetch_add(1, Relaxed);
+        Worker {
+            htm: self.shared.htm.worker(),
+            arena: Arena::new(),
+            number,
+            state: State::locked_by(self.shared.node, number as u16, 0),
+            store: self.clone(),
+        }
+    }
+
+    /// A new hash table with keys of eight bytes.
+    ///
+    /// # Errors
+    ///
+    /// When the configuration is no table's, or memory cannot be had.
+    pub fn hash_table(&self, config: HashConfig) -> Result<HashTable<E, Inline>, KvError> {
+        self.hash_table_of(config)
+    }
+
+    /// A new hash table with keys of this kind.
+    ///
+    /// # Errors
+    ///
+    /// When the configuration is no table's, or memory cannot be had.
+    pub fn hash_table_of<K: Keys>(&self, config: HashConfig) -> Result<HashTable<E, K>, KvError> {
+        HashTable::create(self, config)
+    }
+
+    /// A hash table that was [made](Self::hash_table_of) in this memory, by this handle or another.
+    ///
+    /// # Errors
+    ///
+    /// When there is none at that place, or one of another kind.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm_htm::NoHtm;
+    /// use drtm_kv::{Bytes, HashConfig, Inline, KvError, Store};
+    ///
+    /// let store = Store::in_memory(NoHtm, 16 << 20)?;
+    /// let made = store.hash_table(HashConfig::default())?;
+    /// made.insert(&mut store.worker(), 1, b"one")?;
+    /// let opened = store.open_hash_table::<Inline>(made.location())?;
+    /// assert!(opened.contains(1)?);
+    /// assert!(matches!(store.open_hash_table::<Bytes>(made.location()), Err(KvError::NotThisTable { .. })));
+    /// # Ok::<(), KvError>(())
+    /// ```
+    pub fn open_hash_table<K: Keys>(&self, at: Offset) -> Result<HashTable<E, K>, KvError> {
+        HashTable::open(self, at)
+    }
+}
+
+/// One thread's way to change tables: its memory, and its way into hardware regions.
+///
+/// # Example
+///
+/// See [`Store`].
+#[derive(Debug)]
+pub struct Worker<E: Engine> {
+    pub(crate) htm: drtm_htm::Worker<E>,
+    arena: Arena,
+    number: u64,
+    state: State,
+    store: Store<E>,
+}
+
+impl<E: Engine> Worker<E> {
+    /// Which worker this is, for spreading what workers share.
+    pub(crate) fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// The state of a record that this worker has locked.
+    pub(crate) fn lock_state(&self) -> State {
+        self.state
+    }
+
+    pub(crate) fn allocate(&mut self, class: Class) -> Result<u64, KvError> {
+        self.arena.allocate(&self.store.shared.heap, &self.store.shared.region, class)
+    }
+
+    pub(crate) fn free(&mut self, class: Class, word: u64) {
+        self.arena.free(&self.store.shared.heap, class, word);
+    }
+}
+
+impl<E: Engine> Drop for Worker<E> {
+    /// Leaves its free memory to the others.
+    fn drop(&mut self) {
+        self.arena.leave(&self.store.shared.heap);
+    }
+}

@@ -1,0 +1,210 @@
+//! Model checking of the hash table: every interleaving, and every value that weak memory lets a load return, of small cases.
+//!
+//! ```text
+//! RUSTFLAGS="--cfg drtm_loom" cargo test --release -p drtm-kv --test loom
+//! ```
+//!
+//! The code is the one that runs otherwise; only the words are loom's, in a small box, and a table begins with one bucket.
+#![cfg(drtm_loom)]
+
+use drtm_htm::NoHtm;
+use drtm_kv::{HashConfig, HashTable, Store};
+use loom::thread;
+
+type Table = HashTable<NoHtm>;
+
+#[derive(Clone)]
+struct World {
+    store: Store<NoHtm>,
+    table: Table,
+}
+
+impl World {
+    /// A table with these keys, each with itself as its value.
+    fn new(config: HashConfig, keys: &[u64]) -> Self {
+        let store = Store::in_memory(NoHtm, 4096).expect("a store");
+        let table = store.hash_table(config).expect("a table");
+        let world = Self { store, table };
+        for key in keys {
+            world.insert(*key, *key);
+        }
+        world
+    }
+
+    fn insert(&self, key: u64, value: u64) -> bool {
+        let value = [value.to_le_bytes(), value.to_le_bytes()].concat();
+        self.table.insert(&mut self.store.worker(), key, &value).expect("room").is_some()
+    }
+
+    fn update(&self, key: u64, value: u64) -> bool {
+        let value = [value.to_le_bytes(), value.to_le_bytes()].concat();
+        self.table.update(&mut self.store.worker(), key, &value).expect("room").is_some()
+    }
+
+    fn remove(&self, key: u64) -> bool {
+        self.table.remove(&mut self.store.worker(), key).expect("sound").is_some()
+    }
+
+    /// The key's value, which must be whole.
+    fn get(&self, key: u64) -> Option<u64> {
+        let mut value = [0; 16];
+        let read = self.table.get(key, &mut value).expect("sound")?;
+        assert_eq!(read.length, 16);
+        let [low, high] = [0, 8].map(|at| u64::from_le_bytes(value[at..at + 8].try_into().expect("eight bytes")));
+        assert_eq!(low, high, "a torn value");
+        Some(low)
+    }
+}
+
+/// Runs `first` and `second` concurrently in every way there is, then `check`.
+fn explore<T: 'static>(
+    world: impl Fn() -> World + Send + Sync + 'static,
+    first: impl Fn(&World) -> T + Copy + Send + Sync + 'static,
+    second: impl Fn(&World) -> T + Copy + Send + Sync + 'static,
+    check: impl Fn(&World, T, T) + Send + Sync + 'static,
+) {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(preemptions());
+    model.max_branches = 20_000;
+    model.check(move || {
+        let world = world();
+        let other = world.clone();
+        let thread = thread::spawn(move || second(&other));
+        let one = first(&world);
+        let other = thread.join().expect("no panic");
+        check(&world, one, other);
+    });
+}
+
+/// How often a thread is preempted where it could go on, at most.
+fn preemptions() -> usize {
+    std::env::var("LOOM_MAX_PREEMPTIONS").ok().and_then(|bound| bound.parse().ok()).unwrap_or(3)
+}
+
+fn small(keys: &'static [u64]) -> impl Fn() -> World {
+    move || World::new(HashConfig::default().fixed(), keys)
+}
+
+/// So full that one more key makes it grow.
+fn about_to_grow() -> World {
+    World::new(HashConfig::for_keys(2).with_occupancy(0.25), &[1, 2])
+}
+
+#[test]
+fn of_two_who_insert_a_key_one_does() {
+    explore(
+        small(&[]),
+        |world| world.insert(7, 1),
+        |world| world.insert(7, 2),
+        |world, one, other| {
+            assert!(one != other, "{one} {other}");
+            assert_eq!(world.get(7), Some(if one { 1 } else { 2 }));
+        },
+    );
+}
+
+#[test]
+fn two_keys_get_two_slots() {
+    explore(
+        small(&[]),
+        |world| world.insert(7, 1),
+        |world| world.insert(8, 2),
+        |world, one, other| {
+            assert!(one && other);
+            assert_eq!((world.get(7), world.get(8)), (Some(1), Some(2)));
+        },
+    );
+}
+
+#[test]
+fn a_reader_sees_an_update_whole_or_not_at_all() {
+    explore(
+        small(&[7]),
+        |world| world.get(7),
+        |world| world.update(7, 9).then_some(9),
+        |world, read, updated| {
+            assert!(matches!(read, Some(7 | 9)) && updated.is_some());
+            assert_eq!(world.get(7), Some(9));
+        },
+    );
+}
+
+#[test]
+fn of_two_who_update_none_is_lost() {
+    explore(
+        small(&[7]),
+        |world| world.update(7, 1),
+        |world| world.update(7, 2),
+        |world, one, other| {
+            assert!(one && other && matches!(world.get(7), Some(1 | 2)));
+            let version = world.table.version(7).expect("sound").expect("there");
+            // From the floor, 1, by two.
+            assert_eq!(version.number(), 3);
+        },
+    );
+}
+
+#[test]
+fn a_removed_key_s_memory_is_never_read_as_the_key() {
+    explore(
+        small(&[7]),
+        |world| world.get(7),
+        |world| {
+            // The record's memory is used again, at once, for another key.
+            let mut worker = world.store.worker();
+            assert!(world.table.remove(&mut worker, 7).expect("sound").is_some());
+            let value = [8_u64.to_le_bytes(), 8_u64.to_le_bytes()].concat();
+            assert!(world.table.insert(&mut worker, 8, &value).expect("room").is_some());
+            None
+        },
+        |world, read, _| {
+            assert!(matches!(read, Some(7) | None), "{read:?}");
+            assert_eq!((world.get(7), world.get(8)), (None, Some(8)));
+        },
+    );
+}
+
+#[test]
+fn a_key_is_updated_or_removed() {
+    explore(
+        small(&[7]),
+        |world| world.update(7, 9),
+        |world| world.remove(7),
+        |world, _updated, removed| {
+            assert!(removed);
+            assert_eq!(world.get(7), None);
+        },
+    );
+}
+
+#[test]
+fn a_key_can_be_found_while_its_bucket_is_split() {
+    explore(
+        about_to_grow,
+        |world| {
+            let before = (world.get(1), world.get(2));
+            assert_eq!(before, (Some(1), Some(2)), "lost while it moved");
+            true
+        },
+        |world| world.insert(3, 3),
+        |world, _, inserted| {
+            assert!(inserted);
+            assert_eq!(world.table.buckets().expect("sound"), 2, "it has grown");
+            assert_eq!((world.get(1), world.get(2), world.get(3)), (Some(1), Some(2), Some(3)));
+        },
+    );
+}
+
+#[test]
+fn a_key_can_be_inserted_while_its_bucket_is_split() {
+    explore(
+        about_to_grow,
+        |world| world.insert(4, 4),
+        |world| world.insert(3, 3),
+        |world, one, other| {
+            assert!(one && other);
+            assert!((1..=4).all(|key| world.get(key) == Some(key)));
+            assert_eq!(world.table.count().expect("sound"), 4);
+        },
+    );
+}

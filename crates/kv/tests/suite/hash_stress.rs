@@ -1,0 +1,221 @@
+//! Threads on one hash table, with invariants that any loss, tear or ghost would break.
+
+use std::{
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
+    thread,
+};
+
+use drtm_htm::{Emulated, Engine, NoHtm};
+use drtm_kv::{Bytes, HashConfig, HashTable, Inline, Store, Version};
+
+use crate::support::{MIB, mapped_twice, rounds, store, tight};
+
+const OWNERS: u64 = 3;
+const KEYS: u64 = 400;
+
+/// A value that shows whether it is whole: its length and each byte follow from key and turn, which it begins with.
+fn value(key: u64, turn: u64) -> Vec<u8> {
+    let mut value = Vec::new();
+    value.extend(key.to_le_bytes());
+    value.extend(turn.to_le_bytes());
+    value.extend((0..(key * 7 + turn * 13) % 300).map(|at| (key + turn + at) as u8));
+    value
+}
+
+/// The turn of a value that must be whole and of this key.
+fn turn_of(found: &[u8], key: u64) -> u64 {
+    let word = |at: usize| u64::from_le_bytes(found[at..at + 8].try_into().expect("eight bytes"));
+    assert_eq!(word(0), key, "another key's value");
+    let turn = word(8);
+    assert!(found == value(key, turn), "a torn value of key {key}, turn {turn}");
+    turn
+}
+
+/// Each key has one owner, who inserts, updates and removes it, and knows what must be there. Everyone reads everything meanwhile.
+fn owners_and_readers<E: Engine>(stores: &[Store<E>], base: u64) {
+    let made = stores[0].hash_table(HashConfig::default().with_occupancy(0.3)).expect("a table");
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let readers: Vec<_> = (0..2)
+            .map(|reader| {
+                let (store, stop) = (&stores[reader % stores.len()], &stop);
+                let table: HashTable<E> = store.open_hash_table(made.location()).expect("the same table");
+                scope.spawn(move || read_until_stopped(&table, stop, reader as u64))
+            })
+            .collect();
+        let owners: Vec<_> = (0..OWNERS)
+            .map(|owner| {
+                let store = &stores[owner as usize % stores.len()];
+                let table: HashTable<E> = store.open_hash_table(made.location()).expect("the same table");
+                scope.spawn(move || own_keys(store, &table, owner, rounds(base)))
+            })
+            .collect();
+        let left: u64 = owners.into_iter().map(|owner| owner.join().expect("no owner panics")).sum();
+        stop.store(true, Relaxed);
+        let reads: u64 = readers.into_iter().map(|reader| reader.join().expect("no reader panics")).sum();
+        assert!(reads > 0);
+        let mut visited = 0;
+        made.for_each(|key, found, _| {
+            turn_of(found, key);
+            visited += 1;
+        })
+        .expect("sound");
+        assert_eq!((made.count().expect("sound"), visited), (left, left));
+    });
+}
+
+/// Gives how many keys are left.
+fn own_keys<E: Engine>(store: &Store<E>, table: &HashTable<E>, owner: u64, turns: u64) -> u64 {
+    let mut worker = store.worker();
+    let mut random = fastrand::Rng::with_seed(owner);
+    let mut present: Vec<Option<u64>> = vec![None; KEYS as usize];
+    let mut highest = vec![Version::default(); KEYS as usize];
+    let mut found = vec![0; 400];
+    for turn in 0..turns {
+        let index = random.usize(0..KEYS as usize);
+        let key = owner + OWNERS * index as u64;
+        let expected = present[index];
+        let read = table.get(key, &mut found).expect("sound");
+        assert_eq!(read.map(|read| turn_of(&found[..read.length], key)), expected, "key {key}");
+        let value = value(key, turn);
+        let written = match (expected.is_some(), random.u8(0..4)) {
+            (false, _) => {
+                assert!(table.update(&mut worker, key, &value).expect("room").is_none());
+                assert!(table.remove(&mut worker, key).expect("sound").is_none());
+                Some(table.insert(&mut worker, key, &value).expect("room").expect("it was not there"))
+            }
+            (true, 0) => {
+                let removed = table.remove(&mut worker, key).expect("sound").expect("it was there");
+                assert_eq!(removed, highest[index]);
+                None
+            }
+            (true, _) => {
+                assert!(table.insert(&mut worker, key, &value).expect("room").is_none());
+                Some(table.update(&mut worker, key, &value).expect("room").expect("it was there"))
+            }
+        };
+        present[index] = written.map(|_| turn);
+        if let Some(version) = written {
+            assert!(version > highest[index], "key {key}: {version:?} after {:?}", highest[index]);
+            highest[index] = version;
+        }
+    }
+    present.iter().flatten().count() as u64
+}
+
+/// Gives how many values were read.
+fn read_until_stopped<E: Engine>(table: &HashTable<E>, stop: &AtomicBool, seed: u64) -> u64 {
+    let mut random = fastrand::Rng::with_seed(seed);
+    let mut found = vec![0; 400];
+    let mut reads = 0;
+    let mut last = vec![Version::default(); (OWNERS * KEYS) as usize];
+    while !stop.load(Relaxed) || reads == 0 {
+        let key = random.u64(0..OWNERS * KEYS);
+        if let Some(read) = table.get(key, &mut found).expect("sound") {
+            turn_of(&found[..read.length], key);
+            assert!(read.version >= last[key as usize], "a reader went back in time");
+            last[key as usize] = read.version;
+            reads += 1;
+        }
+    }
+    reads
+}
+
+#[test]
+fn without_regions() {
+    owners_and_readers(&[store(NoHtm, 256 * MIB)], 30_000);
+}
+
+#[test]
+fn through_two_mappings() {
+    owners_and_readers(&mapped_twice(256 * MIB), 30_000);
+}
+
+#[test]
+fn in_emulated_regions() {
+    owners_and_readers(&[store(Emulated::default(), 256 * MIB)], 4_000);
+}
+
+#[test]
+fn in_regions_that_often_fail() {
+    owners_and_readers(&[store(tight(1), 256 * MIB)], 4_000);
+}
+
+/// Everyone inserts and removes the same few keys: of all who try to insert one, one succeeds.
+fn contested<E: Engine>(store: &Store<E>, base: u64) {
+    let table = store.hash_table_of::<Bytes>(HashConfig::default()).expect("a table");
+    let balances: Vec<i64> = thread::scope(|scope| {
+        let threads: Vec<_> = (0..3)
+            .map(|thread| {
+                let table = &table;
+                scope.spawn(move || {
+                    let mut worker = store.worker();
+                    let mut random = fastrand::Rng::with_seed(thread);
+                    let mut balance = 0;
+                    for _ in 0..rounds(base) {
+                        let key = [random.u8(0..5); 40];
+                        let value = vec![key[0]; random.usize(0..2) * 300];
+                        match random.u8(0..4) {
+                            0 => balance += i64::from(table.insert(&mut worker, &key, &value).expect("room").is_some()),
+                            1 => balance -= i64::from(table.remove(&mut worker, &key).expect("sound").is_some()),
+                            2 => drop(table.update(&mut worker, &key, &value).expect("room")),
+                            _ => {
+                                let mut found = [0xFF; 300];
+                                if let Some(read) = table.get(&key, &mut found).expect("sound") {
+                                    assert!(found[..read.length].iter().all(|byte| *byte == key[0]));
+                                }
+                            }
+                        }
+                    }
+                    balance
+                })
+            })
+            .collect();
+        threads.into_iter().map(|thread| thread.join().expect("no panic")).collect()
+    });
+    let left = table.count().expect("sound");
+    assert_eq!(balances.iter().sum::<i64>(), left as i64);
+    let mut visited = 0;
+    table.for_each(|_, _, _| visited += 1).expect("sound");
+    assert_eq!(visited, left);
+}
+
+#[test]
+fn contested_without_regions() {
+    contested(&store(NoHtm, 64 * MIB), 20_000);
+}
+
+#[test]
+fn contested_in_emulated_regions() {
+    contested(&store(tight(2), 64 * MIB), 2_000);
+}
+
+/// Nothing leaks: after a while, churn needs no more memory, although values change their size and workers come and go.
+#[test]
+fn churn_needs_no_more_memory_after_a_while() {
+    let store = store(NoHtm, 256 * MIB);
+    let table = store.hash_table_of::<Inline>(HashConfig::default()).expect("a table");
+    let churn = |seed| {
+        thread::scope(|scope| {
+            for thread in 0..2_u64 {
+                let (store, table) = (&store, &table);
+                scope.spawn(move || {
+                    let mut worker = store.worker();
+                    let mut random = fastrand::Rng::with_seed(seed + thread);
+                    for _ in 0..rounds(20_000) {
+                        let key = random.u64(0..2_000);
+                        if random.bool() {
+                            table.put(&mut worker, key, &vec![1; random.usize(0..500)]).expect("room");
+                        } else {
+                            table.remove(&mut worker, key).expect("sound");
+                        }
+                    }
+                });
+            }
+        });
+        store.region().allocated()
+    };
+    let settled = (0..5).map(churn).max().expect("five rounds");
+    let later = (5..15).map(churn).max().expect("ten rounds");
+    assert!(later <= settled + settled / 10, "grew from {settled} to {later} bytes");
+}

@@ -1,0 +1,7 @@
+//! The behaviour of the store, seen from outside. Model checking is in `tests/loom.rs`.
+#![cfg(not(drtm_loom))]
+
+mod hash_errors;
+mod hash_model;
+mod hash_stress;
+mod support;

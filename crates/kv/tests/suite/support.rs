@@ -1,0 +1,40 @@
+//! What the tests of several files share.
+
+use std::{fs::File, sync::Arc};
+
+use drtm_htm::{Emulated, EmulatedConfig, Engine, NoHtm, Profile, Timer};
+use drtm_kv::Store;
+use drtm_rdma::Region;
+use rustix::fs::{MemfdFlags, memfd_create};
+
+pub(crate) const MIB: u64 = 1 << 20;
+
+pub(crate) fn store<E: Engine>(engine: E, capacity: u64) -> Store<E> {
+    Store::in_memory(engine, capacity).expect("a store")
+}
+
+/// An emulation so tight, and so often interrupted, that regions and locks take turns.
+pub(crate) fn tight(seed: u64) -> Emulated {
+    let config = EmulatedConfig::new(Profile::new(8, 2, 64))
+        .with_timer(Timer::Virtual { period: 2_000, access: 3 })
+        .with_events_one_in(300)
+        .with_seed(seed);
+    Emulated::new(config).expect("a valid configuration")
+}
+
+/// Two stores on two mappings of one region, at different addresses.
+pub(crate) fn mapped_twice(capacity: u64) -> [Store<NoHtm>; 2] {
+    let file: File = memfd_create("drtm-kv-test", MemfdFlags::empty()).expect("memory files").into();
+    let again = file.try_clone().expect("another handle");
+    let created = Region::create(NoHtm, file, capacity).expect("a region");
+    let opened = Region::open(NoHtm, again).expect("the same region");
+    [created, opened].map(|region| Store::in_region(Arc::new(region)).expect("a store"))
+}
+
+/// How many rounds a stress runs: `base`, times `DRTM_STRESS` where that is set.
+pub(crate) fn rounds(base: u64) -> u64 {
+    let factor = std::env::var("DRTM_STRESS").ok().map_or(1, |factor| {
+        factor.parse().unwrap_or_else(|_| panic!("DRTM_STRESS must be a whole number, and is {factor:?}"))
+    });
+    base * factor
+}
