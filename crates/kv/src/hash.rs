@@ -291,9 +291,7 @@ impl<E: Engine, K: Keys> HashTable<E, K> {
         let holder = worker.lock_state();
         let written = self.table.search::<K, _>(key, |record| {
             Ok(match record.lock::<K>(key, holder)? {
-                Look::Found(locked) if locked.class() == shape.class() => {
-                    Look::Found(Some(locked.write(shape, value)?))
-                }
+                Look::Found(locked) if locked.has_room_for(shape) => Look::Found(Some(locked.write(shape, value)?)),
                 // There is no room for it where it is.
                 Look::Found(_) => Look::Found(None),
                 Look::Other => Look::Other,

@@ -192,7 +192,14 @@ impl<'r, E: Engine> Record<'r, E> {
             return Ok(if self.head().incarnation() == self.place.incarnation { Look::Busy } else { Look::Stale });
         }
         // What is seen may be nonsense until the version has been looked at again, errors included.
-        let seen = self.shape::<K>(self.head()).and_then(|shape| Ok((is_key(shape)?, see(version, shape)?)));
+        let seen = match self.shape::<K>(self.head()) {
+            Ok(shape) => match is_key(shape) {
+                Ok(true) => see(version, shape).map(Some),
+                Ok(false) => Ok(None),
+                Err(error) => Err(error),
+            },
+            Err(error) => Err(error),
+        };
         fence_acquire();
         if self.version() != version {
             return Ok(Look::Busy);
@@ -200,8 +207,7 @@ impl<'r, E: Engine> Record<'r, E> {
         if self.head().incarnation() != self.place.incarnation || version.is_removed() {
             return Ok(Look::Stale);
         }
-        let (is_key, seen) = seen?;
-        Ok(if is_key { Look::Found(seen) } else { Look::Other })
+        Ok(seen?.map_or(Look::Other, Look::Found))
     }
 
     #[inline(always)]
@@ -325,10 +331,16 @@ impl<E: Engine> Locked<'_, '_, E> {
         self.shape.class()
     }
 
+    /// Whether a value of this shape has room where the record is. Most have the shape of the one before.
+    #[inline(always)]
+    pub(crate) fn has_room_for(&self, shape: Shape) -> bool {
+        shape == self.shape || shape.class() == self.shape.class()
+    }
+
     /// Writes a value for which the record has room.
     #[inline(always)]
     pub(crate) fn write(self, shape: Shape, value: &[u8]) -> Result<Version, KvError> {
-        debug_assert_eq!(shape.class(), self.class());
+        debug_assert!(self.has_room_for(shape));
         let (record, engine) = (self.record, self.record.engine());
         let body = record.body(shape.before_value(), words_for(value.len()))?;
         engine.store_relaxed(&record.header[VERSION], self.version.writing().0);

@@ -33,14 +33,19 @@ pub const fn words_for(bytes: usize) -> usize {
 /// drtm_rdma::read_bytes(&NoHtm, &words, &mut bytes);
 /// assert_eq!(bytes, [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]);
 /// ```
-#[inline]
+#[inline(always)]
 pub fn read_bytes<E: Engine>(engine: &E, words: &[Word], into: &mut [u8]) {
-    let words = &words[..words_for(into.len())];
-    for (word, bytes) in words.iter().zip(into.chunks_mut(8)) {
-        let value = engine.load_relaxed(word).to_le_bytes();
-        match <&mut [u8; 8]>::try_from(&mut *bytes) {
-            Ok(whole) => *whole = value,
-            Err(_) => bytes.copy_from_slice(&value[..bytes.len()]),
+    let (whole, rest) = into.as_chunks_mut::<8>();
+    let (words, last) = words[..words_for(whole.len() * 8 + rest.len())].split_at(whole.len());
+    for (word, bytes) in words.iter().zip(whole) {
+        *bytes = engine.load_relaxed(word).to_le_bytes();
+    }
+    if let [last] = last {
+        let mut value = engine.load_relaxed(last);
+        // By hand: a call to copy a handful of bytes costs more than they do.
+        for byte in rest {
+            *byte = value as u8;
+            value >>= 8;
         }
     }
 }
@@ -60,15 +65,15 @@ pub fn read_bytes<E: Engine>(engine: &E, words: &[Word], into: &mut [u8]) {
 /// drtm_rdma::write_bytes(&NoHtm, &words, &[1, 2, 3]);
 /// assert_eq!(words.map(Word::into_inner), [0x03_0201, u64::MAX]);
 /// ```
-#[inline]
+#[inline(always)]
 pub fn write_bytes<E: Engine>(engine: &E, words: &[Word], from: &[u8]) {
-    let words = &words[..words_for(from.len())];
-    for (word, bytes) in words.iter().zip(from.chunks(8)) {
-        let mut value = [0; 8];
-        match <[u8; 8]>::try_from(bytes) {
-            Ok(whole) => value = whole,
-            Err(_) => value[..bytes.len()].copy_from_slice(bytes),
-        }
-        engine.store_relaxed(word, u64::from_le_bytes(value));
+    let (whole, rest) = from.as_chunks::<8>();
+    let (words, last) = words[..words_for(from.len())].split_at(whole.len());
+    for (word, bytes) in words.iter().zip(whole) {
+        engine.store_relaxed(word, u64::from_le_bytes(*bytes));
+    }
+    if let [last] = last {
+        let value = rest.iter().rev().fold(0, |value, byte| value << 8 | u64::from(*byte));
+        engine.store_relaxed(last, value);
     }
 }

@@ -38,35 +38,25 @@ pub(super) fn seen<E: Engine>(engine: &E, bucket: &Bucket) -> Seen {
     Seen(engine.load(version_meta(bucket)))
 }
 
-/// The places that go with a key, from `slot` on. Whether a record is the key's, only the record can say.
+/// The slots whose key word is this one, as bits, from `slot` on. Empty ones may be among them.
+///
+/// Without branches: which slot it is cannot be predicted, and a wrong guess would keep the processor from going on to the next
+/// operation while this one waits for memory.
 #[inline(always)]
-pub(super) fn find<E: Engine>(engine: &E, bucket: &Bucket, key: u64, mut slot: usize) -> Option<(usize, Place)> {
-    while slot < SLOTS {
-        if engine.load_relaxed(&bucket[key_word(slot)]) == key
-            && let Some(place) = place(engine, bucket, slot)
-        {
-            return Some((slot, place));
-        }
-        slot += 1;
-    }
-    None
+pub(super) fn matches<E: Engine>(engine: &E, bucket: &Bucket, key: u64) -> u32 {
+    (0..SLOTS).fold(0, |found, slot| found | u32::from(engine.load_relaxed(&bucket[key_word(slot)]) == key) << slot)
 }
 
-/// Where a slot's record is.
+/// Where a slot's record is. Without branches but one that is seldom taken, for the same reason.
 #[inline(always)]
 pub(super) fn place<E: Engine>(engine: &E, bucket: &Bucket, slot: usize) -> Option<Place> {
-    let meta = engine.load(&bucket[meta_word(slot)]);
+    let meta = engine.load(&bucket[meta_word(slot % SLOTS)]);
+    // In whichever slot: a load that may not be needed is cheaper than to find out.
+    let [low, high] = Bits::lenders(slot).map(|lender| Bits::spare(engine.load_relaxed(&bucket[meta_word(lender)])));
+    let lent = u16::from_le_bytes([low, high]);
+    let incarnation = if Bits::lends_its_tag(slot) { lent } else { Bits::tag(meta) };
     let word = Bits::place(meta);
-    (word != 0).then(|| {
-        let incarnation = if Bits::lends_its_tag(slot) {
-            let [low, high] =
-                Bits::lenders(slot).map(|lender| Bits::spare(engine.load_relaxed(&bucket[meta_word(lender)])));
-            u16::from_le_bytes([low, high])
-        } else {
-            Bits::tag(meta)
-        };
-        Place { word, incarnation }
-    })
+    (word != 0).then_some(Place { word, incarnation })
 }
 
 /// The overflow bucket that the chain goes on with, or zero.

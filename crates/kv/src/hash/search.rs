@@ -46,6 +46,27 @@ impl<E: Engine> Table<E> {
     ) -> Result<Option<T>, KvError> {
         let word = K::word(key);
         let hash = K::hash(word);
+        // Straight to the record, as it nearly always goes: no loop, so that operations one after the other overlap.
+        if let Ok(Some(main)) = self.main.get(self.region(), self.first_guess(hash)?)
+            && let alike = bucket::matches(self.engine(), main, word)
+            && alike != 0
+            && let Some(place) = bucket::place(self.engine(), main, alike.trailing_zeros() as usize)
+            && let Ok(record) = Record::at(self.region(), place)
+            && let Ok(Look::Found(found)) = look(&record)
+        {
+            return Ok(Some(found));
+        }
+        self.search_thoroughly(word, hash, look)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn search_thoroughly<T>(
+        &self,
+        word: u64,
+        hash: u64,
+        mut look: impl FnMut(&Record<'_, E>) -> Result<Look<T>, KvError>,
+    ) -> Result<Option<T>, KvError> {
         let engine = self.engine();
         let waiter = Waiter::new();
         let mut number = self.first_guess(hash)?;
@@ -57,11 +78,14 @@ impl<E: Engine> Table<E> {
             let before = bucket::seen(engine, main);
             let mut current = main;
             loop {
-                let mut from = 0;
-                while let Some((slot, place)) = bucket::find(engine, current, word, from) {
+                let mut alike = bucket::matches(engine, current, word);
+                while alike != 0 {
+                    let slot = alike.trailing_zeros() as usize;
+                    alike &= alike - 1;
+                    let Some(place) = bucket::place(engine, current, slot) else { continue };
                     match look(&Record::at(self.region(), place)?)? {
                         Look::Found(found) => return Ok(Some(found)),
-                        Look::Other => from = slot + 1,
+                        Look::Other => {}
                         Look::Stale | Look::Busy => {
                             waiter.pause();
                             continue 'again;

@@ -94,10 +94,11 @@ impl Bits {
         slot % LINE_SLOTS == LINE_SLOTS - 1
     }
 
-    /// The slots whose spare bits hold the low and the high half of such a slot's tag.
+    /// The slots of the line whose spare bits hold the low and the high half of such a slot's tag.
     #[inline(always)]
     pub(crate) const fn lenders(slot: usize) -> [usize; 2] {
-        [slot + 1 - LINE_SLOTS, slot + 2 - LINE_SLOTS]
+        let first = slot % SLOTS / LINE_SLOTS * LINE_SLOTS;
+        [first, first + 1]
     }
 
     #[inline(always)]
