@@ -2,3 +2,5 @@
 #![forbid(unsafe_code)]
 
 pub use drtm_htm as htm;
+pub use drtm_kv as kv;
+pub use drtm_rdma as rdma;
