@@ -3,8 +3,11 @@
 //! ```text
 //! cargo build --release -p drtm-htm --example inspected
 //! valgrind --tool=callgrind --callgrind-out-file=/dev/null --toggle-collect='*software_alone*' target/release/examples/inspected
-//! valgrind --tool=callgrind --callgrind-out-file=/dev/null --toggle-collect='*software_behind_an_attempt*' target/release/examples/inspected
+//! valgrind --tool=callgrind --callgrind-out-file=/dev/null --toggle-collect='*software_behind_a_choice*' target/release/examples/inspected
 //! ```
+//!
+//! The compiler usually finds `software_alone` and `software_behind_an_attempt` to be one function, and keeps one of them: then its count
+//! is that of all three thousand calls.
 
 use std::hint::black_box;
 
