@@ -30,9 +30,12 @@ mod bucket;
 mod chain;
 mod change;
 mod grow;
+mod peer;
 mod search;
 mod segments;
 mod visit;
+
+pub use peer::{HashPeer, Location, PeerError};
 
 use std::{marker::PhantomData, sync::Arc};
 

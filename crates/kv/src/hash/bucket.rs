@@ -68,12 +68,7 @@ pub(super) fn link<E: Engine>(engine: &E, bucket: &Bucket) -> u64 {
 /// How many bits of the hash the bucket's number has, if the bucket is in use.
 #[inline(always)]
 pub(super) fn depth<E: Engine>(engine: &E, bucket: &Bucket) -> Option<u32> {
-    decoded(Bits::spare(engine.load(&bucket[meta_word(Bits::DEPTH_SLOT)])))
-}
-
-/// Kept as one more than it is, so that the zeros of fresh memory mean "not in use".
-fn decoded(kept: u8) -> Option<u32> {
-    u32::from(kept).checked_sub(1)
+    Bits::depth(engine.load(&bucket[meta_word(Bits::DEPTH_SLOT)]))
 }
 
 /// Takes the bucket's lock if it is free and nothing has changed since it was `seen`.
@@ -91,11 +86,11 @@ impl<'b> Change<'b> {
     }
 
     pub(super) fn depth<A: Access<'b>>(&self, tx: &mut A) -> Result<Option<u32>, A::Abort> {
-        Ok(decoded(Bits::spare(tx.load(&self.0[meta_word(Bits::DEPTH_SLOT)])?)))
+        Ok(Bits::depth(tx.load(&self.0[meta_word(Bits::DEPTH_SLOT)])?))
     }
 
     pub(super) fn set_depth<A: Access<'b>>(&self, tx: &mut A, depth: u32) -> Result<(), A::Abort> {
-        self.update(tx, Bits::DEPTH_SLOT, |meta| Bits::with_spare(meta, depth as u8 + 1))
+        self.update(tx, Bits::DEPTH_SLOT, |meta| Bits::with_depth(meta, depth))
     }
 
     pub(super) fn link<A: Access<'b>>(&self, tx: &mut A) -> Result<u64, A::Abort> {

@@ -15,6 +15,14 @@ pub(super) fn low_bits(hash: u64, bits: u32) -> u64 {
     hash & ((1 << bits) - 1)
 }
 
+/// The bucket of a hash in a table of so many buckets.
+#[inline(always)]
+pub(super) fn guess(hash: u64, buckets: u64) -> u64 {
+    let mask = buckets.next_power_of_two() - 1;
+    let guess = hash & mask;
+    if guess < buckets { guess } else { guess & mask >> 1 }
+}
+
 /// The bucket that a bucket was split off.
 #[inline(always)]
 pub(super) fn parent(bucket: u64) -> u64 {
@@ -25,10 +33,7 @@ impl<E: Engine> Table<E> {
     /// Where a search for this hash begins: the right bucket, unless the number of buckets has just changed.
     #[inline(always)]
     pub(super) fn first_guess(&self, hash: u64) -> Result<u64, KvError> {
-        let buckets = self.buckets()?;
-        let mask = buckets.next_power_of_two() - 1;
-        let guess = hash & mask;
-        Ok(if guess < buckets { guess } else { guess & mask >> 1 })
+        Ok(guess(hash, self.buckets()?))
     }
 
     /// An overflow bucket that a link names.

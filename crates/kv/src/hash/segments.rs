@@ -49,7 +49,7 @@ pub(super) struct Segments {
 }
 
 /// The segment that a bucket is in, and the bucket's place in it.
-fn locate(bucket: u64) -> (usize, u64) {
+pub(super) fn locate(bucket: u64) -> (usize, u64) {
     if bucket < WHOLE {
         let segment = (u64::BITS - (bucket / FIRST).leading_zeros()) as usize;
         let first = if segment == 0 { 0 } else { FIRST << (segment - 1) };
@@ -68,7 +68,8 @@ fn buckets_in(segment: usize) -> u64 {
 }
 
 /// Where a segment's place is kept.
-enum Kept {
+#[derive(Debug)]
+pub(super) enum Kept {
     Header(usize),
     /// In the directory that this word of the header leads to, which is so long.
     Directory {
@@ -78,7 +79,7 @@ enum Kept {
     },
 }
 
-fn kept(segment: usize) -> Kept {
+pub(super) fn kept(segment: usize) -> Kept {
     if segment < DOUBLING {
         return Kept::Header(segment);
     }

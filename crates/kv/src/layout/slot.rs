@@ -131,6 +131,18 @@ impl Bits {
         SPARE.set(meta, spare as u64)
     }
 
+    /// How many bits of the hash the bucket's number has, if the bucket is in use. Kept as one more than it is, so that the zeros of
+    /// fresh memory mean "not in use".
+    #[inline(always)]
+    pub(crate) const fn depth(depth_meta: u64) -> Option<u32> {
+        (Self::spare(depth_meta) as u32).checked_sub(1)
+    }
+
+    #[inline(always)]
+    pub(crate) const fn with_depth(depth_meta: u64, depth: u32) -> u64 {
+        Self::with_spare(depth_meta, depth as u8 + 1)
+    }
+
     #[inline(always)]
     pub(crate) const fn is_locked(version_meta: u64) -> bool {
         LOCK.get(version_meta) != 0

@@ -3,5 +3,6 @@
 
 mod hash_errors;
 mod hash_model;
+mod hash_peer;
 mod hash_stress;
 mod support;
