@@ -1,15 +1,69 @@
 //! Registered memory and verbs: how words on one node are reached from another.
 //!
-//! - [`Region`]: memory that is reserved once, committed as needed, seen as words, and addressed by offsets that mean the
-//!   same wherever it is mapped.
-//! - [`Offset`], [`Remote`]: typed addresses.
+//! # The parts
 //!
-//! Verbs (reads, writes and atomics on another node's words, and messages) are not written yet.
+//! - [`Region`]: memory that is reserved once, committed as needed, seen as words, and addressed by offsets that mean the
+//!   same wherever it is mapped. [`Offset`], [`Remote`]: typed addresses.
+//! - [`Fabric`]: what joins nodes; its documentation says what verbs promise and do not promise. [`LocalFabric`] joins nodes of one
+//!   process. [`Capabilities`]: what a fabric can do.
+//! - [`Endpoint`]: one worker thread's way into a fabric. [`Verbs`]: its operations, one at a time; [`Batch`]: several in one round
+//!   trip; [`Pending`], [`Words`], [`Reply`], [`Message`]: what becomes of them.
+//! - [`Counters`]: what was done, by [`Phase`].
+//! - [`Executor`], [`run`], [`block_on`]: many coroutines on one thread, which go on as completions arrive.
+//!
+//! # Example
+//!
+//! ```
+//! use std::sync::Arc;
+//! use drtm_htm::NoHtm;
+//! use drtm_rdma::{Fabric, LocalConfig, LocalFabric, NodeId, Phase, Region, Remote, run};
+//!
+//! // Two nodes; the second one registers memory.
+//! let fabric = LocalFabric::new(2, LocalConfig::perfect());
+//! let memory = Arc::new(Region::anonymous(NoHtm, 1 << 20)?);
+//! let offset = memory.extend(64, 64)?;
+//! let counter = Remote { node: NodeId(1), region: fabric.register(NodeId(1), memory)?, offset };
+//!
+//! // A worker of the first, whose coroutines count on the second.
+//! let endpoint = fabric.endpoint(NodeId(0))?;
+//! let verbs = endpoint.during(Phase::Execute);
+//! run(&endpoint, 8, |_| async move { verbs.fetch_add(counter, 1).await.expect("the word is there") });
+//! assert_eq!(endpoint.counters().total().fetch_adds, 8);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 mod address;
+mod batch;
+mod buffers;
 mod bytes;
+mod capabilities;
+mod counters;
+mod endpoint;
+mod error;
+mod executor;
+mod fabric;
+mod intent;
+mod local;
+mod message;
+mod pending;
+mod port;
 mod region;
+mod tasks;
+mod tickets;
+mod verbs;
 
 pub use address::{NodeId, Offset, RegionId, Remote};
+pub use batch::Batch;
+pub use buffers::Buffers;
 pub use bytes::{read_bytes, words_for, write_bytes};
+pub use capabilities::{Atomicity, Capabilities, Order};
+pub use counters::{Counters, Phase, Tally};
+pub use endpoint::Endpoint;
+pub use error::{FabricError, VerbError};
+pub use executor::{Executor, block_on, run};
+pub use fabric::{Fabric, Port};
+pub use local::{LocalConfig, LocalFabric, LocalPort, Tearing};
+pub use message::Message;
+pub use pending::{Pending, Reply, Words};
 pub use region::{OutOfBounds, ROOTS, Region, RegionError};
+pub use verbs::Verbs;

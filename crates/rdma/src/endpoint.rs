@@ -1,0 +1,221 @@
+//! Endpoints: one worker thread's way to the memory of other nodes.
+
+mod desk;
+mod inner;
+
+use std::{
+    cell::{Cell, RefCell},
+    fmt,
+    future::poll_fn,
+    task::{Context, Poll},
+};
+
+use crate::{
+    Capabilities, Counters, NodeId, Phase, Port, VerbError, Verbs,
+    port::Activity,
+    tickets::{NOBODY, Task},
+};
+use inner::Inner;
+
+/// One worker thread's queue pairs, completion queue, buffers and counters.
+///
+/// An endpoint may be made on one thread and used on another, but it is used by one thread at a time; the compiler refuses everything
+/// else. All coroutines of that thread share it by reference. Verbs are posted through [`during`](Self::during).
+///
+/// What is still under way when an endpoint is dropped may take effect, or in part, or not. [`run`](crate::run) and its like return when
+/// nothing is; otherwise there is [`drain`](Self::drain).
+///
+/// ```compile_fail
+/// use drtm_htm::NoHtm;
+/// use drtm_rdma::{Fabric, LocalConfig, LocalFabric, NodeId};
+///
+/// let fabric = LocalFabric::<NoHtm>::new(1, LocalConfig::perfect());
+/// let endpoint = fabric.endpoint(NodeId(0)).unwrap();
+/// std::thread::scope(|scope| {
+///     scope.spawn(|| endpoint.progress()); // shared with another thread: refused
+/// });
+/// ```
+///
+/// # Example
+///
+/// ```
+/// use std::sync::Arc;
+/// use drtm_htm::NoHtm;
+/// use drtm_rdma::{Fabric, LocalConfig, LocalFabric, NodeId, Phase, Region, Remote, block_on};
+///
+/// let fabric = LocalFabric::new(2, LocalConfig::perfect());
+/// let memory = Arc::new(Region::anonymous(NoHtm, 1 << 20)?);
+/// let offset = memory.extend(64, 64)?;
+/// let region = fabric.register(NodeId(1), Arc::clone(&memory))?;
+/// let there = Remote { node: NodeId(1), region, offset };
+///
+/// let endpoint = fabric.endpoint(NodeId(0))?;
+/// let verbs = endpoint.during(Phase::Execute);
+/// block_on(&endpoint, async {
+///     verbs.write(there, &[1, 2, 3]).await?;
+///     assert_eq!(verbs.fetch_add(there, 10).await?, 1);
+///     assert_eq!(verbs.read(there, 3).await?[..], [11, 2, 3]);
+///     Ok::<(), drtm_rdma::VerbError>(())
+/// })?;
+/// assert_eq!(endpoint.counters()[Phase::Execute].round_trips, 3);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Endpoint<P: Port> {
+    inner: RefCell<Inner<P>>,
+    /// The coroutine that runs just now.
+    current: Cell<Task>,
+    capabilities: Capabilities,
+    node: NodeId,
+}
+
+impl<P: Port> Endpoint<P> {
+    pub(crate) fn new(port: P) -> Self {
+        Self {
+            capabilities: port.capabilities(),
+            node: port.node(),
+            current: Cell::new(NOBODY),
+            inner: RefCell::new(Inner::new(port)),
+        }
+    }
+
+    /// The verbs, counted as part of a phase.
+    ///
+    /// The phase is a part of the handle, and not of the endpoint, because coroutines in different phases share the endpoint.
+    #[inline(always)]
+    pub fn during(&self, phase: Phase) -> Verbs<'_, P> {
+        Verbs::new(self, phase)
+    }
+
+    /// The node that this endpoint belongs to.
+    #[must_use]
+    pub fn node(&self) -> NodeId {
+        self.node
+    }
+
+    /// What the fabric can do.
+    #[must_use]
+    pub fn capabilities(&self) -> &Capabilities {
+        &self.capabilities
+    }
+
+    /// What was done so far.
+    #[must_use]
+    pub fn counters(&self) -> Counters {
+        self.inner.borrow().counters()
+    }
+
+    /// Polls the completion queue once, and tells whether anything is still under way that only needs to be polled.
+    ///
+    /// The executor does so between coroutines; this is for who has none, and for tests that go step by step.
+    pub fn progress(&self) -> bool {
+        self.inner.borrow_mut().poll() == Activity::Busy
+    }
+
+    /// Polls until everything posted is over, except what waits for a peer to take messages. Does not wait for replies.
+    pub fn drain(&self) {
+        let backoff = crossbeam_utils::Backoff::new();
+        while self.progress() {
+            backoff.snooze();
+        }
+    }
+
+    /// Lets the other coroutines go first.
+    pub async fn yield_now(&self) {
+        let mut yielded = false;
+        poll_fn(|context| {
+            if std::mem::replace(&mut yielded, true) {
+                return Poll::Ready(());
+            }
+            self.again(context);
+            Poll::Pending
+        })
+        .await;
+    }
+
+    /// Waits until something holds that other threads or coroutines bring about, asking between their turns.
+    pub async fn until(&self, mut holds: impl FnMut() -> bool) {
+        while !holds() {
+            self.yield_now().await;
+        }
+    }
+
+    /// Buffers that are neither with an operation nor with a value: of words, of bytes. And operations that somebody still holds.
+    #[doc(hidden)]
+    pub fn at_rest(&self) -> (usize, usize, usize) {
+        self.inner.borrow().at_rest()
+    }
+
+    #[inline(always)]
+    pub(crate) fn inner(&self) -> std::cell::RefMut<'_, Inner<P>> {
+        self.inner.borrow_mut()
+    }
+
+    /// Whoever polls is to poll again soon.
+    fn again(&self, context: &Context<'_>) {
+        match self.current.get() {
+            NOBODY => {
+                self.progress();
+                context.waker().wake_by_ref();
+            }
+            task => self.inner().desk.ready.insert(task),
+        }
+    }
+
+    /// Asks `take` for something that completions bring. Under our executor the coroutine is remembered by `take` and woken;
+    /// under any other, this poll drives the endpoint and asks to be repeated.
+    #[inline(always)]
+    pub(crate) fn poll_with<T>(
+        &self,
+        context: &Context<'_>,
+        mut take: impl FnMut(&mut Inner<P>, Task) -> Option<T>,
+    ) -> Poll<T> {
+        let mut inner = self.inner();
+        let task = self.current.get();
+        if let Some(value) = take(&mut inner, task) {
+            return Poll::Ready(value);
+        }
+        if task == NOBODY {
+            inner.poll();
+            if let Some(value) = take(&mut inner, task) {
+                return Poll::Ready(value);
+            }
+            drop(inner);
+            std::thread::yield_now();
+            context.waker().wake_by_ref();
+        }
+        Poll::Pending
+    }
+
+    /// Waits for what `error` says is lacking, if something under way will bring it; the error otherwise.
+    #[cold]
+    pub(crate) fn wait_for_room(&self, error: VerbError, context: &Context<'_>) -> Poll<VerbError> {
+        let mut inner = self.inner();
+        match error {
+            VerbError::QueueFull { .. } | VerbError::BuffersExhausted { .. } if inner.desk.under_way > 0 => {}
+            VerbError::TooManyCalls { .. } if inner.desk.calls > 0 => {}
+            _ => return Poll::Ready(error),
+        }
+        match self.current.get() {
+            NOBODY => {
+                inner.poll();
+                context.waker().wake_by_ref();
+            }
+            task => inner.crowd(task),
+        }
+        Poll::Pending
+    }
+
+    pub(crate) fn enter(&self, task: Task) {
+        self.current.set(task);
+    }
+
+    pub(crate) fn current(&self) -> Task {
+        self.current.get()
+    }
+}
+
+impl<P: Port> fmt::Debug for Endpoint<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Endpoint").field("node", &self.node).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,121 @@
+//! Where completions arrive: buffers go back, values go to whoever waits for them, and those are woken.
+
+use crate::{
+    Counters, NodeId, VerbError,
+    buffers::Pool,
+    port::{Events, Frame, Ticket, Verb},
+    tasks::TaskSet,
+    tickets::{Completed, Tickets, Value},
+};
+
+/// What completions touch.
+#[derive(Debug)]
+pub(crate) struct Desk {
+    pub(super) tickets: Tickets,
+    pub(super) words: Pool<u64>,
+    pub(super) bytes: Pool<u8>,
+    pub(super) counters: Counters,
+    /// Coroutines that can go on.
+    pub(crate) ready: TaskSet,
+    /// Coroutines that wait for room in a queue or for a buffer.
+    pub(super) crowded: TaskSet,
+    /// Operations posted and not completed, those without a ticket included.
+    pub(crate) under_way: usize,
+    /// Calls not answered.
+    pub(crate) calls: usize,
+    /// Replies that nobody waits for any more.
+    pub(super) unwanted: Vec<Frame>,
+}
+
+impl Desk {
+    /// Gives a value to whoever waits for it. Tells whether the operation was still open.
+    #[inline(always)]
+    fn settle(&mut self, ticket: Ticket, outcome: Result<Value, VerbError>) -> bool {
+        self.ready.take_all(&mut self.crowded);
+        match self.tickets.complete(ticket, outcome) {
+            Completed::Wake(task) => {
+                self.ready.insert(task);
+                true
+            }
+            Completed::Unwanted(outcome) => {
+                self.discard(outcome);
+                true
+            }
+            Completed::Stale(outcome) => {
+                self.discard(outcome);
+                false
+            }
+        }
+    }
+
+    #[cold]
+    fn discard(&mut self, outcome: Result<Value, VerbError>) {
+        match outcome {
+            Ok(Value::Words(buffer)) => self.words.put(buffer),
+            Ok(Value::Reply { frame, .. }) => self.unwanted.push(frame),
+            Ok(Value::Nothing | Value::Number(_)) | Err(_) => {}
+        }
+    }
+}
+
+impl Events for Desk {
+    #[inline(always)]
+    fn completed(&mut self, ticket: Option<Ticket>, verb: Verb, result: Result<u64, VerbError>) {
+        self.under_way -= 1;
+        let outcome = match verb {
+            Verb::Read { into, .. } => match result {
+                Ok(_) => Ok(Value::Words(into)),
+                Err(error) => {
+                    self.words.put(into);
+                    Err(error)
+                }
+            },
+            Verb::Write { from, .. } => {
+                self.words.put(from);
+                result.map(|_| Value::Nothing)
+            }
+            Verb::CompareSwap { .. } | Verb::FetchAdd { .. } => result.map(Value::Number),
+            Verb::Send { bytes, .. } => {
+                self.bytes.put(bytes);
+                result.map(|_| Value::Nothing)
+            }
+            Verb::Call { bytes, .. } => {
+                self.bytes.put(bytes);
+                // One that was delivered is over with its reply.
+                if let (Err(error), Some(ticket)) = (result, ticket)
+                    && self.settle(ticket, Err(error))
+                {
+                    self.calls -= 1;
+                }
+                return self.ready.take_all(&mut self.crowded);
+            }
+        };
+        match ticket {
+            Some(ticket) => drop(self.settle(ticket, outcome)),
+            None => {
+                self.ready.take_all(&mut self.crowded);
+                self.discard(outcome);
+            }
+        }
+    }
+
+    fn replied(&mut self, ticket: Ticket, from: NodeId, frame: Option<Frame>) {
+        if let (Some(phase), Some(frame)) = (self.tickets.call_phase(ticket), &frame) {
+            self.counters.phase(phase).bytes_in += frame.len() as u64;
+        }
+        let outcome = match frame {
+            Some(frame) => Ok(Value::Reply { from, frame }),
+            None => Err(VerbError::Unanswered { node: from }),
+        };
+        if self.settle(ticket, outcome) {
+            self.calls -= 1;
+        }
+    }
+
+    fn departed(&mut self, node: NodeId) {
+        while let Some(ticket) = self.tickets.call_to(node) {
+            self.settle(ticket, Err(VerbError::Disconnected { node }));
+            self.calls -= 1;
+        }
+    }
+}

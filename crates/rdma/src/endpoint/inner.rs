@@ -1,0 +1,219 @@
+//! What is behind an endpoint's cell: its port, its desk, and what turns intentions into requests.
+
+use crate::{
+    Capabilities, Counters, Phase, Port, VerbError,
+    buffers::{Buffer, Pool},
+    intent::Intent,
+    port::{Activity, Frame, Received, Reply, ReplyTo, Ticket, Verb, Work},
+    tasks::TaskSet,
+    tickets::{Task, Tickets, Value},
+};
+
+use super::desk::Desk;
+
+#[derive(Debug)]
+pub(crate) struct Inner<P> {
+    port: P,
+    capabilities: Capabilities,
+    pub(crate) desk: Desk,
+    /// Coroutines that wait for a message.
+    pub(crate) receivers: TaskSet,
+    /// Lists for batches, so that each need not allocate its own.
+    spare: Vec<Vec<Work>>,
+}
+
+impl<P: Port> Inner<P> {
+    pub(super) fn new(port: P) -> Self {
+        let buffers = port.buffers();
+        Self {
+            capabilities: port.capabilities(),
+            port,
+            desk: Desk {
+                tickets: Tickets::default(),
+                words: Pool::new(&buffers),
+                bytes: Pool::new(&buffers),
+                counters: Counters::default(),
+                ready: TaskSet::default(),
+                crowded: TaskSet::default(),
+                under_way: 0,
+                calls: 0,
+                unwanted: Vec::new(),
+            },
+            receivers: TaskSet::default(),
+            spare: Vec::new(),
+        }
+    }
+
+    pub(crate) fn counters(&self) -> Counters {
+        self.desk.counters
+    }
+
+    /// Free buffers of words, of bytes, and operations that somebody still holds.
+    pub(super) fn at_rest(&self) -> (usize, usize, usize) {
+        (self.desk.words.free(), self.desk.bytes.free(), self.desk.tickets.open_count())
+    }
+
+    /// An executor starts: so many coroutines, all of which can go on.
+    pub(crate) fn begin_run(&mut self, tasks: usize) {
+        self.desk.ready.fill(tasks);
+        self.receivers.reset(tasks);
+        self.desk.crowded.reset(tasks);
+    }
+
+    /// Polls the port once and wakes whoever can go on.
+    #[inline]
+    pub(crate) fn poll(&mut self) -> Activity {
+        let Self { port, desk, .. } = self;
+        let activity = port.poll(desk);
+        while let Some(frame) = self.desk.unwanted.pop() {
+            self.port.recycle_reply(frame);
+        }
+        if !self.receivers.is_empty() && self.port.has_mail() {
+            self.desk.ready.take_all(&mut self.receivers);
+        }
+        activity
+    }
+
+    /// A coroutine waits for room.
+    pub(crate) fn crowd(&mut self, task: Task) {
+        self.desk.crowded.insert(task);
+    }
+
+    /// Turns an intention into a request: checks it, sets a place in the queue aside, and takes a buffer.
+    #[inline(always)]
+    fn prepare(&mut self, intent: &Intent<'_>) -> Result<Verb, VerbError> {
+        intent.check(&self.capabilities)?;
+        if matches!(intent, Intent::Call { .. }) && self.desk.calls >= self.capabilities.max_calls {
+            return Err(VerbError::TooManyCalls { most: self.capabilities.max_calls });
+        }
+        let node = intent.node();
+        self.port.reserve(node)?;
+        intent.verb(&mut self.desk.words, &mut self.desk.bytes).ok_or_else(|| {
+            self.port.release(node);
+            VerbError::BuffersExhausted { bytes: intent.bytes() }
+        })
+    }
+
+    /// Adds a request to a batch.
+    pub(crate) fn stage(&mut self, intent: &Intent<'_>, phase: Phase) -> Result<(Work, Ticket), VerbError> {
+        let verb = self.prepare(intent)?;
+        let ticket = self.open(intent, phase, false);
+        Ok((Work { ticket: Some(ticket), verb }, ticket))
+    }
+
+    #[inline(always)]
+    fn open(&mut self, intent: &Intent<'_>, phase: Phase, posted: bool) -> Ticket {
+        let call = matches!(intent, Intent::Call { .. }).then(|| (intent.node(), phase));
+        self.desk.calls += usize::from(call.is_some());
+        self.desk.tickets.open(posted, call)
+    }
+
+    /// Posts one request and rings its doorbell.
+    #[inline(always)]
+    pub(crate) fn post(&mut self, intent: &Intent<'_>, phase: Phase) -> Result<Ticket, VerbError> {
+        let verb = self.prepare(intent)?;
+        let ticket = self.open(intent, phase, true);
+        let tally = self.desk.counters.phase(phase);
+        tally.doorbells += 1;
+        tally.round_trips += 1;
+        Intent::count(&verb, tally);
+        self.desk.under_way += 1;
+        self.port.post(Work { ticket: Some(ticket), verb });
+        self.port.ring();
+        Ok(ticket)
+    }
+
+    /// An empty list of requests.
+    pub(crate) fn list(&mut self) -> Vec<Work> {
+        self.spare.pop().unwrap_or_default()
+    }
+
+    /// Posts all requests of a batch and rings one doorbell for each node among their targets.
+    pub(crate) fn ring(&mut self, mut works: Vec<Work>, phase: Phase) {
+        let tally = self.desk.counters.phase(phase);
+        for (index, work) in works.iter().enumerate() {
+            Intent::count(&work.verb, tally);
+            let node = work.verb.node();
+            if works[..index].iter().all(|earlier| earlier.verb.node() != node) {
+                tally.doorbells += 1;
+                let awaited = |work: &Work| work.ticket.is_some_and(|ticket| self.desk.tickets.is_signaled(ticket));
+                let to_node = works[index..].iter().filter(|later| later.verb.node() == node);
+                tally.round_trips += u64::from(to_node.into_iter().any(awaited));
+            }
+        }
+        for mut work in works.drain(..) {
+            work.ticket = work.ticket.and_then(|ticket| self.desk.tickets.ring(ticket));
+            self.desk.under_way += 1;
+            self.port.post(work);
+        }
+        self.port.ring();
+        self.spare.push(works);
+    }
+
+    /// Gives up a batch that was never rung.
+    pub(crate) fn withdraw(&mut self, mut works: Vec<Work>) {
+        for work in works.drain(..) {
+            self.port.release(work.verb.node());
+            match work.verb {
+                Verb::Read { into: buffer, .. } | Verb::Write { from: buffer, .. } => self.desk.words.put(buffer),
+                Verb::Send { bytes, .. } => self.desk.bytes.put(bytes),
+                Verb::Call { bytes, .. } => {
+                    self.desk.bytes.put(bytes);
+                    self.desk.calls -= 1;
+                }
+                Verb::CompareSwap { .. } | Verb::FetchAdd { .. } => {}
+            }
+            if let Some(ticket) = work.ticket {
+                self.desk.tickets.withdraw(ticket);
+            }
+        }
+        self.spare.push(works);
+    }
+
+    #[inline(always)]
+    pub(crate) fn take(&mut self, ticket: Ticket, waiter: Task) -> Option<Result<Value, VerbError>> {
+        self.desk.tickets.take(ticket, waiter)
+    }
+
+    pub(crate) fn is_complete(&self, ticket: Ticket) -> bool {
+        self.desk.tickets.is_complete(ticket)
+    }
+
+    /// The future of an operation was dropped.
+    pub(crate) fn abandon(&mut self, ticket: Ticket) {
+        match self.desk.tickets.abandon(ticket) {
+            Some(Ok(Value::Words(buffer))) => self.desk.words.put(buffer),
+            Some(Ok(Value::Reply { frame, .. })) => self.port.recycle_reply(frame),
+            Some(Ok(Value::Nothing | Value::Number(_)) | Err(_)) | None => {}
+        }
+    }
+
+    #[inline]
+    pub(crate) fn put_words(&mut self, buffer: Buffer<u64>) {
+        self.desk.words.put(buffer);
+    }
+
+    pub(crate) fn receive(&mut self, phase: Phase) -> Option<Received> {
+        let received = self.port.receive()?;
+        let tally = self.desk.counters.phase(phase);
+        tally.received += 1;
+        tally.bytes_in += received.frame.len() as u64;
+        Some(received)
+    }
+
+    pub(crate) fn reply(&mut self, to: ReplyTo, reply: Reply, phase: Phase) {
+        let tally = self.desk.counters.phase(phase);
+        tally.replies += 1;
+        tally.doorbells += 1;
+        tally.bytes_out += reply.frame.len() as u64;
+        self.port.reply(to, reply);
+    }
+
+    pub(crate) fn recycle_message(&mut self, frame: Frame) {
+        self.port.recycle_message(frame);
+    }
+
+    pub(crate) fn recycle_reply(&mut self, frame: Frame) {
+        self.port.recycle_reply(frame);
+    }
+}

@@ -1,0 +1,72 @@
+//! Wakers: for what coroutines wait for beside the endpoint's completions.
+
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{
+            AtomicBool,
+            Ordering::{Acquire, Relaxed, Release},
+        },
+    },
+    task::{Wake, Waker},
+};
+
+/// A coroutine's bell, which any thread may ring.
+struct Bell {
+    rung: AtomicBool,
+    /// Whether any of the executor's bells is rung: one look a round is enough for all.
+    any: Arc<AtomicBool>,
+}
+
+impl Wake for Bell {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.rung.store(true, Release);
+        self.any.store(true, Release);
+    }
+}
+
+/// The bells of an executor's coroutines.
+#[derive(Default)]
+pub(super) struct Bells {
+    any: Arc<AtomicBool>,
+    bells: Vec<Arc<Bell>>,
+}
+
+impl Bells {
+    /// The next coroutine's waker.
+    pub(super) fn add(&mut self) -> Waker {
+        let bell = Arc::new(Bell { rung: AtomicBool::new(false), any: Arc::clone(&self.any) });
+        self.bells.push(Arc::clone(&bell));
+        Waker::from(bell)
+    }
+
+    /// Gives the coroutines whose bells were rung since the last time.
+    #[inline]
+    pub(super) fn collect(&self, mut woken: impl FnMut(usize)) {
+        // The plain look first: in nearly every round there is nothing.
+        if self.any.load(Relaxed) && self.any.swap(false, Acquire) {
+            for (index, bell) in self.bells.iter().enumerate() {
+                if bell.rung.swap(false, Acquire) {
+                    woken(index);
+                }
+            }
+        }
+    }
+
+    /// Whether anyone could still ring this one's bell: whether its waker was cloned, and the clone is still there.
+    pub(super) fn may_ring(&self, index: usize) -> bool {
+        // This list has one, and the executor's waker another.
+        self.bells.get(index).is_some_and(|bell| Arc::strong_count(bell) > 2)
+    }
+}
+
+impl fmt::Debug for Bells {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Bells").field("bells", &self.bells.len()).finish_non_exhaustive()
+    }
+}

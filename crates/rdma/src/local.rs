@@ -1,0 +1,121 @@
+//! The fabric of nodes within one process.
+//!
+//! Several logical nodes share an address space, and one-sided verbs are carried out by the thread that posted them, on the
+//! target's memory, through the target's engine. What a processor of the target does at the same time is really at the same time; an emulated region that a verb
+//! conflicts with aborts, as it would in hardware.
+//!
+//! It is as fast as memory when [perfect](LocalConfig::perfect), and then kinder than any NIC. When [harsh](LocalConfig::harsh) it
+//! simulates what verbs do not promise, which is the way to test with.
+
+mod config;
+mod mailbox;
+mod memory;
+mod nic;
+mod node;
+mod port;
+mod queue;
+
+pub use config::{LocalConfig, Tearing};
+pub use port::LocalPort;
+
+use std::sync::{Arc, atomic::AtomicU32, atomic::Ordering::Release};
+
+use drtm_htm::Engine;
+
+use crate::{Capabilities, Endpoint, Fabric, FabricError, NodeId, Region, RegionId};
+use node::Node;
+
+/// Nodes of one process, joined. Clones are the same fabric.
+///
+/// # Example
+///
+/// ```
+/// use std::sync::Arc;
+/// use drtm_htm::{Engine, NoHtm};
+/// use drtm_rdma::{Fabric, LocalConfig, LocalFabric, NodeId, Phase, Region, Remote, block_on};
+///
+/// let fabric = LocalFabric::new(2, LocalConfig::harsh(1));
+/// let memory = Arc::new(Region::anonymous(NoHtm, 1 << 20)?);
+/// let offset = memory.extend(8, 8)?;
+/// let there = Remote { node: NodeId(1), region: fabric.register(NodeId(1), Arc::clone(&memory))?, offset };
+///
+/// std::thread::scope(|scope| {
+///     for _ in 0..2 {
+///         scope.spawn(|| {
+///             let endpoint = fabric.endpoint(NodeId(0)).expect("room for two");
+///             let verbs = endpoint.during(Phase::Execute);
+///             block_on(&endpoint, verbs.fetch_add(there, 1)).expect("the word is there");
+///         });
+///     }
+/// });
+/// assert_eq!(NoHtm.load(&memory.words(offset, 1)?[0]), 2);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct LocalFabric<E: Engine> {
+    shared: Arc<Shared<E>>,
+}
+
+impl<E: Engine> Clone for LocalFabric<E> {
+    fn clone(&self) -> Self {
+        Self { shared: Arc::clone(&self.shared) }
+    }
+}
+
+/// What all handles, ports and threads have in common.
+#[derive(Debug)]
+struct Shared<E: Engine> {
+    nodes: Vec<Node<E>>,
+    config: LocalConfig,
+    /// Nodes that have left, so that a port finds out by one look.
+    departures: AtomicU32,
+}
+
+impl<E: Engine> Shared<E> {
+    fn node(&self, node: NodeId) -> Option<&Node<E>> {
+        self.nodes.get(usize::from(node.0))
+    }
+}
+
+impl<E: Engine> LocalFabric<E> {
+    /// A fabric of so many nodes, numbered from zero.
+    #[must_use]
+    pub fn new(nodes: u16, config: LocalConfig) -> Self {
+        let nodes = (0..nodes).map(|_| Node::new(&config)).collect();
+        Self { shared: Arc::new(Shared { nodes, config, departures: AtomicU32::new(0) }) }
+    }
+
+    /// The nodes, those that have left included.
+    pub fn nodes(&self) -> impl Iterator<Item = NodeId> + use<E> {
+        (0..self.shared.nodes.len()).map(|node| NodeId(node as u16))
+    }
+
+    /// Makes a node leave: whatever is posted to it from now on, or unanswered by it, fails as
+    /// [disconnected](crate::VerbError::Disconnected). Its own endpoints can finish what they do.
+    ///
+    /// # Errors
+    ///
+    /// When the node is unknown.
+    pub fn close(&self, node: NodeId) -> Result<(), FabricError> {
+        self.shared.node(node).ok_or(FabricError::UnknownNode { node })?.close();
+        self.shared.departures.fetch_add(1, Release);
+        Ok(())
+    }
+}
+
+impl<E: Engine> Fabric for LocalFabric<E> {
+    type Engine = E;
+    type Port = LocalPort<E>;
+
+    fn capabilities(&self) -> Capabilities {
+        self.shared.config.capabilities()
+    }
+
+    fn register(&self, node: NodeId, region: Arc<Region<E>>) -> Result<RegionId, FabricError> {
+        self.shared.node(node).ok_or(FabricError::UnknownNode { node })?.register(node, region)
+    }
+
+    fn endpoint(&self, node: NodeId) -> Result<Endpoint<LocalPort<E>>, FabricError> {
+        LocalPort::new(&self.shared, node).map(Endpoint::new)
+    }
+}

@@ -1,0 +1,171 @@
+//! How imperfect the in-process fabric is.
+
+use std::time::Duration;
+
+use crate::{Atomicity, Buffers, Capabilities, Order};
+
+/// How finely a READ of several words is torn.
+///
+/// # Example
+///
+/// ```
+/// use drtm_rdma::{LocalConfig, Tearing};
+///
+/// let careless = LocalConfig::perfect().tearing(Tearing::Words);
+/// assert_eq!(careless.capabilities().atomic_read_bytes, 8);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tearing {
+    /// A cache line is fetched as it was at one moment, as by a NIC on a processor with coherent caches.
+    Lines,
+    /// Nothing but a word is.
+    Words,
+}
+
+/// How the in-process fabric behaves: a preset, and changes to it.
+///
+/// # Example
+///
+/// ```
+/// use std::time::Duration;
+/// use drtm_rdma::{Atomicity, LocalConfig};
+///
+/// // Perfect, but with the round trips of a real network. (Simulated, of course.)
+/// let config = LocalConfig::perfect().latency(Duration::from_micros(2));
+/// assert_eq!(config.capabilities().atomicity, Atomicity::Global);
+/// ```
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct LocalConfig {
+    pub(super) seed: u64,
+    pub(super) atomicity: Atomicity,
+    pub(super) tearing: Tearing,
+    pub(super) scattered: bool,
+    pub(super) passing: bool,
+    pub(super) steps: Option<u32>,
+    pub(super) delay: u32,
+    pub(super) latency: Duration,
+    pub(super) queue_depth: usize,
+    pub(super) mailbox: usize,
+    pub(super) endpoints: usize,
+    pub(super) buffers: Buffers,
+}
+
+impl LocalConfig {
+    /// As fast as can be: every operation is carried out at the first poll, in order, and atomics are atomic with everything.
+    pub fn perfect() -> Self {
+        Self {
+            seed: 0,
+            atomicity: Atomicity::Global,
+            tearing: Tearing::Lines,
+            scattered: false,
+            passing: false,
+            steps: None,
+            delay: 0,
+            latency: Duration::ZERO,
+            queue_depth: 256,
+            mailbox: 256,
+            endpoints: 256,
+            buffers: Buffers::default(),
+        }
+    }
+
+    /// As unkind as verbs may be, and reproducibly so on one thread: delayed starts, a few lines or words at a time between polls
+    /// and in any order, reads passed by writes, atomics that are atomic only with each other.
+    pub fn harsh(seed: u64) -> Self {
+        Self {
+            seed,
+            atomicity: Atomicity::Hca,
+            scattered: true,
+            passing: true,
+            steps: Some(4),
+            delay: 3,
+            ..Self::perfect()
+        }
+    }
+
+    /// What the chances depend on, together with the order in which endpoints are made.
+    pub fn seed(self, seed: u64) -> Self {
+        Self { seed, ..self }
+    }
+
+    /// With whom atomics are atomic.
+    pub fn atomicity(self, atomicity: Atomicity) -> Self {
+        Self { atomicity, ..self }
+    }
+
+    /// How finely a READ is torn.
+    pub fn tearing(self, tearing: Tearing) -> Self {
+        Self { tearing, ..self }
+    }
+
+    /// Whether the lines of a READ and the words of a WRITE are accessed in any order, or else in that of their addresses.
+    pub fn scattered(self, scattered: bool) -> Self {
+        Self { scattered, ..self }
+    }
+
+    /// Whether writes and messages may overtake reads.
+    pub fn passing(self, passing: bool) -> Self {
+        Self { passing, ..self }
+    }
+
+    /// The most lines or words that one poll moves, to or from one node; `None` for all. At least 1.
+    pub fn steps(self, steps: Option<u32>) -> Self {
+        Self { steps: steps.map(|steps| steps.max(1)), ..self }
+    }
+
+    /// The most polls that an operation or a message waits before it begins.
+    pub fn delay(self, polls: u32) -> Self {
+        Self { delay: polls, ..self }
+    }
+
+    /// How long an operation or a message takes at least: a simulated network.
+    pub fn latency(self, latency: Duration) -> Self {
+        Self { latency, ..self }
+    }
+
+    /// Operations that may be under way from one endpoint to one node. At least 1.
+    pub fn queue_depth(self, queue_depth: usize) -> Self {
+        Self { queue_depth: queue_depth.max(1), ..self }
+    }
+
+    /// Messages that a node holds for its endpoints to receive, and calls that an endpoint may have unanswered. At least 1.
+    pub fn mailbox(self, messages: usize) -> Self {
+        Self { mailbox: messages.max(1), ..self }
+    }
+
+    /// Endpoints that one node may have at a time. At least 1, and at most 65536.
+    pub fn endpoints(self, endpoints: usize) -> Self {
+        Self { endpoints: endpoints.clamp(1, 1 << 16), ..self }
+    }
+
+    /// The buffers of each endpoint.
+    pub fn buffers(self, buffers: Buffers) -> Self {
+        Self { buffers, ..self }
+    }
+
+    /// What a fabric so configured can do.
+    #[must_use]
+    pub fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            atomicity: self.atomicity,
+            ordering: if self.passing { Order::ReadsMayBePassed } else { Order::Posted },
+            atomic_read_bytes: match self.tearing {
+                Tearing::Lines => 64,
+                Tearing::Words => 8,
+            },
+            inline_bytes: 0,
+            max_read_bytes: Buffers::LARGE,
+            max_write_bytes: Buffers::LARGE,
+            max_message_bytes: Buffers::LARGE,
+            queue_depth: self.queue_depth,
+            max_calls: self.mailbox,
+            smart_nic: false,
+        }
+    }
+
+    /// Whether nothing ever has to wait for a later poll.
+    pub(super) fn is_immediate(&self) -> bool {
+        self.steps.is_none() && self.delay == 0 && self.latency.is_zero() && !self.scattered && !self.passing
+    }
+}

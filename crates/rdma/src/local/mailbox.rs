@@ -1,0 +1,73 @@
+//! Where messages wait until they are received.
+//!
+//! A mailbox has a fixed number of frames, and a message needs one: so it can be full, and then the sender's queue waits, as a reliable
+//! connection does when the receiver is not ready. Frames keep their memory, so after a while nothing is allocated.
+
+use crossbeam_queue::ArrayQueue;
+
+use crate::{
+    NodeId,
+    port::{Frame, ReplyTo, Ticket},
+};
+
+/// What a message is.
+#[derive(Debug)]
+pub(super) enum Kind {
+    Message,
+    Call(ReplyTo),
+    Reply { life: u32, ticket: Ticket, refused: bool },
+}
+
+#[derive(Debug)]
+pub(super) struct Letter {
+    pub(super) from: NodeId,
+    pub(super) kind: Kind,
+    pub(super) frame: Frame,
+}
+
+#[derive(Debug)]
+pub(super) struct Mailbox {
+    letters: ArrayQueue<Letter>,
+    frames: ArrayQueue<Frame>,
+}
+
+impl Mailbox {
+    pub(super) fn new(capacity: usize) -> Self {
+        let frames = ArrayQueue::new(capacity);
+        while frames.push(Frame::new()).is_ok() {}
+        Self { letters: ArrayQueue::new(capacity), frames }
+    }
+
+    /// Copies a message in, if there is a frame for it.
+    #[must_use]
+    pub(super) fn deliver(&self, from: NodeId, kind: Kind, bytes: &[u8]) -> bool {
+        let Some(mut frame) = self.frames.pop() else { return false };
+        frame.clear();
+        frame.extend_from_slice(bytes);
+        match self.letters.push(Letter { from, kind, frame }) {
+            Ok(()) => true,
+            // There are as many places as frames.
+            Err(letter) => {
+                debug_assert!(false, "a mailbox has a place for each of its frames");
+                self.recycle(letter.frame);
+                false
+            }
+        }
+    }
+
+    /// Whether there is nothing to receive. Cheaper than receiving nothing.
+    #[inline(always)]
+    pub(super) fn is_empty(&self) -> bool {
+        self.letters.is_empty()
+    }
+
+    pub(super) fn receive(&self) -> Option<Letter> {
+        self.letters.pop()
+    }
+
+    /// Takes a frame back, so that another message can be delivered.
+    pub(super) fn recycle(&self, frame: Frame) {
+        let returned = self.frames.push(frame);
+        debug_assert!(returned.is_ok(), "a frame returns to the mailbox that it came from, once");
+    }
+}

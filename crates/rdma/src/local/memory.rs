@@ -1,0 +1,115 @@
+//! What a NIC does to memory, a line or a word at a time.
+
+use std::ops::Range;
+
+use drtm_htm::{Engine, LINE_WORDS, Word};
+
+use crate::Remote;
+
+use super::Tearing;
+
+/// Copies words of one line as they were at one moment.
+///
+/// They are read again until twice the same: then each held its value from the first reading to the second, and all held theirs between
+/// the two. (A word that changed and changed back meanwhile goes unnoticed, but no writer that keeps a version in the
+/// line does that to the version.)
+#[inline]
+fn fetch_line<E: Engine>(engine: &E, words: &[Word], into: &mut [u64]) {
+    for (word, value) in words.iter().zip(into.iter_mut()) {
+        *value = engine.load(word);
+    }
+    if words.len() == 1 {
+        return;
+    }
+    loop {
+        let mut stable = true;
+        for (word, value) in words.iter().zip(into.iter_mut()) {
+            let again = engine.load(word);
+            stable &= again == std::mem::replace(value, again);
+        }
+        if stable {
+            return;
+        }
+        std::hint::spin_loop();
+    }
+}
+
+/// A READ's units: the lines that it touches, or its words.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Units {
+    /// Words before the first line's end, and in all.
+    first: usize,
+    words: usize,
+    line: usize,
+}
+
+impl Units {
+    #[inline(always)]
+    pub(super) fn of_read(at: Remote, words: usize, tearing: Tearing) -> Self {
+        let line = match tearing {
+            Tearing::Lines => LINE_WORDS,
+            Tearing::Words => 1,
+        };
+        // Regions begin at a line's boundary.
+        let first = line - (at.offset.word() as usize % line);
+        Self { first, words, line }
+    }
+
+    pub(super) fn of_write(words: usize) -> Self {
+        Self { first: 1, words, line: 1 }
+    }
+
+    #[inline(always)]
+    pub(super) fn count(&self) -> usize {
+        match self.words {
+            0 => 0,
+            words => 1 + words.saturating_sub(self.first).div_ceil(self.line),
+        }
+    }
+
+    /// The words of one unit.
+    #[inline(always)]
+    pub(super) fn range(&self, unit: usize) -> Range<usize> {
+        let end = self.first + unit * self.line;
+        end.saturating_sub(self.line)..end.min(self.words)
+    }
+}
+
+/// Fetches one unit of a READ.
+#[inline]
+pub(super) fn fetch<E: Engine>(engine: &E, words: &[Word], into: &mut [u64], range: Range<usize>) {
+    fetch_line(engine, &words[range.clone()], &mut into[range]);
+}
+
+/// Stores one unit of a WRITE.
+#[inline]
+pub(super) fn store<E: Engine>(engine: &E, words: &[Word], from: &[u64], range: Range<usize>) {
+    for (word, value) in words[range.clone()].iter().zip(&from[range]) {
+        engine.store(word, *value);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{NodeId, Offset, RegionId};
+
+    #[test]
+    fn units_cover_every_word_once_and_end_at_lines() {
+        for start in 0..10_u64 {
+            for words in 0..30 {
+                let at = Remote { node: NodeId(0), region: RegionId(0), offset: Offset::new(start * 8) };
+                for tearing in [Tearing::Lines, Tearing::Words] {
+                    let units = Units::of_read(at, words, tearing);
+                    let ranges: Vec<_> = (0..units.count()).map(|unit| units.range(unit)).collect();
+                    let covered: Vec<_> = ranges.iter().cloned().flatten().collect();
+                    assert_eq!(covered, (0..words).collect::<Vec<_>>(), "{start} {words}");
+                    for range in ranges {
+                        let lines = range.map(|word| (start as usize + word) / LINE_WORDS).collect::<Vec<_>>();
+                        assert!(lines.windows(2).all(|pair| pair[0] == pair[1]));
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! Messages, as the receiver has them.
+
+use std::{fmt, ops::Deref};
+
+use crate::{
+    NodeId, Port, VerbError, Verbs,
+    port::{Frame, Received, Reply, ReplyTo},
+};
+
+/// A message that was received, from [`Verbs::recv`]. Dereferences to its bytes.
+///
+/// # Example
+///
+/// ```
+/// use drtm_htm::NoHtm;
+/// use drtm_rdma::{Executor, Fabric, LocalConfig, LocalFabric, NodeId, Phase};
+///
+/// let fabric = LocalFabric::<NoHtm>::new(1, LocalConfig::perfect());
+/// let endpoint = fabric.endpoint(NodeId(0))?;
+/// let verbs = endpoint.during(Phase::Other);
+/// let mut executor = Executor::new(&endpoint);
+/// executor.serve(async {
+///     loop {
+///         let question = verbs.recv().await;
+///         let answer = question.to_ascii_uppercase();
+///         question.reply(&answer).expect("it is short");
+///     }
+/// });
+/// executor.spawn(async {
+///     let answer = verbs.call(NodeId(0), b"hello").await.expect("there is a server");
+///     assert_eq!(&answer[..], b"HELLO");
+/// });
+/// executor.run();
+/// # Ok::<(), drtm_rdma::FabricError>(())
+/// ```
+pub struct Message<'e, P: Port> {
+    verbs: Verbs<'e, P>,
+    from: NodeId,
+    /// Present until it goes out with a reply.
+    frame: Option<Frame>,
+    reply_to: Option<ReplyTo>,
+}
+
+impl<'e, P: Port> Message<'e, P> {
+    pub(crate) fn new(verbs: Verbs<'e, P>, received: Received) -> Self {
+        let Received { from, frame, reply_to } = received;
+        Self { verbs, from, frame: Some(frame), reply_to }
+    }
+
+    /// The node that sent it.
+    #[must_use]
+    pub fn from(&self) -> NodeId {
+        self.from
+    }
+
+    /// Whether the sender waits for a reply. A call that is dropped without one fails with [`VerbError::Unanswered`].
+    #[must_use]
+    pub fn is_call(&self) -> bool {
+        self.reply_to.is_some()
+    }
+
+    /// Replies. Nothing is sent where no reply is waited for. Never waits; whether the caller is still there is not found out.
+    ///
+    /// # Errors
+    ///
+    /// [`VerbError::TooLarge`], and the caller gets [`VerbError::Unanswered`].
+    pub fn reply(mut self, bytes: &[u8]) -> Result<(), VerbError> {
+        let most = self.verbs.endpoint().capabilities().max_message_bytes;
+        if bytes.len() > most {
+            return Err(VerbError::TooLarge { bytes: bytes.len(), most });
+        }
+        if let Some(to) = self.reply_to.take() {
+            // The reply travels in the call's own frame, so that there is always one.
+            let mut frame = self.frame.take().unwrap_or_default();
+            frame.clear();
+            frame.extend_from_slice(bytes);
+            self.answer(to, Reply { frame, refused: false });
+        }
+        Ok(())
+    }
+
+    fn answer(&self, to: ReplyTo, reply: Reply) {
+        self.verbs.endpoint().inner().reply(to, reply, self.verbs.phase());
+    }
+}
+
+impl<P: Port> Deref for Message<'_, P> {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        self.frame.as_deref().unwrap_or_default()
+    }
+}
+
+impl<P: Port> Drop for Message<'_, P> {
+    fn drop(&mut self) {
+        let Some(mut frame) = self.frame.take() else { return };
+        match self.reply_to.take() {
+            Some(to) => {
+                frame.clear();
+                self.answer(to, Reply { frame, refused: true });
+            }
+            None => self.verbs.endpoint().inner().recycle_message(frame),
+        }
+    }
+}
+
+impl<P: Port> fmt::Debug for Message<'_, P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Message")
+            .field("from", &self.from)
+            .field("bytes", &self.len())
+            .field("is_call", &self.is_call())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,249 @@
+//! Completions: futures of operations, and the values that they give.
+
+use std::{
+    fmt,
+    future::Future,
+    marker::PhantomData,
+    ops::Deref,
+    pin::Pin,
+    task::{Context, Poll},
+};
+
+use crate::{
+    Endpoint, NodeId, Port, VerbError,
+    buffers::Buffer,
+    port::{Frame, Ticket},
+    tickets::{NOBODY, Value},
+};
+
+/// An operation of a [`Batch`](crate::Batch) and its completion, to be awaited or [polled](Self::try_take) after the batch is rung.
+///
+/// Dropping it loses interest in the completion, not the operation. Awaiting it before the batch is rung gives
+/// [`VerbError::NotRung`].
+///
+/// # Example
+///
+/// ```
+/// use drtm_htm::NoHtm;
+/// use drtm_rdma::{Fabric, LocalConfig, LocalFabric, NodeId, Phase};
+///
+/// let fabric = LocalFabric::<NoHtm>::new(2, LocalConfig::perfect());
+/// let endpoint = fabric.endpoint(NodeId(0))?;
+/// let mut batch = endpoint.during(Phase::Other).batch();
+/// let mut sent = batch.send(NodeId(1), b"hello")?;
+/// batch.ring();
+/// let outcome = loop {
+///     match sent.try_take() {
+///         Ok(outcome) => break outcome,
+///         Err(not_yet) => sent = not_yet,
+///     }
+///     endpoint.progress();
+/// };
+/// assert_eq!(outcome, Ok(()));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[must_use = "await the completion, or say that nobody will with `unsignaled`"]
+pub struct Pending<'e, P: Port, T> {
+    endpoint: &'e Endpoint<P>,
+    ticket: Ticket,
+    /// Whether there is still something to wait for.
+    open: bool,
+    gives: PhantomData<fn() -> T>,
+}
+
+impl<'e, P: Port, T> Pending<'e, P, T> {
+    #[inline(always)]
+    pub(crate) fn new(endpoint: &'e Endpoint<P>, ticket: Ticket) -> Self {
+        Self { endpoint, ticket, open: true, gives: PhantomData }
+    }
+
+    /// Makes the operation an unsignaled one, to be carried out without anyone waiting for it.
+    ///
+    /// If it fails, the next signaled operation to the same node reports that. (After the batch was rung this only loses interest in
+    /// the completion.)
+    pub fn unsignaled(self) {
+        drop(self);
+    }
+
+    /// Whether the value is there to be taken, as of the last poll for completions.
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
+        self.endpoint.inner().is_complete(self.ticket)
+    }
+
+    /// The value if the operation has completed, or else the completion again.
+    ///
+    /// # Errors
+    ///
+    /// The completion itself, while the operation is under way.
+    pub fn try_take(mut self) -> Result<Result<T, VerbError>, Self>
+    where
+        T: Given<'e, P>,
+    {
+        let taken = self.endpoint.inner().take(self.ticket, NOBODY);
+        match taken {
+            Some(outcome) => {
+                self.open = false;
+                Ok(outcome.map(|value| T::given(self.endpoint, value)))
+            }
+            None => Err(self),
+        }
+    }
+}
+
+impl<'e, P: Port, T: Given<'e, P>> Future for Pending<'e, P, T> {
+    type Output = Result<T, VerbError>;
+
+    #[inline]
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.get_mut();
+        if !this.open {
+            return Poll::Ready(Err(VerbError::NotRung));
+        }
+        this.endpoint.poll_with(context, |inner, task| inner.take(this.ticket, task)).map(|outcome| {
+            this.open = false;
+            outcome.map(|value| T::given(this.endpoint, value))
+        })
+    }
+}
+
+impl<P: Port, T> Drop for Pending<'_, P, T> {
+    #[inline]
+    fn drop(&mut self) {
+        if self.open {
+            self.endpoint.inner().abandon(self.ticket);
+        }
+    }
+}
+
+impl<P: Port, T> fmt::Debug for Pending<'_, P, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pending").field("ticket", &self.ticket).field("open", &self.open).finish_non_exhaustive()
+    }
+}
+
+/// What completed operations give, each kind its own.
+pub trait Given<'e, P: Port>: Sized {
+    /// The value as what the operation was posted to give.
+    fn given(endpoint: &'e Endpoint<P>, value: Value) -> Self;
+}
+
+impl<P: Port> Given<'_, P> for () {
+    #[inline(always)]
+    fn given(_endpoint: &Endpoint<P>, value: Value) {
+        debug_assert!(matches!(value, Value::Nothing));
+    }
+}
+
+impl<P: Port> Given<'_, P> for u64 {
+    #[inline(always)]
+    fn given(_endpoint: &Endpoint<P>, value: Value) -> Self {
+        match value {
+            Value::Number(number) => number,
+            other => unreachable!("an atomic gave {other:?}"),
+        }
+    }
+}
+
+impl<'e, P: Port> Given<'e, P> for Words<'e, P> {
+    #[inline(always)]
+    fn given(endpoint: &'e Endpoint<P>, value: Value) -> Self {
+        match value {
+            Value::Words(buffer) => Self { endpoint, buffer },
+            other => unreachable!("a read gave {other:?}"),
+        }
+    }
+}
+
+impl<'e, P: Port> Given<'e, P> for Reply<'e, P> {
+    fn given(endpoint: &'e Endpoint<P>, value: Value) -> Self {
+        match value {
+            Value::Reply { from, frame } => Self { endpoint, from, frame },
+            other => unreachable!("a call gave {other:?}"),
+        }
+    }
+}
+
+/// What a READ fetched, in a buffer of the endpoint that is free again when this is dropped.
+///
+/// # Example
+///
+/// ```
+/// use drtm_rdma::{Port, Words};
+///
+/// fn sum<P: Port>(words: &Words<'_, P>) -> u64 {
+///     words.iter().sum()
+/// }
+/// ```
+pub struct Words<'e, P: Port> {
+    endpoint: &'e Endpoint<P>,
+    buffer: Buffer<u64>,
+}
+
+impl<P: Port> Deref for Words<'_, P> {
+    type Target = [u64];
+
+    #[inline(always)]
+    fn deref(&self) -> &[u64] {
+        &self.buffer
+    }
+}
+
+impl<P: Port> Drop for Words<'_, P> {
+    #[inline]
+    fn drop(&mut self) {
+        self.endpoint.inner().put_words(std::mem::take(&mut self.buffer));
+    }
+}
+
+impl<P: Port> fmt::Debug for Words<'_, P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.iter()).finish()
+    }
+}
+
+/// The reply to a call.
+///
+/// # Example
+///
+/// ```
+/// use drtm_rdma::{NodeId, Phase, Port, VerbError, Verbs};
+///
+/// async fn greet<P: Port>(verbs: Verbs<'_, P>, peer: NodeId) -> Result<String, VerbError> {
+///     let reply = verbs.call(peer, b"who are you?").await?;
+///     Ok(String::from_utf8_lossy(&reply).into_owned())
+/// }
+/// ```
+pub struct Reply<'e, P: Port> {
+    endpoint: &'e Endpoint<P>,
+    from: NodeId,
+    frame: Frame,
+}
+
+impl<P: Port> Reply<'_, P> {
+    /// The node that replied.
+    #[must_use]
+    pub fn from(&self) -> NodeId {
+        self.from
+    }
+}
+
+impl<P: Port> Deref for Reply<'_, P> {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.frame
+    }
+}
+
+impl<P: Port> Drop for Reply<'_, P> {
+    fn drop(&mut self) {
+        self.endpoint.inner().recycle_reply(std::mem::take(&mut self.frame));
+    }
+}
+
+impl<P: Port> fmt::Debug for Reply<'_, P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reply").field("from", &self.from).field("bytes", &self.frame.len()).finish_non_exhaustive()
+    }
+}

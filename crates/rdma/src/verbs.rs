@@ -1,0 +1,199 @@
+//! The verbs, as coroutines use them: one operation, one await.
+
+use std::{
+    convert::Infallible,
+    future::{Future, poll_fn},
+    pin::Pin,
+    task::{Context, Poll},
+};
+
+use crate::{
+    Batch, Endpoint, Message, NodeId, Phase, Port, Remote, Reply, VerbError, Words,
+    intent::Intent,
+    pending::{Given, Pending},
+};
+
+/// An endpoint's verbs, counted as part of one phase. A handle to be copied.
+///
+/// Each method posts one operation, rings the doorbell and completes when the operation has: a round trip. Several operations in
+/// one round trip are a [`Batch`]. Nothing is posted before the future is first polled; from then on dropping it leaves the operation
+/// to go on by itself.
+///
+/// Where a queue is full or buffers are short, these wait for operations under way to make room, and fail only when none is under
+/// way, so that waiting could be for ever.
+///
+/// # Errors
+///
+/// All methods: what [`VerbError`] names. Alignment and size are checked when posted, bounds at the target.
+///
+/// # Example
+///
+/// ```
+/// use std::sync::Arc;
+/// use drtm_htm::NoHtm;
+/// use drtm_rdma::{Fabric, LocalConfig, LocalFabric, NodeId, Phase, Port, Region, Remote, VerbError, Verbs, block_on};
+///
+/// /// Takes a lock that is a word: zero, or its owner.
+/// async fn lock<P: Port>(verbs: Verbs<'_, P>, word: Remote, me: u64) -> Result<bool, VerbError> {
+///     Ok(verbs.during(Phase::Lock).compare_swap(word, 0, me).await? == 0)
+/// }
+///
+/// let fabric = LocalFabric::new(2, LocalConfig::perfect());
+/// let memory = Arc::new(Region::anonymous(NoHtm, 1 << 20)?);
+/// let offset = memory.extend(8, 8)?;
+/// let word = Remote { node: NodeId(1), region: fabric.register(NodeId(1), memory)?, offset };
+/// let endpoint = fabric.endpoint(NodeId(0))?;
+/// let verbs = endpoint.during(Phase::Other);
+/// assert!(block_on(&endpoint, lock(verbs, word, 7))?);
+/// assert!(!block_on(&endpoint, lock(verbs, word, 8))?);
+/// assert_eq!(endpoint.counters()[Phase::Lock].compare_swaps, 2);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct Verbs<'e, P: Port> {
+    endpoint: &'e Endpoint<P>,
+    phase: Phase,
+}
+
+impl<P: Port> Clone for Verbs<'_, P> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<P: Port> Copy for Verbs<'_, P> {}
+
+impl<'e, P: Port> Verbs<'e, P> {
+    #[inline(always)]
+    pub(crate) fn new(endpoint: &'e Endpoint<P>, phase: Phase) -> Self {
+        Self { endpoint, phase }
+    }
+
+    /// The endpoint whose verbs these are.
+    #[must_use]
+    pub fn endpoint(self) -> &'e Endpoint<P> {
+        self.endpoint
+    }
+
+    /// The phase that they are counted in.
+    #[must_use]
+    pub fn phase(self) -> Phase {
+        self.phase
+    }
+
+    /// The same verbs, counted in another phase.
+    #[must_use]
+    pub fn during(self, phase: Phase) -> Self {
+        Self { phase, ..self }
+    }
+
+    /// An empty batch.
+    pub fn batch(self) -> Batch<'e, P> {
+        Batch::new(self)
+    }
+
+    /// READ: fetches `words` words, which may be torn.
+    #[inline]
+    pub fn read(self, from: Remote, words: usize) -> impl Future<Output = Result<Words<'e, P>, VerbError>> {
+        self.perform(Intent::Read { from, words })
+    }
+
+    /// READ of one word, which cannot be torn.
+    pub async fn read_word(self, from: Remote) -> Result<u64, VerbError> {
+        // A fabric gives as many words as were asked for.
+        self.read(from, 1).await.map(|words| words.first().copied().unwrap_or_default())
+    }
+
+    /// WRITE: stores `words`, which become visible in any order.
+    #[inline]
+    pub fn write(self, to: Remote, words: &[u64]) -> impl Future<Output = Result<(), VerbError>> {
+        self.perform(Intent::Write { to, words })
+    }
+
+    /// COMPARE-AND-SWAP: stores `new` if the word is `expected`. Gives what the word was; the swap was made if that is `expected`.
+    #[inline]
+    pub fn compare_swap(self, at: Remote, expected: u64, new: u64) -> impl Future<Output = Result<u64, VerbError>> {
+        self.perform(Intent::CompareSwap { at, expected, new })
+    }
+
+    /// FETCH-AND-ADD: adds, wrapping, and gives what the word was.
+    #[inline]
+    pub fn fetch_add(self, at: Remote, add: u64) -> impl Future<Output = Result<u64, VerbError>> {
+        self.perform(Intent::FetchAdd { at, add })
+    }
+
+    /// SEND: completes when the message is in the node's hands, received or about to be.
+    #[inline]
+    pub fn send(self, to: NodeId, bytes: &[u8]) -> impl Future<Output = Result<(), VerbError>> {
+        self.perform(Intent::Send { to, bytes })
+    }
+
+    /// Sends a message and waits for its reply: until somebody receives it at that node and replies, or the node leaves.
+    #[inline]
+    pub fn call(self, to: NodeId, request: &[u8]) -> impl Future<Output = Result<Reply<'e, P>, VerbError>> {
+        self.perform(Intent::Call { to, bytes: request })
+    }
+
+    /// Waits for a message or a call to this node. All endpoints of a node receive from one queue.
+    pub async fn recv(self) -> Message<'e, P> {
+        let received = poll_fn(|context| {
+            self.endpoint.poll_with(context, |inner, task| {
+                let received = inner.receive(self.phase);
+                if received.is_none() {
+                    inner.receivers.insert(task);
+                }
+                received
+            })
+        })
+        .await;
+        Message::new(self, received)
+    }
+
+    /// Answers calls for ever: `handler` is given the caller, the request, and where to put the reply. What it puts there for a message
+    /// that asks for no reply is discarded. Meant to be [served](crate::Executor::serve) beside the coroutines of a worker.
+    ///
+    /// A reply that is too long reaches the caller as [`VerbError::Unanswered`].
+    pub async fn serve(self, mut handler: impl FnMut(NodeId, &[u8], &mut Vec<u8>)) -> Infallible {
+        let mut reply = Vec::new();
+        loop {
+            let message = self.recv().await;
+            reply.clear();
+            handler(message.from(), &message, &mut reply);
+            // An error has reached the caller, who is the one who can do something about it.
+            let _ = message.reply(&reply);
+        }
+    }
+
+    #[inline(always)]
+    fn perform<'a, T: Given<'e, P>>(self, intent: Intent<'a>) -> Operation<'e, 'a, P, T> {
+        Operation { verbs: self, intent, pending: None }
+    }
+}
+
+/// One operation: posted at the first poll for which there is room.
+#[must_use]
+struct Operation<'e, 'a, P: Port, T> {
+    verbs: Verbs<'e, P>,
+    intent: Intent<'a>,
+    pending: Option<Pending<'e, P, T>>,
+}
+
+impl<'e, P: Port, T: Given<'e, P>> Future for Operation<'e, '_, P, T> {
+    type Output = Result<T, VerbError>;
+
+    #[inline]
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let Verbs { endpoint, phase } = self.verbs;
+        if self.pending.is_none() {
+            let posted = endpoint.inner().post(&self.intent, phase);
+            match posted {
+                Ok(ticket) => self.pending = Some(Pending::new(endpoint, ticket)),
+                Err(error) => return endpoint.wait_for_room(error, context).map(Err),
+            }
+        }
+        match &mut self.pending {
+            Some(pending) => Pin::new(pending).poll(context),
+            None => Poll::Pending,
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! No allocation per operation, once lists and frames have their sizes: counted by the allocator.
+//!
+//! Alone in its binary, since an allocator is a binary's.
+#![cfg(not(drtm_loom))]
+
+use std::{
+    alloc::{GlobalAlloc, Layout, System},
+    cell::Cell,
+    sync::Arc,
+};
+
+use drtm_htm::NoHtm;
+use drtm_rdma::{
+    Executor, Fabric, LocalConfig, LocalFabric, LocalPort, NodeId, Phase, Region, Remote, VerbError, Verbs,
+};
+
+struct Counting;
+
+thread_local!(static ALLOCATIONS: Cell<u64> = const { Cell::new(0) });
+
+/// Of this thread.
+fn allocations() -> u64 {
+    ALLOCATIONS.with(Cell::get)
+}
+
+// SAFETY: everything is passed on to the system's allocator, which keeps the contract.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.with(|count| count.set(count.get() + 1));
+        // SAFETY: the caller keeps the contract, which is the same.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: the caller keeps the contract, which is the same; the memory came from `alloc` above.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+async fn everything(verbs: Verbs<'_, LocalPort<NoHtm>>, at: Remote, rounds: usize) -> Result<(), VerbError> {
+    for _ in 0..rounds {
+        let words = verbs.read(at, 40).await?;
+        verbs.write(at, &words).await?;
+        verbs.fetch_add(at, 1).await?;
+        verbs.compare_swap(at, 1, 1).await?;
+        let mut batch = verbs.batch();
+        let first = batch.read(at, 8)?;
+        batch.write(at + 64, &[1; 8])?.unsignaled();
+        let last = batch.fetch_add(at, 1)?;
+        batch.ring();
+        first.await?;
+        last.await?;
+        verbs.call(NodeId(0), &[7; 100]).await?;
+        verbs.endpoint().yield_now().await;
+    }
+    Ok(())
+}
+
+#[test]
+fn operations_and_switches_allocate_nothing() {
+    for config in [LocalConfig::perfect(), LocalConfig::harsh(1)] {
+        let fabric = LocalFabric::new(2, config.mailbox(8));
+        let memory = Arc::new(Region::anonymous(NoHtm, 1 << 20).expect("a region"));
+        let offset = memory.extend(4096, 4096).expect("room");
+        let region = fabric.register(NodeId(1), memory).expect("a node");
+        let at = Remote { node: NodeId(1), region, offset };
+        let endpoint = fabric.endpoint(NodeId(0)).expect("an endpoint");
+        let verbs = endpoint.during(Phase::Other);
+        let mut executor = Executor::new(&endpoint);
+        executor.serve(verbs.serve(|_, request, reply| reply.extend_from_slice(request)));
+        for _ in 0..4 {
+            executor.spawn(async move {
+                // Lists grow to their sizes, and every frame is used once.
+                everything(verbs, at, 2000).await.expect("the words are there");
+                let before = allocations();
+                everything(verbs, at, 200).await.expect("the words are there");
+                let allocated = allocations() - before;
+                assert_eq!(allocated, 0, "allocations by 200 rounds of everything");
+            });
+        }
+        executor.run();
+    }
+}

@@ -1,0 +1,13 @@
+//! The behaviour of verbs, fabrics and the executor, seen from outside.
+//!
+//! Regions have their own tests in `tests/region.rs`; that nothing is allocated is checked in `tests/allocations.rs`.
+#![cfg(not(drtm_loom))]
+
+mod conformance;
+mod errors;
+mod executor;
+mod imperfections;
+mod messages;
+mod regions;
+mod stress;
+mod support;

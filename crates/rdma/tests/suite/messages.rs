@@ -1,0 +1,320 @@
+//! Messages, calls and their replies.
+
+use std::{
+    sync::atomic::{
+        AtomicBool, AtomicU64,
+        Ordering::{Acquire, Release},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use drtm_rdma::{Executor, Fabric, LocalConfig, NodeId, Phase, Port, VerbError, Verbs, block_on};
+
+use crate::support::{Rig, Sets, World, on_every_fabric, with, word};
+
+on_every_fabric!(
+    calls_of_every_length_are_echoed,
+    many_calls_at_a_time_get_each_its_own_reply,
+    a_call_that_is_not_answered_fails,
+    a_caller_may_lose_interest_at_any_step,
+    messages_arrive_once_and_in_order_and_after_what_was_written_before,
+    a_call_that_waits_for_room_holds_no_reply_up,
+    full_mailboxes_all_around_are_no_deadlock,
+    a_reply_to_an_endpoint_that_is_gone_reaches_no_other,
+    endpoints_of_a_node_share_its_mail,
+);
+
+/// Runs a client on node 0 while node 1 answers `serve`-style, each on a thread of its own.
+fn client_and_server<R: Rig, T: Send>(
+    world: &World<R>,
+    mut handler: impl FnMut(NodeId, &[u8], &mut Vec<u8>) + Send,
+    client: impl AsyncFnOnce(Verbs<'_, <R::Fabric as Fabric>::Port>) -> T + Send,
+) -> T {
+    let over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let endpoint = world.endpoint(1);
+            let mut executor = Executor::new(&endpoint);
+            executor.serve(endpoint.during(Phase::Other).serve(&mut handler));
+            executor.spawn(endpoint.until(|| over.load(Acquire)));
+            executor.run();
+        });
+        let _over = Sets(&over);
+        let endpoint = world.endpoint(0);
+        block_on(&endpoint, client(endpoint.during(Phase::Other)))
+    })
+}
+
+fn calls_of_every_length_are_echoed<R: Rig>(config: LocalConfig) {
+    let world = World::<R>::new(2, config);
+    let echo = |from: NodeId, request: &[u8], reply: &mut Vec<u8>| {
+        assert_eq!(from, NodeId(0));
+        reply.extend(request.iter().rev());
+    };
+    client_and_server(&world, echo, async |verbs| {
+        let most = verbs.endpoint().capabilities().max_message_bytes;
+        let mut bytes_out = 0;
+        for length in [0, 1, 7, 8, 511, 512, 513, 4096, 4097, most] {
+            let request: Vec<u8> = (0..length).map(|byte| byte as u8).collect();
+            let reply = verbs.call(NodeId(1), &request).await.expect("a reply");
+            assert!(reply.iter().eq(request.iter().rev()), "{length}");
+            assert_eq!(reply.from(), NodeId(1));
+            bytes_out += length as u64;
+        }
+        let tally = verbs.endpoint().counters().total();
+        assert_eq!((tally.calls, tally.messages(), tally.round_trips), (10, 10, 10));
+        assert_eq!((tally.bytes_out, tally.bytes_in), (bytes_out, bytes_out));
+    });
+}
+
+fn many_calls_at_a_time_get_each_its_own_reply<R: Rig>(config: LocalConfig) {
+    let world = World::<R>::new(2, config.mailbox(8));
+    let square = |_: NodeId, request: &[u8], reply: &mut Vec<u8>| {
+        let number = u64::from_le_bytes(request.try_into().expect("eight bytes"));
+        reply.extend((number * number).to_le_bytes());
+    };
+    client_and_server(&world, square, async |verbs| {
+        for round in 0..20_u64 {
+            let mut batch = verbs.batch();
+            let calls: Vec<_> = (0..8)
+                .map(|call| batch.call(NodeId(1), &(round + call).to_le_bytes()).expect("as many as may be"))
+                .collect();
+            assert_eq!(batch.call(NodeId(1), b"").err(), Some(VerbError::TooManyCalls { most: 8 }));
+            batch.ring();
+            for (call, number) in calls.into_iter().zip(round..) {
+                let reply = call.await.expect("a reply");
+                assert_eq!(reply[..], (number * number).to_le_bytes());
+            }
+        }
+    });
+}
+
+fn a_call_that_is_not_answered_fails<R: Rig>(config: LocalConfig) {
+    let world = World::<R>::new(2, config);
+    let endpoint = world.endpoint(0);
+    let verbs = endpoint.during(Phase::Other);
+    let mut executor = Executor::new(&endpoint).patience(Duration::from_secs(10));
+    executor.serve(async {
+        loop {
+            let message = verbs.recv().await;
+            assert!(message.is_call());
+            match &message[..] {
+                b"drop" => drop(message),
+                b"long" => {
+                    let long = vec![0; endpoint.capabilities().max_message_bytes + 1];
+                    assert!(matches!(message.reply(&long), Err(VerbError::TooLarge { .. })));
+                }
+                _ => message.reply(b"").expect("short"),
+            }
+        }
+    });
+    executor.spawn(async {
+        let unanswered = Some(VerbError::Unanswered { node: NodeId(0) });
+        assert_eq!(verbs.call(NodeId(0), b"drop").await.err(), unanswered);
+        assert_eq!(verbs.call(NodeId(0), b"long").await.err(), unanswered);
+        assert!(verbs.call(NodeId(0), b"answer").await.expect("a reply").is_empty());
+    });
+    executor.run();
+}
+
+fn a_caller_may_lose_interest_at_any_step<R: Rig>(config: LocalConfig) {
+    let world = World::<R>::new(2, config.mailbox(4));
+    let endpoint = world.endpoint(0);
+    let rest = endpoint.at_rest();
+    let verbs = endpoint.during(Phase::Other);
+    for polls in 0..40 {
+        let mut executor = Executor::new(&endpoint).patience(Duration::from_secs(10));
+        executor.serve(verbs.serve(|_, request, reply| reply.extend_from_slice(request)));
+        executor.spawn(async {
+            {
+                let mut call = std::pin::pin!(verbs.call(NodeId(0), b"never mind"));
+                for _ in 0..polls {
+                    let mut done = false;
+                    std::future::poll_fn(|context| {
+                        done = call.as_mut().poll(context).is_ready();
+                        std::task::Poll::Ready(())
+                    })
+                    .await;
+                    if done {
+                        break;
+                    }
+                    endpoint.yield_now().await;
+                }
+            }
+            let reply = verbs.call(NodeId(0), b"this one").await.expect("a reply");
+            assert_eq!(&reply[..], b"this one");
+        });
+        executor.run();
+    }
+    // The last replies may be on their way to nobody.
+    let mut executor = Executor::new(&endpoint);
+    executor.serve(verbs.serve(|_, _, _| {}));
+    executor.spawn(endpoint.until(|| endpoint.at_rest() == rest));
+    executor.run();
+}
+
+fn messages_arrive_once_and_in_order_and_after_what_was_written_before<R: Rig>(config: LocalConfig) {
+    let world = World::<R>::new(2, config.mailbox(3));
+    let count = 150_u64;
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let endpoint = world.endpoint(0);
+            with(&endpoint, async |verbs| {
+                for number in 0..count {
+                    let mut batch = verbs.batch();
+                    batch.write(word(1, number * 16), &[number + 1; 16])?.unsignaled();
+                    let sent = batch.send(NodeId(1), &number.to_le_bytes())?;
+                    batch.ring();
+                    if number % 3 == 0 {
+                        sent.await?;
+                    } else {
+                        sent.unsignaled();
+                        // Room for the next batch.
+                        endpoint.yield_now().await;
+                    }
+                }
+                Ok(())
+            });
+            assert_eq!(endpoint.counters().total().sends, count);
+            // Messages may still wait for room there.
+            while endpoint.at_rest() != world.endpoint(0).at_rest() {
+                endpoint.progress();
+                thread::yield_now();
+            }
+        });
+        let endpoint = world.endpoint(1);
+        with(&endpoint, async |verbs| {
+            for number in 0..count {
+                let message = verbs.recv().await;
+                assert_eq!((message.from(), message.is_call()), (NodeId(0), false));
+                assert_eq!(message[..], number.to_le_bytes(), "once, and in order");
+                for index in 0..16 {
+                    assert_eq!(world.load(word(1, number * 16 + index)), number + 1, "written before it was sent");
+                }
+            }
+            Ok(())
+        });
+        let tally = endpoint.counters().total();
+        assert_eq!((tally.received, tally.bytes_in), (count, 8 * count));
+    });
+}
+
+fn full_mailboxes_all_around_are_no_deadlock<R: Rig>(config: LocalConfig) {
+    const NODES: u16 = 3;
+    /// Calls the others in turns.
+    async fn caller<P: Port>(verbs: Verbs<'_, P>) {
+        for number in 0..20_u64 {
+            let to = (verbs.endpoint().node().0 + 1 + (number % 2) as u16) % NODES;
+            let reply = verbs.call(NodeId(to), &number.to_le_bytes()).await.expect("a reply");
+            assert_eq!(reply[..], number.to_le_bytes());
+        }
+    }
+    // Two nodes may have two calls each to the third, which has room for two messages.
+    let world = World::<R>::new(NODES, config.mailbox(2).queue_depth(2));
+    let left = AtomicU64::new(u64::from(NODES) * 4);
+    thread::scope(|scope| {
+        for node in 0..NODES {
+            let (world, left) = (&world, &left);
+            scope.spawn(move || {
+                let endpoint = world.endpoint(node);
+                let verbs = endpoint.during(Phase::Other);
+                let mut executor = Executor::new(&endpoint).patience(Duration::from_secs(20));
+                executor.serve(verbs.serve(|_, request, reply| reply.extend_from_slice(request)));
+                for _ in 0..4 {
+                    executor.spawn(async move {
+                        caller(verbs).await;
+                        left.fetch_sub(1, Release);
+                        stay(verbs, left).await;
+                    });
+                }
+                executor.run();
+            });
+        }
+    });
+}
+
+/// Both nodes' mailboxes are full, and calls to both wait for room: replies pass them, and so make room.
+fn a_call_that_waits_for_room_holds_no_reply_up<R: Rig>(config: LocalConfig) {
+    let world = World::<R>::new(2, config.mailbox(1));
+    let first = [world.endpoint(0), world.endpoint(1)];
+    let second = [world.endpoint(0), world.endpoint(1)];
+    let poll_all = || {
+        for _ in 0..100 {
+            for endpoint in first.iter().chain(&second) {
+                endpoint.progress();
+            }
+            thread::sleep(Duration::from_micros(1));
+        }
+    };
+    let mut calls = Vec::new();
+    for endpoints in [&second, &first] {
+        for (endpoint, to) in endpoints.iter().zip([1, 0]) {
+            let mut batch = endpoint.during(Phase::Other).batch();
+            calls.push(batch.call(NodeId(to), b"hello").expect("room"));
+            batch.ring();
+        }
+        poll_all();
+    }
+    for round in 0..2 {
+        for endpoint in &first {
+            with(endpoint, async |verbs| verbs.recv().await.reply(b"and hello"));
+        }
+        poll_all();
+        let complete: Vec<bool> = calls.iter().map(drtm_rdma::Pending::is_complete).collect();
+        assert_eq!(complete, [true, true, round == 1, round == 1]);
+    }
+}
+
+/// Stays, to serve the others, until all have ended.
+async fn stay<P: Port>(verbs: Verbs<'_, P>, left: &AtomicU64) {
+    let start = Instant::now();
+    verbs.endpoint().until(|| left.load(Acquire) == 0 || start.elapsed() > Duration::from_secs(20)).await;
+    assert_eq!(left.load(Acquire), 0, "calls that were never answered");
+}
+
+fn a_reply_to_an_endpoint_that_is_gone_reaches_no_other<R: Rig>(config: LocalConfig) {
+    let world = World::<R>::new(2, config);
+    let server = world.endpoint(1);
+    for round in 0..20_u64 {
+        {
+            let leaving = world.endpoint(0);
+            let mut batch = leaving.during(Phase::Other).batch();
+            batch.call(NodeId(1), b"stale").expect("room").unsignaled();
+            batch.ring();
+            leaving.drain();
+        }
+        // Takes the same place.
+        let endpoint = world.endpoint(0);
+        let mut batch = endpoint.during(Phase::Other).batch();
+        let call = batch.call(NodeId(1), &round.to_le_bytes()).expect("room");
+        batch.ring();
+        endpoint.drain();
+        with(&server, async |verbs| {
+            for _ in 0..2 {
+                let message = verbs.recv().await;
+                let bytes = message.to_vec();
+                message.reply(&bytes)?;
+            }
+            Ok(())
+        });
+        let reply = block_on(&endpoint, call).expect("a reply");
+        assert_eq!(reply[..], round.to_le_bytes());
+    }
+}
+
+fn endpoints_of_a_node_share_its_mail<R: Rig>(config: LocalConfig) {
+    let world = World::<R>::new(2, config);
+    let sender = world.endpoint(0);
+    for number in 0..10_u8 {
+        with(&sender, async |verbs| verbs.send(NodeId(1), &[number]).await);
+    }
+    let [one, other] = [world.endpoint(1), world.endpoint(1)];
+    for number in 0..10_u8 {
+        let endpoint = if number % 3 == 0 { &one } else { &other };
+        with(endpoint, async |verbs| {
+            assert_eq!(verbs.recv().await[..], [number]);
+            Ok(())
+        });
+    }
+}
