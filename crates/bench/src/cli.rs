@@ -8,7 +8,7 @@ use std::{
 
 use clap::{Parser, Subcommand};
 
-use crate::{Error, htm, paper, report::Report};
+use crate::{Error, htm, kv, paper, report::Report};
 
 /// The yardstick of drtm: measures it, and regenerates the figures of the papers it stands on.
 #[derive(Debug, Parser)]
@@ -46,6 +46,12 @@ enum Command {
     Htm {
         #[command(subcommand)]
         command: htm::Command,
+    },
+    /// Study the memory store
+    #[command(after_help = kv::AFTER_HELP)]
+    Kv {
+        #[command(subcommand)]
+        command: kv::Command,
     },
     Paper(paper::Args),
 }
@@ -89,6 +95,7 @@ impl Cli {
         let report = Report::new(self.json);
         match &self.command {
             Command::Htm { command } => command.carry_out(self.seed, &report),
+            Command::Kv { command } => command.carry_out(self.seed, &report),
             Command::Paper(args) => args.carry_out(self.seed, &report),
         }
     }

@@ -64,6 +64,48 @@ pub enum Error {
         made_with: usize,
     },
 
+    /// The store refused.
+    #[error(transparent)]
+    Store(#[from] drtm_kv::KvError),
+
+    /// Memory could not be had.
+    #[error(transparent)]
+    Region(#[from] drtm_rdma::RegionError),
+
+    /// A place is not in memory.
+    #[error(transparent)]
+    OutOfBounds(#[from] drtm_rdma::OutOfBounds),
+
+    /// The fabric refused.
+    #[error(transparent)]
+    Fabric(#[from] drtm_rdma::FabricError),
+
+    /// An operation on another node failed.
+    #[error(transparent)]
+    Verb(#[from] drtm_rdma::VerbError),
+
+    /// A table on another node could not be used.
+    #[error(transparent)]
+    Peer(#[from] drtm_kv::PeerError),
+
+    /// A table of a comparison cannot take so many keys.
+    #[error("the {scheme} table cannot take so many keys: use a lower occupancy")]
+    DoesNotFit {
+        /// Which kind of table.
+        scheme: &'static str,
+    },
+
+    /// A lookup gave another answer than it must.
+    #[error("key {key:#x} was looked up: expected {expected}, found {found:?}")]
+    WrongAnswer {
+        /// The key.
+        key: u64,
+        /// The number that goes with it.
+        expected: u64,
+        /// What was found.
+        found: Option<u64>,
+    },
+
     /// The operating system refused a thread.
     #[error("no thread to be had ({0}): use fewer threads, or raise the limit on them")]
     Thread(#[source] io::Error),
@@ -90,7 +132,7 @@ impl Error {
     /// Wrong usage, unless the fault is not in how the command was called.
     pub(crate) fn exit_status(&self) -> u8 {
         match self {
-            Self::Thread(_) | Self::Chart(_) | Self::Report(_) => 1,
+            Self::Thread(_) | Self::Chart(_) | Self::Report(_) | Self::WrongAnswer { .. } => 1,
             _ => 2,
         }
     }

@@ -31,6 +31,7 @@
 mod cli;
 mod error;
 pub mod htm;
+mod kv;
 mod paper;
 mod report;
 mod units;

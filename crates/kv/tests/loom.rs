@@ -78,7 +78,7 @@ fn explore<T: 'static>(
 
 /// How often a thread is preempted where it could go on, at most.
 fn preemptions() -> usize {
-    std::env::var("LOOM_MAX_PREEMPTIONS").ok().and_then(|bound| bound.parse().ok()).unwrap_or(3)
+    std::env::var("LOOM_MAX_PREEMPTIONS").ok().and_then(|bound| bound.parse().ok()).unwrap_or(2)
 }
 
 fn small(keys: &'static [u64]) -> impl Fn() -> World {
