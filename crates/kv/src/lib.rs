@@ -24,7 +24,9 @@
 
 #![forbid(unsafe_code)]
 
+mod counter;
 mod error;
+mod floor;
 mod hash;
 mod heap;
 mod keys;
