@@ -5,3 +5,7 @@ mod hash_errors;
 mod hash_model;
 mod hash_stress;
 mod support;
+mod tree_errors;
+mod tree_model;
+mod tree_phantoms;
+mod tree_stress;
