@@ -51,7 +51,7 @@ pub enum KvError {
     },
     /// There is no table where one was to be opened, or it is of another kind.
     #[error(
-        "no hash table at {at}: expected {expected:#018x}, found {found:#018x}; was it opened with the shape it was made with?"
+        "no such table at {at}: expected {expected:#018x}, found {found:#018x}; was it opened with the shape it was made with?"
     )]
     NotThisTable {
         /// Where it was looked for.
@@ -60,6 +60,17 @@ pub enum KvError {
         expected: u64,
         /// The word found.
         found: u64,
+    },
+    /// Only an empty tree can be loaded.
+    #[error("a tree can only be loaded while it is empty, and nobody else changes it")]
+    NotEmpty,
+    /// A tree is loaded in the order of its keys.
+    #[error("key {key} was given after {after}: a tree is loaded with ascending keys")]
+    NotAscending {
+        /// The key that is out of order.
+        key: u64,
+        /// The key before it.
+        after: u64,
     },
     /// A configuration that describes no table.
     #[error("{what} must be {must_be}, and is {is}")]

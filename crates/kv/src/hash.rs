@@ -15,12 +15,6 @@
 //! Only who holds the lock of the bucket whose turn it is moves the turn on, when all is done, so a split that fails for want
 //! of memory has changed nothing.
 //!
-//! # The floor
-//!
-//! Versions of a key must grow even when it is removed and inserted again, although nothing is left of it in between. So the table has
-//! a *floor*, a number that every removed version is below and every inserted record starts from. A removal raises it if it must, which is
-//! seldom: raised once, it is above everything that was there before.
-//!
 //! # Changing a chain
 //!
 //! Under the bucket's lock, or, for an insertion where there is transactional memory, in a region that would abort if the lock were
@@ -44,7 +38,7 @@ use drtm_rdma::{Offset, Region};
 use parking_lot::Mutex;
 
 use crate::{
-    KvError, Read, Store, Version, Worker,
+    KvError, Read, Store, Version, Worker, counter, floor,
     keys::{Inline, Keys},
     layout::SLOTS,
     record::{Look, Shape},
@@ -139,14 +133,11 @@ mod header {
     pub(super) const MAIN: usize = 6;
     pub(super) const OVERFLOW: usize = MAIN + segments::HEADER_WORDS;
     pub(super) const KEYS: usize = (OVERFLOW + segments::HEADER_WORDS).next_multiple_of(super::LINE_WORDS);
-    pub(super) const WORDS: usize = KEYS + super::SHARDS * super::LINE_WORDS;
+    pub(super) const WORDS: usize = KEYS + crate::counter::WORDS;
 
     /// The first word, with the code of the keys in its last byte.
     pub(super) const HASH_TABLE: u64 = u64::from_be_bytes(*b"drtmh1\0\0");
 }
-
-/// Counters of keys, which workers share so that they seldom meet.
-const SHARDS: usize = if cfg!(drtm_loom) { 1 } else { 16 };
 
 /// A hash table over registered memory. Clones are the same table.
 ///
@@ -197,7 +188,7 @@ impl<E: Engine, K: Keys> HashTable<E, K> {
         let words = region.words(at, header::WORDS)?;
         let engine = region.engine();
         engine.store(&words[header::GROWS_AT], grows_at);
-        engine.store(&words[header::FLOOR], 1);
+        engine.store(&words[header::FLOOR], floor::LOWEST);
         table.make_buckets(buckets)?;
         engine.store(&words[header::BUCKETS], buckets);
         // Last: with it, this is a table.
@@ -386,21 +377,16 @@ impl<E: Engine> Table<E> {
         Ok(self.engine().load_relaxed(self.header(header::BUCKETS)?))
     }
 
-    /// The sum of all shards, each of which alone may be below zero.
     fn keys(&self) -> Result<u64, KvError> {
-        let sum = (0..SHARDS).try_fold(0_i64, |sum, shard| {
-            Ok::<_, KvError>(sum.wrapping_add(self.engine().load_relaxed(self.shard(shard)?) as i64))
-        })?;
-        Ok(sum.max(0) as u64)
+        Ok(counter::sum(self.engine(), self.counter()?))
     }
 
-    fn shard(&self, shard: usize) -> Result<&Word, KvError> {
-        self.header(header::KEYS + shard * LINE_WORDS)
+    fn counter(&self) -> Result<&[Word], KvError> {
+        Ok(&self.region().array::<{ header::WORDS }>(self.at)?[header::KEYS..])
     }
 
     /// Counts a key more or less; gives the shard's count.
     fn count(&self, worker: &Worker<E>, change: i64) -> Result<i64, KvError> {
-        let shard = self.shard(worker.number() as usize % SHARDS)?;
-        Ok((self.engine().fetch_add(shard, change as u64) as i64).wrapping_add(change))
+        Ok(counter::add(self.engine(), self.counter()?, worker.number(), change))
     }
 }

@@ -1,11 +1,13 @@
 //! The bits of every word that the store shares. Drawn in `docs/layout.md`; sizes are asserted here.
 
 mod head;
+mod node;
 mod slot;
 mod state;
 mod version;
 
 pub use head::Head;
+pub(crate) use node::{FANOUT, NODE_HEADER, NODE_WORDS, Stamp};
 pub use slot::{BUCKET_BYTES, BUCKET_WORDS, SLOTS};
 pub(crate) use slot::{Bits, Place, key_word, meta_word};
 pub use state::State;

@@ -3,10 +3,11 @@
 //! - [`Store`]: a region with memory for records; [`Worker`]: one thread's way to change what is in it.
 //! - [`HashTable`]: finds a record by its key. Reads take no locks and wait for nobody; it grows a bucket at a time.
 //! - [`HashPeer`]: the same table from another node, by one-sided READs.
+//! - [`Tree`]: keeps keys in their order. Reads take no locks; a [`Scan`] tells which leaves it has passed, so that keys that come or go later are noticed.
 //! - [`State`], [`Version`], [`Head`]: the words of a record's header, which protocols build on.
 //!
 //! A table is only words in a region: another handle, in this process or another that maps the same region, [opens](Store::open_hash_table)
-//! it and uses it at the same time. Ordered tables, caches of locations, and reading and writing records from other nodes are not written yet.
+//! it and uses it at the same time. Caches of locations, byte strings as a tree's keys, and reading and writing records from other nodes are not written yet.
 //!
 //! ```
 //! use drtm_htm::NoHtm;
@@ -25,13 +26,16 @@
 
 #![forbid(unsafe_code)]
 
+mod counter;
 mod error;
+mod floor;
 mod hash;
 mod heap;
 mod keys;
 mod layout;
 mod record;
 mod store;
+mod tree;
 
 pub use error::KvError;
 pub use hash::{HashConfig, HashPeer, HashTable, Location, PeerError};
@@ -39,3 +43,4 @@ pub use keys::{Bytes, Inline, Keys, MAX_KEY};
 pub use layout::{BUCKET_BYTES, BUCKET_WORDS, Head, SLOTS, State, Version};
 pub use record::{MAX_VALUE, Read};
 pub use store::{Store, Worker};
+pub use tree::{Existing, Lookup, NodeVersion, Row, Scan, Tree};

@@ -9,7 +9,7 @@ use drtm_htm::{Engine, Htm};
 use drtm_rdma::{Offset, Region};
 
 use crate::{
-    HashConfig, HashTable, Inline, KvError,
+    HashConfig, HashTable, Inline, KvError, Tree,
     heap::{Arena, Class, Heap},
     keys::Keys,
     layout::{Place, State},
@@ -130,6 +130,40 @@ impl<E: Engine> Store<E> {
     /// ```
     pub fn open_hash_table<K: Keys>(&self, at: Offset) -> Result<HashTable<E, K>, KvError> {
         HashTable::open(self, at)
+    }
+
+    /// A new ordered table.
+    ///
+    /// # Errors
+    ///
+    /// When memory cannot be had.
+    pub fn tree(&self) -> Result<Tree<E>, KvError> {
+        Tree::create(self)
+    }
+
+    /// An ordered table that was [made](Self::tree) in this memory, by this handle or another.
+    ///
+    /// # Errors
+    ///
+    /// When there is none at that place, or one of another kind.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm_htm::NoHtm;
+    /// use drtm_kv::{Inline, KvError, Store};
+    ///
+    /// let store = Store::in_memory(NoHtm, 16 << 20)?;
+    /// let made = store.tree()?;
+    /// made.insert(&mut store.worker(), 1, b"one")?;
+    /// let opened = store.open_tree(made.location())?;
+    /// assert!(opened.contains(1)?);
+    /// let refused = store.open_hash_table::<Inline>(made.location());
+    /// assert!(matches!(refused, Err(KvError::NotThisTable { .. })));
+    /// # Ok::<(), KvError>(())
+    /// ```
+    pub fn open_tree(&self, at: Offset) -> Result<Tree<E>, KvError> {
+        Tree::open(self, at)
     }
 }
 

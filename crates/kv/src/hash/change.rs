@@ -11,7 +11,7 @@ use super::{
     segments::Bucket,
 };
 use crate::{
-    KvError, Version, Worker,
+    KvError, Version, Worker, floor,
     keys::Keys,
     layout::Place,
     record::{Look, Record, Shape},
@@ -60,22 +60,8 @@ impl<E: Engine> Table<E> {
         self.free_overflows(emptied);
     }
 
-    /// A version number that no removed record has reached.
     fn floor(&self) -> Result<u64, KvError> {
-        Ok(self.engine().load(self.header(header::FLOOR)?))
-    }
-
-    /// Lifts the floor above a version that is about to be removed.
-    fn raise_floor(&self, removed: Version) -> Result<(), KvError> {
-        let floor = self.header(header::FLOOR)?;
-        let mut now = self.engine().load(floor);
-        while now <= removed.number() {
-            match self.engine().compare_exchange(floor, now, removed.number() + 1) {
-                Ok(_) => break,
-                Err(found) => now = found,
-            }
-        }
-        Ok(())
+        Ok(floor::floor(self.engine(), self.header(header::FLOOR)?))
     }
 
     pub(super) fn insert<K: Keys>(
@@ -260,7 +246,7 @@ impl<E: Engine> Table<E> {
             let record = Record::at(self.region(), found.place)?;
             let Look::Found(locked) = record.lock::<K>(key, worker.lock_state())? else { return Ok(None) };
             let (version, class) = (locked.version(), locked.class());
-            self.raise_floor(version)?;
+            floor::raise(self.engine(), self.header(header::FLOOR)?, version);
             plainly(self.engine(), |tx| Change(found.bucket).clear(tx, found.slot));
             locked.retire();
             if !std::ptr::eq(found.bucket, main) {

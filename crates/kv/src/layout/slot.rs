@@ -73,6 +73,17 @@ pub(crate) struct Place {
 impl Place {
     /// The largest that a slot can hold.
     pub(crate) const MAX_WORD: u64 = PLACE.max();
+
+    /// Both in one word, as in a slot that keeps its own tag.
+    #[inline(always)]
+    pub(crate) const fn to_link(self) -> u64 {
+        Bits::with_tag(Bits::with_place(0, self.word), self.incarnation)
+    }
+
+    #[inline(always)]
+    pub(crate) const fn from_link(link: u64) -> Self {
+        Self { word: Bits::place(link), incarnation: Bits::tag(link) }
+    }
 }
 
 /// The meaning of a meta word's bits.

@@ -6,3 +6,7 @@ mod hash_model;
 mod hash_peer;
 mod hash_stress;
 mod support;
+mod tree_errors;
+mod tree_model;
+mod tree_phantoms;
+mod tree_stress;

@@ -1,0 +1,144 @@
+//! The tree's node: what its words are, and the word that says what it is and whether it has changed.
+//!
+//! ```text
+//! word 0      stamp
+//!      1      low: the lowest key that belongs here
+//!      2      high: the highest key that belongs here
+//!      3      right: the place of the next node of this level, 0: none
+//!      4..    keys, in order
+//!      4+F..  links, one for each key; F is the fanout, 30
+//! ```
+//!
+//! The stamp:
+//!
+//! ```text
+//!  63                                          14 13      7 6      2     1      0
+//! +----------------------------------------------+---------+--------+------+------+
+//! | number (50)                                  | count   | level  | used | lock |
+//! |                                              | (7)     | (5)    |      |      |
+//! +----------------------------------------------+---------+--------+------+------+
+//! ```
+//!
+//! | field | meaning |
+//! |---|---|
+//! | lock | somebody is changing the node |
+//! | used | the node is part of the tree; not, in memory that is free, fresh memory's zeros included |
+//! | level | how far it is from the leaves, which are level 0 |
+//! | count | entries in it |
+//! | number | grows with every change of its keys, fences or links, and over all uses of its memory; at ten million changes a second it would last three years |
+//!
+//! A leaf's link is a record's place and incarnation, as in a hash table's slot. An inner node's is the place of the child that has the keys from
+//! the entry's on, and the first entry's key is the node's low one.
+
+use super::Field;
+
+/// Entries in a node. Few under model checking, so that small cases divide nodes.
+pub(crate) const FANOUT: usize = if cfg!(drtm_loom) { 3 } else { 30 };
+
+/// Words before the keys.
+pub(crate) const NODE_HEADER: usize = 4;
+
+/// Words in a node.
+pub(crate) const NODE_WORDS: usize = NODE_HEADER + 2 * FANOUT;
+
+const _: () = assert!(cfg!(drtm_loom) || NODE_WORDS * 8 == 512);
+
+const LOCK: Field = Field::new(0, 1);
+const USED: Field = LOCK.then(1);
+const LEVEL: Field = USED.then(5);
+const COUNT: Field = LEVEL.then(7);
+const NUMBER: Field = COUNT.then(50);
+
+const _: () = assert!(NUMBER.ends_word() && FANOUT as u64 <= COUNT.max() && FANOUT >= 2);
+
+/// What a node's first word says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stamp(pub(crate) u64);
+
+impl Stamp {
+    /// The stamp of a node's first use.
+    pub(crate) const fn new(level: u8, count: usize) -> Self {
+        Self(0).changed(count).at_level(level)
+    }
+
+    #[inline(always)]
+    pub(crate) const fn is_locked(self) -> bool {
+        LOCK.get(self.0) != 0
+    }
+
+    /// Whether it is part of the tree and nobody is changing it.
+    #[inline(always)]
+    pub(crate) const fn is_readable(self) -> bool {
+        self.0 & 0b11 == 0b10
+    }
+
+    #[inline(always)]
+    pub(crate) const fn level(self) -> u8 {
+        LEVEL.get(self.0) as u8
+    }
+
+    /// Entries; never more than there is room for, whatever the word is.
+    #[inline(always)]
+    pub(crate) const fn count(self) -> usize {
+        let count = COUNT.get(self.0) as usize;
+        if count < FANOUT { count } else { FANOUT }
+    }
+
+    pub(crate) const fn is_full(self) -> bool {
+        self.count() == FANOUT
+    }
+
+    pub(crate) const fn locked(self) -> Self {
+        Self(LOCK.set(self.0, 1))
+    }
+
+    pub(crate) const fn unlocked(self) -> Self {
+        Self(LOCK.set(self.0, 0))
+    }
+
+    /// After a change: with so many entries, in use, and not locked.
+    pub(crate) const fn changed(self, count: usize) -> Self {
+        let next = NUMBER.set(self.0, NUMBER.get(self.0) + 1);
+        Self(USED.set(COUNT.set(next, count as u64), 1)).unlocked()
+    }
+
+    pub(crate) const fn at_level(self, level: u8) -> Self {
+        Self(LEVEL.set(self.0, level as u64))
+    }
+
+    /// After the node has left the tree.
+    pub(crate) const fn retired(self) -> Self {
+        Self(USED.set(self.changed(0).0, 0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_change_gives_another_stamp() {
+        let stamp = Stamp::new(3, 7);
+        assert_eq!((stamp.level(), stamp.count(), stamp.is_readable()), (3, 7, true));
+        let changed = stamp.locked().changed(7);
+        assert!(changed != stamp && changed.is_readable());
+        assert_eq!((changed.level(), changed.count()), (3, 7));
+        let retired = changed.locked().retired();
+        assert!(!retired.is_readable() && !retired.is_locked());
+        let again = retired.locked().changed(7).at_level(3);
+        assert!(again.is_readable() && again != changed && again != stamp);
+    }
+
+    #[test]
+    fn a_locked_stamp_is_the_same_but_for_the_lock() {
+        let stamp = Stamp::new(0, FANOUT);
+        assert!(stamp.is_full() && stamp.locked().is_locked() && !stamp.locked().is_readable());
+        assert_eq!(stamp.locked().unlocked(), stamp);
+    }
+
+    #[test]
+    fn zeros_are_no_node_and_garbage_counts_no_more_than_there_is() {
+        assert!(!Stamp(0).is_readable());
+        assert_eq!(Stamp(u64::MAX).count(), FANOUT);
+    }
+}

@@ -1,0 +1,492 @@
+//! The B+ tree: an ordered table, with optimistic readers and locks on the nodes that change.
+//!
+//! # Finding a key
+//!
+//! From the root, which never moves, down to a leaf. Each node has a *stamp*, which changes whenever the node does: a reader loads it before and after
+//! it reads the node, and takes no locks. Each node also says which keys belong in it, and where the next node on its level is. So a
+//! reader that comes by a stale way, because a node has been divided or has left the tree since, learns so from the node alone, and goes to the right or
+//! begins again. What was read from one leaf was there at one moment, and that is all that a reader needs.
+//!
+//! # Changing a leaf
+//!
+//! Under the leaf's lock, which is in its stamp and is taken by exchanging the stamp that was seen for a locked one: it can only be had while the leaf is
+//! what it was. A value is updated in its record without touching the leaf; one that needs another size of memory moves, and the leaf's
+//! link with it, but the leaf keeps its stamp. So a stamp says which keys there are, and no more.
+//!
+//! # Changing the tree
+//!
+//! A node that is full is divided (see `split`), one that is empty leaves (see `reclaim`). All the nodes that this concerns are locked as they
+//! were seen, or none: nobody waits for one node while holding another, so there is no order of locks that matters, and none to
+//! get wrong. Under all locks, links and fences fit each other; between two looks of a reader they need not.
+//!
+//! Nodes that leave are used again at once, as nodes of the same tree. Stamps go on over all uses of a node's memory, so a reader that
+//! still has its place notices; nobody waits for readers to leave.
+
+mod change;
+mod load;
+mod node;
+mod pool;
+mod reclaim;
+mod scan;
+mod search;
+mod split;
+
+pub use scan::{Row, Scan};
+
+use std::{ops::RangeBounds, sync::Arc};
+
+use drtm_htm::{Engine, Waiter, Word};
+use drtm_rdma::{Offset, Region};
+
+use crate::{
+    KvError, Read, Store, Version, Worker, counter, floor,
+    keys::{Inline, Keys},
+    layout::{NODE_WORDS, Stamp},
+    record::{Look, Shape},
+};
+use node::Seen;
+use pool::Pool;
+use scan::Direction;
+
+/// Words of a tree's header in its region.
+///
+/// ```text
+/// word 0   kind of table, size of its nodes, and kind of keys
+///      1   floor of versions
+///      2.. zero
+/// then, from a line's boundary, a line for each shard of the number of keys
+/// then, from a line's boundary, the root
+/// ```
+mod header {
+    use drtm_htm::LINE_WORDS;
+
+    use crate::{counter, layout::NODE_WORDS};
+
+    pub(super) const KIND: usize = 0;
+    pub(super) const FLOOR: usize = 1;
+    pub(super) const KEYS: usize = LINE_WORDS;
+    pub(super) const ROOT: usize = KEYS + counter::WORDS;
+    pub(super) const WORDS: usize = ROOT + NODE_WORDS;
+
+    /// The first word, but for the code of the keys in its last byte.
+    pub(super) const TREE: u64 = u64::from_be_bytes(*b"drtmt1\0\0") | (NODE_WORDS as u64) << 8;
+
+    const _: () = assert!(NODE_WORDS < 256);
+}
+
+/// A leaf of a tree as a reader has seen it.
+///
+/// # Example
+///
+/// See [`Scan`] and [`Tree::lookup`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub struct NodeVersion {
+    /// Where the leaf is in its region.
+    pub at: Offset,
+    /// Its version. No two contents of the leaf's memory have the same.
+    pub version: u64,
+}
+
+impl NodeVersion {
+    fn of<E: Engine>(leaf: &Seen<'_, E>) -> Self {
+        Self { at: Offset::new(8 * leaf.node.place), version: leaf.stamp.0 }
+    }
+}
+
+/// What [`Tree::lookup`] has found.
+///
+/// # Example
+///
+/// See [`Tree::lookup`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lookup {
+    /// The key's value.
+    Found(Read),
+    /// No such key, as long as this leaf is [unchanged](Tree::unchanged).
+    Absent(NodeVersion),
+}
+
+/// What [`Tree::get_or_insert`] has found, or done.
+///
+/// # Example
+///
+/// See [`Tree::get_or_insert`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Existing {
+    /// The key was there: this is its value.
+    Found(Read),
+    /// It was not, and was inserted with this version.
+    Inserted(Version),
+}
+
+/// An ordered table over registered memory: a B+ tree. Clones are the same tree.
+///
+/// Keys are integers. Values are byte strings of up to [`MAX_VALUE`](crate::MAX_VALUE) bytes. Operations on a key are linearizable;
+/// what a [`Scan`] sees is said there.
+///
+/// # Example
+///
+/// ```
+/// use drtm_htm::NoHtm;
+/// use drtm_kv::Store;
+///
+/// let store = Store::in_memory(NoHtm, 64 << 20)?;
+/// let tree = store.tree()?;
+/// let mut worker = store.worker();
+/// for key in (0..1_000).rev() {
+///     assert!(tree.insert(&mut worker, key, &key.to_le_bytes())?.is_some());
+/// }
+/// assert!(tree.insert(&mut worker, 3, b"again")?.is_none(), "it is there");
+/// assert!(tree.update(&mut worker, 3, b"changed")?.is_some());
+/// assert!(tree.remove(&mut worker, 4)?.is_some());
+/// assert_eq!((tree.contains(3)?, tree.contains(4)?, tree.count()?), (true, false, 999));
+///
+/// let mut scan = tree.range_back(..=5);
+/// assert_eq!(scan.next()?.map(|row| row.key), Some(5));
+/// assert_eq!(scan.next()?.map(|row| row.key), Some(3));
+/// # Ok::<(), drtm_kv::KvError>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Tree<E: Engine> {
+    table: Arc<Table<E>>,
+}
+
+#[derive(Debug)]
+struct Table<E: Engine> {
+    store: Store<E>,
+    at: Offset,
+    /// The root's place, in words.
+    root: u64,
+    pool: Pool,
+}
+
+impl<E: Engine> Tree<E> {
+    const KIND: u64 = header::TREE | Inline::CODE;
+
+    pub(crate) fn create(store: &Store<E>) -> Result<Self, KvError> {
+        let region = store.region();
+        let at = region.extend(8 * header::WORDS as u64, 64)?;
+        let (words, engine) = (region.words(at, header::WORDS)?, region.engine());
+        engine.store(&words[header::FLOOR], floor::LOWEST);
+        let tree = Self::new(store, at);
+        let root = tree.table.root()?;
+        root.set_high(u64::MAX);
+        root.publish(Stamp::new(0, 0));
+        // Last: with it, this is a tree.
+        engine.store(&words[header::KIND], Self::KIND);
+        Ok(tree)
+    }
+
+    pub(crate) fn open(store: &Store<E>, at: Offset) -> Result<Self, KvError> {
+        let words = store.region().words(at, header::WORDS)?;
+        let (expected, found) = (Self::KIND, store.region().engine().load(&words[header::KIND]));
+        if found != expected {
+            return Err(KvError::NotThisTable { at, expected, found });
+        }
+        Ok(Self::new(store, at))
+    }
+
+    fn new(store: &Store<E>, at: Offset) -> Self {
+        let root = at.word() + header::ROOT as u64;
+        Self { table: Arc::new(Table { store: store.clone(), at, root, pool: Pool::default() }) }
+    }
+
+    /// Where the tree is in its region, for [opening](Store::open_tree) it again.
+    #[must_use]
+    pub fn location(&self) -> Offset {
+        self.table.at
+    }
+
+    /// Keys in the tree: exactly, if nobody is inserting or removing.
+    ///
+    /// # Errors
+    ///
+    /// [`KvError::Corrupt`] when the tree's header cannot be reached.
+    pub fn count(&self) -> Result<u64, KvError> {
+        Ok(counter::sum(self.table.engine(), self.table.counter()?))
+    }
+
+    /// Copies a key's value to `into`, as far as there is room.
+    ///
+    /// # Errors
+    ///
+    /// When the store is corrupt.
+    #[inline]
+    pub fn get(&self, key: u64, into: &mut [u8]) -> Result<Option<Read>, KvError> {
+        Ok(self.table.search(key, |record| record.read::<Inline>(key, into))?.ok())
+    }
+
+    /// [Gets](Self::get) a key's value; if there is no such key, gives the leaf that would have it, as it was.
+    ///
+    /// # Errors
+    ///
+    /// When the store is corrupt.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm_htm::NoHtm;
+    /// use drtm_kv::{Lookup, Store};
+    ///
+    /// let store = Store::in_memory(NoHtm, 16 << 20)?;
+    /// let tree = store.tree()?;
+    /// let Lookup::Absent(leaf) = tree.lookup(7, &mut [])? else { panic!("the tree is empty") };
+    /// assert!(tree.unchanged(&leaf), "7 is still not there");
+    /// tree.insert(&mut store.worker(), 7, b"seven")?;
+    /// assert!(!tree.unchanged(&leaf));
+    /// # Ok::<(), drtm_kv::KvError>(())
+    /// ```
+    pub fn lookup(&self, key: u64, into: &mut [u8]) -> Result<Lookup, KvError> {
+        Ok(match self.table.search(key, |record| record.read::<Inline>(key, into))? {
+            Ok(read) => Lookup::Found(read),
+            Err(leaf) => Lookup::Absent(NodeVersion::of(&leaf)),
+        })
+    }
+
+    /// Whether a leaf has the same keys as when it was seen, and the same keys belong to it. Updates of values do not change it.
+    ///
+    /// A change that is being made, and that nobody can have seen yet, does not count.
+    #[must_use]
+    #[inline]
+    pub fn unchanged(&self, leaf: &NodeVersion) -> bool {
+        // A place outside the region is no leaf of it.
+        self.table
+            .region()
+            .array::<NODE_WORDS>(leaf.at)
+            .is_ok_and(|words| Stamp(self.table.engine().load(&words[0])).unlocked().0 == leaf.version)
+    }
+
+    /// Whether there is such a key.
+    ///
+    /// # Errors
+    ///
+    /// When the store is corrupt.
+    pub fn contains(&self, key: u64) -> Result<bool, KvError> {
+        Ok(self.version(key)?.is_some())
+    }
+
+    /// The version of a key's value.
+    ///
+    /// # Errors
+    ///
+    /// When the store is corrupt.
+    pub fn version(&self, key: u64) -> Result<Option<Version>, KvError> {
+        Ok(self.table.search(key, |record| record.check::<Inline>(key))?.ok())
+    }
+
+    /// Inserts a key that is not there yet. Gives the version that its value has, or `None` if the key is there: then
+    /// nothing has changed.
+    ///
+    /// # Errors
+    ///
+    /// When the value is too long, or memory has run out. Nothing has changed then.
+    pub fn insert(&self, worker: &mut Worker<E>, key: u64, value: &[u8]) -> Result<Option<Version>, KvError> {
+        let inserted = self.table.insert(worker, key, value)?;
+        if inserted.is_some() {
+            self.table.add(worker, 1)?;
+        }
+        Ok(inserted)
+    }
+
+    /// Gives a key that is there another value. Gives the new version, or `None` if there is no such key.
+    ///
+    /// # Errors
+    ///
+    /// As for [`insert`](Self::insert).
+    #[inline]
+    pub fn update(&self, worker: &mut Worker<E>, key: u64, value: &[u8]) -> Result<Option<Version>, KvError> {
+        let shape = Shape::of::<Inline>(key, value.len())?;
+        let holder = worker.lock_state();
+        let written = self.table.search(key, |record| {
+            Ok(match record.lock::<Inline>(key, holder)? {
+                Look::Found(locked) if locked.class() == shape.class() => {
+                    Look::Found(Some(locked.write(shape, value)?))
+                }
+                // There is no room for it where it is.
+                Look::Found(_) => Look::Found(None),
+                Look::Other => Look::Other,
+                Look::Stale => Look::Stale,
+                Look::Busy => Look::Busy,
+            })
+        })?;
+        match written {
+            Ok(None) => self.table.relocate(worker, key, shape, value),
+            written => Ok(written.ok().flatten()),
+        }
+    }
+
+    /// Gives a key a value, whether it is there or not. Gives the value's version.
+    ///
+    /// # Errors
+    ///
+    /// As for [`insert`](Self::insert).
+    pub fn put(&self, worker: &mut Worker<E>, key: u64, value: &[u8]) -> Result<Version, KvError> {
+        let waiter = Waiter::new();
+        loop {
+            if let Some(version) = self.update(worker, key, value)? {
+                return Ok(version);
+            }
+            if let Some(version) = self.insert(worker, key, value)? {
+                return Ok(version);
+            }
+            // Inserted and removed by others in between.
+            waiter.pause();
+        }
+    }
+
+    /// Copies a key's value to `into`, as far as there is room, or inserts the key with `value` if it is not there.
+    ///
+    /// # Errors
+    ///
+    /// As for [`insert`](Self::insert).
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm_htm::NoHtm;
+    /// use drtm_kv::{Existing, Store};
+    ///
+    /// let store = Store::in_memory(NoHtm, 16 << 20)?;
+    /// let (tree, mut worker) = (store.tree()?, store.worker());
+    /// let mut found = [0; 8];
+    /// assert!(matches!(tree.get_or_insert(&mut worker, 7, b"first", &mut found)?, Existing::Inserted(_)));
+    /// let Existing::Found(read) = tree.get_or_insert(&mut worker, 7, b"second", &mut found)? else { panic!("it is there") };
+    /// assert_eq!(&found[..read.length], b"first");
+    /// # Ok::<(), drtm_kv::KvError>(())
+    /// ```
+    pub fn get_or_insert(
+        &self,
+        worker: &mut Worker<E>,
+        key: u64,
+        value: &[u8],
+        into: &mut [u8],
+    ) -> Result<Existing, KvError> {
+        let waiter = Waiter::new();
+        loop {
+            if let Some(read) = self.get(key, into)? {
+                return Ok(Existing::Found(read));
+            }
+            if let Some(version) = self.insert(worker, key, value)? {
+                return Ok(Existing::Inserted(version));
+            }
+            waiter.pause();
+        }
+    }
+
+    /// Removes a key. Gives the version that was removed, or `None` if there was no such key.
+    ///
+    /// # Errors
+    ///
+    /// When the store is corrupt.
+    pub fn remove(&self, worker: &mut Worker<E>, key: u64) -> Result<Option<Version>, KvError> {
+        let removed = self.table.remove(worker, key)?;
+        if removed.is_some() {
+            self.table.add(worker, -1)?;
+        }
+        Ok(removed)
+    }
+
+    /// The lowest key. Its value is copied to `into`, as far as there is room.
+    ///
+    /// # Errors
+    ///
+    /// When the store is corrupt.
+    pub fn first(&self, into: &mut [u8]) -> Result<Option<(u64, Read)>, KvError> {
+        self.range(..).next_into(into)
+    }
+
+    /// The highest key. Its value is copied to `into`, as far as there is room.
+    ///
+    /// # Errors
+    ///
+    /// When the store is corrupt.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm_htm::NoHtm;
+    /// use drtm_kv::Store;
+    ///
+    /// let store = Store::in_memory(NoHtm, 16 << 20)?;
+    /// let (tree, mut worker) = (store.tree()?, store.worker());
+    /// assert_eq!(tree.last(&mut [])?, None);
+    /// tree.insert(&mut worker, 1, b"a")?;
+    /// tree.insert(&mut worker, u64::MAX, b"z")?;
+    /// assert_eq!(tree.first(&mut [])?.map(|(key, _)| key), Some(1));
+    /// assert_eq!(tree.last(&mut [])?.map(|(key, _)| key), Some(u64::MAX));
+    /// # Ok::<(), drtm_kv::KvError>(())
+    /// ```
+    pub fn last(&self, into: &mut [u8]) -> Result<Option<(u64, Read)>, KvError> {
+        self.range_back(..).next_into(into)
+    }
+
+    /// The rows of a range, upward. A range whose end is below its start is empty.
+    #[must_use]
+    pub fn range(&self, range: impl RangeBounds<u64>) -> Scan<'_, E> {
+        Scan::new(self, range, Direction::Up)
+    }
+
+    /// The rows of a range, downward.
+    #[must_use]
+    pub fn range_back(&self, range: impl RangeBounds<u64>) -> Scan<'_, E> {
+        Scan::new(self, range, Direction::Down)
+    }
+
+    /// Fills the tree, which must be empty, with rows in the ascending order of their keys. Gives how many there were.
+    ///
+    /// Much faster than inserting. Nodes are filled to nine tenths. The rows are seen by others all at once, in the end.
+    ///
+    /// # Errors
+    ///
+    /// [`KvError::NotAscending`]; [`KvError::NotEmpty`], also when others have used the tree meanwhile; or as for
+    /// [`insert`](Self::insert). The tree is as it was then.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm_htm::NoHtm;
+    /// use drtm_kv::{KvError, Store};
+    ///
+    /// let store = Store::in_memory(NoHtm, 16 << 20)?;
+    /// let (tree, mut worker) = (store.tree()?, store.worker());
+    /// let refused = tree.load(&mut worker, [(2, "two"), (1, "one")]);
+    /// assert!(matches!(refused, Err(KvError::NotAscending { key: 1, after: 2 })));
+    /// assert_eq!(tree.load(&mut worker, (0..1_000).map(|key| (key, "value")))?, 1_000);
+    /// assert!(tree.contains(999)?);
+    /// # Ok::<(), KvError>(())
+    /// ```
+    pub fn load<V: AsRef<[u8]>>(
+        &self,
+        worker: &mut Worker<E>,
+        rows: impl IntoIterator<Item = (u64, V)>,
+    ) -> Result<u64, KvError> {
+        self.table.load(worker, rows)
+    }
+}
+
+impl<E: Engine> Table<E> {
+    #[inline(always)]
+    fn region(&self) -> &Region<E> {
+        self.store.region()
+    }
+
+    #[inline(always)]
+    fn engine(&self) -> &E {
+        self.region().engine()
+    }
+
+    fn header(&self, word: usize) -> Result<&Word, KvError> {
+        Ok(&self.region().array::<{ header::WORDS }>(self.at)?[word])
+    }
+
+    fn counter(&self) -> Result<&[Word], KvError> {
+        Ok(&self.region().array::<{ header::ROOT }>(self.at)?[header::KEYS..])
+    }
+
+    /// Counts a key more or less.
+    fn add(&self, worker: &Worker<E>, change: i64) -> Result<(), KvError> {
+        counter::add(self.engine(), self.counter()?, worker.number(), change);
+        Ok(())
+    }
+}

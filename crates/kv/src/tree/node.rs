@@ -1,0 +1,267 @@
+//! One node: what its words say, and how they are changed.
+//!
+//! A reader loads the stamp, then whatever it needs, then the stamp again; only if it is the same was any of it true. Whoever changes a node has locked
+//! it, by exchanging the stamp that it had seen for a locked one, so that everything it had read still holds; or nobody knows of the node
+//! yet. Keys and links are stored without order, which the fence after the lock and the release with the next stamp make up for.
+
+use drtm_htm::{Engine, Word, fence_acquire, fence_release};
+
+use crate::layout::{FANOUT, NODE_HEADER, NODE_WORDS, Stamp};
+
+const STAMP: usize = 0;
+const LOW: usize = 1;
+const HIGH: usize = 2;
+const RIGHT: usize = 3;
+const KEYS: usize = NODE_HEADER;
+const LINKS: usize = KEYS + FANOUT;
+
+pub(super) type Words = [Word; NODE_WORDS];
+
+/// A node's memory.
+#[derive(Debug)]
+pub(super) struct Node<'t, E: Engine> {
+    engine: &'t E,
+    words: &'t Words,
+    /// In words from the region's beginning.
+    pub(super) place: u64,
+}
+
+impl<E: Engine> Clone for Node<'_, E> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<E: Engine> Copy for Node<'_, E> {}
+
+impl<'t, E: Engine> Node<'t, E> {
+    #[inline(always)]
+    pub(super) fn new(engine: &'t E, words: &'t Words, place: u64) -> Self {
+        Self { engine, words, place }
+    }
+
+    #[inline(always)]
+    pub(super) fn stamp(self) -> Stamp {
+        Stamp(self.engine.load(&self.words[STAMP]))
+    }
+
+    /// Whether what was read since the node had this stamp was true.
+    #[inline(always)]
+    pub(super) fn still(self, stamp: Stamp) -> bool {
+        fence_acquire();
+        self.engine.load_relaxed(&self.words[STAMP]) == stamp.0
+    }
+
+    /// The lowest key that belongs here.
+    #[inline(always)]
+    pub(super) fn low(self) -> u64 {
+        self.engine.load_relaxed(&self.words[LOW])
+    }
+
+    /// The highest key that belongs here.
+    #[inline(always)]
+    pub(super) fn high(self) -> u64 {
+        self.engine.load_relaxed(&self.words[HIGH])
+    }
+
+    /// The next node of this level, zero for none.
+    #[inline(always)]
+    pub(super) fn right(self) -> u64 {
+        self.engine.load_relaxed(&self.words[RIGHT])
+    }
+
+    #[inline(always)]
+    pub(super) fn key(self, slot: usize) -> u64 {
+        self.engine.load_relaxed(&self.words[KEYS + slot])
+    }
+
+    #[inline(always)]
+    pub(super) fn link(self, slot: usize) -> u64 {
+        self.engine.load_relaxed(&self.words[LINKS + slot])
+    }
+
+    /// How many of the first `count` keys are below this one. A search without branches: which way it goes cannot be predicted.
+    #[inline(always)]
+    pub(super) fn below(self, count: usize, key: u64) -> usize {
+        if count == 0 {
+            return 0;
+        }
+        let (mut first, mut left) = (0, count);
+        while left > 1 {
+            let half = left / 2;
+            first += half * usize::from(self.key(first + half - 1) < key);
+            left -= half;
+        }
+        first + usize::from(self.key(first) < key)
+    }
+
+    /// The slot of the child that this key belongs to.
+    #[inline(always)]
+    pub(super) fn child(self, count: usize, key: u64) -> usize {
+        match key.checked_add(1) {
+            // The first key is the node's lowest, so at least one is not above `key`. (If not, the node is changing.)
+            Some(next) => self.below(count, next).saturating_sub(1),
+            None => count.saturating_sub(1),
+        }
+    }
+
+    pub(super) fn set_low(self, low: u64) {
+        self.engine.store_relaxed(&self.words[LOW], low);
+    }
+
+    pub(super) fn set_high(self, high: u64) {
+        self.engine.store_relaxed(&self.words[HIGH], high);
+    }
+
+    pub(super) fn set_right(self, right: u64) {
+        self.engine.store_relaxed(&self.words[RIGHT], right);
+    }
+
+    /// Lets a leaf's entry point elsewhere, which needs no other stamp: readers may follow the link at once.
+    pub(super) fn point(self, slot: usize, link: u64) {
+        self.engine.store(&self.words[LINKS + slot], link);
+    }
+
+    pub(super) fn set(self, slot: usize, key: u64, link: u64) {
+        self.engine.store_relaxed(&self.words[KEYS + slot], key);
+        self.engine.store_relaxed(&self.words[LINKS + slot], link);
+    }
+
+    /// Makes room among the first `count` entries, of which there is one more then.
+    pub(super) fn insert(self, count: usize, slot: usize, key: u64, link: u64) {
+        for from in (slot..count).rev() {
+            self.set(from + 1, self.key(from), self.link(from));
+        }
+        self.set(slot, key, link);
+    }
+
+    /// Closes the gap that an entry leaves among the first `count`.
+    pub(super) fn remove(self, count: usize, slot: usize) {
+        for from in slot + 1..count {
+            self.set(from - 1, self.key(from), self.link(from));
+        }
+    }
+
+    /// Copies another node's entries in these slots to the slots from `slot` on.
+    pub(super) fn copy(self, slot: usize, from: Self, slots: std::ops::Range<usize>) {
+        for (to, slot) in (slot..).zip(slots) {
+            self.set(to, from.key(slot), from.link(slot));
+        }
+    }
+
+    /// Locks a node that nobody can find any more, to fill it. Gives its last stamp.
+    pub(super) fn claim(self) -> Stamp {
+        // By an exchange, which sees the last stamp whoever wrote it. Readers that still have its place are warned by it.
+        let last = Stamp(self.engine.fetch_or(&self.words[STAMP], Stamp(0).locked().0));
+        fence_release();
+        last
+    }
+
+    /// Ends a change, or the filling of a node.
+    pub(super) fn publish(self, stamp: Stamp) {
+        self.engine.store(&self.words[STAMP], stamp.0);
+    }
+}
+
+/// A node as it was seen: with the stamp that everything read from it goes with.
+#[derive(Debug)]
+pub(super) struct Seen<'t, E: Engine> {
+    pub(super) node: Node<'t, E>,
+    pub(super) stamp: Stamp,
+}
+
+impl<E: Engine> Clone for Seen<'_, E> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<E: Engine> Copy for Seen<'_, E> {}
+
+impl<'t, E: Engine> Seen<'t, E> {
+    /// Locks the node if it is still as it was seen. (A leaf's links may have changed: to where updates have moved its records.)
+    pub(super) fn try_lock(self) -> Option<Locked<'t, E>> {
+        let Node { engine, words, .. } = self.node;
+        if self.stamp.is_locked() {
+            return None;
+        }
+        engine.compare_exchange(&words[STAMP], self.stamp.0, self.stamp.locked().0).ok()?;
+        fence_release();
+        Some(Locked { node: self.node, seen: self.stamp })
+    }
+}
+
+/// A node whose lock is held. Dropped, it is unlocked as it was: then nothing but links of a leaf may have been changed.
+#[derive(Debug)]
+pub(super) struct Locked<'t, E: Engine> {
+    pub(super) node: Node<'t, E>,
+    pub(super) seen: Stamp,
+}
+
+impl<E: Engine> Locked<'_, E> {
+    /// Entries before the change.
+    pub(super) fn count(&self) -> usize {
+        self.seen.count()
+    }
+
+    /// Unlocks the node as one that has changed and has so many entries.
+    pub(super) fn release(self, count: usize) {
+        let stamp = self.seen.changed(count);
+        self.release_as(stamp);
+    }
+
+    /// Unlocks the node with this stamp.
+    pub(super) fn release_as(self, stamp: Stamp) {
+        self.node.publish(stamp);
+        std::mem::forget(self);
+    }
+
+    /// Unlocks the node as one that has left the tree. Gives its place.
+    pub(super) fn retire(self) -> u64 {
+        let (place, stamp) = (self.node.place, self.seen.retired());
+        self.release_as(stamp);
+        place
+    }
+}
+
+impl<E: Engine> Drop for Locked<'_, E> {
+    fn drop(&mut self) {
+        self.node.publish(self.seen);
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(drtm_loom))]
+mod tests {
+    use drtm_htm::NoHtm;
+
+    use super::*;
+
+    #[test]
+    fn a_search_counts_the_keys_below() {
+        let words: Words = std::array::from_fn(|_| Word::new(0));
+        let node = Node::new(&NoHtm, &words, 1);
+        for count in 0..=FANOUT {
+            for slot in 0..count {
+                node.set(slot, 10 * (slot as u64 + 1), 0);
+            }
+            for key in 0..10 * (count as u64 + 2) {
+                let below = (0..count).filter(|slot| node.key(*slot) < key).count();
+                assert_eq!(node.below(count, key), below, "{key} among {count}");
+            }
+            assert_eq!(node.child(count, u64::MAX), count.saturating_sub(1));
+        }
+    }
+
+    #[test]
+    fn inserted_and_removed_entries_leave_the_others_in_order() {
+        let words: Words = std::array::from_fn(|_| Word::new(0));
+        let node = Node::new(&NoHtm, &words, 1);
+        for (count, key) in [5_u64, 1, 3, 9, 7].into_iter().enumerate() {
+            node.insert(count, node.below(count, key), key, 100 + key);
+        }
+        node.remove(5, 2);
+        let entries: Vec<_> = (0..4).map(|slot| (node.key(slot), node.link(slot))).collect();
+        assert_eq!(entries, [(1, 101), (3, 103), (7, 107), (9, 109)]);
+    }
+}

@@ -1,0 +1,62 @@
+//! Memory for nodes: cut from the region page by page, and used again as nodes of the same tree.
+
+use drtm_htm::Engine;
+use drtm_rdma::Region;
+use parking_lot::Mutex;
+
+use crate::{
+    KvError,
+    layout::{NODE_WORDS, Place},
+};
+
+/// Nodes that are cut from the region at once.
+const PAGE_NODES: u64 = if cfg!(drtm_loom) { 1 } else { 64 };
+
+/// Nodes that are not part of the tree.
+#[derive(Debug, Default)]
+pub(super) struct Pool {
+    free: Mutex<Vec<u64>>,
+}
+
+impl Pool {
+    /// So many nodes' places, or none.
+    pub(super) fn take<E: Engine>(&self, region: &Region<E>, count: usize) -> Result<Vec<u64>, KvError> {
+        let mut taken = Vec::with_capacity(count);
+        loop {
+            // In a block of its own, so that the lock is not held while words are accessed.
+            {
+                let mut free = self.free.lock();
+                let kept = free.len().saturating_sub(count - taken.len());
+                taken.extend(free.drain(kept..));
+            }
+            if taken.len() == count {
+                return Ok(taken);
+            }
+            match page(region) {
+                Ok(page) => self.give(page),
+                Err(error) => {
+                    self.give(taken);
+                    return Err(error);
+                }
+            }
+        }
+    }
+
+    /// Takes nodes back that nothing links to.
+    pub(super) fn give(&self, places: impl IntoIterator<Item = u64>) {
+        self.free.lock().extend(places);
+    }
+}
+
+/// Nodes that nobody has ever known of.
+fn page<E: Engine>(region: &Region<E>) -> Result<impl Iterator<Item = u64> + use<E>, KvError> {
+    let bytes = 8 * NODE_WORDS as u64;
+    let (at, nodes) = match region.extend(PAGE_NODES * bytes, 64) {
+        Ok(at) => (at, PAGE_NODES),
+        // Near the end of the region a node may still fit where a page does not.
+        Err(_) => (region.extend(bytes, 64)?, 1),
+    };
+    let first = at.word();
+    debug_assert!(first + nodes * NODE_WORDS as u64 <= Place::MAX_WORD);
+    Ok((0..nodes).map(move |node| first + node * NODE_WORDS as u64))
+}

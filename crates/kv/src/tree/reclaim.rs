@@ -1,0 +1,142 @@
+//! Taking empty leaves out of the tree.
+//!
+//! Nodes are not rebalanced: one leaves the tree when there is nothing left in it. A leaf that has become empty leaves together with the inner nodes
+//! above it that have no other child: a *chain*, down from the *fork*, the lowest inner node on the way that has another child.
+//! The fork's child beside the chain, and below that the nodes nearest to the chain, one for each level, are the *spine*.
+//!
+//! If the spine is to the left of the chain, each of its nodes takes over the range of the chain's node on its level:
+//!
+//! ```text
+//!           fork                          fork
+//!          /    \                        /
+//!         s      c         ->           s
+//!       / | \     \                   / | \
+//!      .  .  S     C                 .  .  S
+//! ```
+//!
+//! If it is to the right, each of the chain's nodes takes over what the spine's node on its level has, so that no node further left has
+//! to be found: nothing ever links to the left. Either way it is the nodes on the right that leave the tree, and the fork has one child less.
+//!
+//! As with divisions, all nodes are locked as they were seen, or none, without waiting. The nodes that leave can be used again at
+//! once: whoever still has the place of one finds that its stamp has changed.
+
+use drtm_htm::{Engine, Waiter};
+
+use super::{
+    Table,
+    node::{Locked, Seen},
+    search::Step,
+};
+use crate::KvError;
+
+impl<E: Engine> Table<E> {
+    /// Takes the leaf for this key out of the tree, if it is empty.
+    #[cold]
+    pub(super) fn reclaim(&self, key: u64) -> Result<(), KvError> {
+        let waiter = Waiter::new();
+        while !self.try_reclaim(key)? {
+            waiter.pause();
+        }
+        while !self.try_lower_root()? {
+            waiter.pause();
+        }
+        Ok(())
+    }
+
+    /// Whether there is nothing left to do.
+    fn try_reclaim(&self, key: u64) -> Result<bool, KvError> {
+        let path = self.path(key)?;
+        let Some((leaf, inner)) = path.split_last() else { return Ok(true) };
+        if leaf.seen.stamp.count() > 0 {
+            return Ok(true);
+        }
+        // If there is no fork, the tree is empty, and the root can take over what is below it.
+        let Some(fork) = inner.iter().rposition(|step| step.seen.stamp.count() > 1) else { return Ok(true) };
+        let (fork, chain) = (&path[fork], &path[fork + 1..]);
+        let leftward = fork.slot > 0;
+        let Some(spine) = self.spine(fork, leftward, chain.len())? else { return Ok(false) };
+        let Some(locked_fork) = fork.seen.try_lock() else { return Ok(false) };
+        let Some(chain) = lock_all(chain.iter().map(|step| step.seen)) else { return Ok(false) };
+        let Some(spine) = lock_all(spine) else { return Ok(false) };
+
+        let (kept, gone) = if leftward { (spine, chain) } else { (chain, spine) };
+        let counts: Vec<_> = kept.iter().zip(&gone).map(|(kept, gone)| merge(kept, gone, leftward)).collect();
+        let count = locked_fork.count();
+        locked_fork.node.remove(count, fork.slot + usize::from(!leftward));
+        for (kept, count) in kept.into_iter().zip(counts) {
+            kept.release(count);
+        }
+        locked_fork.release(count - 1);
+        let gone: Vec<_> = gone.into_iter().map(Locked::retire).collect();
+        self.pool.give(gone);
+        Ok(true)
+    }
+
+    /// The nodes beside a chain of so many nodes, from below the fork down to the leaves. `None`: one of them is being changed.
+    fn spine(&self, fork: &Step<'_, E>, leftward: bool, length: usize) -> Result<Option<Vec<Seen<'_, E>>>, KvError> {
+        let mut spine = Vec::with_capacity(length);
+        let Seen { node: mut above, stamp: mut above_stamp } = fork.seen;
+        let mut slot = if leftward { fork.slot - 1 } else { fork.slot + 1 };
+        while spine.len() < length {
+            let next = above.link(slot);
+            if !above.still(above_stamp) {
+                return Ok(None);
+            }
+            let node = self.node(next)?;
+            let stamp = node.stamp();
+            if !stamp.is_readable() || stamp.level() + 1 != above_stamp.level() {
+                return Ok(None);
+            }
+            slot = if leftward { stamp.count().saturating_sub(1) } else { 0 };
+            spine.push(Seen { node, stamp });
+            (above, above_stamp) = (node, stamp);
+        }
+        Ok(Some(spine))
+    }
+
+    /// Lets the root take over what its only child has. Whether there is nothing left to do.
+    fn try_lower_root(&self) -> Result<bool, KvError> {
+        let node = self.root()?;
+        let root = Seen { node, stamp: node.stamp() };
+        let (level, count) = (root.stamp.level(), root.stamp.count());
+        let child = node.link(0);
+        if !root.stamp.is_readable() || !node.still(root.stamp) {
+            return Ok(false);
+        }
+        if level == 0 || count > 1 {
+            return Ok(true);
+        }
+        let node = self.node(child)?;
+        let child = Seen { node, stamp: node.stamp() };
+        if !child.stamp.is_readable() {
+            return Ok(false);
+        }
+        let Some(root) = root.try_lock() else { return Ok(false) };
+        let Some(child) = child.try_lock() else { return Ok(false) };
+        let count = child.count();
+        root.node.copy(0, child.node, 0..count);
+        let stamp = root.seen.changed(count).at_level(child.seen.level());
+        root.release_as(stamp);
+        self.pool.give([child.retire()]);
+        // Perhaps it can be lowered again.
+        Ok(false)
+    }
+}
+
+/// Locks all or none.
+fn lock_all<'t, E: Engine>(nodes: impl IntoIterator<Item = Seen<'t, E>>) -> Option<Vec<Locked<'t, E>>> {
+    nodes.into_iter().map(Seen::try_lock).collect()
+}
+
+/// Lets a node take over the range, and what is to be kept, of the one to its right. Gives how many entries it has then.
+fn merge<E: Engine>(kept: &Locked<'_, E>, gone: &Locked<'_, E>, leftward: bool) -> usize {
+    kept.node.set_high(gone.node.high());
+    kept.node.set_right(gone.node.right());
+    if leftward {
+        return kept.count();
+    }
+    // The chain's node keeps its only child, which takes over from the first child on the spine; a leaf has nothing to keep.
+    let first = kept.count();
+    kept.node.copy(first, gone.node, first..gone.count());
+    gone.count()
+}

@@ -1,0 +1,227 @@
+//! Scans: rows in the order of their keys, up or down, and the leaves that were passed.
+
+use std::ops::{Bound, RangeBounds};
+
+use drtm_htm::{Engine, Waiter};
+
+use super::{NodeVersion, Table, Tree, node::Seen};
+use crate::{
+    KvError, Read, Version,
+    keys::Inline,
+    layout::Place,
+    record::{Look, Record},
+};
+
+/// A row that a [`Scan`] has come to.
+///
+/// # Example
+///
+/// See [`Scan`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Row<'s> {
+    /// The key.
+    pub key: u64,
+    /// The whole value: a copy, which the next row takes the place of.
+    pub value: &'s [u8],
+    /// The version of the value.
+    pub version: Version,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Direction {
+    Up,
+    Down,
+}
+
+/// A cursor over the rows of a range. It holds no locks: the tree can be changed meanwhile.
+///
+/// It goes from leaf to leaf. The keys of a leaf are those that were there at one moment; a row's value is read when the row is come to, and a row
+/// whose key has been removed by then is left out. A key that is in the range all the while is come to once.
+///
+/// # What was passed
+///
+/// The leaves that a scan has passed are [told](Self::passed), each as it was: they cover the range from where it began to the row that was come
+/// to last, or all of it when there are no more. As long as each is [unchanged](Tree::unchanged), no key has come into that part of the
+/// range or gone from it. Values are another matter: they have versions of their own.
+///
+/// # Example
+///
+/// ```
+/// use drtm_htm::NoHtm;
+/// use drtm_kv::Store;
+///
+/// let store = Store::in_memory(NoHtm, 16 << 20)?;
+/// let tree = store.tree()?;
+/// let mut worker = store.worker();
+/// for key in [10, 20, 30] {
+///     tree.insert(&mut worker, key, &key.to_le_bytes())?;
+/// }
+/// let mut keys = Vec::new();
+/// let mut scan = tree.range(15..);
+/// while let Some(row) = scan.next()? {
+///     assert_eq!(row.value, row.key.to_le_bytes());
+///     keys.push(row.key);
+/// }
+/// assert_eq!(keys, [20, 30]);
+///
+/// // Nothing has come between them, until something does.
+/// assert!(scan.passed().iter().all(|leaf| tree.unchanged(leaf)));
+/// tree.insert(&mut worker, 25, b"phantom")?;
+/// assert!(!scan.passed().iter().all(|leaf| tree.unchanged(leaf)));
+/// # Ok::<(), drtm_kv::KvError>(())
+/// ```
+#[derive(Debug)]
+pub struct Scan<'t, E: Engine> {
+    tree: &'t Tree<E>,
+    direction: Direction,
+    /// What is left of the range: its next key, and its last.
+    rest: Option<(u64, u64)>,
+    /// The place of the leaf that is probably next; zero if it is not known.
+    hint: u64,
+    /// The rows of the current leaf, the next one last.
+    rows: Vec<(u64, Place)>,
+    passed: Vec<NodeVersion>,
+    value: Vec<u8>,
+}
+
+impl<'t, E: Engine> Scan<'t, E> {
+    pub(super) fn new(tree: &'t Tree<E>, range: impl RangeBounds<u64>, direction: Direction) -> Self {
+        let rest = ends(range).map(|(low, high)| match direction {
+            Direction::Up => (low, high),
+            Direction::Down => (high, low),
+        });
+        Self { tree, direction, rest, hint: 0, rows: Vec::new(), passed: Vec::new(), value: Vec::new() }
+    }
+
+    /// The next row, or `None` if there are no more.
+    ///
+    /// # Errors
+    ///
+    /// When the store is corrupt.
+    // Not `Iterator::next`: a row borrows the cursor's buffer.
+    #[expect(clippy::should_implement_trait, reason = "a row borrows the cursor, which an iterator's item cannot")]
+    pub fn next(&mut self) -> Result<Option<Row<'_>>, KvError> {
+        loop {
+            while let Some((key, place)) = self.rows.pop() {
+                if let Some(version) = self.tree.table.copy(key, place, &mut self.value)? {
+                    return Ok(Some(Row { key, value: &self.value, version }));
+                }
+            }
+            let Some((next, last)) = self.rest else { return Ok(None) };
+            self.pass_leaf(next, last)?;
+        }
+    }
+
+    /// The next row, its value copied elsewhere.
+    pub(super) fn next_into(mut self, into: &mut [u8]) -> Result<Option<(u64, Read)>, KvError> {
+        Ok(self.next()?.map(|row| {
+            let copied = row.value.len().min(into.len());
+            into[..copied].copy_from_slice(&row.value[..copied]);
+            (row.key, Read { length: row.value.len(), version: row.version })
+        }))
+    }
+
+    /// The leaves passed so far, with the versions they had.
+    #[must_use]
+    pub fn passed(&self) -> &[NodeVersion] {
+        &self.passed
+    }
+
+    /// Takes the rows of the leaf for the key `next`, as far as `last`.
+    fn pass_leaf(&mut self, next: u64, last: u64) -> Result<(), KvError> {
+        let tree: &'t Tree<E> = self.tree;
+        let table = &tree.table;
+        loop {
+            let leaf = match table.leaf_at(self.hint, next)? {
+                Some(leaf) => leaf,
+                None => table.leaf(next)?,
+            };
+            self.hint = 0;
+            let Seen { node, stamp } = leaf;
+            let count = stamp.count();
+            self.rows.clear();
+            let row = |slot| (node.key(slot), Place::from_link(node.link(slot)));
+            let (low, high, right) = (node.low(), node.high(), node.right());
+            match self.direction {
+                Direction::Up => {
+                    let rows = (node.below(count, next)..count).map(row);
+                    self.rows.extend(rows.take_while(|(key, _)| *key <= last));
+                    self.rows.reverse();
+                }
+                Direction::Down => {
+                    let rows = (node.below(count, last)..count).map(row);
+                    self.rows.extend(rows.take_while(|(key, _)| *key <= next));
+                }
+            }
+            if !node.still(stamp) {
+                continue;
+            }
+            self.passed.push(NodeVersion::of(&leaf));
+            (self.rest, self.hint) = match self.direction {
+                Direction::Up if high < last => (Some((high + 1, last)), right),
+                Direction::Down if low > last => (Some((low - 1, last)), 0),
+                _ => (None, 0),
+            };
+            return Ok(());
+        }
+    }
+}
+
+/// The lowest and the highest key of a range; `None` if there is no key in it.
+fn ends(range: impl RangeBounds<u64>) -> Option<(u64, u64)> {
+    let low = match range.start_bound() {
+        Bound::Included(key) => *key,
+        Bound::Excluded(key) => key.checked_add(1)?,
+        Bound::Unbounded => 0,
+    };
+    let high = match range.end_bound() {
+        Bound::Included(key) => *key,
+        Bound::Excluded(key) => key.checked_sub(1)?,
+        Bound::Unbounded => u64::MAX,
+    };
+    (low <= high).then_some((low, high))
+}
+
+impl<E: Engine> Table<E> {
+    /// The leaf at this place, if it is one, and the key belongs there.
+    fn leaf_at(&self, place: u64, key: u64) -> Result<Option<Seen<'_, E>>, KvError> {
+        if place == 0 {
+            return Ok(None);
+        }
+        let node = self.node(place)?;
+        let stamp = node.stamp();
+        let is_it = stamp.is_readable() && stamp.level() == 0 && (node.low()..=node.high()).contains(&key);
+        Ok((is_it && node.still(stamp)).then_some(Seen { node, stamp }))
+    }
+
+    /// Copies a value, of the record that was the key's or of the one that is now. `None`: there is none any more.
+    #[inline]
+    fn copy(&self, key: u64, place: Place, value: &mut Vec<u8>) -> Result<Option<Version>, KvError> {
+        let record = Record::at(self.region(), place)?;
+        let waiter = Waiter::new();
+        loop {
+            match record.copy::<Inline>(key, value)? {
+                Look::Found(version) => return Ok(Some(version)),
+                Look::Stale | Look::Other => break,
+                Look::Busy => waiter.pause(),
+            }
+        }
+        Ok(self.search(key, |record| record.copy::<Inline>(key, value))?.ok())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_without_keys_have_no_ends() {
+        assert_eq!(ends(..), Some((0, u64::MAX)));
+        assert_eq!(ends(3..7), Some((3, 6)));
+        assert_eq!(ends((Bound::Excluded(3), Bound::Included(7))), Some((4, 7)));
+        assert_eq!(ends(..0), None);
+        assert_eq!(ends((Bound::Excluded(u64::MAX), Bound::Unbounded)), None);
+        assert_eq!(ends((Bound::Excluded(3), Bound::Excluded(4))), None);
+    }
+}

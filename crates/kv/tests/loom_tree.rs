@@ -1,0 +1,347 @@
+//! Model checking of the tree: every interleaving, and every value that weak memory lets a load return, of small cases.
+//!
+//! ```text
+//! RUSTFLAGS="--cfg drtm_loom" cargo test --release -p drtm-kv --test loom_tree
+//! ```
+//!
+//! The code is the one that runs otherwise; only the words are loom's, in a small box, and a node has three entries.
+#![cfg(drtm_loom)]
+
+use drtm_htm::NoHtm;
+use drtm_kv::{Lookup, Store, Tree};
+use loom::thread;
+
+#[derive(Clone)]
+struct World {
+    store: Store<NoHtm>,
+    tree: Tree<NoHtm>,
+}
+
+impl World {
+    /// A tree into which these keys were inserted, each with itself as its value, and from which some were removed.
+    fn new(keys: &[u64], removed: &[u64]) -> Self {
+        let store = Store::in_memory(NoHtm, 2048).expect("a store");
+        let tree = store.tree().expect("a tree");
+        let world = Self { store, tree };
+        for key in keys {
+            assert!(world.insert(*key, *key));
+        }
+        for key in removed {
+            assert!(world.remove(*key));
+        }
+        world
+    }
+
+    fn insert(&self, key: u64, value: u64) -> bool {
+        self.tree.insert(&mut self.store.worker(), key, &value.to_le_bytes()).expect("room").is_some()
+    }
+
+    fn remove(&self, key: u64) -> bool {
+        self.tree.remove(&mut self.store.worker(), key).expect("sound").is_some()
+    }
+
+    fn get(&self, key: u64) -> Option<u64> {
+        let mut value = [0; 8];
+        let read = self.tree.get(key, &mut value).expect("sound")?;
+        assert_eq!(read.length, 8);
+        Some(u64::from_le_bytes(value))
+    }
+
+    /// All keys, upward or downward; each must have itself as its value.
+    fn keys(&self, up: bool) -> Vec<u64> {
+        let mut scan = if up { self.tree.range(..) } else { self.tree.range_back(..) };
+        let mut keys = Vec::new();
+        while let Some(row) = scan.next().expect("sound") {
+            assert_eq!(row.value, row.key.to_le_bytes());
+            keys.push(row.key);
+        }
+        keys
+    }
+}
+
+/// Runs `first` and `second` concurrently in every way there is, with so many preemptions, then `check`.
+fn explore<T: 'static>(
+    preemptions: usize,
+    (keys, removed): (&'static [u64], &'static [u64]),
+    first: impl Fn(&World) -> T + Copy + Send + Sync + 'static,
+    second: impl Fn(&World) -> T + Copy + Send + Sync + 'static,
+    check: impl Fn(&World, T, T) + Send + Sync + 'static,
+) {
+    let bound = std::env::var("LOOM_MAX_PREEMPTIONS").ok().and_then(|bound| bound.parse().ok());
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(bound.unwrap_or(preemptions));
+    model.max_branches = 20_000;
+    model.check(move || {
+        let world = World::new(keys, removed);
+        let other = world.clone();
+        let thread = thread::spawn(move || second(&other));
+        let one = first(&world);
+        let other = thread.join().expect("no panic");
+        check(&world, one, other);
+    });
+}
+
+#[test]
+fn of_two_who_insert_a_key_one_does() {
+    explore(
+        3,
+        (&[], &[]),
+        |world| world.insert(7, 1),
+        |world| world.insert(7, 2),
+        |world, one, other| {
+            assert!(one != other, "{one} {other}");
+            assert_eq!(world.get(7), Some(if one { 1 } else { 2 }));
+        },
+    );
+}
+
+#[test]
+fn two_keys_get_two_entries() {
+    explore(
+        3,
+        (&[5], &[]),
+        |world| world.insert(4, 4),
+        |world| world.insert(6, 6),
+        |world, one, other| {
+            assert!(one && other);
+            assert_eq!(world.keys(true), [4, 5, 6]);
+        },
+    );
+}
+
+#[test]
+fn a_key_can_be_found_while_its_leaf_is_divided() {
+    explore(
+        3,
+        (&[10, 20, 30], &[]),
+        |world| world.get(10) == Some(10) && world.get(30) == Some(30),
+        |world| world.insert(15, 15),
+        |world, found, inserted| {
+            assert!(found && inserted);
+            assert_eq!(world.keys(true), [10, 15, 20, 30]);
+        },
+    );
+}
+
+#[test]
+fn a_key_can_be_found_while_a_leaf_below_the_root_is_divided() {
+    explore(
+        3,
+        // Leaves of 10 and 20, 30 and 40 and 50.
+        (&[10, 20, 30, 15, 40, 50], &[]),
+        |world| world.get(50) == Some(50),
+        |world| world.insert(45, 45),
+        |world, found, inserted| {
+            assert!(found && inserted);
+            assert_eq!(world.keys(true), [10, 15, 20, 30, 40, 45, 50]);
+        },
+    );
+}
+
+#[test]
+fn two_keys_can_be_inserted_where_there_is_room_for_one() {
+    explore(
+        2,
+        (&[10, 30], &[]),
+        |world| world.insert(20, 20),
+        |world| world.insert(40, 40),
+        |world, one, other| {
+            assert!(one && other);
+            assert_eq!(world.keys(true), [10, 20, 30, 40]);
+            assert_eq!(world.tree.count().expect("sound"), 4);
+        },
+    );
+}
+
+#[test]
+fn two_can_divide_one_leaf() {
+    explore(
+        2,
+        (&[10, 20, 30], &[]),
+        |world| world.insert(15, 15),
+        |world| world.insert(40, 40),
+        |world, one, other| {
+            assert!(one && other);
+            assert_eq!(world.keys(true), [10, 15, 20, 30, 40]);
+            assert_eq!(world.keys(false), [40, 30, 20, 15, 10]);
+        },
+    );
+}
+
+/// Whether these keys are all there, in order, and what else there is was inserted.
+fn are_all(keys: &[u64], always: &[u64], perhaps: u64) -> bool {
+    keys.is_sorted_by(|a, b| a < b)
+        && always.iter().all(|key| keys.contains(key))
+        && keys.iter().all(|key| always.contains(key) || *key == perhaps)
+}
+
+#[test]
+fn a_scan_upward_sees_what_is_always_there_while_a_leaf_is_divided() {
+    explore(
+        2,
+        (&[10, 20, 30], &[]),
+        |world| are_all(&world.keys(true), &[10, 20, 30], 15),
+        |world| world.insert(15, 15),
+        |_, scanned, inserted| assert!(scanned && inserted),
+    );
+}
+
+#[test]
+fn a_scan_downward_sees_what_is_always_there_while_a_leaf_is_divided() {
+    explore(
+        2,
+        (&[10, 20, 30], &[]),
+        |world| {
+            let mut keys = world.keys(false);
+            keys.reverse();
+            are_all(&keys, &[10, 20, 30], 15)
+        },
+        |world| world.insert(15, 15),
+        |_, scanned, inserted| assert!(scanned && inserted),
+    );
+}
+
+#[test]
+fn a_scan_sees_what_is_always_there_while_a_leaf_leaves() {
+    for up in [true, false] {
+        explore(
+            2,
+            // Leaves of 10 to 30, and of 40.
+            (&[10, 20, 30, 40], &[]),
+            move |world| {
+                let mut keys = world.keys(up);
+                if !up {
+                    keys.reverse();
+                }
+                are_all(&keys, &[10, 20, 30], 40)
+            },
+            |world| world.remove(40),
+            |world, scanned, removed| {
+                assert!(scanned && removed);
+                assert_eq!(world.keys(true), [10, 20, 30]);
+            },
+        );
+    }
+}
+
+#[test]
+fn a_leaf_on_the_left_takes_over_from_its_neighbour_while_keys_are_found() {
+    explore(
+        2,
+        // Leaves of 30, and of 40.
+        (&[10, 20, 30, 40], &[10, 20]),
+        |world| world.get(40) == Some(40),
+        |world| world.remove(30),
+        |world, found, removed| {
+            assert!(found && removed);
+            assert_eq!(world.keys(true), [40]);
+        },
+    );
+}
+
+#[test]
+fn a_scan_sees_what_is_always_there_while_a_leaf_takes_over_from_its_neighbour() {
+    explore(
+        2,
+        (&[10, 20, 30, 40], &[10, 20]),
+        |world| are_all(&world.keys(true), &[40], 30),
+        |world| world.remove(30),
+        |world, scanned, removed| {
+            assert!(scanned && removed);
+            assert_eq!(world.keys(false), [40]);
+        },
+    );
+}
+
+#[test]
+fn a_key_is_inserted_into_a_leaf_that_leaves() {
+    explore(
+        2,
+        (&[10, 20, 30, 40], &[]),
+        |world| world.insert(50, 50),
+        |world| world.remove(40),
+        |world, inserted, removed| {
+            assert!(inserted && removed);
+            assert_eq!(world.keys(true), [10, 20, 30, 50]);
+        },
+    );
+}
+
+#[test]
+fn two_leaves_leave_at_once() {
+    explore(
+        2,
+        // Leaves of 30, and of 40.
+        (&[10, 20, 30, 40], &[10, 20]),
+        |world| world.remove(40),
+        |world| world.remove(30),
+        |world, one, other| {
+            assert!(one && other);
+            let mut scan = world.tree.range(..);
+            assert!(scan.next().expect("sound").is_none());
+            assert_eq!(scan.passed().len(), 1, "the root is a leaf again");
+        },
+    );
+}
+
+#[test]
+fn a_node_that_is_used_again_is_not_taken_for_what_it_was() {
+    explore(
+        2,
+        (&[10, 20, 30, 40], &[]),
+        |world| world.get(40).is_none_or(|value| value == 40),
+        |world| {
+            // The last leaf leaves, and the root takes over the first; then the root is divided again.
+            let mut worker = world.store.worker();
+            let removed = world.tree.remove(&mut worker, 40).expect("sound").is_some();
+            removed && world.tree.insert(&mut worker, 35, &35_u64.to_le_bytes()).expect("room").is_some()
+        },
+        |world, found, done| {
+            assert!(found && done);
+            assert_eq!(world.keys(true), [10, 20, 30, 35]);
+        },
+    );
+}
+
+#[test]
+fn an_unchanged_leaf_means_that_a_key_is_still_not_there() {
+    explore(
+        3,
+        (&[10, 20, 30], &[]),
+        |world| {
+            let Lookup::Absent(leaf) = world.tree.lookup(15, &mut []).expect("sound") else { return true };
+            // Whoever sees the leaf as it was after having seen the key has been deceived.
+            let seen = world.get(15).is_some();
+            !(seen && world.tree.unchanged(&leaf))
+        },
+        |world| world.insert(15, 15),
+        |_, told_the_truth, inserted| assert!(told_the_truth && inserted),
+    );
+}
+
+#[test]
+fn a_value_moves_while_it_is_read() {
+    explore(
+        3,
+        (&[10], &[]),
+        |world| matches!(world.get_any_length(10), Some(8 | 16)),
+        |world| world.tree.update(&mut world.store.worker(), 10, &[10; 16]).expect("room").is_some(),
+        |world, read, moved| {
+            assert!(read && moved);
+            assert_eq!(world.get_any_length(10), Some(16));
+        },
+    );
+}
+
+impl World {
+    /// How long a key's value is, of which eight bytes are the key, or sixteen all ten.
+    fn get_any_length(&self, key: u64) -> Option<usize> {
+        let mut value = [0; 16];
+        let read = self.tree.get(key, &mut value).expect("sound")?;
+        match read.length {
+            8 => assert_eq!(value[..8], key.to_le_bytes()),
+            _ => assert_eq!(value, [10; 16]),
+        }
+        Some(read.length)
+    }
+}

@@ -1,0 +1,127 @@
+//! What a tree refuses, and that it stays usable.
+
+use drtm_htm::NoHtm;
+use drtm_kv::{HashConfig, Inline, KvError, MAX_VALUE, Tree, Worker};
+use drtm_rdma::{Offset, RegionError};
+
+use crate::support::{MIB, store};
+
+#[test]
+fn values_up_to_the_limit_and_no_longer() {
+    let store = store(NoHtm, 64 * MIB);
+    let (tree, mut worker) = (store.tree().expect("a tree"), store.worker());
+    let value = vec![2; MAX_VALUE];
+    assert!(tree.insert(&mut worker, 1, &value).expect("just fits").is_some());
+    let mut found = vec![0; MAX_VALUE];
+    assert_eq!(tree.get(1, &mut found).expect("sound").expect("there").length, MAX_VALUE);
+    assert_eq!(found, value);
+    let long = vec![2; MAX_VALUE + 1];
+    let too_long = |error| matches!(error, KvError::ValueTooLong { length, longest } if length == MAX_VALUE + 1 && longest == MAX_VALUE);
+    assert!(too_long(tree.insert(&mut worker, 2, &long).expect_err("a byte too long")));
+    assert!(too_long(tree.update(&mut worker, 1, &long).expect_err("a byte too long")));
+    assert!(too_long(tree.put(&mut worker, 1, &long).expect_err("a byte too long")));
+    assert!(too_long(tree.get_or_insert(&mut worker, 2, &long, &mut []).expect_err("a byte too long")));
+    assert_eq!(tree.count().expect("sound"), 1);
+}
+
+/// Inserts keys in some order until there is no room, and gives them.
+fn fill(tree: &Tree<NoHtm>, worker: &mut Worker<NoHtm>, length: usize, order: fn(u64) -> u64) -> Vec<u64> {
+    let mut inserted = Vec::new();
+    let refused = (0..).map(order).find_map(|key| match tree.insert(worker, key, &vec![7; length]) {
+        Ok(Some(_)) => {
+            inserted.push(key);
+            None
+        }
+        Ok(None) => panic!("{key} was not there"),
+        Err(error) => Some(error),
+    });
+    assert!(matches!(refused, Some(KvError::Region(RegionError::Full { .. }))), "{refused:?}");
+    inserted
+}
+
+#[test]
+fn a_full_region_refuses_insertions_and_keeps_the_rest() {
+    // With long values records run out first, with none nodes do.
+    for (length, least) in [(500, 500), (0, 5_000)] {
+        let store = store(NoHtm, MIB);
+        let (tree, mut worker) = (store.tree().expect("a tree"), store.worker());
+        let inserted = fill(&tree, &mut worker, length, |step| step.wrapping_mul(0x9E37_79B9_7F4A_7C15));
+        assert!(inserted.len() > least, "{}", inserted.len());
+        let all_there = || {
+            let mut sorted = inserted.clone();
+            sorted.sort_unstable();
+            let mut scan = tree.range(..);
+            for key in sorted {
+                let row = scan.next().expect("sound").expect("a row");
+                assert_eq!((row.key, row.value), (key, &vec![7; length][..]));
+            }
+            assert_eq!(scan.next().expect("sound"), None);
+        };
+        all_there();
+        // Room is made by removing, and used again.
+        for round in 0..20 {
+            for key in &inserted[..100] {
+                assert!(tree.remove(&mut worker, *key).expect("sound").is_some(), "round {round}");
+            }
+            for key in &inserted[..100] {
+                assert!(tree.insert(&mut worker, *key, &vec![7; length]).expect("room was made").is_some());
+            }
+        }
+        all_there();
+        assert_eq!(tree.count().expect("sound"), inserted.len() as u64);
+    }
+}
+
+#[test]
+fn a_load_that_fails_leaves_nothing_behind() {
+    let store = store(NoHtm, 4 * MIB);
+    let (tree, mut worker) = (store.tree().expect("a tree"), store.worker());
+    let rows = |count: u64| (0..count).map(|key| (key, [7; 100]));
+    let refused = tree.load(&mut worker, rows(1_000_000)).expect_err("more than there is room for");
+    assert!(matches!(refused, KvError::Region(RegionError::Full { .. })), "{refused}");
+    for out_of_order in [0, 5, 999, 19_999] {
+        let refused = tree.load(&mut worker, rows(20_000).chain([(out_of_order, [0; 100])]));
+        assert!(
+            matches!(refused, Err(KvError::NotAscending { key, after: 19_999 }) if key == out_of_order),
+            "{refused:?}"
+        );
+    }
+    assert_eq!((tree.count().expect("sound"), tree.first(&mut []).expect("sound")), (0, None));
+    // All that has been taken was given back, or the region would be full long since.
+    for round in 0..10 {
+        assert_eq!(tree.load(&mut worker, rows(20_000)).expect("room"), 20_000, "round {round}");
+        assert!(matches!(tree.load(&mut worker, rows(1)), Err(KvError::NotEmpty)));
+        assert_eq!(tree.count().expect("sound"), 20_000);
+        for key in 0..20_000 {
+            assert!(tree.remove(&mut worker, key).expect("sound").is_some());
+        }
+    }
+    for few in [0, 1, 26, 27, 28, 54, 55] {
+        assert_eq!(tree.load(&mut worker, rows(few)).expect("room"), few);
+        assert!((0..few).all(|key| tree.contains(key).expect("sound")));
+        (0..few).for_each(|key| assert!(tree.remove(&mut worker, key).expect("sound").is_some()));
+    }
+}
+
+#[test]
+fn only_the_tree_that_is_there_can_be_opened() {
+    let store = store(NoHtm, 64 * MIB);
+    let tree = store.tree().expect("a tree");
+    let table = store.hash_table(HashConfig::default()).expect("a table");
+    for at in [tree.location() + 64, tree.location() + 8, table.location()] {
+        let refused = store.open_tree(at).expect_err("not a tree");
+        assert!(matches!(refused, KvError::NotThisTable { .. }), "{refused}");
+    }
+    assert!(matches!(store.open_hash_table::<Inline>(tree.location()), Err(KvError::NotThisTable { .. })));
+    assert!(matches!(store.open_tree(Offset::new(1 << 60)), Err(KvError::Corrupt(_))));
+    assert!(store.open_tree(tree.location()).is_ok());
+}
+
+#[test]
+fn a_region_has_room_for_so_many_trees_and_no_more() {
+    let store = store(NoHtm, MIB);
+    let trees: Vec<_> = std::iter::from_fn(|| store.tree().ok()).collect();
+    assert!(trees.len() > 500, "{}", trees.len());
+    assert!(matches!(store.tree(), Err(KvError::Region(RegionError::Full { .. }))));
+    assert!(trees.iter().all(|tree| tree.count().expect("sound") == 0));
+}

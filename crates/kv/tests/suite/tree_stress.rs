@@ -1,0 +1,242 @@
+//! Threads on one tree, with invariants that any loss, tear, ghost or disorder would break.
+
+use std::{
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
+    thread,
+};
+
+use drtm_htm::{Emulated, Engine, NoHtm};
+use drtm_kv::{Scan, Store, Tree, Version};
+
+use crate::support::{MIB, mapped_twice, rounds, store, tight};
+
+const OWNERS: u64 = 3;
+
+/// Keys of each owner. Every seventh is inserted at first and never removed.
+const KEYS: u64 = 400;
+const KEPT: u64 = 7;
+
+/// A value that shows whether it is whole: its length and each byte follow from key and turn, which it begins with.
+fn value(key: u64, turn: u64) -> Vec<u8> {
+    let mut value = Vec::new();
+    value.extend(key.to_le_bytes());
+    value.extend(turn.to_le_bytes());
+    value.extend((0..(key * 7 + turn * 13) % 300).map(|at| (key + turn + at) as u8));
+    value
+}
+
+/// The turn of a value that must be whole and of this key.
+fn turn_of(found: &[u8], key: u64) -> u64 {
+    let word = |at: usize| u64::from_le_bytes(found[at..at + 8].try_into().expect("eight bytes"));
+    assert_eq!(word(0), key, "another key's value");
+    let turn = word(8);
+    assert!(found == value(key, turn), "a torn value of key {key}, turn {turn}");
+    turn
+}
+
+/// Each key has one owner, who inserts, updates and removes it, and knows what must be there. Everyone reads and scans everything meanwhile.
+fn owners_and_scanners<E: Engine>(stores: &[Store<E>], base: u64) {
+    let made = stores[0].tree().expect("a tree");
+    let stop = AtomicBool::new(false);
+    let mut worker = stores[0].worker();
+    for key in (0..OWNERS * KEYS).filter(|key| (key / OWNERS).is_multiple_of(KEPT)) {
+        made.insert(&mut worker, key, &value(key, 0)).expect("room");
+    }
+    thread::scope(|scope| {
+        let scanners: Vec<_> = (0..2)
+            .map(|scanner| {
+                let (store, stop) = (&stores[scanner % stores.len()], &stop);
+                let tree = store.open_tree(made.location()).expect("the same tree");
+                scope.spawn(move || scan_until_stopped(&tree, stop, scanner as u64))
+            })
+            .collect();
+        let owners: Vec<_> = (0..OWNERS)
+            .map(|owner| {
+                let store = &stores[owner as usize % stores.len()];
+                let tree = store.open_tree(made.location()).expect("the same tree");
+                scope.spawn(move || own_keys(store, &tree, owner, rounds(base)))
+            })
+            .collect();
+        let left: u64 = owners.into_iter().map(|owner| owner.join().expect("no owner panics")).sum();
+        stop.store(true, Relaxed);
+        let rows: u64 = scanners.into_iter().map(|scanner| scanner.join().expect("no scanner panics")).sum();
+        assert!(rows > 0);
+        assert_eq!(made.count().expect("sound"), left);
+        assert_eq!(in_order(made.range(..), |_| true), left);
+        assert_eq!(in_order(made.range_back(..), |_| true), left);
+    });
+}
+
+/// Gives how many keys are left. Removes runs of keys now and then, so that leaves become empty.
+fn own_keys<E: Engine>(store: &Store<E>, tree: &Tree<E>, owner: u64, turns: u64) -> u64 {
+    let mut worker = store.worker();
+    let mut random = fastrand::Rng::with_seed(owner);
+    let mut present: Vec<Option<u64>> = (0..KEYS).map(|index| index.is_multiple_of(KEPT).then_some(0)).collect();
+    let mut highest = vec![Version::default(); KEYS as usize];
+    let mut found = vec![0; 400];
+    let (mut from, mut emptying) = (0, false);
+    for turn in 0..turns {
+        if turn % 200 == 0 {
+            (from, emptying) = (random.usize(0..KEYS as usize), random.bool());
+        }
+        let index =
+            if emptying { (from + turn as usize % 200) % KEYS as usize } else { random.usize(0..KEYS as usize) };
+        let key = owner + OWNERS * index as u64;
+        let expected = present[index];
+        let read = tree.get(key, &mut found).expect("sound");
+        assert_eq!(read.map(|read| turn_of(&found[..read.length], key)), expected, "key {key}");
+        let value = value(key, turn);
+        let removes = !(index as u64).is_multiple_of(KEPT) && (emptying || random.u8(0..4) == 0);
+        let written = match (expected.is_some(), removes) {
+            (false, true) => {
+                assert!(tree.update(&mut worker, key, &value).expect("room").is_none());
+                assert!(tree.remove(&mut worker, key).expect("sound").is_none());
+                continue;
+            }
+            (false, false) => Some(tree.insert(&mut worker, key, &value).expect("room").expect("it was not there")),
+            (true, true) => {
+                let removed = tree.remove(&mut worker, key).expect("sound").expect("it was there");
+                assert!(removed >= highest[index]);
+                None
+            }
+            (true, false) => {
+                assert!(tree.insert(&mut worker, key, &value).expect("room").is_none());
+                Some(tree.update(&mut worker, key, &value).expect("room").expect("it was there"))
+            }
+        };
+        if let Some(version) = written {
+            assert!(version > highest[index], "versions grow");
+            highest[index] = version;
+        }
+        present[index] = written.map(|_| turn);
+    }
+    present.iter().flatten().count() as u64
+}
+
+fn scan_until_stopped<E: Engine>(tree: &Tree<E>, stop: &AtomicBool, seed: u64) -> u64 {
+    let mut random = fastrand::Rng::with_seed(seed);
+    let mut rows = 0;
+    while !stop.load(Relaxed) {
+        let (from, to) = (random.u64(0..OWNERS * KEYS), random.u64(0..OWNERS * KEYS));
+        let (from, to) = (from.min(to), from.max(to));
+        rows += match random.u8(0..3) {
+            0 => in_order(tree.range(from..=to), |key| (from..=to).contains(&key)),
+            1 => in_order(tree.range_back(from..=to), |key| (from..=to).contains(&key)),
+            _ => in_order(tree.range(..), |_| true),
+        };
+    }
+    rows
+}
+
+/// Gives how many rows there were: in order, each once, each whole, none out of range, and among them all that are always there.
+fn in_order<E: Engine>(mut scan: Scan<'_, E>, within: impl Fn(u64) -> bool) -> u64 {
+    let mut keys: Vec<u64> = Vec::new();
+    while let Some(row) = scan.next().expect("sound") {
+        turn_of(row.value, row.key);
+        keys.push(row.key);
+    }
+    let rows = keys.len() as u64;
+    assert!(keys.is_sorted_by(|a, b| a < b) || keys.is_sorted_by(|a, b| a > b), "out of order: {keys:?}");
+    assert!(keys.iter().all(|key| within(*key)));
+    keys.sort_unstable();
+    for key in (0..OWNERS * KEYS).filter(|key| (key / OWNERS).is_multiple_of(KEPT) && within(*key)) {
+        assert!(keys.binary_search(&key).is_ok(), "{key} was always there, and is not in {keys:?}");
+    }
+    rows
+}
+
+#[test]
+fn without_regions() {
+    owners_and_scanners(&[store(NoHtm, 256 * MIB)], 30_000);
+}
+
+#[test]
+fn through_two_mappings() {
+    owners_and_scanners(&mapped_twice(256 * MIB), 30_000);
+}
+
+#[test]
+fn on_an_emulated_engine() {
+    owners_and_scanners(&[store(Emulated::default(), 256 * MIB)], 3_000);
+}
+
+#[test]
+fn on_a_tight_engine() {
+    owners_and_scanners(&[store(tight(1), 256 * MIB)], 3_000);
+}
+
+/// Everyone inserts and removes runs of the same few keys: of all who try to insert one, one succeeds.
+#[test]
+fn contested() {
+    let store = store(NoHtm, 64 * MIB);
+    let tree = store.tree().expect("a tree");
+    let balances: Vec<i64> = thread::scope(|scope| {
+        let threads: Vec<_> = (0..3)
+            .map(|thread| {
+                let (store, tree) = (&store, &tree);
+                scope.spawn(move || {
+                    let mut worker = store.worker();
+                    let mut random = fastrand::Rng::with_seed(thread);
+                    let mut balance = 0;
+                    for _ in 0..rounds(1_000) {
+                        let from = random.u64(0..100);
+                        let inserts = random.bool();
+                        for key in from..from + 60 {
+                            let value = vec![key as u8; random.usize(0..2) * 300];
+                            if inserts {
+                                balance += i64::from(tree.insert(&mut worker, key, &value).expect("room").is_some());
+                            } else {
+                                balance -= i64::from(tree.remove(&mut worker, key).expect("sound").is_some());
+                            }
+                        }
+                    }
+                    balance
+                })
+            })
+            .collect();
+        threads.into_iter().map(|thread| thread.join().expect("no panic")).collect()
+    });
+    let mut keys = Vec::new();
+    let mut scan = tree.range(..);
+    while let Some(row) = scan.next().expect("sound") {
+        assert!(row.value.iter().all(|byte| *byte == row.key as u8));
+        keys.push(row.key);
+    }
+    assert!(keys.is_sorted_by(|a, b| a < b));
+    assert_eq!(balances.iter().sum::<i64>(), keys.len() as i64);
+    assert_eq!(tree.count().expect("sound"), keys.len() as u64);
+}
+
+/// Nothing leaks: a window of keys that moves upward empties leaves at one end and makes new ones at the other.
+#[test]
+fn churn_needs_no_more_memory_after_a_while() {
+    let store = store(NoHtm, 256 * MIB);
+    let tree = store.tree().expect("a tree");
+    let mut next = 0;
+    let mut churn = |tree: &Tree<NoHtm>| {
+        thread::scope(|scope| {
+            for thread in 0..2_u64 {
+                let store = &store;
+                scope.spawn(move || {
+                    let mut worker = store.worker();
+                    let mut random = fastrand::Rng::with_seed(thread);
+                    for key in (next..next + rounds(20_000)).filter(|key| key % 2 == thread) {
+                        tree.insert(&mut worker, key, &vec![1; random.usize(0..200)]).expect("room");
+                        if key >= 3_000 {
+                            tree.remove(&mut worker, key - 3_000).expect("sound").expect("it was there");
+                        }
+                    }
+                });
+            }
+        });
+        next += rounds(20_000);
+        store.region().allocated()
+    };
+    let settled = (0..5).map(|_| churn(&tree)).max().expect("five rounds");
+    let later = (5..15).map(|_| churn(&tree)).max().expect("ten rounds");
+    assert!(later <= settled + settled / 10, "grew from {settled} to {later} bytes");
+    assert_eq!(tree.count().expect("sound"), 3_000);
+    let mut scan = tree.range(..);
+    while scan.next().expect("sound").is_some() {}
+    assert!(scan.passed().len() < 1_000, "{} leaves for 3000 keys", scan.passed().len());
+}
