@@ -1,5 +1,7 @@
 //! The binary `drtm-bench`: everything is in the library of the same name.
 
+#![forbid(unsafe_code)]
+
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
