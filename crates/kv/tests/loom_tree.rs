@@ -74,10 +74,12 @@ fn explore<T: 'static>(
     model.check(move || {
         let world = World::new(keys, removed);
         let other = world.clone();
-        let thread = thread::spawn(move || second(&other));
-        let one = first(&world);
-        let other = thread.join().expect("no panic");
-        check(&world, one, other);
+        // The one that changes something begins: the checker remembers only the last access to a word, and forgets a reader's when the
+        // other reads before it writes, so that the other way round it would see no reason to interleave them.
+        let thread = thread::spawn(move || first(&other));
+        let two = second(&world);
+        let one = thread.join().expect("no panic");
+        check(&world, one, two);
     });
 }
 
@@ -205,7 +207,7 @@ fn a_scan_downward_sees_what_is_always_there_while_a_leaf_is_divided() {
 fn a_scan_sees_what_is_always_there_while_a_leaf_leaves() {
     for up in [true, false] {
         explore(
-            2,
+            1,
             // Leaves of 10 to 30, and of 40.
             (&[10, 20, 30, 40], &[]),
             move |world| {
@@ -242,7 +244,7 @@ fn a_leaf_on_the_left_takes_over_from_its_neighbour_while_keys_are_found() {
 #[test]
 fn a_scan_sees_what_is_always_there_while_a_leaf_takes_over_from_its_neighbour() {
     explore(
-        2,
+        1,
         (&[10, 20, 30, 40], &[10, 20]),
         |world| are_all(&world.keys(true), &[40], 30),
         |world| world.remove(30),
@@ -256,7 +258,7 @@ fn a_scan_sees_what_is_always_there_while_a_leaf_takes_over_from_its_neighbour()
 #[test]
 fn a_key_is_inserted_into_a_leaf_that_leaves() {
     explore(
-        2,
+        1,
         (&[10, 20, 30, 40], &[]),
         |world| world.insert(50, 50),
         |world| world.remove(40),
@@ -270,7 +272,7 @@ fn a_key_is_inserted_into_a_leaf_that_leaves() {
 #[test]
 fn two_leaves_leave_at_once() {
     explore(
-        2,
+        1,
         // Leaves of 30, and of 40.
         (&[10, 20, 30, 40], &[10, 20]),
         |world| world.remove(40),
@@ -287,7 +289,7 @@ fn two_leaves_leave_at_once() {
 #[test]
 fn a_node_that_is_used_again_is_not_taken_for_what_it_was() {
     explore(
-        2,
+        1,
         (&[10, 20, 30, 40], &[]),
         |world| world.get(40).is_none_or(|value| value == 40),
         |world| {
