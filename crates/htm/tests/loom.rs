@@ -55,16 +55,27 @@ fn explore(
     second: impl Fn(&World) + Copy + Send + Sync + 'static,
     check: impl Fn(&World) + Send + Sync + 'static,
 ) {
-    let mut model = loom::model::Builder::new();
-    model.preemption_bound = Some(preemptions());
-    model.check(move || {
-        let world = World::new(&engine);
-        let other = world.clone();
-        let thread = thread::spawn(move || second(&other));
-        first(&world);
-        thread.join().expect("no panic");
-        check(&world);
-    });
+    let (engine, check) = (Arc::new(engine), Arc::new(check));
+    // Either on the model's first thread: what loom explores depends on it, and a reader there hides much.
+    for second_leads in [false, true] {
+        let mut model = loom::model::Builder::new();
+        model.preemption_bound = Some(preemptions());
+        let (engine, check) = (Arc::clone(&engine), Arc::clone(&check));
+        model.check(move || {
+            let world = World::new(&*engine);
+            let other = world.clone();
+            if second_leads {
+                let thread = thread::spawn(move || first(&other));
+                second(&world);
+                thread.join().expect("no panic");
+            } else {
+                let thread = thread::spawn(move || second(&other));
+                first(&world);
+                thread.join().expect("no panic");
+            }
+            check(&world);
+        });
+    }
 }
 
 /// How often a thread is preempted where it could go on, at most: 3 finds what is known to be findable; more takes longer.

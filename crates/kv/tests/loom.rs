@@ -7,6 +7,8 @@
 //! The code is the one that runs otherwise; only the words are loom's, in a small box, and a table begins with one bucket.
 #![cfg(drtm_loom)]
 
+use std::sync::Arc;
+
 use drtm_htm::NoHtm;
 use drtm_kv::{HashConfig, HashTable, Store};
 use loom::thread;
@@ -63,17 +65,28 @@ fn explore<T: 'static>(
     second: impl Fn(&World) -> T + Copy + Send + Sync + 'static,
     check: impl Fn(&World, T, T) + Send + Sync + 'static,
 ) {
-    let mut model = loom::model::Builder::new();
-    model.preemption_bound = Some(preemptions());
-    model.max_branches = 20_000;
-    model.check(move || {
-        let world = world();
-        let other = world.clone();
-        let thread = thread::spawn(move || second(&other));
-        let one = first(&world);
-        let other = thread.join().expect("no panic");
-        check(&world, one, other);
-    });
+    let (world, check) = (Arc::new(world), Arc::new(check));
+    // Either on the model's first thread: what loom explores depends on it, and a reader there hides much.
+    for second_leads in [false, true] {
+        let mut model = loom::model::Builder::new();
+        model.preemption_bound = Some(preemptions());
+        model.max_branches = 20_000;
+        let (world, check) = (Arc::clone(&world), Arc::clone(&check));
+        model.check(move || {
+            let world = world();
+            let other = world.clone();
+            let (one, other) = if second_leads {
+                let thread = thread::spawn(move || first(&other));
+                let other = second(&world);
+                (thread.join().expect("no panic"), other)
+            } else {
+                let thread = thread::spawn(move || second(&other));
+                let one = first(&world);
+                (one, thread.join().expect("no panic"))
+            };
+            check(&world, one, other);
+        });
+    }
 }
 
 /// How often a thread is preempted where it could go on, at most.
