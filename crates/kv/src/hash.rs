@@ -372,9 +372,11 @@ impl<E: Engine> Table<E> {
         Ok(&self.region().array::<{ header::WORDS }>(self.at)?[word])
     }
 
+    /// How many buckets there are. Who learns of a bucket by this finds it filled: its keys would otherwise be looked for before they are
+    /// there, and its depth after it is.
     #[inline(always)]
     fn buckets(&self) -> Result<u64, KvError> {
-        Ok(self.engine().load_relaxed(self.header(header::BUCKETS)?))
+        Ok(self.engine().load(self.header(header::BUCKETS)?))
     }
 
     fn keys(&self) -> Result<u64, KvError> {
