@@ -33,7 +33,7 @@ pub use peer::{HashPeer, Location, PeerError};
 
 use std::{marker::PhantomData, sync::Arc};
 
-use drtm_htm::{Engine, LINE_WORDS, Waiter, Word};
+use drtm_htm::{Engine, LINE_WORDS, Word};
 use drtm_rdma::{Offset, Region};
 use parking_lot::Mutex;
 
@@ -41,6 +41,7 @@ use crate::{
     KvError, Read, Store, Version, Worker, counter, floor,
     keys::{Inline, Keys},
     layout::SLOTS,
+    put::update_or_insert,
     record::{Look, Shape},
 };
 use segments::Segments;
@@ -306,17 +307,7 @@ impl<E: Engine, K: Keys> HashTable<E, K> {
     ///
     /// As for [`insert`](Self::insert).
     pub fn put(&self, worker: &mut Worker<E>, key: K::Key<'_>, value: &[u8]) -> Result<Version, KvError> {
-        let waiter = Waiter::new();
-        loop {
-            if let Some(version) = self.update(worker, key, value)? {
-                return Ok(version);
-            }
-            if let Some(version) = self.insert(worker, key, value)? {
-                return Ok(version);
-            }
-            // Inserted and removed by others in between.
-            waiter.pause();
-        }
+        update_or_insert(worker, |worker| self.update(worker, key, value), |worker| self.insert(worker, key, value))
     }
 
     /// Removes a key. Gives the version that was removed, or `None` if there was no such key.

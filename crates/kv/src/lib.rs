@@ -33,6 +33,7 @@ mod hash;
 mod heap;
 mod keys;
 mod layout;
+mod put;
 mod record;
 mod store;
 mod tree;

@@ -42,6 +42,7 @@ use crate::{
     KvError, Read, Store, Version, Worker, counter, floor,
     keys::{Inline, Keys},
     layout::{NODE_WORDS, Stamp},
+    put::update_or_insert,
     record::{Look, Shape},
 };
 use node::Seen;
@@ -322,17 +323,7 @@ impl<E: Engine> Tree<E> {
     ///
     /// As for [`insert`](Self::insert).
     pub fn put(&self, worker: &mut Worker<E>, key: u64, value: &[u8]) -> Result<Version, KvError> {
-        let waiter = Waiter::new();
-        loop {
-            if let Some(version) = self.update(worker, key, value)? {
-                return Ok(version);
-            }
-            if let Some(version) = self.insert(worker, key, value)? {
-                return Ok(version);
-            }
-            // Inserted and removed by others in between.
-            waiter.pause();
-        }
+        update_or_insert(worker, |worker| self.update(worker, key, value), |worker| self.insert(worker, key, value))
     }
 
     /// Copies a key's value to `into`, as far as there is room, or inserts the key with `value` if it is not there.

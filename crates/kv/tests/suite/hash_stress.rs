@@ -8,28 +8,10 @@ use std::{
 use drtm_htm::{Emulated, Engine, NoHtm};
 use drtm_kv::{Bytes, HashConfig, HashTable, Inline, Store, Version};
 
-use crate::support::{MIB, mapped_twice, rounds, store, tight};
+use crate::support::{MIB, mapped_twice, rounds, store, tight, turn_of, value};
 
 const OWNERS: u64 = 3;
 const KEYS: u64 = 400;
-
-/// A value that shows whether it is whole: its length and each byte follow from key and turn, which it begins with.
-fn value(key: u64, turn: u64) -> Vec<u8> {
-    let mut value = Vec::new();
-    value.extend(key.to_le_bytes());
-    value.extend(turn.to_le_bytes());
-    value.extend((0..(key * 7 + turn * 13) % 300).map(|at| (key + turn + at) as u8));
-    value
-}
-
-/// The turn of a value that must be whole and of this key.
-fn turn_of(found: &[u8], key: u64) -> u64 {
-    let word = |at: usize| u64::from_le_bytes(found[at..at + 8].try_into().expect("eight bytes"));
-    assert_eq!(word(0), key, "another key's value");
-    let turn = word(8);
-    assert!(found == value(key, turn), "a torn value of key {key}, turn {turn}");
-    turn
-}
 
 /// Each key has one owner, who inserts, updates and removes it, and knows what must be there. Everyone reads everything meanwhile.
 fn owners_and_readers<E: Engine>(stores: &[Store<E>], base: u64) {

@@ -38,3 +38,21 @@ pub(crate) fn rounds(base: u64) -> u64 {
     });
     base * factor
 }
+
+/// A value that shows whether it is whole: its length and each byte follow from key and turn, which it begins with.
+pub(crate) fn value(key: u64, turn: u64) -> Vec<u8> {
+    let mut value = Vec::new();
+    value.extend(key.to_le_bytes());
+    value.extend(turn.to_le_bytes());
+    value.extend((0..(key * 7 + turn * 13) % 300).map(|at| (key + turn + at) as u8));
+    value
+}
+
+/// The turn of a value that must be whole and of this key.
+pub(crate) fn turn_of(found: &[u8], key: u64) -> u64 {
+    let word = |at: usize| u64::from_le_bytes(found[at..at + 8].try_into().expect("eight bytes"));
+    assert_eq!(word(0), key, "another key's value");
+    let turn = word(8);
+    assert!(found == value(key, turn), "a torn value of key {key}, turn {turn}");
+    turn
+}

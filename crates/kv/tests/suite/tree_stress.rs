@@ -8,31 +8,13 @@ use std::{
 use drtm_htm::{Emulated, Engine, NoHtm};
 use drtm_kv::{Scan, Store, Tree, Version};
 
-use crate::support::{MIB, mapped_twice, rounds, store, tight};
+use crate::support::{MIB, mapped_twice, rounds, store, tight, turn_of, value};
 
 const OWNERS: u64 = 3;
 
 /// Keys of each owner. Every seventh is inserted at first and never removed.
 const KEYS: u64 = 400;
 const KEPT: u64 = 7;
-
-/// A value that shows whether it is whole: its length and each byte follow from key and turn, which it begins with.
-fn value(key: u64, turn: u64) -> Vec<u8> {
-    let mut value = Vec::new();
-    value.extend(key.to_le_bytes());
-    value.extend(turn.to_le_bytes());
-    value.extend((0..(key * 7 + turn * 13) % 300).map(|at| (key + turn + at) as u8));
-    value
-}
-
-/// The turn of a value that must be whole and of this key.
-fn turn_of(found: &[u8], key: u64) -> u64 {
-    let word = |at: usize| u64::from_le_bytes(found[at..at + 8].try_into().expect("eight bytes"));
-    assert_eq!(word(0), key, "another key's value");
-    let turn = word(8);
-    assert!(found == value(key, turn), "a torn value of key {key}, turn {turn}");
-    turn
-}
 
 /// Each key has one owner, who inserts, updates and removes it, and knows what must be there. Everyone reads and scans everything meanwhile.
 fn owners_and_scanners<E: Engine>(stores: &[Store<E>], base: u64) {
