@@ -82,6 +82,12 @@ pub enum KvError {
         /// What was given.
         is: String,
     },
+    /// A table leads to a bucket that is not there.
+    #[error("the hash table is corrupt: bucket {bucket} is not there")]
+    NoBucket {
+        /// The bucket's number.
+        bucket: u64,
+    },
     /// The table has as many overflow buckets as links can tell apart.
     #[error("the hash table has run out of overflow buckets; let it grow, or make it with more buckets")]
     TooCrowded,

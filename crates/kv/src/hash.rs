@@ -24,6 +24,7 @@ mod bucket;
 mod chain;
 mod change;
 mod grow;
+mod hint;
 mod peer;
 mod search;
 mod segments;
@@ -42,8 +43,9 @@ use crate::{
     keys::{Inline, Keys},
     layout::SLOTS,
     put::update_or_insert,
-    record::{Look, Shape},
+    record::Shape,
 };
+use hint::Hint;
 use segments::Segments;
 
 /// How a hash table begins, and whether it grows.
@@ -170,8 +172,10 @@ pub struct HashTable<E: Engine, K: Keys = Inline> {
 
 #[derive(Debug)]
 struct Table<E: Engine> {
-    store: Store<E>,
+    region: Arc<Region<E>>,
     at: Offset,
+    /// How many buckets there were when this handle last looked.
+    hint: Hint,
     main: Segments,
     overflow: Segments,
     free_overflows: Mutex<Vec<u64>>,
@@ -239,7 +243,10 @@ impl<E: Engine, K: Keys> HashTable<E, K> {
     /// When the key is too long, or the store is corrupt.
     #[inline]
     pub fn get(&self, key: K::Key<'_>, into: &mut [u8]) -> Result<Option<Read>, KvError> {
-        self.table.search::<K, _>(key, |record| record.read::<K>(key, into))
+        match self.table.glance::<K>(key, into) {
+            Some(read) => Ok(Some(read)),
+            None => self.table.search::<K, _>(key, |record| record.read::<K>(key, into)),
+        }
     }
 
     /// Whether there is such a key.
@@ -284,20 +291,9 @@ impl<E: Engine, K: Keys> HashTable<E, K> {
     pub fn update(&self, worker: &mut Worker<E>, key: K::Key<'_>, value: &[u8]) -> Result<Option<Version>, KvError> {
         let shape = Shape::of::<K>(key, value.len())?;
         let holder = worker.lock_state();
-        let written = self.table.search::<K, _>(key, |record| {
-            Ok(match record.lock::<K>(key, holder)? {
-                Look::Found(locked) if locked.has_room_for(shape) => Look::Found(Some(locked.write(shape, value)?)),
-                // There is no room for it where it is.
-                Look::Found(_) => Look::Found(None),
-                Look::Other => Look::Other,
-                Look::Stale => Look::Stale,
-                Look::Busy => Look::Busy,
-            })
-        })?;
-        match written {
-            Some(None) => self.table.relocate::<K>(worker, key, shape, value),
-            Some(written) => Ok(written),
-            None => Ok(None),
+        match self.table.replace::<K>(key, holder, shape, value) {
+            Some(written) => Ok(Some(written)),
+            None => self.table.update::<K>(worker, key, shape, value),
         }
     }
 
@@ -339,8 +335,9 @@ impl<E: Engine> Table<E> {
         let region = store.region();
         let segments = |word: usize| Segments::new(region, at + 8 * word as u64);
         Self {
-            store: store.clone(),
+            region: Arc::clone(region),
             at,
+            hint: Hint::default(),
             main: segments(header::MAIN),
             overflow: segments(header::OVERFLOW),
             free_overflows: Mutex::default(),
@@ -350,7 +347,7 @@ impl<E: Engine> Table<E> {
 
     #[inline(always)]
     fn region(&self) -> &Region<E> {
-        self.store.region()
+        &self.region
     }
 
     #[inline(always)]

@@ -23,7 +23,7 @@
 //! place finds it busy, or of another incarnation, and goes back to the table.
 
 use drtm_htm::{Engine, Word, fence_acquire, fence_release};
-use drtm_rdma::{Offset, Region, read_bytes, words_for, write_bytes};
+use drtm_rdma::{Offset, OutOfBounds, Region, read_bytes, words_for, write_bytes};
 
 use crate::{
     KvError,
@@ -56,6 +56,8 @@ pub(crate) struct Shape {
 }
 
 impl Shape {
+    const EMPTY: Self = Self { key: None, value: 0 };
+
     #[inline]
     pub(crate) fn of<K: Keys>(key: K::Key<'_>, value: usize) -> Result<Self, KvError> {
         if value > MAX_VALUE {
@@ -64,15 +66,18 @@ impl Shape {
         Ok(Self { key: K::kept(key)?, value })
     }
 
+    #[inline(always)]
     fn has_lengths(self) -> bool {
         self.key.is_some() || self.value > Head::MAX_SHORT
     }
 
+    #[inline(always)]
     fn key_words(self) -> usize {
         words_for(self.key.unwrap_or(0))
     }
 
     /// Words between header and value.
+    #[inline(always)]
     fn before_value(self) -> usize {
         if self.has_lengths() { 1 + self.key_words() } else { 0 }
     }
@@ -143,7 +148,7 @@ pub(crate) struct Record<'r, E: Engine> {
 
 impl<'r, E: Engine> Record<'r, E> {
     #[inline(always)]
-    pub(crate) fn at(region: &'r Region<E>, place: Place) -> Result<Self, KvError> {
+    pub(crate) fn at(region: &'r Region<E>, place: Place) -> Result<Self, OutOfBounds> {
         Ok(Self { region, place, header: region.array(Offset::new(8 * place.word))? })
     }
 
@@ -154,13 +159,13 @@ impl<'r, E: Engine> Record<'r, E> {
 
     /// The `count` words behind the first `skip` ones behind the header.
     #[inline(always)]
-    fn body(&self, skip: usize, count: usize) -> Result<&'r [Word], KvError> {
+    fn body(&self, skip: usize, count: usize) -> Result<&'r [Word], OutOfBounds> {
         let word = self.place.word + (HEADER_WORDS + skip) as u64;
-        Ok(self.region.words(Offset::new(8 * word), count)?)
+        self.region.words(Offset::new(8 * word), count)
     }
 
     #[inline(always)]
-    fn shape<K: Keys>(&self, head: Head) -> Result<Shape, KvError> {
+    fn shape<K: Keys>(&self, head: Head) -> Result<Shape, OutOfBounds> {
         match head.short_length() {
             Some(value) if K::FITS => Ok(Shape { key: None, value: usize::from(value) }),
             _ => {
@@ -180,26 +185,20 @@ impl<'r, E: Engine> Record<'r, E> {
         Head(self.engine().load_relaxed(&self.header[HEAD]))
     }
 
-    /// Looks at the record with `see`, and says whether what it saw was whole, and of the key that `is_key` asks for.
+    /// Begins to look at the record. What is seen from here on may be nonsense, errors included, until [`end`](Self::end) has said
+    /// that it is not.
     #[inline(always)]
-    fn look<K: Keys, T>(
-        &self,
-        is_key: impl FnOnce(Shape) -> Result<bool, KvError>,
-        see: impl FnOnce(Version, Shape) -> Result<T, KvError>,
-    ) -> Result<Look<T>, KvError> {
+    fn begin<T>(&self) -> Result<Version, Look<T>> {
         let version = self.version();
         if version.is_writing() {
-            return Ok(if self.head().incarnation() == self.place.incarnation { Look::Busy } else { Look::Stale });
+            return Err(if self.head().incarnation() == self.place.incarnation { Look::Busy } else { Look::Stale });
         }
-        // What is seen may be nonsense until the version has been looked at again, errors included.
-        let seen = match self.shape::<K>(self.head()) {
-            Ok(shape) => match is_key(shape) {
-                Ok(true) => see(version, shape).map(Some),
-                Ok(false) => Ok(None),
-                Err(error) => Err(error),
-            },
-            Err(error) => Err(error),
-        };
+        Ok(version)
+    }
+
+    /// Says what to make of what was seen since the record [had](Self::begin) this version: of a key's record, or (`None`) another's.
+    #[inline(always)]
+    fn end<T>(&self, version: Version, seen: Result<Option<T>, OutOfBounds>) -> Result<Look<T>, OutOfBounds> {
         fence_acquire();
         if self.version() != version {
             return Ok(Look::Busy);
@@ -210,8 +209,15 @@ impl<'r, E: Engine> Record<'r, E> {
         Ok(seen?.map_or(Look::Other, Look::Found))
     }
 
+    /// What a key's record looks like behind its header; `None` if it is another key's.
     #[inline(always)]
-    fn has_key<K: Keys>(&self, shape: Shape, key: K::Key<'_>) -> Result<bool, KvError> {
+    fn shape_for<K: Keys>(&self, key: K::Key<'_>) -> Result<Option<Shape>, OutOfBounds> {
+        let shape = self.shape::<K>(self.head())?;
+        Ok(self.has_key::<K>(shape, key)?.then_some(shape))
+    }
+
+    #[inline(always)]
+    fn has_key<K: Keys>(&self, shape: Shape, key: K::Key<'_>) -> Result<bool, OutOfBounds> {
         if self.key_word() != K::word(key) {
             return Ok(false);
         }
@@ -223,35 +229,73 @@ impl<'r, E: Engine> Record<'r, E> {
 
     /// Copies as much of the value as `into` has room for.
     #[inline(always)]
-    pub(crate) fn read<K: Keys>(&self, key: K::Key<'_>, into: &mut [u8]) -> Result<Look<Read>, KvError> {
-        self.look::<K, _>(
-            |shape| self.has_key::<K>(shape, key),
-            |version, shape| {
-                let copied = shape.value.min(into.len());
-                let words = self.body(shape.before_value(), words_for(copied))?;
-                read_bytes(self.engine(), words, &mut into[..copied]);
-                Ok(Read { length: shape.value, version })
-            },
-        )
+    pub(crate) fn read<K: Keys>(&self, key: K::Key<'_>, into: &mut [u8]) -> Result<Look<Read>, OutOfBounds> {
+        match self.begin() {
+            Ok(version) => self.end(version, self.read_value::<K>(key, into, version)),
+            Err(look) => Ok(look),
+        }
+    }
+
+    #[inline(always)]
+    fn read_value<K: Keys>(
+        &self,
+        key: K::Key<'_>,
+        into: &mut [u8],
+        version: Version,
+    ) -> Result<Option<Read>, OutOfBounds> {
+        let Some(shape) = self.shape_for::<K>(key)? else { return Ok(None) };
+        let copied = shape.value.min(into.len());
+        let words = self.body(shape.before_value(), words_for(copied))?;
+        read_bytes(self.engine(), words, &mut into[..copied]);
+        Ok(Some(Read { length: shape.value, version }))
+    }
+
+    /// The same in the usual case, and without a look at the incarnation: the caller knows that it is the key's record.
+    #[inline(always)]
+    pub(crate) fn peek<K: Keys>(&self, key: K::Key<'_>, into: &mut [u8]) -> Option<Read> {
+        let version = self.version();
+        if version.is_writing() || version.is_removed() {
+            return None;
+        }
+        let read = self.read_value::<K>(key, into, version).ok()??;
+        fence_acquire();
+        (self.version() == version).then_some(read)
     }
 
     /// Copies the whole value of a record of which only the key's word is known.
-    pub(crate) fn copy<K: Keys>(&self, word: u64, into: &mut Vec<u8>) -> Result<Look<Version>, KvError> {
-        self.look::<K, _>(
-            |_| Ok(self.key_word() == word),
-            |version, shape| {
-                // Before the buffer is made as long: a length that is nonsense leads out of memory, or is at most that of a page.
-                let words = self.body(shape.before_value(), words_for(shape.value))?;
-                into.resize(shape.value, 0);
-                read_bytes(self.engine(), words, into);
-                Ok(version)
-            },
-        )
+    #[inline]
+    pub(crate) fn copy<K: Keys>(&self, word: u64, into: &mut Vec<u8>) -> Result<Look<Version>, OutOfBounds> {
+        match self.begin() {
+            Ok(version) => self.end(version, self.copy_value::<K>(word, into, version)),
+            Err(look) => Ok(look),
+        }
+    }
+
+    #[inline(always)]
+    fn copy_value<K: Keys>(
+        &self,
+        word: u64,
+        into: &mut Vec<u8>,
+        version: Version,
+    ) -> Result<Option<Version>, OutOfBounds> {
+        if self.key_word() != word {
+            return Ok(None);
+        }
+        let shape = self.shape::<K>(self.head())?;
+        // Before the buffer is made as long: a length that is nonsense leads out of memory, or is at most that of a page.
+        let words = self.body(shape.before_value(), words_for(shape.value))?;
+        into.resize(shape.value, 0);
+        read_bytes(self.engine(), words, into);
+        Ok(Some(version))
     }
 
     /// Whether the record is there, and in which version.
-    pub(crate) fn check<K: Keys>(&self, key: K::Key<'_>) -> Result<Look<Version>, KvError> {
-        self.look::<K, _>(|shape| self.has_key::<K>(shape, key), |version, _| Ok(version))
+    #[inline]
+    pub(crate) fn check<K: Keys>(&self, key: K::Key<'_>) -> Result<Look<Version>, OutOfBounds> {
+        match self.begin() {
+            Ok(version) => self.end(version, self.shape_for::<K>(key).map(|shape| shape.map(|_| version))),
+            Err(look) => Ok(look),
+        }
     }
 
     #[inline(always)]
@@ -259,16 +303,23 @@ impl<'r, E: Engine> Record<'r, E> {
         self.engine().load_relaxed(&self.header[KEY])
     }
 
-    /// Locks the record if it is free and still the one looked for.
+    /// Locks the record if it is free, whosever it is.
     #[inline(always)]
-    pub(crate) fn lock<K: Keys>(&self, key: K::Key<'_>, holder: State) -> Result<Look<Locked<'_, 'r, E>>, KvError> {
-        let engine = self.engine();
-        if engine.compare_exchange(&self.header[STATE], State::FREE.0, holder.0).is_err() {
-            return Ok(if self.head().incarnation() == self.place.incarnation { Look::Busy } else { Look::Stale });
+    pub(crate) fn try_lock<K: Keys>(&self, holder: State) -> Result<Option<Locked<'_, 'r, E>>, OutOfBounds> {
+        if self.engine().compare_exchange(&self.header[STATE], State::FREE.0, holder.0).is_err() {
+            return Ok(None);
         }
-        let version = self.version();
-        let head = self.head();
-        let locked = Locked { record: self, version, shape: self.shape::<K>(head)? };
+        let mut locked = Locked { record: self, version: self.version(), shape: Shape::EMPTY };
+        locked.shape = self.shape::<K>(self.head())?;
+        Ok(Some(locked))
+    }
+
+    /// Locks the record if it is free and still the one looked for.
+    pub(crate) fn lock<K: Keys>(&self, key: K::Key<'_>, holder: State) -> Result<Look<Locked<'_, 'r, E>>, OutOfBounds> {
+        let Some(locked) = self.try_lock::<K>(holder)? else {
+            return Ok(if self.head().incarnation() == self.place.incarnation { Look::Busy } else { Look::Stale });
+        };
+        let (head, version) = (self.head(), locked.version);
         let is_it = head.incarnation() == self.place.incarnation && !version.is_writing() && !version.is_removed();
         // If not, dropped here, and so unlocked.
         if !is_it {
@@ -276,6 +327,24 @@ impl<'r, E: Engine> Record<'r, E> {
         }
         let is_key = self.has_key::<K>(locked.shape, key)?;
         Ok(if is_key { Look::Found(locked) } else { Look::Other })
+    }
+
+    /// Writes another value, if there is room for it where the record is: gives its version then.
+    #[inline(always)]
+    pub(crate) fn overwrite<K: Keys>(
+        &self,
+        key: K::Key<'_>,
+        holder: State,
+        shape: Shape,
+        value: &[u8],
+    ) -> Result<Look<Option<Version>>, OutOfBounds> {
+        Ok(match self.lock::<K>(key, holder)? {
+            Look::Found(locked) if locked.has_room_for(shape) => Look::Found(Some(locked.write(shape, value)?)),
+            Look::Found(_) => Look::Found(None),
+            Look::Other => Look::Other,
+            Look::Stale => Look::Stale,
+            Look::Busy => Look::Busy,
+        })
     }
 
     /// Fills memory that nobody knows of yet, and makes a record of it.
@@ -286,7 +355,7 @@ impl<'r, E: Engine> Record<'r, E> {
         key: K::Key<'_>,
         value: &[u8],
         version: Version,
-    ) -> Result<Place, KvError> {
+    ) -> Result<Place, OutOfBounds> {
         let mut record = Self::at(region, Place { word, incarnation: 0 })?;
         record.place.incarnation = record.head().incarnation();
         let engine = region.engine();
@@ -327,6 +396,12 @@ impl<E: Engine> Locked<'_, '_, E> {
         self.version
     }
 
+    /// Whether it is this key's, and its value has this shape.
+    #[inline(always)]
+    pub(crate) fn is_like<K: Keys>(&self, shape: Shape, key: K::Key<'_>) -> bool {
+        self.shape == shape && self.record.has_key::<K>(shape, key).unwrap_or(false)
+    }
+
     pub(crate) fn class(&self) -> Class {
         self.shape.class()
     }
@@ -339,7 +414,7 @@ impl<E: Engine> Locked<'_, '_, E> {
 
     /// Writes a value for which the record has room.
     #[inline(always)]
-    pub(crate) fn write(self, shape: Shape, value: &[u8]) -> Result<Version, KvError> {
+    pub(crate) fn write(self, shape: Shape, value: &[u8]) -> Result<Version, OutOfBounds> {
         debug_assert!(self.has_room_for(shape));
         let (record, engine) = (self.record, self.record.engine());
         let body = record.body(shape.before_value(), words_for(value.len()))?;
@@ -355,9 +430,9 @@ impl<E: Engine> Locked<'_, '_, E> {
     }
 
     #[cold]
-    fn reshape(&self, shape: Shape) -> Result<(), KvError> {
+    fn reshape(&self, shape: Shape) -> Result<(), OutOfBounds> {
         let (record, engine) = (self.record, self.record.engine());
-        engine.store_relaxed(&record.header[HEAD], shape.head(record.place.incarnation).0);
+        engine.store_relaxed(&record.header[HEAD], shape.head(record.head().incarnation()).0);
         if shape.has_lengths() {
             // The key stays where it is: its length has not changed, and it had a lengths word if it is kept.
             engine.store_relaxed(&record.body(0, 1)?[0], shape.lengths());

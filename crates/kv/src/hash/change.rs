@@ -7,7 +7,7 @@ use super::{
     bucket::{self, Change},
     chain::{Match, Room, plainly},
     header,
-    search::low_bits,
+    search::{low_bits, split_off},
     segments::Bucket,
 };
 use crate::{
@@ -41,15 +41,15 @@ impl<E: Engine> Table<E> {
         let mut number = self.first_guess(hash)?;
         loop {
             let Some(main) = self.main.get(self.region(), number)? else {
-                number = super::search::parent(number);
+                number = split_off(number)?;
                 continue;
             };
             // If it is still the right one when the lock is had, it will stay so.
             let seen = bucket::seen(engine, main);
-            match self.right_bucket(main, number, hash) {
-                Err(elsewhere) => number = elsewhere,
-                Ok(()) if bucket::try_lock(engine, main, seen) => return Ok(main),
-                Ok(()) => waiter.pause(),
+            match self.elsewhere(main, number, hash)? {
+                Some(elsewhere) => number = elsewhere,
+                None if bucket::try_lock(engine, main, seen) => return Ok(main),
+                None => waiter.pause(),
             }
         }
     }
@@ -263,9 +263,25 @@ impl<E: Engine> Table<E> {
         }))
     }
 
-    /// Gives a key a value that does not fit where its record is: writes it elsewhere, and lets the slot point there.
+    /// Gives a key a value where its record is, or elsewhere if there is no room for it there.
     #[cold]
-    pub(super) fn relocate<K: Keys>(
+    pub(super) fn update<K: Keys>(
+        &self,
+        worker: &mut Worker<E>,
+        key: K::Key<'_>,
+        shape: Shape,
+        value: &[u8],
+    ) -> Result<Option<Version>, KvError> {
+        let holder = worker.lock_state();
+        match self.search::<K, _>(key, |record| record.overwrite::<K>(key, holder, shape, value))? {
+            Some(None) => self.relocate::<K>(worker, key, shape, value),
+            Some(written) => Ok(written),
+            None => Ok(None),
+        }
+    }
+
+    /// Gives a key a value that does not fit where its record is: writes it elsewhere, and lets the slot point there.
+    fn relocate<K: Keys>(
         &self,
         worker: &mut Worker<E>,
         key: K::Key<'_>,

@@ -7,7 +7,7 @@ use super::{
     bucket::{self, Change},
     chain::plainly,
     header,
-    search::parent,
+    search::split_off,
     segments::{self, Bucket},
 };
 use crate::{
@@ -35,7 +35,7 @@ impl<E: Engine> Table<E> {
 
     /// A bucket that has been counted, and so is there.
     pub(super) fn main_bucket(&self, number: u64) -> Result<&Bucket, KvError> {
-        self.main.get(self.region(), number)?.ok_or(KvError::TooCrowded)
+        self.main.get(self.region(), number)?.ok_or(KvError::NoBucket { bucket: number })
     }
 
     /// Adds buckets if there are too many keys for those there are, and it is this shard's turn to look.
@@ -62,7 +62,7 @@ impl<E: Engine> Table<E> {
             return Ok(false);
         }
         self.main.ensure(self.region(), number)?;
-        let (new, old) = (self.main_bucket(number)?, self.main_bucket(parent(number))?);
+        let (new, old) = (self.main_bucket(number)?, self.main_bucket(split_off(number)?)?);
         if !bucket::try_lock(engine, old, bucket::seen(engine, old)) {
             return Ok(false);
         }

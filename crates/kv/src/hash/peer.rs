@@ -142,7 +142,7 @@ impl<K: Keys> HashPeer<K> {
         let mut number = super::search::guess(hash, self.buckets.load(Relaxed));
         loop {
             let Some(main) = self.main.of(verbs, number).await? else {
-                number = parent(number);
+                number = self.split_off(number)?;
                 continue;
             };
             let bucket = fetch(verbs, main).await?;
@@ -159,7 +159,7 @@ impl<K: Keys> HashPeer<K> {
                 current = fetch(verbs, next.ok_or(PeerError::NoBucket { at: self.at, bucket: link })?).await?;
             }
             let right = match Bits::depth(bucket[meta_word(Bits::DEPTH_SLOT)]) {
-                None => parent(number),
+                None => self.split_off(number)?,
                 Some(depth) => low_bits(hash, depth),
             };
             if right != number {
@@ -192,6 +192,11 @@ impl<K: Keys> HashPeer<K> {
             let record = Remote { offset: drtm_rdma::Offset::new(8 * place), ..self.at };
             Some(Location { record, incarnation })
         })
+    }
+
+    /// The bucket that this one was split off, or will be.
+    fn split_off(&self, bucket: u64) -> Result<u64, PeerError> {
+        parent(bucket).ok_or(PeerError::NoBucket { at: self.at, bucket })
     }
 
     async fn refresh<P: Port>(&self, verbs: Verbs<'_, P>) -> Result<(), PeerError> {

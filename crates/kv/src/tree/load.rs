@@ -160,7 +160,7 @@ impl<'t, E: Engine> Made<'t, E> {
                 Ok(place) => self.nodes[leaf].push(key, place.to_link()),
                 Err(error) => {
                     worker.free(shape.class(), memory);
-                    return Err(error);
+                    return Err(error.into());
                 }
             }
             before = Some(key);

@@ -1,7 +1,7 @@
 //! Finding the leaf for a key.
 
 use drtm_htm::{Engine, Waiter};
-use drtm_rdma::Offset;
+use drtm_rdma::{Offset, OutOfBounds};
 
 use super::{
     Table,
@@ -104,7 +104,7 @@ impl<E: Engine> Table<E> {
     pub(super) fn search<T>(
         &self,
         key: u64,
-        mut look: impl FnMut(&Record<'_, E>) -> Result<Look<T>, KvError>,
+        mut look: impl FnMut(&Record<'_, E>) -> Result<Look<T>, OutOfBounds>,
     ) -> Result<Result<T, Seen<'_, E>>, KvError> {
         let waiter = Waiter::new();
         loop {
