@@ -2,10 +2,10 @@
 
 #[cfg(target_arch = "x86_64")]
 mod x86_64;
-#[cfg(target_arch = "x86_64")]
-pub(crate) use x86_64::{cpuid, xabort, xbegin, xend, xtest};
 #[cfg(all(target_arch = "x86_64", not(drtm_loom)))]
 pub(crate) use x86_64::{PIECE, load_bytes, store_bytes};
+#[cfg(target_arch = "x86_64")]
+pub(crate) use x86_64::{cpuid, xabort, xbegin, xend, xtest};
 
 #[cfg(not(target_arch = "x86_64"))]
 mod absent;

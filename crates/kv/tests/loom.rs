@@ -24,7 +24,7 @@ struct World {
 impl World {
     /// A table with these keys, each with itself as its value.
     fn new(config: HashConfig, keys: &[u64]) -> Self {
-        let store = Store::in_memory(NoHtm, 4096).expect("a store");
+        let store = Store::in_memory(NoHtm, 8192).expect("a store");
         let table = store.hash_table(config).expect("a table");
         let world = Self { store, table };
         for key in keys {
@@ -174,6 +174,46 @@ fn a_removed_key_s_memory_is_never_read_as_the_key() {
             assert!(matches!(read, Some(7) | None), "{read:?}");
             assert_eq!((world.get(7), world.get(8)), (None, Some(8)));
         },
+    );
+}
+
+/// Removes a key, and gives its record's memory to another table's record of the same key.
+fn hand_over(world: &World) {
+    let other = world.store.hash_table(HashConfig::default().fixed()).expect("room");
+    let mut worker = world.store.worker();
+    assert!(world.table.remove(&mut worker, 7).expect("sound").is_some());
+    let value = [8_u64.to_le_bytes(), 8_u64.to_le_bytes()].concat();
+    assert!(other.insert(&mut worker, 7, &value).expect("room").is_some());
+    let read = other.get(7, &mut [0; 16]).expect("sound").expect("just inserted");
+    assert_eq!(read.version.number(), 1, "another table's update has come here");
+}
+
+#[test]
+fn another_table_s_record_of_the_key_is_never_read() {
+    explore(
+        small(&[7]),
+        |world| world.get(7),
+        |world| {
+            hand_over(world);
+            None
+        },
+        |world, read, _| {
+            assert!(matches!(read, Some(7) | None), "{read:?}");
+            assert_eq!(world.get(7), None);
+        },
+    );
+}
+
+#[test]
+fn another_table_s_record_of_the_key_is_never_written() {
+    explore(
+        small(&[7]),
+        |world| world.update(7, 9),
+        |world| {
+            hand_over(world);
+            true
+        },
+        |world, _, _| assert_eq!(world.get(7), None),
     );
 }
 

@@ -3,17 +3,14 @@
 //! No block of RTM's promises `nomem`, `readonly` or `pure`: each is a barrier to the compiler, so that no access moves into
 //! or out of a region.
 
-use std::arch::{
-    asm, is_x86_feature_detected,
-    x86_64::__cpuid_count,
-};
 #[cfg(not(drtm_loom))]
 use std::arch::x86_64::__m128i;
+use std::arch::{asm, is_x86_feature_detected, x86_64::__cpuid_count};
 
 use super::Cpuid;
+use crate::status::Status;
 #[cfg(not(drtm_loom))]
 use crate::{Word, sync::Ordering::Relaxed};
-use crate::status::Status;
 
 /// CPUID leaf 7, `edx` bit 11.
 const RTM_ALWAYS_ABORT: u32 = 1 << 11;

@@ -53,9 +53,12 @@ pub(super) fn matches<E: Engine>(engine: &E, bucket: &Bucket, key: u64) -> u32 {
 /// keys that were removed lies behind it.
 #[inline(always)]
 pub(super) fn first_match<E: Engine>(engine: &E, bucket: &Bucket, key: u64) -> usize {
-    (0..SLOTS).rev().fold(SLOTS, |found, slot| {
-        if engine.load_relaxed(&bucket[key_word(slot)]) == key { slot } else { found }
-    })
+    (0..SLOTS).rev().fold(
+        SLOTS,
+        |found, slot| {
+            if engine.load_relaxed(&bucket[key_word(slot)]) == key { slot } else { found }
+        },
+    )
 }
 
 /// A slot as it was seen, for whoever follows it without looking at anything else.
