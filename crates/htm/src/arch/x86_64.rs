@@ -128,22 +128,22 @@ pub(crate) fn load_bytes(words: &[Word], into: &mut [u8]) {
     for (turn, into) in turns.iter_mut().enumerate() {
         let (pieces, _) = into.as_chunks_mut();
         // SAFETY: both pieces are among the first `length` bytes of the words, as those of `into` are.
-        pieces[0] = unsafe { load_piece(from.add(turn * TURN)) };
+        pieces[0] = unsafe { load_piece(from.wrapping_add(turn * TURN)) };
         // SAFETY: as above.
-        pieces[1] = unsafe { load_piece(from.add(turn * TURN + PIECE)) };
+        pieces[1] = unsafe { load_piece(from.wrapping_add(turn * TURN + PIECE)) };
     }
     let rest = rest.len();
     if rest > PIECE {
         let at = length - rest;
         // SAFETY: as above.
-        into[at..at + PIECE].copy_from_slice(&unsafe { load_piece(from.add(at)) });
+        into[at..at + PIECE].copy_from_slice(&unsafe { load_piece(from.wrapping_add(at)) });
     }
     if rest > 0
         && let Some(ending) = into.last_chunk_mut()
     {
         // It overlaps with the one before, so that what is left need not be counted.
         // SAFETY: as above; the ending begins `PIECE` bytes before `length`, which is not less.
-        *ending = unsafe { load_piece(from.add(length - PIECE)) };
+        *ending = unsafe { load_piece(from.wrapping_add(length - PIECE)) };
     }
 }
 
@@ -159,22 +159,22 @@ pub(crate) fn store_bytes(words: &[Word], from: &[u8]) {
     for (turn, from) in turns.iter().enumerate() {
         let (pieces, _) = from.as_chunks();
         // SAFETY: the pieces are among the first `length` bytes of the words, as those of `from` are, and begin at multiples of a word.
-        unsafe { store_piece(to.add(turn * TURN), pieces[0]) };
+        unsafe { store_piece(to.wrapping_add(turn * TURN), pieces[0]) };
         // SAFETY: as above.
-        unsafe { store_piece(to.add(turn * TURN + PIECE), pieces[1]) };
+        unsafe { store_piece(to.wrapping_add(turn * TURN + PIECE), pieces[1]) };
     }
     if rest.len() > PIECE
         && let Some(piece) = rest.first_chunk()
     {
         // SAFETY: as above.
-        unsafe { store_piece(to.add(whole.len() - rest.len()), *piece) };
+        unsafe { store_piece(to.wrapping_add(whole.len() - rest.len()), *piece) };
     }
     if !rest.is_empty()
         && let Some(ending) = whole.last_chunk()
     {
         // It overlaps with the one before.
         // SAFETY: as above; the whole words are at least two.
-        unsafe { store_piece(to.add(whole.len() - PIECE), *ending) };
+        unsafe { store_piece(to.wrapping_add(whole.len() - PIECE), *ending) };
     }
     if !last.is_empty()
         && let Some(ending) = from.last_chunk()
