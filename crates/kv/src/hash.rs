@@ -2,14 +2,14 @@
 //!
 //! # Finding a key
 //!
-//! A key's hash names its bucket by its lowest bits; how many of them, the bucket itself says (its *depth*). A search starts where the
+//! A key's hash names its bucket, according to how often that has been split (see `numbering`), which the bucket itself says: its *depth*. A search starts where the
 //! table's size suggests, which may be out of date. If it finds the key, that is that. If not, the bucket says whether
 //! it was the right one: absence is never concluded from a bucket that has been split, or that changed during the search. Readers
 //! take no locks and wait for nobody.
 //!
 //! # Growing
 //!
-//! Linear hashing: bucket `2^d + n` is split off bucket `n`, in the order of numbers, so the table grows by one bucket at a
+//! Linear hashing: buckets are split in the order of their numbers, so the table grows by one bucket at a
 //! time and its occupancy stays what it was. A split locks the one bucket that it divides. First the new bucket gets the keys
 //! that move, and becomes valid; then the old one says that it is one bit deeper; then it drops them. At each moment each key can be found.
 //! Only who holds the lock of the bucket whose turn it is moves the turn on, when all is done, so a split that fails for want
@@ -25,6 +25,7 @@ mod chain;
 mod change;
 mod grow;
 mod hint;
+mod numbering;
 mod peer;
 mod search;
 mod segments;
@@ -46,6 +47,7 @@ use crate::{
     record::Shape,
 };
 use hint::Hint;
+use numbering::Numbering;
 use segments::Segments;
 
 /// How a hash table begins, and whether it grows.
@@ -121,7 +123,7 @@ impl Default for HashConfig {
 ///      2   buckets
 ///      3   floor of versions
 ///      4   overflow buckets that were ever used
-///      5   zero
+///      5   buckets at the beginning
 ///      6.. segments of buckets, then segments of overflow buckets
 /// then, from a line's boundary, a line for each shard of the number of keys
 /// ```
@@ -133,6 +135,7 @@ mod header {
     pub(super) const BUCKETS: usize = 2;
     pub(super) const FLOOR: usize = 3;
     pub(super) const OVERFLOWS: usize = 4;
+    pub(super) const BASE: usize = 5;
     pub(super) const MAIN: usize = 6;
     pub(super) const OVERFLOW: usize = MAIN + segments::HEADER_WORDS;
     pub(super) const KEYS: usize = (OVERFLOW + segments::HEADER_WORDS).next_multiple_of(super::LINE_WORDS);
@@ -174,6 +177,7 @@ pub struct HashTable<E: Engine, K: Keys = Inline> {
 struct Table<E: Engine> {
     region: Arc<Region<E>>,
     at: Offset,
+    numbering: Numbering,
     /// How many buckets there were when this handle last looked.
     hint: Hint,
     main: Segments,
@@ -189,11 +193,12 @@ impl<E: Engine, K: Keys> HashTable<E, K> {
         let region = store.region();
         let at = region.extend(8 * header::WORDS as u64, 128)?;
         let grows_at = if config.grows { config.keys_per_bucket().to_bits() } else { 0 };
-        let table = Table::new(store, at, grows_at);
         let words = region.words(at, header::WORDS)?;
         let engine = region.engine();
+        engine.store(&words[header::BASE], buckets);
         engine.store(&words[header::GROWS_AT], grows_at);
         engine.store(&words[header::FLOOR], floor::LOWEST);
+        let table = Table::new(store, at)?;
         table.make_buckets(buckets)?;
         engine.store(&words[header::BUCKETS], buckets);
         // Last: with it, this is a table.
@@ -208,8 +213,7 @@ impl<E: Engine, K: Keys> HashTable<E, K> {
         if found != expected {
             return Err(KvError::NotThisTable { at, expected, found });
         }
-        let table = Table::new(store, at, engine.load(&words[header::GROWS_AT]));
-        Ok(Self { table: Arc::new(table), keys: PhantomData })
+        Ok(Self { table: Arc::new(Table::new(store, at)?), keys: PhantomData })
     }
 
     /// Where the table is in its region, for [opening](Store::open_hash_table) it again.
@@ -331,18 +335,23 @@ impl<E: Engine, K: Keys> HashTable<E, K> {
 }
 
 impl<E: Engine> Table<E> {
-    fn new(store: &Store<E>, at: Offset, grows_at: u64) -> Self {
+    fn new(store: &Store<E>, at: Offset) -> Result<Self, KvError> {
         let region = store.region();
+        let words = region.words(at, header::WORDS)?;
+        let grows_at = region.engine().load(&words[header::GROWS_AT]);
+        let base = region.engine().load(&words[header::BASE]);
+        let numbering = Numbering::new(base).ok_or(KvError::NoBucket { bucket: 0 })?;
         let segments = |word: usize| Segments::new(region, at + 8 * word as u64);
-        Self {
+        Ok(Self {
             region: Arc::clone(region),
             at,
-            hint: Hint::default(),
+            numbering,
+            hint: Hint::new(numbering),
             main: segments(header::MAIN),
             overflow: segments(header::OVERFLOW),
             free_overflows: Mutex::default(),
             grows_at: (grows_at != 0).then(|| f64::from_bits(grows_at)),
-        }
+        })
     }
 
     #[inline(always)]

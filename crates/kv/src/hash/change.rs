@@ -7,7 +7,6 @@ use super::{
     bucket::{self, Change},
     chain::{Match, Room, plainly},
     header,
-    search::{low_bits, split_off},
     segments::Bucket,
 };
 use crate::{
@@ -41,7 +40,7 @@ impl<E: Engine> Table<E> {
         let mut number = self.first_guess(hash)?;
         loop {
             let Some(main) = self.main.get(self.region(), number)? else {
-                number = split_off(number)?;
+                number = self.split_off(number)?;
                 continue;
             };
             // If it is still the right one when the lock is had, it will stay so.
@@ -122,7 +121,7 @@ impl<E: Engine> Table<E> {
                 return Ok(Put::Retry);
             }
             match Change(main).depth(tx)? {
-                Some(depth) if low_bits(hash, depth) == number => {}
+                Some(depth) if self.numbering.bucket(hash, depth) == number => {}
                 _ => return Ok(Put::Retry),
             }
             let floor = tx.load(floor)?;

@@ -5,44 +5,34 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// The number of buckets, above the number of bits that their numbers have.
-#[derive(Debug, Default)]
-pub(super) struct Hint(AtomicU64);
+use super::numbering::Numbering;
 
-const BITS: u32 = 6;
+/// The number of buckets, above the number of rounds in which all have been split.
+#[derive(Debug)]
+pub(super) struct Hint {
+    hint: AtomicU64,
+    numbering: Numbering,
+}
+
+const ROUNDS: u32 = 6;
 
 impl Hint {
+    pub(super) fn new(numbering: Numbering) -> Self {
+        Self { hint: AtomicU64::new(0), numbering }
+    }
+
     pub(super) fn set(&self, buckets: u64) {
-        let bits = u64::BITS - buckets.saturating_sub(1).leading_zeros();
-        let hint = buckets << BITS | u64::from(bits);
+        let hint = buckets << ROUNDS | u64::from(self.numbering.rounds(buckets));
         // Only if it is news: others are reading it.
-        if self.0.load(Relaxed) != hint {
-            self.0.store(hint, Relaxed);
+        if self.hint.load(Relaxed) != hint {
+            self.hint.store(hint, Relaxed);
         }
     }
 
     /// The bucket of a hash.
     #[inline(always)]
     pub(super) fn guess(&self, hash: u64) -> u64 {
-        let hint = self.0.load(Relaxed);
-        let mask = (1 << (hint % (1 << BITS))) - 1;
-        let guess = hash & mask;
-        if guess < hint >> BITS { guess } else { guess & mask >> 1 }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn guesses_are_linear_hashing_s() {
-        let hint = Hint::default();
-        for buckets in 1..100_u64 {
-            hint.set(buckets);
-            for hash in 0..300_u64 {
-                assert_eq!(hint.guess(hash), super::super::search::guess(hash, buckets), "{hash} of {buckets}");
-            }
-        }
+        let hint = self.hint.load(Relaxed);
+        self.numbering.guess(hash, hint >> ROUNDS, (hint % (1 << ROUNDS)) as u32)
     }
 }

@@ -18,7 +18,7 @@ use drtm_rdma::{Port, Remote, VerbError, Verbs};
 
 use super::{
     header,
-    search::{low_bits, parent},
+    numbering::Numbering,
     segments::{self, Bucket, Kept},
 };
 use crate::{
@@ -103,6 +103,7 @@ pub struct Location {
 #[derive(Debug)]
 pub struct HashPeer<K: Keys> {
     at: Remote,
+    numbering: Numbering,
     /// As many as there were when last looked.
     buckets: AtomicU64,
     main: Places,
@@ -122,8 +123,10 @@ impl<K: Keys> HashPeer<K> {
         if found != expected {
             return Err(PeerError::NotThisTable { at, expected, found });
         }
+        let numbering = Numbering::new(header[header::BASE]).ok_or(PeerError::NoBucket { at, bucket: 0 })?;
         Ok(Self {
             at,
+            numbering,
             buckets: AtomicU64::new(header[header::BUCKETS]),
             main: Places::new(at + 8 * header::MAIN as u64),
             overflow: Places::new(at + 8 * header::OVERFLOW as u64),
@@ -139,7 +142,7 @@ impl<K: Keys> HashPeer<K> {
     pub async fn find<P: Port>(&self, verbs: Verbs<'_, P>, key: K::Key<'_>) -> Result<Option<Location>, PeerError> {
         let word = K::word(key);
         let hash = K::hash(word);
-        let mut number = super::search::guess(hash, self.buckets.load(Relaxed));
+        let mut number = self.guess(hash);
         loop {
             let Some(main) = self.main.of(verbs, number).await? else {
                 number = self.split_off(number)?;
@@ -160,7 +163,7 @@ impl<K: Keys> HashPeer<K> {
             }
             let right = match Bits::depth(bucket[meta_word(Bits::DEPTH_SLOT)]) {
                 None => self.split_off(number)?,
-                Some(depth) => low_bits(hash, depth),
+                Some(depth) => self.numbering.bucket(hash, depth),
             };
             if right != number {
                 // The number of buckets has changed, as far as this key is concerned.
@@ -194,9 +197,15 @@ impl<K: Keys> HashPeer<K> {
         })
     }
 
+    /// Where a search for this hash begins.
+    fn guess(&self, hash: u64) -> u64 {
+        let buckets = self.buckets.load(Relaxed);
+        self.numbering.guess(hash, buckets, self.numbering.rounds(buckets))
+    }
+
     /// The bucket that this one was split off, or will be.
     fn split_off(&self, bucket: u64) -> Result<u64, PeerError> {
-        parent(bucket).ok_or(PeerError::NoBucket { at: self.at, bucket })
+        self.numbering.parent(bucket).ok_or(PeerError::NoBucket { at: self.at, bucket })
     }
 
     async fn refresh<P: Port>(&self, verbs: Verbs<'_, P>) -> Result<(), PeerError> {

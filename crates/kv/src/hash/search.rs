@@ -15,26 +15,6 @@ use crate::{
     record::{Look, Record, Shape},
 };
 
-/// The hash's lowest bits.
-#[inline(always)]
-pub(super) fn low_bits(hash: u64, bits: u32) -> u64 {
-    hash & ((1 << bits) - 1)
-}
-
-/// The bucket of a hash in a table of so many buckets.
-#[inline(always)]
-pub(super) fn guess(hash: u64, buckets: u64) -> u64 {
-    let mask = buckets.next_power_of_two() - 1;
-    let guess = hash & mask;
-    if guess < buckets { guess } else { guess & mask >> 1 }
-}
-
-/// The bucket that a bucket was split off. Bucket 0 was there from the beginning.
-#[inline(always)]
-pub(super) fn parent(bucket: u64) -> Option<u64> {
-    Some(bucket ^ 1 << bucket.checked_ilog2()?)
-}
-
 impl<E: Engine> Table<E> {
     /// Where a search for this hash begins: the right bucket, unless the number of buckets has just changed.
     pub(super) fn first_guess(&self, hash: u64) -> Result<u64, KvError> {
@@ -121,7 +101,7 @@ impl<E: Engine> Table<E> {
         let mut number = self.first_guess(hash)?;
         'again: loop {
             let Some(main) = self.main.get(self.region(), number)? else {
-                number = split_off(number)?;
+                number = self.split_off(number)?;
                 continue;
             };
             let before = bucket::seen(engine, main);
@@ -161,14 +141,14 @@ impl<E: Engine> Table<E> {
     pub(super) fn elsewhere(&self, bucket: &Bucket, number: u64, hash: u64) -> Result<Option<u64>, KvError> {
         let right = match bucket::depth(self.engine(), bucket) {
             // Not in use yet: its keys are where it will be split off.
-            None => split_off(number)?,
-            Some(depth) => low_bits(hash, depth),
+            None => self.split_off(number)?,
+            Some(depth) => self.numbering.bucket(hash, depth),
         };
         Ok((right != number).then_some(right))
     }
-}
 
-/// The bucket that this one was split off, or will be.
-pub(super) fn split_off(bucket: u64) -> Result<u64, KvError> {
-    parent(bucket).ok_or(KvError::NoBucket { bucket })
+    /// The bucket that this one was split off, or will be.
+    pub(super) fn split_off(&self, bucket: u64) -> Result<u64, KvError> {
+        self.numbering.parent(bucket).ok_or(KvError::NoBucket { bucket })
+    }
 }

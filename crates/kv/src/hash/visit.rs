@@ -2,7 +2,7 @@
 
 use drtm_htm::{Engine, Waiter, fence_acquire};
 
-use super::{Table, bucket, search::low_bits};
+use super::{Table, bucket};
 use crate::{
     KvError, Version,
     keys::Keys,
@@ -21,9 +21,10 @@ impl<E: Engine> Table<E> {
             while let Some(number) = waiting.pop() {
                 let (keys, depth) = self.keys_of(number)?;
                 // What has been split off since; what was split off before is a class of its own.
-                waiting.extend((bits_of(number)..depth).map(|bit| number | 1 << bit).filter(|split| *split >= buckets));
+                let bits = self.numbering.first_depth(number)..depth;
+                waiting.extend(bits.map(|bit| self.numbering.child(number, bit)).filter(|split| *split >= buckets));
                 for (word, place) in keys {
-                    if low_bits(K::hash(word), depth) == number
+                    if self.numbering.bucket(K::hash(word), depth) == number
                         && let Some(version) = self.copy::<K>(place, word, &mut value)?
                     {
                         visit(word, &value, version);
@@ -73,9 +74,4 @@ impl<E: Engine> Table<E> {
             }
         }
     }
-}
-
-/// Bits that a number needs.
-fn bits_of(number: u64) -> u32 {
-    u64::BITS - number.leading_zeros()
 }
