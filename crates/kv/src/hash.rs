@@ -38,7 +38,7 @@ use drtm_rdma::{Offset, Region};
 use parking_lot::Mutex;
 
 use crate::{
-    KvError, Read, Store, Version, Worker, counter, floor,
+    KvError, Read, Store, Version, Worker, checksum, counter, floor,
     keys::{Inline, Keys},
     layout::SLOTS,
     put::update_or_insert,
@@ -65,13 +65,15 @@ pub struct HashConfig {
     pub occupancy: f64,
     /// Whether it grows beyond that. One that does not gets longer chains.
     pub grows: bool,
+    /// Whether peers read its records by one-sided READs, so that records have checksums.
+    pub for_peers: bool,
 }
 
 impl HashConfig {
     /// Room for so many keys at an occupancy of three quarters, and growing.
     #[must_use]
     pub const fn for_keys(keys: u64) -> Self {
-        Self { keys, occupancy: 0.75, grows: true }
+        Self { keys, occupancy: 0.75, grows: true, for_peers: false }
     }
 
     /// The same at another occupancy.
@@ -84,6 +86,12 @@ impl HashConfig {
     #[must_use]
     pub const fn fixed(self) -> Self {
         Self { grows: false, ..self }
+    }
+
+    /// The same for a table whose records are [read by peers](crate::RecordPeer). Each needs eight bytes more, and a checksum when it is written.
+    #[must_use]
+    pub const fn for_peers(self) -> Self {
+        Self { for_peers: true, ..self }
     }
 
     /// Keys in a bucket, on average.
@@ -119,18 +127,20 @@ impl Default for HashConfig {
 ///      2   buckets
 ///      3   floor of versions
 ///      4   overflow buckets that were ever used
-///      5   zero
+///      5   flags: 1 where records have checksums
 ///      6.. segments of buckets, then segments of overflow buckets
 /// then, from a line's boundary, a line for each shard of the number of keys
 /// ```
 mod header {
     use super::segments;
+    use crate::checksum;
 
     pub(super) const KIND: usize = 0;
     pub(super) const GROWS_AT: usize = 1;
     pub(super) const BUCKETS: usize = 2;
     pub(super) const FLOOR: usize = 3;
     pub(super) const OVERFLOWS: usize = 4;
+    pub(super) const FLAGS: usize = checksum::FLAGS;
     pub(super) const MAIN: usize = 6;
     pub(super) const OVERFLOW: usize = MAIN + segments::HEADER_WORDS;
     pub(super) const KEYS: usize = (OVERFLOW + segments::HEADER_WORDS).next_multiple_of(super::LINE_WORDS);
@@ -177,6 +187,8 @@ struct Table<E: Engine> {
     free_overflows: Mutex<Vec<u64>>,
     /// Keys per bucket at which a bucket is added.
     grows_at: Option<f64>,
+    /// Whether records have checksums.
+    checked: bool,
 }
 
 impl<E: Engine, K: Keys> HashTable<E, K> {
@@ -185,11 +197,12 @@ impl<E: Engine, K: Keys> HashTable<E, K> {
         let region = store.region();
         let at = region.extend(8 * header::WORDS as u64, 128)?;
         let grows_at = if config.grows { config.keys_per_bucket().to_bits() } else { 0 };
-        let table = Table::new(store, at, grows_at);
+        let table = Table::new(store, at, grows_at, config.for_peers);
         let words = region.words(at, header::WORDS)?;
         let engine = region.engine();
         engine.store(&words[header::GROWS_AT], grows_at);
         engine.store(&words[header::FLOOR], floor::LOWEST);
+        engine.store(&words[header::FLAGS], checksum::to_flags(config.for_peers));
         table.make_buckets(buckets)?;
         engine.store(&words[header::BUCKETS], buckets);
         // Last: with it, this is a table.
@@ -204,7 +217,8 @@ impl<E: Engine, K: Keys> HashTable<E, K> {
         if found != expected {
             return Err(KvError::NotThisTable { at, expected, found });
         }
-        let table = Table::new(store, at, engine.load(&words[header::GROWS_AT]));
+        let checked = checksum::are_checked(engine.load(&words[header::FLAGS]));
+        let table = Table::new(store, at, engine.load(&words[header::GROWS_AT]), checked);
         Ok(Self { table: Arc::new(table), keys: PhantomData })
     }
 
@@ -282,7 +296,7 @@ impl<E: Engine, K: Keys> HashTable<E, K> {
     /// As for [`insert`](Self::insert).
     #[inline]
     pub fn update(&self, worker: &mut Worker<E>, key: K::Key<'_>, value: &[u8]) -> Result<Option<Version>, KvError> {
-        let shape = Shape::of::<K>(key, value.len())?;
+        let shape = Shape::of::<K>(key, value.len(), self.table.checked)?;
         let holder = worker.lock_state();
         let written = self.table.search::<K, _>(key, |record| {
             Ok(match record.lock::<K>(key, holder)? {
@@ -335,7 +349,7 @@ impl<E: Engine, K: Keys> HashTable<E, K> {
 }
 
 impl<E: Engine> Table<E> {
-    fn new(store: &Store<E>, at: Offset, grows_at: u64) -> Self {
+    fn new(store: &Store<E>, at: Offset, grows_at: u64, checked: bool) -> Self {
         let region = store.region();
         let segments = |word: usize| Segments::new(region, at + 8 * word as u64);
         Self {
@@ -345,6 +359,7 @@ impl<E: Engine> Table<E> {
             overflow: segments(header::OVERFLOW),
             free_overflows: Mutex::default(),
             grows_at: (grows_at != 0).then(|| f64::from_bits(grows_at)),
+            checked,
         }
     }
 

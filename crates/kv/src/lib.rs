@@ -26,6 +26,7 @@
 
 #![forbid(unsafe_code)]
 
+mod checksum;
 mod counter;
 mod error;
 mod floor;

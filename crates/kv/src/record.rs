@@ -1,4 +1,4 @@
-//! Records: a header of four words, then, if need be, lengths and a long key, then the value.
+//! Records: a header of four words, then, if need be, lengths and a long key, then the value, then perhaps a checksum.
 //!
 //! ```text
 //! word 0   key: the key itself, or a long key's fingerprint
@@ -9,6 +9,8 @@
 //!
 //!      4   lengths: value (32 bits), key (16 bits above)         otherwise
 //!      5.. key, then value, each from a word's boundary
+//!
+//!     ... checksum (see `checksum`)                             behind the value, in a table that is made for peers
 //! ```
 //!
 //! # Reading
@@ -27,6 +29,7 @@ use drtm_rdma::{Offset, Region, read_bytes, words_for, write_bytes};
 
 use crate::{
     KvError,
+    checksum::checksum,
     heap::{Class, LARGEST},
     keys::{Keys, MAX_KEY},
     layout::{Head, Place, State, Version},
@@ -45,7 +48,7 @@ const _: () = assert!(HEADER_WORDS * 8 <= 32);
 /// The longest value in bytes.
 pub const MAX_VALUE: usize = 64 << 10;
 
-const _: () = assert!(HEADER_WORDS + 1 + MAX_KEY / 8 + MAX_VALUE / 8 <= LARGEST);
+const _: () = assert!(HEADER_WORDS + 1 + MAX_KEY / 8 + MAX_VALUE / 8 + 1 <= LARGEST);
 
 /// How a record of some lengths is laid out behind its header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,15 +56,17 @@ pub(crate) struct Shape {
     /// The key's length, if the record keeps it.
     key: Option<usize>,
     value: usize,
+    /// Whether a checksum follows the value.
+    checked: bool,
 }
 
 impl Shape {
     #[inline]
-    pub(crate) fn of<K: Keys>(key: K::Key<'_>, value: usize) -> Result<Self, KvError> {
+    pub(crate) fn of<K: Keys>(key: K::Key<'_>, value: usize, checked: bool) -> Result<Self, KvError> {
         if value > MAX_VALUE {
             return Err(KvError::ValueTooLong { length: value, longest: MAX_VALUE });
         }
-        Ok(Self { key: K::kept(key)?, value })
+        Ok(Self { key: K::kept(key)?, value, checked })
     }
 
     fn has_lengths(self) -> bool {
@@ -78,7 +83,13 @@ impl Shape {
     }
 
     fn body_words(self) -> usize {
-        self.before_value() + words_for(self.value)
+        self.before_value() + self.sealed_words()
+    }
+
+    /// Words of the value, and its checksum.
+    #[inline(always)]
+    fn sealed_words(self) -> usize {
+        words_for(self.value) + usize::from(self.checked)
     }
 
     /// The size class. There always is one: lengths have been checked.
@@ -87,7 +98,8 @@ impl Shape {
     }
 
     fn head(self, incarnation: u16) -> Head {
-        Head::new(incarnation, if self.has_lengths() { None } else { Some(self.value as u8) })
+        let head = Head::new(incarnation, if self.has_lengths() { None } else { Some(self.value as u8) });
+        if self.checked { head.checked() } else { head }
     }
 
     fn lengths(self) -> u64 {
@@ -162,10 +174,11 @@ impl<'r, E: Engine> Record<'r, E> {
     #[inline(always)]
     fn shape<K: Keys>(&self, head: Head) -> Result<Shape, KvError> {
         match head.short_length() {
-            Some(value) if K::FITS => Ok(Shape { key: None, value: usize::from(value) }),
+            Some(value) if K::FITS => Ok(Shape { key: None, value: usize::from(value), checked: head.is_checked() }),
             _ => {
                 let lengths = self.engine().load_relaxed(&self.body(0, 1)?[0]);
-                Ok(Shape { key: (!K::FITS).then_some((lengths >> 32) as usize), value: lengths as u32 as usize })
+                let key = (!K::FITS).then_some((lengths >> 32) as usize);
+                Ok(Shape { key, value: lengths as u32 as usize, checked: head.is_checked() })
             }
         }
     }
@@ -299,10 +312,22 @@ impl<'r, E: Engine> Record<'r, E> {
             engine.store_relaxed(&record.body(0, 1)?[0], shape.lengths());
             K::write(engine, record.body(1, shape.key_words())?, key);
         }
-        write_bytes(engine, record.body(shape.before_value(), words_for(value.len()))?, value);
+        let body = record.body(shape.before_value(), shape.sealed_words())?;
+        write_bytes(engine, body, value);
+        if shape.checked {
+            record.seal(body, shape, version, value);
+        }
         engine.store(&record.header[VERSION], version.0);
         engine.store(&record.header[STATE], State::FREE.0);
         Ok(record.place)
+    }
+
+    /// Writes the checksum behind the value, for the version that is about to be announced.
+    #[inline(never)]
+    fn seal(&self, body: &[Word], shape: Shape, version: Version, value: &[u8]) {
+        let lengths = if shape.has_lengths() { shape.lengths() } else { 0 };
+        let sum = checksum(self.key_word(), version, shape.head(self.place.incarnation), lengths, value);
+        self.engine().store_relaxed(&body[words_for(value.len())], sum);
     }
 
     /// Turns a record that nobody has learned of back into free memory.
@@ -342,7 +367,7 @@ impl<E: Engine> Locked<'_, '_, E> {
     pub(crate) fn write(self, shape: Shape, value: &[u8]) -> Result<Version, KvError> {
         debug_assert!(self.has_room_for(shape));
         let (record, engine) = (self.record, self.record.engine());
-        let body = record.body(shape.before_value(), words_for(value.len()))?;
+        let body = record.body(shape.before_value(), shape.sealed_words())?;
         engine.store_relaxed(&record.header[VERSION], self.version.writing().0);
         fence_release();
         if shape != self.shape {
@@ -350,6 +375,9 @@ impl<E: Engine> Locked<'_, '_, E> {
         }
         write_bytes(engine, body, value);
         let version = self.version.next();
+        if shape.checked {
+            record.seal(body, shape, version, value);
+        }
         engine.store(&record.header[VERSION], version.0);
         Ok(version)
     }

@@ -70,7 +70,7 @@ impl<E: Engine> Table<E> {
         key: K::Key<'_>,
         value: &[u8],
     ) -> Result<Option<Version>, KvError> {
-        let shape = Shape::of::<K>(key, value.len())?;
+        let shape = Shape::of::<K>(key, value.len(), self.checked)?;
         if self.search::<K, _>(key, |record| record.check::<K>(key))?.is_some() {
             return Ok(None);
         }

@@ -44,7 +44,7 @@ impl<E: Engine> Table<E> {
     }
 
     pub(super) fn insert(&self, worker: &mut Worker<E>, key: u64, value: &[u8]) -> Result<Option<Version>, KvError> {
-        let shape = Shape::of::<Inline>(key, value.len())?;
+        let shape = Shape::of::<Inline>(key, value.len(), self.checked)?;
         let mut spot = self.spot(key)?;
         if spot.record.is_some() {
             return Ok(None);
