@@ -41,8 +41,9 @@ use crate::{
     KvError, Read, Store, Version, Worker, checksum, counter, floor,
     keys::{Inline, Keys},
     layout::SLOTS,
+    patience::Patience,
     put::update_or_insert,
-    record::{Look, Shape},
+    record::{Look, Record, Shape},
 };
 use segments::Segments;
 
@@ -150,6 +151,11 @@ mod header {
     pub(super) const HASH_TABLE: u64 = u64::from_be_bytes(*b"drtmh1\0\0");
 }
 
+/// The first word of the header of a table with these keys.
+pub(crate) const fn kind<K: Keys>() -> u64 {
+    header::HASH_TABLE | K::CODE
+}
+
 /// A hash table over registered memory. Clones are the same table.
 ///
 /// Values are byte strings of up to [`MAX_VALUE`](crate::MAX_VALUE) bytes. All operations are linearizable.
@@ -189,6 +195,7 @@ struct Table<E: Engine> {
     grows_at: Option<f64>,
     /// Whether records have checksums.
     checked: bool,
+    patience: Patience,
 }
 
 impl<E: Engine, K: Keys> HashTable<E, K> {
@@ -206,14 +213,14 @@ impl<E: Engine, K: Keys> HashTable<E, K> {
         table.make_buckets(buckets)?;
         engine.store(&words[header::BUCKETS], buckets);
         // Last: with it, this is a table.
-        engine.store(&words[header::KIND], header::HASH_TABLE | K::CODE);
+        engine.store(&words[header::KIND], kind::<K>());
         Ok(Self { table: Arc::new(table), keys: PhantomData })
     }
 
     pub(crate) fn open(store: &Store<E>, at: Offset) -> Result<Self, KvError> {
         let words = store.region().words(at, header::WORDS)?;
         let engine = store.region().engine();
-        let (expected, found) = (header::HASH_TABLE | K::CODE, engine.load(&words[header::KIND]));
+        let (expected, found) = (kind::<K>(), engine.load(&words[header::KIND]));
         if found != expected {
             return Err(KvError::NotThisTable { at, expected, found });
         }
@@ -226,6 +233,43 @@ impl<E: Engine, K: Keys> HashTable<E, K> {
     #[must_use]
     pub fn location(&self) -> Offset {
         self.table.at
+    }
+
+    /// A handle whose operations do not wait for a record that somebody else has locked or is writing: they fail with [`KvError::Busy`]
+    /// after a moment. For threads that others may be waiting for, as those do that answer messages.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm_htm::NoHtm;
+    /// use drtm_kv::{HashConfig, Store};
+    ///
+    /// let store = Store::in_memory(NoHtm, 16 << 20)?;
+    /// let table = store.hash_table(HashConfig::default())?;
+    /// let impatient = table.impatient();
+    /// impatient.insert(&mut store.worker(), 7, b"seven")?;
+    /// assert!(table.contains(7)?, "it is the same table");
+    /// # Ok::<(), drtm_kv::KvError>(())
+    /// ```
+    #[must_use]
+    pub fn impatient(&self) -> Self {
+        let Table { store, at, grows_at, checked, .. } = &*self.table;
+        let grows_at = grows_at.map_or(0, f64::to_bits);
+        let table = Table { patience: Patience::Short, ..Table::new(store, *at, grows_at, *checked) };
+        Self { table: Arc::new(table), keys: PhantomData }
+    }
+
+    pub(crate) fn store(&self) -> &Store<E> {
+        &self.table.store
+    }
+
+    /// Looks at a key's record, if there is one, until `look` has found what it looks for.
+    pub(crate) fn with_record<T>(
+        &self,
+        key: K::Key<'_>,
+        look: impl FnMut(&Record<'_, E>) -> Result<Look<T>, KvError>,
+    ) -> Result<Option<T>, KvError> {
+        self.table.search::<K, _>(key, look)
     }
 
     /// Keys in the table: exactly, if nobody is inserting or removing.
@@ -360,6 +404,7 @@ impl<E: Engine> Table<E> {
             free_overflows: Mutex::default(),
             grows_at: (grows_at != 0).then(|| f64::from_bits(grows_at)),
             checked,
+            patience: Patience::Endless,
         }
     }
 

@@ -24,6 +24,8 @@
 //! free stays locked and marked `writing`, with its incarnation one on, until its next use is complete: whoever still has its
 //! place finds it busy, or of another incarnation, and goes back to the table.
 
+use std::ops::Range;
+
 use drtm_htm::{Engine, Word, fence_acquire, fence_release};
 use drtm_rdma::{Offset, Region, read_bytes, words_for, write_bytes};
 
@@ -35,10 +37,10 @@ use crate::{
     layout::{Head, Place, State, Version},
 };
 
-const KEY: usize = 0;
-const STATE: usize = 1;
-const VERSION: usize = 2;
-const HEAD: usize = 3;
+pub(crate) const KEY: usize = 0;
+pub(crate) const STATE: usize = 1;
+pub(crate) const VERSION: usize = 2;
+pub(crate) const HEAD: usize = 3;
 
 /// Words before the value or the lengths.
 pub(crate) const HEADER_WORDS: usize = 4;
@@ -48,7 +50,7 @@ const _: () = assert!(HEADER_WORDS * 8 <= 32);
 /// The longest value in bytes.
 pub const MAX_VALUE: usize = 64 << 10;
 
-const _: () = assert!(HEADER_WORDS + 1 + MAX_KEY / 8 + MAX_VALUE / 8 + 1 <= LARGEST);
+const _: () = assert!(HEADER_WORDS + 1 + MAX_KEY / 8 + MAX_VALUE / 8 < LARGEST, "with a checksum");
 
 /// How a record of some lengths is laid out behind its header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,7 +71,40 @@ impl Shape {
         Ok(Self { key: K::kept(key)?, value, checked })
     }
 
-    fn has_lengths(self) -> bool {
+    /// What a head says, and the word of lengths where that has to be asked.
+    #[inline(always)]
+    pub(crate) fn told<K: Keys, Why>(head: Head, lengths: impl FnOnce() -> Result<u64, Why>) -> Result<Self, Why> {
+        let checked = head.is_checked();
+        match head.short_length() {
+            Some(value) if K::FITS => Ok(Self { key: None, value: usize::from(value), checked }),
+            _ => {
+                let lengths = lengths()?;
+                let key = (!K::FITS).then_some((lengths >> 32) as usize);
+                Ok(Self { key, value: lengths as u32 as usize, checked })
+            }
+        }
+    }
+
+    /// Whether there can be such a record. Words that are nonsense may say anything.
+    pub(crate) fn is_possible(self) -> bool {
+        self.value <= MAX_VALUE && self.key.is_none_or(|key| key <= MAX_KEY)
+    }
+
+    pub(crate) fn key_length(self) -> Option<usize> {
+        self.key
+    }
+
+    pub(crate) fn value_length(self) -> usize {
+        self.value
+    }
+
+    /// Where the value's words are in the record.
+    pub(crate) fn value_words(self) -> Range<usize> {
+        let begin = HEADER_WORDS + self.before_value();
+        begin..begin + words_for(self.value)
+    }
+
+    pub(crate) fn has_lengths(self) -> bool {
         self.key.is_some() || self.value > Head::MAX_SHORT
     }
 
@@ -102,14 +137,23 @@ impl Shape {
         if self.checked { head.checked() } else { head }
     }
 
+    /// The word of lengths, or zero if the head has the value's length.
+    pub(crate) fn lengths_if_any(self) -> u64 {
+        if self.has_lengths() { self.lengths() } else { 0 }
+    }
+
     fn lengths(self) -> u64 {
         (self.key.unwrap_or(0) as u64) << 32 | self.value as u64
     }
 }
 
 /// What an optimistic look at a record has found.
+///
+/// # Example
+///
+/// See [`RecordPeer`](crate::RecordPeer).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Look<T> {
+pub enum Look<T> {
     /// The record, unchanged while it was looked at.
     Found(T),
     /// A record, unchanged, of another key: only the fingerprints are the same.
@@ -118,6 +162,23 @@ pub(crate) enum Look<T> {
     Stale,
     /// Being written, or changed meanwhile: look again.
     Busy,
+}
+
+impl<T> Look<T> {
+    /// What was found, or else the same about anything.
+    pub(crate) fn found<U>(self) -> Result<T, Look<U>> {
+        match self {
+            Self::Found(found) => Ok(found),
+            Self::Other => Err(Look::Other),
+            Self::Stale => Err(Look::Stale),
+            Self::Busy => Err(Look::Busy),
+        }
+    }
+
+    /// The same about something that follows from what was found.
+    pub fn map<U>(self, follow: impl FnOnce(T) -> U) -> Look<U> {
+        self.found().map_or_else(|nothing| nothing, |found| Look::Found(follow(found)))
+    }
 }
 
 /// A value that was read.
@@ -173,14 +234,7 @@ impl<'r, E: Engine> Record<'r, E> {
 
     #[inline(always)]
     fn shape<K: Keys>(&self, head: Head) -> Result<Shape, KvError> {
-        match head.short_length() {
-            Some(value) if K::FITS => Ok(Shape { key: None, value: usize::from(value), checked: head.is_checked() }),
-            _ => {
-                let lengths = self.engine().load_relaxed(&self.body(0, 1)?[0]);
-                let key = (!K::FITS).then_some((lengths >> 32) as usize);
-                Ok(Shape { key, value: lengths as u32 as usize, checked: head.is_checked() })
-            }
-        }
+        Shape::told::<K, _>(head, || Ok(self.engine().load_relaxed(&self.body(0, 1)?[0])))
     }
 
     #[inline(always)]
@@ -291,6 +345,23 @@ impl<'r, E: Engine> Record<'r, E> {
         Ok(if is_key { Look::Found(locked) } else { Look::Other })
     }
 
+    /// Where the record is.
+    pub(crate) fn place(&self) -> Place {
+        self.place
+    }
+
+    /// Gives up a lock that this holder has [kept](Locked::keep). Otherwise tells the record's state, which is as it was.
+    pub(crate) fn release(&self, holder: State) -> Result<(), State> {
+        if self.head().incarnation() != self.place.incarnation {
+            return Err(State(self.engine().load(&self.header[STATE])));
+        }
+        // If it is the holder's, it stays so, and so does the incarnation.
+        match self.engine().compare_exchange(&self.header[STATE], holder.0, State::FREE.0) {
+            Ok(_) => Ok(()),
+            Err(found) => Err(State(found)),
+        }
+    }
+
     /// Fills memory that nobody knows of yet, and makes a record of it.
     pub(crate) fn create<K: Keys>(
         region: &'r Region<E>,
@@ -325,8 +396,8 @@ impl<'r, E: Engine> Record<'r, E> {
     /// Writes the checksum behind the value, for the version that is about to be announced.
     #[inline(never)]
     fn seal(&self, body: &[Word], shape: Shape, version: Version, value: &[u8]) {
-        let lengths = if shape.has_lengths() { shape.lengths() } else { 0 };
-        let sum = checksum(self.key_word(), version, shape.head(self.place.incarnation), lengths, value);
+        let head = shape.head(self.place.incarnation);
+        let sum = checksum(self.key_word(), version, head, shape.lengths_if_any(), value);
         self.engine().store_relaxed(&body[words_for(value.len())], sum);
     }
 
@@ -360,6 +431,13 @@ impl<E: Engine> Locked<'_, '_, E> {
     #[inline(always)]
     pub(crate) fn has_room_for(&self, shape: Shape) -> bool {
         shape == self.shape || shape.class() == self.shape.class()
+    }
+
+    /// Leaves the record locked: whoever is named by its state gives the lock up.
+    pub(crate) fn keep(self) -> Version {
+        let version = self.version;
+        std::mem::forget(self);
+        version
     }
 
     /// Writes a value for which the record has room.

@@ -99,6 +99,11 @@ impl<E: Engine> Store<E> {
         Ok(Self { shared: Arc::new(shared) })
     }
 
+    /// Whether this is a handle of the same store.
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.shared, &other.shared)
+    }
+
     /// The memory.
     #[must_use]
     pub fn region(&self) -> &Arc<Region<E>> {

@@ -42,8 +42,9 @@ use crate::{
     KvError, Read, Store, Version, Worker, checksum, counter, floor,
     keys::{Inline, Keys},
     layout::{NODE_WORDS, Stamp},
+    patience::Patience,
     put::update_or_insert,
-    record::{Look, Shape},
+    record::{Look, Record, Shape},
 };
 use node::Seen;
 use pool::Pool;
@@ -74,6 +75,11 @@ mod header {
     pub(super) const TREE: u64 = u64::from_be_bytes(*b"drtmt1\0\0") | (NODE_WORDS as u64) << 8;
 
     const _: () = assert!(NODE_WORDS < 256);
+}
+
+/// The first word of the header of a tree with these keys.
+pub(crate) const fn kind<K: Keys>() -> u64 {
+    header::TREE | K::CODE
 }
 
 /// A leaf of a tree as a reader has seen it.
@@ -163,11 +169,10 @@ struct Table<E: Engine> {
     pool: Pool,
     /// Whether records have checksums.
     checked: bool,
+    patience: Patience,
 }
 
 impl<E: Engine> Tree<E> {
-    const KIND: u64 = header::TREE | Inline::CODE;
-
     pub(crate) fn create(store: &Store<E>, for_peers: bool) -> Result<Self, KvError> {
         let region = store.region();
         let at = region.extend(8 * header::WORDS as u64, 64)?;
@@ -179,14 +184,14 @@ impl<E: Engine> Tree<E> {
         root.set_high(u64::MAX);
         root.publish(Stamp::new(0, 0));
         // Last: with it, this is a tree.
-        engine.store(&words[header::KIND], Self::KIND);
+        engine.store(&words[header::KIND], kind::<Inline>());
         Ok(tree)
     }
 
     pub(crate) fn open(store: &Store<E>, at: Offset) -> Result<Self, KvError> {
         let words = store.region().words(at, header::WORDS)?;
         let engine = store.region().engine();
-        let (expected, found) = (Self::KIND, engine.load(&words[header::KIND]));
+        let (expected, found) = (kind::<Inline>(), engine.load(&words[header::KIND]));
         if found != expected {
             return Err(KvError::NotThisTable { at, expected, found });
         }
@@ -194,8 +199,33 @@ impl<E: Engine> Tree<E> {
     }
 
     fn new(store: &Store<E>, at: Offset, checked: bool) -> Self {
+        Self::waiting(store, at, checked, Patience::Endless)
+    }
+
+    fn waiting(store: &Store<E>, at: Offset, checked: bool, patience: Patience) -> Self {
         let root = at.word() + header::ROOT as u64;
-        Self { table: Arc::new(Table { store: store.clone(), at, root, pool: Pool::default(), checked }) }
+        Self { table: Arc::new(Table { store: store.clone(), at, root, pool: Pool::default(), checked, patience }) }
+    }
+
+    /// A handle whose operations do not wait for a record that somebody else has locked or is writing, as
+    /// [of a hash table](crate::HashTable::impatient).
+    #[must_use]
+    pub fn impatient(&self) -> Self {
+        let Table { store, at, checked, .. } = &*self.table;
+        Self::waiting(store, *at, *checked, Patience::Short)
+    }
+
+    pub(crate) fn store(&self) -> &Store<E> {
+        &self.table.store
+    }
+
+    /// Looks at a key's record, if there is one, until `look` has found what it looks for.
+    pub(crate) fn with_record<T>(
+        &self,
+        key: u64,
+        look: impl FnMut(&Record<'_, E>) -> Result<Look<T>, KvError>,
+    ) -> Result<Option<T>, KvError> {
+        Ok(self.table.search(key, look)?.ok())
     }
 
     /// Where the tree is in its region, for [opening](Store::open_tree) it again.

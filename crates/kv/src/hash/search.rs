@@ -1,6 +1,6 @@
 //! Finding a key.
 
-use drtm_htm::{Engine, Waiter, fence_acquire};
+use drtm_htm::{Engine, fence_acquire};
 
 use super::{Table, bucket, segments::Bucket};
 use crate::{
@@ -73,7 +73,7 @@ impl<E: Engine> Table<E> {
         mut look: impl FnMut(&Record<'_, E>) -> Result<Look<T>, KvError>,
     ) -> Result<Option<T>, KvError> {
         let engine = self.engine();
-        let waiter = Waiter::new();
+        let waiting = self.patience.begin();
         let mut number = self.first_guess(hash)?;
         'again: loop {
             let Some(main) = self.main.get(self.region(), number)? else {
@@ -92,7 +92,7 @@ impl<E: Engine> Table<E> {
                         Look::Found(found) => return Ok(Some(found)),
                         Look::Other => {}
                         Look::Stale | Look::Busy => {
-                            waiter.pause();
+                            waiting.pause()?;
                             continue 'again;
                         }
                     }
