@@ -25,6 +25,7 @@
 mod backoff;
 mod client;
 mod error;
+mod execute;
 mod fetch;
 mod image;
 mod lock;

@@ -266,7 +266,10 @@ fn records_at_the_very_end_of_memory_are_read() {
     for config in [LocalConfig::perfect(), LocalConfig::harsh(1)] {
         let cluster = Cluster::new(config);
         // Nothing is allocated behind the records.
-        let table = cluster.store.hash_table(HashConfig::for_keys(1_400).fixed().for_peers()).expect("a table");
+        let table = cluster
+            .store
+            .hash_table(HashConfig::for_keys(1_400).with_occupancy(0.3).fixed().for_peers())
+            .expect("a table");
         let mut worker = cluster.store.worker();
         let endpoint = cluster.endpoint(PEERS[0]);
         let verbs = endpoint.during(Phase::Execute);

@@ -11,7 +11,9 @@ use std::{
 };
 
 use drtm_htm::NoHtm;
-use drtm_kv::{HashConfig, HashTable, Inline, Look, RecordLock, RecordPeer, Service, State, TableId, Version};
+use drtm_kv::{
+    HashConfig, HashTable, Inline, Look, RecordLock, RecordPeer, Service, Standing, State, TableId, Version,
+};
 use drtm_rdma::{LocalConfig, NodeId, Phase, Verbs, run};
 
 use crate::{
@@ -102,6 +104,9 @@ async fn reads_and_writes(
         if random.bool() {
             if let Look::Found(version) = peer.records.read(verbs, location, key, &mut value).await.expect("sound") {
                 history.has_read(key, version, &value);
+                if let Look::Found(standing) = peer.records.check(verbs, location).await.expect("sound") {
+                    assert!(standing.version >= version && standing.state != me, "{standing:?} after {version:?}");
+                }
             }
             continue;
         }
@@ -109,6 +114,8 @@ async fn reads_and_writes(
             continue;
         };
         history.has_read(key, lock.version(), &value);
+        let standing = peer.records.check(verbs, location).await.expect("sound");
+        assert_eq!(standing, Look::Found(Standing { version: lock.version(), state: me }));
         if random.u8(0..4) == 0 {
             peer.records.unlock(verbs, lock).await.expect("it is ours");
             continue;
@@ -136,7 +143,7 @@ fn every_version_has_one_value_whoever_writes_and_reads() {
                         let peer = &peer;
                         run(&endpoint, COROUTINES, |coroutine| {
                             let seed = u64::from(node.0) * 100 + coroutine as u64;
-                            reads_and_writes(verbs, peer, history, holder(node, coroutine), seed, rounds(100))
+                            reads_and_writes(verbs, peer, history, holder(node, coroutine), seed, rounds(300))
                         });
                     })
                 });
@@ -224,7 +231,7 @@ fn money_is_neither_made_nor_lost_between_nodes() {
                         let peer = &peer;
                         let done = run(&endpoint, COROUTINES, |coroutine| {
                             let seed = u64::from(node.0) * 100 + coroutine as u64;
-                            transfers(verbs, peer, holder(node, coroutine), seed, rounds(50))
+                            transfers(verbs, peer, holder(node, coroutine), seed, rounds(150))
                         });
                         transferred.fetch_add(done.into_iter().sum(), Relaxed);
                     });
