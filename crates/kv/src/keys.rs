@@ -44,6 +44,14 @@ pub trait Keys: sealed::Sealed + Copy + std::fmt::Debug + Send + Sync + 'static 
     #[doc(hidden)]
     fn kept(key: Self::Key<'_>) -> Result<Option<usize>, KvError>;
 
+    /// Shows the key's bytes, as messages carry them.
+    #[doc(hidden)]
+    fn with_bytes<T>(key: Self::Key<'_>, see: impl FnOnce(&[u8]) -> T) -> T;
+
+    /// The key of these bytes, if they can be one.
+    #[doc(hidden)]
+    fn from_bytes(bytes: &[u8]) -> Option<Self::Key<'_>>;
+
     /// Writes the key's bytes into the record.
     #[doc(hidden)]
     fn write<E: Engine>(engine: &E, words: &[Word], key: Self::Key<'_>);
@@ -89,6 +97,14 @@ impl Keys for Inline {
     #[inline(always)]
     fn kept(_key: u64) -> Result<Option<usize>, KvError> {
         Ok(None)
+    }
+
+    fn with_bytes<T>(key: u64, see: impl FnOnce(&[u8]) -> T) -> T {
+        see(&key.to_le_bytes())
+    }
+
+    fn from_bytes(bytes: &[u8]) -> Option<u64> {
+        bytes.try_into().ok().map(u64::from_le_bytes)
     }
 
     #[inline(always)]
@@ -137,6 +153,14 @@ impl Keys for Bytes {
             length if length <= MAX_KEY => Ok(Some(length)),
             length => Err(KvError::KeyTooLong { length, longest: MAX_KEY }),
         }
+    }
+
+    fn with_bytes<T>(key: &[u8], see: impl FnOnce(&[u8]) -> T) -> T {
+        see(key)
+    }
+
+    fn from_bytes(bytes: &[u8]) -> Option<&[u8]> {
+        (bytes.len() <= MAX_KEY).then_some(bytes)
     }
 
     fn write<E: Engine>(engine: &E, words: &[Word], key: &[u8]) {

@@ -4,10 +4,11 @@
 //! - [`HashTable`]: finds a record by its key. Reads take no locks and wait for nobody; it grows a bucket at a time.
 //! - [`HashPeer`]: the same table from another node, by one-sided READs.
 //! - [`Tree`]: keeps keys in their order. Reads take no locks; a [`Scan`] tells which leaves it has passed, so that keys that come or go later are noticed.
+//! - [`RecordPeer`]: records of another node, read, locked and written by one-sided verbs. [`TablePeer`], [`Service`]: tables of another node, by messages.
 //! - [`State`], [`Version`], [`Head`]: the words of a record's header, which protocols build on.
 //!
 //! A table is only words in a region: another handle, in this process or another that maps the same region, [opens](Store::open_hash_table)
-//! it and uses it at the same time. Caches of locations, byte strings as a tree's keys, and reading and writing records from other nodes are not written yet.
+//! it and uses it at the same time. Caches of locations, and byte strings as a tree's keys, are not written yet.
 //!
 //! ```
 //! use drtm_htm::NoHtm;
@@ -26,6 +27,7 @@
 
 #![forbid(unsafe_code)]
 
+mod checksum;
 mod counter;
 mod error;
 mod floor;
@@ -33,8 +35,10 @@ mod hash;
 mod heap;
 mod keys;
 mod layout;
+mod patience;
 mod put;
 mod record;
+mod remote;
 mod store;
 mod tree;
 
@@ -42,6 +46,10 @@ pub use error::KvError;
 pub use hash::{HashConfig, HashPeer, HashTable, Location, PeerError};
 pub use keys::{Bytes, Inline, Keys, MAX_KEY};
 pub use layout::{BUCKET_BYTES, BUCKET_WORDS, Head, SLOTS, State, Version};
-pub use record::{MAX_VALUE, Read};
+pub use record::{Look, MAX_VALUE, Read};
+pub use remote::{
+    Exchanged, Page, PeerRow, RecordLock, RecordPeer, Refusal, RemoteError, ServedTable, Service, Standing, TableId,
+    TablePeer, Unwritten,
+};
 pub use store::{Store, Worker};
 pub use tree::{Existing, Lookup, NodeVersion, Row, Scan, Tree};

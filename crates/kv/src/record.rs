@@ -1,4 +1,4 @@
-//! Records: a header of four words, then, if need be, lengths and a long key, then the value.
+//! Records: a header of four words, then, if need be, lengths and a long key, then the value, then perhaps a checksum.
 //!
 //! ```text
 //! word 0   key: the key itself, or a long key's fingerprint
@@ -9,6 +9,8 @@
 //!
 //!      4   lengths: value (32 bits), key (16 bits above)         otherwise
 //!      5.. key, then value, each from a word's boundary
+//!
+//!     ... checksum (see `checksum`)                             behind the value, in a table that is made for peers
 //! ```
 //!
 //! # Reading
@@ -22,20 +24,23 @@
 //! free stays locked and marked `writing`, with its incarnation one on, until its next use is complete: whoever still has its
 //! place finds it busy, or of another incarnation, and goes back to the table.
 
+use std::ops::Range;
+
 use drtm_htm::{Engine, Word, fence_acquire, fence_release};
 use drtm_rdma::{Offset, OutOfBounds, Region, read_bytes, words_for, write_bytes};
 
 use crate::{
     KvError,
+    checksum::checksum,
     heap::{Class, LARGEST},
     keys::{Keys, MAX_KEY},
     layout::{Head, Place, State, Version},
 };
 
-const KEY: usize = 0;
-const STATE: usize = 1;
-const VERSION: usize = 2;
-const HEAD: usize = 3;
+pub(crate) const KEY: usize = 0;
+pub(crate) const STATE: usize = 1;
+pub(crate) const VERSION: usize = 2;
+pub(crate) const HEAD: usize = 3;
 
 /// Words before the value or the lengths.
 pub(crate) const HEADER_WORDS: usize = 4;
@@ -45,7 +50,7 @@ const _: () = assert!(HEADER_WORDS * 8 <= 32);
 /// The longest value in bytes.
 pub const MAX_VALUE: usize = 64 << 10;
 
-const _: () = assert!(HEADER_WORDS + 1 + MAX_KEY / 8 + MAX_VALUE / 8 <= LARGEST);
+const _: () = assert!(HEADER_WORDS + 1 + MAX_KEY / 8 + MAX_VALUE / 8 < LARGEST, "with a checksum");
 
 /// How a record of some lengths is laid out behind its header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,21 +58,56 @@ pub(crate) struct Shape {
     /// The key's length, if the record keeps it.
     key: Option<usize>,
     value: usize,
+    /// Whether a checksum follows the value.
+    checked: bool,
 }
 
 impl Shape {
-    const EMPTY: Self = Self { key: None, value: 0 };
+    const EMPTY: Self = Self { key: None, value: 0, checked: false };
 
     #[inline]
-    pub(crate) fn of<K: Keys>(key: K::Key<'_>, value: usize) -> Result<Self, KvError> {
+    pub(crate) fn of<K: Keys>(key: K::Key<'_>, value: usize, checked: bool) -> Result<Self, KvError> {
         if value > MAX_VALUE {
             return Err(KvError::ValueTooLong { length: value, longest: MAX_VALUE });
         }
-        Ok(Self { key: K::kept(key)?, value })
+        Ok(Self { key: K::kept(key)?, value, checked })
+    }
+
+    /// What a head says, and the word of lengths where that has to be asked.
+    #[inline(always)]
+    pub(crate) fn told<K: Keys, Why>(head: Head, lengths: impl FnOnce() -> Result<u64, Why>) -> Result<Self, Why> {
+        let checked = head.is_checked();
+        match head.short_length() {
+            Some(value) if K::FITS => Ok(Self { key: None, value: usize::from(value), checked }),
+            _ => {
+                let lengths = lengths()?;
+                let key = (!K::FITS).then_some((lengths >> 32) as usize);
+                Ok(Self { key, value: lengths as u32 as usize, checked })
+            }
+        }
+    }
+
+    /// Whether there can be such a record. Words that are nonsense may say anything.
+    pub(crate) fn is_possible(self) -> bool {
+        self.value <= MAX_VALUE && self.key.is_none_or(|key| key <= MAX_KEY)
+    }
+
+    pub(crate) fn key_length(self) -> Option<usize> {
+        self.key
+    }
+
+    pub(crate) fn value_length(self) -> usize {
+        self.value
+    }
+
+    /// Where the value's words are in the record.
+    pub(crate) fn value_words(self) -> Range<usize> {
+        let begin = HEADER_WORDS + self.before_value();
+        begin..begin + words_for(self.value)
     }
 
     #[inline(always)]
-    fn has_lengths(self) -> bool {
+    pub(crate) fn has_lengths(self) -> bool {
         self.key.is_some() || self.value > Head::MAX_SHORT
     }
 
@@ -83,7 +123,13 @@ impl Shape {
     }
 
     fn body_words(self) -> usize {
-        self.before_value() + words_for(self.value)
+        self.before_value() + self.sealed_words()
+    }
+
+    /// Words of the value, and its checksum.
+    #[inline(always)]
+    fn sealed_words(self) -> usize {
+        words_for(self.value) + usize::from(self.checked)
     }
 
     /// The size class. There always is one: lengths have been checked.
@@ -92,7 +138,13 @@ impl Shape {
     }
 
     fn head(self, incarnation: u16) -> Head {
-        Head::new(incarnation, if self.has_lengths() { None } else { Some(self.value as u8) })
+        let head = Head::new(incarnation, if self.has_lengths() { None } else { Some(self.value as u8) });
+        if self.checked { head.checked() } else { head }
+    }
+
+    /// The word of lengths, or zero if the head has the value's length.
+    pub(crate) fn lengths_if_any(self) -> u64 {
+        if self.has_lengths() { self.lengths() } else { 0 }
     }
 
     fn lengths(self) -> u64 {
@@ -101,8 +153,12 @@ impl Shape {
 }
 
 /// What an optimistic look at a record has found.
+///
+/// # Example
+///
+/// See [`RecordPeer`](crate::RecordPeer).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Look<T> {
+pub enum Look<T> {
     /// The record, unchanged while it was looked at.
     Found(T),
     /// A record, unchanged, of another key: only the fingerprints are the same.
@@ -111,6 +167,23 @@ pub(crate) enum Look<T> {
     Stale,
     /// Being written, or changed meanwhile: look again.
     Busy,
+}
+
+impl<T> Look<T> {
+    /// What was found, or else the same about anything.
+    pub(crate) fn found<U>(self) -> Result<T, Look<U>> {
+        match self {
+            Self::Found(found) => Ok(found),
+            Self::Other => Err(Look::Other),
+            Self::Stale => Err(Look::Stale),
+            Self::Busy => Err(Look::Busy),
+        }
+    }
+
+    /// The same about something that follows from what was found.
+    pub fn map<U>(self, follow: impl FnOnce(T) -> U) -> Look<U> {
+        self.found().map_or_else(|nothing| nothing, |found| Look::Found(follow(found)))
+    }
 }
 
 /// A value that was read.
@@ -166,13 +239,7 @@ impl<'r, E: Engine> Record<'r, E> {
 
     #[inline(always)]
     fn shape<K: Keys>(&self, head: Head) -> Result<Shape, OutOfBounds> {
-        match head.short_length() {
-            Some(value) if K::FITS => Ok(Shape { key: None, value: usize::from(value) }),
-            _ => {
-                let lengths = self.engine().load_relaxed(&self.body(0, 1)?[0]);
-                Ok(Shape { key: (!K::FITS).then_some((lengths >> 32) as usize), value: lengths as u32 as usize })
-            }
-        }
+        Shape::told::<K, _>(head, || Ok(self.engine().load_relaxed(&self.body(0, 1)?[0])))
     }
 
     #[inline(always)]
@@ -347,6 +414,23 @@ impl<'r, E: Engine> Record<'r, E> {
         })
     }
 
+    /// Where the record is.
+    pub(crate) fn place(&self) -> Place {
+        self.place
+    }
+
+    /// Gives up a lock that this holder has [kept](Locked::keep). Otherwise tells the record's state, which is as it was.
+    pub(crate) fn release(&self, holder: State) -> Result<(), State> {
+        if self.head().incarnation() != self.place.incarnation {
+            return Err(State(self.engine().load(&self.header[STATE])));
+        }
+        // If it is the holder's, it stays so, and so does the incarnation.
+        match self.engine().compare_exchange(&self.header[STATE], holder.0, State::FREE.0) {
+            Ok(_) => Ok(()),
+            Err(found) => Err(State(found)),
+        }
+    }
+
     /// Fills memory that nobody knows of yet, and makes a record of it.
     pub(crate) fn create<K: Keys>(
         region: &'r Region<E>,
@@ -368,10 +452,22 @@ impl<'r, E: Engine> Record<'r, E> {
             engine.store_relaxed(&record.body(0, 1)?[0], shape.lengths());
             K::write(engine, record.body(1, shape.key_words())?, key);
         }
-        write_bytes(engine, record.body(shape.before_value(), words_for(value.len()))?, value);
+        let body = record.body(shape.before_value(), shape.sealed_words())?;
+        write_bytes(engine, body, value);
+        if shape.checked {
+            record.seal(body, shape, version, value);
+        }
         engine.store(&record.header[VERSION], version.0);
         engine.store(&record.header[STATE], State::FREE.0);
         Ok(record.place)
+    }
+
+    /// Writes the checksum behind the value, for the version that is about to be announced.
+    #[inline(never)]
+    fn seal(&self, body: &[Word], shape: Shape, version: Version, value: &[u8]) {
+        let head = shape.head(self.place.incarnation);
+        let sum = checksum(self.key_word(), version, head, shape.lengths_if_any(), value);
+        self.engine().store_relaxed(&body[words_for(value.len())], sum);
     }
 
     /// Turns a record that nobody has learned of back into free memory.
@@ -412,12 +508,19 @@ impl<E: Engine> Locked<'_, '_, E> {
         shape == self.shape || shape.class() == self.shape.class()
     }
 
+    /// Leaves the record locked: whoever is named by its state gives the lock up.
+    pub(crate) fn keep(self) -> Version {
+        let version = self.version;
+        std::mem::forget(self);
+        version
+    }
+
     /// Writes a value for which the record has room.
     #[inline(always)]
     pub(crate) fn write(self, shape: Shape, value: &[u8]) -> Result<Version, OutOfBounds> {
         debug_assert!(self.has_room_for(shape));
         let (record, engine) = (self.record, self.record.engine());
-        let body = record.body(shape.before_value(), words_for(value.len()))?;
+        let body = record.body(shape.before_value(), shape.sealed_words())?;
         engine.store_relaxed(&record.header[VERSION], self.version.writing().0);
         fence_release();
         if shape != self.shape {
@@ -425,6 +528,9 @@ impl<E: Engine> Locked<'_, '_, E> {
         }
         write_bytes(engine, body, value);
         let version = self.version.next();
+        if shape.checked {
+            record.seal(body, shape, version, value);
+        }
         engine.store(&record.header[VERSION], version.0);
         Ok(version)
     }

@@ -36,14 +36,15 @@ pub use scan::{Row, Scan};
 use std::{ops::RangeBounds, sync::Arc};
 
 use drtm_htm::{Engine, Waiter, Word};
-use drtm_rdma::{Offset, Region};
+use drtm_rdma::{Offset, OutOfBounds, Region};
 
 use crate::{
-    KvError, Read, Store, Version, Worker, counter, floor,
+    KvError, Read, Store, Version, Worker, checksum, counter, floor,
     keys::{Inline, Keys},
     layout::{NODE_WORDS, Stamp},
+    patience::Patience,
     put::update_or_insert,
-    record::{Look, Shape},
+    record::{Look, Record, Shape},
 };
 use node::Seen;
 use pool::Pool;
@@ -54,17 +55,18 @@ use scan::Direction;
 /// ```text
 /// word 0   kind of table, size of its nodes, and kind of keys
 ///      1   floor of versions
-///      2.. zero
+///      2.. zero, but for the word 5: 1 where records have checksums
 /// then, from a line's boundary, a line for each shard of the number of keys
 /// then, from a line's boundary, the root
 /// ```
 mod header {
     use drtm_htm::LINE_WORDS;
 
-    use crate::{counter, layout::NODE_WORDS};
+    use crate::{checksum, counter, layout::NODE_WORDS};
 
     pub(super) const KIND: usize = 0;
     pub(super) const FLOOR: usize = 1;
+    pub(super) const FLAGS: usize = checksum::FLAGS;
     pub(super) const KEYS: usize = LINE_WORDS;
     pub(super) const ROOT: usize = KEYS + counter::WORDS;
     pub(super) const WORDS: usize = ROOT + NODE_WORDS;
@@ -73,6 +75,11 @@ mod header {
     pub(super) const TREE: u64 = u64::from_be_bytes(*b"drtmt1\0\0") | (NODE_WORDS as u64) << 8;
 
     const _: () = assert!(NODE_WORDS < 256);
+}
+
+/// The first word of the header of a tree with these keys.
+pub(crate) const fn kind<K: Keys>() -> u64 {
+    header::TREE | K::CODE
 }
 
 /// A leaf of a tree as a reader has seen it.
@@ -160,37 +167,65 @@ struct Table<E: Engine> {
     /// The root's place, in words.
     root: u64,
     pool: Pool,
+    /// Whether records have checksums.
+    checked: bool,
+    patience: Patience,
 }
 
 impl<E: Engine> Tree<E> {
-    const KIND: u64 = header::TREE | Inline::CODE;
-
-    pub(crate) fn create(store: &Store<E>) -> Result<Self, KvError> {
+    pub(crate) fn create(store: &Store<E>, for_peers: bool) -> Result<Self, KvError> {
         let region = store.region();
         let at = region.extend(8 * header::WORDS as u64, 64)?;
         let (words, engine) = (region.words(at, header::WORDS)?, region.engine());
         engine.store(&words[header::FLOOR], floor::LOWEST);
-        let tree = Self::new(store, at);
+        engine.store(&words[header::FLAGS], checksum::to_flags(for_peers));
+        let tree = Self::new(store, at, for_peers);
         let root = tree.table.root()?;
         root.set_high(u64::MAX);
         root.publish(Stamp::new(0, 0));
         // Last: with it, this is a tree.
-        engine.store(&words[header::KIND], Self::KIND);
+        engine.store(&words[header::KIND], kind::<Inline>());
         Ok(tree)
     }
 
     pub(crate) fn open(store: &Store<E>, at: Offset) -> Result<Self, KvError> {
         let words = store.region().words(at, header::WORDS)?;
-        let (expected, found) = (Self::KIND, store.region().engine().load(&words[header::KIND]));
+        let engine = store.region().engine();
+        let (expected, found) = (kind::<Inline>(), engine.load(&words[header::KIND]));
         if found != expected {
             return Err(KvError::NotThisTable { at, expected, found });
         }
-        Ok(Self::new(store, at))
+        Ok(Self::new(store, at, checksum::are_checked(engine.load(&words[header::FLAGS]))))
     }
 
-    fn new(store: &Store<E>, at: Offset) -> Self {
+    fn new(store: &Store<E>, at: Offset, checked: bool) -> Self {
+        Self::waiting(store, at, checked, Patience::Endless)
+    }
+
+    fn waiting(store: &Store<E>, at: Offset, checked: bool, patience: Patience) -> Self {
         let root = at.word() + header::ROOT as u64;
-        Self { table: Arc::new(Table { store: store.clone(), at, root, pool: Pool::default() }) }
+        Self { table: Arc::new(Table { store: store.clone(), at, root, pool: Pool::default(), checked, patience }) }
+    }
+
+    /// A handle whose operations do not wait for a record that somebody else has locked or is writing, as
+    /// [of a hash table](crate::HashTable::impatient).
+    #[must_use]
+    pub fn impatient(&self) -> Self {
+        let Table { store, at, checked, .. } = &*self.table;
+        Self::waiting(store, *at, *checked, Patience::Short)
+    }
+
+    pub(crate) fn store(&self) -> &Store<E> {
+        &self.table.store
+    }
+
+    /// Looks at a key's record, if there is one, until `look` has found what it looks for.
+    pub(crate) fn with_record<T>(
+        &self,
+        key: u64,
+        look: impl FnMut(&Record<'_, E>) -> Result<Look<T>, OutOfBounds>,
+    ) -> Result<Option<T>, KvError> {
+        Ok(self.table.search(key, look)?.ok())
     }
 
     /// Where the tree is in its region, for [opening](Store::open_tree) it again.
@@ -297,7 +332,7 @@ impl<E: Engine> Tree<E> {
     /// As for [`insert`](Self::insert).
     #[inline]
     pub fn update(&self, worker: &mut Worker<E>, key: u64, value: &[u8]) -> Result<Option<Version>, KvError> {
-        let shape = Shape::of::<Inline>(key, value.len())?;
+        let shape = Shape::of::<Inline>(key, value.len(), self.table.checked)?;
         let holder = worker.lock_state();
         let written = self.table.search(key, |record| {
             Ok(match record.lock::<Inline>(key, holder)? {

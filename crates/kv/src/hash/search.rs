@@ -1,6 +1,6 @@
 //! Finding a key.
 
-use drtm_htm::{Engine, Waiter, fence_acquire};
+use drtm_htm::{Engine, fence_acquire};
 use drtm_rdma::OutOfBounds;
 
 use super::{
@@ -97,7 +97,7 @@ impl<E: Engine> Table<E> {
         let word = K::word(key);
         let hash = K::hash(word);
         let engine = self.engine();
-        let waiter = Waiter::new();
+        let waiting = self.patience.begin();
         let mut number = self.first_guess(hash)?;
         'again: loop {
             let Some(main) = self.main.get(self.region(), number)? else {
@@ -116,7 +116,7 @@ impl<E: Engine> Table<E> {
                         Look::Found(found) => return Ok(Some(found)),
                         Look::Other => {}
                         Look::Stale | Look::Busy => {
-                            waiter.pause();
+                            waiting.pause()?;
                             continue 'again;
                         }
                     }

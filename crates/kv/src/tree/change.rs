@@ -44,7 +44,7 @@ impl<E: Engine> Table<E> {
     }
 
     pub(super) fn insert(&self, worker: &mut Worker<E>, key: u64, value: &[u8]) -> Result<Option<Version>, KvError> {
-        let shape = Shape::of::<Inline>(key, value.len())?;
+        let shape = Shape::of::<Inline>(key, value.len(), self.checked)?;
         let mut spot = self.spot(key)?;
         if spot.record.is_some() {
             return Ok(None);
@@ -89,14 +89,14 @@ impl<E: Engine> Table<E> {
     }
 
     pub(super) fn remove(&self, worker: &mut Worker<E>, key: u64) -> Result<Option<Version>, KvError> {
-        let waiter = Waiter::new();
+        let waiting = self.patience.begin();
         loop {
             let spot = self.spot(key)?;
             if spot.record.is_none() {
                 return Ok(None);
             }
             match self.take_out(worker, &spot, key)? {
-                Taken::Retry => waiter.pause(),
+                Taken::Retry => waiting.pause()?,
                 Taken::Done(version, class, place) => {
                     worker.free(class, place.word);
                     if spot.leaf.stamp.count() == 1 {
@@ -137,14 +137,18 @@ impl<E: Engine> Table<E> {
         value: &[u8],
     ) -> Result<Option<Version>, KvError> {
         let memory = worker.allocate(shape.class())?;
-        let waiter = Waiter::new();
+        let waiting = self.patience.begin();
         let moved = loop {
             let spot = match self.spot(key) {
                 Ok(spot) if spot.record.is_some() => spot,
                 gone => break gone.map(|_| None),
             };
             match self.move_record(worker, &spot, key, memory, shape, value) {
-                Ok(Taken::Retry) => waiter.pause(),
+                Ok(Taken::Retry) => {
+                    if let Err(error) = waiting.pause() {
+                        break Err(error);
+                    }
+                }
                 Ok(Taken::Done(version, class, place)) => {
                     worker.free(class, place.word);
                     return Ok(Some(version));

@@ -151,7 +151,7 @@ impl<'t, E: Engine> Made<'t, E> {
                 return Err(KvError::NotAscending { key, after });
             }
             let value = value.as_ref();
-            let shape = Shape::of::<Inline>(key, value.len())?;
+            let shape = Shape::of::<Inline>(key, value.len(), self.table.checked)?;
             // The node first: once there is a record, a leaf must have it, or it would be lost.
             let leaf = self.with_room(0, key)?;
             let memory = worker.allocate(shape.class())?;

@@ -2,7 +2,7 @@
 
 use std::ops::{Bound, RangeBounds};
 
-use drtm_htm::{Engine, LINE_BYTES, Waiter};
+use drtm_htm::{Engine, LINE_BYTES};
 use drtm_rdma::Offset;
 
 use super::{NodeVersion, Table, Tree, node::Seen};
@@ -215,12 +215,12 @@ impl<E: Engine> Table<E> {
     #[inline]
     fn copy(&self, key: u64, place: Place, value: &mut Vec<u8>) -> Result<Option<Version>, KvError> {
         let record = Record::at(self.region(), place)?;
-        let waiter = Waiter::new();
+        let waiting = self.patience.begin();
         loop {
             match record.copy::<Inline>(key, value)? {
                 Look::Found(version) => return Ok(Some(version)),
                 Look::Stale | Look::Other => break,
-                Look::Busy => waiter.pause(),
+                Look::Busy => waiting.pause()?,
             }
         }
         Ok(self.search(key, |record| record.copy::<Inline>(key, value))?.ok())

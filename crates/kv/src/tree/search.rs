@@ -106,14 +106,14 @@ impl<E: Engine> Table<E> {
         key: u64,
         mut look: impl FnMut(&Record<'_, E>) -> Result<Look<T>, OutOfBounds>,
     ) -> Result<Result<T, Seen<'_, E>>, KvError> {
-        let waiter = Waiter::new();
+        let waiting = self.patience.begin();
         loop {
             let spot = self.spot(key)?;
             let Some(place) = spot.record else { return Ok(Err(spot.leaf)) };
             match look(&Record::at(self.region(), place)?)? {
                 Look::Found(found) => return Ok(Ok(found)),
                 // Removed, moved or being written since the leaf was looked at.
-                Look::Other | Look::Stale | Look::Busy => waiter.pause(),
+                Look::Other | Look::Stale | Look::Busy => waiting.pause()?,
             }
         }
     }

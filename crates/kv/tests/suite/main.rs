@@ -1,10 +1,14 @@
 //! The behaviour of the store, seen from outside. Model checking is in `tests/loom.rs`.
 #![cfg(not(drtm_loom))]
 
+mod cluster;
 mod hash_errors;
 mod hash_model;
 mod hash_peer;
 mod hash_stress;
+mod remote_records;
+mod remote_service;
+mod remote_stress;
 mod support;
 mod tree_errors;
 mod tree_model;
