@@ -455,19 +455,11 @@ impl<'r, E: Engine> Record<'r, E> {
         let body = record.body(shape.before_value(), shape.sealed_words())?;
         write_bytes(engine, body, value);
         if shape.checked {
-            record.seal(body, shape, version, value);
+            seal(engine, record.header, body, shape, version, value);
         }
         engine.store(&record.header[VERSION], version.0);
         engine.store(&record.header[STATE], State::FREE.0);
         Ok(record.place)
-    }
-
-    /// Writes the checksum behind the value, for the version that is about to be announced.
-    #[inline(never)]
-    fn seal(&self, body: &[Word], shape: Shape, version: Version, value: &[u8]) {
-        let head = shape.head(self.place.incarnation);
-        let sum = checksum(self.key_word(), version, head, shape.lengths_if_any(), value);
-        self.engine().store_relaxed(&body[words_for(value.len())], sum);
     }
 
     /// Turns a record that nobody has learned of back into free memory.
@@ -477,6 +469,21 @@ impl<'r, E: Engine> Record<'r, E> {
         engine.store(&self.header[VERSION], self.version().removed().writing().0);
         engine.store(&self.header[HEAD], self.head().reborn().0);
     }
+}
+
+/// Writes the checksum behind the value, for the version that is about to be announced.
+#[cold]
+fn seal<E: Engine>(
+    engine: &E,
+    header: &[Word; HEADER_WORDS],
+    body: &[Word],
+    shape: Shape,
+    version: Version,
+    value: &[u8],
+) {
+    let head = shape.head(Head(engine.load_relaxed(&header[HEAD])).incarnation());
+    let sum = checksum(engine.load_relaxed(&header[KEY]), version, head, shape.lengths_if_any(), value);
+    engine.store_relaxed(&body[words_for(value.len())], sum);
 }
 
 /// A record whose lock is held. Dropped, it is unlocked as it was.
@@ -529,7 +536,7 @@ impl<E: Engine> Locked<'_, '_, E> {
         write_bytes(engine, body, value);
         let version = self.version.next();
         if shape.checked {
-            record.seal(body, shape, version, value);
+            seal(engine, record.header, body, shape, version, value);
         }
         engine.store(&record.header[VERSION], version.0);
         Ok(version)
