@@ -1,7 +1,7 @@
 //! Records: a header of four words, then, if need be, lengths and a long key, then the value.
 //!
 //! ```text
-//! word 0   key: the key itself, or a long key's fingerprint
+//! word 0   key: the key itself, or a long key's fingerprint (in a tree, its last eight bytes)
 //!      1   state (see `State`)
 //!      2   version (see `Version`)
 //!      3   head: incarnation, length, older version (see `Head`)
@@ -240,13 +240,49 @@ impl<'r, E: Engine> Record<'r, E> {
         self.look::<K, _>(
             |_| Ok(self.key_word() == word),
             |version, shape| {
-                // Before the buffer is made as long: a length that is nonsense leads out of memory, or is at most that of a page.
-                let words = self.body(shape.before_value(), words_for(shape.value))?;
-                into.resize(shape.value, 0);
-                read_bytes(self.engine(), words, into);
+                self.copy_value(shape, into)?;
                 Ok(version)
             },
         )
+    }
+
+    /// Copies the whole key and the whole value of a record that keeps its key, whichever key it is.
+    #[inline]
+    pub(crate) fn copy_row<K: Keys>(&self, key: &mut Vec<u8>, value: &mut Vec<u8>) -> Result<Look<Version>, KvError> {
+        self.look::<K, _>(
+            |_| Ok(true),
+            |version, shape| {
+                self.copy_kept_key(shape, key)?;
+                self.copy_value(shape, value)?;
+                Ok(version)
+            },
+        )
+    }
+
+    /// Copies the whole key of a record that keeps it.
+    pub(crate) fn copy_key<K: Keys>(&self, key: &mut Vec<u8>) -> Result<Look<()>, KvError> {
+        self.look::<K, _>(|_| Ok(true), |_, shape| self.copy_kept_key(shape, key))
+    }
+
+    #[inline(always)]
+    fn copy_value(&self, shape: Shape, into: &mut Vec<u8>) -> Result<(), KvError> {
+        // Before the buffer is made as long: a length that is nonsense leads out of memory, or is at most that of a page.
+        let words = self.body(shape.before_value(), words_for(shape.value))?;
+        into.resize(shape.value, 0);
+        read_bytes(self.engine(), words, into);
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn copy_kept_key(&self, shape: Shape, into: &mut Vec<u8>) -> Result<(), KvError> {
+        let length = shape.key.unwrap_or(0);
+        if length > MAX_KEY {
+            let at = Offset::new(8 * self.place.word);
+            return Err(KvError::Inconsistent { at, what: "a record has a key longer than there are" });
+        }
+        into.resize(length, 0);
+        read_bytes(self.engine(), self.body(1, shape.key_words())?, into);
+        Ok(())
     }
 
     /// Whether the record is there, and in which version.
@@ -303,6 +339,13 @@ impl<'r, E: Engine> Record<'r, E> {
         engine.store(&record.header[VERSION], version.0);
         engine.store(&record.header[STATE], State::FREE.0);
         Ok(record.place)
+    }
+
+    /// [Discards](Self::discard) a record of which only the place is known. Gives the class of its memory.
+    pub(crate) fn discard_any<K: Keys>(&self, holder: State) -> Result<Class, KvError> {
+        let shape = self.shape::<K>(self.head())?;
+        self.discard(holder);
+        Ok(shape.class())
     }
 
     /// Turns a record that nobody has learned of back into free memory.

@@ -23,17 +23,23 @@
 //! still has its place notices; nobody waits for readers to leave.
 
 mod change;
+mod kind;
+mod layers;
 mod load;
 mod node;
 mod pool;
+mod prune;
 mod reclaim;
 mod scan;
 mod search;
+mod slices;
 mod split;
+mod walk;
 
+pub use kind::{AsKey, TreeKeys};
 pub use scan::{Row, Scan};
 
-use std::{ops::RangeBounds, sync::Arc};
+use std::{marker::PhantomData, ops::RangeBounds, sync::Arc};
 
 use drtm_htm::{Engine, Waiter, Word};
 use drtm_rdma::{Offset, Region};
@@ -149,12 +155,13 @@ pub enum Existing {
 /// # Ok::<(), drtm_kv::KvError>(())
 /// ```
 #[derive(Clone, Debug)]
-pub struct Tree<E: Engine> {
+pub struct Tree<E: Engine, K: Keys = Inline> {
     table: Arc<Table<E>>,
+    keys: PhantomData<K>,
 }
 
 #[derive(Debug)]
-struct Table<E: Engine> {
+pub struct Table<E: Engine> {
     store: Store<E>,
     at: Offset,
     /// The root's place, in words.
@@ -162,8 +169,8 @@ struct Table<E: Engine> {
     pool: Pool,
 }
 
-impl<E: Engine> Tree<E> {
-    const KIND: u64 = header::TREE | Inline::CODE;
+impl<E: Engine, K: TreeKeys> Tree<E, K> {
+    const KIND: u64 = header::TREE | K::CODE;
 
     pub(crate) fn create(store: &Store<E>) -> Result<Self, KvError> {
         let region = store.region();
@@ -190,7 +197,8 @@ impl<E: Engine> Tree<E> {
 
     fn new(store: &Store<E>, at: Offset) -> Self {
         let root = at.word() + header::ROOT as u64;
-        Self { table: Arc::new(Table { store: store.clone(), at, root, pool: Pool::default() }) }
+        let table = Table { store: store.clone(), at, root, pool: Pool::default() };
+        Self { table: Arc::new(table), keys: PhantomData }
     }
 
     /// Where the tree is in its region, for [opening](Store::open_tree) it again.
@@ -214,8 +222,8 @@ impl<E: Engine> Tree<E> {
     ///
     /// When the store is corrupt.
     #[inline]
-    pub fn get(&self, key: u64, into: &mut [u8]) -> Result<Option<Read>, KvError> {
-        Ok(self.table.search(key, |record| record.read::<Inline>(key, into))?.ok())
+    pub fn get(&self, key: K::Key<'_>, into: &mut [u8]) -> Result<Option<Read>, KvError> {
+        Ok(self.table.search::<K, _>(key, |record| record.read::<K::Kept>(key, into))?.ok())
     }
 
     /// [Gets](Self::get) a key's value; if there is no such key, gives the leaf that would have it, as it was.
@@ -238,10 +246,10 @@ impl<E: Engine> Tree<E> {
     /// assert!(!tree.unchanged(&leaf));
     /// # Ok::<(), drtm_kv::KvError>(())
     /// ```
-    pub fn lookup(&self, key: u64, into: &mut [u8]) -> Result<Lookup, KvError> {
-        Ok(match self.table.search(key, |record| record.read::<Inline>(key, into))? {
+    pub fn lookup(&self, key: K::Key<'_>, into: &mut [u8]) -> Result<Lookup, KvError> {
+        Ok(match self.table.search::<K, _>(key, |record| record.read::<K::Kept>(key, into))? {
             Ok(read) => Lookup::Found(read),
-            Err(leaf) => Lookup::Absent(NodeVersion::of(&leaf)),
+            Err(spot) => Lookup::Absent(NodeVersion::of(&spot.leaf)),
         })
     }
 
@@ -263,7 +271,7 @@ impl<E: Engine> Tree<E> {
     /// # Errors
     ///
     /// When the store is corrupt.
-    pub fn contains(&self, key: u64) -> Result<bool, KvError> {
+    pub fn contains(&self, key: K::Key<'_>) -> Result<bool, KvError> {
         Ok(self.version(key)?.is_some())
     }
 
@@ -272,8 +280,8 @@ impl<E: Engine> Tree<E> {
     /// # Errors
     ///
     /// When the store is corrupt.
-    pub fn version(&self, key: u64) -> Result<Option<Version>, KvError> {
-        Ok(self.table.search(key, |record| record.check::<Inline>(key))?.ok())
+    pub fn version(&self, key: K::Key<'_>) -> Result<Option<Version>, KvError> {
+        Ok(self.table.search::<K, _>(key, |record| record.check::<K::Kept>(key))?.ok())
     }
 
     /// Inserts a key that is not there yet. Gives the version that its value has, or `None` if the key is there: then
@@ -282,8 +290,8 @@ impl<E: Engine> Tree<E> {
     /// # Errors
     ///
     /// When the value is too long, or memory has run out. Nothing has changed then.
-    pub fn insert(&self, worker: &mut Worker<E>, key: u64, value: &[u8]) -> Result<Option<Version>, KvError> {
-        let inserted = self.table.insert(worker, key, value)?;
+    pub fn insert(&self, worker: &mut Worker<E>, key: K::Key<'_>, value: &[u8]) -> Result<Option<Version>, KvError> {
+        let inserted = self.table.insert::<K>(worker, key, value)?;
         if inserted.is_some() {
             self.table.add(worker, 1)?;
         }
@@ -296,11 +304,11 @@ impl<E: Engine> Tree<E> {
     ///
     /// As for [`insert`](Self::insert).
     #[inline]
-    pub fn update(&self, worker: &mut Worker<E>, key: u64, value: &[u8]) -> Result<Option<Version>, KvError> {
-        let shape = Shape::of::<Inline>(key, value.len())?;
+    pub fn update(&self, worker: &mut Worker<E>, key: K::Key<'_>, value: &[u8]) -> Result<Option<Version>, KvError> {
+        let shape = Shape::of::<K::Kept>(key, value.len())?;
         let holder = worker.lock_state();
-        let written = self.table.search(key, |record| {
-            Ok(match record.lock::<Inline>(key, holder)? {
+        let written = self.table.search::<K, _>(key, |record| {
+            Ok(match record.lock::<K::Kept>(key, holder)? {
                 Look::Found(locked) if locked.class() == shape.class() => {
                     Look::Found(Some(locked.write(shape, value)?))
                 }
@@ -312,7 +320,7 @@ impl<E: Engine> Tree<E> {
             })
         })?;
         match written {
-            Ok(None) => self.table.relocate(worker, key, shape, value),
+            Ok(None) => self.table.relocate::<K>(worker, key, shape, value),
             written => Ok(written.ok().flatten()),
         }
     }
@@ -322,7 +330,7 @@ impl<E: Engine> Tree<E> {
     /// # Errors
     ///
     /// As for [`insert`](Self::insert).
-    pub fn put(&self, worker: &mut Worker<E>, key: u64, value: &[u8]) -> Result<Version, KvError> {
+    pub fn put(&self, worker: &mut Worker<E>, key: K::Key<'_>, value: &[u8]) -> Result<Version, KvError> {
         update_or_insert(worker, |worker| self.update(worker, key, value), |worker| self.insert(worker, key, value))
     }
 
@@ -349,7 +357,7 @@ impl<E: Engine> Tree<E> {
     pub fn get_or_insert(
         &self,
         worker: &mut Worker<E>,
-        key: u64,
+        key: K::Key<'_>,
         value: &[u8],
         into: &mut [u8],
     ) -> Result<Existing, KvError> {
@@ -370,8 +378,8 @@ impl<E: Engine> Tree<E> {
     /// # Errors
     ///
     /// When the store is corrupt.
-    pub fn remove(&self, worker: &mut Worker<E>, key: u64) -> Result<Option<Version>, KvError> {
-        let removed = self.table.remove(worker, key)?;
+    pub fn remove(&self, worker: &mut Worker<E>, key: K::Key<'_>) -> Result<Option<Version>, KvError> {
+        let removed = self.table.remove::<K>(worker, key)?;
         if removed.is_some() {
             self.table.add(worker, -1)?;
         }
@@ -383,7 +391,7 @@ impl<E: Engine> Tree<E> {
     /// # Errors
     ///
     /// When the store is corrupt.
-    pub fn first(&self, into: &mut [u8]) -> Result<Option<(u64, Read)>, KvError> {
+    pub fn first(&self, into: &mut [u8]) -> Result<Option<(K::Owned, Read)>, KvError> {
         self.range(..).next_into(into)
     }
 
@@ -408,19 +416,19 @@ impl<E: Engine> Tree<E> {
     /// assert_eq!(tree.last(&mut [])?.map(|(key, _)| key), Some(u64::MAX));
     /// # Ok::<(), drtm_kv::KvError>(())
     /// ```
-    pub fn last(&self, into: &mut [u8]) -> Result<Option<(u64, Read)>, KvError> {
+    pub fn last(&self, into: &mut [u8]) -> Result<Option<(K::Owned, Read)>, KvError> {
         self.range_back(..).next_into(into)
     }
 
     /// The rows of a range, upward. A range whose end is below its start is empty.
     #[must_use]
-    pub fn range(&self, range: impl RangeBounds<u64>) -> Scan<'_, E> {
+    pub fn range<'k>(&self, range: impl RangeBounds<K::Key<'k>>) -> Scan<'_, E, K> {
         Scan::new(self, range, Direction::Up)
     }
 
     /// The rows of a range, downward.
     #[must_use]
-    pub fn range_back(&self, range: impl RangeBounds<u64>) -> Scan<'_, E> {
+    pub fn range_back<'k>(&self, range: impl RangeBounds<K::Key<'k>>) -> Scan<'_, E, K> {
         Scan::new(self, range, Direction::Down)
     }
 
@@ -442,7 +450,7 @@ impl<E: Engine> Tree<E> {
     /// let store = Store::in_memory(NoHtm, 16 << 20)?;
     /// let (tree, mut worker) = (store.tree()?, store.worker());
     /// let refused = tree.load(&mut worker, [(2, "two"), (1, "one")]);
-    /// assert!(matches!(refused, Err(KvError::NotAscending { key: 1, after: 2 })));
+    /// assert!(matches!(refused, Err(KvError::NotAscending { row: 1 })));
     /// assert_eq!(tree.load(&mut worker, (0..1_000).map(|key| (key, "value")))?, 1_000);
     /// assert!(tree.contains(999)?);
     /// # Ok::<(), KvError>(())
@@ -450,9 +458,9 @@ impl<E: Engine> Tree<E> {
     pub fn load<V: AsRef<[u8]>>(
         &self,
         worker: &mut Worker<E>,
-        rows: impl IntoIterator<Item = (u64, V)>,
+        rows: impl IntoIterator<Item = (impl AsKey<K>, V)>,
     ) -> Result<u64, KvError> {
-        self.table.load(worker, rows)
+        self.table.load::<K, V>(worker, rows)
     }
 }
 
