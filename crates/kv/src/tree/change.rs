@@ -121,12 +121,7 @@ impl<E: Engine> Table<E> {
         }
     }
 
-    fn take_out<K: Kind>(
-        &self,
-        worker: &Worker<E>,
-        spot: &Spot<'_, E>,
-        key: K::Key<'_>,
-    ) -> Result<Taken, KvError> {
+    fn take_out<K: Kind>(&self, worker: &Worker<E>, spot: &Spot<'_, E>, key: K::Key<'_>) -> Result<Taken, KvError> {
         let Some(leaf) = spot.leaf.try_lock() else { return Ok(Taken::Retry) };
         let (record, place) = self.record_in(&leaf, spot.slot)?;
         let locked = match record.lock::<K::Kept>(key, worker.lock_state())? {

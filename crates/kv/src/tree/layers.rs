@@ -98,8 +98,13 @@ impl<E: Engine> Table<E> {
         // Of all keys on the same way, so that only a record can be wrong here that is not this entry's any more.
         let goes_same_way = slices::common(key, &other, 0) > spot.depth && slices::goes_on(spot.word) && *key != *other;
         if !goes_same_way {
-            let is_wrong = spot.leaf.node.still(spot.leaf.stamp) && spot.leaf.node.link(spot.slot) == other_place.to_link();
-            return if is_wrong { Err(inconsistent(&spot.leaf, "a key leads to another's record")) } else { Ok(Put::Retry) };
+            let is_wrong =
+                spot.leaf.node.still(spot.leaf.stamp) && spot.leaf.node.link(spot.slot) == other_place.to_link();
+            return if is_wrong {
+                Err(inconsistent(&spot.leaf, "a key leads to another's record"))
+            } else {
+                Ok(Put::Retry)
+            };
         }
         let first = spot.depth + 1;
         let parting = first + slices::common(key, &other, first);
@@ -131,10 +136,7 @@ impl<E: Engine> Table<E> {
         }
         let nodes: Vec<_> = places.iter().map(|place| self.node(*place)).collect::<Result<_, _>>()?;
         places.clear();
-        let mut entries = vec![
-            (slice(key, parting), link),
-            (slice(other, parting), leaf.node.link(spot.slot)),
-        ];
+        let mut entries = vec![(slice(key, parting), link), (slice(other, parting), leaf.node.link(spot.slot))];
         entries.sort_unstable();
         for (node, depth) in nodes.into_iter().zip((spot.depth..parting).rev()) {
             fill(node, &entries);

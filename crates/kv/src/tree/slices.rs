@@ -62,7 +62,9 @@ pub(super) fn bytes(slice: u64) -> [u8; SLICE] {
 
 /// The slices of a prefix that all goes on.
 pub(super) fn going_on(prefix: &[u8]) -> impl Iterator<Item = u64> {
-    prefix.chunks_exact(SLICE).map(|bytes| bytes.iter().fold(0, |word, byte| word << 8 | u64::from(*byte)) << 8 | GOES_ON)
+    prefix
+        .chunks_exact(SLICE)
+        .map(|bytes| bytes.iter().fold(0, |word, byte| word << 8 | u64::from(*byte)) << 8 | GOES_ON)
 }
 
 /// Whether a key begins with this prefix, of whole slices, and then has this one.
@@ -133,14 +135,16 @@ mod tests {
 
     #[test]
     fn prefixes_come_first() {
-        let keys: [&[u8]; 9] =
-            [b"", b"\0", b"a", b"ab", b"ab\0", b"abc", b"abcdefg", b"abcdefg\0", b"abcdefgh"];
+        let keys: [&[u8]; 9] = [b"", b"\0", b"a", b"ab", b"ab\0", b"abc", b"abcdefg", b"abcdefg\0", b"abcdefgh"];
         for keys in keys.windows(2) {
             assert!(slices(keys[0]).lt(slices(keys[1])), "{keys:?}");
         }
         assert_eq!(slice(b"", 0), 0);
         assert_eq!(slice(b"ab", 0), u64::from_be_bytes(*b"ab\0\0\0\0\0\x02"));
         assert_eq!(slice(b"abcdefg", 0), u64::from_be_bytes(*b"abcdefg\x07"));
-        assert_eq!(slices(b"abcdefgh").collect::<Vec<_>>(), [b"abcdefg\x08", b"h\0\0\0\0\0\0\x01"].map(|word| u64::from_be_bytes(*word)));
+        assert_eq!(
+            slices(b"abcdefgh").collect::<Vec<_>>(),
+            [b"abcdefg\x08", b"h\0\0\0\0\0\0\x01"].map(|word| u64::from_be_bytes(*word))
+        );
     }
 }

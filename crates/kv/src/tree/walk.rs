@@ -101,7 +101,9 @@ enum Come {
 impl Walk {
     pub(super) fn new<'k>(range: impl RangeBounds<&'k [u8]>, direction: Direction) -> Self {
         let (low, high) = (low_edge(range.start_bound()), high_edge(range.end_bound()));
-        let is_above = |high: &Vec<u64>| low.iter().zip(high).find(|(low, high)| low != high).is_some_and(|(low, high)| low > high);
+        let is_above = |high: &Vec<u64>| {
+            low.iter().zip(high).find(|(low, high)| low != high).is_some_and(|(low, high)| low > high)
+        };
         let is_over = high.as_ref().is_none_or(is_above);
         let (near, far) = match direction {
             Direction::Up => (low, high.unwrap_or_default()),
@@ -252,7 +254,8 @@ impl Walk {
             Direction::Up => (Ordering::Less, Ordering::Greater),
             Direction::Down => (Ordering::Greater, Ordering::Less),
         };
-        let is_past = is_beyond(layer.has_near, &self.near, before_near) || is_beyond(layer.has_far, &self.far, after_far);
+        let is_past =
+            is_beyond(layer.has_near, &self.near, before_near) || is_beyond(layer.has_far, &self.far, after_far);
         Ok(if is_past { Come::Past } else { Come::To(version) })
     }
 }

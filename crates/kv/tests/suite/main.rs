@@ -1,6 +1,7 @@
 //! The behaviour of the store, seen from outside. Model checking is in `tests/loom.rs`.
 #![cfg(not(drtm_loom))]
 
+mod bytes_model;
 mod hash_errors;
 mod hash_model;
 mod hash_peer;
