@@ -173,12 +173,16 @@ impl Walk {
         self.is_over = self.layers.is_empty();
     }
 
-    /// Goes back to the top, to begin at this word of the current layer.
+    /// Goes back to the top, to begin at this word of the current layer. If the walk began there, then where exactly it did.
     #[cold]
     fn begin_again(&mut self, word: u64) {
-        self.near.clear();
-        self.near.extend(slices::going_on(&self.prefix));
-        self.near.push(word);
+        let depth = self.layers.len().saturating_sub(1);
+        let is_at_edge = self.layers.last().is_some_and(|layer| layer.has_near) && self.near.get(depth) == Some(&word);
+        if !is_at_edge {
+            self.near.clear();
+            self.near.extend(slices::going_on(&self.prefix));
+            self.near.push(word);
+        }
         self.prefix.clear();
         for mut layer in self.layers.drain(..) {
             layer.leaves.rows.clear();
