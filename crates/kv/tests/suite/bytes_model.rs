@@ -9,9 +9,8 @@ use drtm_htm::{Emulated, Engine, NoHtm};
 use drtm_kv::{Bytes, Existing, Lookup, MAX_KEY, Read, Scan, Store, Tree, Version, Worker};
 use proptest::prelude::*;
 
-use crate::support::{MIB, mapped_twice, store, tight};
+use crate::support::{Key, MIB, is_backward, key, key_bound as bound, mapped_twice, store, tight};
 
-type Key = Vec<u8>;
 type Bounds = (Bound<Key>, Bound<Key>);
 
 #[derive(Clone, Debug)]
@@ -28,28 +27,6 @@ enum Op {
     Get(Key),
     Scan(Bounds, bool),
     Ends,
-}
-
-/// Keys that often begin the same, that begin others, and whose bytes are the lowest and the highest there are.
-fn key() -> impl Strategy<Value = Key> {
-    let long =
-        || (0..3usize, prop::sample::select(vec![b'x', 0, 255])).prop_map(|(slices, byte)| vec![byte; 7 * slices]);
-    let some = |lengths| prop::collection::vec(prop::sample::select(vec![0, b'a', 255]), lengths);
-    prop_oneof![
-        4 => some(0..5usize),
-        2 => some(5..17usize),
-        4 => (long(), some(0..4usize)).prop_map(|(prefix, rest)| [prefix, rest].concat()),
-        1 => (0..40usize).prop_map(|length| vec![b'x'; length]),
-        1 => (1..4usize, some(0..3usize)).prop_map(|(times, rest)| [vec![b'y'; 100 * times], rest].concat()),
-    ]
-}
-
-fn bound() -> impl Strategy<Value = Bound<Key>> {
-    prop_oneof![
-        3 => key().prop_map(Bound::Included),
-        3 => key().prop_map(Bound::Excluded),
-        1 => Just(Bound::Unbounded),
-    ]
 }
 
 fn ops() -> impl Strategy<Value = Vec<Op>> {
@@ -80,15 +57,6 @@ fn rows<E: Engine>(mut scan: Scan<'_, E, Bytes>) -> Vec<(Key, Vec<u8>, Version)>
         rows.push((row.key.to_vec(), row.value.to_vec(), row.version));
     }
     rows
-}
-
-/// Whether no key is within these bounds, and a `BTreeMap` would panic at them.
-fn is_backward(bounds: &Bounds) -> bool {
-    match bounds {
-        (Bound::Excluded(from), Bound::Excluded(to)) => from >= to,
-        (Bound::Included(from) | Bound::Excluded(from), Bound::Included(to) | Bound::Excluded(to)) => from > to,
-        _ => false,
-    }
 }
 
 struct Checked<E: Engine> {
