@@ -3,11 +3,11 @@
 //! - [`Store`]: a region with memory for records; [`Worker`]: one thread's way to change what is in it.
 //! - [`HashTable`]: finds a record by its key. Reads take no locks and wait for nobody; it grows a bucket at a time.
 //! - [`HashPeer`]: the same table from another node, by one-sided READs.
-//! - [`Tree`]: keeps keys in their order. Reads take no locks; a [`Scan`] tells which leaves it has passed, so that keys that come or go later are noticed.
+//! - [`Tree`]: keeps keys, integers or byte strings, in their order. Reads take no locks; a [`Scan`] tells which leaves it has passed, so that keys that come or go later are noticed.
 //! - [`State`], [`Version`], [`Head`]: the words of a record's header, which protocols build on.
 //!
 //! A table is only words in a region: another handle, in this process or another that maps the same region, [opens](Store::open_hash_table)
-//! it and uses it at the same time. Caches of locations, byte strings as a tree's keys, and reading and writing records from other nodes are not written yet.
+//! it and uses it at the same time. Caches of locations, and reading and writing records from other nodes are not written yet.
 //!
 //! ```
 //! use drtm_htm::NoHtm;

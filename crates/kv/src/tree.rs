@@ -7,6 +7,8 @@
 //! reader that comes by a stale way, because a node has been divided or has left the tree since, learns so from the node alone, and goes to the right or
 //! begins again. What was read from one leaf was there at one moment, and that is all that a reader needs.
 //!
+//! Byte strings are sequences of words, and their tree has a layer for each word of a prefix that several have in common: see `layers`.
+//!
 //! # Changing a leaf
 //!
 //! Under the leaf's lock, which is in its stamp and is taken by exchanging the stamp that was seen for a locked one: it can only be had while the leaf is
@@ -129,7 +131,7 @@ pub enum Existing {
 
 /// An ordered table over registered memory: a B+ tree. Clones are the same tree.
 ///
-/// Keys are integers. Values are byte strings of up to [`MAX_VALUE`](crate::MAX_VALUE) bytes. Operations on a key are linearizable;
+/// Keys are integers, or with [`Bytes`](crate::Bytes) byte strings of up to [`MAX_KEY`](crate::MAX_KEY) bytes. Values are byte strings of up to [`MAX_VALUE`](crate::MAX_VALUE) bytes. Operations on a key are linearizable;
 /// what a [`Scan`] sees is said there.
 ///
 /// # Example
@@ -152,6 +154,27 @@ pub enum Existing {
 /// let mut scan = tree.range_back(..=5);
 /// assert_eq!(scan.next()?.map(|row| row.key), Some(5));
 /// assert_eq!(scan.next()?.map(|row| row.key), Some(3));
+/// # Ok::<(), drtm_kv::KvError>(())
+/// ```
+///
+/// With byte strings:
+///
+/// ```
+/// use drtm_htm::NoHtm;
+/// use drtm_kv::{Bytes, Store};
+///
+/// let store = Store::in_memory(NoHtm, 64 << 20)?;
+/// let tree = store.tree_of::<Bytes>()?;
+/// let mut worker = store.worker();
+/// for key in ["user:bob", "user:alice", "group:staff", "user:"] {
+///     tree.insert(&mut worker, key.as_bytes(), b"")?;
+/// }
+/// let mut users = Vec::new();
+/// let mut scan = tree.range(&b"user:"[..]..&b"user;"[..]);
+/// while let Some(row) = scan.next()? {
+///     users.push(row.key.to_vec());
+/// }
+/// assert_eq!(users, [&b"user:"[..], b"user:alice", b"user:bob"]);
 /// # Ok::<(), drtm_kv::KvError>(())
 /// ```
 #[derive(Clone, Debug)]
@@ -220,7 +243,7 @@ impl<E: Engine, K: TreeKeys> Tree<E, K> {
     ///
     /// # Errors
     ///
-    /// When the store is corrupt.
+    /// When the key is too long, or the store is corrupt.
     #[inline]
     pub fn get(&self, key: K::Key<'_>, into: &mut [u8]) -> Result<Option<Read>, KvError> {
         Ok(self.table.search::<K, _>(key, |record| record.read::<K::Kept>(key, into))?.ok())
@@ -230,7 +253,7 @@ impl<E: Engine, K: TreeKeys> Tree<E, K> {
     ///
     /// # Errors
     ///
-    /// When the store is corrupt.
+    /// When the key is too long, or the store is corrupt.
     ///
     /// # Example
     ///
@@ -270,7 +293,7 @@ impl<E: Engine, K: TreeKeys> Tree<E, K> {
     ///
     /// # Errors
     ///
-    /// When the store is corrupt.
+    /// When the key is too long, or the store is corrupt.
     pub fn contains(&self, key: K::Key<'_>) -> Result<bool, KvError> {
         Ok(self.version(key)?.is_some())
     }
@@ -279,7 +302,7 @@ impl<E: Engine, K: TreeKeys> Tree<E, K> {
     ///
     /// # Errors
     ///
-    /// When the store is corrupt.
+    /// When the key is too long, or the store is corrupt.
     pub fn version(&self, key: K::Key<'_>) -> Result<Option<Version>, KvError> {
         Ok(self.table.search::<K, _>(key, |record| record.check::<K::Kept>(key))?.ok())
     }
@@ -289,7 +312,7 @@ impl<E: Engine, K: TreeKeys> Tree<E, K> {
     ///
     /// # Errors
     ///
-    /// When the value is too long, or memory has run out. Nothing has changed then.
+    /// When key or value are too long, or memory has run out. Nothing has changed then.
     pub fn insert(&self, worker: &mut Worker<E>, key: K::Key<'_>, value: &[u8]) -> Result<Option<Version>, KvError> {
         let inserted = self.table.insert::<K>(worker, key, value)?;
         if inserted.is_some() {
@@ -377,7 +400,7 @@ impl<E: Engine, K: TreeKeys> Tree<E, K> {
     ///
     /// # Errors
     ///
-    /// When the store is corrupt.
+    /// When the key is too long, or the store is corrupt.
     pub fn remove(&self, worker: &mut Worker<E>, key: K::Key<'_>) -> Result<Option<Version>, KvError> {
         let removed = self.table.remove::<K>(worker, key)?;
         if removed.is_some() {
@@ -386,7 +409,7 @@ impl<E: Engine, K: TreeKeys> Tree<E, K> {
         Ok(removed)
     }
 
-    /// The lowest key. Its value is copied to `into`, as far as there is room.
+    /// The lowest key: an integer, or a vector of bytes. Its value is copied to `into`, as far as there is room.
     ///
     /// # Errors
     ///
@@ -395,7 +418,7 @@ impl<E: Engine, K: TreeKeys> Tree<E, K> {
         self.range(..).next_into(into)
     }
 
-    /// The highest key. Its value is copied to `into`, as far as there is room.
+    /// The highest key, as for [`first`](Self::first). Its value is copied to `into`, as far as there is room.
     ///
     /// # Errors
     ///
@@ -453,6 +476,9 @@ impl<E: Engine, K: TreeKeys> Tree<E, K> {
     /// assert!(matches!(refused, Err(KvError::NotAscending { row: 1 })));
     /// assert_eq!(tree.load(&mut worker, (0..1_000).map(|key| (key, "value")))?, 1_000);
     /// assert!(tree.contains(999)?);
+    ///
+    /// let names = store.tree_of::<drtm_kv::Bytes>()?;
+    /// assert_eq!(names.load(&mut worker, [("alice", "1"), ("bob", "2")])?, 2);
     /// # Ok::<(), KvError>(())
     /// ```
     pub fn load<V: AsRef<[u8]>>(

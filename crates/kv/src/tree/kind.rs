@@ -49,7 +49,7 @@ impl<B: AsRef<[u8]>> AsKey<Bytes> for B {
     }
 }
 
-/// What a tree asks of its kind of keys.
+/// What a tree asks of its kind of keys. Public only as far as [`TreeKeys`] has it: nobody else can name it, nor what it speaks of.
 pub trait Kind: Keys {
     /// A key that borrows nothing.
     type Owned: Clone + Debug + Default + Eq + Ord;
@@ -153,7 +153,7 @@ impl Kind for Inline {
         cursor: &'c mut Leaves,
         passed: &mut Vec<NodeVersion>,
         value: &mut Vec<u8>,
-    ) -> Result<Option<(u64, Version)>, KvError> {
+    ) -> Result<Option<(Self::Key<'c>, Version)>, KvError> {
         cursor.next(table, passed, value)
     }
 }

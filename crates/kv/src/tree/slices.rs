@@ -70,7 +70,8 @@ pub(super) fn going_on(prefix: &[u8]) -> impl Iterator<Item = u64> {
 /// Whether a key begins with this prefix, of whole slices, and then has this one.
 #[inline(always)]
 pub(super) fn leads(key: &[u8], prefix: &[u8], next: u64) -> bool {
-    key.starts_with(prefix) && slice(key, prefix.len() / SLICE) == next
+    let goes_on = key.len() > prefix.len() || prefix.is_empty();
+    goes_on && key.starts_with(prefix) && slice(key, prefix.len() / SLICE) == next
 }
 
 /// All slices of a key.
@@ -130,6 +131,7 @@ mod tests {
             let prefix = &key[..SLICE * before.len()];
             prop_assert_eq!(going_on(prefix).collect::<Vec<_>>(), before);
             prop_assert!(leads(&key, prefix, *last) && !leads(&key, prefix, *last + 1));
+            prop_assert!(prefix.is_empty() || !leads(prefix, prefix, *last));
         }
     }
 
