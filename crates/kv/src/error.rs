@@ -41,6 +41,14 @@ pub enum KvError {
     /// A link leads out of memory.
     #[error("the store is corrupt: {0}")]
     Corrupt(#[from] OutOfBounds),
+    /// Something contradicts what is known of it.
+    #[error("the store is corrupt: at {at}, {what}")]
+    Inconsistent {
+        /// Where it is.
+        at: drtm_rdma::Offset,
+        /// What cannot be.
+        what: &'static str,
+    },
     /// The region is larger than places in a table can tell apart.
     #[error("a region of {capacity} bytes; a store can use at most {most}")]
     RegionTooLarge {
@@ -65,12 +73,10 @@ pub enum KvError {
     #[error("a tree can only be loaded while it is empty, and nobody else changes it")]
     NotEmpty,
     /// A tree is loaded in the order of its keys.
-    #[error("key {key} was given after {after}: a tree is loaded with ascending keys")]
+    #[error("the key of row {row} is not above the one before: a tree is loaded with ascending keys")]
     NotAscending {
-        /// The key that is out of order.
-        key: u64,
-        /// The key before it.
-        after: u64,
+        /// The number of the row that is out of order; the first is row 0.
+        row: u64,
     },
     /// A configuration that describes no table.
     #[error("{what} must be {must_be}, and is {is}")]

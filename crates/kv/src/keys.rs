@@ -13,6 +13,7 @@ mod sealed {
     pub trait Sealed {}
     impl Sealed for super::Inline {}
     impl Sealed for super::Bytes {}
+    impl Sealed for super::Sliced {}
 }
 
 /// A kind of keys, as a type, so that the code for each is its own.
@@ -74,7 +75,7 @@ pub trait Keys: sealed::Sealed + Copy + std::fmt::Debug + Send + Sync + 'static 
 /// table.insert(&mut store.worker(), 42, b"answer")?;
 /// # Ok::<(), drtm_kv::KvError>(())
 /// ```
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Inline;
 
 impl Keys for Inline {
@@ -131,7 +132,7 @@ impl Keys for Inline {
 /// assert!(matches!(table.insert(&mut worker, &[0; 5000], b""), Err(KvError::KeyTooLong { length: 5000, .. })));
 /// # Ok::<(), KvError>(())
 /// ```
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bytes;
 
 impl Keys for Bytes {
@@ -178,5 +179,53 @@ impl Keys for Bytes {
             read_bytes(engine, words, found);
             found == expected
         })
+    }
+}
+
+/// [`Bytes`] as a tree's records keep them. The tree has compared what the key begins with, so the record's word is how it ends: that tells
+/// most of the keys that are left apart, and nothing needs to be hashed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sliced;
+
+impl Keys for Sliced {
+    type Key<'k> = &'k [u8];
+    const CODE: u64 = Bytes::CODE;
+    const FITS: bool = false;
+
+    /// The last eight bytes, or all of a shorter key.
+    #[inline(always)]
+    fn word(key: &[u8]) -> u64 {
+        match key.last_chunk() {
+            Some(last) => u64::from_le_bytes(*last),
+            None => key.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte)),
+        }
+    }
+
+    #[inline(always)]
+    fn hash(word: u64) -> u64 {
+        word
+    }
+
+    #[inline(always)]
+    fn kept(key: &[u8]) -> Result<Option<usize>, KvError> {
+        Bytes::kept(key)
+    }
+
+    fn with_bytes<T>(key: &[u8], see: impl FnOnce(&[u8]) -> T) -> T {
+        see(key)
+    }
+
+    fn from_bytes(bytes: &[u8]) -> Option<&[u8]> {
+        Bytes::from_bytes(bytes)
+    }
+
+    #[inline(always)]
+    fn write<E: Engine>(engine: &E, words: &[Word], key: &[u8]) {
+        Bytes::write(engine, words, key);
+    }
+
+    #[inline(always)]
+    fn matches<E: Engine>(engine: &E, words: &[Word], length: usize, key: &[u8]) -> bool {
+        Bytes::matches(engine, words, length, key)
     }
 }

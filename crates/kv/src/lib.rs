@@ -3,12 +3,12 @@
 //! - [`Store`]: a region with memory for records; [`Worker`]: one thread's way to change what is in it.
 //! - [`HashTable`]: finds a record by its key. Reads take no locks and wait for nobody; it grows a bucket at a time.
 //! - [`HashPeer`]: the same table from another node, by one-sided READs.
-//! - [`Tree`]: keeps keys in their order. Reads take no locks; a [`Scan`] tells which leaves it has passed, so that keys that come or go later are noticed.
+//! - [`Tree`]: keeps keys, integers or byte strings, in their order. Reads take no locks; a [`Scan`] tells which leaves it has passed, so that keys that come or go later are noticed.
 //! - [`RecordPeer`]: records of another node, read, locked and written by one-sided verbs. [`TablePeer`], [`Service`]: tables of another node, by messages.
 //! - [`State`], [`Version`], [`Head`]: the words of a record's header, which protocols build on.
 //!
 //! A table is only words in a region: another handle, in this process or another that maps the same region, [opens](Store::open_hash_table)
-//! it and uses it at the same time. Caches of locations, and byte strings as a tree's keys, are not written yet.
+//! it and uses it at the same time. Caches of locations are not written yet.
 //!
 //! ```
 //! use drtm_htm::NoHtm;
@@ -52,4 +52,4 @@ pub use remote::{
     TablePeer, Unwritten,
 };
 pub use store::{Store, Worker};
-pub use tree::{Existing, Lookup, NodeVersion, Row, Scan, Tree};
+pub use tree::{AsKey, Existing, Lookup, NodeVersion, Row, Scan, Tree, TreeKeys};

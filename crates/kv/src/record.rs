@@ -1,7 +1,7 @@
 //! Records: a header of four words, then, if need be, lengths and a long key, then the value, then perhaps a checksum.
 //!
 //! ```text
-//! word 0   key: the key itself, or a long key's fingerprint
+//! word 0   key: the key itself, or a long key's fingerprint (in a tree, its last eight bytes)
 //!      1   state (see `State`)
 //!      2   version (see `Version`)
 //!      3   head: incarnation, length, older version (see `Head`)
@@ -333,27 +333,59 @@ impl<'r, E: Engine> Record<'r, E> {
     #[inline]
     pub(crate) fn copy<K: Keys>(&self, word: u64, into: &mut Vec<u8>) -> Result<Look<Version>, OutOfBounds> {
         match self.begin() {
-            Ok(version) => self.end(version, self.copy_value::<K>(word, into, version)),
+            Ok(version) if self.key_word() == word => {
+                self.end(version, self.copy_value::<K>(into).map(|()| Some(version)))
+            }
+            Ok(version) => self.end(version, Ok(None)),
+            Err(look) => Ok(look),
+        }
+    }
+
+    /// Copies the whole key and the whole value of a record that keeps its key, whichever key it is.
+    #[inline]
+    pub(crate) fn copy_row<K: Keys>(
+        &self,
+        key: &mut Vec<u8>,
+        value: &mut Vec<u8>,
+    ) -> Result<Look<Version>, OutOfBounds> {
+        match self.begin() {
+            Ok(version) => {
+                let copied = self.copy_kept_key::<K>(key).and_then(|()| self.copy_value::<K>(value));
+                self.end(version, copied.map(|()| Some(version)))
+            }
+            Err(look) => Ok(look),
+        }
+    }
+
+    /// Copies the whole key of a record that keeps it.
+    pub(crate) fn copy_key<K: Keys>(&self, key: &mut Vec<u8>) -> Result<Look<()>, OutOfBounds> {
+        match self.begin() {
+            Ok(version) => self.end(version, self.copy_kept_key::<K>(key).map(Some)),
             Err(look) => Ok(look),
         }
     }
 
     #[inline(always)]
-    fn copy_value<K: Keys>(
-        &self,
-        word: u64,
-        into: &mut Vec<u8>,
-        version: Version,
-    ) -> Result<Option<Version>, OutOfBounds> {
-        if self.key_word() != word {
-            return Ok(None);
-        }
+    fn copy_value<K: Keys>(&self, into: &mut Vec<u8>) -> Result<(), OutOfBounds> {
         let shape = self.shape::<K>(self.head())?;
         // Before the buffer is made as long: a length that is nonsense leads out of memory, or is at most that of a page.
         let words = self.body(shape.before_value(), words_for(shape.value))?;
         into.resize(shape.value, 0);
         read_bytes(self.engine(), words, into);
-        Ok(Some(version))
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn copy_kept_key<K: Keys>(&self, into: &mut Vec<u8>) -> Result<(), OutOfBounds> {
+        let shape = self.shape::<K>(self.head())?;
+        let words = self.body(1, shape.key_words())?;
+        let length = shape.key.unwrap_or(0);
+        if length > MAX_KEY {
+            return Err(OutOfBounds { at: Offset::new(8 * self.place.word), words: words.len() });
+        }
+        into.resize(length, 0);
+        read_bytes(self.engine(), words, into);
+        Ok(())
     }
 
     /// Whether the record is there, and in which version.
@@ -460,6 +492,13 @@ impl<'r, E: Engine> Record<'r, E> {
         engine.store(&record.header[VERSION], version.0);
         engine.store(&record.header[STATE], State::FREE.0);
         Ok(record.place)
+    }
+
+    /// [Discards](Self::discard) a record of which only the place is known. Gives the class of its memory.
+    pub(crate) fn discard_any<K: Keys>(&self, holder: State) -> Result<Class, OutOfBounds> {
+        let shape = self.shape::<K>(self.head())?;
+        self.discard(holder);
+        Ok(shape.class())
     }
 
     /// Turns a record that nobody has learned of back into free memory.

@@ -9,7 +9,7 @@ use drtm_htm::{Engine, Htm};
 use drtm_rdma::{NodeId, Offset, Region};
 
 use crate::{
-    HashConfig, HashTable, Inline, KvError, Tree,
+    HashConfig, HashTable, Inline, KvError, Tree, TreeKeys,
     heap::{Arena, Class, Heap},
     keys::Keys,
     layout::{Place, State},
@@ -165,13 +165,13 @@ impl<E: Engine> Store<E> {
         HashTable::open(self, at)
     }
 
-    /// A new ordered table.
+    /// A new ordered table with keys of eight bytes.
     ///
     /// # Errors
     ///
     /// When memory cannot be had.
     pub fn tree(&self) -> Result<Tree<E>, KvError> {
-        Tree::create(self, false)
+        self.tree_of()
     }
 
     /// A new ordered table whose records are [read by peers](crate::RecordPeer): each needs eight bytes more, and a checksum when it is
@@ -184,7 +184,29 @@ impl<E: Engine> Store<E> {
         Tree::create(self, true)
     }
 
-    /// An ordered table that was [made](Self::tree) in this memory, by this handle or another.
+    /// A new ordered table with keys of this kind.
+    ///
+    /// # Errors
+    ///
+    /// When memory cannot be had.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm_htm::NoHtm;
+    /// use drtm_kv::{Bytes, Store};
+    ///
+    /// let store = Store::in_memory(NoHtm, 16 << 20)?;
+    /// let (tree, mut worker) = (store.tree_of::<Bytes>()?, store.worker());
+    /// tree.insert(&mut worker, b"user:alice", b"1")?;
+    /// assert!(tree.contains(b"user:alice")?);
+    /// # Ok::<(), drtm_kv::KvError>(())
+    /// ```
+    pub fn tree_of<K: TreeKeys>(&self) -> Result<Tree<E, K>, KvError> {
+        Tree::create(self, false)
+    }
+
+    /// An ordered table that was [made](Self::tree_of) in this memory, by this handle or another.
     ///
     /// # Errors
     ///
@@ -199,13 +221,13 @@ impl<E: Engine> Store<E> {
     /// let store = Store::in_memory(NoHtm, 16 << 20)?;
     /// let made = store.tree()?;
     /// made.insert(&mut store.worker(), 1, b"one")?;
-    /// let opened = store.open_tree(made.location())?;
+    /// let opened = store.open_tree::<Inline>(made.location())?;
     /// assert!(opened.contains(1)?);
     /// let refused = store.open_hash_table::<Inline>(made.location());
     /// assert!(matches!(refused, Err(KvError::NotThisTable { .. })));
     /// # Ok::<(), KvError>(())
     /// ```
-    pub fn open_tree(&self, at: Offset) -> Result<Tree<E>, KvError> {
+    pub fn open_tree<K: TreeKeys>(&self, at: Offset) -> Result<Tree<E, K>, KvError> {
         Tree::open(self, at)
     }
 }

@@ -7,6 +7,8 @@
 //! reader that comes by a stale way, because a node has been divided or has left the tree since, learns so from the node alone, and goes to the right or
 //! begins again. What was read from one leaf was there at one moment, and that is all that a reader needs.
 //!
+//! Byte strings are sequences of words, and their tree has a layer for each word of a prefix that several have in common: see `layers`.
+//!
 //! # Changing a leaf
 //!
 //! Under the leaf's lock, which is in its stamp and is taken by exchanging the stamp that was seen for a locked one: it can only be had while the leaf is
@@ -23,17 +25,23 @@
 //! still has its place notices; nobody waits for readers to leave.
 
 mod change;
+mod kind;
+mod layers;
 mod load;
 mod node;
 mod pool;
+mod prune;
 mod reclaim;
 mod scan;
 mod search;
+mod slices;
 mod split;
+mod walk;
 
+pub use kind::{AsKey, TreeKeys};
 pub use scan::{Row, Scan};
 
-use std::{ops::RangeBounds, sync::Arc};
+use std::{marker::PhantomData, ops::RangeBounds, sync::Arc};
 
 use drtm_htm::{Engine, Waiter, Word};
 use drtm_rdma::{Offset, OutOfBounds, Region};
@@ -130,7 +138,7 @@ pub enum Existing {
 
 /// An ordered table over registered memory: a B+ tree. Clones are the same tree.
 ///
-/// Keys are integers. Values are byte strings of up to [`MAX_VALUE`](crate::MAX_VALUE) bytes. Operations on a key are linearizable;
+/// Keys are integers, or with [`Bytes`](crate::Bytes) byte strings of up to [`MAX_KEY`](crate::MAX_KEY) bytes. Values are byte strings of up to [`MAX_VALUE`](crate::MAX_VALUE) bytes. Operations on a key are linearizable;
 /// what a [`Scan`] sees is said there.
 ///
 /// # Example
@@ -155,13 +163,35 @@ pub enum Existing {
 /// assert_eq!(scan.next()?.map(|row| row.key), Some(3));
 /// # Ok::<(), drtm_kv::KvError>(())
 /// ```
+///
+/// With byte strings:
+///
+/// ```
+/// use drtm_htm::NoHtm;
+/// use drtm_kv::{Bytes, Store};
+///
+/// let store = Store::in_memory(NoHtm, 64 << 20)?;
+/// let tree = store.tree_of::<Bytes>()?;
+/// let mut worker = store.worker();
+/// for key in ["user:bob", "user:alice", "group:staff", "user:"] {
+///     tree.insert(&mut worker, key.as_bytes(), b"")?;
+/// }
+/// let mut users = Vec::new();
+/// let mut scan = tree.range(&b"user:"[..]..&b"user;"[..]);
+/// while let Some(row) = scan.next()? {
+///     users.push(row.key.to_vec());
+/// }
+/// assert_eq!(users, [&b"user:"[..], b"user:alice", b"user:bob"]);
+/// # Ok::<(), drtm_kv::KvError>(())
+/// ```
 #[derive(Clone, Debug)]
-pub struct Tree<E: Engine> {
+pub struct Tree<E: Engine, K: Keys = Inline> {
     table: Arc<Table<E>>,
+    keys: PhantomData<K>,
 }
 
 #[derive(Debug)]
-struct Table<E: Engine> {
+pub struct Table<E: Engine> {
     store: Store<E>,
     at: Offset,
     /// The root's place, in words.
@@ -172,7 +202,7 @@ struct Table<E: Engine> {
     patience: Patience,
 }
 
-impl<E: Engine> Tree<E> {
+impl<E: Engine, K: TreeKeys> Tree<E, K> {
     pub(crate) fn create(store: &Store<E>, for_peers: bool) -> Result<Self, KvError> {
         let region = store.region();
         let at = region.extend(8 * header::WORDS as u64, 64)?;
@@ -184,14 +214,14 @@ impl<E: Engine> Tree<E> {
         root.set_high(u64::MAX);
         root.publish(Stamp::new(0, 0));
         // Last: with it, this is a tree.
-        engine.store(&words[header::KIND], kind::<Inline>());
+        engine.store(&words[header::KIND], kind::<K>());
         Ok(tree)
     }
 
     pub(crate) fn open(store: &Store<E>, at: Offset) -> Result<Self, KvError> {
         let words = store.region().words(at, header::WORDS)?;
         let engine = store.region().engine();
-        let (expected, found) = (kind::<Inline>(), engine.load(&words[header::KIND]));
+        let (expected, found) = (kind::<K>(), engine.load(&words[header::KIND]));
         if found != expected {
             return Err(KvError::NotThisTable { at, expected, found });
         }
@@ -204,7 +234,8 @@ impl<E: Engine> Tree<E> {
 
     fn waiting(store: &Store<E>, at: Offset, checked: bool, patience: Patience) -> Self {
         let root = at.word() + header::ROOT as u64;
-        Self { table: Arc::new(Table { store: store.clone(), at, root, pool: Pool::default(), checked, patience }) }
+        let table = Table { store: store.clone(), at, root, pool: Pool::default(), checked, patience };
+        Self { table: Arc::new(table), keys: PhantomData }
     }
 
     /// A handle whose operations do not wait for a record that somebody else has locked or is writing, as
@@ -222,10 +253,10 @@ impl<E: Engine> Tree<E> {
     /// Looks at a key's record, if there is one, until `look` has found what it looks for.
     pub(crate) fn with_record<T>(
         &self,
-        key: u64,
+        key: K::Key<'_>,
         look: impl FnMut(&Record<'_, E>) -> Result<Look<T>, OutOfBounds>,
     ) -> Result<Option<T>, KvError> {
-        Ok(self.table.search(key, look)?.ok())
+        Ok(self.table.search::<K, _>(key, look)?.ok())
     }
 
     /// Where the tree is in its region, for [opening](Store::open_tree) it again.
@@ -247,17 +278,17 @@ impl<E: Engine> Tree<E> {
     ///
     /// # Errors
     ///
-    /// When the store is corrupt.
+    /// When the key is too long, or the store is corrupt.
     #[inline]
-    pub fn get(&self, key: u64, into: &mut [u8]) -> Result<Option<Read>, KvError> {
-        Ok(self.table.search(key, |record| record.read::<Inline>(key, into))?.ok())
+    pub fn get(&self, key: K::Key<'_>, into: &mut [u8]) -> Result<Option<Read>, KvError> {
+        Ok(self.table.search::<K, _>(key, |record| record.read::<K::Kept>(key, into))?.ok())
     }
 
     /// [Gets](Self::get) a key's value; if there is no such key, gives the leaf that would have it, as it was.
     ///
     /// # Errors
     ///
-    /// When the store is corrupt.
+    /// When the key is too long, or the store is corrupt.
     ///
     /// # Example
     ///
@@ -273,10 +304,10 @@ impl<E: Engine> Tree<E> {
     /// assert!(!tree.unchanged(&leaf));
     /// # Ok::<(), drtm_kv::KvError>(())
     /// ```
-    pub fn lookup(&self, key: u64, into: &mut [u8]) -> Result<Lookup, KvError> {
-        Ok(match self.table.search(key, |record| record.read::<Inline>(key, into))? {
+    pub fn lookup(&self, key: K::Key<'_>, into: &mut [u8]) -> Result<Lookup, KvError> {
+        Ok(match self.table.search::<K, _>(key, |record| record.read::<K::Kept>(key, into))? {
             Ok(read) => Lookup::Found(read),
-            Err(leaf) => Lookup::Absent(NodeVersion::of(&leaf)),
+            Err(spot) => Lookup::Absent(NodeVersion::of(&spot.leaf)),
         })
     }
 
@@ -297,8 +328,8 @@ impl<E: Engine> Tree<E> {
     ///
     /// # Errors
     ///
-    /// When the store is corrupt.
-    pub fn contains(&self, key: u64) -> Result<bool, KvError> {
+    /// When the key is too long, or the store is corrupt.
+    pub fn contains(&self, key: K::Key<'_>) -> Result<bool, KvError> {
         Ok(self.version(key)?.is_some())
     }
 
@@ -306,9 +337,9 @@ impl<E: Engine> Tree<E> {
     ///
     /// # Errors
     ///
-    /// When the store is corrupt.
-    pub fn version(&self, key: u64) -> Result<Option<Version>, KvError> {
-        Ok(self.table.search(key, |record| record.check::<Inline>(key))?.ok())
+    /// When the key is too long, or the store is corrupt.
+    pub fn version(&self, key: K::Key<'_>) -> Result<Option<Version>, KvError> {
+        Ok(self.table.search::<K, _>(key, |record| record.check::<K::Kept>(key))?.ok())
     }
 
     /// Inserts a key that is not there yet. Gives the version that its value has, or `None` if the key is there: then
@@ -316,9 +347,9 @@ impl<E: Engine> Tree<E> {
     ///
     /// # Errors
     ///
-    /// When the value is too long, or memory has run out. Nothing has changed then.
-    pub fn insert(&self, worker: &mut Worker<E>, key: u64, value: &[u8]) -> Result<Option<Version>, KvError> {
-        let inserted = self.table.insert(worker, key, value)?;
+    /// When key or value are too long, or memory has run out. Nothing has changed then.
+    pub fn insert(&self, worker: &mut Worker<E>, key: K::Key<'_>, value: &[u8]) -> Result<Option<Version>, KvError> {
+        let inserted = self.table.insert::<K>(worker, key, value)?;
         if inserted.is_some() {
             self.table.add(worker, 1)?;
         }
@@ -331,11 +362,11 @@ impl<E: Engine> Tree<E> {
     ///
     /// As for [`insert`](Self::insert).
     #[inline]
-    pub fn update(&self, worker: &mut Worker<E>, key: u64, value: &[u8]) -> Result<Option<Version>, KvError> {
-        let shape = Shape::of::<Inline>(key, value.len(), self.table.checked)?;
+    pub fn update(&self, worker: &mut Worker<E>, key: K::Key<'_>, value: &[u8]) -> Result<Option<Version>, KvError> {
+        let shape = Shape::of::<K::Kept>(key, value.len(), self.table.checked)?;
         let holder = worker.lock_state();
-        let written = self.table.search(key, |record| {
-            Ok(match record.lock::<Inline>(key, holder)? {
+        let written = self.table.search::<K, _>(key, |record| {
+            Ok(match record.lock::<K::Kept>(key, holder)? {
                 Look::Found(locked) if locked.class() == shape.class() => {
                     Look::Found(Some(locked.write(shape, value)?))
                 }
@@ -347,7 +378,7 @@ impl<E: Engine> Tree<E> {
             })
         })?;
         match written {
-            Ok(None) => self.table.relocate(worker, key, shape, value),
+            Ok(None) => self.table.relocate::<K>(worker, key, shape, value),
             written => Ok(written.ok().flatten()),
         }
     }
@@ -357,7 +388,7 @@ impl<E: Engine> Tree<E> {
     /// # Errors
     ///
     /// As for [`insert`](Self::insert).
-    pub fn put(&self, worker: &mut Worker<E>, key: u64, value: &[u8]) -> Result<Version, KvError> {
+    pub fn put(&self, worker: &mut Worker<E>, key: K::Key<'_>, value: &[u8]) -> Result<Version, KvError> {
         update_or_insert(worker, |worker| self.update(worker, key, value), |worker| self.insert(worker, key, value))
     }
 
@@ -384,7 +415,7 @@ impl<E: Engine> Tree<E> {
     pub fn get_or_insert(
         &self,
         worker: &mut Worker<E>,
-        key: u64,
+        key: K::Key<'_>,
         value: &[u8],
         into: &mut [u8],
     ) -> Result<Existing, KvError> {
@@ -404,25 +435,25 @@ impl<E: Engine> Tree<E> {
     ///
     /// # Errors
     ///
-    /// When the store is corrupt.
-    pub fn remove(&self, worker: &mut Worker<E>, key: u64) -> Result<Option<Version>, KvError> {
-        let removed = self.table.remove(worker, key)?;
+    /// When the key is too long, or the store is corrupt.
+    pub fn remove(&self, worker: &mut Worker<E>, key: K::Key<'_>) -> Result<Option<Version>, KvError> {
+        let removed = self.table.remove::<K>(worker, key)?;
         if removed.is_some() {
             self.table.add(worker, -1)?;
         }
         Ok(removed)
     }
 
-    /// The lowest key. Its value is copied to `into`, as far as there is room.
+    /// The lowest key: an integer, or a vector of bytes. Its value is copied to `into`, as far as there is room.
     ///
     /// # Errors
     ///
     /// When the store is corrupt.
-    pub fn first(&self, into: &mut [u8]) -> Result<Option<(u64, Read)>, KvError> {
+    pub fn first(&self, into: &mut [u8]) -> Result<Option<(K::Owned, Read)>, KvError> {
         self.range(..).next_into(into)
     }
 
-    /// The highest key. Its value is copied to `into`, as far as there is room.
+    /// The highest key, as for [`first`](Self::first). Its value is copied to `into`, as far as there is room.
     ///
     /// # Errors
     ///
@@ -443,19 +474,19 @@ impl<E: Engine> Tree<E> {
     /// assert_eq!(tree.last(&mut [])?.map(|(key, _)| key), Some(u64::MAX));
     /// # Ok::<(), drtm_kv::KvError>(())
     /// ```
-    pub fn last(&self, into: &mut [u8]) -> Result<Option<(u64, Read)>, KvError> {
+    pub fn last(&self, into: &mut [u8]) -> Result<Option<(K::Owned, Read)>, KvError> {
         self.range_back(..).next_into(into)
     }
 
     /// The rows of a range, upward. A range whose end is below its start is empty.
     #[must_use]
-    pub fn range(&self, range: impl RangeBounds<u64>) -> Scan<'_, E> {
+    pub fn range<'k>(&self, range: impl RangeBounds<K::Key<'k>>) -> Scan<'_, E, K> {
         Scan::new(self, range, Direction::Up)
     }
 
     /// The rows of a range, downward.
     #[must_use]
-    pub fn range_back(&self, range: impl RangeBounds<u64>) -> Scan<'_, E> {
+    pub fn range_back<'k>(&self, range: impl RangeBounds<K::Key<'k>>) -> Scan<'_, E, K> {
         Scan::new(self, range, Direction::Down)
     }
 
@@ -477,17 +508,20 @@ impl<E: Engine> Tree<E> {
     /// let store = Store::in_memory(NoHtm, 16 << 20)?;
     /// let (tree, mut worker) = (store.tree()?, store.worker());
     /// let refused = tree.load(&mut worker, [(2, "two"), (1, "one")]);
-    /// assert!(matches!(refused, Err(KvError::NotAscending { key: 1, after: 2 })));
+    /// assert!(matches!(refused, Err(KvError::NotAscending { row: 1 })));
     /// assert_eq!(tree.load(&mut worker, (0..1_000).map(|key| (key, "value")))?, 1_000);
     /// assert!(tree.contains(999)?);
+    ///
+    /// let names = store.tree_of::<drtm_kv::Bytes>()?;
+    /// assert_eq!(names.load(&mut worker, [("alice", "1"), ("bob", "2")])?, 2);
     /// # Ok::<(), KvError>(())
     /// ```
     pub fn load<V: AsRef<[u8]>>(
         &self,
         worker: &mut Worker<E>,
-        rows: impl IntoIterator<Item = (u64, V)>,
+        rows: impl IntoIterator<Item = (impl AsKey<K>, V)>,
     ) -> Result<u64, KvError> {
-        self.table.load(worker, rows)
+        self.table.load::<K, V>(worker, rows)
     }
 }
 

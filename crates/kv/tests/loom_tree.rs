@@ -7,9 +7,10 @@
 //! The code is the one that runs otherwise; only the words are loom's, in a small box, and a node has three entries.
 #![cfg(drtm_loom)]
 
+mod explore;
+
 use drtm_htm::NoHtm;
 use drtm_kv::{Lookup, Store, Tree};
-use loom::thread;
 
 #[derive(Clone)]
 struct World {
@@ -60,27 +61,14 @@ impl World {
 }
 
 /// Runs `first` and `second` concurrently in every way there is, with so many preemptions, then `check`.
-fn explore<T: 'static>(
+fn explore<T: Send + 'static>(
     preemptions: usize,
     (keys, removed): (&'static [u64], &'static [u64]),
     first: impl Fn(&World) -> T + Copy + Send + Sync + 'static,
     second: impl Fn(&World) -> T + Copy + Send + Sync + 'static,
     check: impl Fn(&World, T, T) + Send + Sync + 'static,
 ) {
-    let bound = std::env::var("LOOM_MAX_PREEMPTIONS").ok().and_then(|bound| bound.parse().ok());
-    let mut model = loom::model::Builder::new();
-    model.preemption_bound = Some(bound.unwrap_or(preemptions));
-    model.max_branches = 20_000;
-    model.check(move || {
-        let world = World::new(keys, removed);
-        let other = world.clone();
-        // The one that changes something begins: the checker remembers only the last access to a word, and forgets a reader's when the
-        // other reads before it writes, so that the other way round it would see no reason to interleave them.
-        let thread = thread::spawn(move || first(&other));
-        let two = second(&world);
-        let one = thread.join().expect("no panic");
-        check(&world, one, two);
-    });
+    explore::explore(preemptions, move || World::new(keys, removed), first, second, check);
 }
 
 #[test]

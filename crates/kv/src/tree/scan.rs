@@ -5,10 +5,10 @@ use std::ops::{Bound, RangeBounds};
 use drtm_htm::{Engine, LINE_BYTES};
 use drtm_rdma::Offset;
 
-use super::{NodeVersion, Table, Tree, node::Seen};
+use super::{NodeVersion, Table, Tree, kind::TreeKeys, node::Seen};
 use crate::{
     KvError, Read, Version,
-    keys::Inline,
+    keys::{Inline, Keys},
     layout::Place,
     record::{Look, Record},
 };
@@ -20,9 +20,9 @@ use crate::{
 /// See [`Scan`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Row<'s> {
+pub struct Row<'s, K: Keys = Inline> {
     /// The key.
-    pub key: u64,
+    pub key: K::Key<'s>,
     /// The whole value: a copy, which the next row takes the place of.
     pub value: &'s [u8],
     /// The version of the value.
@@ -30,7 +30,7 @@ pub struct Row<'s> {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Direction {
+pub enum Direction {
     Up,
     Down,
 }
@@ -73,26 +73,16 @@ pub(super) enum Direction {
 /// # Ok::<(), drtm_kv::KvError>(())
 /// ```
 #[derive(Debug)]
-pub struct Scan<'t, E: Engine> {
-    tree: &'t Tree<E>,
-    direction: Direction,
-    /// What is left of the range: its next key, and its last.
-    rest: Option<(u64, u64)>,
-    /// The place of the leaf that is probably next; zero if it is not known.
-    hint: u64,
-    /// The rows of the current leaf, the next one last.
-    rows: Vec<(u64, Place)>,
+pub struct Scan<'t, E: Engine, K: TreeKeys = Inline> {
+    tree: &'t Tree<E, K>,
+    cursor: K::Cursor,
     passed: Vec<NodeVersion>,
     value: Vec<u8>,
 }
 
-impl<'t, E: Engine> Scan<'t, E> {
-    pub(super) fn new(tree: &'t Tree<E>, range: impl RangeBounds<u64>, direction: Direction) -> Self {
-        let rest = ends(range).map(|(low, high)| match direction {
-            Direction::Up => (low, high),
-            Direction::Down => (high, low),
-        });
-        Self { tree, direction, rest, hint: 0, rows: Vec::new(), passed: Vec::new(), value: Vec::new() }
+impl<'t, E: Engine, K: TreeKeys> Scan<'t, E, K> {
+    pub(super) fn new<'k>(tree: &'t Tree<E, K>, range: impl RangeBounds<K::Key<'k>>, direction: Direction) -> Self {
+        Self { tree, cursor: K::cursor(range, direction), passed: Vec::new(), value: Vec::new() }
     }
 
     /// The next row, or `None` if there are no more.
@@ -100,26 +90,21 @@ impl<'t, E: Engine> Scan<'t, E> {
     /// # Errors
     ///
     /// When the store is corrupt.
-    // Not `Iterator::next`: a row borrows the cursor's buffer.
+    // Not `Iterator::next`: a row borrows the cursor's buffers.
     #[expect(clippy::should_implement_trait, reason = "a row borrows the cursor, which an iterator's item cannot")]
-    pub fn next(&mut self) -> Result<Option<Row<'_>>, KvError> {
-        loop {
-            while let Some((key, place)) = self.rows.pop() {
-                if let Some(version) = self.tree.table.copy(key, place, &mut self.value)? {
-                    return Ok(Some(Row { key, value: &self.value, version }));
-                }
-            }
-            let Some((next, last)) = self.rest else { return Ok(None) };
-            self.pass_leaf(next, last)?;
-        }
+    pub fn next(&mut self) -> Result<Option<Row<'_, K>>, KvError> {
+        let row = K::next(&self.tree.table, &mut self.cursor, &mut self.passed, &mut self.value)?;
+        Ok(row.map(|(key, version)| Row { key, value: &self.value, version }))
     }
 
     /// The next row, its value copied elsewhere.
-    pub(super) fn next_into(mut self, into: &mut [u8]) -> Result<Option<(u64, Read)>, KvError> {
+    pub(super) fn next_into(mut self, into: &mut [u8]) -> Result<Option<(K::Owned, Read)>, KvError> {
         Ok(self.next()?.map(|row| {
             let copied = row.value.len().min(into.len());
             into[..copied].copy_from_slice(&row.value[..copied]);
-            (row.key, Read { length: row.value.len(), version: row.version })
+            let mut key = K::Owned::default();
+            K::keep(row.key, &mut key);
+            (key, Read { length: row.value.len(), version: row.version })
         }))
     }
 
@@ -128,46 +113,92 @@ impl<'t, E: Engine> Scan<'t, E> {
     pub fn passed(&self) -> &[NodeVersion] {
         &self.passed
     }
+}
 
-    /// Takes the rows of the leaf for the key `next`, as far as `last`.
-    fn pass_leaf(&mut self, next: u64, last: u64) -> Result<(), KvError> {
-        let tree: &'t Tree<E> = self.tree;
-        let table = &tree.table;
+/// Where a scan is among the leaves of a tree, or of a layer of one.
+#[derive(Debug)]
+pub struct Leaves {
+    direction: Direction,
+    /// What is left of the range: its next key, and its last.
+    pub(super) rest: Option<(u64, u64)>,
+    /// The place of the leaf that is probably next; zero if it is not known.
+    pub(super) hint: u64,
+    /// The keys and links of the current leaf, the next one last.
+    pub(super) rows: Vec<(u64, u64)>,
+}
+
+impl Leaves {
+    pub(super) fn new(range: impl RangeBounds<u64>, direction: Direction) -> Self {
+        let rest = ends(range).map(|(low, high)| match direction {
+            Direction::Up => (low, high),
+            Direction::Down => (high, low),
+        });
+        Self { direction, rest, hint: 0, rows: Vec::new() }
+    }
+
+    #[inline(always)]
+    pub(super) fn next<E: Engine>(
+        &mut self,
+        table: &Table<E>,
+        passed: &mut Vec<NodeVersion>,
+        value: &mut Vec<u8>,
+    ) -> Result<Option<(u64, Version)>, KvError> {
         loop {
-            let leaf = match table.leaf_at(self.hint, next)? {
-                Some(leaf) => leaf,
-                None => table.leaf(next)?,
-            };
-            self.hint = 0;
-            let Seen { node, stamp } = leaf;
-            let count = stamp.count();
-            self.rows.clear();
-            let row = |slot| (node.key(slot), Place::from_link(node.link(slot)));
-            let (low, high, right) = (node.low(), node.high(), node.right());
-            match self.direction {
-                Direction::Up => {
-                    let rows = (node.below(count, next)..count).map(row);
-                    self.rows.extend(rows.take_while(|(key, _)| *key <= last));
-                    self.rows.reverse();
-                }
-                Direction::Down => {
-                    let rows = (node.below(count, last)..count).map(row);
-                    self.rows.extend(rows.take_while(|(key, _)| *key <= next));
+            while let Some((key, link)) = self.rows.pop() {
+                if let Some(version) = table.copy(key, Place::from_link(link), value)? {
+                    return Ok(Some((key, version)));
                 }
             }
-            if !node.still(stamp) {
-                continue;
+            let Some((next, _)) = self.rest else { return Ok(None) };
+            loop {
+                let leaf = match table.leaf_at(self.hint, next)? {
+                    Some(leaf) => leaf,
+                    None => table.leaf(next)?,
+                };
+                if self.pass(table, leaf, passed) {
+                    break;
+                }
             }
-            self.passed.push(NodeVersion::of(&leaf));
-            // The rows will be looked at one after the other; their memory is asked for all at once.
-            self.rows.iter().for_each(|(_, place)| table.touch(*place));
-            (self.rest, self.hint) = match self.direction {
-                Direction::Up if high < last => (Some((high + 1, last)), right),
-                Direction::Down if low > last => (Some((low - 1, last)), 0),
-                _ => (None, 0),
-            };
-            return Ok(());
         }
+    }
+
+    /// Takes the rows of a leaf, to which the next key belongs, as far as the range goes. Not if the leaf has changed meanwhile.
+    pub(super) fn pass<E: Engine>(
+        &mut self,
+        table: &Table<E>,
+        leaf: Seen<'_, E>,
+        passed: &mut Vec<NodeVersion>,
+    ) -> bool {
+        let Some((next, last)) = self.rest else { return true };
+        self.hint = 0;
+        let Seen { node, stamp } = leaf;
+        let count = stamp.count();
+        self.rows.clear();
+        let row = |slot| (node.key(slot), node.link(slot));
+        let (low, high, right) = (node.low(), node.high(), node.right());
+        match self.direction {
+            Direction::Up => {
+                let rows = (node.below(count, next)..count).map(row);
+                self.rows.extend(rows.take_while(|(key, _)| *key <= last));
+                self.rows.reverse();
+            }
+            Direction::Down => {
+                let rows = (node.below(count, last)..count).map(row);
+                self.rows.extend(rows.take_while(|(key, _)| *key <= next));
+            }
+        }
+        if !node.still(stamp) {
+            return false;
+        }
+        passed.push(NodeVersion::of(&leaf));
+        // The rows will be looked at one after the other; their memory is asked for all at once.
+        self.rows.iter().for_each(|(_, link)| table.touch(Place::from_link(*link)));
+        (self.rest, self.hint) = match self.direction {
+            Direction::Up if high < last => (Some((high + 1, last)), right),
+            Direction::Down if low > last => (Some((low - 1, last)), 0),
+            _ => (None, 0),
+        };
+        true
     }
 }
 
@@ -191,7 +222,7 @@ fn ends(range: impl RangeBounds<u64>) -> Option<(u64, u64)> {
 
 impl<E: Engine> Table<E> {
     /// The leaf at this place, if it is one, and the key belongs there.
-    fn leaf_at(&self, place: u64, key: u64) -> Result<Option<Seen<'_, E>>, KvError> {
+    pub(super) fn leaf_at(&self, place: u64, key: u64) -> Result<Option<Seen<'_, E>>, KvError> {
         if place == 0 {
             return Ok(None);
         }
@@ -223,7 +254,7 @@ impl<E: Engine> Table<E> {
                 Look::Busy => waiting.pause()?,
             }
         }
-        Ok(self.search(key, |record| record.copy::<Inline>(key, value))?.ok())
+        Ok(self.search::<Inline, _>(key, |record| record.copy::<Inline>(key, value))?.ok())
     }
 }
 

@@ -1,6 +1,9 @@
 //! The behaviour of the store, seen from outside. Model checking is in `tests/loom.rs`.
 #![cfg(not(drtm_loom))]
 
+mod bytes_errors;
+mod bytes_model;
+mod bytes_phantoms;
 mod cluster;
 mod hash_errors;
 mod hash_model;
