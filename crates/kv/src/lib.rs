@@ -48,4 +48,4 @@ pub use layout::{BUCKET_BYTES, BUCKET_WORDS, Head, SLOTS, State, Version};
 pub use peer::{Location, PeerError};
 pub use record::{MAX_VALUE, Read};
 pub use store::{Store, Worker};
-pub use tree::{Existing, Lookup, NodeVersion, Row, Scan, Tree};
+pub use tree::{Existing, Lookup, NodeVersion, Row, Scan, Tree, TreePeer};

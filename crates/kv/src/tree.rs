@@ -25,12 +25,14 @@
 mod change;
 mod load;
 mod node;
+mod peer;
 mod pool;
 mod reclaim;
 mod scan;
 mod search;
 mod split;
 
+pub use peer::TreePeer;
 pub use scan::{Row, Scan};
 
 use std::{ops::RangeBounds, sync::Arc};

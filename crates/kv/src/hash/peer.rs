@@ -73,7 +73,7 @@ use places::Places;
 /// What is found is to be checked: by the time the record is read, it may be another's. The table is asked again then, as often as it takes:
 ///
 /// ```
-/// use drtm_kv::{HashPeer, Head, Inline, Location, PeerError};
+/// use drtm_kv::{HashPeer, Inline, Location, PeerError};
 /// use drtm_rdma::{Port, Verbs};
 ///
 /// /// A record's first words, if there is such a key.
@@ -81,7 +81,7 @@ use places::Places;
 ///     let mut found = peer.find(verbs, key).await?;
 ///     while let Some(Location { record, incarnation, .. }) = found {
 ///         let words = verbs.read(record, 4).await?;
-///         if words[0] == key && Head(words[3]).incarnation() == incarnation {
+///         if words[0] == key && words[3] >> 50 == u64::from(incarnation) {
 ///             return Ok(Some(words.to_vec()));
 ///         }
 ///         found = peer.find_again(verbs, key).await?;
