@@ -191,7 +191,7 @@ impl Fetched {
         Stamp(self.0[node::STAMP])
     }
 
-    /// Whether this is a node of the tree, to which the key belongs, and of this level.
+    /// Whether this is a node of the tree, to which the key belongs, and of this level, so that a way has an end even in a tree that is corrupt.
     fn is_for(&self, key: u64, level: Option<u8>) -> bool {
         let stamp = self.stamp();
         let range = self.0[node::LOW]..=self.0[node::HIGH];

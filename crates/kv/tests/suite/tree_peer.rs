@@ -7,6 +7,7 @@ use std::{
         atomic::{AtomicBool, Ordering::Relaxed},
     },
     thread,
+    time::Duration,
 };
 
 use drtm_htm::{Engine, NoHtm};
@@ -284,6 +285,72 @@ fn what_is_there_is_found_and_nothing_else_while_leaves_are_divided_and_leave() 
         stress(memory, LocalConfig::harsh(12).tearing(Tearing::Words));
         stress(memory, LocalConfig::perfect());
     }
+}
+
+/// Keys that stay are shifted to and fro in their leaf, from line to line.
+#[test]
+fn a_key_that_is_shifted_while_its_leaf_is_fetched_is_not_absent() {
+    let store = store(NoHtm, 16 * MIB);
+    let tree = store.tree().expect("a tree");
+    let mut worker = store.worker();
+    let stays = || (100..120_u64).map(|key| 10 * key);
+    for key in stays() {
+        tree.insert(&mut worker, key, b"stays").expect("room");
+    }
+    let (fabric, base) = fabric(&store, LocalConfig::harsh(21));
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for reader in 0..2 {
+            let (fabric, tree, done) = (&fabric, &tree, &done);
+            scope.spawn(move || {
+                let endpoint = fabric.endpoint(PEER).expect("an endpoint");
+                let peer = open(&endpoint, place_of(base, tree), None);
+                let verbs = endpoint.during(Phase::Lookup);
+                let mut random = fastrand::Rng::with_seed(reader);
+                while !done.load(Relaxed) {
+                    let key = 10 * random.u64(100..120);
+                    let found = block_on(&endpoint, peer.find(verbs, key)).expect("sound");
+                    assert!(found.is_some(), "{key} is there all the while");
+                }
+            });
+        }
+        // Below them all; and never more than the leaf has room for.
+        for turn in 0..rounds(20_000) {
+            for key in 0..10 {
+                tree.insert(&mut worker, turn % 7 + 10 * key, b"goes").expect("room");
+            }
+            for key in 0..10 {
+                assert!(tree.remove(&mut worker, turn % 7 + 10 * key).expect("sound").is_some());
+            }
+        }
+        done.store(true, Relaxed);
+    });
+}
+
+#[test]
+fn absence_waits_for_whoever_is_changing_the_leaf() {
+    let store = store(NoHtm, 16 * MIB);
+    let tree = store.tree().expect("a tree");
+    tree.insert(&mut store.worker(), 7, b"seven").expect("room");
+    let (fabric, base) = fabric(&store, LocalConfig::harsh(1));
+    // The root, a leaf as yet, is the last of the header's words. Its stamp's lowest bit is the lock.
+    let stamp = &store.region().words(Offset::new(tree.location().bytes() + 8 * 136), 1).expect("the root")[0];
+    let done = AtomicBool::new(false);
+    NoHtm.fetch_or(stamp, 1);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let endpoint = fabric.endpoint(PEER).expect("an endpoint");
+            let peer = open(&endpoint, place_of(base, &tree), None);
+            let verbs = endpoint.during(Phase::Lookup);
+            assert!(block_on(&endpoint, peer.find(verbs, 7)).expect("sound").is_some(), "found, for all that");
+            assert_eq!(block_on(&endpoint, peer.find(verbs, 8)).expect("sound"), None);
+            done.store(true, Relaxed);
+        });
+        thread::sleep(Duration::from_millis(50));
+        assert!(!done.load(Relaxed), "8 might be about to be inserted");
+        NoHtm.fetch_and(stamp, !1);
+    });
+    assert!(done.load(Relaxed));
 }
 
 #[test]
