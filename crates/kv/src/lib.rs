@@ -4,6 +4,7 @@
 //! - [`HashTable`]: finds a record by its key. Reads take no locks and wait for nobody; it grows a bucket at a time.
 //! - [`HashPeer`]: the same table from another node, by one-sided READs; with a [`Cache`], seldom by any.
 //! - [`Tree`]: keeps keys in their order. Reads take no locks; a [`Scan`] tells which leaves it has passed, so that keys that come or go later are noticed.
+//! - [`TreePeer`]: the same tree from another node; with a [`Cache`], by one READ.
 //! - [`State`], [`Version`], [`Head`]: the words of a record's header, which protocols build on.
 //!
 //! A table is only words in a region: another handle, in this process or another that maps the same region, [opens](Store::open_hash_table)

@@ -111,3 +111,22 @@ pub(crate) fn within(table: Remote, what: &'static str, offset: u64, more: u64) 
         None => Err(PeerError::Corrupt { at: table, what, found: offset }),
     }
 }
+
+#[cfg(test)]
+#[cfg(not(drtm_loom))]
+mod tests {
+    use drtm_rdma::{NodeId, RegionId};
+
+    use super::*;
+
+    #[test]
+    fn patience_has_an_end_and_offsets_do_not_wrap() {
+        let table = Remote { node: NodeId(1), region: RegionId(0), offset: Offset::new(64) };
+        let mut patience = Patience::with(table);
+        assert!((0..ATTEMPTS).all(|_| patience.try_again().is_ok()));
+        assert_eq!(patience.try_again(), Err(PeerError::Restless { at: table, attempts: ATTEMPTS }));
+        assert_eq!(within(table, "a place", 8, 16).map(|at| at.offset), Ok(Offset::new(24)));
+        let wrapped = within(table, "a place", u64::MAX, 1);
+        assert_eq!(wrapped, Err(PeerError::Corrupt { at: table, what: "a place", found: u64::MAX }));
+    }
+}
