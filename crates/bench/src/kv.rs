@@ -1,6 +1,8 @@
 //! The memory store, measured: `drtm-bench kv`.
 
+mod cached;
 mod cluster;
+mod counting;
 mod cuckoo;
 mod hopscotch;
 mod lookups;
@@ -13,7 +15,8 @@ use crate::{Error, report::Report};
 pub(crate) const AFTER_HELP: &str = "\
 Examples:
   drtm-bench kv lookups                                      READs per lookup, beside DrTM's Table VI
-  drtm-bench kv lookups --scheme cluster --records 1000000";
+  drtm-bench kv lookups --scheme cluster --records 1000000
+  drtm-bench kv lookups --scheme cluster+cache               the same, remembering buckets in caches of three sizes";
 
 /// The commands under `kv`.
 #[derive(Debug, Subcommand)]

@@ -31,7 +31,7 @@ mod search;
 mod segments;
 mod visit;
 
-pub use peer::{HashPeer, Location, PeerError};
+pub use peer::HashPeer;
 
 use std::{marker::PhantomData, sync::Arc};
 

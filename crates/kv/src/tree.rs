@@ -29,6 +29,7 @@ mod kind;
 mod layers;
 mod load;
 mod node;
+mod peer;
 mod pool;
 mod prune;
 mod reclaim;
@@ -39,6 +40,7 @@ mod split;
 mod walk;
 
 pub use kind::{AsKey, TreeKeys};
+pub use peer::TreePeer;
 pub use scan::{Row, Scan};
 
 use std::{marker::PhantomData, ops::RangeBounds, sync::Arc};

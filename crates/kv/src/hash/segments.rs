@@ -21,13 +21,13 @@ use crate::{
 pub(super) const FIRST: u64 = if cfg!(drtm_loom) { 1 } else { 16 };
 
 /// Segments that double the array.
-const DOUBLING: usize = if cfg!(drtm_loom) { 3 } else { 9 };
+pub(super) const DOUBLING: usize = if cfg!(drtm_loom) { 3 } else { 9 };
 
 /// Buckets in every further segment.
 const WHOLE: u64 = FIRST << (DOUBLING - 1);
 
 /// Directories of further segments.
-const DIRECTORIES: usize = 20;
+pub(super) const DIRECTORIES: usize = 20;
 
 /// Words in the table's header.
 pub(super) const HEADER_WORDS: usize = DOUBLING + DIRECTORIES;

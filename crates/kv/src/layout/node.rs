@@ -67,6 +67,12 @@ impl Stamp {
         LOCK.get(self.0) != 0
     }
 
+    /// Whether it is part of the tree.
+    #[inline(always)]
+    pub(crate) const fn is_used(self) -> bool {
+        USED.get(self.0) != 0
+    }
+
     /// Whether it is part of the tree and nobody is changing it.
     #[inline(always)]
     pub(crate) const fn is_readable(self) -> bool {

@@ -8,9 +8,9 @@ use drtm_htm::{Engine, Word, fence_acquire, fence_release};
 
 use crate::layout::{FANOUT, NODE_HEADER, NODE_WORDS, Stamp};
 
-const STAMP: usize = 0;
-const LOW: usize = 1;
-const HIGH: usize = 2;
+pub(super) const STAMP: usize = 0;
+pub(super) const LOW: usize = 1;
+pub(super) const HIGH: usize = 2;
 const RIGHT: usize = 3;
 const KEYS: usize = NODE_HEADER;
 const LINKS: usize = KEYS + FANOUT;
