@@ -33,6 +33,7 @@ mod hash;
 mod heap;
 mod keys;
 mod layout;
+mod mutation;
 mod put;
 mod record;
 mod store;
@@ -42,6 +43,9 @@ pub use error::KvError;
 pub use hash::{HashConfig, HashPeer, HashTable, Location, PeerError};
 pub use keys::{Bytes, Inline, Keys, MAX_KEY};
 pub use layout::{BUCKET_BYTES, BUCKET_WORDS, Head, SLOTS, State, Version};
+#[cfg(drtm_loom)]
+#[doc(hidden)]
+pub use mutation::{Mutation, mutated};
 pub use record::{MAX_VALUE, Read};
 pub use store::{Store, Worker};
 pub use tree::{Existing, Lookup, NodeVersion, Row, Scan, Tree};

@@ -30,6 +30,7 @@ use crate::{
     heap::{Class, LARGEST},
     keys::{Keys, MAX_KEY},
     layout::{Head, Place, State, Version},
+    mutation::{self, Mutation},
 };
 
 const KEY: usize = 0;
@@ -201,7 +202,7 @@ impl<'r, E: Engine> Record<'r, E> {
             Err(error) => Err(error),
         };
         fence_acquire();
-        if self.version() != version {
+        if self.version() != version && !mutation::includes(Mutation::ReadWithoutVersion) {
             return Ok(Look::Busy);
         }
         if self.head().incarnation() != self.place.incarnation || version.is_removed() {
@@ -344,7 +345,9 @@ impl<E: Engine> Locked<'_, '_, E> {
         let (record, engine) = (self.record, self.record.engine());
         let body = record.body(shape.before_value(), words_for(value.len()))?;
         engine.store_relaxed(&record.header[VERSION], self.version.writing().0);
-        fence_release();
+        if !mutation::includes(Mutation::WriteWithoutFence) {
+            fence_release();
+        }
         if shape != self.shape {
             self.reshape(shape)?;
         }
@@ -370,7 +373,9 @@ impl<E: Engine> Locked<'_, '_, E> {
         let (record, engine) = (self.record, self.record.engine());
         engine.store_relaxed(&record.header[VERSION], self.version.next().removed().writing().0);
         fence_release();
-        engine.store(&record.header[HEAD], record.head().reborn().0);
+        if !mutation::includes(Mutation::RetireWithoutIncarnation) {
+            engine.store(&record.header[HEAD], record.head().reborn().0);
+        }
         std::mem::forget(self);
     }
 }

@@ -4,13 +4,14 @@
 //! RUSTFLAGS="--cfg drtm_loom" cargo test --release -p drtm-kv --test loom
 //! ```
 //!
-//! The code is the one that runs otherwise; only the words are loom's, in a small box, and a table begins with one bucket.
-#![cfg(drtm_loom)]
+//! The code is the one that runs otherwise; only the words are loom's, in a small box, and a table begins with one bucket. *Mutations*,
+//! deliberate faults, must make the same checks fail, and those tests expect a panic.
+#![cfg(all(drtm_loom, not(drtm_shuttle)))]
 
 use std::sync::Arc;
 
 use drtm_htm::NoHtm;
-use drtm_kv::{HashConfig, HashTable, Store};
+use drtm_kv::{HashConfig, HashTable, Mutation, Store, mutated};
 use loom::thread;
 
 type Table = HashTable<NoHtm>;
@@ -19,6 +20,8 @@ type Table = HashTable<NoHtm>;
 struct World {
     store: Store<NoHtm>,
     table: Table,
+    /// Another table, whose records have the same memory.
+    other: Option<Table>,
 }
 
 impl World {
@@ -26,7 +29,7 @@ impl World {
     fn new(config: HashConfig, keys: &[u64]) -> Self {
         let store = Store::in_memory(NoHtm, 4096).expect("a store");
         let table = store.hash_table(config).expect("a table");
-        let world = Self { store, table };
+        let world = Self { store, table, other: None };
         for key in keys {
             world.insert(*key, *key);
         }
@@ -219,4 +222,72 @@ fn a_key_can_be_inserted_while_its_bucket_is_split() {
             assert_eq!(world.table.count().expect("sound"), 4);
         },
     );
+}
+
+#[test]
+fn a_removed_key_s_memory_is_never_read_as_the_same_key_of_another_table() {
+    explore(
+        || {
+            let world = small(&[7])();
+            let other = world.store.hash_table(HashConfig::default().fixed()).expect("a table");
+            World { other: Some(other), ..world }
+        },
+        |world| world.get(7),
+        |world| {
+            let (mut worker, other) = (world.store.worker(), world.other.as_ref().expect("made above"));
+            assert!(world.table.remove(&mut worker, 7).expect("sound").is_some());
+            let value = [8_u64.to_le_bytes(), 8_u64.to_le_bytes()].concat();
+            assert!(other.insert(&mut worker, 7, &value).expect("room").is_some());
+            None
+        },
+        |world, read, _| {
+            assert!(matches!(read, Some(7) | None), "another table's value: {read:?}");
+            assert_eq!(world.get(7), None);
+        },
+    );
+}
+
+#[test]
+fn a_key_whose_record_moves_is_visited_once() {
+    explore(
+        small(&[7]),
+        |world| {
+            let mut visited = Vec::new();
+            world.table.for_each(|key, value, _| visited.push((key, value.len()))).expect("sound");
+            assert!(matches!(visited[..], [(7, 16 | 40)]), "{visited:?}");
+            true
+        },
+        |world| world.table.update(&mut world.store.worker(), 7, &[7; 40]).expect("room").is_some(),
+        |_, visited, moved| assert!(visited && moved),
+    );
+}
+
+#[test]
+#[should_panic(expected = "a torn value")]
+fn mutation_without_looking_at_the_version_again_a_torn_value_is_found() {
+    mutated(Mutation::ReadWithoutVersion, a_reader_sees_an_update_whole_or_not_at_all);
+}
+
+#[test]
+#[should_panic(expected = "a torn value")]
+fn mutation_without_a_fence_before_the_value_a_torn_value_is_found() {
+    mutated(Mutation::WriteWithoutFence, a_reader_sees_an_update_whole_or_not_at_all);
+}
+
+#[test]
+#[should_panic(expected = "another table's value")]
+fn mutation_without_another_incarnation_a_stale_link_is_found() {
+    mutated(Mutation::RetireWithoutIncarnation, a_removed_key_s_memory_is_never_read_as_the_same_key_of_another_table);
+}
+
+#[test]
+#[should_panic(expected = "lost while it moved")]
+fn mutation_without_looking_at_the_depth_a_lost_key_is_found() {
+    mutated(Mutation::AbsenceWithoutDepth, a_key_can_be_found_while_its_bucket_is_split);
+}
+
+#[test]
+#[should_panic(expected = "lost while it moved")]
+fn mutation_with_keys_dropped_first_a_lost_key_is_found() {
+    mutated(Mutation::SplitDropsKeysFirst, a_key_can_be_found_while_its_bucket_is_split);
 }

@@ -4,11 +4,12 @@
 //! RUSTFLAGS="--cfg drtm_loom" cargo test --release -p drtm-kv --test loom_tree
 //! ```
 //!
-//! The code is the one that runs otherwise; only the words are loom's, in a small box, and a node has three entries.
-#![cfg(drtm_loom)]
+//! The code is the one that runs otherwise; only the words are loom's, in a small box, and a node has three entries. *Mutations*,
+//! deliberate faults, must make the same checks fail, and those tests expect a panic.
+#![cfg(all(drtm_loom, not(drtm_shuttle)))]
 
 use drtm_htm::NoHtm;
-use drtm_kv::{Lookup, Store, Tree};
+use drtm_kv::{Lookup, Mutation, Store, Tree, mutated};
 use loom::thread;
 
 #[derive(Clone)]
@@ -346,4 +347,22 @@ impl World {
         }
         Some(read.length)
     }
+}
+
+#[test]
+#[should_panic(expected = "found && inserted")]
+fn mutation_without_looking_at_the_stamp_again_a_lost_key_is_found() {
+    mutated(Mutation::NodeWithoutStamp, a_key_can_be_found_while_its_leaf_is_divided);
+}
+
+#[test]
+#[should_panic(expected = "[4, 5, 6]")]
+fn mutation_with_a_lock_on_what_has_changed_a_wrong_place_is_found() {
+    mutated(Mutation::LockWithoutStamp, two_keys_get_two_entries);
+}
+
+#[test]
+#[should_panic(expected = "[10, 20, 30, 50]")]
+fn mutation_with_a_leaf_that_leaves_unchanged_a_lost_key_is_found() {
+    mutated(Mutation::LeaveWithoutStamp, a_key_is_inserted_into_a_leaf_that_leaves);
 }

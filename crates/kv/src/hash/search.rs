@@ -6,6 +6,7 @@ use super::{Table, bucket, segments::Bucket};
 use crate::{
     KvError,
     keys::Keys,
+    mutation::{self, Mutation},
     record::{Look, Record},
 };
 
@@ -116,6 +117,7 @@ impl<E: Engine> Table<E> {
     #[inline(always)]
     pub(super) fn right_bucket(&self, bucket: &Bucket, number: u64, hash: u64) -> Result<(), u64> {
         match bucket::depth(self.engine(), bucket) {
+            _ if mutation::includes(Mutation::AbsenceWithoutDepth) => Ok(()),
             // Not in use yet: its keys are where it will be split off.
             None => Err(parent(number)),
             Some(depth) => match low_bits(hash, depth) {
