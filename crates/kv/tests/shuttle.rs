@@ -15,7 +15,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use drtm_htm::NoHtm;
-use drtm_kv::{HashConfig, HashTable, KvError, Read, Store, Tree, Version, Worker};
+use drtm_kv::{HashConfig, HashTable, KvError, Mutation, Read, Store, Tree, Version, Worker, mutated};
 use shuttle::{
     Config, Runner,
     rand::{Rng, thread_rng},
@@ -194,15 +194,27 @@ fn explore(schedules: usize, scenario: fn()) {
 
 #[test]
 fn a_hash_table_that_grows() {
-    explore(3_000, || run(|store| store.hash_table(HashConfig::default().with_occupancy(0.3)).expect("a table")));
+    explore(2_000, || run(|store| store.hash_table(HashConfig::default().with_occupancy(0.3)).expect("a table")));
 }
 
 #[test]
 fn a_hash_table_with_long_chains() {
-    explore(3_000, || run(|store| store.hash_table(HashConfig::default().fixed()).expect("a table")));
+    explore(2_000, || run(|store| store.hash_table(HashConfig::default().fixed()).expect("a table")));
 }
 
 #[test]
 fn a_tree() {
-    explore(3_000, || run(|store| store.tree().expect("a tree")));
+    explore(2_000, || run(|store| store.tree().expect("a tree")));
+}
+
+#[test]
+#[should_panic(expected = "key ")]
+fn mutation_with_keys_dropped_first_a_lost_key_is_found() {
+    mutated(Mutation::SplitDropsKeysFirst, a_hash_table_that_grows);
+}
+
+#[test]
+#[should_panic]
+fn mutation_with_a_leaf_that_leaves_unchanged_something_is_found() {
+    mutated(Mutation::LeaveWithoutStamp, a_tree);
 }

@@ -22,8 +22,9 @@ use crate::{
 ///
 /// Gets are `dependent` (the next key depends on the value that was read, as in most transactions:
 /// a get takes as long as its cache misses) or `overlapping` (keys are known ahead, and the
-/// processor works on several gets at once). Inserted keys are new to a map that has all the records,
-/// and are removed again, untimed, before the next round. A scan copies --rows values.
+/// processor works on several gets at once); of updates and inserts, keys are always known ahead.
+/// Inserted keys are new to a map that has all the records, and are removed again, untimed, before
+/// the next round. A scan copies --rows values.
 ///
 /// Memory is measured in a process of its own for each map, as `kv footprint` does. What a map
 /// cannot do is left out, and said.

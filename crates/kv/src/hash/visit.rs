@@ -31,12 +31,20 @@ impl<E: Engine> Table<E> {
     /// Copies a bucket's rows, of the keys that it had at one moment, and gives its depth then. All before one is visited: a record that has
     /// left its memory meanwhile may be a key's that is still there, elsewhere, and then the bucket is asked again.
     fn rows_of<K: Keys>(&self, number: u64, rows: &mut Rows) -> Result<u32, KvError> {
+        let waiter = Waiter::new();
         'again: loop {
             rows.clear();
             let (keys, depth) = self.keys_of(number)?;
             for (word, place) in keys {
-                if low_bits(K::hash(word), depth) == number && !self.copy::<K>(place, word, rows)? {
-                    continue 'again;
+                if low_bits(K::hash(word), depth) != number {
+                    continue;
+                }
+                match Record::at(self.region(), place)?.copy::<K>(word, &mut rows.value)? {
+                    Look::Found(version) => rows.keep(word, version),
+                    Look::Stale | Look::Other | Look::Busy => {
+                        waiter.pause();
+                        continue 'again;
+                    }
                 }
             }
             return Ok(depth);
@@ -63,26 +71,12 @@ impl<E: Engine> Table<E> {
             if let Some(depth) = depth
                 && before.version() == after.version()
                 && !before.is_locked()
+                // The version is one on only when a change is done, and half of a place may be the change's.
+                && !after.is_locked()
             {
                 return Ok((keys, depth));
             }
             waiter.pause();
-        }
-    }
-
-    /// Adds a record's copy to the rows; false if the record is gone.
-    fn copy<K: Keys>(&self, place: Place, word: u64, rows: &mut Rows) -> Result<bool, KvError> {
-        let record = Record::at(self.region(), place)?;
-        let waiter = Waiter::new();
-        loop {
-            match record.copy::<K>(word, &mut rows.value)? {
-                Look::Found(version) => {
-                    rows.keep(word, version);
-                    return Ok(true);
-                }
-                Look::Stale | Look::Other => return Ok(false),
-                Look::Busy => waiter.pause(),
-            }
         }
     }
 }
