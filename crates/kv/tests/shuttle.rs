@@ -214,7 +214,7 @@ fn mutation_with_keys_dropped_first_a_lost_key_is_found() {
 }
 
 #[test]
-#[should_panic]
-fn mutation_with_a_leaf_that_leaves_unchanged_something_is_found() {
+#[should_panic(expected = "key ")]
+fn mutation_with_a_leaf_that_leaves_unchanged_a_lost_key_is_found() {
     mutated(Mutation::LeaveWithoutStamp, a_tree);
 }
