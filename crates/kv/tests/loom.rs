@@ -20,8 +20,6 @@ type Table = HashTable<NoHtm>;
 struct World {
     store: Store<NoHtm>,
     table: Table,
-    /// Another table, whose records have the same memory.
-    other: Option<Table>,
 }
 
 impl World {
@@ -29,7 +27,7 @@ impl World {
     fn new(config: HashConfig, keys: &[u64]) -> Self {
         let store = Store::in_memory(NoHtm, 4096).expect("a store");
         let table = store.hash_table(config).expect("a table");
-        let world = Self { store, table, other: None };
+        let world = Self { store, table };
         for key in keys {
             world.insert(*key, *key);
         }
@@ -225,29 +223,6 @@ fn a_key_can_be_inserted_while_its_bucket_is_split() {
 }
 
 #[test]
-fn a_removed_key_s_memory_is_never_read_as_the_same_key_of_another_table() {
-    explore(
-        || {
-            let world = small(&[7])();
-            let other = world.store.hash_table(HashConfig::default().fixed()).expect("a table");
-            World { other: Some(other), ..world }
-        },
-        |world| world.get(7),
-        |world| {
-            let (mut worker, other) = (world.store.worker(), world.other.as_ref().expect("made above"));
-            assert!(world.table.remove(&mut worker, 7).expect("sound").is_some());
-            let value = [8_u64.to_le_bytes(), 8_u64.to_le_bytes()].concat();
-            assert!(other.insert(&mut worker, 7, &value).expect("room").is_some());
-            None
-        },
-        |world, read, _| {
-            assert!(matches!(read, Some(7) | None), "another table's value: {read:?}");
-            assert_eq!(world.get(7), None);
-        },
-    );
-}
-
-#[test]
 fn a_key_whose_record_moves_is_visited_once() {
     explore(
         small(&[7]),
@@ -272,12 +247,6 @@ fn mutation_without_looking_at_the_version_again_a_torn_value_is_found() {
 #[should_panic(expected = "a torn value")]
 fn mutation_without_a_fence_before_the_value_a_torn_value_is_found() {
     mutated(Mutation::WriteWithoutFence, a_reader_sees_an_update_whole_or_not_at_all);
-}
-
-#[test]
-#[should_panic(expected = "another table's value")]
-fn mutation_without_another_incarnation_a_stale_link_is_found() {
-    mutated(Mutation::RetireWithoutIncarnation, a_removed_key_s_memory_is_never_read_as_the_same_key_of_another_table);
 }
 
 #[test]

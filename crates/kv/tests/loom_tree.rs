@@ -350,6 +350,28 @@ impl World {
 }
 
 #[test]
+fn a_removed_key_s_memory_is_never_read_as_the_same_key_of_another_tree() {
+    explore(
+        2,
+        (&[7], &[]),
+        |world| {
+            let (mut worker, other) = (world.store.worker(), world.store.tree().expect("a tree"));
+            assert!(world.tree.remove(&mut worker, 7).expect("sound").is_some());
+            assert!(other.insert(&mut worker, 7, &8_u64.to_le_bytes()).expect("room").is_some());
+            None
+        },
+        |world| world.get(7),
+        |_, _, read| assert!(matches!(read, Some(7) | None), "another tree's value: {read:?}"),
+    );
+}
+
+#[test]
+#[should_panic(expected = "another tree's value")]
+fn mutation_without_another_incarnation_a_stale_link_is_found() {
+    mutated(Mutation::RetireWithoutIncarnation, a_removed_key_s_memory_is_never_read_as_the_same_key_of_another_tree);
+}
+
+#[test]
 #[should_panic(expected = "found && inserted")]
 fn mutation_without_looking_at_the_stamp_again_a_lost_key_is_found() {
     mutated(Mutation::NodeWithoutStamp, a_key_can_be_found_while_its_leaf_is_divided);
