@@ -117,15 +117,15 @@ fn own<T: Table>(store: &Store<NoHtm>, table: &T, owner: u64) -> BTreeMap<u64, u
         let value = value(key, turn);
         match there.get(&key) {
             None => {
-                assert!(table.insert(&mut worker, key, &value).expect("room").is_some());
+                assert!(table.insert(&mut worker, key, &value).expect("room").is_some(), "key {key} was there");
                 there.insert(key, turn);
             }
             Some(_) if key >= OWNERS && thread_rng().r#gen::<bool>() => {
-                assert!(table.remove(&mut worker, key).expect("sound").is_some());
+                assert!(table.remove(&mut worker, key).expect("sound").is_some(), "key {key} was lost");
                 there.remove(&key);
             }
             Some(_) => {
-                assert!(table.update(&mut worker, key, &value).expect("room").is_some());
+                assert!(table.update(&mut worker, key, &value).expect("room").is_some(), "key {key} was lost");
                 there.insert(key, turn);
             }
         }
