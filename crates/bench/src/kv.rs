@@ -23,12 +23,14 @@ mod hopscotch;
 mod keys;
 mod lookups;
 mod maps;
+mod names;
 mod scheme;
 mod speed;
 mod subject;
 
 pub use keys::{Draw, Key};
-pub use subject::{MapName, Op, Style, Subject, Work};
+pub use names::{MapName, Op, Style};
+pub use subject::{Subject, Work};
 
 use clap::Subcommand;
 

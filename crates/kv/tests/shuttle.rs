@@ -12,16 +12,20 @@
 //! the schedule, which `shuttle::replay` runs again.
 #![cfg(drtm_shuttle)]
 
+#[path = "suite/tables.rs"]
+mod tables;
+
 use std::{collections::BTreeMap, sync::Arc};
 
 use drtm_htm::NoHtm;
-use drtm_kv::{HashConfig, HashTable, KvError, Mutation, Read, Store, Tree, Version, Worker, mutated};
+use drtm_kv::{HashConfig, Mutation, Store, mutated};
 use shuttle::{
     Config, Runner,
     rand::{Rng, thread_rng},
     scheduler::{PctScheduler, RandomScheduler},
     thread,
 };
+use tables::Table;
 
 /// Threads that change keys, each its own.
 const OWNERS: u64 = 3;
@@ -31,63 +35,6 @@ const KEYS: u64 = 4;
 
 /// Operations of an owner.
 const TURNS: u64 = 16;
-
-/// What both kinds of tables can do.
-trait Table: Clone + Send + 'static {
-    fn get(&self, key: u64, into: &mut [u8]) -> Result<Option<Read>, KvError>;
-    fn insert(&self, worker: &mut Worker<NoHtm>, key: u64, value: &[u8]) -> Result<Option<Version>, KvError>;
-    fn update(&self, worker: &mut Worker<NoHtm>, key: u64, value: &[u8]) -> Result<Option<Version>, KvError>;
-    fn remove(&self, worker: &mut Worker<NoHtm>, key: u64) -> Result<Option<Version>, KvError>;
-    fn count(&self) -> u64;
-
-    /// All keys with their values, and whether they came in an order that is right.
-    fn all(&self) -> (Vec<(u64, Vec<u8>)>, bool);
-}
-
-macro_rules! table {
-    ($table:ty) => {
-        fn get(&self, key: u64, into: &mut [u8]) -> Result<Option<Read>, KvError> {
-            <$table>::get(self, key, into)
-        }
-        fn insert(&self, worker: &mut Worker<NoHtm>, key: u64, value: &[u8]) -> Result<Option<Version>, KvError> {
-            <$table>::insert(self, worker, key, value)
-        }
-        fn update(&self, worker: &mut Worker<NoHtm>, key: u64, value: &[u8]) -> Result<Option<Version>, KvError> {
-            <$table>::update(self, worker, key, value)
-        }
-        fn remove(&self, worker: &mut Worker<NoHtm>, key: u64) -> Result<Option<Version>, KvError> {
-            <$table>::remove(self, worker, key)
-        }
-        fn count(&self) -> u64 {
-            <$table>::count(self).expect("sound")
-        }
-    };
-}
-
-impl Table for HashTable<NoHtm> {
-    table!(HashTable<NoHtm>);
-
-    fn all(&self) -> (Vec<(u64, Vec<u8>)>, bool) {
-        let mut all = Vec::new();
-        self.for_each(|key, value, _| all.push((key, value.to_vec()))).expect("sound");
-        (all, true)
-    }
-}
-
-impl Table for Tree<NoHtm> {
-    table!(Tree<NoHtm>);
-
-    fn all(&self) -> (Vec<(u64, Vec<u8>)>, bool) {
-        let up = thread_rng().r#gen::<bool>();
-        let mut scan = if up { self.range(..) } else { self.range_back(..) };
-        let mut all = Vec::new();
-        while let Some(row) = scan.next().expect("sound") {
-            all.push((row.key, row.value.to_vec()));
-        }
-        let is_sorted = all.is_sorted_by(|a, b| if up { a.0 < b.0 } else { a.0 > b.0 });
-        (all, is_sorted)
-    }
-}
 
 /// A value that shows whether it is whole and whose it is. Its length changes with its turn, so that records move.
 fn value(key: u64, turn: u64) -> Vec<u8> {
@@ -140,9 +87,11 @@ fn look<T: Table>(table: &T) {
         let key = round % OWNERS;
         let read = table.get(key, &mut found).expect("sound").expect("never removed");
         turn_of(key, &found[..read.length]);
-        let (all, is_sorted) = table.all();
-        assert!(is_sorted, "out of order: {all:?}");
-        let mut keys: Vec<u64> = all.iter().map(|(key, value)| (turn_of(*key, value), *key).1).collect();
+        let down = thread_rng().r#gen::<bool>();
+        let all = table.all(down).expect("sound");
+        all.iter().for_each(|(key, value)| _ = turn_of(*key, value));
+        let mut keys: Vec<u64> = all.iter().map(|(key, _)| *key).collect();
+        assert!(T::is_right_order(&keys, down), "out of order: {keys:?}");
         keys.sort_unstable();
         assert!(keys.is_sorted_by(|a, b| a < b), "some key came twice: {keys:?}");
         assert!((0..OWNERS).all(|key| keys.contains(&key)), "a key that is always there did not come: {keys:?}");
@@ -168,9 +117,9 @@ fn run<T: Table>(make: impl Fn(&Store<NoHtm>) -> T) {
         expected.append(&mut owner.join().expect("no panic"));
     }
     reader.join().expect("no panic");
-    let (all, _) = table.all();
+    let all = table.all(false).expect("sound");
     assert_eq!(all.len(), expected.len(), "some key came twice");
-    assert_eq!(table.count(), expected.len() as u64);
+    assert_eq!(table.count().expect("sound"), expected.len() as u64);
     assert_eq!(all.iter().map(|(key, value)| (*key, turn_of(*key, value))).collect::<BTreeMap<_, _>>(), expected);
 }
 

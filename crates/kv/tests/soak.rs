@@ -5,12 +5,15 @@
 #[path = "suite/support.rs"]
 #[expect(dead_code, reason = "some of what the suite shares is not needed here")]
 mod support;
+#[path = "suite/tables.rs"]
+mod tables;
 
 use std::{fs, thread};
 
 use drtm_htm::NoHtm;
-use drtm_kv::{HashConfig, HashTable, KvError, Read, Store, Tree, Version, Worker};
+use drtm_kv::{HashConfig, Store};
 use support::{MIB, rounds, store, turn_of, value};
+use tables::Table;
 
 const THREADS: u64 = 3;
 
@@ -26,44 +29,6 @@ const WORKER: u64 = 1_500;
 /// Phases until things have settled, and after that.
 const SETTLING: u64 = 6;
 const SETTLED: u64 = 6;
-
-/// What both kinds of tables can do.
-trait Table: Sync {
-    fn get(&self, key: u64, into: &mut [u8]) -> Result<Option<Read>, KvError>;
-    fn put(&self, worker: &mut Worker<NoHtm>, key: u64, value: &[u8]) -> Result<Version, KvError>;
-    fn remove(&self, worker: &mut Worker<NoHtm>, key: u64) -> Result<Option<Version>, KvError>;
-    fn count(&self) -> Result<u64, KvError>;
-}
-
-impl Table for HashTable<NoHtm> {
-    fn get(&self, key: u64, into: &mut [u8]) -> Result<Option<Read>, KvError> {
-        self.get(key, into)
-    }
-    fn put(&self, worker: &mut Worker<NoHtm>, key: u64, value: &[u8]) -> Result<Version, KvError> {
-        self.put(worker, key, value)
-    }
-    fn remove(&self, worker: &mut Worker<NoHtm>, key: u64) -> Result<Option<Version>, KvError> {
-        self.remove(worker, key)
-    }
-    fn count(&self) -> Result<u64, KvError> {
-        self.count()
-    }
-}
-
-impl Table for Tree<NoHtm> {
-    fn get(&self, key: u64, into: &mut [u8]) -> Result<Option<Read>, KvError> {
-        self.get(key, into)
-    }
-    fn put(&self, worker: &mut Worker<NoHtm>, key: u64, value: &[u8]) -> Result<Version, KvError> {
-        self.put(worker, key, value)
-    }
-    fn remove(&self, worker: &mut Worker<NoHtm>, key: u64) -> Result<Option<Version>, KvError> {
-        self.remove(worker, key)
-    }
-    fn count(&self) -> Result<u64, KvError> {
-        self.count()
-    }
-}
 
 /// What a thread knows of its keys: the turn of each that is there.
 type Known = Vec<Option<u64>>;
@@ -85,8 +50,12 @@ fn churn<T: Table>(store: &Store<NoHtm>, table: &T, thread: u64, phase: u64, kno
                 assert_eq!(removed.is_some(), known[index].take().is_some(), "key {key}");
             }
             3..6 => {
-                table.put(&mut worker, key, &value(key, turn)).expect("room");
-                known[index] = Some(turn);
+                let value = value(key, turn);
+                let written = match known[index].replace(turn) {
+                    Some(_) => table.update(&mut worker, key, &value),
+                    None => table.insert(&mut worker, key, &value),
+                };
+                assert!(written.expect("room").is_some(), "key {key}");
             }
             _ => {
                 let read = table.get(key, &mut found).expect("sound");
@@ -114,8 +83,12 @@ fn soak<T: Table>(make: impl Fn(&Store<NoHtm>) -> T) {
                 scope.spawn(move || churn(store, table, thread, phase, known));
             }
         });
-        let there = known.iter().flatten().flatten().count() as u64;
-        assert_eq!(table.count().expect("sound"), there);
+        let there = known.iter().flatten().flatten().count();
+        let all = table.all(phase % 2 == 0).expect("sound");
+        all.iter().for_each(|(key, value)| _ = turn_of(value, *key));
+        let keys: Vec<u64> = all.iter().map(|(key, _)| *key).collect();
+        assert!(T::is_right_order(&keys, phase % 2 == 0));
+        assert_eq!((table.count().expect("sound"), keys.len()), (there as u64, there));
         (store.region().allocated(), resident())
     };
     let (region, process) = (0..SETTLING).map(&mut phase).last().expect("some phases");
