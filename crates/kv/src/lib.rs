@@ -37,6 +37,7 @@ mod hash;
 mod heap;
 mod keys;
 mod layout;
+mod mutation;
 mod patience;
 mod peer;
 mod put;
@@ -50,6 +51,9 @@ pub use error::KvError;
 pub use hash::{HashConfig, HashPeer, HashTable};
 pub use keys::{Bytes, Inline, Keys, MAX_KEY};
 pub use layout::{BUCKET_BYTES, BUCKET_WORDS, Head, SLOTS, State, Version};
+#[cfg(drtm_loom)]
+#[doc(hidden)]
+pub use mutation::{Mutation, mutated};
 pub use peer::{Location, PeerError};
 pub use record::{Look, MAX_VALUE, Read};
 pub use remote::{

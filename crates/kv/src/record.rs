@@ -35,6 +35,7 @@ use crate::{
     heap::{Class, LARGEST},
     keys::{Keys, MAX_KEY},
     layout::{Head, Place, State, Version},
+    mutation::{self, Mutation},
 };
 
 pub(crate) const KEY: usize = 0;
@@ -267,7 +268,7 @@ impl<'r, E: Engine> Record<'r, E> {
     #[inline(always)]
     fn end<T>(&self, version: Version, seen: Result<Option<T>, OutOfBounds>) -> Result<Look<T>, OutOfBounds> {
         fence_acquire();
-        if self.version() != version {
+        if self.version() != version && !mutation::includes(Mutation::ReadWithoutVersion) {
             return Ok(Look::Busy);
         }
         if self.head().incarnation() != self.place.incarnation || version.is_removed() {
@@ -326,7 +327,7 @@ impl<'r, E: Engine> Record<'r, E> {
         }
         let read = self.read_value::<K>(key, into, version).ok()??;
         fence_acquire();
-        (self.version() == version).then_some(read)
+        (self.version() == version || mutation::includes(Mutation::ReadWithoutVersion)).then_some(read)
     }
 
     /// Copies the whole value of a record of which only the key's word is known.
@@ -568,7 +569,9 @@ impl<E: Engine> Locked<'_, '_, E> {
         let (record, engine) = (self.record, self.record.engine());
         let body = record.body(shape.before_value(), shape.sealed_words())?;
         engine.store_relaxed(&record.header[VERSION], self.version.writing().0);
-        fence_release();
+        if !mutation::includes(Mutation::WriteWithoutFence) {
+            fence_release();
+        }
         if shape != self.shape {
             self.reshape(shape)?;
         }
@@ -597,7 +600,9 @@ impl<E: Engine> Locked<'_, '_, E> {
         let (record, engine) = (self.record, self.record.engine());
         engine.store_relaxed(&record.header[VERSION], self.version.next().removed().writing().0);
         fence_release();
-        engine.store(&record.header[HEAD], record.head().reborn().0);
+        if !mutation::includes(Mutation::RetireWithoutIncarnation) {
+            engine.store(&record.header[HEAD], record.head().reborn().0);
+        }
         std::mem::forget(self);
     }
 }

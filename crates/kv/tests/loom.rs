@@ -4,13 +4,14 @@
 //! RUSTFLAGS="--cfg drtm_loom" cargo test --release -p drtm-kv --test loom
 //! ```
 //!
-//! The code is the one that runs otherwise; only the words are loom's, in a small box, and a table begins with one bucket.
-#![cfg(drtm_loom)]
+//! The code is the one that runs otherwise; only the words are loom's, in a small box, and a table begins with one bucket. *Mutations*,
+//! deliberate faults, must make the same checks fail, and those tests expect a panic.
+#![cfg(all(drtm_loom, not(drtm_shuttle)))]
 
 use std::sync::Arc;
 
 use drtm_htm::NoHtm;
-use drtm_kv::{HashConfig, HashTable, Store};
+use drtm_kv::{HashConfig, HashTable, Mutation, Store, mutated};
 use loom::thread;
 
 type Table = HashTable<NoHtm>;
@@ -259,4 +260,55 @@ fn a_key_can_be_inserted_while_its_bucket_is_split() {
             assert_eq!(world.table.count().expect("sound"), 4);
         },
     );
+}
+
+#[test]
+fn a_key_whose_record_moves_is_visited_once() {
+    explore(
+        small(&[7]),
+        |world| {
+            let mut visited = Vec::new();
+            world.table.for_each(|key, value, _| visited.push((key, value.len()))).expect("sound");
+            assert!(matches!(visited[..], [(7, 16 | 40)]), "{visited:?}");
+            true
+        },
+        |world| world.table.update(&mut world.store.worker(), 7, &[7; 40]).expect("room").is_some(),
+        |_, visited, moved| assert!(visited && moved),
+    );
+}
+
+#[test]
+#[should_panic(expected = "a torn value")]
+fn mutation_without_looking_at_the_version_again_a_torn_value_is_found() {
+    mutated(Mutation::ReadWithoutVersion, a_reader_sees_an_update_whole_or_not_at_all);
+}
+
+#[test]
+#[should_panic(expected = "a torn value")]
+fn mutation_without_looking_at_the_slot_again_another_table_s_value_is_found() {
+    mutated(Mutation::FollowWithoutSight, another_table_s_record_of_the_key_is_never_read);
+}
+
+#[test]
+#[should_panic(expected = "another table's update has come here")]
+fn mutation_without_looking_at_the_slot_again_another_table_s_update_is_found() {
+    mutated(Mutation::FollowWithoutSight, another_table_s_record_of_the_key_is_never_written);
+}
+
+#[test]
+#[should_panic(expected = "a torn value")]
+fn mutation_without_a_fence_before_the_value_a_torn_value_is_found() {
+    mutated(Mutation::WriteWithoutFence, a_reader_sees_an_update_whole_or_not_at_all);
+}
+
+#[test]
+#[should_panic(expected = "lost while it moved")]
+fn mutation_without_looking_at_the_depth_a_lost_key_is_found() {
+    mutated(Mutation::AbsenceWithoutDepth, a_key_can_be_found_while_its_bucket_is_split);
+}
+
+#[test]
+#[should_panic(expected = "lost while it moved")]
+fn mutation_with_keys_dropped_first_a_lost_key_is_found() {
+    mutated(Mutation::SplitDropsKeysFirst, a_key_can_be_found_while_its_bucket_is_split);
 }

@@ -10,7 +10,10 @@
 use drtm_htm::{Access, Engine, Word, fence_acquire};
 
 use super::segments::Bucket;
-use crate::layout::{Bits, Place, SLOTS, key_word, meta_word};
+use crate::{
+    layout::{Bits, Place, SLOTS, key_word, meta_word},
+    mutation::{self, Mutation},
+};
 
 /// A chain's version and lock as they were seen: enough to tell later whether it has changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,7 +100,8 @@ impl<'b> Sight<'b> {
     #[inline(always)]
     pub(super) fn holds<E: Engine>(&self, engine: &E) -> bool {
         fence_acquire();
-        seen(engine, self.main) == self.seen && engine.load_relaxed(self.slot) == self.meta
+        let is_same = seen(engine, self.main) == self.seen && engine.load_relaxed(self.slot) == self.meta;
+        is_same || mutation::includes(Mutation::FollowWithoutSight)
     }
 }
 

@@ -13,6 +13,7 @@ use crate::{
     KvError,
     keys::Keys,
     layout::{Place, SLOTS},
+    mutation::{self, Mutation},
 };
 
 /// A worker looks whether the table should grow whenever its shard has counted so many keys more.
@@ -109,15 +110,21 @@ impl<E: Engine> Table<E> {
             }
             plainly(engine, |tx| Change(to).fill(tx, index % SLOTS, key, place));
         }
+        let drop_moving = || {
+            for (bucket, slot) in slots() {
+                plainly(engine, |tx| match Change(bucket).get(tx, slot)? {
+                    Some((key, _)) if moves(key) => Change(bucket).clear(tx, slot),
+                    _ => Ok(()),
+                });
+            }
+        };
+        if mutation::includes(Mutation::SplitDropsKeysFirst) {
+            drop_moving();
+        }
         // In this order: valid there, declared here, gone from here.
         plainly(engine, |tx| Change(new).set_depth(tx, depth));
         plainly(engine, |tx| Change(old).set_depth(tx, depth));
-        for (bucket, slot) in slots() {
-            plainly(engine, |tx| match Change(bucket).get(tx, slot)? {
-                Some((key, _)) if moves(key) => Change(bucket).clear(tx, slot),
-                _ => Ok(()),
-            });
-        }
+        drop_moving();
         self.unlink_empty(old)
     }
 }

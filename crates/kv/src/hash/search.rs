@@ -12,6 +12,7 @@ use crate::{
     KvError, Read, State, Version,
     keys::Keys,
     layout::{Place, SLOTS},
+    mutation::{self, Mutation},
     record::{Look, Record, Shape},
 };
 
@@ -139,6 +140,9 @@ impl<E: Engine> Table<E> {
     /// Which bucket to try for the hash if it is not this one.
     #[inline(always)]
     pub(super) fn elsewhere(&self, bucket: &Bucket, number: u64, hash: u64) -> Result<Option<u64>, KvError> {
+        if mutation::includes(Mutation::AbsenceWithoutDepth) {
+            return Ok(None);
+        }
         let right = match bucket::depth(self.engine(), bucket) {
             // Not in use yet: its keys are where it will be split off.
             None => self.split_off(number)?,

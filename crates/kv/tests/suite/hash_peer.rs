@@ -365,12 +365,19 @@ fn a_corrupt_table_is_an_error() {
     damage(&store, &table, 2, 1 << 32);
     let peer = open(&endpoint, at, None);
     assert_eq!(block_on(&endpoint, peer.find(verbs, 1)), Ok(None));
+    // The number of buckets at the beginning.
+    for base in [0, u64::MAX] {
+        damage(&store, &table, 6, base);
+        let opened = block_on(&endpoint, HashPeer::<Inline>::open(verbs, at));
+        assert!(matches!(opened, Err(PeerError::Corrupt { found, .. }) if found == base), "{opened:?}");
+    }
+    damage(&store, &table, 6, 16);
     // The place of the first segment.
     for (place, expected) in
         [(u64::MAX - 7, "corrupt"), (1 << 40, "not in the region"), (12, "not a multiple"), (0, "not there")]
     {
         damage(&store, &table, 2, 16);
-        damage(&store, &table, 6, place);
+        damage(&store, &table, 7, place);
         let peer = open(&endpoint, at, None);
         // Not all keys are in the first bucket, whose place would be the segment's.
         let errors: Vec<_> = (0..40).filter_map(|key| block_on(&endpoint, peer.find(verbs, key)).err()).collect();
