@@ -45,6 +45,9 @@ pub type NodeCache = Cache<NODE_WORDS>;
 
 /// A cache of what was fetched from other nodes, in entries of so many words. Shared by threads, without locks.
 ///
+/// What it remembers of a region is good for as long as that is the same memory. When a node has come back with other memory under the same
+/// identifier, begin with another cache.
+///
 /// # Example
 ///
 /// ```

@@ -219,7 +219,11 @@ fn text(rows: &[Row]) -> String {
             row.seeds.to_string(),
             format!("{:.3}", row.reads),
             if row.seeds > 1 { format!("{:.3}", row.reads_sd) } else { String::new() },
-            row.published.map_or_else(String::new, |reads| format!("{reads:.3}")),
+            match row.published {
+                None => String::new(),
+                Some(0.0) => "≈ 0".to_owned(),
+                Some(reads) => format!("{reads:.3}"),
+            },
         ]
     });
     let note = "READs counted on the in-process fabric, of keys that are there; published: DrTM, Table VI. Every answer was \
