@@ -13,7 +13,7 @@ mod explore;
 use std::sync::{Arc, Mutex};
 
 use drtm_htm::NoHtm;
-use drtm_kv::{Bytes, Lookup, Store, Tree, Worker};
+use drtm_kv::{Bytes, Lookup, Scan, Store, Tree, Worker};
 
 /// Keys that part in the second layer, two that part in the third, and one that is alone. (A slice has seven bytes.)
 const ONE: &str = "layer: one";
@@ -60,9 +60,13 @@ impl World {
         read.inspect(|read| assert!(value[..read.length].starts_with(key.as_bytes()))).is_some()
     }
 
-    /// All keys, upward or downward; each must have itself as its value, or begin it.
+    /// All keys, upward or downward.
     fn keys(&self, up: bool) -> Vec<String> {
-        let mut scan = if up { self.tree.range(..) } else { self.tree.range_back(..) };
+        Self::rows(if up { self.tree.range(..) } else { self.tree.range_back(..) })
+    }
+
+    /// The keys that a scan comes to. Each must have itself as its value, or begin it.
+    fn rows(mut scan: Scan<'_, NoHtm, Bytes>) -> Vec<String> {
         let mut keys = Vec::new();
         while let Some(row) = scan.next().expect("sound") {
             assert!(row.value.starts_with(row.key));
@@ -144,6 +148,15 @@ fn a_scan_sees_what_is_always_there_while_a_layer_is_made() {
         let scans = move |world: &World| world.scans(up, &[ONE, ALONE], TWO);
         explore(2, (&[ONE, ALONE], &[]), |world| world.insert(TWO), scans, &[ONE, TWO, ALONE]);
     }
+}
+
+#[test]
+fn a_scan_that_begins_again_begins_where_it_did() {
+    // The leaf above the layer changes before the scan has entered that.
+    let upward = |world: &World| World::rows(world.tree.range(TWO.as_bytes()..))[0] == TWO;
+    explore(2, (&[ONE, TWO], &[]), |world| world.insert(ALONE), upward, &[ONE, TWO, ALONE]);
+    let downward = |world: &World| World::rows(world.tree.range_back(..=ONE.as_bytes())) == [ONE];
+    explore(2, (&[ONE, TWO], &[]), |world| world.insert(ALONE), downward, &[ONE, TWO, ALONE]);
 }
 
 #[test]
