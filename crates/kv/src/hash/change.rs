@@ -300,9 +300,12 @@ impl<E: Engine> Table<E> {
                 self.unlock_chain(main, Vec::new());
                 moved
             });
-            match moved.and_then(|moved| moved.map_or_else(|| waiting.pause().map(|()| None), |moved| Ok(Some(moved))))
-            {
-                Ok(None) => {}
+            match moved {
+                Ok(None) => {
+                    if let Err(error) = waiting.pause() {
+                        break Err(error);
+                    }
+                }
                 Ok(Some(moved)) => break Ok(moved),
                 Err(error) => break Err(error),
             }

@@ -3,10 +3,10 @@
 use drtm_rdma::{Port, Verbs};
 
 /// Tries before an operation gives up.
-const TRIES: u32 = 100;
+const TRIES: u32 = if cfg!(drtm_loom) { 2 } else { 100 };
 
 /// The most turns of the other coroutines between two tries.
-const LONGEST: u32 = 64;
+const LONGEST: u32 = if cfg!(drtm_loom) { 1 } else { 64 };
 
 #[derive(Debug, Default)]
 pub(super) struct Backoff {

@@ -190,7 +190,7 @@ impl<K: Keys> RecordPeer<K> {
         const WORDS: [usize; 3] = [STATE, VERSION, HEAD];
         const { assert!(VERSION == STATE + 1 && HEAD == VERSION + 1) };
         let at = location.record + 8 * STATE as u64;
-        let block = verbs.endpoint().capabilities().atomic_read_bytes as u64;
+        let block = verbs.endpoint().capabilities().atomic_read_bytes.max(size_of::<u64>()) as u64;
         if at.offset.bytes() / block == (at.offset.bytes() + 8 * (WORDS.len() as u64 - 1)) / block {
             let words = verbs.read(at, WORDS.len()).await?;
             return Ok(std::array::from_fn(|word| words[word]));

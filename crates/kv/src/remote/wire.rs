@@ -95,7 +95,7 @@ fn bound_from_bits(bits: u8, key: &[u8]) -> Option<Bound<&[u8]>> {
 }
 
 fn u32_at(bytes: &[u8; HEAD], at: usize) -> u32 {
-    u64_at(bytes, at & !7).wrapping_shr(8 * (at as u32 & 7)) as u32
+    u32::from_le_bytes(std::array::from_fn(|byte| bytes[at + byte]))
 }
 
 fn u64_at(bytes: &[u8; HEAD], at: usize) -> u64 {

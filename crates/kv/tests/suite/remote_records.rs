@@ -124,7 +124,8 @@ fn stale_after(change: impl Fn(&HashTable<NoHtm>, &mut drtm_kv::Worker<NoHtm>)) 
                 // Whatever is there now can be used.
                 for key in [7, 8] {
                     if table.contains(key).expect("sound") {
-                        table.update(&mut worker, key, b"after").expect("room").expect("it is there");
+                        let free = table.impatient().update(&mut worker, key, b"after");
+                        free.expect("nobody holds it").expect("it is there");
                         let location = lookup.find(verbs, key).await.expect("sound").expect("it is there");
                         let read = records.read(verbs, location, key, &mut value).await.expect("sound");
                         assert!(matches!(read, Look::Found(_)) && value == b"after", "{read:?}");
@@ -356,6 +357,36 @@ fn a_record_that_contradicts_its_checksum_is_corrupt_and_what_has_none_is_refuse
             });
         });
     }
+}
+
+#[test]
+fn a_read_is_one_read_and_a_write_two_round_trips() {
+    let (cluster, table) = with_table(LocalConfig::perfect());
+    let mut worker = cluster.store.worker();
+    for key in 0..10 {
+        table.insert(&mut worker, key, &bytes(200, key as u8)).expect("room").expect("new");
+    }
+    let endpoint = cluster.endpoint(PEERS[0]);
+    let verbs = endpoint.during(Phase::Execute);
+    alone(&endpoint, async {
+        let Peer { lookup, records } = Peer::<Inline>::open(&cluster, verbs, &table).await;
+        let (mut value, mut spent) = (Vec::new(), Vec::new());
+        for key in 0..10 {
+            let location = lookup.find(verbs, key).await.expect("sound").expect("inserted above");
+            let before = endpoint.counters().total();
+            let read = records.read(verbs, location, key, &mut value).await.expect("sound");
+            assert!(matches!(read, Look::Found(_)));
+            let between = endpoint.counters().total();
+            let locked = records.lock(verbs, location, key, holder(PEERS[0], 0), &mut value).await.expect("sound");
+            let Look::Found(lock) = locked else { panic!("{locked:?}") };
+            records.write(verbs, lock, &value).await.expect("of the same length");
+            let after = endpoint.counters().total();
+            spent.push((between.reads - before.reads, after.round_trips - between.round_trips));
+        }
+        // The first time it is learned how long records are.
+        assert_eq!(spent[0], (2, 2));
+        assert!(spent[1..].iter().all(|spent| *spent == (1, 2)), "{spent:?}");
+    });
 }
 
 #[test]

@@ -23,7 +23,6 @@ use crate::{
 
 /// Values of five lines and more.
 const WORDS: usize = 40;
-const KEYS: u64 = 4;
 const COROUTINES: usize = 2;
 
 fn table_of(cluster: &Cluster, keys: u64, stamp: u64) -> HashTable<NoHtm> {
@@ -40,14 +39,19 @@ fn service(cluster: &Cluster, table: &HashTable<NoHtm>) -> Service<NoHtm> {
 }
 
 /// What readers and writers have seen: key, version, stamp.
-#[derive(Default)]
 struct History {
     written: Mutex<Vec<(u64, Version, u64)>>,
     read: Mutex<Vec<(u64, Version, u64)>>,
     stamps: AtomicU64,
+    /// How many keys there are, each of which began with version 1 and stamp 0.
+    keys: u64,
 }
 
 impl History {
+    fn new(keys: u64) -> Self {
+        Self { written: Mutex::default(), read: Mutex::default(), stamps: AtomicU64::new(0), keys }
+    }
+
     fn new_stamp(&self) -> u64 {
         1 + self.stamps.fetch_add(1, Relaxed)
     }
@@ -69,7 +73,7 @@ impl History {
             let before = values.insert((*key, version.number()), *stamp);
             assert_eq!(before, None, "key {key}, {version:?}: written twice, so one of the two was lost");
         }
-        for key in 0..KEYS {
+        for key in 0..self.keys {
             let last = table.version(key).expect("sound").expect("it is there").number();
             let count = written.iter().filter(|(of, ..)| *of == key).count() as u64;
             assert_eq!(last, 1 + count, "key {key}: a version that nobody says to have written");
@@ -99,7 +103,7 @@ async fn reads_and_writes(
     let mut random = fastrand::Rng::with_seed(seed);
     let mut value = Vec::new();
     for _ in 0..turns {
-        let key = random.u64(0..KEYS);
+        let key = random.u64(0..history.keys);
         let location = peer.find(verbs, key).await;
         if random.bool() {
             if let Look::Found(version) = peer.records.read(verbs, location, key, &mut value).await.expect("sound") {
@@ -129,48 +133,64 @@ async fn reads_and_writes(
 #[test]
 fn every_version_has_one_value_whoever_writes_and_reads() {
     for config in moods() {
-        let cluster = Cluster::new(config);
-        let table = table_of(&cluster, KEYS, 0);
-        let (history, done) = (History::default(), AtomicBool::new(false));
-        cluster.serving(service(&cluster, &table), || {
-            thread::scope(|scope| {
-                let peers = PEERS.map(|node| {
-                    let (cluster, table, history) = (&cluster, &table, &history);
-                    scope.spawn(move || {
-                        let endpoint = cluster.endpoint(node);
-                        let verbs = endpoint.during(Phase::Execute);
-                        let peer = alone(&endpoint, Peer::<Inline>::open(cluster, verbs, table));
-                        let peer = &peer;
-                        run(&endpoint, COROUTINES, |coroutine| {
-                            let seed = u64::from(node.0) * 100 + coroutine as u64;
-                            reads_and_writes(verbs, peer, history, holder(node, coroutine), seed, rounds(300))
-                        });
-                    })
-                });
-                scope.spawn(|| {
-                    let (mut worker, mut random) = (cluster.store.worker(), fastrand::Rng::with_seed(9));
-                    let mut found = vec![0; 8 * WORDS];
-                    while !done.load(Relaxed) {
-                        let key = random.u64(0..KEYS);
-                        if random.u8(0..8) == 0 {
-                            let stamp = history.new_stamp();
-                            let written = table.update(&mut worker, key, &stamped(stamp, WORDS)).expect("room");
-                            history.has_written(key, written.expect("it is there"), stamp);
-                        }
-                        let read = table.get(key, &mut found).expect("sound").expect("it is there");
-                        history.has_read(key, read.version, &found);
+        everyone_reads_and_writes(config, 4, rounds(300), 8);
+    }
+}
+
+/// One record, which its owner writes all the time: so that an exchange of its state word that is not atomic with the owner's is soon noticed.
+#[test]
+fn peers_and_owner_never_hold_a_lock_together() {
+    for seed in 0..2 {
+        everyone_reads_and_writes(LocalConfig::harsh(seed), 1, rounds(300), 1);
+    }
+}
+
+/// Peers take so many turns; their owner writes one time out of so many.
+fn everyone_reads_and_writes(config: LocalConfig, keys: u64, turns: u64, owner_writes_one_in: u8) {
+    let cluster = Cluster::new(config);
+    let table = table_of(&cluster, keys, 0);
+    let (history, done) = (History::new(keys), AtomicBool::new(false));
+    cluster.serving(service(&cluster, &table), || {
+        thread::scope(|scope| {
+            let peers = PEERS.map(|node| {
+                let (cluster, table, history) = (&cluster, &table, &history);
+                scope.spawn(move || {
+                    let endpoint = cluster.endpoint(node);
+                    let verbs = endpoint.during(Phase::Execute);
+                    let peer = alone(&endpoint, Peer::<Inline>::open(cluster, verbs, table));
+                    let peer = &peer;
+                    run(&endpoint, COROUTINES, |coroutine| {
+                        let seed = u64::from(node.0) * 100 + coroutine as u64;
+                        reads_and_writes(verbs, peer, history, holder(node, coroutine), seed, turns)
+                    });
+                })
+            });
+            scope.spawn(|| {
+                let (mut worker, mut random) = (cluster.store.worker(), fastrand::Rng::with_seed(9));
+                let mut found = vec![0; 8 * WORDS];
+                while !done.load(Relaxed) {
+                    let key = random.u64(0..keys);
+                    if random.u8(0..owner_writes_one_in) == 0 {
+                        let stamp = history.new_stamp();
+                        let written = table.update(&mut worker, key, &stamped(stamp, WORDS)).expect("room");
+                        history.has_written(key, written.expect("it is there"), stamp);
+                    }
+                    let read = table.get(key, &mut found).expect("sound").expect("it is there");
+                    history.has_read(key, read.version, &found);
+                    if owner_writes_one_in > 1 {
+                        // There are more threads than processors.
                         thread::sleep(Duration::from_micros(20));
                     }
-                });
-                for peer in peers {
-                    let ended = peer.join();
-                    done.store(true, Relaxed);
-                    ended.expect("no peer panics");
                 }
             });
+            let ended = peers.map(|peer| peer.join());
+            done.store(true, Relaxed);
+            for ended in ended {
+                ended.expect("no peer panics");
+            }
         });
-        history.check(&table);
-    }
+    });
+    history.check(&table);
 }
 
 const ACCOUNTS: u64 = 6;
