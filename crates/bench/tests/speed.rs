@@ -44,7 +44,7 @@ fn rows_have_the_fields_that_scripts_rely_on() {
         assert!(row["engine"] != "drtm-hash" || row["op"] != "scan");
         assert!(row["engine"] != "btreemap" || row["threads"] == 1);
         assert_eq!((row["records"].as_u64(), row["key_bytes"].as_u64()), (Some(20_000), Some(8)));
-        assert_eq!(row["style"].as_str(), (row["op"] == "get").then_some("dependent"));
+        assert_eq!(row["style"].as_str(), (row["op"] == "get" || row["op"] == "update").then_some("dependent"));
         // Key and value are 108 of them.
         let bytes = row["bytes_per_record"].as_f64().expect("measured");
         assert!((108.0..500.0).contains(&bytes), "{row}");

@@ -31,6 +31,9 @@ pub(super) const VALUE: usize = 100;
 /// What every key has: a value of a hundred bytes, as in YCSB's small records.
 pub(super) type Value = [u8; VALUE];
 
+/// The byte of a value that an update gives.
+const TELLING: usize = 3;
+
 /// A map that is being measured.
 pub(super) trait Map<K: Key>: Sync + Sized {
     /// One thread's way to it.
@@ -50,11 +53,12 @@ pub(super) trait Map<K: Key>: Sync + Sized {
     }
 }
 
-/// What one thread does with a map. Each operation says whether it was what it should be: the key there or, to be inserted, not.
+/// What one thread does with a map. Each operation says whether the key was there, or to insert it, was not.
 pub(super) trait Session<K: Key> {
     fn insert(&mut self, key: &K, value: &Value) -> Result<bool, Error>;
     fn get(&mut self, key: &K, into: &mut Value) -> Result<bool, Error>;
-    fn update(&mut self, key: &K, value: &Value) -> Result<bool, Error>;
+    /// Gives something of what there was, if the key is there, so that the next operation can depend on it.
+    fn update(&mut self, key: &K, value: &Value) -> Result<Option<u8>, Error>;
     fn remove(&mut self, key: &K) -> Result<bool, Error>;
 
     /// Copies the values of so many keys, from this one on, one after the other. Gives how many there were: none, if the map has no order.

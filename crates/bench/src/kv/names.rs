@@ -104,8 +104,8 @@ pub enum Op {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Style {
-    /// Each key depends on the value before, as in most transactions: a get takes as long as its cache misses
+    /// Each key depends on what the operation before has found, as in most transactions: one takes as long as its cache misses
     Dependent,
-    /// Keys are known ahead, so that the processor works on several gets at once
+    /// Keys are known ahead, so that the processor works on several operations at once
     Overlapping,
 }

@@ -30,7 +30,7 @@ use crate::{
 /// cannot do is left out, and said.
 ///
 /// JSON: [{engine, op, style, threads, records, dist, key_bytes, ops_per_s: {min, median, max}, bytes_per_record}]
-/// (`style` is null except for gets, `bytes_per_record` with --no-memory)
+/// (`style` is null except for gets and updates, `bytes_per_record` with --no-memory)
 #[derive(Debug, ClapArgs)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Args {
@@ -43,7 +43,7 @@ pub(crate) struct Args {
     #[arg(long, value_enum, value_delimiter = ',', value_name = "OP,...", default_values_t = [Op::Get, Op::Update])]
     op: Vec<Op>,
 
-    /// How gets follow one another
+    /// How gets and updates follow one another
     #[arg(long, value_enum, default_value_t = Style::Dependent)]
     style: Style,
 
@@ -213,7 +213,7 @@ impl Args {
         let row = |(map, rates): (&&Contender<K>, Vec<f64>)| Row {
             engine: map.name,
             op,
-            style: (op == Op::Get).then_some(self.style),
+            style: matches!(op, Op::Get | Op::Update).then_some(self.style),
             threads,
             records: self.records,
             dist,

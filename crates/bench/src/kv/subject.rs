@@ -17,7 +17,7 @@ use crate::Error;
 pub struct Work<K> {
     /// What to do.
     pub op: Op,
-    /// How gets follow one another.
+    /// How gets and updates follow one another.
     pub style: Style,
     /// Rows to a scan.
     pub rows: usize,
@@ -178,8 +178,17 @@ impl<M> Filled<M> {
                 });
                 self.check(found?, "did not find a key that is there")
             }
-            (Op::Update, _) => {
-                let found = each(keys, |key| session.update(key, std::hint::black_box(&value)));
+            (Op::Update, Style::Overlapping) => {
+                let found = each(keys, |key| Ok(session.update(key, std::hint::black_box(&value))?.is_some()));
+                self.check(found?, "did not find a key that is there")
+            }
+            (Op::Update, Style::Dependent) => {
+                let (bits, mut before) = (std::hint::black_box(0), 0);
+                let found = each(keys, |key| {
+                    let found = session.update(&key.flipped(before & bits), std::hint::black_box(&value))?;
+                    before = found.unwrap_or_default();
+                    Ok(found.is_some())
+                });
                 self.check(found?, "did not find a key that is there")
             }
             (Op::Insert, _) => {
@@ -293,7 +302,7 @@ mod tests {
             assert!(!session.get(&key, &mut value).expect("sound") && !session.remove(&key).expect("sound"));
             assert!(session.insert(&key, &[1; VALUE]).expect("memory"));
             assert!(session.get(&key, &mut value).expect("sound") && value == [1; VALUE]);
-            assert!(session.update(&key, &[2; VALUE]).expect("memory"));
+            assert!(session.update(&key, &[2; VALUE]).expect("memory").is_some());
             assert!(session.get(&key, &mut value).expect("sound") && value == [2; VALUE]);
             assert!(session.remove(&key).expect("sound") && !session.get(&key, &mut value).expect("sound"));
         }

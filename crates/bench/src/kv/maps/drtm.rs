@@ -52,8 +52,8 @@ impl<K: Key> Session<K> for HashSession<'_, K::Kind> {
     }
 
     #[inline]
-    fn update(&mut self, key: &K, value: &Value) -> Result<bool, Error> {
-        Ok(self.table.update(&mut self.worker, key.as_stored(), value)?.is_some())
+    fn update(&mut self, key: &K, value: &Value) -> Result<Option<u8>, Error> {
+        Ok(self.table.update(&mut self.worker, key.as_stored(), value)?.map(|version| version.number() as u8))
     }
 
     #[inline]
@@ -103,8 +103,8 @@ impl Session<u64> for TreeSession<'_> {
     }
 
     #[inline]
-    fn update(&mut self, key: &u64, value: &Value) -> Result<bool, Error> {
-        Ok(self.tree.update(&mut self.worker, *key, value)?.is_some())
+    fn update(&mut self, key: &u64, value: &Value) -> Result<Option<u8>, Error> {
+        Ok(self.tree.update(&mut self.worker, *key, value)?.map(|version| version.number() as u8))
     }
 
     #[inline]

@@ -2,7 +2,7 @@
 
 use hashbrown::DefaultHashBuilder;
 
-use super::{Map, Session, Value};
+use super::{Map, Session, TELLING, Value};
 use crate::{Error, kv::Key};
 
 /// `dashmap`: shards with a lock each.
@@ -32,8 +32,8 @@ impl<K: Key> Session<K> for &dashmap::DashMap<K, Value, DefaultHashBuilder> {
     }
 
     #[inline]
-    fn update(&mut self, key: &K, value: &Value) -> Result<bool, Error> {
-        Ok(self.get_mut(key).map(|mut old| *old = *value).is_some())
+    fn update(&mut self, key: &K, value: &Value) -> Result<Option<u8>, Error> {
+        Ok(self.get_mut(key).map(|mut old| std::mem::replace(&mut *old, *value)[TELLING]))
     }
 
     #[inline]
@@ -69,8 +69,8 @@ impl<K: Key> Session<K> for &papaya::HashMap<K, Value, DefaultHashBuilder> {
     }
 
     #[inline]
-    fn update(&mut self, key: &K, value: &Value) -> Result<bool, Error> {
-        Ok(self.pin().insert(*key, *value).is_some())
+    fn update(&mut self, key: &K, value: &Value) -> Result<Option<u8>, Error> {
+        Ok(self.pin().insert(*key, *value).map(|old| old[TELLING]))
     }
 
     #[inline]
@@ -106,8 +106,8 @@ impl<K: Key> Session<K> for &scc::HashMap<K, Value, DefaultHashBuilder> {
     }
 
     #[inline]
-    fn update(&mut self, key: &K, value: &Value) -> Result<bool, Error> {
-        Ok(self.update_sync(key, |_, old| *old = *value).is_some())
+    fn update(&mut self, key: &K, value: &Value) -> Result<Option<u8>, Error> {
+        Ok(self.update_sync(key, |_, old| std::mem::replace(old, *value)[TELLING]))
     }
 
     #[inline]

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use parking_lot::{Mutex, MutexGuard};
 
-use super::{Map, Session, Value};
+use super::{Map, Session, TELLING, Value};
 use crate::{Error, kv::Key};
 
 /// The standard library's B-tree. Locked once for a whole session, which counts for nothing.
@@ -34,8 +34,8 @@ impl<K: Key> Session<K> for MutexGuard<'_, BTreeMap<K, Value>> {
     }
 
     #[inline]
-    fn update(&mut self, key: &K, value: &Value) -> Result<bool, Error> {
-        Ok(self.get_mut(key).map(|old| *old = *value).is_some())
+    fn update(&mut self, key: &K, value: &Value) -> Result<Option<u8>, Error> {
+        Ok(self.get_mut(key).map(|old| std::mem::replace(old, *value)[TELLING]))
     }
 
     #[inline]
@@ -78,8 +78,8 @@ impl<K: Key> Session<K> for MutexGuard<'_, hashbrown::HashMap<K, Value>> {
     }
 
     #[inline]
-    fn update(&mut self, key: &K, value: &Value) -> Result<bool, Error> {
-        Ok(self.get_mut(key).map(|old| *old = *value).is_some())
+    fn update(&mut self, key: &K, value: &Value) -> Result<Option<u8>, Error> {
+        Ok(self.get_mut(key).map(|old| std::mem::replace(old, *value)[TELLING]))
     }
 
     #[inline]

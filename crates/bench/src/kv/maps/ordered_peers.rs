@@ -6,7 +6,7 @@ use crossbeam_skiplist::SkipMap;
 use parking_lot::Mutex;
 
 use super::{
-    Map, Session, Value,
+    Map, Session, TELLING, Value,
     slab::{Slab, Slots},
 };
 use crate::{Error, kv::Key};
@@ -40,9 +40,8 @@ impl<K: Key> Session<K> for &SkipMap<K, Value> {
     }
 
     #[inline]
-    fn update(&mut self, key: &K, value: &Value) -> Result<bool, Error> {
-        SkipMap::insert(self, *key, *value);
-        Ok(true)
+    fn update(&mut self, key: &K, value: &Value) -> Result<Option<u8>, Error> {
+        Ok(Some(SkipMap::insert(self, *key, *value).value()[TELLING]))
     }
 
     #[inline]
@@ -94,8 +93,12 @@ impl Session<u64> for ArtSession<'_> {
     }
 
     #[inline]
-    fn update(&mut self, key: &u64, value: &Value) -> Result<bool, Error> {
-        Ok(self.tree.get(*key, &epoch::pin()).map(|number| self.values.write(number, value)).is_some())
+    fn update(&mut self, key: &u64, value: &Value) -> Result<Option<u8>, Error> {
+        let number = self.tree.get(*key, &epoch::pin());
+        Ok(number.map(|number| {
+            self.values.write(number, value);
+            number as u8
+        }))
     }
 
     #[inline]
@@ -138,8 +141,8 @@ impl<K: Key + Minimum> Session<K> for ConcurrentMap<K, Value> {
     }
 
     #[inline]
-    fn update(&mut self, key: &K, value: &Value) -> Result<bool, Error> {
-        Ok(ConcurrentMap::insert(self, *key, *value).is_some())
+    fn update(&mut self, key: &K, value: &Value) -> Result<Option<u8>, Error> {
+        Ok(ConcurrentMap::insert(self, *key, *value).map(|old| old[TELLING]))
     }
 
     #[inline]
