@@ -1,0 +1,113 @@
+//! How a record is laid out behind its header.
+
+use std::ops::Range;
+
+use drtm_rdma::words_for;
+
+use super::{HEADER_WORDS, MAX_VALUE};
+use crate::{
+    KvError,
+    heap::Class,
+    keys::{Keys, MAX_KEY},
+    layout::Head,
+};
+
+/// How a record of some lengths is laid out behind its header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Shape {
+    /// The key's length, if the record keeps it.
+    pub(super) key: Option<usize>,
+    pub(super) value: usize,
+    /// Whether a checksum follows the value.
+    pub(super) checked: bool,
+}
+
+impl Shape {
+    pub(super) const EMPTY: Self = Self { key: None, value: 0, checked: false };
+
+    #[inline]
+    pub(crate) fn of<K: Keys>(key: K::Key<'_>, value: usize, checked: bool) -> Result<Self, KvError> {
+        if value > MAX_VALUE {
+            return Err(KvError::ValueTooLong { length: value, longest: MAX_VALUE });
+        }
+        Ok(Self { key: K::kept(key)?, value, checked })
+    }
+
+    /// What a head says, and the word of lengths where that has to be asked.
+    #[inline(always)]
+    pub(crate) fn told<K: Keys, Why>(head: Head, lengths: impl FnOnce() -> Result<u64, Why>) -> Result<Self, Why> {
+        let checked = head.is_checked();
+        match head.short_length() {
+            Some(value) if K::FITS => Ok(Self { key: None, value: usize::from(value), checked }),
+            _ => {
+                let lengths = lengths()?;
+                let key = (!K::FITS).then_some((lengths >> 32) as usize);
+                Ok(Self { key, value: lengths as u32 as usize, checked })
+            }
+        }
+    }
+
+    /// Whether there can be such a record. Words that are nonsense may say anything.
+    pub(crate) fn is_possible(self) -> bool {
+        self.value <= MAX_VALUE && self.key.is_none_or(|key| key <= MAX_KEY)
+    }
+
+    pub(crate) fn key_length(self) -> Option<usize> {
+        self.key
+    }
+
+    pub(crate) fn value_length(self) -> usize {
+        self.value
+    }
+
+    /// Where the value's words are in the record.
+    pub(crate) fn value_words(self) -> Range<usize> {
+        let begin = HEADER_WORDS + self.before_value();
+        begin..begin + words_for(self.value)
+    }
+
+    #[inline(always)]
+    pub(crate) fn has_lengths(self) -> bool {
+        self.key.is_some() || self.value > Head::MAX_SHORT
+    }
+
+    #[inline(always)]
+    pub(super) fn key_words(self) -> usize {
+        words_for(self.key.unwrap_or(0))
+    }
+
+    /// Words between header and value.
+    #[inline(always)]
+    pub(super) fn before_value(self) -> usize {
+        if self.has_lengths() { 1 + self.key_words() } else { 0 }
+    }
+
+    fn body_words(self) -> usize {
+        self.before_value() + self.sealed_words()
+    }
+
+    /// Words of the value, and its checksum.
+    #[inline(always)]
+    pub(super) fn sealed_words(self) -> usize {
+        words_for(self.value) + usize::from(self.checked)
+    }
+
+    /// The size class. There always is one: lengths have been checked.
+    pub(crate) fn class(self) -> Class {
+        Class::of(HEADER_WORDS + self.body_words()).unwrap_or_else(|| unreachable!("lengths are bounded"))
+    }
+
+    pub(super) fn head(self, incarnation: u16) -> Head {
+        let head = Head::new(incarnation, if self.has_lengths() { None } else { Some(self.value as u8) });
+        if self.checked { head.checked() } else { head }
+    }
+
+    /// The word of lengths, or zero if the head has the value's length.
+    pub(crate) fn lengths_if_any(self) -> u64 {
+        if self.has_lengths() { self.lengths() } else { 0 }
+    }
+
+    pub(super) fn lengths(self) -> u64 {
+        (self.key.unwrap_or(0) as u64) << 32 | self.value as u64
+    }
+}

@@ -1,0 +1,225 @@
+//! Writing records: making them, locking them, giving them another value, freeing their memory.
+
+use drtm_htm::{Engine, Word, fence_release};
+use drtm_rdma::{OutOfBounds, Region, words_for, write_bytes};
+
+use super::{HEAD, HEADER_WORDS, KEY, Look, Record, STATE, Shape, VERSION};
+use crate::{
+    checksum::checksum,
+    heap::Class,
+    keys::Keys,
+    layout::{Head, Place, State, Version},
+    mutation::{self, Mutation},
+};
+
+impl<'r, E: Engine> Record<'r, E> {
+    /// Locks the record if it is free, whosever it is.
+    #[inline(always)]
+    pub(crate) fn try_lock<K: Keys>(&self, holder: State) -> Result<Option<Locked<'_, 'r, E>>, OutOfBounds> {
+        if self.engine().compare_exchange(&self.header[STATE], State::FREE.0, holder.0).is_err() {
+            return Ok(None);
+        }
+        let mut locked = Locked { record: self, version: self.version(), shape: Shape::EMPTY };
+        locked.shape = self.shape::<K>(self.head())?;
+        Ok(Some(locked))
+    }
+
+    /// Locks the record if it is free and still the one looked for.
+    pub(crate) fn lock<K: Keys>(&self, key: K::Key<'_>, holder: State) -> Result<Look<Locked<'_, 'r, E>>, OutOfBounds> {
+        let Some(locked) = self.try_lock::<K>(holder)? else {
+            return Ok(if self.head().incarnation() == self.place.incarnation { Look::Busy } else { Look::Stale });
+        };
+        let (head, version) = (self.head(), locked.version);
+        let is_it = head.incarnation() == self.place.incarnation && !version.is_writing() && !version.is_removed();
+        // If not, dropped here, and so unlocked.
+        if !is_it {
+            return Ok(Look::Stale);
+        }
+        let is_key = self.has_key::<K>(locked.shape, key)?;
+        Ok(if is_key { Look::Found(locked) } else { Look::Other })
+    }
+
+    /// Writes another value, if there is room for it where the record is: gives its version then.
+    #[inline(always)]
+    pub(crate) fn overwrite<K: Keys>(
+        &self,
+        key: K::Key<'_>,
+        holder: State,
+        shape: Shape,
+        value: &[u8],
+    ) -> Result<Look<Option<Version>>, OutOfBounds> {
+        Ok(match self.lock::<K>(key, holder)? {
+            Look::Found(locked) if locked.has_room_for(shape) => Look::Found(Some(locked.write(shape, value)?)),
+            Look::Found(_) => Look::Found(None),
+            Look::Other => Look::Other,
+            Look::Stale => Look::Stale,
+            Look::Busy => Look::Busy,
+        })
+    }
+
+    /// Where the record is.
+    pub(crate) fn place(&self) -> Place {
+        self.place
+    }
+
+    /// Gives up a lock that this holder has [kept](Locked::keep). Otherwise tells the record's state, which is as it was.
+    pub(crate) fn release(&self, holder: State) -> Result<(), State> {
+        if self.head().incarnation() != self.place.incarnation {
+            return Err(State(self.engine().load(&self.header[STATE])));
+        }
+        // If it is the holder's, it stays so, and so does the incarnation.
+        match self.engine().compare_exchange(&self.header[STATE], holder.0, State::FREE.0) {
+            Ok(_) => Ok(()),
+            Err(found) => Err(State(found)),
+        }
+    }
+
+    /// Fills memory that nobody knows of yet, and makes a record of it.
+    pub(crate) fn create<K: Keys>(
+        region: &'r Region<E>,
+        word: u64,
+        shape: Shape,
+        key: K::Key<'_>,
+        value: &[u8],
+        version: Version,
+    ) -> Result<Place, OutOfBounds> {
+        let mut record = Self::at(region, Place { word, incarnation: 0 })?;
+        record.place.incarnation = record.head().incarnation();
+        let engine = region.engine();
+        // Memory that was used before is marked and locked already, fresh memory is not known to anyone.
+        engine.store_relaxed(&record.header[VERSION], version.writing().0);
+        fence_release();
+        engine.store_relaxed(&record.header[KEY], K::word(key));
+        engine.store_relaxed(&record.header[HEAD], shape.head(record.place.incarnation).0);
+        if shape.has_lengths() {
+            engine.store_relaxed(&record.body(0, 1)?[0], shape.lengths());
+            K::write(engine, record.body(1, shape.key_words())?, key);
+        }
+        let body = record.body(shape.before_value(), shape.sealed_words())?;
+        write_bytes(engine, body, value);
+        if shape.checked {
+            seal(engine, record.header, body, shape, version, value);
+        }
+        engine.store(&record.header[VERSION], version.0);
+        engine.store(&record.header[STATE], State::FREE.0);
+        Ok(record.place)
+    }
+
+    /// [Discards](Self::discard) a record of which only the place is known. Gives the class of its memory.
+    pub(crate) fn discard_any<K: Keys>(&self, holder: State) -> Result<Class, OutOfBounds> {
+        let shape = self.shape::<K>(self.head())?;
+        self.discard(holder);
+        Ok(shape.class())
+    }
+
+    /// Turns a record that nobody has learned of back into free memory.
+    pub(crate) fn discard(&self, holder: State) {
+        let engine = self.engine();
+        engine.store(&self.header[STATE], holder.0);
+        engine.store(&self.header[VERSION], self.version().removed().writing().0);
+        engine.store(&self.header[HEAD], self.head().reborn().0);
+    }
+}
+
+/// Writes the checksum behind the value, for the version that is about to be announced.
+#[cold]
+fn seal<E: Engine>(
+    engine: &E,
+    header: &[Word; HEADER_WORDS],
+    body: &[Word],
+    shape: Shape,
+    version: Version,
+    value: &[u8],
+) {
+    let head = shape.head(Head(engine.load_relaxed(&header[HEAD])).incarnation());
+    let sum = checksum(engine.load_relaxed(&header[KEY]), version, head, shape.lengths_if_any(), value);
+    engine.store_relaxed(&body[words_for(value.len())], sum);
+}
+
+/// A record whose lock is held. Dropped, it is unlocked as it was.
+#[derive(Debug)]
+pub(crate) struct Locked<'l, 'r, E: Engine> {
+    record: &'l Record<'r, E>,
+    version: Version,
+    shape: Shape,
+}
+
+impl<E: Engine> Locked<'_, '_, E> {
+    pub(crate) fn version(&self) -> Version {
+        self.version
+    }
+
+    /// Whether it is this key's, and its value has this shape.
+    #[inline(always)]
+    pub(crate) fn is_like<K: Keys>(&self, shape: Shape, key: K::Key<'_>) -> bool {
+        self.shape == shape && self.record.has_key::<K>(shape, key).unwrap_or(false)
+    }
+
+    pub(crate) fn class(&self) -> Class {
+        self.shape.class()
+    }
+
+    /// Whether a value of this shape has room where the record is. Most have the shape of the one before.
+    #[inline(always)]
+    pub(crate) fn has_room_for(&self, shape: Shape) -> bool {
+        shape == self.shape || shape.class() == self.shape.class()
+    }
+
+    /// Leaves the record locked: whoever is named by its state gives the lock up.
+    pub(crate) fn keep(self) -> Version {
+        let version = self.version;
+        std::mem::forget(self);
+        version
+    }
+
+    /// Writes a value for which the record has room.
+    #[inline(always)]
+    pub(crate) fn write(self, shape: Shape, value: &[u8]) -> Result<Version, OutOfBounds> {
+        debug_assert!(self.has_room_for(shape));
+        let (record, engine) = (self.record, self.record.engine());
+        let body = record.body(shape.before_value(), shape.sealed_words())?;
+        engine.store_relaxed(&record.header[VERSION], self.version.writing().0);
+        if !mutation::includes(Mutation::WriteWithoutFence) {
+            fence_release();
+        }
+        if shape != self.shape {
+            self.reshape(shape)?;
+        }
+        write_bytes(engine, body, value);
+        let version = self.version.next();
+        if shape.checked {
+            seal(engine, record.header, body, shape, version, value);
+        }
+        engine.store(&record.header[VERSION], version.0);
+        Ok(version)
+    }
+
+    #[cold]
+    fn reshape(&self, shape: Shape) -> Result<(), OutOfBounds> {
+        let (record, engine) = (self.record, self.record.engine());
+        engine.store_relaxed(&record.header[HEAD], shape.head(record.head().incarnation()).0);
+        if shape.has_lengths() {
+            // The key stays where it is: its length has not changed, and it had a lengths word if it is kept.
+            engine.store_relaxed(&record.body(0, 1)?[0], shape.lengths());
+        }
+        Ok(())
+    }
+
+    /// Makes the memory free. It stays locked, and marked as being written, until its next use.
+    pub(crate) fn retire(self) {
+        let (record, engine) = (self.record, self.record.engine());
+        engine.store_relaxed(&record.header[VERSION], self.version.next().removed().writing().0);
+        fence_release();
+        if !mutation::includes(Mutation::RetireWithoutIncarnation) {
+            engine.store(&record.header[HEAD], record.head().reborn().0);
+        }
+        std::mem::forget(self);
+    }
+}
+
+impl<E: Engine> Drop for Locked<'_, '_, E> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        self.record.engine().store(&self.record.header[STATE], State::FREE.0);
+    }
+}
