@@ -17,7 +17,7 @@
 //!
 //! # Changing a chain
 //!
-//! Under the bucket's lock, or, for an insertion where there is transactional memory, in a region that would abort if the lock were
+//! Under the bucket's lock, or, for an insertion or a removal where there is transactional memory, in a region that would abort if the lock were
 //! held. Locks are taken in the order bucket, record; nobody waits for a bucket while holding a record.
 
 mod bucket;

@@ -110,6 +110,29 @@ impl<E: Engine> Store<E> {
         &self.shared.region
     }
 
+    /// What became of the regions that changes were made in, where the engine has such.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm_htm::{Emulated, NoHtm};
+    /// use drtm_kv::{HashConfig, KvError, Store};
+    ///
+    /// let store = Store::in_memory(Emulated::default(), 16 << 20)?;
+    /// let table = store.hash_table(HashConfig::default())?;
+    /// table.insert(&mut store.worker(), 1, b"one")?;
+    /// assert_eq!(store.regions().commits, 1);
+    ///
+    /// let without = Store::in_memory(NoHtm, 16 << 20)?;
+    /// without.hash_table(HashConfig::default())?.insert(&mut without.worker(), 1, b"one")?;
+    /// assert_eq!(without.regions().attempts(), 0);
+    /// # Ok::<(), KvError>(())
+    /// ```
+    #[must_use]
+    pub fn regions(&self) -> drtm_htm::Stats {
+        self.shared.htm.stats()
+    }
+
     /// A worker for one thread.
     #[must_use]
     pub fn worker(&self) -> Worker<E> {

@@ -1,6 +1,6 @@
 //! Inserting, removing, and moving records.
 
-use drtm_htm::{Access, Engine, Outcome, Policy};
+use drtm_htm::{Access, Engine, EngineKind, Outcome, Policy};
 
 use super::{
     Table,
@@ -11,6 +11,7 @@ use super::{
 };
 use crate::{
     KvError, Version, Worker, floor,
+    heap::Class,
     keys::Keys,
     layout::Place,
     record::{Look, Record, Shape},
@@ -114,7 +115,7 @@ impl<E: Engine> Table<E> {
         place: Place,
         version: Version,
     ) -> Result<Option<Put>, KvError> {
-        if E::KIND == drtm_htm::EngineKind::None {
+        if E::KIND == EngineKind::None {
             return Ok(None);
         }
         let word = K::word(key);
@@ -227,6 +228,10 @@ impl<E: Engine> Table<E> {
             if self.search::<K, _>(key, |record| record.check::<K>(key))?.is_none() {
                 return Ok(None);
             }
+            if let Some((version, class, place)) = self.take_out_in_region::<K>(worker, key)? {
+                worker.free(class, place.word);
+                return Ok(Some(version));
+            }
             let main = self.lock_chain(hash)?;
             match self.take_out::<K>(worker, main, key) {
                 Ok(Some(removed)) => return Ok(removed),
@@ -235,6 +240,49 @@ impl<E: Engine> Table<E> {
                 Err(error) => return Err(error),
             }
         }
+    }
+
+    /// Removes a key in a hardware region. Gives its version and the memory that is free then; `None` where there are no regions, or this is not for one.
+    #[inline(always)]
+    fn take_out_in_region<K: Keys>(
+        &self,
+        worker: &mut Worker<E>,
+        key: K::Key<'_>,
+    ) -> Result<Option<(Version, Class, Place)>, KvError> {
+        // Which of several look-alikes is the key's, only their records tell.
+        if E::KIND == EngineKind::None || !K::FITS {
+            return Ok(None);
+        }
+        let word = K::word(key);
+        let hash = K::hash(word);
+        let number = self.first_guess(hash)?;
+        let (main, floor) = (self.main_bucket(number)?, self.header(header::FLOOR)?);
+        let holder = worker.lock_state();
+        let outcome = worker.htm.attempt(Policy::DBX, |tx| {
+            let is_here =
+                matches!(Change(main).depth(tx)?, Some(depth) if self.numbering.bucket(hash, depth) == number);
+            if !is_here || Change(main).is_locked(tx)? {
+                return Ok(None);
+            }
+            let mut here = None;
+            let surveyed = self.survey(tx, main, word, |found| here = Some(found))?;
+            // From an overflow bucket only under the lock: an empty one has to leave the chain.
+            let Some(found) = here.filter(|found| surveyed.is_ok() && std::ptr::eq(found.bucket, main)) else {
+                return Ok(None);
+            };
+            let Ok(record) = Record::at(self.region(), found.place) else { return Ok(None) };
+            let Some((version, class)) = record.retire_in(tx, holder)? else { return Ok(None) };
+            if tx.load(floor)? <= version.number() {
+                tx.store(floor, version.number() + 1)?;
+            }
+            Change(main).clear(tx, found.slot)?;
+            Change(main).release(tx)?;
+            Ok(Some((version, class, found.place)))
+        });
+        Ok(match outcome {
+            Outcome::Committed(removed) => removed,
+            Outcome::Fallback(_) => None,
+        })
     }
 
     /// Removes a key from a chain that is locked, and unlocks it. `None`: the record is locked.

@@ -1,13 +1,13 @@
 //! Writing records: making them, locking them, giving them another value, freeing their memory.
 
-use drtm_htm::{Engine, Word, fence_release};
+use drtm_htm::{Access, Engine, Word, fence_release};
 use drtm_rdma::{OutOfBounds, Region, words_for, write_bytes};
 
 use super::{HEAD, HEADER_WORDS, KEY, Look, Record, STATE, Shape, VERSION};
 use crate::{
     checksum::checksum,
     heap::Class,
-    keys::Keys,
+    keys::{Inline, Keys},
     layout::{Head, Place, State, Version},
     mutation::{self, Mutation},
 };
@@ -110,6 +110,27 @@ impl<'r, E: Engine> Record<'r, E> {
         let shape = self.shape::<K>(self.head())?;
         self.discard(holder);
         Ok(shape.class())
+    }
+
+    /// Makes the memory of a record free in a region, as [`Locked::retire`] does under the lock. `None`: it is locked, or not a small one, or not the one
+    /// looked for any more.
+    pub(crate) fn retire_in<A: Access<'r>>(
+        &self,
+        tx: &mut A,
+        holder: State,
+    ) -> Result<Option<(Version, Class)>, A::Abort> {
+        let version = Version(tx.load(&self.header[VERSION])?);
+        let head = Head(tx.load(&self.header[HEAD])?);
+        let is_free = tx.load(&self.header[STATE])? == State::FREE.0 && !version.is_writing() && !version.is_removed();
+        match Shape::told::<Inline, _>(head, || Err(())) {
+            Ok(shape) if is_free && head.incarnation() == self.place.incarnation => {
+                tx.store(&self.header[STATE], holder.0)?;
+                tx.store(&self.header[VERSION], version.next().removed().writing().0)?;
+                tx.store(&self.header[HEAD], head.reborn().0)?;
+                Ok(Some((version, shape.class())))
+            }
+            _ => Ok(None),
+        }
     }
 
     /// Turns a record that nobody has learned of back into free memory.

@@ -221,3 +221,27 @@ fn a_table_grows_to_its_occupancy_and_finds_everything() {
     }
     assert!(!table.contains(100_000).expect("sound"));
 }
+
+#[test]
+fn keys_come_and_go_in_regions_where_there_are_any() {
+    let store = store(Emulated::default(), 16 * MIB);
+    let table = store.hash_table(HashConfig::for_keys(1_000)).expect("a table");
+    let mut worker = store.worker();
+    for key in 0..100 {
+        assert!(table.insert(&mut worker, key, b"value").expect("room").is_some());
+    }
+    assert_eq!(store.regions().commits, 100);
+    let first = table.version(7).expect("sound").expect("inserted above");
+    for key in 0..100 {
+        assert!(table.remove(&mut worker, key).expect("sound").is_some());
+        assert!(table.remove(&mut worker, key).expect("sound").is_none());
+    }
+    assert_eq!((store.regions().commits, table.count().expect("sound")), (200, 0));
+    // What a region removes is as removed as by other means: its memory is used again, and the key's versions go on.
+    let taken = store.region().allocated();
+    for key in 0..100 {
+        assert!(table.insert(&mut worker, key, b"again").expect("room").is_some());
+    }
+    assert_eq!(store.region().allocated(), taken);
+    assert!(table.version(7).expect("sound").expect("inserted again") > first);
+}
