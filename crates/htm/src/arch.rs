@@ -3,12 +3,12 @@
 #[cfg(target_arch = "x86_64")]
 mod x86_64;
 #[cfg(target_arch = "x86_64")]
-pub(crate) use x86_64::{cpuid, xabort, xbegin, xend, xtest};
+pub(crate) use x86_64::{cpuid, prefetch, xabort, xbegin, xend, xtest};
 
 #[cfg(not(target_arch = "x86_64"))]
 mod absent;
 #[cfg(not(target_arch = "x86_64"))]
-pub(crate) use absent::{cpuid, xabort, xbegin, xend, xtest};
+pub(crate) use absent::{cpuid, prefetch, xabort, xbegin, xend, xtest};
 
 /// What the processor says of itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

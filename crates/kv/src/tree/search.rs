@@ -13,6 +13,9 @@ use crate::{
     record::{Look, Record},
 };
 
+/// The highest level whose nodes are asked for ahead: leaves are level 0.
+const PREFETCHED_LEVELS: u8 = 1;
+
 /// Where a key is in its leaf, or would be: as of the leaf's stamp.
 #[derive(Debug)]
 pub(super) struct Spot<'t, E: Engine> {
@@ -40,48 +43,56 @@ impl<E: Engine> Table<E> {
         self.node(self.root)
     }
 
+    /// The root, as it is now.
+    #[inline(always)]
+    pub(super) fn top(&self) -> Result<Seen<'_, E>, KvError> {
+        let node = self.root()?;
+        Ok(Seen { node, stamp: node.stamp() })
+    }
+
     /// The leaf that a key belongs to.
     #[inline(always)]
     pub(super) fn leaf(&self, key: u64) -> Result<Seen<'_, E>, KvError> {
         let waiter = Waiter::new();
         loop {
-            if let Some(leaf) = self.try_leaf(key)? {
+            if let Some(leaf) = self.try_leaf(self.top()?, key)? {
                 return Ok(leaf);
             }
             waiter.pause();
         }
     }
 
-    /// From the root down, and to the right where a node has been divided since its parent was looked at. `None`: somebody is changing a node on the
-    /// way, or has taken it out of the tree.
+    /// From a root down. `None`: somebody is changing a node on the way.
+    ///
+    /// A node's stamp is loaded before its parent is looked at for the last time. If the parent is still what it was, then the node was its child
+    /// when it had this stamp, and so the key belongs there: whoever changes what belongs to a node, divides it, or takes it out of the tree, locks its
+    /// parent, or the root above all, before the node gets another stamp.
     #[inline(always)]
-    fn try_leaf(&self, key: u64) -> Result<Option<Seen<'_, E>>, KvError> {
-        let mut node = self.root()?;
-        let mut stamp = node.stamp();
-        let mut level = stamp.level();
-        loop {
-            if !stamp.is_readable() || stamp.level() != level || key < node.low() {
-                return Ok(None);
-            }
-            let beyond = key > node.high();
-            let next = match (beyond, level) {
-                (true, _) => node.right(),
-                (false, 0) => 0,
-                (false, _) => node.link(node.child(stamp.count(), key)),
-            };
-            // Before the link is followed: only a link that was there leads to a node.
-            if !node.still(stamp) {
-                return Ok(None);
-            }
-            if !beyond {
-                if level == 0 {
-                    return Ok(Some(Seen { node, stamp }));
-                }
-                level -= 1;
-            }
-            node = self.node(next)?;
-            stamp = node.stamp();
+    fn try_leaf<'t>(&'t self, root: Seen<'t, E>, key: u64) -> Result<Option<Seen<'t, E>>, KvError> {
+        let Seen { mut node, mut stamp } = root;
+        if !stamp.is_readable() {
+            return Ok(None);
         }
+        for level in (0..stamp.level()).rev() {
+            let parent = Seen { node, stamp };
+            // Perhaps this was never the place of a node. That is known once the parent has been looked at again, and until then nothing but loads is done.
+            let child = self.node(node.link(node.child(stamp.count(), key)));
+            if let Ok(child) = child {
+                // What is further above is in the processor's caches anyhow.
+                if level <= PREFETCHED_LEVELS {
+                    child.prefetch();
+                }
+                (node, stamp) = (child, child.stamp());
+            }
+            if !parent.node.still(parent.stamp) {
+                return Ok(None);
+            }
+            child?;
+            if !stamp.is_readable_at(level) {
+                return Ok(None);
+            }
+        }
+        Ok(Some(Seen { node, stamp }))
     }
 
     /// Where a key is, or would be.
