@@ -2,14 +2,17 @@
 
 use std::ops::{Bound, RangeBounds};
 
-use drtm_htm::{Engine, LINE_BYTES, Waiter};
+use drtm_htm::{Engine, LINE_WORDS, Waiter, prefetch};
 use drtm_rdma::Offset;
 
-use super::{NodeVersion, Table, Tree, node::Seen};
+use super::{
+    NodeVersion, Table, Tree,
+    node::{Node, Seen},
+};
 use crate::{
     KvError, Read, Version,
     keys::Inline,
-    layout::Place,
+    layout::{FANOUT, Place},
     record::{Look, Record},
 };
 
@@ -80,8 +83,7 @@ pub struct Scan<'t, E: Engine> {
     rest: Option<(u64, u64)>,
     /// The place of the leaf that is probably next; zero if it is not known.
     hint: u64,
-    /// The rows of the current leaf, the next one last.
-    rows: Vec<(u64, Place)>,
+    rows: Rows,
     passed: Vec<NodeVersion>,
     value: Vec<u8>,
 }
@@ -92,7 +94,7 @@ impl<'t, E: Engine> Scan<'t, E> {
             Direction::Up => (low, high),
             Direction::Down => (high, low),
         });
-        Self { tree, direction, rest, hint: 0, rows: Vec::new(), passed: Vec::new(), value: Vec::new() }
+        Self { tree, direction, rest, hint: 0, rows: Rows::default(), passed: Vec::new(), value: Vec::new() }
     }
 
     /// The next row, or `None` if there are no more.
@@ -104,8 +106,9 @@ impl<'t, E: Engine> Scan<'t, E> {
     #[expect(clippy::should_implement_trait, reason = "a row borrows the cursor, which an iterator's item cannot")]
     pub fn next(&mut self) -> Result<Option<Row<'_>>, KvError> {
         loop {
-            while let Some((key, place)) = self.rows.pop() {
-                if let Some(version) = self.tree.table.copy(key, place, &mut self.value)? {
+            while let Some((key, link)) = self.rows.next() {
+                self.look_ahead();
+                if let Some(version) = self.tree.table.copy(key, Place::from_link(link), &mut self.value)? {
                     return Ok(Some(Row { key, value: &self.value, version }));
                 }
             }
@@ -142,37 +145,113 @@ impl<'t, E: Engine> Scan<'t, E> {
             let Seen { node, stamp } = leaf;
             let count = stamp.count();
             self.rows.clear();
-            let row = |slot| (node.key(slot), Place::from_link(node.link(slot)));
             let (low, high, right) = (node.low(), node.high(), node.right());
             match self.direction {
                 Direction::Up => {
-                    let rows = (node.below(count, next)..count).map(row);
+                    let rows = (node.below(count, next)..count).map(|slot| (node.key(slot), node.link(slot)));
                     self.rows.extend(rows.take_while(|(key, _)| *key <= last));
-                    self.rows.reverse();
                 }
                 Direction::Down => {
-                    let rows = (node.below(count, last)..count).map(row);
-                    self.rows.extend(rows.take_while(|(key, _)| *key <= next));
+                    let rows = (node.below(count, last)..count).rev().map(|slot| (node.key(slot), node.link(slot)));
+                    self.rows.extend(rows.skip_while(|(key, _)| *key > next));
                 }
             }
             if !node.still(stamp) {
                 continue;
             }
             self.passed.push(NodeVersion::of(&leaf));
-            // The rows will be looked at one after the other; their memory is asked for all at once.
-            self.rows.iter().for_each(|(_, place)| table.touch(*place));
             (self.rest, self.hint) = match self.direction {
                 Direction::Up if high < last => (Some((high + 1, last)), right),
                 Direction::Down if low > last => (Some((low - 1, last)), 0),
                 _ => (None, 0),
             };
+            if self.hint != 0 {
+                // Only a hint, so an error is not one yet.
+                let _ = table.node(self.hint).map(Node::prefetch);
+            }
+            (0..AHEAD).for_each(|ahead| self.prefetch(self.rows.ahead(ahead)));
             return Ok(());
+        }
+    }
+
+    /// Asks for the record of a row that will be come to a little later, in this leaf or, as far as can be guessed, in the next.
+    #[inline(always)]
+    fn look_ahead(&self) {
+        if AHEAD == 0 {
+            return;
+        }
+        let link = self.rows.ahead(AHEAD - 1);
+        if link.is_some() {
+            self.prefetch(link);
+        } else if self.hint != 0
+            && let Ok(leaf) = self.tree.table.node(self.hint)
+        {
+            self.prefetch(Some(leaf.link(AHEAD - 1 - self.rows.left().min(AHEAD - 1))));
+        }
+    }
+
+    #[inline(always)]
+    fn prefetch(&self, link: Option<u64>) {
+        let Some(link) = link else { return };
+        let at = Offset::new(8 * Place::from_link(link).word);
+        // Behind the last record there may be less memory. Then there is no hint.
+        if let Ok(words) = self.tree.table.region().array::<PREFETCHED_WORDS>(at) {
+            words.as_chunks::<LINE_WORDS>().0.iter().for_each(|line| prefetch(&line[0]));
         }
     }
 }
 
-/// Cache lines of a record that a scan asks for ahead: those of a value of a hundred bytes and more. How long it is, is not known yet.
-const TOUCHED_LINES: u64 = if cfg!(drtm_loom) { 0 } else { 3 };
+/// The keys and links of a leaf's rows that a scan has not come to yet.
+#[derive(Debug)]
+struct Rows {
+    rows: [(u64, u64); FANOUT],
+    next: usize,
+    end: usize,
+}
+
+impl Default for Rows {
+    fn default() -> Self {
+        Self { rows: [(0, 0); FANOUT], next: 0, end: 0 }
+    }
+}
+
+impl Rows {
+    fn clear(&mut self) {
+        (self.next, self.end) = (0, 0);
+    }
+
+    /// Adds rows, as far as there is room: for all of a leaf.
+    #[inline(always)]
+    fn extend(&mut self, rows: impl Iterator<Item = (u64, u64)>) {
+        for (to, row) in self.rows[self.end..].iter_mut().zip(rows) {
+            *to = row;
+            self.end += 1;
+        }
+    }
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<(u64, u64)> {
+        let row = *self.rows[..self.end].get(self.next)?;
+        self.next += 1;
+        Some(row)
+    }
+
+    fn left(&self) -> usize {
+        self.end - self.next
+    }
+
+    /// The link of a row that is so many behind the next.
+    #[inline(always)]
+    fn ahead(&self, rows: usize) -> Option<u64> {
+        self.rows[..self.end].get(self.next + rows).map(|(_, link)| *link)
+    }
+}
+
+/// Words of a record that are asked for ahead: those of a value of a hundred bytes and more. How long it is, is not known yet.
+const PREFETCHED_WORDS: usize = 3 * LINE_WORDS;
+
+/// How many rows ahead a record is asked for: as many as the processor can wait for at once.
+const AHEAD: usize = if cfg!(drtm_loom) { 0 } else { 8 };
 
 /// The lowest and the highest key of a range; `None` if there is no key in it.
 fn ends(range: impl RangeBounds<u64>) -> Option<(u64, u64)> {
@@ -199,16 +278,6 @@ impl<E: Engine> Table<E> {
         let stamp = node.stamp();
         let is_it = stamp.is_readable() && stamp.level() == 0 && (node.low()..=node.high()).contains(&key);
         Ok((is_it && node.still(stamp)).then_some(Seen { node, stamp }))
-    }
-
-    /// Brings a record closer. A load whose value nobody waits for is as good as a prefetch, and needs no intrinsics.
-    #[inline(always)]
-    fn touch(&self, place: Place) {
-        for line in 0..TOUCHED_LINES {
-            if let Ok(words) = self.region().words(Offset::new(8 * place.word + line * LINE_BYTES as u64), 1) {
-                std::hint::black_box(self.engine().load_relaxed(&words[0]));
-            }
-        }
     }
 
     /// Copies a value, of the record that was the key's or of the one that is now. `None`: there is none any more.
