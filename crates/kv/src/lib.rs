@@ -44,4 +44,4 @@ pub use keys::{Bytes, Inline, Keys, MAX_KEY};
 pub use layout::{BUCKET_BYTES, BUCKET_WORDS, Head, SLOTS, State, Version};
 pub use record::{MAX_VALUE, Read};
 pub use store::{Store, Worker};
-pub use tree::{Existing, Lookup, NodeVersion, Row, Scan, Tree};
+pub use tree::{Existing, LeafChange, Lookup, NodeVersion, Row, Scan, Tree};

@@ -3,9 +3,12 @@
 //! # Finding a key
 //!
 //! From the root, which never moves, down to a leaf. Each node has a *stamp*, which changes whenever the node does: a reader loads it before and after
-//! it reads the node, and takes no locks. Each node also says which keys belong in it, and where the next node on its level is. So a
-//! reader that comes by a stale way, because a node has been divided or has left the tree since, learns so from the node alone, and goes to the right or
-//! begins again. What was read from one leaf was there at one moment, and that is all that a reader needs.
+//! it reads the node, and takes no locks. It looks at the stamp of a parent once more when it has the child's: a node that is divided or leaves the tree
+//! changes its parent, so a reader that comes by a stale way learns of it there, and begins again (see `search`). What was read from one
+//! leaf was there at one moment, and that is all that a reader needs.
+//!
+//! Each node also says which keys belong in it, and where the next node on its level is. That is for scans, which go on to the right without another way
+//! down.
 //!
 //! # Changing a leaf
 //!
@@ -25,17 +28,19 @@
 mod change;
 mod load;
 mod node;
+mod noting;
 mod pool;
 mod reclaim;
 mod scan;
 mod search;
 mod split;
 
+pub use noting::LeafChange;
 pub use scan::{Row, Scan};
 
 use std::{ops::RangeBounds, sync::Arc};
 
-use drtm_htm::{Engine, Waiter, Word};
+use drtm_htm::{Engine, Word};
 use drtm_rdma::{Offset, Region};
 
 use crate::{
@@ -90,8 +95,12 @@ pub struct NodeVersion {
 }
 
 impl NodeVersion {
+    fn new(place: u64, stamp: Stamp) -> Self {
+        Self { at: Offset::new(8 * place), version: stamp.0 }
+    }
+
     fn of<E: Engine>(leaf: &Seen<'_, E>) -> Self {
-        Self { at: Offset::new(8 * leaf.node.place), version: leaf.stamp.0 }
+        Self::new(leaf.node.place, leaf.stamp)
     }
 }
 
@@ -246,6 +255,7 @@ impl<E: Engine> Tree<E> {
     }
 
     /// Whether a leaf has the same keys as when it was seen, and the same keys belong to it. Updates of values do not change it.
+    /// To tell one's own changes from those of others, see [`LeafChange`].
     ///
     /// A change that is being made, and that nobody can have seen yet, does not count.
     #[must_use]
@@ -283,11 +293,7 @@ impl<E: Engine> Tree<E> {
     ///
     /// When the value is too long, or memory has run out. Nothing has changed then.
     pub fn insert(&self, worker: &mut Worker<E>, key: u64, value: &[u8]) -> Result<Option<Version>, KvError> {
-        let inserted = self.table.insert(worker, key, value)?;
-        if inserted.is_some() {
-            self.table.add(worker, 1)?;
-        }
-        Ok(inserted)
+        self.insert_noting(worker, key, value, |_| ())
     }
 
     /// Gives a key that is there another value. Gives the new version, or `None` if there is no such key.
@@ -353,16 +359,7 @@ impl<E: Engine> Tree<E> {
         value: &[u8],
         into: &mut [u8],
     ) -> Result<Existing, KvError> {
-        let waiter = Waiter::new();
-        loop {
-            if let Some(read) = self.get(key, into)? {
-                return Ok(Existing::Found(read));
-            }
-            if let Some(version) = self.insert(worker, key, value)? {
-                return Ok(Existing::Inserted(version));
-            }
-            waiter.pause();
-        }
+        self.get_or_insert_noting(worker, key, value, into, |_| ())
     }
 
     /// Removes a key. Gives the version that was removed, or `None` if there was no such key.
@@ -371,11 +368,7 @@ impl<E: Engine> Tree<E> {
     ///
     /// When the store is corrupt.
     pub fn remove(&self, worker: &mut Worker<E>, key: u64) -> Result<Option<Version>, KvError> {
-        let removed = self.table.remove(worker, key)?;
-        if removed.is_some() {
-            self.table.add(worker, -1)?;
-        }
-        Ok(removed)
+        self.remove_noting(worker, key, |_| ())
     }
 
     /// The lowest key. Its value is copied to `into`, as far as there is room.

@@ -322,6 +322,25 @@ fn an_unchanged_leaf_means_that_a_key_is_still_not_there() {
 }
 
 #[test]
+fn following_ones_own_division_does_not_hide_a_key_of_another() {
+    explore(
+        2,
+        (&[10, 20, 30], &[]),
+        |world| {
+            let Lookup::Absent(leaf) = world.tree.lookup(15, &mut []).expect("sound") else { return true };
+            let mut seen = vec![leaf];
+            let inserted =
+                world.tree.insert_noting(&mut world.store.worker(), 25, b"", |change| change.carry(&mut seen));
+            assert!(inserted.expect("room").is_some());
+            let deceived = world.get(15).is_some() && seen.iter().all(|leaf| world.tree.unchanged(leaf));
+            !deceived
+        },
+        |world| world.insert(15, 15),
+        |_, told_the_truth, inserted| assert!(told_the_truth && inserted),
+    );
+}
+
+#[test]
 fn a_value_moves_while_it_is_read() {
     explore(
         3,

@@ -2,7 +2,7 @@
 
 use drtm_htm::{Engine, Waiter};
 
-use super::{Table, header, node::Locked, search::Spot};
+use super::{LeafChange, Table, header, node::Locked, search::Spot};
 use crate::{
     KvError, Version, Worker, floor,
     heap::Class,
@@ -14,7 +14,7 @@ use crate::{
 /// What became of an attempt to put a record into its leaf.
 #[derive(Debug)]
 pub(super) enum Put {
-    Done,
+    Done(LeafChange),
     /// A key was removed meanwhile that had a higher version: start from this one.
     Below(u64),
     /// The leaf has changed, or somebody is changing it.
@@ -43,7 +43,13 @@ impl<E: Engine> Table<E> {
         Ok(Version::new(self.floor()?))
     }
 
-    pub(super) fn insert(&self, worker: &mut Worker<E>, key: u64, value: &[u8]) -> Result<Option<Version>, KvError> {
+    pub(super) fn insert(
+        &self,
+        worker: &mut Worker<E>,
+        key: u64,
+        value: &[u8],
+        mut note: impl FnMut(LeafChange),
+    ) -> Result<Option<Version>, KvError> {
         let shape = Shape::of::<Inline>(key, value.len())?;
         let mut spot = self.spot(key)?;
         if spot.record.is_some() {
@@ -55,7 +61,10 @@ impl<E: Engine> Table<E> {
         let waiter = Waiter::new();
         let done = loop {
             match self.put(&spot, key, place, version) {
-                Ok(Put::Done) => return Ok(Some(version)),
+                Ok(Put::Done(change)) => {
+                    note(change);
+                    return Ok(Some(version));
+                }
                 Ok(Put::Below(floor)) => {
                     version = Version::new(floor);
                     place = Record::create::<Inline>(self.region(), memory, shape, key, value, version)?;
@@ -84,23 +93,27 @@ impl<E: Engine> Table<E> {
         }
         let count = leaf.count();
         leaf.node.insert(count, spot.slot, key, place.to_link());
-        leaf.release(count + 1);
-        Ok(Put::Done)
+        Ok(Put::Done(leaf.release(count + 1)))
     }
 
-    pub(super) fn remove(&self, worker: &mut Worker<E>, key: u64) -> Result<Option<Version>, KvError> {
+    pub(super) fn remove(
+        &self,
+        worker: &mut Worker<E>,
+        key: u64,
+        mut note: impl FnMut(LeafChange),
+    ) -> Result<Option<Version>, KvError> {
         let waiter = Waiter::new();
         loop {
             let spot = self.spot(key)?;
             if spot.record.is_none() {
                 return Ok(None);
             }
-            match self.take_out(worker, &spot, key)? {
+            match self.take_out(worker, &spot, key, &mut note)? {
                 Taken::Retry => waiter.pause(),
                 Taken::Done(version, class, place) => {
                     worker.free(class, place.word);
                     if spot.leaf.stamp.count() == 1 {
-                        self.reclaim(key)?;
+                        self.reclaim(key, &mut note)?;
                     }
                     return Ok(Some(version));
                 }
@@ -108,7 +121,13 @@ impl<E: Engine> Table<E> {
         }
     }
 
-    fn take_out(&self, worker: &Worker<E>, spot: &Spot<'_, E>, key: u64) -> Result<Taken, KvError> {
+    fn take_out(
+        &self,
+        worker: &Worker<E>,
+        spot: &Spot<'_, E>,
+        key: u64,
+        note: &mut impl FnMut(LeafChange),
+    ) -> Result<Taken, KvError> {
         let Some(leaf) = spot.leaf.try_lock() else { return Ok(Taken::Retry) };
         let (record, place) = self.record_in(&leaf, spot.slot)?;
         let Look::Found(locked) = record.lock::<Inline>(key, worker.lock_state())? else { return Ok(Taken::Retry) };
@@ -116,7 +135,7 @@ impl<E: Engine> Table<E> {
         floor::raise(self.engine(), self.header(header::FLOOR)?, version);
         leaf.node.remove(count, spot.slot);
         locked.retire();
-        leaf.release(count - 1);
+        note(leaf.release(count - 1));
         Ok(Taken::Done(version, class, place))
     }
 

@@ -6,6 +6,7 @@
 
 use drtm_htm::{Engine, LINE_WORDS, Word, fence_acquire, fence_release, prefetch};
 
+use super::{LeafChange, NodeVersion};
 use crate::layout::{FANOUT, NODE_HEADER, NODE_WORDS, Stamp};
 
 const STAMP: usize = 0;
@@ -171,9 +172,10 @@ impl<'t, E: Engine> Node<'t, E> {
         last
     }
 
-    /// Ends a change, or the filling of a node.
-    pub(super) fn publish(self, stamp: Stamp) {
+    /// Ends a change, or the filling of a node. Gives what the node is now, for others too.
+    pub(super) fn publish(self, stamp: Stamp) -> NodeVersion {
         self.engine.store(&self.words[STAMP], stamp.0);
+        NodeVersion::new(self.place, stamp)
     }
 }
 
@@ -218,16 +220,22 @@ impl<E: Engine> Locked<'_, E> {
         self.seen.count()
     }
 
-    /// Unlocks the node as one that has changed and has so many entries.
-    pub(super) fn release(self, count: usize) {
-        let stamp = self.seen.changed(count);
-        self.release_as(stamp);
+    /// What the node was before the change.
+    pub(super) fn before(&self) -> NodeVersion {
+        NodeVersion::new(self.node.place, self.seen)
     }
 
-    /// Unlocks the node with this stamp.
-    pub(super) fn release_as(self, stamp: Stamp) {
-        self.node.publish(stamp);
+    /// Unlocks the node as one that has changed and has so many entries.
+    pub(super) fn release(self, count: usize) -> LeafChange {
+        let (before, stamp) = (self.before(), self.seen.changed(count));
+        LeafChange { before, after: self.release_as(stamp), split_off: None }
+    }
+
+    /// Unlocks the node with this stamp. Gives what it is now.
+    pub(super) fn release_as(self, stamp: Stamp) -> NodeVersion {
+        let after = self.node.publish(stamp);
         std::mem::forget(self);
+        after
     }
 
     /// Unlocks the node as one that has left the tree. Gives its place.

@@ -23,7 +23,7 @@
 use drtm_htm::{Engine, Waiter};
 
 use super::{
-    Table,
+    LeafChange, Table,
     node::{Locked, Seen},
     search::Step,
 };
@@ -32,19 +32,19 @@ use crate::KvError;
 impl<E: Engine> Table<E> {
     /// Takes the leaf for this key out of the tree, if it is empty.
     #[cold]
-    pub(super) fn reclaim(&self, key: u64) -> Result<(), KvError> {
+    pub(super) fn reclaim(&self, key: u64, note: &mut impl FnMut(LeafChange)) -> Result<(), KvError> {
         let waiter = Waiter::new();
-        while !self.try_reclaim(key)? {
+        while !self.try_reclaim(key, note)? {
             waiter.pause();
         }
-        while !self.try_lower_root()? {
+        while !self.try_lower_root(note)? {
             waiter.pause();
         }
         Ok(())
     }
 
     /// Whether there is nothing left to do.
-    fn try_reclaim(&self, key: u64) -> Result<bool, KvError> {
+    fn try_reclaim(&self, key: u64, note: &mut impl FnMut(LeafChange)) -> Result<bool, KvError> {
         let path = self.path(key)?;
         let Some((leaf, inner)) = path.split_last() else { return Ok(true) };
         if leaf.seen.stamp.count() > 0 {
@@ -63,12 +63,16 @@ impl<E: Engine> Table<E> {
         let counts: Vec<_> = kept.iter().zip(&gone).map(|(kept, gone)| merge(kept, gone, leftward)).collect();
         let count = locked_fork.count();
         locked_fork.node.remove(count, fork.slot + usize::from(!leftward));
-        for (kept, count) in kept.into_iter().zip(counts) {
-            kept.release(count);
-        }
+        // Of both, the last is the leaf.
+        let kept_leaf = kept.into_iter().zip(counts).map(|(kept, count)| kept.release(count)).last();
         locked_fork.release(count - 1);
+        let gone_leaf = gone.last().map(Locked::before);
         let gone: Vec<_> = gone.into_iter().map(Locked::retire).collect();
         self.pool.give(gone);
+        if let (Some(kept), Some(before)) = (kept_leaf, gone_leaf) {
+            note(kept);
+            note(LeafChange { before, ..kept });
+        }
         Ok(true)
     }
 
@@ -95,7 +99,7 @@ impl<E: Engine> Table<E> {
     }
 
     /// Lets the root take over what its only child has. Whether there is nothing left to do.
-    fn try_lower_root(&self) -> Result<bool, KvError> {
+    fn try_lower_root(&self, note: &mut impl FnMut(LeafChange)) -> Result<bool, KvError> {
         let node = self.root()?;
         let root = Seen { node, stamp: node.stamp() };
         let (level, count) = (root.stamp.level(), root.stamp.count());
@@ -116,8 +120,12 @@ impl<E: Engine> Table<E> {
         let count = child.count();
         root.node.copy(0, child.node, 0..count);
         let stamp = root.seen.changed(count).at_level(child.seen.level());
-        root.release_as(stamp);
+        let (before, after) = (child.before(), root.release_as(stamp));
+        let is_leaf = child.seen.level() == 0;
         self.pool.give([child.retire()]);
+        if is_leaf {
+            note(LeafChange { before, after, split_off: None });
+        }
         // Perhaps it can be lowered again.
         Ok(false)
     }

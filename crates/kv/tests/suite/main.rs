@@ -8,5 +8,6 @@ mod hash_stress;
 mod support;
 mod tree_errors;
 mod tree_model;
+mod tree_noting;
 mod tree_phantoms;
 mod tree_stress;
