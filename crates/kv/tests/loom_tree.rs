@@ -125,19 +125,31 @@ fn a_key_can_be_found_while_its_leaf_is_divided() {
     );
 }
 
+/// Leaves of 10 to 30, and of 40 to 60, which is divided so that 60 moves.
+const ABOUT_TO_BE_DIVIDED: (&[u64], &[u64]) = (&[10, 20, 30, 40, 50, 60], &[]);
+
 #[test]
-fn a_key_can_be_found_while_a_leaf_below_the_root_is_divided() {
-    explore(
-        3,
-        // Leaves of 10 and 20, 30 and 40 and 50.
-        (&[10, 20, 30, 15, 40, 50], &[]),
-        |world| world.get(50) == Some(50),
-        |world| world.insert(45, 45),
-        |world, found, inserted| {
-            assert!(found && inserted);
-            assert_eq!(world.keys(true), [10, 15, 20, 30, 40, 45, 50]);
-        },
-    );
+fn a_key_can_be_found_while_it_moves_to_another_leaf() {
+    let find = |world: &World| world.get(60) == Some(60);
+    let divide = |world: &World| world.insert(45, 45);
+    let check = |world: &World, one, other| {
+        assert!(one && other);
+        assert_eq!(world.keys(true), [10, 20, 30, 40, 45, 50, 60]);
+    };
+    explore(3, ABOUT_TO_BE_DIVIDED, find, divide, check);
+    explore(3, ABOUT_TO_BE_DIVIDED, divide, find, check);
+}
+
+#[test]
+fn a_key_that_moves_to_another_leaf_is_not_inserted_again() {
+    let insert = |world: &World| !world.insert(60, 0);
+    let divide = |world: &World| world.insert(45, 45);
+    let check = |world: &World, one, other| {
+        assert!(one && other);
+        assert_eq!(world.keys(true), [10, 20, 30, 40, 45, 50, 60]);
+    };
+    explore(2, ABOUT_TO_BE_DIVIDED, insert, divide, check);
+    explore(2, ABOUT_TO_BE_DIVIDED, divide, insert, check);
 }
 
 #[test]
