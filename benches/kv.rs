@@ -1,191 +1,129 @@
-//! The hash table beside other maps, and beside `hashbrown`, which synchronises nothing and is the limit.
+//! The store's tables beside other maps, and beside those that synchronise nothing and are the limit of one thread.
 //!
 //! Two kinds of gets: *overlapping*, where the processor may begin one before the last has ended, and *dependent*, where each key
 //! depends on the value before, as in most transactions. Compare within one group. `DRTM_BENCH_RECORDS` sets the number of
-//! records (a million unless it is set).
+//! records (a million unless it is set; more do not fit into any cache). The maps are those of `drtm-bench kv speed`, which
+//! measures them in turns.
 
-use std::hint::black_box;
+use std::time::Duration;
 
 use criterion::{BenchmarkGroup, Criterion, Throughput, criterion_group, criterion_main, measurement::WallTime};
-use drtm::{
-    htm::NoHtm,
-    kv::{HashConfig, HashTable, Store, Worker},
-};
+use drtm_bench::kv::{Draw, Key, MapName, Op, Style, Subject, Work};
 
-const VALUE: usize = 100;
-type Value = [u8; VALUE];
-
-/// Operations in one iteration.
-const BATCH: usize = 4_096;
+/// Operations of a thread in one iteration: few enough that they end, many enough that beginning does not count.
+const SLICE: usize = 16_384;
 
 /// Iterations before keys come again: their records must not fit into the cache.
-const BATCHES: usize = 256;
+const SLICES: usize = 64;
+
+/// Rows to a scan.
+const ROWS: usize = 100;
 
 fn records() -> u64 {
     let asked = std::env::var("DRTM_BENCH_RECORDS").ok();
     asked.map_or(1_000_000, |asked| asked.parse().expect("DRTM_BENCH_RECORDS is a whole number"))
 }
 
-fn key(number: u64) -> u64 {
-    number.wrapping_mul(0xD134_2543_DE82_EF95)
+/// What is measured of one kind of maps.
+struct Study {
+    name: &'static str,
+    maps: &'static [MapName],
+    draws: &'static [Draw],
+    operations: &'static [(Op, Style)],
+    threads: &'static [usize],
 }
 
-/// How keys are drawn.
-#[derive(Clone, Copy)]
-enum Draw {
-    Uniform,
-    /// The continuous approximation of a Zipf distribution with an exponent of one: some keys are hot.
-    Skewed,
+/// Slices of one kind of work, each with keys of its own.
+fn slices<K: Key>((op, style): (Op, Style), threads: usize, draw: Draw, records: u64) -> Vec<Work<K>> {
+    let slice = if op == Op::Scan { SLICE / ROWS } else { SLICE };
+    let work = |number: usize| {
+        let keys = |thread: usize| {
+            let part = (number * threads + thread) as u64;
+            if op == Op::Insert {
+                let first = records + part * slice as u64;
+                (first..first + slice as u64).map(K::numbered).collect()
+            } else {
+                draw.keys(records, slice, part + 1)
+            }
+        };
+        Work { op, style, rows: ROWS, keys: (0..threads).map(keys).collect() }
+    };
+    (0..SLICES).map(work).collect()
 }
 
-impl Draw {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Uniform => "uniform",
-            Self::Skewed => "skewed",
+fn measure<K: Key>(
+    group: &mut BenchmarkGroup<'_, WallTime>,
+    map: MapName,
+    subject: &dyn Subject<K>,
+    operation: (Op, Style),
+    (threads, draw, records): (usize, Draw, u64),
+) {
+    if map.refuses(operation.0, threads, K::BYTES).is_some() {
+        return;
+    }
+    let work = slices::<K>(operation, threads, draw, records);
+    let of_one: usize = work[0].keys.iter().map(Vec::len).sum();
+    let name = match operation {
+        (Op::Get, Style::Dependent) => "get-dependent",
+        (Op::Get, Style::Overlapping) => "get-overlapping",
+        (Op::Update, _) => "update",
+        (Op::Insert, _) => "insert",
+        (Op::Scan, _) => "scan-100",
+    };
+    let mut turns = work.iter().cycle();
+    group.throughput(Throughput::Elements(of_one as u64));
+    group.bench_function(format!("{name}/{threads}/{}", map.name()), |bench| {
+        bench.iter_custom(|iterations| {
+            let turns = turns.by_ref().take(iterations as usize);
+            turns.map(|work| subject.run(work).expect("the map does what it must")).sum::<Duration>()
+        });
+    });
+}
+
+impl Study {
+    fn run<K: Key>(&self, criterion: &mut Criterion) {
+        let records = records();
+        for draw in self.draws {
+            let mut group = criterion.benchmark_group(format!("{}/{draw:?}/{records}", self.name).to_lowercase());
+            for map in self.maps {
+                let subject = K::subject(*map, records).expect("memory, and keys of this kind");
+                for threads in self.threads {
+                    for operation in self.operations {
+                        measure(&mut group, *map, &*subject, *operation, (*threads, *draw, records));
+                    }
+                }
+            }
+            group.finish();
         }
     }
-
-    fn keys(self, records: u64, random: &mut fastrand::Rng) -> Vec<u64> {
-        let one = |random: &mut fastrand::Rng| match self {
-            Self::Uniform => random.u64(0..records),
-            Self::Skewed => ((records as f64).powf(random.f64()) as u64).min(records - 1),
-        };
-        (0..BATCH * BATCHES).map(|_| key(one(random))).collect()
-    }
 }
 
-/// A map under test.
-trait Map {
-    fn name(&self) -> &'static str;
-    fn get(&mut self, key: u64, into: &mut Value);
-    fn update(&mut self, key: u64, value: &Value);
-}
+const GET: (Op, Style) = (Op::Get, Style::Dependent);
+const GET_OVERLAPPING: (Op, Style) = (Op::Get, Style::Overlapping);
+const UPDATE: (Op, Style) = (Op::Update, Style::Dependent);
+const INSERT: (Op, Style) = (Op::Insert, Style::Dependent);
+const SCAN: (Op, Style) = (Op::Scan, Style::Dependent);
 
-struct Drtm(HashTable<NoHtm>, Worker<NoHtm>);
-
-impl Map for Drtm {
-    fn name(&self) -> &'static str {
-        "drtm-hash"
-    }
-    fn get(&mut self, key: u64, into: &mut Value) {
-        self.0.get(key, into).expect("sound").expect("there");
-    }
-    fn update(&mut self, key: u64, value: &Value) {
-        self.0.update(&mut self.1, key, value).expect("room").expect("there");
-    }
-}
-
-impl Map for hashbrown::HashMap<u64, Value> {
-    fn name(&self) -> &'static str {
-        "hashbrown (limit)"
-    }
-    fn get(&mut self, key: u64, into: &mut Value) {
-        *into = *hashbrown::HashMap::get(self, &key).expect("there");
-    }
-    fn update(&mut self, key: u64, value: &Value) {
-        *self.get_mut(&key).expect("there") = *value;
-    }
-}
-
-impl Map for dashmap::DashMap<u64, Value> {
-    fn name(&self) -> &'static str {
-        "dashmap"
-    }
-    fn get(&mut self, key: u64, into: &mut Value) {
-        *into = *dashmap::DashMap::get(self, &key).expect("there");
-    }
-    fn update(&mut self, key: u64, value: &Value) {
-        *dashmap::DashMap::get_mut(self, &key).expect("there") = *value;
-    }
-}
-
-impl Map for papaya::HashMap<u64, Value> {
-    fn name(&self) -> &'static str {
-        "papaya"
-    }
-    fn get(&mut self, key: u64, into: &mut Value) {
-        *into = *self.pin().get(&key).expect("there");
-    }
-    fn update(&mut self, key: u64, value: &Value) {
-        self.pin().insert(key, *value);
-    }
-}
-
-impl Map for scc::HashMap<u64, Value> {
-    fn name(&self) -> &'static str {
-        "scc"
-    }
-    fn get(&mut self, key: u64, into: &mut Value) {
-        *into = self.read_sync(&key, |_, value| *value).expect("there");
-    }
-    fn update(&mut self, key: u64, value: &Value) {
-        self.update_sync(&key, |_, old| *old = *value).expect("there");
-    }
-}
-
-fn measure<M: Map>(group: &mut BenchmarkGroup<'_, WallTime>, mut map: M, draw: Draw, records: u64) {
-    let mut random = fastrand::Rng::with_seed(1);
-    let keys = draw.keys(records, &mut random);
-    let mut batches = keys.chunks(BATCH).cycle();
-    let mut batch = || batches.next().unwrap_or_default();
-    let mut value = [7; VALUE];
-    let id = |operation: &str| format!("{operation}/{}", map.name());
-    let (overlapping, dependent, update) = (id("get-overlapping"), id("get-dependent"), id("update"));
-    group.bench_function(overlapping, |bench| {
-        bench.iter(|| {
-            for key in batch() {
-                map.get(*key, &mut value);
-                black_box(&mut value);
-            }
-        });
-    });
-    // Zero, but the compiler must think that the value decides.
-    let nothing = black_box(0);
-    group.bench_function(dependent, |bench| {
-        bench.iter(|| {
-            for key in batch() {
-                map.get(*key ^ u64::from(value[3]) & nothing, &mut value);
-                black_box(&mut value);
-            }
-        });
-    });
-    group.bench_function(update, |bench| {
-        bench.iter(|| {
-            for key in batch() {
-                map.update(*key, black_box(&value));
-            }
-        });
-    });
-}
+const HASH_TABLES: [MapName; 5] =
+    [MapName::DrtmHash, MapName::Hashbrown, MapName::Dashmap, MapName::Papaya, MapName::Scc];
+const ORDERED: [MapName; 5] =
+    [MapName::DrtmTree, MapName::BTreeMap, MapName::CrossbeamSkiplist, MapName::Congee, MapName::ConcurrentMap];
 
 fn hash_tables(criterion: &mut Criterion) {
-    let records = records();
-    for draw in [Draw::Uniform, Draw::Skewed] {
-        let mut group = criterion.benchmark_group(format!("hash/{}/{records}", draw.name()));
-        group.throughput(Throughput::Elements(BATCH as u64));
-
-        let store = Store::in_memory(NoHtm, 256 * records + (64 << 20)).expect("memory");
-        let table = store.hash_table(HashConfig::for_keys(records)).expect("memory");
-        let mut worker = store.worker();
-        for number in 0..records {
-            table.insert(&mut worker, key(number), &[7; VALUE]).expect("memory").expect("not there yet");
-        }
-        measure(&mut group, Drtm(table, worker), draw, records);
-        drop(store);
-
-        let all = || (0..records).map(|number| (key(number), [7; VALUE]));
-        measure(&mut group, all().collect::<hashbrown::HashMap<u64, Value>>(), draw, records);
-        measure(&mut group, all().collect::<dashmap::DashMap<u64, Value>>(), draw, records);
-        measure(&mut group, all().collect::<papaya::HashMap<u64, Value>>(), draw, records);
-        let scc = scc::HashMap::with_capacity(records as usize);
-        for (key, value) in all() {
-            scc.insert_sync(key, value).expect("not there yet");
-        }
-        measure(&mut group, scc, draw, records);
-        group.finish();
-    }
+    let operations = &[GET_OVERLAPPING, GET, UPDATE, INSERT];
+    let (draws, threads) = (&[Draw::Uniform, Draw::Zipf], &[1, 2]);
+    Study { name: "hash", maps: &HASH_TABLES, draws, operations, threads }.run::<u64>(criterion);
 }
 
-criterion_group!(benches, hash_tables);
+fn hash_tables_of_strings(criterion: &mut Criterion) {
+    let (draws, operations) = (&[Draw::Uniform], &[GET, UPDATE]);
+    Study { name: "hash-32", maps: &HASH_TABLES, draws, operations, threads: &[1] }.run::<[u8; 32]>(criterion);
+}
+
+fn trees(criterion: &mut Criterion) {
+    let (draws, operations) = (&[Draw::Uniform], &[GET, UPDATE, INSERT, SCAN]);
+    Study { name: "tree", maps: &ORDERED, draws, operations, threads: &[1, 2] }.run::<u64>(criterion);
+}
+
+criterion_group!(benches, hash_tables, hash_tables_of_strings, trees);
 criterion_main!(benches);

@@ -42,9 +42,9 @@ pub enum Error {
         instead: &'static str,
     },
 
-    /// The regions of all threads together would touch more memory than a study may have.
+    /// The study would touch more memory than it may have.
     #[error(
-        "the study would need {needed_mib} MiB of memory, and may have {most_mib}: use fewer threads or smaller sizes"
+        "the study would need {needed_mib} MiB of memory, and may have {most_mib}: use fewer threads, maps or records, or smaller sizes"
     )]
     TooMuchMemory {
         /// What would be needed.
@@ -106,6 +106,49 @@ pub enum Error {
         found: Option<u64>,
     },
 
+    /// A map was asked for what it cannot do.
+    #[error("{engine} {why}")]
+    NotSupported {
+        /// The map.
+        engine: String,
+        /// What it cannot do, and what to do instead if there is something.
+        why: &'static str,
+    },
+
+    /// A map under comparison did what it must not.
+    #[error("{engine} {did}: what was measured of it means nothing")]
+    Misbehaved {
+        /// The map.
+        engine: String,
+        /// What it did.
+        did: &'static str,
+    },
+
+    /// What a map under comparison needs of ours has no more room.
+    #[error("there is no more room for {what}: use fewer records")]
+    Full {
+        /// What is full.
+        what: &'static str,
+    },
+
+    /// The system does not tell how much memory there is or is used.
+    #[error("{path} does not say how much memory is used: leave memory out with --no-memory")]
+    Resident {
+        /// Where it should say.
+        path: &'static str,
+        /// Why it cannot be read, if it cannot.
+        source: Option<io::Error>,
+    },
+
+    /// A part of the work that has to be done by a process of its own has failed there.
+    #[error("{command}, in a process of its own, has failed: {why}")]
+    Child {
+        /// The command.
+        command: &'static str,
+        /// What became of it.
+        why: String,
+    },
+
     /// The operating system refused a thread.
     #[error("no thread to be had ({0}): use fewer threads, or raise the limit on them")]
     Thread(#[source] io::Error),
@@ -132,7 +175,9 @@ impl Error {
     /// Wrong usage, unless the fault is not in how the command was called.
     pub(crate) fn exit_status(&self) -> u8 {
         match self {
-            Self::Thread(_) | Self::Chart(_) | Self::Report(_) | Self::WrongAnswer { .. } => 1,
+            Self::Thread(_) | Self::Chart(_) | Self::Report(_) | Self::WrongAnswer { .. } | Self::Misbehaved { .. } => {
+                1
+            }
             _ => 2,
         }
     }

@@ -1,10 +1,38 @@
 //! The memory store, measured: `drtm-bench kv`.
+//!
+//! The maps that are compared are defined once: [`MapName`] names them, a [`Subject`] is one that is filled, and does slices
+//! of [`Work`] with some threads. `kv speed` and the criterion benches differ only in how they count.
+//!
+//! # Example
+//!
+//! ```
+//! use drtm_bench::kv::{Draw, Key, MapName, Op, Style, Work};
+//!
+//! let work = Work { op: Op::Get, style: Style::Overlapping, rows: 0, keys: vec![Draw::Uniform.keys(5_000, 2_000, 1)] };
+//! for map in [MapName::DrtmHash, MapName::DrtmTree] {
+//!     let time = u64::subject(map, 5_000)?.run(&work)?;
+//!     println!("{}: {:.0} ns", map.name(), time.as_nanos() as f64 / 2_000.0);
+//! }
+//! # Ok::<(), drtm_bench::Error>(())
+//! ```
 
+mod cached;
 mod cluster;
+mod counting;
 mod cuckoo;
+mod footprint;
 mod hopscotch;
+mod keys;
 mod lookups;
+mod maps;
+mod names;
 mod scheme;
+mod speed;
+mod subject;
+
+pub use keys::{Draw, Key};
+pub use names::{MapName, Op, Style};
+pub use subject::{Subject, Work};
 
 use clap::Subcommand;
 
@@ -13,18 +41,26 @@ use crate::{Error, report::Report};
 pub(crate) const AFTER_HELP: &str = "\
 Examples:
   drtm-bench kv lookups                                      READs per lookup, beside DrTM's Table VI
-  drtm-bench kv lookups --scheme cluster --records 1000000";
+  drtm-bench kv lookups --scheme cluster --records 1000000
+  drtm-bench kv lookups --scheme cluster+cache               the same, remembering buckets in caches of three sizes
+  drtm-bench kv speed                                        gets and updates beside other maps
+  drtm-bench kv speed --engine drtm-tree,congee --op scan --threads 1,2
+  drtm-bench kv footprint --engine drtm-hash                 memory per record";
 
 /// The commands under `kv`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Lookups(lookups::Args),
+    Speed(speed::Args),
+    Footprint(footprint::Args),
 }
 
 impl Command {
     pub(crate) fn carry_out(&self, seed: u64, report: &Report) -> Result<(), Error> {
         match self {
             Self::Lookups(args) => args.carry_out(seed, report),
+            Self::Speed(args) => args.carry_out(seed, report),
+            Self::Footprint(args) => args.carry_out(report),
         }
     }
 }

@@ -23,6 +23,7 @@
 //!
 //! - `cli`: the top of the command line. A new family of commands is a variant there and a module here.
 //! - [`htm`]: studies of transactional memory.
+//! - [`kv`]: the memory store beside other maps.
 //! - `paper`: the figures of the papers, regenerated beside the published values.
 //! - `report`: tables, JSON and charts.
 
@@ -31,7 +32,7 @@
 mod cli;
 mod error;
 pub mod htm;
-mod kv;
+pub mod kv;
 mod paper;
 mod report;
 mod units;

@@ -39,6 +39,44 @@ fn zipf_keys_are_averaged_over_seeds_and_beside_the_published_value() {
 }
 
 #[test]
+fn a_cache_saves_reads_the_more_the_larger_and_the_warmer_it_is() {
+    let (status, rows) =
+        lookups(&["--scheme", "cluster+cache", "--occupancy", "0.75", "--records", "40000", "--seeds", "3"]);
+    assert_eq!(status, Some(0));
+    let rows = rows.as_array().expect("an array");
+    let find = |keys: &str, mb: u64, warm: bool| {
+        let row = rows.iter().find(|row| {
+            (&row["keys"], &row["cache_mb_per_20m"], &row["warm"]) == (&keys.into(), &mb.into(), &warm.into())
+        });
+        row.unwrap_or_else(|| panic!("no row for {keys}, {mb} MB, {warm}"))
+    };
+    assert_eq!(rows.len(), 12);
+    assert_eq!(
+        (find("uniform", 20, true)["published"].as_f64(), &rows[0]["scheme"]),
+        (Some(0.475), &"cluster+cache".into())
+    );
+    let reads = |keys, mb, warm| find(keys, mb, warm)["reads"].as_f64().expect("a number");
+    for keys in ["uniform", "zipf"] {
+        for warm in [false, true] {
+            assert!(reads(keys, 20, warm) > reads(keys, 80, warm) && reads(keys, 80, warm) > reads(keys, 320, warm));
+        }
+        assert!([20, 80, 320].into_iter().all(|mb| reads(keys, mb, true) < reads(keys, mb, false)));
+    }
+    // Who has no room for a bucket fetches it: without a cache it would be 1.05 READs.
+    assert!((0.9..1.06).contains(&reads("uniform", 20, true)));
+    // DrTM says that 20 MB save about three quarters of the READs of Zipf keys, and 320 MB nearly all when warm.
+    assert!(reads("zipf", 20, false) < 0.55 && reads("zipf", 320, true) < 0.15, "{rows:?}");
+}
+
+#[test]
+fn only_rows_with_a_cache_have_its_size() {
+    let (status, rows) =
+        lookups(&["--scheme", "cluster", "--keys", "uniform", "--occupancy", "0.5", "--records", "2000"]);
+    assert_eq!(status, Some(0));
+    assert!(rows[0].get("cache_mb_per_20m").is_none() && rows[0].get("warm").is_none(), "{rows}");
+}
+
+#[test]
 fn an_occupancy_that_the_paper_has_not_is_compared_with_nothing() {
     let (status, rows) =
         lookups(&["--keys", "uniform", "--scheme", "cluster", "--occupancy", "0.6", "--records", "2000"]);
@@ -54,6 +92,7 @@ fn wrong_usage_exits_with_2() {
         ["--records", "0"],
         ["--seeds", "0"],
         ["--keys", "normal"],
+        ["--cache-mb", "0"],
     ] {
         assert_eq!(lookups(&arguments), (Some(2), Value::Null), "{arguments:?}");
     }

@@ -9,7 +9,7 @@ pub use rtm::{Rtm, RtmRegion};
 use std::fmt;
 
 use crate::{
-    Access, Word,
+    Access, Word, block,
     cause::Abort,
     error::EngineError,
     sync::Ordering::{AcqRel, Acquire, Relaxed, Release},
@@ -150,6 +150,48 @@ pub trait Engine: Clone + Send + Sync + fmt::Debug + sealed::Sealed + 'static {
     fn store_relaxed(&self, word: &Word, value: u64) {
         self.before_plain_access();
         word.set(value, Relaxed);
+    }
+
+    /// Copies the first bytes of words, of which a word's lowest comes first whatever the machine: with relaxed loads, in as few
+    /// instructions as the processor allows. What is copied may be torn between words.
+    ///
+    /// # Panics
+    ///
+    /// When there are fewer bytes than there is room for.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm_htm::{Engine, NoHtm, Word};
+    ///
+    /// let words = [0x0807_0605_0403_0201, 0x0A09].map(Word::new);
+    /// let mut bytes = [0; 10];
+    /// NoHtm.load_bytes(&words, &mut bytes);
+    /// assert_eq!(bytes, [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]);
+    /// ```
+    #[inline(always)]
+    fn load_bytes(&self, words: &[Word], into: &mut [u8]) {
+        block::load_by_words(words, into, |word| self.load_relaxed(word));
+    }
+
+    /// Writes bytes to the first words, with relaxed stores. The rest of the last word that they reach becomes zero.
+    ///
+    /// # Panics
+    ///
+    /// When they do not fit.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm_htm::{Engine, NoHtm, Word};
+    ///
+    /// let words = [u64::MAX; 2].map(Word::new);
+    /// NoHtm.store_bytes(&words, &[1, 2, 3]);
+    /// assert_eq!(words.map(Word::into_inner), [0x03_0201, u64::MAX]);
+    /// ```
+    #[inline(always)]
+    fn store_bytes(&self, words: &[Word], from: &[u8]) {
+        block::store_by_words(words, from, |word, value| self.store_relaxed(word, value));
     }
 
     /// Writes a word and gives what it held.

@@ -56,6 +56,7 @@
 
 mod access;
 mod arch;
+mod block;
 mod cause;
 mod emulated;
 mod engine;

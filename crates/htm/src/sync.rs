@@ -2,13 +2,21 @@
 //!
 //! Under `--cfg drtm_loom` every atomic, fence and thread-local that a *protocol* depends on is loom's,
 //! and a spin is a yield to loom's scheduler. Counters ([`crate::stats`]) stay the standard library's in
-//! both worlds: nothing is ever decided by them.
+//! all worlds: nothing is ever decided by them.
+//!
+//! Under `--cfg drtm_loom --cfg drtm_shuttle` they are shuttle's instead, which tries some schedules of longer runs where loom tries all
+//! of short ones. Everything else that `drtm_loom` stands for (small tables, memory in a box) is the same.
 
 #[cfg(not(drtm_loom))]
 pub(crate) use std::sync::atomic::{AtomicU64, Ordering, fence};
 
+#[cfg(all(drtm_loom, not(drtm_shuttle)))]
+use loom as model;
+#[cfg(drtm_shuttle)]
+use shuttle as model;
+
 #[cfg(drtm_loom)]
-pub(crate) use loom::{
+pub(crate) use model::{
     sync::atomic::{AtomicU64, Ordering, fence},
     thread_local,
 };
@@ -57,7 +65,7 @@ impl Waiter {
         #[cfg(not(drtm_loom))]
         self.backoff.snooze();
         #[cfg(drtm_loom)]
-        loom::thread::yield_now();
+        model::thread::yield_now();
     }
 
     /// Spins a little longer than last time, to move out of a rival's way. Never yields.
@@ -65,6 +73,6 @@ impl Waiter {
         #[cfg(not(drtm_loom))]
         self.backoff.spin();
         #[cfg(drtm_loom)]
-        loom::thread::yield_now();
+        model::thread::yield_now();
     }
 }

@@ -8,7 +8,7 @@
 //! otherwise; only the atomics are loom's. Three *mutations* must make the same checks fail, and those tests expect a panic:
 //! regions that do not subscribe, regions that do not validate, and commits without their memory fences. (RTM itself cannot be model checked; its part of the
 //! subscription protocol is the hardware's promise of strong atomicity, which the emulation keeps too.)
-#![cfg(drtm_loom)]
+#![cfg(all(drtm_loom, not(drtm_shuttle)))]
 
 use std::sync::Arc;
 

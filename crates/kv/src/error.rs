@@ -41,6 +41,14 @@ pub enum KvError {
     /// A link leads out of memory.
     #[error("the store is corrupt: {0}")]
     Corrupt(#[from] OutOfBounds),
+    /// Something contradicts what is known of it.
+    #[error("the store is corrupt: at {at}, {what}")]
+    Inconsistent {
+        /// Where it is.
+        at: drtm_rdma::Offset,
+        /// What cannot be.
+        what: &'static str,
+    },
     /// The region is larger than places in a table can tell apart.
     #[error("a region of {capacity} bytes; a store can use at most {most}")]
     RegionTooLarge {
@@ -65,12 +73,10 @@ pub enum KvError {
     #[error("a tree can only be loaded while it is empty, and nobody else changes it")]
     NotEmpty,
     /// A tree is loaded in the order of its keys.
-    #[error("key {key} was given after {after}: a tree is loaded with ascending keys")]
+    #[error("the key of row {row} is not above the one before: a tree is loaded with ascending keys")]
     NotAscending {
-        /// The key that is out of order.
-        key: u64,
-        /// The key before it.
-        after: u64,
+        /// The number of the row that is out of order; the first is row 0.
+        row: u64,
     },
     /// A configuration that describes no table.
     #[error("{what} must be {must_be}, and is {is}")]
@@ -82,7 +88,16 @@ pub enum KvError {
         /// What was given.
         is: String,
     },
+    /// A table leads to a bucket that is not there.
+    #[error("the hash table is corrupt: bucket {bucket} is not there")]
+    NoBucket {
+        /// The bucket's number.
+        bucket: u64,
+    },
     /// The table has as many overflow buckets as links can tell apart.
     #[error("the hash table has run out of overflow buckets; let it grow, or make it with more buckets")]
     TooCrowded,
+    /// Somebody else holds the record for longer than an impatient handle of the table waits. Nothing has changed.
+    #[error("the record is locked, or being written, for longer than an impatient handle waits; try again later")]
+    Busy,
 }

@@ -2,14 +2,14 @@
 //!
 //! # Finding a key
 //!
-//! A key's hash names its bucket by its lowest bits; how many of them, the bucket itself says (its *depth*). A search starts where the
+//! A key's hash names its bucket, according to how often that has been split (see `numbering`), which the bucket itself says: its *depth*. A search starts where the
 //! table's size suggests, which may be out of date. If it finds the key, that is that. If not, the bucket says whether
 //! it was the right one: absence is never concluded from a bucket that has been split, or that changed during the search. Readers
 //! take no locks and wait for nobody.
 //!
 //! # Growing
 //!
-//! Linear hashing: bucket `2^d + n` is split off bucket `n`, in the order of numbers, so the table grows by one bucket at a
+//! Linear hashing: buckets are split in the order of their numbers, so the table grows by one bucket at a
 //! time and its occupancy stays what it was. A split locks the one bucket that it divides. First the new bucket gets the keys
 //! that move, and becomes valid; then the old one says that it is one bit deeper; then it drops them. At each moment each key can be found.
 //! Only who holds the lock of the bucket whose turn it is moves the turn on, when all is done, so a split that fails for want
@@ -24,26 +24,31 @@ mod bucket;
 mod chain;
 mod change;
 mod grow;
+mod hint;
+mod numbering;
 mod peer;
 mod search;
 mod segments;
 mod visit;
 
-pub use peer::{HashPeer, Location, PeerError};
+pub use peer::HashPeer;
 
 use std::{marker::PhantomData, sync::Arc};
 
 use drtm_htm::{Engine, LINE_WORDS, Word};
-use drtm_rdma::{Offset, Region};
+use drtm_rdma::{Offset, OutOfBounds, Region};
 use parking_lot::Mutex;
 
 use crate::{
-    KvError, Read, Store, Version, Worker, counter, floor,
+    KvError, Read, Store, Version, Worker, checksum, counter, floor,
     keys::{Inline, Keys},
     layout::SLOTS,
+    patience::Patience,
     put::update_or_insert,
-    record::{Look, Shape},
+    record::{Look, Record, Shape},
 };
+use hint::Hint;
+use numbering::Numbering;
 use segments::Segments;
 
 /// How a hash table begins, and whether it grows.
@@ -65,13 +70,15 @@ pub struct HashConfig {
     pub occupancy: f64,
     /// Whether it grows beyond that. One that does not gets longer chains.
     pub grows: bool,
+    /// Whether peers read its records by one-sided READs, so that records have checksums.
+    pub for_peers: bool,
 }
 
 impl HashConfig {
     /// Room for so many keys at an occupancy of three quarters, and growing.
     #[must_use]
     pub const fn for_keys(keys: u64) -> Self {
-        Self { keys, occupancy: 0.75, grows: true }
+        Self { keys, occupancy: 0.75, grows: true, for_peers: false }
     }
 
     /// The same at another occupancy.
@@ -84,6 +91,12 @@ impl HashConfig {
     #[must_use]
     pub const fn fixed(self) -> Self {
         Self { grows: false, ..self }
+    }
+
+    /// The same for a table whose records are [read by peers](crate::RecordPeer). Each needs eight bytes more, and a checksum when it is written.
+    #[must_use]
+    pub const fn for_peers(self) -> Self {
+        Self { for_peers: true, ..self }
     }
 
     /// Keys in a bucket, on average.
@@ -119,25 +132,34 @@ impl Default for HashConfig {
 ///      2   buckets
 ///      3   floor of versions
 ///      4   overflow buckets that were ever used
-///      5   zero
-///      6.. segments of buckets, then segments of overflow buckets
+///      5   flags: 1 where records have checksums
+///      6   buckets at the beginning
+///      7.. segments of buckets, then segments of overflow buckets
 /// then, from a line's boundary, a line for each shard of the number of keys
 /// ```
 mod header {
     use super::segments;
+    use crate::checksum;
 
     pub(super) const KIND: usize = 0;
     pub(super) const GROWS_AT: usize = 1;
     pub(super) const BUCKETS: usize = 2;
     pub(super) const FLOOR: usize = 3;
     pub(super) const OVERFLOWS: usize = 4;
-    pub(super) const MAIN: usize = 6;
+    pub(super) const FLAGS: usize = checksum::FLAGS;
+    pub(super) const BASE: usize = 6;
+    pub(super) const MAIN: usize = 7;
     pub(super) const OVERFLOW: usize = MAIN + segments::HEADER_WORDS;
     pub(super) const KEYS: usize = (OVERFLOW + segments::HEADER_WORDS).next_multiple_of(super::LINE_WORDS);
     pub(super) const WORDS: usize = KEYS + crate::counter::WORDS;
 
     /// The first word, with the code of the keys in its last byte.
     pub(super) const HASH_TABLE: u64 = u64::from_be_bytes(*b"drtmh1\0\0");
+}
+
+/// The first word of the header of a table with these keys.
+pub(crate) const fn kind<K: Keys>() -> u64 {
+    header::HASH_TABLE | K::CODE
 }
 
 /// A hash table over registered memory. Clones are the same table.
@@ -171,12 +193,20 @@ pub struct HashTable<E: Engine, K: Keys = Inline> {
 #[derive(Debug)]
 struct Table<E: Engine> {
     store: Store<E>,
+    /// The store's, a step closer.
+    region: Arc<Region<E>>,
     at: Offset,
+    numbering: Numbering,
+    /// How many buckets there were when this handle last looked.
+    hint: Hint,
     main: Segments,
     overflow: Segments,
     free_overflows: Mutex<Vec<u64>>,
     /// Keys per bucket at which a bucket is added.
     grows_at: Option<f64>,
+    /// Whether records have checksums.
+    checked: bool,
+    patience: Patience,
 }
 
 impl<E: Engine, K: Keys> HashTable<E, K> {
@@ -185,33 +215,70 @@ impl<E: Engine, K: Keys> HashTable<E, K> {
         let region = store.region();
         let at = region.extend(8 * header::WORDS as u64, 128)?;
         let grows_at = if config.grows { config.keys_per_bucket().to_bits() } else { 0 };
-        let table = Table::new(store, at, grows_at);
         let words = region.words(at, header::WORDS)?;
         let engine = region.engine();
+        engine.store(&words[header::BASE], buckets);
         engine.store(&words[header::GROWS_AT], grows_at);
         engine.store(&words[header::FLOOR], floor::LOWEST);
+        engine.store(&words[header::FLAGS], checksum::to_flags(config.for_peers));
+        let table = Table::at(store, at)?;
         table.make_buckets(buckets)?;
         engine.store(&words[header::BUCKETS], buckets);
         // Last: with it, this is a table.
-        engine.store(&words[header::KIND], header::HASH_TABLE | K::CODE);
+        engine.store(&words[header::KIND], kind::<K>());
         Ok(Self { table: Arc::new(table), keys: PhantomData })
     }
 
     pub(crate) fn open(store: &Store<E>, at: Offset) -> Result<Self, KvError> {
         let words = store.region().words(at, header::WORDS)?;
         let engine = store.region().engine();
-        let (expected, found) = (header::HASH_TABLE | K::CODE, engine.load(&words[header::KIND]));
+        let (expected, found) = (kind::<K>(), engine.load(&words[header::KIND]));
         if found != expected {
             return Err(KvError::NotThisTable { at, expected, found });
         }
-        let table = Table::new(store, at, engine.load(&words[header::GROWS_AT]));
-        Ok(Self { table: Arc::new(table), keys: PhantomData })
+        Ok(Self { table: Arc::new(Table::at(store, at)?), keys: PhantomData })
     }
 
     /// Where the table is in its region, for [opening](Store::open_hash_table) it again.
     #[must_use]
     pub fn location(&self) -> Offset {
         self.table.at
+    }
+
+    /// A handle whose operations do not wait for a record that somebody else has locked or is writing: they fail with [`KvError::Busy`]
+    /// after a moment. For threads that others may be waiting for, as those do that answer messages.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm_htm::NoHtm;
+    /// use drtm_kv::{HashConfig, Store};
+    ///
+    /// let store = Store::in_memory(NoHtm, 16 << 20)?;
+    /// let table = store.hash_table(HashConfig::default())?;
+    /// let impatient = table.impatient();
+    /// impatient.insert(&mut store.worker(), 7, b"seven")?;
+    /// assert!(table.contains(7)?, "it is the same table");
+    /// # Ok::<(), drtm_kv::KvError>(())
+    /// ```
+    #[must_use]
+    pub fn impatient(&self) -> Self {
+        let Table { store, at, numbering, grows_at, checked, .. } = &*self.table;
+        let table = Table { patience: Patience::Short, ..Table::new(store, *at, *numbering, *grows_at, *checked) };
+        Self { table: Arc::new(table), keys: PhantomData }
+    }
+
+    pub(crate) fn store(&self) -> &Store<E> {
+        &self.table.store
+    }
+
+    /// Looks at a key's record, if there is one, until `look` has found what it looks for.
+    pub(crate) fn with_record<T>(
+        &self,
+        key: K::Key<'_>,
+        look: impl FnMut(&Record<'_, E>) -> Result<Look<T>, OutOfBounds>,
+    ) -> Result<Option<T>, KvError> {
+        self.table.search::<K, _>(key, look)
     }
 
     /// Keys in the table: exactly, if nobody is inserting or removing.
@@ -239,7 +306,10 @@ impl<E: Engine, K: Keys> HashTable<E, K> {
     /// When the key is too long, or the store is corrupt.
     #[inline]
     pub fn get(&self, key: K::Key<'_>, into: &mut [u8]) -> Result<Option<Read>, KvError> {
-        self.table.search::<K, _>(key, |record| record.read::<K>(key, into))
+        match self.table.glance::<K>(key, into) {
+            Some(read) => Ok(Some(read)),
+            None => self.table.search::<K, _>(key, |record| record.read::<K>(key, into)),
+        }
     }
 
     /// Whether there is such a key.
@@ -282,22 +352,11 @@ impl<E: Engine, K: Keys> HashTable<E, K> {
     /// As for [`insert`](Self::insert).
     #[inline]
     pub fn update(&self, worker: &mut Worker<E>, key: K::Key<'_>, value: &[u8]) -> Result<Option<Version>, KvError> {
-        let shape = Shape::of::<K>(key, value.len())?;
+        let shape = Shape::of::<K>(key, value.len(), self.table.checked)?;
         let holder = worker.lock_state();
-        let written = self.table.search::<K, _>(key, |record| {
-            Ok(match record.lock::<K>(key, holder)? {
-                Look::Found(locked) if locked.has_room_for(shape) => Look::Found(Some(locked.write(shape, value)?)),
-                // There is no room for it where it is.
-                Look::Found(_) => Look::Found(None),
-                Look::Other => Look::Other,
-                Look::Stale => Look::Stale,
-                Look::Busy => Look::Busy,
-            })
-        })?;
-        match written {
-            Some(None) => self.table.relocate::<K>(worker, key, shape, value),
-            Some(written) => Ok(written),
-            None => Ok(None),
+        match self.table.replace::<K>(key, holder, shape, value) {
+            Some(written) => Ok(Some(written)),
+            None => self.table.update::<K>(worker, key, shape, value),
         }
     }
 
@@ -335,22 +394,37 @@ impl<E: Engine, K: Keys> HashTable<E, K> {
 }
 
 impl<E: Engine> Table<E> {
-    fn new(store: &Store<E>, at: Offset, grows_at: u64) -> Self {
+    /// The table whose header is at this place.
+    fn at(store: &Store<E>, at: Offset) -> Result<Self, KvError> {
+        let region = store.region();
+        let words = region.words(at, header::WORDS)?;
+        let word = |word: usize| region.engine().load(&words[word]);
+        let numbering = Numbering::new(word(header::BASE)).ok_or(KvError::NoBucket { bucket: 0 })?;
+        let grows_at = (word(header::GROWS_AT) != 0).then(|| f64::from_bits(word(header::GROWS_AT)));
+        Ok(Self::new(store, at, numbering, grows_at, checksum::are_checked(word(header::FLAGS))))
+    }
+
+    fn new(store: &Store<E>, at: Offset, numbering: Numbering, grows_at: Option<f64>, checked: bool) -> Self {
         let region = store.region();
         let segments = |word: usize| Segments::new(region, at + 8 * word as u64);
         Self {
             store: store.clone(),
+            region: Arc::clone(region),
             at,
+            numbering,
+            hint: Hint::new(numbering),
             main: segments(header::MAIN),
             overflow: segments(header::OVERFLOW),
             free_overflows: Mutex::default(),
-            grows_at: (grows_at != 0).then(|| f64::from_bits(grows_at)),
+            grows_at,
+            checked,
+            patience: Patience::Endless,
         }
     }
 
     #[inline(always)]
     fn region(&self) -> &Region<E> {
-        self.store.region()
+        &self.region
     }
 
     #[inline(always)]

@@ -13,6 +13,7 @@ mod sealed {
     pub trait Sealed {}
     impl Sealed for super::Inline {}
     impl Sealed for super::Bytes {}
+    impl Sealed for super::Sliced {}
 }
 
 /// A kind of keys, as a type, so that the code for each is its own.
@@ -44,6 +45,14 @@ pub trait Keys: sealed::Sealed + Copy + std::fmt::Debug + Send + Sync + 'static 
     #[doc(hidden)]
     fn kept(key: Self::Key<'_>) -> Result<Option<usize>, KvError>;
 
+    /// Shows the key's bytes, as messages carry them.
+    #[doc(hidden)]
+    fn with_bytes<T>(key: Self::Key<'_>, see: impl FnOnce(&[u8]) -> T) -> T;
+
+    /// The key of these bytes, if they can be one.
+    #[doc(hidden)]
+    fn from_bytes(bytes: &[u8]) -> Option<Self::Key<'_>>;
+
     /// Writes the key's bytes into the record.
     #[doc(hidden)]
     fn write<E: Engine>(engine: &E, words: &[Word], key: Self::Key<'_>);
@@ -66,7 +75,7 @@ pub trait Keys: sealed::Sealed + Copy + std::fmt::Debug + Send + Sync + 'static 
 /// table.insert(&mut store.worker(), 42, b"answer")?;
 /// # Ok::<(), drtm_kv::KvError>(())
 /// ```
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Inline;
 
 impl Keys for Inline {
@@ -89,6 +98,14 @@ impl Keys for Inline {
     #[inline(always)]
     fn kept(_key: u64) -> Result<Option<usize>, KvError> {
         Ok(None)
+    }
+
+    fn with_bytes<T>(key: u64, see: impl FnOnce(&[u8]) -> T) -> T {
+        see(&key.to_le_bytes())
+    }
+
+    fn from_bytes(bytes: &[u8]) -> Option<u64> {
+        bytes.try_into().ok().map(u64::from_le_bytes)
     }
 
     #[inline(always)]
@@ -115,7 +132,7 @@ impl Keys for Inline {
 /// assert!(matches!(table.insert(&mut worker, &[0; 5000], b""), Err(KvError::KeyTooLong { length: 5000, .. })));
 /// # Ok::<(), KvError>(())
 /// ```
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bytes;
 
 impl Keys for Bytes {
@@ -139,6 +156,14 @@ impl Keys for Bytes {
         }
     }
 
+    fn with_bytes<T>(key: &[u8], see: impl FnOnce(&[u8]) -> T) -> T {
+        see(key)
+    }
+
+    fn from_bytes(bytes: &[u8]) -> Option<&[u8]> {
+        (bytes.len() <= MAX_KEY).then_some(bytes)
+    }
+
     fn write<E: Engine>(engine: &E, words: &[Word], key: &[u8]) {
         write_bytes(engine, words, key);
     }
@@ -154,5 +179,53 @@ impl Keys for Bytes {
             read_bytes(engine, words, found);
             found == expected
         })
+    }
+}
+
+/// [`Bytes`] as a tree's records keep them. The tree has compared what the key begins with, so the record's word is how it ends: that tells
+/// most of the keys that are left apart, and nothing needs to be hashed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sliced;
+
+impl Keys for Sliced {
+    type Key<'k> = &'k [u8];
+    const CODE: u64 = Bytes::CODE;
+    const FITS: bool = false;
+
+    /// The last eight bytes, or all of a shorter key.
+    #[inline(always)]
+    fn word(key: &[u8]) -> u64 {
+        match key.last_chunk() {
+            Some(last) => u64::from_le_bytes(*last),
+            None => key.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte)),
+        }
+    }
+
+    #[inline(always)]
+    fn hash(word: u64) -> u64 {
+        word
+    }
+
+    #[inline(always)]
+    fn kept(key: &[u8]) -> Result<Option<usize>, KvError> {
+        Bytes::kept(key)
+    }
+
+    fn with_bytes<T>(key: &[u8], see: impl FnOnce(&[u8]) -> T) -> T {
+        see(key)
+    }
+
+    fn from_bytes(bytes: &[u8]) -> Option<&[u8]> {
+        Bytes::from_bytes(bytes)
+    }
+
+    #[inline(always)]
+    fn write<E: Engine>(engine: &E, words: &[Word], key: &[u8]) {
+        Bytes::write(engine, words, key);
+    }
+
+    #[inline(always)]
+    fn matches<E: Engine>(engine: &E, words: &[Word], length: usize, key: &[u8]) -> bool {
+        Bytes::matches(engine, words, length, key)
     }
 }

@@ -7,7 +7,7 @@ mod state;
 mod version;
 
 pub use head::Head;
-pub(crate) use node::{FANOUT, NODE_HEADER, NODE_WORDS, Stamp};
+pub(crate) use node::{FANOUT, NODE_HEADER, NODE_WORDS, Stamp, Target};
 pub use slot::{BUCKET_BYTES, BUCKET_WORDS, SLOTS};
 pub(crate) use slot::{Bits, Place, key_word, meta_word};
 pub use state::State;

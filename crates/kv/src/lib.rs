@@ -2,12 +2,14 @@
 //!
 //! - [`Store`]: a region with memory for records; [`Worker`]: one thread's way to change what is in it.
 //! - [`HashTable`]: finds a record by its key. Reads take no locks and wait for nobody; it grows a bucket at a time.
-//! - [`HashPeer`]: the same table from another node, by one-sided READs.
-//! - [`Tree`]: keeps keys in their order. Reads take no locks; a [`Scan`] tells which leaves it has passed, so that keys that come or go later are noticed.
+//! - [`HashPeer`]: the same table from another node, by one-sided READs; with a [`Cache`], seldom by any.
+//! - [`Tree`]: keeps keys, integers or byte strings, in their order. Reads take no locks; a [`Scan`] tells which leaves it has passed, so that keys that come or go later are noticed.
+//! - [`TreePeer`]: the same tree from another node; with a [`Cache`], by one READ.
+//! - [`RecordPeer`]: records of another node, read, locked and written by one-sided verbs. [`TablePeer`], [`Service`]: tables of another node, by messages.
 //! - [`State`], [`Version`], [`Head`]: the words of a record's header, which protocols build on.
 //!
 //! A table is only words in a region: another handle, in this process or another that maps the same region, [opens](Store::open_hash_table)
-//! it and uses it at the same time. Caches of locations, byte strings as a tree's keys, and reading and writing records from other nodes are not written yet.
+//! it and uses it at the same time.
 //!
 //! ```
 //! use drtm_htm::NoHtm;
@@ -26,6 +28,8 @@
 
 #![forbid(unsafe_code)]
 
+mod cache;
+mod checksum;
 mod counter;
 mod error;
 mod floor;
@@ -33,15 +37,28 @@ mod hash;
 mod heap;
 mod keys;
 mod layout;
+mod mutation;
+mod patience;
+mod peer;
 mod put;
 mod record;
+mod remote;
 mod store;
 mod tree;
 
+pub use cache::{BucketCache, Cache, NodeCache};
 pub use error::KvError;
-pub use hash::{HashConfig, HashPeer, HashTable, Location, PeerError};
+pub use hash::{HashConfig, HashPeer, HashTable};
 pub use keys::{Bytes, Inline, Keys, MAX_KEY};
 pub use layout::{BUCKET_BYTES, BUCKET_WORDS, Head, SLOTS, State, Version};
-pub use record::{MAX_VALUE, Read};
+#[cfg(drtm_loom)]
+#[doc(hidden)]
+pub use mutation::{Mutation, mutated};
+pub use peer::{Location, PeerError};
+pub use record::{Look, MAX_VALUE, Read};
+pub use remote::{
+    Exchanged, Page, PeerRow, RecordLock, RecordPeer, Refusal, RemoteError, ServedTable, Service, Standing, TableId,
+    TablePeer, Unwritten,
+};
 pub use store::{Store, Worker};
-pub use tree::{Existing, LeafChange, Lookup, NodeVersion, Row, Scan, Tree};
+pub use tree::{AsKey, Existing, LeafChange, Lookup, NodeVersion, Row, Scan, Tree, TreeKeys, TreePeer};

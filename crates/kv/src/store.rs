@@ -6,10 +6,10 @@ use std::sync::{
 };
 
 use drtm_htm::{Engine, Htm};
-use drtm_rdma::{Offset, Region};
+use drtm_rdma::{NodeId, Offset, Region};
 
 use crate::{
-    HashConfig, HashTable, Inline, KvError, Tree,
+    HashConfig, HashTable, Inline, KvError, Tree, TreeKeys,
     heap::{Arena, Class, Heap},
     keys::Keys,
     layout::{Place, State},
@@ -62,13 +62,46 @@ impl<E: Engine> Store<E> {
     ///
     /// When the region is larger than places in a table can tell apart.
     pub fn in_region(region: Arc<Region<E>>) -> Result<Self, KvError> {
+        Self::in_region_of(NodeId(0), region)
+    }
+
+    /// A store in a region that belongs to a node: its workers lock records in that node's name.
+    ///
+    /// # Errors
+    ///
+    /// As for [`in_region`](Self::in_region), and when the node's number is more than a lock has room for.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use drtm_htm::NoHtm;
+    /// use drtm_kv::Store;
+    /// use drtm_rdma::{NodeId, Region};
+    ///
+    /// let region = Arc::new(Region::anonymous(NoHtm, 16 << 20)?);
+    /// let store = Store::in_region_of(NodeId(3), region)?;
+    /// assert_eq!(store.worker().lock_state().owner(), 3);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn in_region_of(node: NodeId, region: Arc<Region<E>>) -> Result<Self, KvError> {
+        let node = u8::try_from(node.0).map_err(|_| KvError::Config {
+            what: "the number of a node that has a store",
+            must_be: "from 0 to 255",
+            is: node.0.to_string(),
+        })?;
         let most = 8 * (Place::MAX_WORD + 1);
         if region.capacity() > most {
             return Err(KvError::RegionTooLarge { capacity: region.capacity(), most });
         }
         let htm = Htm::new(region.engine().clone());
-        let shared = Shared { region, htm, heap: Heap::new(), workers: AtomicU64::new(0), node: 0 };
+        let shared = Shared { region, htm, heap: Heap::new(), workers: AtomicU64::new(0), node };
         Ok(Self { shared: Arc::new(shared) })
+    }
+
+    /// Whether this is a handle of the same store.
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.shared, &other.shared)
     }
 
     /// The memory.
@@ -132,16 +165,48 @@ impl<E: Engine> Store<E> {
         HashTable::open(self, at)
     }
 
-    /// A new ordered table.
+    /// A new ordered table with keys of eight bytes.
     ///
     /// # Errors
     ///
     /// When memory cannot be had.
     pub fn tree(&self) -> Result<Tree<E>, KvError> {
-        Tree::create(self)
+        self.tree_of()
     }
 
-    /// An ordered table that was [made](Self::tree) in this memory, by this handle or another.
+    /// A new ordered table whose records are [read by peers](crate::RecordPeer): each needs eight bytes more, and a checksum when it is
+    /// written.
+    ///
+    /// # Errors
+    ///
+    /// When memory cannot be had.
+    pub fn tree_for_peers(&self) -> Result<Tree<E>, KvError> {
+        Tree::create(self, true)
+    }
+
+    /// A new ordered table with keys of this kind.
+    ///
+    /// # Errors
+    ///
+    /// When memory cannot be had.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm_htm::NoHtm;
+    /// use drtm_kv::{Bytes, Store};
+    ///
+    /// let store = Store::in_memory(NoHtm, 16 << 20)?;
+    /// let (tree, mut worker) = (store.tree_of::<Bytes>()?, store.worker());
+    /// tree.insert(&mut worker, b"user:alice", b"1")?;
+    /// assert!(tree.contains(b"user:alice")?);
+    /// # Ok::<(), drtm_kv::KvError>(())
+    /// ```
+    pub fn tree_of<K: TreeKeys>(&self) -> Result<Tree<E, K>, KvError> {
+        Tree::create(self, false)
+    }
+
+    /// An ordered table that was [made](Self::tree_of) in this memory, by this handle or another.
     ///
     /// # Errors
     ///
@@ -156,13 +221,13 @@ impl<E: Engine> Store<E> {
     /// let store = Store::in_memory(NoHtm, 16 << 20)?;
     /// let made = store.tree()?;
     /// made.insert(&mut store.worker(), 1, b"one")?;
-    /// let opened = store.open_tree(made.location())?;
+    /// let opened = store.open_tree::<Inline>(made.location())?;
     /// assert!(opened.contains(1)?);
     /// let refused = store.open_hash_table::<Inline>(made.location());
     /// assert!(matches!(refused, Err(KvError::NotThisTable { .. })));
     /// # Ok::<(), KvError>(())
     /// ```
-    pub fn open_tree(&self, at: Offset) -> Result<Tree<E>, KvError> {
+    pub fn open_tree<K: TreeKeys>(&self, at: Offset) -> Result<Tree<E, K>, KvError> {
         Tree::open(self, at)
     }
 }
@@ -187,8 +252,9 @@ impl<E: Engine> Worker<E> {
         self.number
     }
 
-    /// The state of a record that this worker has locked.
-    pub(crate) fn lock_state(&self) -> State {
+    /// The state of a record that this worker has locked, here or on another node.
+    #[must_use]
+    pub fn lock_state(&self) -> State {
         self.state
     }
 

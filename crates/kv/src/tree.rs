@@ -10,6 +10,8 @@
 //! Each node also says which keys belong in it, and where the next node on its level is. That is for scans, which go on to the right without another way
 //! down.
 //!
+//! Byte strings are sequences of words, and their tree has a layer for each word of a prefix that several have in common: see `layers`.
+//!
 //! # Changing a leaf
 //!
 //! Under the leaf's lock, which is in its stamp and is taken by exchanging the stamp that was seen for a locked one: it can only be had while the leaf is
@@ -26,29 +28,38 @@
 //! still has its place notices; nobody waits for readers to leave.
 
 mod change;
+mod kind;
+mod layers;
 mod load;
 mod node;
 mod noting;
+mod peer;
 mod pool;
+mod prune;
 mod reclaim;
 mod scan;
 mod search;
+mod slices;
 mod split;
+mod walk;
 
+pub use kind::{AsKey, TreeKeys};
 pub use noting::LeafChange;
+pub use peer::TreePeer;
 pub use scan::{Row, Scan};
 
-use std::{ops::RangeBounds, sync::Arc};
+use std::{marker::PhantomData, ops::RangeBounds, sync::Arc};
 
 use drtm_htm::{Engine, Word};
-use drtm_rdma::{Offset, Region};
+use drtm_rdma::{Offset, OutOfBounds, Region};
 
 use crate::{
-    KvError, Read, Store, Version, Worker, counter, floor,
+    KvError, Read, Store, Version, Worker, checksum, counter, floor,
     keys::{Inline, Keys},
     layout::{NODE_WORDS, Stamp},
+    patience::Patience,
     put::update_or_insert,
-    record::{Look, Shape},
+    record::{Look, Record, Shape},
 };
 use node::Seen;
 use pool::Pool;
@@ -59,17 +70,18 @@ use scan::Direction;
 /// ```text
 /// word 0   kind of table, size of its nodes, and kind of keys
 ///      1   floor of versions
-///      2.. zero
+///      2.. zero, but for the word 5: 1 where records have checksums
 /// then, from a line's boundary, a line for each shard of the number of keys
 /// then, from a line's boundary, the root
 /// ```
 mod header {
     use drtm_htm::LINE_WORDS;
 
-    use crate::{counter, layout::NODE_WORDS};
+    use crate::{checksum, counter, layout::NODE_WORDS};
 
     pub(super) const KIND: usize = 0;
     pub(super) const FLOOR: usize = 1;
+    pub(super) const FLAGS: usize = checksum::FLAGS;
     pub(super) const KEYS: usize = LINE_WORDS;
     pub(super) const ROOT: usize = KEYS + counter::WORDS;
     pub(super) const WORDS: usize = ROOT + NODE_WORDS;
@@ -78,6 +90,11 @@ mod header {
     pub(super) const TREE: u64 = u64::from_be_bytes(*b"drtmt1\0\0") | (NODE_WORDS as u64) << 8;
 
     const _: () = assert!(NODE_WORDS < 256);
+}
+
+/// The first word of the header of a tree with these keys.
+pub(crate) const fn kind<K: Keys>() -> u64 {
+    header::TREE | K::CODE
 }
 
 /// A leaf of a tree as a reader has seen it.
@@ -132,7 +149,7 @@ pub enum Existing {
 
 /// An ordered table over registered memory: a B+ tree. Clones are the same tree.
 ///
-/// Keys are integers. Values are byte strings of up to [`MAX_VALUE`](crate::MAX_VALUE) bytes. Operations on a key are linearizable;
+/// Keys are integers, or with [`Bytes`](crate::Bytes) byte strings of up to [`MAX_KEY`](crate::MAX_KEY) bytes. Values are byte strings of up to [`MAX_VALUE`](crate::MAX_VALUE) bytes. Operations on a key are linearizable;
 /// what a [`Scan`] sees is said there.
 ///
 /// # Example
@@ -157,49 +174,100 @@ pub enum Existing {
 /// assert_eq!(scan.next()?.map(|row| row.key), Some(3));
 /// # Ok::<(), drtm_kv::KvError>(())
 /// ```
+///
+/// With byte strings:
+///
+/// ```
+/// use drtm_htm::NoHtm;
+/// use drtm_kv::{Bytes, Store};
+///
+/// let store = Store::in_memory(NoHtm, 64 << 20)?;
+/// let tree = store.tree_of::<Bytes>()?;
+/// let mut worker = store.worker();
+/// for key in ["user:bob", "user:alice", "group:staff", "user:"] {
+///     tree.insert(&mut worker, key.as_bytes(), b"")?;
+/// }
+/// let mut users = Vec::new();
+/// let mut scan = tree.range(&b"user:"[..]..&b"user;"[..]);
+/// while let Some(row) = scan.next()? {
+///     users.push(row.key.to_vec());
+/// }
+/// assert_eq!(users, [&b"user:"[..], b"user:alice", b"user:bob"]);
+/// # Ok::<(), drtm_kv::KvError>(())
+/// ```
 #[derive(Clone, Debug)]
-pub struct Tree<E: Engine> {
+pub struct Tree<E: Engine, K: Keys = Inline> {
     table: Arc<Table<E>>,
+    keys: PhantomData<K>,
 }
 
 #[derive(Debug)]
-struct Table<E: Engine> {
+pub struct Table<E: Engine> {
     store: Store<E>,
     at: Offset,
     /// The root's place, in words.
     root: u64,
     pool: Pool,
+    /// Whether records have checksums.
+    checked: bool,
+    patience: Patience,
 }
 
-impl<E: Engine> Tree<E> {
-    const KIND: u64 = header::TREE | Inline::CODE;
-
-    pub(crate) fn create(store: &Store<E>) -> Result<Self, KvError> {
+impl<E: Engine, K: TreeKeys> Tree<E, K> {
+    pub(crate) fn create(store: &Store<E>, for_peers: bool) -> Result<Self, KvError> {
         let region = store.region();
         let at = region.extend(8 * header::WORDS as u64, 64)?;
         let (words, engine) = (region.words(at, header::WORDS)?, region.engine());
         engine.store(&words[header::FLOOR], floor::LOWEST);
-        let tree = Self::new(store, at);
+        engine.store(&words[header::FLAGS], checksum::to_flags(for_peers));
+        let tree = Self::new(store, at, for_peers);
         let root = tree.table.root()?;
         root.set_high(u64::MAX);
         root.publish(Stamp::new(0, 0));
         // Last: with it, this is a tree.
-        engine.store(&words[header::KIND], Self::KIND);
+        engine.store(&words[header::KIND], kind::<K>());
         Ok(tree)
     }
 
     pub(crate) fn open(store: &Store<E>, at: Offset) -> Result<Self, KvError> {
         let words = store.region().words(at, header::WORDS)?;
-        let (expected, found) = (Self::KIND, store.region().engine().load(&words[header::KIND]));
+        let engine = store.region().engine();
+        let (expected, found) = (kind::<K>(), engine.load(&words[header::KIND]));
         if found != expected {
             return Err(KvError::NotThisTable { at, expected, found });
         }
-        Ok(Self::new(store, at))
+        Ok(Self::new(store, at, checksum::are_checked(engine.load(&words[header::FLAGS]))))
     }
 
-    fn new(store: &Store<E>, at: Offset) -> Self {
+    fn new(store: &Store<E>, at: Offset, checked: bool) -> Self {
+        Self::waiting(store, at, checked, Patience::Endless)
+    }
+
+    fn waiting(store: &Store<E>, at: Offset, checked: bool, patience: Patience) -> Self {
         let root = at.word() + header::ROOT as u64;
-        Self { table: Arc::new(Table { store: store.clone(), at, root, pool: Pool::default() }) }
+        let table = Table { store: store.clone(), at, root, pool: Pool::default(), checked, patience };
+        Self { table: Arc::new(table), keys: PhantomData }
+    }
+
+    /// A handle whose operations do not wait for a record that somebody else has locked or is writing, as
+    /// [of a hash table](crate::HashTable::impatient).
+    #[must_use]
+    pub fn impatient(&self) -> Self {
+        let Table { store, at, checked, .. } = &*self.table;
+        Self::waiting(store, *at, *checked, Patience::Short)
+    }
+
+    pub(crate) fn store(&self) -> &Store<E> {
+        &self.table.store
+    }
+
+    /// Looks at a key's record, if there is one, until `look` has found what it looks for.
+    pub(crate) fn with_record<T>(
+        &self,
+        key: K::Key<'_>,
+        look: impl FnMut(&Record<'_, E>) -> Result<Look<T>, OutOfBounds>,
+    ) -> Result<Option<T>, KvError> {
+        Ok(self.table.search::<K, _>(key, look)?.ok())
     }
 
     /// Where the tree is in its region, for [opening](Store::open_tree) it again.
@@ -221,17 +289,17 @@ impl<E: Engine> Tree<E> {
     ///
     /// # Errors
     ///
-    /// When the store is corrupt.
+    /// When the key is too long, or the store is corrupt.
     #[inline]
-    pub fn get(&self, key: u64, into: &mut [u8]) -> Result<Option<Read>, KvError> {
-        Ok(self.table.search(key, |record| record.read::<Inline>(key, into))?.ok())
+    pub fn get(&self, key: K::Key<'_>, into: &mut [u8]) -> Result<Option<Read>, KvError> {
+        Ok(self.table.search::<K, _>(key, |record| record.read::<K::Kept>(key, into))?.ok())
     }
 
     /// [Gets](Self::get) a key's value; if there is no such key, gives the leaf that would have it, as it was.
     ///
     /// # Errors
     ///
-    /// When the store is corrupt.
+    /// When the key is too long, or the store is corrupt.
     ///
     /// # Example
     ///
@@ -247,10 +315,10 @@ impl<E: Engine> Tree<E> {
     /// assert!(!tree.unchanged(&leaf));
     /// # Ok::<(), drtm_kv::KvError>(())
     /// ```
-    pub fn lookup(&self, key: u64, into: &mut [u8]) -> Result<Lookup, KvError> {
-        Ok(match self.table.search(key, |record| record.read::<Inline>(key, into))? {
+    pub fn lookup(&self, key: K::Key<'_>, into: &mut [u8]) -> Result<Lookup, KvError> {
+        Ok(match self.table.search::<K, _>(key, |record| record.read::<K::Kept>(key, into))? {
             Ok(read) => Lookup::Found(read),
-            Err(leaf) => Lookup::Absent(NodeVersion::of(&leaf)),
+            Err(spot) => Lookup::Absent(NodeVersion::of(&spot.leaf)),
         })
     }
 
@@ -272,8 +340,8 @@ impl<E: Engine> Tree<E> {
     ///
     /// # Errors
     ///
-    /// When the store is corrupt.
-    pub fn contains(&self, key: u64) -> Result<bool, KvError> {
+    /// When the key is too long, or the store is corrupt.
+    pub fn contains(&self, key: K::Key<'_>) -> Result<bool, KvError> {
         Ok(self.version(key)?.is_some())
     }
 
@@ -281,9 +349,9 @@ impl<E: Engine> Tree<E> {
     ///
     /// # Errors
     ///
-    /// When the store is corrupt.
-    pub fn version(&self, key: u64) -> Result<Option<Version>, KvError> {
-        Ok(self.table.search(key, |record| record.check::<Inline>(key))?.ok())
+    /// When the key is too long, or the store is corrupt.
+    pub fn version(&self, key: K::Key<'_>) -> Result<Option<Version>, KvError> {
+        Ok(self.table.search::<K, _>(key, |record| record.check::<K::Kept>(key))?.ok())
     }
 
     /// Inserts a key that is not there yet. Gives the version that its value has, or `None` if the key is there: then
@@ -291,8 +359,8 @@ impl<E: Engine> Tree<E> {
     ///
     /// # Errors
     ///
-    /// When the value is too long, or memory has run out. Nothing has changed then.
-    pub fn insert(&self, worker: &mut Worker<E>, key: u64, value: &[u8]) -> Result<Option<Version>, KvError> {
+    /// When key or value are too long, or memory has run out. Nothing has changed then.
+    pub fn insert(&self, worker: &mut Worker<E>, key: K::Key<'_>, value: &[u8]) -> Result<Option<Version>, KvError> {
         self.insert_noting(worker, key, value, |_| ())
     }
 
@@ -302,23 +370,12 @@ impl<E: Engine> Tree<E> {
     ///
     /// As for [`insert`](Self::insert).
     #[inline]
-    pub fn update(&self, worker: &mut Worker<E>, key: u64, value: &[u8]) -> Result<Option<Version>, KvError> {
-        let shape = Shape::of::<Inline>(key, value.len())?;
+    pub fn update(&self, worker: &mut Worker<E>, key: K::Key<'_>, value: &[u8]) -> Result<Option<Version>, KvError> {
+        let shape = Shape::of::<K::Kept>(key, value.len(), self.table.checked)?;
         let holder = worker.lock_state();
-        let written = self.table.search(key, |record| {
-            Ok(match record.lock::<Inline>(key, holder)? {
-                Look::Found(locked) if locked.class() == shape.class() => {
-                    Look::Found(Some(locked.write(shape, value)?))
-                }
-                // There is no room for it where it is.
-                Look::Found(_) => Look::Found(None),
-                Look::Other => Look::Other,
-                Look::Stale => Look::Stale,
-                Look::Busy => Look::Busy,
-            })
-        })?;
-        match written {
-            Ok(None) => self.table.relocate(worker, key, shape, value),
+        match self.table.search::<K, _>(key, |record| record.overwrite::<K::Kept>(key, holder, shape, value))? {
+            // There is no room for it where it is.
+            Ok(None) => self.table.relocate::<K>(worker, key, shape, value),
             written => Ok(written.ok().flatten()),
         }
     }
@@ -328,7 +385,7 @@ impl<E: Engine> Tree<E> {
     /// # Errors
     ///
     /// As for [`insert`](Self::insert).
-    pub fn put(&self, worker: &mut Worker<E>, key: u64, value: &[u8]) -> Result<Version, KvError> {
+    pub fn put(&self, worker: &mut Worker<E>, key: K::Key<'_>, value: &[u8]) -> Result<Version, KvError> {
         update_or_insert(worker, |worker| self.update(worker, key, value), |worker| self.insert(worker, key, value))
     }
 
@@ -355,7 +412,7 @@ impl<E: Engine> Tree<E> {
     pub fn get_or_insert(
         &self,
         worker: &mut Worker<E>,
-        key: u64,
+        key: K::Key<'_>,
         value: &[u8],
         into: &mut [u8],
     ) -> Result<Existing, KvError> {
@@ -366,21 +423,21 @@ impl<E: Engine> Tree<E> {
     ///
     /// # Errors
     ///
-    /// When the store is corrupt.
-    pub fn remove(&self, worker: &mut Worker<E>, key: u64) -> Result<Option<Version>, KvError> {
+    /// When the key is too long, or the store is corrupt.
+    pub fn remove(&self, worker: &mut Worker<E>, key: K::Key<'_>) -> Result<Option<Version>, KvError> {
         self.remove_noting(worker, key, |_| ())
     }
 
-    /// The lowest key. Its value is copied to `into`, as far as there is room.
+    /// The lowest key: an integer, or a vector of bytes. Its value is copied to `into`, as far as there is room.
     ///
     /// # Errors
     ///
     /// When the store is corrupt.
-    pub fn first(&self, into: &mut [u8]) -> Result<Option<(u64, Read)>, KvError> {
+    pub fn first(&self, into: &mut [u8]) -> Result<Option<(K::Owned, Read)>, KvError> {
         self.range(..).next_into(into)
     }
 
-    /// The highest key. Its value is copied to `into`, as far as there is room.
+    /// The highest key, as for [`first`](Self::first). Its value is copied to `into`, as far as there is room.
     ///
     /// # Errors
     ///
@@ -401,19 +458,19 @@ impl<E: Engine> Tree<E> {
     /// assert_eq!(tree.last(&mut [])?.map(|(key, _)| key), Some(u64::MAX));
     /// # Ok::<(), drtm_kv::KvError>(())
     /// ```
-    pub fn last(&self, into: &mut [u8]) -> Result<Option<(u64, Read)>, KvError> {
+    pub fn last(&self, into: &mut [u8]) -> Result<Option<(K::Owned, Read)>, KvError> {
         self.range_back(..).next_into(into)
     }
 
     /// The rows of a range, upward. A range whose end is below its start is empty.
     #[must_use]
-    pub fn range(&self, range: impl RangeBounds<u64>) -> Scan<'_, E> {
+    pub fn range<'k>(&self, range: impl RangeBounds<K::Key<'k>>) -> Scan<'_, E, K> {
         Scan::new(self, range, Direction::Up)
     }
 
     /// The rows of a range, downward.
     #[must_use]
-    pub fn range_back(&self, range: impl RangeBounds<u64>) -> Scan<'_, E> {
+    pub fn range_back<'k>(&self, range: impl RangeBounds<K::Key<'k>>) -> Scan<'_, E, K> {
         Scan::new(self, range, Direction::Down)
     }
 
@@ -435,17 +492,20 @@ impl<E: Engine> Tree<E> {
     /// let store = Store::in_memory(NoHtm, 16 << 20)?;
     /// let (tree, mut worker) = (store.tree()?, store.worker());
     /// let refused = tree.load(&mut worker, [(2, "two"), (1, "one")]);
-    /// assert!(matches!(refused, Err(KvError::NotAscending { key: 1, after: 2 })));
+    /// assert!(matches!(refused, Err(KvError::NotAscending { row: 1 })));
     /// assert_eq!(tree.load(&mut worker, (0..1_000).map(|key| (key, "value")))?, 1_000);
     /// assert!(tree.contains(999)?);
+    ///
+    /// let names = store.tree_of::<drtm_kv::Bytes>()?;
+    /// assert_eq!(names.load(&mut worker, [("alice", "1"), ("bob", "2")])?, 2);
     /// # Ok::<(), KvError>(())
     /// ```
     pub fn load<V: AsRef<[u8]>>(
         &self,
         worker: &mut Worker<E>,
-        rows: impl IntoIterator<Item = (u64, V)>,
+        rows: impl IntoIterator<Item = (impl AsKey<K>, V)>,
     ) -> Result<u64, KvError> {
-        self.table.load(worker, rows)
+        self.table.load::<K, V>(worker, rows)
     }
 }
 

@@ -4,13 +4,14 @@
 //! RUSTFLAGS="--cfg drtm_loom" cargo test --release -p drtm-kv --test loom
 //! ```
 //!
-//! The code is the one that runs otherwise; only the words are loom's, in a small box, and a table begins with one bucket.
-#![cfg(drtm_loom)]
+//! The code is the one that runs otherwise; only the words are loom's, in a small box, and a table begins with one bucket. *Mutations*,
+//! deliberate faults, must make the same checks fail, and those tests expect a panic.
+#![cfg(all(drtm_loom, not(drtm_shuttle)))]
 
 use std::sync::Arc;
 
 use drtm_htm::NoHtm;
-use drtm_kv::{HashConfig, HashTable, Store};
+use drtm_kv::{HashConfig, HashTable, Mutation, Store, mutated};
 use loom::thread;
 
 type Table = HashTable<NoHtm>;
@@ -24,7 +25,7 @@ struct World {
 impl World {
     /// A table with these keys, each with itself as its value.
     fn new(config: HashConfig, keys: &[u64]) -> Self {
-        let store = Store::in_memory(NoHtm, 4096).expect("a store");
+        let store = Store::in_memory(NoHtm, 8192).expect("a store");
         let table = store.hash_table(config).expect("a table");
         let world = Self { store, table };
         for key in keys {
@@ -177,6 +178,46 @@ fn a_removed_key_s_memory_is_never_read_as_the_key() {
     );
 }
 
+/// Removes a key, and gives its record's memory to another table's record of the same key.
+fn hand_over(world: &World) {
+    let other = world.store.hash_table(HashConfig::default().fixed()).expect("room");
+    let mut worker = world.store.worker();
+    assert!(world.table.remove(&mut worker, 7).expect("sound").is_some());
+    let value = [8_u64.to_le_bytes(), 8_u64.to_le_bytes()].concat();
+    assert!(other.insert(&mut worker, 7, &value).expect("room").is_some());
+    let read = other.get(7, &mut [0; 16]).expect("sound").expect("just inserted");
+    assert_eq!(read.version.number(), 1, "another table's update has come here");
+}
+
+#[test]
+fn another_table_s_record_of_the_key_is_never_read() {
+    explore(
+        small(&[7]),
+        |world| world.get(7),
+        |world| {
+            hand_over(world);
+            None
+        },
+        |world, read, _| {
+            assert!(matches!(read, Some(7) | None), "{read:?}");
+            assert_eq!(world.get(7), None);
+        },
+    );
+}
+
+#[test]
+fn another_table_s_record_of_the_key_is_never_written() {
+    explore(
+        small(&[7]),
+        |world| world.update(7, 9),
+        |world| {
+            hand_over(world);
+            true
+        },
+        |world, _, _| assert_eq!(world.get(7), None),
+    );
+}
+
 #[test]
 fn a_key_is_updated_or_removed() {
     explore(
@@ -219,4 +260,55 @@ fn a_key_can_be_inserted_while_its_bucket_is_split() {
             assert_eq!(world.table.count().expect("sound"), 4);
         },
     );
+}
+
+#[test]
+fn a_key_whose_record_moves_is_visited_once() {
+    explore(
+        small(&[7]),
+        |world| {
+            let mut visited = Vec::new();
+            world.table.for_each(|key, value, _| visited.push((key, value.len()))).expect("sound");
+            assert!(matches!(visited[..], [(7, 16 | 40)]), "{visited:?}");
+            true
+        },
+        |world| world.table.update(&mut world.store.worker(), 7, &[7; 40]).expect("room").is_some(),
+        |_, visited, moved| assert!(visited && moved),
+    );
+}
+
+#[test]
+#[should_panic(expected = "a torn value")]
+fn mutation_without_looking_at_the_version_again_a_torn_value_is_found() {
+    mutated(Mutation::ReadWithoutVersion, a_reader_sees_an_update_whole_or_not_at_all);
+}
+
+#[test]
+#[should_panic(expected = "a torn value")]
+fn mutation_without_looking_at_the_slot_again_another_table_s_value_is_found() {
+    mutated(Mutation::FollowWithoutSight, another_table_s_record_of_the_key_is_never_read);
+}
+
+#[test]
+#[should_panic(expected = "another table's update has come here")]
+fn mutation_without_looking_at_the_slot_again_another_table_s_update_is_found() {
+    mutated(Mutation::FollowWithoutSight, another_table_s_record_of_the_key_is_never_written);
+}
+
+#[test]
+#[should_panic(expected = "a torn value")]
+fn mutation_without_a_fence_before_the_value_a_torn_value_is_found() {
+    mutated(Mutation::WriteWithoutFence, a_reader_sees_an_update_whole_or_not_at_all);
+}
+
+#[test]
+#[should_panic(expected = "lost while it moved")]
+fn mutation_without_looking_at_the_depth_a_lost_key_is_found() {
+    mutated(Mutation::AbsenceWithoutDepth, a_key_can_be_found_while_its_bucket_is_split);
+}
+
+#[test]
+#[should_panic(expected = "lost while it moved")]
+fn mutation_with_keys_dropped_first_a_lost_key_is_found() {
+    mutated(Mutation::SplitDropsKeysFirst, a_key_can_be_found_while_its_bucket_is_split);
 }

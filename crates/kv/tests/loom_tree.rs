@@ -4,12 +4,14 @@
 //! RUSTFLAGS="--cfg drtm_loom" cargo test --release -p drtm-kv --test loom_tree
 //! ```
 //!
-//! The code is the one that runs otherwise; only the words are loom's, in a small box, and a node has three entries.
-#![cfg(drtm_loom)]
+//! The code is the one that runs otherwise; only the words are loom's, in a small box, and a node has three entries. *Mutations*,
+//! deliberate faults, must make the same checks fail, and those tests expect a panic.
+#![cfg(all(drtm_loom, not(drtm_shuttle)))]
+
+mod explore;
 
 use drtm_htm::NoHtm;
-use drtm_kv::{Lookup, Store, Tree};
-use loom::thread;
+use drtm_kv::{Lookup, Mutation, Store, Tree, mutated};
 
 #[derive(Clone)]
 struct World {
@@ -60,27 +62,14 @@ impl World {
 }
 
 /// Runs `first` and `second` concurrently in every way there is, with so many preemptions, then `check`.
-fn explore<T: 'static>(
+fn explore<T: Send + 'static>(
     preemptions: usize,
     (keys, removed): (&'static [u64], &'static [u64]),
     first: impl Fn(&World) -> T + Copy + Send + Sync + 'static,
     second: impl Fn(&World) -> T + Copy + Send + Sync + 'static,
     check: impl Fn(&World, T, T) + Send + Sync + 'static,
 ) {
-    let bound = std::env::var("LOOM_MAX_PREEMPTIONS").ok().and_then(|bound| bound.parse().ok());
-    let mut model = loom::model::Builder::new();
-    model.preemption_bound = Some(bound.unwrap_or(preemptions));
-    model.max_branches = 20_000;
-    model.check(move || {
-        let world = World::new(keys, removed);
-        let other = world.clone();
-        // The one that changes something begins: the checker remembers only the last access to a word, and forgets a reader's when the
-        // other reads before it writes, so that the other way round it would see no reason to interleave them.
-        let thread = thread::spawn(move || first(&other));
-        let two = second(&world);
-        let one = thread.join().expect("no panic");
-        check(&world, one, two);
-    });
+    explore::explore(preemptions, move || World::new(keys, removed), first, second, check);
 }
 
 #[test]
@@ -377,4 +366,44 @@ impl World {
         }
         Some(read.length)
     }
+}
+
+#[test]
+fn a_removed_key_s_memory_is_never_read_as_the_same_key_of_another_tree() {
+    explore(
+        2,
+        (&[7], &[]),
+        |world| {
+            let (mut worker, other) = (world.store.worker(), world.store.tree().expect("a tree"));
+            assert!(world.tree.remove(&mut worker, 7).expect("sound").is_some());
+            assert!(other.insert(&mut worker, 7, &8_u64.to_le_bytes()).expect("room").is_some());
+            None
+        },
+        |world| world.get(7),
+        |_, _, read| assert!(matches!(read, Some(7) | None), "another tree's value: {read:?}"),
+    );
+}
+
+#[test]
+#[should_panic(expected = "another tree's value")]
+fn mutation_without_another_incarnation_a_stale_link_is_found() {
+    mutated(Mutation::RetireWithoutIncarnation, a_removed_key_s_memory_is_never_read_as_the_same_key_of_another_tree);
+}
+
+#[test]
+#[should_panic(expected = "found && inserted")]
+fn mutation_without_looking_at_the_stamp_again_a_lost_key_is_found() {
+    mutated(Mutation::NodeWithoutStamp, a_key_can_be_found_while_its_leaf_is_divided);
+}
+
+#[test]
+#[should_panic(expected = "[4, 5, 6]")]
+fn mutation_with_a_lock_on_what_has_changed_a_wrong_place_is_found() {
+    mutated(Mutation::LockWithoutStamp, two_keys_get_two_entries);
+}
+
+#[test]
+#[should_panic(expected = "[10, 20, 30, 50]")]
+fn mutation_with_a_leaf_that_leaves_unchanged_a_lost_key_is_found() {
+    mutated(Mutation::LeaveWithoutStamp, a_key_is_inserted_into_a_leaf_that_leaves);
 }

@@ -35,19 +35,7 @@ pub const fn words_for(bytes: usize) -> usize {
 /// ```
 #[inline(always)]
 pub fn read_bytes<E: Engine>(engine: &E, words: &[Word], into: &mut [u8]) {
-    let (whole, rest) = into.as_chunks_mut::<8>();
-    let (words, last) = words[..words_for(whole.len() * 8 + rest.len())].split_at(whole.len());
-    for (word, bytes) in words.iter().zip(whole) {
-        *bytes = engine.load_relaxed(word).to_le_bytes();
-    }
-    if let [last] = last {
-        let mut value = engine.load_relaxed(last);
-        // By hand: a call to copy a handful of bytes costs more than they do.
-        for byte in rest {
-            *byte = value as u8;
-            value >>= 8;
-        }
-    }
+    engine.load_bytes(words, into);
 }
 
 /// Copies `from` to the beginning of `words`. The rest of the last word that it reaches becomes zero.
@@ -67,13 +55,5 @@ pub fn read_bytes<E: Engine>(engine: &E, words: &[Word], into: &mut [u8]) {
 /// ```
 #[inline(always)]
 pub fn write_bytes<E: Engine>(engine: &E, words: &[Word], from: &[u8]) {
-    let (whole, rest) = from.as_chunks::<8>();
-    let (words, last) = words[..words_for(from.len())].split_at(whole.len());
-    for (word, bytes) in words.iter().zip(whole) {
-        engine.store_relaxed(word, u64::from_le_bytes(*bytes));
-    }
-    if let [last] = last {
-        let value = rest.iter().rev().fold(0, |value, byte| value << 8 | u64::from(*byte));
-        engine.store_relaxed(last, value);
-    }
+    engine.store_bytes(words, from);
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use drtm_htm::{Engine, NoHtm};
-use drtm_kv::{HashConfig, HashPeer, HashTable, Inline, Store};
+use drtm_kv::{BucketCache, HashConfig, HashPeer, HashTable, Inline, Store};
 use drtm_rdma::{Offset, Region};
 
 use super::scheme::{Peer, Scheme, remote};
@@ -15,6 +15,13 @@ pub(super) struct Cluster {
     region: Arc<Region<NoHtm>>,
     table: HashTable<NoHtm>,
     peer: Option<HashPeer<Inline>>,
+}
+
+impl Cluster {
+    /// Remembers buckets in this cache from now on.
+    pub(super) fn remember(&mut self, cache: Arc<BucketCache>) {
+        self.peer = self.peer.take().map(|peer| peer.with_cache(cache));
+    }
 }
 
 /// Where a record's value begins. The table is the store's own, so the layout is known here only for checking.

@@ -1,18 +1,9 @@
 //! `kv lookups`: one-sided READs per lookup, as in DrTM's Table VI.
 
-use std::sync::Arc;
-
 use clap::{Args as ClapArgs, ValueEnum, value_parser};
-use drtm_htm::NoHtm;
-use drtm_rdma::{Fabric, LocalConfig, LocalFabric, NodeId, Phase, Region, block_on};
 use serde::Serialize;
 
-use super::{
-    cluster::Cluster,
-    cuckoo::Cuckoo,
-    hopscotch::Hopscotch,
-    scheme::{OWNER, Scheme},
-};
+use super::{cached, cluster::Cluster, counting::Counting, cuckoo::Cuckoo, hopscotch::Hopscotch, scheme::Scheme};
 use crate::{
     Error,
     report::{Report, prose, table},
@@ -25,7 +16,11 @@ use crate::{
 /// by how often each key would be looked up. The hottest key has 5 to 6 % of all lookups, so a
 /// single hash seed decides much: the mean over seeds is what can be compared.
 ///
-/// JSON: [{scheme, keys, occupancy, records, seeds, reads, reads_sd, published}]
+/// With a cache (cluster+cache), keys are drawn as often as each would be looked up: as many
+/// as there are keys with an empty cache (cold), then as many again (warm).
+///
+/// JSON: [{scheme, keys, occupancy, records, seeds, reads, reads_sd, published}], and for
+/// cluster+cache also {cache_mb_per_20m, warm}
 #[derive(Debug, ClapArgs)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Args {
@@ -46,6 +41,10 @@ pub(crate) struct Args {
     #[arg(long, value_parser = value_parser!(u64).range(1_000..=100_000_000), default_value_t = 100_000, value_name = "N")]
     records: u64,
 
+    /// Bytes of each cache for 20 million keys, in millions; there are as many fewer as there are fewer keys
+    #[arg(long, value_parser = value_parser!(u64).range(1..=10_000), value_delimiter = ',', value_name = "MB,...", default_values_t = [20, 80, 320])]
+    cache_mb: Vec<u64>,
+
     /// Hash seeds to average over [default: 1 for uniform keys, 32 for Zipf]
     #[arg(long, value_parser = value_parser!(u64).range(1..=10_000), value_name = "N")]
     seeds: Option<u64>,
@@ -57,6 +56,10 @@ pub(crate) struct Args {
 enum SchemeName {
     /// Ours: cluster chaining, eight keys to a bucket
     Cluster,
+    /// Ours, with a cache at the peer that remembers buckets
+    #[value(name = "cluster+cache")]
+    #[serde(rename = "cluster+cache")]
+    ClusterCache,
     /// Pilaf's: cuckoo hashing with three hashes
     Cuckoo,
     /// FaRM's: hopscotch hashing with a neighbourhood of eight
@@ -82,13 +85,23 @@ struct Row {
     reads: f64,
     reads_sd: f64,
     published: Option<f64>,
+    #[serde(flatten)]
+    cache: Option<CacheRow>,
 }
 
-/// DrTM's Table VI, by scheme: for each kind of keys, at 50, 75 and 90 percent.
-const PUBLISHED: [(SchemeName, [[f64; 3]; 2]); 3] = [
+/// What only rows with a cache have.
+#[derive(Clone, Copy, Debug, Serialize)]
+struct CacheRow {
+    cache_mb_per_20m: u64,
+    warm: bool,
+}
+
+/// DrTM's Table VI, by scheme: for each kind of keys, at 50, 75 and 90 percent. With a cache, Zipf keys take "≈ 0".
+const PUBLISHED: [(SchemeName, [[f64; 3]; 2]); 4] = [
     (SchemeName::Cuckoo, [[1.348, 1.652, 1.956], [1.304, 1.712, 1.924]]),
     (SchemeName::Hopscotch, [[1.000, 1.011, 1.044], [1.000, 1.020, 1.040]]),
     (SchemeName::Cluster, [[1.008, 1.052, 1.100], [1.004, 1.039, 1.091]]),
+    (SchemeName::ClusterCache, [[0.204, 0.475, 0.587], [0.0, 0.0, 0.0]]),
 ];
 
 fn published(scheme: SchemeName, keys: Keys, occupancy: f64) -> Option<f64> {
@@ -109,7 +122,7 @@ impl Args {
         for &scheme in &self.scheme {
             for &keys in &self.keys {
                 for &occupancy in &self.occupancy {
-                    rows.push(self.row(scheme, keys, occupancy, seed)?);
+                    rows.extend(self.rows(scheme, keys, occupancy, seed)?);
                 }
             }
         }
@@ -117,45 +130,58 @@ impl Args {
         report.result(&rows)
     }
 
-    fn row(&self, scheme: SchemeName, keys: Keys, occupancy: f64, seed: u64) -> Result<Row, Error> {
+    /// A row, or with a cache two for each size.
+    fn rows(&self, scheme: SchemeName, keys: Keys, occupancy: f64, seed: u64) -> Result<Vec<Row>, Error> {
         let seeds = self.seeds.unwrap_or(if keys == Keys::Zipf { 32 } else { 1 });
         // A table whose number of buckets is no power of two has buckets of two sizes, so to say; the papers' has not.
         let buckets = (self.records as f64 / (8.0 * occupancy)) as u64;
         let records = (buckets.next_power_of_two() as f64 * 8.0 * occupancy) as u64;
+        // For each seed, the means of all rows.
         let mut means = Vec::new();
         for number in 0..seeds {
             let seed = seed.wrapping_add(number.wrapping_mul(0x9E37_79B9_7F4A_7C15));
-            let reads = match scheme {
-                SchemeName::Cluster => reads::<Cluster>(records, occupancy, seed),
-                SchemeName::Cuckoo => reads::<Cuckoo>(records, occupancy, seed),
-                SchemeName::Hopscotch => reads::<Hopscotch>(records, occupancy, seed),
-            }?;
-            means.push(keys.mean(&reads));
+            means.push(match scheme {
+                SchemeName::Cluster => vec![keys.mean(&reads::<Cluster>(records, occupancy, seed)?)],
+                SchemeName::Cuckoo => vec![keys.mean(&reads::<Cuckoo>(records, occupancy, seed)?)],
+                SchemeName::Hopscotch => vec![keys.mean(&reads::<Hopscotch>(records, occupancy, seed)?)],
+                SchemeName::ClusterCache => {
+                    let sizes: Vec<u64> = self.cache_mb.iter().map(|mb| mb * records / 20).collect();
+                    let reads = cached::reads(records, occupancy, seed, &sizes, |rank| keys.weight(rank))?;
+                    reads.into_iter().flat_map(|reads| [reads.cold, reads.warm]).collect()
+                }
+            });
         }
-        let mean = means.iter().sum::<f64>() / seeds as f64;
-        let variance = means.iter().map(|reads| (reads - mean).powi(2)).sum::<f64>() / (seeds.max(2) - 1) as f64;
-        Ok(Row {
-            scheme,
-            keys,
-            occupancy,
-            records,
-            seeds,
-            reads: mean,
-            reads_sd: variance.sqrt(),
-            published: published(scheme, keys, occupancy),
-        })
+        let with_cache = self.cache_mb.iter().flat_map(|mb| [false, true].map(|warm| (*mb, warm)));
+        let caches: Vec<Option<CacheRow>> = match scheme {
+            SchemeName::ClusterCache => {
+                with_cache.map(|(cache_mb_per_20m, warm)| Some(CacheRow { cache_mb_per_20m, warm })).collect()
+            }
+            _ => vec![None],
+        };
+        let row = |(number, cache): (usize, Option<CacheRow>)| {
+            let of_seeds = || means.iter().map(|of_rows: &Vec<f64>| of_rows[number]);
+            let mean = of_seeds().sum::<f64>() / seeds as f64;
+            let variance = of_seeds().map(|reads| (reads - mean).powi(2)).sum::<f64>() / (seeds.max(2) - 1) as f64;
+            let published = published(scheme, keys, occupancy);
+            Row { scheme, keys, occupancy, records, seeds, reads: mean, reads_sd: variance.sqrt(), published, cache }
+        };
+        Ok(caches.into_iter().enumerate().map(row).collect())
     }
 }
 
 impl Keys {
-    /// READs per lookup, if the first key is the hottest.
-    fn mean(self, reads: &[u64]) -> f64 {
-        let weight = |rank: usize| match self {
+    /// How often a key is looked up, by how hot it is.
+    fn weight(self, rank: usize) -> f64 {
+        match self {
             Self::Uniform => 1.0,
             Self::Zipf => (rank as f64 + 1.0).powf(-0.99),
-        };
+        }
+    }
+
+    /// READs per lookup, if the first key is the hottest.
+    fn mean(self, reads: &[u64]) -> f64 {
         let (sum, weights) = reads.iter().enumerate().fold((0.0, 0.0), |(sum, weights), (rank, reads)| {
-            (sum + weight(rank) * *reads as f64, weights + weight(rank))
+            (sum + self.weight(rank) * *reads as f64, weights + self.weight(rank))
         });
         sum / weights
     }
@@ -164,49 +190,49 @@ impl Keys {
 /// The READs that it takes to find each of so many random keys, in random order.
 fn reads<S: Scheme>(records: u64, occupancy: f64, seed: u64) -> Result<Vec<u64>, Error> {
     let mut random = fastrand::Rng::with_seed(seed);
-    let keys: Vec<u64> = (0..records).map(|_| random.u64(1..)).collect();
-    let region = Arc::new(Region::anonymous(NoHtm, (64 << 20) + records * 512)?);
-    let mut scheme = S::build(&region, &keys, occupancy, seed)?;
-
-    let fabric = LocalFabric::new(2, LocalConfig::perfect());
-    fabric.register(OWNER, region)?;
-    let endpoint = fabric.endpoint(NodeId(0))?;
-    let peer = endpoint.during(Phase::Lookup);
-    let counted = || endpoint.counters().total().reads;
-    block_on(&endpoint, scheme.prepare(peer))?;
-    let look_up = |key: u64, number: u64| {
-        let before = counted();
-        match block_on(&endpoint, scheme.find(peer, key))? {
-            Some(found) if found == number => Ok(counted() - before),
-            found => Err(Error::WrongAnswer { key, expected: number, found }),
-        }
-    };
-    let look_all_up = || {
-        keys.iter().enumerate().map(|(index, key)| look_up(*key, index as u64 + 1)).collect::<Result<Vec<u64>, Error>>()
-    };
-    // Once to learn where things are, which is not to be counted.
-    look_all_up()?;
-    let mut reads = look_all_up()?;
+    let mut reads = Counting::<S>::new(records, occupancy, &mut random, seed)?.look_all_up()?;
     // Which keys are hot has nothing to do with when they were inserted.
     random.shuffle(&mut reads);
     Ok(reads)
+}
+
+impl Row {
+    fn name(&self) -> String {
+        let scheme = self.scheme.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned());
+        match self.cache {
+            None => scheme,
+            Some(CacheRow { cache_mb_per_20m, warm }) => {
+                format!("{scheme}, {cache_mb_per_20m} MB, {}", if warm { "warm" } else { "cold" })
+            }
+        }
+    }
 }
 
 fn text(rows: &[Row]) -> String {
     let headers = ["scheme", "keys", "occupancy", "records", "seeds", "READs per lookup", "deviation", "published"];
     let cells = rows.iter().map(|row| {
         vec![
-            format!("{:?}", row.scheme).to_lowercase(),
+            row.name(),
             format!("{:?}", row.keys).to_lowercase(),
             format!("{:.0} %", row.occupancy * 100.0),
             row.records.to_string(),
             row.seeds.to_string(),
             format!("{:.3}", row.reads),
             if row.seeds > 1 { format!("{:.3}", row.reads_sd) } else { String::new() },
-            row.published.map_or_else(String::new, |reads| format!("{reads:.3}")),
+            match row.published {
+                None => String::new(),
+                Some(0.0) => "≈ 0".to_owned(),
+                Some(reads) => format!("{reads:.3}"),
+            },
         ]
     });
     let note = "READs counted on the in-process fabric, of keys that are there; published: DrTM, Table VI. Every answer was \
                 checked. The published Zipf values come from one hash seed each.";
-    format!("{}\n\n{}\n", table(&headers, 2, cells), prose(note))
+    let of_caches = "Caches are of so many MB for 20 million keys. Cold: from empty, over as many lookups as there are keys; warm: over \
+                     as many more. The size and the warming up of the published cache are unknown, and its Zipf values said to be about 0.";
+    let table = table(&headers, 2, cells);
+    match rows.iter().any(|row| row.cache.is_some()) {
+        true => format!("{table}\n\n{}\n\n{}\n", prose(note), prose(of_caches)),
+        false => format!("{table}\n\n{}\n", prose(note)),
+    }
 }

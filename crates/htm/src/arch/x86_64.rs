@@ -1,8 +1,11 @@
-//! RTM's four instructions in inline assembly; the compiler's intrinsics for them are not stable. And the one that asks for a cache line.
+//! RTM's four instructions in inline assembly, as the compiler's intrinsics for them are not stable; the one that asks for a cache line; and two words
+//! at once.
 //!
-//! No block of assembly promises `nomem`, `readonly` or `pure`: each is a barrier to the compiler, so that no access moves into
+//! No block of RTM's promises `nomem`, `readonly` or `pure`: each is a barrier to the compiler, so that no access moves into
 //! or out of a region.
 
+#[cfg(not(drtm_loom))]
+use std::arch::x86_64::__m128i;
 use std::arch::{
     asm, is_x86_feature_detected,
     x86_64::{__cpuid_count, _MM_HINT_T0, _mm_prefetch},
@@ -10,6 +13,8 @@ use std::arch::{
 
 use super::Cpuid;
 use crate::status::Status;
+#[cfg(not(drtm_loom))]
+use crate::{Word, sync::Ordering::Relaxed};
 
 /// CPUID leaf 7, `edx` bit 11.
 const RTM_ALWAYS_ABORT: u32 = 1 << 11;
@@ -76,4 +81,116 @@ pub(crate) unsafe fn xtest() -> bool {
 pub(crate) fn prefetch<T>(what: &T) {
     // SAFETY: part of every x86-64 processor; a hint, which reads and writes nothing and faults at no address.
     unsafe { _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(what).cast()) };
+}
+
+/// What one instruction copies, in bytes.
+#[cfg(not(drtm_loom))]
+pub(crate) const PIECE: usize = 16;
+
+/// What one turn of a loop copies.
+#[cfg(not(drtm_loom))]
+const TURN: usize = 2 * PIECE;
+
+/// Reads a piece of words, with relaxed loads.
+///
+/// # Safety
+///
+/// The piece lies within words.
+#[cfg(not(drtm_loom))]
+#[inline(always)]
+unsafe fn load_piece(from: *const u8) -> [u8; PIECE] {
+    let piece: __m128i;
+    // SAFETY: the caller vouches for the place, and words may be read at any time. The instruction reads each byte once, and may be carried
+    // out in parts: it is as good as relaxed atomic loads of the words that it touches, and a choice among their bytes, in
+    // assembly. It is not `pure`, so it stays between the fences that it was put between.
+    unsafe {
+        asm!("movdqu {piece}, [{from}]", piece = out(xmm_reg) piece, from = in(reg) from,
+            options(readonly, nostack, preserves_flags));
+    }
+    // SAFETY: sixteen bytes are sixteen bytes.
+    unsafe { std::mem::transmute::<__m128i, [u8; PIECE]>(piece) }
+}
+
+/// Writes two words, with relaxed stores.
+///
+/// # Safety
+///
+/// `to` is where one of two adjacent words begins.
+#[cfg(not(drtm_loom))]
+#[inline(always)]
+unsafe fn store_piece(to: *mut u8, piece: [u8; PIECE]) {
+    // SAFETY: sixteen bytes are sixteen bytes.
+    let piece = unsafe { std::mem::transmute::<[u8; PIECE], __m128i>(piece) };
+    // SAFETY: the caller vouches for the place, and words are atomics: they may be written at any time, by anyone. The instruction may be
+    // carried out in parts, but in none smaller than an aligned word: it is as good as two relaxed atomic stores.
+    unsafe {
+        asm!("movdqu [{to}], {piece}", piece = in(xmm_reg) piece, to = in(reg) to, options(nostack, preserves_flags));
+    }
+}
+
+/// Copies the first bytes of words: as many as there is room for, which are at least a [`PIECE`]. Panics when there are not as many.
+#[cfg(not(drtm_loom))]
+#[inline(always)]
+pub(crate) fn load_bytes(words: &[Word], into: &mut [u8]) {
+    let length = into.len();
+    assert!(length >= PIECE && length <= size_of_val(words), "{length} bytes of {} words", words.len());
+    let from = words.as_ptr().cast::<u8>();
+    let (turns, rest) = into.as_chunks_mut::<TURN>();
+    for (turn, into) in turns.iter_mut().enumerate() {
+        let (pieces, _) = into.as_chunks_mut();
+        // SAFETY: both pieces are among the first `length` bytes of the words, as those of `into` are.
+        pieces[0] = unsafe { load_piece(from.wrapping_add(turn * TURN)) };
+        // SAFETY: as above.
+        pieces[1] = unsafe { load_piece(from.wrapping_add(turn * TURN + PIECE)) };
+    }
+    let rest = rest.len();
+    if rest > PIECE {
+        let at = length - rest;
+        // SAFETY: as above.
+        into[at..at + PIECE].copy_from_slice(&unsafe { load_piece(from.wrapping_add(at)) });
+    }
+    if rest > 0
+        && let Some(ending) = into.last_chunk_mut()
+    {
+        // It overlaps with the one before, so that what is left need not be counted.
+        // SAFETY: as above; the ending begins `PIECE` bytes before `length`, which is not less.
+        *ending = unsafe { load_piece(from.wrapping_add(length - PIECE)) };
+    }
+}
+
+/// Copies bytes, at least a [`PIECE`], to the first words. The rest of the last one becomes zero. Panics when they do not fit.
+#[cfg(not(drtm_loom))]
+#[inline(always)]
+pub(crate) fn store_bytes(words: &[Word], from: &[u8]) {
+    let length = from.len();
+    assert!(length >= PIECE && length <= size_of_val(words), "{length} bytes in {} words", words.len());
+    let to = words.as_ptr().cast::<u8>().cast_mut();
+    let (whole, last) = from.split_at(length / 8 * 8);
+    let (turns, rest) = whole.as_chunks::<TURN>();
+    for (turn, from) in turns.iter().enumerate() {
+        let (pieces, _) = from.as_chunks();
+        // SAFETY: the pieces are among the first `length` bytes of the words, as those of `from` are, and begin at multiples of a word.
+        unsafe { store_piece(to.wrapping_add(turn * TURN), pieces[0]) };
+        // SAFETY: as above.
+        unsafe { store_piece(to.wrapping_add(turn * TURN + PIECE), pieces[1]) };
+    }
+    if rest.len() > PIECE
+        && let Some(piece) = rest.first_chunk()
+    {
+        // SAFETY: as above.
+        unsafe { store_piece(to.wrapping_add(whole.len() - rest.len()), *piece) };
+    }
+    if !rest.is_empty()
+        && let Some(ending) = whole.last_chunk()
+    {
+        // It overlaps with the one before.
+        // SAFETY: as above; the whole words are at least two.
+        unsafe { store_piece(to.wrapping_add(whole.len() - PIECE), *ending) };
+    }
+    if !last.is_empty()
+        && let Some(ending) = from.last_chunk()
+    {
+        let value = u64::from_le_bytes(*ending) >> (u64::BITS - 8 * last.len() as u32);
+        words[whole.len() / 8].set(value, Relaxed);
+    }
 }

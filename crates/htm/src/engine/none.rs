@@ -3,7 +3,7 @@
 use std::{convert::Infallible, marker::PhantomData};
 
 use crate::{
-    Access, Engine, EngineKind, Word,
+    Access, Engine, EngineKind, Word, block,
     cause::{Abort, Cause},
 };
 
@@ -58,6 +58,16 @@ impl Engine for NoHtm {
         _body: &mut impl FnMut(&mut NoRegion<'m>) -> Result<T, Infallible>,
     ) -> Result<T, Abort> {
         Err(Abort::by(Cause::Unavailable))
+    }
+
+    #[inline(always)]
+    fn load_bytes(&self, words: &[Word], into: &mut [u8]) {
+        block::load(words, into);
+    }
+
+    #[inline(always)]
+    fn store_bytes(&self, words: &[Word], from: &[u8]) {
+        block::store(words, from);
     }
 }
 

@@ -26,7 +26,7 @@ use std::{convert::Infallible, marker::PhantomData};
 use crate::{
     Access, Engine, EngineError, EngineKind, Word,
     access::{self, code},
-    arch,
+    arch, block,
     cause::Abort,
     probe::Probe,
     status::Status,
@@ -152,6 +152,18 @@ impl Engine for Rtm {
     #[inline(always)]
     fn before_plain_access(&self) {
         debug_assert!(!self.inside_region(), "{}", crate::PLAIN_INSIDE_REGION);
+    }
+
+    #[inline(always)]
+    fn load_bytes(&self, words: &[Word], into: &mut [u8]) {
+        self.before_plain_access();
+        block::load(words, into);
+    }
+
+    #[inline(always)]
+    fn store_bytes(&self, words: &[Word], from: &[u8]) {
+        self.before_plain_access();
+        block::store(words, from);
     }
 }
 

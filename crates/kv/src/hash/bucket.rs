@@ -7,13 +7,16 @@
 //! that key's record, or to one that says it is another's. A search that finds nothing has only found nothing if the
 //! version is the same afterwards, and the bucket was the right one to search.
 
-use drtm_htm::{Access, Engine, Word};
+use drtm_htm::{Access, Engine, Word, fence_acquire};
 
 use super::segments::Bucket;
-use crate::layout::{Bits, Place, SLOTS, key_word, meta_word};
+use crate::{
+    layout::{Bits, Place, SLOTS, key_word, meta_word},
+    mutation::{self, Mutation},
+};
 
 /// A chain's version and lock as they were seen: enough to tell later whether it has changed.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Seen(u64);
 
 impl Seen {
@@ -45,6 +48,61 @@ pub(super) fn seen<E: Engine>(engine: &E, bucket: &Bucket) -> Seen {
 #[inline(always)]
 pub(super) fn matches<E: Engine>(engine: &E, bucket: &Bucket, key: u64) -> u32 {
     (0..SLOTS).fold(0, |found, slot| found | u32::from(engine.load_relaxed(&bucket[key_word(slot)]) == key) << slot)
+}
+
+/// The first slot whose key word is this one, or [`SLOTS`]: by conditional moves, as for [`matches`].
+///
+/// Of several that are alike the first is the one in use, but for rare exceptions: a key is put into the first free slot, so what is left of
+/// keys that were removed lies behind it.
+#[inline(always)]
+pub(super) fn first_match<E: Engine>(engine: &E, bucket: &Bucket, key: u64) -> usize {
+    (0..SLOTS).rev().fold(
+        SLOTS,
+        |found, slot| {
+            if engine.load_relaxed(&bucket[key_word(slot)]) == key { slot } else { found }
+        },
+    )
+}
+
+/// A slot as it was seen, for whoever follows it without looking at anything else.
+#[derive(Debug)]
+pub(super) struct Sight<'b> {
+    /// The chain's main bucket.
+    main: &'b Bucket,
+    seen: Seen,
+    slot: &'b Word,
+    meta: u64,
+}
+
+impl<'b> Sight<'b> {
+    /// The slot of a bucket in the chain of `main`, which was seen like this before.
+    #[inline(always)]
+    pub(super) fn of<E: Engine>(
+        engine: &E,
+        main: &'b Bucket,
+        seen: Seen,
+        bucket: &'b Bucket,
+        slot: usize,
+    ) -> Option<Self> {
+        let slot = &bucket[meta_word(slot % SLOTS)];
+        let meta = engine.load(slot);
+        (Bits::place(meta) != 0).then_some(Self { main, seen, slot, meta })
+    }
+
+    /// The word where the record is.
+    #[inline(always)]
+    pub(super) fn word(&self) -> u64 {
+        Bits::place(self.meta)
+    }
+
+    /// Whether the slot has led to its key's record all the while: no change of the chain has ended meanwhile, and the slot is the same.
+    /// Where that holds, the record's incarnation need not be looked at.
+    #[inline(always)]
+    pub(super) fn holds<E: Engine>(&self, engine: &E) -> bool {
+        fence_acquire();
+        let is_same = seen(engine, self.main) == self.seen && engine.load_relaxed(self.slot) == self.meta;
+        is_same || mutation::includes(Mutation::FollowWithoutSight)
+    }
 }
 
 /// Where a slot's record is. Without branches but one that is seldom taken, for the same reason.

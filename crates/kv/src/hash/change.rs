@@ -1,13 +1,12 @@
 //! Inserting, removing, and moving records.
 
-use drtm_htm::{Access, Engine, Outcome, Policy, Waiter};
+use drtm_htm::{Access, Engine, Outcome, Policy};
 
 use super::{
     Table,
     bucket::{self, Change},
     chain::{Match, Room, plainly},
     header,
-    search::low_bits,
     segments::Bucket,
 };
 use crate::{
@@ -37,19 +36,19 @@ impl<E: Engine> Table<E> {
     /// Locks the main bucket of a hash.
     fn lock_chain(&self, hash: u64) -> Result<&Bucket, KvError> {
         let engine = self.engine();
-        let waiter = Waiter::new();
+        let waiting = self.patience.begin();
         let mut number = self.first_guess(hash)?;
         loop {
             let Some(main) = self.main.get(self.region(), number)? else {
-                number = super::search::parent(number);
+                number = self.split_off(number)?;
                 continue;
             };
             // If it is still the right one when the lock is had, it will stay so.
             let seen = bucket::seen(engine, main);
-            match self.right_bucket(main, number, hash) {
-                Err(elsewhere) => number = elsewhere,
-                Ok(()) if bucket::try_lock(engine, main, seen) => return Ok(main),
-                Ok(()) => waiter.pause(),
+            match self.elsewhere(main, number, hash)? {
+                Some(elsewhere) => number = elsewhere,
+                None if bucket::try_lock(engine, main, seen) => return Ok(main),
+                None => waiting.pause()?,
             }
         }
     }
@@ -70,18 +69,19 @@ impl<E: Engine> Table<E> {
         key: K::Key<'_>,
         value: &[u8],
     ) -> Result<Option<Version>, KvError> {
-        let shape = Shape::of::<K>(key, value.len())?;
+        let shape = Shape::of::<K>(key, value.len(), self.checked)?;
         if self.search::<K, _>(key, |record| record.check::<K>(key))?.is_some() {
             return Ok(None);
         }
         let memory = worker.allocate(shape.class())?;
         let mut version = Version::new(self.floor()?);
         let mut place = Record::create::<K>(self.region(), memory, shape, key, value, version)?;
-        let waiter = Waiter::new();
+        let waiting = self.patience.begin();
         let mut in_region = true;
         let done = loop {
-            let put = if in_region { self.put_in_region::<K>(worker, key, place, version)? } else { None };
-            match put.map_or_else(|| self.put_under_lock::<K>(key, place, version), Ok)? {
+            let tried = if in_region { self.put_in_region::<K>(worker, key, place, version) } else { Ok(None) };
+            let put = tried.and_then(|put| put.map_or_else(|| self.put_under_lock::<K>(key, place, version), Ok));
+            match put.unwrap_or_else(Put::Failed) {
                 Put::Done => break Ok(Some(version)),
                 Put::Exists => break Ok(None),
                 Put::Failed(error) => break Err(error),
@@ -91,7 +91,11 @@ impl<E: Engine> Table<E> {
                 }
                 // What a region cannot do, the lock's holder can.
                 Put::LookAlike | Put::Full => in_region = false,
-                Put::Retry => waiter.pause(),
+                Put::Retry => {
+                    if let Err(error) = waiting.pause() {
+                        break Err(error);
+                    }
+                }
             }
         };
         if !matches!(done, Ok(Some(_))) {
@@ -122,7 +126,7 @@ impl<E: Engine> Table<E> {
                 return Ok(Put::Retry);
             }
             match Change(main).depth(tx)? {
-                Some(depth) if low_bits(hash, depth) == number => {}
+                Some(depth) if self.numbering.bucket(hash, depth) == number => {}
                 _ => return Ok(Put::Retry),
             }
             let floor = tx.load(floor)?;
@@ -193,12 +197,12 @@ impl<E: Engine> Table<E> {
     /// Whether a slot of a locked chain is the key's. Its record can be written meanwhile, but neither removed nor moved.
     fn is_key<K: Keys>(&self, found: Match<'_>, key: K::Key<'_>) -> Result<bool, KvError> {
         let record = Record::at(self.region(), found.place)?;
-        let waiter = Waiter::new();
+        let waiting = self.patience.begin();
         loop {
             match record.check::<K>(key)? {
                 Look::Found(_) => return Ok(true),
                 Look::Other => return Ok(false),
-                Look::Busy | Look::Stale => waiter.pause(),
+                Look::Busy | Look::Stale => waiting.pause()?,
             }
         }
     }
@@ -218,7 +222,7 @@ impl<E: Engine> Table<E> {
     pub(super) fn remove<K: Keys>(&self, worker: &mut Worker<E>, key: K::Key<'_>) -> Result<Option<Version>, KvError> {
         K::kept(key)?;
         let hash = K::hash(K::word(key));
-        let waiter = Waiter::new();
+        let waiting = self.patience.begin();
         loop {
             if self.search::<K, _>(key, |record| record.check::<K>(key))?.is_none() {
                 return Ok(None);
@@ -227,7 +231,7 @@ impl<E: Engine> Table<E> {
             match self.take_out::<K>(worker, main, key) {
                 Ok(Some(removed)) => return Ok(removed),
                 // The record is locked. Not to be waited for here: its holder may want the chain.
-                Ok(None) => waiter.pause(),
+                Ok(None) => waiting.pause()?,
                 Err(error) => return Err(error),
             }
         }
@@ -263,9 +267,25 @@ impl<E: Engine> Table<E> {
         }))
     }
 
-    /// Gives a key a value that does not fit where its record is: writes it elsewhere, and lets the slot point there.
+    /// Gives a key a value where its record is, or elsewhere if there is no room for it there.
     #[cold]
-    pub(super) fn relocate<K: Keys>(
+    pub(super) fn update<K: Keys>(
+        &self,
+        worker: &mut Worker<E>,
+        key: K::Key<'_>,
+        shape: Shape,
+        value: &[u8],
+    ) -> Result<Option<Version>, KvError> {
+        let holder = worker.lock_state();
+        match self.search::<K, _>(key, |record| record.overwrite::<K>(key, holder, shape, value))? {
+            Some(None) => self.relocate::<K>(worker, key, shape, value),
+            Some(written) => Ok(written),
+            None => Ok(None),
+        }
+    }
+
+    /// Gives a key a value that does not fit where its record is: writes it elsewhere, and lets the slot point there.
+    fn relocate<K: Keys>(
         &self,
         worker: &mut Worker<E>,
         key: K::Key<'_>,
@@ -273,13 +293,19 @@ impl<E: Engine> Table<E> {
         value: &[u8],
     ) -> Result<Option<Version>, KvError> {
         let memory = worker.allocate(shape.class())?;
-        let waiter = Waiter::new();
+        let waiting = self.patience.begin();
         let moved = loop {
-            let main = self.lock_chain(K::hash(K::word(key)))?;
-            let moved = self.move_record::<K>(worker, main, key, memory, shape, value);
-            self.unlock_chain(main, Vec::new());
+            let moved = self.lock_chain(K::hash(K::word(key))).and_then(|main| {
+                let moved = self.move_record::<K>(worker, main, key, memory, shape, value);
+                self.unlock_chain(main, Vec::new());
+                moved
+            });
             match moved {
-                Ok(None) => waiter.pause(),
+                Ok(None) => {
+                    if let Err(error) = waiting.pause() {
+                        break Err(error);
+                    }
+                }
                 Ok(Some(moved)) => break Ok(moved),
                 Err(error) => break Err(error),
             }

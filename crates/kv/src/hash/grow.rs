@@ -7,13 +7,13 @@ use super::{
     bucket::{self, Change},
     chain::plainly,
     header,
-    search::parent,
     segments::{self, Bucket},
 };
 use crate::{
     KvError,
     keys::Keys,
     layout::{Place, SLOTS},
+    mutation::{self, Mutation},
 };
 
 /// A worker looks whether the table should grow whenever its shard has counted so many keys more.
@@ -22,20 +22,17 @@ const TURN: i64 = if cfg!(drtm_loom) { 1 } else { 32 };
 impl<E: Engine> Table<E> {
     /// The first `count` buckets of a new table.
     pub(super) fn make_buckets(&self, count: u64) -> Result<(), KvError> {
-        let bits = count.ilog2();
         for number in 0..count {
             self.main.ensure(self.region(), number)?;
             let bucket = self.main_bucket(number)?;
-            // Those that have been split, or were split off, have a bit more.
-            let is_deeper = number < count - (1 << bits) || number >= 1 << bits;
-            plainly(self.engine(), |tx| Change(bucket).set_depth(tx, bits + u32::from(is_deeper)));
+            plainly(self.engine(), |tx| Change(bucket).set_depth(tx, 0));
         }
         Ok(())
     }
 
     /// A bucket that has been counted, and so is there.
     pub(super) fn main_bucket(&self, number: u64) -> Result<&Bucket, KvError> {
-        self.main.get(self.region(), number)?.ok_or(KvError::TooCrowded)
+        self.main.get(self.region(), number)?.ok_or(KvError::NoBucket { bucket: number })
     }
 
     /// Adds buckets if there are too many keys for those there are, and it is this shard's turn to look.
@@ -62,12 +59,12 @@ impl<E: Engine> Table<E> {
             return Ok(false);
         }
         self.main.ensure(self.region(), number)?;
-        let (new, old) = (self.main_bucket(number)?, self.main_bucket(parent(number))?);
+        let (new, old) = (self.main_bucket(number)?, self.main_bucket(self.split_off(number)?)?);
         if !bucket::try_lock(engine, old, bucket::seen(engine, old)) {
             return Ok(false);
         }
         let divided = if engine.load(buckets) == number {
-            self.divide::<K>(old, new, number.ilog2()).map(Some)
+            self.divide::<K>(old, new, self.numbering.first_depth(number)).map(Some)
         } else {
             // Somebody has split it just before.
             Ok(None)
@@ -81,13 +78,13 @@ impl<E: Engine> Table<E> {
         Ok(true)
     }
 
-    /// Moves the keys whose hash has bit `bits` set from `old`, which is locked, to `new`, which is not in use yet. Gives the links of
-    /// overflow buckets that have become empty.
-    fn divide<K: Keys>(&self, old: &Bucket, new: &Bucket, bits: u32) -> Result<Vec<u64>, KvError> {
+    /// Moves the keys that the hash's next bit tells to from `old`, which is locked, to `new`, which is not in use yet; both have the new depth
+    /// then. Gives the links of overflow buckets that have become empty.
+    fn divide<K: Keys>(&self, old: &Bucket, new: &Bucket, depth: u32) -> Result<Vec<u64>, KvError> {
         let engine = self.engine();
         let chain = self.chain(old)?;
         let slots = || chain.iter().flat_map(|bucket| (0..SLOTS).map(move |slot| (*bucket, slot)));
-        let moves = |key: u64| K::hash(key) >> bits & 1 != 0;
+        let moves = |key: u64| K::hash(key) >> (depth - 1) & 1 != 0;
         let moving: Vec<(u64, Place)> = slots()
             .filter_map(|(bucket, slot)| plainly(engine, |tx| Change(bucket).get(tx, slot)))
             .filter(|(key, _)| moves(*key))
@@ -113,15 +110,21 @@ impl<E: Engine> Table<E> {
             }
             plainly(engine, |tx| Change(to).fill(tx, index % SLOTS, key, place));
         }
-        // In this order: valid there, declared here, gone from here.
-        plainly(engine, |tx| Change(new).set_depth(tx, bits + 1));
-        plainly(engine, |tx| Change(old).set_depth(tx, bits + 1));
-        for (bucket, slot) in slots() {
-            plainly(engine, |tx| match Change(bucket).get(tx, slot)? {
-                Some((key, _)) if moves(key) => Change(bucket).clear(tx, slot),
-                _ => Ok(()),
-            });
+        let drop_moving = || {
+            for (bucket, slot) in slots() {
+                plainly(engine, |tx| match Change(bucket).get(tx, slot)? {
+                    Some((key, _)) if moves(key) => Change(bucket).clear(tx, slot),
+                    _ => Ok(()),
+                });
+            }
+        };
+        if mutation::includes(Mutation::SplitDropsKeysFirst) {
+            drop_moving();
         }
+        // In this order: valid there, declared here, gone from here.
+        plainly(engine, |tx| Change(new).set_depth(tx, depth));
+        plainly(engine, |tx| Change(old).set_depth(tx, depth));
+        drop_moving();
         self.unlink_empty(old)
     }
 }

@@ -8,68 +8,37 @@
 //! A bucket's two cache lines may come from different moments. A key that is found was there. A key that is not found may have been moved
 //! from a line that was fetched late to a bucket that was not looked at. So absence is only concluded if the version, read once more after all
 //! else has arrived, is what it was and nobody held the lock.
+//!
+//! # Remembered buckets
+//!
+//! With a [cache](crate::Cache), every bucket that is fetched is remembered, and a lookup begins with what is remembered of the key's chain: if the
+//! key is there, nothing is fetched. Its record may have gone since, which the record tells. If the key is not there, that means nothing, for
+//! it may have come since, or been moved by a split: the chain is fetched as if nothing was remembered, and remembered anew.
+
+mod places;
 
 use std::{
     marker::PhantomData,
-    sync::atomic::{AtomicU64, Ordering::Relaxed},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
 };
 
-use drtm_rdma::{Port, Remote, VerbError, Verbs};
+use drtm_rdma::{Port, Remote, Verbs};
 
 use super::{
     header,
-    search::{low_bits, parent},
-    segments::{self, Bucket, Kept},
+    numbering::Numbering,
+    segments::{self, Bucket},
 };
 use crate::{
+    BucketCache, Location,
     keys::Keys,
-    layout::{BUCKET_BYTES, BUCKET_WORDS, Bits, SLOTS, key_word, meta_word},
+    layout::{BUCKET_BYTES, BUCKET_WORDS, Bits, Place, SLOTS, key_word, meta_word},
+    peer::{Patience, PeerError},
 };
-
-/// A hash table on another node that cannot be reached, or is none.
-///
-/// # Example
-///
-/// See [`HashPeer`].
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum PeerError {
-    /// An operation failed.
-    #[error(transparent)]
-    Verb(#[from] VerbError),
-    /// There is no table at that place, or one of another kind.
-    #[error("no hash table at {at}: expected {expected:#018x}, found {found:#018x}; was it made with these keys?")]
-    NotThisTable {
-        /// Where it was looked for.
-        at: Remote,
-        /// The word that describes the table asked for.
-        expected: u64,
-        /// The word found.
-        found: u64,
-    },
-    /// A link leads to a bucket that is not there.
-    #[error("the hash table at {at} is corrupt: bucket {bucket} is not there")]
-    NoBucket {
-        /// The table.
-        at: Remote,
-        /// The bucket.
-        bucket: u64,
-    },
-}
-
-/// Where a record is on its node, and in which use of that memory: to be checked against what is found there.
-///
-/// # Example
-///
-/// See [`HashPeer`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Location {
-    /// The record.
-    pub record: Remote,
-    /// The incarnation that its head must have.
-    pub incarnation: u16,
-}
+use places::Places;
 
 /// A hash table on another node. Threads can share it.
 ///
@@ -100,15 +69,42 @@ pub struct Location {
 /// assert!(block_on(&endpoint, peer.find(verbs, 8))?.is_none());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+///
+/// What is found is to be checked: by the time the record is read, it may be another's. The table is asked again then, as often as it takes:
+///
+/// ```
+/// use drtm_kv::{HashPeer, Inline, Location, PeerError};
+/// use drtm_rdma::{Port, Verbs};
+///
+/// /// A record's first words, if there is such a key.
+/// async fn header<P: Port>(verbs: Verbs<'_, P>, peer: &HashPeer<Inline>, key: u64) -> Result<Option<Vec<u64>>, PeerError> {
+///     let mut found = peer.find(verbs, key).await?;
+///     while let Some(Location { record, incarnation, .. }) = found {
+///         let words = verbs.read(record, 4).await?;
+///         if words[0] == key && words[3] >> 50 == u64::from(incarnation) {
+///             return Ok(Some(words.to_vec()));
+///         }
+///         found = peer.find_again(verbs, key).await?;
+///     }
+///     Ok(None)
+/// }
+/// ```
 #[derive(Debug)]
 pub struct HashPeer<K: Keys> {
     at: Remote,
+    numbering: Numbering,
     /// As many as there were when last looked.
     buckets: AtomicU64,
     main: Places,
     overflow: Places,
+    cache: Option<Arc<BucketCache>>,
     keys: PhantomData<K>,
 }
+
+type Fetched = [u64; BUCKET_WORDS];
+
+/// Remembered overflow buckets that a lookup looks at. From different moments, they may even form a circle.
+const REMEMBERED: usize = 8;
 
 impl<K: Keys> HashPeer<K> {
     /// A table at a place on another node: the header is fetched, and checked.
@@ -122,45 +118,119 @@ impl<K: Keys> HashPeer<K> {
         if found != expected {
             return Err(PeerError::NotThisTable { at, expected, found });
         }
+        let base = checked(at, header[header::BASE])?;
+        let numbering = Numbering::new(base).ok_or(PeerError::NoBucket { at, bucket: 0 })?;
         Ok(Self {
             at,
-            buckets: AtomicU64::new(header[header::BUCKETS]),
-            main: Places::new(at + 8 * header::MAIN as u64),
-            overflow: Places::new(at + 8 * header::OVERFLOW as u64),
+            numbering,
+            buckets: AtomicU64::new(checked(at, header[header::BUCKETS])?),
+            main: Places::new(at, header::MAIN),
+            overflow: Places::new(at, header::OVERFLOW),
+            cache: None,
             keys: PhantomData,
         })
     }
 
-    /// Looks up where a key's record is. (Of a key that is a byte string, the fingerprint is looked up: the record tells.)
+    /// The same, remembering the buckets that are fetched in a cache that any number of peers of any tables can share.
+    ///
+    /// # Example
+    ///
+    /// See [`Cache`](crate::Cache).
+    #[must_use]
+    pub fn with_cache(self, cache: Arc<BucketCache>) -> Self {
+        Self { cache: Some(cache), ..self }
+    }
+
+    /// Looks up where a key's record is, or was when its bucket was fetched: the record tells. If it is there no longer, ask [again](Self::find_again).
+    /// (Of a key that is a byte string, the fingerprint is looked up: the record tells that too.)
+    ///
+    /// That there is no such key is as true as if nothing was remembered.
     ///
     /// # Errors
     ///
     /// When an operation fails, or the table is corrupt.
     pub async fn find<P: Port>(&self, verbs: Verbs<'_, P>, key: K::Key<'_>) -> Result<Option<Location>, PeerError> {
         let word = K::word(key);
+        if let Some(cache) = &self.cache
+            && let Some(location) = self.recall(verbs, cache, word).await?
+        {
+            return Ok(Some(location));
+        }
+        self.search(verbs, word).await
+    }
+
+    /// Looks a key up anew, after the record at the location that was [found](Self::find) has turned out not to be the key's any more. Nothing that is remembered is believed, and what is
+    /// fetched is remembered instead.
+    ///
+    /// # Errors
+    ///
+    /// As for [`find`](Self::find).
+    pub async fn find_again<P: Port>(
+        &self,
+        verbs: Verbs<'_, P>,
+        key: K::Key<'_>,
+    ) -> Result<Option<Location>, PeerError> {
+        self.search(verbs, K::word(key)).await
+    }
+
+    /// Looks for a key in what is remembered of its chain. If the main bucket is remembered and one behind it is not, only that is fetched.
+    async fn recall<P: Port>(
+        &self,
+        verbs: Verbs<'_, P>,
+        cache: &BucketCache,
+        word: u64,
+    ) -> Result<Option<Location>, PeerError> {
+        let number = self.guess(K::hash(word));
+        let Some(main) = self.main.of(verbs, number).await? else { return Ok(None) };
+        let Some(mut bucket) = cache.get(main) else { return Ok(None) };
+        for _ in 0..REMEMBERED {
+            if let Some(location) = self.slot(&bucket, word) {
+                return Ok(Some(location));
+            }
+            let link = link(&bucket);
+            if link == 0 {
+                break;
+            }
+            let Some(next) = self.overflow.of(verbs, link).await? else { break };
+            bucket = match cache.get(next) {
+                Some(remembered) => remembered,
+                None => self.fetch(verbs, next).await?,
+            };
+        }
+        Ok(None)
+    }
+
+    /// Looks for a key in what is fetched now.
+    async fn search<P: Port>(&self, verbs: Verbs<'_, P>, word: u64) -> Result<Option<Location>, PeerError> {
         let hash = K::hash(word);
-        let mut number = super::search::guess(hash, self.buckets.load(Relaxed));
+        let mut patience = Patience::with(self.at);
+        let mut number = self.guess(hash);
         loop {
+            patience.try_again()?;
             let Some(main) = self.main.of(verbs, number).await? else {
-                number = parent(number);
+                number = self.parent(number)?;
                 continue;
             };
-            let bucket = fetch(verbs, main).await?;
+            let bucket = self.fetch(verbs, main).await?;
             let mut current = bucket;
             loop {
                 if let Some(location) = self.slot(&current, word) {
                     return Ok(Some(location));
                 }
-                let link = Bits::link(current[meta_word(Bits::LINK_SLOT)]);
+                let link = link(&current);
                 if link == 0 {
                     break;
                 }
+                patience.try_again()?;
                 let next = self.overflow.of(verbs, link).await?;
-                current = fetch(verbs, next.ok_or(PeerError::NoBucket { at: self.at, bucket: link })?).await?;
+                current = self.fetch(verbs, next.ok_or(PeerError::NoBucket { at: self.at, bucket: link })?).await?;
             }
             let right = match Bits::depth(bucket[meta_word(Bits::DEPTH_SLOT)]) {
-                None => parent(number),
-                Some(depth) => low_bits(hash, depth),
+                None => self.parent(number)?,
+                Some(depth) if depth <= segments::MOST.ilog2() => self.numbering.bucket(hash, depth),
+                Some(depth) => {
+                    return Err(PeerError::Corrupt { at: self.at, what: "the depth of a bucket", found: depth.into() });
+                }
             };
             if right != number {
                 // The number of buckets has changed, as far as this key is concerned.
@@ -176,8 +246,13 @@ impl<K: Keys> HashPeer<K> {
         }
     }
 
+    /// The bucket that one was split off, if that is not there.
+    fn parent(&self, bucket: u64) -> Result<u64, PeerError> {
+        self.numbering.parent(bucket).ok_or(PeerError::NoBucket { at: self.at, bucket })
+    }
+
     /// A key's slot in a bucket that was fetched.
-    fn slot(&self, bucket: &[u64; BUCKET_WORDS], word: u64) -> Option<Location> {
+    fn slot(&self, bucket: &Fetched, word: u64) -> Option<Location> {
         (0..SLOTS).find_map(|slot| {
             let meta = bucket[meta_word(slot)];
             let place = Bits::place(meta);
@@ -189,65 +264,43 @@ impl<K: Keys> HashPeer<K> {
             } else {
                 Bits::tag(meta)
             };
-            let record = Remote { offset: drtm_rdma::Offset::new(8 * place), ..self.at };
-            Some(Location { record, incarnation })
+            Some(Location::of(Place { word: place, incarnation }, self.at))
         })
+    }
+
+    /// Where a search for this hash begins.
+    fn guess(&self, hash: u64) -> u64 {
+        let buckets = self.buckets.load(Relaxed);
+        self.numbering.guess(hash, buckets, self.numbering.rounds(buckets))
+    }
+
+    async fn fetch<P: Port>(&self, verbs: Verbs<'_, P>, at: Remote) -> Result<Fetched, PeerError> {
+        let words = verbs.read(at, BUCKET_WORDS).await?;
+        let mut bucket = [0; BUCKET_WORDS];
+        bucket.copy_from_slice(&words);
+        if let Some(cache) = &self.cache {
+            cache.put(at, &bucket);
+        }
+        Ok(bucket)
     }
 
     async fn refresh<P: Port>(&self, verbs: Verbs<'_, P>) -> Result<(), PeerError> {
         let buckets = verbs.read_word(self.at + 8 * header::BUCKETS as u64).await?;
-        self.buckets.store(buckets, Relaxed);
+        self.buckets.store(checked(self.at, buckets)?, Relaxed);
         Ok(())
     }
 }
 
-async fn fetch<P: Port>(verbs: Verbs<'_, P>, at: Remote) -> Result<[u64; BUCKET_WORDS], PeerError> {
-    let words = verbs.read(at, BUCKET_WORDS).await?;
-    let mut bucket = [0; BUCKET_WORDS];
-    bucket.copy_from_slice(&words);
-    Ok(bucket)
+/// A number of buckets that a table can have.
+fn checked(at: Remote, buckets: u64) -> Result<u64, PeerError> {
+    match buckets {
+        segments::FIRST..=segments::MOST => Ok(buckets),
+        found => Err(PeerError::Corrupt { at, what: "the number of buckets", found }),
+    }
 }
 
-/// Where segments of buckets are, as far as it has been asked for.
-#[derive(Debug)]
-struct Places {
-    header: Remote,
-    /// By segment: the offset, or zero for not known. As many as can be numbered with little memory; others are asked for anew.
-    known: Box<[AtomicU64]>,
-}
-
-const REMEMBERED: usize = 1 << 16;
-
-impl Places {
-    fn new(header: Remote) -> Self {
-        Self { header, known: (0..REMEMBERED).map(|_| AtomicU64::new(0)).collect() }
-    }
-
-    /// A bucket's place, if its segment is there.
-    async fn of<P: Port>(&self, verbs: Verbs<'_, P>, bucket: u64) -> Result<Option<Remote>, PeerError> {
-        let (segment, within) = segments::locate(bucket);
-        let known = self.known.get(segment).map_or(0, |known| known.load(Relaxed));
-        let begins = if known != 0 { known } else { self.ask(verbs, segment).await? };
-        let offset = drtm_rdma::Offset::new(begins + within * BUCKET_BYTES);
-        Ok((begins != 0).then_some(Remote { offset, ..self.header }))
-    }
-
-    async fn ask<P: Port>(&self, verbs: Verbs<'_, P>, segment: usize) -> Result<u64, PeerError> {
-        let begins = match segments::kept(segment) {
-            Kept::Header(word) => verbs.read_word(self.header + 8 * word as u64).await?,
-            Kept::Directory { word, index, .. } => match verbs.read_word(self.header + 8 * word as u64).await? {
-                0 => 0,
-                directory => {
-                    let offset = drtm_rdma::Offset::new(directory + 8 * index);
-                    verbs.read_word(Remote { offset, ..self.header }).await?
-                }
-            },
-        };
-        if let Some(known) = self.known.get(segment) {
-            known.store(begins, Relaxed);
-        }
-        Ok(begins)
-    }
+fn link(bucket: &Fetched) -> u64 {
+    Bits::link(bucket[meta_word(Bits::LINK_SLOT)])
 }
 
 const _: () = assert!(size_of::<Bucket>() as u64 == BUCKET_BYTES || cfg!(drtm_loom));

@@ -1,83 +1,108 @@
 //! Finding a key.
 
-use drtm_htm::{Engine, Waiter, fence_acquire};
+use drtm_htm::{Engine, fence_acquire};
+use drtm_rdma::OutOfBounds;
 
-use super::{Table, bucket, segments::Bucket};
-use crate::{
-    KvError,
-    keys::Keys,
-    record::{Look, Record},
+use super::{
+    Table,
+    bucket::{self, Sight},
+    segments::Bucket,
 };
-
-/// The hash's lowest bits.
-#[inline(always)]
-pub(super) fn low_bits(hash: u64, bits: u32) -> u64 {
-    hash & ((1 << bits) - 1)
-}
-
-/// The bucket of a hash in a table of so many buckets.
-#[inline(always)]
-pub(super) fn guess(hash: u64, buckets: u64) -> u64 {
-    let mask = buckets.next_power_of_two() - 1;
-    let guess = hash & mask;
-    if guess < buckets { guess } else { guess & mask >> 1 }
-}
-
-/// The bucket that a bucket was split off.
-#[inline(always)]
-pub(super) fn parent(bucket: u64) -> u64 {
-    bucket ^ 1 << bucket.ilog2()
-}
+use crate::{
+    KvError, Read, State, Version,
+    keys::Keys,
+    layout::{Place, SLOTS},
+    mutation::{self, Mutation},
+    record::{Look, Record, Shape},
+};
 
 impl<E: Engine> Table<E> {
     /// Where a search for this hash begins: the right bucket, unless the number of buckets has just changed.
-    #[inline(always)]
     pub(super) fn first_guess(&self, hash: u64) -> Result<u64, KvError> {
-        Ok(guess(hash, self.buckets()?))
+        self.hint.set(self.buckets()?);
+        Ok(self.hint.guess(hash))
     }
 
     /// An overflow bucket that a link names.
     #[inline(always)]
     pub(super) fn overflow(&self, link: u64) -> Result<&Bucket, KvError> {
-        self.overflow.get(self.region(), link)?.ok_or(KvError::TooCrowded)
+        self.overflow.get(self.region(), link)?.ok_or(KvError::NoBucket { bucket: link })
+    }
+
+    /// The key's record, where it most probably is: straight, without a loop, so that operations one after the other overlap. `None`
+    /// means that there is more to it, and that [`search`](Self::search) will tell.
+    ///
+    /// It is that record for sure if the [`Sight`] still holds after what was to be done with it.
+    #[inline(always)]
+    pub(super) fn sight<K: Keys>(&self, key: K::Key<'_>) -> Option<(Sight<'_>, Record<'_, E>)> {
+        let engine = self.engine();
+        let word = K::word(key);
+        let main = self.main.glance(self.region(), self.hint.guess(K::hash(word)))?;
+        let seen = bucket::seen(engine, main);
+        let (bucket, slot) = match bucket::first_match(engine, main, word) {
+            SLOTS => self.sight_beyond(main, word)?,
+            slot => (main, slot),
+        };
+        let sight = Sight::of(engine, main, seen, bucket, slot)?;
+        let record = Record::at(self.region(), Place { word: sight.word(), incarnation: 0 }).ok()?;
+        Some((sight, record))
+    }
+
+    /// The slot among the chain's overflow buckets that seems to have this key.
+    #[inline(never)]
+    fn sight_beyond<'t>(&'t self, main: &'t Bucket, key: u64) -> Option<(&'t Bucket, usize)> {
+        let mut bucket = main;
+        loop {
+            bucket = match bucket::link(self.engine(), bucket) {
+                0 => return None,
+                link => self.overflow.glance(self.region(), link)?,
+            };
+            match bucket::first_match(self.engine(), bucket, key) {
+                SLOTS => {}
+                slot => return Some((bucket, slot)),
+            }
+        }
+    }
+
+    /// Reads a value by the straight way.
+    #[inline(always)]
+    pub(super) fn glance<K: Keys>(&self, key: K::Key<'_>, into: &mut [u8]) -> Option<Read> {
+        let (sight, record) = self.sight::<K>(key)?;
+        let read = record.peek::<K>(key, into)?;
+        sight.holds(self.engine()).then_some(read)
+    }
+
+    /// Gives a record another value of the same shape by the straight way.
+    #[inline(always)]
+    pub(super) fn replace<K: Keys>(
+        &self,
+        key: K::Key<'_>,
+        holder: State,
+        shape: Shape,
+        value: &[u8],
+    ) -> Option<Version> {
+        let (sight, record) = self.sight::<K>(key)?;
+        let locked = record.try_lock::<K>(holder).ok()??;
+        // From here on, nobody can remove it or move it.
+        let is_it = sight.holds(self.engine()) && locked.is_like::<K>(shape, key);
+        if is_it { locked.write(shape, value).ok() } else { None }
     }
 
     /// Looks at the key's record with `look`, as often as it takes for it to be found whole, or found not to be there.
-    #[inline(always)]
+    #[inline(never)]
     pub(super) fn search<K: Keys, T>(
         &self,
         key: K::Key<'_>,
-        mut look: impl FnMut(&Record<'_, E>) -> Result<Look<T>, KvError>,
+        mut look: impl FnMut(&Record<'_, E>) -> Result<Look<T>, OutOfBounds>,
     ) -> Result<Option<T>, KvError> {
         let word = K::word(key);
         let hash = K::hash(word);
-        // Straight to the record, as it nearly always goes: no loop, so that operations one after the other overlap.
-        if let Ok(Some(main)) = self.main.get(self.region(), self.first_guess(hash)?)
-            && let alike = bucket::matches(self.engine(), main, word)
-            && alike != 0
-            && let Some(place) = bucket::place(self.engine(), main, alike.trailing_zeros() as usize)
-            && let Ok(record) = Record::at(self.region(), place)
-            && let Ok(Look::Found(found)) = look(&record)
-        {
-            return Ok(Some(found));
-        }
-        self.search_thoroughly(word, hash, look)
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn search_thoroughly<T>(
-        &self,
-        word: u64,
-        hash: u64,
-        mut look: impl FnMut(&Record<'_, E>) -> Result<Look<T>, KvError>,
-    ) -> Result<Option<T>, KvError> {
         let engine = self.engine();
-        let waiter = Waiter::new();
+        let waiting = self.patience.begin();
         let mut number = self.first_guess(hash)?;
         'again: loop {
             let Some(main) = self.main.get(self.region(), number)? else {
-                number = parent(number);
+                number = self.split_off(number)?;
                 continue;
             };
             let before = bucket::seen(engine, main);
@@ -92,7 +117,7 @@ impl<E: Engine> Table<E> {
                         Look::Found(found) => return Ok(Some(found)),
                         Look::Other => {}
                         Look::Stale | Look::Busy => {
-                            waiter.pause();
+                            waiting.pause()?;
                             continue 'again;
                         }
                     }
@@ -104,24 +129,30 @@ impl<E: Engine> Table<E> {
             }
             // Nothing was found. It is not there if this was the place to look, and stayed as it was.
             fence_acquire();
-            match self.right_bucket(main, number, hash) {
-                Err(elsewhere) => number = elsewhere,
-                Ok(()) if bucket::seen(engine, main).version() == before.version() => return Ok(None),
-                Ok(()) => {}
+            match self.elsewhere(main, number, hash)? {
+                Some(elsewhere) => number = elsewhere,
+                None if bucket::seen(engine, main).version() == before.version() => return Ok(None),
+                None => {}
             }
         }
     }
 
-    /// Whether this is the bucket for the hash, or else which to try next.
+    /// Which bucket to try for the hash if it is not this one.
     #[inline(always)]
-    pub(super) fn right_bucket(&self, bucket: &Bucket, number: u64, hash: u64) -> Result<(), u64> {
-        match bucket::depth(self.engine(), bucket) {
-            // Not in use yet: its keys are where it will be split off.
-            None => Err(parent(number)),
-            Some(depth) => match low_bits(hash, depth) {
-                right if right == number => Ok(()),
-                right => Err(right),
-            },
+    pub(super) fn elsewhere(&self, bucket: &Bucket, number: u64, hash: u64) -> Result<Option<u64>, KvError> {
+        if mutation::includes(Mutation::AbsenceWithoutDepth) {
+            return Ok(None);
         }
+        let right = match bucket::depth(self.engine(), bucket) {
+            // Not in use yet: its keys are where it will be split off.
+            None => self.split_off(number)?,
+            Some(depth) => self.numbering.bucket(hash, depth),
+        };
+        Ok((right != number).then_some(right))
+    }
+
+    /// The bucket that this one was split off, or will be.
+    pub(super) fn split_off(&self, bucket: u64) -> Result<u64, KvError> {
+        self.numbering.parent(bucket).ok_or(KvError::NoBucket { bucket })
     }
 }

@@ -21,13 +21,13 @@ use crate::{
 pub(super) const FIRST: u64 = if cfg!(drtm_loom) { 1 } else { 16 };
 
 /// Segments that double the array.
-const DOUBLING: usize = if cfg!(drtm_loom) { 3 } else { 9 };
+pub(super) const DOUBLING: usize = if cfg!(drtm_loom) { 3 } else { 9 };
 
 /// Buckets in every further segment.
 const WHOLE: u64 = FIRST << (DOUBLING - 1);
 
 /// Directories of further segments.
-const DIRECTORIES: usize = 20;
+pub(super) const DIRECTORIES: usize = 20;
 
 /// Words in the table's header.
 pub(super) const HEADER_WORDS: usize = DOUBLING + DIRECTORIES;
@@ -99,19 +99,36 @@ impl Segments {
     /// A bucket, if its segment is there.
     #[inline(always)]
     pub(super) fn get<'r, E: Engine>(&self, region: &'r Region<E>, bucket: u64) -> Result<Option<&'r Bucket>, KvError> {
+        match self.glance(region, bucket) {
+            Some(found) => Ok(Some(found)),
+            None => self.reach(region, bucket),
+        }
+    }
+
+    /// A bucket whose segment this handle has learned of.
+    #[inline(always)]
+    pub(super) fn glance<'r, E: Engine>(&self, region: &'r Region<E>, bucket: u64) -> Option<&'r Bucket> {
         let (segment, within) = locate(bucket);
-        let begins = match self.known.get(segment).map(|known| known.load(Relaxed)) {
-            Some(0) => match self.learn(region, segment)? {
-                Some(begins) => begins,
-                None => return Ok(None),
-            },
-            Some(begins) => begins,
-            None => return Ok(None),
-        };
-        Ok(Some(region.array(Offset::new(8 * begins + within * BUCKET_BYTES))?))
+        let begins = self.known.get(segment)?.load(Relaxed);
+        // Nothing but the region itself begins at zero; a bucket there would be the superblock.
+        if begins == 0 {
+            return None;
+        }
+        region.array(Offset::new(8 * begins + within * BUCKET_BYTES)).ok()
     }
 
     #[cold]
+    fn reach<'r, E: Engine>(&self, region: &'r Region<E>, bucket: u64) -> Result<Option<&'r Bucket>, KvError> {
+        let (segment, within) = locate(bucket);
+        if segment >= self.known.len() {
+            return Ok(None);
+        }
+        match self.learn(region, segment)? {
+            Some(begins) => Ok(Some(region.array(Offset::new(8 * begins + within * BUCKET_BYTES))?)),
+            None => Ok(None),
+        }
+    }
+
     fn learn<E: Engine>(&self, region: &Region<E>, segment: usize) -> Result<Option<u64>, KvError> {
         let at = match self.entry(region, segment)? {
             Some(entry) => region.engine().load(entry),

@@ -2,20 +2,21 @@
 //!
 //! ```text
 //!  63           50 49       42 41   40 39                                     0
-//! +---------------+-----------+-------+----------------------------------------+
-//! | incarnation   | length    | 0     | older version's place, in words; 0: none|
-//! | (14)          | (8)       | (2)   | (40)                                   |
+//! +---------------+-----------+---+---+----------------------------------------+
+//! | incarnation   | length    | 0 | C | older version's place, in words; 0: none|
+//! | (14)          | (8)       |(1)|(1)| (40)                                   |
 //! +---------------+-----------+-------+----------------------------------------+
 //! ```
 //!
 //! The incarnation changes whenever the memory gets another use, so that whoever remembers a place, with the incarnation it had,
 //! notices. Lengths up to 254 bytes are here; for longer values, and for records with long keys, the field is all ones
-//! and the lengths are in the word that follows (see [`crate::record`]).
+//! and the lengths are in the word that follows (see [`crate::record`]). C says that a checksum follows the value.
 
 use super::{Field, INCARNATION_BITS, PLACE_BITS};
 
 const OLDER: Field = Field::new(0, PLACE_BITS);
-const UNUSED: Field = OLDER.then(2);
+const CHECKED: Field = OLDER.then(1);
+const UNUSED: Field = CHECKED.then(1);
 const LENGTH: Field = UNUSED.then(8);
 const INCARNATION: Field = LENGTH.then(INCARNATION_BITS);
 
@@ -65,6 +66,24 @@ impl Head {
         if length == LENGTH.max() { None } else { Some(length as u8) }
     }
 
+    /// Whether a checksum follows the value.
+    #[must_use]
+    #[inline(always)]
+    pub const fn is_checked(self) -> bool {
+        CHECKED.get(self.0) != 0
+    }
+
+    /// The same with a checksum.
+    #[must_use]
+    pub const fn checked(self) -> Self {
+        Self(CHECKED.set(self.0, 1))
+    }
+
+    #[must_use]
+    pub(crate) const fn without_older(self) -> Self {
+        Self(OLDER.set(self.0, 0))
+    }
+
     /// The same record in the next use of its memory.
     #[must_use]
     pub(crate) const fn reborn(self) -> Self {
@@ -81,6 +100,15 @@ mod tests {
         let last = Head::new((1 << 14) - 1, Some(3));
         assert_eq!(last.incarnation(), (1 << 14) - 1);
         assert_eq!(last.reborn(), Head::default());
+    }
+
+    #[test]
+    fn a_checksum_is_of_one_use_only() {
+        let head = Head::new(7, Some(9)).checked();
+        assert!(head.is_checked() && !Head::new(7, Some(9)).is_checked());
+        assert_eq!((head.incarnation(), head.short_length()), (7, Some(9)));
+        assert!(!head.reborn().is_checked());
+        assert_eq!(Head(head.0 | 0x1234).without_older(), head);
     }
 
     #[test]

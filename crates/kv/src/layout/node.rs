@@ -27,10 +27,11 @@
 //! | count | entries in it |
 //! | number | grows with every change of its keys, fences or links, and over all uses of its memory; at ten million changes a second it would last three years |
 //!
-//! A leaf's link is a record's place and incarnation, as in a hash table's slot. An inner node's is the place of the child that has the keys from
-//! the entry's on, and the first entry's key is the node's low one.
+//! A leaf's link is a record's place and incarnation, as in a hash table's slot; in a tree of byte strings it can also be, told by bit 40, the
+//! place of the next layer's root. An inner node's is the place of the child that has the keys from the entry's on, and the first entry's key is
+//! the node's low one.
 
-use super::Field;
+use super::{Field, PLACE_BITS, Place};
 
 /// Entries in a node. Few under model checking, so that small cases divide nodes.
 pub(crate) const FANOUT: usize = if cfg!(drtm_loom) { 3 } else { 30 };
@@ -68,6 +69,12 @@ impl Stamp {
     #[inline(always)]
     pub(crate) const fn is_locked(self) -> bool {
         LOCK.get(self.0) != 0
+    }
+
+    /// Whether it is part of the tree.
+    #[inline(always)]
+    pub(crate) const fn is_used(self) -> bool {
+        USED.get(self.0) != 0
     }
 
     /// Whether it is part of the tree and nobody is changing it.
@@ -122,9 +129,43 @@ impl Stamp {
     }
 }
 
+/// Of a leaf's link, a bit that a record's place and incarnation leave free: whether it leads to a layer.
+const LAYER: Field = Field::new(PLACE_BITS, 1);
+
+/// What a leaf's link leads to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Target {
+    Record(Place),
+    /// The root of the layer with what follows, in keys that are the same so far.
+    Layer(u64),
+}
+
+impl Target {
+    #[inline(always)]
+    pub(crate) const fn of(link: u64) -> Self {
+        let place = Place::from_link(link);
+        if LAYER.get(link) == 0 { Self::Record(place) } else { Self::Layer(place.word) }
+    }
+
+    pub(crate) const fn to_link(self) -> u64 {
+        match self {
+            Self::Record(place) => place.to_link(),
+            Self::Layer(word) => LAYER.set(Place { word, incarnation: 0 }.to_link(), 1),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_link_tells_records_and_layers_apart() {
+        let record = Target::Record(Place { word: Place::MAX_WORD, incarnation: 0x3FFF });
+        for target in [record, Target::Layer(Place::MAX_WORD), Target::Layer(1)] {
+            assert_eq!(Target::of(target.to_link()), target);
+        }
+    }
 
     #[test]
     fn every_change_gives_another_stamp() {

@@ -2,19 +2,18 @@
 
 use drtm_htm::{Engine, Waiter};
 
-use super::{LeafChange, Table, header, node::Locked, search::Spot};
+use super::{LeafChange, Table, header, kind::Kind, node::Locked, search::Spot};
 use crate::{
     KvError, Version, Worker, floor,
     heap::Class,
-    keys::Inline,
     layout::Place,
     record::{Look, Record, Shape},
 };
 
 /// What became of an attempt to put a record into its leaf.
 #[derive(Debug)]
-pub(super) enum Put {
-    Done(LeafChange),
+pub enum Put {
+    Done,
     /// A key was removed meanwhile that had a higher version: start from this one.
     Below(u64),
     /// The leaf has changed, or somebody is changing it.
@@ -24,6 +23,8 @@ pub(super) enum Put {
 /// What became of an attempt to change the record of a key that is there.
 enum Taken {
     Done(Version, Class, Place),
+    /// It is another key's record, and there is no such key.
+    Absent,
     /// The leaf has changed, or the record is locked. Not to be waited for under the leaf's lock: its holder may want the leaf.
     Retry,
 }
@@ -43,39 +44,33 @@ impl<E: Engine> Table<E> {
         Ok(Version::new(self.floor()?))
     }
 
-    pub(super) fn insert(
+    pub(super) fn insert<K: Kind>(
         &self,
         worker: &mut Worker<E>,
-        key: u64,
+        key: K::Key<'_>,
         value: &[u8],
         mut note: impl FnMut(LeafChange),
     ) -> Result<Option<Version>, KvError> {
-        let shape = Shape::of::<Inline>(key, value.len())?;
-        let mut spot = self.spot(key)?;
-        if spot.record.is_some() {
-            return Ok(None);
-        }
+        let shape = Shape::of::<K::Kept>(key, value.len(), self.checked)?;
+        let Some(mut spot) = self.vacancy::<K>(key)? else { return Ok(None) };
         let memory = worker.allocate(shape.class())?;
         let mut version = self.first_version()?;
-        let mut place = Record::create::<Inline>(self.region(), memory, shape, key, value, version)?;
+        let mut place = Record::create::<K::Kept>(self.region(), memory, shape, key, value, version)?;
         let waiter = Waiter::new();
         let done = loop {
-            match self.put(&spot, key, place, version) {
-                Ok(Put::Done(change)) => {
-                    note(change);
-                    return Ok(Some(version));
-                }
+            match self.put::<K>(&spot, key, place, version, &mut note) {
+                Ok(Put::Done) => return Ok(Some(version)),
                 Ok(Put::Below(floor)) => {
                     version = Version::new(floor);
-                    place = Record::create::<Inline>(self.region(), memory, shape, key, value, version)?;
+                    place = Record::create::<K::Kept>(self.region(), memory, shape, key, value, version)?;
                     continue;
                 }
                 Ok(Put::Retry) => waiter.pause(),
                 Err(error) => break Err(error),
             }
-            match self.spot(key) {
-                Ok(found) if found.record.is_none() => spot = found,
-                found => break found.map(|_| None),
+            match self.vacancy::<K>(key) {
+                Ok(Some(vacancy)) => spot = vacancy,
+                taken => break taken.map(|_| None),
             }
         };
         Record::at(self.region(), place)?.discard(worker.lock_state());
@@ -83,37 +78,49 @@ impl<E: Engine> Table<E> {
         done
     }
 
-    fn put(&self, spot: &Spot<'_, E>, key: u64, place: Place, version: Version) -> Result<Put, KvError> {
+    fn put<K: Kind>(
+        &self,
+        spot: &Spot<'_, E>,
+        key: K::Key<'_>,
+        place: Place,
+        version: Version,
+        note: &mut impl FnMut(LeafChange),
+    ) -> Result<Put, KvError> {
+        if spot.link.is_some() {
+            return K::part(self, spot, key, place.to_link(), version, note);
+        }
         if spot.leaf.stamp.is_full() {
-            return self.put_dividing(key, place, version);
+            return self.put_dividing(spot, place, version, note);
         }
         let Some(leaf) = spot.leaf.try_lock() else { return Ok(Put::Retry) };
         if let Some(floor) = self.floor_above(version)? {
             return Ok(Put::Below(floor));
         }
         let count = leaf.count();
-        leaf.node.insert(count, spot.slot, key, place.to_link());
-        Ok(Put::Done(leaf.release(count + 1)))
+        leaf.node.insert(count, spot.slot, spot.word, place.to_link());
+        note(leaf.release(count + 1));
+        Ok(Put::Done)
     }
 
-    pub(super) fn remove(
+    pub(super) fn remove<K: Kind>(
         &self,
         worker: &mut Worker<E>,
-        key: u64,
+        key: K::Key<'_>,
         mut note: impl FnMut(LeafChange),
     ) -> Result<Option<Version>, KvError> {
-        let waiter = Waiter::new();
+        let waiting = self.patience.begin();
         loop {
-            let spot = self.spot(key)?;
-            if spot.record.is_none() {
+            let spot = K::spot(self, key)?;
+            if spot.link.is_none() {
                 return Ok(None);
             }
-            match self.take_out(worker, &spot, key, &mut note)? {
-                Taken::Retry => waiter.pause(),
+            match self.take_out::<K>(worker, &spot, key, &mut note)? {
+                Taken::Retry => waiting.pause()?,
+                Taken::Absent => return Ok(None),
                 Taken::Done(version, class, place) => {
                     worker.free(class, place.word);
                     if spot.leaf.stamp.count() == 1 {
-                        self.reclaim(key, &mut note)?;
+                        K::reclaim(self, key, &mut note)?;
                     }
                     return Ok(Some(version));
                 }
@@ -121,16 +128,20 @@ impl<E: Engine> Table<E> {
         }
     }
 
-    fn take_out(
+    fn take_out<K: Kind>(
         &self,
         worker: &Worker<E>,
         spot: &Spot<'_, E>,
-        key: u64,
+        key: K::Key<'_>,
         note: &mut impl FnMut(LeafChange),
     ) -> Result<Taken, KvError> {
         let Some(leaf) = spot.leaf.try_lock() else { return Ok(Taken::Retry) };
         let (record, place) = self.record_in(&leaf, spot.slot)?;
-        let Look::Found(locked) = record.lock::<Inline>(key, worker.lock_state())? else { return Ok(Taken::Retry) };
+        let locked = match record.lock::<K::Kept>(key, worker.lock_state())? {
+            Look::Found(locked) => locked,
+            Look::Other if !K::FITS => return Ok(Taken::Absent),
+            _ => return Ok(Taken::Retry),
+        };
         let (version, class, count) = (locked.version(), locked.class(), leaf.count());
         floor::raise(self.engine(), self.header(header::FLOOR)?, version);
         leaf.node.remove(count, spot.slot);
@@ -148,22 +159,27 @@ impl<E: Engine> Table<E> {
     /// Gives a key a value that does not fit where its record is: writes it elsewhere, and lets the leaf point there. The leaf has the same
     /// keys as before, and so the same stamp.
     #[cold]
-    pub(super) fn relocate(
+    pub(super) fn relocate<K: Kind>(
         &self,
         worker: &mut Worker<E>,
-        key: u64,
+        key: K::Key<'_>,
         shape: Shape,
         value: &[u8],
     ) -> Result<Option<Version>, KvError> {
         let memory = worker.allocate(shape.class())?;
-        let waiter = Waiter::new();
+        let waiting = self.patience.begin();
         let moved = loop {
-            let spot = match self.spot(key) {
-                Ok(spot) if spot.record.is_some() => spot,
+            let spot = match K::spot(self, key) {
+                Ok(spot) if spot.link.is_some() => spot,
                 gone => break gone.map(|_| None),
             };
-            match self.move_record(worker, &spot, key, memory, shape, value) {
-                Ok(Taken::Retry) => waiter.pause(),
+            match self.move_record::<K>(worker, &spot, key, memory, shape, value) {
+                Ok(Taken::Retry) => {
+                    if let Err(error) = waiting.pause() {
+                        break Err(error);
+                    }
+                }
+                Ok(Taken::Absent) => break Ok(None),
                 Ok(Taken::Done(version, class, place)) => {
                     worker.free(class, place.word);
                     return Ok(Some(version));
@@ -176,20 +192,24 @@ impl<E: Engine> Table<E> {
         moved
     }
 
-    fn move_record(
+    fn move_record<K: Kind>(
         &self,
         worker: &Worker<E>,
         spot: &Spot<'_, E>,
-        key: u64,
+        key: K::Key<'_>,
         memory: u64,
         shape: Shape,
         value: &[u8],
     ) -> Result<Taken, KvError> {
         let Some(leaf) = spot.leaf.try_lock() else { return Ok(Taken::Retry) };
         let (record, place) = self.record_in(&leaf, spot.slot)?;
-        let Look::Found(locked) = record.lock::<Inline>(key, worker.lock_state())? else { return Ok(Taken::Retry) };
+        let locked = match record.lock::<K::Kept>(key, worker.lock_state())? {
+            Look::Found(locked) => locked,
+            Look::Other if !K::FITS => return Ok(Taken::Absent),
+            _ => return Ok(Taken::Retry),
+        };
         let (version, class) = (locked.version().next(), locked.class());
-        let moved = Record::create::<Inline>(self.region(), memory, shape, key, value, version)?;
+        let moved = Record::create::<K::Kept>(self.region(), memory, shape, key, value, version)?;
         leaf.node.point(spot.slot, moved.to_link());
         locked.retire();
         // Dropping the lock leaves the stamp as it was.

@@ -2,15 +2,23 @@
 //!
 //! The nodes are made beside the tree, and stay locked until the root, which must still be as it was in the beginning, takes the uppermost in: readers
 //! may have the places of nodes that were used before. Until then everything can be given back.
+//!
+//! With byte strings, layers are made from the lowest up. In which layer a key's record belongs is known when the next key is: where it parts from the
+//! more similar of its neighbours. So one record is always *pending*. What the next key has no part in is complete, and an entry leads there.
+
+use std::cmp::Ordering;
 
 use drtm_htm::Engine;
 
-use super::{Table, node::Node};
+use super::{
+    Table,
+    kind::{AsKey, Kind},
+    node::Node,
+};
 use crate::{
     KvError, Version, Worker, counter,
-    keys::Inline,
-    layout::{FANOUT, Place, Stamp},
-    record::{Look, Record, Shape},
+    layout::{FANOUT, Place, Stamp, Target},
+    record::{Record, Shape},
 };
 
 /// Entries in a node that is loaded: nine tenths, so that a few keys can be inserted anywhere before nodes are divided.
@@ -18,93 +26,59 @@ const FILLED: usize = FANOUT * 9 / 10;
 
 impl<E: Engine> Table<E> {
     /// Gives how many keys there were.
-    pub(super) fn load<V: AsRef<[u8]>>(
+    pub(super) fn load<K: Kind, V: AsRef<[u8]>>(
         &self,
         worker: &mut Worker<E>,
-        rows: impl IntoIterator<Item = (u64, V)>,
+        rows: impl IntoIterator<Item = (impl AsKey<K>, V)>,
     ) -> Result<u64, KvError> {
-        let mut made = Made { table: self, nodes: Vec::new() };
+        let mut made = Made { table: self, complete: Vec::new(), layers: vec![Vec::new()], pending: None };
         let loaded = self.load_beside(&mut made, worker, rows);
-        if let Ok(Loaded { below_root: true, keys }) = loaded {
-            return Ok(keys);
-        }
-        // If the root is a leaf, it has what another leaf was made for.
         if loaded.is_err() {
-            made.nodes.iter().try_for_each(|blank| self.free_records(worker, blank))?;
+            made.free_records::<K>(worker)?;
         }
-        for Blank { node, last, .. } in made.nodes {
+        // What has become part of the tree is not in it any more.
+        for Blank { node, last, .. } in made.complete.into_iter().chain(made.layers.into_iter().flatten()) {
             node.publish(last.retired());
             self.pool.give([node.place]);
         }
-        Ok(loaded?.keys)
+        loaded
     }
 
-    fn load_beside<'t, V: AsRef<[u8]>>(
+    fn load_beside<'t, K: Kind, V: AsRef<[u8]>>(
         &'t self,
         made: &mut Made<'t, E>,
         worker: &mut Worker<E>,
-        rows: impl IntoIterator<Item = (u64, V)>,
-    ) -> Result<Loaded, KvError> {
-        let root = self.leaf(0)?;
-        if root.node.place != self.root || root.stamp.count() > 0 {
+        rows: impl IntoIterator<Item = (impl AsKey<K>, V)>,
+    ) -> Result<u64, KvError> {
+        let root = self.top()?;
+        if !root.stamp.is_readable() || root.stamp.level() > 0 || root.stamp.count() > 0 {
             return Err(KvError::NotEmpty);
         }
-        let (mut entries, keys) = made.leaves(worker, rows, self.first_version()?)?;
-        let mut level = 0;
-        while entries.len() > FANOUT {
-            level += 1;
-            entries = made.level(level, &entries)?;
-        }
-        let below_root = entries.len() > 1;
-        if below_root {
-            level += 1;
-        } else {
-            // At most one leaf: the root can have its entries.
-            entries = made.nodes.first().map(Blank::entries).unwrap_or_default();
-        }
+        let keys = made.leaves::<K, V>(worker, rows, self.first_version()?)?;
+        let (mut level, mut entries) = made.levels(FANOUT)?;
         let counter = self.counter()?;
-        // Nobody has ever known of fresh memory, so that most nodes can be published before the root is locked.
-        let (fresh, used): (Vec<_>, Vec<_>) = made.nodes.iter().partition(|blank| blank.last == Stamp(0));
-        if below_root {
-            fresh.into_iter().for_each(Blank::publish);
+        if entries.len() > 1 {
+            level += 1;
+            made.complete.extend(made.layers.pop().into_iter().flatten());
+        } else {
+            // At most one leaf: the root can have its entries, and the leaf is left over.
+            entries = made.layers[0].first().map(Blank::entries).unwrap_or_default();
         }
+        // Nobody has ever known of fresh memory, so that most nodes can be published before the root is locked.
+        let (fresh, used): (Vec<_>, Vec<_>) = made.complete.iter().partition(|blank| blank.last == Stamp(0));
+        fresh.into_iter().for_each(Blank::publish);
         // As long as the root is as it was, nothing was removed, and so the version is above the floor.
         let Some(root) = root.try_lock() else { return Err(KvError::NotEmpty) };
-        if below_root {
-            used.into_iter().for_each(Blank::publish);
-        }
+        used.into_iter().for_each(Blank::publish);
         for (slot, (key, link)) in entries.iter().enumerate() {
             root.node.set(slot, *key, *link);
         }
         let stamp = root.seen.changed(entries.len()).at_level(level);
         root.release_as(stamp);
+        made.complete.clear();
         counter::add(self.engine(), counter, worker.number(), keys as i64);
-        Ok(Loaded { below_root, keys })
+        Ok(keys)
     }
-
-    /// Frees the records of a leaf that has not become part of the tree.
-    fn free_records(&self, worker: &mut Worker<E>, blank: &Blank<'_, E>) -> Result<(), KvError> {
-        if blank.level > 0 {
-            return Ok(());
-        }
-        for (key, link) in blank.entries() {
-            let place = Place::from_link(link);
-            let record = Record::at(self.region(), place)?;
-            if let Look::Found(locked) = record.lock::<Inline>(key, worker.lock_state())? {
-                let class = locked.class();
-                locked.retire();
-                worker.free(class, place.word);
-            }
-        }
-        Ok(())
-    }
-}
-
-/// What has become of a load.
-struct Loaded {
-    /// Whether the nodes that were made are in the tree: not if the root has room for everything.
-    below_root: bool,
-    keys: u64,
 }
 
 /// A node beside the tree, locked.
@@ -131,79 +105,138 @@ impl<E: Engine> Blank<'_, E> {
     }
 }
 
-/// All nodes beside the tree: level by level, each from the left.
+/// All nodes beside the tree. Those of a layer are given level by level, each from the left.
 struct Made<'t, E: Engine> {
     table: &'t Table<E>,
-    nodes: Vec<Blank<'t, E>>,
+    /// Nodes of layers to which nothing is added any more.
+    complete: Vec<Blank<'t, E>>,
+    /// The others, the topmost layer first.
+    layers: Vec<Vec<Blank<'t, E>>>,
+    /// The record that is in no leaf yet.
+    pending: Option<Place>,
 }
 
 impl<'t, E: Engine> Made<'t, E> {
-    /// Makes the leaves and all records. Gives the leaves' lowest keys and places, and how many records there are.
-    fn leaves<V: AsRef<[u8]>>(
+    /// Makes all records, the topmost layer's leaves, and all of the layers below. Gives how many records there are.
+    fn leaves<K: Kind, V: AsRef<[u8]>>(
         &mut self,
         worker: &mut Worker<E>,
-        rows: impl IntoIterator<Item = (u64, V)>,
+        rows: impl IntoIterator<Item = (impl AsKey<K>, V)>,
         version: Version,
-    ) -> Result<(Vec<(u64, u64)>, u64), KvError> {
-        let (mut before, mut count) = (None, 0);
+    ) -> Result<u64, KvError> {
+        let (mut before, mut depth, mut count) = (K::Owned::default(), 0, 0);
         for (key, value) in rows {
-            if let Some(after) = before.filter(|before| *before >= key) {
-                return Err(KvError::NotAscending { key, after });
+            let (key, value) = (key.as_key(), value.as_ref());
+            let shape = Shape::of::<K::Kept>(key, value.len(), self.table.checked)?;
+            if count > 0 {
+                if K::order(K::key(&before), key) != Ordering::Less {
+                    return Err(KvError::NotAscending { row: count });
+                }
+                let common = K::common(K::key(&before), key);
+                self.settle::<K>(K::key(&before), depth.max(common))?;
+                self.complete::<K>(K::key(&before), common)?;
+                depth = common;
             }
-            let value = value.as_ref();
-            let shape = Shape::of::<Inline>(key, value.len())?;
-            // The node first: once there is a record, a leaf must have it, or it would be lost.
-            let leaf = self.with_room(0, key)?;
             let memory = worker.allocate(shape.class())?;
-            let region = self.table.region();
-            match Record::create::<Inline>(region, memory, shape, key, value, version) {
-                Ok(place) => self.nodes[leaf].push(key, place.to_link()),
+            match Record::create::<K::Kept>(self.table.region(), memory, shape, key, value, version) {
+                Ok(place) => self.pending = Some(place),
                 Err(error) => {
                     worker.free(shape.class(), memory);
-                    return Err(error);
+                    return Err(error.into());
                 }
             }
-            before = Some(key);
+            K::keep(key, &mut before);
             count += 1;
         }
-        Ok((self.places(0), count))
-    }
-
-    /// Makes the nodes above some. Gives their lowest keys and places.
-    fn level(&mut self, level: u8, below: &[(u64, u64)]) -> Result<Vec<(u64, u64)>, KvError> {
-        for (key, link) in below {
-            let node = self.with_room(level, *key)?;
-            self.nodes[node].push(*key, *link);
+        if count > 0 {
+            self.settle::<K>(K::key(&before), depth)?;
+            self.complete::<K>(K::key(&before), 0)?;
         }
-        Ok(self.places(level))
+        Ok(count)
     }
 
-    fn places(&self, level: u8) -> Vec<(u64, u64)> {
-        let nodes = self.nodes.iter().filter(|blank| blank.level == level);
-        nodes.map(|blank| (blank.node.low(), blank.node.place)).collect()
-    }
-
-    /// The number of a node with room for this key, which is above all others on this level.
-    fn with_room(&mut self, level: u8, key: u64) -> Result<usize, KvError> {
-        let left = self.nodes.last().filter(|blank| blank.level == level);
-        if left.is_some_and(|left| left.count < FILLED) {
-            return Ok(self.nodes.len() - 1);
+    /// Puts the pending record, which is this key's, into the layer at this depth.
+    fn settle<K: Kind>(&mut self, key: K::Key<'_>, depth: usize) -> Result<(), KvError> {
+        while self.layers.len() <= depth {
+            self.layers.push(Vec::new());
         }
-        let place = self.table.pool.take(self.table.region(), 1)?[0];
-        let node = self.table.node(place)?;
-        let last = node.claim();
-        let low = match left {
-            None => 0,
-            Some(left) => {
-                left.node.set_high(key - 1);
-                left.node.set_right(place);
-                key
+        if let Some(place) = self.pending {
+            self.push(depth, 0, K::slice(key, depth), Target::Record(place).to_link())?;
+        }
+        self.pending = None;
+        Ok(())
+    }
+
+    /// Completes the layers below this depth, which this key goes through.
+    fn complete<K: Kind>(&mut self, key: K::Key<'_>, depth: usize) -> Result<(), KvError> {
+        while self.layers.len() > depth + 1 {
+            // The uppermost node is the root: all keys belong there.
+            let (_, uppermost) = self.levels(1)?;
+            self.complete.extend(self.layers.pop().into_iter().flatten());
+            let above = self.layers.len() - 1;
+            for (_, root) in uppermost {
+                self.push(above, 0, K::slice(key, above), Target::Layer(root).to_link())?;
             }
+        }
+        Ok(())
+    }
+
+    /// Makes the levels above the leaves of the lowest layer, up to one of at most so many nodes. Gives that level, and its nodes' lowest words and
+    /// places.
+    fn levels(&mut self, most: usize) -> Result<(u8, Vec<(u64, u64)>), KvError> {
+        let depth = self.layers.len() - 1;
+        let nodes = |made: &Self, level| -> Vec<_> {
+            let nodes = made.layers[depth].iter().filter(|blank| blank.level == level);
+            nodes.map(|blank| (blank.node.low(), blank.node.place)).collect()
         };
-        node.set_low(low);
-        node.set_high(u64::MAX);
-        node.set_right(0);
-        self.nodes.push(Blank { node, last, level, count: 0 });
-        Ok(self.nodes.len() - 1)
+        let mut level = 0;
+        let mut entries = nodes(self, level);
+        while entries.len() > most {
+            level += 1;
+            for (word, link) in entries {
+                self.push(depth, level, word, link)?;
+            }
+            entries = nodes(self, level);
+        }
+        Ok((level, entries))
+    }
+
+    /// Appends an entry, above all others on this level of the layer.
+    fn push(&mut self, depth: usize, level: u8, word: u64, link: u64) -> Result<(), KvError> {
+        let table = self.table;
+        let nodes = &mut self.layers[depth];
+        let left = nodes.last().filter(|blank| blank.level == level);
+        if left.is_none_or(|left| left.count >= FILLED) {
+            let place = table.pool.take(table.region(), 1)?[0];
+            let node = table.node(place)?;
+            let last = node.claim();
+            let low = match left {
+                None => 0,
+                Some(left) => {
+                    left.node.set_high(word - 1);
+                    left.node.set_right(place);
+                    word
+                }
+            };
+            node.set_low(low);
+            node.set_high(u64::MAX);
+            node.set_right(0);
+            nodes.push(Blank { node, last, level, count: 0 });
+        }
+        nodes.iter_mut().last().into_iter().for_each(|node| node.push(word, link));
+        Ok(())
+    }
+
+    /// Frees all records: nobody has learned of any.
+    fn free_records<K: Kind>(&self, worker: &mut Worker<E>) -> Result<(), KvError> {
+        let leaves = self.complete.iter().chain(self.layers.iter().flatten()).filter(|blank| blank.level == 0);
+        let links = leaves.flat_map(Blank::entries).map(|(_, link)| Target::of(link));
+        for target in links.chain(self.pending.map(Target::Record)) {
+            if let Target::Record(place) = target {
+                let class = Record::at(self.table.region(), place)?.discard_any::<K::Kept>(worker.lock_state())?;
+                worker.free(class, place.word);
+            }
+        }
+        Ok(())
     }
 }

@@ -7,11 +7,14 @@
 use drtm_htm::{Engine, LINE_WORDS, Word, fence_acquire, fence_release, prefetch};
 
 use super::{LeafChange, NodeVersion};
-use crate::layout::{FANOUT, NODE_HEADER, NODE_WORDS, Stamp};
+use crate::{
+    layout::{FANOUT, NODE_HEADER, NODE_WORDS, Stamp},
+    mutation::{self, Mutation},
+};
 
-const STAMP: usize = 0;
-const LOW: usize = 1;
-const HIGH: usize = 2;
+pub(super) const STAMP: usize = 0;
+pub(super) const LOW: usize = 1;
+pub(super) const HIGH: usize = 2;
 const RIGHT: usize = 3;
 const KEYS: usize = NODE_HEADER;
 const LINKS: usize = KEYS + FANOUT;
@@ -53,7 +56,7 @@ impl<'t, E: Engine> Node<'t, E> {
     #[inline(always)]
     pub(super) fn still(self, stamp: Stamp) -> bool {
         fence_acquire();
-        self.engine.load_relaxed(&self.words[STAMP]) == stamp.0
+        self.engine.load_relaxed(&self.words[STAMP]) == stamp.0 || mutation::includes(Mutation::NodeWithoutStamp)
     }
 
     /// The lowest key that belongs here.
@@ -198,12 +201,13 @@ impl<'t, E: Engine> Seen<'t, E> {
     /// Locks the node if it is still as it was seen. (A leaf's links may have changed: to where updates have moved its records.)
     pub(super) fn try_lock(self) -> Option<Locked<'t, E>> {
         let Node { engine, words, .. } = self.node;
-        if self.stamp.is_locked() {
+        let seen = if mutation::includes(Mutation::LockWithoutStamp) { self.node.stamp() } else { self.stamp };
+        if seen.is_locked() {
             return None;
         }
-        engine.compare_exchange(&words[STAMP], self.stamp.0, self.stamp.locked().0).ok()?;
+        engine.compare_exchange(&words[STAMP], seen.0, seen.locked().0).ok()?;
         fence_release();
-        Some(Locked { node: self.node, seen: self.stamp })
+        Some(Locked { node: self.node, seen })
     }
 }
 
@@ -240,7 +244,8 @@ impl<E: Engine> Locked<'_, E> {
 
     /// Unlocks the node as one that has left the tree. Gives its place.
     pub(super) fn retire(self) -> u64 {
-        let (place, stamp) = (self.node.place, self.seen.retired());
+        let stays = mutation::includes(Mutation::LeaveWithoutStamp);
+        let (place, stamp) = (self.node.place, if stays { self.seen } else { self.seen.retired() });
         self.release_as(stamp);
         place
     }

@@ -2,7 +2,7 @@
 
 use drtm_htm::{Engine, Waiter};
 
-use super::{Existing, NodeVersion, Tree};
+use super::{Existing, NodeVersion, Tree, kind::TreeKeys};
 use crate::{KvError, Version, Worker};
 
 /// What an insertion or a removal has done to a leaf: `before` is no more, and all keys that belonged to it belong to `after` now, or to the leaf that
@@ -11,7 +11,9 @@ use crate::{KvError, Version, Worker};
 /// Who has scanned a range, and inserts into it, finds by [`Tree::unchanged`] that leaves have changed, and cannot tell whose doing it was. If the
 /// leaves that were seen [follow](Self::carry) each change of one's own, they are unchanged as long as nobody else changes them.
 ///
-/// A change may be told of leaves that nobody has looked at: when a leaf becomes empty, a neighbour takes over what belonged to it.
+/// A change may be told of leaves that nobody has looked at: when a leaf becomes empty, a neighbour takes over what belonged to it. Keys that are byte
+/// strings may need several new leaves, each for some of the keys of another. Then each is told of as split off from that one, which may
+/// have stayed the same otherwise.
 ///
 /// # Example
 ///
@@ -44,7 +46,7 @@ pub struct LeafChange {
     pub before: NodeVersion,
     /// The leaf as the change has left it, or the one that has taken over from it.
     pub after: NodeVersion,
-    /// If the leaf was full, the one that has its upper keys now.
+    /// The one that some of the leaf's keys belong to now: if it was full, the upper ones.
     pub split_off: Option<NodeVersion>,
 }
 
@@ -64,7 +66,7 @@ impl LeafChange {
     }
 }
 
-impl<E: Engine> Tree<E> {
+impl<E: Engine, K: TreeKeys> Tree<E, K> {
     /// [Inserts](Self::insert) a key, and tells what that has done to leaves: nothing if the key was there.
     ///
     /// # Errors
@@ -73,11 +75,11 @@ impl<E: Engine> Tree<E> {
     pub fn insert_noting(
         &self,
         worker: &mut Worker<E>,
-        key: u64,
+        key: K::Key<'_>,
         value: &[u8],
         note: impl FnMut(LeafChange),
     ) -> Result<Option<Version>, KvError> {
-        let inserted = self.table.insert(worker, key, value, note)?;
+        let inserted = self.table.insert::<K>(worker, key, value, note)?;
         if inserted.is_some() {
             self.table.add(worker, 1)?;
         }
@@ -92,7 +94,7 @@ impl<E: Engine> Tree<E> {
     pub fn get_or_insert_noting(
         &self,
         worker: &mut Worker<E>,
-        key: u64,
+        key: K::Key<'_>,
         value: &[u8],
         into: &mut [u8],
         mut note: impl FnMut(LeafChange),
@@ -117,10 +119,10 @@ impl<E: Engine> Tree<E> {
     pub fn remove_noting(
         &self,
         worker: &mut Worker<E>,
-        key: u64,
+        key: K::Key<'_>,
         note: impl FnMut(LeafChange),
     ) -> Result<Option<Version>, KvError> {
-        let removed = self.table.remove(worker, key, note)?;
+        let removed = self.table.remove::<K>(worker, key, note)?;
         if removed.is_some() {
             self.table.add(worker, -1)?;
         }

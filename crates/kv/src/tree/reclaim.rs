@@ -30,22 +30,27 @@ use super::{
 use crate::KvError;
 
 impl<E: Engine> Table<E> {
-    /// Takes the leaf for this key out of the tree, if it is empty.
+    /// Takes the leaf for this key out of the tree, which has one layer, if it is empty.
     #[cold]
     pub(super) fn reclaim(&self, key: u64, note: &mut impl FnMut(LeafChange)) -> Result<(), KvError> {
         let waiter = Waiter::new();
-        while !self.try_reclaim(key, note)? {
+        while !self.try_reclaim(self.top()?, key, note)? {
             waiter.pause();
         }
-        while !self.try_lower_root(note)? {
+        while !self.try_lower(self.top()?, note)? {
             waiter.pause();
         }
         Ok(())
     }
 
-    /// Whether there is nothing left to do.
-    fn try_reclaim(&self, key: u64, note: &mut impl FnMut(LeafChange)) -> Result<bool, KvError> {
-        let path = self.path(key)?;
+    /// Takes the leaf for this key, under this root, out of the tree. Whether there is nothing left to do.
+    pub(super) fn try_reclaim(
+        &self,
+        root: Seen<'_, E>,
+        key: u64,
+        note: &mut impl FnMut(LeafChange),
+    ) -> Result<bool, KvError> {
+        let Some(path) = self.try_path(root, key)? else { return Ok(false) };
         let Some((leaf, inner)) = path.split_last() else { return Ok(true) };
         if leaf.seen.stamp.count() > 0 {
             return Ok(true);
@@ -98,13 +103,11 @@ impl<E: Engine> Table<E> {
         Ok(Some(spine))
     }
 
-    /// Lets the root take over what its only child has. Whether there is nothing left to do.
-    fn try_lower_root(&self, note: &mut impl FnMut(LeafChange)) -> Result<bool, KvError> {
-        let node = self.root()?;
-        let root = Seen { node, stamp: node.stamp() };
+    /// Lets a root take over what its only child has. Whether there is nothing left to do.
+    pub(super) fn try_lower(&self, root: Seen<'_, E>, note: &mut impl FnMut(LeafChange)) -> Result<bool, KvError> {
         let (level, count) = (root.stamp.level(), root.stamp.count());
-        let child = node.link(0);
-        if !root.stamp.is_readable() || !node.still(root.stamp) {
+        let child = root.node.link(0);
+        if !root.stamp.is_readable() || !root.node.still(root.stamp) {
             return Ok(false);
         }
         if level == 0 || count > 1 {
@@ -132,7 +135,7 @@ impl<E: Engine> Table<E> {
 }
 
 /// Locks all or none.
-fn lock_all<'t, E: Engine>(nodes: impl IntoIterator<Item = Seen<'t, E>>) -> Option<Vec<Locked<'t, E>>> {
+pub(super) fn lock_all<'t, E: Engine>(nodes: impl IntoIterator<Item = Seen<'t, E>>) -> Option<Vec<Locked<'t, E>>> {
     nodes.into_iter().map(Seen::try_lock).collect()
 }
 

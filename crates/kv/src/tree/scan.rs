@@ -2,16 +2,17 @@
 
 use std::ops::{Bound, RangeBounds};
 
-use drtm_htm::{Engine, LINE_WORDS, Waiter, prefetch};
+use drtm_htm::{Engine, LINE_WORDS, prefetch};
 use drtm_rdma::Offset;
 
 use super::{
     NodeVersion, Table, Tree,
+    kind::TreeKeys,
     node::{Node, Seen},
 };
 use crate::{
     KvError, Read, Version,
-    keys::Inline,
+    keys::{Inline, Keys},
     layout::{FANOUT, Place},
     record::{Look, Record},
 };
@@ -23,9 +24,9 @@ use crate::{
 /// See [`Scan`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Row<'s> {
+pub struct Row<'s, K: Keys = Inline> {
     /// The key.
-    pub key: u64,
+    pub key: K::Key<'s>,
     /// The whole value: a copy, which the next row takes the place of.
     pub value: &'s [u8],
     /// The version of the value.
@@ -33,7 +34,7 @@ pub struct Row<'s> {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Direction {
+pub enum Direction {
     Up,
     Down,
 }
@@ -76,25 +77,16 @@ pub(super) enum Direction {
 /// # Ok::<(), drtm_kv::KvError>(())
 /// ```
 #[derive(Debug)]
-pub struct Scan<'t, E: Engine> {
-    tree: &'t Tree<E>,
-    direction: Direction,
-    /// What is left of the range: its next key, and its last.
-    rest: Option<(u64, u64)>,
-    /// The place of the leaf that is probably next; zero if it is not known.
-    hint: u64,
-    rows: Rows,
+pub struct Scan<'t, E: Engine, K: TreeKeys = Inline> {
+    tree: &'t Tree<E, K>,
+    cursor: K::Cursor,
     passed: Vec<NodeVersion>,
     value: Vec<u8>,
 }
 
-impl<'t, E: Engine> Scan<'t, E> {
-    pub(super) fn new(tree: &'t Tree<E>, range: impl RangeBounds<u64>, direction: Direction) -> Self {
-        let rest = ends(range).map(|(low, high)| match direction {
-            Direction::Up => (low, high),
-            Direction::Down => (high, low),
-        });
-        Self { tree, direction, rest, hint: 0, rows: Rows::default(), passed: Vec::new(), value: Vec::new() }
+impl<'t, E: Engine, K: TreeKeys> Scan<'t, E, K> {
+    pub(super) fn new<'k>(tree: &'t Tree<E, K>, range: impl RangeBounds<K::Key<'k>>, direction: Direction) -> Self {
+        Self { tree, cursor: K::cursor(range, direction), passed: Vec::new(), value: Vec::new() }
     }
 
     /// The next row, or `None` if there are no more.
@@ -102,27 +94,21 @@ impl<'t, E: Engine> Scan<'t, E> {
     /// # Errors
     ///
     /// When the store is corrupt.
-    // Not `Iterator::next`: a row borrows the cursor's buffer.
+    // Not `Iterator::next`: a row borrows the cursor's buffers.
     #[expect(clippy::should_implement_trait, reason = "a row borrows the cursor, which an iterator's item cannot")]
-    pub fn next(&mut self) -> Result<Option<Row<'_>>, KvError> {
-        loop {
-            while let Some((key, link)) = self.rows.next() {
-                self.look_ahead();
-                if let Some(version) = self.tree.table.copy(key, Place::from_link(link), &mut self.value)? {
-                    return Ok(Some(Row { key, value: &self.value, version }));
-                }
-            }
-            let Some((next, last)) = self.rest else { return Ok(None) };
-            self.pass_leaf(next, last)?;
-        }
+    pub fn next(&mut self) -> Result<Option<Row<'_, K>>, KvError> {
+        let row = K::next(&self.tree.table, &mut self.cursor, &mut self.passed, &mut self.value)?;
+        Ok(row.map(|(key, version)| Row { key, value: &self.value, version }))
     }
 
     /// The next row, its value copied elsewhere.
-    pub(super) fn next_into(mut self, into: &mut [u8]) -> Result<Option<(u64, Read)>, KvError> {
+    pub(super) fn next_into(mut self, into: &mut [u8]) -> Result<Option<(K::Owned, Read)>, KvError> {
         Ok(self.next()?.map(|row| {
             let copied = row.value.len().min(into.len());
             into[..copied].copy_from_slice(&row.value[..copied]);
-            (row.key, Read { length: row.value.len(), version: row.version })
+            let mut key = K::Owned::default();
+            K::keep(row.key, &mut key);
+            (key, Read { length: row.value.len(), version: row.version })
         }))
     }
 
@@ -131,72 +117,116 @@ impl<'t, E: Engine> Scan<'t, E> {
     pub fn passed(&self) -> &[NodeVersion] {
         &self.passed
     }
+}
 
-    /// Takes the rows of the leaf for the key `next`, as far as `last`.
-    fn pass_leaf(&mut self, next: u64, last: u64) -> Result<(), KvError> {
-        let tree: &'t Tree<E> = self.tree;
-        let table = &tree.table;
+/// Where a scan is among the leaves of a tree, or of a layer of one.
+#[derive(Debug)]
+pub struct Leaves {
+    direction: Direction,
+    /// What is left of the range: its next key, and its last.
+    pub(super) rest: Option<(u64, u64)>,
+    /// The place of the leaf that is probably next; zero if it is not known.
+    pub(super) hint: u64,
+    rows: Rows,
+}
+
+impl Leaves {
+    pub(super) fn new(range: impl RangeBounds<u64>, direction: Direction) -> Self {
+        let rest = ends(range).map(|(low, high)| match direction {
+            Direction::Up => (low, high),
+            Direction::Down => (high, low),
+        });
+        Self { direction, rest, hint: 0, rows: Rows::default() }
+    }
+
+    #[inline(always)]
+    pub(super) fn next<E: Engine>(
+        &mut self,
+        table: &Table<E>,
+        passed: &mut Vec<NodeVersion>,
+        value: &mut Vec<u8>,
+    ) -> Result<Option<(u64, Version)>, KvError> {
         loop {
-            let leaf = match table.leaf_at(self.hint, next)? {
-                Some(leaf) => leaf,
-                None => table.leaf(next)?,
-            };
-            self.hint = 0;
-            let Seen { node, stamp } = leaf;
-            let count = stamp.count();
-            self.rows.clear();
-            let (low, high, right) = (node.low(), node.high(), node.right());
-            match self.direction {
-                Direction::Up => {
-                    let rows = (node.below(count, next)..count).map(|slot| (node.key(slot), node.link(slot)));
-                    self.rows.extend(rows.take_while(|(key, _)| *key <= last));
-                }
-                Direction::Down => {
-                    let rows = (node.below(count, last)..count).rev().map(|slot| (node.key(slot), node.link(slot)));
-                    self.rows.extend(rows.skip_while(|(key, _)| *key > next));
+            while let Some((key, link)) = self.next_entry(table) {
+                if let Some(version) = table.copy(key, Place::from_link(link), value)? {
+                    return Ok(Some((key, version)));
                 }
             }
-            if !node.still(stamp) {
-                continue;
+            let Some((next, _)) = self.rest else { return Ok(None) };
+            loop {
+                let leaf = match table.leaf_at(self.hint, next)? {
+                    Some(leaf) => leaf,
+                    None => table.leaf(next)?,
+                };
+                if self.pass(table, leaf, passed) {
+                    break;
+                }
             }
-            self.passed.push(NodeVersion::of(&leaf));
-            (self.rest, self.hint) = match self.direction {
-                Direction::Up if high < last => (Some((high + 1, last)), right),
-                Direction::Down if low > last => (Some((low - 1, last)), 0),
-                _ => (None, 0),
-            };
-            if self.hint != 0 {
-                // Only a hint, so an error is not one yet.
-                let _ = table.node(self.hint).map(Node::prefetch);
-            }
-            (0..AHEAD).for_each(|ahead| self.prefetch(self.rows.ahead(ahead)));
-            return Ok(());
         }
+    }
+
+    /// The next entry of the current leaf.
+    #[inline(always)]
+    pub(super) fn next_entry<E: Engine>(&mut self, table: &Table<E>) -> Option<(u64, u64)> {
+        let entry = self.rows.next()?;
+        self.look_ahead(table);
+        Some(entry)
+    }
+
+    /// Takes the rows of a leaf, to which the next key belongs, as far as the range goes. Not if the leaf has changed meanwhile.
+    pub(super) fn pass<E: Engine>(
+        &mut self,
+        table: &Table<E>,
+        leaf: Seen<'_, E>,
+        passed: &mut Vec<NodeVersion>,
+    ) -> bool {
+        let Some((next, last)) = self.rest else { return true };
+        self.hint = 0;
+        let Seen { node, stamp } = leaf;
+        let count = stamp.count();
+        self.rows.clear();
+        let row = |slot| (node.key(slot), node.link(slot));
+        let (low, high, right) = (node.low(), node.high(), node.right());
+        match self.direction {
+            Direction::Up => {
+                let rows = (node.below(count, next)..count).map(row);
+                self.rows.extend(rows.take_while(|(key, _)| *key <= last));
+            }
+            Direction::Down => {
+                let rows = (node.below(count, last)..count).rev().map(row);
+                self.rows.extend(rows.skip_while(|(key, _)| *key > next));
+            }
+        }
+        if !node.still(stamp) {
+            return false;
+        }
+        passed.push(NodeVersion::of(&leaf));
+        (self.rest, self.hint) = match self.direction {
+            Direction::Up if high < last => (Some((high + 1, last)), right),
+            Direction::Down if low > last => (Some((low - 1, last)), 0),
+            _ => (None, 0),
+        };
+        if self.hint != 0 {
+            // Only a hint, so an error is not one yet.
+            let _ = table.node(self.hint).map(Node::prefetch);
+        }
+        (0..AHEAD).for_each(|ahead| table.prefetch(self.rows.ahead(ahead)));
+        true
     }
 
     /// Asks for the record of a row that will be come to a little later, in this leaf or, as far as can be guessed, in the next.
     #[inline(always)]
-    fn look_ahead(&self) {
+    fn look_ahead<E: Engine>(&self, table: &Table<E>) {
         if AHEAD == 0 {
             return;
         }
         let link = self.rows.ahead(AHEAD - 1);
         if link.is_some() {
-            self.prefetch(link);
+            table.prefetch(link);
         } else if self.hint != 0
-            && let Ok(leaf) = self.tree.table.node(self.hint)
+            && let Ok(leaf) = table.node(self.hint)
         {
-            self.prefetch(Some(leaf.link(AHEAD - 1 - self.rows.left().min(AHEAD - 1))));
-        }
-    }
-
-    #[inline(always)]
-    fn prefetch(&self, link: Option<u64>) {
-        let Some(link) = link else { return };
-        let at = Offset::new(8 * Place::from_link(link).word);
-        // Behind the last record there may be less memory. Then there is no hint.
-        if let Ok(words) = self.tree.table.region().array::<PREFETCHED_WORDS>(at) {
-            words.as_chunks::<LINE_WORDS>().0.iter().for_each(|line| prefetch(&line[0]));
+            table.prefetch(Some(leaf.link(AHEAD - 1 - self.rows.left().min(AHEAD - 1))));
         }
     }
 }
@@ -270,7 +300,7 @@ fn ends(range: impl RangeBounds<u64>) -> Option<(u64, u64)> {
 
 impl<E: Engine> Table<E> {
     /// The leaf at this place, if it is one, and the key belongs there.
-    fn leaf_at(&self, place: u64, key: u64) -> Result<Option<Seen<'_, E>>, KvError> {
+    pub(super) fn leaf_at(&self, place: u64, key: u64) -> Result<Option<Seen<'_, E>>, KvError> {
         if place == 0 {
             return Ok(None);
         }
@@ -280,19 +310,30 @@ impl<E: Engine> Table<E> {
         Ok((is_it && node.still(stamp)).then_some(Seen { node, stamp }))
     }
 
+    /// Asks for the memory of the record, or the layer's root, that an entry leads to.
+    #[inline(always)]
+    fn prefetch(&self, link: Option<u64>) {
+        let Some(link) = link else { return };
+        let at = Offset::new(8 * Place::from_link(link).word);
+        // Behind the last record there may be less memory. Then there is no hint.
+        if let Ok(words) = self.region().array::<PREFETCHED_WORDS>(at) {
+            words.as_chunks::<LINE_WORDS>().0.iter().for_each(|line| prefetch(&line[0]));
+        }
+    }
+
     /// Copies a value, of the record that was the key's or of the one that is now. `None`: there is none any more.
     #[inline]
     fn copy(&self, key: u64, place: Place, value: &mut Vec<u8>) -> Result<Option<Version>, KvError> {
         let record = Record::at(self.region(), place)?;
-        let waiter = Waiter::new();
+        let waiting = self.patience.begin();
         loop {
             match record.copy::<Inline>(key, value)? {
                 Look::Found(version) => return Ok(Some(version)),
                 Look::Stale | Look::Other => break,
-                Look::Busy => waiter.pause(),
+                Look::Busy => waiting.pause()?,
             }
         }
-        Ok(self.search(key, |record| record.copy::<Inline>(key, value))?.ok())
+        Ok(self.search::<Inline, _>(key, |record| record.copy::<Inline>(key, value))?.ok())
     }
 }
 

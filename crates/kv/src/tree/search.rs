@@ -1,10 +1,11 @@
 //! Finding the leaf for a key.
 
 use drtm_htm::{Engine, Waiter};
-use drtm_rdma::Offset;
+use drtm_rdma::{Offset, OutOfBounds};
 
 use super::{
     Table,
+    kind::Kind,
     node::{Node, Seen},
 };
 use crate::{
@@ -16,13 +17,26 @@ use crate::{
 /// The highest level whose nodes are asked for ahead: leaves are level 0.
 const PREFETCHED_LEVELS: u8 = 1;
 
-/// Where a key is in its leaf, or would be: as of the leaf's stamp.
+/// Where a word is in its leaf, or would be: as of the leaf's stamp.
 #[derive(Debug)]
-pub(super) struct Spot<'t, E: Engine> {
+pub struct Spot<'t, E: Engine> {
+    /// The root under which the leaf was found, as it was then.
+    pub(super) root: Seen<'t, E>,
+    /// Roots above that one.
+    pub(super) depth: usize,
+    pub(super) word: u64,
     pub(super) leaf: Seen<'t, E>,
     pub(super) slot: usize,
-    /// The key's record, if the key is there.
-    pub(super) record: Option<Place>,
+    /// The word's link, if the word is there.
+    pub(super) link: Option<u64>,
+}
+
+impl<E: Engine> Spot<'_, E> {
+    /// The record at the end of a key's way.
+    #[inline(always)]
+    pub(super) fn record(&self) -> Option<Place> {
+        self.link.map(Place::from_link)
+    }
 }
 
 /// A node on the way from the root to a leaf, and the slot of the child that is next.
@@ -43,14 +57,14 @@ impl<E: Engine> Table<E> {
         self.node(self.root)
     }
 
-    /// The root, as it is now.
+    /// The root of the whole tree, as it is now.
     #[inline(always)]
     pub(super) fn top(&self) -> Result<Seen<'_, E>, KvError> {
         let node = self.root()?;
         Ok(Seen { node, stamp: node.stamp() })
     }
 
-    /// The leaf that a key belongs to.
+    /// The leaf that a key belongs to, in a tree of one layer.
     #[inline(always)]
     pub(super) fn leaf(&self, key: u64) -> Result<Seen<'_, E>, KvError> {
         let waiter = Waiter::new();
@@ -68,7 +82,7 @@ impl<E: Engine> Table<E> {
     /// when it had this stamp, and so the key belongs there: whoever changes what belongs to a node, divides it, or takes it out of the tree, locks its
     /// parent, or the root above all, before the node gets another stamp.
     #[inline(always)]
-    fn try_leaf<'t>(&'t self, root: Seen<'t, E>, key: u64) -> Result<Option<Seen<'t, E>>, KvError> {
+    pub(super) fn try_leaf<'t>(&'t self, root: Seen<'t, E>, key: u64) -> Result<Option<Seen<'t, E>>, KvError> {
         let Seen { mut node, mut stamp } = root;
         if !stamp.is_readable() {
             return Ok(None);
@@ -95,55 +109,59 @@ impl<E: Engine> Table<E> {
         Ok(Some(Seen { node, stamp }))
     }
 
-    /// Where a key is, or would be.
+    /// Where a word is, or would be, under a root that is `depth` roots below the topmost. `None`, as for [`try_leaf`](Self::try_leaf).
+    #[inline(always)]
+    pub(super) fn try_spot<'t>(
+        &'t self,
+        root: Seen<'t, E>,
+        depth: usize,
+        word: u64,
+    ) -> Result<Option<Spot<'t, E>>, KvError> {
+        let Some(leaf) = self.try_leaf(root, word)? else { return Ok(None) };
+        let count = leaf.stamp.count();
+        let slot = leaf.node.below(count, word);
+        let is_there = slot < count && leaf.node.key(slot) == word;
+        let link = is_there.then(|| leaf.node.link(slot));
+        Ok(leaf.node.still(leaf.stamp).then_some(Spot { root, depth, word, leaf, slot, link }))
+    }
+
+    /// Where a key is, or would be, in a tree of one layer.
     #[inline(always)]
     pub(super) fn spot(&self, key: u64) -> Result<Spot<'_, E>, KvError> {
-        loop {
-            let leaf = self.leaf(key)?;
-            let count = leaf.stamp.count();
-            let slot = leaf.node.below(count, key);
-            let is_there = slot < count && leaf.node.key(slot) == key;
-            let record = is_there.then(|| Place::from_link(leaf.node.link(slot)));
-            if leaf.node.still(leaf.stamp) {
-                return Ok(Spot { leaf, slot, record });
-            }
-        }
-    }
-
-    /// Looks at the key's record with `look`, as often as it takes for it to be found whole, or found not to be there: in this leaf, then.
-    #[inline(always)]
-    pub(super) fn search<T>(
-        &self,
-        key: u64,
-        mut look: impl FnMut(&Record<'_, E>) -> Result<Look<T>, KvError>,
-    ) -> Result<Result<T, Seen<'_, E>>, KvError> {
         let waiter = Waiter::new();
         loop {
-            let spot = self.spot(key)?;
-            let Some(place) = spot.record else { return Ok(Err(spot.leaf)) };
-            match look(&Record::at(self.region(), place)?)? {
-                Look::Found(found) => return Ok(Ok(found)),
-                // Removed, moved or being written since the leaf was looked at.
-                Look::Other | Look::Stale | Look::Busy => waiter.pause(),
-            }
-        }
-    }
-
-    /// The nodes from the root to the leaf for a key, each the child of the one before.
-    pub(super) fn path(&self, key: u64) -> Result<Vec<Step<'_, E>>, KvError> {
-        let waiter = Waiter::new();
-        loop {
-            if let Some(path) = self.try_path(key)? {
-                return Ok(path);
+            if let Some(spot) = self.try_spot(self.top()?, 0, key)? {
+                return Ok(spot);
             }
             waiter.pause();
         }
     }
 
-    fn try_path(&self, key: u64) -> Result<Option<Vec<Step<'_, E>>>, KvError> {
+    /// Looks at the key's record with `look`, as often as it takes for it to be found whole, or found not to be there: in this leaf, then.
+    #[inline(always)]
+    pub(super) fn search<K: Kind, T>(
+        &self,
+        key: K::Key<'_>,
+        mut look: impl FnMut(&Record<'_, E>) -> Result<Look<T>, OutOfBounds>,
+    ) -> Result<Result<T, Spot<'_, E>>, KvError> {
+        let waiting = self.patience.begin();
+        loop {
+            let spot = K::spot(self, key)?;
+            let Some(place) = spot.record() else { return Ok(Err(spot)) };
+            match look(&Record::at(self.region(), place)?)? {
+                Look::Found(found) => return Ok(Ok(found)),
+                // The only key that begins like this one, if its leaf is still what it was.
+                Look::Other if !K::FITS && spot.leaf.node.still(spot.leaf.stamp) => return Ok(Err(spot)),
+                // Removed, moved or being written since the leaf was looked at.
+                Look::Other | Look::Stale | Look::Busy => waiting.pause()?,
+            }
+        }
+    }
+
+    /// The nodes from the root to the leaf for a key, each the child of the one before. `None`, as for [`try_leaf`](Self::try_leaf).
+    pub(super) fn try_path<'t>(&'t self, root: Seen<'t, E>, key: u64) -> Result<Option<Vec<Step<'t, E>>>, KvError> {
         let mut path = Vec::new();
-        let mut node = self.root()?;
-        let mut stamp = node.stamp();
+        let Seen { mut node, mut stamp } = root;
         let mut level = stamp.level();
         loop {
             if !stamp.is_readable() || stamp.level() != level || key < node.low() || key > node.high() {
@@ -159,8 +177,22 @@ impl<E: Engine> Table<E> {
                 return Ok(Some(path));
             }
             level -= 1;
+            let before = Seen { node, stamp };
             node = self.node(next)?;
             stamp = node.stamp();
+            // Or it may be another layer's by now.
+            if !before.node.still(before.stamp) {
+                return Ok(None);
+            }
         }
+    }
+
+    /// Where a key would be, if it is not there. There can be another key's record then.
+    pub(super) fn vacancy<K: Kind>(&self, key: K::Key<'_>) -> Result<Option<Spot<'_, E>>, KvError> {
+        if K::FITS {
+            let spot = K::spot(self, key)?;
+            return Ok(spot.link.is_none().then_some(spot));
+        }
+        Ok(self.search::<K, _>(key, |record| record.check::<K::Kept>(key))?.err())
     }
 }

@@ -4,7 +4,7 @@
 //! while holding one: if a node has changed since the way down, all is unlocked as it was and the insertion begins again. With all
 //! locks held nothing can fail any more. Whoever locks nodes therefore always finds a proper tree.
 //!
-//! The root stays where it is: when it is full, its entries move to two new nodes below it.
+//! A root stays where it is: when it is full, its entries move to two new nodes below it.
 
 use drtm_htm::Engine;
 
@@ -12,6 +12,7 @@ use super::{
     LeafChange, NodeVersion, Table,
     change::Put,
     node::{Locked, Node},
+    search::Spot,
 };
 use crate::{
     KvError, Version,
@@ -22,10 +23,16 @@ use crate::{
 type Blank<'t, E> = (Node<'t, E>, Stamp);
 
 impl<E: Engine> Table<E> {
-    /// Puts a record into the leaf for its key, dividing what has no room.
+    /// Puts a record into the leaf where its key was not found, dividing what has no room.
     #[cold]
-    pub(super) fn put_dividing(&self, key: u64, place: Place, version: Version) -> Result<Put, KvError> {
-        let path = self.path(key)?;
+    pub(super) fn put_dividing(
+        &self,
+        spot: &Spot<'_, E>,
+        place: Place,
+        version: Version,
+        note: &mut impl FnMut(LeafChange),
+    ) -> Result<Put, KvError> {
+        let Some(path) = self.try_path(spot.root, spot.word)? else { return Ok(Put::Retry) };
         let full = path.iter().rev().take_while(|step| step.seen.stamp.is_full()).count();
         if full == 0 {
             return Ok(Put::Retry);
@@ -36,7 +43,7 @@ impl<E: Engine> Table<E> {
         let locks: Option<Vec<_>> = path.iter().rev().take(full + 1).map(|step| step.seen.try_lock()).collect();
         let put = match locks {
             None => Ok(Put::Retry),
-            Some(locks) => self.divide_path(locks, &mut places, key, place, version),
+            Some(locks) => self.divide_path(locks, &mut places, spot, (place, version), note),
         };
         self.pool.give(places);
         put
@@ -47,10 +54,11 @@ impl<E: Engine> Table<E> {
         &self,
         locks: Vec<Locked<'_, E>>,
         places: &mut Vec<u64>,
-        key: u64,
-        place: Place,
-        version: Version,
+        spot: &Spot<'_, E>,
+        (place, version): (Place, Version),
+        note: &mut impl FnMut(LeafChange),
     ) -> Result<Put, KvError> {
+        let (key, root) = (spot.word, spot.root.node.place);
         let leaf = &locks[0];
         let slot = leaf.node.below(leaf.count(), key);
         if slot < leaf.count() && leaf.node.key(slot) == key {
@@ -68,7 +76,7 @@ impl<E: Engine> Table<E> {
         let (before, mut lower, mut upper) = (leaf.before(), None, None);
         for locked in &locks {
             counts.push(match (locked.seen.is_full(), blanks.next()) {
-                (true, Some(right)) if locked.node.place != self.root => {
+                (true, Some(right)) if locked.node.place != root => {
                     let (left, separator, published) = divide(locked.node, locked.seen.level(), &right, entry);
                     entry = (separator, right.0.place);
                     upper = upper.or(Some(published));
@@ -92,11 +100,12 @@ impl<E: Engine> Table<E> {
             });
         }
         for (locked, count) in locks.into_iter().zip(counts) {
-            let level = if locked.seen.is_full() && locked.node.place == self.root { 1 } else { 0 };
+            let level = if locked.seen.is_full() && locked.node.place == root { 1 } else { 0 };
             let stamp = locked.seen.changed(count).at_level(locked.seen.level() + level);
             lower = lower.or(Some(locked.release_as(stamp)));
         }
-        Ok(Put::Done(LeafChange { before, after: lower.unwrap_or(before), split_off: upper }))
+        note(LeafChange { before, after: lower.unwrap_or(before), split_off: upper });
+        Ok(Put::Done)
     }
 }
 

@@ -1,6 +1,7 @@
-//! The hash table from another node: how many READs a lookup takes, and that lookups are right while the table changes.
+//! The hash table from another node: how many READs a lookup takes, with a cache and without, and that lookups are right while the table changes.
 
 use std::{
+    collections::HashMap,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering::Relaxed},
@@ -8,23 +9,44 @@ use std::{
     thread,
 };
 
-use drtm_htm::NoHtm;
-use drtm_kv::{Bytes, HashConfig, HashPeer, HashTable, Inline, PeerError, Store};
-use drtm_rdma::{Fabric, LocalConfig, LocalFabric, NodeId, Offset, Phase, Remote, VerbError, block_on, run};
+use drtm_htm::{Engine, NoHtm};
+use drtm_kv::{BucketCache, Bytes, HashConfig, HashPeer, HashTable, Inline, PeerError, Store};
+use drtm_rdma::{
+    Endpoint, Fabric, LocalConfig, LocalPort, NodeId, Phase, Port, Remote, VerbError, Verbs, block_on, run,
+};
+use proptest::prelude::*;
 
-use crate::support::{MIB, rounds, store};
-
-const OWNER: NodeId = NodeId(1);
-
-/// A fabric of two nodes, of which the second has this store.
-fn fabric(store: &Store<NoHtm>, config: LocalConfig) -> (LocalFabric<NoHtm>, Remote) {
-    let fabric = LocalFabric::new(2, config);
-    let region = fabric.register(OWNER, Arc::clone(store.region())).expect("room for a region");
-    (fabric, Remote { node: OWNER, region, offset: Offset::new(0) })
-}
+use crate::{
+    peers::{Memory, PEER, Seen, fabric, read, turn_of, value},
+    support::{MIB, rounds, store},
+};
 
 fn place_of(base: Remote, table: &HashTable<NoHtm>) -> Remote {
     Remote { offset: table.location(), ..base }
+}
+
+/// A peer that remembers what is in this cache, if there is one.
+fn open<P: Port>(endpoint: &Endpoint<P>, at: Remote, cache: Option<Arc<BucketCache>>) -> HashPeer<Inline> {
+    let verbs = endpoint.during(Phase::Lookup);
+    let peer = block_on(endpoint, HashPeer::open(verbs, at)).expect("the table");
+    match cache {
+        Some(cache) => peer.with_cache(cache),
+        None => peer,
+    }
+}
+
+/// A key's value, and how many locations were stale before it was found, or found not to be there.
+async fn get<P: Port>(verbs: Verbs<'_, P>, peer: &HashPeer<Inline>, key: u64) -> (Option<Vec<u8>>, u64) {
+    let mut found = peer.find(verbs, key).await.expect("sound");
+    let mut stale = 0;
+    while let Some(location) = found {
+        match read(verbs, location, key).await {
+            Seen::Value(value) => return (Some(value), stale),
+            Seen::Stale => stale += 1,
+        }
+        found = peer.find_again(verbs, key).await.expect("sound");
+    }
+    (None, stale)
 }
 
 /// Keys without any order in them: hashing ordered keys by multiplication spreads them better than chance.
@@ -51,7 +73,7 @@ fn reads_per_lookup(occupancy: f64) -> f64 {
     let (fabric, base) = fabric(&store, LocalConfig::perfect());
     let endpoint = fabric.endpoint(NodeId(0)).expect("an endpoint");
     let verbs = endpoint.during(Phase::Lookup);
-    let peer = block_on(&endpoint, HashPeer::<Inline>::open(verbs, place_of(base, &table))).expect("the table");
+    let peer = open(&endpoint, place_of(base, &table), None);
     let look_all_up = || {
         for key in &keys {
             assert!(block_on(&endpoint, peer.find(verbs, *key)).expect("sound").is_some());
@@ -72,47 +94,295 @@ fn lookups_take_as_many_reads_as_published() {
     }
 }
 
+/// A table with these keys, and a peer of it that remembers everything.
+fn remembered(
+    keys: &[u64],
+    config: HashConfig,
+) -> (Store<NoHtm>, HashTable<NoHtm>, Endpoint<LocalPort<NoHtm>>, HashPeer<Inline>) {
+    let store = store(NoHtm, 64 * MIB);
+    let table = store.hash_table(config).expect("a table");
+    let mut worker = store.worker();
+    for key in keys {
+        assert!(table.insert(&mut worker, *key, &value(*key, 0)).expect("room").is_some());
+    }
+    let (fabric, base) = fabric(&store, LocalConfig::perfect());
+    let endpoint = fabric.endpoint(PEER).expect("an endpoint");
+    let peer = open(&endpoint, place_of(base, &table), Memory::Everything.cache());
+    (store, table, endpoint, peer)
+}
+
 #[test]
-fn what_is_there_is_found_and_nothing_else_while_the_table_grows_and_changes() {
+fn what_was_fetched_once_is_found_without_a_read() {
+    // A power of two of buckets.
+    let keys = random_keys(14_745);
+    let config = HashConfig::for_keys(14_745).with_occupancy(0.9).fixed();
+    let (_store, table, endpoint, peer) = remembered(&keys, config);
+    let verbs = endpoint.during(Phase::Lookup);
+    let reads = || endpoint.counters().total().reads;
+    let mut fetched = [0; 2];
+    for fetched in &mut fetched {
+        let before = reads();
+        for key in &keys {
+            assert!(block_on(&endpoint, peer.find(verbs, *key)).expect("sound").is_some());
+        }
+        *fetched = reads() - before;
+    }
+    let [cold, warm] = fetched;
+    // Each bucket once, those of overflow too, which three buckets in ten have, and where the segments are; far fewer than keys.
+    let buckets = table.buckets().expect("sound");
+    assert!(cold < buckets * 4 / 3 && cold < keys.len() as u64 / 5, "{cold} READs of {buckets} buckets");
+    assert!(warm < buckets / 50, "{warm} READs of what was fetched: nearly all of it fits");
+}
+
+#[test]
+fn what_moved_went_or_came_is_noticed() {
+    let (store, table, endpoint, peer) = remembered(&[1, 2, 3], HashConfig::default());
+    let mut worker = store.worker();
+    let verbs = endpoint.during(Phase::Lookup);
+    let find = |key| block_on(&endpoint, peer.find(verbs, key)).expect("sound");
+    let again = |key| block_on(&endpoint, peer.find_again(verbs, key)).expect("sound");
+    let look = |location, key| block_on(&endpoint, read(verbs, location, key));
+    let reads = || endpoint.counters().total().reads;
+
+    // Moves to memory of another size.
+    let before = find(1).expect("there");
+    table.update(&mut worker, 1, &[7; 40]).expect("room");
+    assert_eq!(find(1), Some(before), "it is not fetched again");
+    assert_eq!(look(before, 1), Seen::Stale);
+    let after = again(1).expect("there");
+    assert_eq!(look(after, 1), Seen::Value(vec![7; 40]));
+    let spent = reads();
+    assert_eq!((find(1), reads()), (Some(after), spent), "it is remembered anew");
+
+    // Goes.
+    let before = find(2).expect("there");
+    table.remove(&mut worker, 2).expect("sound");
+    assert_eq!(look(before, 2), Seen::Stale);
+    assert_eq!((again(2), find(2)), (None, None));
+
+    // Comes, perhaps to a bucket that is remembered without it.
+    for key in 4..20 {
+        assert_eq!(find(key), None);
+        table.insert(&mut worker, key, &value(key, 1)).expect("room");
+        let found = find(key).expect("there: absence is never remembered");
+        assert_eq!(look(found, key), Seen::Value(value(key, 1)));
+    }
+}
+
+#[test]
+fn a_table_that_has_grown_is_found_again_and_remembered() {
+    let keys: Vec<u64> = (0..50).collect();
+    let (store, table, endpoint, peer) = remembered(&keys, HashConfig::default());
+    let verbs = endpoint.during(Phase::Lookup);
+    let get = |key| block_on(&endpoint, get(verbs, &peer, key));
+    assert!(keys.iter().all(|key| get(*key).0.is_some()));
+    let mut worker = store.worker();
+    for key in 50..20_000 {
+        table.insert(&mut worker, key, &value(key, 0)).expect("room");
+    }
+    for key in 0..20_000 {
+        assert_eq!(get(key), (Some(value(key, 0)), 0), "records do not move when buckets are split");
+    }
+    assert_eq!(get(20_000), (None, 0));
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Op {
+    Insert(u64),
+    Update(u64),
+    Remove(u64),
+    Get(u64),
+    /// So many keys come that the table grows.
+    Grow(u64),
+}
+
+fn ops() -> impl Strategy<Value = Vec<Op>> {
+    let op = prop_oneof![
+        4 => (0..60_u64).prop_map(Op::Insert),
+        4 => (0..60_u64).prop_map(Op::Update),
+        3 => (0..60_u64).prop_map(Op::Remove),
+        10 => (0..60_u64).prop_map(Op::Get),
+        1 => (1..100_u64).prop_map(Op::Grow),
+    ];
+    prop::collection::vec(op, 1..150)
+}
+
+fn answers_are_the_models(ops: &[Op], memory: Memory, config: LocalConfig) -> Result<(), TestCaseError> {
+    let store = store(NoHtm, 16 * MIB);
+    let table = store.hash_table(HashConfig::default()).expect("a table");
+    let mut worker = store.worker();
+    let (fabric, base) = fabric(&store, config);
+    let endpoint = fabric.endpoint(PEER).expect("an endpoint");
+    let verbs = endpoint.during(Phase::Lookup);
+    let peer = open(&endpoint, place_of(base, &table), memory.cache());
+    let mut model = HashMap::new();
+    let mut grown = 1_000;
+    for (turn, op) in (0_u64..).zip(ops) {
+        match *op {
+            Op::Insert(key) => {
+                let inserted = table.insert(&mut worker, key, &value(key, turn)).expect("room").is_some();
+                prop_assert_eq!(inserted, !model.contains_key(&key));
+                model.entry(key).or_insert_with(|| value(key, turn));
+            }
+            Op::Update(key) => {
+                if table.update(&mut worker, key, &value(key, turn)).expect("room").is_some() {
+                    model.insert(key, value(key, turn));
+                }
+            }
+            Op::Remove(key) => {
+                let removed = table.remove(&mut worker, key).expect("sound").is_some();
+                prop_assert_eq!(removed, model.remove(&key).is_some());
+            }
+            Op::Get(key) => {
+                let (found, stale) = block_on(&endpoint, get(verbs, &peer, key));
+                prop_assert_eq!(found.as_ref(), model.get(&key));
+                prop_assert!(stale <= u64::from(memory != Memory::Nothing), "nothing changes meanwhile");
+            }
+            Op::Grow(keys) => {
+                for key in grown..grown + keys {
+                    table.insert(&mut worker, key, &value(key, turn)).expect("room");
+                    model.insert(key, value(key, turn));
+                }
+                grown += keys;
+            }
+        }
+    }
+    for key in (0..60).chain(1_000..grown) {
+        let (found, _) = block_on(&endpoint, get(verbs, &peer, key));
+        prop_assert_eq!(found.as_ref(), model.get(&key));
+    }
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn random_changes_are_seen_as_a_model_sees_them(ops in ops(), seed in any::<u64>()) {
+        for memory in Memory::ALL {
+            answers_are_the_models(&ops, memory, LocalConfig::perfect())?;
+            answers_are_the_models(&ops, memory, LocalConfig::harsh(seed))?;
+        }
+    }
+}
+
+/// What readers look for while the table changes.
+const KEYS: u64 = 500;
+
+/// Every fourth key is there all the while, and the next one never; those after them come, go and move.
+fn look_up(endpoint: &Endpoint<LocalPort<NoHtm>>, peer: &HashPeer<Inline>, seed: u64, done: &AtomicBool) -> u64 {
+    let verbs = endpoint.during(Phase::Lookup);
+    let staleness = run(endpoint, 4, |coroutine| async move {
+        let mut random = fastrand::Rng::with_seed(seed << 8 | coroutine as u64);
+        let (mut looked, mut staleness) = (0, 0);
+        while !done.load(Relaxed) || looked < 100 {
+            looked += 1;
+            let key = 4 * random.u64(0..KEYS);
+            let found = peer.find(verbs, key).await.expect("sound").expect("it is there all the while");
+            assert_eq!(verbs.read_word(found.record).await.expect("in bounds"), key, "another key's record");
+            assert_eq!(peer.find(verbs, key + 1).await.expect("sound"), None, "a key that never was");
+            let (moving, stale) = get(verbs, peer, key + 2).await;
+            staleness += stale;
+            if let Some(moving) = moving {
+                turn_of(&moving, key + 2);
+            }
+        }
+        staleness
+    });
+    staleness.into_iter().sum()
+}
+
+fn stress(memory: Memory, config: LocalConfig) {
     let store = store(NoHtm, 256 * MIB);
     let table = store.hash_table(HashConfig::default()).expect("a table");
     let mut worker = store.worker();
-    // Every fourth key is there all the while; the next one never.
-    for key in (0..2_000).step_by(4) {
+    for key in (0..4 * KEYS).step_by(4) {
         assert!(table.insert(&mut worker, key, b"stays").expect("room").is_some());
     }
-    let (fabric, base) = fabric(&store, LocalConfig::harsh(3));
+    let (fabric, base) = fabric(&store, config);
+    let endpoint = fabric.endpoint(PEER).expect("an endpoint");
+    let peer = open(&endpoint, place_of(base, &table), memory.cache());
     let done = AtomicBool::new(false);
-    thread::scope(|scope| {
-        scope.spawn(|| {
-            let endpoint = fabric.endpoint(NodeId(0)).expect("an endpoint");
-            let verbs = endpoint.during(Phase::Lookup);
-            let peer = block_on(&endpoint, HashPeer::<Inline>::open(verbs, place_of(base, &table))).expect("the table");
-            let (peer, done) = (&peer, &done);
-            run(&endpoint, 4, |coroutine| async move {
-                let mut random = fastrand::Rng::with_seed(coroutine as u64);
-                let mut looked = 0;
-                while !done.load(Relaxed) || looked < 100 {
-                    looked += 1;
-                    let key = 4 * random.u64(0..500);
-                    let found = peer.find(verbs, key).await.expect("sound").expect("it is there all the while");
-                    assert_eq!(verbs.read_word(found.record).await.expect("in bounds"), key, "another key's record");
-                    assert_eq!(peer.find(verbs, key + 1).await.expect("sound"), None, "a key that never was");
-                }
-            });
-        });
-        // Meanwhile others come and go, and the table grows from eighty buckets to thousands.
+    let staleness: u64 = thread::scope(|scope| {
+        let readers: Vec<_> = (0..2)
+            .map(|reader| {
+                let (fabric, peer, done) = (&fabric, &peer, &done);
+                scope.spawn(move || look_up(&fabric.endpoint(PEER).expect("an endpoint"), peer, reader, done))
+            })
+            .collect();
+        // Meanwhile others come and go and move, and the table grows from eighty buckets to thousands.
         let mut random = fastrand::Rng::with_seed(9);
-        for turn in 0..rounds(60_000) {
-            let key = 4 * random.u64(0..20_000) + 2 + random.u64(0..2);
+        for turn in 0..rounds(30_000) {
+            let key = 4 * random.u64(0..20 * KEYS) + 2 + random.u64(0..2);
+            let near = 4 * random.u64(0..KEYS) + 2;
             if turn % 3 == 0 {
-                table.remove(&mut worker, key).expect("sound");
+                table.remove(&mut worker, near).expect("sound");
             } else {
-                table.insert(&mut worker, key, b"goes").expect("room");
+                table.insert(&mut worker, key, &value(key, turn)).expect("room");
+                table.put(&mut worker, near, &value(near, turn)).expect("room");
             }
         }
         done.store(true, Relaxed);
+        readers.into_iter().map(|reader| reader.join().expect("no panic")).sum()
     });
+    assert!(staleness > 0 || memory == Memory::Nothing, "nothing stale was ever met");
+}
+
+#[test]
+fn what_is_there_is_found_and_nothing_else_while_the_table_grows_and_changes() {
+    stress(Memory::Nothing, LocalConfig::harsh(3));
+    stress(Memory::Nothing, LocalConfig::perfect());
+}
+
+#[test]
+fn two_threads_that_share_a_cache_find_what_is_there_and_nothing_else() {
+    for memory in [Memory::Little, Memory::Everything] {
+        stress(memory, LocalConfig::harsh(4));
+        stress(memory, LocalConfig::perfect());
+    }
+}
+
+/// A word of the table's header, at a place of the owner's.
+fn damage(store: &Store<NoHtm>, table: &HashTable<NoHtm>, word: u64, value: u64) {
+    NoHtm.store(&store.region().words(table.location() + 8 * word, 1).expect("the header")[0], value);
+}
+
+#[test]
+fn a_corrupt_table_is_an_error() {
+    let store = store(NoHtm, 16 * MIB);
+    let table = store.hash_table(HashConfig::default()).expect("a table");
+    let (fabric, base) = fabric(&store, LocalConfig::perfect());
+    let endpoint = fabric.endpoint(PEER).expect("an endpoint");
+    let verbs = endpoint.during(Phase::Lookup);
+    let at = place_of(base, &table);
+    // The number of buckets.
+    for buckets in [0, 1, u64::MAX] {
+        damage(&store, &table, 2, buckets);
+        let opened = block_on(&endpoint, HashPeer::<Inline>::open(verbs, at));
+        assert!(matches!(opened, Err(PeerError::Corrupt { found, .. }) if found == buckets), "{opened:?}");
+    }
+    // More than there are: their segments are not there, and those they were split off are asked.
+    damage(&store, &table, 2, 1 << 32);
+    let peer = open(&endpoint, at, None);
+    assert_eq!(block_on(&endpoint, peer.find(verbs, 1)), Ok(None));
+    // The number of buckets at the beginning.
+    for base in [0, u64::MAX] {
+        damage(&store, &table, 6, base);
+        let opened = block_on(&endpoint, HashPeer::<Inline>::open(verbs, at));
+        assert!(matches!(opened, Err(PeerError::Corrupt { found, .. }) if found == base), "{opened:?}");
+    }
+    damage(&store, &table, 6, 16);
+    // The place of the first segment.
+    for (place, expected) in
+        [(u64::MAX - 7, "corrupt"), (1 << 40, "not in the region"), (12, "not a multiple"), (0, "not there")]
+    {
+        damage(&store, &table, 2, 16);
+        damage(&store, &table, 7, place);
+        let peer = open(&endpoint, at, None);
+        // Not all keys are in the first bucket, whose place would be the segment's.
+        let errors: Vec<_> = (0..40).filter_map(|key| block_on(&endpoint, peer.find(verbs, key)).err()).collect();
+        assert!(errors.iter().any(|error| error.to_string().contains(expected)), "{place:#x}: {errors:?}");
+    }
 }
 
 #[test]

@@ -1,13 +1,22 @@
 //! The behaviour of the store, seen from outside. Model checking is in `tests/loom.rs`.
 #![cfg(not(drtm_loom))]
 
+mod bytes_errors;
+mod bytes_model;
+mod bytes_phantoms;
+mod cluster;
 mod hash_errors;
 mod hash_model;
 mod hash_peer;
 mod hash_stress;
+mod peers;
+mod remote_records;
+mod remote_service;
+mod remote_stress;
 mod support;
 mod tree_errors;
 mod tree_model;
 mod tree_noting;
+mod tree_peer;
 mod tree_phantoms;
 mod tree_stress;

@@ -1,10 +1,11 @@
 //! What the tests of several files share.
 
-use std::{fs::File, sync::Arc};
+use std::{fs::File, ops::Bound, sync::Arc};
 
 use drtm_htm::{Emulated, EmulatedConfig, Engine, NoHtm, Profile, Timer};
 use drtm_kv::Store;
 use drtm_rdma::Region;
+use proptest::prelude::*;
 use rustix::fs::{MemfdFlags, memfd_create};
 
 pub(crate) const MIB: u64 = 1 << 20;
@@ -55,4 +56,38 @@ pub(crate) fn turn_of(found: &[u8], key: u64) -> u64 {
     let turn = word(8);
     assert!(found == value(key, turn), "a torn value of key {key}, turn {turn}");
     turn
+}
+
+/// A byte string as a key.
+pub(crate) type Key = Vec<u8>;
+
+/// Keys that often begin the same, that begin others, and whose bytes are the lowest and the highest there are.
+pub(crate) fn key() -> impl Strategy<Value = Key> {
+    let long =
+        || (0..3usize, prop::sample::select(vec![b'x', 0, 255])).prop_map(|(slices, byte)| vec![byte; 7 * slices]);
+    let some = |lengths| prop::collection::vec(prop::sample::select(vec![0, b'a', 255]), lengths);
+    prop_oneof![
+        4 => some(0..5usize),
+        2 => some(5..17usize),
+        4 => (long(), some(0..4usize)).prop_map(|(prefix, rest)| [prefix, rest].concat()),
+        1 => (0..40usize).prop_map(|length| vec![b'x'; length]),
+        1 => (1..4usize, some(0..3usize)).prop_map(|(times, rest)| [vec![b'y'; 100 * times], rest].concat()),
+    ]
+}
+
+pub(crate) fn key_bound() -> impl Strategy<Value = Bound<Key>> {
+    prop_oneof![
+        3 => key().prop_map(Bound::Included),
+        3 => key().prop_map(Bound::Excluded),
+        1 => Just(Bound::Unbounded),
+    ]
+}
+
+/// Whether no key is within these bounds, and a `BTreeMap` would panic at them.
+pub(crate) fn is_backward<K: Ord>(bounds: &(Bound<K>, Bound<K>)) -> bool {
+    match bounds {
+        (Bound::Excluded(from), Bound::Excluded(to)) => from >= to,
+        (Bound::Included(from) | Bound::Excluded(from), Bound::Included(to) | Bound::Excluded(to)) => from > to,
+        _ => false,
+    }
 }

@@ -9,7 +9,7 @@ use drtm_htm::{Emulated, Engine, NoHtm};
 use drtm_kv::{Existing, Lookup, Scan, Store, Tree, Version, Worker};
 use proptest::prelude::*;
 
-use crate::support::{MIB, mapped_twice, store, tight};
+use crate::support::{MIB, is_backward, mapped_twice, store, tight};
 
 type Bounds = (Bound<u16>, Bound<u16>);
 
@@ -70,15 +70,6 @@ fn rows<E: Engine>(mut scan: Scan<'_, E>) -> Vec<(u64, Vec<u8>, Version)> {
         rows.push((row.key, row.value.to_vec(), row.version));
     }
     rows
-}
-
-/// Whether no key is within these bounds, and a `BTreeMap` would panic at them.
-fn is_backward(bounds: (Bound<u64>, Bound<u64>)) -> bool {
-    match bounds {
-        (Bound::Excluded(from), Bound::Excluded(to)) => from >= to,
-        (Bound::Included(from) | Bound::Excluded(from), Bound::Included(to) | Bound::Excluded(to)) => from > to,
-        _ => false,
-    }
 }
 
 struct Checked<E: Engine> {
@@ -206,7 +197,7 @@ impl<E: Engine> Checked<E> {
         let (tree, _) = &self.trees[handle];
         let found = rows(if up { tree.range(bounds) } else { tree.range_back(bounds) });
         let mut expected = Vec::new();
-        if !is_backward(bounds) {
+        if !is_backward(&bounds) {
             let range = self.model.range(bounds);
             expected.extend(range.map(|(key, (value, version))| (*key, value.clone(), *version)));
         }

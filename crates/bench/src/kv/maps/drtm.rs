@@ -1,0 +1,125 @@
+//! The store's own tables.
+
+use drtm_htm::NoHtm;
+use drtm_kv::{HashConfig, HashTable, Keys, Store, Tree, Worker};
+
+use super::{Map, Session, Value};
+use crate::{Error, kv::Key};
+
+/// Address space for so many records: memory is only used where something is.
+fn store(records: u64) -> Result<Store<NoHtm>, Error> {
+    Ok(Store::in_memory(NoHtm, (256 << 20) + 512 * records)?)
+}
+
+/// The hash table, at an occupancy of three quarters.
+pub(in crate::kv) struct DrtmHash<K: Keys> {
+    store: Store<NoHtm>,
+    table: HashTable<NoHtm, K>,
+}
+
+pub(in crate::kv) struct HashSession<'m, K: Keys> {
+    table: &'m HashTable<NoHtm, K>,
+    worker: Worker<NoHtm>,
+}
+
+impl<K: Key> Map<K> for DrtmHash<K::Kind> {
+    type Session<'m> = HashSession<'m, K::Kind>;
+
+    fn new(records: u64) -> Result<Self, Error> {
+        let store = store(records)?;
+        let table = store.hash_table_of(HashConfig::for_keys(records))?;
+        Ok(Self { store, table })
+    }
+
+    fn session(&self) -> Self::Session<'_> {
+        HashSession { table: &self.table, worker: self.store.worker() }
+    }
+
+    fn taken(&self) -> Option<u64> {
+        Some(self.store.region().allocated())
+    }
+}
+
+impl<K: Key> Session<K> for HashSession<'_, K::Kind> {
+    #[inline]
+    fn insert(&mut self, key: &K, value: &Value) -> Result<bool, Error> {
+        Ok(self.table.insert(&mut self.worker, key.as_stored(), value)?.is_some())
+    }
+
+    #[inline]
+    fn get(&mut self, key: &K, into: &mut Value) -> Result<bool, Error> {
+        Ok(self.table.get(key.as_stored(), into)?.is_some())
+    }
+
+    #[inline]
+    fn update(&mut self, key: &K, value: &Value) -> Result<bool, Error> {
+        Ok(self.table.update(&mut self.worker, key.as_stored(), value)?.is_some())
+    }
+
+    #[inline]
+    fn remove(&mut self, key: &K) -> Result<bool, Error> {
+        Ok(self.table.remove(&mut self.worker, key.as_stored())?.is_some())
+    }
+}
+
+/// The B+ tree.
+pub(in crate::kv) struct DrtmTree {
+    store: Store<NoHtm>,
+    tree: Tree<NoHtm>,
+}
+
+pub(in crate::kv) struct TreeSession<'m> {
+    tree: &'m Tree<NoHtm>,
+    worker: Worker<NoHtm>,
+}
+
+impl Map<u64> for DrtmTree {
+    type Session<'m> = TreeSession<'m>;
+
+    fn new(records: u64) -> Result<Self, Error> {
+        let store = store(records)?;
+        let tree = store.tree()?;
+        Ok(Self { store, tree })
+    }
+
+    fn session(&self) -> Self::Session<'_> {
+        TreeSession { tree: &self.tree, worker: self.store.worker() }
+    }
+
+    fn taken(&self) -> Option<u64> {
+        Some(self.store.region().allocated())
+    }
+}
+
+impl Session<u64> for TreeSession<'_> {
+    #[inline]
+    fn insert(&mut self, key: &u64, value: &Value) -> Result<bool, Error> {
+        Ok(self.tree.insert(&mut self.worker, *key, value)?.is_some())
+    }
+
+    #[inline]
+    fn get(&mut self, key: &u64, into: &mut Value) -> Result<bool, Error> {
+        Ok(self.tree.get(*key, into)?.is_some())
+    }
+
+    #[inline]
+    fn update(&mut self, key: &u64, value: &Value) -> Result<bool, Error> {
+        Ok(self.tree.update(&mut self.worker, *key, value)?.is_some())
+    }
+
+    #[inline]
+    fn remove(&mut self, key: &u64) -> Result<bool, Error> {
+        Ok(self.tree.remove(&mut self.worker, *key)?.is_some())
+    }
+
+    fn scan(&mut self, from: &u64, rows: usize, into: &mut Value) -> Result<usize, Error> {
+        let mut scan = self.tree.range(*from..);
+        for row in 0..rows {
+            match scan.next()? {
+                Some(found) => into.copy_from_slice(found.value),
+                None => return Ok(row),
+            }
+        }
+        Ok(rows)
+    }
+}

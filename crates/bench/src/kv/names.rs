@@ -1,0 +1,111 @@
+//! What can be measured, as the command line names it.
+
+use clap::ValueEnum;
+use serde::Serialize;
+
+use super::Key;
+
+/// A map under comparison, as the command line names it.
+///
+/// # Example
+///
+/// ```
+/// use drtm_bench::kv::{MapName, Op};
+///
+/// assert!(MapName::DrtmTree.refuses(Op::Scan, 2, 8).is_none());
+/// assert!(MapName::DrtmHash.refuses(Op::Scan, 1, 8).is_some(), "it has no order");
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum MapName {
+    /// This store's hash table, three quarters full
+    DrtmHash,
+    /// This store's B+ tree
+    DrtmTree,
+    /// Hash table without synchronisation: the limit of one thread
+    Hashbrown,
+    /// Hash table of shards with locks
+    Dashmap,
+    /// Hash table with lock-free reads; values are replaced whole
+    Papaya,
+    /// Hash table of buckets with locks
+    Scc,
+    /// B-tree without synchronisation: the limit of one thread
+    #[value(name = "btreemap")]
+    #[serde(rename = "btreemap")]
+    BTreeMap,
+    /// Lock-free skip list; values are replaced whole
+    CrossbeamSkiplist,
+    /// Adaptive radix tree with optimistic locks; its values are numbers, so here they are in a slab beside it
+    Congee,
+    /// Lock-free B-link tree; a leaf is replaced whole
+    ConcurrentMap,
+}
+
+impl MapName {
+    /// All of them.
+    pub const ALL: [Self; 10] = [
+        Self::DrtmHash,
+        Self::DrtmTree,
+        Self::Hashbrown,
+        Self::Dashmap,
+        Self::Papaya,
+        Self::Scc,
+        Self::BTreeMap,
+        Self::CrossbeamSkiplist,
+        Self::Congee,
+        Self::ConcurrentMap,
+    ];
+
+    /// As options and results name it.
+    #[must_use]
+    pub fn name(self) -> String {
+        self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
+    }
+
+    fn is_ordered(self) -> bool {
+        use MapName::{BTreeMap, ConcurrentMap, Congee, CrossbeamSkiplist, DrtmTree};
+        matches!(self, DrtmTree | BTreeMap | CrossbeamSkiplist | Congee | ConcurrentMap)
+    }
+
+    /// Why this cannot be measured, if it cannot.
+    #[must_use]
+    pub fn refuses(self, op: Op, threads: usize, key_bytes: u32) -> Option<&'static str> {
+        let is_built = cfg!(feature = "peers") || matches!(self, Self::DrtmHash | Self::DrtmTree | Self::BTreeMap);
+        if !is_built {
+            Some("is not built in: build with the feature `peers`")
+        } else if key_bytes != u64::BYTES && matches!(self, Self::DrtmTree | Self::Congee) {
+            Some("does not support keys of other than 8 bytes")
+        } else if op == Op::Scan && !self.is_ordered() {
+            Some("does not support scans: it has no order")
+        } else if threads > 1 && matches!(self, Self::Hashbrown | Self::BTreeMap) {
+            Some("does not support more than one thread: nothing in it is synchronised")
+        } else {
+            None
+        }
+    }
+}
+
+/// What is done with a map.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Op {
+    /// Copy the value of a key that is there
+    Get,
+    /// Give a key that is there another value
+    Update,
+    /// Insert a key that is not there; untimed, it is removed again afterwards
+    Insert,
+    /// Copy the values of some keys that follow one another, from one that is there
+    Scan,
+}
+
+/// Whether one get may begin before another has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Style {
+    /// Each key depends on the value before, as in most transactions: a get takes as long as its cache misses
+    Dependent,
+    /// Keys are known ahead, so that the processor works on several gets at once
+    Overlapping,
+}

@@ -1,0 +1,301 @@
+//! `kv speed`: the store's tables beside other maps, in one sitting.
+
+use clap::{
+    Args as ClapArgs, ValueEnum,
+    builder::{PossibleValuesParser, TypedValueParser},
+    value_parser,
+};
+use serde::Serialize;
+
+use super::{Draw, Key, MapName, Op, Style, Subject, Work, footprint};
+use crate::{
+    Error,
+    report::{Report, prose, table},
+};
+
+/// Measure the store's tables beside other maps
+///
+/// Values have 100 bytes, and are copied out. All maps are filled first; then, in each round, each
+/// of them does a slice of the same work, so that whatever else the machine does hits all
+/// alike. A first round is not counted. Keys are drawn ahead. All hash maps but the store's own
+/// have the same hash function. Compare within one run.
+///
+/// Gets are `dependent` (the next key depends on the value that was read, as in most transactions:
+/// a get takes as long as its cache misses) or `overlapping` (keys are known ahead, and the
+/// processor works on several gets at once); of updates and inserts, keys are always known ahead.
+/// Inserted keys are new to a map that has all the records, and are removed again, untimed, before
+/// the next round. A scan copies --rows values.
+///
+/// Memory is measured in a process of its own for each map, as `kv footprint` does. What a map
+/// cannot do is left out, and said.
+///
+/// JSON: [{engine, op, style, threads, records, dist, key_bytes, ops_per_s: {min, median, max}, bytes_per_record}]
+/// (`style` is null except for gets, `bytes_per_record` with --no-memory)
+#[derive(Debug, ClapArgs)]
+#[command(verbatim_doc_comment)]
+pub(crate) struct Args {
+    /// The maps; ratios are to the first of them [default: all]
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "ENGINE,...", hide_default_value = true,
+        default_values_t = MapName::ALL)]
+    engine: Vec<MapName>,
+
+    /// What to do with them
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "OP,...", default_values_t = [Op::Get, Op::Update])]
+    op: Vec<Op>,
+
+    /// How gets follow one another
+    #[arg(long, value_enum, default_value_t = Style::Dependent)]
+    style: Style,
+
+    /// Threads at once
+    #[arg(long, value_parser = value_parser!(u16).range(1..=1024), value_delimiter = ',', value_name = "N,...", default_values_t = [1])]
+    threads: Vec<u16>,
+
+    /// Records in a map
+    #[arg(long, value_parser = value_parser!(u64).range(1_000..=1_000_000_000), default_value_t = 1_000_000, value_name = "N")]
+    records: u64,
+
+    /// How keys are drawn
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "DIST,...", default_values_t = [Draw::Uniform])]
+    dist: Vec<Draw>,
+
+    /// Bytes of a key: numbers of 8, or strings of 32
+    #[arg(long, value_parser = key_bytes(), default_value = "8", value_name = "N")]
+    key_bytes: u32,
+
+    /// Rows to a scan
+    #[arg(long, value_parser = value_parser!(u16).range(1..), default_value_t = 100, value_name = "N")]
+    rows: u16,
+
+    /// Rounds
+    #[arg(long, value_parser = value_parser!(u16).range(1..=10_000), default_value_t = 7, value_name = "N")]
+    rounds: u16,
+
+    /// Operations of each thread in a round; a hundredth of it for scans
+    #[arg(long, value_parser = value_parser!(u32).range(100..=100_000_000), default_value_t = 200_000, value_name = "N")]
+    slice: u32,
+
+    /// Do not measure memory, which takes filling each map once more
+    #[arg(long)]
+    no_memory: bool,
+}
+
+/// The keys there are.
+pub(super) fn key_bytes() -> impl TypedValueParser<Value = u32> {
+    PossibleValuesParser::new(["8", "32"]).map(|bytes| if bytes == "8" { u64::BYTES } else { <[u8; 32]>::BYTES })
+}
+
+#[derive(Debug, Serialize)]
+struct Row {
+    engine: MapName,
+    op: Op,
+    style: Option<Style>,
+    threads: usize,
+    records: u64,
+    dist: Draw,
+    key_bytes: u32,
+    ops_per_s: Rates,
+    bytes_per_record: Option<f64>,
+}
+
+#[derive(Clone, Copy, Debug, Serialize)]
+struct Rates {
+    min: f64,
+    median: f64,
+    max: f64,
+}
+
+impl Rates {
+    /// Of at least one round.
+    fn of(mut rates: Vec<f64>) -> Self {
+        rates.sort_by(f64::total_cmp);
+        let middle = rates.len() / 2;
+        let below = (rates.len() - 1) / 2;
+        Self { min: rates[0], median: (rates[below] + rates[middle]) / 2.0, max: rates[rates.len() - 1] }
+    }
+}
+
+/// A map with what is known of it.
+struct Contender<K> {
+    name: MapName,
+    bytes_per_record: Option<f64>,
+    subject: Box<dyn Subject<K>>,
+}
+
+impl Args {
+    pub(crate) fn carry_out(&self, seed: u64, report: &Report) -> Result<(), Error> {
+        let rows = match self.key_bytes {
+            u64::BYTES => self.rows::<u64>(seed),
+            _ => self.rows::<[u8; 32]>(seed),
+        }?;
+        report.text(&self.text(&rows))?;
+        report.result(&rows)
+    }
+
+    fn rows<K: Key>(&self, seed: u64) -> Result<Vec<Row>, Error> {
+        let contenders = self.contenders::<K>()?;
+        let mut rows = Vec::new();
+        for &dist in &self.dist {
+            for &op in &self.op {
+                for &threads in &self.threads {
+                    rows.extend(self.group(&contenders, op, dist, usize::from(threads), seed)?);
+                }
+            }
+        }
+        Ok(rows)
+    }
+
+    /// The maps that can do any of what was asked, filled.
+    fn contenders<K: Key>(&self) -> Result<Vec<Contender<K>>, Error> {
+        let able: Vec<MapName> = self.engine.iter().copied().filter(|name| self.refusal(*name).is_none()).collect();
+        let Some(first) = self.engine.first().filter(|_| able.is_empty()) else { return self.fill(&able) };
+        let why = self.refusal(*first).unwrap_or("is not for this");
+        Err(Error::NotSupported { engine: first.name(), why })
+    }
+
+    /// Why a map can do nothing of what was asked, if so.
+    fn refusal(&self, name: MapName) -> Option<&'static str> {
+        let mut refusals = self.asked().map(|(op, threads)| name.refuses(op, threads, self.key_bytes));
+        let first = refusals.next()??;
+        refusals.all(|refusal| refusal.is_some()).then_some(first)
+    }
+
+    fn asked(&self) -> impl Iterator<Item = (Op, usize)> {
+        self.op.iter().flat_map(|op| self.threads.iter().map(|threads| (*op, usize::from(*threads))))
+    }
+
+    fn fill<K: Key>(&self, names: &[MapName]) -> Result<Vec<Contender<K>>, Error> {
+        let mut footprints = Vec::with_capacity(names.len());
+        for name in names {
+            footprints.push(match self.no_memory {
+                true => None,
+                false => Some(footprint::in_a_process_of_its_own(*name, self.records, self.key_bytes)?),
+            });
+        }
+        // Measured alone, they must fit together: what the system has to swap out or kill measures nothing.
+        let needed = (footprints.iter().flatten().sum::<f64>() * self.records as f64) as usize;
+        if !self.no_memory {
+            let most = footprint::available()? as usize;
+            if needed > most {
+                return Err(Error::TooMuchMemory { needed_mib: needed >> 20, most_mib: most >> 20 });
+            }
+        }
+        let filled = names.iter().zip(footprints).map(|(&name, bytes_per_record)| {
+            let subject = K::subject(name, self.records)?;
+            Ok(Contender { name, bytes_per_record, subject })
+        });
+        filled.collect()
+    }
+
+    /// Rounds of one kind of work.
+    fn group<K: Key>(
+        &self,
+        contenders: &[Contender<K>],
+        op: Op,
+        dist: Draw,
+        threads: usize,
+        seed: u64,
+    ) -> Result<Vec<Row>, Error> {
+        let able: Vec<_> =
+            contenders.iter().filter(|map| map.name.refuses(op, threads, self.key_bytes).is_none()).collect();
+        let mut rates = vec![Vec::new(); able.len()];
+        for round in 0..=self.rounds {
+            let work = self.work::<K>(op, dist, threads, u64::from(round), seed);
+            let operations: usize = work.keys.iter().map(Vec::len).sum();
+            for (map, rates) in able.iter().zip(&mut rates) {
+                let time = map.subject.run(&work)?;
+                // The first finds caches cold, and pages that nobody has touched.
+                if round > 0 {
+                    rates.push(operations as f64 / time.as_secs_f64());
+                }
+            }
+        }
+        let row = |(map, rates): (&&Contender<K>, Vec<f64>)| Row {
+            engine: map.name,
+            op,
+            style: (op == Op::Get).then_some(self.style),
+            threads,
+            records: self.records,
+            dist,
+            key_bytes: self.key_bytes,
+            ops_per_s: Rates::of(rates),
+            bytes_per_record: map.bytes_per_record,
+        };
+        Ok(able.iter().zip(rates).map(row).collect())
+    }
+
+    /// What all maps do in a round.
+    fn work<K: Key>(&self, op: Op, dist: Draw, threads: usize, round: u64, seed: u64) -> Work<K> {
+        let count = if op == Op::Scan { self.slice.div_ceil(100) } else { self.slice } as usize;
+        let keys = |thread: usize| {
+            let part = round * threads as u64 + thread as u64;
+            if op == Op::Insert {
+                let first = self.records + part * count as u64;
+                (first..first + count as u64).map(K::numbered).collect()
+            } else {
+                dist.keys(self.records, count, seed.wrapping_add((part + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15)))
+            }
+        };
+        Work { op, style: self.style, rows: usize::from(self.rows), keys: (0..threads).map(keys).collect() }
+    }
+
+    fn text(&self, rows: &[Row]) -> String {
+        let mut text = String::new();
+        for group in rows.chunk_by(|a, b| (a.op, a.threads, a.dist) == (b.op, b.threads, b.dist)) {
+            text += &group_table(group);
+            text += "\n\n";
+        }
+        for name in &self.engine {
+            let mut refusals: Vec<_> =
+                self.asked().filter_map(|(op, threads)| name.refuses(op, threads, self.key_bytes)).collect();
+            refusals.dedup();
+            for why in refusals {
+                text += &prose(&format!("Left out: {} {why}.", name.name()));
+                text.push('\n');
+            }
+        }
+        let note = "Millions of operations a second: the median of the rounds, the least and the most. Bytes: resident memory per \
+                    record, measured in a process of its own.";
+        text + &prose(note) + "\n"
+    }
+}
+
+/// One kind of work, with a line for each map.
+fn group_table(group: &[Row]) -> String {
+    let [first, ..] = group else { return String::new() };
+    let style = first.style.map_or_else(String::new, |style| format!("{} ", word(style)));
+    let work = format!("{style}{} {}", word(first.op), word(first.dist));
+    let title = format!("{work}, {}, {} records", crate::units::threads(first.threads), first.records);
+    let headers = ["engine", "Mops/s", "least", "most", "ratio", "bytes"];
+    let cells = group.iter().map(|row| {
+        let Rates { min, median, max } = row.ops_per_s;
+        let mega = |rate: f64| format!("{:.3}", rate / 1e6);
+        vec![
+            row.engine.name(),
+            mega(median),
+            mega(min),
+            mega(max),
+            format!("{:.2}", median / first.ops_per_s.median),
+            row.bytes_per_record.map_or_else(String::new, |bytes| format!("{bytes:.1}")),
+        ]
+    });
+    format!("{title}\n{}", table(&headers, 1, cells))
+}
+
+/// As options name it.
+fn word(value: impl ValueEnum) -> String {
+    value.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_are_ordered_and_the_median_is_in_the_middle() {
+        let Rates { min, median, max } = Rates::of(vec![3.0, 1.0, 10.0]);
+        assert_eq!((min, median, max), (1.0, 3.0, 10.0));
+        assert_eq!(Rates::of(vec![1.0, 2.0]).median, 1.5);
+        assert_eq!(Rates::of(vec![4.0]).median, 4.0);
+    }
+}

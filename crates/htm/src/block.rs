@@ -1,0 +1,53 @@
+//! Bytes in words, many at once: a copy of a value is what most of a get or an update consists of.
+//!
+//! The compiler never merges atomic accesses. On x86-64 several words are moved by one instruction all the same, for the engines
+//! whose plain accesses are the processor's; elsewhere, and under model checking, a block is copied word by word.
+
+use crate::{Word, sync::Ordering::Relaxed};
+
+#[cfg(all(target_arch = "x86_64", not(drtm_loom)))]
+use crate::arch;
+
+const WORD: usize = size_of::<u64>();
+
+/// Words that hold so many bytes. Panics when there are not as many.
+#[inline(always)]
+fn first(words: &[Word], bytes: usize) -> &[Word] {
+    &words[..bytes.div_ceil(WORD)]
+}
+
+/// Copies bytes of words, each of which is loaded by `load`.
+#[inline(always)]
+pub(crate) fn load_by_words(words: &[Word], into: &mut [u8], load: impl Fn(&Word) -> u64) {
+    for (word, bytes) in first(words, into.len()).iter().zip(into.chunks_mut(WORD)) {
+        bytes.iter_mut().zip(load(word).to_le_bytes()).for_each(|(byte, from)| *byte = from);
+    }
+}
+
+/// Copies bytes to words, each of which is stored by `store`.
+#[inline(always)]
+pub(crate) fn store_by_words(words: &[Word], from: &[u8], store: impl Fn(&Word, u64)) {
+    for (word, bytes) in first(words, from.len()).iter().zip(from.chunks(WORD)) {
+        store(word, bytes.iter().rev().fold(0, |value, byte| value << 8 | u64::from(*byte)));
+    }
+}
+
+/// Copies bytes of words, as the processor does it best.
+#[inline(always)]
+pub(crate) fn load(words: &[Word], into: &mut [u8]) {
+    #[cfg(all(target_arch = "x86_64", not(drtm_loom)))]
+    if into.len() >= arch::PIECE {
+        return arch::load_bytes(first(words, into.len()), into);
+    }
+    load_by_words(words, into, |word| word.get(Relaxed));
+}
+
+/// Copies bytes to words, as the processor does it best.
+#[inline(always)]
+pub(crate) fn store(words: &[Word], from: &[u8]) {
+    #[cfg(all(target_arch = "x86_64", not(drtm_loom)))]
+    if from.len() >= arch::PIECE {
+        return arch::store_bytes(first(words, from.len()), from);
+    }
+    store_by_words(words, from, |word, value| word.set(value, Relaxed));
+}

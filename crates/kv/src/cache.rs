@@ -1,0 +1,323 @@
+//! What a node remembers of the tables of others: buckets and inner nodes that it has fetched, within a budget.
+//!
+//! Nothing that is remembered is ever invalidated by its owner, who does not know of it. It is a hint: what it leads to says itself whether it
+//! is what was looked for, and nothing is concluded from what it lacks. All threads of a node share one cache, for all tables on all
+//! nodes: what one has fetched the others need not.
+//!
+//! # Sets
+//!
+//! What is at a place can be kept in one *set* only, which the place's hash names, as one of its seven entries. A set's *stamp* has its version and
+//! its lock. A reader loads the stamp, finds the entry, copies it, and loads the stamp again: only if the version is the same was it one entry. A
+//! writer exchanges the stamp for a locked one. Nobody ever waits: a reader that meets a writer remembers nothing, and a writer that meets
+//! another leaves it at that.
+//!
+//! # What is kept
+//!
+//! A set counts each entry's hits, up to three, in its stamp. An entry that comes new takes the place of one that has no hits left; if all have some, it is not kept, and each
+//! loses one. (The sketch of Misra and Gries, for each set: who comes more often than a seventh of the time stays.) So a
+//! stream of places that are seen once does not push out what is used, what is no longer used goes when others are, and
+//! hits of what is used most are not even counted, so that threads can share it without a write.
+
+mod set;
+
+use drtm_htm::NoHtm;
+use drtm_rdma::{Offset, Region, Remote};
+
+use crate::{
+    KvError,
+    layout::{BUCKET_WORDS, NODE_WORDS},
+};
+use set::{Set, set_words};
+
+/// Remembered buckets of hash tables on other nodes: see [`HashPeer::with_cache`](crate::HashPeer::with_cache).
+///
+/// # Example
+///
+/// See [`Cache`].
+pub type BucketCache = Cache<BUCKET_WORDS>;
+
+/// Remembered inner nodes of trees on other nodes: see [`TreePeer::with_cache`](crate::TreePeer::with_cache).
+///
+/// # Example
+///
+/// See [`Cache`].
+pub type NodeCache = Cache<NODE_WORDS>;
+
+/// A cache of what was fetched from other nodes, in entries of so many words. Shared by threads, without locks.
+///
+/// What it remembers of a region is good for as long as that is the same memory. When a node has come back with other memory under the same
+/// identifier, begin with another cache.
+///
+/// # Example
+///
+/// ```
+/// use std::sync::Arc;
+/// use drtm_htm::NoHtm;
+/// use drtm_kv::{BucketCache, HashConfig, HashPeer, Inline, Store};
+/// use drtm_rdma::{Fabric, LocalConfig, LocalFabric, NodeId, Phase, Remote, block_on};
+///
+/// // Node 1 has a table.
+/// let store = Store::in_memory(NoHtm, 16 << 20)?;
+/// let table = store.hash_table(HashConfig::default())?;
+/// table.insert(&mut store.worker(), 7, b"seven")?;
+/// let fabric = LocalFabric::new(2, LocalConfig::perfect());
+/// let region = fabric.register(NodeId(1), Arc::clone(store.region()))?;
+///
+/// // Node 0 remembers a megabyte of what it has seen, of this table or others.
+/// let cache = Arc::new(BucketCache::new(1 << 20)?);
+/// let endpoint = fabric.endpoint(NodeId(0))?;
+/// let verbs = endpoint.during(Phase::Lookup);
+/// let at = Remote { node: NodeId(1), region, offset: table.location() };
+/// let peer = block_on(&endpoint, HashPeer::<Inline>::open(verbs, at))?.with_cache(Arc::clone(&cache));
+/// let first = block_on(&endpoint, peer.find(verbs, 7))?;
+/// let before = endpoint.counters().total().reads;
+/// assert_eq!(block_on(&endpoint, peer.find(verbs, 7))?, first);
+/// assert_eq!(endpoint.counters().total().reads, before, "nothing was fetched");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct Cache<const WORDS: usize> {
+    memory: Region<NoHtm>,
+    first: Offset,
+    sets: u64,
+}
+
+impl<const WORDS: usize> Cache<WORDS> {
+    /// A cache of at most so many bytes, its own administration included but for a page. Memory is used only as it is filled. One that is too
+    /// small for a single set (a kilobyte for buckets, four for nodes) remembers nothing.
+    ///
+    /// # Errors
+    ///
+    /// When so much memory cannot be had.
+    pub fn new(bytes: u64) -> Result<Self, KvError> {
+        let sets = bytes / Self::SET_BYTES;
+        // The region's superblock, and what is lost by beginning with a line.
+        let memory = Region::anonymous(NoHtm, bytes.saturating_add(if cfg!(drtm_loom) { 320 } else { 4096 }))?;
+        let first = memory.extend(sets * Self::SET_BYTES, 64)?;
+        Ok(Self { memory, first, sets })
+    }
+
+    const SET_BYTES: u64 = 8 * set_words(WORDS) as u64;
+
+    /// How many entries there is room for.
+    #[must_use]
+    pub fn capacity(&self) -> u64 {
+        self.sets * set::WAYS as u64
+    }
+
+    /// What is remembered of a place.
+    #[inline]
+    pub(crate) fn get(&self, at: Remote) -> Option<[u64; WORDS]> {
+        let key = key(at)?;
+        self.set(key)?.get(key)
+    }
+
+    /// Remembers what was fetched from a place, in place of what was remembered of it, or if there are fewer hits for something else.
+    pub(crate) fn put(&self, at: Remote, words: &[u64; WORDS]) {
+        if let Some(key) = key(at)
+            && let Some(set) = self.set(key)
+        {
+            set.put(key, words);
+        }
+    }
+
+    /// Forgets a place.
+    pub(crate) fn forget(&self, at: Remote) {
+        if let Some(key) = key(at)
+            && let Some(set) = self.set(key)
+        {
+            set.forget(key);
+        }
+    }
+
+    #[inline(always)]
+    fn set(&self, key: u64) -> Option<Set<'_, WORDS>> {
+        // The upper half of the product spreads hashes over any number of sets.
+        let mixed = key.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        let number = ((u128::from(mixed ^ mixed >> 32) * u128::from(self.sets)) >> 64) as u64;
+        let at = Offset::new(self.first.bytes() + number * Self::SET_BYTES);
+        // There is none only if there are no sets at all.
+        self.memory.words(at, set_words(WORDS)).ok().map(Set::new)
+    }
+}
+
+const NODE_BITS: u32 = 16;
+const REGION_BITS: u32 = 11;
+const LINE_BITS: u32 = 37;
+
+const _: () = assert!(NODE_BITS + REGION_BITS + LINE_BITS == 64);
+
+/// The word that names a place, never zero. Places that do not fit are not remembered: of the 2048th region of a node or a later one, beyond 8 TiB, where no
+/// table is, or within a line, where no bucket or node begins.
+#[inline(always)]
+fn key(at: Remote) -> Option<u64> {
+    let (node, region) = (u64::from(at.node.0), u64::from(at.region.0));
+    let line = at.offset.bytes() / 64;
+    let fits = at.offset.bytes().is_multiple_of(64) && line >> LINE_BITS == 0 && region >> REGION_BITS == 0;
+    let key = (node << REGION_BITS | region) << LINE_BITS | line;
+    (fits && key != 0).then_some(key)
+}
+
+#[cfg(test)]
+#[cfg(drtm_loom)]
+mod model;
+
+#[cfg(test)]
+#[cfg(not(drtm_loom))]
+mod tests {
+    use std::{collections::HashSet, thread};
+
+    use drtm_rdma::{NodeId, RegionId};
+
+    use super::*;
+
+    type Small = Cache<16>;
+
+    fn place(number: u64) -> Remote {
+        Remote { node: NodeId(1), region: RegionId(0), offset: Offset::new(64 * number) }
+    }
+
+    /// What is at a place, at some time.
+    fn content(number: u64, time: u64) -> [u64; 16] {
+        std::array::from_fn(|word| number << 32 | time << 8 | word as u64)
+    }
+
+    /// The time of a content, which must be whole and of this place.
+    fn time_of(number: u64, found: [u64; 16]) -> u64 {
+        let time = found[0] >> 8 & 0xFF_FFFF;
+        assert_eq!(found, content(number, time), "half of two entries");
+        time
+    }
+
+    fn one_set() -> Small {
+        Small::new(Small::SET_BYTES).expect("a kilobyte")
+    }
+
+    #[test]
+    fn what_is_put_is_there_until_it_is_replaced_or_forgotten() {
+        let cache = one_set();
+        for number in 1..=7 {
+            assert_eq!(cache.get(place(number)), None);
+            cache.put(place(number), &content(number, 0));
+        }
+        for number in 1..=7 {
+            assert_eq!(cache.get(place(number)), Some(content(number, 0)));
+        }
+        cache.put(place(3), &content(3, 1));
+        assert_eq!(cache.get(place(3)), Some(content(3, 1)));
+        cache.forget(place(3));
+        cache.forget(place(4));
+        assert_eq!((cache.get(place(3)), cache.get(place(4))), (None, None));
+        // There is room for two again, and the others stay.
+        cache.put(place(8), &content(8, 0));
+        cache.put(place(9), &content(9, 0));
+        assert!([1, 2, 5, 6, 7, 8, 9].into_iter().all(|number| cache.get(place(number)) == Some(content(number, 0))));
+    }
+
+    #[test]
+    fn what_is_used_stays_and_what_is_used_no_longer_goes() {
+        let cache = one_set();
+        for number in 1..=7 {
+            cache.put(place(number), &content(number, 0));
+        }
+        // One is used now and then, among places that are seen once.
+        for number in 100..300 {
+            assert!(cache.get(place(1)).is_some());
+            cache.put(place(number), &content(number, 0));
+        }
+        assert!((2..=7).all(|number| cache.get(place(number)).is_none()), "pushed out");
+        // Others are used now, and it is not.
+        for _ in 0..5 {
+            for number in 300..307 {
+                cache.put(place(number), &content(number, 0));
+                cache.get(place(number));
+            }
+        }
+        assert_eq!(cache.get(place(1)), None);
+    }
+
+    #[test]
+    fn full_of_what_is_used_a_set_takes_nothing_in_before_it_has_missed_as_often() {
+        let cache = one_set();
+        for number in 1..=7 {
+            cache.put(place(number), &content(number, 0));
+            assert!((0..10).all(|_| cache.get(place(number)).is_some()));
+        }
+        for miss in 1..=4 {
+            cache.put(place(8), &content(8, 0));
+            // Not to be asked before, since that would be a use.
+            if miss == 4 {
+                assert!(cache.get(place(8)).is_some());
+            }
+        }
+        assert_eq!((1..=7).filter(|number| cache.get(place(*number)).is_some()).count(), 6);
+    }
+
+    #[test]
+    fn every_place_has_a_key_of_its_own_or_is_not_remembered() {
+        let at =
+            |node, region, offset| Remote { node: NodeId(node), region: RegionId(region), offset: Offset::new(offset) };
+        let mut keys = HashSet::new();
+        for node in [0, 1, u16::MAX] {
+            for region in [0, 1, 2047] {
+                for offset in [64, 128, (1 << 43) - 64] {
+                    assert!(keys.insert(key(at(node, region, offset)).expect("it fits")));
+                }
+            }
+        }
+        let cache = one_set();
+        for nowhere in [at(0, 0, 0), at(1, 2048, 64), at(1, 0, 1 << 43), at(1, 0, u64::MAX - 63), at(1, 0, 72)] {
+            cache.put(nowhere, &content(1, 0));
+            assert_eq!((key(nowhere), cache.get(nowhere)), (None, None));
+        }
+    }
+
+    #[test]
+    fn a_budget_is_kept_and_none_is_no_cache() {
+        assert_eq!(Small::new(10 * 960 + 959).expect("ten kilobytes").capacity(), 70);
+        let none = Small::new(959).expect("less than a set");
+        none.put(place(1), &content(1, 0));
+        none.forget(place(1));
+        assert_eq!((none.capacity(), none.get(place(1))), (0, None));
+        assert!(matches!(Small::new(u64::MAX), Err(KvError::Region(_))));
+    }
+
+    #[test]
+    fn all_sets_are_used() {
+        let cache = Small::new(1 << 20).expect("a megabyte");
+        for number in 1..=cache.capacity() {
+            // Buckets are two lines each.
+            cache.put(place(2 * number), &content(number, 0));
+        }
+        let kept = (1..=cache.capacity()).filter(|number| cache.get(place(2 * number)).is_some()).count() as f64;
+        // Thrown at random into sets of seven, 85 in a hundred find room; the order of places may only make it better.
+        assert!(kept > 0.8 * cache.capacity() as f64, "{kept} of {}", cache.capacity());
+    }
+
+    #[test]
+    fn threads_see_whole_entries_only() {
+        let cache = one_set();
+        let rounds = std::env::var("DRTM_STRESS").map_or(1, |factor| factor.parse().expect("a whole number")) * 100_000;
+        thread::scope(|scope| {
+            for thread in 0..4 {
+                let cache = &cache;
+                scope.spawn(move || {
+                    let mut random = fastrand::Rng::with_seed(thread);
+                    let mut found = 0;
+                    for time in 0..rounds {
+                        let number = random.u64(1..=10);
+                        match random.u32(0..20) {
+                            0 => cache.forget(place(number)),
+                            1..6 => cache.put(place(number), &content(number, time & 0xFF_FFFF)),
+                            _ => {
+                                found +=
+                                    u64::from(cache.get(place(number)).map(|words| time_of(number, words)).is_some())
+                            }
+                        }
+                    }
+                    assert!(found > rounds / 100, "it remembers nothing: {found} of {rounds}");
+                });
+            }
+        });
+    }
+}

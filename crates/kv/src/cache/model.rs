@@ -1,0 +1,150 @@
+//! Model checking of a cache's set: every interleaving, and every value that weak memory lets a load return, of small cases.
+//!
+//! ```text
+//! RUSTFLAGS="--cfg drtm_loom" cargo test --release -p drtm-kv --lib cache
+//! ```
+//!
+//! The code is the one that runs otherwise; only the words are loom's, and a set has two entries of two words.
+
+use std::sync::Arc;
+
+use drtm_rdma::{NodeId, Offset, RegionId, Remote};
+use loom::thread;
+
+use super::Cache;
+
+type Tiny = Cache<2>;
+
+fn place(number: u64) -> Remote {
+    Remote { node: NodeId(0), region: RegionId(0), offset: Offset::new(64 * number) }
+}
+
+fn put(cache: &Tiny, number: u64, time: u64) {
+    cache.put(place(number), &[10 * number + time; 2]);
+}
+
+/// When what is remembered of a place was put; it must be whole, and of this place.
+fn get(cache: &Tiny, number: u64) -> Option<u64> {
+    let [one, two] = cache.get(place(number))?;
+    assert_eq!(one, two, "half of two entries");
+    assert_eq!(one / 10, number, "another place's");
+    Some(one % 10)
+}
+
+/// Runs `first` and `second` concurrently in every way there is, on a cache of one set that has places 1 and 2, then `check`.
+fn explore(
+    first: impl Fn(&Tiny) -> Option<u64> + Copy + Send + Sync + 'static,
+    second: impl Fn(&Tiny) -> Option<u64> + Copy + Send + Sync + 'static,
+    check: impl Fn(&Tiny, Option<u64>, Option<u64>) + Copy + Send + Sync + 'static,
+) {
+    // Either on the model's first thread: what loom explores depends on it.
+    for second_leads in [false, true] {
+        let mut model = loom::model::Builder::new();
+        let bound = std::env::var("LOOM_MAX_PREEMPTIONS").ok().and_then(|bound| bound.parse().ok());
+        model.preemption_bound = Some(bound.unwrap_or(3));
+        model.check(move || {
+            let cache = Arc::new(Tiny::new(Tiny::SET_BYTES).expect("a set"));
+            put(&cache, 1, 0);
+            put(&cache, 2, 0);
+            let other = Arc::clone(&cache);
+            let (one, two) = if second_leads {
+                let thread = thread::spawn(move || first(&other));
+                let two = second(&cache);
+                (thread.join().expect("no panic"), two)
+            } else {
+                let thread = thread::spawn(move || second(&other));
+                let one = first(&cache);
+                (one, thread.join().expect("no panic"))
+            };
+            check(&cache, one, two);
+        });
+    }
+}
+
+#[test]
+fn a_reader_sees_one_entry_or_none_while_it_is_replaced() {
+    explore(
+        |cache| get(cache, 1),
+        |cache| {
+            put(cache, 3, 1);
+            None
+        },
+        |cache, read, _| {
+            assert!(matches!(read, None | Some(0)));
+            assert!(get(cache, 3).is_some() || read.is_some(), "what has no hits makes room");
+        },
+    );
+}
+
+#[test]
+fn a_reader_sees_one_entry_or_none_while_it_is_refreshed() {
+    explore(
+        |cache| get(cache, 1),
+        |cache| {
+            put(cache, 1, 1);
+            None
+        },
+        |cache, read, _| {
+            assert!(matches!(read, None | Some(0 | 1)));
+            assert!(get(cache, 1).is_some());
+        },
+    );
+}
+
+#[test]
+fn a_reader_is_not_deceived_by_an_entry_that_goes_and_comes_again() {
+    explore(
+        |cache| get(cache, 1),
+        |cache| {
+            cache.forget(place(1));
+            put(cache, 1, 1);
+            None
+        },
+        |cache, read, _| {
+            assert!(matches!(read, None | Some(0 | 1)));
+            assert!(matches!(get(cache, 1), None | Some(0 | 1)));
+        },
+    );
+}
+
+#[test]
+fn two_writers_leave_whole_entries_behind() {
+    explore(
+        |cache| {
+            put(cache, 1, 1);
+            get(cache, 1)
+        },
+        |cache| {
+            put(cache, 3, 1);
+            get(cache, 3)
+        },
+        |cache, _, _| {
+            let kept = [1, 2, 3].map(|number| get(cache, number).is_some());
+            assert_eq!(
+                kept.into_iter().filter(|kept| *kept).count(),
+                2,
+                "no place is there twice, and none is lost: {kept:?}"
+            );
+        },
+    );
+}
+
+#[test]
+fn two_writers_of_one_place_do_not_put_it_there_twice() {
+    explore(
+        |cache| {
+            put(cache, 3, 1);
+            None
+        },
+        |cache| {
+            put(cache, 3, 2);
+            None
+        },
+        |cache, _, _| {
+            assert!(matches!(get(cache, 3), Some(1 | 2)));
+            cache.forget(place(3));
+            assert_eq!(get(cache, 3), None, "it was there twice");
+            assert!(get(cache, 1).is_some() != get(cache, 2).is_some());
+        },
+    );
+}

@@ -1,0 +1,68 @@
+//! Checksums: how a peer that has fetched a record tells whether it is whole.
+//!
+//! A READ may bring a record's cache lines from different moments, in any order, so no version in the header can vouch for the value. Tables that
+//! are made for peers keep one word more behind each value: a checksum of everything that a reader relies on.
+//!
+//! - The key's word. Of a long key this is the fingerprint, which whoever reads the key's bytes can compute again; so the checksum covers them,
+//!   and who updates a value need not know the key.
+//! - The version, so that a value is not taken for that of another version.
+//! - The incarnation and the lengths, so that one use of the memory is not taken for another.
+//! - The value, by its own hash.
+//!
+//! Not covered is the state word, which is changed without the value, and the link to an older version.
+//!
+//! Whoever writes a record computes its checksum, while the version says that the record is being written. Readers on the owner check versions
+//! instead, and need not know that there is a checksum.
+
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::layout::{Head, Version};
+
+/// The word of every table's header that says what its records keep.
+pub(crate) const FLAGS: usize = 5;
+
+/// Of [`FLAGS`]: records have checksums.
+const CHECKED: u64 = 1;
+
+/// What a header says of tables whose records have checksums, or have none.
+pub(crate) const fn to_flags(checked: bool) -> u64 {
+    if checked { CHECKED } else { 0 }
+}
+
+/// Whether the records of a table with these flags have checksums.
+pub(crate) const fn are_checked(flags: u64) -> bool {
+    flags & CHECKED != 0
+}
+
+/// The checksum of a record with this header and value. `lengths` is zero where the head has the value's length.
+pub(crate) fn checksum(key: u64, version: Version, head: Head, lengths: u64, value: &[u8]) -> u64 {
+    let words = [key, version.0, head.without_older().0, lengths, xxh3_64(value)];
+    let mut bytes = [0; 8 * 5];
+    for (bytes, word) in bytes.as_chunks_mut::<8>().0.iter_mut().zip(words) {
+        *bytes = word.to_le_bytes();
+    }
+    xxh3_64(&bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn everything_that_a_reader_relies_on_changes_the_checksum() {
+        let head = Head::new(5, Some(3)).checked();
+        let reference = checksum(1, Version::new(2), head, 0, b"abc");
+        assert_eq!(reference, checksum(1, Version::new(2), head, 0, b"abc"));
+        for other in [
+            checksum(2, Version::new(2), head, 0, b"abc"),
+            checksum(1, Version::new(3), head, 0, b"abc"),
+            checksum(1, Version::new(2), Head::new(6, Some(3)).checked(), 0, b"abc"),
+            checksum(1, Version::new(2), Head::new(5, Some(4)).checked(), 0, b"abc"),
+            checksum(1, Version::new(2), head, 1 << 32, b"abc"),
+            checksum(1, Version::new(2), head, 0, b"abd"),
+            checksum(1, Version::new(2), head, 0, b"ab"),
+        ] {
+            assert_ne!(reference, other);
+        }
+    }
+}

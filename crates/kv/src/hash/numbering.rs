@@ -1,0 +1,100 @@
+//! Which bucket a hash belongs to, in a table of any number of buckets.
+//!
+//! Linear hashing. A table begins with some number of buckets, its *base*, among which the hash's highest bits choose evenly. It grows by
+//! splitting them in the order of their numbers: bucket `n` into `n` and `n + base`, by the hash's lowest bit. When each has been split, the
+//! next round begins, with twice as many and by the next bit. How often a bucket has been split is its *depth*.
+
+/// How buckets are numbered in a table with this base.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Numbering {
+    base: u64,
+}
+
+impl Numbering {
+    /// None for a base of zero, which no table has.
+    pub(super) fn new(base: u64) -> Option<Self> {
+        (base > 0).then_some(Self { base })
+    }
+
+    /// The bucket of a hash among those of this depth.
+    #[inline(always)]
+    pub(super) fn bucket(self, hash: u64, depth: u32) -> u64 {
+        let among_base = (u128::from(hash) * u128::from(self.base)) >> u64::BITS;
+        // Wrapping, for depths that no table has, from memory that is no table's.
+        (self.base.wrapping_mul(hash & ((1 << (depth % u64::BITS)) - 1))).wrapping_add(among_base as u64)
+    }
+
+    /// The bucket of a hash when there are so many, of which each has been split `rounds` times and some once more.
+    #[inline(always)]
+    pub(super) fn guess(self, hash: u64, buckets: u64, rounds: u32) -> u64 {
+        let (split, whole) = (self.bucket(hash, rounds + 1), self.bucket(hash, rounds));
+        if split < buckets { split } else { whole }
+    }
+
+    /// How often each bucket has been split when there are so many.
+    pub(super) fn rounds(self, buckets: u64) -> u32 {
+        (buckets / self.base).checked_ilog2().unwrap_or(0)
+    }
+
+    /// How often a bucket had been split, counting it as its parent, when it came into being.
+    pub(super) fn first_depth(self, bucket: u64) -> u32 {
+        (bucket / self.base).checked_ilog2().map_or(0, |round| round + 1)
+    }
+
+    /// The bucket that is split off this one by a bit of the hash.
+    pub(super) fn child(self, bucket: u64, bit: u32) -> u64 {
+        bucket.wrapping_add(self.base.wrapping_shl(bit))
+    }
+
+    /// The bucket that this one is split off, by the bit before its first depth. Those of the base are split off none.
+    pub(super) fn parent(self, bucket: u64) -> Option<u64> {
+        let bit = self.first_depth(bucket).checked_sub(1)?;
+        Some(bucket - (self.base << bit))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BASES: [u64; 6] = [1, 2, 3, 16, 17, 1000];
+
+    fn hashes() -> impl Iterator<Item = u64> {
+        (0..5_000_u64).map(|n| n.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ n << 40)
+    }
+
+    #[test]
+    fn each_bucket_gets_about_as_many_hashes() {
+        for base in BASES {
+            let numbering = Numbering::new(base).expect("not zero");
+            let mut counts = vec![0_u32; base as usize];
+            hashes().for_each(|hash| counts[numbering.bucket(hash, 0) as usize] += 1);
+            let mean = 5_000 / base as u32;
+            assert!(counts.iter().all(|count| *count <= 3 * mean.max(5)), "base {base}: {counts:?}");
+        }
+    }
+
+    #[test]
+    fn a_bucket_more_takes_keys_from_its_parent_alone() {
+        for base in BASES {
+            let numbering = Numbering::new(base).expect("not zero");
+            for buckets in base..(9 * base).min(600) {
+                let guess = |hash, buckets| numbering.guess(hash, buckets, numbering.rounds(buckets));
+                let mut moved = 0;
+                for hash in hashes() {
+                    let (before, after) = (guess(hash, buckets), guess(hash, buckets + 1));
+                    assert!(before < buckets);
+                    if before != after {
+                        moved += 1;
+                        assert_eq!((after, numbering.parent(after)), (buckets, Some(before)));
+                        let depth = numbering.first_depth(after);
+                        assert_eq!(numbering.child(before, depth - 1), after);
+                        assert_eq!((numbering.bucket(hash, depth), numbering.bucket(hash, depth - 1)), (after, before));
+                    }
+                }
+                assert!(moved > 0, "{buckets} of base {base}");
+            }
+            assert!((0..base).all(|bucket| numbering.parent(bucket).is_none()));
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! Where the segments of a table on another node are, as far as it has been asked for.
+
+use std::sync::{
+    OnceLock,
+    atomic::{AtomicU64, Ordering::Relaxed},
+};
+
+use drtm_rdma::{Port, Remote, Verbs};
+
+use crate::{
+    hash::segments::{self, Kept},
+    layout::BUCKET_BYTES,
+    peer::{PeerError, within},
+};
+
+/// Segments that have been found. They never move, so what is known stays true.
+///
+/// As many as the table has, roughly: like its header and its directories, memory for what a directory has comes when the first of it is asked for.
+#[derive(Debug)]
+pub(super) struct Places {
+    table: Remote,
+    /// Where the header's words of them begin.
+    header: Remote,
+    /// By segment: the offset, or zero for not known.
+    first: [AtomicU64; segments::DOUBLING],
+    further: [OnceLock<Box<[AtomicU64]>>; segments::DIRECTORIES],
+}
+
+impl Places {
+    pub(super) fn new(table: Remote, word: usize) -> Self {
+        Self {
+            table,
+            header: table + 8 * word as u64,
+            first: [const { AtomicU64::new(0) }; _],
+            further: [const { OnceLock::new() }; _],
+        }
+    }
+
+    /// A bucket's place, if its segment is there.
+    pub(super) async fn of<P: Port>(&self, verbs: Verbs<'_, P>, bucket: u64) -> Result<Option<Remote>, PeerError> {
+        if bucket >= segments::MOST {
+            return Ok(None);
+        }
+        let (segment, within_segment) = segments::locate(bucket);
+        let kept = segments::kept(segment);
+        let known = self.known(&kept);
+        let begins = match known.load(Relaxed) {
+            0 => {
+                let begins = self.ask(verbs, &kept).await?;
+                known.store(begins, Relaxed);
+                begins
+            }
+            begins => begins,
+        };
+        if begins == 0 {
+            return Ok(None);
+        }
+        within(self.table, "the place of a segment", begins, within_segment * BUCKET_BYTES).map(Some)
+    }
+
+    fn known(&self, kept: &Kept) -> &AtomicU64 {
+        match *kept {
+            Kept::Header(word) => &self.first[word],
+            Kept::Directory { word, length, index } => {
+                let directory = &self.further[word - segments::DOUBLING];
+                let known = directory.get_or_init(|| (0..length).map(|_| AtomicU64::new(0)).collect());
+                &known[index as usize]
+            }
+        }
+    }
+
+    async fn ask<P: Port>(&self, verbs: Verbs<'_, P>, kept: &Kept) -> Result<u64, PeerError> {
+        match *kept {
+            Kept::Header(word) => Ok(verbs.read_word(self.header + 8 * word as u64).await?),
+            Kept::Directory { word, index, .. } => match verbs.read_word(self.header + 8 * word as u64).await? {
+                0 => Ok(0),
+                directory => {
+                    let at = within(self.table, "the place of a directory of segments", directory, 8 * index)?;
+                    Ok(verbs.read_word(at).await?)
+                }
+            },
+        }
+    }
+}

@@ -1,0 +1,28 @@
+//! Waiting for somebody else to be done with a record, while the other coroutines go on.
+
+use drtm_rdma::{Port, Verbs};
+
+/// Tries before an operation gives up.
+const TRIES: u32 = if cfg!(drtm_loom) { 2 } else { 100 };
+
+/// The most turns of the other coroutines between two tries.
+const LONGEST: u32 = if cfg!(drtm_loom) { 1 } else { 64 };
+
+#[derive(Debug, Default)]
+pub(super) struct Backoff {
+    tries: u32,
+}
+
+impl Backoff {
+    /// Waits, longer than the time before; false if it has been tried often enough.
+    pub(super) async fn again<P: Port>(&mut self, verbs: Verbs<'_, P>) -> bool {
+        self.tries += 1;
+        if self.tries >= TRIES {
+            return false;
+        }
+        for _ in 0..LONGEST.min(1 << self.tries.min(31)) {
+            verbs.endpoint().yield_now().await;
+        }
+        true
+    }
+}

@@ -1,0 +1,86 @@
+//! What can go wrong with tables and records on other nodes.
+
+use drtm_rdma::{Remote, VerbError};
+
+use super::Refusal;
+use crate::State;
+
+/// An operation on another node's table or record that could not be carried out.
+///
+/// # Example
+///
+/// ```
+/// use drtm_kv::{Refusal, RemoteError};
+///
+/// let error = RemoteError::from(Refusal::NoTable { table: 3 });
+/// assert_eq!(error.to_string(), "the owner serves no table 3; register it with the service before its number is handed out");
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum RemoteError {
+    /// An operation of the fabric failed.
+    #[error(transparent)]
+    Verb(#[from] VerbError),
+    /// There is no table at that place, or one with other keys.
+    #[error("no table at {at} that has these keys: found {found:#018x}; was it made with them?")]
+    NotThisTable {
+        /// Where it was looked for.
+        at: Remote,
+        /// The word found.
+        found: u64,
+    },
+    /// The records of the table have no checksums, so that torn READs could not be told from whole ones.
+    #[error("the table at {at} is not made for peers; make it so, or ask its owner by message")]
+    NotForPeers {
+        /// The table, or the record.
+        at: Remote,
+    },
+    /// A record contradicts its checksum although nobody writes it.
+    #[error("the record at {at} is corrupt: it contradicts its checksum, and nobody is writing it; restore it")]
+    Corrupt {
+        /// The record.
+        at: Remote,
+    },
+    /// The lock is somebody else's, or nobody's.
+    #[error("the record at {at} is not locked by the holder named: its state is {found:?}; nothing was changed")]
+    NotHolder {
+        /// The record.
+        at: Remote,
+        /// Its state.
+        found: State,
+    },
+    /// A value that is written in place must be as long as the one before.
+    #[error("a value of {given} bytes does not fit the record of one of {is}; update it by message, which can move it")]
+    OtherLength {
+        /// The length of the value that is there.
+        is: usize,
+        /// The length of the value given.
+        given: usize,
+    },
+    /// A state that names no holder of a lock.
+    #[error("{given:?} names no holder; use the state that a worker locks with")]
+    NoHolder {
+        /// The state given.
+        given: State,
+    },
+    /// The request is longer than a message can be.
+    #[error("a request of {bytes} bytes, and messages have at most {most}; split the value over several keys")]
+    RequestTooLong {
+        /// Its length.
+        bytes: usize,
+        /// The longest that there can be.
+        most: usize,
+    },
+    /// The record was locked or being written by others as long as the operation was ready to wait.
+    #[error("the record is locked, or being written, for longer than an operation waits; try again later")]
+    Busy,
+    /// The owner refused.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    /// The owner's reply is none.
+    #[error("the owner's reply cannot be understood: {what}; do both nodes run the same version?")]
+    Reply {
+        /// What is wrong with it.
+        what: &'static str,
+    },
+}

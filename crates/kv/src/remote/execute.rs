@@ -1,0 +1,263 @@
+//! Carrying out a request on a table, whatever the table's kind and keys.
+
+use std::ops::Bound;
+
+use drtm_htm::Engine;
+use drtm_rdma::OutOfBounds;
+
+use super::{
+    refusal::Refusal,
+    wire::{Answer, HEAD, Request, put_row},
+};
+use crate::{
+    HashTable, Inline, KvError, Look, Read, State, Tree, Version, Worker, keys::Keys, layout::Place, record::Record,
+};
+
+/// What was said to a request.
+pub(super) enum Said {
+    /// It is in the reply already.
+    Put,
+    Answer(Answer<'static>),
+}
+
+impl Said {
+    fn done_or_not(version: Option<Version>) -> Self {
+        Self::Answer(version.map_or(Answer::Not, Answer::Done))
+    }
+}
+
+/// Why a request was not carried out.
+pub(super) enum Failure {
+    Busy,
+    Refused(Refusal),
+}
+
+impl From<Refusal> for Failure {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refused(refusal)
+    }
+}
+
+impl From<KvError> for Failure {
+    fn from(error: KvError) -> Self {
+        match error {
+            KvError::Busy => Self::Busy,
+            error => Self::Refused(error.into()),
+        }
+    }
+}
+
+/// A table, whatever its kind.
+pub(super) trait Table<E: Engine, K: Keys> {
+    fn get(&self, key: K::Key<'_>, into: &mut [u8]) -> Result<Option<Read>, KvError>;
+    fn insert(&self, worker: &mut Worker<E>, key: K::Key<'_>, value: &[u8]) -> Result<Option<Version>, KvError>;
+    fn put(&self, worker: &mut Worker<E>, key: K::Key<'_>, value: &[u8]) -> Result<Version, KvError>;
+    fn update(&self, worker: &mut Worker<E>, key: K::Key<'_>, value: &[u8]) -> Result<Option<Version>, KvError>;
+    fn remove(&self, worker: &mut Worker<E>, key: K::Key<'_>) -> Result<Option<Version>, KvError>;
+    fn with_record<T>(
+        &self,
+        key: K::Key<'_>,
+        look: impl FnMut(&Record<'_, E>) -> Result<Look<T>, OutOfBounds>,
+    ) -> Result<Option<T>, KvError>;
+
+    /// Calls `visit` with the rows of a range in their order, until it says that it has enough; whether it has said so. `None` where there
+    /// is no order.
+    fn visit(
+        &self,
+        range: (Bound<K::Key<'_>>, Bound<K::Key<'_>>),
+        visit: impl FnMut(&[u8], &[u8], Version) -> bool,
+    ) -> Result<Option<bool>, KvError>;
+}
+
+/// What is the same for all kinds: their own operations.
+macro_rules! operations {
+    ($keys:ty) => {
+        fn get(&self, key: <$keys as Keys>::Key<'_>, into: &mut [u8]) -> Result<Option<Read>, KvError> {
+            self.get(key, into)
+        }
+
+        fn insert(
+            &self,
+            worker: &mut Worker<E>,
+            key: <$keys as Keys>::Key<'_>,
+            value: &[u8],
+        ) -> Result<Option<Version>, KvError> {
+            self.insert(worker, key, value)
+        }
+
+        fn put(&self, worker: &mut Worker<E>, key: <$keys as Keys>::Key<'_>, value: &[u8]) -> Result<Version, KvError> {
+            self.put(worker, key, value)
+        }
+
+        fn update(
+            &self,
+            worker: &mut Worker<E>,
+            key: <$keys as Keys>::Key<'_>,
+            value: &[u8],
+        ) -> Result<Option<Version>, KvError> {
+            self.update(worker, key, value)
+        }
+
+        fn remove(&self, worker: &mut Worker<E>, key: <$keys as Keys>::Key<'_>) -> Result<Option<Version>, KvError> {
+            self.remove(worker, key)
+        }
+
+        fn with_record<T>(
+            &self,
+            key: <$keys as Keys>::Key<'_>,
+            look: impl FnMut(&Record<'_, E>) -> Result<Look<T>, OutOfBounds>,
+        ) -> Result<Option<T>, KvError> {
+            self.with_record(key, look)
+        }
+    };
+}
+
+impl<E: Engine, K: Keys> Table<E, K> for HashTable<E, K> {
+    operations!(K);
+
+    fn visit(
+        &self,
+        _range: (Bound<K::Key<'_>>, Bound<K::Key<'_>>),
+        _visit: impl FnMut(&[u8], &[u8], Version) -> bool,
+    ) -> Result<Option<bool>, KvError> {
+        Ok(None)
+    }
+}
+
+impl<E: Engine> Table<E, Inline> for Tree<E> {
+    operations!(Inline);
+
+    fn visit(
+        &self,
+        range: (Bound<u64>, Bound<u64>),
+        mut visit: impl FnMut(&[u8], &[u8], Version) -> bool,
+    ) -> Result<Option<bool>, KvError> {
+        let mut scan = self.range(range);
+        while let Some(row) = scan.next()? {
+            if !Inline::with_bytes(row.key, |key| visit(key, row.value, row.version)) {
+                return Ok(Some(true));
+            }
+        }
+        Ok(Some(false))
+    }
+}
+
+/// Room for a value before its length is known.
+const LIKELY: usize = 256;
+
+/// A request that is being carried out.
+pub(super) struct Job<'j, E: Engine> {
+    pub(super) worker: &'j mut Worker<E>,
+    pub(super) request: Request<'j>,
+    /// The longest that the reply may be.
+    pub(super) most: usize,
+    pub(super) reply: &'j mut Vec<u8>,
+}
+
+impl<E: Engine> Job<'_, E> {
+    pub(super) fn on<K: Keys, T: Table<E, K>>(self, table: &T) -> Result<Said, Failure> {
+        let worker = self.worker;
+        Ok(match self.request {
+            Request::Get { key } => return get::<E, K, T>(table, self::key::<K>(key)?, self.most, self.reply),
+            Request::Insert { key, value } => Said::done_or_not(table.insert(worker, self::key::<K>(key)?, value)?),
+            Request::Put { key, value } => Said::done_or_not(Some(table.put(worker, self::key::<K>(key)?, value)?)),
+            Request::Update { key, value } => Said::done_or_not(table.update(worker, self::key::<K>(key)?, value)?),
+            Request::Remove { key } => Said::done_or_not(table.remove(worker, self::key::<K>(key)?)?),
+            Request::Range { low, high, rows } => {
+                let range = (bound::<K>(low)?, bound::<K>(high)?);
+                return rows_of::<E, K, T>(table, range, rows, self.most, self.reply);
+            }
+            Request::Lock { key, place, holder } => lock::<E, K, T>(table, self::key::<K>(key)?, place, holder)?,
+            // Done before, since it needs no table.
+            Request::Unlock { .. } => Said::Answer(Answer::Stale),
+        })
+    }
+}
+
+fn key<K: Keys>(bytes: &[u8]) -> Result<K::Key<'_>, Refusal> {
+    K::from_bytes(bytes).ok_or(Refusal::NotItsKey { length: bytes.len() })
+}
+
+fn bound<K: Keys>(bound: Bound<&[u8]>) -> Result<Bound<K::Key<'_>>, Refusal> {
+    Ok(match bound {
+        Bound::Included(bytes) => Bound::Included(key::<K>(bytes)?),
+        Bound::Excluded(bytes) => Bound::Excluded(key::<K>(bytes)?),
+        Bound::Unbounded => Bound::Unbounded,
+    })
+}
+
+fn get<E: Engine, K: Keys, T: Table<E, K>>(
+    table: &T,
+    key: K::Key<'_>,
+    most: usize,
+    reply: &mut Vec<u8>,
+) -> Result<Said, Failure> {
+    let most = most.saturating_sub(HEAD);
+    let mut room = LIKELY.min(most);
+    loop {
+        reply.resize(HEAD + room, 0);
+        let Some(read) = table.get(key, &mut reply[HEAD..])? else { return Ok(Said::Answer(Answer::Not)) };
+        if read.length > most {
+            return Err(Refusal::ReplyTooLong { length: read.length, most }.into());
+        }
+        if read.length <= room {
+            reply.truncate(HEAD + read.length);
+            Answer::put_value_head(reply, read.version);
+            return Ok(Said::Put);
+        }
+        room = read.length;
+    }
+}
+
+fn rows_of<E: Engine, K: Keys, T: Table<E, K>>(
+    table: &T,
+    range: (Bound<K::Key<'_>>, Bound<K::Key<'_>>),
+    limit: u64,
+    most: usize,
+    reply: &mut Vec<u8>,
+) -> Result<Said, Failure> {
+    reply.resize(HEAD, 0);
+    let (mut count, mut too_long) = (0, None);
+    let more = table.visit(range, |key, value, version| {
+        if u64::from(count) >= limit {
+            return false;
+        }
+        match put_row(reply, most, key, value, version) {
+            Ok(()) => {
+                count += 1;
+                true
+            }
+            Err(length) => {
+                too_long = Some(length);
+                false
+            }
+        }
+    })?;
+    match (more, too_long) {
+        (None, _) => Err(Refusal::NotOrdered.into()),
+        // Not even the first: whoever asks again would get no further.
+        (_, Some(length)) if count == 0 => {
+            Err(Refusal::ReplyTooLong { length, most: most.saturating_sub(HEAD) }.into())
+        }
+        (Some(more), _) => {
+            Answer::put_rows_head(reply, count, more);
+            Ok(Said::Put)
+        }
+    }
+}
+
+/// Locks the key's record, if it is where the peer believes it to be.
+fn lock<E: Engine, K: Keys, T: Table<E, K>>(
+    table: &T,
+    key: K::Key<'_>,
+    place: Place,
+    holder: State,
+) -> Result<Said, Failure> {
+    let locked = table.with_record(key, |record| {
+        if record.place() != place {
+            return Ok(record.check::<K>(key)?.map(|_| None));
+        }
+        Ok(record.lock::<K>(key, holder)?.map(|locked| Some(locked.keep())))
+    })?;
+    Ok(Said::Answer(locked.flatten().map_or(Answer::Stale, Answer::Done)))
+}

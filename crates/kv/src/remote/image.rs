@@ -1,0 +1,112 @@
+//! The image of a record: what a READ has brought, and whether it can be believed.
+//!
+//! Nothing here is trusted before the checksum has been checked, and lengths not even then: an image may be torn, stale, of memory that is no
+//! record, or from a peer that lies. Whatever the words are, looking at them ends in one of the cases of [`Image`].
+
+#[cfg(all(test, not(drtm_loom)))]
+mod tests;
+
+use std::convert::Infallible;
+
+use crate::{
+    Head, Version,
+    checksum::checksum,
+    keys::Keys,
+    record::{HEAD, HEADER_WORDS, KEY, Shape, VERSION},
+};
+
+/// Words of the smallest record with a checksum. They tell how long the record is.
+pub(super) const LEAST_WORDS: usize = HEADER_WORDS + 1;
+
+/// What the words at a record's place are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Image {
+    /// The key's record. Its value has been copied.
+    Whole(Whole),
+    /// Another key's record: only the fingerprints are the same.
+    Other,
+    /// Another use of the memory, or a record that was removed or moved.
+    Stale,
+    /// The record is being written.
+    Writing,
+    /// The words do not belong together, but each is from a time at which the version was announced, or from later.
+    Torn(Version),
+    /// The record says that it has this many words, and fewer were fetched.
+    Longer(usize, Version),
+    /// A record without a checksum.
+    Unchecked,
+}
+
+/// What is known of a record that was fetched whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Whole {
+    pub(super) version: Version,
+    pub(super) head: Head,
+    pub(super) shape: Shape,
+}
+
+impl Image {
+    /// Looks at what was fetched from a place where a record of this incarnation was, and copies the value.
+    pub(super) fn of<K: Keys>(words: &[u64], incarnation: u16, key: K::Key<'_>, value: &mut Vec<u8>) -> Self {
+        let Some(header) = words.first_chunk::<LEAST_WORDS>() else {
+            return Self::Longer(LEAST_WORDS, Version::default());
+        };
+        let (version, head) = (Version(header[VERSION]), Head(header[HEAD]));
+        // Incarnations only go on, and this one was complete before its place could be learned.
+        if head.incarnation() != incarnation || version.is_removed() {
+            return Self::Stale;
+        }
+        if version.is_writing() {
+            return Self::Writing;
+        }
+        if !head.is_checked() {
+            return Self::Unchecked;
+        }
+        let Ok(shape) = Shape::told::<K, Infallible>(head, || Ok(header[HEADER_WORDS]));
+        if !shape.is_possible() {
+            return Self::Torn(version);
+        }
+        let at = shape.value_words();
+        let Some(sum) = words.get(at.end) else { return Self::Longer(at.end + 1, version) };
+        copy_bytes(&words[at.clone()], shape.value_length(), value);
+        if *sum != checksum(header[KEY], version, head, shape.lengths_if_any(), value) {
+            return Self::Torn(version);
+        }
+        if header[KEY] != K::word(key) {
+            return Self::Stale;
+        }
+        match shape.key_length() {
+            Some(length) => {
+                Self::with_key::<K>(Whole { version, head, shape }, &words[LEAST_WORDS..at.start], length, key)
+            }
+            None => Self::Whole(Whole { version, head, shape }),
+        }
+    }
+
+    /// Looks at the bytes of a long key. The checksum speaks for the fingerprint, and the fingerprint for the bytes.
+    fn with_key<K: Keys>(whole: Whole, words: &[u64], length: usize, key: K::Key<'_>) -> Self {
+        let is_key = K::with_bytes(key, |key| {
+            length == key.len()
+                && words.iter().zip(key.chunks(8)).all(|(word, bytes)| word.to_le_bytes().starts_with(bytes))
+        });
+        if is_key {
+            return Self::Whole(whole);
+        }
+        let mut found = Vec::new();
+        copy_bytes(words, length, &mut found);
+        match K::from_bytes(&found) {
+            Some(other) if K::word(other) == K::word(key) => Self::Other,
+            _ => Self::Torn(whole.version),
+        }
+    }
+}
+
+/// Copies the first `length` bytes of words that have as many.
+fn copy_bytes(words: &[u64], length: usize, into: &mut Vec<u8>) {
+    into.clear();
+    into.reserve(size_of_val(words));
+    for word in words {
+        into.extend_from_slice(&word.to_le_bytes());
+    }
+    into.truncate(length);
+}

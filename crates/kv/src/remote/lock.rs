@@ -1,0 +1,198 @@
+//! Locking another node's records, and giving locks up.
+
+use drtm_rdma::{Atomicity, Capabilities, Port, VerbError, Verbs, Words};
+
+use super::{
+    backoff::Backoff,
+    error::RemoteError,
+    image::Whole,
+    record::RecordPeer,
+    wire::{Answer, Request, call},
+};
+use crate::{
+    Head, Location, Look, State, Version,
+    keys::Keys,
+    layout::Place,
+    record::{HEAD, STATE},
+};
+
+/// Who swaps the state words of records that peers lock: exactly one kind of agent for all of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Locking {
+    /// Whoever wants the lock, since all swaps are atomic with each other.
+    BySwap,
+    /// The owner's processors alone: the NIC's swaps are not atomic with theirs, or there are none.
+    ByMessage,
+}
+
+impl Locking {
+    /// The one place where it is decided.
+    fn over(capabilities: &Capabilities) -> Self {
+        match capabilities.atomicity {
+            Atomicity::Global => Self::BySwap,
+            Atomicity::Hca | Atomicity::None => Self::ByMessage,
+        }
+    }
+}
+
+/// A record that its holder has locked. It stays locked until it is [written](RecordPeer::write) or [unlocked](RecordPeer::unlock): to drop
+/// this is not to give the lock up, which takes a round trip.
+///
+/// # Example
+///
+/// See [`RecordPeer`].
+#[derive(Debug)]
+#[must_use = "the record stays locked until it is written or unlocked"]
+pub struct RecordLock {
+    pub(super) location: Location,
+    pub(super) holder: State,
+    /// The word that stands for the key.
+    pub(super) key: u64,
+    pub(super) whole: Whole,
+}
+
+impl RecordLock {
+    /// The version that the record has, and will have while it is locked.
+    #[must_use]
+    pub fn version(&self) -> Version {
+        self.whole.version
+    }
+
+    /// The length of its value, which a value that is written in place must have.
+    #[must_use]
+    pub fn value_length(&self) -> usize {
+        self.whole.shape.value_length()
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn location(&self) -> Location {
+        self.location
+    }
+}
+
+impl<K: Keys> RecordPeer<K> {
+    /// Locks the record in the name of `holder`, and reads its value.
+    ///
+    /// One round trip where state words are swapped by peers, two where the owner is asked to lock: it must
+    /// [serve](crate::Service) the table then.
+    ///
+    /// # Errors
+    ///
+    /// When an operation fails, the record is corrupt, or `holder` is none. The record is not locked then, unless the fabric has failed to say whether
+    /// it is.
+    pub async fn lock<P: Port>(
+        &self,
+        verbs: Verbs<'_, P>,
+        location: Location,
+        key: K::Key<'_>,
+        holder: State,
+        value: &mut Vec<u8>,
+    ) -> Result<Look<RecordLock>, RemoteError> {
+        if !holder.is_locked() {
+            return Err(RemoteError::NoHolder { given: holder });
+        }
+        let mut backoff = Backoff::default();
+        let fetched = loop {
+            match self.acquire(verbs, location, key, holder).await?.found() {
+                Ok(fetched) => break fetched,
+                Err(Look::Busy) if backoff.again(verbs).await => {}
+                Err(not_had) => return Ok(not_had),
+            }
+        };
+        let looked = self.look(verbs, location, key, fetched, value).await;
+        let not_it = match looked.map(Look::found) {
+            Ok(Ok(whole)) => return Ok(Look::Found(RecordLock { location, holder, key: K::word(key), whole })),
+            Ok(Err(other)) => Ok(other),
+            Err(error) => Err(error),
+        };
+        // It is another record by now, or not readable: what was locked is given up.
+        self.release(verbs, location, holder).await?;
+        not_it
+    }
+
+    /// Gives a lock up. The record is as it was before it was locked.
+    ///
+    /// # Errors
+    ///
+    /// When an operation fails, or the lock is not the holder's any more: then it has been taken from him, and the record is not touched.
+    pub async fn unlock<P: Port>(&self, verbs: Verbs<'_, P>, lock: RecordLock) -> Result<(), RemoteError> {
+        self.release(verbs, lock.location, lock.holder).await
+    }
+
+    /// Tries once to lock the record. Gives what was fetched along with it, perhaps.
+    async fn acquire<'e, P: Port>(
+        &self,
+        verbs: Verbs<'e, P>,
+        location: Location,
+        key: K::Key<'_>,
+        holder: State,
+    ) -> Result<Look<Option<Words<'e, P>>>, RemoteError> {
+        match Locking::over(verbs.endpoint().capabilities()) {
+            Locking::BySwap => self.swap_and_fetch(verbs, location, holder).await,
+            Locking::ByMessage => {
+                let place = Place { word: location.record.offset.word(), incarnation: location.incarnation };
+                let request = K::with_bytes(key, |key| Request::Lock { key, place, holder }.to_bytes(self.table));
+                match call(verbs, Self::owner(location), request).await?.answer()? {
+                    Answer::Done(_) => Ok(Look::Found(None)),
+                    Answer::Stale => Ok(Look::Stale),
+                    Answer::Busy => Ok(Look::Busy),
+                    _ => Err(RemoteError::Reply { what: "it does not answer a request for a lock" }),
+                }
+            }
+        }
+    }
+
+    async fn swap_and_fetch<'e, P: Port>(
+        &self,
+        verbs: Verbs<'e, P>,
+        location: Location,
+        holder: State,
+    ) -> Result<Look<Option<Words<'e, P>>>, RemoteError> {
+        let at = location.record + 8 * STATE as u64;
+        let mut batch = verbs.batch();
+        let swap = batch.compare_swap(at, State::FREE.0, holder.0);
+        let read = batch.read(location.record, self.expected.words(verbs));
+        let (Ok(swap), Ok(read)) = (swap, read) else {
+            // There was no room for both at once.
+            drop(batch);
+            let found = verbs.compare_swap(at, State::FREE.0, holder.0).await?;
+            return Ok(if found == State::FREE.0 { Look::Found(None) } else { Look::Busy });
+        };
+        batch.ring();
+        let found = swap.await?;
+        // Not decisive: what cannot be fetched so is fetched otherwise.
+        let words = match read.await {
+            Ok(words) => Some(words),
+            Err(VerbError::OutOfBounds { .. }) => None,
+            Err(error) if found == State::FREE.0 => {
+                self.release(verbs, location, holder).await?;
+                return Err(error.into());
+            }
+            Err(error) => return Err(error.into()),
+        };
+        let is_stale = |words: &Words<'_, P>| Head(words[HEAD]).incarnation() != location.incarnation;
+        Ok(match &words {
+            _ if found == State::FREE.0 => Look::Found(words),
+            // Memory that is free is locked, too, and will be for long.
+            Some(words) if is_stale(words) => Look::Stale,
+            _ => Look::Busy,
+        })
+    }
+
+    async fn release<P: Port>(&self, verbs: Verbs<'_, P>, at: Location, holder: State) -> Result<(), RemoteError> {
+        let found = match Locking::over(verbs.endpoint().capabilities()) {
+            Locking::BySwap => State(verbs.compare_swap(at.record + 8 * STATE as u64, holder.0, State::FREE.0).await?),
+            Locking::ByMessage => {
+                let place = Place { word: at.record.offset.word(), incarnation: at.incarnation };
+                let request = Request::Unlock { place, holder }.to_bytes(self.table);
+                match call(verbs, Self::owner(at), request).await?.answer()? {
+                    Answer::Done(_) => holder,
+                    Answer::Held(found) => found,
+                    _ => return Err(RemoteError::Reply { what: "it does not answer a request to unlock" }),
+                }
+            }
+        };
+        if found == holder { Ok(()) } else { Err(RemoteError::NotHolder { at: at.record, found }) }
+    }
+}

@@ -1,0 +1,217 @@
+//! Reading another node's records one-sidedly.
+
+use std::marker::PhantomData;
+
+use drtm_rdma::{NodeId, Port, Remote, VerbError, Verbs};
+
+use super::{
+    backoff::Backoff,
+    error::RemoteError,
+    fetch::{Expected, Looked, Suspicion, look},
+    image::Whole,
+    wire::TableId,
+};
+use crate::{
+    Head, Location, Look, State, Version,
+    checksum::{self, FLAGS},
+    hash,
+    keys::Keys,
+    record::{HEAD, STATE, VERSION},
+    tree,
+};
+
+/// The records of a table on another node. Threads and coroutines can share it.
+///
+/// The table must be [made for peers](crate::HashConfig::for_peers). Where the key's record is comes from a
+/// [lookup](crate::HashPeer::find); if the answer is [`Look::Stale`], look the key up again.
+///
+/// Operations try for a moment where others are writing, or have locked, the record, and let other coroutines go on meanwhile. The answer is
+/// [`Look::Busy`] then.
+///
+/// # Example
+///
+/// ```
+/// use std::sync::Arc;
+/// use drtm_htm::NoHtm;
+/// use drtm_kv::{HashConfig, HashPeer, Inline, Look, RecordPeer, State, Store, TableId};
+/// use drtm_rdma::{Fabric, LocalConfig, LocalFabric, NodeId, Phase, Region, Remote, block_on};
+///
+/// // Node 1 has a table for its peers.
+/// let memory = Arc::new(Region::anonymous(NoHtm, 16 << 20)?);
+/// let store = Store::in_region_of(NodeId(1), memory)?;
+/// let table = store.hash_table(HashConfig::default().for_peers())?;
+/// table.insert(&mut store.worker(), 7, b"seven")?;
+/// let fabric = LocalFabric::new(2, LocalConfig::perfect());
+/// let region = fabric.register(NodeId(1), Arc::clone(store.region()))?;
+///
+/// // Node 0 reads a record, and changes it, without node 1 doing anything.
+/// let endpoint = fabric.endpoint(NodeId(0))?;
+/// let verbs = endpoint.during(Phase::Execute);
+/// let at = Remote { node: NodeId(1), region, offset: table.location() };
+/// let me = State::locked_by(0, 1, 0);
+/// block_on(&endpoint, async {
+///     let lookup = HashPeer::<Inline>::open(verbs, at).await?;
+///     let records = RecordPeer::<Inline>::open(verbs, at, TableId(0)).await?;
+///     let location = lookup.find(verbs, 7).await?.expect("inserted above");
+///     let mut value = Vec::new();
+///     let Look::Found(version) = records.read(verbs, location, 7, &mut value).await? else { panic!("nobody else is here") };
+///     assert_eq!(value, b"seven");
+///
+///     let Look::Found(lock) = records.lock(verbs, location, 7, me, &mut value).await? else { panic!("nobody else is here") };
+///     assert_eq!(lock.version(), version);
+///     let written = records.write(verbs, lock, b"SEVEN").await.map_err(|unwritten| unwritten.error)?;
+///     assert!(written > version);
+///     Ok::<(), Box<dyn std::error::Error>>(())
+/// })?;
+/// let mut value = [0; 5];
+/// assert!(table.get(7, &mut value)?.is_some());
+/// assert_eq!(&value, b"SEVEN");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct RecordPeer<K: Keys> {
+    /// As the owner's service knows it.
+    pub(super) table: TableId,
+    pub(super) expected: Expected,
+    keys: PhantomData<K>,
+}
+
+/// How a record stands: what [`RecordPeer::check`] finds.
+///
+/// # Example
+///
+/// ```
+/// use drtm_kv::{Standing, State, Version};
+///
+/// let (mine, other) = (State::locked_by(1, 2, 0), State::locked_by(3, 4, 0));
+/// let standing = Standing { version: Version::new(5), state: other };
+/// assert!(!standing.is_still(Version::new(5), mine), "somebody is about to write it");
+/// assert!(Standing { state: mine, ..standing }.is_still(Version::new(5), mine));
+/// assert!(!Standing { state: mine, ..standing }.is_still(Version::new(4), mine));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Standing {
+    /// The version of its value.
+    pub version: Version,
+    /// Its lock and lease: no later than when it had that version.
+    pub state: State,
+}
+
+impl Standing {
+    /// Whether the value is still of this version, and nobody else is about to change it.
+    #[must_use]
+    pub fn is_still(&self, version: Version, holder: State) -> bool {
+        self.version == version && (!self.state.is_locked() || self.state == holder)
+    }
+}
+
+impl<K: Keys> RecordPeer<K> {
+    /// The records of the table at this place, which the owner's [service](crate::Service) knows by this number.
+    ///
+    /// # Errors
+    ///
+    /// When the table cannot be reached, is none with such keys, or is not made for peers.
+    pub async fn open<P: Port>(verbs: Verbs<'_, P>, at: Remote, table: TableId) -> Result<Self, RemoteError> {
+        let header = verbs.read(at, FLAGS + 1).await?;
+        let found = header[0];
+        if found != hash::kind::<K>() && found != tree::kind::<K>() {
+            return Err(RemoteError::NotThisTable { at, found });
+        }
+        if !checksum::are_checked(header[FLAGS]) {
+            return Err(RemoteError::NotForPeers { at });
+        }
+        Ok(Self { table, expected: Expected::new(), keys: PhantomData })
+    }
+
+    /// Reads the record's value, whole, and gives its version. What is in `value` otherwise means nothing.
+    ///
+    /// A record that is locked, but not being written yet, can be read: its value is still the last one.
+    ///
+    /// # Errors
+    ///
+    /// When an operation fails, or the record is corrupt.
+    pub async fn read<P: Port>(
+        &self,
+        verbs: Verbs<'_, P>,
+        location: Location,
+        key: K::Key<'_>,
+        value: &mut Vec<u8>,
+    ) -> Result<Look<Version>, RemoteError> {
+        Ok(self.look(verbs, location, key, None, value).await?.map(|whole| whole.version))
+    }
+
+    /// Looks at the record until it is seen whole, or for a moment.
+    pub(super) async fn look<P: Port>(
+        &self,
+        verbs: Verbs<'_, P>,
+        location: Location,
+        key: K::Key<'_>,
+        mut fetched: Option<drtm_rdma::Words<'_, P>>,
+        value: &mut Vec<u8>,
+    ) -> Result<Look<Whole>, RemoteError> {
+        let (mut backoff, mut suspicion) = (Backoff::default(), Suspicion::default());
+        loop {
+            match look::<K, P>(verbs, location, key, &self.expected, fetched.take(), value).await? {
+                Looked::At(Look::Busy) => {}
+                Looked::At(found) => return Ok(found),
+                Looked::Torn(version) if suspicion.is_proven_by(version) => {
+                    return Err(RemoteError::Corrupt { at: location.record });
+                }
+                Looked::Torn(_) => {}
+            }
+            if !backoff.again(verbs).await {
+                return Ok(Look::Busy);
+            }
+        }
+    }
+
+    /// How the record stands, without its value: for who has read it before and remembers the version.
+    ///
+    /// # Errors
+    ///
+    /// When an operation fails.
+    pub async fn check<P: Port>(&self, verbs: Verbs<'_, P>, location: Location) -> Result<Look<Standing>, RemoteError> {
+        let [state, version, head] = self.standing(verbs, location).await?;
+        let version = Version(version);
+        Ok(if Head(head).incarnation() != location.incarnation || version.is_removed() {
+            Look::Stale
+        } else if version.is_writing() {
+            Look::Busy
+        } else {
+            Look::Found(Standing { version, state: State(state) })
+        })
+    }
+
+    /// State, version and head, none of them read later than the next.
+    ///
+    /// That order matters. A lock that was taken before the version was read is seen, so that a free record of some version is one
+    /// that nobody was about to change. And the incarnation is that of the version, or of later.
+    async fn standing<P: Port>(&self, verbs: Verbs<'_, P>, location: Location) -> Result<[u64; 3], VerbError> {
+        const WORDS: [usize; 3] = [STATE, VERSION, HEAD];
+        const { assert!(VERSION == STATE + 1 && HEAD == VERSION + 1) };
+        let at = location.record + 8 * STATE as u64;
+        let block = verbs.endpoint().capabilities().atomic_read_bytes.max(size_of::<u64>()) as u64;
+        if at.offset.bytes() / block == (at.offset.bytes() + 8 * (WORDS.len() as u64 - 1)) / block {
+            let words = verbs.read(at, WORDS.len()).await?;
+            return Ok(std::array::from_fn(|word| words[word]));
+        }
+        // In different blocks, which one READ fetches in any order. Several to one node keep theirs.
+        let mut batch = verbs.batch();
+        let posted = WORDS.map(|word| batch.read(location.record + 8 * word as u64, 1));
+        if let [Ok(state), Ok(version), Ok(head)] = posted {
+            batch.ring();
+            return Ok([state.await?[0], version.await?[0], head.await?[0]]);
+        }
+        drop(batch);
+        // There was no room for three at once.
+        let mut words = [0; WORDS.len()];
+        for (word, value) in WORDS.into_iter().zip(&mut words) {
+            *value = verbs.read_word(location.record + 8 * word as u64).await?;
+        }
+        Ok(words)
+    }
+
+    pub(super) fn owner(location: Location) -> NodeId {
+        location.record.node
+    }
+}

@@ -1,0 +1,177 @@
+//! Writing another node's records one-sidedly, under their locks.
+
+use drtm_rdma::{Pending, Port, VerbError, Verbs, words_for};
+
+use super::{backoff::Backoff, error::RemoteError, lock::RecordLock, record::RecordPeer, scratch::Scratch};
+use crate::{
+    Location, Look, State, Version,
+    checksum::checksum,
+    keys::Keys,
+    record::{STATE, VERSION},
+};
+
+/// Words of a value and its checksum that are laid out on the stack: half a kilobyte.
+const SHORT: usize = 65;
+
+/// A record that could not be written.
+///
+/// # Example
+///
+/// ```
+/// use drtm_kv::{RemoteError, Unwritten};
+///
+/// fn what_now(unwritten: Unwritten) -> &'static str {
+///     match (unwritten.lock, unwritten.error) {
+///         (Some(_lock), RemoteError::OtherLength { .. }) => "unlock it, and ask the owner",
+///         (Some(_lock), _) => "try again, or unlock it",
+///         (None, _) => "find out what became of the owner",
+///     }
+/// }
+/// # let _ = what_now;
+/// ```
+#[derive(Debug)]
+pub struct Unwritten {
+    /// The lock, if nothing has been written. Otherwise it is not known what has, and whether the lock was given up.
+    pub lock: Option<RecordLock>,
+    /// Why.
+    pub error: RemoteError,
+}
+
+/// What [`RecordPeer::exchange`] has done.
+///
+/// # Example
+///
+/// See [`RecordPeer::exchange`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exchanged {
+    /// The value was exchanged, and has this version.
+    Done(Version),
+    /// The record has this other version: nothing was changed.
+    Changed(Version),
+}
+
+impl<K: Keys> RecordPeer<K> {
+    /// Writes a value over one of the same length, and gives the lock up, in one round trip. Gives the new version.
+    ///
+    /// # Errors
+    ///
+    /// When the value has another length: the lock comes back with the error. When an operation fails.
+    pub async fn write<P: Port>(
+        &self,
+        verbs: Verbs<'_, P>,
+        lock: RecordLock,
+        value: &[u8],
+    ) -> Result<Version, Unwritten> {
+        if value.len() != lock.value_length() {
+            let error = RemoteError::OtherLength { is: lock.value_length(), given: value.len() };
+            return Err(Unwritten { lock: Some(lock), error });
+        }
+        let version = lock.version().next();
+        let mut scratch = Scratch::<u64, SHORT>::new();
+        let sealed = seal(&lock, version, value, &mut scratch);
+        let mut backoff = Backoff::default();
+        let freed = loop {
+            match post(verbs, &lock, version, sealed) {
+                Ok(freed) => break freed,
+                Err(VerbError::QueueFull { .. } | VerbError::BuffersExhausted { .. }) if backoff.again(verbs).await => {
+                }
+                Err(error) => return Err(Unwritten { lock: Some(lock), error: error.into() }),
+            }
+        };
+        // The others are not waited for. If one of them failed, then so did the last, and the record stays locked.
+        match freed.await {
+            Ok(()) => Ok(version),
+            Err(error) => Err(Unwritten { lock: None, error: error.into() }),
+        }
+    }
+
+    /// Gives the record another value if it still has this version.
+    ///
+    /// # Errors
+    ///
+    /// As for [`lock`](Self::lock), and when the value has another length than the one before. If it is known that nothing was
+    /// written, the record is not locked any more.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm_kv::{Exchanged, Inline, Location, Look, RecordPeer, RemoteError, State};
+    /// use drtm_rdma::{Port, Verbs};
+    ///
+    /// /// Counts up a record of eight bytes.
+    /// async fn count<P: Port>(
+    ///     verbs: Verbs<'_, P>, records: &RecordPeer<Inline>, location: Location, me: State,
+    /// ) -> Result<bool, RemoteError> {
+    ///     let mut value = Vec::new();
+    ///     let Look::Found(version) = records.read(verbs, location, 7, &mut value).await? else { return Ok(false) };
+    ///     let count = value.try_into().map_or(0, u64::from_le_bytes) + 1;
+    ///     let exchanged = records.exchange(verbs, location, 7, me, version, &count.to_le_bytes()).await?;
+    ///     Ok(matches!(exchanged, Look::Found(Exchanged::Done(_))))
+    /// }
+    /// # let _ = count::<drtm_rdma::LocalPort<drtm_htm::NoHtm>>;
+    /// ```
+    pub async fn exchange<P: Port>(
+        &self,
+        verbs: Verbs<'_, P>,
+        location: Location,
+        key: K::Key<'_>,
+        holder: State,
+        expected: Version,
+        value: &[u8],
+    ) -> Result<Look<Exchanged>, RemoteError> {
+        let lock = match self.lock(verbs, location, key, holder, &mut Vec::new()).await?.found() {
+            Ok(lock) => lock,
+            Err(not_had) => return Ok(not_had),
+        };
+        let found = lock.version();
+        if found != expected {
+            self.unlock(verbs, lock).await?;
+            return Ok(Look::Found(Exchanged::Changed(found)));
+        }
+        match self.write(verbs, lock, value).await {
+            Ok(version) => Ok(Look::Found(Exchanged::Done(version))),
+            Err(Unwritten { lock: Some(lock), error }) => {
+                self.unlock(verbs, lock).await?;
+                Err(error)
+            }
+            Err(Unwritten { lock: None, error }) => Err(error),
+        }
+    }
+}
+
+/// The words of the value and its checksum.
+fn seal<'s>(lock: &RecordLock, version: Version, value: &[u8], scratch: &'s mut Scratch<u64, SHORT>) -> &'s [u64] {
+    let sealed = scratch.take(words_for(value.len()) + 1);
+    for (word, bytes) in sealed.iter_mut().zip(value.chunks(8)) {
+        let mut whole = [0; 8];
+        whole[..bytes.len()].copy_from_slice(bytes);
+        *word = u64::from_le_bytes(whole);
+    }
+    if let Some(last) = sealed.last_mut() {
+        *last = checksum(lock.key, version, lock.whole.head, lock.whole.shape.lengths_if_any(), value);
+    }
+    sealed
+}
+
+/// Posts everything in one batch, in order, or nothing. Gives the last completion.
+fn post<'e, P: Port>(
+    verbs: Verbs<'e, P>,
+    lock: &RecordLock,
+    version: Version,
+    sealed: &[u64],
+) -> Result<Pending<'e, P, ()>, VerbError> {
+    let Location { record, .. } = lock.location;
+    let word = |word: usize| record + 8 * word as u64;
+    let most = verbs.endpoint().capabilities().max_write_bytes / size_of::<u64>();
+    let mut batch = verbs.batch();
+    batch.write(word(VERSION), &[lock.version().writing().0])?.unsignaled();
+    let mut at = lock.whole.shape.value_words().start;
+    for piece in sealed.chunks(most.max(1)) {
+        batch.write(word(at), piece)?.unsignaled();
+        at += piece.len();
+    }
+    batch.write(word(VERSION), &[version.0])?.unsignaled();
+    let freed = batch.write(word(STATE), &[State::FREE.0])?;
+    batch.ring();
+    Ok(freed)
+}

@@ -1,0 +1,226 @@
+//! What differs between trees by their kind of keys, so that the code for each is its own.
+
+use std::{cmp::Ordering, fmt::Debug, ops::RangeBounds};
+
+use drtm_htm::Engine;
+
+use super::{
+    LeafChange, NodeVersion, Table,
+    change::Put,
+    scan::{Direction, Leaves},
+    search::Spot,
+    slices,
+    walk::Walk,
+};
+use crate::{
+    KvError, Version,
+    keys::{Bytes, Inline, Keys, Sliced},
+};
+
+/// A kind of keys that a [`Tree`](super::Tree) can have.
+///
+/// # Example
+///
+/// See [`Tree`](super::Tree), with either kind.
+pub trait TreeKeys: Keys + Kind {}
+
+impl TreeKeys for Inline {}
+impl TreeKeys for Bytes {}
+
+/// What a tree can be [loaded](super::Tree::load) with as keys: integers, or whatever can be seen as bytes.
+///
+/// # Example
+///
+/// See [`Tree::load`](super::Tree::load).
+pub trait AsKey<K: Keys> {
+    /// The key.
+    fn as_key(&self) -> K::Key<'_>;
+}
+
+impl AsKey<Inline> for u64 {
+    fn as_key(&self) -> u64 {
+        *self
+    }
+}
+
+impl<B: AsRef<[u8]>> AsKey<Bytes> for B {
+    fn as_key(&self) -> &[u8] {
+        self.as_ref()
+    }
+}
+
+/// What a tree asks of its kind of keys. Public only as far as [`TreeKeys`] has it: nobody else can name it, nor what it speaks of.
+pub trait Kind: Keys {
+    /// A key that borrows nothing.
+    type Owned: Clone + Debug + Default + Eq + Ord;
+
+    /// The same keys, as the tree's records keep them.
+    type Kept: for<'k> Keys<Key<'k> = Self::Key<'k>>;
+
+    /// Where a scan is.
+    type Cursor: std::fmt::Debug;
+
+    fn key(owned: &Self::Owned) -> Self::Key<'_>;
+
+    fn keep(key: Self::Key<'_>, owned: &mut Self::Owned);
+
+    fn order(one: Self::Key<'_>, other: Self::Key<'_>) -> Ordering;
+
+    /// The word of a key in the layer at this depth.
+    fn slice(key: Self::Key<'_>, depth: usize) -> u64;
+
+    /// How many words two different keys have in common.
+    fn common(one: Self::Key<'_>, other: Self::Key<'_>) -> usize;
+
+    /// Where a key is, or would be.
+    fn spot<'t, E: Engine>(table: &'t Table<E>, key: Self::Key<'_>) -> Result<Spot<'t, E>, KvError>;
+
+    /// Puts a record, given by its link, where there is the record of another key, at which this one's way ended.
+    fn part<E: Engine>(
+        table: &Table<E>,
+        spot: &Spot<'_, E>,
+        key: Self::Key<'_>,
+        link: u64,
+        version: Version,
+        note: &mut impl FnMut(LeafChange),
+    ) -> Result<Put, KvError>;
+
+    /// Takes out of the tree what has become empty on the way to a key.
+    fn reclaim<E: Engine>(
+        table: &Table<E>,
+        key: Self::Key<'_>,
+        note: &mut impl FnMut(LeafChange),
+    ) -> Result<(), KvError>;
+
+    fn cursor<'k>(range: impl RangeBounds<Self::Key<'k>>, direction: Direction) -> Self::Cursor;
+
+    /// Moves to the next row. Copies its value, and tells of the leaves that are passed.
+    fn next<'c, E: Engine>(
+        table: &Table<E>,
+        cursor: &'c mut Self::Cursor,
+        passed: &mut Vec<NodeVersion>,
+        value: &mut Vec<u8>,
+    ) -> Result<Option<(Self::Key<'c>, Version)>, KvError>;
+}
+
+impl Kind for Inline {
+    type Owned = u64;
+    type Kept = Self;
+    type Cursor = Leaves;
+
+    fn key(owned: &u64) -> u64 {
+        *owned
+    }
+
+    fn keep(key: u64, owned: &mut u64) {
+        *owned = key;
+    }
+
+    fn order(one: u64, other: u64) -> Ordering {
+        one.cmp(&other)
+    }
+
+    fn slice(key: u64, _depth: usize) -> u64 {
+        key
+    }
+
+    fn common(_one: u64, _other: u64) -> usize {
+        0
+    }
+
+    #[inline(always)]
+    fn spot<'t, E: Engine>(table: &'t Table<E>, key: u64) -> Result<Spot<'t, E>, KvError> {
+        table.spot(key)
+    }
+
+    /// No two keys have the same way, so the leaf is not what it was.
+    fn part<E: Engine>(
+        _table: &Table<E>,
+        _spot: &Spot<'_, E>,
+        _key: u64,
+        _link: u64,
+        _version: Version,
+        _note: &mut impl FnMut(LeafChange),
+    ) -> Result<Put, KvError> {
+        Ok(Put::Retry)
+    }
+
+    fn reclaim<E: Engine>(table: &Table<E>, key: u64, note: &mut impl FnMut(LeafChange)) -> Result<(), KvError> {
+        table.reclaim(key, note)
+    }
+
+    fn cursor<'k>(range: impl RangeBounds<Self::Key<'k>>, direction: Direction) -> Leaves {
+        Leaves::new(range, direction)
+    }
+
+    #[inline(always)]
+    fn next<'c, E: Engine>(
+        table: &Table<E>,
+        cursor: &'c mut Leaves,
+        passed: &mut Vec<NodeVersion>,
+        value: &mut Vec<u8>,
+    ) -> Result<Option<(Self::Key<'c>, Version)>, KvError> {
+        cursor.next(table, passed, value)
+    }
+}
+
+impl Kind for Bytes {
+    type Owned = Vec<u8>;
+    type Kept = Sliced;
+    type Cursor = Walk;
+
+    fn key(owned: &Vec<u8>) -> &[u8] {
+        owned
+    }
+
+    fn keep(key: &[u8], owned: &mut Vec<u8>) {
+        owned.clear();
+        owned.extend(key);
+    }
+
+    fn order(one: &[u8], other: &[u8]) -> Ordering {
+        one.cmp(other)
+    }
+
+    fn slice(key: &[u8], depth: usize) -> u64 {
+        slices::slice(key, depth)
+    }
+
+    fn common(one: &[u8], other: &[u8]) -> usize {
+        slices::common(one, other, 0)
+    }
+
+    #[inline(always)]
+    fn spot<'t, E: Engine>(table: &'t Table<E>, key: &[u8]) -> Result<Spot<'t, E>, KvError> {
+        table.spot_of_bytes(key)
+    }
+
+    fn part<E: Engine>(
+        table: &Table<E>,
+        spot: &Spot<'_, E>,
+        key: &[u8],
+        link: u64,
+        version: Version,
+        note: &mut impl FnMut(LeafChange),
+    ) -> Result<Put, KvError> {
+        table.put_parting(spot, key, link, version, note)
+    }
+
+    fn reclaim<E: Engine>(table: &Table<E>, key: &[u8], note: &mut impl FnMut(LeafChange)) -> Result<(), KvError> {
+        table.prune(key, note)
+    }
+
+    fn cursor<'k>(range: impl RangeBounds<Self::Key<'k>>, direction: Direction) -> Walk {
+        Walk::new(range, direction)
+    }
+
+    #[inline(always)]
+    fn next<'c, E: Engine>(
+        table: &Table<E>,
+        cursor: &'c mut Walk,
+        passed: &mut Vec<NodeVersion>,
+        value: &mut Vec<u8>,
+    ) -> Result<Option<(&'c [u8], Version)>, KvError> {
+        cursor.next(table, passed, value)
+    }
+}

@@ -1,0 +1,174 @@
+//! Byte strings in a tree: layers of trees of words.
+//!
+//! A byte string is a sequence of *slices* (see `slices`), each of which is a word. A *layer* is a tree of such words, like the one of keys that are
+//! integers. An entry whose slice ends the key leads to the key's record. One whose slice goes on leads to a record too, as long as only one key
+//! begins like that: the record has the whole key. When another comes, the entry leads to the next layer, with what follows in both:
+//!
+//! ```text
+//!  apple  banana·             apple  banana·─────┐
+//!    │       │         ->       │                split  stand
+//!    r       r (bananasplit)    r                  │      │
+//!                                                  r      r
+//! ```
+//!
+//! So every separator is a word, and no comparison on the way down touches a record. A layer's root stays in one place, as the
+//! tree's does, and the leaf with the entry changes its stamp when the entry leads elsewhere: whoever has seen that a key is not there finds out.
+//!
+//! # Readers
+//!
+//! A node that leaves can become another layer's, so its range does not tell a reader that it is in the right place. Instead nodes are
+//! followed hand over hand: when a node's stamp has been loaded, the node that led there must still be as it was. Then the node was
+//! part of the layer at that time, and still is, as long as its own stamp is the same. The topmost root never moves.
+
+use drtm_htm::{Engine, Waiter};
+use drtm_rdma::Offset;
+
+use super::{
+    LeafChange, NodeVersion, Table,
+    change::Put,
+    node::{Locked, Node, Seen},
+    search::Spot,
+    slices::{self, slice},
+};
+use crate::{
+    KvError, Version,
+    keys::{Keys, Sliced},
+    layout::{Stamp, Target},
+    record::{Look, Record},
+};
+
+impl<E: Engine> Table<E> {
+    /// Where a key's way ends: at its record, or at another key's that begins like it, or where the key is missing.
+    #[inline(always)]
+    pub(super) fn spot_of_bytes(&self, key: &[u8]) -> Result<Spot<'_, E>, KvError> {
+        Sliced::kept(key)?;
+        let waiter = Waiter::new();
+        loop {
+            if let Some(spot) = self.try_way(key, |_| ())? {
+                return Ok(spot);
+            }
+            waiter.pause();
+        }
+    }
+
+    /// Goes a key's way through the layers to its end, and shows the places where it leaves a layer for the next. `None`: somebody is
+    /// changing a node on the way, or has taken it out of the tree.
+    #[inline(always)]
+    pub(super) fn try_way<'t>(
+        &'t self,
+        key: &[u8],
+        mut pass: impl FnMut(Spot<'t, E>),
+    ) -> Result<Option<Spot<'t, E>>, KvError> {
+        let (mut root, mut depth) = (self.top()?, 0);
+        loop {
+            let slice = slice(key, depth);
+            let Some(spot) = self.try_spot(root, depth, slice)? else { return Ok(None) };
+            let Some(Target::Layer(place)) = spot.link.map(Target::of) else { return Ok(Some(spot)) };
+            if !slices::goes_on(slice) {
+                return Err(inconsistent(&spot.leaf, "a layer is below the end of a key"));
+            }
+            let Some(next) = self.enter(&spot.leaf, place)? else { return Ok(None) };
+            pass(spot);
+            (root, depth) = (next, depth + 1);
+        }
+    }
+
+    /// The root of a layer, if the leaf that led there is still as it was.
+    #[inline(always)]
+    pub(super) fn enter(&self, leaf: &Seen<'_, E>, place: u64) -> Result<Option<Seen<'_, E>>, KvError> {
+        let node = self.node(place)?;
+        let stamp = node.stamp();
+        Ok(leaf.node.still(leaf.stamp).then_some(Seen { node, stamp }))
+    }
+
+    /// Puts a record where there is another key's, at which this key's way has ended: makes the layers that both have in common, and the one in which they
+    /// part.
+    #[cold]
+    pub(super) fn put_parting(
+        &self,
+        spot: &Spot<'_, E>,
+        key: &[u8],
+        link: u64,
+        version: Version,
+        note: &mut impl FnMut(LeafChange),
+    ) -> Result<Put, KvError> {
+        let Some(other_place) = spot.record() else { return Ok(Put::Retry) };
+        let mut other = Vec::new();
+        let record = Record::at(self.region(), other_place)?;
+        let Look::Found(()) = record.copy_key::<Sliced>(&mut other)? else { return Ok(Put::Retry) };
+        // Of all keys on the same way, so that only a record can be wrong here that is not this entry's any more.
+        let goes_same_way = slices::common(key, &other, 0) > spot.depth && slices::goes_on(spot.word) && *key != *other;
+        if !goes_same_way {
+            let is_wrong =
+                spot.leaf.node.still(spot.leaf.stamp) && spot.leaf.node.link(spot.slot) == other_place.to_link();
+            return if is_wrong {
+                Err(inconsistent(&spot.leaf, "a key leads to another's record"))
+            } else {
+                Ok(Put::Retry)
+            };
+        }
+        let first = spot.depth + 1;
+        let parting = first + slices::common(key, &other, first);
+        let mut places = self.pool.take(self.region(), parting + 1 - first)?;
+        let put = match spot.leaf.try_lock() {
+            None => Ok(Put::Retry),
+            Some(leaf) => self.part(leaf, spot, &mut places, (key, &other), parting, link, version, note),
+        };
+        self.pool.give(places);
+        put
+    }
+
+    /// Lets a locked leaf's entry lead to new layers, down to the one in which two keys part. Uses the places up if it does.
+    ///
+    /// The record that was there may have moved since its key was read, but it is the same key's: the leaf is as it was seen.
+    #[expect(clippy::too_many_arguments, reason = "two keys and what is to be put where they part")]
+    fn part(
+        &self,
+        leaf: Locked<'_, E>,
+        spot: &Spot<'_, E>,
+        places: &mut Vec<u64>,
+        (key, other): (&[u8], &[u8]),
+        parting: usize,
+        link: u64,
+        version: Version,
+        note: &mut impl FnMut(LeafChange),
+    ) -> Result<Put, KvError> {
+        if let Some(floor) = self.floor_above(version)? {
+            return Ok(Put::Below(floor));
+        }
+        let nodes: Vec<_> = places.iter().map(|place| self.node(*place)).collect::<Result<_, _>>()?;
+        places.clear();
+        let mut entries = vec![(slice(key, parting), link), (slice(other, parting), leaf.node.link(spot.slot))];
+        entries.sort_unstable();
+        let mut made = Vec::with_capacity(nodes.len());
+        for (node, depth) in nodes.into_iter().zip((spot.depth..parting).rev()) {
+            made.push(fill(node, &entries));
+            entries = vec![(slice(key, depth), Target::Layer(node.place).to_link())];
+        }
+        let count = leaf.count();
+        entries.into_iter().for_each(|(word, link)| leaf.node.set(spot.slot, word, link));
+        let mut change = leaf.release(count);
+        for layer in made.into_iter().rev() {
+            note(LeafChange { split_off: Some(layer), ..change });
+            change = LeafChange { before: layer, after: layer, split_off: None };
+        }
+        Ok(Put::Done)
+    }
+}
+
+/// Makes a layer of a node that nobody can find yet. Gives what the node is now.
+fn fill<E: Engine>(node: Node<'_, E>, entries: &[(u64, u64)]) -> NodeVersion {
+    let last: Stamp = node.claim();
+    node.set_low(0);
+    node.set_high(u64::MAX);
+    node.set_right(0);
+    for (slot, (word, link)) in entries.iter().enumerate() {
+        node.set(slot, *word, *link);
+    }
+    node.publish(last.changed(entries.len()).at_level(0))
+}
+
+/// What is wrong with a leaf.
+pub(super) fn inconsistent<E: Engine>(leaf: &Seen<'_, E>, what: &'static str) -> KvError {
+    KvError::Inconsistent { at: Offset::new(8 * leaf.node.place), what }
+}

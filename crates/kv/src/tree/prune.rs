@@ -1,0 +1,69 @@
+//! Taking out of a tree of byte strings what has become empty on the way to a key.
+//!
+//! Within a layer it is as in a tree of integers (see `reclaim`). What comes on top is that a layer whose root is an empty leaf leaves, and the entry
+//! above it goes. If that was the only entry of the layer above, that layer leaves as well, and so on: all of them at once. A layer in which one
+//! key is left stays.
+//!
+//! As always, all nodes that are concerned are locked as they were seen, or none: the leaf in which the entry is, and the roots of the layers that leave.
+//! A reader that still has the place of such a root finds that its stamp has changed, and begins again at the top.
+
+use drtm_htm::{Engine, Waiter};
+
+use super::{LeafChange, Table, node::Locked, reclaim::lock_all, search::Spot};
+use crate::KvError;
+
+impl<E: Engine> Table<E> {
+    #[cold]
+    pub(super) fn prune(&self, key: &[u8], note: &mut impl FnMut(LeafChange)) -> Result<(), KvError> {
+        let waiter = Waiter::new();
+        while !self.try_prune(key, note)? {
+            waiter.pause();
+        }
+        Ok(())
+    }
+
+    /// Takes one step. Whether there is nothing left to do.
+    fn try_prune(&self, key: &[u8], note: &mut impl FnMut(LeafChange)) -> Result<bool, KvError> {
+        let mut above = Vec::new();
+        let Some(last) = self.try_way(key, |spot| above.push(spot))? else { return Ok(false) };
+        if last.root.stamp.level() > 0 && last.root.stamp.count() == 1 {
+            self.try_lower(last.root, note)?;
+        } else if last.leaf.stamp.count() > 0 {
+            return Ok(true);
+        } else if !is_one_leaf(&last) {
+            self.try_reclaim(last.root, last.word, note)?;
+        } else if above.is_empty() {
+            return Ok(true);
+        } else {
+            self.try_drop_layers(last, above, note);
+        }
+        Ok(false)
+    }
+
+    /// Takes a layer out that is an empty leaf, given the places where the way leaves the layers above it.
+    fn try_drop_layers(&self, empty: Spot<'_, E>, mut above: Vec<Spot<'_, E>>, note: &mut impl FnMut(LeafChange)) {
+        let mut gone = vec![empty.leaf];
+        while let Some(spot) = above.pop() {
+            if !above.is_empty() && is_one_leaf(&spot) && spot.leaf.stamp.count() == 1 {
+                gone.push(spot.leaf);
+                continue;
+            }
+            let Some(kept) = spot.leaf.try_lock() else { return };
+            let Some(gone) = lock_all(gone) else { return };
+            let count = kept.count();
+            kept.node.remove(count, spot.slot);
+            let kept = kept.release(count - 1);
+            let changes: Vec<_> = gone.iter().map(|gone| LeafChange { before: gone.before(), ..kept }).collect();
+            let gone: Vec<_> = gone.into_iter().map(Locked::retire).collect();
+            self.pool.give(gone);
+            note(kept);
+            changes.into_iter().for_each(note);
+            return;
+        }
+    }
+}
+
+/// Whether a layer's root is its only node.
+fn is_one_leaf<E: Engine>(spot: &Spot<'_, E>) -> bool {
+    spot.leaf.node.place == spot.root.node.place
+}

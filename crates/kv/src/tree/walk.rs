@@ -1,0 +1,309 @@
+//! Scans of byte strings: through the layers, from key to key.
+//!
+//! A stack of positions, one in each layer on the way to the current row. In a layer it goes from leaf to leaf as in a tree of integers. Where an
+//! entry leads to a layer, that is gone through before the next entry. The range's bounds are sequences of words as keys are, so
+//! that within a layer there is only a first and a last word.
+//!
+//! A layer is entered hand over hand, as on the way to a key. When that fails, because the leaf with the entry has changed, or when a row's record is not
+//! where it was, what was come to so far is known all the same, by the words that led there: the walk begins again at the top, from there on.
+
+use std::{
+    cmp::Ordering,
+    ops::{Bound, RangeBounds},
+};
+
+use drtm_htm::{Engine, Waiter};
+
+use super::{
+    NodeVersion, Table,
+    layers::inconsistent,
+    node::Seen,
+    scan::{Direction, Leaves},
+    slices::{self, slices},
+};
+use crate::{
+    KvError, Version,
+    keys::Sliced,
+    layout::{Place, Stamp, Target},
+    record::{Look, Record},
+};
+
+/// Where a scan of byte strings is.
+#[derive(Debug)]
+pub struct Walk {
+    direction: Direction,
+    /// The words at which to begin: all keys that begin with them are still to come.
+    near: Vec<u64>,
+    /// The words at which to end: all keys that begin with them are part of the range.
+    far: Vec<u64>,
+    /// The layers entered, the topmost first. Empty before the walk has begun, and when it has to begin again.
+    layers: Vec<Layer>,
+    /// What all keys of the current layer begin with.
+    prefix: Vec<u8>,
+    is_over: bool,
+    key: Vec<u8>,
+}
+
+/// Where a scan is in one layer.
+#[derive(Debug)]
+struct Layer {
+    root: Known,
+    /// The leaf that the rows are from, once there is one.
+    leaf: Option<Known>,
+    leaves: Leaves,
+    /// Whether the range's edges go through this layer: then its words are edges too.
+    has_near: bool,
+    has_far: bool,
+}
+
+impl Layer {
+    /// A word's record was not where its entry says. Then the entry must have changed.
+    #[cold]
+    fn lost<E: Engine>(&self, table: &Table<E>, word: u64, place: Place) -> Result<Come, KvError> {
+        let Some(leaf) = self.leaf else { return Ok(Come::Lost) };
+        let leaf = leaf.seen(table)?;
+        let Seen { node, stamp } = leaf;
+        let slot = node.below(stamp.count(), word);
+        // In this order: the entry is changed before the record goes.
+        let is_same = node.still(stamp) && slot < stamp.count() && node.link(slot) == place.to_link();
+        if is_same { Err(inconsistent(&leaf, "an entry leads to another key's record")) } else { Ok(Come::Lost) }
+    }
+}
+
+/// A node that was seen, without a borrow of the tree.
+#[derive(Clone, Copy, Debug)]
+struct Known {
+    place: u64,
+    stamp: Stamp,
+}
+
+impl Known {
+    fn of<E: Engine>(seen: Seen<'_, E>) -> Self {
+        Self { place: seen.node.place, stamp: seen.stamp }
+    }
+
+    fn seen<E: Engine>(self, table: &Table<E>) -> Result<Seen<'_, E>, KvError> {
+        Ok(Seen { node: table.node(self.place)?, stamp: self.stamp })
+    }
+}
+
+/// What has become of a row.
+enum Come {
+    To(Version),
+    /// It is not in the range.
+    Past,
+    /// Its record is not there any more.
+    Lost,
+}
+
+impl Walk {
+    pub(super) fn new<'k>(range: impl RangeBounds<&'k [u8]>, direction: Direction) -> Self {
+        let (low, high) = (low_edge(range.start_bound()), high_edge(range.end_bound()));
+        let is_above = |high: &Vec<u64>| {
+            low.iter().zip(high).find(|(low, high)| low != high).is_some_and(|(low, high)| low > high)
+        };
+        let is_over = high.as_ref().is_none_or(is_above);
+        let (near, far) = match direction {
+            Direction::Up => (low, high.unwrap_or_default()),
+            Direction::Down => (high.unwrap_or_default(), low),
+        };
+        let (layers, prefix, key) = (Vec::new(), Vec::new(), Vec::new());
+        Self { direction, near, far, layers, prefix, is_over, key }
+    }
+
+    pub(super) fn next<'c, E: Engine>(
+        &'c mut self,
+        table: &Table<E>,
+        passed: &mut Vec<NodeVersion>,
+        value: &mut Vec<u8>,
+    ) -> Result<Option<(&'c [u8], Version)>, KvError> {
+        let waiter = Waiter::new();
+        loop {
+            let Some(layer) = self.layers.last_mut() else {
+                if self.is_over {
+                    return Ok(None);
+                }
+                self.push(Known::of(table.top()?), true, true);
+                continue;
+            };
+            let stuck_at = if let Some((word, link)) = layer.leaves.next_entry(table) {
+                let goes_on = match Target::of(link) {
+                    Target::Layer(place) => self.enter(table, word, place)?,
+                    Target::Record(place) => match self.come_to(table, word, place, value)? {
+                        Come::To(version) => return Ok(Some((&self.key, version))),
+                        Come::Past => true,
+                        Come::Lost => false,
+                    },
+                };
+                if goes_on { None } else { Some(word) }
+            } else if let Some((next, _)) = layer.leaves.rest {
+                if self.pass_leaf(table, next, passed)? { None } else { Some(next) }
+            } else {
+                self.leave();
+                None
+            };
+            if let Some(word) = stuck_at {
+                self.begin_again(word);
+                waiter.pause();
+            }
+        }
+    }
+
+    fn push(&mut self, root: Known, has_near: bool, has_far: bool) {
+        let depth = self.layers.len();
+        let edge = |has: bool, edge: &[u64]| if has { edge.get(depth).copied() } else { None };
+        let (near, far) = (edge(has_near, &self.near), edge(has_far, &self.far));
+        let (low, high) = match self.direction {
+            Direction::Up => (near, far),
+            Direction::Down => (far, near),
+        };
+        let leaves = Leaves::new(low.unwrap_or(0)..=high.unwrap_or(u64::MAX), self.direction);
+        self.layers.push(Layer { root, leaf: None, leaves, has_near, has_far });
+    }
+
+    /// Leaves the current layer, all of which that is in the range was come to.
+    fn leave(&mut self) {
+        self.layers.pop();
+        self.prefix.truncate(slices::SLICE * self.layers.len().saturating_sub(1));
+        self.is_over = self.layers.is_empty();
+    }
+
+    /// Goes back to the top, to begin at this word of the current layer. If the walk began there, then where exactly it did.
+    #[cold]
+    fn begin_again(&mut self, word: u64) {
+        let depth = self.layers.len().saturating_sub(1);
+        let is_at_edge = self.layers.last().is_some_and(|layer| layer.has_near) && self.near.get(depth) == Some(&word);
+        if !is_at_edge {
+            self.near.clear();
+            self.near.extend(slices::going_on(&self.prefix));
+            self.near.push(word);
+        }
+        self.prefix.clear();
+        self.layers.clear();
+    }
+
+    /// Takes the rows of the leaf for the next word. Whether the current layer is still where it was.
+    fn pass_leaf<E: Engine>(
+        &mut self,
+        table: &Table<E>,
+        next: u64,
+        passed: &mut Vec<NodeVersion>,
+    ) -> Result<bool, KvError> {
+        let is_top = self.layers.len() == 1;
+        let Some(layer) = self.layers.last_mut() else { return Ok(false) };
+        let mut leaf = table.leaf_at(layer.leaves.hint, next)?;
+        if let Some(before) = layer.leaf {
+            // Only what was to its right when it was looked at is the next leaf of the layer.
+            let Seen { node, stamp } = before.seen(table)?;
+            leaf = leaf.filter(|_| node.still(stamp));
+        }
+        if leaf.is_none() {
+            let root = if is_top { table.top()? } else { layer.root.seen(table)? };
+            leaf = table.try_leaf(root, next)?;
+        }
+        let Some(leaf) = leaf.filter(|leaf| layer.leaves.pass(table, *leaf, passed)) else { return Ok(false) };
+        layer.leaf = Some(Known::of(leaf));
+        Ok(true)
+    }
+
+    /// Enters the layer that the current one's word leads to. Whether it still does.
+    fn enter<E: Engine>(&mut self, table: &Table<E>, word: u64, place: u64) -> Result<bool, KvError> {
+        let depth = self.layers.len() - 1;
+        let Some(Layer { leaf: Some(leaf), has_near, has_far, .. }) = self.layers.last() else { return Ok(false) };
+        let leaf = leaf.seen(table)?;
+        let Some(root) = table.enter(&leaf, place)? else { return Ok(false) };
+        if !slices::goes_on(word) || depth + 1 == slices::MOST {
+            return Err(inconsistent(&leaf, "a layer is below the end of a key"));
+        }
+        let is_on = |edge: &[u64]| edge.get(depth) == Some(&word);
+        let (has_near, has_far) = (*has_near && is_on(&self.near), *has_far && is_on(&self.far));
+        self.push(Known::of(root), has_near, has_far);
+        self.prefix.extend(slices::bytes(word));
+        Ok(true)
+    }
+
+    /// Copies the row that the current layer's word leads to.
+    #[inline(always)]
+    fn come_to<E: Engine>(
+        &mut self,
+        table: &Table<E>,
+        word: u64,
+        place: Place,
+        value: &mut Vec<u8>,
+    ) -> Result<Come, KvError> {
+        let depth = self.layers.len() - 1;
+        let Some(layer) = self.layers.last() else { return Ok(Come::Lost) };
+        let record = Record::at(table.region(), place)?;
+        let waiter = Waiter::new();
+        let version = loop {
+            match record.copy_row::<Sliced>(&mut self.key, value)? {
+                Look::Found(version) if slices::leads(&self.key, &self.prefix, word) => break version,
+                Look::Busy => waiter.pause(),
+                _ => return layer.lost(table, word, place),
+            }
+        };
+        // Of the keys that begin like an edge, some are beyond it.
+        let is_beyond = |has_edge: bool, edge: &[u64], beyond: Ordering| {
+            has_edge && edge.get(depth) == Some(&word) && slices::compare(&self.key, edge, depth + 1) == beyond
+        };
+        let (before_near, after_far) = match self.direction {
+            Direction::Up => (Ordering::Less, Ordering::Greater),
+            Direction::Down => (Ordering::Greater, Ordering::Less),
+        };
+        let is_past =
+            is_beyond(layer.has_near, &self.near, before_near) || is_beyond(layer.has_far, &self.far, after_far);
+        Ok(if is_past { Come::Past } else { Come::To(version) })
+    }
+}
+
+/// The words that no key in the range is below.
+fn low_edge(bound: Bound<&&[u8]>) -> Vec<u64> {
+    match bound {
+        Bound::Included(key) => slices(key).collect(),
+        // No key's words are between a key's own and those with the last one higher by one.
+        Bound::Excluded(key) => with_last(key, |last| last + 1),
+        Bound::Unbounded => Vec::new(),
+    }
+}
+
+/// The words that no key in the range is above. `None`: not even the empty key is in it.
+fn high_edge(bound: Bound<&&[u8]>) -> Option<Vec<u64>> {
+    Some(match bound {
+        Bound::Included(key) => slices(key).collect(),
+        Bound::Excluded([]) => return None,
+        Bound::Excluded(key) => with_last(key, |last| last - 1),
+        Bound::Unbounded => Vec::new(),
+    })
+}
+
+/// A key's words, the last one changed. It has a mark from 1 to 7, or is the empty key's zero.
+fn with_last(key: &[u8], change: impl FnOnce(u64) -> u64) -> Vec<u64> {
+    let mut words: Vec<_> = slices(key).collect();
+    if let Some(last) = words.last_mut() {
+        *last = change(*last);
+    }
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn is_empty(low: Bound<&[u8]>, high: Bound<&[u8]>) -> bool {
+        Walk::new((low, high), Direction::Up).is_over
+    }
+
+    #[test]
+    fn ranges_without_keys_are_over_at_once() {
+        use Bound::{Excluded, Included, Unbounded};
+        assert!(!is_empty(Unbounded, Unbounded));
+        assert!(!is_empty(Included(b"a"), Included(b"a")));
+        assert!(!is_empty(Excluded(b"abcdefg"), Included(b"abcdefgh")));
+        assert!(!is_empty(Unbounded, Included(b"")));
+        assert!(is_empty(Unbounded, Excluded(b"")));
+        assert!(is_empty(Excluded(b"a"), Included(b"a")));
+        assert!(is_empty(Included(b"a"), Excluded(b"a")));
+        assert!(is_empty(Excluded(b"abcdefg"), Excluded(b"abcdefg")));
+        assert!(is_empty(Included(b"abcdefgh"), Included(b"abcdefg")));
+    }
+}

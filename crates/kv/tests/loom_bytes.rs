@@ -1,0 +1,228 @@
+//! Model checking of the tree of byte strings: layers that come and go while keys are looked for, scanned and inserted.
+//!
+//! ```text
+//! RUSTFLAGS="--cfg drtm_loom" cargo test --release -p drtm-kv --test loom_bytes
+//! ```
+//!
+//! The code is the one that runs otherwise; only the words are loom's, in a small box, and a node has three entries. Each case runs twice,
+//! with either thread beginning: what the checker explores depends on it.
+#![cfg(drtm_loom)]
+
+mod explore;
+
+use std::sync::{Arc, Mutex};
+
+use drtm_htm::NoHtm;
+use drtm_kv::{Bytes, Lookup, Scan, Store, Tree, Worker};
+
+/// Keys that part in the second layer, two that part in the third, and one that is alone. (A slice has seven bytes.)
+const ONE: &str = "layer: one";
+const TWO: &str = "layer: two";
+const LESS: &str = "layer: two, and less";
+const MORE: &str = "layer: two, and more";
+const ALONE: &str = "none";
+
+#[derive(Clone)]
+struct World {
+    store: Store<NoHtm>,
+    tree: Tree<NoHtm, Bytes>,
+    /// Workers that have freed something. They keep it: the checker does not know of the mutex by which it would come to another thread, and would
+    /// not order what is done before and after.
+    kept: Arc<Mutex<Vec<Worker<NoHtm>>>>,
+}
+
+impl World {
+    /// A tree into which these keys were inserted, each with itself as its value, and from which some were removed.
+    fn new(keys: &[&str], removed: &[&str]) -> Self {
+        let store = Store::in_memory(NoHtm, 4096).expect("a store");
+        let tree = store.tree_of().expect("a tree");
+        let world = Self { store, tree, kept: Arc::default() };
+        assert!(keys.iter().all(|key| world.insert(key)));
+        assert!(removed.iter().all(|key| world.remove(key)));
+        world
+    }
+
+    fn insert(&self, key: &str) -> bool {
+        let mut worker = self.store.worker();
+        self.tree.insert(&mut worker, key.as_bytes(), key.as_bytes()).expect("room").is_some()
+    }
+
+    fn remove(&self, key: &str) -> bool {
+        let mut worker = self.store.worker();
+        let removed = self.tree.remove(&mut worker, key.as_bytes()).expect("sound").is_some();
+        self.kept.lock().expect("no panic").push(worker);
+        removed
+    }
+
+    fn has(&self, key: &str) -> bool {
+        let mut value = [0; 32];
+        let read = self.tree.get(key.as_bytes(), &mut value).expect("sound");
+        read.inspect(|read| assert!(value[..read.length].starts_with(key.as_bytes()))).is_some()
+    }
+
+    /// All keys, upward or downward.
+    fn keys(&self, up: bool) -> Vec<String> {
+        Self::rows(if up { self.tree.range(..) } else { self.tree.range_back(..) })
+    }
+
+    /// The keys that a scan comes to. Each must have itself as its value, or begin it.
+    fn rows(mut scan: Scan<'_, NoHtm, Bytes>) -> Vec<String> {
+        let mut keys = Vec::new();
+        while let Some(row) = scan.next().expect("sound") {
+            assert!(row.value.starts_with(row.key));
+            keys.push(String::from_utf8(row.key.to_vec()).expect("only text was inserted"));
+        }
+        keys
+    }
+
+    /// Whether a scan sees keys in their order, all that are always there, and of the others only this one.
+    fn scans(&self, up: bool, always: &[&str], perhaps: &str) -> bool {
+        let mut keys = self.keys(up);
+        if !up {
+            keys.reverse();
+        }
+        keys.is_sorted_by(|a, b| a < b)
+            && always.iter().all(|always| keys.iter().any(|key| key == always))
+            && keys.iter().all(|key| always.contains(&&key[..]) || key == perhaps)
+    }
+
+    /// Whether a key that was not there is told to have come, once it can be seen.
+    fn tells_of(&self, key: &str) -> bool {
+        let Lookup::Absent(leaf) = self.tree.lookup(key.as_bytes(), &mut []).expect("sound") else { return true };
+        let seen = self.has(key);
+        !(seen && self.tree.unchanged(&leaf))
+    }
+}
+
+/// Runs both concurrently in every way there is, with so many preemptions and with either as the thread that begins. Then these keys must be left.
+fn explore(
+    preemptions: usize,
+    (keys, removed): (&'static [&'static str], &'static [&'static str]),
+    one: impl Fn(&World) -> bool + Copy + Send + Sync + 'static,
+    other: impl Fn(&World) -> bool + Copy + Send + Sync + 'static,
+    left: &'static [&'static str],
+) {
+    let world = move || World::new(keys, removed);
+    let check = move |world: &World, one, other| {
+        assert!(one && other, "{one} {other}");
+        assert_eq!(world.keys(true), left);
+        assert_eq!(world.tree.count().expect("sound"), left.len() as u64);
+    };
+    explore::explore(preemptions, world, one, other, check);
+    explore::explore(preemptions, world, other, one, check);
+}
+
+#[test]
+fn a_key_can_be_found_while_a_layer_is_made_for_it() {
+    explore(3, (&[ONE], &[]), |world| world.insert(TWO), |world| world.has(ONE), &[ONE, TWO]);
+}
+
+#[test]
+fn a_key_can_be_found_while_several_layers_are_made_for_it() {
+    explore(2, (&[LESS], &[]), |world| world.insert(MORE), |world| world.has(LESS), &[LESS, MORE]);
+}
+
+#[test]
+fn a_key_that_comes_with_a_layer_is_told_of() {
+    explore(3, (&[ONE], &[]), |world| world.insert(TWO), |world| world.tells_of(TWO), &[ONE, TWO]);
+}
+
+#[test]
+fn two_make_one_layer() {
+    explore(3, (&[ONE], &[]), |world| world.insert(TWO), |world| world.insert(MORE), &[ONE, TWO, MORE]);
+}
+
+#[test]
+fn of_two_who_insert_a_key_that_needs_a_layer_one_does() {
+    let insert = |world: &World| world.insert(TWO);
+    let check = |world: &World, one, other| {
+        assert!(one != other, "{one} {other}");
+        assert_eq!(world.keys(true), [ONE, TWO]);
+    };
+    explore::explore(2, || World::new(&[ONE], &[]), insert, insert, check);
+}
+
+#[test]
+fn a_scan_sees_what_is_always_there_while_a_layer_is_made() {
+    for up in [true, false] {
+        let scans = move |world: &World| world.scans(up, &[ONE, ALONE], TWO);
+        explore(2, (&[ONE, ALONE], &[]), |world| world.insert(TWO), scans, &[ONE, TWO, ALONE]);
+    }
+}
+
+#[test]
+fn a_scan_that_begins_again_begins_where_it_did() {
+    // The leaf above the layer changes before the scan has entered that.
+    let upward = |world: &World| World::rows(world.tree.range(TWO.as_bytes()..))[0] == TWO;
+    explore(2, (&[ONE, TWO], &[]), |world| world.insert(ALONE), upward, &[ONE, TWO, ALONE]);
+    let downward = |world: &World| World::rows(world.tree.range_back(..=ONE.as_bytes())) == [ONE];
+    explore(2, (&[ONE, TWO], &[]), |world| world.insert(ALONE), downward, &[ONE, TWO, ALONE]);
+}
+
+#[test]
+fn a_key_leaves_while_a_layer_is_made_for_it() {
+    explore(3, (&[ONE], &[]), |world| world.insert(TWO), |world| world.remove(ONE), &[TWO]);
+}
+
+#[test]
+fn a_key_moves_while_a_layer_is_made_for_it() {
+    let moves = |world: &World| {
+        let (mut worker, key) = (world.store.worker(), ONE.as_bytes());
+        let moved = world.tree.update(&mut worker, key, &[key; 3].concat()).expect("room").is_some();
+        world.kept.lock().expect("no panic").push(worker);
+        moved
+    };
+    explore(1, (&[ONE], &[]), |world| world.insert(TWO), moves, &[ONE, TWO]);
+}
+
+#[test]
+fn a_key_is_not_found_in_a_layer_that_leaves_with_another() {
+    let absent = |world: &World| !world.has(TWO);
+    explore(3, (&[ONE, TWO], &[TWO]), |world| world.remove(ONE), absent, &[]);
+}
+
+#[test]
+fn a_key_is_inserted_into_a_layer_that_leaves() {
+    explore(2, (&[ONE, TWO], &[TWO]), |world| world.remove(ONE), |world| world.insert(TWO), &[TWO]);
+}
+
+#[test]
+fn a_key_that_is_inserted_where_a_layer_was_is_told_of() {
+    let comes_back = |world: &World| world.remove(ONE) && world.insert(TWO);
+    explore(1, (&[ONE, TWO], &[TWO]), comes_back, |world| world.tells_of(TWO), &[TWO]);
+}
+
+#[test]
+fn two_empty_a_layer_at_once() {
+    explore(3, (&[ONE, TWO], &[]), |world| world.remove(ONE), |world| world.remove(TWO), &[]);
+}
+
+#[test]
+fn several_layers_leave_while_a_key_comes_into_one() {
+    explore(3, (&[LESS, MORE], &[LESS]), |world| world.remove(MORE), |world| world.insert(ONE), &[ONE]);
+}
+
+#[test]
+fn a_scan_sees_what_is_always_there_while_a_layer_leaves() {
+    for up in [true, false] {
+        let scans = move |world: &World| world.scans(up, &[ALONE], ONE);
+        explore(2, (&[ONE, TWO, ALONE], &[TWO]), |world| world.remove(ONE), scans, &[ALONE]);
+    }
+}
+
+/// A layer of two leaves becomes one node, and a leaf that it had becomes another layer's, to which all keys belong.
+#[test]
+fn a_node_that_is_used_again_in_another_layer_is_not_taken_for_what_it_was() {
+    const KEYS: [&str; 5] = ["layer: a", "layer: b", "layer: c", "layer: d", "other: 1"];
+    const LEFT: [&str; 3] = ["layer: c", "other: 1", "other: 2"];
+    let becomes_another = |world: &World| world.remove("layer: d") && world.insert("other: 2");
+    explore(1, (&KEYS, &KEYS[..2]), becomes_another, |world| world.has("layer: c"), &LEFT);
+}
+
+/// The only node of a layer becomes another layer's, where a key must not be put that belonged into the first.
+#[test]
+fn a_layer_that_is_used_again_is_not_taken_for_what_it_was() {
+    const LEFT: [&str; 3] = ["layer: two", "other: one", "other: two"];
+    let becomes_another = |world: &World| world.remove(ONE) && world.insert(LEFT[2]);
+    explore(1, (&[ONE, TWO, LEFT[1]], &[TWO]), becomes_another, |world| world.insert(TWO), &LEFT);
+}

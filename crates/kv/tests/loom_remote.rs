@@ -1,0 +1,185 @@
+//! Model checking of records that a peer reads or writes one-sidedly while their owner writes or reads them: every interleaving, and every value that
+//! weak memory lets a load return, of small cases.
+//!
+//! ```text
+//! RUSTFLAGS="--cfg drtm_loom" cargo test --release -p drtm-kv --test loom_remote
+//! ```
+//!
+//! The peer's verbs are carried out word by word by its own thread, READs and WRITEs in the order of addresses or in another.
+#![cfg(drtm_loom)]
+
+use std::sync::Arc;
+
+use drtm_htm::NoHtm;
+use drtm_kv::{HashConfig, HashPeer, HashTable, Inline, Location, Look, RecordPeer, State, Store, TableId};
+use drtm_rdma::{
+    Buffers, Endpoint, Fabric, LocalConfig, LocalFabric, LocalPort, NodeId, Phase, Region, Remote, Tearing, block_on,
+};
+use loom::thread;
+
+const OWNER: NodeId = NodeId(1);
+const KEY: u64 = 7;
+
+fn value(number: u64) -> Vec<u8> {
+    [number.to_le_bytes(), number.to_le_bytes()].concat()
+}
+
+/// The number of a value, which must be whole.
+fn number_of(value: &[u8]) -> u64 {
+    let (words, rest) = value.as_chunks::<8>();
+    assert!(rest.is_empty() && words.len() == 2 && words[0] == words[1], "a torn value: {value:?}");
+    u64::from_le_bytes(words[0])
+}
+
+struct World {
+    store: Store<NoHtm>,
+    table: HashTable<NoHtm>,
+    endpoint: Endpoint<LocalPort<NoHtm>>,
+    records: RecordPeer<Inline>,
+    location: Location,
+}
+
+/// What a thread of the owner has.
+#[derive(Clone)]
+struct Local {
+    store: Store<NoHtm>,
+    table: HashTable<NoHtm>,
+}
+
+impl Local {
+    fn update(&self, number: u64) {
+        self.table.update(&mut self.store.worker(), KEY, &value(number)).expect("room").expect("it is there");
+    }
+
+    fn get(&self) -> u64 {
+        let mut found = [0; 16];
+        self.table.get(KEY, &mut found).expect("sound").expect("it is there");
+        number_of(&found)
+    }
+}
+
+impl World {
+    /// A record with the number 1, and a peer that knows its place.
+    fn new(scattered: Option<u64>) -> Self {
+        let memory = Arc::new(Region::anonymous(NoHtm, 4096).expect("a region"));
+        let store = Store::in_region_of(OWNER, Arc::clone(&memory)).expect("a store");
+        let table = store.hash_table(HashConfig::default().for_peers()).expect("a table");
+        table.insert(&mut store.worker(), KEY, &value(1)).expect("room").expect("new");
+        let config = LocalConfig::perfect().tearing(Tearing::Words).mailbox(1);
+        let config = config.buffers(Buffers { small: 8, medium: 1, large: 1 });
+        let config = scattered.map_or(config.clone(), |seed| config.seed(seed).scattered(true));
+        let fabric = LocalFabric::new(2, config);
+        let at =
+            Remote { node: OWNER, region: fabric.register(OWNER, memory).expect("room"), offset: table.location() };
+        let endpoint = fabric.endpoint(NodeId(0)).expect("an endpoint");
+        let (records, location) = block_on(&endpoint, async {
+            let verbs = endpoint.during(Phase::Lookup);
+            let lookup = HashPeer::<Inline>::open(verbs, at).await.expect("the table");
+            let location = lookup.find(verbs, KEY).await.expect("sound").expect("inserted above");
+            (RecordPeer::open(verbs, at, TableId(0)).await.expect("a table for peers"), location)
+        });
+        Self { store, table, endpoint, records, location }
+    }
+
+    fn local(&self) -> Local {
+        Local { store: self.store.clone(), table: self.table.clone() }
+    }
+
+    /// The number and the version number, if the record could be read.
+    fn read(&self) -> Option<(u64, u64)> {
+        let (verbs, mut found) = (self.endpoint.during(Phase::Execute), Vec::new());
+        match block_on(&self.endpoint, self.records.read(verbs, self.location, KEY, &mut found)).expect("sound") {
+            Look::Found(version) => Some((number_of(&found), version.number())),
+            Look::Busy => None,
+            other => panic!("{other:?}: it never moves"),
+        }
+    }
+
+    /// Adds ten, if the lock can be had.
+    fn add_ten(&self) -> bool {
+        let (verbs, mut found) = (self.endpoint.during(Phase::Commit), Vec::new());
+        let me = State::locked_by(0, 1, 0);
+        block_on(&self.endpoint, async {
+            let Look::Found(lock) = self.records.lock(verbs, self.location, KEY, me, &mut found).await.expect("sound")
+            else {
+                return false;
+            };
+            let added = value(number_of(&found) + 10);
+            self.records.write(verbs, lock, &added).await.expect("of the same length");
+            true
+        })
+    }
+}
+
+/// Runs what the peer and a thread of the owner do concurrently in every way there is, either leading.
+fn explore<P: 'static, L: 'static>(
+    peer: impl Fn(&World) -> P + Copy + Send + Sync + 'static,
+    local: impl Fn(&Local) -> L + Copy + Send + Sync + 'static,
+    check: impl Fn(&World, P, L) + Copy + Send + Sync + 'static,
+) {
+    for scattered in [None, Some(1)] {
+        for peer_leads in [false, true] {
+            let mut model = loom::model::Builder::new();
+            model.preemption_bound = Some(preemptions());
+            model.max_branches = 50_000;
+            model.check(move || {
+                let world = World::new(scattered);
+                let owner = world.local();
+                if peer_leads {
+                    let thread = thread::spawn(move || local(&owner));
+                    let done = peer(&world);
+                    check(&world, done, thread.join().expect("no panic"));
+                } else {
+                    let thread = thread::spawn(move || {
+                        let done = peer(&world);
+                        (world, done)
+                    });
+                    let by_owner = local(&owner);
+                    let (world, done) = thread.join().expect("no panic");
+                    check(&world, done, by_owner);
+                }
+            });
+        }
+    }
+}
+
+fn preemptions() -> usize {
+    std::env::var("LOOM_MAX_PREEMPTIONS").ok().and_then(|most| most.parse().ok()).unwrap_or(2)
+}
+
+#[test]
+fn a_peer_reads_what_the_owner_has_written_or_says_that_it_cannot() {
+    explore(
+        World::read,
+        |owner| owner.update(2),
+        |world, read, ()| {
+            // The first version is 1, and each has its number as its value.
+            assert!(read.is_none_or(|(number, version)| number == version), "{read:?}");
+            assert_eq!(world.read(), Some((2, 2)));
+        },
+    );
+}
+
+#[test]
+fn the_owner_reads_what_a_peer_has_written() {
+    explore(World::add_ten, Local::get, |world, added, read| {
+        assert!(added, "nobody else locks");
+        assert!([1, 11].contains(&read), "{read}");
+        assert_eq!(world.read(), Some((11, 2)));
+        assert_eq!(world.local().get(), 11);
+    });
+}
+
+#[test]
+fn of_two_writers_each_has_the_lock_for_itself() {
+    explore(
+        World::add_ten,
+        |owner| owner.update(2),
+        |world, added, ()| {
+            let left = world.read().expect("nobody writes any more");
+            // Added before the update, which took no notice of it; or after; or not at all.
+            let possible = if added { [(2, 3), (12, 3)] } else { [(2, 2); 2] };
+            assert!(possible.contains(&left), "{left:?}");
+        },
+    );
+}

@@ -1,0 +1,401 @@
+//! Records of another node: what is read one-sidedly is whole and current, or says that it is not; what is written so, everyone sees whole.
+
+use drtm_htm::{Engine, NoHtm};
+use drtm_kv::{
+    Bytes, Exchanged, HashConfig, HashTable, Head, Inline, KvError, Location, Look, MAX_VALUE, RecordPeer, RemoteError,
+    Service, Standing, State, TableId, Version,
+};
+use drtm_rdma::{LocalConfig, NodeId, Offset, Phase};
+
+use crate::cluster::{Cluster, OWNER, PEERS, Peer, alone, holder, moods};
+
+/// A cluster whose owner has a hash table for peers.
+fn with_table(config: LocalConfig) -> (Cluster, HashTable<NoHtm>) {
+    let cluster = Cluster::new(config);
+    let table = cluster.store.hash_table(HashConfig::default().for_peers()).expect("a table");
+    (cluster, table)
+}
+
+fn service(cluster: &Cluster, table: &HashTable<NoHtm>) -> Service<NoHtm> {
+    Service::new(&cluster.store).with(TableId(0), table).expect("a number that is free")
+}
+
+fn bytes(length: usize, first: u8) -> Vec<u8> {
+    (0..length).map(|at| first.wrapping_add((at % 251) as u8)).collect()
+}
+
+const LENGTHS: [usize; 14] = [0, 1, 7, 8, 9, 100, 254, 255, 256, 4_000, 5_000, 32_768, MAX_VALUE - 1, MAX_VALUE];
+
+#[test]
+fn values_of_every_length_are_read_and_written() {
+    for config in moods() {
+        let (cluster, table) = with_table(config);
+        let named = cluster.store.hash_table_of::<Bytes>(HashConfig::default().for_peers()).expect("a table");
+        let mut worker = cluster.store.worker();
+        // Keys from one byte to the longest.
+        let key_of = |length: usize| [bytes(length % 4_091, 7), (length as u32).to_le_bytes().to_vec()].concat();
+        for length in LENGTHS {
+            table.insert(&mut worker, length as u64, &bytes(length, 1)).expect("room").expect("new");
+            named.insert(&mut worker, &key_of(length), &bytes(length, 2)).expect("room").expect("new");
+        }
+        let service = service(&cluster, &table).with(TableId(1), &named).expect("a number that is free");
+        cluster.serving(service, || {
+            let endpoint = cluster.endpoint(PEERS[0]);
+            let verbs = endpoint.during(Phase::Execute);
+            alone(&endpoint, async {
+                let peer = Peer::<Inline>::open(&cluster, verbs, &table).await;
+                let at = cluster.at(named.location());
+                let (lookup, records) = (
+                    drtm_kv::HashPeer::<Bytes>::open(verbs, at).await.expect("the table"),
+                    RecordPeer::<Bytes>::open(verbs, at, TableId(1)).await.expect("a table for peers"),
+                );
+                let mut value = Vec::new();
+                // Long after short and short after long, so that the length expected is wrong both ways.
+                for length in LENGTHS.into_iter().chain(LENGTHS.into_iter().rev()) {
+                    let key = length as u64;
+                    let location = peer.find(verbs, key).await;
+                    let read = peer.records.read(verbs, location, key, &mut value).await.expect("sound");
+                    assert!(matches!(read, Look::Found(_)) && value.len() == length, "{length}: {read:?}");
+                    let key = key_of(length);
+                    let location = lookup.find(verbs, &key).await.expect("sound").expect("it is there");
+                    let read = records.read(verbs, location, &key, &mut value).await.expect("sound");
+                    assert!(matches!(read, Look::Found(_)) && value.len() == length, "{length}: {read:?}");
+                }
+                for length in LENGTHS {
+                    let key = length as u64;
+                    let location = peer.find(verbs, key).await;
+                    let me = holder(PEERS[0], 0);
+                    let locked = peer.records.lock(verbs, location, key, me, &mut value).await.expect("sound");
+                    let Look::Found(lock) = locked else { panic!("{length}: {locked:?}") };
+                    assert_eq!(value, bytes(length, 1));
+                    let unwritten = peer.records.write(verbs, lock, &bytes(length + 1, 3)).await.unwrap_err();
+                    let refused = RemoteError::OtherLength { is: length, given: length + 1 };
+                    assert_eq!(unwritten.error, refused);
+                    let lock = unwritten.lock.expect("nothing was written");
+                    let before = lock.version();
+                    let written = peer.records.write(verbs, lock, &bytes(length, 3)).await.expect("room");
+                    assert_eq!(written, before.next());
+
+                    let key = key_of(length);
+                    let location = lookup.find(verbs, &key).await.expect("sound").expect("it is there");
+                    let locked = records.lock(verbs, location, &key, me, &mut value).await.expect("sound");
+                    let Look::Found(lock) = locked else { panic!("{length}: {locked:?}") };
+                    assert_eq!(value, bytes(length, 2));
+                    records.write(verbs, lock, &bytes(length, 4)).await.expect("room");
+                    let read = records.read(verbs, location, &key, &mut value).await.expect("sound");
+                    assert!(matches!(read, Look::Found(_)) && value == bytes(length, 4), "{length}: {read:?}");
+                }
+            });
+        });
+        let mut found = vec![0; MAX_VALUE];
+        for length in LENGTHS {
+            let read = table.get(length as u64, &mut found).expect("sound").expect("it is there");
+            assert!(found[..read.length] == bytes(length, 3), "{length}");
+            let read = named.get(&key_of(length), &mut found).expect("sound").expect("it is there");
+            assert!(found[..read.length] == bytes(length, 4), "{length}");
+            // Nothing is left locked.
+            table.update(&mut worker, length as u64, b"moved").expect("room").expect("it is there");
+        }
+    }
+}
+
+/// What a peer sees of a location that it once learned, after `change`, and that it can do no harm there.
+fn stale_after(change: impl Fn(&HashTable<NoHtm>, &mut drtm_kv::Worker<NoHtm>)) {
+    for config in moods() {
+        let (cluster, table) = with_table(config);
+        let mut worker = cluster.store.worker();
+        table.insert(&mut worker, 7, b"seven").expect("room").expect("new");
+        cluster.serving(service(&cluster, &table), || {
+            let endpoint = cluster.endpoint(PEERS[0]);
+            let verbs = endpoint.during(Phase::Execute);
+            alone(&endpoint, async {
+                let Peer { lookup, records } = Peer::<Inline>::open(&cluster, verbs, &table).await;
+                let location = lookup.find(verbs, 7).await.expect("sound").expect("inserted above");
+                let mut value = Vec::new();
+                let read = records.read(verbs, location, 7, &mut value).await.expect("sound");
+                assert!(matches!(read, Look::Found(_)) && value == b"seven");
+                change(&table, &mut worker);
+                let read = records.read(verbs, location, 7, &mut value).await.expect("sound");
+                assert_eq!(read, Look::Stale);
+                assert_eq!(records.check(verbs, location).await.expect("sound"), Look::Stale);
+                let me = holder(PEERS[0], 0);
+                let locked = records.lock(verbs, location, 7, me, &mut value).await.expect("sound");
+                assert!(matches!(locked, Look::Stale), "{locked:?}");
+                // Whatever is there now can be used.
+                for key in [7, 8] {
+                    if table.contains(key).expect("sound") {
+                        let free = table.impatient().update(&mut worker, key, b"after");
+                        free.expect("nobody holds it").expect("it is there");
+                        let location = lookup.find(verbs, key).await.expect("sound").expect("it is there");
+                        let read = records.read(verbs, location, key, &mut value).await.expect("sound");
+                        assert!(matches!(read, Look::Found(_)) && value == b"after", "{read:?}");
+                    }
+                }
+            });
+        });
+    }
+}
+
+#[test]
+fn a_removed_record_is_stale() {
+    stale_after(|table, worker| {
+        table.remove(worker, 7).expect("sound").expect("it is there");
+    });
+}
+
+#[test]
+fn a_moved_record_is_stale() {
+    stale_after(|table, worker| {
+        table.update(worker, 7, &[1; 1_000]).expect("room").expect("it is there");
+    });
+}
+
+#[test]
+fn memory_that_the_same_key_uses_again_is_stale() {
+    stale_after(|table, worker| {
+        table.remove(worker, 7).expect("sound").expect("it is there");
+        table.insert(worker, 7, b"again").expect("room").expect("new");
+    });
+}
+
+#[test]
+fn memory_that_another_key_uses_is_stale() {
+    stale_after(|table, worker| {
+        table.remove(worker, 7).expect("sound").expect("it is there");
+        table.insert(worker, 8, b"other").expect("room").expect("new");
+    });
+}
+
+/// A word of a record, straight from the owner's memory.
+fn word(cluster: &Cluster, location: Location, word: u64) -> &drtm_htm::Word {
+    &cluster.store.region().words(location.record.offset + 8 * word, 1).expect("a record is there")[0]
+}
+
+#[test]
+fn a_lock_keeps_others_out_and_only_its_holder_frees_it() {
+    for config in moods() {
+        let (cluster, table) = with_table(config);
+        let mut worker = cluster.store.worker();
+        let inserted = table.insert(&mut worker, 7, b"seven").expect("room").expect("new");
+        cluster.serving(service(&cluster, &table), || {
+            let endpoint = cluster.endpoint(PEERS[0]);
+            let verbs = endpoint.during(Phase::Lock);
+            alone(&endpoint, async {
+                let Peer { lookup, records } = Peer::<Inline>::open(&cluster, verbs, &table).await;
+                let location = lookup.find(verbs, 7).await.expect("sound").expect("inserted above");
+                let mut value = Vec::new();
+                let (me, other) = (holder(PEERS[0], 1), holder(PEERS[0], 2));
+                let locked = records.lock(verbs, location, 7, me, &mut value).await.expect("sound");
+                let Look::Found(lock) = locked else { panic!("{locked:?}") };
+                assert_eq!((lock.version(), &value[..]), (inserted, &b"seven"[..]));
+
+                let refused = records.lock(verbs, location, 7, other, &mut value).await.expect("sound");
+                assert!(matches!(refused, Look::Busy), "{refused:?}");
+                let impatient = table.impatient();
+                let mut local = cluster.store.worker();
+                assert!(matches!(impatient.update(&mut local, 7, b"SEVEN"), Err(KvError::Busy)));
+                assert!(matches!(impatient.update(&mut local, 7, &[0; 900]), Err(KvError::Busy)));
+                assert!(matches!(impatient.remove(&mut local, 7), Err(KvError::Busy)));
+                // Nobody writes yet, so the value is still what it was.
+                assert_eq!(records.read(verbs, location, 7, &mut value).await.expect("sound"), Look::Found(inserted));
+                let standing = records.check(verbs, location).await.expect("sound");
+                assert_eq!(standing, Look::Found(Standing { version: inserted, state: me }));
+                let Look::Found(standing) = standing else { unreachable!() };
+                assert!(standing.is_still(inserted, me) && !standing.is_still(inserted, other));
+
+                // Somebody takes the lock away, as a recovery may: then it is not ours to free.
+                NoHtm.store(word(&cluster, location, 1), state_word(other));
+                let refused = records.unlock(verbs, lock).await.unwrap_err();
+                assert_eq!(refused, RemoteError::NotHolder { at: location.record, found: other });
+                assert_eq!(NoHtm.load(word(&cluster, location, 1)), state_word(other));
+                NoHtm.store(word(&cluster, location, 1), 0);
+
+                // Given up, it can be had by the other.
+                let locked = records.lock(verbs, location, 7, me, &mut value).await.expect("sound");
+                let Look::Found(lock) = locked else { panic!("{locked:?}") };
+                records.unlock(verbs, lock).await.expect("it is ours");
+                let locked = records.lock(verbs, location, 7, other, &mut value).await.expect("sound");
+                let Look::Found(lock) = locked else { panic!("{locked:?}") };
+                let written = records.write(verbs, lock, b"SEVEN").await.expect("of the same length");
+                assert_eq!(table.version(7).expect("sound"), Some(written));
+                assert!(table.update(&mut local, 7, b"seven").expect("room").is_some(), "nobody holds it");
+
+                let nobody = records.lock(verbs, location, 7, State::FREE, &mut value).await.unwrap_err();
+                assert_eq!(nobody, RemoteError::NoHolder { given: State::FREE });
+            });
+        });
+    }
+}
+
+/// DrTM's layout, by hand.
+fn state_word(state: State) -> u64 {
+    1 | u64::from(state.owner()) << 1 | u64::from(state.worker()) << 9 | state.node_incarnation() << 25
+}
+
+#[test]
+fn a_value_is_exchanged_if_its_version_is_the_expected_one() {
+    for config in moods() {
+        let (cluster, table) = with_table(config);
+        let mut worker = cluster.store.worker();
+        let first = table.insert(&mut worker, 7, b"first").expect("room").expect("new");
+        cluster.serving(service(&cluster, &table), || {
+            let endpoint = cluster.endpoint(PEERS[1]);
+            let verbs = endpoint.during(Phase::Commit);
+            alone(&endpoint, async {
+                let Peer { lookup, records } = Peer::<Inline>::open(&cluster, verbs, &table).await;
+                let location = lookup.find(verbs, 7).await.expect("sound").expect("inserted above");
+                let me = holder(PEERS[1], 0);
+                let exchange = |expected, value| records.exchange(verbs, location, 7, me, expected, value);
+                let exchanged = exchange(first, b"later").await.expect("sound");
+                let Look::Found(Exchanged::Done(second)) = exchanged else { panic!("{exchanged:?}") };
+                assert_eq!(second, first.next());
+                let refused = exchange(first, b"never").await.expect("sound");
+                assert_eq!(refused, Look::Found(Exchanged::Changed(second)));
+                let refused = exchange(second, b"too long").await.unwrap_err();
+                assert_eq!(refused, RemoteError::OtherLength { is: 5, given: 8 });
+                let mut found = [0; 5];
+                assert_eq!(table.get(7, &mut found).expect("sound").map(|read| read.version), Some(second));
+                assert_eq!(&found, b"later");
+                assert!(table.update(&mut worker, 7, b"local").expect("room").is_some(), "nobody holds it");
+            });
+        });
+    }
+}
+
+#[test]
+fn records_at_the_very_end_of_memory_are_read() {
+    for config in [LocalConfig::perfect(), LocalConfig::harsh(1)] {
+        let cluster = Cluster::new(config);
+        // Nothing is allocated behind the records.
+        let table = cluster
+            .store
+            .hash_table(HashConfig::for_keys(1_400).with_occupancy(0.3).fixed().for_peers())
+            .expect("a table");
+        let mut worker = cluster.store.worker();
+        let endpoint = cluster.endpoint(PEERS[0]);
+        let verbs = endpoint.during(Phase::Execute);
+        alone(&endpoint, async {
+            let lookup = Peer::<Inline>::open(&cluster, verbs, &table).await.lookup;
+            let mut near_the_end = 0;
+            for key in 0..1_400_u64 {
+                table.insert(&mut worker, key, &[key as u8]).expect("room").expect("new");
+                let location = lookup.find(verbs, key).await.expect("sound").expect("it is there");
+                let left = cluster.store.region().allocated() - location.record.offset.bytes();
+                if left < 128 {
+                    near_the_end += 1;
+                    // One that does not know yet how short records are.
+                    let records = Peer::<Inline>::open(&cluster, verbs, &table).await.records;
+                    let mut value = Vec::new();
+                    let read = records.read(verbs, location, key, &mut value).await.expect("sound");
+                    assert!(matches!(read, Look::Found(_)) && value == [key as u8]);
+                }
+            }
+            assert!(near_the_end > 0, "this has not tested what it says");
+        });
+    }
+}
+
+#[test]
+fn a_record_that_contradicts_its_checksum_is_corrupt_and_what_has_none_is_refused() {
+    for config in moods() {
+        let (cluster, table) = with_table(config);
+        let mut worker = cluster.store.worker();
+        table.insert(&mut worker, 7, &[1; 104]).expect("room").expect("new");
+        let plain = cluster.store.hash_table(HashConfig::default()).expect("a table");
+        plain.insert(&mut worker, 7, b"seven").expect("room").expect("new");
+        let tree = cluster.store.tree().expect("a tree");
+        let tree_for_peers = cluster.store.tree_for_peers().expect("a tree");
+        cluster.serving(service(&cluster, &table), || {
+            let endpoint = cluster.endpoint(PEERS[0]);
+            let verbs = endpoint.during(Phase::Execute);
+            alone(&endpoint, async {
+                let Peer { lookup, records } = Peer::<Inline>::open(&cluster, verbs, &table).await;
+                let location = lookup.find(verbs, 7).await.expect("sound").expect("inserted above");
+                let corrupt = RemoteError::Corrupt { at: location.record };
+                let mut value = Vec::new();
+                for damaged in 4..=17 {
+                    let word = word(&cluster, location, damaged);
+                    let sound = NoHtm.load(word);
+                    NoHtm.store(word, sound ^ 1 << 40);
+                    let read = records.read(verbs, location, 7, &mut value).await;
+                    assert_eq!(read, Err(corrupt.clone()), "word {damaged}");
+                    let locked = records.lock(verbs, location, 7, holder(PEERS[0], 0), &mut value).await;
+                    assert_eq!(locked.unwrap_err(), corrupt);
+                    NoHtm.store(word, sound);
+                    let read = records.read(verbs, location, 7, &mut value).await.expect("mended");
+                    assert!(matches!(read, Look::Found(_)));
+                }
+                // A length that leads out of memory, or nowhere.
+                for length in [None, Some(254)] {
+                    let word = word(&cluster, location, 3);
+                    let sound = NoHtm.load(word);
+                    let head = Head::new(location.incarnation, length).checked();
+                    NoHtm.store(word, sound & !(0xFF << 42) | u64::from(head.short_length().unwrap_or(0xFF)) << 42);
+                    assert_eq!(records.read(verbs, location, 7, &mut value).await, Err(corrupt.clone()));
+                    NoHtm.store(word, sound);
+                }
+                assert!(table.update(&mut cluster.store.worker(), 7, b"x").expect("room").is_some(), "nobody holds it");
+
+                let open = |offset| RecordPeer::<Inline>::open(verbs, cluster.at(offset), TableId(0));
+                for unchecked in [plain.location(), tree.location()] {
+                    let at = cluster.at(unchecked);
+                    assert_eq!(open(unchecked).await.unwrap_err(), RemoteError::NotForPeers { at });
+                }
+                assert!(open(tree_for_peers.location()).await.is_ok());
+                let nowhere = open(table.location() + 64).await.unwrap_err();
+                assert!(matches!(nowhere, RemoteError::NotThisTable { .. }));
+                let other_keys = RecordPeer::<Bytes>::open(verbs, cluster.at(table.location()), TableId(0)).await;
+                assert!(matches!(other_keys.unwrap_err(), RemoteError::NotThisTable { .. }));
+                assert!(matches!(open(Offset::new(1 << 40)).await.unwrap_err(), RemoteError::Verb(_)));
+
+                // A location of a table that is not made for peers.
+                let at = cluster.at(plain.location());
+                let foreign = drtm_kv::HashPeer::<Inline>::open(verbs, at).await.expect("the table");
+                let foreign = foreign.find(verbs, 7).await.expect("sound").expect("it is there");
+                let read = records.read(verbs, foreign, 7, &mut value).await;
+                assert_eq!(read, Err(RemoteError::NotForPeers { at: foreign.record }));
+            });
+        });
+    }
+}
+
+#[test]
+fn a_read_is_one_read_and_a_write_two_round_trips() {
+    let (cluster, table) = with_table(LocalConfig::perfect());
+    let mut worker = cluster.store.worker();
+    for key in 0..10 {
+        table.insert(&mut worker, key, &bytes(200, key as u8)).expect("room").expect("new");
+    }
+    let endpoint = cluster.endpoint(PEERS[0]);
+    let verbs = endpoint.during(Phase::Execute);
+    alone(&endpoint, async {
+        let Peer { lookup, records } = Peer::<Inline>::open(&cluster, verbs, &table).await;
+        let (mut value, mut spent) = (Vec::new(), Vec::new());
+        for key in 0..10 {
+            let location = lookup.find(verbs, key).await.expect("sound").expect("inserted above");
+            let before = endpoint.counters().total();
+            let read = records.read(verbs, location, key, &mut value).await.expect("sound");
+            assert!(matches!(read, Look::Found(_)));
+            let between = endpoint.counters().total();
+            let locked = records.lock(verbs, location, key, holder(PEERS[0], 0), &mut value).await.expect("sound");
+            let Look::Found(lock) = locked else { panic!("{locked:?}") };
+            records.write(verbs, lock, &value).await.expect("of the same length");
+            let after = endpoint.counters().total();
+            spent.push((between.reads - before.reads, after.round_trips - between.round_trips));
+        }
+        // The first time it is learned how long records are.
+        assert_eq!(spent[0], (2, 2));
+        assert!(spent[1..].iter().all(|spent| *spent == (1, 2)), "{spent:?}");
+    });
+}
+
+#[test]
+fn locks_name_their_holders_node() {
+    let cluster = Cluster::new(LocalConfig::perfect());
+    assert_eq!(u16::from(cluster.store.worker().lock_state().owner()), OWNER.0);
+    let region = std::sync::Arc::clone(cluster.store.region());
+    let refused = drtm_kv::Store::in_region_of(NodeId(256), region);
+    assert!(matches!(refused, Err(KvError::Config { .. })));
+    assert_ne!(holder(PEERS[0], 0), holder(PEERS[1], 0));
+    assert!(Version::new(1) < Version::new(2));
+}

@@ -1,0 +1,327 @@
+//! Local and remote readers and writers on the same records, with invariants that any torn, lost or invented value would break.
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Mutex,
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use drtm_htm::NoHtm;
+use drtm_kv::{
+    HashConfig, HashTable, Inline, Look, RecordLock, RecordPeer, Service, Standing, State, TableId, Version,
+};
+use drtm_rdma::{LocalConfig, NodeId, Phase, Verbs, run};
+
+use crate::{
+    cluster::{Cluster, PEERS, Peer, PortOf, alone, holder, moods, stamp_of, stamped},
+    support::rounds,
+};
+
+/// Values of five lines and more.
+const WORDS: usize = 40;
+const COROUTINES: usize = 2;
+
+fn table_of(cluster: &Cluster, keys: u64, stamp: u64) -> HashTable<NoHtm> {
+    let table = cluster.store.hash_table(HashConfig::default().for_peers()).expect("a table");
+    let mut worker = cluster.store.worker();
+    for key in 0..keys {
+        table.insert(&mut worker, key, &stamped(stamp, WORDS)).expect("room").expect("new");
+    }
+    table
+}
+
+fn service(cluster: &Cluster, table: &HashTable<NoHtm>) -> Service<NoHtm> {
+    Service::new(&cluster.store).with(TableId(0), table).expect("a number that is free")
+}
+
+/// What readers and writers have seen: key, version, stamp.
+struct History {
+    written: Mutex<Vec<(u64, Version, u64)>>,
+    read: Mutex<Vec<(u64, Version, u64)>>,
+    stamps: AtomicU64,
+    /// How many keys there are, each of which began with version 1 and stamp 0.
+    keys: u64,
+}
+
+impl History {
+    fn new(keys: u64) -> Self {
+        Self { written: Mutex::default(), read: Mutex::default(), stamps: AtomicU64::new(0), keys }
+    }
+
+    fn new_stamp(&self) -> u64 {
+        1 + self.stamps.fetch_add(1, Relaxed)
+    }
+
+    fn has_read(&self, key: u64, version: Version, value: &[u8]) {
+        let stamp = stamp_of(value).unwrap_or_else(|| panic!("a torn value of key {key}: {value:?}"));
+        self.read.lock().expect("no panic").push((key, version, stamp));
+    }
+
+    fn has_written(&self, key: u64, version: Version, stamp: u64) {
+        self.written.lock().expect("no panic").push((key, version, stamp));
+    }
+
+    /// Each version was written by one writer, right after the one before, and everybody who has read it has read what was written.
+    fn check(self, table: &HashTable<NoHtm>) {
+        let mut values = HashMap::new();
+        let written = self.written.into_inner().expect("no panic");
+        for (key, version, stamp) in &written {
+            let before = values.insert((*key, version.number()), *stamp);
+            assert_eq!(before, None, "key {key}, {version:?}: written twice, so one of the two was lost");
+        }
+        for key in 0..self.keys {
+            let last = table.version(key).expect("sound").expect("it is there").number();
+            let count = written.iter().filter(|(of, ..)| *of == key).count() as u64;
+            assert_eq!(last, 1 + count, "key {key}: a version that nobody says to have written");
+            values.insert((key, 1), 0);
+        }
+        let read = self.read.into_inner().expect("no panic");
+        assert!(!read.is_empty());
+        for (key, version, stamp) in read {
+            assert_eq!(
+                values.get(&(key, version.number())),
+                Some(&stamp),
+                "key {key}, {version:?}: not what was written"
+            );
+        }
+    }
+}
+
+/// A peer's coroutine: reads and writes records for a number of turns.
+async fn reads_and_writes(
+    verbs: Verbs<'_, PortOf>,
+    peer: &Peer<Inline>,
+    history: &History,
+    me: State,
+    seed: u64,
+    turns: u64,
+) {
+    let mut random = fastrand::Rng::with_seed(seed);
+    let mut value = Vec::new();
+    for _ in 0..turns {
+        let key = random.u64(0..history.keys);
+        let location = peer.find(verbs, key).await;
+        if random.bool() {
+            if let Look::Found(version) = peer.records.read(verbs, location, key, &mut value).await.expect("sound") {
+                history.has_read(key, version, &value);
+                if let Look::Found(standing) = peer.records.check(verbs, location).await.expect("sound") {
+                    assert!(standing.version >= version && standing.state != me, "{standing:?} after {version:?}");
+                }
+            }
+            continue;
+        }
+        let Look::Found(lock) = peer.records.lock(verbs, location, key, me, &mut value).await.expect("sound") else {
+            continue;
+        };
+        history.has_read(key, lock.version(), &value);
+        let standing = peer.records.check(verbs, location).await.expect("sound");
+        assert_eq!(standing, Look::Found(Standing { version: lock.version(), state: me }));
+        if random.u8(0..4) == 0 {
+            peer.records.unlock(verbs, lock).await.expect("it is ours");
+            continue;
+        }
+        let stamp = history.new_stamp();
+        let version = peer.records.write(verbs, lock, &stamped(stamp, WORDS)).await.expect("of the same length");
+        history.has_written(key, version, stamp);
+    }
+}
+
+#[test]
+fn every_version_has_one_value_whoever_writes_and_reads() {
+    for config in moods() {
+        everyone_reads_and_writes(config, 4, rounds(300), 8);
+    }
+}
+
+/// One record, which its owner writes all the time: so that an exchange of its state word that is not atomic with the owner's is soon noticed.
+#[test]
+fn peers_and_owner_never_hold_a_lock_together() {
+    for seed in 0..2 {
+        everyone_reads_and_writes(LocalConfig::harsh(seed), 1, rounds(300), 1);
+    }
+}
+
+/// Peers take so many turns; their owner writes one time out of so many.
+fn everyone_reads_and_writes(config: LocalConfig, keys: u64, turns: u64, owner_writes_one_in: u8) {
+    let cluster = Cluster::new(config);
+    let table = table_of(&cluster, keys, 0);
+    let (history, done) = (History::new(keys), AtomicBool::new(false));
+    cluster.serving(service(&cluster, &table), || {
+        thread::scope(|scope| {
+            let peers = PEERS.map(|node| {
+                let (cluster, table, history) = (&cluster, &table, &history);
+                scope.spawn(move || {
+                    let endpoint = cluster.endpoint(node);
+                    let verbs = endpoint.during(Phase::Execute);
+                    let peer = alone(&endpoint, Peer::<Inline>::open(cluster, verbs, table));
+                    let peer = &peer;
+                    run(&endpoint, COROUTINES, |coroutine| {
+                        let seed = u64::from(node.0) * 100 + coroutine as u64;
+                        reads_and_writes(verbs, peer, history, holder(node, coroutine), seed, turns)
+                    });
+                })
+            });
+            scope.spawn(|| {
+                let (mut worker, mut random) = (cluster.store.worker(), fastrand::Rng::with_seed(9));
+                let mut found = vec![0; 8 * WORDS];
+                while !done.load(Relaxed) {
+                    let key = random.u64(0..keys);
+                    if random.u8(0..owner_writes_one_in) == 0 {
+                        let stamp = history.new_stamp();
+                        let written = table.update(&mut worker, key, &stamped(stamp, WORDS)).expect("room");
+                        history.has_written(key, written.expect("it is there"), stamp);
+                    }
+                    let read = table.get(key, &mut found).expect("sound").expect("it is there");
+                    history.has_read(key, read.version, &found);
+                    if owner_writes_one_in > 1 {
+                        // There are more threads than processors.
+                        thread::sleep(Duration::from_micros(20));
+                    }
+                }
+            });
+            let ended = peers.map(|peer| peer.join());
+            done.store(true, Relaxed);
+            for ended in ended {
+                ended.expect("no peer panics");
+            }
+        });
+    });
+    history.check(&table);
+}
+
+const ACCOUNTS: u64 = 6;
+const BALANCE: u64 = 1_000;
+
+/// Locks the record of an account, or says that it could not be had.
+async fn lock_account(
+    verbs: Verbs<'_, PortOf>,
+    peer: &Peer<Inline>,
+    account: u64,
+    me: State,
+) -> Option<(RecordLock, u64)> {
+    let (location, mut value) = (peer.find(verbs, account).await, Vec::new());
+    let locked = peer.records.lock(verbs, location, account, me, &mut value).await.expect("sound");
+    let Look::Found(lock) = locked else { return None };
+    Some((lock, stamp_of(&value).expect("a whole balance")))
+}
+
+async fn pay(verbs: Verbs<'_, PortOf>, records: &RecordPeer<Inline>, lock: RecordLock, balance: u64) {
+    records.write(verbs, lock, &stamped(balance, WORDS)).await.expect("of the same length");
+}
+
+/// Moves money between accounts, with both locked. Gives how often it could.
+async fn transfers(verbs: Verbs<'_, PortOf>, peer: &Peer<Inline>, me: State, seed: u64, turns: u64) -> u64 {
+    let mut random = fastrand::Rng::with_seed(seed);
+    let mut done = 0;
+    for _ in 0..turns {
+        let from = random.u64(0..ACCOUNTS);
+        let to = (from + random.u64(1..ACCOUNTS)) % ACCOUNTS;
+        let Some((paying, has)) = lock_account(verbs, peer, from, me).await else { continue };
+        // In no order: who cannot have both, gives up the one.
+        let Some((paid, had)) = lock_account(verbs, peer, to, me).await else {
+            peer.records.unlock(verbs, paying).await.expect("it is ours");
+            continue;
+        };
+        let amount = random.u64(0..=has.min(100));
+        pay(verbs, &peer.records, paying, has - amount).await;
+        pay(verbs, &peer.records, paid, had + amount).await;
+        done += 1;
+    }
+    done
+}
+
+#[test]
+fn money_is_neither_made_nor_lost_between_nodes() {
+    for config in moods() {
+        let cluster = Cluster::new(config);
+        let table = table_of(&cluster, ACCOUNTS, BALANCE);
+        let transferred = AtomicU64::new(0);
+        cluster.serving(service(&cluster, &table), || {
+            thread::scope(|scope| {
+                for node in PEERS {
+                    let (cluster, table, transferred) = (&cluster, &table, &transferred);
+                    scope.spawn(move || {
+                        let endpoint = cluster.endpoint(node);
+                        let verbs = endpoint.during(Phase::Execute);
+                        let peer = alone(&endpoint, Peer::<Inline>::open(cluster, verbs, table));
+                        let peer = &peer;
+                        let done = run(&endpoint, COROUTINES, |coroutine| {
+                            let seed = u64::from(node.0) * 100 + coroutine as u64;
+                            transfers(verbs, peer, holder(node, coroutine), seed, rounds(150))
+                        });
+                        transferred.fetch_add(done.into_iter().sum(), Relaxed);
+                    });
+                }
+            });
+        });
+        assert!(transferred.into_inner() > 0);
+        let mut found = vec![0; 8 * WORDS];
+        let balances = (0..ACCOUNTS).map(|account| {
+            table.get(account, &mut found).expect("sound").expect("it is there");
+            stamp_of(&found).expect("a whole balance")
+        });
+        assert_eq!(balances.sum::<u64>(), ACCOUNTS * BALANCE);
+    }
+}
+
+/// Reads key 0 by one READ and believes what it finds, as long as the version does not say that it is being written: that is what reading would
+/// be without checksums. Gives the value if it is torn.
+async fn read_carelessly(verbs: Verbs<'_, PortOf>, peer: &Peer<Inline>) -> Option<Vec<u64>> {
+    let location = peer.find(verbs, 0).await;
+    // Header, lengths, value.
+    let words = verbs.read(location.record, 5 + WORDS).await.expect("in bounds");
+    let is_writing = words[2] & 1 != 0;
+    let value = &words[5..];
+    (!is_writing && value.iter().any(|word| *word != value[0])).then(|| value.to_vec())
+}
+
+/// Reads key 0 in one mood while its owner writes it: until a careless reader has been fooled, or until `longest` has passed. Careful readers
+/// never are. Tells whether the careless one was.
+fn fooled(config: LocalConfig, longest: Duration) -> bool {
+    let cluster = Cluster::new(config);
+    let table = table_of(&cluster, 1, 0);
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut worker = cluster.store.worker();
+            let mut stamp = 0;
+            while !done.load(Relaxed) {
+                stamp += 1;
+                thread::sleep(Duration::from_micros(stamp % 200));
+                table.update(&mut worker, 0, &stamped(stamp, WORDS)).expect("room").expect("it is there");
+            }
+        });
+        let endpoint = cluster.endpoint(NodeId(0));
+        let verbs = endpoint.during(Phase::Execute);
+        let fooled = alone(&endpoint, async {
+            let peer = Peer::<Inline>::open(&cluster, verbs, &table).await;
+            let (begin, mut value, mut careful) = (Instant::now(), Vec::new(), 0_u64);
+            loop {
+                let torn = read_carelessly(verbs, &peer).await;
+                let location = peer.find(verbs, 0).await;
+                if let Look::Found(_) = peer.records.read(verbs, location, 0, &mut value).await.expect("sound") {
+                    assert!(stamp_of(&value).is_some(), "a torn value was believed: {value:?}");
+                    careful += 1;
+                }
+                let enough = torn.is_some() && careful >= 10;
+                if enough || begin.elapsed() > longest {
+                    break torn.is_some();
+                }
+            }
+        });
+        done.store(true, Relaxed);
+        fooled
+    })
+}
+
+/// The checksum earns its place: without it, the same reads give values that never were. (If this fails, the fabric has
+/// become too kind to test anything with.)
+#[test]
+fn without_checksums_torn_values_would_be_believed() {
+    let fooled = (0..10).any(|seed| fooled(LocalConfig::harsh(seed), Duration::from_secs(3)));
+    assert!(fooled, "no READ was torn");
+}
