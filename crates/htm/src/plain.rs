@@ -1,10 +1,11 @@
-//! Plain accesses in the shape of a region's, and the fences that go with relaxed ones.
+//! Plain accesses in the shape of a region's, the fences that go with relaxed ones, and the hint that goes before.
 
 use std::convert::Infallible;
 
 use crate::{
     Access, Engine, Word,
     access::{self, code},
+    arch,
     sync::{
         Ordering::{Acquire, Release},
         fence,
@@ -106,4 +107,22 @@ pub fn fence_acquire() {
 #[inline(always)]
 pub fn fence_release() {
     fence(Release);
+}
+
+/// Asks the processor for a word's cache line, which will be wanted soon. A hint and no access: it waits for nothing and orders
+/// nothing, and no engine sees it. Where the processor is not known to have such a hint, nothing happens.
+///
+/// # Example
+///
+/// ```
+/// use drtm_htm::{Engine, Line, NoHtm, prefetch};
+///
+/// let lines: Vec<Line> = (0..8).map(|_| Line::default()).collect();
+/// // All are on their way before the first is waited for.
+/// lines.iter().for_each(|line| prefetch(&line[0]));
+/// assert_eq!(lines.iter().map(|line| NoHtm.load(&line[0])).sum::<u64>(), 0);
+/// ```
+#[inline(always)]
+pub fn prefetch(word: &Word) {
+    arch::prefetch(word);
 }

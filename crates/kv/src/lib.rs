@@ -61,4 +61,4 @@ pub use remote::{
     TablePeer, Unwritten,
 };
 pub use store::{Store, Worker};
-pub use tree::{AsKey, Existing, Lookup, NodeVersion, Row, Scan, Tree, TreeKeys, TreePeer};
+pub use tree::{AsKey, Existing, LeafChange, Lookup, NodeVersion, Row, Scan, Tree, TreeKeys, TreePeer};

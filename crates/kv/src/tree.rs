@@ -3,9 +3,12 @@
 //! # Finding a key
 //!
 //! From the root, which never moves, down to a leaf. Each node has a *stamp*, which changes whenever the node does: a reader loads it before and after
-//! it reads the node, and takes no locks. Each node also says which keys belong in it, and where the next node on its level is. So a
-//! reader that comes by a stale way, because a node has been divided or has left the tree since, learns so from the node alone, and goes to the right or
-//! begins again. What was read from one leaf was there at one moment, and that is all that a reader needs.
+//! it reads the node, and takes no locks. It looks at the stamp of a parent once more when it has the child's: a node that is divided or leaves the tree
+//! changes its parent, so a reader that comes by a stale way learns of it there, and begins again (see `search`). What was read from one
+//! leaf was there at one moment, and that is all that a reader needs.
+//!
+//! Each node also says which keys belong in it, and where the next node on its level is. That is for scans, which go on to the right without another way
+//! down.
 //!
 //! Byte strings are sequences of words, and their tree has a layer for each word of a prefix that several have in common: see `layers`.
 //!
@@ -29,6 +32,7 @@ mod kind;
 mod layers;
 mod load;
 mod node;
+mod noting;
 mod peer;
 mod pool;
 mod prune;
@@ -40,12 +44,13 @@ mod split;
 mod walk;
 
 pub use kind::{AsKey, TreeKeys};
+pub use noting::LeafChange;
 pub use peer::TreePeer;
 pub use scan::{Row, Scan};
 
 use std::{marker::PhantomData, ops::RangeBounds, sync::Arc};
 
-use drtm_htm::{Engine, Waiter, Word};
+use drtm_htm::{Engine, Word};
 use drtm_rdma::{Offset, OutOfBounds, Region};
 
 use crate::{
@@ -107,8 +112,12 @@ pub struct NodeVersion {
 }
 
 impl NodeVersion {
+    fn new(place: u64, stamp: Stamp) -> Self {
+        Self { at: Offset::new(8 * place), version: stamp.0 }
+    }
+
     fn of<E: Engine>(leaf: &Seen<'_, E>) -> Self {
-        Self { at: Offset::new(8 * leaf.node.place), version: leaf.stamp.0 }
+        Self::new(leaf.node.place, leaf.stamp)
     }
 }
 
@@ -314,6 +323,7 @@ impl<E: Engine, K: TreeKeys> Tree<E, K> {
     }
 
     /// Whether a leaf has the same keys as when it was seen, and the same keys belong to it. Updates of values do not change it.
+    /// To tell one's own changes from those of others, see [`LeafChange`].
     ///
     /// A change that is being made, and that nobody can have seen yet, does not count.
     #[must_use]
@@ -351,11 +361,7 @@ impl<E: Engine, K: TreeKeys> Tree<E, K> {
     ///
     /// When key or value are too long, or memory has run out. Nothing has changed then.
     pub fn insert(&self, worker: &mut Worker<E>, key: K::Key<'_>, value: &[u8]) -> Result<Option<Version>, KvError> {
-        let inserted = self.table.insert::<K>(worker, key, value)?;
-        if inserted.is_some() {
-            self.table.add(worker, 1)?;
-        }
-        Ok(inserted)
+        self.insert_noting(worker, key, value, |_| ())
     }
 
     /// Gives a key that is there another value. Gives the new version, or `None` if there is no such key.
@@ -367,19 +373,8 @@ impl<E: Engine, K: TreeKeys> Tree<E, K> {
     pub fn update(&self, worker: &mut Worker<E>, key: K::Key<'_>, value: &[u8]) -> Result<Option<Version>, KvError> {
         let shape = Shape::of::<K::Kept>(key, value.len(), self.table.checked)?;
         let holder = worker.lock_state();
-        let written = self.table.search::<K, _>(key, |record| {
-            Ok(match record.lock::<K::Kept>(key, holder)? {
-                Look::Found(locked) if locked.class() == shape.class() => {
-                    Look::Found(Some(locked.write(shape, value)?))
-                }
-                // There is no room for it where it is.
-                Look::Found(_) => Look::Found(None),
-                Look::Other => Look::Other,
-                Look::Stale => Look::Stale,
-                Look::Busy => Look::Busy,
-            })
-        })?;
-        match written {
+        match self.table.search::<K, _>(key, |record| record.overwrite::<K::Kept>(key, holder, shape, value))? {
+            // There is no room for it where it is.
             Ok(None) => self.table.relocate::<K>(worker, key, shape, value),
             written => Ok(written.ok().flatten()),
         }
@@ -421,16 +416,7 @@ impl<E: Engine, K: TreeKeys> Tree<E, K> {
         value: &[u8],
         into: &mut [u8],
     ) -> Result<Existing, KvError> {
-        let waiter = Waiter::new();
-        loop {
-            if let Some(read) = self.get(key, into)? {
-                return Ok(Existing::Found(read));
-            }
-            if let Some(version) = self.insert(worker, key, value)? {
-                return Ok(Existing::Inserted(version));
-            }
-            waiter.pause();
-        }
+        self.get_or_insert_noting(worker, key, value, into, |_| ())
     }
 
     /// Removes a key. Gives the version that was removed, or `None` if there was no such key.
@@ -439,11 +425,7 @@ impl<E: Engine, K: TreeKeys> Tree<E, K> {
     ///
     /// When the key is too long, or the store is corrupt.
     pub fn remove(&self, worker: &mut Worker<E>, key: K::Key<'_>) -> Result<Option<Version>, KvError> {
-        let removed = self.table.remove::<K>(worker, key)?;
-        if removed.is_some() {
-            self.table.add(worker, -1)?;
-        }
-        Ok(removed)
+        self.remove_noting(worker, key, |_| ())
     }
 
     /// The lowest key: an integer, or a vector of bytes. Its value is copied to `into`, as far as there is room.

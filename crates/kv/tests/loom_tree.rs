@@ -114,19 +114,31 @@ fn a_key_can_be_found_while_its_leaf_is_divided() {
     );
 }
 
+/// Leaves of 10 to 30, and of 40 to 60, which is divided so that 60 moves.
+const ABOUT_TO_BE_DIVIDED: (&[u64], &[u64]) = (&[10, 20, 30, 40, 50, 60], &[]);
+
 #[test]
-fn a_key_can_be_found_while_a_leaf_below_the_root_is_divided() {
-    explore(
-        3,
-        // Leaves of 10 and 20, 30 and 40 and 50.
-        (&[10, 20, 30, 15, 40, 50], &[]),
-        |world| world.get(50) == Some(50),
-        |world| world.insert(45, 45),
-        |world, found, inserted| {
-            assert!(found && inserted);
-            assert_eq!(world.keys(true), [10, 15, 20, 30, 40, 45, 50]);
-        },
-    );
+fn a_key_can_be_found_while_it_moves_to_another_leaf() {
+    let find = |world: &World| world.get(60) == Some(60);
+    let divide = |world: &World| world.insert(45, 45);
+    let check = |world: &World, one, other| {
+        assert!(one && other);
+        assert_eq!(world.keys(true), [10, 20, 30, 40, 45, 50, 60]);
+    };
+    explore(3, ABOUT_TO_BE_DIVIDED, find, divide, check);
+    explore(3, ABOUT_TO_BE_DIVIDED, divide, find, check);
+}
+
+#[test]
+fn a_key_that_moves_to_another_leaf_is_not_inserted_again() {
+    let insert = |world: &World| !world.insert(60, 0);
+    let divide = |world: &World| world.insert(45, 45);
+    let check = |world: &World, one, other| {
+        assert!(one && other);
+        assert_eq!(world.keys(true), [10, 20, 30, 40, 45, 50, 60]);
+    };
+    explore(2, ABOUT_TO_BE_DIVIDED, insert, divide, check);
+    explore(2, ABOUT_TO_BE_DIVIDED, divide, insert, check);
 }
 
 #[test]
@@ -304,6 +316,25 @@ fn an_unchanged_leaf_means_that_a_key_is_still_not_there() {
             // Whoever sees the leaf as it was after having seen the key has been deceived.
             let seen = world.get(15).is_some();
             !(seen && world.tree.unchanged(&leaf))
+        },
+        |world| world.insert(15, 15),
+        |_, told_the_truth, inserted| assert!(told_the_truth && inserted),
+    );
+}
+
+#[test]
+fn following_ones_own_division_does_not_hide_a_key_of_another() {
+    explore(
+        2,
+        (&[10, 20, 30], &[]),
+        |world| {
+            let Lookup::Absent(leaf) = world.tree.lookup(15, &mut []).expect("sound") else { return true };
+            let mut seen = vec![leaf];
+            let inserted =
+                world.tree.insert_noting(&mut world.store.worker(), 25, b"", |change| change.carry(&mut seen));
+            assert!(inserted.expect("room").is_some());
+            let deceived = world.get(15).is_some() && seen.iter().all(|leaf| world.tree.unchanged(leaf));
+            !deceived
         },
         |world| world.insert(15, 15),
         |_, told_the_truth, inserted| assert!(told_the_truth && inserted),

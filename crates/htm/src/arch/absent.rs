@@ -1,4 +1,4 @@
-//! Architectures without RTM: `cpuid` says so, hence no [`Rtm`](crate::Rtm) exists and nothing else here is reached.
+//! Architectures without RTM: `cpuid` says so, hence no [`Rtm`](crate::Rtm) exists and nothing else here is reached but the hint, which does nothing.
 
 use super::Cpuid;
 use crate::status::Status;
@@ -32,3 +32,7 @@ pub(crate) unsafe fn xabort<const CODE: u8>() {}
 pub(crate) unsafe fn xtest() -> bool {
     false
 }
+
+/// Does nothing, which is what a hint may do.
+#[inline(always)]
+pub(crate) fn prefetch<T>(_what: &T) {}

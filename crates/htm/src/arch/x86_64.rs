@@ -1,11 +1,15 @@
-//! RTM's four instructions in inline assembly, as the compiler's intrinsics for them are not stable; and two words at once.
+//! RTM's four instructions in inline assembly, as the compiler's intrinsics for them are not stable; the one that asks for a cache line; and two words
+//! at once.
 //!
 //! No block of RTM's promises `nomem`, `readonly` or `pure`: each is a barrier to the compiler, so that no access moves into
 //! or out of a region.
 
 #[cfg(not(drtm_loom))]
 use std::arch::x86_64::__m128i;
-use std::arch::{asm, is_x86_feature_detected, x86_64::__cpuid_count};
+use std::arch::{
+    asm, is_x86_feature_detected,
+    x86_64::{__cpuid_count, _MM_HINT_T0, _mm_prefetch},
+};
 
 use super::Cpuid;
 use crate::status::Status;
@@ -70,6 +74,13 @@ pub(crate) unsafe fn xtest() -> bool {
     // SAFETY: the caller vouches for the processor.
     unsafe { asm!("xtest", "setnz {inside}", inside = out(reg_byte) inside, options(nostack)) };
     inside != 0
+}
+
+/// Asks for the cache line that begins `what`.
+#[inline(always)]
+pub(crate) fn prefetch<T>(what: &T) {
+    // SAFETY: part of every x86-64 processor; a hint, which reads and writes nothing and faults at no address.
+    unsafe { _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(what).cast()) };
 }
 
 /// What one instruction copies, in bytes.

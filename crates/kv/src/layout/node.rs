@@ -50,6 +50,10 @@ const LEVEL: Field = USED.then(5);
 const COUNT: Field = LEVEL.then(7);
 const NUMBER: Field = COUNT.then(50);
 
+/// Lock, used and level, to compare all with one comparison.
+const STATE: Field = Field::new(0, 7);
+
+const _: () = assert!(LEVEL.max() << 2 | 0b11 == STATE.max());
 const _: () = assert!(NUMBER.ends_word() && FANOUT as u64 <= COUNT.max() && FANOUT >= 2);
 
 /// What a node's first word says.
@@ -77,6 +81,12 @@ impl Stamp {
     #[inline(always)]
     pub(crate) const fn is_readable(self) -> bool {
         self.0 & 0b11 == 0b10
+    }
+
+    /// Whether it is part of the tree on this level, and nobody is changing it.
+    #[inline(always)]
+    pub(crate) const fn is_readable_at(self, level: u8) -> bool {
+        STATE.get(self.0) == LEVEL.set(USED.set(0, 1), level as u64)
     }
 
     #[inline(always)]
@@ -174,6 +184,7 @@ mod tests {
     fn a_locked_stamp_is_the_same_but_for_the_lock() {
         let stamp = Stamp::new(0, FANOUT);
         assert!(stamp.is_full() && stamp.locked().is_locked() && !stamp.locked().is_readable());
+        assert!(stamp.is_readable_at(0) && !stamp.is_readable_at(1) && !stamp.locked().is_readable_at(0));
         assert_eq!(stamp.locked().unlocked(), stamp);
     }
 

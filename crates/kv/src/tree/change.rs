@@ -2,7 +2,7 @@
 
 use drtm_htm::{Engine, Waiter};
 
-use super::{Table, header, kind::Kind, node::Locked, search::Spot};
+use super::{LeafChange, Table, header, kind::Kind, node::Locked, search::Spot};
 use crate::{
     KvError, Version, Worker, floor,
     heap::Class,
@@ -49,6 +49,7 @@ impl<E: Engine> Table<E> {
         worker: &mut Worker<E>,
         key: K::Key<'_>,
         value: &[u8],
+        mut note: impl FnMut(LeafChange),
     ) -> Result<Option<Version>, KvError> {
         let shape = Shape::of::<K::Kept>(key, value.len(), self.checked)?;
         let Some(mut spot) = self.vacancy::<K>(key)? else { return Ok(None) };
@@ -57,7 +58,7 @@ impl<E: Engine> Table<E> {
         let mut place = Record::create::<K::Kept>(self.region(), memory, shape, key, value, version)?;
         let waiter = Waiter::new();
         let done = loop {
-            match self.put::<K>(&spot, key, place, version) {
+            match self.put::<K>(&spot, key, place, version, &mut note) {
                 Ok(Put::Done) => return Ok(Some(version)),
                 Ok(Put::Below(floor)) => {
                     version = Version::new(floor);
@@ -83,12 +84,13 @@ impl<E: Engine> Table<E> {
         key: K::Key<'_>,
         place: Place,
         version: Version,
+        note: &mut impl FnMut(LeafChange),
     ) -> Result<Put, KvError> {
         if spot.link.is_some() {
-            return K::part(self, spot, key, place.to_link(), version);
+            return K::part(self, spot, key, place.to_link(), version, note);
         }
         if spot.leaf.stamp.is_full() {
-            return self.put_dividing(spot, place, version);
+            return self.put_dividing(spot, place, version, note);
         }
         let Some(leaf) = spot.leaf.try_lock() else { return Ok(Put::Retry) };
         if let Some(floor) = self.floor_above(version)? {
@@ -96,24 +98,29 @@ impl<E: Engine> Table<E> {
         }
         let count = leaf.count();
         leaf.node.insert(count, spot.slot, spot.word, place.to_link());
-        leaf.release(count + 1);
+        note(leaf.release(count + 1));
         Ok(Put::Done)
     }
 
-    pub(super) fn remove<K: Kind>(&self, worker: &mut Worker<E>, key: K::Key<'_>) -> Result<Option<Version>, KvError> {
+    pub(super) fn remove<K: Kind>(
+        &self,
+        worker: &mut Worker<E>,
+        key: K::Key<'_>,
+        mut note: impl FnMut(LeafChange),
+    ) -> Result<Option<Version>, KvError> {
         let waiting = self.patience.begin();
         loop {
             let spot = K::spot(self, key)?;
             if spot.link.is_none() {
                 return Ok(None);
             }
-            match self.take_out::<K>(worker, &spot, key)? {
+            match self.take_out::<K>(worker, &spot, key, &mut note)? {
                 Taken::Retry => waiting.pause()?,
                 Taken::Absent => return Ok(None),
                 Taken::Done(version, class, place) => {
                     worker.free(class, place.word);
                     if spot.leaf.stamp.count() == 1 {
-                        K::reclaim(self, key)?;
+                        K::reclaim(self, key, &mut note)?;
                     }
                     return Ok(Some(version));
                 }
@@ -121,7 +128,13 @@ impl<E: Engine> Table<E> {
         }
     }
 
-    fn take_out<K: Kind>(&self, worker: &Worker<E>, spot: &Spot<'_, E>, key: K::Key<'_>) -> Result<Taken, KvError> {
+    fn take_out<K: Kind>(
+        &self,
+        worker: &Worker<E>,
+        spot: &Spot<'_, E>,
+        key: K::Key<'_>,
+        note: &mut impl FnMut(LeafChange),
+    ) -> Result<Taken, KvError> {
         let Some(leaf) = spot.leaf.try_lock() else { return Ok(Taken::Retry) };
         let (record, place) = self.record_in(&leaf, spot.slot)?;
         let locked = match record.lock::<K::Kept>(key, worker.lock_state())? {
@@ -133,7 +146,7 @@ impl<E: Engine> Table<E> {
         floor::raise(self.engine(), self.header(header::FLOOR)?, version);
         leaf.node.remove(count, spot.slot);
         locked.retire();
-        leaf.release(count - 1);
+        note(leaf.release(count - 1));
         Ok(Taken::Done(version, class, place))
     }
 

@@ -5,7 +5,7 @@ use std::{cmp::Ordering, fmt::Debug, ops::RangeBounds};
 use drtm_htm::Engine;
 
 use super::{
-    NodeVersion, Table,
+    LeafChange, NodeVersion, Table,
     change::Put,
     scan::{Direction, Leaves},
     search::Spot,
@@ -82,10 +82,15 @@ pub trait Kind: Keys {
         key: Self::Key<'_>,
         link: u64,
         version: Version,
+        note: &mut impl FnMut(LeafChange),
     ) -> Result<Put, KvError>;
 
     /// Takes out of the tree what has become empty on the way to a key.
-    fn reclaim<E: Engine>(table: &Table<E>, key: Self::Key<'_>) -> Result<(), KvError>;
+    fn reclaim<E: Engine>(
+        table: &Table<E>,
+        key: Self::Key<'_>,
+        note: &mut impl FnMut(LeafChange),
+    ) -> Result<(), KvError>;
 
     fn cursor<'k>(range: impl RangeBounds<Self::Key<'k>>, direction: Direction) -> Self::Cursor;
 
@@ -135,12 +140,13 @@ impl Kind for Inline {
         _key: u64,
         _link: u64,
         _version: Version,
+        _note: &mut impl FnMut(LeafChange),
     ) -> Result<Put, KvError> {
         Ok(Put::Retry)
     }
 
-    fn reclaim<E: Engine>(table: &Table<E>, key: u64) -> Result<(), KvError> {
-        table.reclaim(key)
+    fn reclaim<E: Engine>(table: &Table<E>, key: u64, note: &mut impl FnMut(LeafChange)) -> Result<(), KvError> {
+        table.reclaim(key, note)
     }
 
     fn cursor<'k>(range: impl RangeBounds<Self::Key<'k>>, direction: Direction) -> Leaves {
@@ -195,12 +201,13 @@ impl Kind for Bytes {
         key: &[u8],
         link: u64,
         version: Version,
+        note: &mut impl FnMut(LeafChange),
     ) -> Result<Put, KvError> {
-        table.put_parting(spot, key, link, version)
+        table.put_parting(spot, key, link, version, note)
     }
 
-    fn reclaim<E: Engine>(table: &Table<E>, key: &[u8]) -> Result<(), KvError> {
-        table.prune(key)
+    fn reclaim<E: Engine>(table: &Table<E>, key: &[u8], note: &mut impl FnMut(LeafChange)) -> Result<(), KvError> {
+        table.prune(key, note)
     }
 
     fn cursor<'k>(range: impl RangeBounds<Self::Key<'k>>, direction: Direction) -> Walk {

@@ -24,7 +24,7 @@ use drtm_htm::{Engine, Waiter};
 use drtm_rdma::Offset;
 
 use super::{
-    Table,
+    LeafChange, NodeVersion, Table,
     change::Put,
     node::{Locked, Node, Seen},
     search::Spot,
@@ -62,7 +62,7 @@ impl<E: Engine> Table<E> {
         let (mut root, mut depth) = (self.top()?, 0);
         loop {
             let slice = slice(key, depth);
-            let Some(spot) = self.try_spot::<true>(root, depth, slice)? else { return Ok(None) };
+            let Some(spot) = self.try_spot(root, depth, slice)? else { return Ok(None) };
             let Some(Target::Layer(place)) = spot.link.map(Target::of) else { return Ok(Some(spot)) };
             if !slices::goes_on(slice) {
                 return Err(inconsistent(&spot.leaf, "a layer is below the end of a key"));
@@ -90,6 +90,7 @@ impl<E: Engine> Table<E> {
         key: &[u8],
         link: u64,
         version: Version,
+        note: &mut impl FnMut(LeafChange),
     ) -> Result<Put, KvError> {
         let Some(other_place) = spot.record() else { return Ok(Put::Retry) };
         let mut other = Vec::new();
@@ -111,7 +112,7 @@ impl<E: Engine> Table<E> {
         let mut places = self.pool.take(self.region(), parting + 1 - first)?;
         let put = match spot.leaf.try_lock() {
             None => Ok(Put::Retry),
-            Some(leaf) => self.part(leaf, spot, &mut places, (key, &other), parting, link, version),
+            Some(leaf) => self.part(leaf, spot, &mut places, (key, &other), parting, link, version, note),
         };
         self.pool.give(places);
         put
@@ -130,6 +131,7 @@ impl<E: Engine> Table<E> {
         parting: usize,
         link: u64,
         version: Version,
+        note: &mut impl FnMut(LeafChange),
     ) -> Result<Put, KvError> {
         if let Some(floor) = self.floor_above(version)? {
             return Ok(Put::Below(floor));
@@ -138,19 +140,24 @@ impl<E: Engine> Table<E> {
         places.clear();
         let mut entries = vec![(slice(key, parting), link), (slice(other, parting), leaf.node.link(spot.slot))];
         entries.sort_unstable();
+        let mut made = Vec::with_capacity(nodes.len());
         for (node, depth) in nodes.into_iter().zip((spot.depth..parting).rev()) {
-            fill(node, &entries);
+            made.push(fill(node, &entries));
             entries = vec![(slice(key, depth), Target::Layer(node.place).to_link())];
         }
         let count = leaf.count();
         entries.into_iter().for_each(|(word, link)| leaf.node.set(spot.slot, word, link));
-        leaf.release(count);
+        let mut change = leaf.release(count);
+        for layer in made.into_iter().rev() {
+            note(LeafChange { split_off: Some(layer), ..change });
+            change = LeafChange { before: layer, after: layer, split_off: None };
+        }
         Ok(Put::Done)
     }
 }
 
-/// Makes a layer of a node that nobody can find yet.
-fn fill<E: Engine>(node: Node<'_, E>, entries: &[(u64, u64)]) {
+/// Makes a layer of a node that nobody can find yet. Gives what the node is now.
+fn fill<E: Engine>(node: Node<'_, E>, entries: &[(u64, u64)]) -> NodeVersion {
     let last: Stamp = node.claim();
     node.set_low(0);
     node.set_high(u64::MAX);
@@ -158,7 +165,7 @@ fn fill<E: Engine>(node: Node<'_, E>, entries: &[(u64, u64)]) {
     for (slot, (word, link)) in entries.iter().enumerate() {
         node.set(slot, *word, *link);
     }
-    node.publish(last.changed(entries.len()).at_level(0));
+    node.publish(last.changed(entries.len()).at_level(0))
 }
 
 /// What is wrong with a leaf.

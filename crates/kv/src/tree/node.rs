@@ -4,8 +4,9 @@
 //! it, by exchanging the stamp that it had seen for a locked one, so that everything it had read still holds; or nobody knows of the node
 //! yet. Keys and links are stored without order, which the fence after the lock and the release with the next stamp make up for.
 
-use drtm_htm::{Engine, Word, fence_acquire, fence_release};
+use drtm_htm::{Engine, LINE_WORDS, Word, fence_acquire, fence_release, prefetch};
 
+use super::{LeafChange, NodeVersion};
 use crate::{
     layout::{FANOUT, NODE_HEADER, NODE_WORDS, Stamp},
     mutation::{self, Mutation},
@@ -17,6 +18,9 @@ pub(super) const HIGH: usize = 2;
 const RIGHT: usize = 3;
 const KEYS: usize = NODE_HEADER;
 const LINKS: usize = KEYS + FANOUT;
+
+/// Keys of which a search asks the last first: as many as share a cache line.
+const WINDOW: usize = LINE_WORDS;
 
 pub(super) type Words = [Word; NODE_WORDS];
 
@@ -83,29 +87,40 @@ impl<'t, E: Engine> Node<'t, E> {
         self.engine.load_relaxed(&self.words[LINKS + slot])
     }
 
-    /// How many of the first `count` keys are below this one. A search without branches: which way it goes cannot be predicted.
+    /// Asks for all of the node's memory at once, so that a search need not wait for one cache line after the other.
+    #[inline(always)]
+    pub(super) fn prefetch(self) {
+        self.words.as_chunks::<LINE_WORDS>().0.iter().for_each(|line| prefetch(&line[0]));
+    }
+
+    /// How many of the first `count` keys are below this one.
     #[inline(always)]
     pub(super) fn below(self, count: usize, key: u64) -> usize {
-        if count == 0 {
-            return 0;
-        }
-        let (mut first, mut left) = (0, count);
-        while left > 1 {
-            let half = left / 2;
-            first += half * usize::from(self.key(first + half - 1) < key);
-            left -= half;
-        }
-        first + usize::from(self.key(first) < key)
+        self.leading(count, |other| other < key)
     }
 
     /// The slot of the child that this key belongs to.
     #[inline(always)]
     pub(super) fn child(self, count: usize, key: u64) -> usize {
-        match key.checked_add(1) {
-            // The first key is the node's lowest, so at least one is not above `key`. (If not, the node is changing.)
-            Some(next) => self.below(count, next).saturating_sub(1),
-            None => count.saturating_sub(1),
+        // The first key is the node's lowest, so at least one is not above `key`. (If not, the node is changing.)
+        self.leading(count, |other| other <= key).saturating_sub(1)
+    }
+
+    /// How many of the first `count` keys are `before` something: those up to some slot.
+    ///
+    /// Without branches, as which way they go could not be predicted; and each step asks several keys, which do not wait for each other: at the windows'
+    /// ends, then at the ends of the pairs of one window, then the keys of one pair. Halving would take five steps.
+    #[inline(always)]
+    fn leading(self, count: usize, before: impl Fn(u64) -> bool) -> usize {
+        let is_before = |slot| usize::from(before(self.key(slot)));
+        if count < WINDOW {
+            return (0..count).map(is_before).sum();
         }
+        let windows: usize = (1..=FANOUT / WINDOW).map(|end| is_before((end * WINDOW).min(count) - 1)).sum();
+        // The last window ends with the last key, and so overlaps with the one before.
+        let window = (windows * WINDOW).min(count - WINDOW);
+        let pair = window + 2 * (1..WINDOW / 2).map(|end| is_before(window + 2 * end - 1)).sum::<usize>();
+        pair + is_before(pair) + is_before(pair + 1)
     }
 
     pub(super) fn set_low(self, low: u64) {
@@ -160,9 +175,10 @@ impl<'t, E: Engine> Node<'t, E> {
         last
     }
 
-    /// Ends a change, or the filling of a node.
-    pub(super) fn publish(self, stamp: Stamp) {
+    /// Ends a change, or the filling of a node. Gives what the node is now, for others too.
+    pub(super) fn publish(self, stamp: Stamp) -> NodeVersion {
         self.engine.store(&self.words[STAMP], stamp.0);
+        NodeVersion::new(self.place, stamp)
     }
 }
 
@@ -208,16 +224,22 @@ impl<E: Engine> Locked<'_, E> {
         self.seen.count()
     }
 
-    /// Unlocks the node as one that has changed and has so many entries.
-    pub(super) fn release(self, count: usize) {
-        let stamp = self.seen.changed(count);
-        self.release_as(stamp);
+    /// What the node was before the change.
+    pub(super) fn before(&self) -> NodeVersion {
+        NodeVersion::new(self.node.place, self.seen)
     }
 
-    /// Unlocks the node with this stamp.
-    pub(super) fn release_as(self, stamp: Stamp) {
-        self.node.publish(stamp);
+    /// Unlocks the node as one that has changed and has so many entries.
+    pub(super) fn release(self, count: usize) -> LeafChange {
+        let (before, stamp) = (self.before(), self.seen.changed(count));
+        LeafChange { before, after: self.release_as(stamp), split_off: None }
+    }
+
+    /// Unlocks the node with this stamp. Gives what it is now.
+    pub(super) fn release_as(self, stamp: Stamp) -> NodeVersion {
+        let after = self.node.publish(stamp);
         std::mem::forget(self);
+        after
     }
 
     /// Unlocks the node as one that has left the tree. Gives its place.

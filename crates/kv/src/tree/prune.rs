@@ -9,39 +9,39 @@
 
 use drtm_htm::{Engine, Waiter};
 
-use super::{Table, node::Locked, reclaim::lock_all, search::Spot};
+use super::{LeafChange, Table, node::Locked, reclaim::lock_all, search::Spot};
 use crate::KvError;
 
 impl<E: Engine> Table<E> {
     #[cold]
-    pub(super) fn prune(&self, key: &[u8]) -> Result<(), KvError> {
+    pub(super) fn prune(&self, key: &[u8], note: &mut impl FnMut(LeafChange)) -> Result<(), KvError> {
         let waiter = Waiter::new();
-        while !self.try_prune(key)? {
+        while !self.try_prune(key, note)? {
             waiter.pause();
         }
         Ok(())
     }
 
     /// Takes one step. Whether there is nothing left to do.
-    fn try_prune(&self, key: &[u8]) -> Result<bool, KvError> {
+    fn try_prune(&self, key: &[u8], note: &mut impl FnMut(LeafChange)) -> Result<bool, KvError> {
         let mut above = Vec::new();
         let Some(last) = self.try_way(key, |spot| above.push(spot))? else { return Ok(false) };
         if last.root.stamp.level() > 0 && last.root.stamp.count() == 1 {
-            self.try_lower(last.root)?;
+            self.try_lower(last.root, note)?;
         } else if last.leaf.stamp.count() > 0 {
             return Ok(true);
         } else if !is_one_leaf(&last) {
-            self.try_reclaim(last.root, last.word)?;
+            self.try_reclaim(last.root, last.word, note)?;
         } else if above.is_empty() {
             return Ok(true);
         } else {
-            self.try_drop_layers(last, above);
+            self.try_drop_layers(last, above, note);
         }
         Ok(false)
     }
 
     /// Takes a layer out that is an empty leaf, given the places where the way leaves the layers above it.
-    fn try_drop_layers(&self, empty: Spot<'_, E>, mut above: Vec<Spot<'_, E>>) {
+    fn try_drop_layers(&self, empty: Spot<'_, E>, mut above: Vec<Spot<'_, E>>, note: &mut impl FnMut(LeafChange)) {
         let mut gone = vec![empty.leaf];
         while let Some(spot) = above.pop() {
             if !above.is_empty() && is_one_leaf(&spot) && spot.leaf.stamp.count() == 1 {
@@ -52,9 +52,12 @@ impl<E: Engine> Table<E> {
             let Some(gone) = lock_all(gone) else { return };
             let count = kept.count();
             kept.node.remove(count, spot.slot);
-            kept.release(count - 1);
+            let kept = kept.release(count - 1);
+            let changes: Vec<_> = gone.iter().map(|gone| LeafChange { before: gone.before(), ..kept }).collect();
             let gone: Vec<_> = gone.into_iter().map(Locked::retire).collect();
             self.pool.give(gone);
+            note(kept);
+            changes.into_iter().for_each(note);
             return;
         }
     }

@@ -2,14 +2,18 @@
 
 use std::ops::{Bound, RangeBounds};
 
-use drtm_htm::{Engine, LINE_BYTES};
+use drtm_htm::{Engine, LINE_WORDS, prefetch};
 use drtm_rdma::Offset;
 
-use super::{NodeVersion, Table, Tree, kind::TreeKeys, node::Seen};
+use super::{
+    NodeVersion, Table, Tree,
+    kind::TreeKeys,
+    node::{Node, Seen},
+};
 use crate::{
     KvError, Read, Version,
     keys::{Inline, Keys},
-    layout::Place,
+    layout::{FANOUT, Place},
     record::{Look, Record},
 };
 
@@ -123,8 +127,7 @@ pub struct Leaves {
     pub(super) rest: Option<(u64, u64)>,
     /// The place of the leaf that is probably next; zero if it is not known.
     pub(super) hint: u64,
-    /// The keys and links of the current leaf, the next one last.
-    pub(super) rows: Vec<(u64, u64)>,
+    rows: Rows,
 }
 
 impl Leaves {
@@ -133,7 +136,7 @@ impl Leaves {
             Direction::Up => (low, high),
             Direction::Down => (high, low),
         });
-        Self { direction, rest, hint: 0, rows: Vec::new() }
+        Self { direction, rest, hint: 0, rows: Rows::default() }
     }
 
     #[inline(always)]
@@ -144,7 +147,7 @@ impl Leaves {
         value: &mut Vec<u8>,
     ) -> Result<Option<(u64, Version)>, KvError> {
         loop {
-            while let Some((key, link)) = self.rows.pop() {
+            while let Some((key, link)) = self.next_entry(table) {
                 if let Some(version) = table.copy(key, Place::from_link(link), value)? {
                     return Ok(Some((key, version)));
                 }
@@ -160,6 +163,14 @@ impl Leaves {
                 }
             }
         }
+    }
+
+    /// The next entry of the current leaf.
+    #[inline(always)]
+    pub(super) fn next_entry<E: Engine>(&mut self, table: &Table<E>) -> Option<(u64, u64)> {
+        let entry = self.rows.next()?;
+        self.look_ahead(table);
+        Some(entry)
     }
 
     /// Takes the rows of a leaf, to which the next key belongs, as far as the range goes. Not if the leaf has changed meanwhile.
@@ -180,30 +191,97 @@ impl Leaves {
             Direction::Up => {
                 let rows = (node.below(count, next)..count).map(row);
                 self.rows.extend(rows.take_while(|(key, _)| *key <= last));
-                self.rows.reverse();
             }
             Direction::Down => {
-                let rows = (node.below(count, last)..count).map(row);
-                self.rows.extend(rows.take_while(|(key, _)| *key <= next));
+                let rows = (node.below(count, last)..count).rev().map(row);
+                self.rows.extend(rows.skip_while(|(key, _)| *key > next));
             }
         }
         if !node.still(stamp) {
             return false;
         }
         passed.push(NodeVersion::of(&leaf));
-        // The rows will be looked at one after the other; their memory is asked for all at once.
-        self.rows.iter().for_each(|(_, link)| table.touch(Place::from_link(*link)));
         (self.rest, self.hint) = match self.direction {
             Direction::Up if high < last => (Some((high + 1, last)), right),
             Direction::Down if low > last => (Some((low - 1, last)), 0),
             _ => (None, 0),
         };
+        if self.hint != 0 {
+            // Only a hint, so an error is not one yet.
+            let _ = table.node(self.hint).map(Node::prefetch);
+        }
+        (0..AHEAD).for_each(|ahead| table.prefetch(self.rows.ahead(ahead)));
         true
+    }
+
+    /// Asks for the record of a row that will be come to a little later, in this leaf or, as far as can be guessed, in the next.
+    #[inline(always)]
+    fn look_ahead<E: Engine>(&self, table: &Table<E>) {
+        if AHEAD == 0 {
+            return;
+        }
+        let link = self.rows.ahead(AHEAD - 1);
+        if link.is_some() {
+            table.prefetch(link);
+        } else if self.hint != 0
+            && let Ok(leaf) = table.node(self.hint)
+        {
+            table.prefetch(Some(leaf.link(AHEAD - 1 - self.rows.left().min(AHEAD - 1))));
+        }
     }
 }
 
-/// Cache lines of a record that a scan asks for ahead: those of a value of a hundred bytes and more. How long it is, is not known yet.
-const TOUCHED_LINES: u64 = if cfg!(drtm_loom) { 0 } else { 3 };
+/// The keys and links of a leaf's rows that a scan has not come to yet.
+#[derive(Debug)]
+struct Rows {
+    rows: [(u64, u64); FANOUT],
+    next: usize,
+    end: usize,
+}
+
+impl Default for Rows {
+    fn default() -> Self {
+        Self { rows: [(0, 0); FANOUT], next: 0, end: 0 }
+    }
+}
+
+impl Rows {
+    fn clear(&mut self) {
+        (self.next, self.end) = (0, 0);
+    }
+
+    /// Adds rows, as far as there is room: for all of a leaf.
+    #[inline(always)]
+    fn extend(&mut self, rows: impl Iterator<Item = (u64, u64)>) {
+        for (to, row) in self.rows[self.end..].iter_mut().zip(rows) {
+            *to = row;
+            self.end += 1;
+        }
+    }
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<(u64, u64)> {
+        let row = *self.rows[..self.end].get(self.next)?;
+        self.next += 1;
+        Some(row)
+    }
+
+    fn left(&self) -> usize {
+        self.end - self.next
+    }
+
+    /// The link of a row that is so many behind the next.
+    #[inline(always)]
+    fn ahead(&self, rows: usize) -> Option<u64> {
+        self.rows[..self.end].get(self.next + rows).map(|(_, link)| *link)
+    }
+}
+
+/// Words of a record that are asked for ahead: those of a value of a hundred bytes and more. How long it is, is not known yet.
+const PREFETCHED_WORDS: usize = 3 * LINE_WORDS;
+
+/// How many rows ahead a record is asked for: as many as the processor can wait for at once.
+const AHEAD: usize = if cfg!(drtm_loom) { 0 } else { 8 };
 
 /// The lowest and the highest key of a range; `None` if there is no key in it.
 fn ends(range: impl RangeBounds<u64>) -> Option<(u64, u64)> {
@@ -232,13 +310,14 @@ impl<E: Engine> Table<E> {
         Ok((is_it && node.still(stamp)).then_some(Seen { node, stamp }))
     }
 
-    /// Brings a record closer. A load whose value nobody waits for is as good as a prefetch, and needs no intrinsics.
+    /// Asks for the memory of the record, or the layer's root, that an entry leads to.
     #[inline(always)]
-    fn touch(&self, place: Place) {
-        for line in 0..TOUCHED_LINES {
-            if let Ok(words) = self.region().words(Offset::new(8 * place.word + line * LINE_BYTES as u64), 1) {
-                std::hint::black_box(self.engine().load_relaxed(&words[0]));
-            }
+    fn prefetch(&self, link: Option<u64>) {
+        let Some(link) = link else { return };
+        let at = Offset::new(8 * Place::from_link(link).word);
+        // Behind the last record there may be less memory. Then there is no hint.
+        if let Ok(words) = self.region().array::<PREFETCHED_WORDS>(at) {
+            words.as_chunks::<LINE_WORDS>().0.iter().for_each(|line| prefetch(&line[0]));
         }
     }
 

@@ -14,6 +14,9 @@ use crate::{
     record::{Look, Record},
 };
 
+/// The highest level whose nodes are asked for ahead: leaves are level 0.
+const PREFETCHED_LEVELS: u8 = 1;
+
 /// Where a word is in its leaf, or would be: as of the leaf's stamp.
 #[derive(Debug)]
 pub struct Spot<'t, E: Engine> {
@@ -66,64 +69,55 @@ impl<E: Engine> Table<E> {
     pub(super) fn leaf(&self, key: u64) -> Result<Seen<'_, E>, KvError> {
         let waiter = Waiter::new();
         loop {
-            if let Some(leaf) = self.try_leaf::<false>(self.top()?, key)? {
+            if let Some(leaf) = self.try_leaf(self.top()?, key)? {
                 return Ok(leaf);
             }
             waiter.pause();
         }
     }
 
-    /// From the root down, and to the right where a node has been divided since its parent was looked at. `None`: somebody is changing a node on the
-    /// way, or has taken it out of the tree.
+    /// From a root down. `None`: somebody is changing a node on the way.
     ///
-    /// In a tree of several layers a node that was taken out may be another layer's by now, whose ranges say nothing of this one. There each
-    /// node is only believed if the one that led to it was still the same when it was come to.
+    /// A node's stamp is loaded before its parent is looked at for the last time. If the parent is still what it was, then the node was its child
+    /// when it had this stamp, and so the key belongs there: whoever changes what belongs to a node, divides it, or takes it out of the tree, locks its
+    /// parent, or the root above all, before the node gets another stamp.
     #[inline(always)]
-    pub(super) fn try_leaf<'t, const LAYERED: bool>(
-        &'t self,
-        root: Seen<'t, E>,
-        key: u64,
-    ) -> Result<Option<Seen<'t, E>>, KvError> {
+    pub(super) fn try_leaf<'t>(&'t self, root: Seen<'t, E>, key: u64) -> Result<Option<Seen<'t, E>>, KvError> {
         let Seen { mut node, mut stamp } = root;
-        let mut level = stamp.level();
-        loop {
-            if !stamp.is_readable() || stamp.level() != level || key < node.low() {
-                return Ok(None);
-            }
-            let beyond = key > node.high();
-            let next = match (beyond, level) {
-                (true, _) => node.right(),
-                (false, 0) => 0,
-                (false, _) => node.link(node.child(stamp.count(), key)),
-            };
-            // Before the link is followed: only a link that was there leads to a node.
-            if !node.still(stamp) {
-                return Ok(None);
-            }
-            if !beyond {
-                if level == 0 {
-                    return Ok(Some(Seen { node, stamp }));
+        if !stamp.is_readable() {
+            return Ok(None);
+        }
+        for level in (0..stamp.level()).rev() {
+            let parent = Seen { node, stamp };
+            // Perhaps this was never the place of a node. That is known once the parent has been looked at again, and until then nothing but loads is done.
+            let child = self.node(node.link(node.child(stamp.count(), key)));
+            if let Ok(child) = child {
+                // What is further above is in the processor's caches anyhow.
+                if level <= PREFETCHED_LEVELS {
+                    child.prefetch();
                 }
-                level -= 1;
+                (node, stamp) = (child, child.stamp());
             }
-            let before = Seen { node, stamp };
-            node = self.node(next)?;
-            stamp = node.stamp();
-            if LAYERED && !before.node.still(before.stamp) {
+            if !parent.node.still(parent.stamp) {
+                return Ok(None);
+            }
+            child?;
+            if !stamp.is_readable_at(level) {
                 return Ok(None);
             }
         }
+        Ok(Some(Seen { node, stamp }))
     }
 
     /// Where a word is, or would be, under a root that is `depth` roots below the topmost. `None`, as for [`try_leaf`](Self::try_leaf).
     #[inline(always)]
-    pub(super) fn try_spot<'t, const LAYERED: bool>(
+    pub(super) fn try_spot<'t>(
         &'t self,
         root: Seen<'t, E>,
         depth: usize,
         word: u64,
     ) -> Result<Option<Spot<'t, E>>, KvError> {
-        let Some(leaf) = self.try_leaf::<LAYERED>(root, word)? else { return Ok(None) };
+        let Some(leaf) = self.try_leaf(root, word)? else { return Ok(None) };
         let count = leaf.stamp.count();
         let slot = leaf.node.below(count, word);
         let is_there = slot < count && leaf.node.key(slot) == word;
@@ -136,7 +130,7 @@ impl<E: Engine> Table<E> {
     pub(super) fn spot(&self, key: u64) -> Result<Spot<'_, E>, KvError> {
         let waiter = Waiter::new();
         loop {
-            if let Some(spot) = self.try_spot::<false>(self.top()?, 0, key)? {
+            if let Some(spot) = self.try_spot(self.top()?, 0, key)? {
                 return Ok(spot);
             }
             waiter.pause();

@@ -9,7 +9,7 @@
 use drtm_htm::Engine;
 
 use super::{
-    Table,
+    LeafChange, NodeVersion, Table,
     change::Put,
     node::{Locked, Node},
     search::Spot,
@@ -25,7 +25,13 @@ type Blank<'t, E> = (Node<'t, E>, Stamp);
 impl<E: Engine> Table<E> {
     /// Puts a record into the leaf where its key was not found, dividing what has no room.
     #[cold]
-    pub(super) fn put_dividing(&self, spot: &Spot<'_, E>, place: Place, version: Version) -> Result<Put, KvError> {
+    pub(super) fn put_dividing(
+        &self,
+        spot: &Spot<'_, E>,
+        place: Place,
+        version: Version,
+        note: &mut impl FnMut(LeafChange),
+    ) -> Result<Put, KvError> {
         let Some(path) = self.try_path(spot.root, spot.word)? else { return Ok(Put::Retry) };
         let full = path.iter().rev().take_while(|step| step.seen.stamp.is_full()).count();
         if full == 0 {
@@ -37,7 +43,7 @@ impl<E: Engine> Table<E> {
         let locks: Option<Vec<_>> = path.iter().rev().take(full + 1).map(|step| step.seen.try_lock()).collect();
         let put = match locks {
             None => Ok(Put::Retry),
-            Some(locks) => self.divide_path(locks, &mut places, spot, place, version),
+            Some(locks) => self.divide_path(locks, &mut places, spot, (place, version), note),
         };
         self.pool.give(places);
         put
@@ -49,8 +55,8 @@ impl<E: Engine> Table<E> {
         locks: Vec<Locked<'_, E>>,
         places: &mut Vec<u64>,
         spot: &Spot<'_, E>,
-        place: Place,
-        version: Version,
+        (place, version): (Place, Version),
+        note: &mut impl FnMut(LeafChange),
     ) -> Result<Put, KvError> {
         let (key, root) = (spot.word, spot.root.node.place);
         let leaf = &locks[0];
@@ -66,17 +72,23 @@ impl<E: Engine> Table<E> {
         let mut blanks = nodes.into_iter().map(|node| (node, node.claim()));
         let mut entry = (key, place.to_link());
         let mut counts = Vec::with_capacity(locks.len());
+        // The two leaves that there will be for the one. It comes first, and is full.
+        let (before, mut lower, mut upper) = (leaf.before(), None, None);
         for locked in &locks {
             counts.push(match (locked.seen.is_full(), blanks.next()) {
                 (true, Some(right)) if locked.node.place != root => {
-                    let (left, separator) = divide(locked.node, locked.seen.level(), &right, entry);
+                    let (left, separator, published) = divide(locked.node, locked.seen.level(), &right, entry);
                     entry = (separator, right.0.place);
+                    upper = upper.or(Some(published));
                     left
                 }
                 (true, Some(left)) => {
                     // The root. There is one node more for it.
                     if let Some(right) = blanks.next() {
-                        grow(locked, &left, &right, entry);
+                        let (left, right) = grow(locked, &left, &right, entry);
+                        if locked.seen.level() == 0 {
+                            (lower, upper) = (Some(left), Some(right));
+                        }
                     }
                     2
                 }
@@ -90,17 +102,23 @@ impl<E: Engine> Table<E> {
         for (locked, count) in locks.into_iter().zip(counts) {
             let level = if locked.seen.is_full() && locked.node.place == root { 1 } else { 0 };
             let stamp = locked.seen.changed(count).at_level(locked.seen.level() + level);
-            locked.release_as(stamp);
+            lower = lower.or(Some(locked.release_as(stamp)));
         }
+        note(LeafChange { before, after: lower.unwrap_or(before), split_off: upper });
         Ok(Put::Done)
     }
 }
 
 /// Divides a full node, with one entry more, between itself and a new node to its right. Gives how many entries it keeps, and the key at which the other
-/// begins.
+/// begins, and what the new node is.
 ///
 /// In the middle; but an entry that is added at the end begins the new node alone, so that ascending keys leave full nodes behind.
-fn divide<E: Engine>(node: Node<'_, E>, level: u8, right: &Blank<'_, E>, (key, link): (u64, u64)) -> (usize, u64) {
+fn divide<E: Engine>(
+    node: Node<'_, E>,
+    level: u8,
+    right: &Blank<'_, E>,
+    (key, link): (u64, u64),
+) -> (usize, u64, NodeVersion) {
     let (right, last) = *right;
     let slot = node.below(FANOUT, key);
     let kept = if slot == FANOUT { FANOUT } else { FANOUT / 2 };
@@ -117,21 +135,27 @@ fn divide<E: Engine>(node: Node<'_, E>, level: u8, right: &Blank<'_, E>, (key, l
     right.set_low(separator);
     right.set_high(node.high());
     right.set_right(node.right());
-    right.publish(last.changed(right_count).at_level(level));
+    let published = right.publish(last.changed(right_count).at_level(level));
     node.set_high(separator - 1);
     node.set_right(right.place);
-    (left_count, separator)
+    (left_count, separator, published)
 }
 
-/// Moves a full root's entries, and one more, to two new nodes below it.
-fn grow<E: Engine>(root: &Locked<'_, E>, left: &Blank<'_, E>, right: &Blank<'_, E>, entry: (u64, u64)) {
+/// Moves a full root's entries, and one more, to two new nodes below it. Gives what these are.
+fn grow<E: Engine>(
+    root: &Locked<'_, E>,
+    left: &Blank<'_, E>,
+    right: &Blank<'_, E>,
+    entry: (u64, u64),
+) -> (NodeVersion, NodeVersion) {
     let ((node, last), level) = (*left, root.seen.level());
     node.copy(0, root.node, 0..FANOUT);
     node.set_low(root.node.low());
     node.set_high(root.node.high());
     node.set_right(0);
-    let (count, separator) = divide(node, level, right, entry);
-    node.publish(last.changed(count).at_level(level));
+    let (count, separator, upper) = divide(node, level, right, entry);
+    let lower = node.publish(last.changed(count).at_level(level));
     root.node.set(0, root.node.low(), node.place);
     root.node.set(1, separator, right.0.place);
+    (lower, upper)
 }

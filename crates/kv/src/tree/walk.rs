@@ -42,8 +42,6 @@ pub struct Walk {
     prefix: Vec<u8>,
     is_over: bool,
     key: Vec<u8>,
-    /// Memory for rows, of layers that were left.
-    spare: Vec<Vec<(u64, u64)>>,
 }
 
 /// Where a scan is in one layer.
@@ -109,8 +107,8 @@ impl Walk {
             Direction::Up => (low, high.unwrap_or_default()),
             Direction::Down => (high.unwrap_or_default(), low),
         };
-        let (layers, prefix, key, spare) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        Self { direction, near, far, layers, prefix, is_over, key, spare }
+        let (layers, prefix, key) = (Vec::new(), Vec::new(), Vec::new());
+        Self { direction, near, far, layers, prefix, is_over, key }
     }
 
     pub(super) fn next<'c, E: Engine>(
@@ -128,7 +126,7 @@ impl Walk {
                 self.push(Known::of(table.top()?), true, true);
                 continue;
             };
-            let stuck_at = if let Some((word, link)) = layer.leaves.rows.pop() {
+            let stuck_at = if let Some((word, link)) = layer.leaves.next_entry(table) {
                 let goes_on = match Target::of(link) {
                     Target::Layer(place) => self.enter(table, word, place)?,
                     Target::Record(place) => match self.come_to(table, word, place, value)? {
@@ -159,16 +157,13 @@ impl Walk {
             Direction::Up => (near, far),
             Direction::Down => (far, near),
         };
-        let mut leaves = Leaves::new(low.unwrap_or(0)..=high.unwrap_or(u64::MAX), self.direction);
-        leaves.rows = self.spare.pop().unwrap_or_default();
+        let leaves = Leaves::new(low.unwrap_or(0)..=high.unwrap_or(u64::MAX), self.direction);
         self.layers.push(Layer { root, leaf: None, leaves, has_near, has_far });
     }
 
     /// Leaves the current layer, all of which that is in the range was come to.
     fn leave(&mut self) {
-        if let Some(layer) = self.layers.pop() {
-            self.spare.push(layer.leaves.rows);
-        }
+        self.layers.pop();
         self.prefix.truncate(slices::SLICE * self.layers.len().saturating_sub(1));
         self.is_over = self.layers.is_empty();
     }
@@ -184,10 +179,7 @@ impl Walk {
             self.near.push(word);
         }
         self.prefix.clear();
-        for mut layer in self.layers.drain(..) {
-            layer.leaves.rows.clear();
-            self.spare.push(layer.leaves.rows);
-        }
+        self.layers.clear();
     }
 
     /// Takes the rows of the leaf for the next word. Whether the current layer is still where it was.
@@ -207,7 +199,7 @@ impl Walk {
         }
         if leaf.is_none() {
             let root = if is_top { table.top()? } else { layer.root.seen(table)? };
-            leaf = table.try_leaf::<true>(root, next)?;
+            leaf = table.try_leaf(root, next)?;
         }
         let Some(leaf) = leaf.filter(|leaf| layer.leaves.pass(table, *leaf, passed)) else { return Ok(false) };
         layer.leaf = Some(Known::of(leaf));

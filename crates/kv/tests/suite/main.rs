@@ -16,6 +16,7 @@ mod remote_stress;
 mod support;
 mod tree_errors;
 mod tree_model;
+mod tree_noting;
 mod tree_peer;
 mod tree_phantoms;
 mod tree_stress;

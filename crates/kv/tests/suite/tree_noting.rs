@@ -1,0 +1,220 @@
+//! Leaves that were seen and follow one's own changes: unchanged as long as nobody else changes them, and no longer.
+
+use std::{collections::BTreeSet, ops::RangeInclusive, thread};
+
+use drtm_htm::{Engine, NoHtm};
+use drtm_kv::{Existing, Lookup, NodeVersion, Store, Tree, Worker};
+use proptest::{collection::vec, prelude::*};
+
+use crate::support::{MIB, rounds, store, tight};
+
+/// Keys are below this: some hundred leaves when all are there.
+const KEYS: u64 = 3_000;
+
+/// What a program does to the keys from one on, so many of them.
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Insert(u64, u64),
+    GetOrInsert(u64, u64),
+    Remove(u64, u64),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let run = || (0..KEYS, prop_oneof![1..3_u64, 1..400_u64]);
+    prop_oneof![
+        run().prop_map(|(from, length)| Step::Insert(from, length)),
+        run().prop_map(|(from, length)| Step::GetOrInsert(from, length)),
+        run().prop_map(|(from, length)| Step::Remove(from, length)),
+    ]
+}
+
+struct World<E: Engine> {
+    tree: Tree<E>,
+    worker: Worker<E>,
+    /// Leaves that were seen, as they follow what is done here.
+    seen: Vec<NodeVersion>,
+}
+
+impl<E: Engine> World<E> {
+    fn new(store: &Store<E>, tree: Tree<E>) -> Self {
+        Self { tree, worker: store.worker(), seen: Vec::new() }
+    }
+
+    fn filled(store: &Store<E>, keys: impl IntoIterator<Item = u64>) -> Self {
+        let mut world = Self::new(store, store.tree().expect("a tree"));
+        keys.into_iter().for_each(|key| _ = world.insert(key));
+        world
+    }
+
+    /// Sees a range's leaves, and gives its keys.
+    fn scan(&mut self, range: RangeInclusive<u64>, up: bool) -> BTreeSet<u64> {
+        let mut scan = if up { self.tree.range(range) } else { self.tree.range_back(range) };
+        let mut keys = BTreeSet::new();
+        while let Some(row) = scan.next().expect("sound") {
+            keys.insert(row.key);
+        }
+        self.seen = scan.passed().to_vec();
+        keys
+    }
+
+    fn insert(&mut self, key: u64) -> bool {
+        let Self { tree, worker, seen } = self;
+        tree.insert_noting(worker, key, b"", |change| change.carry(seen)).expect("room").is_some()
+    }
+
+    fn get_or_insert(&mut self, key: u64) -> bool {
+        let Self { tree, worker, seen } = self;
+        let existing = tree.get_or_insert_noting(worker, key, b"", &mut [], |change| change.carry(seen)).expect("room");
+        matches!(existing, Existing::Inserted(_))
+    }
+
+    fn remove(&mut self, key: u64) -> bool {
+        let Self { tree, worker, seen } = self;
+        tree.remove_noting(worker, key, |change| change.carry(seen)).expect("sound").is_some()
+    }
+
+    fn run(&mut self, step: Step) {
+        let keys = |from: u64, length: u64| from..(from + length).min(KEYS);
+        match step {
+            Step::Insert(from, length) => keys(from, length).for_each(|key| _ = self.insert(key)),
+            Step::GetOrInsert(from, length) => keys(from, length).for_each(|key| _ = self.get_or_insert(key)),
+            Step::Remove(from, length) => keys(from, length).for_each(|key| _ = self.remove(key)),
+        }
+    }
+
+    /// What somebody else does, of which nothing follows.
+    fn disturb(&mut self, key: u64) {
+        if self.tree.insert(&mut self.worker, key, b"").expect("room").is_none() {
+            assert!(self.tree.remove(&mut self.worker, key).expect("sound").is_some());
+        }
+    }
+
+    fn holds(&self) -> bool {
+        self.seen.iter().all(|leaf| self.tree.unchanged(leaf))
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
+
+    #[test]
+    fn what_was_seen_follows_ones_own_changes_and_nobody_elses(
+        // None at all, so that the root is a leaf; or many.
+        first in prop_oneof![Just(1), 20..40_u64, 1..KEYS],
+        (from, length, up) in (0..KEYS, 0..KEYS, any::<bool>()),
+        before in vec(step(), 0..12),
+        at in 0..KEYS,
+        after in vec(step(), 0..6),
+    ) {
+        let store = store(NoHtm, 16 * MIB);
+        let mut world = World::filled(&store, (0..first).map(|number| number * 1_009 % KEYS));
+        let range = from..=from + length;
+        world.scan(range.clone(), up);
+        prop_assert!(world.holds());
+        for step in before {
+            world.run(step);
+            prop_assert!(world.holds(), "{step:?}");
+        }
+        world.disturb(range.start() + at % (length + 1));
+        prop_assert!(!world.holds());
+        for step in after {
+            world.run(step);
+            prop_assert!(!world.holds(), "{step:?} hides what somebody else did");
+        }
+    }
+
+    #[test]
+    fn a_key_that_is_absent_stays_so_through_ones_own_changes(
+        first in 1..KEYS, absent in 0..KEYS, steps in vec(step(), 0..8),
+    ) {
+        let store = store(NoHtm, 16 * MIB);
+        let mut world = World::filled(&store, (0..first).map(|number| number * 1_009 % KEYS));
+        world.remove(absent);
+        let Lookup::Absent(leaf) = world.tree.lookup(absent, &mut []).expect("sound") else { panic!("it was removed") };
+        world.seen = vec![leaf];
+        for step in steps {
+            world.run(step);
+            prop_assert!(world.holds(), "{step:?}");
+        }
+        world.disturb(absent);
+        prop_assert!(!world.holds());
+    }
+}
+
+#[test]
+fn everything_goes_and_comes_back() {
+    let store = store(NoHtm, 16 * MIB);
+    let mut world = World::filled(&store, 0..KEYS);
+    assert_eq!(world.scan(0..=u64::MAX, true).len() as u64, KEYS);
+    assert!(world.seen.len() > 90);
+    // From either end, so that leaves are taken over to the left and to the right.
+    (0..KEYS / 2).for_each(|key| assert!(world.remove(key) && world.remove(KEYS - 1 - key)));
+    assert!(world.holds());
+    assert_eq!(world.scan(0..=u64::MAX, true).len(), 0);
+    assert_eq!(world.seen.len(), 1, "the root is a leaf again");
+    (0..KEYS).for_each(|key| assert!(world.insert(key * 1_009 % KEYS)));
+    assert!(world.holds());
+}
+
+#[test]
+fn nothing_is_told_if_nothing_changes() {
+    let store = store(NoHtm, 16 * MIB);
+    let mut world = World::filled(&store, 0..100);
+    let World { tree, worker, .. } = &mut world;
+    let told = |change| panic!("{change:?}");
+    assert!(tree.insert_noting(worker, 7, b"", told).expect("sound").is_none());
+    assert!(matches!(tree.get_or_insert_noting(worker, 7, b"", &mut [], told).expect("sound"), Existing::Found(_)));
+    assert!(tree.remove_noting(worker, 100, told).expect("sound").is_none());
+}
+
+/// Everyone scans a range, changes a key of it, and scans it again. If what was seen at first, and followed the change, holds in the end, then nothing but
+/// the change is different.
+fn scan_change_scan<E: Engine>(store: &Store<E>, turns: u64) {
+    const RANGE: u64 = 90;
+    let made = World::filled(store, (0..300).map(|key| 2 * key)).tree;
+    let held: u64 = thread::scope(|scope| {
+        let workers: Vec<_> = (0..3)
+            .map(|number| {
+                let mut world = World::new(store, made.clone());
+                scope.spawn(move || {
+                    let mut random = fastrand::Rng::with_seed(number);
+                    let mut held = 0;
+                    for turn in 0..turns {
+                        let from = random.u64(0..600);
+                        let range = from..=from + RANGE;
+                        let mut expected = world.scan(range.clone(), turn % 2 == 0);
+                        // By thirty turns each, leaves become empty and full.
+                        let removing = turn / 30 % 2 == 0;
+                        for key in random.u64(range.clone())..=*range.end() {
+                            match removing {
+                                true if world.remove(key) => _ = expected.remove(&key),
+                                false if world.insert(key) => _ = expected.insert(key),
+                                _ => (),
+                            }
+                        }
+                        let followed = std::mem::take(&mut world.seen);
+                        let found = world.scan(range, turn % 3 == 0);
+                        world.seen = followed;
+                        if world.holds() {
+                            assert_eq!(found, expected, "somebody else has changed what held");
+                            held += 1;
+                        }
+                    }
+                    held
+                })
+            })
+            .collect();
+        workers.into_iter().map(|worker| worker.join().expect("nobody panics")).sum()
+    });
+    assert!(held > 0, "nobody was ever alone");
+}
+
+#[test]
+fn what_holds_is_what_was_seen_and_ones_own_changes() {
+    scan_change_scan(&store(NoHtm, 64 * MIB), rounds(1_500));
+}
+
+#[test]
+fn what_holds_is_what_was_seen_and_ones_own_changes_beside_regions() {
+    scan_change_scan(&store(tight(5), 64 * MIB), rounds(60));
+}
