@@ -125,5 +125,10 @@ fn trees(criterion: &mut Criterion) {
     Study { name: "tree", maps: &ORDERED, draws, operations, threads: &[1, 2] }.run::<u64>(criterion);
 }
 
-criterion_group!(benches, hash_tables, hash_tables_of_strings, trees);
+fn trees_of_strings(criterion: &mut Criterion) {
+    let (draws, operations) = (&[Draw::Uniform], &[GET, SCAN]);
+    Study { name: "tree-32", maps: &ORDERED, draws, operations, threads: &[1] }.run::<[u8; 32]>(criterion);
+}
+
+criterion_group!(benches, hash_tables, hash_tables_of_strings, trees, trees_of_strings);
 criterion_main!(benches);

@@ -5,7 +5,7 @@ use std::hash::Hash;
 use clap::ValueEnum;
 #[cfg(feature = "peers")]
 use concurrent_map::Minimum as Least;
-use drtm_kv::{Bytes, Inline, Keys};
+use drtm_kv::{Bytes, Inline, Keys, TreeKeys};
 use rand::{RngExt, SeedableRng, rngs::SmallRng};
 use rand_distr::{Distribution, Zipf};
 use serde::Serialize;
@@ -37,7 +37,7 @@ impl<K> Least for K {}
 pub trait Key: Least + Copy + Ord + Hash + Send + Sync + 'static {
     /// The kind as the store knows it.
     #[doc(hidden)]
-    type Kind: Keys;
+    type Kind: TreeKeys;
 
     /// Bytes of a key.
     const BYTES: u32;

@@ -74,7 +74,7 @@ impl MapName {
         let is_built = cfg!(feature = "peers") || matches!(self, Self::DrtmHash | Self::DrtmTree | Self::BTreeMap);
         if !is_built {
             Some("is not built in: build with the feature `peers`")
-        } else if key_bytes != u64::BYTES && matches!(self, Self::DrtmTree | Self::Congee) {
+        } else if key_bytes != u64::BYTES && self == Self::Congee {
             Some("does not support keys of other than 8 bytes")
         } else if op == Op::Scan && !self.is_ordered() {
             Some("does not support scans: it has no order")

@@ -58,7 +58,6 @@ struct Filled<M> {
 /// A filled map whose keys are numbers.
 pub(super) fn with_numbers(name: MapName, records: u64) -> Result<Box<dyn Subject<u64>>, Error> {
     match name {
-        MapName::DrtmTree => filled::<u64, maps::DrtmTree>(name, records),
         #[cfg(feature = "peers")]
         MapName::Congee => filled::<u64, maps::ArtByCongee>(name, records),
         _ => with_any(name, records),
@@ -69,6 +68,7 @@ pub(super) fn with_numbers(name: MapName, records: u64) -> Result<Box<dyn Subjec
 pub(super) fn with_any<K: Key>(name: MapName, records: u64) -> Result<Box<dyn Subject<K>>, Error> {
     match name {
         MapName::DrtmHash => filled::<K, maps::DrtmHash<K::Kind>>(name, records),
+        MapName::DrtmTree => filled::<K, maps::DrtmTree<K::Kind>>(name, records),
         MapName::BTreeMap => filled::<K, maps::Ordered<K>>(name, records),
         #[cfg(feature = "peers")]
         MapName::Hashbrown => filled::<K, maps::Hashed<K>>(name, records),
@@ -282,7 +282,7 @@ mod tests {
                 .into()
         }
         let expected = [Some(5), Some(5), Some(100)];
-        assert_eq!(scanned::<maps::DrtmTree>(), expected);
+        assert_eq!(scanned::<maps::DrtmTree<drtm_kv::Inline>>(), expected);
         assert_eq!(scanned::<maps::Ordered<u64>>(), expected);
         #[cfg(feature = "peers")]
         {
@@ -308,7 +308,8 @@ mod tests {
         }
         check::<u64, maps::DrtmHash<drtm_kv::Inline>>();
         check::<[u8; 32], maps::DrtmHash<drtm_kv::Bytes>>();
-        check::<u64, maps::DrtmTree>();
+        check::<u64, maps::DrtmTree<drtm_kv::Inline>>();
+        check::<[u8; 32], maps::DrtmTree<drtm_kv::Bytes>>();
         check::<[u8; 32], maps::Ordered<[u8; 32]>>();
         #[cfg(feature = "peers")]
         {

@@ -1,7 +1,7 @@
 //! The store's own tables.
 
 use drtm_htm::NoHtm;
-use drtm_kv::{HashConfig, HashTable, Keys, Store, Tree, Worker};
+use drtm_kv::{HashConfig, HashTable, Keys, Store, Tree, TreeKeys, Worker};
 
 use super::{Map, Session, Value};
 use crate::{Error, kv::Key};
@@ -63,22 +63,22 @@ impl<K: Key> Session<K> for HashSession<'_, K::Kind> {
 }
 
 /// The B+ tree.
-pub(in crate::kv) struct DrtmTree {
+pub(in crate::kv) struct DrtmTree<K: TreeKeys> {
     store: Store<NoHtm>,
-    tree: Tree<NoHtm>,
+    tree: Tree<NoHtm, K>,
 }
 
-pub(in crate::kv) struct TreeSession<'m> {
-    tree: &'m Tree<NoHtm>,
+pub(in crate::kv) struct TreeSession<'m, K: TreeKeys> {
+    tree: &'m Tree<NoHtm, K>,
     worker: Worker<NoHtm>,
 }
 
-impl Map<u64> for DrtmTree {
-    type Session<'m> = TreeSession<'m>;
+impl<K: Key> Map<K> for DrtmTree<K::Kind> {
+    type Session<'m> = TreeSession<'m, K::Kind>;
 
     fn new(records: u64) -> Result<Self, Error> {
         let store = store(records)?;
-        let tree = store.tree()?;
+        let tree = store.tree_of()?;
         Ok(Self { store, tree })
     }
 
@@ -91,29 +91,29 @@ impl Map<u64> for DrtmTree {
     }
 }
 
-impl Session<u64> for TreeSession<'_> {
+impl<K: Key> Session<K> for TreeSession<'_, K::Kind> {
     #[inline]
-    fn insert(&mut self, key: &u64, value: &Value) -> Result<bool, Error> {
-        Ok(self.tree.insert(&mut self.worker, *key, value)?.is_some())
+    fn insert(&mut self, key: &K, value: &Value) -> Result<bool, Error> {
+        Ok(self.tree.insert(&mut self.worker, key.as_stored(), value)?.is_some())
     }
 
     #[inline]
-    fn get(&mut self, key: &u64, into: &mut Value) -> Result<bool, Error> {
-        Ok(self.tree.get(*key, into)?.is_some())
+    fn get(&mut self, key: &K, into: &mut Value) -> Result<bool, Error> {
+        Ok(self.tree.get(key.as_stored(), into)?.is_some())
     }
 
     #[inline]
-    fn update(&mut self, key: &u64, value: &Value) -> Result<Option<u8>, Error> {
-        Ok(self.tree.update(&mut self.worker, *key, value)?.map(|version| version.number() as u8))
+    fn update(&mut self, key: &K, value: &Value) -> Result<Option<u8>, Error> {
+        Ok(self.tree.update(&mut self.worker, key.as_stored(), value)?.map(|version| version.number() as u8))
     }
 
     #[inline]
-    fn remove(&mut self, key: &u64) -> Result<bool, Error> {
-        Ok(self.tree.remove(&mut self.worker, *key)?.is_some())
+    fn remove(&mut self, key: &K) -> Result<bool, Error> {
+        Ok(self.tree.remove(&mut self.worker, key.as_stored())?.is_some())
     }
 
-    fn scan(&mut self, from: &u64, rows: usize, into: &mut Value) -> Result<usize, Error> {
-        let mut scan = self.tree.range(*from..);
+    fn scan(&mut self, from: &K, rows: usize, into: &mut Value) -> Result<usize, Error> {
+        let mut scan = self.tree.range(from.as_stored()..);
         for row in 0..rows {
             match scan.next()? {
                 Some(found) => into.copy_from_slice(found.value),
