@@ -128,6 +128,38 @@ fn a_key_that_comes_with_a_layer_is_told_of() {
 }
 
 #[test]
+fn following_ones_own_layer_does_not_hide_a_key_of_another() {
+    let tells = |world: &World| {
+        let Lookup::Absent(leaf) = world.tree.lookup(MORE.as_bytes(), &mut []).expect("sound") else {
+            return world.insert(TWO);
+        };
+        let (mut seen, mut worker) = (vec![leaf], world.store.worker());
+        let inserted =
+            world.tree.insert_noting(&mut worker, TWO.as_bytes(), TWO.as_bytes(), |change| change.carry(&mut seen));
+        assert!(inserted.expect("room").is_some());
+        let deceived = world.has(MORE) && seen.iter().all(|leaf| world.tree.unchanged(leaf));
+        !deceived
+    };
+    explore(2, (&[ONE], &[]), |world| world.insert(MORE), tells, &[ONE, TWO, MORE]);
+}
+
+#[test]
+fn following_a_layer_that_leaves_does_not_hide_a_key_of_another() {
+    let tells = |world: &World| {
+        let Lookup::Absent(leaf) = world.tree.lookup(TWO.as_bytes(), &mut []).expect("sound") else {
+            return world.remove(ONE);
+        };
+        let (mut seen, mut worker) = (vec![leaf], world.store.worker());
+        let removed = world.tree.remove_noting(&mut worker, ONE.as_bytes(), |change| change.carry(&mut seen));
+        assert!(removed.expect("sound").is_some());
+        world.kept.lock().expect("no panic").push(worker);
+        let deceived = world.has(TWO) && seen.iter().all(|leaf| world.tree.unchanged(leaf));
+        !deceived
+    };
+    explore(2, (&[ONE, TWO], &[TWO]), |world| world.insert(TWO), tells, &[TWO]);
+}
+
+#[test]
 fn two_make_one_layer() {
     explore(3, (&[ONE], &[]), |world| world.insert(TWO), |world| world.insert(MORE), &[ONE, TWO, MORE]);
 }

@@ -16,9 +16,15 @@
 //!
 //! # Readers
 //!
-//! A node that leaves can become another layer's, so its range does not tell a reader that it is in the right place. Instead nodes are
-//! followed hand over hand: when a node's stamp has been loaded, the node that led there must still be as it was. Then the node was
-//! part of the layer at that time, and still is, as long as its own stamp is the same. The topmost root never moves.
+//! A node that leaves can become another layer's, so its range does not tell a reader that it is in the right place. But nodes are followed hand over
+//! hand, as within every layer (see `search`), also into a layer and, by a scan, to the next leaf: when a node's stamp has been loaded, the node that led
+//! there must still be as it was. Then the node was part of the layer at that time, and still is, as long as its own stamp is the same.
+//! The topmost root never moves.
+//!
+//! # What changes tell
+//!
+//! Making layers changes the leaf with the entry, and each layer made is told of as split off from the one above. When layers leave, that leaf takes over
+//! from their roots. So who has seen leaves can let them [follow](super::LeafChange) as in a tree of integers.
 
 use drtm_htm::{Engine, Waiter};
 use drtm_rdma::Offset;

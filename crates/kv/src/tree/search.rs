@@ -81,6 +81,9 @@ impl<E: Engine> Table<E> {
     /// A node's stamp is loaded before its parent is looked at for the last time. If the parent is still what it was, then the node was its child
     /// when it had this stamp, and so the key belongs there: whoever changes what belongs to a node, divides it, or takes it out of the tree, locks its
     /// parent, or the root above all, before the node gets another stamp.
+    ///
+    /// That also holds where a node's memory is used again, in another layer perhaps: it has left the tree before. A layer's root has no parent but the
+    /// leaf that leads there, and is [come to](Self::enter) in the same way.
     #[inline(always)]
     pub(super) fn try_leaf<'t>(&'t self, root: Seen<'t, E>, key: u64) -> Result<Option<Seen<'t, E>>, KvError> {
         let Seen { mut node, mut stamp } = root;
@@ -188,6 +191,7 @@ impl<E: Engine> Table<E> {
     }
 
     /// Where a key would be, if it is not there. There can be another key's record then.
+    #[inline(always)]
     pub(super) fn vacancy<K: Kind>(&self, key: K::Key<'_>) -> Result<Option<Spot<'_, E>>, KvError> {
         if K::FITS {
             let spot = K::spot(self, key)?;

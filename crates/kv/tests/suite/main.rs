@@ -3,6 +3,7 @@
 
 mod bytes_errors;
 mod bytes_model;
+mod bytes_noting;
 mod bytes_phantoms;
 mod cluster;
 mod hash_errors;

@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, ops::RangeInclusive, thread};
 
 use drtm_htm::{Engine, NoHtm};
-use drtm_kv::{Existing, Lookup, NodeVersion, Store, Tree, Worker};
+use drtm_kv::{AsKey, Existing, Inline, Keys, Lookup, NodeVersion, Store, Tree, TreeKeys, Worker};
 use proptest::{collection::vec, prelude::*};
 
 use crate::support::{MIB, rounds, store, tight};
@@ -28,24 +28,54 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-struct World<E: Engine> {
-    tree: Tree<E>,
+/// A tree, and one who changes it.
+pub(crate) struct World<E: Engine, K: Keys = Inline> {
+    pub(crate) tree: Tree<E, K>,
     worker: Worker<E>,
     /// Leaves that were seen, as they follow what is done here.
-    seen: Vec<NodeVersion>,
+    pub(crate) seen: Vec<NodeVersion>,
 }
 
-impl<E: Engine> World<E> {
-    fn new(store: &Store<E>, tree: Tree<E>) -> Self {
+impl<E: Engine, K: TreeKeys> World<E, K> {
+    fn new(store: &Store<E>, tree: Tree<E, K>) -> Self {
         Self { tree, worker: store.worker(), seen: Vec::new() }
     }
 
-    fn filled(store: &Store<E>, keys: impl IntoIterator<Item = u64>) -> Self {
-        let mut world = Self::new(store, store.tree().expect("a tree"));
-        keys.into_iter().for_each(|key| _ = world.insert(key));
+    pub(crate) fn filled(store: &Store<E>, keys: impl IntoIterator<Item = impl AsKey<K>>) -> Self {
+        let mut world = Self::new(store, store.tree_of().expect("a tree"));
+        keys.into_iter().for_each(|key| _ = world.insert(key.as_key()));
         world
     }
 
+    pub(crate) fn insert(&mut self, key: K::Key<'_>) -> bool {
+        let Self { tree, worker, seen } = self;
+        tree.insert_noting(worker, key, b"", |change| change.carry(seen)).expect("room").is_some()
+    }
+
+    pub(crate) fn get_or_insert(&mut self, key: K::Key<'_>) -> bool {
+        let Self { tree, worker, seen } = self;
+        let existing = tree.get_or_insert_noting(worker, key, b"", &mut [], |change| change.carry(seen)).expect("room");
+        matches!(existing, Existing::Inserted(_))
+    }
+
+    pub(crate) fn remove(&mut self, key: K::Key<'_>) -> bool {
+        let Self { tree, worker, seen } = self;
+        tree.remove_noting(worker, key, |change| change.carry(seen)).expect("sound").is_some()
+    }
+
+    /// What somebody else does, of which nothing follows.
+    pub(crate) fn disturb(&mut self, key: K::Key<'_>) {
+        if self.tree.insert(&mut self.worker, key, b"").expect("room").is_none() {
+            assert!(self.tree.remove(&mut self.worker, key).expect("sound").is_some());
+        }
+    }
+
+    pub(crate) fn holds(&self) -> bool {
+        self.seen.iter().all(|leaf| self.tree.unchanged(leaf))
+    }
+}
+
+impl<E: Engine> World<E> {
     /// Sees a range's leaves, and gives its keys.
     fn scan(&mut self, range: RangeInclusive<u64>, up: bool) -> BTreeSet<u64> {
         let mut scan = if up { self.tree.range(range) } else { self.tree.range_back(range) };
@@ -57,22 +87,6 @@ impl<E: Engine> World<E> {
         keys
     }
 
-    fn insert(&mut self, key: u64) -> bool {
-        let Self { tree, worker, seen } = self;
-        tree.insert_noting(worker, key, b"", |change| change.carry(seen)).expect("room").is_some()
-    }
-
-    fn get_or_insert(&mut self, key: u64) -> bool {
-        let Self { tree, worker, seen } = self;
-        let existing = tree.get_or_insert_noting(worker, key, b"", &mut [], |change| change.carry(seen)).expect("room");
-        matches!(existing, Existing::Inserted(_))
-    }
-
-    fn remove(&mut self, key: u64) -> bool {
-        let Self { tree, worker, seen } = self;
-        tree.remove_noting(worker, key, |change| change.carry(seen)).expect("sound").is_some()
-    }
-
     fn run(&mut self, step: Step) {
         let keys = |from: u64, length: u64| from..(from + length).min(KEYS);
         match step {
@@ -80,17 +94,6 @@ impl<E: Engine> World<E> {
             Step::GetOrInsert(from, length) => keys(from, length).for_each(|key| _ = self.get_or_insert(key)),
             Step::Remove(from, length) => keys(from, length).for_each(|key| _ = self.remove(key)),
         }
-    }
-
-    /// What somebody else does, of which nothing follows.
-    fn disturb(&mut self, key: u64) {
-        if self.tree.insert(&mut self.worker, key, b"").expect("room").is_none() {
-            assert!(self.tree.remove(&mut self.worker, key).expect("sound").is_some());
-        }
-    }
-
-    fn holds(&self) -> bool {
-        self.seen.iter().all(|leaf| self.tree.unchanged(leaf))
     }
 }
 
