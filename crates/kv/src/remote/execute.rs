@@ -10,7 +10,7 @@ use super::{
     wire::{Answer, HEAD, Request, put_row},
 };
 use crate::{
-    HashTable, Inline, KvError, Look, Read, State, Tree, Version, Worker, keys::Keys, layout::Place, record::Record,
+    HashTable, KvError, Look, Read, State, Tree, TreeKeys, Version, Worker, keys::Keys, layout::Place, record::Record,
 };
 
 /// What was said to a request.
@@ -62,9 +62,9 @@ pub(super) trait Table<E: Engine, K: Keys> {
 
     /// Calls `visit` with the rows of a range in their order, until it says that it has enough; whether it has said so. `None` where there
     /// is no order.
-    fn visit(
+    fn visit<'k>(
         &self,
-        range: (Bound<K::Key<'_>>, Bound<K::Key<'_>>),
+        range: (Bound<K::Key<'k>>, Bound<K::Key<'k>>),
         visit: impl FnMut(&[u8], &[u8], Version) -> bool,
     ) -> Result<Option<bool>, KvError>;
 }
@@ -115,26 +115,26 @@ macro_rules! operations {
 impl<E: Engine, K: Keys> Table<E, K> for HashTable<E, K> {
     operations!(K);
 
-    fn visit(
+    fn visit<'k>(
         &self,
-        _range: (Bound<K::Key<'_>>, Bound<K::Key<'_>>),
+        _range: (Bound<K::Key<'k>>, Bound<K::Key<'k>>),
         _visit: impl FnMut(&[u8], &[u8], Version) -> bool,
     ) -> Result<Option<bool>, KvError> {
         Ok(None)
     }
 }
 
-impl<E: Engine> Table<E, Inline> for Tree<E> {
-    operations!(Inline);
+impl<E: Engine, K: TreeKeys> Table<E, K> for Tree<E, K> {
+    operations!(K);
 
-    fn visit(
+    fn visit<'k>(
         &self,
-        range: (Bound<u64>, Bound<u64>),
+        range: (Bound<K::Key<'k>>, Bound<K::Key<'k>>),
         mut visit: impl FnMut(&[u8], &[u8], Version) -> bool,
     ) -> Result<Option<bool>, KvError> {
         let mut scan = self.range(range);
         while let Some(row) = scan.next()? {
-            if !Inline::with_bytes(row.key, |key| visit(key, row.value, row.version)) {
+            if !K::with_bytes(row.key, |key| visit(key, row.value, row.version)) {
                 return Ok(Some(true));
             }
         }
@@ -209,9 +209,9 @@ fn get<E: Engine, K: Keys, T: Table<E, K>>(
     }
 }
 
-fn rows_of<E: Engine, K: Keys, T: Table<E, K>>(
+fn rows_of<'k, E: Engine, K: Keys, T: Table<E, K>>(
     table: &T,
-    range: (Bound<K::Key<'_>>, Bound<K::Key<'_>>),
+    range: (Bound<K::Key<'k>>, Bound<K::Key<'k>>),
     limit: u64,
     most: usize,
     reply: &mut Vec<u8>,

@@ -26,6 +26,7 @@ enum Kind<E: Engine> {
     Hash(HashTable<E, Inline>),
     BytesHash(HashTable<E, Bytes>),
     Tree(Tree<E>),
+    BytesTree(Tree<E, Bytes>),
 }
 
 impl<E: Engine> From<&HashTable<E, Inline>> for ServedTable<E> {
@@ -46,12 +47,19 @@ impl<E: Engine> From<&Tree<E>> for ServedTable<E> {
     }
 }
 
+impl<E: Engine> From<&Tree<E, Bytes>> for ServedTable<E> {
+    fn from(tree: &Tree<E, Bytes>) -> Self {
+        Self(Kind::BytesTree(tree.impatient()))
+    }
+}
+
 impl<E: Engine> ServedTable<E> {
     fn store(&self) -> &Store<E> {
         match &self.0 {
             Kind::Hash(table) => table.store(),
             Kind::BytesHash(table) => table.store(),
             Kind::Tree(tree) => tree.store(),
+            Kind::BytesTree(tree) => tree.store(),
         }
     }
 }
@@ -62,6 +70,7 @@ impl<E: Engine> fmt::Debug for ServedTable<E> {
             Kind::Hash(_) => "a hash table",
             Kind::BytesHash(_) => "a hash table of byte strings",
             Kind::Tree(_) => "a tree",
+            Kind::BytesTree(_) => "a tree of byte strings",
         })
     }
 }
@@ -182,6 +191,7 @@ impl<E: Engine> Service<E> {
             Kind::Hash(table) => job.on::<Inline, _>(table),
             Kind::BytesHash(table) => job.on::<Bytes, _>(table),
             Kind::Tree(tree) => job.on::<Inline, _>(tree),
+            Kind::BytesTree(tree) => job.on::<Bytes, _>(tree),
         }
     }
 }

@@ -21,11 +21,13 @@ use crate::{
 const HASH: TableId = TableId(1);
 const NAMED: TableId = TableId(2);
 const TREE: TableId = TableId(3);
+const ORDERED_NAMES: TableId = TableId(4);
 
 struct Tables {
     hash: HashTable<NoHtm>,
     named: HashTable<NoHtm, Bytes>,
     tree: Tree<NoHtm>,
+    ordered_names: Tree<NoHtm, Bytes>,
 }
 
 impl Tables {
@@ -34,12 +36,14 @@ impl Tables {
             hash: store.hash_table(HashConfig::default().for_peers()).expect("a table"),
             named: store.hash_table_of(HashConfig::default()).expect("a table"),
             tree: store.tree_for_peers().expect("a tree"),
+            ordered_names: store.tree_of().expect("a tree"),
         }
     }
 
     fn service(&self, store: &Store<NoHtm>) -> Service<NoHtm> {
         let service = Service::new(store).with(HASH, &self.hash).expect("free");
-        service.with(NAMED, &self.named).expect("free").with(TREE, &self.tree).expect("free")
+        let service = service.with(NAMED, &self.named).expect("free").with(TREE, &self.tree).expect("free");
+        service.with(ORDERED_NAMES, &self.ordered_names).expect("free")
     }
 }
 
@@ -161,20 +165,32 @@ fn does_what_a_model_does(config: LocalConfig, ops: &[Op]) {
         let endpoint = cluster.endpoint(PEERS[0]);
         let verbs = endpoint.during(Phase::Execute);
         alone(&endpoint, async {
-            let mut models: [Model; 3] = Default::default();
+            let mut models: [Model; 4] = Default::default();
             let (hash, named) = (TablePeer::<Inline>::new(OWNER, HASH), TablePeer::<Bytes>::new(OWNER, NAMED));
             let tree = TablePeer::<Inline>::new(OWNER, TREE);
+            let names = TablePeer::<Bytes>::new(OWNER, ORDERED_NAMES);
             for (turn, op) in ops.iter().enumerate() {
-                let [of_hash, of_named, of_tree] = &mut models;
+                let [of_hash, of_named, of_tree, of_names] = &mut models;
                 agrees(verbs, hash, |key| u64::from_le_bytes(*key), of_hash, op, turn).await;
                 agrees(verbs, named, |key| &key[..], of_named, op, turn).await;
                 agrees(verbs, tree, |key| u64::from_le_bytes(*key), of_tree, op, turn).await;
+                agrees(verbs, names, |key| &key[..], of_names, op, turn).await;
                 if let Op::Range(low, high, rows) = *op {
                     assert_eq!(all_rows(verbs, tree, (low, high), rows).await, expected(of_tree, (low, high)));
                 }
             }
             let all = all_rows(verbs, tree, (Unbounded, Unbounded), 1_000).await;
             assert_eq!(all, expected(&models[2], (Unbounded, Unbounded)));
+            // Numbers below 256 are in the order of their bytes, whichever comes first.
+            let page = names.range(verbs, (Unbounded, Unbounded), 5).await.expect("sound");
+            let first: Vec<_> = page.rows().map(|row| (row.key.to_vec(), row.version, row.value.to_vec())).collect();
+            let as_expected = expected(&models[3], (Unbounded, Unbounded)).into_iter().take(first.len());
+            assert!(first.into_iter().eq(as_expected.map(|(key, version, value)| (
+                key.to_le_bytes().to_vec(),
+                version,
+                value
+            ))));
+            assert_eq!(page.rest().is_none(), page.rows().count() == models[3].values.len());
         });
         for (table, count) in [(&tables.hash, tables.hash.count()), (&tables.hash, tables.tree.count())] {
             assert_eq!(table.count().expect("sound"), count.expect("sound"));
