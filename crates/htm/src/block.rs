@@ -19,8 +19,18 @@ fn first(words: &[Word], bytes: usize) -> &[Word] {
 /// Copies bytes of words, each of which is loaded by `load`.
 #[inline(always)]
 pub(crate) fn load_by_words(words: &[Word], into: &mut [u8], load: impl Fn(&Word) -> u64) {
-    for (word, bytes) in first(words, into.len()).iter().zip(into.chunks_mut(WORD)) {
-        bytes.iter_mut().zip(load(word).to_le_bytes()).for_each(|(byte, from)| *byte = from);
+    let words = first(words, into.len());
+    let (whole, rest) = into.as_chunks_mut::<WORD>();
+    for (word, bytes) in words.iter().zip(&mut *whole) {
+        *bytes = load(word).to_le_bytes();
+    }
+    if let Some(last) = words.get(whole.len()) {
+        // By hand: a call to copy a handful of bytes costs more than they do.
+        let mut value = load(last);
+        for byte in rest {
+            *byte = value as u8;
+            value >>= 8;
+        }
     }
 }
 
