@@ -43,6 +43,7 @@ mod peer;
 mod put;
 mod record;
 mod remote;
+mod room;
 mod store;
 mod tree;
 

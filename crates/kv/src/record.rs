@@ -37,6 +37,7 @@ use crate::{
     keys::{Keys, MAX_KEY},
     layout::{Head, Place, Version},
     mutation::{self, Mutation},
+    room::Room,
 };
 
 pub(crate) const KEY: usize = 0;
@@ -232,8 +233,8 @@ impl<'r, E: Engine> Record<'r, E> {
     }
 
     /// Copies the whole value of a record of which only the key's word is known.
-    #[inline]
-    pub(crate) fn copy<K: Keys>(&self, word: u64, into: &mut Vec<u8>) -> Result<Look<Version>, OutOfBounds> {
+    #[inline(always)]
+    pub(crate) fn copy<K: Keys>(&self, word: u64, into: &mut impl Room) -> Result<Look<Version>, OutOfBounds> {
         match self.begin() {
             Ok(version) if self.key_word() == word => {
                 self.end(version, self.copy_value::<K>(into).map(|()| Some(version)))
@@ -248,7 +249,7 @@ impl<'r, E: Engine> Record<'r, E> {
     pub(crate) fn copy_row<K: Keys>(
         &self,
         key: &mut Vec<u8>,
-        value: &mut Vec<u8>,
+        value: &mut impl Room,
     ) -> Result<Look<Version>, OutOfBounds> {
         match self.begin() {
             Ok(version) => {
@@ -268,12 +269,11 @@ impl<'r, E: Engine> Record<'r, E> {
     }
 
     #[inline(always)]
-    fn copy_value<K: Keys>(&self, into: &mut Vec<u8>) -> Result<(), OutOfBounds> {
+    fn copy_value<K: Keys>(&self, into: &mut impl Room) -> Result<(), OutOfBounds> {
         let shape = self.shape::<K>(self.head())?;
-        // Before the buffer is made as long: a length that is nonsense leads out of memory, or is at most that of a page.
+        // Before there is room for so much: a length that is nonsense leads out of memory, or is at most that of a page.
         let words = self.body(shape.before_value(), words_for(shape.value))?;
-        into.resize(shape.value, 0);
-        read_bytes(self.engine(), words, into);
+        read_bytes(self.engine(), words, into.of(shape.value));
         Ok(())
     }
 

@@ -434,7 +434,7 @@ impl<E: Engine, K: TreeKeys> Tree<E, K> {
     ///
     /// When the store is corrupt.
     pub fn first(&self, into: &mut [u8]) -> Result<Option<(K::Owned, Read)>, KvError> {
-        self.range(..).next_into(into)
+        self.range(..).only_into(into)
     }
 
     /// The highest key, as for [`first`](Self::first). Its value is copied to `into`, as far as there is room.
@@ -459,7 +459,7 @@ impl<E: Engine, K: TreeKeys> Tree<E, K> {
     /// # Ok::<(), drtm_kv::KvError>(())
     /// ```
     pub fn last(&self, into: &mut [u8]) -> Result<Option<(K::Owned, Read)>, KvError> {
-        self.range_back(..).next_into(into)
+        self.range_back(..).only_into(into)
     }
 
     /// The rows of a range, upward. A range whose end is below its start is empty.

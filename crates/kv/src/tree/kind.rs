@@ -15,6 +15,7 @@ use super::{
 use crate::{
     KvError, Version,
     keys::{Bytes, Inline, Keys, Sliced},
+    room::Room,
 };
 
 /// A kind of keys that a [`Tree`](super::Tree) can have.
@@ -99,7 +100,7 @@ pub trait Kind: Keys {
         table: &Table<E>,
         cursor: &'c mut Self::Cursor,
         passed: &mut Vec<NodeVersion>,
-        value: &mut Vec<u8>,
+        value: &mut impl Room,
     ) -> Result<Option<(Self::Key<'c>, Version)>, KvError>;
 }
 
@@ -158,7 +159,7 @@ impl Kind for Inline {
         table: &Table<E>,
         cursor: &'c mut Leaves,
         passed: &mut Vec<NodeVersion>,
-        value: &mut Vec<u8>,
+        value: &mut impl Room,
     ) -> Result<Option<(Self::Key<'c>, Version)>, KvError> {
         cursor.next(table, passed, value)
     }
@@ -219,7 +220,7 @@ impl Kind for Bytes {
         table: &Table<E>,
         cursor: &'c mut Walk,
         passed: &mut Vec<NodeVersion>,
-        value: &mut Vec<u8>,
+        value: &mut impl Room,
     ) -> Result<Option<(&'c [u8], Version)>, KvError> {
         cursor.next(table, passed, value)
     }

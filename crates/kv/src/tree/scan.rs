@@ -15,6 +15,7 @@ use crate::{
     keys::{Inline, Keys},
     layout::{FANOUT, Place},
     record::{Look, Record},
+    room::{Buffer, Room},
 };
 
 /// A row that a [`Scan`] has come to.
@@ -101,14 +102,40 @@ impl<'t, E: Engine, K: TreeKeys> Scan<'t, E, K> {
         Ok(row.map(|(key, version)| Row { key, value: &self.value, version }))
     }
 
-    /// The next row, its value copied elsewhere.
-    pub(super) fn next_into(mut self, into: &mut [u8]) -> Result<Option<(K::Owned, Read)>, KvError> {
-        Ok(self.next()?.map(|row| {
-            let copied = row.value.len().min(into.len());
-            into[..copied].copy_from_slice(&row.value[..copied]);
+    /// The next row's key, and its value copied to `into`, as far as there is room: one copy instead of [two](Self::next).
+    ///
+    /// # Errors
+    ///
+    /// When the store is corrupt.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm_htm::NoHtm;
+    /// use drtm_kv::Store;
+    ///
+    /// let store = Store::in_memory(NoHtm, 16 << 20)?;
+    /// let tree = store.tree()?;
+    /// tree.insert(&mut store.worker(), 7, b"seven")?;
+    /// let (mut scan, mut value) = (tree.range(..), [0; 3]);
+    /// let (key, read) = scan.next_into(&mut value)?.expect("just inserted");
+    /// assert_eq!((key, read.length, &value), (7, 5, b"sev"));
+    /// assert!(scan.next_into(&mut value)?.is_none());
+    /// # Ok::<(), drtm_kv::KvError>(())
+    /// ```
+    #[inline]
+    pub fn next_into(&mut self, into: &mut [u8]) -> Result<Option<(K::Key<'_>, Read)>, KvError> {
+        let mut buffer = Buffer::new(into);
+        let row = K::next(&self.tree.table, &mut self.cursor, &mut self.passed, &mut buffer)?;
+        Ok(row.map(|(key, version)| (key, Read { length: buffer.length(), version })))
+    }
+
+    /// The first row that is left, its value copied elsewhere.
+    pub(super) fn only_into(mut self, into: &mut [u8]) -> Result<Option<(K::Owned, Read)>, KvError> {
+        Ok(self.next_into(into)?.map(|(found, read)| {
             let mut key = K::Owned::default();
-            K::keep(row.key, &mut key);
-            (key, Read { length: row.value.len(), version: row.version })
+            K::keep(found, &mut key);
+            (key, read)
         }))
     }
 
@@ -144,7 +171,7 @@ impl Leaves {
         &mut self,
         table: &Table<E>,
         passed: &mut Vec<NodeVersion>,
-        value: &mut Vec<u8>,
+        value: &mut impl Room,
     ) -> Result<Option<(u64, Version)>, KvError> {
         loop {
             while let Some((key, link)) = self.next_entry(table) {
@@ -323,7 +350,7 @@ impl<E: Engine> Table<E> {
 
     /// Copies a value, of the record that was the key's or of the one that is now. `None`: there is none any more.
     #[inline]
-    fn copy(&self, key: u64, place: Place, value: &mut Vec<u8>) -> Result<Option<Version>, KvError> {
+    fn copy(&self, key: u64, place: Place, value: &mut impl Room) -> Result<Option<Version>, KvError> {
         let record = Record::at(self.region(), place)?;
         let waiting = self.patience.begin();
         loop {

@@ -26,6 +26,7 @@ use crate::{
     keys::Sliced,
     layout::{Place, Stamp, Target},
     record::{Look, Record},
+    room::Room,
 };
 
 /// Where a scan of byte strings is.
@@ -115,7 +116,7 @@ impl Walk {
         &'c mut self,
         table: &Table<E>,
         passed: &mut Vec<NodeVersion>,
-        value: &mut Vec<u8>,
+        value: &mut impl Room,
     ) -> Result<Option<(&'c [u8], Version)>, KvError> {
         let waiter = Waiter::new();
         loop {
@@ -229,7 +230,7 @@ impl Walk {
         table: &Table<E>,
         word: u64,
         place: Place,
-        value: &mut Vec<u8>,
+        value: &mut impl Room,
     ) -> Result<Come, KvError> {
         let depth = self.layers.len() - 1;
         let Some(layer) = self.layers.last() else { return Ok(Come::Lost) };

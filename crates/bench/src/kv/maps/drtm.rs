@@ -115,9 +115,8 @@ impl<K: Key> Session<K> for TreeSession<'_, K::Kind> {
     fn scan(&mut self, from: &K, rows: usize, into: &mut Value) -> Result<usize, Error> {
         let mut scan = self.tree.range(from.as_stored()..);
         for row in 0..rows {
-            match scan.next()? {
-                Some(found) => into.copy_from_slice(found.value),
-                None => return Ok(row),
+            if scan.next_into(into)?.is_none() {
+                return Ok(row);
             }
         }
         Ok(rows)

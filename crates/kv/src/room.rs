@@ -1,0 +1,43 @@
+//! Where a value is copied to whose length is only known when it is come to.
+
+/// Memory for a value.
+pub trait Room {
+    /// Room for a value of this length, or for as much of it as there can be.
+    fn of(&mut self, length: usize) -> &mut [u8];
+}
+
+impl Room for Vec<u8> {
+    /// As much as it takes.
+    #[inline(always)]
+    fn of(&mut self, length: usize) -> &mut [u8] {
+        self.resize(length, 0);
+        self
+    }
+}
+
+/// Somebody's buffer, and the length of the value of which it has the beginning.
+#[derive(Debug)]
+pub(crate) struct Buffer<'b> {
+    bytes: &'b mut [u8],
+    length: usize,
+}
+
+impl<'b> Buffer<'b> {
+    pub(crate) fn new(bytes: &'b mut [u8]) -> Self {
+        Self { bytes, length: 0 }
+    }
+
+    /// The length of the value, which may be more than there was room for.
+    pub(crate) fn length(&self) -> usize {
+        self.length
+    }
+}
+
+impl Room for Buffer<'_> {
+    #[inline(always)]
+    fn of(&mut self, length: usize) -> &mut [u8] {
+        self.length = length;
+        let kept = length.min(self.bytes.len());
+        &mut self.bytes[..kept]
+    }
+}
