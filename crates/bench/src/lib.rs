@@ -22,6 +22,7 @@
 //! # The parts
 //!
 //! - `cli`: the top of the command line. A new family of commands is a variant there and a module here.
+//! - [`history`]: a checker of what transactions saw and left.
 //! - [`htm`]: studies of transactional memory.
 //! - [`kv`]: the memory store beside other maps.
 //! - `paper`: the figures of the papers, regenerated beside the published values.
@@ -31,6 +32,7 @@
 
 mod cli;
 mod error;
+pub mod history;
 pub mod htm;
 pub mod kv;
 mod paper;

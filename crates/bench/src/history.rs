@@ -1,0 +1,192 @@
+//! A checker of transaction histories: was what a run showed serializable, and if not, what went wrong?
+//!
+//! A [`History`] tells of each transaction when it ran, how it ended, and which *versions* of rows it saw and wrote.
+//! The versions of a row are ordered by their numbers, so who wrote before whom is known and nothing has to be
+//! searched for: the history is serializable if and only if its graph of dependencies has no cycle (Adya's direct
+//! serialization graph). An edge leads from one transaction to another that must come later:
+//!
+//! - *ww*: one wrote a version of a row, the other the next;
+//! - *wr*: one wrote a version, the other read it;
+//! - *rw*: one read a version, or that there was none, and the other wrote the next. If a scan did not show that a
+//!   row came or went, that is a phantom;
+//! - *time*, with [`Order::RealTime`]: one had responded before the other was invoked.
+//!
+//! [`check`] names each [`Anomaly`]: for every group of transactions that are tied to each other by cycles, one
+//! short cycle of the worst kind that it has.
+//!
+//! ```
+//! use drtm_bench::history::{Anomaly, CycleKind, History, Order, Transaction, check};
+//!
+//! let history = History::from_iter([
+//!     Transaction::committed(0, 1).writes(0, "stock", 1),
+//!     Transaction::committed(2, 5).reads(0, "stock", 1).writes(0, "stock", 2),
+//!     Transaction::committed(3, 6).reads(0, "stock", 1).writes(0, "stock", 3),
+//! ]);
+//! let anomalies = check(&history, Order::RealTime)?;
+//! let [Anomaly::Cycle(cycle)] = &anomalies[..] else { panic!("{anomalies:?}") };
+//! assert_eq!(cycle.kind, CycleKind::LostUpdate);
+//! assert_eq!(
+//!     cycle.to_string(),
+//!     r#"lost update (G-single):
+//!   T2 before T1  rw: saw version 1 of 0/"stock", then came version 2
+//!   T1 before T2  ww: wrote version 2 of 0/"stock", then came version 3"#,
+//! );
+//! # Ok::<(), drtm_bench::history::MalformedHistory>(())
+//! ```
+//!
+//! # What it does not see
+//!
+//! - What a transaction read of its own writes, and what aborted transactions read, is not judged.
+//! - A read that saw nothing may mean any removal of the row that was invoked in time. It is taken for the latest,
+//!   which never accuses wrongly, but can overlook something. [`Seen::Removed`] says which, and is exact. The same
+//!   holds of rows that a scan did not show.
+//! - Of a transaction of unknown outcome, nothing counts unless a committed transaction saw a version that it alone
+//!   can have written.
+//! - Where very many transactions are tied to each other, the search for the worst and shortest cycle is cut short.
+//!   That there is one is still reported.
+
+mod anomaly;
+mod components;
+mod cycles;
+mod graph;
+mod reads;
+mod record;
+#[cfg(test)]
+mod tests;
+mod versions;
+
+pub use anomaly::{Anomaly, Cycle, CycleKind, Dependency, Step};
+pub use record::{History, Operation, Outcome, Row, Seen, Transaction};
+
+use graph::Graph;
+use versions::{Rows, Versions};
+
+/// What order of transactions a history is checked for.
+///
+/// # Example
+///
+/// ```
+/// use drtm_bench::history::{History, Order, Transaction, check};
+///
+/// let stale = History::from_iter([
+///     Transaction::committed(0, 1).writes(0, 'x', 1),
+///     Transaction::committed(2, 3).finds_nothing(0, 'x'),
+/// ]);
+/// assert!(check(&stale, Order::Any)?.is_empty());
+/// assert_eq!(check(&stale, Order::RealTime)?.len(), 1);
+/// # Ok::<(), drtm_bench::history::MalformedHistory>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// Any order: serializability.
+    Any,
+    /// One in which what had ended comes before what then began: strict serializability.
+    RealTime,
+}
+
+/// Why a history cannot be checked: its recorder is at fault, not who ran it.
+///
+/// # Example
+///
+/// ```
+/// use drtm_bench::history::{History, MalformedHistory, Order, Transaction, check};
+///
+/// let reversed = History::from_iter([Transaction::<u64>::committed(2, 1)]);
+/// assert_eq!(check(&reversed, Order::Any), Err(MalformedHistory::TimesReversed { transaction: 0 }));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum MalformedHistory {
+    /// A transaction responded before it was invoked.
+    #[error("T{transaction} responded before it was invoked: record both times by one monotonic clock")]
+    TimesReversed {
+        /// Which.
+        transaction: usize,
+    },
+    /// A scan matched a key outside of its range.
+    #[error(
+        "operation {operation} of T{transaction} matched a key outside of the range that it scanned: record the range that was asked for"
+    )]
+    OutsideRange {
+        /// Whose scan.
+        transaction: usize,
+        /// Which of its operations.
+        operation: usize,
+    },
+    /// There are more transactions or rows than the checker can number.
+    #[error("the history has more than {} transactions or rows: check it in parts", MalformedHistory::LIMIT)]
+    TooLong,
+}
+
+impl MalformedHistory {
+    /// Each transaction may need two nodes.
+    const LIMIT: usize = (u32::MAX / 2) as usize;
+}
+
+/// Finds what is wrong with a history.
+///
+/// Takes time and memory in proportion to the operations, and to the rows in the ranges scanned; to sort them, a
+/// little more.
+///
+/// # Errors
+///
+/// If the history contradicts itself.
+///
+/// # Example
+///
+/// ```
+/// use drtm_bench::history::{History, Order, Transaction, check};
+///
+/// let history = History::from_iter([
+///     Transaction::committed(0, 1).writes(0, 10, 1).writes(0, 20, 1),
+///     Transaction::committed(2, 5).scans(0, 0..100, [(10, 1), (20, 1)]).removes(0, 20, 2),
+///     Transaction::committed(3, 6).scans(0, 0..100, [(10, 1)]).writes(0, 10, 2),
+/// ]);
+/// assert!(check(&history, Order::RealTime)?.is_empty());
+/// # Ok::<(), drtm_bench::history::MalformedHistory>(())
+/// ```
+pub fn check<K: Ord + Clone>(history: &History<K>, order: Order) -> Result<Vec<Anomaly<K>>, MalformedHistory> {
+    validate(history)?;
+    let rows = Rows::of(history);
+    if history.transactions.len().max(rows.len()) > MalformedHistory::LIMIT {
+        return Err(MalformedHistory::TooLong);
+    }
+    let versions = Versions::of(history, &rows);
+    let (mut edges, mut anomalies) = (Vec::new(), Vec::new());
+    reads::find(history, &rows, &versions, &mut edges, &mut anomalies);
+    graph::order_writes(&rows, &versions, &mut edges, &mut anomalies);
+
+    let data = Graph::new(history.transactions.len(), edges);
+    let groups = components::cyclic(&data);
+    let mut tied = vec![false; history.transactions.len()];
+    groups.iter().flatten().for_each(|&transaction| tied[transaction as usize] = true);
+    anomalies.extend(groups.iter().map(|group| Anomaly::Cycle(cycles::worst(history, &rows, &data, group))));
+
+    if order == Order::RealTime {
+        let timed = data.with_time(history, &versions);
+        for group in components::cyclic(&timed) {
+            // A group that is tied without the clock has been reported.
+            if !group.iter().any(|&node| tied.get(node as usize).is_some_and(|tied| *tied)) {
+                anomalies.push(Anomaly::Cycle(cycles::against_time(history, &rows, &timed, &group)));
+            }
+        }
+    }
+    Ok(anomalies)
+}
+
+fn validate<K: Ord>(history: &History<K>) -> Result<(), MalformedHistory> {
+    for (transaction, recorded) in history.transactions.iter().enumerate() {
+        if recorded.end() < recorded.invoked {
+            return Err(MalformedHistory::TimesReversed { transaction });
+        }
+        for (operation, done) in recorded.operations.iter().enumerate() {
+            if let Operation::Scan { start, end, matched, .. } = done {
+                let range = (start.as_ref(), end.as_ref());
+                if !matched.iter().all(|(key, _)| std::ops::RangeBounds::contains(&range, key)) {
+                    return Err(MalformedHistory::OutsideRange { transaction, operation });
+                }
+            }
+        }
+    }
+    Ok(())
+}

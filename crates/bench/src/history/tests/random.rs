@@ -1,0 +1,215 @@
+//! Serial executions of random programs are clean, however their times overlap; one change makes them wrong.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+
+use super::{super::*, Txn, anomalies};
+
+const KEYS: u64 = 6;
+
+/// What a transaction is to do next.
+#[derive(Clone, Copy, Debug)]
+enum Act {
+    Read(u64),
+    Write(u64),
+    Remove(u64),
+    Scan(u64, u64),
+}
+
+fn act() -> impl Strategy<Value = Act> {
+    prop_oneof![
+        3 => (0..KEYS).prop_map(Act::Read),
+        3 => (0..KEYS).prop_map(Act::Write),
+        1 => (0..KEYS).prop_map(Act::Remove),
+        2 => (0..KEYS, 0..=KEYS).prop_map(|(a, b)| Act::Scan(a.min(b), a.max(b))),
+    ]
+}
+
+/// A transaction's acts, whether it commits, and by how much its times reach beyond the moment of its effect.
+type Program = (Vec<Act>, bool, u64, u64);
+
+fn programs() -> impl Strategy<Value = Vec<Program>> {
+    let program = (prop::collection::vec(act(), 1..6), prop::bool::weighted(0.85), 0..40u64, 0..40u64);
+    prop::collection::vec(program, 1..40)
+}
+
+/// A table: by key, the version and whether there is a row.
+type Table = BTreeMap<u64, (u64, bool)>;
+
+/// Runs programs one after the other, the first at moment 100, the next ten later, and so on.
+fn run(programs: &[Program]) -> History<u64> {
+    let mut table = Table::new();
+    let mut history = Vec::new();
+    for (at, (acts, commits, before, after)) in programs.iter().enumerate() {
+        let moment = 100 + 10 * at as u64;
+        let mut trial = table.clone();
+        let mut txn = if *commits {
+            Txn::committed(moment - before, moment + after)
+        } else {
+            Txn::aborted(moment - before, moment + after)
+        };
+        for act in acts {
+            txn = step(txn, *act, &mut trial);
+        }
+        if *commits {
+            table = trial;
+        }
+        history.push(txn);
+    }
+    history.into_iter().collect()
+}
+
+fn step(txn: Txn, act: Act, table: &mut Table) -> Txn {
+    match act {
+        Act::Read(key) => match table.get(&key) {
+            None => txn.finds_nothing(0, key),
+            Some(&(version, true)) => txn.reads(0, key, version),
+            Some(&(version, false)) => txn.finds_removed(0, key, version),
+        },
+        Act::Write(key) => {
+            let version = table.get(&key).map_or(1, |(version, _)| version + 1);
+            table.insert(key, (version, true));
+            txn.writes(0, key, version)
+        }
+        Act::Remove(key) => match table.get_mut(&key) {
+            Some((version, present @ true)) => {
+                (*version, *present) = (*version + 1, false);
+                txn.removes(0, key, *version)
+            }
+            _ => txn,
+        },
+        Act::Scan(start, end) => {
+            let rows: Vec<_> =
+                table.range(start..end).filter(|(_, row)| row.1).map(|(&key, row)| (key, row.0)).collect();
+            txn.scans(0, start..end, rows)
+        }
+    }
+}
+
+/// A run with the times of a serial one, behind a transaction that wrote all keys and before one that writes them
+/// again; between them, one more that saw what the first wrote.
+fn around(middle: &[Program], seen: impl FnOnce(Txn, &History<u64>) -> Txn) -> History<u64> {
+    let all: Vec<Act> = (0..KEYS).map(Act::Write).collect();
+    let exact = |program: &Program| (program.0.clone(), program.1, 0, 0);
+    let programs: Vec<Program> =
+        [(all.clone(), true, 0, 0)].into_iter().chain(middle.iter().map(exact)).chain([(all, true, 0, 0)]).collect();
+    let mut history = run(&programs);
+    let late = history.transactions.iter().map(|txn| txn.responded).max().unwrap_or(0) + 10;
+    let reader = seen(Txn::committed(late, late), &history);
+    history.transactions.push(reader);
+    history
+}
+
+/// The versions in which the last writer left all keys.
+fn newest(history: &History<u64>) -> Vec<(u64, u64)> {
+    let writer = history.transactions.iter().rfind(|txn| txn.outcome == Outcome::Committed);
+    let writes = writer.into_iter().flat_map(|txn| &txn.operations);
+    writes
+        .filter_map(|operation| match operation {
+            Operation::Write { row, version, .. } => Some((row.key, *version)),
+            _ => None,
+        })
+        .collect()
+}
+
+proptest! {
+    #[test]
+    fn serial_runs_are_clean(programs in programs()) {
+        prop_assert_eq!(anomalies(&run(&programs)), vec![]);
+    }
+
+    /// A transaction that committed without anybody's knowledge is as good as one that did not.
+    #[test]
+    fn serial_runs_with_unknown_outcomes_are_clean(programs in programs(), forgotten in any::<u64>()) {
+        let mut history = run(&programs);
+        for (at, txn) in history.transactions.iter_mut().enumerate() {
+            if txn.outcome == Outcome::Committed && forgotten >> (at % 64) & 1 == 1 {
+                txn.outcome = Outcome::Unknown;
+            }
+        }
+        prop_assert_eq!(anomalies(&history), vec![]);
+    }
+
+    /// Of two keys that the last transaction wrote, one is read in an older version.
+    #[test]
+    fn an_older_version_is_found(programs in programs(), stale in 0..KEYS) {
+        let history = around(&programs, |reader, history| {
+            newest(history).into_iter().fold(reader, |reader, (key, version)| {
+                reader.reads(0, key, if key == stale { 1 } else { version })
+            })
+        });
+        let found = anomalies(&history);
+        prop_assert!(
+            found.iter().any(|anomaly| matches!(
+                anomaly,
+                Anomaly::Cycle(Cycle { kind: CycleKind::GSingle, .. })
+            )),
+            "{:?}", found
+        );
+    }
+
+    /// Of the rows that the last transaction wrote, a scan does not show one.
+    #[test]
+    fn a_dropped_row_is_found(programs in programs(), dropped in 0..KEYS) {
+        let full = around(&programs, |reader, history| reader.scans(0, .., newest(history)));
+        prop_assert_eq!(anomalies(&full), vec![]);
+        let history = around(&programs, |reader, history| {
+            reader.scans(0, .., newest(history).into_iter().filter(|(key, _)| *key != dropped))
+        });
+        let found = anomalies(&history);
+        let [Anomaly::Cycle(Cycle { kind: CycleKind::GSingle, steps })] = &found[..] else {
+            return Err(TestCaseError::fail(format!("{found:?}")));
+        };
+        let is_phantom = |step: &Step<u64>| matches!(&step.why, Dependency::Phantom { row, .. } if row.key == dropped);
+        prop_assert!(steps.iter().any(is_phantom), "{:?}", found);
+    }
+
+    /// The first transaction, on which a read depends, is moved behind all others.
+    #[test]
+    fn a_write_moved_behind_its_reader_is_found(programs in programs()) {
+        let mut history = around(&programs, |reader, history| reader.scans(0, .., newest(history)));
+        let late = history.transactions.iter().map(|txn| txn.responded).max().unwrap_or(0) + 10;
+        (history.transactions[0].invoked, history.transactions[0].responded) = (late, late);
+        let found = anomalies(&history);
+        let [Anomaly::Cycle(cycle)] = &found[..] else {
+            return Err(TestCaseError::fail(format!("{found:?}")));
+        };
+        prop_assert_eq!(cycle.kind, CycleKind::RealTime);
+        prop_assert_eq!(cycle.steps.len(), 2);
+        prop_assert_eq!(check(&history, Order::Any), Ok(vec![]));
+    }
+}
+
+/// 100,000 transactions on 1,000 rows, then the same with one that is wrong.
+#[test]
+fn long_histories_are_checked() {
+    const ROWS: u64 = 1_000;
+    let mut random = fastrand::Rng::with_seed(7);
+    let mut versions = vec![1; ROWS as usize];
+    let load = (0..ROWS).fold(Txn::committed(0, 0), |load, key| load.writes(0, key, 1));
+    let mut history = History::from_iter([load]);
+    for moment in 1..100_000 {
+        // Each spans the effects of about sixteen others.
+        let mut txn = Txn::committed(moment.max(8) * 10 - 80, moment * 10 + 80);
+        for _ in 0..4 {
+            let key = random.u64(..ROWS);
+            txn = txn.reads(0, key, versions[key as usize]);
+            // A second write of the row would be an intermediate one, and none reads it.
+            if random.bool() {
+                versions[key as usize] += 1;
+                txn = txn.writes(0, key, versions[key as usize]);
+            }
+        }
+        let start = random.u64(..ROWS - 10);
+        txn = txn.scans(0, start..start + 10, (start..start + 10).map(|key| (key, versions[key as usize])));
+        history.transactions.push(txn);
+    }
+    assert_eq!(anomalies(&history), []);
+
+    // It says that it began after all others, and saw what was there before them.
+    history.transactions.push(Txn::committed(2_000_000, 2_000_001).reads(0, 0, 1));
+    let found = anomalies(&history);
+    let [Anomaly::Cycle(cycle)] = &found[..] else { panic!("{found:?}") };
+    assert_eq!((cycle.kind, cycle.steps.len()), (CycleKind::RealTime, 2));
+}
