@@ -1,5 +1,6 @@
 //! What the checker must find, and what it must not.
 
+mod closure;
 mod minimal;
 mod random;
 mod unclear;

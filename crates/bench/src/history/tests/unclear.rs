@@ -70,9 +70,9 @@ fn nothing_may_mean_any_removal_in_time() {
 
 #[test]
 fn a_removal_of_ones_own_was_not_yet_seen() {
-    // Saw nothing of a row that was there, then put one there and removed it.
-    let history = loaded([Txn::committed(5, 6).finds_nothing(0, 0).writes(0, 0, 2).removes(0, 0, 3)]);
-    assert_eq!(cycle(&history), (CycleKind::RealTime, vec![0, 1]));
+    // It saw nothing of a row that was there, and only then put one there and removed it.
+    let reader = Txn::committed(5, 6).finds_nothing(0, 0).writes(0, 0, 2).removes(0, 0, 3);
+    assert_eq!(cycle(&loaded([reader])), (CycleKind::LostUpdate, vec![0, 1]));
 }
 
 #[test]
