@@ -27,6 +27,7 @@
 //! - [`kv`]: the memory store beside other maps.
 //! - `paper`: the figures of the papers, regenerated beside the published values.
 //! - `report`: tables, JSON and charts.
+//! - [`tpcc`]: TPC-C: tables, initial population, inputs, and the checks of its consistency. No transactions yet.
 
 #![forbid(unsafe_code)]
 
@@ -37,6 +38,7 @@ pub mod htm;
 pub mod kv;
 mod paper;
 mod report;
+pub mod tpcc;
 mod units;
 
 pub use cli::run;

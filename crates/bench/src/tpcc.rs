@@ -1,0 +1,53 @@
+//! TPC-C, as far as it does not depend on the engine: tables, initial population, inputs, and the checks of its consistency.
+//!
+//! Numbers in brackets are clauses of the specification, revision 5.11. The transactions themselves are not written yet, so that nothing
+//! here is a result of the benchmark, or can be called one.
+//!
+//! - Rows as plain data ([`Warehouse`], ...), and keys that fit words.
+//! - [`Random`] and [`Constants`]: the specification's random values, as a function of a seed.
+//! - [`Loader`]: the initial population of a [`Scale`], row by row into a [`Sink`].
+//! - [`Inputs`]: what terminals ask for; [`Deck`]: in which mix.
+//! - [`check`]: the twelve conditions, over a [`View`] of the rows.
+//! - [`Population`]: rows in ordinary maps.
+//!
+//! # Example
+//!
+//! ```
+//! use std::num::NonZeroU64;
+//!
+//! use drtm_bench::tpcc::{Loader, Population, Scale, check};
+//!
+//! let scale = Scale::new(1)?.with_customers(30)?.with_items(100)?;
+//! let rows = Population::of(&Loader::new(scale, 42, NonZeroU64::MIN));
+//! assert_eq!(rows.districts[&(1, 10)].next_order.get(), 31);
+//! assert!(check(&rows, &scale)?.is_empty());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod consistency;
+mod inputs;
+mod keys;
+mod load;
+mod mix;
+mod population;
+mod random;
+mod scale;
+mod schema;
+mod text;
+
+pub use consistency::{Condition, Place, View, Violation, check};
+pub use inputs::{
+    Chances, CustomerChoice, Delivery, Inputs, NewOrder as NewOrderInput, NewOrderLine, OrderStatus, Payment,
+    StockLevel,
+};
+pub use keys::{
+    CustomerByName, CustomerKey, DistrictKey, HistoryKey, ItemKey, KeyError, LOADER, OrderByCustomer, OrderKey,
+    OrderLineKey, StockKey, WarehouseKey,
+};
+pub use load::{Loader, Sink};
+pub use mix::{Deck, Kind, Mix, MixError};
+pub use population::Population;
+pub use random::{Constants, Random, last_name};
+pub use scale::{CUSTOMERS, DISTRICTS, ITEMS, Scale, ScaleError};
+pub use schema::{Address, Customer, District, History, Item, NewOrder, Order, OrderLine, Stock, Warehouse};
+pub use text::Text;

@@ -1,0 +1,158 @@
+//! What the conditions speak of, added up in one pass over the rows.
+//!
+//! Sums are of 128 bits, so that no damaged amount can make them overflow.
+
+use std::collections::BTreeMap;
+
+use super::{CustomerKey, DistrictKey, OrderKey, View, WarehouseKey};
+
+#[derive(Debug, Default)]
+pub(super) struct WarehouseSums {
+    pub(super) ytd: i128,
+    /// Of D_YTD.
+    pub(super) districts: i128,
+    pub(super) history: i128,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct DistrictSums {
+    pub(super) ytd: i128,
+    pub(super) next_order: i128,
+    pub(super) history: i128,
+    pub(super) orders: i128,
+    pub(super) last_order: u32,
+    pub(super) new_orders: i128,
+    /// The least and the greatest.
+    pub(super) new_order_range: Option<(u32, u32)>,
+    /// Of O_OL_CNT.
+    pub(super) line_counts: i128,
+    pub(super) lines: i128,
+    /// Of its customers' C_DELIVERY_CNT.
+    pub(super) deliveries: i128,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct CustomerSums {
+    pub(super) balance: i128,
+    pub(super) ytd_payment: i128,
+    pub(super) history: i128,
+    /// OL_AMOUNT of lines that are delivered.
+    pub(super) delivered: i128,
+}
+
+/// Whether an order has a carrier, or a line a date of delivery.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Delivery {
+    Pending,
+    Done,
+}
+
+impl Delivery {
+    fn done(is_done: bool) -> Self {
+        if is_done { Self::Done } else { Self::Pending }
+    }
+}
+
+#[derive(Debug, Default)]
+pub(super) struct OrderSums {
+    customer: Option<CustomerKey>,
+    /// `None`: there is no such order, but something that belongs to it.
+    pub(super) delivery: Option<Delivery>,
+    pub(super) is_new: bool,
+    pub(super) line_count: i128,
+    pub(super) lines: i128,
+    /// Of each line.
+    pub(super) deliveries: Vec<(u8, Delivery)>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Sums {
+    pub(super) warehouses: BTreeMap<WarehouseKey, WarehouseSums>,
+    pub(super) districts: BTreeMap<DistrictKey, DistrictSums>,
+    pub(super) customers: BTreeMap<CustomerKey, CustomerSums>,
+    pub(super) orders: BTreeMap<OrderKey, OrderSums>,
+}
+
+impl Sums {
+    pub(super) fn of<V: View>(view: &V) -> Result<Self, V::Error> {
+        let mut sums = Self::default();
+        sums.add_places(view)?;
+        sums.add_customers(view)?;
+        sums.add_orders(view)?;
+        sums.add_lines(view)?;
+        Ok(sums)
+    }
+
+    fn add_places<V: View>(&mut self, view: &V) -> Result<(), V::Error> {
+        for row in view.warehouses() {
+            let (key, row) = row?;
+            self.warehouses.entry(key).or_default().ytd = row.ytd.get().into();
+        }
+        for row in view.districts() {
+            let (key, row) = row?;
+            self.warehouses.entry(key.0).or_default().districts += i128::from(row.ytd.get());
+            let district = self.districts.entry(key).or_default();
+            (district.ytd, district.next_order) = (row.ytd.get().into(), row.next_order.get().into());
+        }
+        Ok(())
+    }
+
+    fn add_customers<V: View>(&mut self, view: &V) -> Result<(), V::Error> {
+        for row in view.customers() {
+            let (key, row) = row?;
+            let deliveries = i128::from(row.delivery_count.get());
+            self.districts.entry((key.0, key.1)).or_default().deliveries += deliveries;
+            let customer = self.customers.entry(key).or_default();
+            (customer.balance, customer.ytd_payment) = (row.balance.get().into(), row.ytd_payment.get().into());
+        }
+        for row in view.histories() {
+            let (_, row) = row?;
+            let amount = i128::from(row.amount.get());
+            let payer = (row.customer_warehouse.get(), row.customer_district, row.customer.get());
+            self.warehouses.entry(row.warehouse.get()).or_default().history += amount;
+            self.districts.entry((row.warehouse.get(), row.district)).or_default().history += amount;
+            self.customers.entry(payer).or_default().history += amount;
+        }
+        Ok(())
+    }
+
+    fn add_orders<V: View>(&mut self, view: &V) -> Result<(), V::Error> {
+        for row in view.orders() {
+            let (key, row) = row?;
+            let (warehouse, district, number) = key;
+            let sums = self.districts.entry((warehouse, district)).or_default();
+            sums.orders += 1;
+            sums.last_order = sums.last_order.max(number);
+            sums.line_counts += i128::from(row.line_count);
+            let order = self.orders.entry(key).or_default();
+            order.customer = Some((warehouse, district, row.customer.get()));
+            order.delivery = Some(Delivery::done(row.carrier != 0));
+            order.line_count = row.line_count.into();
+        }
+        for key in view.new_orders() {
+            let key = key?;
+            let (warehouse, district, number) = key;
+            let sums = self.districts.entry((warehouse, district)).or_default();
+            sums.new_orders += 1;
+            let (first, last) = sums.new_order_range.unwrap_or((number, number));
+            sums.new_order_range = Some((first.min(number), last.max(number)));
+            self.orders.entry(key).or_default().is_new = true;
+        }
+        Ok(())
+    }
+
+    fn add_lines<V: View>(&mut self, view: &V) -> Result<(), V::Error> {
+        for row in view.order_lines() {
+            let ((warehouse, district, number, line), row) = row?;
+            self.districts.entry((warehouse, district)).or_default().lines += 1;
+            let order = self.orders.entry((warehouse, district, number)).or_default();
+            order.lines += 1;
+            let delivery = Delivery::done(row.delivery_date.get() != 0);
+            order.deliveries.push((line, delivery));
+            if let (Some(customer), Delivery::Done) = (order.customer, delivery) {
+                self.customers.entry(customer).or_default().delivered += i128::from(row.amount.get());
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,227 @@
+//! What terminals ask for: the inputs of the five transactions (2.4.1, 2.5.1, 2.6.1, 2.7.1, 2.8.1).
+//!
+//! Dates are not inputs: whoever runs a transaction reads the clock.
+
+use super::{Constants, CustomerKey, DistrictKey, ItemKey, Random, Scale, Text, WarehouseKey, scale::DISTRICTS};
+
+/// How likely things are, in percent; 100 and above is always.
+///
+/// # Example
+///
+/// ```
+/// use drtm_bench::tpcc::Chances;
+///
+/// let distributed = Chances { remote_item: 100, ..Chances::STANDARD };
+/// assert_eq!(distributed.remote_payment, 15);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Chances {
+    /// That the last item of an order is none, so that the order is rolled back (2.4.1.4).
+    pub rollback: u8,
+    /// That a line of an order is supplied by another warehouse (2.4.1.5).
+    pub remote_item: u8,
+    /// That a payment is by a customer of another warehouse (2.5.1.2).
+    pub remote_payment: u8,
+    /// That a customer is named, not numbered (2.5.1.2, 2.6.1.2).
+    pub by_name: u8,
+}
+
+impl Chances {
+    /// The specification's.
+    pub const STANDARD: Self = Self { rollback: 1, remote_item: 1, remote_payment: 15, by_name: 60 };
+}
+
+/// How a customer is given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CustomerChoice {
+    /// By its number.
+    Number(u32),
+    /// By its last name: of those who have it, the middle one by first name.
+    LastName(Text<16>),
+}
+
+/// A line of a NEW-ORDER.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the specification's inputs")]
+pub struct NewOrderLine {
+    /// Greater than all items' for an order that is to be rolled back.
+    pub item: ItemKey,
+    pub supply_warehouse: WarehouseKey,
+    pub quantity: u8,
+}
+
+/// NEW-ORDER's input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NewOrder {
+    /// Who orders.
+    pub customer: CustomerKey,
+    lines: [NewOrderLine; 15],
+    count: u8,
+}
+
+impl NewOrder {
+    /// Five to fifteen lines.
+    pub fn lines(&self) -> &[NewOrderLine] {
+        &self.lines[..self.count.into()]
+    }
+
+    /// Whether all lines are supplied by the customer's warehouse: O_ALL_LOCAL.
+    pub fn is_all_local(&self) -> bool {
+        self.lines().iter().all(|line| line.supply_warehouse == self.customer.0)
+    }
+}
+
+/// PAYMENT's input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the specification's inputs")]
+pub struct Payment {
+    /// Where it is paid.
+    pub district: DistrictKey,
+    /// Where the customer belongs.
+    pub customer_district: DistrictKey,
+    pub customer: CustomerChoice,
+    /// In cents.
+    pub amount: i64,
+}
+
+/// ORDER-STATUS's input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the specification's inputs")]
+pub struct OrderStatus {
+    pub district: DistrictKey,
+    pub customer: CustomerChoice,
+}
+
+/// DELIVERY's input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the specification's inputs")]
+pub struct Delivery {
+    pub warehouse: WarehouseKey,
+    pub carrier: u8,
+}
+
+/// STOCK-LEVEL's input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the specification's inputs")]
+pub struct StockLevel {
+    pub district: DistrictKey,
+    pub threshold: i16,
+}
+
+/// The inputs of one terminal.
+///
+/// # Example
+///
+/// ```
+/// use drtm_bench::tpcc::{Chances, Constants, Inputs, Random, Scale};
+///
+/// let scale = Scale::new(4)?;
+/// let mut random = Random::seeded(1);
+/// let run = Constants::for_run(Constants::for_load(&mut random), &mut random);
+/// let mut inputs = Inputs::new(scale, run, Chances::STANDARD, (3, 7), random);
+/// let order = inputs.new_order();
+/// assert_eq!(order.customer.0, 3, "the terminal's warehouse");
+/// assert!((5..=15).contains(&order.lines().len()));
+/// assert_eq!(inputs.stock_level().district, (3, 7), "the terminal's district");
+/// # Ok::<(), drtm_bench::tpcc::ScaleError>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Inputs {
+    scale: Scale,
+    constants: Constants,
+    chances: Chances,
+    /// Of the terminal.
+    home: DistrictKey,
+    random: Random,
+}
+
+impl Inputs {
+    /// The inputs of the terminal in a district, over a population of this scale.
+    pub fn new(scale: Scale, constants: Constants, chances: Chances, home: DistrictKey, random: Random) -> Self {
+        Self { scale, constants, chances, home, random }
+    }
+
+    /// The next NEW-ORDER's (2.4.1).
+    pub fn new_order(&mut self) -> NewOrder {
+        let (warehouse, district) = self.district();
+        let customer = (warehouse, district, self.constants.customer(&self.scale, &mut self.random));
+        let count = self.random.within(5, 15);
+        let nothing = NewOrderLine { item: 0, supply_warehouse: 0, quantity: 0 };
+        let mut order = NewOrder { customer, lines: [nothing; 15], count };
+        let lines = &mut order.lines[..count.into()];
+        for line in &mut *lines {
+            *line = self.line();
+        }
+        if self.random.percent(self.chances.rollback)
+            && let Some(last) = lines.last_mut()
+        {
+            last.item = self.scale.items() + 1;
+        }
+        order
+    }
+
+    /// The next PAYMENT's (2.5.1).
+    pub fn payment(&mut self) -> Payment {
+        let district = self.district();
+        let customer_district = if self.random.percent(self.chances.remote_payment) {
+            (self.other_warehouse(), self.random.within(1, DISTRICTS))
+        } else {
+            district
+        };
+        let customer = self.customer();
+        Payment { district, customer_district, customer, amount: self.random.within(1_00, 5_000_00) }
+    }
+
+    /// The next ORDER-STATUS's (2.6.1).
+    pub fn order_status(&mut self) -> OrderStatus {
+        OrderStatus { district: self.district(), customer: self.customer() }
+    }
+
+    /// The next DELIVERY's (2.7.1).
+    pub fn delivery(&mut self) -> Delivery {
+        Delivery { warehouse: self.home.0, carrier: self.random.within(1, 10) }
+    }
+
+    /// The next STOCK-LEVEL's (2.8.1).
+    pub fn stock_level(&mut self) -> StockLevel {
+        StockLevel { district: self.home, threshold: self.random.within(10, 20) }
+    }
+
+    /// For drawing other things than inputs, such as a [`Deck`](super::Deck)'s cards, from the same stream.
+    pub fn random(&mut self) -> &mut Random {
+        &mut self.random
+    }
+
+    fn line(&mut self) -> NewOrderLine {
+        let item = self.constants.item(&self.scale, &mut self.random);
+        let is_remote = self.random.percent(self.chances.remote_item);
+        let supply_warehouse = if is_remote { self.other_warehouse() } else { self.home.0 };
+        NewOrderLine { item, supply_warehouse, quantity: self.random.within(1, 10) }
+    }
+
+    /// Any district of the terminal's warehouse.
+    fn district(&mut self) -> DistrictKey {
+        (self.home.0, self.random.within(1, DISTRICTS))
+    }
+
+    /// Any warehouse but the terminal's; where there is no other, that one.
+    fn other_warehouse(&mut self) -> WarehouseKey {
+        let home = self.home.0;
+        if self.scale.warehouses() == 1 {
+            return home;
+        }
+        let other = self.random.within(1, self.scale.warehouses() - 1);
+        if other < home { other } else { other + 1 }
+    }
+
+    fn customer(&mut self) -> CustomerChoice {
+        if self.random.percent(self.chances.by_name) {
+            CustomerChoice::LastName(self.constants.last_name(&self.scale, &mut self.random))
+        } else {
+            CustomerChoice::Number(self.constants.customer(&self.scale, &mut self.random))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,163 @@
+//! The nine tables: rows as plain data (1.3.1), without the columns that are their keys.
+//!
+//! Numbers are little-endian and nothing is aligned, so that a row has no padding and is the same bytes on every machine. Money is in
+//! cents, a rate in units of 1/10000, a date in microseconds since 1970. Text whose length the specification varies is [`Text`].
+
+use zerocopy::{
+    FromBytes, Immutable, IntoBytes,
+    little_endian::{I16, I64, U16, U32, U64},
+};
+
+use super::{CustomerByName, CustomerKey, Text};
+
+/// Where somebody is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable)]
+#[repr(C)]
+#[allow(missing_docs, reason = "the specification's columns")]
+pub struct Address {
+    pub street_1: Text<20>,
+    pub street_2: Text<20>,
+    pub city: Text<20>,
+    pub state: [u8; 2],
+    pub zip: [u8; 9],
+}
+
+/// A warehouse.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable)]
+#[repr(C)]
+#[allow(missing_docs, reason = "the specification's columns")]
+pub struct Warehouse {
+    pub ytd: I64,
+    pub tax: U16,
+    pub name: Text<10>,
+    pub address: Address,
+}
+
+/// A district of a warehouse.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable)]
+#[repr(C)]
+#[allow(missing_docs, reason = "the specification's columns")]
+pub struct District {
+    pub ytd: I64,
+    pub next_order: U32,
+    pub tax: U16,
+    pub name: Text<10>,
+    pub address: Address,
+}
+
+/// A customer of a district.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable)]
+#[repr(C)]
+#[allow(missing_docs, reason = "the specification's columns")]
+pub struct Customer {
+    pub balance: I64,
+    pub ytd_payment: I64,
+    pub payment_count: U32,
+    pub delivery_count: U32,
+    pub credit_limit: I64,
+    pub since: U64,
+    pub discount: U16,
+    /// `GC`, or `BC` for bad credit.
+    pub credit: [u8; 2],
+    pub first: Text<16>,
+    pub middle: [u8; 2],
+    pub last: Text<16>,
+    pub address: Address,
+    pub phone: [u8; 16],
+    pub data: Text<500>,
+}
+
+impl Customer {
+    /// The key by which it is found by its last name.
+    pub fn by_name(&self, key: CustomerKey) -> CustomerByName {
+        let (warehouse, district, customer) = key;
+        (warehouse, district, self.last.as_bytes().to_vec(), self.first.as_bytes().to_vec(), customer)
+    }
+}
+
+/// A payment that was made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable)]
+#[repr(C)]
+#[allow(missing_docs, reason = "the specification's columns")]
+pub struct History {
+    pub customer: U32,
+    pub customer_district: u8,
+    pub customer_warehouse: U16,
+    pub district: u8,
+    pub warehouse: U16,
+    pub date: U64,
+    pub amount: I64,
+    pub data: Text<24>,
+}
+
+/// An order that is not yet delivered. Its key says everything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable)]
+#[repr(C)]
+pub struct NewOrder;
+
+/// An order of a customer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable)]
+#[repr(C)]
+#[allow(missing_docs, reason = "the specification's columns")]
+pub struct Order {
+    pub customer: U32,
+    pub entry_date: U64,
+    /// Who delivers it, 1 to 10; 0: nobody yet.
+    pub carrier: u8,
+    pub line_count: u8,
+    /// Whether all of it is supplied by its own warehouse, 1 or 0.
+    pub all_local: u8,
+}
+
+/// A line of an order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable)]
+#[repr(C)]
+#[allow(missing_docs, reason = "the specification's columns")]
+pub struct OrderLine {
+    pub item: U32,
+    pub supply_warehouse: U16,
+    /// When it was delivered; 0: not yet.
+    pub delivery_date: U64,
+    pub quantity: u8,
+    pub amount: I64,
+    pub district_info: [u8; 24],
+}
+
+/// An item that can be ordered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable)]
+#[repr(C)]
+#[allow(missing_docs, reason = "the specification's columns")]
+pub struct Item {
+    pub image: U32,
+    pub price: I64,
+    pub name: Text<24>,
+    pub data: Text<50>,
+}
+
+/// What a warehouse has of an item.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable)]
+#[repr(C)]
+#[allow(missing_docs, reason = "the specification's columns")]
+pub struct Stock {
+    pub quantity: I16,
+    pub ytd: U32,
+    pub order_count: U32,
+    pub remote_count: U32,
+    /// S_DIST_01 to S_DIST_10.
+    pub districts: [[u8; 24]; 10],
+    pub data: Text<50>,
+}
+
+// What a record's value takes. A size that changes is a table that cannot be read any more.
+const _: () = {
+    assert!(size_of::<Address>() == 77);
+    assert!(size_of::<Warehouse>() == 99);
+    assert!(size_of::<District>() == 103);
+    assert!(size_of::<Customer>() == 677);
+    assert!(size_of::<History>() == 52);
+    assert!(size_of::<NewOrder>() == 0);
+    assert!(size_of::<Order>() == 15);
+    assert!(size_of::<OrderLine>() == 47);
+    assert!(size_of::<Item>() == 90);
+    assert!(size_of::<Stock>() == 306);
+};

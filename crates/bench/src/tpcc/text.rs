@@ -1,0 +1,71 @@
+//! Text of a varying length in a row of a fixed size.
+
+use std::fmt;
+
+use zerocopy::{FromBytes, Immutable, IntoBytes, little_endian::U16};
+
+/// Up to `N` bytes of text, of which the unused ones are zero: equal texts are equal bytes.
+///
+/// # Example
+///
+/// ```
+/// use drtm_bench::tpcc::Text;
+///
+/// let name: Text<16> = Text::new(b"BARBARBAR");
+/// assert_eq!(name.as_bytes(), b"BARBARBAR");
+/// assert_eq!(Text::<3>::new(b"BARBARBAR").as_bytes(), b"BAR", "what does not fit is cut off");
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, Immutable)]
+#[repr(C)]
+pub struct Text<const N: usize> {
+    length: U16,
+    bytes: [u8; N],
+}
+
+impl<const N: usize> Text<N> {
+    /// The first `N` bytes of these.
+    pub fn new(text: &[u8]) -> Self {
+        Self::joined(text, &[])
+    }
+
+    /// The first `N` bytes of these, one part after the other: how a payment writes its history into C_DATA (2.5.2.2).
+    pub fn joined(front: &[u8], back: &[u8]) -> Self {
+        const { assert!(N <= u16::MAX as usize) };
+        let mut bytes = [0; N];
+        let mut length: u16 = 0;
+        for (place, byte) in bytes.iter_mut().zip(front.iter().chain(back)) {
+            *place = *byte;
+            length += 1;
+        }
+        Self { length: U16::new(length), bytes }
+    }
+
+    /// The text. A length that only damaged memory can have is taken for the greatest.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes[..usize::from(self.length.get()).min(N)]
+    }
+}
+
+impl<const N: usize> fmt::Debug for Text<N> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&String::from_utf8_lossy(self.as_bytes()), f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_are_joined_and_cut_off() {
+        assert_eq!(Text::<6>::joined(b"1 2 ", b"old data").as_bytes(), b"1 2 ol");
+        assert_eq!(Text::<2>::joined(b"1 2 ", b"old data").as_bytes(), b"1 ");
+        assert_eq!(format!("{:?}", Text::<9>::new(b"ESE")), "\"ESE\"");
+    }
+
+    #[test]
+    fn a_damaged_length_does_not_panic() {
+        let damaged = Text::<2>::read_from_bytes(&[255, 255, b'a', b'b']).expect("four bytes are a text of two");
+        assert_eq!(damaged.as_bytes(), b"ab");
+    }
+}
