@@ -169,7 +169,7 @@ impl Inputs {
             district
         };
         let customer = self.customer();
-        Payment { district, customer_district, customer, amount: self.random.within(1_00, 5_000_00) }
+        Payment { district, customer_district, customer, amount: self.random.within(100, 500_000) }
     }
 
     /// The next ORDER-STATUS's (2.6.1).

@@ -13,7 +13,7 @@ use super::{
 };
 
 /// What each customer has paid at the beginning, in cents.
-const PAID: i64 = 10_00;
+const PAID: i64 = 1_000;
 
 /// Who stores rows. The indexes' keys are made of the rows: [`Customer::by_name`], [`OrderByCustomer`](super::OrderByCustomer).
 ///
@@ -89,7 +89,7 @@ impl Loader {
         for item in 1..=self.scale.items() {
             let row = Item {
                 image: U32::new(random.within(1, 10_000)),
-                price: I64::new(random.within(1_00, 100_00)),
+                price: I64::new(random.within(100, 10_000)),
                 name: random.text(14, 24),
                 data: random.data(),
             };
@@ -142,7 +142,7 @@ impl Loader {
             ytd_payment: I64::new(PAID),
             payment_count: U32::new(1),
             delivery_count: U32::new(0),
-            credit_limit: I64::new(50_000_00),
+            credit_limit: I64::new(5_000_000),
             since: U64::new(self.date.get()),
             discount: U16::new(random.within(0, 5_000)),
             credit: if random.percent(10) { *b"BC" } else { *b"GC" },
@@ -197,7 +197,7 @@ impl Loader {
                     supply_warehouse: U16::new(warehouse),
                     delivery_date: U64::new(if is_delivered { self.date.get() } else { 0 }),
                     quantity: 5,
-                    amount: I64::new(if is_delivered { 0 } else { random.within(1, 9_999_99) }),
+                    amount: I64::new(if is_delivered { 0 } else { random.within(1, 999_999) }),
                     district_info: random.characters(),
                 };
                 sink.order_line((warehouse, district, order, line), &row)?;

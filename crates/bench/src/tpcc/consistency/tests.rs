@@ -176,11 +176,11 @@ fn the_eighth_and_the_ninth() {
         |rows| {
             let mut payment = rows.histories[&(2, 0, 21)];
             (payment.customer_warehouse, payment.customer_district) = (1.into(), 1);
-            (payment.customer, payment.amount) = (U32::new(1), I64::new(3_00));
+            (payment.customer, payment.amount) = (U32::new(1), I64::new(300));
             rows.histories.insert((2, 1, 1), payment);
             let payer = rows.customers.get_mut(&(1, 1, 1)).expect("it is there");
-            add(&mut payer.balance, -3_00);
-            add(&mut payer.ytd_payment, 3_00);
+            add(&mut payer.balance, -300);
+            add(&mut payer.ytd_payment, 300);
         },
         &[(8, WAREHOUSE), (9, DISTRICT)],
     );
@@ -241,7 +241,7 @@ fn rows_that_belong_to_none_are_found() {
         },
         &[(4, DISTRICT), (6, Place::Order((2, 3, 11))), (7, Place::OrderLine(line))],
     );
-    broken_by(|rows| drop(rows.new_orders.insert((2, 3, 11), NewOrder)), &[(2, DISTRICT), (11, DISTRICT)]);
+    broken_by(|rows| _ = rows.new_orders.insert((2, 3, 11), NewOrder), &[(2, DISTRICT), (11, DISTRICT)]);
 }
 
 #[test]
