@@ -4,3 +4,5 @@
 pub use drtm_htm as htm;
 pub use drtm_kv as kv;
 pub use drtm_rdma as rdma;
+#[doc(inline)]
+pub use drtm_txn::*;

@@ -1,8 +1,10 @@
-//! The three engines, and what each offers: plain accesses always, regions where it has them.
+//! The engines, and what each offers: plain accesses always, regions where it has them.
 
+mod native;
 mod none;
 mod rtm;
 
+pub use native::Native;
 pub use none::{NoHtm, NoRegion};
 pub use rtm::{Rtm, RtmRegion};
 
@@ -67,6 +69,7 @@ mod sealed {
     pub trait Sealed {}
     impl Sealed for super::NoHtm {}
     impl Sealed for super::Rtm {}
+    impl Sealed for super::Native {}
     impl Sealed for crate::Emulated {}
 }
 
@@ -109,6 +112,12 @@ pub trait Engine: Clone + Send + Sync + fmt::Debug + sealed::Sealed + 'static {
         local: &mut Self::Local,
         body: &mut impl FnMut(&mut Self::Region<'m>) -> Result<T, Self::Abort>,
     ) -> Result<T, Abort>;
+
+    /// Whether there are regions to try. Where that is known at compile time, what depends on it is too.
+    #[inline(always)]
+    fn has_regions(&self) -> bool {
+        !matches!(Self::KIND, EngineKind::None)
+    }
 
     /// Called before every plain access: the place for an engine to refuse one inside a region.
     #[doc(hidden)]

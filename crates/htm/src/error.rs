@@ -49,6 +49,9 @@ pub enum EngineError {
     /// The emulation was to protect memory that other processes map; it tracks the accesses of this process only.
     #[error("the emulated engine cannot protect memory that is shared between processes; use `auto` or `none` there")]
     ForeignMemory,
+    /// The environment asks for the emulation where only the machine's own engine can be had.
+    #[error("the emulated engine is for tests that name it: here use `auto`, `rtm` or `none`")]
+    OnlyForTests,
 }
 
 fn profiles() -> String {

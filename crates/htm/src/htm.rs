@@ -155,7 +155,7 @@ impl<E: Engine> Worker<E> {
         lock: Option<&FallbackLock>,
         mut body: impl FnMut(&mut E::Region<'m>) -> Result<T, E::Abort>,
     ) -> Outcome<T> {
-        if E::KIND == crate::EngineKind::None {
+        if !self.engine.has_regions() {
             return Outcome::Fallback(Cause::Unavailable);
         }
         if policy.never() {

@@ -28,7 +28,7 @@
 //!
 //! - [`Word`], [`Line`]: shared memory, which only engines can access.
 //! - [`Engine`] and its three kinds: [`Rtm`], [`Emulated`], [`NoHtm`]. An engine gives plain accesses and runs regions.
-//!   [`select`] chooses one, once, and can say why; [`AnyHtm::dispatch`] makes it a type parameter.
+//!   [`select`] chooses one, once, and can say why; [`AnyHtm::dispatch`] makes it a type parameter. [`Native`] is one type for what the machine has.
 //! - [`Htm`], [`Worker`]: run regions again until they commit or a [`Policy`] is exhausted, and count what happened ([`Stats`]).
 //! - [`Access`]: what a body can do, in a region, under the [`FallbackLock`], or by [`Plain`] accesses under a lock of the caller's.
 //! - [`Metered`]: how much memory a body touches.
@@ -79,12 +79,12 @@ pub use cause::{Cause, Outcome};
 #[doc(hidden)]
 pub use emulated::Mutation;
 pub use emulated::{Emulated, EmulatedConfig, EmulatedRegion, Profile, RegionAborted, Timer};
-pub use engine::{Engine, EngineKind, NoHtm, NoRegion, Rtm, RtmRegion, Sharing};
+pub use engine::{Engine, EngineKind, Native, NoHtm, NoRegion, Rtm, RtmRegion, Sharing};
 pub use error::EngineError;
 pub use fallback::{Exclusive, FallbackLock};
 pub use htm::{Htm, Worker};
 pub use meter::{Metered, WorkingSet};
-pub use plain::{Plain, fence_acquire, fence_release, prefetch};
+pub use plain::{Plain, fence_acquire, fence_locked, fence_release, prefetch};
 pub use policy::{Policy, PolicyError, Retryable};
 pub use probe::Probe;
 pub use select::{AnyHtm, ENGINE_VARIABLE, EngineVisitor, Reason, Request, select};

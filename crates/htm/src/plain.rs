@@ -7,7 +7,7 @@ use crate::{
     access::{self, code},
     arch,
     sync::{
-        Ordering::{Acquire, Release},
+        Ordering::{Acquire, Release, SeqCst},
         fence,
     },
 };
@@ -107,6 +107,28 @@ pub fn fence_acquire() {
 #[inline(always)]
 pub fn fence_release() {
     fence(Release);
+}
+
+/// Orders loads behind a lock that was just taken by a compare-and-swap: two threads that each lock a word and then look at the other's cannot
+/// both find it free. On x86 the compare-and-swap has done that by itself, and this is for the compiler only.
+///
+/// # Example
+///
+/// ```
+/// use drtm_htm::{Engine, NoHtm, Word, fence_locked};
+///
+/// let (mine, other) = (Word::new(0), Word::new(0));
+/// assert_eq!(NoHtm.compare_exchange(&mine, 0, 1), Ok(0));
+/// fence_locked();
+/// assert_eq!(NoHtm.load(&other), 0, "nobody else has locked anything");
+/// ```
+#[inline(always)]
+pub fn fence_locked() {
+    if cfg!(all(target_arch = "x86_64", not(drtm_loom))) {
+        std::sync::atomic::compiler_fence(SeqCst);
+    } else {
+        fence(SeqCst);
+    }
 }
 
 /// Asks the processor for a word's cache line, which will be wanted soon. A hint and no access: it waits for nothing and orders

@@ -24,6 +24,7 @@ mod bucket;
 mod chain;
 mod change;
 mod grow;
+mod held;
 mod hint;
 mod numbering;
 mod peer;
@@ -31,6 +32,7 @@ mod search;
 mod segments;
 mod visit;
 
+pub use held::BucketVersion;
 pub use peer::HashPeer;
 
 use std::{marker::PhantomData, sync::Arc};

@@ -33,6 +33,7 @@ mod checksum;
 mod counter;
 mod error;
 mod floor;
+mod handle;
 mod hash;
 mod heap;
 mod keys;
@@ -49,7 +50,8 @@ mod tree;
 
 pub use cache::{BucketCache, Cache, NodeCache};
 pub use error::KvError;
-pub use hash::{HashConfig, HashPeer, HashTable};
+pub use handle::{Fetched, Handle, Locking, Placed, Reaped, Records, Reserved, Sighting, Witness};
+pub use hash::{BucketVersion, HashConfig, HashPeer, HashTable};
 pub use keys::{Bytes, Inline, Keys, MAX_KEY};
 pub use layout::{BUCKET_BYTES, BUCKET_WORDS, Head, SLOTS, State, Version};
 #[cfg(drtm_loom)]
@@ -61,5 +63,6 @@ pub use remote::{
     Exchanged, Page, PeerRow, RecordLock, RecordPeer, Refusal, RemoteError, ServedTable, Service, Standing, TableId,
     TablePeer, Unwritten,
 };
+pub use room::Room;
 pub use store::{Store, Worker};
-pub use tree::{AsKey, Existing, LeafChange, Lookup, NodeVersion, Row, Scan, Tree, TreeKeys, TreePeer};
+pub use tree::{AsKey, Cursor, Existing, LeafChange, Lookup, NodeVersion, Row, Scan, Tree, TreeKeys, TreePeer};

@@ -24,6 +24,8 @@
 //! free stays locked and marked `writing`, with its incarnation one on, until its next use is complete: whoever still has its
 //! place finds it busy, or of another incarnation, and goes back to the table.
 
+mod hold;
+mod observe;
 mod shape;
 mod write;
 
@@ -66,6 +68,8 @@ pub enum Look<T> {
     Found(T),
     /// A record, unchanged, of another key: only the fingerprints are the same.
     Other,
+    /// The key's record, unchanged, which says that the key is not there.
+    Absent,
     /// Not the record looked for any more: ask the table again.
     Stale,
     /// Being written, or changed meanwhile: look again.
@@ -78,6 +82,7 @@ impl<T> Look<T> {
         match self {
             Self::Found(found) => Ok(found),
             Self::Other => Err(Look::Other),
+            Self::Absent => Err(Look::Absent),
             Self::Stale => Err(Look::Stale),
             Self::Busy => Err(Look::Busy),
         }
@@ -116,7 +121,7 @@ pub struct Read {
 
 /// A record in memory: its header's words.
 #[derive(Debug)]
-pub(crate) struct Record<'r, E: Engine> {
+pub struct Record<'r, E: Engine> {
     region: &'r Region<E>,
     place: Place,
     header: &'r [Word; HEADER_WORDS],
@@ -169,11 +174,20 @@ impl<'r, E: Engine> Record<'r, E> {
     /// Says what to make of what was seen since the record [had](Self::begin) this version: of a key's record, or (`None`) another's.
     #[inline(always)]
     fn end<T>(&self, version: Version, seen: Result<Option<T>, OutOfBounds>) -> Result<Look<T>, OutOfBounds> {
+        match self.end_either(version, seen)? {
+            Look::Found(_) if version.is_removed() => Ok(Look::Absent),
+            look => Ok(look),
+        }
+    }
+
+    /// The same, of a record that may stand for a key that is not there.
+    #[inline(always)]
+    fn end_either<T>(&self, version: Version, seen: Result<Option<T>, OutOfBounds>) -> Result<Look<T>, OutOfBounds> {
         fence_acquire();
         if self.version() != version && !mutation::includes(Mutation::ReadWithoutVersion) {
             return Ok(Look::Busy);
         }
-        if self.head().incarnation() != self.place.incarnation || version.is_removed() {
+        if self.head().incarnation() != self.place.incarnation {
             return Ok(Look::Stale);
         }
         Ok(seen?.map_or(Look::Other, Look::Found))
@@ -295,6 +309,14 @@ impl<'r, E: Engine> Record<'r, E> {
     pub(crate) fn check<K: Keys>(&self, key: K::Key<'_>) -> Result<Look<Version>, OutOfBounds> {
         match self.begin() {
             Ok(version) => self.end(version, self.shape_for::<K>(key).map(|shape| shape.map(|_| version))),
+            Err(look) => Ok(look),
+        }
+    }
+
+    /// Whether it is the key's, be the key there or not.
+    pub(crate) fn identify<K: Keys>(&self, key: K::Key<'_>) -> Result<Look<()>, OutOfBounds> {
+        match self.begin() {
+            Ok(version) => self.end_either(version, self.shape_for::<K>(key).map(|shape| shape.map(|_| ()))),
             Err(look) => Ok(look),
         }
     }

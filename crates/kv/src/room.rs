@@ -1,6 +1,25 @@
 //! Where a value is copied to whose length is only known when it is come to.
 
-/// Memory for a value.
+/// Memory for a value: a vector, most simply.
+///
+/// # Example
+///
+/// ```
+/// use drtm_kv::Room;
+///
+/// /// Counts, and keeps nothing.
+/// struct Length(usize);
+///
+/// impl Room for Length {
+///     fn of(&mut self, length: usize) -> &mut [u8] {
+///         self.0 = length;
+///         &mut []
+///     }
+/// }
+/// let mut length = Length(0);
+/// assert!(length.of(7).is_empty());
+/// assert_eq!(length.0, 7);
+/// ```
 pub trait Room {
     /// Room for a value of this length, or for as much of it as there can be.
     fn of(&mut self, length: usize) -> &mut [u8];
@@ -12,6 +31,17 @@ impl Room for Vec<u8> {
     fn of(&mut self, length: usize) -> &mut [u8] {
         self.resize(length, 0);
         self
+    }
+}
+
+/// Where the value of a record goes that nobody wants.
+#[derive(Debug)]
+pub(crate) struct Nowhere;
+
+impl Room for Nowhere {
+    #[inline(always)]
+    fn of(&mut self, _length: usize) -> &mut [u8] {
+        &mut []
     }
 }
 

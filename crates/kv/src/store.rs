@@ -9,7 +9,7 @@ use drtm_htm::{Engine, Htm};
 use drtm_rdma::{NodeId, Offset, Region};
 
 use crate::{
-    HashConfig, HashTable, Inline, KvError, Tree, TreeKeys,
+    HashConfig, HashTable, Inline, KvError, Records, Reserved, Tree, TreeKeys,
     heap::{Arena, Class, Heap},
     keys::Keys,
     layout::{Place, State},
@@ -131,6 +131,13 @@ impl<E: Engine> Store<E> {
     #[must_use]
     pub fn regions(&self) -> drtm_htm::Stats {
         self.shared.htm.stats()
+    }
+
+    /// Its records by their handles, for transactions.
+    #[must_use]
+    #[inline(always)]
+    pub fn records(&self) -> Records<'_, E> {
+        Records::new(&self.shared.region)
     }
 
     /// A worker for one thread.
@@ -281,8 +288,19 @@ impl<E: Engine> Worker<E> {
         self.state
     }
 
+    /// Its way into hardware regions, for changes of several records at once.
+    #[inline(always)]
+    pub fn htm(&mut self) -> &mut drtm_htm::Worker<E> {
+        &mut self.htm
+    }
+
     pub(crate) fn allocate(&mut self, class: Class) -> Result<u64, KvError> {
         self.arena.allocate(&self.store.shared.heap, &self.store.shared.region, class)
+    }
+
+    /// Gives back memory that was not used.
+    pub fn give_back(&mut self, unused: Reserved) {
+        self.free(unused.class, unused.word);
     }
 
     pub(crate) fn free(&mut self, class: Class, word: u64) {

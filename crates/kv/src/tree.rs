@@ -28,6 +28,7 @@
 //! still has its place notices; nobody waits for readers to leave.
 
 mod change;
+mod held;
 mod kind;
 mod layers;
 mod load;
@@ -41,8 +42,10 @@ mod scan;
 mod search;
 mod slices;
 mod split;
+mod view;
 mod walk;
 
+pub use held::Cursor;
 pub use kind::{AsKey, TreeKeys};
 pub use noting::LeafChange;
 pub use peer::TreePeer;
@@ -50,11 +53,11 @@ pub use scan::{Row, Scan};
 
 use std::{marker::PhantomData, ops::RangeBounds, sync::Arc};
 
-use drtm_htm::{Engine, Word};
+use drtm_htm::{Access, Engine, Word};
 use drtm_rdma::{Offset, OutOfBounds, Region};
 
 use crate::{
-    KvError, Read, Store, Version, Worker, checksum, counter, floor,
+    KvError, Read, Store, Version, Witness, Worker, checksum, counter, floor,
     keys::{Inline, Keys},
     layout::{NODE_WORDS, Stamp},
     patience::Patience,
@@ -118,6 +121,21 @@ impl NodeVersion {
 
     fn of<E: Engine>(leaf: &Seen<'_, E>) -> Self {
         Self::new(leaf.node.place, leaf.stamp)
+    }
+}
+
+impl Witness for NodeVersion {
+    #[inline]
+    fn holds<E: Engine>(&self, region: &Region<E>) -> bool {
+        // A place outside the region is no leaf of it. And what is being changed, nobody can have seen yet.
+        let now = region.array::<NODE_WORDS>(self.at).map(|words| Stamp(region.engine().load(&words[0])));
+        now.is_ok_and(|stamp| stamp.unlocked().0 == self.version)
+    }
+
+    #[inline]
+    fn holds_in<'m, E: Engine, A: Access<'m>>(&self, tx: &mut A, region: &'m Region<E>) -> Result<bool, A::Abort> {
+        let Ok(words) = region.array::<NODE_WORDS>(self.at) else { return Ok(false) };
+        Ok(Stamp(tx.load(&words[0])?).unlocked().0 == self.version)
     }
 }
 
@@ -329,11 +347,7 @@ impl<E: Engine, K: TreeKeys> Tree<E, K> {
     #[must_use]
     #[inline]
     pub fn unchanged(&self, leaf: &NodeVersion) -> bool {
-        // A place outside the region is no leaf of it.
-        self.table
-            .region()
-            .array::<NODE_WORDS>(leaf.at)
-            .is_ok_and(|words| Stamp(self.table.engine().load(&words[0])).unlocked().0 == leaf.version)
+        leaf.holds(self.table.region())
     }
 
     /// Whether there is such a key.

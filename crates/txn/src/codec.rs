@@ -56,13 +56,16 @@ pub enum CodecError {
 /// impl Codec for Text {
 ///     type Value = String;
 ///     type Given = str;
+///     type View<'b> = &'b str;
 ///     fn encode(value: &str, bytes: &mut Vec<u8>) -> Result<(), CodecError> {
 ///         bytes.extend_from_slice(value.as_bytes());
 ///         Ok(())
 ///     }
 ///     fn decode(bytes: &[u8]) -> Result<String, CodecError> {
-///         let text = std::str::from_utf8(bytes).map_err(|error| CodecError::Decode { reason: error.to_string() })?;
-///         Ok(text.to_owned())
+///         Ok(Self::view(bytes)?.to_owned())
+///     }
+///     fn view(bytes: &[u8]) -> Result<&str, CodecError> {
+///         std::str::from_utf8(bytes).map_err(|error| CodecError::Decode { reason: error.to_string() })
 ///     }
 /// }
 ///
@@ -78,6 +81,9 @@ pub trait Codec: 'static {
     /// What is written: as what is read, or borrowed.
     type Given: ?Sized;
 
+    /// What is read where nothing has to be kept: borrowed, if it can be.
+    type View<'b>;
+
     /// Appends a value's bytes.
     ///
     /// # Errors
@@ -91,6 +97,13 @@ pub trait Codec: 'static {
     ///
     /// When they were not.
     fn decode(bytes: &[u8]) -> Result<Self::Value, CodecError>;
+
+    /// The same without a copy, if it can be.
+    ///
+    /// # Errors
+    ///
+    /// As for [`decode`](Self::decode).
+    fn view(bytes: &[u8]) -> Result<Self::View<'_>, CodecError>;
 }
 
 /// Bytes as they are.
@@ -109,6 +122,7 @@ pub struct Raw;
 impl Codec for Raw {
     type Value = Vec<u8>;
     type Given = [u8];
+    type View<'b> = &'b [u8];
 
     #[inline]
     fn encode(value: &[u8], bytes: &mut Vec<u8>) -> Result<(), CodecError> {
@@ -119,6 +133,11 @@ impl Codec for Raw {
     #[inline]
     fn decode(bytes: &[u8]) -> Result<Vec<u8>, CodecError> {
         Ok(bytes.to_vec())
+    }
+
+    #[inline]
+    fn view(bytes: &[u8]) -> Result<&[u8], CodecError> {
+        Ok(bytes)
     }
 }
 
@@ -149,6 +168,7 @@ pub struct Pod<T>(PhantomData<fn() -> T>);
 impl<T: FromBytes + IntoBytes + Immutable + 'static> Codec for Pod<T> {
     type Value = T;
     type Given = T;
+    type View<'b> = T;
 
     #[inline]
     fn encode(value: &T, bytes: &mut Vec<u8>) -> Result<(), CodecError> {
@@ -159,6 +179,11 @@ impl<T: FromBytes + IntoBytes + Immutable + 'static> Codec for Pod<T> {
     #[inline]
     fn decode(bytes: &[u8]) -> Result<T, CodecError> {
         T::read_from_bytes(bytes).map_err(|_| CodecError::Size { found: bytes.len(), expected: size_of::<T>() })
+    }
+
+    #[inline]
+    fn view(bytes: &[u8]) -> Result<T, CodecError> {
+        Self::decode(bytes)
     }
 }
 
@@ -198,6 +223,7 @@ const FORMAT: bincode::config::Configuration<
 impl<T: Serialize + DeserializeOwned + 'static> Codec for Serde<T> {
     type Value = T;
     type Given = T;
+    type View<'b> = T;
 
     fn encode(value: &T, bytes: &mut Vec<u8>) -> Result<(), CodecError> {
         match bincode::serde::encode_into_std_write(value, bytes, FORMAT) {
@@ -214,6 +240,10 @@ impl<T: Serialize + DeserializeOwned + 'static> Codec for Serde<T> {
             }
             Err(error) => Err(CodecError::Decode { reason: error.to_string() }),
         }
+    }
+
+    fn view(bytes: &[u8]) -> Result<T, CodecError> {
+        Self::decode(bytes)
     }
 }
 

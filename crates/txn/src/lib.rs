@@ -1,14 +1,58 @@
-//! Serializable transactions over the memory store: databases, typed tables, protocols, logs.
+//! Serializable transactions over the memory store.
 //!
+//! - [`Db`]: a database; [`Tx`]: a transaction. [`TableDef`], [`Table`]: typed tables.
 //! - [`Key`]: types whose values can be keys, and how they keep their order as words and bytes.
 //! - [`Codec`]: how values become bytes: [`Raw`], [`Pod`], [`Serde`].
+//! - [`Setting`], [`Hook`]: what a database is built on, and who is told of its commits.
 //!
-//! Databases and transactions themselves are not written yet.
+//! ```
+//! use drtm_txn::{Db, Error, Ordered, Pod, Serde, TableDef};
+//!
+//! const STOCK: TableDef<u32, Pod<u64>> = TableDef::hash("stock");
+//! const ORDERS: TableDef<u64, Serde<Vec<(u32, u64)>>, Ordered> = TableDef::ordered("orders");
+//!
+//! let db = Db::new()?;
+//! let (stock, orders) = (db.table(STOCK)?, db.table(ORDERS)?);
+//! db.transact(|tx| tx.put(stock, &7, &10))?;
+//!
+//! let number = db.transact(|tx| {
+//!     let left = tx.update(stock, &7, |left| *left = left.saturating_sub(3))?;
+//!     left.ok_or_else(|| Error::aborted("no such item"))?;
+//!     let number = tx.last(orders, ..)?.map_or(1, |(last, _)| last + 1);
+//!     tx.insert(orders, &number, &vec![(7, 3)])?;
+//!     Ok(number)
+//! })?;
+//! assert_eq!(number, 1);
+//! # Ok::<(), Error>(())
+//! ```
 
 #![forbid(unsafe_code)]
 
+mod catalog;
 mod codec;
+mod commit;
+mod db;
+mod epoch;
+mod error;
+mod garbage;
+mod hook;
+mod index;
 mod key;
+mod mutation;
+mod setting;
+mod stats;
+mod table;
+mod tx;
+mod work;
 
 pub use codec::{Codec, CodecError, Pod, Raw, Serde};
+pub use db::{Builder, Db};
+pub use error::{Conflict, Error};
+pub use hook::{Change, Hook, Unlogged};
 pub use key::{Key, KeyReader};
+#[doc(hidden)]
+pub use mutation::Mutation;
+pub use setting::{Embedded, Setting};
+pub use stats::Stats;
+pub use table::{Hash, Kind, Ordered, Table, TableDef};
+pub use tx::{Range, Savepoint, Tx};

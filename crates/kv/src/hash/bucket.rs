@@ -31,7 +31,7 @@ impl Seen {
 }
 
 #[inline(always)]
-fn version_meta(bucket: &Bucket) -> &Word {
+pub(super) fn version_meta(bucket: &Bucket) -> &Word {
     &bucket[meta_word(Bits::VERSION_SLOT)]
 }
 
@@ -141,6 +141,10 @@ pub(super) struct Change<'b>(pub(super) &'b Bucket);
 impl<'b> Change<'b> {
     pub(super) fn is_locked<A: Access<'b>>(&self, tx: &mut A) -> Result<bool, A::Abort> {
         Ok(Bits::is_locked(tx.load(version_meta(self.0))?))
+    }
+
+    pub(super) fn version<A: Access<'b>>(&self, tx: &mut A) -> Result<u32, A::Abort> {
+        Ok(Bits::version(tx.load(version_meta(self.0))?))
     }
 
     pub(super) fn depth<A: Access<'b>>(&self, tx: &mut A) -> Result<Option<u32>, A::Abort> {

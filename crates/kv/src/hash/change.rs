@@ -1,9 +1,9 @@
 //! Inserting, removing, and moving records.
 
-use drtm_htm::{Access, Engine, EngineKind, Outcome, Policy};
+use drtm_htm::{Access, Engine, Outcome, Policy};
 
 use super::{
-    Table,
+    BucketVersion, Table,
     bucket::{self, Change},
     chain::{Match, Room, plainly},
     header,
@@ -19,7 +19,8 @@ use crate::{
 
 /// What became of an attempt to put a record into a chain.
 enum Put {
-    Done,
+    /// It is there: the bucket was like this before.
+    Done(BucketVersion),
     /// The key is there.
     Exists,
     /// Another key has the same word, perhaps: its record must be looked at, under the lock.
@@ -33,9 +34,17 @@ enum Put {
     Failed(KvError),
 }
 
+/// A record that was put into its chain.
+pub(super) struct New {
+    pub(super) place: Place,
+    pub(super) version: Version,
+    /// The bucket before.
+    pub(super) before: BucketVersion,
+}
+
 impl<E: Engine> Table<E> {
-    /// Locks the main bucket of a hash.
-    fn lock_chain(&self, hash: u64) -> Result<&Bucket, KvError> {
+    /// Locks the main bucket of a hash. Gives its number too.
+    pub(super) fn lock_chain(&self, hash: u64) -> Result<(u64, &Bucket), KvError> {
         let engine = self.engine();
         let waiting = self.patience.begin();
         let mut number = self.first_guess(hash)?;
@@ -48,14 +57,14 @@ impl<E: Engine> Table<E> {
             let seen = bucket::seen(engine, main);
             match self.elsewhere(main, number, hash)? {
                 Some(elsewhere) => number = elsewhere,
-                None if bucket::try_lock(engine, main, seen) => return Ok(main),
+                None if bucket::try_lock(engine, main, seen) => return Ok((number, main)),
                 None => waiting.pause()?,
             }
         }
     }
 
     /// Unlocks a chain, and gives back what it does not need any more.
-    fn unlock_chain(&self, main: &Bucket, emptied: Vec<u64>) {
+    pub(super) fn unlock_chain(&self, main: &Bucket, emptied: Vec<u64>) {
         plainly(self.engine(), |tx| Change(main).release(tx));
         self.free_overflows(emptied);
     }
@@ -70,12 +79,23 @@ impl<E: Engine> Table<E> {
         key: K::Key<'_>,
         value: &[u8],
     ) -> Result<Option<Version>, KvError> {
-        let shape = Shape::of::<K>(key, value.len(), self.checked)?;
         if self.search::<K, _>(key, |record| record.check::<K>(key))?.is_some() {
             return Ok(None);
         }
+        Ok(self.put_new::<K>(worker, key, value, Version::new)?.map(|new| new.version))
+    }
+
+    /// Puts a new record into its chain, unless the key has one. It has the version that `first` makes of the lowest number that it can have.
+    pub(super) fn put_new<K: Keys>(
+        &self,
+        worker: &mut Worker<E>,
+        key: K::Key<'_>,
+        value: &[u8],
+        first: impl Fn(u64) -> Version,
+    ) -> Result<Option<New>, KvError> {
+        let shape = Shape::of::<K>(key, value.len(), self.checked)?;
         let memory = worker.allocate(shape.class())?;
-        let mut version = Version::new(self.floor()?);
+        let mut version = first(self.floor()?);
         let mut place = Record::create::<K>(self.region(), memory, shape, key, value, version)?;
         let waiting = self.patience.begin();
         let mut in_region = true;
@@ -83,11 +103,11 @@ impl<E: Engine> Table<E> {
             let tried = if in_region { self.put_in_region::<K>(worker, key, place, version) } else { Ok(None) };
             let put = tried.and_then(|put| put.map_or_else(|| self.put_under_lock::<K>(key, place, version), Ok));
             match put.unwrap_or_else(Put::Failed) {
-                Put::Done => break Ok(Some(version)),
+                Put::Done(before) => break Ok(Some(New { place, version, before })),
                 Put::Exists => break Ok(None),
                 Put::Failed(error) => break Err(error),
                 Put::Below(floor) => {
-                    version = Version::new(floor);
+                    version = first(floor);
                     place = Record::create::<K>(self.region(), memory, shape, key, value, version)?;
                 }
                 // What a region cannot do, the lock's holder can.
@@ -115,7 +135,7 @@ impl<E: Engine> Table<E> {
         place: Place,
         version: Version,
     ) -> Result<Option<Put>, KvError> {
-        if E::KIND == EngineKind::None {
+        if !self.engine().has_regions() {
             return Ok(None);
         }
         let word = K::word(key);
@@ -142,8 +162,9 @@ impl<E: Engine> Table<E> {
                 Ok(Room::Behind(_)) => Put::Full,
                 Ok(Room::Slot(bucket, slot)) => {
                     Change(bucket).fill(tx, slot, word, place)?;
+                    let version = Change(main).version(tx)?;
                     Change(main).release(tx)?;
-                    Put::Done
+                    Put::Done(BucketVersion { at: self.main.place(number), version })
                 }
             };
             Ok(put)
@@ -157,8 +178,9 @@ impl<E: Engine> Table<E> {
     /// Puts a record into its chain under the chain's lock.
     fn put_under_lock<K: Keys>(&self, key: K::Key<'_>, place: Place, version: Version) -> Result<Put, KvError> {
         let word = K::word(key);
-        let main = self.lock_chain(K::hash(word))?;
-        let put = self.put_locked::<K>(main, word, key, place, version);
+        let (number, main) = self.lock_chain(K::hash(word))?;
+        let before = self.bucket_version(number, bucket::seen(self.engine(), main));
+        let put = self.put_locked::<K>(main, before, word, key, place, version);
         self.unlock_chain(main, Vec::new());
         put
     }
@@ -166,6 +188,7 @@ impl<E: Engine> Table<E> {
     fn put_locked<K: Keys>(
         &self,
         main: &Bucket,
+        before: BucketVersion,
         word: u64,
         key: K::Key<'_>,
         place: Place,
@@ -192,7 +215,7 @@ impl<E: Engine> Table<E> {
                 plainly(engine, |tx| Change(last).set_link(tx, link));
             }
         }
-        Ok(Put::Done)
+        Ok(Put::Done(before))
     }
 
     /// Whether a slot of a locked chain is the key's. Its record can be written meanwhile, but neither removed nor moved.
@@ -200,10 +223,10 @@ impl<E: Engine> Table<E> {
         let record = Record::at(self.region(), found.place)?;
         let waiting = self.patience.begin();
         loop {
-            match record.check::<K>(key)? {
-                Look::Found(_) => return Ok(true),
+            match record.identify::<K>(key)? {
+                Look::Found(()) => return Ok(true),
                 Look::Other => return Ok(false),
-                Look::Busy | Look::Stale => waiting.pause()?,
+                Look::Busy | Look::Stale | Look::Absent => waiting.pause()?,
             }
         }
     }
@@ -232,7 +255,7 @@ impl<E: Engine> Table<E> {
                 worker.free(class, place.word);
                 return Ok(Some(version));
             }
-            let main = self.lock_chain(hash)?;
+            let (_, main) = self.lock_chain(hash)?;
             match self.take_out::<K>(worker, main, key) {
                 Ok(Some(removed)) => return Ok(removed),
                 // The record is locked. Not to be waited for here: its holder may want the chain.
@@ -250,7 +273,7 @@ impl<E: Engine> Table<E> {
         key: K::Key<'_>,
     ) -> Result<Option<(Version, Class, Place)>, KvError> {
         // Which of several look-alikes is the key's, only their records tell.
-        if E::KIND == EngineKind::None || !K::FITS {
+        if !self.engine().has_regions() || !K::FITS {
             return Ok(None);
         }
         let word = K::word(key);
@@ -343,7 +366,7 @@ impl<E: Engine> Table<E> {
         let memory = worker.allocate(shape.class())?;
         let waiting = self.patience.begin();
         let moved = loop {
-            let moved = self.lock_chain(K::hash(K::word(key))).and_then(|main| {
+            let moved = self.lock_chain(K::hash(K::word(key))).and_then(|(_, main)| {
                 let moved = self.move_record::<K>(worker, main, key, memory, shape, value);
                 self.unlock_chain(main, Vec::new());
                 moved

@@ -4,7 +4,7 @@ use drtm_htm::{Engine, fence_acquire};
 use drtm_rdma::OutOfBounds;
 
 use super::{
-    Table,
+    BucketVersion, Table,
     bucket::{self, Sight},
     segments::Bucket,
 };
@@ -89,12 +89,22 @@ impl<E: Engine> Table<E> {
     }
 
     /// Looks at the key's record with `look`, as often as it takes for it to be found whole, or found not to be there.
-    #[inline(never)]
+    #[inline(always)]
     pub(super) fn search<K: Keys, T>(
         &self,
         key: K::Key<'_>,
-        mut look: impl FnMut(&Record<'_, E>) -> Result<Look<T>, OutOfBounds>,
+        look: impl FnMut(&Record<'_, E>) -> Result<Look<T>, OutOfBounds>,
     ) -> Result<Option<T>, KvError> {
+        Ok(self.search_for::<K, _>(key, look)?.ok())
+    }
+
+    /// The same, and gives the bucket in which it was found that the key is not there.
+    #[inline(never)]
+    pub(super) fn search_for<K: Keys, T>(
+        &self,
+        key: K::Key<'_>,
+        mut look: impl FnMut(&Record<'_, E>) -> Result<Look<T>, OutOfBounds>,
+    ) -> Result<Result<T, BucketVersion>, KvError> {
         let word = K::word(key);
         let hash = K::hash(word);
         let engine = self.engine();
@@ -114,7 +124,8 @@ impl<E: Engine> Table<E> {
                     alike &= alike - 1;
                     let Some(place) = bucket::place(engine, current, slot) else { continue };
                     match look(&Record::at(self.region(), place)?)? {
-                        Look::Found(found) => return Ok(Some(found)),
+                        Look::Found(found) => return Ok(Ok(found)),
+                        Look::Absent => return Ok(Err(self.bucket_version(number, before))),
                         Look::Other => {}
                         Look::Stale | Look::Busy => {
                             waiting.pause()?;
@@ -131,10 +142,17 @@ impl<E: Engine> Table<E> {
             fence_acquire();
             match self.elsewhere(main, number, hash)? {
                 Some(elsewhere) => number = elsewhere,
-                None if bucket::seen(engine, main).version() == before.version() => return Ok(None),
+                None if bucket::seen(engine, main).version() == before.version() => {
+                    return Ok(Err(self.bucket_version(number, before)));
+                }
                 None => {}
             }
         }
+    }
+
+    /// What a bucket was that has been looked at.
+    pub(super) fn bucket_version(&self, number: u64, seen: bucket::Seen) -> BucketVersion {
+        BucketVersion { at: self.main.place(number), version: seen.version() }
     }
 
     /// Which bucket to try for the hash if it is not this one.

@@ -117,6 +117,13 @@ impl Segments {
         region.array(Offset::new(8 * begins + within * BUCKET_BYTES)).ok()
     }
 
+    /// Where a bucket is whose segment this handle has learned of.
+    pub(super) fn place(&self, bucket: u64) -> Offset {
+        let (segment, within) = locate(bucket);
+        let begins = self.known.get(segment).map_or(0, |known| known.load(Relaxed));
+        Offset::new(8 * begins + within * BUCKET_BYTES)
+    }
+
     #[cold]
     fn reach<'r, E: Engine>(&self, region: &'r Region<E>, bucket: u64) -> Result<Option<&'r Bucket>, KvError> {
         let (segment, within) = locate(bucket);

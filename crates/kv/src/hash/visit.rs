@@ -42,6 +42,7 @@ impl<E: Engine> Table<E> {
                 }
                 match Record::at(self.region(), place)?.copy::<K>(word, &mut rows.value)? {
                     Look::Found(version) => rows.keep(word, version),
+                    Look::Absent => {}
                     Look::Stale | Look::Other | Look::Busy => {
                         waiter.pause();
                         continue 'again;

@@ -47,6 +47,9 @@ const LINK: Field = PLACE.then(24);
 const _: () = assert!(TAG.ends_word() && VERSION.ends_word() && LINK.ends_word());
 const _: () = assert!(INCARNATION_BITS <= TAG.max().count_ones());
 
+/// The highest version of a bucket; then they begin again.
+pub(crate) const BUCKET_VERSIONS: u32 = VERSION.max() as u32;
+
 /// Slots in a line, the last of which keeps its tag elsewhere.
 const LINE_SLOTS: usize = SLOTS / 2;
 

@@ -75,6 +75,13 @@ impl Version {
         Self(WRITING.set(self.0, 1))
     }
 
+    /// The same of a record that says that its key is not there.
+    #[must_use]
+    #[inline(always)]
+    pub const fn as_removed(self) -> Self {
+        self.removed()
+    }
+
     #[must_use]
     pub(crate) const fn removed(self) -> Self {
         Self(REMOVED.set(self.0, 1))

@@ -47,6 +47,12 @@ impl Shape {
         }
     }
 
+    /// The same with a value of another length.
+    #[inline(always)]
+    pub(super) fn with_value(self, value: usize) -> Self {
+        Self { value, ..self }
+    }
+
     /// Whether there can be such a record. Words that are nonsense may say anything.
     pub(crate) fn is_possible(self) -> bool {
         self.value <= MAX_VALUE && self.key.is_none_or(|key| key <= MAX_KEY)

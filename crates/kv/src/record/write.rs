@@ -30,13 +30,16 @@ impl<'r, E: Engine> Record<'r, E> {
             return Ok(if self.head().incarnation() == self.place.incarnation { Look::Busy } else { Look::Stale });
         };
         let (head, version) = (self.head(), locked.version);
-        let is_it = head.incarnation() == self.place.incarnation && !version.is_writing() && !version.is_removed();
-        // If not, dropped here, and so unlocked.
-        if !is_it {
+        // If it is not the one, dropped here, and so unlocked.
+        if head.incarnation() != self.place.incarnation || version.is_writing() {
             return Ok(Look::Stale);
         }
         let is_key = self.has_key::<K>(locked.shape, key)?;
-        Ok(if is_key { Look::Found(locked) } else { Look::Other })
+        Ok(match is_key {
+            true if version.is_removed() => Look::Absent,
+            true => Look::Found(locked),
+            false => Look::Other,
+        })
     }
 
     /// Writes another value, if there is room for it where the record is: gives its version then.
@@ -52,6 +55,7 @@ impl<'r, E: Engine> Record<'r, E> {
             Look::Found(locked) if locked.has_room_for(shape) => Look::Found(Some(locked.write(shape, value)?)),
             Look::Found(_) => Look::Found(None),
             Look::Other => Look::Other,
+            Look::Absent => Look::Absent,
             Look::Stale => Look::Stale,
             Look::Busy => Look::Busy,
         })
@@ -160,9 +164,9 @@ fn seal<E: Engine>(
 /// A record whose lock is held. Dropped, it is unlocked as it was.
 #[derive(Debug)]
 pub(crate) struct Locked<'l, 'r, E: Engine> {
-    record: &'l Record<'r, E>,
-    version: Version,
-    shape: Shape,
+    pub(super) record: &'l Record<'r, E>,
+    pub(super) version: Version,
+    pub(super) shape: Shape,
 }
 
 impl<E: Engine> Locked<'_, '_, E> {
@@ -193,9 +197,17 @@ impl<E: Engine> Locked<'_, '_, E> {
         version
     }
 
-    /// Writes a value for which the record has room.
+    /// Writes a value for which the record has room, as the next version.
     #[inline(always)]
     pub(crate) fn write(self, shape: Shape, value: &[u8]) -> Result<Version, OutOfBounds> {
+        let version = self.version.next();
+        self.write_as(version, shape, value)?;
+        Ok(version)
+    }
+
+    /// Writes a value for which the record has room, as this version.
+    #[inline(always)]
+    pub(super) fn write_as(self, version: Version, shape: Shape, value: &[u8]) -> Result<(), OutOfBounds> {
         debug_assert!(self.has_room_for(shape));
         let (record, engine) = (self.record, self.record.engine());
         let body = record.body(shape.before_value(), shape.sealed_words())?;
@@ -207,12 +219,11 @@ impl<E: Engine> Locked<'_, '_, E> {
             self.reshape(shape)?;
         }
         write_bytes(engine, body, value);
-        let version = self.version.next();
         if shape.checked {
             seal(engine, record.header, body, shape, version, value);
         }
         engine.store(&record.header[VERSION], version.0);
-        Ok(version)
+        Ok(())
     }
 
     #[cold]

@@ -51,17 +51,34 @@ impl<E: Engine> Table<E> {
         value: &[u8],
         mut note: impl FnMut(LeafChange),
     ) -> Result<Option<Version>, KvError> {
+        match self.vacancy::<K>(key)? {
+            Some(spot) => {
+                Ok(self.put_new::<K>(worker, spot, key, value, Version::new, &mut note)?.map(|(_, version)| version))
+            }
+            None => Ok(None),
+        }
+    }
+
+    /// Puts a new record where its key would be, unless the key has one by now. It has the version that `first` makes of the lowest number that it can have.
+    pub(super) fn put_new<'t, K: Kind>(
+        &'t self,
+        worker: &mut Worker<E>,
+        mut spot: Spot<'t, E>,
+        key: K::Key<'_>,
+        value: &[u8],
+        first: impl Fn(u64) -> Version,
+        note: &mut impl FnMut(LeafChange),
+    ) -> Result<Option<(Place, Version)>, KvError> {
         let shape = Shape::of::<K::Kept>(key, value.len(), self.checked)?;
-        let Some(mut spot) = self.vacancy::<K>(key)? else { return Ok(None) };
         let memory = worker.allocate(shape.class())?;
-        let mut version = self.first_version()?;
+        let mut version = first(self.floor()?);
         let mut place = Record::create::<K::Kept>(self.region(), memory, shape, key, value, version)?;
         let waiter = Waiter::new();
         let done = loop {
-            match self.put::<K>(&spot, key, place, version, &mut note) {
-                Ok(Put::Done) => return Ok(Some(version)),
+            match self.put::<K>(&spot, key, place, version, note) {
+                Ok(Put::Done) => return Ok(Some((place, version))),
                 Ok(Put::Below(floor)) => {
-                    version = Version::new(floor);
+                    version = first(floor);
                     place = Record::create::<K::Kept>(self.region(), memory, shape, key, value, version)?;
                     continue;
                 }

@@ -10,12 +10,12 @@ use super::{
     scan::{Direction, Leaves},
     search::Spot,
     slices,
+    view::{FoundRow, View},
     walk::Walk,
 };
 use crate::{
     KvError, Version,
     keys::{Bytes, Inline, Keys, Sliced},
-    room::Room,
 };
 
 /// A kind of keys that a [`Tree`](super::Tree) can have.
@@ -95,13 +95,13 @@ pub trait Kind: Keys {
 
     fn cursor<'k>(range: impl RangeBounds<Self::Key<'k>>, direction: Direction) -> Self::Cursor;
 
-    /// Moves to the next row. Copies its value, and tells of the leaves that are passed.
-    fn next<'c, E: Engine>(
+    /// Moves to the next row. Shows its record, and tells of the leaves that are passed.
+    fn next<'c, E: Engine, V: View>(
         table: &Table<E>,
         cursor: &'c mut Self::Cursor,
         passed: &mut Vec<NodeVersion>,
-        value: &mut impl Room,
-    ) -> Result<Option<(Self::Key<'c>, Version)>, KvError>;
+        view: &mut V,
+    ) -> Result<Option<FoundRow<Self::Key<'c>, V>>, KvError>;
 }
 
 impl Kind for Inline {
@@ -155,13 +155,13 @@ impl Kind for Inline {
     }
 
     #[inline(always)]
-    fn next<'c, E: Engine>(
+    fn next<'c, E: Engine, V: View>(
         table: &Table<E>,
         cursor: &'c mut Leaves,
         passed: &mut Vec<NodeVersion>,
-        value: &mut impl Room,
-    ) -> Result<Option<(Self::Key<'c>, Version)>, KvError> {
-        cursor.next(table, passed, value)
+        view: &mut V,
+    ) -> Result<Option<FoundRow<Self::Key<'c>, V>>, KvError> {
+        cursor.next(table, passed, view)
     }
 }
 
@@ -216,12 +216,12 @@ impl Kind for Bytes {
     }
 
     #[inline(always)]
-    fn next<'c, E: Engine>(
+    fn next<'c, E: Engine, V: View>(
         table: &Table<E>,
         cursor: &'c mut Walk,
         passed: &mut Vec<NodeVersion>,
-        value: &mut impl Room,
-    ) -> Result<Option<(&'c [u8], Version)>, KvError> {
-        cursor.next(table, passed, value)
+        view: &mut V,
+    ) -> Result<Option<FoundRow<&'c [u8], V>>, KvError> {
+        cursor.next(table, passed, view)
     }
 }

@@ -9,13 +9,14 @@ use super::{
     NodeVersion, Table, Tree,
     kind::TreeKeys,
     node::{Node, Seen},
+    view::{Copied, View},
 };
 use crate::{
     KvError, Read, Version,
     keys::{Inline, Keys},
     layout::{FANOUT, Place},
     record::{Look, Record},
-    room::{Buffer, Room},
+    room::Buffer,
 };
 
 /// A row that a [`Scan`] has come to.
@@ -98,7 +99,8 @@ impl<'t, E: Engine, K: TreeKeys> Scan<'t, E, K> {
     // Not `Iterator::next`: a row borrows the cursor's buffers.
     #[expect(clippy::should_implement_trait, reason = "a row borrows the cursor, which an iterator's item cannot")]
     pub fn next(&mut self) -> Result<Option<Row<'_, K>>, KvError> {
-        let row = K::next(&self.tree.table, &mut self.cursor, &mut self.passed, &mut self.value)?;
+        let mut copied = Copied(&mut self.value);
+        let row = K::next(&self.tree.table, &mut self.cursor, &mut self.passed, &mut copied)?;
         Ok(row.map(|(key, version)| Row { key, value: &self.value, version }))
     }
 
@@ -126,7 +128,7 @@ impl<'t, E: Engine, K: TreeKeys> Scan<'t, E, K> {
     #[inline]
     pub fn next_into(&mut self, into: &mut [u8]) -> Result<Option<(K::Key<'_>, Read)>, KvError> {
         let mut buffer = Buffer::new(into);
-        let row = K::next(&self.tree.table, &mut self.cursor, &mut self.passed, &mut buffer)?;
+        let row = K::next(&self.tree.table, &mut self.cursor, &mut self.passed, &mut Copied(&mut buffer))?;
         Ok(row.map(|(key, version)| (key, Read { length: buffer.length(), version })))
     }
 
@@ -167,16 +169,16 @@ impl Leaves {
     }
 
     #[inline(always)]
-    pub(super) fn next<E: Engine>(
+    pub(super) fn next<E: Engine, V: View>(
         &mut self,
         table: &Table<E>,
         passed: &mut Vec<NodeVersion>,
-        value: &mut impl Room,
-    ) -> Result<Option<(u64, Version)>, KvError> {
+        view: &mut V,
+    ) -> Result<Option<(u64, V::Found)>, KvError> {
         loop {
             while let Some((key, link)) = self.next_entry(table) {
-                if let Some(version) = table.copy(key, Place::from_link(link), value)? {
-                    return Ok(Some((key, version)));
+                if let Some(found) = table.look_at(key, Place::from_link(link), view)? {
+                    return Ok(Some((key, found)));
                 }
             }
             let Some((next, _)) = self.rest else { return Ok(None) };
@@ -348,19 +350,20 @@ impl<E: Engine> Table<E> {
         }
     }
 
-    /// Copies a value, of the record that was the key's or of the one that is now. `None`: there is none any more.
+    /// Shows the record that was the key's, or the one that is now. `None`: there is none any more.
     #[inline]
-    fn copy(&self, key: u64, place: Place, value: &mut impl Room) -> Result<Option<Version>, KvError> {
+    fn look_at<V: View>(&self, key: u64, place: Place, view: &mut V) -> Result<Option<V::Found>, KvError> {
         let record = Record::at(self.region(), place)?;
         let waiting = self.patience.begin();
         loop {
-            match record.copy::<Inline>(key, value)? {
-                Look::Found(version) => return Ok(Some(version)),
+            match view.row(&record, key)? {
+                Look::Found(found) => return Ok(Some(found)),
+                Look::Absent => return Ok(None),
                 Look::Stale | Look::Other => break,
                 Look::Busy => waiting.pause()?,
             }
         }
-        Ok(self.search::<Inline, _>(key, |record| record.copy::<Inline>(key, value))?.ok())
+        Ok(self.search::<Inline, _>(key, |record| view.row(record, key))?.ok())
     }
 }
 

@@ -153,6 +153,7 @@ impl<E: Engine> Table<E> {
             let Some(place) = spot.record() else { return Ok(Err(spot)) };
             match look(&Record::at(self.region(), place)?)? {
                 Look::Found(found) => return Ok(Ok(found)),
+                Look::Absent => return Ok(Err(spot)),
                 // The only key that begins like this one, if its leaf is still what it was.
                 Look::Other if !K::FITS && spot.leaf.node.still(spot.leaf.stamp) => return Ok(Err(spot)),
                 // Removed, moved or being written since the leaf was looked at.
@@ -190,13 +191,13 @@ impl<E: Engine> Table<E> {
         }
     }
 
-    /// Where a key would be, if it is not there. There can be another key's record then.
+    /// Where a key's record would be, if it has none. There can be another key's then.
     #[inline(always)]
     pub(super) fn vacancy<K: Kind>(&self, key: K::Key<'_>) -> Result<Option<Spot<'_, E>>, KvError> {
         if K::FITS {
             let spot = K::spot(self, key)?;
             return Ok(spot.link.is_none().then_some(spot));
         }
-        Ok(self.search::<K, _>(key, |record| record.check::<K::Kept>(key))?.err())
+        Ok(self.search::<K, _>(key, |record| record.identify::<K::Kept>(key))?.err())
     }
 }

@@ -20,13 +20,12 @@ use super::{
     node::Seen,
     scan::{Direction, Leaves},
     slices::{self, slices},
+    view::{FoundRow, View},
 };
 use crate::{
-    KvError, Version,
-    keys::Sliced,
+    KvError,
     layout::{Place, Stamp, Target},
     record::{Look, Record},
-    room::Room,
 };
 
 /// Where a scan of byte strings is.
@@ -60,7 +59,7 @@ struct Layer {
 impl Layer {
     /// A word's record was not where its entry says. Then the entry must have changed.
     #[cold]
-    fn lost<E: Engine>(&self, table: &Table<E>, word: u64, place: Place) -> Result<Come, KvError> {
+    fn lost<E: Engine, T>(&self, table: &Table<E>, word: u64, place: Place) -> Result<Come<T>, KvError> {
         let Some(leaf) = self.leaf else { return Ok(Come::Lost) };
         let leaf = leaf.seen(table)?;
         let Seen { node, stamp } = leaf;
@@ -89,8 +88,8 @@ impl Known {
 }
 
 /// What has become of a row.
-enum Come {
-    To(Version),
+enum Come<T> {
+    To(T),
     /// It is not in the range.
     Past,
     /// Its record is not there any more.
@@ -112,12 +111,12 @@ impl Walk {
         Self { direction, near, far, layers, prefix, is_over, key }
     }
 
-    pub(super) fn next<'c, E: Engine>(
+    pub(super) fn next<'c, E: Engine, V: View>(
         &'c mut self,
         table: &Table<E>,
         passed: &mut Vec<NodeVersion>,
-        value: &mut impl Room,
-    ) -> Result<Option<(&'c [u8], Version)>, KvError> {
+        view: &mut V,
+    ) -> Result<Option<FoundRow<&'c [u8], V>>, KvError> {
         let waiter = Waiter::new();
         loop {
             let Some(layer) = self.layers.last_mut() else {
@@ -130,8 +129,8 @@ impl Walk {
             let stuck_at = if let Some((word, link)) = layer.leaves.next_entry(table) {
                 let goes_on = match Target::of(link) {
                     Target::Layer(place) => self.enter(table, word, place)?,
-                    Target::Record(place) => match self.come_to(table, word, place, value)? {
-                        Come::To(version) => return Ok(Some((&self.key, version))),
+                    Target::Record(place) => match self.come_to(table, word, place, view)? {
+                        Come::To(found) => return Ok(Some((&self.key, found))),
                         Come::Past => true,
                         Come::Lost => false,
                     },
@@ -225,20 +224,22 @@ impl Walk {
 
     /// Copies the row that the current layer's word leads to.
     #[inline(always)]
-    fn come_to<E: Engine>(
+    fn come_to<E: Engine, V: View>(
         &mut self,
         table: &Table<E>,
         word: u64,
         place: Place,
-        value: &mut impl Room,
-    ) -> Result<Come, KvError> {
+        view: &mut V,
+    ) -> Result<Come<V::Found>, KvError> {
         let depth = self.layers.len() - 1;
         let Some(layer) = self.layers.last() else { return Ok(Come::Lost) };
         let record = Record::at(table.region(), place)?;
         let waiter = Waiter::new();
-        let version = loop {
-            match record.copy_row::<Sliced>(&mut self.key, value)? {
-                Look::Found(version) if slices::leads(&self.key, &self.prefix, word) => break version,
+        let found = loop {
+            match view.keyed_row(&record, &mut self.key)? {
+                Look::Found(found) if slices::leads(&self.key, &self.prefix, word) => break found,
+                // As good as one that is not in the range.
+                Look::Absent => return Ok(Come::Past),
                 Look::Busy => waiter.pause(),
                 _ => return layer.lost(table, word, place),
             }
@@ -253,7 +254,7 @@ impl Walk {
         };
         let is_past =
             is_beyond(layer.has_near, &self.near, before_near) || is_beyond(layer.has_far, &self.far, after_far);
-        Ok(if is_past { Come::Past } else { Come::To(version) })
+        Ok(if is_past { Come::Past } else { Come::To(found) })
     }
 }
 

@@ -1,0 +1,308 @@
+//! Records as transactions know them: by where they are, in which use of their memory, and in which version they were seen.
+
+use drtm_htm::{Access, Engine};
+use drtm_rdma::{Offset, Region};
+
+use crate::{
+    KvError, State, Version,
+    heap::Class,
+    layout::{Head, Place},
+    record::{HEAD, HEADER_WORDS, STATE, Shape, VERSION},
+};
+
+/// Where a record is in its region, and in which use of that memory: in one word. Handles are ordered by place.
+///
+/// # Example
+///
+/// See [`Records`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(transparent)]
+pub struct Handle(u64);
+
+impl Handle {
+    #[inline(always)]
+    pub(crate) fn of(place: Place) -> Self {
+        // The place above the incarnation, so that the order is that of memory.
+        Self(place.word << 16 | u64::from(place.incarnation))
+    }
+
+    #[inline(always)]
+    pub(crate) fn place(self) -> Place {
+        Place { word: self.0 >> 16, incarnation: self.0 as u16 }
+    }
+
+    /// A number in which handles of different records differ, mostly in the lowest bits.
+    #[must_use]
+    #[inline(always)]
+    pub const fn mixed(self) -> u64 {
+        self.0.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32
+    }
+}
+
+/// A record as it was seen. If its version is a [removed](Version::is_removed) one, it stands for a key that is not there.
+///
+/// # Example
+///
+/// See [`Records`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sighting {
+    /// The record.
+    pub at: Handle,
+    /// The version it had.
+    pub version: Version,
+}
+
+impl Sighting {
+    /// Whether there was such a key.
+    #[must_use]
+    #[inline(always)]
+    pub const fn is_present(&self) -> bool {
+        !self.version.is_removed()
+    }
+}
+
+/// Where a key was not found: as long as it is unchanged, the key is not there.
+///
+/// # Example
+///
+/// See [`HashTable::fetch`](crate::HashTable::fetch), [`Tree::fetch`](crate::Tree::fetch).
+pub trait Witness {
+    /// Whether it is unchanged.
+    #[doc(hidden)]
+    fn holds<E: Engine>(&self, region: &Region<E>) -> bool;
+
+    /// The same in a hardware region.
+    #[doc(hidden)]
+    fn holds_in<'m, E: Engine, A: Access<'m>>(&self, tx: &mut A, region: &'m Region<E>) -> Result<bool, A::Abort>;
+}
+
+/// What a transaction finds of a key: a record, or nothing in a place that is looked at again later.
+///
+/// # Example
+///
+/// See [`HashTable::fetch`](crate::HashTable::fetch).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fetched<N> {
+    /// The key's record. The key itself may be absent.
+    Record(Sighting),
+    /// There is none, as long as this is unchanged.
+    Nothing(N),
+}
+
+/// The record of a key that is to be inserted.
+///
+/// # Example
+///
+/// See [`Records`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Placed {
+    /// There was one.
+    Found(Sighting),
+    /// There is one now. It says that the key is not there, until its transaction commits.
+    Made(Sighting),
+}
+
+/// What came of an attempt to take the record of an absent key out of its table.
+///
+/// # Example
+///
+/// See [`HashTable::reap`](crate::HashTable::reap).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reaped {
+    /// It is out.
+    Out,
+    /// It is not as it was seen, or not there: somebody else has use for it, or has taken it out.
+    Gone,
+    /// Somebody has it locked: try again later.
+    Busy,
+}
+
+/// Memory for a record that has to move, for a value of one length.
+///
+/// # Example
+///
+/// See [`HashTable::reserve`](crate::HashTable::reserve).
+#[derive(Debug)]
+#[must_use = "memory that is not given back is lost"]
+pub struct Reserved {
+    pub(crate) word: u64,
+    pub(crate) class: Class,
+    pub(crate) shape: Shape,
+}
+
+/// What came of an attempt to lock a record.
+///
+/// # Example
+///
+/// See [`Records`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Locking {
+    /// It is locked now.
+    Taken {
+        /// Its version.
+        version: Version,
+        /// The length of its value, if that is a short one in a table of keys of eight bytes: another of the same length needs no other memory.
+        length: Option<u8>,
+    },
+    /// Somebody has it locked, or leased.
+    Held(State),
+    /// It is not the record of that handle any more.
+    Gone,
+}
+
+/// The records of a store by their handles, whatever table they are in: what a transaction does with its read set and its write set.
+///
+/// # Example
+///
+/// ```
+/// use drtm_htm::NoHtm;
+/// use drtm_kv::{Fetched, HashConfig, Locking, Placed, Store, Version};
+///
+/// let store = Store::in_memory(NoHtm, 16 << 20)?;
+/// let (table, mut worker) = (store.hash_table(HashConfig::default())?, store.worker());
+/// let me = worker.lock_state();
+///
+/// // A key that is to be inserted gets a record that says it is not there yet.
+/// let Placed::Made(seen) = table.place(&mut worker, 7, b"seven", |_| ())? else { panic!("it is new") };
+/// assert!(!seen.is_present() && !table.contains(7)?);
+///
+/// // The commit: lock, look whether all is as it was seen, write, unlock.
+/// let records = store.records();
+/// let Locking::Taken { version, .. } = records.lock(seen.at, me)? else { panic!("nobody else is here") };
+/// assert!(records.is_still(seen, me) && version == seen.version);
+/// table.write_held(seen.at, version.next(), b"seven")?;
+///
+/// let mut value = Vec::new();
+/// let Fetched::Record(found) = table.fetch(7, me, &mut value)? else { panic!("it is there") };
+/// assert!(found.is_present() && found.version > seen.version);
+/// assert_eq!(value, b"seven");
+/// # Ok::<(), drtm_kv::KvError>(())
+/// ```
+#[derive(Debug)]
+pub struct Records<'s, E: Engine> {
+    region: &'s Region<E>,
+}
+
+impl<'s, E: Engine> Records<'s, E> {
+    pub(crate) fn new(region: &'s Region<E>) -> Self {
+        Self { region }
+    }
+
+    #[inline(always)]
+    fn header(&self, at: Handle) -> Result<&'s [drtm_htm::Word; HEADER_WORDS], KvError> {
+        Ok(self.region.array(Offset::new(8 * at.place().word))?)
+    }
+
+    /// Whether a record is as it was seen, and nobody but this holder is about to change it.
+    #[must_use]
+    #[inline(always)]
+    pub fn is_still(&self, seen: Sighting, holder: State) -> bool {
+        let Ok(header) = self.header(seen.at) else { return false };
+        let engine = self.region.engine();
+        // The lock first: one that is taken later is taken by somebody who will find what this one has locked.
+        let state = State(engine.load(&header[STATE]));
+        let version = Version(engine.load(&header[VERSION]));
+        let head = Head(engine.load_relaxed(&header[HEAD]));
+        version == seen.version
+            && head.incarnation() == seen.at.place().incarnation
+            && (!state.is_locked() || state == holder)
+    }
+
+    /// Locks a record in a holder's name if it is free.
+    ///
+    /// # Errors
+    ///
+    /// When the handle leads out of memory.
+    #[inline(always)]
+    pub fn lock(&self, at: Handle, holder: State) -> Result<Locking, KvError> {
+        let (header, engine) = (self.header(at)?, self.region.engine());
+        if let Err(found) = engine.compare_exchange(&header[STATE], State::FREE.0, holder.0) {
+            let is_it = Head(engine.load_relaxed(&header[HEAD])).incarnation() == at.place().incarnation;
+            return Ok(if is_it { Locking::Held(State(found)) } else { Locking::Gone });
+        }
+        let version = Version(engine.load(&header[VERSION]));
+        let head = Head(engine.load_relaxed(&header[HEAD]));
+        if head.incarnation() != at.place().incarnation || version.is_writing() {
+            engine.store(&header[STATE], State::FREE.0);
+            return Ok(Locking::Gone);
+        }
+        Ok(Locking::Taken { version, length: head.short_length().filter(|_| !head.is_checked()) })
+    }
+
+    /// [Locks](Self::lock) a record in a hardware region.
+    ///
+    /// # Errors
+    ///
+    /// When the region has aborted.
+    #[inline(always)]
+    pub fn lock_in<A: Access<'s>>(&self, tx: &mut A, at: Handle, holder: State) -> Result<Locking, A::Abort> {
+        let Ok(header) = self.header(at) else { return Ok(Locking::Gone) };
+        let head = Head(tx.load(&header[HEAD])?);
+        let version = Version(tx.load(&header[VERSION])?);
+        if head.incarnation() != at.place().incarnation || version.is_writing() {
+            return Ok(Locking::Gone);
+        }
+        let state = State(tx.load(&header[STATE])?);
+        if state != State::FREE {
+            return Ok(Locking::Held(state));
+        }
+        tx.store(&header[STATE], holder.0)?;
+        Ok(Locking::Taken { version, length: head.short_length().filter(|_| !head.is_checked()) })
+    }
+
+    /// [Looks](Self::is_still) at a record in a hardware region.
+    ///
+    /// # Errors
+    ///
+    /// When the region has aborted.
+    #[inline(always)]
+    pub fn is_still_in<A: Access<'s>>(&self, tx: &mut A, seen: Sighting, holder: State) -> Result<bool, A::Abort> {
+        let Ok(header) = self.header(seen.at) else { return Ok(false) };
+        let state = State(tx.load(&header[STATE])?);
+        let version = Version(tx.load(&header[VERSION])?);
+        let head = Head(tx.load(&header[HEAD])?);
+        Ok(version == seen.version
+            && head.incarnation() == seen.at.place().incarnation
+            && (!state.is_locked() || state == holder))
+    }
+
+    /// Whether what was seen where a key was looked for, or a range was passed, is unchanged.
+    #[must_use]
+    #[inline(always)]
+    pub fn is_unchanged(&self, seen: &impl Witness) -> bool {
+        seen.holds(self.region)
+    }
+
+    /// [The same](Self::is_unchanged) in a hardware region.
+    ///
+    /// # Errors
+    ///
+    /// When the region has aborted.
+    #[inline(always)]
+    pub fn is_unchanged_in<A: Access<'s>>(&self, tx: &mut A, seen: &impl Witness) -> Result<bool, A::Abort> {
+        seen.holds_in(tx, self.region)
+    }
+
+    /// Gives up the lock of a record that is locked by the caller, as it is.
+    #[inline(always)]
+    pub fn unlock(&self, at: Handle) {
+        // A lock was taken through this handle, so it leads somewhere.
+        if let Ok(header) = self.header(at) {
+            self.region.engine().store(&header[STATE], State::FREE.0);
+        }
+    }
+
+    /// Gives another version to a record that is locked by the caller, without another value, and unlocks it. A [removed](Version::removed) one makes its
+    /// key absent; one that is not makes a key present whose value the record has already.
+    ///
+    /// # Errors
+    ///
+    /// When the handle leads out of memory.
+    #[inline(always)]
+    pub fn publish(&self, at: Handle, version: Version) -> Result<(), KvError> {
+        let (header, engine) = (self.header(at)?, self.region.engine());
+        engine.store(&header[VERSION], version.0);
+        engine.store(&header[STATE], State::FREE.0);
+        Ok(())
+    }
+}

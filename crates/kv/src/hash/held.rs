@@ -1,0 +1,262 @@
+//! What transactions do with the table: find records, make records for keys that are to be inserted, write records that they hold, and take out those
+//! of keys that are gone.
+
+use drtm_htm::{Access, Engine};
+use drtm_rdma::{Offset, Region};
+
+use super::{
+    HashTable, Table,
+    bucket::{Change, version_meta},
+    chain::{Match, plainly},
+    header,
+    segments::Bucket,
+};
+use crate::{
+    Fetched, Handle, KvError, Placed, Reaped, Reserved, Sighting, State, Version, Witness, Worker, floor,
+    keys::Keys,
+    layout::{BUCKET_VERSIONS, Bits},
+    record::Record,
+    room::{Nowhere, Room},
+};
+
+/// A bucket as it was when a key was not found there.
+///
+/// # Example
+///
+/// See [`HashTable::fetch`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BucketVersion {
+    pub(super) at: Offset,
+    pub(super) version: u32,
+}
+
+impl Witness for BucketVersion {
+    #[inline]
+    fn holds<E: Engine>(&self, region: &Region<E>) -> bool {
+        region.array(self.at).is_ok_and(|bucket| {
+            let now = region.engine().load(version_meta(bucket));
+            // Not while it is locked: a slot may be found before the change that fills it is done.
+            Bits::version(now) == self.version && !Bits::is_locked(now)
+        })
+    }
+
+    #[inline]
+    fn holds_in<'m, E: Engine, A: Access<'m>>(&self, tx: &mut A, region: &'m Region<E>) -> Result<bool, A::Abort> {
+        let Ok(bucket) = region.array(self.at) else { return Ok(false) };
+        let now = tx.load(version_meta(bucket))?;
+        Ok(Bits::version(now) == self.version && !Bits::is_locked(now))
+    }
+}
+
+impl BucketVersion {
+    /// Lets buckets that were seen follow a change of one's own, before which the bucket was like this: as long as nobody else changes them, they are
+    /// unchanged.
+    pub fn carry(&self, seen: &mut [Self]) {
+        let after = Self { version: self.version.wrapping_add(1) & BUCKET_VERSIONS, ..*self };
+        seen.iter_mut().filter(|bucket| *bucket == self).for_each(|bucket| *bucket = after);
+    }
+}
+
+impl<E: Engine, K: Keys> HashTable<E, K> {
+    /// Copies a key's value for a transaction of this holder, waiting while others have its record locked. If there is no record, gives the bucket
+    /// in which it was looked for.
+    ///
+    /// # Errors
+    ///
+    /// When the key is too long, or the store is corrupt.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm_htm::NoHtm;
+    /// use drtm_kv::{Fetched, HashConfig, Placed, Store};
+    ///
+    /// let store = Store::in_memory(NoHtm, 16 << 20)?;
+    /// let (table, mut worker) = (store.hash_table(HashConfig::default())?, store.worker());
+    /// let me = worker.lock_state();
+    /// let Fetched::Nothing(bucket) = table.fetch(7, me, &mut Vec::new())? else { panic!("the table is empty") };
+    /// assert!(store.records().is_unchanged(&bucket), "7 is still not there");
+    ///
+    /// // One's own insertion can be told from those of others.
+    /// let mut seen = [bucket];
+    /// table.place(&mut worker, 7, b"seven", |before| before.carry(&mut seen))?;
+    /// assert!(!store.records().is_unchanged(&bucket) && store.records().is_unchanged(&seen[0]));
+    /// # Ok::<(), drtm_kv::KvError>(())
+    /// ```
+    #[inline]
+    pub fn fetch(
+        &self,
+        key: K::Key<'_>,
+        holder: State,
+        into: &mut impl Room,
+    ) -> Result<Fetched<BucketVersion>, KvError> {
+        if let Some((sight, record)) = self.table.sight::<K>(key)
+            && let Some(sighting) = record.peek_sighting::<K>(key, holder, into)
+            && sight.holds(self.table.engine())
+        {
+            return Ok(Fetched::Record(sighting));
+        }
+        let found = self.table.search_for::<K, _>(key, |record| record.observe::<K>(key, holder, into))?;
+        Ok(found.map_or_else(Fetched::Nothing, Fetched::Record))
+    }
+
+    /// Finds a key's record, or makes one, which says that the key is not there, and has this value already for when it will be. Tells what the bucket was
+    /// before that.
+    ///
+    /// # Errors
+    ///
+    /// As for [`insert`](Self::insert).
+    ///
+    /// # Example
+    ///
+    /// See [`Records`](crate::Records).
+    pub fn place(
+        &self,
+        worker: &mut Worker<E>,
+        key: K::Key<'_>,
+        value: &[u8],
+        note: impl FnOnce(BucketVersion),
+    ) -> Result<Placed, KvError> {
+        let holder = worker.lock_state();
+        loop {
+            if let Fetched::Record(found) = self.fetch(key, holder, &mut Nowhere)? {
+                return Ok(Placed::Found(found));
+            }
+            let new = self.table.put_new::<K>(worker, key, value, |number| Version::new(number).removed())?;
+            if let Some(new) = new {
+                note(new.before);
+                let counted = self.table.count(worker, 1)?;
+                self.table.grow_if_full::<K>(counted)?;
+                return Ok(Placed::Made(Sighting { at: Handle::of(new.place), version: new.version }));
+            }
+        }
+    }
+
+    /// Takes memory for a value of this length, for a record that the caller has locked: none if it has room where it is.
+    ///
+    /// # Errors
+    ///
+    /// As for [`update`](Self::update).
+    pub fn reserve(&self, worker: &mut Worker<E>, at: Handle, length: usize) -> Result<Option<Reserved>, KvError> {
+        Record::at(self.table.region(), at.place())?.reserve::<K>(worker, length)
+    }
+
+    /// Writes a record that the caller has locked, in a version of its own choice, and unlocks it. It must have room for the value.
+    ///
+    /// # Errors
+    ///
+    /// When the store is corrupt.
+    ///
+    /// # Example
+    ///
+    /// See [`Records`](crate::Records).
+    #[inline]
+    pub fn write_held(&self, at: Handle, version: Version, value: &[u8]) -> Result<(), KvError> {
+        Record::at(self.table.region(), at.place())?.write_held::<K>(version, value)
+    }
+
+    /// The same in [other memory](Self::reserve), where the record is then.
+    ///
+    /// # Errors
+    ///
+    /// When the store is corrupt.
+    pub fn move_held(
+        &self,
+        worker: &mut Worker<E>,
+        key: K::Key<'_>,
+        at: Handle,
+        to: Reserved,
+        version: Version,
+        value: &[u8],
+    ) -> Result<(), KvError> {
+        let table = &*self.table;
+        let record = Record::at(table.region(), at.place())?;
+        let (_, main) = table.lock_chain(K::hash(K::word(key)))?;
+        let moved = table.slot_at::<K>(main, key, at).and_then(|found| {
+            let found = found.ok_or_else(|| lost(at))?;
+            let locked = record.held::<K>()?;
+            let (class, place) = (locked.class(), locked.copy_to::<K>(to, key, version, value)?);
+            plainly(table.engine(), |tx| Change(found.bucket).point(tx, found.slot, place));
+            locked.retire();
+            Ok(class)
+        });
+        table.unlock_chain(main, Vec::new());
+        worker.free(moved?, at.place().word);
+        Ok(())
+    }
+
+    /// Takes out the record of a key that is gone, if it is still as it was seen and nobody has it locked.
+    ///
+    /// # Errors
+    ///
+    /// When the store is corrupt.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm_htm::NoHtm;
+    /// use drtm_kv::{HashConfig, Placed, Reaped, Store};
+    ///
+    /// let store = Store::in_memory(NoHtm, 16 << 20)?;
+    /// let (table, mut worker) = (store.hash_table(HashConfig::default())?, store.worker());
+    /// let Placed::Made(seen) = table.place(&mut worker, 7, b"seven", |_| ())? else { panic!("it is new") };
+    /// assert_eq!(table.reap(&mut worker, 7, seen)?, Reaped::Out);
+    /// assert_eq!(table.reap(&mut worker, 7, seen)?, Reaped::Gone, "it is out already");
+    /// assert_eq!(table.count()?, 0);
+    /// # Ok::<(), drtm_kv::KvError>(())
+    /// ```
+    pub fn reap(&self, worker: &mut Worker<E>, key: K::Key<'_>, seen: Sighting) -> Result<Reaped, KvError> {
+        let table = &*self.table;
+        let (_, main) = table.lock_chain(K::hash(K::word(key)))?;
+        let mut emptied = Vec::new();
+        let taken = table.slot_at::<K>(main, key, seen.at).and_then(|found| {
+            let Some(found) = found else { return Ok(Err(Reaped::Gone)) };
+            let record = Record::at(table.region(), found.place)?;
+            let locked = match record.lock_seen::<K>(seen, worker.lock_state())? {
+                Ok(locked) => locked,
+                Err(reaped) => return Ok(Err(reaped)),
+            };
+            let class = locked.class();
+            floor::raise(table.engine(), table.header(header::FLOOR)?, seen.version);
+            plainly(table.engine(), |tx| Change(found.bucket).clear(tx, found.slot));
+            locked.retire();
+            if !std::ptr::eq(found.bucket, main) {
+                emptied = table.unlink_empty(main)?;
+            }
+            Ok(Ok(class))
+        });
+        table.unlock_chain(main, emptied);
+        let class = match taken? {
+            Ok(class) => class,
+            Err(reaped) => return Ok(reaped),
+        };
+        worker.free(class, seen.at.place().word);
+        table.count(worker, -1)?;
+        Ok(Reaped::Out)
+    }
+}
+
+/// A record that was locked, and yet is not where it must be.
+fn lost(at: Handle) -> KvError {
+    KvError::Inconsistent { at: Offset::new(8 * at.place().word), what: "a record is not in its key's chain" }
+}
+
+impl<E: Engine> Table<E> {
+    /// The slot in a locked chain that leads to a record.
+    fn slot_at<'t, K: Keys>(
+        &'t self,
+        main: &'t Bucket,
+        key: K::Key<'_>,
+        at: Handle,
+    ) -> Result<Option<Match<'t>>, KvError> {
+        let mut slot = None;
+        plainly(self.engine(), |tx| {
+            self.survey(tx, main, K::word(key), |found| {
+                if found.place == at.place() {
+                    slot = Some(found);
+                }
+            })
+        })?;
+        Ok(slot)
+    }
+}

@@ -1,0 +1,71 @@
+//! Records whose lock a transaction holds.
+
+use drtm_htm::Engine;
+use drtm_rdma::OutOfBounds;
+
+use super::{Record, write::Locked};
+use crate::{
+    KvError, MAX_VALUE, Reaped, Reserved, Sighting, Version, Worker,
+    keys::Keys,
+    layout::{Place, State},
+};
+
+impl<'r, E: Engine> Record<'r, E> {
+    /// The record as one that the caller has locked.
+    #[inline(always)]
+    pub(crate) fn held<K: Keys>(&self) -> Result<Locked<'_, 'r, E>, OutOfBounds> {
+        // From its shape on, since dropping it unlocks.
+        let shape = self.shape::<K>(self.head())?;
+        Ok(Locked { record: self, version: self.version(), shape })
+    }
+
+    /// Writes a value of a length for which the record, which the caller has locked, has room. Unlocks it.
+    #[inline(always)]
+    pub(crate) fn write_held<K: Keys>(&self, version: Version, value: &[u8]) -> Result<(), KvError> {
+        let locked = self.held::<K>()?;
+        let shape = locked.shape.with_value(value.len());
+        Ok(locked.write_as(version, shape, value)?)
+    }
+
+    /// Memory for a value of another length, if this record, which the caller has locked, has no room for it.
+    pub(crate) fn reserve<K: Keys>(&self, worker: &mut Worker<E>, length: usize) -> Result<Option<Reserved>, KvError> {
+        if length > MAX_VALUE {
+            return Err(KvError::ValueTooLong { length, longest: MAX_VALUE });
+        }
+        let now = self.shape::<K>(self.head())?;
+        let shape = now.with_value(length);
+        let class = shape.class();
+        if class == now.class() {
+            return Ok(None);
+        }
+        Ok(Some(Reserved { word: worker.allocate(class)?, class, shape }))
+    }
+
+    /// Locks a record of a key that is not there, if it is as it was seen.
+    pub(crate) fn lock_seen<K: Keys>(
+        &self,
+        seen: Sighting,
+        holder: State,
+    ) -> Result<Result<Locked<'_, 'r, E>, Reaped>, OutOfBounds> {
+        let Some(locked) = self.try_lock::<K>(holder)? else {
+            let is_it = self.incarnation() == seen.at.place().incarnation;
+            return Ok(Err(if is_it { Reaped::Busy } else { Reaped::Gone }));
+        };
+        let is_it = self.incarnation() == seen.at.place().incarnation && locked.version == seen.version;
+        // If not, dropped here, and so unlocked.
+        Ok(if is_it { Ok(locked) } else { Err(Reaped::Gone) })
+    }
+}
+
+impl<E: Engine> Locked<'_, '_, E> {
+    /// Makes a record in other memory, with another value.
+    pub(crate) fn copy_to<K: Keys>(
+        &self,
+        to: Reserved,
+        key: K::Key<'_>,
+        version: Version,
+        value: &[u8],
+    ) -> Result<Place, OutOfBounds> {
+        Record::create::<K>(self.record.region, to.word, to.shape, key, value, version)
+    }
+}

@@ -1,0 +1,136 @@
+//! Looking at a record for a transaction, which also wants to see records of keys that are not there.
+
+use drtm_htm::{Engine, fence_acquire};
+use drtm_rdma::{OutOfBounds, read_bytes, words_for};
+
+use super::{HEAD, Look, Record, STATE, Shape};
+use crate::{
+    Handle, Sighting,
+    keys::{Keys, MAX_KEY},
+    layout::{Head, Place, State, Version},
+    mutation::{self, Mutation},
+    room::Room,
+};
+
+impl<E: Engine> Record<'_, E> {
+    /// Copies a key's value, unless the key is not there. [`Look::Busy`] while somebody else than this holder has the record locked: what would be
+    /// read is about to change.
+    #[inline(always)]
+    pub(crate) fn observe<K: Keys>(
+        &self,
+        key: K::Key<'_>,
+        holder: State,
+        into: &mut impl Room,
+    ) -> Result<Look<Sighting>, OutOfBounds> {
+        self.sighting(holder, |version| self.observe_value::<K>(key, version, into))
+    }
+
+    /// The same, of a record of which only the key's word is known.
+    #[inline(always)]
+    pub(crate) fn observe_word<K: Keys>(
+        &self,
+        word: u64,
+        holder: State,
+        into: &mut impl Room,
+    ) -> Result<Look<Sighting>, OutOfBounds> {
+        self.sighting(holder, |version| {
+            if self.key_word() != word {
+                return Ok(None);
+            }
+            let shape = self.shape::<K>(self.head())?;
+            self.copy_present(shape, version, into).map(Some)
+        })
+    }
+
+    /// The same, and copies the key, of a record that keeps it.
+    #[inline(always)]
+    pub(crate) fn observe_row<K: Keys>(
+        &self,
+        key: &mut Vec<u8>,
+        holder: State,
+        into: &mut impl Room,
+    ) -> Result<Look<Sighting>, OutOfBounds> {
+        self.sighting(holder, |version| {
+            let shape = self.shape::<K>(self.head())?;
+            if shape.key.is_some_and(|length| length > MAX_KEY) {
+                return Ok(None);
+            }
+            self.copy_kept_key::<K>(key)?;
+            self.copy_present(shape, version, into).map(Some)
+        })
+    }
+
+    /// As [`observe`](Self::observe) in the usual case, and without a look at the incarnation: the caller knows that it is the key's record.
+    #[inline(always)]
+    pub(crate) fn peek_sighting<K: Keys>(
+        &self,
+        key: K::Key<'_>,
+        holder: State,
+        into: &mut impl Room,
+    ) -> Option<Sighting> {
+        let version = self.version();
+        if version.is_writing() || self.is_held_by_another_than(holder) {
+            return None;
+        }
+        let head = self.head();
+        self.observe_value::<K>(key, version, into).ok()??;
+        fence_acquire();
+        let is_same = self.version() == version || mutation::includes(Mutation::ReadWithoutVersion);
+        let place = Place { incarnation: head.incarnation(), ..self.place };
+        is_same.then_some(Sighting { at: Handle::of(place), version })
+    }
+
+    #[inline(always)]
+    fn sighting(
+        &self,
+        holder: State,
+        see: impl FnOnce(Version) -> Result<Option<()>, OutOfBounds>,
+    ) -> Result<Look<Sighting>, OutOfBounds> {
+        let version = match self.begin() {
+            Ok(version) => version,
+            Err(look) => return Ok(look),
+        };
+        if self.is_held_by_another_than(holder) && self.head().incarnation() == self.place.incarnation {
+            return Ok(Look::Busy);
+        }
+        let seen = see(version);
+        let sighting = Sighting { at: Handle::of(self.place), version };
+        Ok(self.end_either(version, seen)?.map(|()| sighting))
+    }
+
+    #[inline(always)]
+    fn is_held_by_another_than(&self, holder: State) -> bool {
+        let state = State(self.engine().load_relaxed(&self.header[STATE]));
+        state.is_locked() && state != holder
+    }
+
+    #[inline(always)]
+    fn observe_value<K: Keys>(
+        &self,
+        key: K::Key<'_>,
+        version: Version,
+        into: &mut impl Room,
+    ) -> Result<Option<()>, OutOfBounds> {
+        match self.shape_for::<K>(key)? {
+            None => Ok(None),
+            Some(shape) => self.copy_present(shape, version, into).map(Some),
+        }
+    }
+
+    #[inline(always)]
+    fn copy_present(&self, shape: Shape, version: Version, into: &mut impl Room) -> Result<(), OutOfBounds> {
+        if version.is_removed() {
+            return Ok(());
+        }
+        let words = self.body(shape.before_value(), words_for(shape.value))?;
+        let bytes = into.of(shape.value);
+        let words = if bytes.len() < shape.value { &words[..words_for(bytes.len())] } else { words };
+        read_bytes(self.engine(), words, bytes);
+        Ok(())
+    }
+
+    /// The incarnation that the record has now.
+    pub(crate) fn incarnation(&self) -> u16 {
+        Head(self.engine().load_relaxed(&self.header[HEAD])).incarnation()
+    }
+}

@@ -1,0 +1,75 @@
+//! What a scan makes of the records that it comes to.
+
+use drtm_htm::Engine;
+use drtm_rdma::OutOfBounds;
+
+use crate::{
+    Sighting, State, Version,
+    keys::{Inline, Sliced},
+    record::{Look, Record},
+    room::Room,
+};
+
+/// A look at records.
+pub trait View {
+    /// What is found.
+    type Found;
+
+    /// Looks at the record of a key that is a word.
+    fn row<E: Engine>(&mut self, record: &Record<'_, E>, word: u64) -> Result<Look<Self::Found>, OutOfBounds>;
+
+    /// Looks at a record that keeps its key, and copies that too.
+    fn keyed_row<E: Engine>(
+        &mut self,
+        record: &Record<'_, E>,
+        key: &mut Vec<u8>,
+    ) -> Result<Look<Self::Found>, OutOfBounds>;
+}
+
+/// A key, and what is found of its record.
+pub type FoundRow<K, V> = (K, <V as View>::Found);
+
+/// Copies values.
+pub(super) struct Copied<'v, R: Room>(pub(super) &'v mut R);
+
+impl<R: Room> View for Copied<'_, R> {
+    type Found = Version;
+
+    #[inline(always)]
+    fn row<E: Engine>(&mut self, record: &Record<'_, E>, word: u64) -> Result<Look<Version>, OutOfBounds> {
+        record.copy::<Inline>(word, self.0)
+    }
+
+    #[inline(always)]
+    fn keyed_row<E: Engine>(
+        &mut self,
+        record: &Record<'_, E>,
+        key: &mut Vec<u8>,
+    ) -> Result<Look<Version>, OutOfBounds> {
+        record.copy_row::<Sliced>(key, self.0)
+    }
+}
+
+/// Copies values for a transaction, which wants to see the records of absent keys too.
+pub(super) struct Observed<'v, R: Room> {
+    pub(super) holder: State,
+    pub(super) value: &'v mut R,
+}
+
+impl<R: Room> View for Observed<'_, R> {
+    type Found = Sighting;
+
+    #[inline(always)]
+    fn row<E: Engine>(&mut self, record: &Record<'_, E>, word: u64) -> Result<Look<Sighting>, OutOfBounds> {
+        record.observe_word::<Inline>(word, self.holder, self.value)
+    }
+
+    #[inline(always)]
+    fn keyed_row<E: Engine>(
+        &mut self,
+        record: &Record<'_, E>,
+        key: &mut Vec<u8>,
+    ) -> Result<Look<Sighting>, OutOfBounds> {
+        record.observe_row::<Sliced>(key, self.holder, self.value)
+    }
+}

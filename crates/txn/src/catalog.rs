@@ -1,0 +1,67 @@
+//! The tables of a database: found by number, without a lock; opened by name.
+
+use std::sync::OnceLock;
+
+use drtm_htm::Engine;
+use drtm_kv::Store;
+use parking_lot::Mutex;
+
+use crate::{Codec, Error, Key, TableDef, index::Index, table::Kind, table::Types};
+
+/// The most tables that a database can have.
+pub(crate) const MOST_TABLES: usize = 1024;
+
+/// A table that is open.
+#[derive(Debug)]
+pub(crate) struct Opened<E: Engine> {
+    pub(crate) name: &'static str,
+    pub(crate) index: Index<E>,
+    /// Bytes of a key that packs into a word.
+    pub(crate) key_size: usize,
+    types: Types,
+}
+
+#[derive(Debug)]
+pub(crate) struct Catalog<E: Engine> {
+    tables: Box<[OnceLock<Opened<E>>]>,
+    /// How many there are. Held while one is made, so that no name is made twice.
+    count: Mutex<usize>,
+}
+
+impl<E: Engine> Catalog<E> {
+    pub(crate) fn new() -> Self {
+        Self { tables: (0..MOST_TABLES).map(|_| OnceLock::new()).collect(), count: Mutex::new(0) }
+    }
+
+    #[inline(always)]
+    pub(crate) fn get(&self, number: u16) -> Option<&Opened<E>> {
+        self.tables.get(usize::from(number))?.get()
+    }
+
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Opened<E>> {
+        self.tables.iter().map_while(OnceLock::get)
+    }
+
+    /// The number of the table that is defined like this, which is made if there is none.
+    pub(crate) fn open<K: Key, C: Codec, O: Kind>(
+        &self,
+        store: &Store<E>,
+        def: TableDef<K, C, O>,
+    ) -> Result<u16, Error> {
+        let mut count = self.count.lock();
+        let types = def.types();
+        if let Some((number, table)) = self.all().enumerate().find(|(_, table)| table.name == def.name()) {
+            if table.types.ids != types.ids {
+                let (is, asked) = (table.types.to_string(), types.to_string());
+                return Err(Error::OtherTypes { name: def.name(), is, asked });
+            }
+            return Ok(number as u16);
+        }
+        let number = *count;
+        let Some(slot) = self.tables.get(number) else { return Err(Error::TooManyTables { most: MOST_TABLES }) };
+        let index = Index::create(store, O::ORDERED, K::FITS, def.rows)?;
+        slot.get_or_init(|| Opened { name: def.name(), index, key_size: K::SIZE.unwrap_or(0), types });
+        *count += 1;
+        Ok(number as u16)
+    }
+}

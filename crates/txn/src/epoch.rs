@@ -1,0 +1,70 @@
+//! Snapshot numbers and versions.
+//!
+//! A database has one *snapshot number*, which only those advance who want to see everything as it was at one moment. A transaction that
+//! commits reads it once, after it has locked what it writes: that is its *epoch*. A row's version says in which epoch it was written and how
+//! often in that epoch, so that versions are ordered by epoch first:
+//!
+//! ```text
+//!  61                                  16 15                 0
+//! +--------------------------------------+--------------------+
+//! | epoch (46)                           | count (16)         |
+//! +--------------------------------------+--------------------+
+//! ```
+
+use drtm_htm::{Engine, Word};
+use drtm_kv::Version;
+
+const COUNT_BITS: u32 = 16;
+
+/// The version of a row that is written in an epoch, after it had another; `None` if the row was written so often in it that there is no further one.
+#[inline(always)]
+pub(crate) fn version_in(epoch: u64, before: Version) -> Option<Version> {
+    let number = (before.number() + 1).max(epoch << COUNT_BITS);
+    (number >> COUNT_BITS <= epoch).then_some(Version::new(number))
+}
+
+/// The epoch in which a version was written.
+pub(crate) const fn epoch_of(version: Version) -> u64 {
+    version.number() >> COUNT_BITS
+}
+
+/// The last epoch in which there is no version after this one.
+pub(crate) const fn last_of(version: Version) -> u64 {
+    epoch_of(version.next()) - 1
+}
+
+/// Lifts the snapshot number above an epoch.
+#[cold]
+pub(crate) fn advance_beyond<E: Engine>(engine: &E, number: &Word, epoch: u64) {
+    let mut now = engine.load(number);
+    while now <= epoch {
+        match engine.compare_exchange(number, now, epoch + 1) {
+            Ok(_) => break,
+            Err(found) => now = found,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_grow_within_an_epoch_and_from_one_to_the_next() {
+        let first = version_in(3, Version::default()).expect("the first");
+        assert_eq!((epoch_of(first), first.number()), (3, 3 << 16));
+        let second = version_in(3, first).expect("there is room");
+        assert!(second > first && epoch_of(second) == 3);
+        assert_eq!(version_in(7, second).map(epoch_of), Some(7));
+    }
+
+    #[test]
+    fn an_epoch_has_an_end() {
+        let last = Version::new((4 << 16) - 1);
+        assert_eq!(version_in(3, last), None);
+        assert_eq!(version_in(4, last), Some(Version::new(4 << 16)));
+        assert_eq!(version_in(2, last), None, "a row is never older than it was");
+        assert_eq!(last_of(last), 3);
+        assert_eq!(last_of(Version::new(5 << 16)), 4);
+    }
+}

@@ -1,0 +1,192 @@
+//! What can go wrong in a database.
+
+use drtm_kv::KvError;
+use drtm_rdma::RegionError;
+
+use crate::CodecError;
+
+/// Why a transaction could not go on beside others. It has changed nothing, and may succeed when it is run again.
+///
+/// # Example
+///
+/// ```
+/// use drtm_txn::{Conflict, Db, Error, Pod, TableDef};
+///
+/// const COUNTERS: TableDef<u64, Pod<u64>> = TableDef::hash("counters");
+/// let db = Db::new()?;
+/// let counters = db.table(COUNTERS)?;
+/// db.transact(|tx| tx.put(counters, &1, &0))?;
+///
+/// // Two transactions read the same, and both want to write it.
+/// let (mut one, mut two) = (db.begin()?, db.begin()?);
+/// let (a, b) = (one.get(counters, &1)?, two.get(counters, &1)?);
+/// one.put(counters, &1, &(a.unwrap_or(0) + 1))?;
+/// two.put(counters, &1, &(b.unwrap_or(0) + 1))?;
+/// one.commit()?;
+/// assert!(matches!(two.commit(), Err(Error::Conflict(Conflict::Validation))));
+/// # Ok::<(), Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+#[non_exhaustive]
+pub enum Conflict {
+    /// Something that it has read has been changed since.
+    #[error("what it has read was changed meanwhile")]
+    Validation,
+    /// A key has come into a range that it has read, or one that it had looked for in vain.
+    #[error("a key came into what it has read")]
+    Phantom,
+    /// Somebody else has locked what it wants to write.
+    #[error("what it wants to write was locked")]
+    Locked,
+    /// A record that it wants to write is not where it was.
+    #[error("what it wants to write has moved")]
+    Moved,
+    /// It made way for a transaction that had failed too often.
+    #[error("it made way for a transaction that had waited longer")]
+    Yielded,
+}
+
+impl Conflict {
+    /// Every cause.
+    pub const ALL: [Self; 5] = [Self::Validation, Self::Phantom, Self::Locked, Self::Moved, Self::Yielded];
+
+    pub(crate) const fn index(self) -> usize {
+        self as usize
+    }
+}
+
+/// What a database refuses, or cannot carry out. Nothing of the transaction has happened then.
+///
+/// # Example
+///
+/// ```
+/// use drtm_txn::{Db, Error, Raw, TableDef};
+///
+/// const NOTES: TableDef<u64, Raw> = TableDef::hash("notes");
+/// let db = Db::new()?;
+/// let notes = db.table(NOTES)?;
+/// let insert = || db.transact(|tx| tx.insert(notes, &1, b"once"));
+/// insert()?;
+/// assert!(matches!(insert(), Err(Error::Exists { table: "notes" })));
+/// # Ok::<(), Error>(())
+/// ```
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// It got in the way of others: run it again. (Closures are run again by the database.)
+    #[error("the transaction conflicts with others: {0}; run it again")]
+    Conflict(#[from] Conflict),
+    /// A key that is to be inserted is there.
+    #[error("there is a row with this key in `{table}`: update it, or put it")]
+    Exists {
+        /// The table.
+        table: &'static str,
+    },
+    /// A key that must be there is not.
+    #[error("there is no row with this key in `{table}`: insert it, or put it")]
+    Missing {
+        /// The table.
+        table: &'static str,
+    },
+    /// The application has given the transaction up.
+    #[error("the transaction was given up: {reason}")]
+    Aborted {
+        /// What it says.
+        reason: String,
+    },
+    /// A value cannot be written or read in its table's codec.
+    #[error("in `{table}`: {source}")]
+    Codec {
+        /// The table.
+        table: &'static str,
+        /// What the codec says.
+        source: CodecError,
+    },
+    /// A key in memory is none of the table's type.
+    #[error("a key in `{table}` is none of its type: was the table written with another?")]
+    Key {
+        /// The table.
+        table: &'static str,
+    },
+    /// The store refuses, or memory has run out.
+    #[error(transparent)]
+    Store(#[from] KvError),
+    /// The table is open with other types.
+    #[error("table `{name}` is open as {is}, and not as {asked}: use the same definition everywhere")]
+    OtherTypes {
+        /// The table.
+        name: &'static str,
+        /// What it is.
+        is: String,
+        /// What was asked for.
+        asked: String,
+    },
+    /// There are as many tables as there can be.
+    #[error(
+        "there are {most} tables, which is all there can be: put several kinds of rows into one, under keys with a prefix"
+    )]
+    TooManyTables {
+        /// The most that there can be.
+        most: usize,
+    },
+    /// A table of another database.
+    #[error("the table was opened in another database: open it in this one")]
+    OtherDatabase,
+    /// A savepoint of another transaction, or of a part of this one that was undone.
+    #[error("the savepoint is none of this transaction's, or of a part that was undone")]
+    OtherSavepoint,
+    /// A transaction was begun by `transact` or `read` within the closure of another, with which it would get in its own way.
+    #[error("a transaction within a transaction: use the one that the closure is given, or a savepoint")]
+    Nested,
+    /// The transaction has read and written more than it can remember.
+    #[error("the transaction has written {bytes} bytes, more than the {most} that there can be: divide it")]
+    TooLarge {
+        /// Bytes that it has written.
+        bytes: usize,
+        /// The most that there can be.
+        most: usize,
+    },
+    /// A configuration that describes no database.
+    #[error("{what} must be {must_be}, and is {is}")]
+    Config {
+        /// Which setting.
+        what: &'static str,
+        /// What is allowed.
+        must_be: &'static str,
+        /// What was given.
+        is: String,
+    },
+    /// The engine asked for cannot be had.
+    #[error(transparent)]
+    Engine(#[from] drtm_htm::EngineError),
+}
+
+impl Error {
+    /// The application's own reason to give a transaction up, for a closure to return.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm_txn::{Db, Error};
+    ///
+    /// let refused = Db::new()?.transact(|_| Err::<(), _>(Error::aborted("not enough money")));
+    /// assert!(matches!(refused, Err(Error::Aborted { reason }) if reason == "not enough money"));
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[cold]
+    pub fn aborted(reason: impl Into<String>) -> Self {
+        Self::Aborted { reason: reason.into() }
+    }
+
+    /// Whether running the transaction again may help.
+    #[must_use]
+    pub const fn is_conflict(&self) -> bool {
+        matches!(self, Self::Conflict(_))
+    }
+}
+
+impl From<RegionError> for Error {
+    fn from(error: RegionError) -> Self {
+        Self::Store(error.into())
+    }
+}

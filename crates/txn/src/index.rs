@@ -1,0 +1,148 @@
+//! A table's rows in the store, whichever of its four shapes the table has: what a transaction does with one, each once.
+
+use drtm_htm::Engine;
+use drtm_kv::{
+    BucketVersion, Bytes, Fetched, Handle, HashConfig, HashTable, Inline, KvError, LeafChange, NodeVersion, Placed,
+    Reaped, Reserved, Room, Sighting, State, Store, Tree, Version, Worker,
+};
+
+/// A key, as the store takes it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Encoded<'k> {
+    Word(u64),
+    Bytes(&'k [u8]),
+}
+
+/// Where a key was not found.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Absence {
+    Bucket(BucketVersion),
+    Leaf(NodeVersion),
+}
+
+/// What a transaction's own insertion did to where keys are looked for.
+#[derive(Debug)]
+pub(crate) enum Shift {
+    Bucket(BucketVersion),
+    Leaf(LeafChange),
+}
+
+/// A table in the store.
+#[derive(Debug)]
+pub(crate) enum Index<E: Engine> {
+    HashOfWords(HashTable<E, Inline>),
+    HashOfBytes(HashTable<E, Bytes>),
+    TreeOfWords(Tree<E, Inline>),
+    TreeOfBytes(Tree<E, Bytes>),
+}
+
+/// Runs an operation on whichever table it is, with the key that goes with it.
+macro_rules! with_key {
+    ($index:expr, $key:expr, |$table:ident, $word:ident| $hash:expr, |$tree:ident, $name:ident| $ordered:expr) => {
+        match ($index, $key) {
+            (Index::HashOfWords($table), Encoded::Word($word)) => $hash,
+            (Index::HashOfBytes($table), Encoded::Bytes($word)) => $hash,
+            (Index::TreeOfWords($tree), Encoded::Word($name)) => $ordered,
+            (Index::TreeOfBytes($tree), Encoded::Bytes($name)) => $ordered,
+            // The type of keys decides about both, and is checked when the table is opened.
+            _ => unreachable!("a key of another kind than its table's"),
+        }
+    };
+}
+
+/// Runs an operation that needs no key.
+macro_rules! with_table {
+    ($index:expr, |$table:ident| $body:expr) => {
+        match $index {
+            Index::HashOfWords($table) => $body,
+            Index::HashOfBytes($table) => $body,
+            Index::TreeOfWords($table) => $body,
+            Index::TreeOfBytes($table) => $body,
+        }
+    };
+}
+
+impl<E: Engine> Index<E> {
+    pub(crate) fn create(store: &Store<E>, is_ordered: bool, fits: bool, rows: u64) -> Result<Self, KvError> {
+        let config = HashConfig::for_keys(rows);
+        Ok(match (is_ordered, fits) {
+            (false, true) => Self::HashOfWords(store.hash_table(config)?),
+            (false, false) => Self::HashOfBytes(store.hash_table_of(config)?),
+            (true, true) => Self::TreeOfWords(store.tree()?),
+            (true, false) => Self::TreeOfBytes(store.tree_of()?),
+        })
+    }
+
+    #[inline(always)]
+    pub(crate) fn fetch(
+        &self,
+        key: Encoded<'_>,
+        holder: State,
+        into: &mut impl Room,
+    ) -> Result<Fetched<Absence>, KvError> {
+        Ok(with_key!(
+            self,
+            key,
+            |table, key| match table.fetch(key, holder, into)? {
+                Fetched::Record(found) => Fetched::Record(found),
+                Fetched::Nothing(bucket) => Fetched::Nothing(Absence::Bucket(bucket)),
+            },
+            |tree, key| match tree.fetch(key, holder, into)? {
+                Fetched::Record(found) => Fetched::Record(found),
+                Fetched::Nothing(leaf) => Fetched::Nothing(Absence::Leaf(leaf)),
+            }
+        ))
+    }
+
+    #[inline(always)]
+    pub(crate) fn place(
+        &self,
+        worker: &mut Worker<E>,
+        key: Encoded<'_>,
+        value: &[u8],
+        mut note: impl FnMut(Shift),
+    ) -> Result<Placed, KvError> {
+        with_key!(
+            self,
+            key,
+            |table, key| table.place(worker, key, value, |before| note(Shift::Bucket(before))),
+            |tree, key| tree.place(worker, key, value, |change| note(Shift::Leaf(change)))
+        )
+    }
+
+    pub(crate) fn reserve(
+        &self,
+        worker: &mut Worker<E>,
+        at: Handle,
+        length: usize,
+    ) -> Result<Option<Reserved>, KvError> {
+        with_table!(self, |table| table.reserve(worker, at, length))
+    }
+
+    #[inline(always)]
+    pub(crate) fn write_held(&self, at: Handle, version: Version, value: &[u8]) -> Result<(), KvError> {
+        with_table!(self, |table| table.write_held(at, version, value))
+    }
+
+    pub(crate) fn move_held(
+        &self,
+        worker: &mut Worker<E>,
+        key: Encoded<'_>,
+        at: Handle,
+        to: Reserved,
+        version: Version,
+        value: &[u8],
+    ) -> Result<(), KvError> {
+        with_key!(self, key, |table, key| table.move_held(worker, key, at, to, version, value), |tree, key| tree
+            .move_held(worker, key, at, to, version, value))
+    }
+
+    pub(crate) fn reap(&self, worker: &mut Worker<E>, key: Encoded<'_>, seen: Sighting) -> Result<Reaped, KvError> {
+        with_key!(self, key, |table, key| table.reap(worker, key, seen), |tree, key| tree.reap(worker, key, seen))
+    }
+
+    /// Rows, and records that stand for rows that are not there.
+    pub(crate) fn records(&self) -> Result<u64, KvError> {
+        with_table!(self, |table| table.count())
+    }
+}

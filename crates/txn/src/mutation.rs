@@ -1,0 +1,12 @@
+//! Deliberate faults, for the checkers of histories to find. A database has one if its [`Setting`](crate::Setting) says so; no other is different for it.
+
+/// A step that is left out, or done at the wrong time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mutation {
+    /// A transaction commits though what it has read has changed.
+    CommitWithoutValidation,
+    /// A transaction commits though keys have come into what it has read.
+    CommitDespitePhantoms,
+    /// Records are unlocked before they have their new versions.
+    UnlockBeforeVersions,
+}

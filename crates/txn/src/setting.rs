@@ -1,0 +1,68 @@
+//! What a database is built on: as a type, so that what is not used costs nothing.
+
+use std::fmt::Debug;
+
+use drtm_htm::{Engine, Native};
+
+use crate::{
+    hook::{Hook, Unlogged},
+    mutation::Mutation,
+};
+
+/// The parts of a database that are chosen when a program is built.
+///
+/// # Example
+///
+/// ```
+/// use drtm_htm::Emulated;
+/// use drtm_txn::{Builder, Pod, Setting, TableDef, Unlogged};
+///
+/// /// For tests of what hardware transactions do.
+/// #[derive(Clone, Copy, Debug)]
+/// struct Tested;
+///
+/// impl Setting for Tested {
+///     type Engine = Emulated;
+///     type Hook = Unlogged;
+/// }
+///
+/// const COUNTERS: TableDef<u64, Pod<u64>> = TableDef::hash("counters");
+/// let db = Builder::new().build_with::<Tested>(Emulated::default(), Unlogged)?;
+/// let counters = db.table(COUNTERS)?;
+/// db.transact(|tx| tx.put(counters, &1, &7))?;
+/// # Ok::<(), drtm_txn::Error>(())
+/// ```
+pub trait Setting: Sized + Send + Sync + Debug + 'static {
+    /// The transactional memory, or its absence.
+    type Engine: Engine;
+
+    /// Who is told of commits.
+    type Hook: Hook;
+
+    /// Whether transactions are kept apart. Without, they are not: there must be one thread, every write is there at once, and nothing can be undone. That
+    /// is no database, but what the cost of one is measured against.
+    const ISOLATED: bool = true;
+
+    /// What is wrong with it, to see whether that is noticed.
+    #[doc(hidden)]
+    const FAULT: Option<Mutation> = None;
+
+    #[doc(hidden)]
+    #[inline(always)]
+    fn has(mutation: Mutation) -> bool {
+        Self::FAULT == Some(mutation)
+    }
+}
+
+/// The embedded default: what the machine has, and nobody is told.
+///
+/// # Example
+///
+/// See [`Db`](crate::Db).
+#[derive(Clone, Copy, Debug)]
+pub struct Embedded;
+
+impl Setting for Embedded {
+    type Engine = Native;
+    type Hook = Unlogged;
+}

@@ -1,0 +1,166 @@
+//! Tables: how an application defines them, and what it holds when they are open.
+
+use std::{any::TypeId, fmt, marker::PhantomData};
+
+use crate::{Codec, Key};
+
+mod sealed {
+    pub trait Sealed {}
+    impl Sealed for super::Hash {}
+    impl Sealed for super::Ordered {}
+}
+
+/// How a table finds its rows: as a type, so that ranges are for those that have an order.
+///
+/// # Example
+///
+/// See [`TableDef`].
+pub trait Kind: sealed::Sealed + Copy + fmt::Debug + Send + Sync + 'static {
+    #[doc(hidden)]
+    const ORDERED: bool;
+}
+
+/// By a hash of the key: the faster, for single rows.
+///
+/// # Example
+///
+/// See [`TableDef`].
+#[derive(Clone, Copy, Debug)]
+pub struct Hash;
+
+/// In the order of keys: also ranges of rows.
+///
+/// # Example
+///
+/// See [`TableDef`].
+#[derive(Clone, Copy, Debug)]
+pub struct Ordered;
+
+impl Kind for Hash {
+    const ORDERED: bool = false;
+}
+
+impl Kind for Ordered {
+    const ORDERED: bool = true;
+}
+
+/// A table's definition: its name, and the types of its keys and values. To be a constant of the application.
+///
+/// # Example
+///
+/// ```
+/// use drtm_txn::{Db, Error, Ordered, Pod, Raw, TableDef};
+///
+/// const BALANCES: TableDef<u64, Pod<i64>> = TableDef::hash("balances");
+/// const EVENTS: TableDef<(u32, u64), Raw, Ordered> = TableDef::ordered("events");
+///
+/// let db = Db::new()?;
+/// let (balances, events) = (db.table(BALANCES)?, db.table(EVENTS)?);
+/// db.transact(|tx| {
+///     tx.put(balances, &1, &100)?;
+///     tx.insert(events, &(7, 1), b"opened")
+/// })?;
+///
+/// const MISTAKEN: TableDef<u64, Pod<u32>> = TableDef::hash("balances");
+/// assert!(matches!(db.table(MISTAKEN), Err(Error::OtherTypes { name: "balances", .. })));
+/// # Ok::<(), Error>(())
+/// ```
+#[derive(Debug)]
+pub struct TableDef<K, C, O = Hash> {
+    name: &'static str,
+    /// Rows that there will be, about.
+    pub(crate) rows: u64,
+    types: PhantomData<fn() -> (K, C, O)>,
+}
+
+impl<K, C, O> Clone for TableDef<K, C, O> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<K, C, O> Copy for TableDef<K, C, O> {}
+
+impl<K: Key, C: Codec> TableDef<K, C, Hash> {
+    /// A table that finds rows by a hash.
+    #[must_use]
+    pub const fn hash(name: &'static str) -> Self {
+        Self { name, rows: 0, types: PhantomData }
+    }
+
+    /// The same, with room for so many rows at once: it grows anyway, but need not if it is known.
+    #[must_use]
+    pub const fn with_room_for(self, rows: u64) -> Self {
+        Self { rows, ..self }
+    }
+}
+
+impl<K: Key, C: Codec> TableDef<K, C, Ordered> {
+    /// A table that keeps rows in order.
+    #[must_use]
+    pub const fn ordered(name: &'static str) -> Self {
+        Self { name, rows: 0, types: PhantomData }
+    }
+}
+
+impl<K: Key, C: Codec, O: Kind> TableDef<K, C, O> {
+    /// The table's name.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        self.name
+    }
+
+    pub(crate) fn types(&self) -> Types {
+        Types {
+            ids: [TypeId::of::<K>(), TypeId::of::<C>(), TypeId::of::<O>()],
+            names: [std::any::type_name::<K>(), std::any::type_name::<C>()],
+            is_ordered: O::ORDERED,
+        }
+    }
+}
+
+/// What a table was opened with.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Types {
+    pub(crate) ids: [TypeId; 3],
+    names: [&'static str; 2],
+    is_ordered: bool,
+}
+
+impl fmt::Display for Types {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [key, codec] = self.names;
+        write!(f, "{} of {key} to {codec}", if self.is_ordered { "an ordered table" } else { "a hash table" })
+    }
+}
+
+/// A table that is open in a database. It is small and can be copied.
+///
+/// # Example
+///
+/// See [`TableDef`].
+pub struct Table<K, C, O = Hash> {
+    pub(crate) database: u32,
+    pub(crate) number: u16,
+    types: PhantomData<fn() -> (K, C, O)>,
+}
+
+impl<K, C, O> Table<K, C, O> {
+    pub(crate) const fn new(database: u32, number: u16) -> Self {
+        Self { database, number, types: PhantomData }
+    }
+}
+
+impl<K, C, O> Clone for Table<K, C, O> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<K, C, O> Copy for Table<K, C, O> {}
+
+impl<K, C, O> fmt::Debug for Table<K, C, O> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Table").field("number", &self.number).finish_non_exhaustive()
+    }
+}

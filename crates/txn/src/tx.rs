@@ -1,0 +1,252 @@
+//! A transaction: what an application does with rows.
+//!
+//! Execution is optimistic: reads take no locks and remember what they have seen; writes are kept until the commit (see `commit`). Only the index changes
+//! before it: a key that is to be inserted gets its record at once, which says that the key is not there yet. So a transaction finds its own insertions
+//! where it looks for anything, ranges included, and whoever else looks for the key finds something that will change if the insertion commits.
+
+mod range;
+mod read;
+mod savepoint;
+mod write;
+
+pub use range::Range;
+pub use savepoint::Savepoint;
+
+use drtm_kv::Sighting;
+
+use crate::{
+    Codec, Conflict, Embedded, Error, Key, Setting, Table,
+    catalog::Opened,
+    commit,
+    db::Inner,
+    garbage,
+    index::{Absence, Encoded},
+    work::Work,
+};
+
+/// A transaction. Dropped without a [commit](Self::commit), it has never happened.
+///
+/// # Example
+///
+/// ```
+/// use drtm_txn::{Db, Error, Ordered, Pod, TableDef};
+///
+/// const STOCK: TableDef<u64, Pod<i64>, Ordered> = TableDef::ordered("stock");
+///
+/// let db = Db::new()?;
+/// let stock = db.table(STOCK)?;
+/// let mut tx = db.begin()?;
+/// tx.insert(stock, &1, &10)?;
+/// tx.insert(stock, &2, &20)?;
+/// tx.update(stock, &1, |left| *left -= 3)?;
+/// assert_eq!(tx.get(stock, &1)?, Some(7), "its own writes are seen");
+/// assert_eq!(tx.count(stock, ..)?, 2);
+/// tx.commit()?;
+///
+/// let mut abandoned = db.begin()?;
+/// assert!(abandoned.remove(stock, &2)?);
+/// drop(abandoned);
+/// assert_eq!(db.transact(|tx| tx.get(stock, &2))?, Some(20));
+/// # Ok::<(), Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Tx<'db, S: Setting = Embedded> {
+    pub(crate) db: &'db Inner<S>,
+    /// Until it has ended.
+    work: Option<Box<Work<S::Engine>>>,
+    /// Whether every read is checked against those before.
+    is_opaque: bool,
+    /// What keeps it from committing, once it has been told.
+    pub(crate) doomed: Option<Conflict>,
+}
+
+/// Where a value is that was found.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Found {
+    /// In the buffer for what was read last.
+    Read,
+    /// Among what the transaction writes.
+    Own { start: u32, length: u32 },
+}
+
+/// A key as the store takes it.
+#[inline(always)]
+pub(crate) fn encode<'b, K: Key>(key: &K, buffer: &'b mut Vec<u8>) -> Encoded<'b> {
+    if K::FITS {
+        Encoded::Word(key.word())
+    } else {
+        buffer.clear();
+        key.write(buffer, true);
+        Encoded::Bytes(buffer)
+    }
+}
+
+impl<'db, S: Setting> Tx<'db, S> {
+    pub(crate) fn new(db: &'db Inner<S>, work: Box<Work<S::Engine>>, is_opaque: bool) -> Self {
+        Self { db, work: Some(work), is_opaque, doomed: None }
+    }
+
+    /// What the transaction knows. There until it ends, which takes the transaction itself.
+    #[inline(always)]
+    pub(crate) fn work(&mut self) -> &mut Work<S::Engine> {
+        match &mut self.work {
+            Some(work) => work,
+            None => unreachable!("the transaction has ended"),
+        }
+    }
+
+    #[inline(always)]
+    fn opened<K, C, O>(&self, table: Table<K, C, O>) -> Result<&'db Opened<S::Engine>, Error> {
+        if table.database != self.db.number {
+            return Err(Error::OtherDatabase);
+        }
+        self.db.catalog.get(table.number).ok_or(Error::OtherDatabase)
+    }
+
+    /// Remembers that the transaction cannot commit.
+    #[cold]
+    pub(crate) fn doom(&mut self, conflict: Conflict) -> Error {
+        self.doomed = Some(conflict);
+        Error::Conflict(conflict)
+    }
+
+    /// Remembers a record that was read. From time to time looks at all of them again, so that a transaction that cannot commit does not go on for long.
+    #[inline(always)]
+    pub(crate) fn saw(&mut self, seen: Sighting) -> Result<(), Error> {
+        if !S::ISOLATED {
+            return Ok(());
+        }
+        let is_opaque = self.is_opaque;
+        let work = self.work();
+        work.reads.push(seen);
+        if work.reads.len() >= work.next_check || is_opaque {
+            return self.check();
+        }
+        Ok(())
+    }
+
+    /// Remembers where a key was missing.
+    #[inline]
+    fn missed(&mut self, absence: Absence) -> Result<(), Error> {
+        if !S::ISOLATED {
+            return Ok(());
+        }
+        let work = self.work();
+        match absence {
+            Absence::Bucket(bucket) => work.buckets.push(bucket),
+            Absence::Leaf(leaf) => work.leaves.push(leaf),
+        }
+        if self.is_opaque { self.check() } else { Ok(()) }
+    }
+
+    /// Looks again at all that was read.
+    #[cold]
+    #[inline(never)]
+    fn check(&mut self) -> Result<(), Error> {
+        let db = self.db;
+        let work = self.work();
+        work.next_check = 2 * work.reads.len();
+        match commit::holds(db, work) {
+            Ok(()) => Ok(()),
+            Err(conflict) => Err(self.doom(conflict)),
+        }
+    }
+
+    /// Why what was read is not true any more, if it is not.
+    pub(crate) fn refuted(&mut self) -> Option<Conflict> {
+        if !S::ISOLATED {
+            return None;
+        }
+        let db = self.db;
+        self.doomed.or_else(|| commit::holds(db, self.work()).err())
+    }
+
+    /// Makes everything that the transaction has written happen, at one moment.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Conflict`] when others have changed what it has read; or when memory has run out. Nothing has happened then.
+    pub fn commit(mut self) -> Result<(), Error> {
+        self.try_commit()
+    }
+
+    /// As [`commit`](Self::commit); the transaction has ended then, whatever came of it.
+    #[inline]
+    pub(crate) fn try_commit(&mut self) -> Result<(), Error> {
+        let db = self.db;
+        let committed = match self.doomed {
+            Some(conflict) => Err(conflict.into()),
+            None => commit::commit(db, self.work()),
+        };
+        match &committed {
+            Ok(()) => {
+                let Some(mut work) = self.work.take() else { return Ok(()) };
+                work.counters.committed();
+                work.clear();
+                db.give_back(work);
+            }
+            Err(Error::Conflict(conflict)) => self.end(Some(*conflict)),
+            Err(_) => self.end(None),
+        }
+        committed
+    }
+
+    /// Gives the transaction up, as dropping it does.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm_txn::{Db, Error, Raw, TableDef};
+    ///
+    /// const NOTES: TableDef<u64, Raw> = TableDef::hash("notes");
+    /// let db = Db::new()?;
+    /// let notes = db.table(NOTES)?;
+    /// let mut tx = db.begin()?;
+    /// tx.insert(notes, &1, b"never")?;
+    /// tx.rollback();
+    /// assert!(!db.transact(|tx| tx.contains(notes, &1))?);
+    /// # Ok::<(), Error>(())
+    /// ```
+    pub fn rollback(mut self) {
+        self.end(None);
+    }
+
+    /// Forgets what was to be written, and takes back what was made for it.
+    #[cold]
+    pub(crate) fn end(&mut self, conflict: Option<Conflict>) {
+        let Some(mut work) = self.work.take() else { return };
+        match conflict {
+            Some(conflict) => work.counters.conflicted(conflict),
+            None => work.counters.gave_up(),
+        }
+        if S::ISOLATED {
+            garbage::take_back(&self.db.catalog, &mut work);
+        }
+        work.clear();
+        self.db.give_back(work);
+    }
+
+    fn codec_error<T>(opened: &Opened<S::Engine>, result: Result<T, crate::CodecError>) -> Result<T, Error> {
+        result.map_err(|source| Error::Codec { table: opened.name, source })
+    }
+
+    /// A value that was found.
+    #[inline(always)]
+    fn bytes(work: &Work<S::Engine>, found: Found) -> &[u8] {
+        match found {
+            Found::Read => &work.value,
+            Found::Own { start, length } => crate::work::slice(&work.values, start, length),
+        }
+    }
+
+    #[inline(always)]
+    fn decode<C: Codec>(&mut self, opened: &Opened<S::Engine>, found: Found) -> Result<C::Value, Error> {
+        Self::codec_error(opened, C::decode(Self::bytes(self.work(), found)))
+    }
+}
+
+impl<S: Setting> Drop for Tx<'_, S> {
+    fn drop(&mut self) {
+        self.end(None);
+    }
+}

@@ -1,0 +1,324 @@
+//! Reading ranges of rows.
+
+use std::ops::{Bound, RangeBounds};
+
+use drtm_kv::{Bytes, Cursor, Inline};
+
+use super::{Found, Tx};
+use crate::{
+    Codec, Embedded, Error, Key, Ordered, Setting, Table,
+    catalog::Opened,
+    index::Index,
+    work::{Fate, Work},
+};
+
+/// The rows of a range, one after the other, with the transaction's own among them. What it has passed is part of what the transaction has read, rows that
+/// are not there included: nobody can insert one there, and both commit.
+///
+/// # Example
+///
+/// ```
+/// use drtm_txn::{Db, Error, Ordered, Pod, TableDef};
+///
+/// const LINES: TableDef<(u32, u8), Pod<u64>, Ordered> = TableDef::ordered("order lines");
+/// let db = Db::new()?;
+/// let lines = db.table(LINES)?;
+/// let total = db.transact(|tx| {
+///     for line in 1..=3 {
+///         tx.insert(lines, &(7, line), &(10 * u64::from(line)))?;
+///     }
+///     tx.insert(lines, &(8, 1), &1_000)?;
+///     let mut rows = tx.range(lines, (7, 0)..=(7, u8::MAX))?;
+///     let mut total = 0;
+///     while let Some((_, amount)) = rows.next()? {
+///         total += amount;
+///     }
+///     Ok(total)
+/// })?;
+/// assert_eq!(total, 60);
+/// # Ok::<(), Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Range<'t, 'db, K: Key, C: Codec, S: Setting = Embedded> {
+    tx: &'t mut Tx<'db, S>,
+    opened: &'db Opened<S::Engine>,
+    cursor: Position,
+    types: std::marker::PhantomData<fn() -> (K, C)>,
+}
+
+/// Where a range is, for either kind of keys.
+#[derive(Debug)]
+enum Position {
+    Words(Cursor<Inline>),
+    Bytes(Cursor<Bytes>),
+}
+
+/// Which way a range goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    Up,
+    Down,
+}
+
+impl Position {
+    fn new<K: Key>(range: impl RangeBounds<K>, way: Way) -> Self {
+        if K::FITS {
+            let bounds = (map(range.start_bound(), Key::word), map(range.end_bound(), Key::word));
+            return Self::Words(match way {
+                Way::Up => Cursor::up(bounds),
+                Way::Down => Cursor::down(bounds),
+            });
+        }
+        let bytes = |key: &K| {
+            let mut bytes = Vec::new();
+            key.write(&mut bytes, true);
+            bytes
+        };
+        let (start, end) = (map(range.start_bound(), bytes), map(range.end_bound(), bytes));
+        let bounds = (map(start.as_ref(), Vec::as_slice), map(end.as_ref(), Vec::as_slice));
+        Self::Bytes(match way {
+            Way::Up => Cursor::up(bounds),
+            Way::Down => Cursor::down(bounds),
+        })
+    }
+}
+
+fn map<'k, T, U>(bound: Bound<&'k T>, map: impl FnOnce(&'k T) -> U) -> Bound<U> {
+    match bound {
+        Bound::Included(key) => Bound::Included(map(key)),
+        Bound::Excluded(key) => Bound::Excluded(map(key)),
+        Bound::Unbounded => Bound::Unbounded,
+    }
+}
+
+impl<K: Key, C: Codec, S: Setting> Range<'_, '_, K, C, S> {
+    /// The next row, or `None` if there are no more.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Tx::get`].
+    // Not `Iterator::next`: it can fail, and the transaction is borrowed meanwhile.
+    #[expect(clippy::should_implement_trait, reason = "an iterator's items cannot be told to stop at an error")]
+    #[inline]
+    pub fn next(&mut self) -> Result<Option<(K, C::Value)>, Error> {
+        let Some((key, found)) = self.advance()? else { return Ok(None) };
+        Ok(Some((key, self.tx.decode::<C>(self.opened, found)?)))
+    }
+
+    /// Shows the next row without keeping its value, and gives its key and what `see` gives.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Tx::get`].
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm_txn::{Db, Error, Ordered, Raw, TableDef};
+    ///
+    /// const NOTES: TableDef<u64, Raw, Ordered> = TableDef::ordered("notes");
+    /// let db = Db::new()?;
+    /// let notes = db.table(NOTES)?;
+    /// db.transact(|tx| {
+    ///     tx.put(notes, &1, b"seven")?;
+    ///     let mut rows = tx.range(notes, ..)?;
+    ///     assert_eq!(rows.view_next(|note| note.len())?, Some((1, 5)));
+    ///     Ok(())
+    /// })?;
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[inline]
+    pub fn view_next<R>(&mut self, see: impl FnOnce(C::View<'_>) -> R) -> Result<Option<(K, R)>, Error> {
+        let Some((key, found)) = self.advance()? else { return Ok(None) };
+        let bytes = Tx::<S>::bytes(self.tx.work(), found);
+        Ok(Some((key, see(Tx::<S>::codec_error(self.opened, C::view(bytes))?))))
+    }
+
+    /// The rows that are left, as an iterator, which ends with the first error.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm_txn::{Db, Error, Ordered, Pod, TableDef};
+    ///
+    /// const COUNTERS: TableDef<u64, Pod<u64>, Ordered> = TableDef::ordered("counters");
+    /// let db = Db::new()?;
+    /// let counters = db.table(COUNTERS)?;
+    /// let rows: Vec<(u64, u64)> = db.transact(|tx| {
+    ///     tx.put(counters, &1, &10)?;
+    ///     tx.put(counters, &2, &20)?;
+    ///     tx.range_back(counters, ..)?.rows().collect()
+    /// })?;
+    /// assert_eq!(rows, [(2, 20), (1, 10)]);
+    /// # Ok::<(), Error>(())
+    /// ```
+    pub fn rows(mut self) -> impl Iterator<Item = Result<(K, C::Value), Error>> {
+        let mut has_failed = false;
+        std::iter::from_fn(move || {
+            if has_failed {
+                return None;
+            }
+            let row = self.next().transpose();
+            has_failed = matches!(row, Some(Err(_)));
+            row
+        })
+    }
+
+    /// Moves to the next row that is there.
+    #[inline(always)]
+    fn advance(&mut self) -> Result<Option<(K, Found)>, Error> {
+        loop {
+            let Work { leaves, value, holder, .. } = self.tx.work();
+            let row = match (&self.opened.index, &mut self.cursor) {
+                (Index::TreeOfWords(tree), Position::Words(cursor)) => {
+                    let row = tree.advance(cursor, *holder, leaves, value)?;
+                    row.map(|(word, seen)| (K::from_word(word), seen))
+                }
+                (Index::TreeOfBytes(tree), Position::Bytes(cursor)) => {
+                    let row = tree.advance(cursor, *holder, leaves, value)?;
+                    row.map(|(bytes, seen)| (K::from_bytes(bytes), seen))
+                }
+                // The table's type says that it is ordered, and of which keys.
+                _ => unreachable!("a range of a table of another kind"),
+            };
+            let Some((key, seen)) = row else { return Ok(None) };
+            let found = match self.tx.work().written_at(seen.at) {
+                Some(write) => match self.tx.work().writes[write].fate {
+                    Fate::Put { start, length } | Fate::Fresh { start, length } => Found::Own { start, length },
+                    Fate::Remove => continue,
+                },
+                None => {
+                    self.tx.saw(seen)?;
+                    if !seen.is_present() {
+                        continue;
+                    }
+                    Found::Read
+                }
+            };
+            let Some(key) = key else { return Err(Error::Key { table: self.opened.name }) };
+            return Ok(Some((key, found)));
+        }
+    }
+}
+
+impl<'db, S: Setting> Tx<'db, S> {
+    fn in_range<K: Key, C: Codec>(
+        &mut self,
+        table: Table<K, C, Ordered>,
+        range: impl RangeBounds<K>,
+        way: Way,
+    ) -> Result<Range<'_, 'db, K, C, S>, Error> {
+        let opened = self.opened(table)?;
+        let cursor = Position::new(range, way);
+        Ok(Range { tx: self, opened, cursor, types: std::marker::PhantomData })
+    }
+
+    /// The rows of a range, in the order of their keys.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::OtherDatabase`]. What else can go wrong, the rows tell.
+    ///
+    /// # Example
+    ///
+    /// See [`Range`].
+    #[inline]
+    pub fn range<K: Key, C: Codec>(
+        &mut self,
+        table: Table<K, C, Ordered>,
+        range: impl RangeBounds<K>,
+    ) -> Result<Range<'_, 'db, K, C, S>, Error> {
+        self.in_range(table, range, Way::Up)
+    }
+
+    /// The rows of a range, in the opposite order.
+    ///
+    /// # Errors
+    ///
+    /// As for [`range`](Self::range).
+    ///
+    /// # Example
+    ///
+    /// See [`Range::rows`].
+    #[inline]
+    pub fn range_back<K: Key, C: Codec>(
+        &mut self,
+        table: Table<K, C, Ordered>,
+        range: impl RangeBounds<K>,
+    ) -> Result<Range<'_, 'db, K, C, S>, Error> {
+        self.in_range(table, range, Way::Down)
+    }
+
+    /// The first row of a range.
+    ///
+    /// # Errors
+    ///
+    /// As for [`get`](Self::get).
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm_txn::{Db, Error, Ordered, Pod, TableDef};
+    ///
+    /// const QUEUE: TableDef<u64, Pod<u64>, Ordered> = TableDef::ordered("queue");
+    /// let db = Db::new()?;
+    /// let queue = db.table(QUEUE)?;
+    /// db.transact(|tx| {
+    ///     tx.put(queue, &5, &50)?;
+    ///     tx.put(queue, &6, &60)?;
+    ///     assert_eq!(tx.first(queue, ..)?, Some((5, 50)));
+    ///     assert_eq!(tx.last(queue, ..)?, Some((6, 60)));
+    ///     assert_eq!(tx.first(queue, 7..)?, None);
+    ///     Ok(())
+    /// })?;
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[inline]
+    pub fn first<K: Key, C: Codec>(
+        &mut self,
+        table: Table<K, C, Ordered>,
+        range: impl RangeBounds<K>,
+    ) -> Result<Option<(K, C::Value)>, Error> {
+        self.range(table, range)?.next()
+    }
+
+    /// The last row of a range.
+    ///
+    /// # Errors
+    ///
+    /// As for [`get`](Self::get).
+    ///
+    /// # Example
+    ///
+    /// See [`first`](Self::first).
+    #[inline]
+    pub fn last<K: Key, C: Codec>(
+        &mut self,
+        table: Table<K, C, Ordered>,
+        range: impl RangeBounds<K>,
+    ) -> Result<Option<(K, C::Value)>, Error> {
+        self.range_back(table, range)?.next()
+    }
+
+    /// How many rows there are in a range: it goes through all of them.
+    ///
+    /// # Errors
+    ///
+    /// As for [`get`](Self::get).
+    ///
+    /// # Example
+    ///
+    /// See [`Tx`].
+    pub fn count<K: Key, C: Codec>(
+        &mut self,
+        table: Table<K, C, Ordered>,
+        range: impl RangeBounds<K>,
+    ) -> Result<u64, Error> {
+        let mut rows = self.range(table, range)?;
+        let mut count = 0;
+        while rows.advance()?.is_some() {
+            count += 1;
+        }
+        Ok(count)
+    }
+}

@@ -1,0 +1,185 @@
+//! Reading single rows.
+
+use drtm_kv::{Fetched, Room};
+
+use super::{Found, Tx, encode};
+use crate::{
+    Codec, Error, Key, Setting, Table,
+    catalog::Opened,
+    table::Kind,
+    work::{Fate, Work},
+};
+
+/// A row as it was found: where its value is, and which record it is.
+pub(super) struct Row {
+    pub(super) found: Option<Found>,
+    pub(super) record: Option<Spotted>,
+}
+
+/// A record that was found: new to this transaction, or one that it writes.
+#[derive(Clone, Copy)]
+pub(super) enum Spotted {
+    Seen(drtm_kv::Sighting),
+    Written(usize),
+}
+
+/// Which of a transaction's buffers a value goes to.
+struct Wanted<'w>(&'w mut Vec<u8>);
+
+impl Room for Wanted<'_> {
+    #[inline(always)]
+    fn of(&mut self, length: usize) -> &mut [u8] {
+        self.0.of(length)
+    }
+}
+
+/// Nobody wants the value.
+struct Unwanted;
+
+impl Room for Unwanted {
+    #[inline(always)]
+    fn of(&mut self, _length: usize) -> &mut [u8] {
+        &mut []
+    }
+}
+
+impl<S: Setting> Tx<'_, S> {
+    /// A row's value, if there is such a row.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Conflict`]; or when the key is too long, or the value is none of the codec's.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm_txn::{Db, Error, Serde, TableDef};
+    ///
+    /// const CAPITALS: TableDef<String, Serde<String>> = TableDef::hash("capitals");
+    /// let db = Db::new()?;
+    /// let capitals = db.table(CAPITALS)?;
+    /// let found = db.transact(|tx| {
+    ///     tx.put(capitals, &"France".to_owned(), &"Paris".to_owned())?;
+    ///     tx.get(capitals, &"France".to_owned())
+    /// })?;
+    /// assert_eq!(found.as_deref(), Some("Paris"));
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[inline]
+    pub fn get<K: Key, C: Codec, O: Kind>(
+        &mut self,
+        table: Table<K, C, O>,
+        key: &K,
+    ) -> Result<Option<C::Value>, Error> {
+        let opened = self.opened(table)?;
+        match self.row(opened, key, true)?.found {
+            Some(found) => self.decode::<C>(opened, found).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// The values of several rows, in the order of the keys.
+    ///
+    /// # Errors
+    ///
+    /// As for [`get`](Self::get).
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm_txn::{Db, Error, Pod, TableDef};
+    ///
+    /// const COUNTERS: TableDef<u64, Pod<u64>> = TableDef::hash("counters");
+    /// let db = Db::new()?;
+    /// let counters = db.table(COUNTERS)?;
+    /// let found = db.transact(|tx| {
+    ///     tx.put(counters, &2, &20)?;
+    ///     tx.get_many(counters, &[1, 2])
+    /// })?;
+    /// assert_eq!(found, [None, Some(20)]);
+    /// # Ok::<(), Error>(())
+    /// ```
+    pub fn get_many<'k, K: Key, C: Codec, O: Kind>(
+        &mut self,
+        table: Table<K, C, O>,
+        keys: impl IntoIterator<Item = &'k K>,
+    ) -> Result<Vec<Option<C::Value>>, Error> {
+        keys.into_iter().map(|key| self.get(table, key)).collect()
+    }
+
+    /// Shows a row's value without keeping it: with a codec that can be looked at in place, nothing is allocated.
+    ///
+    /// # Errors
+    ///
+    /// As for [`get`](Self::get).
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm_txn::{Db, Error, Raw, TableDef};
+    ///
+    /// const NOTES: TableDef<u64, Raw> = TableDef::hash("notes");
+    /// let db = Db::new()?;
+    /// let notes = db.table(NOTES)?;
+    /// let length = db.transact(|tx| {
+    ///     tx.put(notes, &1, b"seven")?;
+    ///     tx.view(notes, &1, |note| note.len())
+    /// })?;
+    /// assert_eq!(length, Some(5));
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[inline]
+    pub fn view<K: Key, C: Codec, O: Kind, R>(
+        &mut self,
+        table: Table<K, C, O>,
+        key: &K,
+        see: impl FnOnce(C::View<'_>) -> R,
+    ) -> Result<Option<R>, Error> {
+        let opened = self.opened(table)?;
+        let Some(found) = self.row(opened, key, true)?.found else { return Ok(None) };
+        let view = Self::codec_error(opened, C::view(Self::bytes(self.work(), found)))?;
+        Ok(Some(see(view)))
+    }
+
+    /// Whether there is such a row.
+    ///
+    /// # Errors
+    ///
+    /// As for [`get`](Self::get).
+    pub fn contains<K: Key, C: Codec, O: Kind>(&mut self, table: Table<K, C, O>, key: &K) -> Result<bool, Error> {
+        let opened = self.opened(table)?;
+        Ok(self.row(opened, key, false)?.found.is_some())
+    }
+
+    /// Finds a row, and copies its value if that is wanted. What was found is part of what the transaction has read.
+    #[inline(always)]
+    pub(super) fn row<K: Key>(&mut self, opened: &Opened<S::Engine>, key: &K, wanted: bool) -> Result<Row, Error> {
+        let work = self.work();
+        let Work { key: buffer, value, holder, .. } = &mut *work;
+        let encoded = encode(key, buffer);
+        let fetched = if wanted {
+            opened.index.fetch(encoded, *holder, &mut Wanted(value))?
+        } else {
+            opened.index.fetch(encoded, *holder, &mut Unwanted)?
+        };
+        match fetched {
+            Fetched::Record(seen) => {
+                if let Some(write) = work.written_at(seen.at) {
+                    let found = match work.writes[write].fate {
+                        Fate::Put { start, length } | Fate::Fresh { start, length } => {
+                            Some(Found::Own { start, length })
+                        }
+                        Fate::Remove => None,
+                    };
+                    return Ok(Row { found, record: Some(Spotted::Written(write)) });
+                }
+                self.saw(seen)?;
+                Ok(Row { found: seen.is_present().then_some(Found::Read), record: Some(Spotted::Seen(seen)) })
+            }
+            Fetched::Nothing(absence) => {
+                self.missed(absence)?;
+                Ok(Row { found: None, record: None })
+            }
+        }
+    }
+}

@@ -1,0 +1,254 @@
+//! Writing rows.
+
+use std::borrow::Borrow;
+
+use drtm_kv::Placed;
+
+use super::{
+    Tx, encode,
+    read::{Row, Spotted},
+};
+use crate::{
+    Codec, Error, Key, Setting, Table,
+    catalog::Opened,
+    table::Kind,
+    work::{Fate, Work, slice},
+};
+
+impl<S: Setting> Tx<'_, S> {
+    /// Gives a row a value, whether there is such a row or not.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Conflict`]; or when key or value are too long, cannot be encoded, or memory has run out.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm_txn::{Db, Error, Pod, TableDef};
+    ///
+    /// const COUNTERS: TableDef<u64, Pod<u64>> = TableDef::hash("counters");
+    /// let db = Db::new()?;
+    /// let counters = db.table(COUNTERS)?;
+    /// db.transact(|tx| {
+    ///     tx.put(counters, &1, &1)?;
+    ///     tx.put(counters, &1, &2)
+    /// })?;
+    /// assert_eq!(db.transact(|tx| tx.get(counters, &1))?, Some(2));
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[inline]
+    pub fn put<K: Key, C: Codec, O: Kind>(
+        &mut self,
+        table: Table<K, C, O>,
+        key: &K,
+        value: &C::Given,
+    ) -> Result<(), Error> {
+        self.place::<K, C, O>(table, key, value, true)
+    }
+
+    /// Inserts a row that is not there yet.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Exists`] if it is there; otherwise as for [`put`](Self::put).
+    ///
+    /// # Example
+    ///
+    /// See [`Error`].
+    #[inline]
+    pub fn insert<K: Key, C: Codec, O: Kind>(
+        &mut self,
+        table: Table<K, C, O>,
+        key: &K,
+        value: &C::Given,
+    ) -> Result<(), Error> {
+        self.place::<K, C, O>(table, key, value, false)
+    }
+
+    /// Changes the value of a row that is there. Gives what `change` gives, or `None` if there is no such row.
+    ///
+    /// # Errors
+    ///
+    /// As for [`put`](Self::put).
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm_txn::{Db, Error, Pod, TableDef};
+    ///
+    /// const COUNTERS: TableDef<u64, Pod<u64>> = TableDef::hash("counters");
+    /// let db = Db::new()?;
+    /// let counters = db.table(COUNTERS)?;
+    /// db.transact(|tx| tx.put(counters, &1, &10))?;
+    /// let was = db.transact(|tx| tx.update(counters, &1, |count| std::mem::replace(count, 11)))?;
+    /// assert_eq!(was, Some(10));
+    /// assert_eq!(db.transact(|tx| tx.update(counters, &2, |count| *count += 1))?, None);
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[inline]
+    pub fn update<K: Key, C: Codec, O: Kind, R>(
+        &mut self,
+        table: Table<K, C, O>,
+        key: &K,
+        change: impl FnOnce(&mut C::Value) -> R,
+    ) -> Result<Option<R>, Error>
+    where
+        C::Value: Borrow<C::Given>,
+    {
+        let opened = self.opened(table)?;
+        let Row { found: Some(found), record: Some(record) } = self.row(opened, key, true)? else { return Ok(None) };
+        let mut value = self.decode::<C>(opened, found)?;
+        let result = change(&mut value);
+        let fate = self.keep_value::<C>(opened, value.borrow())?;
+        self.write_at(opened, table.number, key, record, fate)?;
+        Ok(Some(result))
+    }
+
+    /// Removes a row. Whether there was one.
+    ///
+    /// # Errors
+    ///
+    /// As for [`put`](Self::put).
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm_txn::{Db, Error, Pod, TableDef};
+    ///
+    /// const COUNTERS: TableDef<u64, Pod<u64>> = TableDef::hash("counters");
+    /// let db = Db::new()?;
+    /// let counters = db.table(COUNTERS)?;
+    /// db.transact(|tx| tx.put(counters, &1, &10))?;
+    /// assert!(db.transact(|tx| tx.remove(counters, &1))?);
+    /// assert!(!db.transact(|tx| tx.remove(counters, &1))?);
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[inline]
+    pub fn remove<K: Key, C: Codec, O: Kind>(&mut self, table: Table<K, C, O>, key: &K) -> Result<bool, Error> {
+        let opened = self.opened(table)?;
+        let Row { found: Some(_), record: Some(record) } = self.row(opened, key, false)? else { return Ok(false) };
+        self.write_at(opened, table.number, key, record, Fate::Remove)?;
+        Ok(true)
+    }
+
+    /// Removes a row and gives its value, if there was one.
+    ///
+    /// # Errors
+    ///
+    /// As for [`put`](Self::put).
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm_txn::{Db, Error, Pod, TableDef};
+    ///
+    /// const TASKS: TableDef<u64, Pod<u64>> = TableDef::hash("tasks");
+    /// let db = Db::new()?;
+    /// let tasks = db.table(TASKS)?;
+    /// db.transact(|tx| tx.put(tasks, &1, &10))?;
+    /// assert_eq!(db.transact(|tx| tx.take(tasks, &1))?, Some(10));
+    /// assert_eq!(db.transact(|tx| tx.take(tasks, &1))?, None);
+    /// # Ok::<(), Error>(())
+    /// ```
+    pub fn take<K: Key, C: Codec, O: Kind>(
+        &mut self,
+        table: Table<K, C, O>,
+        key: &K,
+    ) -> Result<Option<C::Value>, Error> {
+        let opened = self.opened(table)?;
+        let Row { found: Some(found), record: Some(record) } = self.row(opened, key, true)? else { return Ok(None) };
+        let value = self.decode::<C>(opened, found)?;
+        self.write_at(opened, table.number, key, record, Fate::Remove)?;
+        Ok(Some(value))
+    }
+
+    #[inline(always)]
+    fn keep_value<C: Codec>(&mut self, opened: &Opened<S::Engine>, value: &C::Given) -> Result<Fate, Error> {
+        self.work().keep_value(|bytes| Self::codec_error(opened, C::encode(value, bytes)))
+    }
+
+    /// Remembers what becomes of a record that was found.
+    #[inline(always)]
+    fn write_at<K: Key>(
+        &mut self,
+        opened: &Opened<S::Engine>,
+        table: u16,
+        key: &K,
+        record: Spotted,
+        fate: Fate,
+    ) -> Result<(), Error> {
+        let work = self.work();
+        match record {
+            Spotted::Written(write) => work.change(write, fate),
+            Spotted::Seen(seen) => {
+                let kept = work.keep_key(key)?;
+                work.add(seen.at, table, fate, None, kept);
+            }
+        }
+        if !S::ISOLATED {
+            return self.write_through(opened);
+        }
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn place<K: Key, C: Codec, O: Kind>(
+        &mut self,
+        table: Table<K, C, O>,
+        key: &K,
+        value: &C::Given,
+        overwrites: bool,
+    ) -> Result<(), Error> {
+        let opened = self.opened(table)?;
+        let fate = self.keep_value::<C>(opened, value)?;
+        let Fate::Put { start, length } = fate else { return Ok(()) };
+        let Work { worker, key: buffer, values, leaves, buckets, .. } = self.work();
+        let (encoded, bytes) = (encode(key, buffer), slice(values, start, length));
+        let placed = opened.index.place(worker, encoded, bytes, |shift| {
+            Work::<S::Engine>::follow(leaves, buckets, shift);
+        })?;
+        match placed {
+            Placed::Made(seen) => {
+                let work = self.work();
+                let kept = work.keep_key(key)?;
+                // First among the writes, so that it is taken back if the transaction cannot go on.
+                work.add(seen.at, table.number, Fate::Fresh { start, length }, Some(seen.version), kept);
+                self.saw(seen)?;
+                if !S::ISOLATED {
+                    return self.write_through(opened);
+                }
+                Ok(())
+            }
+            Placed::Found(seen) => {
+                let work = self.work();
+                let record = work.written_at(seen.at).map_or(Spotted::Seen(seen), Spotted::Written);
+                let is_there = match record {
+                    Spotted::Written(write) => work.writes[write].fate != Fate::Remove,
+                    Spotted::Seen(seen) => seen.is_present(),
+                };
+                if !overwrites {
+                    if let Spotted::Seen(seen) = record {
+                        self.saw(seen)?;
+                    }
+                    if is_there {
+                        return Err(Error::Exists { table: opened.name });
+                    }
+                }
+                self.write_at(opened, table.number, key, record, fate)
+            }
+        }
+    }
+
+    /// Without isolation: does at once what would be done by the commit.
+    #[inline]
+    fn write_through(&mut self, opened: &Opened<S::Engine>) -> Result<(), Error> {
+        let db = self.db;
+        let work = self.work();
+        let result = crate::commit::write_through(db, work, opened);
+        work.truncate_writes(0);
+        work.values.clear();
+        work.keys.clear();
+        result
+    }
+}

@@ -1,0 +1,225 @@
+//! What one transaction knows while it runs. Kept for the next one on the same thread, so that nothing is allocated once it has grown to its size.
+
+use std::ops::Range;
+
+use drtm_htm::Engine;
+use drtm_kv::{BucketVersion, Handle, NodeVersion, Sighting, State, Version, Worker};
+
+use crate::{Error, Key, garbage::Garbage, index::Encoded, index::Shift, stats::Counters};
+
+/// What becomes of a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    /// It gets this value, which is among the transaction's.
+    Put { start: u32, length: u32 },
+    /// It gets this value, which its record, made by this transaction, has already.
+    Fresh { start: u32, length: u32 },
+    /// It goes.
+    Remove,
+}
+
+/// A key that a transaction keeps: itself, or where it is among its bytes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Kept {
+    Word(u64),
+    Bytes { start: u32, length: u32 },
+}
+
+/// A row that the transaction writes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Write {
+    pub(crate) at: Handle,
+    pub(crate) table: u16,
+    pub(crate) fate: Fate,
+    /// The version in which this transaction has made the record, if it did.
+    pub(crate) made: Option<Version>,
+    pub(crate) key: Kept,
+    /// The version that it had when it was locked.
+    pub(crate) before: Version,
+    /// Whether the new value has room where the record is.
+    pub(crate) has_room: bool,
+}
+
+/// The most bytes of keys, or of values, that one transaction can write.
+pub(crate) const MOST_BYTES: usize = u32::MAX as usize;
+
+/// How many reads there are when they are looked at again for the first time.
+const FIRST_CHECK: usize = 64;
+
+#[derive(Debug)]
+pub(crate) struct Work<E: Engine> {
+    pub(crate) worker: Worker<E>,
+    /// This worker's name in locks.
+    pub(crate) holder: State,
+    pub(crate) reads: Vec<Sighting>,
+    /// Leaves that ranges went through, and in which keys were missing.
+    pub(crate) leaves: Vec<NodeVersion>,
+    /// Buckets in which keys were missing.
+    pub(crate) buckets: Vec<BucketVersion>,
+    pub(crate) writes: Vec<Write>,
+    /// A bit for each of the records written, of sixty-four: most reads are of others, and this says so at once.
+    pub(crate) written: u64,
+    pub(crate) values: Vec<u8>,
+    pub(crate) keys: Vec<u8>,
+    /// The value that was read last.
+    pub(crate) value: Vec<u8>,
+    /// The key that is looked for.
+    pub(crate) key: Vec<u8>,
+    /// The writes in the order of their records, while a commit goes on.
+    pub(crate) order: Vec<(Handle, u32)>,
+    /// At how many reads they are looked at again.
+    pub(crate) next_check: usize,
+    pub(crate) garbage: Vec<Garbage>,
+    /// Which transaction it is, of this state's.
+    pub(crate) serial: u64,
+    /// Whether changes of writes are to be remembered.
+    pub(crate) has_savepoint: bool,
+    /// What fates writes had before they were changed.
+    pub(crate) changes: Vec<(u32, Fate)>,
+    /// Writes that were undone, but whose records are there.
+    pub(crate) undone: Vec<Write>,
+    pub(crate) counters: std::sync::Arc<Counters>,
+}
+
+fn bit(at: Handle) -> u64 {
+    1 << (at.mixed() % 64)
+}
+
+impl<E: Engine> Work<E> {
+    pub(crate) fn new(worker: Worker<E>, counters: std::sync::Arc<Counters>) -> Self {
+        Self {
+            holder: worker.lock_state(),
+            worker,
+            reads: Vec::new(),
+            leaves: Vec::new(),
+            buckets: Vec::new(),
+            writes: Vec::new(),
+            written: 0,
+            values: Vec::new(),
+            keys: Vec::new(),
+            value: Vec::new(),
+            key: Vec::new(),
+            order: Vec::new(),
+            next_check: FIRST_CHECK,
+            garbage: Vec::new(),
+            serial: 0,
+            has_savepoint: false,
+            changes: Vec::new(),
+            undone: Vec::new(),
+            counters,
+        }
+    }
+
+    /// Forgets everything, for the next transaction.
+    #[inline]
+    pub(crate) fn clear(&mut self) {
+        self.reads.clear();
+        self.leaves.clear();
+        self.buckets.clear();
+        self.writes.clear();
+        self.written = 0;
+        self.values.clear();
+        self.keys.clear();
+        self.next_check = FIRST_CHECK;
+        self.serial += 1;
+        if self.has_savepoint {
+            self.has_savepoint = false;
+            self.changes.clear();
+            self.undone.clear();
+        }
+    }
+
+    /// Which write is of this record.
+    #[inline(always)]
+    pub(crate) fn written_at(&self, at: Handle) -> Option<usize> {
+        if self.written & bit(at) == 0 { None } else { self.writes.iter().position(|write| write.at == at) }
+    }
+
+    /// Adds a write of a record that none is of yet.
+    #[inline]
+    pub(crate) fn add(&mut self, at: Handle, table: u16, fate: Fate, made: Option<Version>, key: Kept) {
+        self.written |= bit(at);
+        self.writes.push(Write { at, table, fate, made, key, before: Version::default(), has_room: true });
+    }
+
+    /// Gives a write another fate.
+    #[inline]
+    pub(crate) fn change(&mut self, write: usize, fate: Fate) {
+        if self.has_savepoint {
+            self.changes.push((write as u32, self.writes[write].fate));
+        }
+        self.writes[write].fate = fate;
+    }
+
+    /// Recomputes what writes there are, when some are forgotten.
+    pub(crate) fn truncate_writes(&mut self, length: usize) {
+        self.writes.truncate(length);
+        self.written = self.writes.iter().fold(0, |bits, write| bits | bit(write.at));
+    }
+
+    /// Keeps a key until the transaction ends.
+    #[inline(always)]
+    pub(crate) fn keep_key<K: Key>(&mut self, key: &K) -> Result<Kept, Error> {
+        if K::FITS {
+            return Ok(Kept::Word(key.word()));
+        }
+        let range = append(&mut self.keys, |keys| {
+            key.write(keys, true);
+            Ok(())
+        })?;
+        Ok(Kept::Bytes { start: range.start, length: range.end - range.start })
+    }
+
+    /// Keeps a value that `encode` appends.
+    #[inline(always)]
+    pub(crate) fn keep_value(&mut self, encode: impl FnOnce(&mut Vec<u8>) -> Result<(), Error>) -> Result<Fate, Error> {
+        let range = append(&mut self.values, encode)?;
+        Ok(Fate::Put { start: range.start, length: range.end - range.start })
+    }
+
+    pub(crate) fn key_of(&self, key: Kept) -> Encoded<'_> {
+        encoded(&self.keys, key)
+    }
+
+    /// Lets what was seen follow a change of this transaction's own.
+    pub(crate) fn follow(leaves: &mut Vec<NodeVersion>, buckets: &mut [BucketVersion], shift: Shift) {
+        match shift {
+            Shift::Leaf(change) => change.carry(leaves),
+            Shift::Bucket(before) => before.carry(buckets),
+        }
+    }
+}
+
+/// A key that was kept among these bytes.
+#[inline(always)]
+pub(crate) fn encoded(keys: &[u8], key: Kept) -> Encoded<'_> {
+    match key {
+        Kept::Word(word) => Encoded::Word(word),
+        Kept::Bytes { start, length } => Encoded::Bytes(slice(keys, start, length)),
+    }
+}
+
+/// A part of what a transaction keeps.
+#[inline(always)]
+pub(crate) fn slice(bytes: &[u8], start: u32, length: u32) -> &[u8] {
+    let start = start as usize;
+    bytes.get(start..start + length as usize).unwrap_or(&[])
+}
+
+/// Appends something, and tells where it is; nothing is appended if that fails.
+#[inline(always)]
+fn append(to: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>) -> Result<(), Error>) -> Result<Range<u32>, Error> {
+    let start = to.len();
+    if let Err(error) = write(to) {
+        to.truncate(start);
+        return Err(error);
+    }
+    match u32::try_from(to.len()) {
+        Ok(end) => Ok(start as u32..end),
+        Err(_) => {
+            let bytes = to.len();
+            to.truncate(start);
+            Err(Error::TooLarge { bytes, most: MOST_BYTES })
+        }
+    }
+}
