@@ -123,7 +123,8 @@ impl Builder {
     /// How many bytes the database may use at most. Only addresses are reserved for it; memory is taken as rows come.
     #[must_use]
     pub const fn memory(self, bytes: u64) -> Self {
-        Self { memory: bytes, ..self }
+        let Self { memory: _ } = self;
+        Self { memory: bytes }
     }
 
     /// Makes the database, with the transactional memory that the machine has.

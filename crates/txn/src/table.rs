@@ -44,6 +44,9 @@ impl Kind for Ordered {
     const ORDERED: bool = true;
 }
 
+/// Types that are spoken of, of which no value is kept.
+type Typed<T> = PhantomData<fn() -> T>;
+
 /// A table's definition: its name, and the types of its keys and values. To be a constant of the application.
 ///
 /// # Example
@@ -70,7 +73,7 @@ pub struct TableDef<K, C, O = Hash> {
     name: &'static str,
     /// Rows that there will be, about.
     pub(crate) rows: u64,
-    types: PhantomData<fn() -> (K, C, O)>,
+    types: Typed<(K, C, O)>,
 }
 
 impl<K, C, O> Clone for TableDef<K, C, O> {
@@ -142,7 +145,7 @@ impl fmt::Display for Types {
 pub struct Table<K, C, O = Hash> {
     pub(crate) database: u32,
     pub(crate) number: u16,
-    types: PhantomData<fn() -> (K, C, O)>,
+    types: Typed<(K, C, O)>,
 }
 
 impl<K, C, O> Table<K, C, O> {

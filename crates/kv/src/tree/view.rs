@@ -27,7 +27,7 @@ pub trait View {
 }
 
 /// A key, and what is found of its record.
-pub type FoundRow<K, V> = (K, <V as View>::Found);
+pub(super) type FoundRow<K, V> = (K, <V as View>::Found);
 
 /// Copies values.
 pub(super) struct Copied<'v, R: Room>(pub(super) &'v mut R);
