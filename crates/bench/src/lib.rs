@@ -22,6 +22,7 @@
 //! # The parts
 //!
 //! - `cli`: the top of the command line. A new family of commands is a variant there and a module here.
+//! - [`driver`]: running workloads, and counting what becomes of their transactions.
 //! - [`history`]: a checker of what transactions saw and left.
 //! - [`htm`]: studies of transactional memory.
 //! - [`kv`]: the memory store beside other maps.
@@ -36,6 +37,7 @@
 #[cfg(test)]
 mod chance;
 mod cli;
+pub mod driver;
 mod error;
 pub mod history;
 pub mod htm;

@@ -8,6 +8,7 @@
 //! - [`Register`]: how many subscribers there are, and [`Profile`]s: all rows of one.
 //! - [`Inputs`]: what the network asks for, in which [`Mix`](crate::mix::Mix), of which subscribers.
 //! - [`check`]: the conditions, over a [`View`] of the rows.
+//! - [`Population`]: rows in ordinary maps.
 //!
 //! # Example
 //!
@@ -25,6 +26,7 @@
 mod consistency;
 mod inputs;
 mod population;
+mod rows;
 mod schema;
 #[cfg(test)]
 mod tests;
@@ -32,6 +34,7 @@ mod tests;
 pub use consistency::{Condition, Place, View, Violation, check};
 pub use inputs::{Choice, Inputs, Kind, STANDARD_MIX, Transaction};
 pub use population::{Profile, Register, RegisterError};
+pub use rows::Population;
 pub use schema::{
     AccessInfo, AccessInfoKey, CallForwarding, CallForwardingKey, SpecialFacility, SpecialFacilityKey, Subscriber,
     SubscriberKey, SubscriberNumber, subscriber_number,

@@ -74,6 +74,21 @@ impl fmt::Display for Violation {
 /// Checks all conditions, and tells where they do not hold. `inserted` is the number of INSERT-CALL-FORWARDINGs that were committed and
 /// have found what they need, less that of DELETE-CALL-FORWARDINGs.
 ///
+/// # Example
+///
+/// ```
+/// use drtm_bench::tatp::{Condition, Place, Population, Register, check};
+///
+/// let register = Register::new(100, 42)?;
+/// let mut rows = Population::of(&register);
+/// assert_eq!(check(&rows, &register, 0)?, []);
+///
+/// rows.subscribers.remove(&7);
+/// let violations = check(&rows, &register, 0)?;
+/// assert_eq!((violations[0].condition, violations[0].place), (Condition::Subscribers, Place::Subscriber(7)));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
 /// # Errors
 ///
 /// When a row cannot be read.

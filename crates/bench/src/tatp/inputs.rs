@@ -31,13 +31,13 @@ impl Kind {
         Self::DeleteCallForwarding,
     ];
 
-    /// How many percent of them find what they need, in the initial population. The others read as far as they get, and have *failed*, which
+    /// How many percent of them find what they need, in the initial population. The others read as far as they get and have *failed*, which
     /// is as it should be: they count as done.
     ///
-    /// A facility of a random type is there in 62.5 % of cases, and active in 85 % of these; of a facility's three forwardings each is there in
-    /// half of all cases. What is asked of times leaves 27.8 % of GET-NEW-DESTINATIONs on active facilities, so 14.8 % in all (where the
-    /// specification says 23.9 %, for reasons that its queries and population do not show). Insertions find the forwarding there
-    /// already, or no facility; deletions that it is not there.
+    /// A facility of a random type is there in 62.5 % of cases, and active in 85 % of these; each of a facility's three forwardings is there
+    /// in half of all cases. What is asked of times leaves 27.8 % of GET-NEW-DESTINATIONs on active facilities, so 14.8 % in all. (The
+    /// specification says 23.9 %. That does not follow from its population and query as they are here.) Insertions fail when the
+    /// forwarding is there already, or there is no facility; deletions when there is no forwarding.
     pub fn success(self) -> f64 {
         match self {
             Self::GetSubscriberData | Self::UpdateLocation => 100.0,

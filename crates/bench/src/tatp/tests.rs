@@ -1,6 +1,6 @@
 //! Shares of many inputs and rows, and a register in ordinary maps.
 
-use std::{collections::BTreeMap, convert::Infallible};
+use std::collections::BTreeMap;
 
 use super::*;
 use crate::chance::{assert_distribution, assert_share, assert_uniform};
@@ -15,67 +15,58 @@ fn inputs(choice: Choice, seed: u64) -> Inputs {
     Inputs::new(register(), STANDARD_MIX, choice, seed)
 }
 
-#[derive(Clone, Default)]
+/// A population that changes.
+#[derive(Clone)]
 struct Rows {
-    subscribers: BTreeMap<SubscriberKey, Subscriber>,
-    numbers: BTreeMap<SubscriberNumber, SubscriberKey>,
-    access_infos: BTreeMap<AccessInfoKey, AccessInfo>,
-    special_facilities: BTreeMap<SpecialFacilityKey, SpecialFacility>,
-    call_forwardings: BTreeMap<CallForwardingKey, CallForwarding>,
+    of: Population,
+    /// Forwardings inserted, less those deleted.
     inserted: i64,
 }
 
 impl Rows {
     fn of(register: &Register) -> Self {
-        let mut rows = Self::default();
-        for profile in register.profiles(1..=register.subscribers()) {
-            rows.subscribers.insert(profile.key, profile.subscriber);
-            rows.numbers.insert(profile.subscriber.number, profile.key);
-            rows.access_infos.extend(profile.access_infos());
-            rows.special_facilities.extend(profile.special_facilities());
-            rows.call_forwardings.extend(profile.call_forwardings());
-        }
-        rows
+        Self { of: Population::of(register), inserted: 0 }
     }
 
     /// Whether it found what it needs.
     fn run(&mut self, transaction: Transaction) -> bool {
         match transaction {
-            Transaction::GetSubscriberData { subscriber } => self.subscribers.contains_key(&subscriber),
+            Transaction::GetSubscriberData { subscriber } => self.of.subscribers.contains_key(&subscriber),
             Transaction::GetNewDestination { facility, start_time, end_time } => {
-                let ends_after =
-                    |key: CallForwardingKey| self.call_forwardings.get(&key).is_some_and(|row| end_time < row.end_time);
-                self.special_facilities.get(&facility).is_some_and(|row| row.is_active == 1)
+                let ends_after = |key: CallForwardingKey| {
+                    self.of.call_forwardings.get(&key).is_some_and(|row| end_time < row.end_time)
+                };
+                self.of.special_facilities.get(&facility).is_some_and(|row| row.is_active == 1)
                     && Transaction::forwardings(facility, start_time).any(ends_after)
             }
-            Transaction::GetAccessData { key } => self.access_infos.contains_key(&key),
+            Transaction::GetAccessData { key } => self.of.access_infos.contains_key(&key),
             Transaction::UpdateSubscriberData { facility, bit, data_a } => {
-                let Some(row) = self.special_facilities.get_mut(&facility) else { return false };
+                let Some(row) = self.of.special_facilities.get_mut(&facility) else { return false };
                 row.data_a = data_a;
-                self.subscribers.get_mut(&facility.0).expect("it has a facility").bits[0] = bit;
+                self.of.subscribers.get_mut(&facility.0).expect("it has a facility").bits[0] = bit;
                 true
             }
             Transaction::UpdateLocation { number, vlr_location } => {
-                let Some(row) = self.numbers.get(&number).and_then(|key| self.subscribers.get_mut(key)) else {
+                let Some(row) = self.of.numbers.get(&number).and_then(|key| self.of.subscribers.get_mut(key)) else {
                     return false;
                 };
                 row.vlr_location.set(vlr_location);
                 true
             }
             Transaction::InsertCallForwarding { number, facility, start_time, row } => {
-                let Some(subscriber) = self.numbers.get(&number) else { return false };
+                let Some(subscriber) = self.of.numbers.get(&number) else { return false };
                 let key = (*subscriber, facility, start_time);
-                let can = self.special_facilities.contains_key(&(*subscriber, facility))
-                    && !self.call_forwardings.contains_key(&key);
+                let can = self.of.special_facilities.contains_key(&(*subscriber, facility))
+                    && !self.of.call_forwardings.contains_key(&key);
                 if can {
-                    self.call_forwardings.insert(key, row);
+                    self.of.call_forwardings.insert(key, row);
                     self.inserted += 1;
                 }
                 can
             }
             Transaction::DeleteCallForwarding { number, facility, start_time } => {
-                let Some(subscriber) = self.numbers.get(&number) else { return false };
-                let was_there = self.call_forwardings.remove(&(*subscriber, facility, start_time)).is_some();
+                let Some(subscriber) = self.of.numbers.get(&number) else { return false };
+                let was_there = self.of.call_forwardings.remove(&(*subscriber, facility, start_time)).is_some();
                 self.inserted -= i64::from(was_there);
                 was_there
             }
@@ -83,35 +74,8 @@ impl Rows {
     }
 
     fn check(&self) -> Vec<Violation> {
-        let Ok(violations) = check(self, &register(), self.inserted);
+        let Ok(violations) = check(&self.of, &register(), self.inserted);
         violations
-    }
-}
-
-/// What cannot fail, as what could.
-fn sure<'r, K: Copy, R: Copy>(
-    table: &'r BTreeMap<K, R>,
-) -> impl Iterator<Item = Result<(K, R), Infallible>> + use<'r, K, R> {
-    table.iter().map(|(key, row)| Ok((*key, *row)))
-}
-
-impl View for Rows {
-    type Error = Infallible;
-
-    fn subscribers(&self) -> impl Iterator<Item = Result<(SubscriberKey, Subscriber), Infallible>> {
-        sure(&self.subscribers)
-    }
-    fn numbers(&self) -> impl Iterator<Item = Result<(SubscriberNumber, SubscriberKey), Infallible>> {
-        sure(&self.numbers)
-    }
-    fn access_infos(&self) -> impl Iterator<Item = Result<(AccessInfoKey, AccessInfo), Infallible>> {
-        sure(&self.access_infos)
-    }
-    fn special_facilities(&self) -> impl Iterator<Item = Result<(SpecialFacilityKey, SpecialFacility), Infallible>> {
-        sure(&self.special_facilities)
-    }
-    fn call_forwardings(&self) -> impl Iterator<Item = Result<(CallForwardingKey, CallForwarding), Infallible>> {
-        sure(&self.call_forwardings)
     }
 }
 
@@ -209,9 +173,9 @@ fn conditions_hold_at_first_and_after_a_run() {
 #[test]
 fn what_is_wrong_is_found() {
     let rows = Rows::of(&register());
-    let facility = *rows.special_facilities.keys().next().expect("one");
-    let forwarding = *rows.call_forwardings.keys().next().expect("one");
-    let access = *rows.access_infos.keys().next().expect("one");
+    let facility = *rows.of.special_facilities.keys().next().expect("one");
+    let forwarding = *rows.of.call_forwardings.keys().next().expect("one");
+    let access = *rows.of.access_infos.keys().next().expect("one");
     let is_found = |condition: Condition, place: Place, change: &dyn Fn(&mut Rows)| {
         let mut rows = rows.clone();
         change(&mut rows);
@@ -219,50 +183,51 @@ fn what_is_wrong_is_found() {
         assert!(found.contains(&Violation { condition, place }), "{condition:?} at {place:?}: {found:?}");
     };
     is_found(Condition::Subscribers, Place::Subscriber(7), &|rows| {
-        rows.subscribers.remove(&7);
+        rows.of.subscribers.remove(&7);
     });
     is_found(Condition::Subscribers, Place::Subscriber(7), &|rows| {
-        rows.subscribers.get_mut(&7).expect("one").hexes[3] = 16
+        rows.of.subscribers.get_mut(&7).expect("one").hexes[3] = 16
     });
     for stranger in [0, SUBSCRIBERS + 1] {
         is_found(Condition::Subscribers, Place::Subscriber(stranger), &|rows| {
-            rows.subscribers
-                .insert(stranger, Subscriber { number: subscriber_number(stranger), ..rows.subscribers[&1] });
+            rows.of
+                .subscribers
+                .insert(stranger, Subscriber { number: subscriber_number(stranger), ..rows.of.subscribers[&1] });
         });
     }
     is_found(Condition::Numbers, Place::Number(subscriber_number(7)), &|rows| {
-        rows.numbers.insert(subscriber_number(7), 8);
+        rows.of.numbers.insert(subscriber_number(7), 8);
     });
     is_found(Condition::AccessInfos, Place::AccessInfo(access), &|rows| {
-        rows.access_infos.remove(&access);
+        rows.of.access_infos.remove(&access);
     });
     is_found(Condition::AccessInfos, Place::AccessInfo((1, 5)), &|rows| {
-        rows.access_infos.insert((1, 5), rows.access_infos[&access]);
+        rows.of.access_infos.insert((1, 5), rows.of.access_infos[&access]);
     });
     is_found(Condition::SpecialFacilities, Place::SpecialFacility(facility), &|rows| {
-        rows.special_facilities.remove(&facility);
+        rows.of.special_facilities.remove(&facility);
     });
-    let is_absent = |key: &SpecialFacilityKey| !rows.special_facilities.contains_key(key);
+    let is_absent = |key: &SpecialFacilityKey| !rows.of.special_facilities.contains_key(key);
     let absent = (1..).flat_map(|who| (1..=4).map(move |kind| (who, kind))).find(is_absent).expect("one");
     is_found(Condition::SpecialFacilities, Place::SpecialFacility(absent), &|rows| {
-        rows.special_facilities.insert(absent, rows.special_facilities[&facility]);
+        rows.of.special_facilities.insert(absent, rows.of.special_facilities[&facility]);
     });
     let (subscriber, kind, _) = forwarding;
     is_found(Condition::CallForwardings, Place::CallForwarding(forwarding), &|rows| {
-        rows.special_facilities.remove(&(subscriber, kind));
+        rows.of.special_facilities.remove(&(subscriber, kind));
     });
     for start in [3, 24] {
         is_found(Condition::CallForwardings, Place::CallForwarding((subscriber, kind, start)), &|rows| {
-            rows.call_forwardings.insert((subscriber, kind, start), rows.call_forwardings[&forwarding]);
+            rows.of.call_forwardings.insert((subscriber, kind, start), rows.of.call_forwardings[&forwarding]);
         });
     }
     is_found(Condition::CallForwardings, Place::CallForwarding(forwarding), &|rows| {
-        rows.call_forwardings.get_mut(&forwarding).expect("one").end_time = 25;
+        rows.of.call_forwardings.get_mut(&forwarding).expect("one").end_time = 25;
     });
-    let count = rows.call_forwardings.len() as u64;
+    let count = rows.of.call_forwardings.len() as u64;
     let place = Place::CallForwardings { found: count - 1, expected: count.into() };
     is_found(Condition::ForwardingsAreCounted, place, &|rows| {
-        rows.call_forwardings.remove(&forwarding);
+        rows.of.call_forwardings.remove(&forwarding);
     });
 }
 

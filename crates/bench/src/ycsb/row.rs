@@ -70,7 +70,7 @@ impl<const FIELDS: usize> Row<FIELDS> {
         Self { fields: [(); FIELDS].map(|()| Field::new(number, fields.next().unwrap_or_default(), 0)) }
     }
 
-    /// Writes a field once more: those of a row are counted on from its last to its first.
+    /// Writes a field once more. After a row's last field comes its first again.
     #[inline]
     pub fn write(&mut self, number: u64, field: u8) {
         let field = usize::from(field) % FIELDS;

@@ -87,7 +87,7 @@ fn zipfian_records_are_hashed_ones() {
 
 #[test]
 fn the_hash_is_fnv_s() {
-    // Of eight zero bytes, and of one that the sign bit is lost of.
+    // Of eight zero bytes.
     assert_eq!(inputs::hash(0), 0xA8C7_F832_281A_39C5_u64.cast_signed().unsigned_abs());
     assert!((0..1_000).all(|number| inputs::hash(number) <= 1 << 63));
 }

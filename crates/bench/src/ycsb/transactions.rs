@@ -44,7 +44,7 @@ pub enum ShapeError {
     /// Too few or too many operations.
     #[error("transactions of {0} operations: ask for 1 to {MOST}")]
     Accesses(u8),
-    /// Not enough records for as many different ones, or so few or so unlike that drawing them could take for ever.
+    /// Not enough records, or so few that drawing different ones could take for ever.
     #[error("{records} records for {accesses} different ones in a transaction: ask for {} at least", 2 * u64::from(*accesses))]
     Records {
         /// How many there are.
