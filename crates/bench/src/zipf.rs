@@ -61,6 +61,13 @@ pub enum ZipfError {
     Exponent(f64),
 }
 
+impl Range {
+    fn new(first: u64, length: u64, exponent: f64) -> Self {
+        let last = first + length - 1;
+        Self { first, length, sure: ((first as f64 / last as f64).powf(exponent) * WHOLE) as u64 }
+    }
+}
+
 impl Zipf {
     /// Numbers below a limit, with this exponent. Zero is the uniform distribution.
     ///
@@ -79,8 +86,7 @@ impl Zipf {
         let mut first = 1;
         while first <= limit {
             let length = (first / FINENESS).max(1).min(limit - first + 1);
-            let least = (first as f64 / (first + length - 1) as f64).powf(exponent);
-            ranges.push(Range { first, length, sure: (least * WHOLE) as u64 });
+            ranges.push(Range::new(first, length, exponent));
             weights.push(length as f64 * (first as f64).powf(-exponent));
             first += length;
         }
@@ -192,6 +198,39 @@ mod tests {
         let expected: Vec<f64> =
             shares(limit, 0.99).chunks(limit as usize / parts).map(|part| part.iter().sum()).collect();
         assert_distribution(&counts, &expected);
+    }
+
+    #[test]
+    fn what_is_too_likely_is_rejected_as_often() {
+        // Ranges longer than any, and an exponent at which their ranks differ much more.
+        let ranges = vec![Range::new(100, 100, 20.0), Range::new(200, 50, 20.0)];
+        let weights = vec![100.0, 50.0 * 0.5_f64.powi(20)];
+        let zipf = Zipf { exponent: 20.0, ranges, columns: columns(weights) };
+        let mut random = Random::seeded(10);
+        let mut counts = vec![0; 41];
+        for _ in 0..400_000 {
+            let rank = zipf.draw(&mut random) + 1;
+            counts[(rank as usize - 100).min(40)] += 1;
+        }
+        let whole: f64 = (100..250).map(|rank| (f64::from(rank) / 100.0).powi(-20)).sum();
+        let mut expected: Vec<f64> = (100..140).map(|rank| (f64::from(rank) / 100.0).powi(-20) / whole).collect();
+        expected.push(1.0 - expected.iter().sum::<f64>());
+        assert_distribution(&counts, &expected);
+    }
+
+    #[test]
+    fn columns_have_the_shares_of_their_weights() {
+        let weights = vec![0.3, 5.0, 0.0, 1.0, 1.0, 2.7];
+        let (whole, columns) = (weights.iter().sum::<f64>(), columns(weights.clone()));
+        let mut shares = vec![0.0; weights.len()];
+        for (at, Column { own, other }) in columns.iter().enumerate() {
+            let own = *own as f64 / WHOLE;
+            shares[at] += own / columns.len() as f64;
+            shares[*other as usize] += (1.0 - own) / columns.len() as f64;
+        }
+        for (share, weight) in shares.iter().zip(weights) {
+            assert!((share - weight / whole).abs() < 1e-12, "{share} for {weight} of {whole}");
+        }
     }
 
     #[test]

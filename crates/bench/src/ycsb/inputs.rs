@@ -68,7 +68,8 @@ pub struct Inputs {
 }
 
 impl Inputs {
-    /// The operations of one of a plan's workers, counted from zero. Each worker has a seed of its own.
+    /// The operations of one of a plan's workers, counted from zero: once for each, since what it inserts nobody else does. Each worker has a
+    /// seed of its own.
     ///
     /// # Errors
     ///
