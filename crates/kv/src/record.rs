@@ -26,9 +26,12 @@
 
 mod hold;
 mod observe;
+mod past;
 mod shape;
 mod write;
 
+pub use past::Past;
+pub(crate) use past::PastView;
 pub(crate) use shape::Shape;
 
 use drtm_htm::{Engine, Word, fence_acquire};

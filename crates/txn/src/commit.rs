@@ -17,10 +17,11 @@ use crate::{
     Change, Conflict, Error, Hook, Setting,
     catalog::Opened,
     db::Inner,
-    epoch::{advance_beyond, version_in},
-    garbage,
+    epoch::{advance_beyond, epoch_of, version_in},
+    garbage::{self, Garbage},
     index::Encoded,
     mutation::Mutation,
+    snapshots::Needs,
     work::{Fate, Work, Write, encoded, slice},
 };
 
@@ -113,14 +114,14 @@ fn lock<E: Engine>(records: &Records<'_, E>, work: &mut Work<E>) -> Result<(), E
     let Work { order, writes, holder, .. } = work;
     for (locked, (at, index)) in order.iter().enumerate() {
         let failed = match records.lock(*at, *holder) {
-            Ok(Locking::Taken { version, length }) => {
-                took(&mut writes[*index as usize], version, length);
+            Ok(Locking::Taken { version, length, has_past }) => {
+                took(&mut writes[*index as usize], version, length, has_past);
                 continue;
             }
             Ok(Locking::Gone) => Conflict::Moved.into(),
             Ok(Locking::Held(_)) => match lock_patiently(records, *at, *holder) {
-                Ok((version, length)) => {
-                    took(&mut writes[*index as usize], version, length);
+                Ok((version, length, has_past)) => {
+                    took(&mut writes[*index as usize], version, length, has_past);
                     continue;
                 }
                 Err(error) => error,
@@ -138,12 +139,12 @@ fn lock_patiently<E: Engine>(
     records: &Records<'_, E>,
     at: Handle,
     holder: drtm_kv::State,
-) -> Result<(Version, Option<u8>), Error> {
+) -> Result<(Version, Option<u8>, bool), Error> {
     let waiter = Waiter::new();
     for _ in 0..PATIENCE {
         waiter.pause();
         match records.lock(at, holder)? {
-            Locking::Taken { version, length } => return Ok((version, length)),
+            Locking::Taken { version, length, has_past } => return Ok((version, length, has_past)),
             Locking::Gone => return Err(Conflict::Moved.into()),
             Locking::Held(_) => {}
         }
@@ -153,8 +154,9 @@ fn lock_patiently<E: Engine>(
 
 /// Remembers what a record was like when it was locked.
 #[inline(always)]
-pub(super) fn took(write: &mut Write, version: Version, length: Option<u8>) {
+pub(super) fn took(write: &mut Write, version: Version, length: Option<u8>, has_past: bool) {
     write.before = version;
+    write.has_past = has_past;
     write.has_room = match write.fate {
         Fate::Put { length: new, .. } => length.is_some_and(|length| u32::from(length) == new),
         Fate::Fresh { .. } | Fate::Remove => true,
@@ -226,13 +228,16 @@ fn apply<S: Setting>(
     mut reserved: Vec<(u32, Reserved)>,
 ) -> Result<(), Error> {
     let records = db.store.records();
-    let Work { order, writes, values, keys, worker, .. } = work;
+    learn_needs(db, work, epoch)?;
+    let Work { order, writes, values, keys, worker, needs, garbage, .. } = work;
     if S::has(Mutation::UnlockBeforeVersions) {
         unlock(&records, order);
     }
     for (at, index) in order.iter() {
         let write = &writes[*index as usize];
         let version = new_version(epoch, write);
+        let mut now_at = *at;
+        let has_past = (write.has_past || !needs.is_empty()) && settle_past(db, worker, needs, write, version)?;
         match write.fate {
             Fate::Fresh { .. } | Fate::Remove => records.publish(*at, version)?,
             Fate::Put { start, length } => {
@@ -242,16 +247,56 @@ fn apply<S: Setting>(
                 match memory.map(|memory| reserved.swap_remove(memory).1) {
                     None => opened.index.write_held(*at, version, value)?,
                     Some(memory) => {
-                        opened.index.move_held(worker, encoded(keys, write.key), *at, memory, version, value)?;
+                        let key = encoded(keys, write.key);
+                        now_at = opened.index.move_held(worker, key, *at, memory, version, value)?;
                     }
                 }
             }
+        }
+        if has_past {
+            garbage.push_back(Garbage::Past(now_at));
         }
         if write.fate == Fate::Remove {
             writes[*index as usize].before = version;
         }
     }
     Ok(())
+}
+
+/// Finds out what open snapshots need, if anything that is written may be needed.
+#[inline(always)]
+fn learn_needs<S: Setting>(db: &Inner<S>, work: &mut Work<S::Engine>, epoch: u64) -> Result<(), Error> {
+    let is_concerned = |write: &Write| write.has_past || write.made.is_none() && epoch_of(write.before) < epoch;
+    if work.writes.iter().any(is_concerned) {
+        db.snapshots.needs(&db.store, &mut work.needs)?;
+    } else {
+        work.needs.clear();
+    }
+    Ok(())
+}
+
+/// Keeps what a row is, if that is needed once it has been written, and forgets what is not needed of what it was. Whether it has older versions then.
+#[cold]
+fn settle_past<S: Setting>(
+    db: &Inner<S>,
+    worker: &mut drtm_kv::Worker<S::Engine>,
+    needs: &Needs,
+    write: &Write,
+    version: Version,
+) -> Result<bool, Error> {
+    let records = db.store.records();
+    let mut has_past = write.has_past;
+    if has_past {
+        db.past.give_back(records.forget(worker, write.at, |from, until| needs.include(from, until))?);
+        has_past = records.has_past(write.at)?;
+    }
+    // A row that was not there before, and never was as far as anybody knows, needs nothing to say so.
+    if needs.include(write.before, version) && (has_past || !write.before.is_removed()) {
+        let kept = records.keep(worker, write.at, db.past.allows_more())?;
+        db.past.take(kept.unwrap_or(0));
+        has_past = true;
+    }
+    Ok(has_past)
 }
 
 /// Takes out the records of rows that are gone now, and what was left before.
@@ -264,10 +309,8 @@ fn tidy<S: Setting>(db: &Inner<S>, work: &mut Work<S::Engine>) -> Result<(), Err
     }
     if !undone.is_empty() {
         garbage::take_back(&db.catalog, work);
-    } else if !garbage.is_empty() {
-        garbage::try_again(&db.catalog, worker, garbage)?;
     }
-    Ok(())
+    Ok(garbage::try_again(db, work)?)
 }
 
 /// Without isolation: does what the transaction has just been asked to write, at once.
@@ -280,10 +323,10 @@ pub(crate) fn write_through<S: Setting>(
     let records = db.store.records();
     let Work { writes, values, keys, worker, garbage, holder, .. } = work;
     for write in writes.iter_mut() {
-        let Locking::Taken { version, length } = records.lock(write.at, *holder)? else {
+        let Locking::Taken { version, length, has_past } = records.lock(write.at, *holder)? else {
             return Err(Conflict::Locked.into());
         };
-        took(write, version, length);
+        took(write, version, length, has_past);
         let version = new_version(1, write);
         match write.fate {
             Fate::Fresh { .. } => records.publish(write.at, version)?,

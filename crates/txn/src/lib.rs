@@ -28,6 +28,7 @@
 
 #![forbid(unsafe_code)]
 
+mod budget;
 mod catalog;
 mod codec;
 mod commit;
@@ -40,6 +41,7 @@ mod index;
 mod key;
 mod mutation;
 mod setting;
+mod snapshots;
 mod stats;
 mod table;
 mod tx;
@@ -55,4 +57,4 @@ pub use mutation::Mutation;
 pub use setting::{Embedded, Setting};
 pub use stats::Stats;
 pub use table::{Hash, Kind, Ordered, Table, TableDef};
-pub use tx::{Range, Savepoint, Tx};
+pub use tx::{Mode, Range, ReadOnly, Savepoint, Snapshot, Tx, Update};

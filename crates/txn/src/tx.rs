@@ -4,15 +4,19 @@
 //! before it: a key that is to be inserted gets its record at once, which says that the key is not there yet. So a transaction finds its own insertions
 //! where it looks for anything, ranges included, and whoever else looks for the key finds something that will change if the insertion commits.
 
+mod mode;
 mod range;
 mod read;
 mod savepoint;
 mod write;
 
+pub use mode::{Mode, ReadOnly, Update};
 pub use range::Range;
 pub use savepoint::Savepoint;
 
-use drtm_kv::Sighting;
+use std::marker::PhantomData;
+
+use drtm_kv::{Sighting, Version};
 
 use crate::{
     Codec, Conflict, Embedded, Error, Key, Setting, Table,
@@ -21,6 +25,7 @@ use crate::{
     db::Inner,
     garbage,
     index::{Absence, Encoded},
+    snapshots,
     work::Work,
 };
 
@@ -50,7 +55,7 @@ use crate::{
 /// # Ok::<(), Error>(())
 /// ```
 #[derive(Debug)]
-pub struct Tx<'db, S: Setting = Embedded> {
+pub struct Tx<'db, S: Setting = Embedded, M: Mode = Update> {
     pub(crate) db: &'db Inner<S>,
     /// Until it has ended.
     work: Option<Box<Work<S::Engine>>>,
@@ -58,7 +63,17 @@ pub struct Tx<'db, S: Setting = Embedded> {
     is_opaque: bool,
     /// What keeps it from committing, once it has been told.
     pub(crate) doomed: Option<Conflict>,
+    /// The moment that is read, if it is not the present.
+    snapshot: Option<snapshots::Opened>,
+    mode: PhantomData<M>,
 }
+
+/// A transaction that only reads.
+///
+/// # Example
+///
+/// See [`Db::snapshot`](crate::Db::snapshot).
+pub type Snapshot<'db, S = Embedded> = Tx<'db, S, ReadOnly>;
 
 /// Where a value is that was found.
 #[derive(Clone, Copy, Debug)]
@@ -81,9 +96,9 @@ pub(crate) fn encode<'b, K: Key>(key: &K, buffer: &'b mut Vec<u8>) -> Encoded<'b
     }
 }
 
-impl<'db, S: Setting> Tx<'db, S> {
+impl<'db, S: Setting, M: Mode> Tx<'db, S, M> {
     pub(crate) fn new(db: &'db Inner<S>, work: Box<Work<S::Engine>>, is_opaque: bool) -> Self {
-        Self { db, work: Some(work), is_opaque, doomed: None }
+        Self { db, work: Some(work), is_opaque, doomed: None, snapshot: None, mode: PhantomData }
     }
 
     /// What the transaction knows. There until it ends, which takes the transaction itself.
@@ -113,7 +128,7 @@ impl<'db, S: Setting> Tx<'db, S> {
     /// Remembers a record that was read. From time to time looks at all of them again, so that a transaction that cannot commit does not go on for long.
     #[inline(always)]
     pub(crate) fn saw(&mut self, seen: Sighting) -> Result<(), Error> {
-        if !S::ISOLATED {
+        if !S::ISOLATED || self.past().is_some() {
             return Ok(());
         }
         let is_opaque = self.is_opaque;
@@ -143,6 +158,9 @@ impl<'db, S: Setting> Tx<'db, S> {
     #[cold]
     #[inline(never)]
     fn check(&mut self) -> Result<(), Error> {
+        if !M::WRITES {
+            return self.turn_to_snapshot();
+        }
         let db = self.db;
         let work = self.work();
         work.next_check = 2 * work.reads.len();
@@ -161,13 +179,32 @@ impl<'db, S: Setting> Tx<'db, S> {
         self.doomed.or_else(|| commit::holds(db, self.work()).err())
     }
 
-    /// Makes everything that the transaction has written happen, at one moment.
+    /// Ends the transaction: makes everything that it has written happen, at one moment.
     ///
     /// # Errors
     ///
     /// [`Error::Conflict`] when others have changed what it has read; or when memory has run out. Nothing has happened then.
     pub fn commit(mut self) -> Result<(), Error> {
         self.try_commit()
+    }
+
+    /// The first version that a transaction that reads the past does not see.
+    #[inline(always)]
+    fn past(&self) -> Option<Version> {
+        if M::WRITES { None } else { self.snapshot.map(|snapshot| snapshot.before) }
+    }
+
+    /// Goes on in a snapshot of now, if all that was read is still so.
+    #[cold]
+    pub(crate) fn turn_to_snapshot(&mut self) -> Result<(), Error> {
+        let db = self.db;
+        self.snapshot = Some(db.snapshots.open(&db.store)?);
+        // What is still so was so when the snapshot was opened: whoever was about to change it then has it locked, or has changed it.
+        if let Err(conflict) = commit::holds(db, self.work()) {
+            return Err(self.doom(conflict));
+        }
+        self.work().clear();
+        Ok(())
     }
 
     /// As [`commit`](Self::commit); the transaction has ended then, whatever came of it.
@@ -184,6 +221,7 @@ impl<'db, S: Setting> Tx<'db, S> {
                 work.counters.committed();
                 work.clear();
                 db.give_back(work);
+                self.leave_snapshot();
             }
             Err(Error::Conflict(conflict)) => self.end(Some(*conflict)),
             Err(_) => self.end(None),
@@ -211,9 +249,19 @@ impl<'db, S: Setting> Tx<'db, S> {
         self.end(None);
     }
 
+    #[inline(always)]
+    fn leave_snapshot(&mut self) {
+        if !M::WRITES
+            && let Some(snapshot) = self.snapshot.take()
+        {
+            self.db.snapshots.close(&self.db.store, snapshot);
+        }
+    }
+
     /// Forgets what was to be written, and takes back what was made for it.
     #[cold]
     pub(crate) fn end(&mut self, conflict: Option<Conflict>) {
+        self.leave_snapshot();
         let Some(mut work) = self.work.take() else { return };
         match conflict {
             Some(conflict) => work.counters.conflicted(conflict),
@@ -245,7 +293,7 @@ impl<'db, S: Setting> Tx<'db, S> {
     }
 }
 
-impl<S: Setting> Drop for Tx<'_, S> {
+impl<S: Setting, M: Mode> Drop for Tx<'_, S, M> {
     fn drop(&mut self) {
         self.end(None);
     }

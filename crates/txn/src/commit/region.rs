@@ -24,7 +24,9 @@ pub(super) fn lock_and_validate<S: Setting>(db: &Inner<S>, work: &mut Work<S::En
     let outcome = worker.htm().attempt(Policy::DBX, |tx| {
         for (at, index) in order.iter() {
             match records.lock_in(tx, *at, *holder)? {
-                Locking::Taken { version, length } => took(&mut writes[*index as usize], version, length),
+                Locking::Taken { version, length, has_past } => {
+                    took(&mut writes[*index as usize], version, length, has_past);
+                }
                 Locking::Held(_) => return Err(tx.abort::<HELD>()),
                 Locking::Gone => return Err(tx.abort::<MOVED>()),
             }
