@@ -1,6 +1,7 @@
 //! What the checker must find, and what it must not.
 
 mod closure;
+mod long;
 mod minimal;
 mod permutations;
 mod random;

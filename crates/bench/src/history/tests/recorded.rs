@@ -90,7 +90,7 @@ fn a_store_that_is_right_is_clean() {
 fn stores_that_are_wrong_are_found() {
     for fault in [Fault::LetsGo, Fault::IsLate] {
         let found = check(&run(fault), Order::RealTime).expect("it is recorded as it should be");
-        assert!(found.iter().any(|anomaly| matches!(anomaly, Anomaly::Cycle(_))), "{found:?}");
+        assert!(found.iter().any(|anomaly| matches!(anomaly, Anomaly::Cycle(_))), "{:?}", found.first());
     }
 }
 
