@@ -34,6 +34,8 @@
 //! # Ok::<(), drtm_bench::history::MalformedHistory>(())
 //! ```
 //!
+//! A transaction's own operations must agree as well: it sees what it wrote, and what it saw does not change.
+//!
 //! A [`Recorder`] makes histories of what several threads do.
 //!
 //! # What it does not see
@@ -89,7 +91,7 @@ pub enum Order {
     RealTime,
 }
 
-/// Why a history cannot be checked: its recorder is at fault, not who ran it.
+/// Why a history cannot be checked: it says what no store can have meant, so that most likely its recorder is at fault.
 ///
 /// # Example
 ///
@@ -110,7 +112,7 @@ pub enum MalformedHistory {
     },
     /// A scan matched a key outside of its range.
     #[error(
-        "operation {operation} of T{transaction} matched a key outside of the range that it scanned: record the range that was asked for"
+        "operation {operation} of T{transaction} matched a key outside of the range that it scanned: unless another range was asked for, the store shows too much"
     )]
     OutsideRange {
         /// Whose scan.
