@@ -41,9 +41,9 @@
 //! # What it does not see
 //!
 //! - What aborted transactions read is not judged.
-//! - A read that saw nothing may mean any removal of the row that was invoked in time. Its reader then came before
-//!   what followed the latest; and, with [`Order::RealTime`], after the earliest that was not overwritten before the
-//!   reader was invoked. That never accuses wrongly, but can overlook something. [`Seen::Removed`] says which
+//! - A read that saw nothing may mean any removal of the row. Its reader then came before what followed the latest.
+//!   With [`Order::RealTime`], those invoked too late do not count, and the reader came after the earliest that was
+//!   not overwritten before it was invoked. That never accuses wrongly, but can overlook something. [`Seen::Removed`] says which
 //!   removal, and is exact. The same holds of rows that a scan did not show.
 //! - Of a transaction of unknown outcome, nothing counts unless a committed transaction saw a version that it alone
 //!   can have written.

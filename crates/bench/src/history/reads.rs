@@ -146,12 +146,15 @@ impl<K: Ord + Clone> Reads<'_, '_, K> {
 
     /// No row was seen.
     fn nothing(&mut self, row: RowId, scanned: bool) {
-        let (reader, begin, end) = (self.reader, self.transaction.invoked, self.transaction.end());
-        if self.order == Order::RealTime
-            && let Some(removal) = self.versions.first_absence(row, reader, begin, end)
-        {
-            let why = Dependency::WriteRead { row, version: removal.number };
-            self.edges.push(Edge { from: removal.writer, to: reader, why });
+        let reader = self.reader;
+        // In any order, what it saw may have come from whom the clock has later.
+        let mut end = u64::MAX;
+        if self.order == Order::RealTime {
+            end = self.transaction.end();
+            if let Some(removal) = self.versions.first_absence(row, reader, self.transaction.invoked, end) {
+                let why = Dependency::WriteRead { row, version: removal.number };
+                self.edges.push(Edge { from: removal.writer, to: reader, why });
+            }
         }
         let invoked = |writer| self.history.transactions[writer as usize].invoked;
         let absence = self.versions.last_absence(row, reader, end, invoked);

@@ -89,6 +89,18 @@ fn the_clock_tells_which_removal_was_meant() {
 }
 
 #[test]
+fn in_any_order_a_removal_may_come_from_the_future() {
+    let history = loaded([
+        Txn::committed(1, 2).finds_nothing(0, 5).writes(0, 6, 1),
+        Txn::committed(3, 4).finds_nothing(0, 6).writes(0, 5, 1),
+        Txn::committed(5, 6).removes(0, 5, 2),
+    ]);
+    // The second, the third, the first.
+    assert_eq!(check(&history, Order::Any), Ok(vec![]));
+    assert_eq!(anomalies(&history).len(), 1);
+}
+
+#[test]
 fn the_clock_tells_the_earliest_removal_that_can_be_meant() {
     let history = |begin| {
         loaded([
