@@ -417,6 +417,12 @@ impl<S: Setting> Db<S> {
         self.inner.store.regions()
     }
 
+    /// Bytes of memory that hold what rows were, for open snapshots, or until somebody notices that none needs them any longer.
+    #[must_use]
+    pub fn older_versions(&self) -> u64 {
+        self.inner.past.used()
+    }
+
     /// Who is told of commits.
     #[must_use]
     pub fn hook(&self) -> &S::Hook {
