@@ -229,7 +229,7 @@ fn apply<S: Setting>(
 ) -> Result<(), Error> {
     let records = db.store.records();
     learn_needs(db, work, epoch)?;
-    let Work { order, writes, values, keys, worker, needs, garbage, .. } = work;
+    let Work { order, writes, values, keys, worker, needs, .. } = work;
     if S::has(Mutation::UnlockBeforeVersions) {
         unlock(&records, order);
     }
@@ -254,7 +254,7 @@ fn apply<S: Setting>(
             }
         }
         if has_past {
-            garbage.push_back(Garbage::Past(now_at));
+            db.garbage.push(Garbage::Past { at: now_at, until: version });
         }
         if write.fate == Fate::Remove {
             writes[*index as usize].before = version;
@@ -302,13 +302,13 @@ fn settle_past<S: Setting>(
 /// Takes out the records of rows that are gone now, and what was left before.
 #[inline]
 fn tidy<S: Setting>(db: &Inner<S>, work: &mut Work<S::Engine>) -> Result<(), Error> {
-    let Work { writes, undone, keys, worker, garbage, .. } = work;
+    let Work { writes, undone, keys, worker, .. } = work;
     for write in writes.iter().filter(|write| write.fate == Fate::Remove) {
         let seen = Sighting { at: write.at, version: write.before };
-        garbage::reap(&db.catalog, worker, garbage, write.table, encoded(keys, write.key), seen)?;
+        garbage::reap(&db.catalog, worker, &db.garbage, write.table, encoded(keys, write.key), seen)?;
     }
     if !undone.is_empty() {
-        garbage::take_back(&db.catalog, work);
+        garbage::take_back(&db.catalog, &db.garbage, work);
     }
     Ok(garbage::try_again(db, work)?)
 }
@@ -321,7 +321,7 @@ pub(crate) fn write_through<S: Setting>(
     opened: &Opened<S::Engine>,
 ) -> Result<(), Error> {
     let records = db.store.records();
-    let Work { writes, values, keys, worker, garbage, holder, .. } = work;
+    let Work { writes, values, keys, worker, holder, .. } = work;
     for write in writes.iter_mut() {
         let Locking::Taken { version, length, has_past } = records.lock(write.at, *holder)? else {
             return Err(Conflict::Locked.into());
@@ -333,7 +333,7 @@ pub(crate) fn write_through<S: Setting>(
             Fate::Remove => {
                 records.publish(write.at, version)?;
                 let seen = Sighting { at: write.at, version };
-                garbage::reap(&db.catalog, worker, garbage, write.table, encoded(keys, write.key), seen)?;
+                garbage::reap(&db.catalog, worker, &db.garbage, write.table, encoded(keys, write.key), seen)?;
             }
             Fate::Put { start, length } => {
                 let value = slice(values, start, length);

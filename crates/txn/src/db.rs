@@ -15,7 +15,7 @@ use thread_local::ThreadLocal;
 
 use crate::{
     Codec, Embedded, Error, Key, Mode, Setting, Snapshot, Stats, Table, TableDef, Tx, Unlogged, budget::Budget,
-    catalog::Catalog, snapshots::Snapshots, stats::Registry, table::Kind, work::Work,
+    catalog::Catalog, garbage, snapshots::Snapshots, stats::Registry, table::Kind, work::Work,
 };
 
 /// A database in memory. Clones are the same database, and any thread may use them.
@@ -72,6 +72,7 @@ pub(crate) struct Inner<S: Setting> {
     registry: Registry,
     pub(crate) snapshots: Snapshots,
     pub(crate) past: Budget,
+    pub(crate) garbage: garbage::Queue,
 }
 
 /// What a thread keeps from one transaction to the next.
@@ -170,6 +171,7 @@ impl Builder {
             registry: Registry::default(),
             snapshots,
             past: Budget::new(self.older_versions),
+            garbage: garbage::Queue::new(),
         };
         Ok(Db { inner: Arc::new(inner) })
     }

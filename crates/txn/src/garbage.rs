@@ -5,11 +5,13 @@
 //! somebody has given the key a value meanwhile, it is garbage no more.
 //!
 //! Older versions are forgotten when the row is written next, or else here, when the snapshots that needed them are closed.
+//!
+//! What is left is in one queue for all threads: whoever left it may be gone. There is little of it but while snapshots are open, and taking it back is tried
+//! by who closes a snapshot, and now and then by who commits.
 
-use std::collections::VecDeque;
-
+use crossbeam_queue::SegQueue;
 use drtm_htm::Engine;
-use drtm_kv::{Handle, KvError, Locking, Reaped, Sighting, Worker};
+use drtm_kv::{Handle, KvError, Locking, Reaped, Sighting, Version, Worker};
 
 use crate::{
     Setting,
@@ -24,8 +26,8 @@ use crate::{
 pub(crate) enum Garbage {
     /// The record of a row that is gone.
     Row { table: u16, key: Key, seen: Sighting },
-    /// Older versions of a row.
-    Past(Handle),
+    /// Older versions of a row, which may be needed as long as a snapshot is open that does not see this version.
+    Past { at: Handle, until: Version },
 }
 
 #[derive(Debug)]
@@ -34,16 +36,19 @@ pub(crate) enum Key {
     Bytes(Box<[u8]>),
 }
 
+/// What is left, whoever has left it.
+pub(crate) type Queue = SegQueue<Garbage>;
+
 /// How many commits there are between attempts to take something back, and how much is tried at once: whatever a snapshot that stays open holds up, a commit does
 /// not become slow for it.
 const TURN: u32 = 32;
-const BATCH: usize = 128;
+const BATCH: usize = 512;
 
 /// Takes a record out of its table, or keeps it in mind.
 pub(crate) fn reap<E: Engine>(
     catalog: &Catalog<E>,
     worker: &mut Worker<E>,
-    garbage: &mut VecDeque<Garbage>,
+    garbage: &Queue,
     table: u16,
     key: Encoded<'_>,
     seen: Sighting,
@@ -54,14 +59,14 @@ pub(crate) fn reap<E: Engine>(
             Encoded::Word(word) => Key::Word(word),
             Encoded::Bytes(bytes) => Key::Bytes(bytes.into()),
         };
-        garbage.push_back(Garbage::Row { table, key, seen });
+        garbage.push(Garbage::Row { table, key, seen });
     }
     Ok(())
 }
 
 /// Takes back the records that a transaction has made for insertions that do not come about.
-pub(crate) fn take_back<E: Engine>(catalog: &Catalog<E>, work: &mut Work<E>) {
-    let Work { writes, undone, keys, worker, garbage, .. } = work;
+pub(crate) fn take_back<E: Engine>(catalog: &Catalog<E>, garbage: &Queue, work: &mut Work<E>) {
+    let Work { writes, undone, keys, worker, .. } = work;
     for write in writes.iter().chain(undone.iter()) {
         let Some(version) = write.made else { continue };
         let seen = Sighting { at: write.at, version };
@@ -74,17 +79,20 @@ pub(crate) fn take_back<E: Engine>(catalog: &Catalog<E>, work: &mut Work<E>) {
 #[inline]
 pub(crate) fn try_again<S: Setting>(db: &Inner<S>, work: &mut Work<S::Engine>) -> Result<(), KvError> {
     work.commits = work.commits.wrapping_add(1);
-    if work.garbage.is_empty() || !work.commits.is_multiple_of(TURN) {
-        return Ok(());
-    }
-    try_some(db, work)
+    if work.commits.is_multiple_of(TURN) && !db.garbage.is_empty() { try_some(db, work) } else { Ok(()) }
 }
 
+/// Tries to take back some of what is left.
 #[cold]
-fn try_some<S: Setting>(db: &Inner<S>, work: &mut Work<S::Engine>) -> Result<(), KvError> {
+pub(crate) fn try_some<S: Setting>(db: &Inner<S>, work: &mut Work<S::Engine>) -> Result<(), KvError> {
     db.snapshots.needs(&db.store, &mut work.needs)?;
-    for _ in 0..work.garbage.len().min(BATCH) {
-        let Some(left) = work.garbage.pop_front() else { break };
+    for _ in 0..db.garbage.len().min(BATCH) {
+        let Some(left) = db.garbage.pop() else { break };
+        if matches!(&left, Garbage::Past { until, .. } if work.needs.include_any_before(*until)) {
+            // And so, most likely, are those that were left after it.
+            db.garbage.push(left);
+            break;
+        }
         let is_done = match &left {
             Garbage::Row { table, key, seen } => {
                 let key = match key {
@@ -96,10 +104,10 @@ fn try_some<S: Setting>(db: &Inner<S>, work: &mut Work<S::Engine>) -> Result<(),
                     None => true,
                 }
             }
-            Garbage::Past(at) => forget(db, work, *at)?,
+            Garbage::Past { at, .. } => forget(db, work, *at)?,
         };
         if !is_done {
-            work.garbage.push_back(left);
+            db.garbage.push(left);
         }
     }
     Ok(())

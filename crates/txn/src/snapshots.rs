@@ -58,6 +58,11 @@ impl Needs {
         self.has_unnumbered || self.bounds.iter().any(|bound| from.number() < *bound && *bound <= until.number())
     }
 
+    /// Whether there is a snapshot that does not see this version.
+    pub(crate) fn include_any_before(&self, version: Version) -> bool {
+        self.has_unnumbered || self.bounds.iter().any(|bound| *bound <= version.number())
+    }
+
     pub(crate) fn clear(&mut self) {
         self.bounds.clear();
         self.has_unnumbered = false;

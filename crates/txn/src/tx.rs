@@ -220,8 +220,8 @@ impl<'db, S: Setting, M: Mode> Tx<'db, S, M> {
                 let Some(mut work) = self.work.take() else { return Ok(()) };
                 work.counters.committed();
                 work.clear();
+                self.leave_snapshot(&mut work);
                 db.give_back(work);
-                self.leave_snapshot();
             }
             Err(Error::Conflict(conflict)) => self.end(Some(*conflict)),
             Err(_) => self.end(None),
@@ -250,25 +250,27 @@ impl<'db, S: Setting, M: Mode> Tx<'db, S, M> {
     }
 
     #[inline(always)]
-    fn leave_snapshot(&mut self) {
+    fn leave_snapshot(&mut self, work: &mut Work<S::Engine>) {
         if !M::WRITES
             && let Some(snapshot) = self.snapshot.take()
         {
             self.db.snapshots.close(&self.db.store, snapshot);
+            // A store that is corrupt says so to whoever uses it next; here nobody is to be told.
+            let _ = garbage::try_some(self.db, work);
         }
     }
 
     /// Forgets what was to be written, and takes back what was made for it.
     #[cold]
     pub(crate) fn end(&mut self, conflict: Option<Conflict>) {
-        self.leave_snapshot();
         let Some(mut work) = self.work.take() else { return };
+        self.leave_snapshot(&mut work);
         match conflict {
             Some(conflict) => work.counters.conflicted(conflict),
             None => work.counters.gave_up(),
         }
         if S::ISOLATED {
-            garbage::take_back(&self.db.catalog, &mut work);
+            garbage::take_back(&self.db.catalog, &self.db.garbage, &mut work);
         }
         work.clear();
         self.db.give_back(work);

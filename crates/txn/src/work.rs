@@ -1,11 +1,11 @@
 //! What one transaction knows while it runs. Kept for the next one on the same thread, so that nothing is allocated once it has grown to its size.
 
-use std::{collections::VecDeque, ops::Range};
+use std::ops::Range;
 
 use drtm_htm::Engine;
 use drtm_kv::{BucketVersion, Handle, NodeVersion, Sighting, State, Version, Worker};
 
-use crate::{Error, Key, garbage::Garbage, index::Encoded, index::Shift, snapshots::Needs, stats::Counters};
+use crate::{Error, Key, index::Encoded, index::Shift, snapshots::Needs, stats::Counters};
 
 /// What becomes of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,7 +71,6 @@ pub(crate) struct Work<E: Engine> {
     pub(crate) order: Vec<(Handle, u32)>,
     /// At how many reads they are looked at again.
     pub(crate) next_check: usize,
-    pub(crate) garbage: VecDeque<Garbage>,
     /// What open snapshots need, as of this commit.
     pub(crate) needs: Needs,
     /// Commits of this state.
@@ -107,7 +106,6 @@ impl<E: Engine> Work<E> {
             key: Vec::new(),
             order: Vec::new(),
             next_check: FIRST_CHECK,
-            garbage: VecDeque::new(),
             needs: Needs::default(),
             commits: 0,
             serial: 0,
