@@ -15,17 +15,30 @@ use crate::{
     notes::{Attempt, Notes},
     settings::{Fault, Sound, Tested, database},
     stress,
-    world::{FIRST_SORTED, Place, TABLES, World},
+    world::{FIRST_SORTED, Place, SHORTEST, TABLES, World, value},
 };
 
 /// How large a run is.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Size {
+    /// Whether rows come, go and move, or only get other values.
+    pub(crate) is_wild: bool,
     pub(crate) threads: u64,
     /// Of each thread.
     pub(crate) transactions: usize,
     /// Of each table.
     pub(crate) keys: u64,
+}
+
+impl Size {
+    fn write(self, attempt: &mut Attempt<'_>) -> u64 {
+        loop {
+            let write = attempt.write();
+            if self.is_wild || value(write).len() == SHORTEST {
+                return write;
+            }
+        }
+    }
 }
 
 /// Runs random transactions, and gives what was wrong with them.
@@ -57,7 +70,7 @@ fn fill<S: Setting>(world: &World<S>, notes: &mut Notes, size: Size) {
     let filled = world.db.transact(|tx| {
         attempt.again();
         for (table, key) in (0..TABLES).flat_map(|table| (0..size.keys).step_by(2).map(move |key| (table, key))) {
-            let (place, write) = (Place { table, key }, attempt.write());
+            let (place, write) = (Place { table, key }, size.write(&mut attempt));
             world.put(tx, place, write)?;
             attempt.wrote(place, Some(write));
         }
@@ -202,8 +215,8 @@ impl<S: Setting> User<'_, S> {
 
     /// Writes a row, knowing what was there or not.
     fn change(&mut self, tx: &mut Tx<'_, S>, attempt: &mut Attempt<'_>) -> Result<(), Error> {
-        let (place, write, world) = (self.place(), attempt.write(), self.world);
-        match self.random.u8(0..8) {
+        let (place, write, world) = (self.place(), self.size.write(attempt), self.world);
+        match if self.size.is_wild { self.random.u8(0..8) } else { 2 } {
             0..2 => {
                 world.put(tx, place, write)?;
                 attempt.wrote(place, Some(write));
@@ -285,11 +298,17 @@ impl<S: Setting> User<'_, S> {
     }
 }
 
+/// How many runs there are on each engine.
+const RUNS: u64 = 36;
+
+/// Of each table: so few that all is conflict, or more than a leaf of a tree holds.
+pub(crate) const KEYS: [u64; 3] = [3, 6, 24];
+
 /// Runs that are checked, on every engine of a type.
 fn check_all<E: Tested>() {
     for (name, engine) in E::all() {
-        for seed in 0..6 * stress() {
-            let size = Size { threads: 2 + seed % 3, transactions: 600, keys: [3, 6, 24][seed as usize % 3] };
+        for seed in 0..RUNS * stress() {
+            let size = Size { is_wild: true, threads: 2 + seed % 3, transactions: 600, keys: KEYS[seed as usize % 3] };
             let anomalies = anomalies::<E, Sound>(&engine, size, seed);
             let told: Vec<String> = anomalies.iter().map(ToString::to_string).collect();
             assert!(told.is_empty(), "{name}, seed {seed}, {size:?}:\n{}", told.join("\n"));

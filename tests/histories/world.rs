@@ -49,11 +49,14 @@ fn number(name: &[u8]) -> u64 {
     digits.parse().expect("digits")
 }
 
+/// Bytes of the shortest values.
+pub(crate) const SHORTEST: usize = 8;
+
 /// The value of a write. Its length is another one from time to time, so that rows move.
 pub(crate) fn value(write: u64) -> Vec<u8> {
     let length = [0, 0, 0, 3, 90, 300][write.wrapping_mul(0x9E37_79B9) as usize / 1024 % 6];
     let mut value = write.to_le_bytes().to_vec();
-    value.resize(8 + length, write as u8);
+    value.resize(SHORTEST + length, write as u8);
     value
 }
 

@@ -136,6 +136,12 @@ impl<'db, S: Setting> Tx<'db, S> {
             Absence::Bucket(bucket) => work.buckets.push(bucket),
             Absence::Leaf(leaf) => work.leaves.push(leaf),
         }
+        self.passed()
+    }
+
+    /// Something has been read that is no record.
+    #[inline]
+    fn passed(&mut self) -> Result<(), Error> {
         if self.is_opaque { self.check() } else { Ok(()) }
     }
 
@@ -146,7 +152,7 @@ impl<'db, S: Setting> Tx<'db, S> {
         let db = self.db;
         let work = self.work();
         work.next_check = 2 * work.reads.len();
-        match commit::holds(db, work) {
+        match commit::is_true(db, work) {
             Ok(()) => Ok(()),
             Err(conflict) => Err(self.doom(conflict)),
         }
@@ -158,7 +164,7 @@ impl<'db, S: Setting> Tx<'db, S> {
             return None;
         }
         let db = self.db;
-        self.doomed.or_else(|| commit::holds(db, self.work()).err())
+        self.doomed.or_else(|| commit::is_true(db, self.work()).err())
     }
 
     /// Makes everything that the transaction has written happen, at one moment.

@@ -182,10 +182,16 @@ impl<K: Key, C: Codec, S: Setting> Range<'_, '_, K, C, S> {
                 // The table's type says that it is ordered, and of which keys.
                 _ => unreachable!("a range of a table of another kind"),
             };
-            let Some((key, seen)) = row else { return Ok(None) };
+            let Some((key, seen)) = row else {
+                self.tx.passed()?;
+                return Ok(None);
+            };
             let found = match self.tx.work().written_at(seen.at) {
                 Some(write) => match self.tx.work().writes[write].fate {
-                    Fate::Put { start, length } | Fate::Fresh { start, length } => Found::Own { start, length },
+                    Fate::Put { start, length } | Fate::Fresh { start, length } => {
+                        self.tx.passed()?;
+                        Found::Own { start, length }
+                    }
                     Fate::Remove => continue,
                 },
                 None => {
