@@ -218,6 +218,17 @@ impl<'s, E: Engine> Records<'s, E> {
             && (!state.is_locked() || state == holder)
     }
 
+    /// Whether a record is still where it was, and nobody but this holder is about to change it: until then its key leads to it.
+    #[must_use]
+    #[inline]
+    pub fn is_there(&self, at: Handle, holder: State) -> bool {
+        let Ok(header) = self.header(at) else { return false };
+        // The lock first: who moves a record, or takes it out, holds it until the record has another incarnation.
+        let state = State(self.region.engine().load(&header[STATE]));
+        let head = Head(self.region.engine().load_relaxed(&header[HEAD]));
+        head.incarnation() == at.place().incarnation && (!state.is_locked() || state == holder)
+    }
+
     /// Locks a record in a holder's name if it is free.
     ///
     /// # Errors

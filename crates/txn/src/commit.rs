@@ -30,7 +30,7 @@ const PATIENCE: u32 = 256;
 
 /// Whether all that was read is still so; if not, why.
 #[inline]
-pub(crate) fn holds<S: Setting>(db: &Inner<S>, work: &Work<S::Engine>) -> Result<(), Conflict> {
+fn holds<S: Setting>(db: &Inner<S>, work: &Work<S::Engine>) -> Result<(), Conflict> {
     let records = db.store.records();
     if !work.reads.iter().all(|seen| records.is_still(*seen, work.holder)) && !S::has(Mutation::CommitWithoutValidation)
     {
@@ -39,6 +39,14 @@ pub(crate) fn holds<S: Setting>(db: &Inner<S>, work: &Work<S::Engine>) -> Result
     let is_unchanged = work.leaves.iter().all(|leaf| records.is_unchanged(leaf))
         && work.buckets.iter().all(|bucket| records.is_unchanged(bucket));
     if is_unchanged || S::has(Mutation::CommitDespitePhantoms) { Ok(()) } else { Err(Conflict::Phantom) }
+}
+
+/// Whether all that was seen is true together: what was read, and that keys which are to be written have the records that were found for them. The commit
+/// finds out about those when it locks them. But before it, a transaction would no more know its own writes.
+pub(crate) fn is_true<S: Setting>(db: &Inner<S>, work: &Work<S::Engine>) -> Result<(), Conflict> {
+    holds(db, work)?;
+    let records = db.store.records();
+    if work.writes.iter().all(|write| records.is_there(write.at, work.holder)) { Ok(()) } else { Err(Conflict::Moved) }
 }
 
 /// Makes a transaction happen, or not.
@@ -96,10 +104,11 @@ fn lock_and_validate<S: Setting>(db: &Inner<S>, work: &mut Work<S::Engine>) -> R
 #[inline]
 fn lock_and_validate_plainly<S: Setting>(db: &Inner<S>, work: &mut Work<S::Engine>) -> Result<u64, Error> {
     let records = db.store.records();
+    let too_early = S::has(Mutation::ValidateBeforeLocks).then(|| holds(db, work));
     lock(&records, work)?;
     fence_locked();
     let epoch = db.engine().load(db.snapshot_number()?);
-    match holds(db, work) {
+    match too_early.unwrap_or_else(|| holds(db, work)) {
         Ok(()) => Ok(epoch),
         Err(conflict) => {
             unlock(&records, &work.order);

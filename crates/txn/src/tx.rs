@@ -151,6 +151,12 @@ impl<'db, S: Setting, M: Mode> Tx<'db, S, M> {
             Absence::Bucket(bucket) => work.buckets.push(bucket),
             Absence::Leaf(leaf) => work.leaves.push(leaf),
         }
+        self.passed()
+    }
+
+    /// Something has been read that is no record.
+    #[inline]
+    fn passed(&mut self) -> Result<(), Error> {
         if self.is_opaque { self.check() } else { Ok(()) }
     }
 
@@ -164,7 +170,7 @@ impl<'db, S: Setting, M: Mode> Tx<'db, S, M> {
         let db = self.db;
         let work = self.work();
         work.next_check = 2 * work.reads.len();
-        match commit::holds(db, work) {
+        match commit::is_true(db, work) {
             Ok(()) => Ok(()),
             Err(conflict) => Err(self.doom(conflict)),
         }
@@ -176,7 +182,7 @@ impl<'db, S: Setting, M: Mode> Tx<'db, S, M> {
             return None;
         }
         let db = self.db;
-        self.doomed.or_else(|| commit::holds(db, self.work()).err())
+        self.doomed.or_else(|| commit::is_true(db, self.work()).err())
     }
 
     /// Ends the transaction: makes everything that it has written happen, at one moment.

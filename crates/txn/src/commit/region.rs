@@ -4,7 +4,7 @@ use drtm_htm::{Access, Cause, Engine, Outcome, Policy};
 use drtm_kv::Locking;
 
 use super::took;
-use crate::{Conflict, Error, Setting, db::Inner, work::Work};
+use crate::{Conflict, Error, Setting, db::Inner, mutation::Mutation, work::Work};
 
 /// Codes with which the region gives up.
 const HELD: u8 = 1;
@@ -33,17 +33,17 @@ pub(super) fn lock_and_validate<S: Setting>(db: &Inner<S>, work: &mut Work<S::En
         }
         let epoch = tx.load(number)?;
         for seen in reads.iter() {
-            if !records.is_still_in(tx, *seen, *holder)? {
+            if !records.is_still_in(tx, *seen, *holder)? && !S::has(Mutation::CommitWithoutValidation) {
                 return Err(tx.abort::<CHANGED>());
             }
         }
         for leaf in leaves.iter() {
-            if !records.is_unchanged_in(tx, leaf)? {
+            if !records.is_unchanged_in(tx, leaf)? && !S::has(Mutation::CommitDespitePhantoms) {
                 return Err(tx.abort::<PHANTOM>());
             }
         }
         for bucket in buckets.iter() {
-            if !records.is_unchanged_in(tx, bucket)? {
+            if !records.is_unchanged_in(tx, bucket)? && !S::has(Mutation::CommitDespitePhantoms) {
                 return Err(tx.abort::<PHANTOM>());
             }
         }

@@ -185,10 +185,16 @@ impl<K: Key, C: Codec, S: Setting, M: Mode> Range<'_, '_, K, C, S, M> {
                 // The table's type says that it is ordered, and of which keys.
                 _ => unreachable!("a range of a table of another kind"),
             };
-            let Some((key, seen)) = row else { return Ok(None) };
+            let Some((key, seen)) = row else {
+                self.tx.passed()?;
+                return Ok(None);
+            };
             let found = match self.tx.work().written_at(seen.at) {
                 Some(write) => match self.tx.work().writes[write].fate {
-                    Fate::Put { start, length } | Fate::Fresh { start, length } => Found::Own { start, length },
+                    Fate::Put { start, length } | Fate::Fresh { start, length } => {
+                        self.tx.passed()?;
+                        Found::Own { start, length }
+                    }
                     Fate::Remove => continue,
                 },
                 None => {
