@@ -121,6 +121,8 @@ fn forget<S: Setting>(db: &Inner<S>, work: &mut Work<S::Engine>, at: Handle) -> 
         Locking::Gone => Ok(true),
         Locking::Held(_) => Ok(false),
         Locking::Taken { .. } => {
+            // Only now: until the record was locked, somebody may have written it for whom a snapshot needs what it was.
+            db.snapshots.needs(&db.store, &mut work.needs)?;
             let needs = &work.needs;
             let freed = records.forget(&mut work.worker, at, |from, until| needs.include(from, until));
             let has_past = records.has_past(at);

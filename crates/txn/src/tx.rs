@@ -206,7 +206,7 @@ impl<'db, S: Setting, M: Mode> Tx<'db, S, M> {
         let db = self.db;
         self.snapshot = Some(db.snapshots.open(&db.store)?);
         // What is still so was so when the snapshot was opened: whoever was about to change it then has it locked, or has changed it.
-        if let Err(conflict) = commit::holds(db, self.work()) {
+        if let Err(conflict) = commit::is_true(db, self.work()) {
             return Err(self.doom(conflict));
         }
         self.work().clear();
