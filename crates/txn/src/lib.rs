@@ -1,6 +1,7 @@
 //! Serializable transactions over the memory store.
 //!
 //! - [`Db`]: a database; [`Tx`]: a transaction. [`TableDef`], [`Table`]: typed tables.
+//! - [`IndexDef`], [`Index`]: rows found by something else than their keys.
 //! - [`Key`]: types whose values can be keys, and how they keep their order as words and bytes.
 //! - [`Codec`]: how values become bytes: [`Raw`], [`Pod`], [`Serde`].
 //! - [`Setting`], [`Hook`]: what a database is built on, and who is told of its commits.
@@ -39,6 +40,7 @@ mod hook;
 mod index;
 mod key;
 mod mutation;
+mod secondary;
 mod setting;
 mod stats;
 mod table;
@@ -52,7 +54,8 @@ pub use hook::{Change, Hook, Unlogged};
 pub use key::{Key, KeyReader};
 #[doc(hidden)]
 pub use mutation::Mutation;
+pub use secondary::{Index, IndexDef, Multi, Unique, Uniqueness};
 pub use setting::{Embedded, Setting};
 pub use stats::Stats;
 pub use table::{Hash, Kind, Ordered, Table, TableDef};
-pub use tx::{Range, Savepoint, Tx};
+pub use tx::{Range, RangeBy, Savepoint, Tx};

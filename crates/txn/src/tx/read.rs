@@ -3,12 +3,7 @@
 use drtm_kv::{Fetched, Room};
 
 use super::{Found, Tx, encode};
-use crate::{
-    Codec, Error, Key, Setting, Table,
-    catalog::Opened,
-    table::Kind,
-    work::{Fate, Work},
-};
+use crate::{Codec, Error, Key, Setting, Table, catalog::Opened, table::Kind, work::Work};
 
 /// A row as it was found: where its value is, and which record it is.
 pub(super) struct Row {
@@ -165,12 +160,7 @@ impl<S: Setting> Tx<'_, S> {
         match fetched {
             Fetched::Record(seen) => {
                 if let Some(write) = work.written_at(seen.at) {
-                    let found = match work.writes[write].fate {
-                        Fate::Put { start, length } | Fate::Fresh { start, length } => {
-                            Some(Found::Own { start, length })
-                        }
-                        Fate::Remove => None,
-                    };
+                    let found = Found::of(work.writes[write].fate);
                     return Ok(Row { found, record: Some(Spotted::Written(write)) });
                 }
                 self.saw(seen)?;
