@@ -58,4 +58,4 @@ pub use secondary::{Index, IndexDef, Multi, Unique, Uniqueness};
 pub use setting::{Embedded, Setting};
 pub use stats::Stats;
 pub use table::{Hash, Kind, Ordered, Table, TableDef};
-pub use tx::{Range, RangeBy, Savepoint, Tx};
+pub use tx::{Entry, OccupiedEntry, Range, RangeBy, Savepoint, Tx, VacantEntry};

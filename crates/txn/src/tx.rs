@@ -5,7 +5,7 @@
 //! where it looks for anything, ranges included, and whoever else looks for the key finds something that will change if the insertion commits.
 
 mod by;
-
+mod entry;
 mod range;
 mod read;
 mod savepoint;
@@ -13,7 +13,7 @@ mod upkeep;
 mod write;
 
 pub use by::RangeBy;
-
+pub use entry::{Entry, OccupiedEntry, VacantEntry};
 pub use range::Range;
 pub use savepoint::Savepoint;
 

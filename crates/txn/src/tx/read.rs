@@ -6,13 +6,14 @@ use super::{Found, Tx, encode};
 use crate::{Codec, Error, Key, Setting, Table, catalog::Opened, table::Kind, work::Work};
 
 /// A row as it was found: where its value is, and which record it is.
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Row {
     pub(super) found: Option<Found>,
     pub(super) record: Option<Spotted>,
 }
 
 /// A record that was found: new to this transaction, or one that it writes.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub(super) enum Spotted {
     Seen(drtm_kv::Sighting),
     Written(usize),
