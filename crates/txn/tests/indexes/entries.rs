@@ -6,6 +6,8 @@ use drtm_htm::NoHtm;
 use drtm_txn::{Builder, Db, Entry, Error, IndexDef, Multi, Pod, Setting, TableDef, Unlogged};
 use proptest::prelude::*;
 
+use crate::On;
+
 const COUNTERS: TableDef<u8, Pod<u32>> = TableDef::hash("counters");
 const BY_COUNT: IndexDef<u8, Pod<u32>, u32, Multi> = IndexDef::multi("counters by count", |_, count| Some(count));
 
@@ -102,14 +104,7 @@ fn run<S: Setting<Engine = NoHtm, Hook = Unlogged>>(
     Ok(())
 }
 
-#[derive(Debug)]
-struct Plain;
-
-impl Setting for Plain {
-    type Engine = NoHtm;
-    type Hook = Unlogged;
-}
-
+/// Without isolation.
 #[derive(Debug)]
 struct Alone;
 
@@ -120,12 +115,10 @@ impl Setting for Alone {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
-
     #[test]
     fn entries_are_as_a_maps(steps in prop::collection::vec((0_u8..4, step()), 1..40), length in 1_usize..6) {
         for is_indexed in [false, true] {
-            run::<Plain>(&steps, length, is_indexed).expect("nothing else is wrong");
+            run::<On<NoHtm>>(&steps, length, is_indexed).expect("nothing else is wrong");
             run::<Alone>(&steps, length, is_indexed).expect("nothing else is wrong");
         }
     }

@@ -7,27 +7,13 @@ use std::{
 
 use drtm_htm::{Emulated, NoHtm};
 use drtm_txn::{
-    Builder, Db, Error, Index, IndexDef, Key, Kind, Multi, Ordered, Pod, Serde, Setting, Table, TableDef, Tx,
-    Uniqueness, Unlogged,
+    Builder, Db, Error, Hash, Index, IndexDef, Key, Kind, Multi, Ordered, Pod, Serde, Setting, Table, TableDef, Tx,
+    Unique, Uniqueness, Unlogged,
 };
 use proptest::prelude::*;
 use serde::{Deserialize, Serialize};
 
-#[derive(Debug)]
-struct Plain;
-
-impl Setting for Plain {
-    type Engine = NoHtm;
-    type Hook = Unlogged;
-}
-
-#[derive(Debug)]
-struct InRegions;
-
-impl Setting for InRegions {
-    type Engine = Emulated;
-    type Hook = Unlogged;
-}
+use crate::On;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct Item {
@@ -38,7 +24,7 @@ struct Item {
 
 type Items<O> = TableDef<u16, Serde<Item>, O>;
 
-const HASHED: Items<drtm_txn::Hash> = TableDef::hash("items");
+const HASHED: Items<Hash> = TableDef::hash("items");
 const SORTED: Items<Ordered> = TableDef::ordered("items");
 
 // Each shape of index: one key or several, that is unique or not, in words or in bytes.
@@ -102,11 +88,11 @@ fn clashes(model: &Model, key: u16, item: &Item) -> bool {
 struct Shop<S: Setting, O> {
     db: Db<S>,
     items: Table<u16, Serde<Item>, O>,
-    by_label: Index<u16, Serde<Item>, String, drtm_txn::Unique, O>,
+    by_label: Index<u16, Serde<Item>, String, Unique, O>,
     by_shelf: Index<u16, Serde<Item>, u8, Multi, O>,
     by_name: Index<u16, Serde<Item>, String, Multi, O>,
     by_tag: Index<u16, Serde<Item>, u8, Multi, O>,
-    by_code: Index<u16, Serde<Item>, u64, drtm_txn::Unique, O>,
+    by_code: Index<u16, Serde<Item>, u64, Unique, O>,
 }
 
 impl<S: Setting, O: Kind> Shop<S, O> {
@@ -266,9 +252,9 @@ proptest! {
     fn each_index_has_what_its_function_says(
         transactions in prop::collection::vec((prop::collection::vec(step(), 0..10), prop::bool::weighted(0.8)), 1..5)
     ) {
-        run::<Plain, _>(NoHtm, HASHED, &transactions).expect("nothing else is wrong");
-        run::<Plain, _>(NoHtm, SORTED, &transactions).expect("nothing else is wrong");
-        run::<InRegions, _>(Emulated::default(), HASHED, &transactions).expect("nothing else is wrong");
+        run::<On<NoHtm>, _>(NoHtm, HASHED, &transactions).expect("nothing else is wrong");
+        run::<On<NoHtm>, _>(NoHtm, SORTED, &transactions).expect("nothing else is wrong");
+        run::<On<Emulated>, _>(Emulated::default(), HASHED, &transactions).expect("nothing else is wrong");
     }
 }
 
@@ -323,7 +309,7 @@ fn a_name_is_of_one_index_of_one_table() -> Result<(), Error> {
 
 #[test]
 fn a_refusal_leaves_the_transaction_as_it_was() -> Result<(), Error> {
-    let shop = Shop::<Plain, _>::open(NoHtm, HASHED)?;
+    let shop = Shop::<On<NoHtm>, _>::open(NoHtm, HASHED)?;
     let item = |label: &str, shelf| Item { label: Some(label.to_owned()), shelf, tags: vec![shelf] };
     shop.db.transact(|tx| {
         tx.insert(shop.items, &1, &item("a", 1))?;
