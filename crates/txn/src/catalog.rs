@@ -6,7 +6,7 @@ use drtm_htm::Engine;
 use drtm_kv::Store;
 use parking_lot::Mutex;
 
-use crate::{Codec, Error, Key, TableDef, index::Index, table::Kind, table::Types};
+use crate::{Codec, Error, Key, TableDef, index::Index, secondary::Indexes, table::Kind, table::Types};
 
 /// The most tables that a database can have.
 pub(crate) const MOST_TABLES: usize = 1024;
@@ -18,6 +18,7 @@ pub(crate) struct Opened<E: Engine> {
     pub(crate) index: Index<E>,
     /// Bytes of a key that packs into a word.
     pub(crate) key_size: usize,
+    pub(crate) indexes: Indexes,
     types: Types,
 }
 
@@ -51,7 +52,7 @@ impl<E: Engine> Catalog<E> {
         let mut count = self.count.lock();
         let types = def.types();
         if let Some((number, table)) = self.all().enumerate().find(|(_, table)| table.name == def.name()) {
-            if table.types.ids != types.ids {
+            if !table.types.are_as(&types) {
                 let (is, asked) = (table.types.to_string(), types.to_string());
                 return Err(Error::OtherTypes { name: def.name(), is, asked });
             }
@@ -60,7 +61,8 @@ impl<E: Engine> Catalog<E> {
         let number = *count;
         let Some(slot) = self.tables.get(number) else { return Err(Error::TooManyTables { most: MOST_TABLES }) };
         let index = Index::create(store, O::ORDERED, K::FITS, def.rows)?;
-        slot.get_or_init(|| Opened { name: def.name(), index, key_size: K::SIZE.unwrap_or(0), types });
+        let (name, key_size) = (def.name(), K::SIZE.unwrap_or(0));
+        slot.get_or_init(|| Opened { name, index, key_size, indexes: Indexes::default(), types });
         *count += 1;
         Ok(number as u16)
     }

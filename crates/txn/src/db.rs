@@ -52,7 +52,7 @@ use crate::{
 /// ```
 #[derive(Debug)]
 pub struct Db<S: Setting = Embedded> {
-    inner: Arc<Inner<S>>,
+    pub(crate) inner: Arc<Inner<S>>,
 }
 
 impl<S: Setting> Clone for Db<S> {
@@ -431,7 +431,7 @@ impl<S: Setting> Db<S> {
         &self.inner.hook
     }
 
-    /// The tables that are open: their names, and how many records each has. A record of a row that is just being inserted or removed counts too.
+    /// The tables that are open, indexes included: their names, and how many records each has. A record of a row that is just being inserted or removed counts too.
     ///
     /// # Errors
     ///

@@ -88,6 +88,30 @@ pub enum Error {
         /// The table.
         table: &'static str,
     },
+    /// What a row is to be found by in a unique index, another is found by already.
+    #[error("another row has this key in the unique index `{index}`: change that one first, or choose another key")]
+    Duplicate {
+        /// The index.
+        index: &'static str,
+    },
+    /// A row is not in an index as the index's function says, or the other way round.
+    #[error(
+        "index `{index}` does not agree with table `{table}`: its function must give the same for the same row, always; if it does, memory is corrupt"
+    )]
+    Index {
+        /// The index.
+        index: &'static str,
+        /// Its table.
+        table: &'static str,
+    },
+    /// A table was written before its index was opened.
+    #[error("index `{index}` cannot be opened, as `{table}` has been written without: open it before the first write")]
+    TooLate {
+        /// The index.
+        index: &'static str,
+        /// Its table.
+        table: &'static str,
+    },
     /// The application has given the transaction up.
     #[error("the transaction was given up: {reason}")]
     Aborted {

@@ -7,7 +7,7 @@ use drtm_kv::{
 };
 
 /// A key, as the store takes it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Encoded<'k> {
     Word(u64),
     Bytes(&'k [u8]),

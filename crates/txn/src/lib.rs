@@ -1,6 +1,7 @@
 //! Serializable transactions over the memory store.
 //!
 //! - [`Db`]: a database; [`Tx`]: a transaction. [`TableDef`], [`Table`]: typed tables.
+//! - [`IndexDef`], [`Index`]: rows found by something else than their keys.
 //! - [`Key`]: types whose values can be keys, and how they keep their order as words and bytes.
 //! - [`Codec`]: how values become bytes: [`Raw`], [`Pod`], [`Serde`].
 //! - [`Setting`], [`Hook`]: what a database is built on, and who is told of its commits.
@@ -40,6 +41,7 @@ mod hook;
 mod index;
 mod key;
 mod mutation;
+mod secondary;
 mod setting;
 mod snapshots;
 mod stats;
@@ -54,7 +56,8 @@ pub use hook::{Change, Hook, Unlogged};
 pub use key::{Key, KeyReader};
 #[doc(hidden)]
 pub use mutation::Mutation;
+pub use secondary::{Index, IndexDef, Multi, Unique, Uniqueness};
 pub use setting::{Embedded, Setting};
 pub use stats::Stats;
 pub use table::{Hash, Kind, Ordered, Table, TableDef};
-pub use tx::{Mode, Range, ReadOnly, Savepoint, Snapshot, Tx, Update};
+pub use tx::{Entry, Mode, OccupiedEntry, Range, RangeBy, ReadOnly, Savepoint, Snapshot, Tx, Update, VacantEntry};

@@ -73,6 +73,8 @@ pub struct TableDef<K, C, O = Hash> {
     name: &'static str,
     /// Rows that there will be, about.
     pub(crate) rows: u64,
+    /// The table that it is an index of, if it is one.
+    of: Option<&'static str>,
     types: Typed<(K, C, O)>,
 }
 
@@ -88,7 +90,7 @@ impl<K: Key, C: Codec> TableDef<K, C, Hash> {
     /// A table that finds rows by a hash.
     #[must_use]
     pub const fn hash(name: &'static str) -> Self {
-        Self { name, rows: 0, types: PhantomData }
+        Self { name, rows: 0, of: None, types: PhantomData }
     }
 
     /// The same, with room for so many rows at once: it grows anyway, but need not if it is known.
@@ -102,7 +104,12 @@ impl<K: Key, C: Codec> TableDef<K, C, Ordered> {
     /// A table that keeps rows in order.
     #[must_use]
     pub const fn ordered(name: &'static str) -> Self {
-        Self { name, rows: 0, types: PhantomData }
+        Self { name, rows: 0, of: None, types: PhantomData }
+    }
+
+    /// The same as an index of a table: another than a table of that name, or an index of another's.
+    pub(crate) const fn as_index_of(self, table: &'static str) -> Self {
+        Self { of: Some(table), ..self }
     }
 }
 
@@ -118,6 +125,7 @@ impl<K: Key, C: Codec, O: Kind> TableDef<K, C, O> {
             ids: [TypeId::of::<K>(), TypeId::of::<C>(), TypeId::of::<O>()],
             names: [std::any::type_name::<K>(), std::any::type_name::<C>()],
             is_ordered: O::ORDERED,
+            of: self.of,
         }
     }
 }
@@ -125,15 +133,28 @@ impl<K: Key, C: Codec, O: Kind> TableDef<K, C, O> {
 /// What a table was opened with.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Types {
-    pub(crate) ids: [TypeId; 3],
+    ids: [TypeId; 3],
     names: [&'static str; 2],
     is_ordered: bool,
+    of: Option<&'static str>,
+}
+
+impl Types {
+    /// Whether whoever knows a table by these knows it by the others.
+    pub(crate) fn are_as(&self, others: &Self) -> bool {
+        (self.ids, self.of) == (others.ids, others.of)
+    }
 }
 
 impl fmt::Display for Types {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [key, codec] = self.names;
-        write!(f, "{} of {key} to {codec}", if self.is_ordered { "an ordered table" } else { "a hash table" })
+        match self.of {
+            Some(table) => write!(f, "an index of `{table}` with entries of {key} to {codec}"),
+            None => {
+                write!(f, "{} of {key} to {codec}", if self.is_ordered { "an ordered table" } else { "a hash table" })
+            }
+        }
     }
 }
 

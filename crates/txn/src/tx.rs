@@ -4,12 +4,17 @@
 //! before it: a key that is to be inserted gets its record at once, which says that the key is not there yet. So a transaction finds its own insertions
 //! where it looks for anything, ranges included, and whoever else looks for the key finds something that will change if the insertion commits.
 
+mod by;
+mod entry;
 mod mode;
 mod range;
 mod read;
 mod savepoint;
+mod upkeep;
 mod write;
 
+pub use by::RangeBy;
+pub use entry::{Entry, OccupiedEntry, VacantEntry};
 pub use mode::{Mode, ReadOnly, Update};
 pub use range::Range;
 pub use savepoint::Savepoint;
@@ -26,7 +31,7 @@ use crate::{
     garbage,
     index::{Absence, Encoded},
     snapshots,
-    work::Work,
+    work::{Fate, Work},
 };
 
 /// A transaction. Dropped without a [commit](Self::commit), it has never happened.
@@ -82,6 +87,17 @@ pub(crate) enum Found {
     Read,
     /// Among what the transaction writes.
     Own { start: u32, length: u32 },
+}
+
+impl Found {
+    /// The value of a row that the transaction writes, if it is to have one.
+    #[inline(always)]
+    fn of(fate: Fate) -> Option<Self> {
+        match fate {
+            Fate::Put { start, length } | Fate::Fresh { start, length } => Some(Self::Own { start, length }),
+            Fate::Remove => None,
+        }
+    }
 }
 
 /// A key as the store takes it.

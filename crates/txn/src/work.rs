@@ -5,7 +5,7 @@ use std::ops::Range;
 use drtm_htm::Engine;
 use drtm_kv::{BucketVersion, Handle, NodeVersion, Sighting, State, Version, Worker};
 
-use crate::{Error, Key, index::Encoded, index::Shift, snapshots::Needs, stats::Counters};
+use crate::{Error, Key, index::Encoded, index::Shift, secondary::RowEntries, snapshots::Needs, stats::Counters};
 
 /// What becomes of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,6 +67,8 @@ pub(crate) struct Work<E: Engine> {
     pub(crate) value: Vec<u8>,
     /// The key that is looked for.
     pub(crate) key: Vec<u8>,
+    /// What the row that is written has in its table's indexes.
+    pub(crate) entries: RowEntries,
     /// The writes in the order of their records, while a commit goes on.
     pub(crate) order: Vec<(Handle, u32)>,
     /// At how many reads they are looked at again.
@@ -104,6 +106,7 @@ impl<E: Engine> Work<E> {
             keys: Vec::new(),
             value: Vec::new(),
             key: Vec::new(),
+            entries: RowEntries::default(),
             order: Vec::new(),
             next_check: FIRST_CHECK,
             needs: Needs::default(),
@@ -175,14 +178,7 @@ impl<E: Engine> Work<E> {
     /// Keeps a key until the transaction ends.
     #[inline(always)]
     pub(crate) fn keep_key<K: Key>(&mut self, key: &K) -> Result<Kept, Error> {
-        if K::FITS {
-            return Ok(Kept::Word(key.word()));
-        }
-        let range = append(&mut self.keys, |keys| {
-            key.write(keys, true);
-            Ok(())
-        })?;
-        Ok(Kept::Bytes { start: range.start, length: range.end - range.start })
+        keep(&mut self.keys, key)
     }
 
     /// Keeps a value that `encode` appends.
@@ -203,6 +199,19 @@ impl<E: Engine> Work<E> {
             Shift::Bucket(before) => before.carry(buckets),
         }
     }
+}
+
+/// Keeps a key among these bytes, if it is not itself a word.
+#[inline(always)]
+pub(crate) fn keep<K: Key>(keys: &mut Vec<u8>, key: &K) -> Result<Kept, Error> {
+    if K::FITS {
+        return Ok(Kept::Word(key.word()));
+    }
+    let range = append(keys, |keys| {
+        key.write(keys, true);
+        Ok(())
+    })?;
+    Ok(Kept::Bytes { start: range.start, length: range.end - range.start })
 }
 
 /// A key that was kept among these bytes.

@@ -5,12 +5,7 @@ use std::ops::{Bound, RangeBounds};
 use drtm_kv::{Bytes, Cursor, Inline, Version};
 
 use super::{Found, Mode, Tx, Update, read::was_found};
-use crate::{
-    Codec, Embedded, Error, Key, Ordered, Setting, Table,
-    catalog::Opened,
-    index::Index,
-    work::{Fate, Work},
-};
+use crate::{Codec, Embedded, Error, Key, Ordered, Setting, Table, catalog::Opened, index::Index, work::Work};
 
 /// The rows of a range, one after the other, with the transaction's own among them. What it has passed is part of what the transaction has read, rows that
 /// are not there included: nobody can insert one there, and both commit.
@@ -40,7 +35,7 @@ use crate::{
 /// ```
 #[derive(Debug)]
 pub struct Range<'t, 'db, K: Key, C: Codec, S: Setting = Embedded, M: Mode = Update> {
-    tx: &'t mut Tx<'db, S, M>,
+    pub(super) tx: &'t mut Tx<'db, S, M>,
     opened: &'db Opened<S::Engine>,
     cursor: Position,
     types: std::marker::PhantomData<fn() -> (K, C)>,
@@ -49,33 +44,39 @@ pub struct Range<'t, 'db, K: Key, C: Codec, S: Setting = Embedded, M: Mode = Upd
 /// Where a range is, for either kind of keys.
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "on the stack, where a box would be an allocation")]
-enum Position {
+pub(super) enum Position {
     Words(Cursor<Inline>),
     Bytes(Cursor<Bytes>),
 }
 
 /// Which way a range goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
+pub(super) enum Way {
     Up,
     Down,
 }
 
 impl Position {
-    fn new<K: Key>(range: impl RangeBounds<K>, way: Way) -> Self {
+    pub(super) fn new<K: Key>(range: impl RangeBounds<K>, way: Way) -> Self {
         if K::FITS {
-            let bounds = (map(range.start_bound(), Key::word), map(range.end_bound(), Key::word));
-            return Self::Words(match way {
-                Way::Up => Cursor::up(bounds),
-                Way::Down => Cursor::down(bounds),
-            });
+            return Self::of_words((map(range.start_bound(), Key::word), map(range.end_bound(), Key::word)), way);
         }
         let bytes = |key: &K| {
             let mut bytes = Vec::new();
             key.write(&mut bytes, true);
             bytes
         };
-        let (start, end) = (map(range.start_bound(), bytes), map(range.end_bound(), bytes));
+        Self::of_bytes((map(range.start_bound(), bytes), map(range.end_bound(), bytes)), way)
+    }
+
+    pub(super) fn of_words(bounds: (Bound<u64>, Bound<u64>), way: Way) -> Self {
+        Self::Words(match way {
+            Way::Up => Cursor::up(bounds),
+            Way::Down => Cursor::down(bounds),
+        })
+    }
+
+    pub(super) fn of_bytes((start, end): (Bound<Vec<u8>>, Bound<Vec<u8>>), way: Way) -> Self {
         let bounds = (map(start.as_ref(), Vec::as_slice), map(end.as_ref(), Vec::as_slice));
         Self::Bytes(match way {
             Way::Up => Cursor::up(bounds),
@@ -84,12 +85,27 @@ impl Position {
     }
 }
 
-fn map<'k, T, U>(bound: Bound<&'k T>, map: impl FnOnce(&'k T) -> U) -> Bound<U> {
+pub(super) fn map<'k, T, U>(bound: Bound<&'k T>, map: impl FnOnce(&'k T) -> U) -> Bound<U> {
     match bound {
         Bound::Included(key) => Bound::Included(map(key)),
         Bound::Excluded(key) => Bound::Excluded(map(key)),
         Bound::Unbounded => Bound::Unbounded,
     }
+}
+
+/// What comes one after the other, up to an error, with which it ends.
+pub(super) fn until_an_error<T>(
+    mut next: impl FnMut() -> Result<Option<T>, Error>,
+) -> impl Iterator<Item = Result<T, Error>> {
+    let mut has_failed = false;
+    std::iter::from_fn(move || {
+        if has_failed {
+            return None;
+        }
+        let item = next().transpose();
+        has_failed = matches!(item, Some(Err(_)));
+        item
+    })
 }
 
 impl<K: Key, C: Codec, S: Setting, M: Mode> Range<'_, '_, K, C, S, M> {
@@ -154,15 +170,16 @@ impl<K: Key, C: Codec, S: Setting, M: Mode> Range<'_, '_, K, C, S, M> {
     /// # Ok::<(), Error>(())
     /// ```
     pub fn rows(mut self) -> impl Iterator<Item = Result<(K, C::Value), Error>> {
-        let mut has_failed = false;
-        std::iter::from_fn(move || {
-            if has_failed {
-                return None;
-            }
-            let row = self.next().transpose();
-            has_failed = matches!(row, Some(Err(_)));
-            row
-        })
+        until_an_error(move || self.next())
+    }
+
+    /// How many rows are left.
+    pub(super) fn count(mut self) -> Result<u64, Error> {
+        let mut count = 0;
+        while self.advance()?.is_some() {
+            count += 1;
+        }
+        Ok(count)
     }
 
     /// Moves to the next row that is there.
@@ -190,12 +207,12 @@ impl<K: Key, C: Codec, S: Setting, M: Mode> Range<'_, '_, K, C, S, M> {
                 return Ok(None);
             };
             let found = match self.tx.work().written_at(seen.at) {
-                Some(write) => match self.tx.work().writes[write].fate {
-                    Fate::Put { start, length } | Fate::Fresh { start, length } => {
+                Some(write) => match Found::of(self.tx.work().writes[write].fate) {
+                    Some(found) => {
                         self.tx.passed()?;
-                        Found::Own { start, length }
+                        found
                     }
-                    Fate::Remove => continue,
+                    None => continue,
                 },
                 None => {
                     self.tx.saw(seen)?;
@@ -235,14 +252,12 @@ impl<K: Key, C: Codec, S: Setting, M: Mode> Range<'_, '_, K, C, S, M> {
 }
 
 impl<'db, S: Setting, M: Mode> Tx<'db, S, M> {
-    fn in_range<K: Key, C: Codec>(
+    pub(super) fn range_from<K: Key, C: Codec>(
         &mut self,
         table: Table<K, C, Ordered>,
-        range: impl RangeBounds<K>,
-        way: Way,
+        cursor: Position,
     ) -> Result<Range<'_, 'db, K, C, S, M>, Error> {
         let opened = self.opened(table)?;
-        let cursor = Position::new(range, way);
         Ok(Range { tx: self, opened, cursor, types: std::marker::PhantomData })
     }
 
@@ -261,7 +276,7 @@ impl<'db, S: Setting, M: Mode> Tx<'db, S, M> {
         table: Table<K, C, Ordered>,
         range: impl RangeBounds<K>,
     ) -> Result<Range<'_, 'db, K, C, S, M>, Error> {
-        self.in_range(table, range, Way::Up)
+        self.range_from(table, Position::new(range, Way::Up))
     }
 
     /// The rows of a range, in the opposite order.
@@ -279,7 +294,7 @@ impl<'db, S: Setting, M: Mode> Tx<'db, S, M> {
         table: Table<K, C, Ordered>,
         range: impl RangeBounds<K>,
     ) -> Result<Range<'_, 'db, K, C, S, M>, Error> {
-        self.in_range(table, range, Way::Down)
+        self.range_from(table, Position::new(range, Way::Down))
     }
 
     /// The first row of a range.
@@ -347,11 +362,6 @@ impl<'db, S: Setting, M: Mode> Tx<'db, S, M> {
         table: Table<K, C, Ordered>,
         range: impl RangeBounds<K>,
     ) -> Result<u64, Error> {
-        let mut rows = self.range(table, range)?;
-        let mut count = 0;
-        while rows.advance()?.is_some() {
-            count += 1;
-        }
-        Ok(count)
+        self.range(table, range)?.count()
     }
 }

@@ -4,21 +4,17 @@ use drtm_htm::Engine;
 use drtm_kv::{Fetched, Past, Room};
 
 use super::{Found, Mode, Tx, encode};
-use crate::{
-    Codec, Error, Key, Setting, Table,
-    catalog::Opened,
-    table::Kind,
-    work::{Fate, Work},
-};
+use crate::{Codec, Error, Key, Setting, Table, catalog::Opened, table::Kind, work::Work};
 
 /// A row as it was found: where its value is, and which record it is.
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Row {
     pub(super) found: Option<Found>,
     pub(super) record: Option<Spotted>,
 }
 
 /// A record that was found: new to this transaction, or one that it writes.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub(super) enum Spotted {
     Seen(drtm_kv::Sighting),
     Written(usize),
@@ -181,12 +177,7 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
         match fetched {
             Fetched::Record(seen) => {
                 if let Some(write) = work.written_at(seen.at) {
-                    let found = match work.writes[write].fate {
-                        Fate::Put { start, length } | Fate::Fresh { start, length } => {
-                            Some(Found::Own { start, length })
-                        }
-                        Fate::Remove => None,
-                    };
+                    let found = Found::of(work.writes[write].fate);
                     return Ok(Row { found, record: Some(Spotted::Written(write)) });
                 }
                 self.saw(seen)?;

@@ -5,7 +5,7 @@ use std::borrow::Borrow;
 use drtm_kv::Placed;
 
 use super::{
-    Tx, encode,
+    Found, Tx, encode,
     read::{Row, Spotted},
 };
 use crate::{
@@ -101,7 +101,7 @@ impl<S: Setting> Tx<'_, S> {
         let mut value = self.decode::<C>(opened, found)?;
         let result = change(&mut value);
         let fate = self.keep_value::<C>(opened, value.borrow())?;
-        self.write_at(opened, table.number, key, record, fate)?;
+        self.with_entries(opened, key, Some(found), fate, |tx| tx.write_at(opened, table.number, key, record, fate))?;
         Ok(Some(result))
     }
 
@@ -127,8 +127,10 @@ impl<S: Setting> Tx<'_, S> {
     #[inline]
     pub fn remove<K: Key, C: Codec, O: Kind>(&mut self, table: Table<K, C, O>, key: &K) -> Result<bool, Error> {
         let opened = self.opened(table)?;
-        let Row { found: Some(_), record: Some(record) } = self.row(opened, key, false)? else { return Ok(false) };
-        self.write_at(opened, table.number, key, record, Fate::Remove)?;
+        // Its value tells which entries it has in indexes.
+        let row = self.row(opened, key, !opened.indexes.are_none())?;
+        let Row { found: Some(found), record: Some(record) } = row else { return Ok(false) };
+        self.remove_found(opened, table.number, key, found, record)?;
         Ok(true)
     }
 
@@ -159,18 +161,32 @@ impl<S: Setting> Tx<'_, S> {
         let opened = self.opened(table)?;
         let Row { found: Some(found), record: Some(record) } = self.row(opened, key, true)? else { return Ok(None) };
         let value = self.decode::<C>(opened, found)?;
-        self.write_at(opened, table.number, key, record, Fate::Remove)?;
+        self.remove_found(opened, table.number, key, found, record)?;
         Ok(Some(value))
     }
 
+    /// Removes a row that was found.
     #[inline(always)]
-    fn keep_value<C: Codec>(&mut self, opened: &Opened<S::Engine>, value: &C::Given) -> Result<Fate, Error> {
+    pub(super) fn remove_found<K: Key>(
+        &mut self,
+        opened: &Opened<S::Engine>,
+        table: u16,
+        key: &K,
+        found: Found,
+        record: Spotted,
+    ) -> Result<(), Error> {
+        let fate = Fate::Remove;
+        self.with_entries(opened, key, Some(found), fate, |tx| tx.write_at(opened, table, key, record, fate))
+    }
+
+    #[inline(always)]
+    pub(super) fn keep_value<C: Codec>(&mut self, opened: &Opened<S::Engine>, value: &C::Given) -> Result<Fate, Error> {
         self.work().keep_value(|bytes| Self::codec_error(opened, C::encode(value, bytes)))
     }
 
     /// Remembers what becomes of a record that was found.
     #[inline(always)]
-    fn write_at<K: Key>(
+    pub(super) fn write_at<K: Key>(
         &mut self,
         opened: &Opened<S::Engine>,
         table: u16,
@@ -193,7 +209,7 @@ impl<S: Setting> Tx<'_, S> {
     }
 
     #[inline(always)]
-    fn place<K: Key, C: Codec, O: Kind>(
+    pub(super) fn place<K: Key, C: Codec, O: Kind>(
         &mut self,
         table: Table<K, C, O>,
         key: &K,
@@ -202,6 +218,42 @@ impl<S: Setting> Tx<'_, S> {
     ) -> Result<(), Error> {
         let opened = self.opened(table)?;
         let fate = self.keep_value::<C>(opened, value)?;
+        if opened.indexes.are_none() {
+            return self.place_at(opened, table.number, key, fate, overwrites);
+        }
+        let row = self.row(opened, key, true)?;
+        if row.found.is_some() && !overwrites {
+            return Err(Error::Exists { table: opened.name });
+        }
+        self.write_row(opened, table.number, key, row, fate)
+    }
+
+    /// Writes a row that was found, or was found not to be there, and its entries in indexes.
+    #[inline(always)]
+    pub(super) fn write_row<K: Key>(
+        &mut self,
+        opened: &Opened<S::Engine>,
+        table: u16,
+        key: &K,
+        row: Row,
+        fate: Fate,
+    ) -> Result<(), Error> {
+        self.with_entries(opened, key, row.found, fate, |tx| match row.record {
+            Some(record) => tx.write_at(opened, table, key, record, fate),
+            None => tx.place_at(opened, table, key, fate, false),
+        })
+    }
+
+    /// Writes a row wherever it is. Only if it may be overwritten, can it be there.
+    #[inline(always)]
+    fn place_at<K: Key>(
+        &mut self,
+        opened: &Opened<S::Engine>,
+        table: u16,
+        key: &K,
+        fate: Fate,
+        overwrites: bool,
+    ) -> Result<(), Error> {
         let Fate::Put { start, length } = fate else { return Ok(()) };
         let Work { worker, key: buffer, values, leaves, buckets, .. } = self.work();
         let (encoded, bytes) = (encode(key, buffer), slice(values, start, length));
@@ -213,7 +265,7 @@ impl<S: Setting> Tx<'_, S> {
                 let work = self.work();
                 let kept = work.keep_key(key)?;
                 // First among the writes, so that it is taken back if the transaction cannot go on.
-                work.add(seen.at, table.number, Fate::Fresh { start, length }, Some(seen.version), kept);
+                work.add(seen.at, table, Fate::Fresh { start, length }, Some(seen.version), kept);
                 self.saw(seen)?;
                 if !S::ISOLATED {
                     return self.write_through(opened);
@@ -235,7 +287,7 @@ impl<S: Setting> Tx<'_, S> {
                         return Err(Error::Exists { table: opened.name });
                     }
                 }
-                self.write_at(opened, table.number, key, record, fate)
+                self.write_at(opened, table, key, record, fate)
             }
         }
     }

@@ -1,0 +1,346 @@
+//! Secondary indexes: rows found by something else than their keys.
+//!
+//! An index is itself a table of the database, in the order of what rows are looked up by. A unique one leads from there to the row's key; in another
+//! the row's key is the last part of the entry's, since many rows can have the same first part. Whoever writes a row changes its entries in the same transaction. So
+//! an index is read, kept apart from others, undone and logged as every table is, and needs no protocol of its own.
+
+mod entries;
+mod upkeep;
+
+use std::{fmt, marker::PhantomData};
+
+pub(crate) use self::{
+    entries::{Entries, Entry, RowEntries},
+    upkeep::Indexes,
+};
+use crate::{Codec, CodecError, Db, Error, Hash, Key, Ordered, Pod, Setting, Table, TableDef, table::Kind};
+
+mod sealed {
+    pub trait Sealed {}
+    impl Sealed for super::Unique {}
+    impl Sealed for super::Multi {}
+}
+
+/// How many rows an index can have under one key: as a type, so that looking for the only one is for indexes that have no more.
+///
+/// # Example
+///
+/// See [`IndexDef`].
+pub trait Uniqueness: sealed::Sealed + Copy + fmt::Debug + Send + Sync + 'static {
+    #[doc(hidden)]
+    const IS_UNIQUE: bool;
+
+    /// The key of an entry.
+    #[doc(hidden)]
+    type Key<K: Key, I: Key>: Key;
+
+    /// The value of an entry.
+    #[doc(hidden)]
+    type Codec<K: Key>: Codec;
+
+    #[doc(hidden)]
+    fn key<K: Key, I: Key>(by: I, row: &K) -> Self::Key<K, I>;
+
+    /// What an entry says: by what it is found, and the key of which row it has.
+    #[doc(hidden)]
+    fn entry<K: Key, I: Key>(key: Self::Key<K, I>, value: <Self::Codec<K> as Codec>::Value) -> (I, K);
+}
+
+/// At most one row under each key.
+///
+/// # Example
+///
+/// See [`IndexDef`].
+#[derive(Clone, Copy, Debug)]
+pub struct Unique;
+
+/// Any number of rows under each key.
+///
+/// # Example
+///
+/// See [`IndexDef`].
+#[derive(Clone, Copy, Debug)]
+pub struct Multi;
+
+impl Uniqueness for Unique {
+    const IS_UNIQUE: bool = true;
+    type Key<K: Key, I: Key> = I;
+    type Codec<K: Key> = RowKey<K>;
+
+    fn key<K: Key, I: Key>(by: I, _row: &K) -> I {
+        by
+    }
+
+    fn entry<K: Key, I: Key>(key: I, value: K) -> (I, K) {
+        (key, value)
+    }
+}
+
+impl Uniqueness for Multi {
+    const IS_UNIQUE: bool = false;
+    type Key<K: Key, I: Key> = (I, K);
+    type Codec<K: Key> = Pod<()>;
+
+    fn key<K: Key, I: Key>(by: I, row: &K) -> (I, K) {
+        (by, row.clone())
+    }
+
+    fn entry<K: Key, I: Key>(key: (I, K), (): ()) -> (I, K) {
+        key
+    }
+}
+
+/// A row's key as a value.
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct RowKey<K>(PhantomData<fn() -> K>);
+
+impl<K: Key> Codec for RowKey<K> {
+    type Value = K;
+    type Given = K;
+    type View<'b> = K;
+
+    fn encode(value: &K, bytes: &mut Vec<u8>) -> Result<(), CodecError> {
+        value.write(bytes, true);
+        Ok(())
+    }
+
+    fn decode(bytes: &[u8]) -> Result<K, CodecError> {
+        K::from_bytes(bytes).ok_or_else(|| CodecError::Decode { reason: "they are no key of a row".to_owned() })
+    }
+
+    fn view(bytes: &[u8]) -> Result<K, CodecError> {
+        Self::decode(bytes)
+    }
+}
+
+/// By what a row is to be found: nothing, or one key.
+type AtMostOne<K, C, I> = fn(&K, <C as Codec>::View<'_>) -> Option<I>;
+
+/// By what a row is to be found: any number of keys.
+type Several<K, C, I> = fn(&K, <C as Codec>::View<'_>) -> Vec<I>;
+
+enum Keys<K, C: Codec, I> {
+    AtMostOne(AtMostOne<K, C, I>),
+    Several(Several<K, C, I>),
+}
+
+impl<K, C: Codec, I> Clone for Keys<K, C, I> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<K, C: Codec, I> Copy for Keys<K, C, I> {}
+
+/// An index's definition: its name, and by what it finds rows. To be a constant of the application, beside the table's.
+///
+/// `K` and `C` are the table's types of keys and values, and `I` is what rows are found by. The function that says so is given the row's key, and its value
+/// as the codec [views](Codec::View) it. It must depend on nothing else: when a row changes, its entries are found by what the function says of the old value.
+///
+/// # Example
+///
+/// ```
+/// use drtm_txn::{Db, Error, IndexDef, Multi, Serde, TableDef};
+/// use serde::{Deserialize, Serialize};
+///
+/// #[derive(Serialize, Deserialize)]
+/// struct User {
+///     email: String,
+///     city: Option<String>,
+/// }
+///
+/// const USERS: TableDef<u64, Serde<User>> = TableDef::hash("users");
+/// const BY_EMAIL: IndexDef<u64, Serde<User>, String> = IndexDef::unique("users by email", |_, user| Some(user.email));
+/// const BY_CITY: IndexDef<u64, Serde<User>, String, Multi> = IndexDef::multi("users by city", |_, user| user.city);
+///
+/// let db = Db::new()?;
+/// let users = db.table(USERS)?;
+/// let (by_email, by_city) = (db.index(users, BY_EMAIL)?, db.index(users, BY_CITY)?);
+///
+/// db.transact(|tx| {
+///     tx.insert(users, &1, &User { email: "ann@x.org".into(), city: Some("Bern".into()) })?;
+///     tx.insert(users, &2, &User { email: "bob@x.org".into(), city: Some("Bern".into()) })?;
+///     tx.insert(users, &3, &User { email: "cy@x.org".into(), city: None })
+/// })?;
+///
+/// let (bob, in_bern) = db.transact(|tx| {
+///     let bob = tx.key_by(by_email, &"bob@x.org".into())?;
+///     Ok((bob, tx.count_by(by_city, "Bern".to_owned()..="Bern".to_owned())?))
+/// })?;
+/// assert_eq!((bob, in_bern), (Some(2), 2));
+///
+/// let twice = db.transact(|tx| tx.update(users, &1, |user| user.email = "bob@x.org".into()));
+/// assert!(matches!(twice, Err(Error::Duplicate { index: "users by email" })));
+/// # Ok::<(), Error>(())
+/// ```
+pub struct IndexDef<K, C: Codec, I, U = Unique> {
+    name: &'static str,
+    keys: Keys<K, C, I>,
+    kind: PhantomData<fn() -> U>,
+}
+
+impl<K, C: Codec, I, U> Clone for IndexDef<K, C, I, U> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<K, C: Codec, I, U> Copy for IndexDef<K, C, I, U> {}
+
+impl<K, C: Codec, I, U> fmt::Debug for IndexDef<K, C, I, U> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("IndexDef").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+impl<K: Key, C: Codec, I: Key> IndexDef<K, C, I, Unique> {
+    /// An index under whose keys there is at most one row each. A row of which `key` says nothing is not in it.
+    #[must_use]
+    pub const fn unique(name: &'static str, key: AtMostOne<K, C, I>) -> Self {
+        Self { name, keys: Keys::AtMostOne(key), kind: PhantomData }
+    }
+
+    /// The same for rows that are found by several keys, of which each is theirs alone.
+    ///
+    /// # Example
+    ///
+    /// See [`IndexDef::multi_each`].
+    #[must_use]
+    pub const fn unique_each(name: &'static str, keys: Several<K, C, I>) -> Self {
+        Self { name, keys: Keys::Several(keys), kind: PhantomData }
+    }
+}
+
+impl<K: Key, C: Codec, I: Key> IndexDef<K, C, I, Multi> {
+    /// An index under whose keys there can be many rows. A row of which `key` says nothing is not in it.
+    #[must_use]
+    pub const fn multi(name: &'static str, key: AtMostOne<K, C, I>) -> Self {
+        Self { name, keys: Keys::AtMostOne(key), kind: PhantomData }
+    }
+
+    /// The same for rows that are found by several keys.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm_txn::{Db, Error, IndexDef, Multi, Serde, TableDef};
+    ///
+    /// const TAGS: TableDef<u64, Serde<Vec<String>>> = TableDef::hash("tags of notes");
+    /// const BY_TAG: IndexDef<u64, Serde<Vec<String>>, String, Multi> =
+    ///     IndexDef::multi_each("notes by tag", |_, tags| tags);
+    ///
+    /// let db = Db::new()?;
+    /// let tags = db.table(TAGS)?;
+    /// let by_tag = db.index(tags, BY_TAG)?;
+    /// let green = db.transact(|tx| {
+    ///     tx.put(tags, &1, &vec!["green".to_owned(), "old".to_owned()])?;
+    ///     tx.put(tags, &2, &vec!["green".to_owned()])?;
+    ///     let mut rows = tx.all_by(by_tag, &"green".to_owned())?;
+    ///     let mut green = Vec::new();
+    ///     while let Some((_, note)) = rows.next_key()? {
+    ///         green.push(note);
+    ///     }
+    ///     Ok(green)
+    /// })?;
+    /// assert_eq!(green, [1, 2]);
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[must_use]
+    pub const fn multi_each(name: &'static str, keys: Several<K, C, I>) -> Self {
+        Self { name, keys: Keys::Several(keys), kind: PhantomData }
+    }
+}
+
+impl<K: Key, C: Codec, I: Key, U: Uniqueness> IndexDef<K, C, I, U> {
+    /// The index's name. It is a table's, too, so no other has it.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// The table of its entries.
+    fn entries(&self, table: &'static str) -> TableDef<U::Key<K, I>, U::Codec<K>, Ordered> {
+        TableDef::ordered(self.name).as_index_of(table)
+    }
+}
+
+/// An index that is open in a database. It is small and can be copied.
+///
+/// # Example
+///
+/// See [`IndexDef`].
+pub struct Index<K, C, I, U = Unique, O = Hash> {
+    pub(crate) table: Table<K, C, O>,
+    number: u16,
+    types: PhantomData<fn() -> (I, U)>,
+}
+
+impl<K, C, I, U, O> Clone for Index<K, C, I, U, O> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<K, C, I, U, O> Copy for Index<K, C, I, U, O> {}
+
+impl<K, C, I, U, O> fmt::Debug for Index<K, C, I, U, O> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Index").field("table", &self.table).field("number", &self.number).finish_non_exhaustive()
+    }
+}
+
+impl<K: Key, C, I: Key, U: Uniqueness, O> Index<K, C, I, U, O> {
+    pub(crate) const fn entries(self) -> Table<U::Key<K, I>, U::Codec<K>, Ordered> {
+        Table::new(self.table.database, self.number)
+    }
+}
+
+impl<S: Setting> Db<S> {
+    /// Opens an index of a table, which is made if there is none of that name. From the first write to the table on, even one that was undone, its indexes are
+    /// as many as there are then: so an application opens them with the table.
+    ///
+    /// Of an index that is open already only name and types are compared, not the function.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooLate`] if the table has been written without it; [`Error::OtherTypes`] if there is a table or an index of this name that is another;
+    /// [`Error::OtherDatabase`]; [`Error::TooManyTables`]; or when memory has run out.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm_txn::{Db, Error, IndexDef, Multi, Pod, TableDef};
+    ///
+    /// const SCORES: TableDef<u64, Pod<u32>> = TableDef::hash("scores");
+    /// const BY_SCORE: IndexDef<u64, Pod<u32>, u32, Multi> = IndexDef::multi("players by score", |_, score| Some(score));
+    /// const BY_DIGIT: IndexDef<u64, Pod<u32>, u32, Multi> = IndexDef::multi("players by digit", |_, score| Some(score % 10));
+    ///
+    /// let db = Db::new()?;
+    /// let scores = db.table(SCORES)?;
+    /// let by_score = db.index(scores, BY_SCORE)?;
+    /// let best = db.transact(|tx| {
+    ///     tx.put(scores, &1, &700)?;
+    ///     tx.put(scores, &2, &900)?;
+    ///     tx.last_by(by_score, ..)
+    /// })?;
+    /// assert_eq!(best, Some((900, 2, 900)));
+    ///
+    /// db.index(scores, BY_SCORE)?;
+    /// assert!(matches!(db.index(scores, BY_DIGIT), Err(Error::TooLate { index: "players by digit", table: "scores" })));
+    /// # Ok::<(), Error>(())
+    /// ```
+    pub fn index<K: Key, C: Codec, I: Key, U: Uniqueness, O: Kind>(
+        &self,
+        table: Table<K, C, O>,
+        def: IndexDef<K, C, I, U>,
+    ) -> Result<Index<K, C, I, U, O>, Error> {
+        let db = &self.inner;
+        let opened = match db.catalog.get(table.number) {
+            Some(opened) if table.database == db.number => opened,
+            _ => return Err(Error::OtherDatabase),
+        };
+        let number = opened.indexes.open(opened.name, def, |entries| db.catalog.open(&db.store, entries))?;
+        Ok(Index { table, number, types: PhantomData })
+    }
+}

@@ -1,0 +1,134 @@
+//! The entries that a row has in the indexes of its table: listed before and after a change, so that what differs is changed and nothing else.
+
+use super::Indexes;
+use crate::{
+    Error, Key,
+    index::Encoded,
+    work::{Kept, encoded, keep},
+};
+
+/// The entries of a row that is written. Kept by a thread, so that nothing is allocated once it has grown to its size.
+#[derive(Debug, Default)]
+pub(crate) struct RowEntries {
+    old: Entries,
+    new: Entries,
+    /// The row's key, which is the value of entries in unique indexes.
+    pub(crate) row: Vec<u8>,
+    /// The key of the entry that is changed.
+    pub(crate) key: Vec<u8>,
+}
+
+impl RowEntries {
+    /// Lists what a row has with its old value, and what it is to have with the new one.
+    pub(crate) fn list<K: Key>(
+        &mut self,
+        indexes: &Indexes,
+        row: &K,
+        old: Option<&[u8]>,
+        new: Option<&[u8]>,
+    ) -> Result<(), Error> {
+        self.row.clear();
+        row.write(&mut self.row, true);
+        for (value, entries) in [(old, &mut self.old), (new, &mut self.new)] {
+            entries.clear();
+            value.map_or(Ok(()), |value| indexes.list(row, value, entries))?;
+            entries.put_in_order();
+        }
+        Ok(())
+    }
+
+    /// The entries that go.
+    pub(crate) fn leaving(&self) -> impl Iterator<Item = Entry<'_>> {
+        self.old.without(&self.new)
+    }
+
+    /// The entries that come.
+    pub(crate) fn coming(&self) -> impl Iterator<Item = Entry<'_>> {
+        self.new.without(&self.old)
+    }
+}
+
+/// An entry.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Entry<'e> {
+    /// The table of the index.
+    pub(crate) index: u16,
+    pub(crate) is_unique: bool,
+    pub(crate) key: Encoded<'e>,
+}
+
+/// The entries of a row with one value.
+#[derive(Debug, Default)]
+pub(crate) struct Entries {
+    /// In the order of indexes and keys, each once, after [`put_in_order`](Self::put_in_order).
+    list: Vec<Listed>,
+    bytes: Vec<u8>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Listed {
+    index: u16,
+    is_unique: bool,
+    key: Kept,
+}
+
+impl Entries {
+    fn clear(&mut self) {
+        self.list.clear();
+        self.bytes.clear();
+    }
+
+    pub(super) fn add<K: Key>(&mut self, index: u16, is_unique: bool, key: &K) -> Result<(), Error> {
+        let key = keep(&mut self.bytes, key)?;
+        self.list.push(Listed { index, is_unique, key });
+        Ok(())
+    }
+
+    fn put_in_order(&mut self) {
+        let Self { list, bytes } = self;
+        let name = |entry: &Listed| (entry.index, encoded(bytes, entry.key));
+        list.sort_unstable_by(|a, b| name(a).cmp(&name(b)));
+        list.dedup_by(|a, b| name(a) == name(b));
+    }
+
+    /// Those that are not among others.
+    fn without<'e>(&'e self, others: &'e Self) -> impl Iterator<Item = Entry<'e>> {
+        let all = self.list.iter().map(|entry| entry.spelled(&self.bytes));
+        all.filter(|entry| !others.has(entry))
+    }
+
+    fn has(&self, entry: &Entry<'_>) -> bool {
+        let place = |other: &Listed| (other.index, encoded(&self.bytes, other.key)).cmp(&(entry.index, entry.key));
+        self.list.binary_search_by(place).is_ok()
+    }
+}
+
+impl Listed {
+    fn spelled<'e>(&self, bytes: &'e [u8]) -> Entry<'e> {
+        Entry { index: self.index, is_unique: self.is_unique, key: encoded(bytes, self.key) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn listed(keys: &[(u16, &str)]) -> Entries {
+        let mut entries = Entries::default();
+        for (index, key) in keys {
+            entries.add(*index, true, &(*key).to_owned()).expect("there is room");
+        }
+        entries.put_in_order();
+        entries
+    }
+
+    #[test]
+    fn what_differs_is_told_once_and_nothing_else() {
+        let (old, new) = (listed(&[(2, "b"), (1, "a"), (2, "c")]), listed(&[(2, "c"), (1, "b"), (1, "b"), (3, "c")]));
+        let gone: Vec<_> = old.without(&new).map(|entry| (entry.index, entry.key)).collect();
+        assert_eq!(gone, [(1, Encoded::Bytes(b"a")), (2, Encoded::Bytes(b"b"))]);
+        let come: Vec<_> = new.without(&old).map(|entry| (entry.index, entry.key)).collect();
+        assert_eq!(come, [(1, Encoded::Bytes(b"b")), (3, Encoded::Bytes(b"c"))]);
+        assert_eq!(old.without(&old).count(), 0);
+    }
+}

@@ -1,0 +1,351 @@
+//! A row's place in a table, whether there is a row or not: found once, then read and written there.
+
+use std::{borrow::Borrow, fmt, marker::PhantomData};
+
+use super::{Tx, read::Row};
+use crate::{Codec, Embedded, Error, Key, Setting, Table, catalog::Opened, table::Kind, work::Fate};
+
+/// A row's place in a table, as maps have it: [`Tx::entry`] gives it. A row that is there is looked for once, whatever is then done.
+///
+/// # Example
+///
+/// ```
+/// use drtm_txn::{Db, Error, Pod, TableDef};
+///
+/// const WORDS: TableDef<String, Pod<u64>> = TableDef::hash("words");
+/// let db = Db::new()?;
+/// let words = db.table(WORDS)?;
+/// let times = db.transact(|tx| {
+///     for word in "to be or not to be".split(' ') {
+///         tx.entry(words, &word.to_owned())?.and_modify(|times| *times += 1)?.or_insert(1)?;
+///     }
+///     tx.entry(words, &"be".to_owned())?.or_default()
+/// })?;
+/// assert_eq!(times, 2);
+/// # Ok::<(), Error>(())
+/// ```
+#[derive(Debug)]
+pub enum Entry<'t, 'db, K: Key, C: Codec, S: Setting = Embedded> {
+    /// There is a row.
+    Occupied(OccupiedEntry<'t, 'db, K, C, S>),
+    /// There is none.
+    Vacant(VacantEntry<'t, 'db, K, C, S>),
+}
+
+/// Where a row is.
+///
+/// # Example
+///
+/// ```
+/// use drtm_txn::{Db, Entry, Error, Pod, TableDef};
+///
+/// const LEASES: TableDef<u64, Pod<u32>> = TableDef::hash("leases");
+/// let db = Db::new()?;
+/// let leases = db.table(LEASES)?;
+/// let use_it = || {
+///     db.transact(|tx| match tx.entry(leases, &1)? {
+///         Entry::Vacant(entry) => entry.insert(&1).map(|()| "taken"),
+///         Entry::Occupied(mut entry) if *entry.get()? == 0 => entry.remove().map(|()| "used up"),
+///         Entry::Occupied(entry) => entry.update(|uses| *uses -= 1).map(|()| "used"),
+///     })
+/// };
+/// assert_eq!([use_it()?, use_it()?, use_it()?, use_it()?], ["taken", "used", "used up", "taken"]);
+/// # Ok::<(), Error>(())
+/// ```
+pub struct OccupiedEntry<'t, 'db, K: Key, C: Codec, S: Setting = Embedded> {
+    place: Place<'t, 'db, K, S>,
+    /// As it was found, unless it has been changed since.
+    row: Option<Row>,
+    /// Its value, once somebody has asked for it.
+    value: Option<C::Value>,
+}
+
+impl<K: Key + fmt::Debug, C: Codec, S: Setting> fmt::Debug for OccupiedEntry<'_, '_, K, C, S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OccupiedEntry").field("key", self.key()).field("row", &self.row).finish_non_exhaustive()
+    }
+}
+
+/// Where a row is not.
+///
+/// # Example
+///
+/// See [`OccupiedEntry`].
+#[derive(Debug)]
+pub struct VacantEntry<'t, 'db, K: Key, C: Codec, S: Setting = Embedded> {
+    place: Place<'t, 'db, K, S>,
+    row: Row,
+    types: PhantomData<fn() -> C>,
+}
+
+/// What both have.
+#[derive(Debug)]
+struct Place<'t, 'db, K: Key, S: Setting> {
+    tx: &'t mut Tx<'db, S>,
+    opened: &'db Opened<S::Engine>,
+    table: u16,
+    key: &'t K,
+}
+
+impl<K: Key, S: Setting> Place<'_, '_, K, S> {
+    fn find(&mut self) -> Result<Row, Error> {
+        self.tx.row(self.opened, self.key, true)
+    }
+
+    fn write<C: Codec>(&mut self, row: Row, value: &C::Given) -> Result<(), Error> {
+        let fate = self.tx.keep_value::<C>(self.opened, value)?;
+        self.tx.write_row(self.opened, self.table, self.key, row, fate)
+    }
+}
+
+impl<'db, S: Setting> Tx<'db, S> {
+    /// Finds a row's place, to read and write the row there.
+    ///
+    /// # Errors
+    ///
+    /// As for [`get`](Self::get).
+    ///
+    /// # Example
+    ///
+    /// See [`Entry`].
+    #[inline]
+    pub fn entry<'t, K: Key, C: Codec, O: Kind>(
+        &'t mut self,
+        table: Table<K, C, O>,
+        key: &'t K,
+    ) -> Result<Entry<'t, 'db, K, C, S>, Error> {
+        let opened = self.opened(table)?;
+        let mut place = Place { tx: self, opened, table: table.number, key };
+        let row = place.find()?;
+        Ok(match row.found {
+            Some(_) => Entry::Occupied(OccupiedEntry { place, row: Some(row), value: None }),
+            None => Entry::Vacant(VacantEntry { place, row, types: PhantomData }),
+        })
+    }
+}
+
+impl<K: Key, C: Codec, S: Setting> Entry<'_, '_, K, C, S> {
+    /// The row's key.
+    #[must_use]
+    pub fn key(&self) -> &K {
+        match self {
+            Self::Occupied(entry) => entry.key(),
+            Self::Vacant(entry) => entry.key(),
+        }
+    }
+
+    /// Gives the row a value, whether it is there or not.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Tx::put`].
+    #[inline]
+    pub fn put(self, value: &C::Given) -> Result<(), Error> {
+        match self {
+            Self::Occupied(entry) => entry.put(value),
+            Self::Vacant(entry) => entry.insert(value),
+        }
+    }
+
+    /// Changes the row's value, if it is there.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Tx::put`].
+    #[inline]
+    pub fn and_modify(mut self, change: impl FnOnce(&mut C::Value)) -> Result<Self, Error>
+    where
+        C::Value: Borrow<C::Given>,
+    {
+        if let Self::Occupied(entry) = &mut self {
+            entry.change(change)?;
+        }
+        Ok(self)
+    }
+
+    /// Inserts the row with this value, if it is not there. Gives the value that it has then.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Tx::put`].
+    #[inline]
+    pub fn or_insert(self, value: C::Value) -> Result<C::Value, Error>
+    where
+        C::Value: Borrow<C::Given>,
+    {
+        self.or_insert_with(|| value)
+    }
+
+    /// Inserts the row with the value that `make` gives, if it is not there. Gives the value that it has then.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Tx::put`].
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm_txn::{Db, Error, Serde, TableDef};
+    ///
+    /// const NAMES: TableDef<u64, Serde<String>> = TableDef::hash("names");
+    /// let db = Db::new()?;
+    /// let names = db.table(NAMES)?;
+    /// let name = || db.transact(|tx| tx.entry(names, &7)?.or_insert_with(|| "seven".to_owned()));
+    /// assert_eq!((name()?, name()?), ("seven".to_owned(), "seven".to_owned()));
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[inline]
+    pub fn or_insert_with(self, make: impl FnOnce() -> C::Value) -> Result<C::Value, Error>
+    where
+        C::Value: Borrow<C::Given>,
+    {
+        match self {
+            Self::Occupied(entry) => entry.into_value(),
+            Self::Vacant(entry) => {
+                let value = make();
+                entry.insert(value.borrow())?;
+                Ok(value)
+            }
+        }
+    }
+
+    /// Inserts the row with its type's default value, if it is not there. Gives the value that it has then.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Tx::put`].
+    #[inline]
+    pub fn or_default(self) -> Result<C::Value, Error>
+    where
+        C::Value: Borrow<C::Given> + Default,
+    {
+        self.or_insert_with(C::Value::default)
+    }
+}
+
+impl<K: Key, C: Codec, S: Setting> OccupiedEntry<'_, '_, K, C, S> {
+    /// The row's key.
+    #[must_use]
+    pub fn key(&self) -> &K {
+        self.place.key
+    }
+
+    /// The row's value.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Tx::get`].
+    #[inline]
+    pub fn get(&mut self) -> Result<&C::Value, Error> {
+        let value = self.value()?;
+        Ok(self.value.insert(value))
+    }
+
+    /// The row's value, to keep.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Tx::get`].
+    #[inline]
+    pub fn into_value(mut self) -> Result<C::Value, Error> {
+        self.value()
+    }
+
+    /// Gives the row another value.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Tx::put`].
+    #[inline]
+    pub fn put(mut self, value: &C::Given) -> Result<(), Error> {
+        let row = self.row()?;
+        self.place.write::<C>(row, value)
+    }
+
+    /// Changes the row's value. Gives what `change` gives.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Tx::put`].
+    #[inline]
+    pub fn update<R>(mut self, change: impl FnOnce(&mut C::Value) -> R) -> Result<R, Error>
+    where
+        C::Value: Borrow<C::Given>,
+    {
+        self.change(change)
+    }
+
+    /// Removes the row.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Tx::put`].
+    #[inline]
+    pub fn remove(mut self) -> Result<(), Error> {
+        let row = self.row()?;
+        let Place { tx, opened, table, key } = self.place;
+        tx.write_row(opened, table, key, row, Fate::Remove)
+    }
+
+    /// Removes the row, and gives its value.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Tx::put`].
+    #[inline]
+    pub fn take(mut self) -> Result<C::Value, Error> {
+        let value = self.value()?;
+        self.remove()?;
+        Ok(value)
+    }
+
+    /// The row, looked for again if it was changed.
+    fn row(&mut self) -> Result<Row, Error> {
+        match self.row {
+            Some(row) => Ok(row),
+            None => Ok(*self.row.insert(self.place.find()?)),
+        }
+    }
+
+    /// The value, decoded if it was not yet.
+    fn value(&mut self) -> Result<C::Value, Error> {
+        if let Some(value) = self.value.take() {
+            return Ok(value);
+        }
+        let row = self.row()?;
+        let Place { tx, opened, .. } = &mut self.place;
+        match row.found {
+            Some(found) => tx.decode::<C>(opened, found),
+            None => Err(Error::Missing { table: opened.name }),
+        }
+    }
+
+    fn change<R>(&mut self, change: impl FnOnce(&mut C::Value) -> R) -> Result<R, Error>
+    where
+        C::Value: Borrow<C::Given>,
+    {
+        let (mut value, row) = (self.value()?, self.row()?);
+        let result = change(&mut value);
+        self.place.write::<C>(row, (*self.value.insert(value)).borrow())?;
+        self.row = None;
+        Ok(result)
+    }
+}
+
+impl<K: Key, C: Codec, S: Setting> VacantEntry<'_, '_, K, C, S> {
+    /// The key that there is no row with.
+    #[must_use]
+    pub fn key(&self) -> &K {
+        self.place.key
+    }
+
+    /// Inserts a row.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Tx::put`].
+    #[inline]
+    pub fn insert(mut self, value: &C::Given) -> Result<(), Error> {
+        self.place.write::<C>(self.row, value)
+    }
+}

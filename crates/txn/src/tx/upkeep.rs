@@ -1,0 +1,106 @@
+//! Writing rows of tables that have indexes: the row and its entries, all or nothing.
+
+use std::mem;
+
+use super::{Found, Mode, Tx};
+use crate::{
+    Error, Key, Ordered, Raw, Setting, Table,
+    catalog::Opened,
+    index::Encoded,
+    secondary::{Entry, RowEntries},
+    work::Fate,
+};
+
+impl<S: Setting> Tx<'_, S> {
+    /// Writes a row by `write`, and the entries that it has with its old value and is to have with the new one.
+    #[inline(always)]
+    pub(super) fn with_entries<K: Key>(
+        &mut self,
+        opened: &Opened<S::Engine>,
+        key: &K,
+        old: Option<Found>,
+        fate: Fate,
+        write: impl FnOnce(&mut Self) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        if opened.indexes.are_none() { write(self) } else { self.write_indexed(opened, key, old, fate, write) }
+    }
+
+    #[inline(never)]
+    fn write_indexed<K: Key>(
+        &mut self,
+        opened: &Opened<S::Engine>,
+        key: &K,
+        old: Option<Found>,
+        fate: Fate,
+        write: impl FnOnce(&mut Self) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let work = self.work();
+        let mut entries = mem::take(&mut work.entries);
+        let (old, new) = (old.map(|old| Self::bytes(work, old)), Found::of(fate).map(|new| Self::bytes(work, new)));
+        let listed = entries.list(&opened.indexes, key, old, new);
+        let before = self.savepoint();
+        let written = listed.and_then(|()| write(self)).and_then(|()| self.change_entries(opened, &mut entries));
+        self.work().entries = entries;
+        // The application may go on after a refusal, as if it had not tried.
+        written.or_else(|error| self.return_to(before).and(Err(error)))
+    }
+
+    /// Changes the entries that differ.
+    fn change_entries(&mut self, opened: &Opened<S::Engine>, entries: &mut RowEntries) -> Result<(), Error> {
+        let mut key = mem::take(&mut entries.key);
+        for entry in entries.leaving() {
+            if !self.remove_entry(entry, &mut key)? {
+                return Err(self.disagreement(entry.index, opened.name));
+            }
+        }
+        for entry in entries.coming() {
+            match self.add_entry(entry, &mut key, &entries.row) {
+                Err(Error::Exists { table }) => return Err(Error::Duplicate { index: table }),
+                added => added?,
+            }
+        }
+        entries.key = key;
+        Ok(())
+    }
+
+    /// The table of an index, as bytes. A word is its own key, and so is a string of bytes.
+    fn bare<K: Key>(&self, index: u16) -> Table<K, Raw, Ordered> {
+        Table::new(self.db.number, index)
+    }
+
+    fn remove_entry(&mut self, entry: Entry<'_>, key: &mut Vec<u8>) -> Result<bool, Error> {
+        match entry.key {
+            Encoded::Word(word) => self.remove(self.bare::<u64>(entry.index), &word),
+            Encoded::Bytes(bytes) => {
+                bytes.clone_into(key);
+                self.remove(self.bare::<Vec<u8>>(entry.index), key)
+            }
+        }
+    }
+
+    fn add_entry(&mut self, entry: Entry<'_>, key: &mut Vec<u8>, row: &[u8]) -> Result<(), Error> {
+        // An entry of another kind has the row's key within its own, so that it can be nobody else's.
+        let (value, overwrites) = if entry.is_unique { (row, false) } else { (&[][..], true) };
+        match entry.key {
+            Encoded::Word(word) => self.place(self.bare::<u64>(entry.index), &word, value, overwrites),
+            Encoded::Bytes(bytes) => {
+                bytes.clone_into(key);
+                self.place(self.bare::<Vec<u8>>(entry.index), key, value, overwrites)
+            }
+        }
+    }
+}
+
+impl<S: Setting, M: Mode> Tx<'_, S, M> {
+    /// An index and its table do not say the same: because what was read of them is not true any more, or because something is wrong.
+    #[cold]
+    pub(super) fn disagreement(&mut self, index: u16, table: &'static str) -> Error {
+        match self.refuted() {
+            Some(conflict) => self.doom(conflict),
+            None => match self.db.catalog.get(index) {
+                Some(index) => Error::Index { index: index.name, table },
+                None => Error::OtherDatabase,
+            },
+        }
+    }
+}

@@ -1,0 +1,346 @@
+//! Indexes against a model: whatever is done to rows, and undone, each index has exactly the entries that its function says.
+
+use std::{
+    collections::BTreeMap,
+    ops::{Bound, RangeBounds},
+};
+
+use drtm_htm::{Emulated, NoHtm};
+use drtm_txn::{
+    Builder, Db, Error, Hash, Index, IndexDef, Key, Kind, Multi, Ordered, Pod, Serde, Setting, Table, TableDef, Tx,
+    Unique, Uniqueness, Unlogged,
+};
+use proptest::prelude::*;
+use serde::{Deserialize, Serialize};
+
+use crate::On;
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct Item {
+    label: Option<String>,
+    shelf: u8,
+    tags: Vec<u8>,
+}
+
+type Items<O> = TableDef<u16, Serde<Item>, O>;
+
+const HASHED: Items<Hash> = TableDef::hash("items");
+const SORTED: Items<Ordered> = TableDef::ordered("items");
+
+// Each shape of index: one key or several, that is unique or not, in words or in bytes.
+const BY_LABEL: IndexDef<u16, Serde<Item>, String> = IndexDef::unique("items by label", |_, item| item.label);
+const BY_SHELF: IndexDef<u16, Serde<Item>, u8, Multi> = IndexDef::multi("items by shelf", |_, item| Some(item.shelf));
+const BY_NAME: IndexDef<u16, Serde<Item>, String, Multi> = IndexDef::multi("items by name", |_, item| item.label);
+const BY_TAG: IndexDef<u16, Serde<Item>, u8, Multi> = IndexDef::multi_each("items by tag", |_, item| item.tags);
+const BY_CODE: IndexDef<u16, Serde<Item>, u64> =
+    IndexDef::unique_each("items by code", |_, item| item.tags.iter().map(|tag| code(item.shelf, *tag)).collect());
+
+fn code(shelf: u8, tag: u8) -> u64 {
+    u64::from(shelf) << 8 | u64::from(tag)
+}
+
+/// What is done to a row, in one transaction with others.
+#[derive(Clone, Debug)]
+enum Step {
+    Put(u16, Item),
+    Insert(u16, Item),
+    Relabel(u16, Option<String>),
+    Remove(u16),
+    Take(u16),
+    /// A point to which later ones return.
+    Save,
+    Return,
+}
+
+fn label() -> impl Strategy<Value = Option<String>> {
+    // Among them some of which one begins another, and one with the byte that ends strings in keys.
+    prop::option::of(prop::sample::select(vec!["", "a", "a\0", "a\u{1}", "ab", "b"]).prop_map(str::to_owned))
+}
+
+fn item() -> impl Strategy<Value = Item> {
+    let shelf = prop::sample::select(vec![0, 1, 254, 255]);
+    (label(), shelf, prop::collection::vec(0_u8..4, 0..3)).prop_map(|(label, shelf, tags)| Item { label, shelf, tags })
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let key = 0_u16..6;
+    prop_oneof![
+        3 => (key.clone(), item()).prop_map(|(key, item)| Step::Put(key, item)),
+        3 => (key.clone(), item()).prop_map(|(key, item)| Step::Insert(key, item)),
+        3 => (key.clone(), label()).prop_map(|(key, label)| Step::Relabel(key, label)),
+        1 => key.clone().prop_map(Step::Remove),
+        1 => key.prop_map(Step::Take),
+        1 => Just(Step::Save),
+        1 => Just(Step::Return),
+    ]
+}
+
+type Model = BTreeMap<u16, Item>;
+
+/// Whether a row can be in the unique indexes beside the others.
+fn clashes(model: &Model, key: u16, item: &Item) -> bool {
+    model.iter().filter(|(other, _)| **other != key).any(|(_, other)| {
+        let codes = |item: &Item| item.tags.iter().map(|tag| code(item.shelf, *tag)).collect::<Vec<_>>();
+        other.label.is_some() && other.label == item.label || codes(other).iter().any(|of| codes(item).contains(of))
+    })
+}
+
+struct Shop<S: Setting, O> {
+    db: Db<S>,
+    items: Table<u16, Serde<Item>, O>,
+    by_label: Index<u16, Serde<Item>, String, Unique, O>,
+    by_shelf: Index<u16, Serde<Item>, u8, Multi, O>,
+    by_name: Index<u16, Serde<Item>, String, Multi, O>,
+    by_tag: Index<u16, Serde<Item>, u8, Multi, O>,
+    by_code: Index<u16, Serde<Item>, u64, Unique, O>,
+}
+
+impl<S: Setting, O: Kind> Shop<S, O> {
+    fn open(engine: S::Engine, def: Items<O>) -> Result<Self, Error>
+    where
+        S: Setting<Hook = Unlogged>,
+    {
+        let db = Builder::new().memory(16 << 20).build_with::<S>(engine, Unlogged)?;
+        let items = db.table(def)?;
+        let (by_label, by_shelf) = (db.index(items, BY_LABEL)?, db.index(items, BY_SHELF)?);
+        let (by_name, by_tag) = (db.index(items, BY_NAME)?, db.index(items, BY_TAG)?);
+        let by_code = db.index(items, BY_CODE)?;
+        Ok(Self { db, items, by_label, by_shelf, by_name, by_tag, by_code })
+    }
+
+    /// Does a step to both, and compares what they say of it.
+    fn step(&self, tx: &mut Tx<'_, S>, model: &mut Model, step: &Step) -> Result<(), Error> {
+        let written = match step {
+            Step::Put(key, item) => (tx.put(self.items, key, item), Some((*key, item.clone()))),
+            Step::Insert(key, item) => {
+                let inserted = tx.insert(self.items, key, item);
+                if model.contains_key(key) {
+                    assert!(matches!(inserted, Err(Error::Exists { table: "items" })), "{inserted:?}");
+                    return Ok(());
+                }
+                (inserted, Some((*key, item.clone())))
+            }
+            Step::Relabel(key, label) => {
+                let updated = tx.update(self.items, key, |item| item.label.clone_from(label));
+                let row = model.get(key).map(|item| (*key, Item { label: label.clone(), ..item.clone() }));
+                (updated.map(|found| assert_eq!(found.is_some(), row.is_some())), row)
+            }
+            Step::Remove(key) => {
+                assert_eq!(tx.remove(self.items, key)?, model.remove(key).is_some());
+                return Ok(());
+            }
+            Step::Take(key) => {
+                assert_eq!(tx.take(self.items, key)?, model.remove(key));
+                return Ok(());
+            }
+            Step::Save | Step::Return => return Ok(()),
+        };
+        match written {
+            (written, Some((key, item))) if clashes(model, key, &item) => {
+                let index = match written {
+                    Err(Error::Duplicate { index }) => index,
+                    other => panic!("{other:?} where {item:?} clashes"),
+                };
+                assert!(["items by label", "items by code"].contains(&index));
+            }
+            (written, row) => {
+                written?;
+                model.extend(row);
+            }
+        }
+        Ok(())
+    }
+
+    /// Compares everything that can be seen.
+    fn compare(&self, tx: &mut Tx<'_, S>, model: &Model) -> Result<(), Error> {
+        let shelves = [0, 1, 2, 254, 255];
+        same(tx, self.by_shelf, model, &shelves, |item| vec![item.shelf])?;
+        same(tx, self.by_tag, model, &[0, 1, 2, 3], |item| item.tags.clone())?;
+        let codes: Vec<u64> = shelves.iter().flat_map(|shelf| [0, 3].map(|tag| code(*shelf, tag))).collect();
+        let codes_of = |item: &Item| item.tags.iter().map(|tag| code(item.shelf, *tag)).collect();
+        same(tx, self.by_code, model, &codes, codes_of)?;
+        let labels = ["", "a", "a\0", "a\u{1}", "ab", "c"].map(str::to_owned);
+        let labels_of = |item: &Item| item.label.iter().cloned().collect();
+        same(tx, self.by_label, model, &labels, labels_of)?;
+        same(tx, self.by_name, model, &labels, labels_of)?;
+        for label in labels {
+            let found = model.iter().find(|(_, item)| item.label.as_ref() == Some(&label));
+            let row = tx.get_by(self.by_label, &label)?;
+            assert_eq!(row.as_ref().map(|(key, item)| (key, item)), found);
+            assert_eq!(tx.key_by(self.by_label, &label)?, found.map(|(key, _)| *key));
+        }
+        Ok(())
+    }
+}
+
+/// Compares an index with what it should have, in every range between these bounds, both ways.
+fn same<S: Setting, I: Key + Ord + std::fmt::Debug, U: Uniqueness, O: Kind>(
+    tx: &mut Tx<'_, S>,
+    index: Index<u16, Serde<Item>, I, U, O>,
+    model: &Model,
+    bounds: &[I],
+    keys: impl Fn(&Item) -> Vec<I>,
+) -> Result<(), Error> {
+    let mut entries: Vec<(I, u16, Item)> =
+        model.iter().flat_map(|(key, item)| keys(item).into_iter().map(|by| (by, *key, item.clone()))).collect();
+    entries.sort_by(|a, b| (&a.0, a.1).cmp(&(&b.0, b.1)));
+    entries.dedup();
+    let all = bounds.iter().flat_map(|bound| [Bound::Included(bound), Bound::Excluded(bound)]);
+    let all: Vec<Bound<&I>> = all.chain([Bound::Unbounded]).collect();
+    for start in &all {
+        for end in &all {
+            // A range that ends before it begins has nothing in it.
+            let range = (*start, *end);
+            let expected: Vec<_> = entries.iter().filter(|(by, ..)| range.contains(by)).cloned().collect();
+            let found: Vec<_> = tx.range_by(index, range)?.rows().collect::<Result<_, _>>()?;
+            assert_eq!(found, expected, "{range:?}");
+            let mut back: Vec<_> = tx.range_back_by(index, range)?.rows().collect::<Result<_, _>>()?;
+            back.reverse();
+            assert_eq!(back, expected, "{range:?}");
+            assert_eq!(tx.count_by(index, range)?, expected.len() as u64);
+        }
+    }
+    assert_eq!(tx.first_by(index, ..)?.as_ref(), entries.first());
+    assert_eq!(tx.last_by(index, ..)?.as_ref(), entries.last());
+    for by in bounds {
+        let found: Vec<_> = tx.all_by(index, by)?.rows().collect::<Result<_, _>>()?;
+        assert_eq!(found, entries.iter().filter(|entry| entry.0 == *by).cloned().collect::<Vec<_>>());
+    }
+    Ok(())
+}
+
+/// Transactions of some steps each; those that are `false` are given up.
+fn run<S: Setting<Hook = Unlogged>, O: Kind>(
+    engine: S::Engine,
+    def: Items<O>,
+    transactions: &[(Vec<Step>, bool)],
+) -> Result<(), Error> {
+    let shop = Shop::<S, O>::open(engine, def)?;
+    let mut committed = Model::new();
+    for (steps, commits) in transactions {
+        let mut tx = shop.db.begin()?;
+        let mut model = committed.clone();
+        let mut saved = Vec::new();
+        for step in steps {
+            match step {
+                Step::Save => saved.push((tx.savepoint(), model.clone())),
+                Step::Return => {
+                    if let Some((savepoint, then)) = saved.pop() {
+                        tx.return_to(savepoint)?;
+                        model = then;
+                    }
+                }
+                step => shop.step(&mut tx, &mut model, step)?,
+            }
+        }
+        shop.compare(&mut tx, &model)?;
+        if *commits {
+            tx.commit()?;
+            committed = model;
+        } else {
+            tx.rollback();
+        }
+        shop.db.transact(|tx| shop.compare(tx, &committed))?;
+    }
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    #[test]
+    fn each_index_has_what_its_function_says(
+        transactions in prop::collection::vec((prop::collection::vec(step(), 0..10), prop::bool::weighted(0.8)), 1..5)
+    ) {
+        run::<On<NoHtm>, _>(NoHtm, HASHED, &transactions).expect("nothing else is wrong");
+        run::<On<NoHtm>, _>(NoHtm, SORTED, &transactions).expect("nothing else is wrong");
+        run::<On<Emulated>, _>(Emulated::default(), HASHED, &transactions).expect("nothing else is wrong");
+    }
+}
+
+#[test]
+fn a_table_has_the_indexes_that_it_has_when_it_is_written_first() -> Result<(), Error> {
+    let db = Db::new()?;
+    let items = db.table(HASHED)?;
+    let by_shelf = db.index(items, BY_SHELF)?;
+    assert!(!db.transact(|tx| tx.contains(items, &1))?, "reading is not writing");
+    let by_tag = db.index(items, BY_TAG)?;
+
+    let item = Item { label: None, shelf: 3, tags: vec![1] };
+    let mut tx = db.begin()?;
+    tx.insert(items, &1, &item)?;
+    assert!(matches!(db.index(items, BY_NAME), Err(Error::TooLate { index: "items by name", table: "items" })));
+    tx.rollback();
+    assert!(matches!(db.index(items, BY_NAME), Err(Error::TooLate { .. })));
+    assert!(!db.tables()?.iter().any(|(name, _)| *name == "items by name"), "it was not made");
+
+    let again = db.index(items, BY_SHELF)?;
+    db.transact(|tx| tx.insert(items, &1, &item))?;
+    db.transact(|tx| {
+        assert_eq!(tx.all_by(again, &3)?.next_key()?, Some((3, 1)));
+        assert_eq!(tx.all_by(by_shelf, &3)?.next_key()?, Some((3, 1)));
+        assert_eq!(tx.count_by(by_tag, ..)?, 1);
+        Ok(())
+    })
+}
+
+#[test]
+fn a_name_is_of_one_index_of_one_table() -> Result<(), Error> {
+    const OTHERS: TableDef<u16, Serde<Item>> = TableDef::hash("other items");
+    const AS_TABLE: TableDef<(u8, u16), Pod<()>, Ordered> = TableDef::ordered("items by shelf");
+    const AS_UNIQUE: IndexDef<u16, Serde<Item>, u8> = IndexDef::unique("items by shelf", |_, item| Some(item.shelf));
+    const AS_ITEMS: IndexDef<u16, Serde<Item>, u8> = IndexDef::unique("items", |_, item| Some(item.shelf));
+
+    let (db, elsewhere) = (Db::new()?, Db::new()?);
+    let (items, others) = (db.table(HASHED)?, db.table(OTHERS)?);
+    db.index(items, BY_SHELF)?;
+    let refusals = [
+        db.index(others, BY_SHELF).expect_err("it is the other table's"),
+        db.table(AS_TABLE).expect_err("it is no table"),
+        db.index(items, AS_UNIQUE).expect_err("it is not unique"),
+        db.index(items, AS_ITEMS).expect_err("it is a table"),
+    ];
+    for refusal in refusals {
+        assert!(matches!(refusal, Error::OtherTypes { .. }), "{refusal}");
+    }
+    assert!(matches!(elsewhere.index(items, BY_SHELF), Err(Error::OtherDatabase)));
+    Ok(())
+}
+
+#[test]
+fn a_refusal_leaves_the_transaction_as_it_was() -> Result<(), Error> {
+    let shop = Shop::<On<NoHtm>, _>::open(NoHtm, HASHED)?;
+    let item = |label: &str, shelf| Item { label: Some(label.to_owned()), shelf, tags: vec![shelf] };
+    shop.db.transact(|tx| {
+        tx.insert(shop.items, &1, &item("a", 1))?;
+        let refused = tx.insert(shop.items, &2, &item("a", 2));
+        assert!(matches!(refused, Err(Error::Duplicate { index: "items by label" })));
+        assert!(!tx.contains(shop.items, &2)?);
+        assert_eq!(tx.count_by(shop.by_shelf, ..)?, 1);
+        // A key that the refused one had taken is free.
+        tx.insert(shop.items, &3, &item("b", 2))?;
+        let too_long = "x".repeat(100_000);
+        let refused = tx.update(shop.items, &3, |item| item.label = Some(too_long));
+        assert!(matches!(refused, Err(Error::Store(_))), "{refused:?}");
+        Ok(())
+    })?;
+    let model = Model::from([(1, item("a", 1)), (3, item("b", 2))]);
+    shop.db.transact(|tx| shop.compare(tx, &model))
+}
+
+#[test]
+fn a_function_that_changes_its_mind_is_noticed() -> Result<(), Error> {
+    use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+    static MOOD: AtomicU64 = AtomicU64::new(0);
+    const COUNTERS: TableDef<u64, Pod<u64>> = TableDef::hash("counters");
+    const BY_MOOD: IndexDef<u64, Pod<u64>, u64> = IndexDef::unique("counters by mood", |_, _| Some(MOOD.load(Relaxed)));
+    let db = Db::new()?;
+    let counters = db.table(COUNTERS)?;
+    db.index(counters, BY_MOOD)?;
+    db.transact(|tx| tx.put(counters, &1, &1))?;
+    MOOD.store(1, Relaxed);
+    let refused = db.transact(|tx| tx.remove(counters, &1));
+    assert!(matches!(refused, Err(Error::Index { index: "counters by mood", table: "counters" })), "{refused:?}");
+    assert!(db.transact(|tx| tx.contains(counters, &1))?, "nothing has happened");
+    Ok(())
+}

@@ -1,0 +1,220 @@
+//! Indexes while many write: each row is in each of its table's indexes, as its value says, and nothing else is.
+
+use std::{
+    sync::{
+        Barrier,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    thread,
+};
+
+use drtm_htm::{Emulated, Engine, NoHtm};
+use drtm_txn::{
+    Builder, Db, Error, Index, IndexDef, Multi, Ordered, Pod, Setting, Table, TableDef, Tx, Unique, Unlogged,
+};
+
+use crate::On;
+
+/// A seat's holder and price.
+type Seat = [u64; 2];
+
+const SEATS: TableDef<u64, Pod<Seat>, Ordered> = TableDef::ordered("seats");
+const BY_HOLDER: IndexDef<u64, Pod<Seat>, u64> = IndexDef::unique("seats by holder", |_, [holder, _]| Some(holder));
+const BY_PRICE: IndexDef<u64, Pod<Seat>, u64, Multi> = IndexDef::multi("seats by price", |_, [_, price]| Some(price));
+
+const KEYS: u64 = 12;
+/// Fewer holders than seats, so that they are in each other's way.
+const HOLDERS: u64 = 10;
+
+struct Hall<S: Setting> {
+    db: Db<S>,
+    seats: Table<u64, Pod<Seat>, Ordered>,
+    by_holder: Index<u64, Pod<Seat>, u64, Unique, Ordered>,
+    by_price: Index<u64, Pod<Seat>, u64, Multi, Ordered>,
+}
+
+/// What a transaction has seen.
+struct Look {
+    rows: Vec<(u64, Seat)>,
+    by_holder: Vec<(u64, u64, Seat)>,
+    by_price: Vec<(u64, u64, Seat)>,
+}
+
+impl Look {
+    fn is_true(&self) {
+        let sorted = |by: usize| {
+            let mut entries: Vec<_> = self.rows.iter().map(|(key, row)| (row[by], *key, *row)).collect();
+            entries.sort_unstable();
+            entries
+        };
+        assert_eq!(self.by_holder, sorted(0));
+        assert_eq!(self.by_price, sorted(1));
+        let holders = self.by_holder.windows(2);
+        assert!(holders.into_iter().all(|pair| pair[0].0 < pair[1].0), "a holder has two seats: {:?}", self.by_holder);
+    }
+}
+
+/// How many rounds a stress runs: `base`, times `DRTM_STRESS` where that is set.
+fn rounds(base: u64) -> u64 {
+    let factor = std::env::var("DRTM_STRESS").ok().map_or(1, |factor| {
+        factor.parse().unwrap_or_else(|_| panic!("DRTM_STRESS must be a whole number, and is {factor:?}"))
+    });
+    base * factor
+}
+
+impl<S: Setting<Hook = Unlogged>> Hall<S> {
+    fn open(engine: S::Engine) -> Result<Self, Error> {
+        let db = Builder::new().memory(64 << 20).build_with::<S>(engine, Unlogged)?;
+        let seats = db.table(SEATS)?;
+        let (by_holder, by_price) = (db.index(seats, BY_HOLDER)?, db.index(seats, BY_PRICE)?);
+        Ok(Self { db, seats, by_holder, by_price })
+    }
+
+    /// All that there is, at one moment.
+    fn look(&self, tx: &mut Tx<'_, S>) -> Result<Look, Error> {
+        let rows = tx.range(self.seats, ..)?.rows().collect::<Result<_, _>>()?;
+        let by_holder = tx.range_by(self.by_holder, ..)?.rows().collect::<Result<_, _>>()?;
+        Ok(Look { rows, by_holder, by_price: tx.range_by(self.by_price, ..)?.rows().collect::<Result<_, _>>()? })
+    }
+
+    /// One transaction of a writer, which may be refused by the unique index.
+    fn write(&self, random: &mut impl FnMut(u64) -> u64) -> Result<(), Error> {
+        let (key, other, holder, price) = (random(KEYS), random(KEYS), random(HOLDERS), random(4));
+        let what = random(7);
+        let written = self.db.transact(|tx| match what {
+            0 => tx.put(self.seats, &key, &[holder, price]),
+            1 => tx.insert(self.seats, &key, &[holder, price]),
+            2 => tx.update(self.seats, &key, |row| row[0] = holder).map(drop),
+            3 => tx.update(self.seats, &key, |row| row[1] = price).map(drop),
+            4 => tx.remove(self.seats, &key).map(drop),
+            // Two holders change seats.
+            5 => {
+                let (one, two) = (tx.take(self.seats, &key)?, tx.take(self.seats, &other)?);
+                if let Some(row) = one {
+                    tx.put(self.seats, &other, &row)?;
+                }
+                two.map_or(Ok(()), |row| tx.put(self.seats, &key, &row))
+            }
+            // Whoever is refused does something else in the same transaction.
+            _ => match tx.insert(self.seats, &key, &[holder, price]) {
+                Err(Error::Duplicate { .. } | Error::Exists { .. }) => {
+                    let seat = tx.key_by(self.by_holder, &holder)?.unwrap_or(other);
+                    tx.remove(self.seats, &seat).map(drop)
+                }
+                inserted => inserted,
+            },
+        });
+        match written {
+            Err(Error::Duplicate { index }) => {
+                assert_eq!(index, "seats by holder");
+                Ok(())
+            }
+            Err(Error::Exists { table }) => {
+                assert_eq!(table, "seats");
+                Ok(())
+            }
+            written => written,
+        }
+    }
+}
+
+fn generator(mut state: u64) -> impl FnMut(u64) -> u64 {
+    move |bound| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state >> 16) % bound
+    }
+}
+
+fn many_write<E: Engine>(engine: E, transactions: u64) {
+    let hall = Hall::<On<E>>::open(engine).expect("there is memory");
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let looking = scope.spawn(|| {
+            let mut looks = 0_u64;
+            while !is_over.load(Relaxed) || looks == 0 {
+                hall.db.transact(|tx| hall.look(tx)).expect("there is memory").is_true();
+                // Here each read is true with those before, without a commit.
+                let mut tx = hall.db.begin().expect("there is memory");
+                match hall.look(&mut tx) {
+                    Ok(look) => look.is_true(),
+                    Err(error) => assert!(error.is_conflict(), "{error}"),
+                }
+                looks += 1;
+            }
+        });
+        let writing: Vec<_> = (1..=2)
+            .map(|seed| {
+                let hall = &hall;
+                scope.spawn(move || {
+                    let mut random = generator(seed * 0x9E37_79B9);
+                    for _ in 0..transactions {
+                        hall.write(&mut random).expect("there is memory");
+                    }
+                })
+            })
+            .collect();
+        let written = writing.into_iter().map(|writer| writer.join()).collect::<Result<(), _>>();
+        is_over.store(true, Relaxed);
+        looking.join().expect("what it saw was true");
+        written.expect("nothing else was refused");
+    });
+    hall.db.transact(|tx| hall.look(tx)).expect("there is memory").is_true();
+    // What is left over are no entries of rows that are gone.
+    let records = |name| hall.db.tables().expect("there is memory").into_iter().find(|table| table.0 == name);
+    assert_eq!(records("seats").map(|table| table.1), records("seats by holder").map(|table| table.1));
+    assert_eq!(records("seats").map(|table| table.1), records("seats by price").map(|table| table.1));
+}
+
+#[test]
+fn each_row_is_in_each_index_while_many_write() {
+    many_write(NoHtm, rounds(100_000));
+}
+
+#[test]
+fn each_row_is_in_each_index_while_many_write_in_regions() {
+    many_write(Emulated::default(), rounds(10_000));
+}
+
+/// An index is opened while somebody begins to write: either it is refused, or it has the row.
+#[test]
+fn an_index_that_is_opened_in_time_misses_no_row() -> Result<(), Error> {
+    const NAMES: [&str; 64] = {
+        let mut names = [""; 64];
+        let (all, mut n) = ("0123456789abcdefghijklmnopqrstuvwxyz0123456789abcdefghijklmnopqrstuvwxyz", 0);
+        while n < 64 {
+            // Names of different lengths are different.
+            names[n] = all.split_at(n + 1).0;
+            n += 1;
+        }
+        names
+    };
+    let (mut in_time, mut too_late) = (0, 0);
+    for _ in 0..rounds(8) {
+        let db = Builder::new().memory(64 << 20).build()?;
+        for name in NAMES {
+            let counters: Table<u64, Pod<u64>> = db.table(TableDef::hash(name))?;
+            let (start, index) = (Barrier::new(2), format!("{name} by count").leak());
+            let opened = thread::scope(|scope| {
+                let writer = scope.spawn(|| {
+                    start.wait();
+                    db.transact(|tx| tx.put(counters, &1, &7))
+                });
+                start.wait();
+                let opened = db.index(counters, IndexDef::<_, _, u64>::unique(index, |_, count| Some(count)));
+                writer.join().expect("it does not panic").map(|()| opened)
+            })?;
+            match opened {
+                Ok(index) => {
+                    in_time += 1;
+                    assert_eq!(db.transact(|tx| tx.get_by(index, &7))?, Some((1, 7)));
+                }
+                Err(Error::TooLate { .. }) => too_late += 1,
+                Err(error) => return Err(error),
+            }
+        }
+    }
+    println!("{in_time} in time, {too_late} too late");
+    Ok(())
+}
