@@ -45,8 +45,10 @@ pub enum Entry<'t, 'db, K: Key, C: Codec, S: Setting = Embedded> {
 /// let use_it = || {
 ///     db.transact(|tx| match tx.entry(leases, &1)? {
 ///         Entry::Vacant(entry) => entry.insert(&1).map(|()| "taken"),
-///         Entry::Occupied(mut entry) if *entry.get()? == 0 => entry.remove().map(|()| "used up"),
-///         Entry::Occupied(entry) => entry.update(|uses| *uses -= 1).map(|()| "used"),
+///         Entry::Occupied(mut entry) => match entry.get()? {
+///             0 => entry.remove().map(|()| "used up"),
+///             _ => entry.update(|uses| *uses -= 1).map(|()| "used"),
+///         },
 ///     })
 /// };
 /// assert_eq!([use_it()?, use_it()?, use_it()?, use_it()?], ["taken", "used", "used up", "taken"]);
