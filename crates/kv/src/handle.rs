@@ -358,6 +358,24 @@ impl<'s, E: Engine> Records<'s, E> {
         }
     }
 
+    /// Gives up the lock of a record if it is this holder's.
+    pub fn unlock_if_held(&self, at: Handle, holder: State) {
+        if let Ok(record) = Record::at(self.region, at.place()) {
+            // If it is another's, it stays so.
+            let _ = record.release(holder);
+        }
+    }
+
+    /// What a record is like that the caller has locked before.
+    ///
+    /// # Errors
+    ///
+    /// When the handle leads out of memory.
+    pub fn held(&self, at: Handle) -> Result<Locking, KvError> {
+        let (header, engine) = (self.header(at)?, self.region.engine());
+        Ok(Locking::taken(Version(engine.load(&header[VERSION])), Head(engine.load_relaxed(&header[HEAD]))))
+    }
+
     /// Gives another version to a record that is locked by the caller, without another value, and unlocks it. A [removed](Version::removed) one makes its
     /// key absent; one that is not makes a key present whose value the record has already.
     ///

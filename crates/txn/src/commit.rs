@@ -11,7 +11,7 @@
 mod region;
 
 use drtm_htm::{Engine, Waiter, fence_locked};
-use drtm_kv::{Handle, Locking, Records, Reserved, Sighting, Version};
+use drtm_kv::{Handle, Locking, Records, Reserved, Sighting, State, Version};
 
 use crate::{
     Change, Conflict, Error, Hook, Setting,
@@ -22,6 +22,7 @@ use crate::{
     index::Encoded,
     mutation::Mutation,
     snapshots::Needs,
+    ticket::Ticket,
     work::{Fate, Work, Write, encoded, slice},
 };
 
@@ -105,7 +106,7 @@ fn lock_and_validate<S: Setting>(db: &Inner<S>, work: &mut Work<S::Engine>) -> R
 fn lock_and_validate_plainly<S: Setting>(db: &Inner<S>, work: &mut Work<S::Engine>) -> Result<u64, Error> {
     let records = db.store.records();
     let too_early = S::has(Mutation::ValidateBeforeLocks).then(|| holds(db, work));
-    lock(&records, work)?;
+    lock(&records, &db.ticket, work)?;
     fence_locked();
     let epoch = db.engine().load(db.snapshot_number()?);
     match too_early.unwrap_or_else(|| holds(db, work)) {
@@ -119,7 +120,7 @@ fn lock_and_validate_plainly<S: Setting>(db: &Inner<S>, work: &mut Work<S::Engin
 
 /// Locks all records, or none.
 #[inline]
-fn lock<E: Engine>(records: &Records<'_, E>, work: &mut Work<E>) -> Result<(), Error> {
+fn lock<E: Engine>(records: &Records<'_, E>, ticket: &Ticket, work: &mut Work<E>) -> Result<(), Error> {
     let Work { order, writes, holder, .. } = work;
     for (locked, (at, index)) in order.iter().enumerate() {
         let failed = match records.lock(*at, *holder) {
@@ -128,7 +129,7 @@ fn lock<E: Engine>(records: &Records<'_, E>, work: &mut Work<E>) -> Result<(), E
                 continue;
             }
             Ok(Locking::Gone) => Conflict::Moved.into(),
-            Ok(Locking::Held(_)) => match lock_patiently(records, *at, *holder) {
+            Ok(Locking::Held(state)) => match lock_patiently(records, *at, *holder, state, ticket) {
                 Ok((version, length, has_past)) => {
                     took(&mut writes[*index as usize], version, length, has_past);
                     continue;
@@ -147,10 +148,22 @@ fn lock<E: Engine>(records: &Records<'_, E>, work: &mut Work<E>) -> Result<(), E
 fn lock_patiently<E: Engine>(
     records: &Records<'_, E>,
     at: Handle,
-    holder: drtm_kv::State,
+    holder: State,
+    found: State,
+    ticket: &Ticket,
 ) -> Result<(Version, Option<u8>, bool), Error> {
+    if found == holder {
+        // When it was read.
+        return match records.held(at)? {
+            Locking::Taken { version, length, has_past } => Ok((version, length, has_past)),
+            Locking::Held(_) | Locking::Gone => Err(Conflict::Moved.into()),
+        };
+    }
     let waiter = Waiter::new();
     for _ in 0..PATIENCE {
+        if ticket.is_taken() {
+            return Err(Conflict::Yielded.into());
+        }
         waiter.pause();
         match records.lock(at, holder)? {
             Locking::Taken { version, length, has_past } => return Ok((version, length, has_past)),
@@ -314,10 +327,10 @@ fn tidy<S: Setting>(db: &Inner<S>, work: &mut Work<S::Engine>) -> Result<(), Err
     let Work { writes, undone, keys, worker, .. } = work;
     for write in writes.iter().filter(|write| write.fate == Fate::Remove) {
         let seen = Sighting { at: write.at, version: write.before };
-        garbage::reap(&db.catalog, worker, &db.garbage, write.table, encoded(keys, write.key), seen)?;
+        garbage::reap(&db.catalog, &db.ticket, worker, &db.garbage, write.table, encoded(keys, write.key), seen)?;
     }
     if !undone.is_empty() {
-        garbage::take_back(&db.catalog, &db.garbage, work);
+        garbage::take_back(db, work);
     }
     Ok(garbage::try_again(db, work)?)
 }
@@ -342,7 +355,15 @@ pub(crate) fn write_through<S: Setting>(
             Fate::Remove => {
                 records.publish(write.at, version)?;
                 let seen = Sighting { at: write.at, version };
-                garbage::reap(&db.catalog, worker, &db.garbage, write.table, encoded(keys, write.key), seen)?;
+                garbage::reap(
+                    &db.catalog,
+                    &db.ticket,
+                    worker,
+                    &db.garbage,
+                    write.table,
+                    encoded(keys, write.key),
+                    seen,
+                )?;
             }
             Fate::Put { start, length } => {
                 let value = slice(values, start, length);

@@ -14,8 +14,15 @@ use drtm_kv::{KvError, Store};
 use thread_local::ThreadLocal;
 
 use crate::{
-    Codec, Embedded, Error, Key, Mode, Setting, Snapshot, Stats, Table, TableDef, Tx, Unlogged, budget::Budget,
-    catalog::Catalog, garbage, snapshots::Snapshots, stats::Registry, table::Kind, work::Work,
+    Codec, Embedded, Error, Key, Mode, Setting, Snapshot, Stats, Table, TableDef, Tx, Unlogged,
+    budget::Budget,
+    catalog::Catalog,
+    garbage,
+    snapshots::Snapshots,
+    stats::Registry,
+    table::Kind,
+    ticket::{self, Ticket},
+    work::Work,
 };
 
 /// A database in memory. Clones are the same database, and any thread may use them.
@@ -73,6 +80,7 @@ pub(crate) struct Inner<S: Setting> {
     pub(crate) snapshots: Snapshots,
     pub(crate) past: Budget,
     pub(crate) garbage: garbage::Queue,
+    pub(crate) ticket: Ticket,
 }
 
 /// What a thread keeps from one transaction to the next.
@@ -172,6 +180,7 @@ impl Builder {
             snapshots,
             past: Budget::new(self.older_versions),
             garbage: garbage::Queue::new(),
+            ticket: Ticket::default(),
         };
         Ok(Db { inner: Arc::new(inner) })
     }
@@ -328,7 +337,7 @@ impl<S: Setting> Db<S> {
     ///
     /// # Errors
     ///
-    /// [`Error::TooManySnapshots`].
+    /// [`Error::TooManySnapshots`]; [`Error::Nested`] within the closure of a transaction.
     ///
     /// # Example
     ///
@@ -350,7 +359,11 @@ impl<S: Setting> Db<S> {
     /// # Ok::<(), Error>(())
     /// ```
     pub fn snapshot(&self) -> Result<Snapshot<'_, S>, Error> {
-        let mut tx = Tx::new(&self.inner, self.inner.take(self.inner.thread()), false);
+        let thread = self.inner.thread();
+        if thread.is_busy.get() {
+            return Err(Error::Nested);
+        }
+        let mut tx = Tx::new(&self.inner, self.inner.take(thread), false, false);
         tx.turn_to_snapshot()?;
         Ok(tx)
     }
@@ -364,13 +377,16 @@ impl<S: Setting> Db<S> {
         }
         let _until_the_end = Busy(&thread.is_busy);
         let waiter = Waiter::new();
-        let mut is_first = true;
+        let (mut tries, mut ticket) = (0, None);
         loop {
-            let mut tx = Tx::new(&self.inner, self.inner.take(thread), false);
-            if !M::WRITES && !is_first {
+            if M::WRITES && tries == ticket::TRIES {
+                ticket = Some(self.inner.ticket.take());
+            }
+            let mut tx = Tx::new(&self.inner, self.inner.take(thread), false, ticket.is_some());
+            if !M::WRITES && tries > 0 {
                 tx.turn_to_snapshot()?;
             }
-            is_first = false;
+            tries += 1;
             match catch_unwind(AssertUnwindSafe(|| body(&mut tx))) {
                 Ok(Ok(value)) => match tx.try_commit() {
                     Ok(()) => return Ok(value),
@@ -398,13 +414,17 @@ impl<S: Setting> Db<S> {
     ///
     /// # Errors
     ///
-    /// None so far.
+    /// [`Error::Nested`] within the closure of a transaction.
     ///
     /// # Example
     ///
     /// See [`Tx`].
     pub fn begin(&self) -> Result<Tx<'_, S>, Error> {
-        Ok(Tx::new(&self.inner, self.inner.take(self.inner.thread()), true))
+        let thread = self.inner.thread();
+        if thread.is_busy.get() {
+            return Err(Error::Nested);
+        }
+        Ok(Tx::new(&self.inner, self.inner.take(thread), true, false))
     }
 
     /// What has become of transactions so far.

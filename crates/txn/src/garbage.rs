@@ -18,6 +18,7 @@ use crate::{
     catalog::Catalog,
     db::Inner,
     index::Encoded,
+    ticket::Ticket,
     work::{Work, encoded},
 };
 
@@ -45,8 +46,10 @@ const TURN: u32 = 32;
 const BATCH: usize = 512;
 
 /// Takes a record out of its table, or keeps it in mind.
+#[expect(clippy::too_many_arguments, reason = "parts of the database and of the transaction, which are borrowed apart")]
 pub(crate) fn reap<E: Engine>(
     catalog: &Catalog<E>,
+    ticket: &Ticket,
     worker: &mut Worker<E>,
     garbage: &Queue,
     table: u16,
@@ -54,7 +57,9 @@ pub(crate) fn reap<E: Engine>(
     seen: Sighting,
 ) -> Result<(), KvError> {
     let Some(opened) = catalog.get(table) else { return Ok(()) };
-    if opened.index.reap(worker, key, seen)? == Reaped::Busy {
+    // Nothing is taken out of what somebody with the ticket may have passed.
+    let reaped = if ticket.is_taken() { Reaped::Busy } else { opened.index.reap(worker, key, seen)? };
+    if reaped == Reaped::Busy {
         let key = match key {
             Encoded::Word(word) => Key::Word(word),
             Encoded::Bytes(bytes) => Key::Bytes(bytes.into()),
@@ -65,13 +70,13 @@ pub(crate) fn reap<E: Engine>(
 }
 
 /// Takes back the records that a transaction has made for insertions that do not come about.
-pub(crate) fn take_back<E: Engine>(catalog: &Catalog<E>, garbage: &Queue, work: &mut Work<E>) {
+pub(crate) fn take_back<S: Setting>(db: &Inner<S>, work: &mut Work<S::Engine>) {
     let Work { writes, undone, keys, worker, .. } = work;
     for write in writes.iter().chain(undone.iter()) {
         let Some(version) = write.made else { continue };
         let seen = Sighting { at: write.at, version };
         // A store that is corrupt says so to whoever uses it next; here nobody is to be told.
-        let _ = reap(catalog, worker, garbage, write.table, encoded(keys, write.key), seen);
+        let _ = reap(&db.catalog, &db.ticket, worker, &db.garbage, write.table, encoded(keys, write.key), seen);
     }
 }
 
@@ -85,6 +90,9 @@ pub(crate) fn try_again<S: Setting>(db: &Inner<S>, work: &mut Work<S::Engine>) -
 /// Tries to take back some of what is left.
 #[cold]
 pub(crate) fn try_some<S: Setting>(db: &Inner<S>, work: &mut Work<S::Engine>) -> Result<(), KvError> {
+    if db.ticket.is_taken() {
+        return Ok(());
+    }
     db.snapshots.needs(&db.store, &mut work.needs)?;
     for _ in 0..db.garbage.len().min(BATCH) {
         let Some(left) = db.garbage.pop() else { break };

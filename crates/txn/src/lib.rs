@@ -46,6 +46,7 @@ mod setting;
 mod snapshots;
 mod stats;
 mod table;
+mod ticket;
 mod tx;
 mod work;
 

@@ -10,6 +10,7 @@ mod mode;
 mod range;
 mod read;
 mod savepoint;
+mod seize;
 mod upkeep;
 mod write;
 
@@ -66,6 +67,8 @@ pub struct Tx<'db, S: Setting = Embedded, M: Mode = Update> {
     work: Option<Box<Work<S::Engine>>>,
     /// Whether every read is checked against those before.
     is_opaque: bool,
+    /// Whether it locks what it reads.
+    has_ticket: bool,
     /// What keeps it from committing, once it has been told.
     pub(crate) doomed: Option<Conflict>,
     /// The moment that is read, if it is not the present.
@@ -113,8 +116,8 @@ pub(crate) fn encode<'b, K: Key>(key: &K, buffer: &'b mut Vec<u8>) -> Encoded<'b
 }
 
 impl<'db, S: Setting, M: Mode> Tx<'db, S, M> {
-    pub(crate) fn new(db: &'db Inner<S>, work: Box<Work<S::Engine>>, is_opaque: bool) -> Self {
-        Self { db, work: Some(work), is_opaque, doomed: None, snapshot: None, mode: PhantomData }
+    pub(crate) fn new(db: &'db Inner<S>, work: Box<Work<S::Engine>>, is_opaque: bool, has_ticket: bool) -> Self {
+        Self { db, work: Some(work), is_opaque, has_ticket, doomed: None, snapshot: None, mode: PhantomData }
     }
 
     /// What the transaction knows. There until it ends, which takes the transaction itself.
@@ -241,6 +244,7 @@ impl<'db, S: Setting, M: Mode> Tx<'db, S, M> {
             Ok(()) => {
                 let Some(mut work) = self.work.take() else { return Ok(()) };
                 work.counters.committed();
+                work.release(&db.store.records());
                 work.clear();
                 self.leave_snapshot(&mut work);
                 db.give_back(work);
@@ -291,8 +295,9 @@ impl<'db, S: Setting, M: Mode> Tx<'db, S, M> {
             Some(conflict) => work.counters.conflicted(conflict),
             None => work.counters.gave_up(),
         }
+        work.release(&self.db.store.records());
         if S::ISOLATED {
-            garbage::take_back(&self.db.catalog, &self.db.garbage, &mut work);
+            garbage::take_back(self.db, &mut work);
         }
         work.clear();
         self.db.give_back(work);

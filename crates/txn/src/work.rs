@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use drtm_htm::Engine;
-use drtm_kv::{BucketVersion, Handle, NodeVersion, Sighting, State, Version, Worker};
+use drtm_kv::{BucketVersion, Handle, NodeVersion, Records, Sighting, State, Version, Worker};
 
 use crate::{Error, Key, index::Encoded, index::Shift, secondary::RowEntries, snapshots::Needs, stats::Counters};
 
@@ -54,6 +54,8 @@ pub(crate) struct Work<E: Engine> {
     /// This worker's name in locks.
     pub(crate) holder: State,
     pub(crate) reads: Vec<Sighting>,
+    /// What was locked when it was read. Only with the ticket.
+    pub(crate) held: Vec<Handle>,
     /// Leaves that ranges went through, and in which keys were missing.
     pub(crate) leaves: Vec<NodeVersion>,
     /// Buckets in which keys were missing.
@@ -98,6 +100,7 @@ impl<E: Engine> Work<E> {
             holder: worker.lock_state(),
             worker,
             reads: Vec::new(),
+            held: Vec::new(),
             leaves: Vec::new(),
             buckets: Vec::new(),
             writes: Vec::new(),
@@ -135,6 +138,16 @@ impl<E: Engine> Work<E> {
             self.has_savepoint = false;
             self.changes.clear();
             self.undone.clear();
+        }
+    }
+
+    /// Unlocks what was locked when it was read.
+    #[inline(always)]
+    pub(crate) fn release(&mut self, records: &Records<'_, E>) {
+        if !self.held.is_empty() {
+            let holder = self.holder;
+            // What was written has been unlocked then, and may be another's by now.
+            self.held.drain(..).for_each(|at| records.unlock_if_held(at, holder));
         }
     }
 

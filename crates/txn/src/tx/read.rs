@@ -159,7 +159,7 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
     }
 
     /// Finds a row, and copies its value if that is wanted. What was found is part of what the transaction has read.
-    #[inline(always)]
+    #[inline]
     pub(super) fn row<K: Key>(&mut self, opened: &Opened<S::Engine>, key: &K, wanted: bool) -> Result<Row, Error> {
         let past = self.past();
         let work = self.work();
@@ -179,6 +179,9 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
                 if let Some(write) = work.written_at(seen.at) {
                     let found = Found::of(work.writes[write].fate);
                     return Ok(Row { found, record: Some(Spotted::Written(write)) });
+                }
+                if self.has_ticket() && !self.seize(seen)? {
+                    return self.row(opened, key, wanted);
                 }
                 self.saw(seen)?;
                 Ok(Row { found: seen.is_present().then_some(Found::Read), record: Some(Spotted::Seen(seen)) })

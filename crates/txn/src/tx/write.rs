@@ -9,7 +9,7 @@ use super::{
     read::{Row, Spotted},
 };
 use crate::{
-    Codec, Error, Key, Setting, Table,
+    Codec, Conflict, Error, Key, Setting, Table,
     catalog::Opened,
     table::Kind,
     work::{Fate, Work, slice},
@@ -255,6 +255,7 @@ impl<S: Setting> Tx<'_, S> {
         overwrites: bool,
     ) -> Result<(), Error> {
         let Fate::Put { start, length } = fate else { return Ok(()) };
+        self.make_way()?;
         let Work { worker, key: buffer, values, leaves, buckets, .. } = self.work();
         let (encoded, bytes) = (encode(key, buffer), slice(values, start, length));
         let placed = opened.index.place(worker, encoded, bytes, |shift| {
@@ -270,9 +271,17 @@ impl<S: Setting> Tx<'_, S> {
                 if !S::ISOLATED {
                     return self.write_through(opened);
                 }
+                // Nobody else can have found it who would not make way.
+                if self.has_ticket() && !self.seize(seen)? {
+                    return Err(self.doom(Conflict::Validation));
+                }
                 Ok(())
             }
             Placed::Found(seen) => {
+                let is_own = self.work().written_at(seen.at).is_some();
+                if self.has_ticket() && !is_own && !self.seize(seen)? {
+                    return self.place_at(opened, table, key, fate, overwrites);
+                }
                 let work = self.work();
                 let record = work.written_at(seen.at).map_or(Spotted::Seen(seen), Spotted::Written);
                 let is_there = match record {
