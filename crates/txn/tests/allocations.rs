@@ -1,0 +1,50 @@
+//! A transaction over plain data allocates nothing, once its thread has run a few.
+
+use drtm_txn::{Db, Error, Ordered, Pod, Table, TableDef};
+
+const COUNTERS: TableDef<u64, Pod<[u8; 100]>> = TableDef::hash("counters");
+const LINES: TableDef<(u32, u32), Pod<u64>, Ordered> = TableDef::ordered("lines");
+
+type Counters = Table<u64, Pod<[u8; 100]>>;
+type Lines = Table<(u32, u32), Pod<u64>, Ordered>;
+
+fn reads_and_writes(db: &Db, counters: Counters, lines: Lines, round: u32) -> Result<u64, Error> {
+    db.transact(|tx| {
+        let mut sum = 0;
+        for key in 0..20 {
+            tx.update(counters, &(key + u64::from(round % 3)), |row| row[0] = row[0].wrapping_add(1))?;
+            sum += u64::from(tx.get(counters, &(90 - key))?.map_or(0, |row| row[1]));
+        }
+        let mut rows = tx.range(lines, (1, 0)..(2, 0))?;
+        while let Some((_, amount)) = rows.next()? {
+            sum += amount;
+        }
+        // Comes and goes.
+        tx.insert(counters, &1_000, &[1; 100])?;
+        tx.insert(lines, &(1, 100 + round % 3), &7)?;
+        Ok(sum)
+    })?;
+    db.transact(|tx| Ok(tx.remove(counters, &1_000)? && tx.remove(lines, &(1, 100 + round % 3))?))?;
+    db.read(|tx| {
+        tx.get(counters, &5)?;
+        tx.first(lines, ..)?;
+        Ok(0)
+    })
+}
+
+#[test]
+fn plain_data_needs_no_allocation() {
+    let db = Db::new().expect("a database");
+    let (counters, lines) = (db.table(COUNTERS).expect("a table"), db.table(LINES).expect("a table"));
+    let filled = db.transact(|tx| {
+        (0..100).try_for_each(|key| tx.insert(counters, &key, &[0; 100]))?;
+        (0..50).try_for_each(|line| tx.insert(lines, &(1, line), &1))
+    });
+    filled.expect("room");
+    let run = |rounds: u32| (0..rounds).for_each(|round| assert!(reads_and_writes(&db, counters, lines, round).is_ok()));
+    run(100);
+    let allocations = allocation_counter::measure(|| run(100));
+    assert_eq!(allocations.count_total, 0, "{allocations:?}");
+    // It does count.
+    assert!(allocation_counter::measure(|| drop(std::hint::black_box(Box::new(1)))).count_total > 0);
+}
