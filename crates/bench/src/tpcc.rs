@@ -33,6 +33,8 @@ mod population;
 mod random;
 mod scale;
 mod schema;
+#[cfg(test)]
+mod stored;
 mod text;
 
 pub use consistency::{Condition, Place, View, Violation, check};
@@ -42,7 +44,7 @@ pub use inputs::{
 };
 pub use keys::{
     CustomerByName, CustomerKey, DistrictKey, HistoryKey, ItemKey, KeyError, LOADER, OrderByCustomer, OrderKey,
-    OrderLineKey, StockKey, WarehouseKey,
+    OrderLineKey, StockKey, WarehouseKey, customers_named,
 };
 pub use load::{Loader, Sink};
 pub use mix::{Deck, Kind, Mix, MixError};

@@ -4,10 +4,10 @@ use drtm_htm::{Access, Engine};
 use drtm_rdma::{Offset, Region};
 
 use crate::{
-    KvError, State, Version,
+    KvError, State, Version, Worker,
     heap::Class,
     layout::{Head, Place},
-    record::{HEAD, HEADER_WORDS, STATE, Shape, VERSION},
+    record::{HEAD, HEADER_WORDS, Record, STATE, Shape, VERSION},
 };
 
 /// Where a record is in its region, and in which use of that memory: in one word. Handles are ordered by place.
@@ -143,11 +143,21 @@ pub enum Locking {
         version: Version,
         /// The length of its value, if that is a short one in a table of keys of eight bytes: another of the same length needs no other memory.
         length: Option<u8>,
+        /// Whether it links to older versions.
+        has_past: bool,
     },
     /// Somebody has it locked, or leased.
     Held(State),
     /// It is not the record of that handle any more.
     Gone,
+}
+
+impl Locking {
+    #[inline(always)]
+    fn taken(version: Version, head: Head) -> Self {
+        let length = head.short_length().filter(|_| !head.is_checked());
+        Self::Taken { version, length, has_past: head.older() != 0 }
+    }
 }
 
 /// The records of a store by their handles, whatever table they are in: what a transaction does with its read set and its write set.
@@ -208,6 +218,17 @@ impl<'s, E: Engine> Records<'s, E> {
             && (!state.is_locked() || state == holder)
     }
 
+    /// Whether a record is still where it was, and nobody but this holder is about to change it: until then its key leads to it.
+    #[must_use]
+    #[inline]
+    pub fn is_there(&self, at: Handle, holder: State) -> bool {
+        let Ok(header) = self.header(at) else { return false };
+        // The lock first: who moves a record, or takes it out, holds it until the record has another incarnation.
+        let state = State(self.region.engine().load(&header[STATE]));
+        let head = Head(self.region.engine().load_relaxed(&header[HEAD]));
+        head.incarnation() == at.place().incarnation && (!state.is_locked() || state == holder)
+    }
+
     /// Locks a record in a holder's name if it is free.
     ///
     /// # Errors
@@ -226,7 +247,7 @@ impl<'s, E: Engine> Records<'s, E> {
             engine.store(&header[STATE], State::FREE.0);
             return Ok(Locking::Gone);
         }
-        Ok(Locking::Taken { version, length: head.short_length().filter(|_| !head.is_checked()) })
+        Ok(Locking::taken(version, head))
     }
 
     /// [Locks](Self::lock) a record in a hardware region.
@@ -247,7 +268,7 @@ impl<'s, E: Engine> Records<'s, E> {
             return Ok(Locking::Held(state));
         }
         tx.store(&header[STATE], holder.0)?;
-        Ok(Locking::Taken { version, length: head.short_length().filter(|_| !head.is_checked()) })
+        Ok(Locking::taken(version, head))
     }
 
     /// [Looks](Self::is_still) at a record in a hardware region.
@@ -281,6 +302,51 @@ impl<'s, E: Engine> Records<'s, E> {
     #[inline(always)]
     pub fn is_unchanged_in<A: Access<'s>>(&self, tx: &mut A, seen: &impl Witness) -> Result<bool, A::Abort> {
         seen.holds_in(tx, self.region)
+    }
+
+    /// Copies a record that is locked by the caller, and about to be written by him, so that what it is now can be read later. Gives the bytes that this takes.
+    /// `None` if there is no memory, or it may not be taken: then what it is now will be forgotten, and whoever asks is told so.
+    ///
+    /// The record can be neither read nor unlocked until it has been written.
+    ///
+    /// # Errors
+    ///
+    /// When the store is corrupt.
+    ///
+    /// # Example
+    ///
+    /// See [`HashTable::fetch_past`](crate::HashTable::fetch_past).
+    pub fn keep(&self, worker: &mut Worker<E>, at: Handle, may_take: bool) -> Result<Option<u64>, KvError> {
+        Ok(Record::at(self.region, at.place())?.keep(worker, may_take)?)
+    }
+
+    /// Forgets the older versions that nobody needs, of a record that is locked by the caller: `is_needed` is asked about what was from one version to before
+    /// another. Gives the bytes that are free again.
+    ///
+    /// # Errors
+    ///
+    /// When the store is corrupt.
+    pub fn forget(
+        &self,
+        worker: &mut Worker<E>,
+        at: Handle,
+        is_needed: impl Fn(Version, Version) -> bool,
+    ) -> Result<u64, KvError> {
+        let record = Record::at(self.region, at.place())?;
+        if !record.has_past() {
+            return Ok(0);
+        }
+        let now = Version(self.region.engine().load(&self.header(at)?[VERSION]));
+        Ok(record.forget(worker, now, is_needed)?)
+    }
+
+    /// Whether a record links to older versions.
+    ///
+    /// # Errors
+    ///
+    /// When the handle leads out of memory.
+    pub fn has_past(&self, at: Handle) -> Result<bool, KvError> {
+        Ok(Record::at(self.region, at.place())?.has_past())
     }
 
     /// Gives up the lock of a record that is locked by the caller, as it is.

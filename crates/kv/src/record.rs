@@ -26,9 +26,12 @@
 
 mod hold;
 mod observe;
+mod past;
 mod shape;
 mod write;
 
+pub use past::Past;
+pub(crate) use past::PastView;
 pub(crate) use shape::Shape;
 
 use drtm_htm::{Engine, Word, fence_acquire};
@@ -274,10 +277,10 @@ impl<'r, E: Engine> Record<'r, E> {
         }
     }
 
-    /// Copies the whole key of a record that keeps it.
+    /// Copies the whole key of a record that keeps it, be the key there or not.
     pub(crate) fn copy_key<K: Keys>(&self, key: &mut Vec<u8>) -> Result<Look<()>, OutOfBounds> {
         match self.begin() {
-            Ok(version) => self.end(version, self.copy_kept_key::<K>(key).map(Some)),
+            Ok(version) => self.end_either(version, self.copy_kept_key::<K>(key).map(Some)),
             Err(look) => Ok(look),
         }
     }

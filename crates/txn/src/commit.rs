@@ -17,10 +17,11 @@ use crate::{
     Change, Conflict, Error, Hook, Setting,
     catalog::Opened,
     db::Inner,
-    epoch::{advance_beyond, version_in},
-    garbage,
+    epoch::{advance_beyond, epoch_of, version_in},
+    garbage::{self, Garbage},
     index::Encoded,
     mutation::Mutation,
+    snapshots::Needs,
     work::{Fate, Work, Write, encoded, slice},
 };
 
@@ -29,7 +30,7 @@ const PATIENCE: u32 = 256;
 
 /// Whether all that was read is still so; if not, why.
 #[inline]
-pub(crate) fn holds<S: Setting>(db: &Inner<S>, work: &Work<S::Engine>) -> Result<(), Conflict> {
+fn holds<S: Setting>(db: &Inner<S>, work: &Work<S::Engine>) -> Result<(), Conflict> {
     let records = db.store.records();
     if !work.reads.iter().all(|seen| records.is_still(*seen, work.holder)) && !S::has(Mutation::CommitWithoutValidation)
     {
@@ -38,6 +39,14 @@ pub(crate) fn holds<S: Setting>(db: &Inner<S>, work: &Work<S::Engine>) -> Result
     let is_unchanged = work.leaves.iter().all(|leaf| records.is_unchanged(leaf))
         && work.buckets.iter().all(|bucket| records.is_unchanged(bucket));
     if is_unchanged || S::has(Mutation::CommitDespitePhantoms) { Ok(()) } else { Err(Conflict::Phantom) }
+}
+
+/// Whether all that was seen is true together: what was read, and that keys which are to be written have the records that were found for them. The commit
+/// finds out about those when it locks them. But before it, a transaction would no more know its own writes.
+pub(crate) fn is_true<S: Setting>(db: &Inner<S>, work: &Work<S::Engine>) -> Result<(), Conflict> {
+    holds(db, work)?;
+    let records = db.store.records();
+    if work.writes.iter().all(|write| records.is_there(write.at, work.holder)) { Ok(()) } else { Err(Conflict::Moved) }
 }
 
 /// Makes a transaction happen, or not.
@@ -95,10 +104,11 @@ fn lock_and_validate<S: Setting>(db: &Inner<S>, work: &mut Work<S::Engine>) -> R
 #[inline]
 fn lock_and_validate_plainly<S: Setting>(db: &Inner<S>, work: &mut Work<S::Engine>) -> Result<u64, Error> {
     let records = db.store.records();
+    let too_early = S::has(Mutation::ValidateBeforeLocks).then(|| holds(db, work));
     lock(&records, work)?;
     fence_locked();
     let epoch = db.engine().load(db.snapshot_number()?);
-    match holds(db, work) {
+    match too_early.unwrap_or_else(|| holds(db, work)) {
         Ok(()) => Ok(epoch),
         Err(conflict) => {
             unlock(&records, &work.order);
@@ -113,14 +123,14 @@ fn lock<E: Engine>(records: &Records<'_, E>, work: &mut Work<E>) -> Result<(), E
     let Work { order, writes, holder, .. } = work;
     for (locked, (at, index)) in order.iter().enumerate() {
         let failed = match records.lock(*at, *holder) {
-            Ok(Locking::Taken { version, length }) => {
-                took(&mut writes[*index as usize], version, length);
+            Ok(Locking::Taken { version, length, has_past }) => {
+                took(&mut writes[*index as usize], version, length, has_past);
                 continue;
             }
             Ok(Locking::Gone) => Conflict::Moved.into(),
             Ok(Locking::Held(_)) => match lock_patiently(records, *at, *holder) {
-                Ok((version, length)) => {
-                    took(&mut writes[*index as usize], version, length);
+                Ok((version, length, has_past)) => {
+                    took(&mut writes[*index as usize], version, length, has_past);
                     continue;
                 }
                 Err(error) => error,
@@ -138,12 +148,12 @@ fn lock_patiently<E: Engine>(
     records: &Records<'_, E>,
     at: Handle,
     holder: drtm_kv::State,
-) -> Result<(Version, Option<u8>), Error> {
+) -> Result<(Version, Option<u8>, bool), Error> {
     let waiter = Waiter::new();
     for _ in 0..PATIENCE {
         waiter.pause();
         match records.lock(at, holder)? {
-            Locking::Taken { version, length } => return Ok((version, length)),
+            Locking::Taken { version, length, has_past } => return Ok((version, length, has_past)),
             Locking::Gone => return Err(Conflict::Moved.into()),
             Locking::Held(_) => {}
         }
@@ -153,8 +163,9 @@ fn lock_patiently<E: Engine>(
 
 /// Remembers what a record was like when it was locked.
 #[inline(always)]
-pub(super) fn took(write: &mut Write, version: Version, length: Option<u8>) {
+pub(super) fn took(write: &mut Write, version: Version, length: Option<u8>, has_past: bool) {
     write.before = version;
+    write.has_past = has_past;
     write.has_room = match write.fate {
         Fate::Put { length: new, .. } => length.is_some_and(|length| u32::from(length) == new),
         Fate::Fresh { .. } | Fate::Remove => true,
@@ -226,13 +237,16 @@ fn apply<S: Setting>(
     mut reserved: Vec<(u32, Reserved)>,
 ) -> Result<(), Error> {
     let records = db.store.records();
-    let Work { order, writes, values, keys, worker, .. } = work;
+    learn_needs(db, work, epoch)?;
+    let Work { order, writes, values, keys, worker, needs, .. } = work;
     if S::has(Mutation::UnlockBeforeVersions) {
         unlock(&records, order);
     }
     for (at, index) in order.iter() {
         let write = &writes[*index as usize];
         let version = new_version(epoch, write);
+        let mut now_at = *at;
+        let has_past = (write.has_past || !needs.is_empty()) && settle_past(db, worker, needs, write, version)?;
         match write.fate {
             Fate::Fresh { .. } | Fate::Remove => records.publish(*at, version)?,
             Fate::Put { start, length } => {
@@ -242,10 +256,14 @@ fn apply<S: Setting>(
                 match memory.map(|memory| reserved.swap_remove(memory).1) {
                     None => opened.index.write_held(*at, version, value)?,
                     Some(memory) => {
-                        opened.index.move_held(worker, encoded(keys, write.key), *at, memory, version, value)?;
+                        let key = encoded(keys, write.key);
+                        now_at = opened.index.move_held(worker, key, *at, memory, version, value)?;
                     }
                 }
             }
+        }
+        if has_past {
+            db.garbage.push(Garbage::Past { at: now_at, until: version });
         }
         if write.fate == Fate::Remove {
             writes[*index as usize].before = version;
@@ -254,20 +272,54 @@ fn apply<S: Setting>(
     Ok(())
 }
 
+/// Finds out what open snapshots need, if anything that is written may be needed.
+#[inline(always)]
+fn learn_needs<S: Setting>(db: &Inner<S>, work: &mut Work<S::Engine>, epoch: u64) -> Result<(), Error> {
+    let is_concerned = |write: &Write| write.has_past || write.made.is_none() && epoch_of(write.before) < epoch;
+    if work.writes.iter().any(is_concerned) {
+        db.snapshots.needs(&db.store, &mut work.needs)?;
+    } else {
+        work.needs.clear();
+    }
+    Ok(())
+}
+
+/// Keeps what a row is, if that is needed once it has been written, and forgets what is not needed of what it was. Whether it has older versions then.
+#[cold]
+fn settle_past<S: Setting>(
+    db: &Inner<S>,
+    worker: &mut drtm_kv::Worker<S::Engine>,
+    needs: &Needs,
+    write: &Write,
+    version: Version,
+) -> Result<bool, Error> {
+    let records = db.store.records();
+    let mut has_past = write.has_past;
+    if has_past {
+        db.past.give_back(records.forget(worker, write.at, |from, until| needs.include(from, until))?);
+        has_past = records.has_past(write.at)?;
+    }
+    // A row that was not there before, and never was as far as anybody knows, needs nothing to say so.
+    if needs.include(write.before, version) && (has_past || !write.before.is_removed()) {
+        let kept = records.keep(worker, write.at, db.past.allows_more())?;
+        db.past.take(kept.unwrap_or(0));
+        has_past = true;
+    }
+    Ok(has_past)
+}
+
 /// Takes out the records of rows that are gone now, and what was left before.
 #[inline]
 fn tidy<S: Setting>(db: &Inner<S>, work: &mut Work<S::Engine>) -> Result<(), Error> {
-    let Work { writes, undone, keys, worker, garbage, .. } = work;
+    let Work { writes, undone, keys, worker, .. } = work;
     for write in writes.iter().filter(|write| write.fate == Fate::Remove) {
         let seen = Sighting { at: write.at, version: write.before };
-        garbage::reap(&db.catalog, worker, garbage, write.table, encoded(keys, write.key), seen)?;
+        garbage::reap(&db.catalog, worker, &db.garbage, write.table, encoded(keys, write.key), seen)?;
     }
     if !undone.is_empty() {
-        garbage::take_back(&db.catalog, work);
-    } else if !garbage.is_empty() {
-        garbage::try_again(&db.catalog, worker, garbage)?;
+        garbage::take_back(&db.catalog, &db.garbage, work);
     }
-    Ok(())
+    Ok(garbage::try_again(db, work)?)
 }
 
 /// Without isolation: does what the transaction has just been asked to write, at once.
@@ -278,19 +330,19 @@ pub(crate) fn write_through<S: Setting>(
     opened: &Opened<S::Engine>,
 ) -> Result<(), Error> {
     let records = db.store.records();
-    let Work { writes, values, keys, worker, garbage, holder, .. } = work;
+    let Work { writes, values, keys, worker, holder, .. } = work;
     for write in writes.iter_mut() {
-        let Locking::Taken { version, length } = records.lock(write.at, *holder)? else {
+        let Locking::Taken { version, length, has_past } = records.lock(write.at, *holder)? else {
             return Err(Conflict::Locked.into());
         };
-        took(write, version, length);
+        took(write, version, length, has_past);
         let version = new_version(1, write);
         match write.fate {
             Fate::Fresh { .. } => records.publish(write.at, version)?,
             Fate::Remove => {
                 records.publish(write.at, version)?;
                 let seen = Sighting { at: write.at, version };
-                garbage::reap(&db.catalog, worker, garbage, write.table, encoded(keys, write.key), seen)?;
+                garbage::reap(&db.catalog, worker, &db.garbage, write.table, encoded(keys, write.key), seen)?;
             }
             Fate::Put { start, length } => {
                 let value = slice(values, start, length);

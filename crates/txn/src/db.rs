@@ -11,12 +11,11 @@ use std::{
 
 use drtm_htm::{Engine, Native, Waiter, Word};
 use drtm_kv::{KvError, Store};
-use drtm_rdma::Offset;
 use thread_local::ThreadLocal;
 
 use crate::{
-    Codec, Embedded, Error, Key, Setting, Stats, Table, TableDef, Tx, Unlogged, catalog::Catalog, stats::Registry,
-    table::Kind, work::Work,
+    Codec, Embedded, Error, Key, Mode, Setting, Snapshot, Stats, Table, TableDef, Tx, Unlogged, budget::Budget,
+    catalog::Catalog, garbage, snapshots::Snapshots, stats::Registry, table::Kind, work::Work,
 };
 
 /// A database in memory. Clones are the same database, and any thread may use them.
@@ -71,8 +70,9 @@ pub(crate) struct Inner<S: Setting> {
     pub(crate) hook: S::Hook,
     threads: ThreadLocal<Thread<S::Engine>>,
     registry: Registry,
-    /// Where the snapshot number is.
-    snapshot: Offset,
+    pub(crate) snapshots: Snapshots,
+    pub(crate) past: Budget,
+    pub(crate) garbage: garbage::Queue,
 }
 
 /// What a thread keeps from one transaction to the next.
@@ -99,10 +99,14 @@ struct Thread<E: Engine> {
 #[derive(Clone, Debug)]
 pub struct Builder {
     memory: u64,
+    older_versions: u64,
 }
 
 /// Memory that a database may use if nothing else is said. It is reserved, not used.
 const MEMORY: u64 = 64 << 30;
+
+/// Memory for older versions of rows, if nothing else is said.
+const OLDER_VERSIONS: u64 = 1 << 30;
 
 /// The least memory with which a database can begin.
 const LEAST_MEMORY: u64 = 4 << 20;
@@ -117,14 +121,20 @@ impl Builder {
     /// The defaults.
     #[must_use]
     pub const fn new() -> Self {
-        Self { memory: MEMORY }
+        Self { memory: MEMORY, older_versions: OLDER_VERSIONS }
     }
 
     /// How many bytes the database may use at most. Only addresses are reserved for it; memory is taken as rows come.
     #[must_use]
     pub const fn memory(self, bytes: u64) -> Self {
-        let Self { memory: _ } = self;
-        Self { memory: bytes }
+        Self { memory: bytes, ..self }
+    }
+
+    /// How many bytes of the memory may be used for what rows were, as far as open snapshots need it. What cannot be kept is forgotten, and a snapshot that asks
+    /// for it is told so; writers never are.
+    #[must_use]
+    pub const fn older_versions(self, bytes: u64) -> Self {
+        Self { older_versions: bytes, ..self }
     }
 
     /// Makes the database, with the transactional memory that the machine has.
@@ -151,7 +161,7 @@ impl Builder {
             });
         }
         let store = Store::in_memory(engine, self.memory)?;
-        let snapshot = store.region().extend(64, 64)?;
+        let snapshots = Snapshots::create(&store)?;
         let inner: Inner<S> = Inner {
             number: DATABASES.fetch_add(1, Relaxed),
             store,
@@ -159,10 +169,10 @@ impl Builder {
             hook,
             threads: ThreadLocal::new(),
             registry: Registry::default(),
-            snapshot,
+            snapshots,
+            past: Budget::new(self.older_versions),
+            garbage: garbage::Queue::new(),
         };
-        // Epoch zero is that of records that stand for nothing yet.
-        inner.engine().store(inner.snapshot_number()?, 1);
         Ok(Db { inner: Arc::new(inner) })
     }
 }
@@ -264,18 +274,103 @@ impl<S: Setting> Db<S> {
     /// # Ok::<(), Error>(())
     /// ```
     #[inline]
-    pub fn try_transact<T, F: From<Error>>(
-        &self,
-        mut body: impl FnMut(&mut Tx<'_, S>) -> Result<T, F>,
-    ) -> Result<T, F> {
+    pub fn try_transact<T, F: From<Error>>(&self, body: impl FnMut(&mut Tx<'_, S>) -> Result<T, F>) -> Result<T, F> {
+        self.run(body)
+    }
+
+    /// Runs a transaction that only reads. It never gets in the way of those that write, and what it sees is all true at one moment, not before it was begun.
+    ///
+    /// One that reads little is checked in the end, as others are, and run again if that fails. One that reads more, or that has failed,
+    /// goes on in a [snapshot](Self::snapshot), and does not fail.
+    ///
+    /// # Errors
+    ///
+    /// The closure's; [`Error::Nested`] within the closure of another transaction; or when there is no room for a snapshot, or for what rows were in it.
+    ///
+    /// # Panics
+    ///
+    /// As for [`transact`](Self::transact).
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm_txn::{Db, Error, Ordered, Pod, TableDef};
+    ///
+    /// const STOCK: TableDef<u64, Pod<u64>, Ordered> = TableDef::ordered("stock");
+    /// let db = Db::new()?;
+    /// let stock = db.table(STOCK)?;
+    /// db.transact(|tx| (0..1_000).try_for_each(|item| tx.insert(stock, &item, &5)))?;
+    /// let all: u64 = db.read(|tx| tx.range(stock, ..)?.rows().map(|row| Ok(row?.1)).sum())?;
+    /// assert_eq!(all, 5_000);
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[inline]
+    pub fn read<T>(&self, body: impl FnMut(&mut Snapshot<'_, S>) -> Result<T, Error>) -> Result<T, Error> {
+        self.try_read(body)
+    }
+
+    /// As [`read`](Self::read), for a closure with errors of its own.
+    ///
+    /// # Errors
+    ///
+    /// As for [`read`](Self::read).
+    ///
+    /// # Panics
+    ///
+    /// As for [`transact`](Self::transact).
+    #[inline]
+    pub fn try_read<T, F: From<Error>>(&self, body: impl FnMut(&mut Snapshot<'_, S>) -> Result<T, F>) -> Result<T, F> {
+        self.run(body)
+    }
+
+    /// Everything as it is now, for as long as it is wanted: a transaction that only reads, never fails for what others write, and is not noticed by them. What rows
+    /// were is kept for it as they change, as far as there is [memory](Builder::older_versions) for that.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooManySnapshots`].
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm_txn::{Db, Error, Pod, TableDef};
+    ///
+    /// const PRICES: TableDef<u64, Pod<u64>> = TableDef::hash("prices");
+    /// let db = Db::new()?;
+    /// let prices = db.table(PRICES)?;
+    /// db.transact(|tx| tx.put(prices, &1, &10))?;
+    ///
+    /// let mut yesterday = db.snapshot()?;
+    /// db.transact(|tx| {
+    ///     tx.put(prices, &1, &12)?;
+    ///     tx.put(prices, &2, &7)
+    /// })?;
+    /// assert_eq!(yesterday.get_many(prices, &[1, 2])?, [Some(10), None]);
+    /// assert_eq!(db.snapshot()?.get_many(prices, &[1, 2])?, [Some(12), Some(7)]);
+    /// # Ok::<(), Error>(())
+    /// ```
+    pub fn snapshot(&self) -> Result<Snapshot<'_, S>, Error> {
+        let mut tx = Tx::new(&self.inner, self.inner.take(self.inner.thread()), false);
+        tx.turn_to_snapshot()?;
+        Ok(tx)
+    }
+
+    /// Runs a transaction's closure until it has ended.
+    #[inline]
+    fn run<T, F: From<Error>, M: Mode>(&self, mut body: impl FnMut(&mut Tx<'_, S, M>) -> Result<T, F>) -> Result<T, F> {
         let thread = self.inner.thread();
         if thread.is_busy.replace(true) {
             return Err(Error::Nested.into());
         }
         let _until_the_end = Busy(&thread.is_busy);
         let waiter = Waiter::new();
+        let mut is_first = true;
         loop {
             let mut tx = Tx::new(&self.inner, self.inner.take(thread), false);
+            if !M::WRITES && !is_first {
+                tx.turn_to_snapshot()?;
+            }
+            is_first = false;
             match catch_unwind(AssertUnwindSafe(|| body(&mut tx))) {
                 Ok(Ok(value)) => match tx.try_commit() {
                     Ok(()) => return Ok(value),
@@ -324,6 +419,12 @@ impl<S: Setting> Db<S> {
         self.inner.store.regions()
     }
 
+    /// Bytes of memory that hold what rows were, for open snapshots, or until somebody notices that none needs them any longer.
+    #[must_use]
+    pub fn older_versions(&self) -> u64 {
+        self.inner.past.used()
+    }
+
     /// Who is told of commits.
     #[must_use]
     pub fn hook(&self) -> &S::Hook {
@@ -370,7 +471,7 @@ impl<S: Setting> Inner<S> {
 
     #[inline(always)]
     pub(crate) fn snapshot_number(&self) -> Result<&Word, KvError> {
-        Ok(&self.store.region().array::<1>(self.snapshot)?[0])
+        self.snapshots.number(&self.store)
     }
 
     #[inline]

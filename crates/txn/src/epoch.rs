@@ -33,6 +33,11 @@ pub(crate) const fn last_of(version: Version) -> u64 {
     epoch_of(version.next()) - 1
 }
 
+/// The first version of the epoch after this one.
+pub(crate) const fn first_after(epoch: u64) -> Version {
+    Version::new((epoch + 1) << COUNT_BITS)
+}
+
 /// Lifts the snapshot number above an epoch.
 #[cold]
 pub(crate) fn advance_beyond<E: Engine>(engine: &E, number: &Word, epoch: u64) {

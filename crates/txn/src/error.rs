@@ -170,6 +170,21 @@ pub enum Error {
         /// The most that there can be.
         most: usize,
     },
+    /// As many snapshots are open as there can be.
+    #[error("{most} snapshots are open, which is all there can be: close some, or share them")]
+    TooManySnapshots {
+        /// The most that there can be.
+        most: usize,
+    },
+    /// What a snapshot asks for could not be kept.
+    #[error(
+        "the snapshot is too old: what a row in `{table}` was has been forgotten, as there was no memory left for older versions; \
+         allow more (`Builder::older_versions`), or keep snapshots open for less long"
+    )]
+    Forgotten {
+        /// The table.
+        table: &'static str,
+    },
     /// A configuration that describes no database.
     #[error("{what} must be {must_be}, and is {is}")]
     Config {

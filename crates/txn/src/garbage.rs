@@ -1,37 +1,54 @@
-//! Records of keys that are gone, to be taken out of their tables.
+//! What transactions leave behind, until nobody needs it any longer.
 //!
-//! A row that is removed leaves its record behind, which says that the key is not there; so does an insertion that did not come about. Usually it is taken
-//! out at once by whoever left it. If somebody has it locked just then, it is kept in mind and tried again later; if somebody has given the key
-//! a value meanwhile, it is garbage no more.
+//! A row that is removed leaves its record, which says that the key is not there; so does an insertion that did not come about. Usually it is taken
+//! out at once by whoever left it. If somebody has it locked just then, or may still ask what it was, it is kept in mind and tried again later; if
+//! somebody has given the key a value meanwhile, it is garbage no more.
+//!
+//! Older versions are forgotten when the row is written next, or else here, when the snapshots that needed them are closed.
+//!
+//! What is left is in one queue for all threads: whoever left it may be gone. There is little of it but while snapshots are open, and taking it back is tried
+//! by who closes a snapshot, and now and then by who commits.
 
+use crossbeam_queue::SegQueue;
 use drtm_htm::Engine;
-use drtm_kv::{KvError, Reaped, Sighting, Worker};
+use drtm_kv::{Handle, KvError, Locking, Reaped, Sighting, Version, Worker};
 
 use crate::{
+    Setting,
     catalog::Catalog,
+    db::Inner,
     index::Encoded,
     work::{Work, encoded},
 };
 
-/// A record that could not be taken out at once.
+/// Something that cannot be taken back yet.
 #[derive(Debug)]
-pub(crate) struct Garbage {
-    table: u16,
-    key: Key,
-    seen: Sighting,
+pub(crate) enum Garbage {
+    /// The record of a row that is gone.
+    Row { table: u16, key: Key, seen: Sighting },
+    /// Older versions of a row, which may be needed as long as a snapshot is open that does not see this version.
+    Past { at: Handle, until: Version },
 }
 
 #[derive(Debug)]
-enum Key {
+pub(crate) enum Key {
     Word(u64),
     Bytes(Box<[u8]>),
 }
+
+/// What is left, whoever has left it.
+pub(crate) type Queue = SegQueue<Garbage>;
+
+/// How many commits there are between attempts to take something back, and how much is tried at once: whatever a snapshot that stays open holds up, a commit does
+/// not become slow for it.
+const TURN: u32 = 32;
+const BATCH: usize = 512;
 
 /// Takes a record out of its table, or keeps it in mind.
 pub(crate) fn reap<E: Engine>(
     catalog: &Catalog<E>,
     worker: &mut Worker<E>,
-    garbage: &mut Vec<Garbage>,
+    garbage: &Queue,
     table: u16,
     key: Encoded<'_>,
     seen: Sighting,
@@ -42,14 +59,14 @@ pub(crate) fn reap<E: Engine>(
             Encoded::Word(word) => Key::Word(word),
             Encoded::Bytes(bytes) => Key::Bytes(bytes.into()),
         };
-        garbage.push(Garbage { table, key, seen });
+        garbage.push(Garbage::Row { table, key, seen });
     }
     Ok(())
 }
 
 /// Takes back the records that a transaction has made for insertions that do not come about.
-pub(crate) fn take_back<E: Engine>(catalog: &Catalog<E>, work: &mut Work<E>) {
-    let Work { writes, undone, keys, worker, garbage, .. } = work;
+pub(crate) fn take_back<E: Engine>(catalog: &Catalog<E>, garbage: &Queue, work: &mut Work<E>) {
+    let Work { writes, undone, keys, worker, .. } = work;
     for write in writes.iter().chain(undone.iter()) {
         let Some(version) = write.made else { continue };
         let seen = Sighting { at: write.at, version };
@@ -58,27 +75,60 @@ pub(crate) fn take_back<E: Engine>(catalog: &Catalog<E>, work: &mut Work<E>) {
     }
 }
 
-/// Tries again what could not be taken out.
+/// Now and then tries again what could not be taken back.
+#[inline]
+pub(crate) fn try_again<S: Setting>(db: &Inner<S>, work: &mut Work<S::Engine>) -> Result<(), KvError> {
+    work.commits = work.commits.wrapping_add(1);
+    if work.commits.is_multiple_of(TURN) && !db.garbage.is_empty() { try_some(db, work) } else { Ok(()) }
+}
+
+/// Tries to take back some of what is left.
 #[cold]
-pub(crate) fn try_again<E: Engine>(
-    catalog: &Catalog<E>,
-    worker: &mut Worker<E>,
-    garbage: &mut Vec<Garbage>,
-) -> Result<(), KvError> {
-    let mut failed = Ok(());
-    garbage.retain(|left| {
-        let key = match &left.key {
-            Key::Word(word) => Encoded::Word(*word),
-            Key::Bytes(bytes) => Encoded::Bytes(bytes),
-        };
-        let Some(opened) = catalog.get(left.table) else { return false };
-        match opened.index.reap(worker, key, left.seen) {
-            Ok(reaped) => reaped == Reaped::Busy,
-            Err(error) => {
-                failed = Err(error);
-                false
-            }
+pub(crate) fn try_some<S: Setting>(db: &Inner<S>, work: &mut Work<S::Engine>) -> Result<(), KvError> {
+    db.snapshots.needs(&db.store, &mut work.needs)?;
+    for _ in 0..db.garbage.len().min(BATCH) {
+        let Some(left) = db.garbage.pop() else { break };
+        if matches!(&left, Garbage::Past { until, .. } if work.needs.include_any_before(*until)) {
+            // And so, most likely, are those that were left after it.
+            db.garbage.push(left);
+            break;
         }
-    });
-    failed
+        let is_done = match &left {
+            Garbage::Row { table, key, seen } => {
+                let key = match key {
+                    Key::Word(word) => Encoded::Word(*word),
+                    Key::Bytes(bytes) => Encoded::Bytes(bytes),
+                };
+                match db.catalog.get(*table) {
+                    Some(opened) => opened.index.reap(&mut work.worker, key, *seen)? != Reaped::Busy,
+                    None => true,
+                }
+            }
+            Garbage::Past { at, .. } => forget(db, work, *at)?,
+        };
+        if !is_done {
+            db.garbage.push(left);
+        }
+    }
+    Ok(())
+}
+
+/// Forgets what a row was, as far as nobody needs it. Whether nothing is left.
+fn forget<S: Setting>(db: &Inner<S>, work: &mut Work<S::Engine>, at: Handle) -> Result<bool, KvError> {
+    let records = db.store.records();
+    match records.lock(at, work.holder)? {
+        // Whoever has moved it, or taken it out, sees to that.
+        Locking::Gone => Ok(true),
+        Locking::Held(_) => Ok(false),
+        Locking::Taken { .. } => {
+            // Only now: until the record was locked, somebody may have written it for whom a snapshot needs what it was.
+            db.snapshots.needs(&db.store, &mut work.needs)?;
+            let needs = &work.needs;
+            let freed = records.forget(&mut work.worker, at, |from, until| needs.include(from, until));
+            let has_past = records.has_past(at);
+            records.unlock(at);
+            db.past.give_back(freed?);
+            Ok(!has_past?)
+        }
+    }
 }

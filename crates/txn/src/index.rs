@@ -2,8 +2,8 @@
 
 use drtm_htm::Engine;
 use drtm_kv::{
-    BucketVersion, Bytes, Fetched, Handle, HashConfig, HashTable, Inline, KvError, LeafChange, NodeVersion, Placed,
-    Reaped, Reserved, Room, Sighting, State, Store, Tree, Version, Worker,
+    BucketVersion, Bytes, Fetched, Handle, HashConfig, HashTable, Inline, KvError, LeafChange, NodeVersion, Past,
+    Placed, Reaped, Reserved, Room, Sighting, State, Store, Tree, Version, Worker,
 };
 
 /// A key, as the store takes it.
@@ -94,6 +94,13 @@ impl<E: Engine> Index<E> {
         ))
     }
 
+    /// Copies the value that a key had before a version.
+    #[inline]
+    pub(crate) fn fetch_past(&self, key: Encoded<'_>, before: Version, into: &mut impl Room) -> Result<Past, KvError> {
+        with_key!(self, key, |table, key| table.fetch_past(key, before, into), |tree, key| tree
+            .fetch_past(key, before, into))
+    }
+
     #[inline(always)]
     pub(crate) fn place(
         &self,
@@ -132,7 +139,7 @@ impl<E: Engine> Index<E> {
         to: Reserved,
         version: Version,
         value: &[u8],
-    ) -> Result<(), KvError> {
+    ) -> Result<Handle, KvError> {
         with_key!(self, key, |table, key| table.move_held(worker, key, at, to, version, value), |tree, key| tree
             .move_held(worker, key, at, to, version, value))
     }

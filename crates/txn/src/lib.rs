@@ -29,6 +29,7 @@
 
 #![forbid(unsafe_code)]
 
+mod budget;
 mod catalog;
 mod codec;
 mod commit;
@@ -42,6 +43,7 @@ mod key;
 mod mutation;
 mod secondary;
 mod setting;
+mod snapshots;
 mod stats;
 mod table;
 mod tx;
@@ -58,4 +60,4 @@ pub use secondary::{Index, IndexDef, Multi, Unique, Uniqueness};
 pub use setting::{Embedded, Setting};
 pub use stats::Stats;
 pub use table::{Hash, Kind, Ordered, Table, TableDef};
-pub use tx::{Entry, OccupiedEntry, Range, RangeBy, Savepoint, Tx, VacantEntry};
+pub use tx::{Entry, Mode, OccupiedEntry, Range, RangeBy, ReadOnly, Savepoint, Snapshot, Tx, Update, VacantEntry};

@@ -7,6 +7,8 @@ pub enum Mutation {
     CommitWithoutValidation,
     /// A transaction commits though keys have come into what it has read.
     CommitDespitePhantoms,
+    /// What was read is looked at before what is written is locked, and not again.
+    ValidateBeforeLocks,
     /// Records are unlocked before they have their new versions.
     UnlockBeforeVersions,
 }

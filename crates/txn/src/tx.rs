@@ -6,6 +6,7 @@
 
 mod by;
 mod entry;
+mod mode;
 mod range;
 mod read;
 mod savepoint;
@@ -14,10 +15,13 @@ mod write;
 
 pub use by::RangeBy;
 pub use entry::{Entry, OccupiedEntry, VacantEntry};
+pub use mode::{Mode, ReadOnly, Update};
 pub use range::Range;
 pub use savepoint::Savepoint;
 
-use drtm_kv::Sighting;
+use std::marker::PhantomData;
+
+use drtm_kv::{Sighting, Version};
 
 use crate::{
     Codec, Conflict, Embedded, Error, Key, Setting, Table,
@@ -26,6 +30,7 @@ use crate::{
     db::Inner,
     garbage,
     index::{Absence, Encoded},
+    snapshots,
     work::{Fate, Work},
 };
 
@@ -55,7 +60,7 @@ use crate::{
 /// # Ok::<(), Error>(())
 /// ```
 #[derive(Debug)]
-pub struct Tx<'db, S: Setting = Embedded> {
+pub struct Tx<'db, S: Setting = Embedded, M: Mode = Update> {
     pub(crate) db: &'db Inner<S>,
     /// Until it has ended.
     work: Option<Box<Work<S::Engine>>>,
@@ -63,7 +68,17 @@ pub struct Tx<'db, S: Setting = Embedded> {
     is_opaque: bool,
     /// What keeps it from committing, once it has been told.
     pub(crate) doomed: Option<Conflict>,
+    /// The moment that is read, if it is not the present.
+    snapshot: Option<snapshots::Opened>,
+    mode: PhantomData<M>,
 }
+
+/// A transaction that only reads.
+///
+/// # Example
+///
+/// See [`Db::snapshot`](crate::Db::snapshot).
+pub type Snapshot<'db, S = Embedded> = Tx<'db, S, ReadOnly>;
 
 /// Where a value is that was found.
 #[derive(Clone, Copy, Debug)]
@@ -97,9 +112,9 @@ pub(crate) fn encode<'b, K: Key>(key: &K, buffer: &'b mut Vec<u8>) -> Encoded<'b
     }
 }
 
-impl<'db, S: Setting> Tx<'db, S> {
+impl<'db, S: Setting, M: Mode> Tx<'db, S, M> {
     pub(crate) fn new(db: &'db Inner<S>, work: Box<Work<S::Engine>>, is_opaque: bool) -> Self {
-        Self { db, work: Some(work), is_opaque, doomed: None }
+        Self { db, work: Some(work), is_opaque, doomed: None, snapshot: None, mode: PhantomData }
     }
 
     /// What the transaction knows. There until it ends, which takes the transaction itself.
@@ -129,7 +144,7 @@ impl<'db, S: Setting> Tx<'db, S> {
     /// Remembers a record that was read. From time to time looks at all of them again, so that a transaction that cannot commit does not go on for long.
     #[inline(always)]
     pub(crate) fn saw(&mut self, seen: Sighting) -> Result<(), Error> {
-        if !S::ISOLATED {
+        if !S::ISOLATED || self.past().is_some() {
             return Ok(());
         }
         let is_opaque = self.is_opaque;
@@ -152,6 +167,12 @@ impl<'db, S: Setting> Tx<'db, S> {
             Absence::Bucket(bucket) => work.buckets.push(bucket),
             Absence::Leaf(leaf) => work.leaves.push(leaf),
         }
+        self.passed()
+    }
+
+    /// Something has been read that is no record.
+    #[inline]
+    fn passed(&mut self) -> Result<(), Error> {
         if self.is_opaque { self.check() } else { Ok(()) }
     }
 
@@ -159,10 +180,13 @@ impl<'db, S: Setting> Tx<'db, S> {
     #[cold]
     #[inline(never)]
     fn check(&mut self) -> Result<(), Error> {
+        if !M::WRITES {
+            return self.turn_to_snapshot();
+        }
         let db = self.db;
         let work = self.work();
         work.next_check = 2 * work.reads.len();
-        match commit::holds(db, work) {
+        match commit::is_true(db, work) {
             Ok(()) => Ok(()),
             Err(conflict) => Err(self.doom(conflict)),
         }
@@ -174,16 +198,35 @@ impl<'db, S: Setting> Tx<'db, S> {
             return None;
         }
         let db = self.db;
-        self.doomed.or_else(|| commit::holds(db, self.work()).err())
+        self.doomed.or_else(|| commit::is_true(db, self.work()).err())
     }
 
-    /// Makes everything that the transaction has written happen, at one moment.
+    /// Ends the transaction: makes everything that it has written happen, at one moment.
     ///
     /// # Errors
     ///
     /// [`Error::Conflict`] when others have changed what it has read; or when memory has run out. Nothing has happened then.
     pub fn commit(mut self) -> Result<(), Error> {
         self.try_commit()
+    }
+
+    /// The first version that a transaction that reads the past does not see.
+    #[inline(always)]
+    fn past(&self) -> Option<Version> {
+        if M::WRITES { None } else { self.snapshot.map(|snapshot| snapshot.before) }
+    }
+
+    /// Goes on in a snapshot of now, if all that was read is still so.
+    #[cold]
+    pub(crate) fn turn_to_snapshot(&mut self) -> Result<(), Error> {
+        let db = self.db;
+        self.snapshot = Some(db.snapshots.open(&db.store)?);
+        // What is still so was so when the snapshot was opened: whoever was about to change it then has it locked, or has changed it.
+        if let Err(conflict) = commit::is_true(db, self.work()) {
+            return Err(self.doom(conflict));
+        }
+        self.work().clear();
+        Ok(())
     }
 
     /// As [`commit`](Self::commit); the transaction has ended then, whatever came of it.
@@ -199,6 +242,7 @@ impl<'db, S: Setting> Tx<'db, S> {
                 let Some(mut work) = self.work.take() else { return Ok(()) };
                 work.counters.committed();
                 work.clear();
+                self.leave_snapshot(&mut work);
                 db.give_back(work);
             }
             Err(Error::Conflict(conflict)) => self.end(Some(*conflict)),
@@ -227,16 +271,28 @@ impl<'db, S: Setting> Tx<'db, S> {
         self.end(None);
     }
 
+    #[inline(always)]
+    fn leave_snapshot(&mut self, work: &mut Work<S::Engine>) {
+        if !M::WRITES
+            && let Some(snapshot) = self.snapshot.take()
+        {
+            self.db.snapshots.close(&self.db.store, snapshot);
+            // A store that is corrupt says so to whoever uses it next; here nobody is to be told.
+            let _ = garbage::try_some(self.db, work);
+        }
+    }
+
     /// Forgets what was to be written, and takes back what was made for it.
     #[cold]
     pub(crate) fn end(&mut self, conflict: Option<Conflict>) {
         let Some(mut work) = self.work.take() else { return };
+        self.leave_snapshot(&mut work);
         match conflict {
             Some(conflict) => work.counters.conflicted(conflict),
             None => work.counters.gave_up(),
         }
         if S::ISOLATED {
-            garbage::take_back(&self.db.catalog, &mut work);
+            garbage::take_back(&self.db.catalog, &self.db.garbage, &mut work);
         }
         work.clear();
         self.db.give_back(work);
@@ -261,7 +317,7 @@ impl<'db, S: Setting> Tx<'db, S> {
     }
 }
 
-impl<S: Setting> Drop for Tx<'_, S> {
+impl<S: Setting, M: Mode> Drop for Tx<'_, S, M> {
     fn drop(&mut self) {
         self.end(None);
     }

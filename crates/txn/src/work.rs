@@ -5,7 +5,7 @@ use std::ops::Range;
 use drtm_htm::Engine;
 use drtm_kv::{BucketVersion, Handle, NodeVersion, Sighting, State, Version, Worker};
 
-use crate::{Error, Key, garbage::Garbage, index::Encoded, index::Shift, secondary::RowEntries, stats::Counters};
+use crate::{Error, Key, index::Encoded, index::Shift, secondary::RowEntries, snapshots::Needs, stats::Counters};
 
 /// What becomes of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,6 +38,8 @@ pub(crate) struct Write {
     pub(crate) before: Version,
     /// Whether the new value has room where the record is.
     pub(crate) has_room: bool,
+    /// Whether the record has older versions.
+    pub(crate) has_past: bool,
 }
 
 /// The most bytes of keys, or of values, that one transaction can write.
@@ -71,7 +73,10 @@ pub(crate) struct Work<E: Engine> {
     pub(crate) order: Vec<(Handle, u32)>,
     /// At how many reads they are looked at again.
     pub(crate) next_check: usize,
-    pub(crate) garbage: Vec<Garbage>,
+    /// What open snapshots need, as of this commit.
+    pub(crate) needs: Needs,
+    /// Commits of this state.
+    pub(crate) commits: u32,
     /// Which transaction it is, of this state's.
     pub(crate) serial: u64,
     /// Whether changes of writes are to be remembered.
@@ -104,7 +109,8 @@ impl<E: Engine> Work<E> {
             entries: RowEntries::default(),
             order: Vec::new(),
             next_check: FIRST_CHECK,
-            garbage: Vec::new(),
+            needs: Needs::default(),
+            commits: 0,
             serial: 0,
             has_savepoint: false,
             changes: Vec::new(),
@@ -142,7 +148,16 @@ impl<E: Engine> Work<E> {
     #[inline]
     pub(crate) fn add(&mut self, at: Handle, table: u16, fate: Fate, made: Option<Version>, key: Kept) {
         self.written |= bit(at);
-        self.writes.push(Write { at, table, fate, made, key, before: Version::default(), has_room: true });
+        self.writes.push(Write {
+            at,
+            table,
+            fate,
+            made,
+            key,
+            before: Version::default(),
+            has_room: true,
+            has_past: false,
+        });
     }
 
     /// Gives a write another fate.

@@ -1,8 +1,11 @@
 //! What the checker must find, and what it must not.
 
 mod closure;
+mod long;
 mod minimal;
+mod permutations;
 mod random;
+mod recorded;
 mod unclear;
 
 use super::{Anomaly, CycleKind, History, Order, Transaction, check};

@@ -10,6 +10,7 @@ use serde::Serialize;
 use super::{Draw, Key, MapName, Op, Style, Subject, Work, footprint};
 use crate::{
     Error,
+    driver::{Rates, interleave},
     report::{Report, prose, table},
 };
 
@@ -98,23 +99,6 @@ struct Row {
     bytes_per_record: Option<f64>,
 }
 
-#[derive(Clone, Copy, Debug, Serialize)]
-struct Rates {
-    min: f64,
-    median: f64,
-    max: f64,
-}
-
-impl Rates {
-    /// Of at least one round.
-    fn of(mut rates: Vec<f64>) -> Self {
-        rates.sort_by(f64::total_cmp);
-        let middle = rates.len() / 2;
-        let below = (rates.len() - 1) / 2;
-        Self { min: rates[0], median: (rates[below] + rates[middle]) / 2.0, max: rates[rates.len() - 1] }
-    }
-}
-
 /// A map with what is known of it.
 struct Contender<K> {
     name: MapName,
@@ -198,19 +182,12 @@ impl Args {
     ) -> Result<Vec<Row>, Error> {
         let able: Vec<_> =
             contenders.iter().filter(|map| map.name.refuses(op, threads, self.key_bytes).is_none()).collect();
-        let mut rates = vec![Vec::new(); able.len()];
-        for round in 0..=self.rounds {
-            let work = self.work::<K>(op, dist, threads, u64::from(round), seed);
+        let prepare = |round: u16| self.work::<K>(op, dist, threads, u64::from(round), seed);
+        let rates = interleave(self.rounds, &able, prepare, |map, work| {
             let operations: usize = work.keys.iter().map(Vec::len).sum();
-            for (map, rates) in able.iter().zip(&mut rates) {
-                let time = map.subject.run(&work)?;
-                // The first finds caches cold, and pages that nobody has touched.
-                if round > 0 {
-                    rates.push(operations as f64 / time.as_secs_f64());
-                }
-            }
-        }
-        let row = |(map, rates): (&&Contender<K>, Vec<f64>)| Row {
+            Ok::<_, Error>(operations as f64 / map.subject.run(work)?.as_secs_f64())
+        })?;
+        let row = |(map, rates): (&&Contender<K>, Rates)| Row {
             engine: map.name,
             op,
             style: matches!(op, Op::Get | Op::Update).then_some(self.style),
@@ -218,7 +195,7 @@ impl Args {
             records: self.records,
             dist,
             key_bytes: self.key_bytes,
-            ops_per_s: Rates::of(rates),
+            ops_per_s: rates,
             bytes_per_record: map.bytes_per_record,
         };
         Ok(able.iter().zip(rates).map(row).collect())
@@ -285,17 +262,4 @@ fn group_table(group: &[Row]) -> String {
 /// As options name it.
 fn word(value: impl ValueEnum) -> String {
     value.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn rates_are_ordered_and_the_median_is_in_the_middle() {
-        let Rates { min, median, max } = Rates::of(vec![3.0, 1.0, 10.0]);
-        assert_eq!((min, median, max), (1.0, 3.0, 10.0));
-        assert_eq!(Rates::of(vec![1.0, 2.0]).median, 1.5);
-        assert_eq!(Rates::of(vec![4.0]).median, 4.0);
-    }
 }

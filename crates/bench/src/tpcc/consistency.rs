@@ -1,7 +1,7 @@
 //! The twelve conditions that hold whenever no transaction is under way (3.3.2).
 //!
 //! All rows are seen once, and added up by what the conditions speak of. A row that is missing counts as zeros, so that rows without
-//! the one that they belong to are found as well.
+//! the one that they belong to are found as well, and so are warehouses and districts of which there is nothing at all.
 
 mod sums;
 
@@ -125,7 +125,7 @@ impl fmt::Display for Violation {
 ///
 /// When a row cannot be read.
 pub fn check<V: View>(view: &V, scale: &Scale) -> Result<Vec<Violation>, V::Error> {
-    let sums = Sums::of(view)?;
+    let sums = Sums::of(view, scale)?;
     let mut violations = Vec::new();
     let mut equal = |condition, place, left: i128, right: i128| {
         if left != right {
@@ -162,7 +162,7 @@ pub fn check<V: View>(view: &V, scale: &Scale) -> Result<Vec<Violation>, V::Erro
             let (warehouse, district, number) = *key;
             let place = Place::OrderLine((warehouse, district, number, *line));
             let pending = |delivery| i128::from(delivery == Some(Delivery::Pending));
-            // Without an order, neither is right.
+            // Without an order, whether it is delivered or not is wrong.
             let right = if order.delivery.is_some() { pending(order.delivery) } else { -1 };
             equal(Condition::LineIsDeliveredWithOrder, place, pending(Some(*delivery)), right);
         }

@@ -2,7 +2,7 @@
 //!
 //! Dates are not inputs: whoever runs a transaction reads the clock.
 
-use super::{Constants, CustomerKey, DistrictKey, ItemKey, Random, Scale, Text, WarehouseKey, scale::DISTRICTS};
+use super::{Constants, CustomerKey, DISTRICTS, DistrictKey, ItemKey, Random, Scale, ScaleError, Text, WarehouseKey};
 
 /// How likely things are, in percent; 100 and above is always.
 ///
@@ -118,7 +118,7 @@ pub struct StockLevel {
 /// let scale = Scale::new(4)?;
 /// let mut random = Random::seeded(1);
 /// let run = Constants::for_run(Constants::for_load(&mut random), &mut random);
-/// let mut inputs = Inputs::new(scale, run, Chances::STANDARD, (3, 7), random);
+/// let mut inputs = Inputs::new(scale, run, Chances::STANDARD, (3, 7), random)?;
 /// let order = inputs.new_order();
 /// assert_eq!(order.customer.0, 3, "the terminal's warehouse");
 /// assert!((5..=15).contains(&order.lines().len()));
@@ -137,8 +137,22 @@ pub struct Inputs {
 
 impl Inputs {
     /// The inputs of the terminal in a district, over a population of this scale.
-    pub fn new(scale: Scale, constants: Constants, chances: Chances, home: DistrictKey, random: Random) -> Self {
-        Self { scale, constants, chances, home, random }
+    ///
+    /// # Errors
+    ///
+    /// When there is no such district.
+    pub fn new(
+        scale: Scale,
+        constants: Constants,
+        chances: Chances,
+        home: DistrictKey,
+        random: Random,
+    ) -> Result<Self, ScaleError> {
+        let (warehouse, district) = home;
+        if !(1..=scale.warehouses()).contains(&warehouse) || !(1..=DISTRICTS).contains(&district) {
+            return Err(ScaleError::District(warehouse, district));
+        }
+        Ok(Self { scale, constants, chances, home, random })
     }
 
     /// The next NEW-ORDER's (2.4.1).

@@ -2,7 +2,11 @@
 //!
 //! Numbers count from one, as in the specification.
 
+use std::ops::RangeInclusive;
+
 use drtm_txn::{Key, KeyReader};
+
+use super::Text;
 
 /// Warehouse.
 pub type WarehouseKey = u16;
@@ -21,8 +25,25 @@ pub type OrderLineKey = (u16, u8, u32, u8);
 pub type ItemKey = u32;
 /// Warehouse, item.
 pub type StockKey = (u16, u32);
-/// Warehouse, district, last name, first name, customer: those of a last name are in the order that 2.5.2.2 asks for.
-pub type CustomerByName = (u16, u8, Vec<u8>, Vec<u8>, u32);
+/// Warehouse, district, last name, first name, customer: those of a last name are in the order that 2.5.2.2 asks for. Names are filled up
+/// with zeros, which keeps their order, and needs no memory of its own. See [`customers_named`].
+pub type CustomerByName = (u16, u8, [u8; 16], [u8; 16], u32);
+
+/// The keys of all customers of a district who have a last name.
+///
+/// # Example
+///
+/// ```
+/// use drtm_bench::tpcc::{customers_named, last_name};
+///
+/// let keys = customers_named((1, 2), &last_name(371));
+/// assert!(keys.contains(&(1, 2, last_name(371).padded(), *b"Ada\0\0\0\0\0\0\0\0\0\0\0\0\0", 7)));
+/// assert!(!keys.contains(&(1, 2, last_name(372).padded(), *b"Ada\0\0\0\0\0\0\0\0\0\0\0\0\0", 7)));
+/// ```
+pub fn customers_named((warehouse, district): DistrictKey, last: &Text<16>) -> RangeInclusive<CustomerByName> {
+    let key = |first, customer| (warehouse, district, last.padded(), first, customer);
+    key([0; 16], 0)..=key([u8::MAX; 16], u32::MAX)
+}
 
 /// The writer, in a [`HistoryKey`], of the initial population.
 pub const LOADER: u16 = 0;

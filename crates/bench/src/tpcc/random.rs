@@ -31,9 +31,13 @@ impl Random {
         Self(SmallRng::seed_from_u64(seed))
     }
 
-    /// One of a seed's many, independent of each other: a warehouse's, or a terminal's.
+    /// One of a seed's many, independent of each other. A [`Loader`](super::Loader) takes one for each warehouse, by
+    /// its number, and the one of number 0. What else is drawn had better have a seed of its own.
     pub fn stream(seed: u64, stream: u64) -> Self {
-        Self::seeded(Self::seeded(seed).0.random::<u64>().wrapping_add(stream.wrapping_mul(0x9E37_79B9_7F4A_7C15)))
+        // What a generator makes of a seed, which is not in step with its neighbours': two states that were made of
+        // neighbouring seeds could have words in common.
+        let mix = |seed| Self::seeded(seed).0.random::<u64>();
+        Self::seeded(mix(mix(seed) ^ stream))
     }
 
     /// Uniform between these two, both included.
@@ -266,9 +270,22 @@ mod tests {
     }
 
     #[test]
-    fn streams_differ() {
-        let draw = |stream| Random::stream(7, stream).within(0, u64::MAX);
+    fn streams_are_independent() {
+        let state = |stream| Random::stream(7, stream);
+        let draw = |stream| state(stream).within(0, u64::MAX);
         assert_eq!(draw(1), draw(1));
         assert_ne!(draw(1), draw(2));
+        // Generators with a word in common would be in step for a while.
+        let words = |stream| -> Vec<String> {
+            let state = format!("{:?}", state(stream).0);
+            let numbers = state.split(|letter: char| !letter.is_ascii_digit()).filter(|number| number.len() > 9);
+            numbers.map(Into::into).collect()
+        };
+        let mut all: Vec<String> = (0..1_000).flat_map(words).collect();
+        assert!(all.len() > 3_990, "a generator shows its four words: {}", all.len());
+        let shown = all.len();
+        all.sort_unstable();
+        all.dedup();
+        assert_eq!(all.len(), shown);
     }
 }

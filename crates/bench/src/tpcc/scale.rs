@@ -42,6 +42,9 @@ pub enum ScaleError {
     /// Too few or too many items.
     #[error("{0} items: ask for 1 to {ITEMS}")]
     Items(u32),
+    /// A terminal in a district that there is not.
+    #[error("warehouse {0}, district {1}: the population has no such district; both are numbered from 1")]
+    District(u16, u8),
 }
 
 impl Scale {

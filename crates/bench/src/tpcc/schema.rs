@@ -71,7 +71,7 @@ impl Customer {
     /// The key by which it is found by its last name.
     pub fn by_name(&self, key: CustomerKey) -> CustomerByName {
         let (warehouse, district, customer) = key;
-        (warehouse, district, self.last.as_bytes().to_vec(), self.first.as_bytes().to_vec(), customer)
+        (warehouse, district, self.last.padded(), self.first.padded(), customer)
     }
 }
 

@@ -44,6 +44,11 @@ impl<const N: usize> Text<N> {
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes[..usize::from(self.length.get()).min(N)]
     }
+
+    /// The text, filled up with zeros: in the same order as the texts, as long as these have no zeros themselves.
+    pub fn padded(&self) -> [u8; N] {
+        self.bytes
+    }
 }
 
 impl<const N: usize> fmt::Debug for Text<N> {

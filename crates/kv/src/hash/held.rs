@@ -15,7 +15,7 @@ use crate::{
     Fetched, Handle, KvError, Placed, Reaped, Reserved, Sighting, State, Version, Witness, Worker, floor,
     keys::Keys,
     layout::{BUCKET_VERSIONS, Bits},
-    record::Record,
+    record::{Past, PastView, Record},
     room::{Nowhere, Room},
 };
 
@@ -100,6 +100,47 @@ impl<E: Engine, K: Keys> HashTable<E, K> {
         Ok(found.map_or_else(Fetched::Nothing, Fetched::Record))
     }
 
+    /// Copies the value that a key had before a version: for who knows that all earlier ones have been written, or are being written under the record's lock, and
+    /// that what he asks for has been [kept](crate::Records::keep).
+    ///
+    /// # Errors
+    ///
+    /// When the key is too long, or the store is corrupt.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm_htm::NoHtm;
+    /// use drtm_kv::{Fetched, HashConfig, Past, Store, Version};
+    ///
+    /// let store = Store::in_memory(NoHtm, 16 << 20)?;
+    /// let (table, mut worker) = (store.hash_table(HashConfig::default())?, store.worker());
+    /// let first = table.insert(&mut worker, 7, b"seven")?.expect("it is new");
+    ///
+    /// // Who writes the row keeps what it was.
+    /// let (me, records, mut value) = (worker.lock_state(), store.records(), Vec::new());
+    /// let Fetched::Record(seen) = table.fetch(7, me, &mut value)? else { panic!("it is there") };
+    /// records.lock(seen.at, me)?;
+    /// assert!(records.keep(&mut worker, seen.at, true)?.is_some());
+    /// table.write_held(seen.at, Version::new(1_000), b"SEVEN")?;
+    ///
+    /// assert_eq!(table.fetch_past(7, Version::new(1_000), &mut value)?, Past::Present(first));
+    /// assert_eq!(value, b"seven");
+    /// assert_eq!(table.fetch_past(7, Version::new(1_001), &mut value)?, Past::Present(Version::new(1_000)));
+    /// assert_eq!(table.fetch_past(7, first, &mut value)?, Past::Absent);
+    ///
+    /// // And forgets it when nobody asks for it any longer.
+    /// records.lock(seen.at, me)?;
+    /// assert!(records.forget(&mut worker, seen.at, |_, _| false)? > 0);
+    /// records.unlock(seen.at);
+    /// # Ok::<(), drtm_kv::KvError>(())
+    /// ```
+    pub fn fetch_past(&self, key: K::Key<'_>, before: Version, into: &mut impl Room) -> Result<Past, KvError> {
+        let mut view = PastView::new(before);
+        let found = self.table.search::<K, _>(key, |record| record.observe_past::<K>(key, &mut view, into))?;
+        Ok(found.unwrap_or(Past::Absent))
+    }
+
     /// Finds a key's record, or makes one, which says that the key is not there, and has this value already for when it will be. Tells what the bucket was
     /// before that.
     ///
@@ -155,7 +196,7 @@ impl<E: Engine, K: Keys> HashTable<E, K> {
         Record::at(self.table.region(), at.place())?.write_held::<K>(version, value)
     }
 
-    /// The same in [other memory](Self::reserve), where the record is then.
+    /// The same in [other memory](Self::reserve). Gives the record's handle there.
     ///
     /// # Errors
     ///
@@ -168,7 +209,7 @@ impl<E: Engine, K: Keys> HashTable<E, K> {
         to: Reserved,
         version: Version,
         value: &[u8],
-    ) -> Result<(), KvError> {
+    ) -> Result<Handle, KvError> {
         let table = &*self.table;
         let record = Record::at(table.region(), at.place())?;
         let (_, main) = table.lock_chain(K::hash(K::word(key)))?;
@@ -178,11 +219,12 @@ impl<E: Engine, K: Keys> HashTable<E, K> {
             let (class, place) = (locked.class(), locked.copy_to::<K>(to, key, version, value)?);
             plainly(table.engine(), |tx| Change(found.bucket).point(tx, found.slot, place));
             locked.retire();
-            Ok(class)
+            Ok((class, place))
         });
         table.unlock_chain(main, Vec::new());
-        worker.free(moved?, at.place().word);
-        Ok(())
+        let (class, place) = moved?;
+        worker.free(class, at.place().word);
+        Ok(Handle::of(place))
     }
 
     /// Takes out the record of a key that is gone, if it is still as it was seen and nobody has it locked.

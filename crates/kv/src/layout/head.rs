@@ -79,6 +79,21 @@ impl Head {
         Self(CHECKED.set(self.0, 1))
     }
 
+    /// In place of an older version's: there was one, and it could not be kept.
+    pub(crate) const FORGOTTEN: u64 = OLDER.max();
+
+    /// The older version's place, in words.
+    #[must_use]
+    #[inline(always)]
+    pub(crate) const fn older(self) -> u64 {
+        OLDER.get(self.0)
+    }
+
+    #[must_use]
+    pub(crate) const fn with_older(self, word: u64) -> Self {
+        Self(OLDER.set(self.0, word))
+    }
+
     #[must_use]
     pub(crate) const fn without_older(self) -> Self {
         Self(OLDER.set(self.0, 0))

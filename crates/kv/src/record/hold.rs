@@ -53,7 +53,12 @@ impl<'r, E: Engine> Record<'r, E> {
         };
         let is_it = self.incarnation() == seen.at.place().incarnation && locked.version == seen.version;
         // If not, dropped here, and so unlocked.
-        Ok(if is_it { Ok(locked) } else { Err(Reaped::Gone) })
+        Ok(match is_it {
+            // Whoever looks for what it was must find it.
+            true if self.has_past() => Err(Reaped::Busy),
+            true => Ok(locked),
+            false => Err(Reaped::Gone),
+        })
     }
 }
 
@@ -66,6 +71,11 @@ impl<E: Engine> Locked<'_, '_, E> {
         version: Version,
         value: &[u8],
     ) -> Result<Place, OutOfBounds> {
-        Record::create::<K>(self.record.region, to.word, to.shape, key, value, version)
+        let place = Record::create::<K>(self.record.region, to.word, to.shape, key, value, version)?;
+        // What it was is the other record's past from now on.
+        if self.record.has_past() {
+            Record::at(self.record.region, place)?.take_over(self.record);
+        }
+        Ok(place)
     }
 }

@@ -8,7 +8,7 @@ use super::{HEADER_WORDS, MAX_VALUE};
 use crate::{
     KvError,
     heap::Class,
-    keys::{Keys, MAX_KEY},
+    keys::{Bytes, Inline, Keys, MAX_KEY},
     layout::Head,
 };
 
@@ -44,6 +44,16 @@ impl Shape {
                 let key = (!K::FITS).then_some((lengths >> 32) as usize);
                 Ok(Self { key, value: lengths as u32 as usize, checked })
             }
+        }
+    }
+
+    /// What a head says, whichever kind of keys the table has: of a record with lengths and no key, that it keeps one of no bytes, which takes the same
+    /// memory.
+    #[inline]
+    pub(super) fn of_any<Why>(head: Head, lengths: impl FnOnce() -> Result<u64, Why>) -> Result<Self, Why> {
+        match head.short_length() {
+            Some(_) => Self::told::<Inline, _>(head, lengths),
+            None => Self::told::<Bytes, _>(head, lengths),
         }
     }
 
@@ -88,7 +98,7 @@ impl Shape {
         if self.has_lengths() { 1 + self.key_words() } else { 0 }
     }
 
-    fn body_words(self) -> usize {
+    pub(super) fn body_words(self) -> usize {
         self.before_value() + self.sealed_words()
     }
 

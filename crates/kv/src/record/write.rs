@@ -229,7 +229,8 @@ impl<E: Engine> Locked<'_, '_, E> {
     #[cold]
     fn reshape(&self, shape: Shape) -> Result<(), OutOfBounds> {
         let (record, engine) = (self.record, self.record.engine());
-        engine.store_relaxed(&record.header[HEAD], shape.head(record.head().incarnation()).0);
+        let head = record.head();
+        engine.store_relaxed(&record.header[HEAD], shape.head(head.incarnation()).with_older(head.older()).0);
         if shape.has_lengths() {
             // The key stays where it is: its length has not changed, and it had a lengths word if it is kept.
             engine.store_relaxed(&record.body(0, 1)?[0], shape.lengths());

@@ -1,7 +1,7 @@
 //! What transactions do with the tree: find records, singly and in their order, make records for keys that are to be inserted, write records that they
 //! hold, and take out those of keys that are gone.
 
-use std::{marker::PhantomData, ops::RangeBounds};
+use std::ops::RangeBounds;
 
 use drtm_htm::{Engine, Waiter};
 use drtm_rdma::Offset;
@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     Fetched, Handle, KvError, Placed, Reaped, Reserved, Sighting, State, Version, Worker, floor,
-    record::Record,
+    record::{Past, PastView, Record},
     room::{Nowhere, Room},
 };
 
@@ -23,18 +23,19 @@ use crate::{
 #[derive(Debug)]
 pub struct Cursor<K: TreeKeys> {
     cursor: K::Cursor,
-    keys: PhantomData<K>,
+    /// Leaves that nobody asks about.
+    passed: Vec<NodeVersion>,
 }
 
 impl<K: TreeKeys> Cursor<K> {
     /// At the beginning of a range, to go upward.
     pub fn up<'k>(range: impl RangeBounds<K::Key<'k>>) -> Self {
-        Self { cursor: K::cursor(range, Direction::Up), keys: PhantomData }
+        Self { cursor: K::cursor(range, Direction::Up), passed: Vec::new() }
     }
 
     /// At the end of a range, to go downward.
     pub fn down<'k>(range: impl RangeBounds<K::Key<'k>>) -> Self {
-        Self { cursor: K::cursor(range, Direction::Down), keys: PhantomData }
+        Self { cursor: K::cursor(range, Direction::Down), passed: Vec::new() }
     }
 }
 
@@ -101,7 +102,50 @@ impl<E: Engine, K: TreeKeys> Tree<E, K> {
         passed: &mut Vec<NodeVersion>,
         value: &mut impl Room,
     ) -> Result<Option<(K::Key<'c>, Sighting)>, KvError> {
-        K::next(&self.table, &mut cursor.cursor, passed, &mut Observed { holder, value })
+        K::next(&self.table, &mut cursor.cursor, passed, &mut Observed { view: holder, value })
+    }
+
+    /// Copies the value that a key had before a version, as [of a hash table](crate::HashTable::fetch_past).
+    ///
+    /// # Errors
+    ///
+    /// When the key is too long, or the store is corrupt.
+    pub fn fetch_past(&self, key: K::Key<'_>, before: Version, into: &mut impl Room) -> Result<Past, KvError> {
+        let mut view = PastView::new(before);
+        let found = self.table.search::<K, _>(key, |record| record.observe_past::<K::Kept>(key, &mut view, into))?;
+        Ok(found.unwrap_or(Past::Absent))
+    }
+
+    /// Moves a cursor to the next record, and copies the value that its key had before a version.
+    ///
+    /// # Errors
+    ///
+    /// When the store is corrupt.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm_htm::NoHtm;
+    /// use drtm_kv::{Cursor, Past, Store, Version};
+    ///
+    /// let store = Store::in_memory(NoHtm, 16 << 20)?;
+    /// let (tree, mut worker) = (store.tree()?, store.worker());
+    /// let first = tree.insert(&mut worker, 7, b"seven")?.expect("it is new");
+    /// let (mut cursor, mut value) = (Cursor::up(..), Vec::new());
+    /// let row = tree.advance_past(&mut cursor, Version::new(1_000), &mut value)?;
+    /// assert_eq!(row, Some((7, Past::Present(first))));
+    /// # Ok::<(), drtm_kv::KvError>(())
+    /// ```
+    #[inline]
+    pub fn advance_past<'c>(
+        &self,
+        cursor: &'c mut Cursor<K>,
+        before: Version,
+        value: &mut impl Room,
+    ) -> Result<Option<(K::Key<'c>, Past)>, KvError> {
+        cursor.passed.clear();
+        let mut view = Observed { view: PastView::new(before), value };
+        K::next(&self.table, &mut cursor.cursor, &mut cursor.passed, &mut view)
     }
 
     /// Finds a key's record, or makes one, which says that the key is not there, and has this value already for when it will be. Tells what that has done to
@@ -156,7 +200,7 @@ impl<E: Engine, K: TreeKeys> Tree<E, K> {
         Record::at(self.table.region(), at.place())?.write_held::<K::Kept>(version, value)
     }
 
-    /// The same in [other memory](Self::reserve), where the record is then.
+    /// The same in [other memory](Self::reserve). Gives the record's handle there.
     ///
     /// # Errors
     ///
@@ -169,7 +213,7 @@ impl<E: Engine, K: TreeKeys> Tree<E, K> {
         to: Reserved,
         version: Version,
         value: &[u8],
-    ) -> Result<(), KvError> {
+    ) -> Result<Handle, KvError> {
         let waiter = Waiter::new();
         loop {
             let spot = K::spot(&self.table, key)?;
@@ -181,7 +225,7 @@ impl<E: Engine, K: TreeKeys> Tree<E, K> {
                 held.retire();
                 drop(leaf);
                 worker.free(class, at.place().word);
-                return Ok(());
+                return Ok(Handle::of(place));
             }
             waiter.pause();
         }

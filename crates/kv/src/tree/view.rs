@@ -6,7 +6,7 @@ use drtm_rdma::OutOfBounds;
 use crate::{
     Sighting, State, Version,
     keys::{Inline, Sliced},
-    record::{Look, Record},
+    record::{Look, Past, PastView, Record},
     room::Room,
 };
 
@@ -50,18 +50,32 @@ impl<R: Room> View for Copied<'_, R> {
     }
 }
 
-/// Copies values for a transaction, which wants to see the records of absent keys too.
-pub(super) struct Observed<'v, R: Room> {
-    pub(super) holder: State,
+/// Copies values for a transaction, which wants to see the records of absent keys too: as they are, to a holder of locks, or as they were.
+pub(super) struct Observed<'v, V, R: Room> {
+    pub(super) view: V,
     pub(super) value: &'v mut R,
 }
 
-impl<R: Room> View for Observed<'_, R> {
+impl<R: Room> View for Observed<'_, PastView, R> {
+    type Found = Past;
+
+    #[inline(always)]
+    fn row<E: Engine>(&mut self, record: &Record<'_, E>, word: u64) -> Result<Look<Past>, OutOfBounds> {
+        record.observe_past_word(word, &mut self.view, self.value)
+    }
+
+    #[inline(always)]
+    fn keyed_row<E: Engine>(&mut self, record: &Record<'_, E>, key: &mut Vec<u8>) -> Result<Look<Past>, OutOfBounds> {
+        record.observe_past_row::<Sliced>(key, &mut self.view, self.value)
+    }
+}
+
+impl<R: Room> View for Observed<'_, State, R> {
     type Found = Sighting;
 
     #[inline(always)]
     fn row<E: Engine>(&mut self, record: &Record<'_, E>, word: u64) -> Result<Look<Sighting>, OutOfBounds> {
-        record.observe_word::<Inline>(word, self.holder, self.value)
+        record.observe_word::<Inline>(word, self.view, self.value)
     }
 
     #[inline(always)]
@@ -70,6 +84,6 @@ impl<R: Room> View for Observed<'_, R> {
         record: &Record<'_, E>,
         key: &mut Vec<u8>,
     ) -> Result<Look<Sighting>, OutOfBounds> {
-        record.observe_row::<Sliced>(key, self.holder, self.value)
+        record.observe_row::<Sliced>(key, self.view, self.value)
     }
 }

@@ -4,7 +4,7 @@ use drtm_htm::{Access, Cause, Engine, Outcome, Policy};
 use drtm_kv::Locking;
 
 use super::took;
-use crate::{Conflict, Error, Setting, db::Inner, work::Work};
+use crate::{Conflict, Error, Setting, db::Inner, mutation::Mutation, work::Work};
 
 /// Codes with which the region gives up.
 const HELD: u8 = 1;
@@ -24,24 +24,26 @@ pub(super) fn lock_and_validate<S: Setting>(db: &Inner<S>, work: &mut Work<S::En
     let outcome = worker.htm().attempt(Policy::DBX, |tx| {
         for (at, index) in order.iter() {
             match records.lock_in(tx, *at, *holder)? {
-                Locking::Taken { version, length } => took(&mut writes[*index as usize], version, length),
+                Locking::Taken { version, length, has_past } => {
+                    took(&mut writes[*index as usize], version, length, has_past);
+                }
                 Locking::Held(_) => return Err(tx.abort::<HELD>()),
                 Locking::Gone => return Err(tx.abort::<MOVED>()),
             }
         }
         let epoch = tx.load(number)?;
         for seen in reads.iter() {
-            if !records.is_still_in(tx, *seen, *holder)? {
+            if !records.is_still_in(tx, *seen, *holder)? && !S::has(Mutation::CommitWithoutValidation) {
                 return Err(tx.abort::<CHANGED>());
             }
         }
         for leaf in leaves.iter() {
-            if !records.is_unchanged_in(tx, leaf)? {
+            if !records.is_unchanged_in(tx, leaf)? && !S::has(Mutation::CommitDespitePhantoms) {
                 return Err(tx.abort::<PHANTOM>());
             }
         }
         for bucket in buckets.iter() {
-            if !records.is_unchanged_in(tx, bucket)? {
+            if !records.is_unchanged_in(tx, bucket)? && !S::has(Mutation::CommitDespitePhantoms) {
                 return Err(tx.abort::<PHANTOM>());
             }
         }

@@ -3,7 +3,7 @@
 use std::ops::{Bound, RangeBounds};
 
 use super::{
-    Tx,
+    Mode, Tx, Update,
     range::{Position, Range, Way, map, until_an_error},
 };
 use crate::{Codec, Embedded, Error, Hash, Index, Key, Setting, Unique, Uniqueness, table::Kind};
@@ -37,12 +37,22 @@ use crate::{Codec, Embedded, Error, Hash, Index, Key, Setting, Unique, Uniquenes
 /// # Ok::<(), Error>(())
 /// ```
 #[derive(Debug)]
-pub struct RangeBy<'t, 'db, K: Key, C: Codec, I: Key, U: Uniqueness = Unique, O: Kind = Hash, S: Setting = Embedded> {
-    entries: Range<'t, 'db, U::Key<K, I>, U::Codec<K>, S>,
+pub struct RangeBy<
+    't,
+    'db,
+    K: Key,
+    C: Codec,
+    I: Key,
+    U: Uniqueness = Unique,
+    O: Kind = Hash,
+    S: Setting = Embedded,
+    M: Mode = Update,
+> {
+    entries: Range<'t, 'db, U::Key<K, I>, U::Codec<K>, S, M>,
     index: Index<K, C, I, U, O>,
 }
 
-impl<K: Key, C: Codec, I: Key, U: Uniqueness, O: Kind, S: Setting> RangeBy<'_, '_, K, C, I, U, O, S> {
+impl<K: Key, C: Codec, I: Key, U: Uniqueness, O: Kind, S: Setting, M: Mode> RangeBy<'_, '_, K, C, I, U, O, S, M> {
     /// The next row, or `None` if there are no more: what it is found by, its key, its value.
     ///
     /// # Errors
@@ -126,7 +136,7 @@ fn beyond(mut bytes: Vec<u8>) -> Option<Vec<u8>> {
     None
 }
 
-impl<'db, S: Setting> Tx<'db, S> {
+impl<'db, S: Setting, M: Mode> Tx<'db, S, M> {
     /// The row that a unique index has under a key: its own key, and its value.
     ///
     /// # Errors
@@ -195,7 +205,7 @@ impl<'db, S: Setting> Tx<'db, S> {
         &mut self,
         index: Index<K, C, I, U, O>,
         by: &I,
-    ) -> Result<RangeBy<'_, 'db, K, C, I, U, O, S>, Error> {
+    ) -> Result<RangeBy<'_, 'db, K, C, I, U, O, S, M>, Error> {
         self.range_by(index, (Bound::Included(by), Bound::Included(by)))
     }
 
@@ -213,7 +223,7 @@ impl<'db, S: Setting> Tx<'db, S> {
         &mut self,
         index: Index<K, C, I, U, O>,
         range: impl RangeBounds<I>,
-    ) -> Result<RangeBy<'_, 'db, K, C, I, U, O, S>, Error> {
+    ) -> Result<RangeBy<'_, 'db, K, C, I, U, O, S, M>, Error> {
         let position = Position::of_entries::<K, I, U>(range, Way::Up);
         Ok(RangeBy { entries: self.range_from(index.entries(), position)?, index })
     }
@@ -232,7 +242,7 @@ impl<'db, S: Setting> Tx<'db, S> {
         &mut self,
         index: Index<K, C, I, U, O>,
         range: impl RangeBounds<I>,
-    ) -> Result<RangeBy<'_, 'db, K, C, I, U, O, S>, Error> {
+    ) -> Result<RangeBy<'_, 'db, K, C, I, U, O, S, M>, Error> {
         let position = Position::of_entries::<K, I, U>(range, Way::Down);
         Ok(RangeBy { entries: self.range_from(index.entries(), position)?, index })
     }
@@ -304,6 +314,18 @@ impl<'db, S: Setting> Tx<'db, S> {
                 let table = self.opened(index.table)?.name;
                 Err(self.disagreement(index.entries().number, table))
             }
+        }
+    }
+
+    /// An index and its table do not say the same: because what was read of them is not true any more, or because something is wrong.
+    #[cold]
+    pub(super) fn disagreement(&mut self, index: u16, table: &'static str) -> Error {
+        match self.refuted() {
+            Some(conflict) => self.doom(conflict),
+            None => match self.db.catalog.get(index) {
+                Some(index) => Error::Index { index: index.name, table },
+                None => Error::OtherDatabase,
+            },
         }
     }
 }

@@ -2,9 +2,9 @@
 
 use std::ops::{Bound, RangeBounds};
 
-use drtm_kv::{Bytes, Cursor, Inline};
+use drtm_kv::{Bytes, Cursor, Inline, Version};
 
-use super::{Found, Tx};
+use super::{Found, Mode, Tx, Update, read::was_found};
 use crate::{Codec, Embedded, Error, Key, Ordered, Setting, Table, catalog::Opened, index::Index, work::Work};
 
 /// The rows of a range, one after the other, with the transaction's own among them. What it has passed is part of what the transaction has read, rows that
@@ -34,8 +34,8 @@ use crate::{Codec, Embedded, Error, Key, Ordered, Setting, Table, catalog::Opene
 /// # Ok::<(), Error>(())
 /// ```
 #[derive(Debug)]
-pub struct Range<'t, 'db, K: Key, C: Codec, S: Setting = Embedded> {
-    pub(super) tx: &'t mut Tx<'db, S>,
+pub struct Range<'t, 'db, K: Key, C: Codec, S: Setting = Embedded, M: Mode = Update> {
+    pub(super) tx: &'t mut Tx<'db, S, M>,
     opened: &'db Opened<S::Engine>,
     cursor: Position,
     types: std::marker::PhantomData<fn() -> (K, C)>,
@@ -108,7 +108,7 @@ pub(super) fn until_an_error<T>(
     })
 }
 
-impl<K: Key, C: Codec, S: Setting> Range<'_, '_, K, C, S> {
+impl<K: Key, C: Codec, S: Setting, M: Mode> Range<'_, '_, K, C, S, M> {
     /// The next row, or `None` if there are no more.
     ///
     /// # Errors
@@ -147,8 +147,8 @@ impl<K: Key, C: Codec, S: Setting> Range<'_, '_, K, C, S> {
     #[inline]
     pub fn view_next<R>(&mut self, see: impl FnOnce(C::View<'_>) -> R) -> Result<Option<(K, R)>, Error> {
         let Some((key, found)) = self.advance()? else { return Ok(None) };
-        let bytes = Tx::<S>::bytes(self.tx.work(), found);
-        Ok(Some((key, see(Tx::<S>::codec_error(self.opened, C::view(bytes))?))))
+        let bytes = Tx::<S, M>::bytes(self.tx.work(), found);
+        Ok(Some((key, see(Tx::<S, M>::codec_error(self.opened, C::view(bytes))?))))
     }
 
     /// The rows that are left, as an iterator, which ends with the first error.
@@ -185,6 +185,9 @@ impl<K: Key, C: Codec, S: Setting> Range<'_, '_, K, C, S> {
     /// Moves to the next row that is there.
     #[inline(always)]
     fn advance(&mut self) -> Result<Option<(K, Found)>, Error> {
+        if let Some(before) = self.tx.past() {
+            return self.advance_past(before);
+        }
         loop {
             let Work { leaves, value, holder, .. } = self.tx.work();
             let row = match (&self.opened.index, &mut self.cursor) {
@@ -199,10 +202,16 @@ impl<K: Key, C: Codec, S: Setting> Range<'_, '_, K, C, S> {
                 // The table's type says that it is ordered, and of which keys.
                 _ => unreachable!("a range of a table of another kind"),
             };
-            let Some((key, seen)) = row else { return Ok(None) };
+            let Some((key, seen)) = row else {
+                self.tx.passed()?;
+                return Ok(None);
+            };
             let found = match self.tx.work().written_at(seen.at) {
                 Some(write) => match Found::of(self.tx.work().writes[write].fate) {
-                    Some(found) => found,
+                    Some(found) => {
+                        self.tx.passed()?;
+                        found
+                    }
                     None => continue,
                 },
                 None => {
@@ -217,14 +226,37 @@ impl<K: Key, C: Codec, S: Setting> Range<'_, '_, K, C, S> {
             return Ok(Some((key, found)));
         }
     }
+
+    /// Moves to the next row that was there.
+    fn advance_past(&mut self, before: Version) -> Result<Option<(K, Found)>, Error> {
+        loop {
+            let value = &mut self.tx.work().value;
+            let row = match (&self.opened.index, &mut self.cursor) {
+                (Index::TreeOfWords(tree), Position::Words(cursor)) => {
+                    let row = tree.advance_past(cursor, before, value)?;
+                    row.map(|(word, past)| (K::from_word(word), past))
+                }
+                (Index::TreeOfBytes(tree), Position::Bytes(cursor)) => {
+                    let row = tree.advance_past(cursor, before, value)?;
+                    row.map(|(bytes, past)| (K::from_bytes(bytes), past))
+                }
+                // As above.
+                _ => unreachable!("a range of a table of another kind"),
+            };
+            let Some((key, past)) = row else { return Ok(None) };
+            let Some(found) = was_found(self.opened, past)? else { continue };
+            let Some(key) = key else { return Err(Error::Key { table: self.opened.name }) };
+            return Ok(Some((key, found)));
+        }
+    }
 }
 
-impl<'db, S: Setting> Tx<'db, S> {
+impl<'db, S: Setting, M: Mode> Tx<'db, S, M> {
     pub(super) fn range_from<K: Key, C: Codec>(
         &mut self,
         table: Table<K, C, Ordered>,
         cursor: Position,
-    ) -> Result<Range<'_, 'db, K, C, S>, Error> {
+    ) -> Result<Range<'_, 'db, K, C, S, M>, Error> {
         let opened = self.opened(table)?;
         Ok(Range { tx: self, opened, cursor, types: std::marker::PhantomData })
     }
@@ -243,7 +275,7 @@ impl<'db, S: Setting> Tx<'db, S> {
         &mut self,
         table: Table<K, C, Ordered>,
         range: impl RangeBounds<K>,
-    ) -> Result<Range<'_, 'db, K, C, S>, Error> {
+    ) -> Result<Range<'_, 'db, K, C, S, M>, Error> {
         self.range_from(table, Position::new(range, Way::Up))
     }
 
@@ -261,7 +293,7 @@ impl<'db, S: Setting> Tx<'db, S> {
         &mut self,
         table: Table<K, C, Ordered>,
         range: impl RangeBounds<K>,
-    ) -> Result<Range<'_, 'db, K, C, S>, Error> {
+    ) -> Result<Range<'_, 'db, K, C, S, M>, Error> {
         self.range_from(table, Position::new(range, Way::Down))
     }
 

@@ -1,8 +1,9 @@
 //! Reading single rows.
 
-use drtm_kv::{Fetched, Room};
+use drtm_htm::Engine;
+use drtm_kv::{Fetched, Past, Room};
 
-use super::{Found, Tx, encode};
+use super::{Found, Mode, Tx, encode};
 use crate::{Codec, Error, Key, Setting, Table, catalog::Opened, table::Kind, work::Work};
 
 /// A row as it was found: where its value is, and which record it is.
@@ -39,7 +40,17 @@ impl Room for Unwanted {
     }
 }
 
-impl<S: Setting> Tx<'_, S> {
+/// Where the value is that a row had.
+#[inline]
+pub(super) fn was_found<E: Engine>(opened: &Opened<E>, past: Past) -> Result<Option<Found>, Error> {
+    match past {
+        Past::Present(_) => Ok(Some(Found::Read)),
+        Past::Absent => Ok(None),
+        Past::Forgotten => Err(Error::Forgotten { table: opened.name }),
+    }
+}
+
+impl<S: Setting, M: Mode> Tx<'_, S, M> {
     /// A row's value, if there is such a row.
     ///
     /// # Errors
@@ -150,9 +161,14 @@ impl<S: Setting> Tx<'_, S> {
     /// Finds a row, and copies its value if that is wanted. What was found is part of what the transaction has read.
     #[inline(always)]
     pub(super) fn row<K: Key>(&mut self, opened: &Opened<S::Engine>, key: &K, wanted: bool) -> Result<Row, Error> {
+        let past = self.past();
         let work = self.work();
         let Work { key: buffer, value, holder, .. } = &mut *work;
         let encoded = encode(key, buffer);
+        if let Some(before) = past {
+            let found = opened.index.fetch_past(encoded, before, &mut Wanted(value))?;
+            return Ok(Row { found: was_found(opened, found)?, record: None });
+        }
         let fetched = if wanted {
             opened.index.fetch(encoded, *holder, &mut Wanted(value))?
         } else {

@@ -89,16 +89,4 @@ impl<S: Setting> Tx<'_, S> {
             }
         }
     }
-
-    /// An index and its table do not say the same: because what was read of them is not true any more, or because something is wrong.
-    #[cold]
-    pub(super) fn disagreement(&mut self, index: u16, table: &'static str) -> Error {
-        match self.refuted() {
-            Some(conflict) => self.doom(conflict),
-            None => match self.db.catalog.get(index) {
-                Some(index) => Error::Index { index: index.name, table },
-                None => Error::OtherDatabase,
-            },
-        }
-    }
 }

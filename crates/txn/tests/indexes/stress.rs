@@ -10,7 +10,7 @@ use std::{
 
 use drtm_htm::{Emulated, Engine, NoHtm};
 use drtm_txn::{
-    Builder, Db, Error, Index, IndexDef, Multi, Ordered, Pod, Setting, Table, TableDef, Tx, Unique, Unlogged,
+    Builder, Db, Error, Index, IndexDef, Mode, Multi, Ordered, Pod, Setting, Table, TableDef, Tx, Unique, Unlogged,
 };
 
 use crate::On;
@@ -71,7 +71,7 @@ impl<S: Setting<Hook = Unlogged>> Hall<S> {
     }
 
     /// All that there is, at one moment.
-    fn look(&self, tx: &mut Tx<'_, S>) -> Result<Look, Error> {
+    fn look<M: Mode>(&self, tx: &mut Tx<'_, S, M>) -> Result<Look, Error> {
         let rows = tx.range(self.seats, ..)?.rows().collect::<Result<_, _>>()?;
         let by_holder = tx.range_by(self.by_holder, ..)?.rows().collect::<Result<_, _>>()?;
         Ok(Look { rows, by_holder, by_price: tx.range_by(self.by_price, ..)?.rows().collect::<Result<_, _>>()? })
@@ -135,6 +135,7 @@ fn many_write<E: Engine>(engine: E, transactions: u64) {
             let mut looks = 0_u64;
             while !is_over.load(Relaxed) || looks == 0 {
                 hall.db.transact(|tx| hall.look(tx)).expect("there is memory").is_true();
+                hall.db.read(|tx| hall.look(tx)).expect("there is memory").is_true();
                 // Here each read is true with those before, without a commit.
                 let mut tx = hall.db.begin().expect("there is memory");
                 match hall.look(&mut tx) {

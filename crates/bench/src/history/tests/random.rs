@@ -180,36 +180,3 @@ proptest! {
         prop_assert_eq!(check(&history, Order::Any), Ok(vec![]));
     }
 }
-
-/// 100,000 transactions on 1,000 rows, then the same with one that is wrong.
-#[test]
-fn long_histories_are_checked() {
-    const ROWS: u64 = 1_000;
-    let mut random = fastrand::Rng::with_seed(7);
-    let mut versions = vec![1; ROWS as usize];
-    let load = (0..ROWS).fold(Txn::committed(0, 0), |load, key| load.writes(0, key, 1));
-    let mut history = History::from_iter([load]);
-    for moment in 1..100_000 {
-        // Each spans the effects of about sixteen others.
-        let mut txn = Txn::committed(moment.max(8) * 10 - 80, moment * 10 + 80);
-        for _ in 0..4 {
-            let key = random.u64(..ROWS);
-            txn = txn.reads(0, key, versions[key as usize]);
-            // A second write of the row would be an intermediate one, and none reads it.
-            if random.bool() {
-                versions[key as usize] += 1;
-                txn = txn.writes(0, key, versions[key as usize]);
-            }
-        }
-        let start = random.u64(..ROWS - 10);
-        txn = txn.scans(0, start..start + 10, (start..start + 10).map(|key| (key, versions[key as usize])));
-        history.transactions.push(txn);
-    }
-    assert_eq!(anomalies(&history), []);
-
-    // It says that it began after all others, and saw what was there before them.
-    history.transactions.push(Txn::committed(2_000_000, 2_000_001).reads(0, 0, 1));
-    let found = anomalies(&history);
-    let [Anomaly::Cycle(cycle)] = &found[..] else { panic!("{found:?}") };
-    assert_eq!((cycle.kind, cycle.steps.len()), (CycleKind::RealTime, 2));
-}

@@ -4,7 +4,8 @@
 
 use std::collections::BTreeMap;
 
-use super::{CustomerKey, DistrictKey, OrderKey, View, WarehouseKey};
+use super::{CustomerKey, DistrictKey, OrderKey, Scale, View, WarehouseKey};
+use crate::tpcc::DISTRICTS;
 
 #[derive(Debug, Default)]
 pub(super) struct WarehouseSums {
@@ -74,8 +75,12 @@ pub(super) struct Sums {
 }
 
 impl Sums {
-    pub(super) fn of<V: View>(view: &V) -> Result<Self, V::Error> {
+    pub(super) fn of<V: View>(view: &V, scale: &Scale) -> Result<Self, V::Error> {
         let mut sums = Self::default();
+        for warehouse in 1..=scale.warehouses() {
+            sums.warehouses.insert(warehouse, WarehouseSums::default());
+            sums.districts.extend((1..=DISTRICTS).map(|district| ((warehouse, district), DistrictSums::default())));
+        }
         sums.add_places(view)?;
         sums.add_customers(view)?;
         sums.add_orders(view)?;

@@ -245,6 +245,29 @@ fn rows_that_belong_to_none_are_found() {
 }
 
 #[test]
+fn nothing_at_all_is_not_consistent() {
+    let scale = Scale::new(2).expect("two");
+    let Ok(violations) = check(&Population::default(), &scale);
+    let expected = (1..=2).flat_map(|warehouse| (1..=10).map(move |district| Place::District((warehouse, district))));
+    let next_order = violations.iter().filter(|one| one.condition == Condition::NextOrderFollowsLast);
+    assert!(next_order.map(|one| one.place).eq(expected), "{violations:#?}");
+    // One district, with all that belongs to it.
+    let is_home = |district: u8| district == HOME.1;
+    broken_by(
+        |rows| {
+            rows.districts.remove(&HOME);
+            rows.customers.retain(|key, _| (key.0, key.1) != HOME);
+            rows.histories.retain(|_, row| row.warehouse.get() != HOME.0 || !is_home(row.district));
+            rows.orders.retain(|key, _| (key.0, key.1) != HOME);
+            rows.new_orders.retain(|key, _| (key.0, key.1) != HOME);
+            rows.order_lines.retain(|key, _| (key.0, key.1) != HOME);
+            add(&mut rows.warehouses.get_mut(&2).expect("it is there").ytd, -10_000);
+        },
+        &[(2, DISTRICT), (11, DISTRICT)],
+    );
+}
+
+#[test]
 fn a_delivery_keeps_all_conditions() {
     broken_by(
         |rows| {

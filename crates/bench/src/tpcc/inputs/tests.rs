@@ -8,7 +8,8 @@ const HOME: DistrictKey = (2, 7);
 fn inputs(warehouses: u16, chances: Chances) -> Inputs {
     let mut random = Random::seeded(31);
     let constants = Constants::for_run(Constants::for_load(&mut random), &mut random);
-    Inputs::new(Scale::new(warehouses).expect("some"), constants, chances, HOME, random)
+    let home = (HOME.0.min(warehouses), HOME.1);
+    Inputs::new(Scale::new(warehouses).expect("some"), constants, chances, home, random).expect("it is there")
 }
 
 /// That a share of so many is what is expected, by as much as chance allows.
@@ -120,10 +121,21 @@ fn chances_can_be_chosen() {
 
 #[test]
 fn a_single_warehouse_has_no_other() {
-    let mut inputs = Inputs { home: (1, 1), ..inputs(1, Chances { remote_item: 100, ..Chances::STANDARD }) };
+    let mut inputs = inputs(1, Chances { remote_item: 100, ..Chances::STANDARD });
     for _ in 0..1_000 {
         assert!(inputs.new_order().is_all_local());
         assert_eq!(inputs.payment().customer_district.0, 1);
+    }
+}
+
+#[test]
+fn terminals_are_in_districts_that_there_are() {
+    let random = Random::seeded(31);
+    let constants = Constants::for_load(&mut random.clone());
+    let scale = Scale::new(2).expect("two");
+    for (warehouse, district) in [(0, 1), (3, 1), (1, 0), (1, 11)] {
+        let inputs = Inputs::new(scale, constants, Chances::STANDARD, (warehouse, district), random.clone());
+        assert_eq!(inputs.expect_err("it is not there"), ScaleError::District(warehouse, district));
     }
 }
 

@@ -1,0 +1,290 @@
+//! Older versions of records: reading what a record was, keeping what it is about to be no more, and forgetting what nobody asks for any longer.
+//!
+//! A record's head links to the version before, which is a record too, and so on: newer ones first. Whoever writes the record under its lock decides
+//! whether somebody still needs what it was, keeps a copy then, and leaves out of the chain what nobody needs. An older version is never changed but for its
+//! link; nobody else links to it.
+//!
+//! # Reading
+//!
+//! Hand over hand: when an older version has been looked at, the head that led there must still be the same. Then it had not been forgotten
+//! before: what is forgotten together is marked as free, all of it, before any of its memory can be used again.
+
+use drtm_htm::{Engine, fence_acquire, fence_release};
+use drtm_rdma::{OutOfBounds, read_bytes, words_for};
+
+use super::{HEAD, HEADER_WORDS, Look, Record, STATE, Shape, VERSION};
+use crate::{
+    Version, Worker,
+    heap::Class,
+    keys::{Keys, MAX_KEY},
+    layout::{Head, Place, State},
+    room::Room,
+};
+
+/// What a record was at some time.
+///
+/// # Example
+///
+/// See [`HashTable::fetch_past`](crate::HashTable::fetch_past).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Past {
+    /// The key was there, with this version.
+    Present(Version),
+    /// It was not.
+    Absent,
+    /// What it was has been forgotten: there was no memory to keep it.
+    Forgotten,
+}
+
+/// A look into the past: at the versions before one.
+#[derive(Debug)]
+pub(crate) struct PastView {
+    /// Whoever writes this version, or a later one, comes too late to be seen.
+    before: Version,
+    /// A lock, and the record's version, that were found and may be an earlier writer's.
+    met: Option<(State, Version, u64)>,
+}
+
+impl PastView {
+    pub(crate) fn new(before: Version) -> Self {
+        Self { before, met: None }
+    }
+
+    #[inline(always)]
+    fn sees(&self, version: Version) -> bool {
+        version.number() < self.before.number()
+    }
+
+    /// Whether somebody has the record locked who may write a version that is to be seen. Whoever takes the lock from now on does not: so only the first
+    /// holder that is met has to be waited for.
+    #[inline(always)]
+    fn must_wait(&mut self, state: State, version: Version, word: u64) -> bool {
+        if !state.is_locked() {
+            return false;
+        }
+        match self.met {
+            Some(met) if met.2 == word => met == (state, version, word),
+            _ => {
+                self.met = Some((state, version, word));
+                true
+            }
+        }
+    }
+}
+
+impl<E: Engine> Record<'_, E> {
+    /// Copies the value that a key had.
+    #[inline]
+    pub(crate) fn observe_past<K: Keys>(
+        &self,
+        key: K::Key<'_>,
+        view: &mut PastView,
+        into: &mut impl Room,
+    ) -> Result<Look<Past>, OutOfBounds> {
+        self.past(view, into, |record| Ok(record.shape_for::<K>(key)?.is_some()))
+    }
+
+    /// The same, of a record of which only the key's word is known.
+    #[inline]
+    pub(crate) fn observe_past_word(
+        &self,
+        word: u64,
+        view: &mut PastView,
+        into: &mut impl Room,
+    ) -> Result<Look<Past>, OutOfBounds> {
+        self.past(view, into, |record| Ok(record.key_word() == word))
+    }
+
+    /// The same, and copies the key, of a record that keeps it.
+    #[inline]
+    pub(crate) fn observe_past_row<K: Keys>(
+        &self,
+        key: &mut Vec<u8>,
+        view: &mut PastView,
+        into: &mut impl Room,
+    ) -> Result<Look<Past>, OutOfBounds> {
+        self.past(view, into, |record| {
+            if record.shape::<K>(record.head())?.key.is_some_and(|length| length > MAX_KEY) {
+                return Ok(false);
+            }
+            record.copy_kept_key::<K>(key).map(|()| true)
+        })
+    }
+
+    #[inline(always)]
+    fn past(
+        &self,
+        view: &mut PastView,
+        into: &mut impl Room,
+        is_it: impl FnOnce(&Self) -> Result<bool, OutOfBounds>,
+    ) -> Result<Look<Past>, OutOfBounds> {
+        let version = match self.begin() {
+            Ok(version) => version,
+            Err(look) => return Ok(look),
+        };
+        let state = State(self.engine().load(&self.header[STATE]));
+        // Whoever has locked a version that is too late already is later still.
+        if view.sees(version) && view.must_wait(state, version, self.place.word) {
+            return Ok(Look::Busy);
+        }
+        let head = self.head();
+        let seen = is_it(self).and_then(|is_it| {
+            if !is_it {
+                return Ok(None);
+            }
+            if !view.sees(version) {
+                return Ok(Some(None));
+            }
+            self.copy_past(head, version, into).map(|past| Some(Some(past)))
+        });
+        Ok(match self.end_either(version, seen)? {
+            Look::Found(Some(past)) => Look::Found(past),
+            Look::Found(None) => self.older(head, view, into)?,
+            Look::Other => Look::Other,
+            Look::Absent => Look::Absent,
+            Look::Stale => Look::Stale,
+            Look::Busy => Look::Busy,
+        })
+    }
+
+    fn copy_past(&self, head: Head, version: Version, into: &mut impl Room) -> Result<Past, OutOfBounds> {
+        if version.is_removed() {
+            return Ok(Past::Absent);
+        }
+        let shape = self.shape_of(head)?;
+        let words = self.body(shape.before_value(), words_for(shape.value))?;
+        let bytes = into.of(shape.value);
+        let words = if bytes.len() < shape.value { &words[..words_for(bytes.len())] } else { words };
+        read_bytes(self.engine(), words, bytes);
+        Ok(Past::Present(version))
+    }
+
+    /// Follows the links from a head, which was the record's when its version was looked at last.
+    #[cold]
+    fn older(&self, mut head: Head, view: &PastView, into: &mut impl Room) -> Result<Look<Past>, OutOfBounds> {
+        let mut newer = self.again();
+        loop {
+            let word = match head.older() {
+                0 => return Ok(Look::Found(Past::Absent)),
+                Head::FORGOTTEN => return Ok(Look::Found(Past::Forgotten)),
+                word => word,
+            };
+            let older = Record::at(self.region, Place { word, incarnation: 0 })?;
+            let (version, its_head) = (older.version(), older.head());
+            fence_acquire();
+            if newer.head() != head || version.is_writing() {
+                return Ok(Look::Busy);
+            }
+            if view.sees(version) {
+                let past = older.copy_past(its_head, version, into);
+                fence_acquire();
+                let is_same = older.version() == version && older.shape_bits() == its_head.without_older();
+                return if is_same { past.map(Look::Found) } else { Ok(Look::Busy) };
+            }
+            (newer, head) = (older, its_head);
+        }
+    }
+
+    fn again(&self) -> Self {
+        Record { region: self.region, place: self.place, header: self.header }
+    }
+
+    fn shape_bits(&self) -> Head {
+        self.head().without_older()
+    }
+
+    /// Its shape, whichever kind of keys its table has.
+    fn shape_of(&self, head: Head) -> Result<Shape, OutOfBounds> {
+        Shape::of_any(head, || Ok(self.engine().load_relaxed(&self.body(0, 1)?[0])))
+    }
+
+    /// Marks a record that the caller has locked as being written, and lets its head link to an older version.
+    fn link_older(&self, word: u64) {
+        let engine = self.engine();
+        engine.store_relaxed(&self.header[VERSION], self.version().writing().0);
+        fence_release();
+        engine.store_relaxed(&self.header[HEAD], self.head().with_older(word).0);
+    }
+
+    /// Copies a record that the caller has locked, so that what it is now can still be read when it has been written. Gives the bytes that this takes, or `None` if
+    /// there is no memory for it: then what it is now will be forgotten.
+    ///
+    /// The record is marked as being written then: the caller goes on to do that.
+    pub(crate) fn keep(&self, worker: &mut Worker<E>, may_take: bool) -> Result<Option<u64>, OutOfBounds> {
+        let (head, version) = (self.head(), self.version());
+        let shape = if version.is_removed() { Shape::EMPTY } else { self.shape_of(head)? };
+        let class = shape.class();
+        let memory = if may_take { worker.allocate(class).ok() } else { None };
+        let Some(word) = memory else {
+            self.link_older(Head::FORGOTTEN);
+            return Ok(None);
+        };
+        let engine = self.engine();
+        let mut copy = Self::at(self.region, Place { word, incarnation: 0 })?;
+        copy.place.incarnation = copy.head().incarnation();
+        engine.store_relaxed(&copy.header[VERSION], version.writing().0);
+        fence_release();
+        engine.store_relaxed(&copy.header[super::KEY], self.key_word());
+        let its_head = shape.head(copy.place.incarnation).with_older(head.older());
+        engine.store_relaxed(&copy.header[HEAD], its_head.0);
+        let words = shape.class().words() as usize - HEADER_WORDS;
+        let body = self.body(0, words.min(shape.body_words()))?.iter().zip(copy.body(0, shape.body_words())?);
+        body.for_each(|(from, to)| engine.store_relaxed(to, engine.load_relaxed(from)));
+        engine.store(&copy.header[VERSION], version.0);
+        engine.store(&copy.header[STATE], State::FREE.0);
+        self.link_older(word);
+        Ok(Some(8 * class.words()))
+    }
+
+    /// Forgets the older versions, of a record that the caller has locked, that nobody needs: `is_needed` is asked about versions from one to before another.
+    /// Gives the bytes that this has freed.
+    pub(crate) fn forget(
+        &self,
+        worker: &mut Worker<E>,
+        mut until: Version,
+        is_needed: impl Fn(Version, Version) -> bool,
+    ) -> Result<u64, OutOfBounds> {
+        let mut unneeded: Vec<(Class, u64)> = Vec::new();
+        let mut newer = self.again();
+        loop {
+            let word = newer.head().older();
+            if word == 0 || word == Head::FORGOTTEN {
+                // That something was forgotten must be told as long as there is anybody who may ask.
+                if word == Head::FORGOTTEN && !is_needed(Version::default(), until) {
+                    newer.relink(0);
+                }
+                break;
+            }
+            let older = Record::at(self.region, Place { word, incarnation: 0 })?;
+            let (version, head) = (older.version(), older.head());
+            if is_needed(version, until) {
+                (newer, until) = (older, version);
+                continue;
+            }
+            newer.relink(head.older());
+            let class = older.shape_of(head)?.class();
+            older.discard(worker.lock_state());
+            unneeded.push((class, word));
+        }
+        let bytes = unneeded.iter().map(|(class, _)| 8 * class.words()).sum();
+        // Only now that all of them are marked.
+        unneeded.into_iter().for_each(|(class, word)| worker.free(class, word));
+        Ok(bytes)
+    }
+
+    /// Lets a head link elsewhere. Whoever was on the way by it begins again.
+    fn relink(&self, older: u64) {
+        let engine = self.engine();
+        engine.store(&self.header[HEAD], self.head().with_older(older).0);
+    }
+
+    /// Lets the head of a record, which nobody can find yet, link to the older versions of the one that it takes over from.
+    pub(super) fn take_over(&self, from: &Record<'_, E>) {
+        self.relink(from.head().older());
+    }
+
+    /// Whether there are older versions.
+    pub(crate) fn has_past(&self) -> bool {
+        self.head().older() != 0
+    }
+}

@@ -1,0 +1,140 @@
+//! Snapshots: what everything was at one moment.
+//!
+//! A snapshot advances the *snapshot number*, and sees what was written in epochs up to the one that it found. A transaction reads the number after it
+//! has locked what it writes. So whoever belongs to a snapshot has written already, or has his records locked, which a reader waits for; and whoever locks a
+//! record from then on belongs to a later epoch.
+//!
+//! Writers keep what a row was only if somebody needs it: an open snapshot that sees what is there, and not what comes. Open snapshots are in slots for all
+//! writers to see. One that has no number yet may need anything.
+//!
+//! ```text
+//! word 0       snapshot number                         each on a line of its own
+//!      8       open snapshots
+//!     16..     slots: 0 free, 1 to be numbered, otherwise the first version that the snapshot does not see
+//! ```
+
+use drtm_htm::{Engine, LINE_WORDS, Word};
+use drtm_kv::{KvError, Store, Version};
+use drtm_rdma::Offset;
+
+use crate::{Error, epoch::first_after};
+
+/// The most snapshots that can be open at once.
+pub(crate) const MOST_SNAPSHOTS: usize = 128;
+
+const OPEN: usize = LINE_WORDS;
+const SLOTS: usize = 2 * LINE_WORDS;
+const WORDS: usize = SLOTS + MOST_SNAPSHOTS;
+
+const FREE: u64 = 0;
+const UNNUMBERED: u64 = 1;
+
+/// Where a database's snapshots are.
+#[derive(Debug)]
+pub(crate) struct Snapshots {
+    at: Offset,
+}
+
+/// An open snapshot.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Opened {
+    slot: usize,
+    /// The first version that it does not see.
+    pub(crate) before: Version,
+}
+
+/// What open snapshots need, as a writer has found it after it had its epoch.
+#[derive(Debug, Default)]
+pub(crate) struct Needs {
+    /// The first versions that they do not see.
+    bounds: Vec<u64>,
+    has_unnumbered: bool,
+}
+
+impl Needs {
+    /// Whether somebody may ask for what was from one version to before another.
+    #[inline]
+    pub(crate) fn include(&self, from: Version, until: Version) -> bool {
+        self.has_unnumbered || self.bounds.iter().any(|bound| from.number() < *bound && *bound <= until.number())
+    }
+
+    /// Whether there is a snapshot that does not see this version.
+    pub(crate) fn include_any_before(&self, version: Version) -> bool {
+        self.has_unnumbered || self.bounds.iter().any(|bound| *bound <= version.number())
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.bounds.clear();
+        self.has_unnumbered = false;
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.bounds.is_empty() && !self.has_unnumbered
+    }
+}
+
+impl Snapshots {
+    pub(crate) fn create<E: Engine>(store: &Store<E>) -> Result<Self, KvError> {
+        let at = store.region().extend(8 * WORDS as u64, 64)?;
+        let snapshots = Self { at };
+        // Epoch zero is that of records that stand for nothing yet.
+        store.region().engine().store(snapshots.number(store)?, 1);
+        Ok(snapshots)
+    }
+
+    #[inline(always)]
+    fn words<'s, E: Engine>(&self, store: &'s Store<E>) -> Result<&'s [Word; WORDS], KvError> {
+        Ok(store.region().array(self.at)?)
+    }
+
+    /// The snapshot number.
+    #[inline(always)]
+    pub(crate) fn number<'s, E: Engine>(&self, store: &'s Store<E>) -> Result<&'s Word, KvError> {
+        Ok(&self.words(store)?[0])
+    }
+
+    /// Opens a snapshot of now.
+    pub(crate) fn open<E: Engine>(&self, store: &Store<E>) -> Result<Opened, Error> {
+        let (words, engine) = (self.words(store)?, store.region().engine());
+        engine.fetch_add(&words[OPEN], 1);
+        let mut slots = words[SLOTS..].iter().enumerate();
+        let claimed = slots.find(|(_, slot)| {
+            engine.load_relaxed(slot) == FREE && engine.compare_exchange(slot, FREE, UNNUMBERED).is_ok()
+        });
+        let Some((slot, word)) = claimed else {
+            engine.fetch_add(&words[OPEN], 1_u64.wrapping_neg());
+            return Err(Error::TooManySnapshots { most: MOST_SNAPSHOTS });
+        };
+        // Whoever reads a later number has seen the slot taken.
+        let before = first_after(engine.fetch_add(&words[0], 1));
+        engine.store(word, before.number());
+        Ok(Opened { slot, before })
+    }
+
+    pub(crate) fn close<E: Engine>(&self, store: &Store<E>, opened: Opened) {
+        // It was opened there.
+        if let Ok(words) = self.words(store) {
+            let engine = store.region().engine();
+            engine.store(&words[SLOTS + opened.slot], FREE);
+            engine.fetch_add(&words[OPEN], 1_u64.wrapping_neg());
+        }
+    }
+
+    /// What open snapshots need, of writers of the epoch that was read before.
+    #[inline]
+    pub(crate) fn needs<E: Engine>(&self, store: &Store<E>, needs: &mut Needs) -> Result<(), KvError> {
+        needs.clear();
+        let (words, engine) = (self.words(store)?, store.region().engine());
+        if engine.load(&words[OPEN]) == 0 {
+            return Ok(());
+        }
+        for slot in &words[SLOTS..] {
+            match engine.load(slot) {
+                FREE => {}
+                UNNUMBERED => needs.has_unnumbered = true,
+                bound => needs.bounds.push(bound),
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,61 @@
+//! What a transaction may do: as a type, so that one that only reads cannot be asked to write.
+
+use std::fmt::Debug;
+
+mod sealed {
+    pub trait Sealed {}
+    impl Sealed for super::Update {}
+    impl Sealed for super::ReadOnly {}
+}
+
+/// What a transaction may do. Code that reads for either kind is generic over it.
+///
+/// # Example
+///
+/// ```
+/// use drtm_txn::{Db, Error, Mode, Pod, Setting, Table, TableDef, Tx};
+///
+/// const ACCOUNTS: TableDef<u64, Pod<i64>> = TableDef::hash("accounts");
+///
+/// fn wealth<S: Setting, M: Mode>(tx: &mut Tx<'_, S, M>, accounts: Table<u64, Pod<i64>>) -> Result<i64, Error> {
+///     Ok(tx.get_many(accounts, &[1, 2])?.into_iter().flatten().sum())
+/// }
+///
+/// let db = Db::new()?;
+/// let accounts = db.table(ACCOUNTS)?;
+/// db.transact(|tx| {
+///     tx.put(accounts, &1, &30)?;
+///     assert_eq!(wealth(tx, accounts)?, 30);
+///     Ok(())
+/// })?;
+/// assert_eq!(db.read(|tx| wealth(tx, accounts))?, 30);
+/// # Ok::<(), Error>(())
+/// ```
+pub trait Mode: sealed::Sealed + Copy + Debug + Send + Sync + 'static {
+    #[doc(hidden)]
+    const WRITES: bool;
+}
+
+/// Reads and writes.
+///
+/// # Example
+///
+/// See [`Mode`].
+#[derive(Clone, Copy, Debug)]
+pub struct Update;
+
+/// Only reads.
+///
+/// # Example
+///
+/// See [`Mode`].
+#[derive(Clone, Copy, Debug)]
+pub struct ReadOnly;
+
+impl Mode for Update {
+    const WRITES: bool = true;
+}
+
+impl Mode for ReadOnly {
+    const WRITES: bool = false;
+}

@@ -1,0 +1,261 @@
+//! Snapshots: one moment each, whatever happens meanwhile, and nothing kept longer than needed.
+
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use drtm_htm::{Emulated, EmulatedConfig, NoHtm};
+use drtm_txn::{Builder, Db, Error, Hash, Mode, Ordered, Raw, Serde, Setting, Table, TableDef, Tx, Unlogged};
+use proptest::prelude::*;
+
+#[derive(Debug)]
+struct Plain;
+
+impl Setting for Plain {
+    type Engine = NoHtm;
+    type Hook = Unlogged;
+}
+
+#[derive(Debug)]
+struct Regions;
+
+impl Setting for Regions {
+    type Engine = Emulated;
+    type Hook = Unlogged;
+}
+
+fn plain() -> Db<Plain> {
+    Builder::new().memory(64 << 20).build_with(NoHtm, Unlogged).expect("a database")
+}
+
+fn with_regions() -> Db<Regions> {
+    let engine = Emulated::new(EmulatedConfig::default()).expect("an engine");
+    Builder::new().memory(64 << 20).build_with(engine, Unlogged).expect("a database")
+}
+
+/// How much longer a stress is to run than usual.
+fn scale() -> u64 {
+    std::env::var("DRTM_STRESS").ok().and_then(|scale| scale.parse().ok()).unwrap_or(1)
+}
+
+const BY_HASH: TableDef<u64, Serde<(i64, String)>> = TableDef::hash("by hash");
+const IN_ORDER: TableDef<u64, Serde<(i64, String)>, Ordered> = TableDef::ordered("in order");
+const BY_NAME: TableDef<String, Serde<(i64, String)>, Ordered> = TableDef::ordered("by name");
+
+type Row = (i64, String);
+
+#[derive(Clone, Copy)]
+struct Tables {
+    by_hash: Table<u64, Serde<Row>, Hash>,
+    in_order: Table<u64, Serde<Row>, Ordered>,
+    by_name: Table<String, Serde<Row>, Ordered>,
+}
+
+impl Tables {
+    fn of<S: Setting>(db: &Db<S>) -> Self {
+        let error = "there is room for tables";
+        Self {
+            by_hash: db.table(BY_HASH).expect(error),
+            in_order: db.table(IN_ORDER).expect(error),
+            by_name: db.table(BY_NAME).expect(error),
+        }
+    }
+
+    /// Gives a key an amount in all tables, or none if that is zero. The text makes rows of all lengths.
+    fn set<S: Setting>(self, tx: &mut Tx<'_, S>, key: u64, amount: i64) -> Result<(), Error> {
+        let name = format!("account number {key}");
+        if amount == 0 {
+            tx.remove(self.by_hash, &key)?;
+            tx.remove(self.in_order, &key)?;
+            tx.remove(self.by_name, &name)?;
+            return Ok(());
+        }
+        let row = (amount, "x".repeat(amount.unsigned_abs() as usize % 300));
+        tx.put(self.by_hash, &key, &row)?;
+        tx.put(self.in_order, &key, &row)?;
+        tx.put(self.by_name, &name, &row)
+    }
+
+    fn amount<S: Setting, M: Mode>(self, tx: &mut Tx<'_, S, M>, key: u64) -> Result<i64, Error> {
+        Ok(tx.get(self.by_hash, &key)?.map_or(0, |row| row.0))
+    }
+
+    /// What all accounts have together, as each of the tables tells it.
+    fn sums<S: Setting, M: Mode>(self, tx: &mut Tx<'_, S, M>, keys: u64) -> Result<[i64; 4], Error> {
+        let mut by_key = 0;
+        for key in 0..keys {
+            by_key += self.amount(tx, key)?;
+        }
+        let up = tx.range(self.in_order, ..)?.rows().map(|row| Ok(row?.1.0)).sum::<Result<_, Error>>()?;
+        let down = tx.range_back(self.in_order, ..)?.rows().map(|row| Ok(row?.1.0)).sum::<Result<_, Error>>()?;
+        let named = tx.range(self.by_name, ..)?.rows().map(|row| Ok(row?.1.0)).sum::<Result<_, Error>>()?;
+        Ok([by_key, up, down, named])
+    }
+}
+
+/// Writers move money between accounts, which come and go; readers never see more or less of it.
+fn money_is_neither_made_nor_lost<S: Setting>(db: &Db<S>) {
+    const KEYS: u64 = 12;
+    const TOTAL: i64 = 40;
+    let tables = Tables::of(db);
+    db.transact(|tx| tables.set(tx, 0, TOTAL)).expect("room");
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let writers: Vec<_> = (0..2)
+            .map(|writer| {
+                scope.spawn(move || {
+                    let mut random = fastrand::Rng::with_seed(writer);
+                    for _ in 0..2_000 * scale() {
+                        let (from, to) = (random.u64(0..KEYS), random.u64(0..KEYS));
+                        if from == to {
+                            continue;
+                        }
+                        let moved = db.transact(|tx| {
+                            let (has, other) = (tables.amount(tx, from)?, tables.amount(tx, to)?);
+                            let moved = random.i64(0..=has.min(25));
+                            tables.set(tx, from, has - moved)?;
+                            tables.set(tx, to, other + moved)
+                        });
+                        moved.expect("there is room");
+                    }
+                })
+            })
+            .collect();
+        let reader = scope.spawn(|| {
+            let mut reads = 0;
+            while !is_over.load(Relaxed) || reads < 50 {
+                let sums = db.read(|tx| tables.sums(tx, KEYS)).expect("nothing is forgotten");
+                assert_eq!(sums, [TOTAL; 4]);
+                let mut long = db.snapshot().expect("a slot");
+                let one = (0..KEYS).map(|key| tables.amount(&mut long, key).expect("kept")).collect::<Vec<_>>();
+                std::thread::yield_now();
+                let two = (0..KEYS).map(|key| tables.amount(&mut long, key).expect("kept")).collect::<Vec<_>>();
+                assert_eq!(one, two);
+                assert_eq!(tables.sums(&mut long, KEYS).expect("kept"), [TOTAL; 4]);
+                reads += 1;
+            }
+        });
+        for writer in writers {
+            writer.join().expect("no panic");
+        }
+        is_over.store(true, Relaxed);
+        reader.join().expect("no panic");
+    });
+    // When no snapshot is open, nothing is kept for long.
+    for key in 0..KEYS {
+        for _ in 0..40 {
+            db.transact(|tx| tables.amount(tx, key).and_then(|amount| tables.set(tx, key, amount))).expect("room");
+        }
+    }
+    assert_eq!(db.read(|tx| tables.sums(tx, KEYS)).expect("it can be read"), [TOTAL; 4]);
+    assert_eq!(db.older_versions(), 0);
+}
+
+#[test]
+fn readers_see_one_moment_without_regions() {
+    money_is_neither_made_nor_lost(&plain());
+}
+
+#[test]
+fn readers_see_one_moment_with_regions() {
+    money_is_neither_made_nor_lost(&with_regions());
+}
+
+#[test]
+fn what_does_not_fit_is_forgotten_and_the_reader_is_told() {
+    const NOTES: TableDef<u64, Raw> = TableDef::hash("notes");
+    let db = Builder::new().memory(64 << 20).older_versions(1_000).build().expect("a database");
+    let notes = db.table(NOTES).expect("a table");
+    db.transact(|tx| (0..100).try_for_each(|key| tx.put(notes, &key, &[1; 100]))).expect("room");
+    let mut snapshot = db.snapshot().expect("a slot");
+    db.transact(|tx| (0..100).try_for_each(|key| tx.put(notes, &key, &[2; 100]))).expect("writers are not told");
+    let read: Vec<_> = (0..100).map(|key| snapshot.get(notes, &key)).collect();
+    let kept = read.iter().filter(|row| matches!(row, Ok(Some(note)) if note[0] == 1)).count();
+    let forgotten = read.iter().filter(|row| matches!(row, Err(Error::Forgotten { table: "notes" }))).count();
+    assert!(kept > 0 && forgotten > 0 && kept + forgotten == 100, "{kept} kept, {forgotten} forgotten");
+    drop(snapshot);
+    let now = db.snapshot().expect("a slot").get(notes, &7).expect("nobody has written since");
+    assert_eq!(now, Some(vec![2; 100]));
+}
+
+#[test]
+fn there_is_one_older_version_for_each_open_snapshot() {
+    const COUNTERS: TableDef<u64, Raw> = TableDef::hash("counters");
+    let db = plain();
+    let counters = db.table(COUNTERS).expect("a table");
+    let set = |byte: u8| db.transact(|tx| tx.put(counters, &1, &[byte; 64])).expect("room");
+    set(0);
+    let mut first = db.snapshot().expect("a slot");
+    set(1);
+    let one = db.older_versions();
+    assert!(one > 0);
+    // Snapshots that come and go leave nothing, however long the first stays.
+    for byte in 2..50 {
+        let mut passing = db.snapshot().expect("a slot");
+        set(byte);
+        assert_eq!(passing.get(counters, &1).expect("kept"), Some(vec![byte - 1; 64]));
+        assert!(db.older_versions() <= 2 * one);
+    }
+    assert_eq!(first.get(counters, &1).expect("kept"), Some(vec![0; 64]));
+    drop(first);
+    set(99);
+    assert_eq!(db.older_versions(), 0);
+}
+
+#[test]
+fn as_many_snapshots_as_there_are_slots() {
+    let db = plain();
+    let open: Vec<_> = (0..128).map(|_| db.snapshot().expect("a slot")).collect();
+    assert!(matches!(db.snapshot(), Err(Error::TooManySnapshots { most: 128 })));
+    drop(open);
+    db.snapshot().expect("there are slots again");
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Set(u64, i64),
+    Open,
+    Close(usize),
+    Look(usize),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        4 => (0..6_u64, 0..400_i64).prop_map(|(key, amount)| Step::Set(key, amount)),
+        1 => (0..6_u64).prop_map(|key| Step::Set(key, 0)),
+        2 => Just(Step::Open),
+        1 => any::<usize>().prop_map(Step::Close),
+        2 => any::<usize>().prop_map(Step::Look),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    #[test]
+    fn each_snapshot_is_what_everything_was(steps in prop::collection::vec(step(), 1..80)) {
+        let db = plain();
+        let tables = Tables::of(&db);
+        let mut now = [0; 6];
+        let mut open = Vec::new();
+        for step in steps {
+            match step {
+                Step::Set(key, amount) => {
+                    db.transact(|tx| tables.set(tx, key, amount)).expect("room");
+                    now[key as usize] = amount;
+                }
+                Step::Open => open.push((db.snapshot().expect("a slot"), now)),
+                Step::Close(which) if !open.is_empty() => {
+                    let which = which % open.len();
+                    open.swap_remove(which);
+                }
+                Step::Look(which) if !open.is_empty() => {
+                    let which = which % open.len();
+                    let (snapshot, was) = &mut open[which];
+                    for (key, amount) in was.iter().enumerate() {
+                        prop_assert_eq!(tables.amount(snapshot, key as u64).expect("kept"), *amount);
+                    }
+                    prop_assert_eq!(tables.sums(snapshot, 6).expect("kept"), [was.iter().sum::<i64>(); 4]);
+                }
+                Step::Close(_) | Step::Look(_) => {}
+            }
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! Databases with a deliberate fault: the checker must find it, or it would not find one that nobody knows of.
+
+use drtm_bench::history::{Anomaly, CycleKind};
+use drtm_htm::{Emulated, NoHtm};
+use drtm_txn::Mutation;
+
+use crate::{
+    random::{KEYS, Size, anomalies},
+    settings::{Fault, Tested},
+    stress,
+};
+
+macro_rules! faults {
+    ($($fault:ident),+) => {$(
+        #[derive(Debug)]
+        struct $fault;
+
+        impl Fault for $fault {
+            const FAULT: Option<Mutation> = Some(Mutation::$fault);
+        }
+    )+};
+}
+
+faults!(CommitWithoutValidation, CommitDespitePhantoms, ValidateBeforeLocks, UnlockBeforeVersions);
+
+/// How many runs there are at most until something is found.
+const RUNS: u64 = 100;
+
+/// Runs random transactions until an anomaly is found that is expected. There may be others beside it: a fault has many faces.
+fn finds<E: Tested, F: Fault>(is_expected: impl Fn(&Anomaly<u64>) -> bool) {
+    finds_in::<E, F>(true, is_expected);
+}
+
+/// The same where rows are wild, or only get other values: a fault may leave no table to be judged otherwise.
+fn finds_in<E: Tested, F: Fault>(is_wild: bool, is_expected: impl Fn(&Anomaly<u64>) -> bool) {
+    for (name, engine) in E::all() {
+        let mut others = 0;
+        let found = (0..RUNS * stress()).any(|seed| {
+            let size = Size { is_wild, threads: 2 + seed % 3, transactions: 400, keys: KEYS[seed as usize % 3] };
+            let all = anomalies::<E, F>(&engine, size, seed);
+            others += all.len();
+            all.iter().any(&is_expected)
+        });
+        assert!(found, "{name}: nothing that is expected of {:?}; {others} other anomalies", F::FAULT);
+    }
+}
+
+fn cycle(anomaly: &Anomaly<u64>) -> Option<CycleKind> {
+    if let Anomaly::Cycle(cycle) = anomaly { Some(cycle.kind) } else { None }
+}
+
+/// An update that another has overwritten without having seen it, or rows of different moments.
+fn missed_a_write(anomaly: &Anomaly<u64>) -> bool {
+    matches!(cycle(anomaly), Some(CycleKind::LostUpdate | CycleKind::GSingle))
+}
+
+#[test]
+fn commits_without_validation() {
+    finds::<NoHtm, CommitWithoutValidation>(missed_a_write);
+}
+
+#[test]
+fn commits_without_validation_in_regions() {
+    finds::<Emulated, CommitWithoutValidation>(missed_a_write);
+}
+
+#[test]
+fn commits_despite_phantoms() {
+    finds::<NoHtm, CommitDespitePhantoms>(|anomaly| cycle(anomaly) == Some(CycleKind::G2));
+}
+
+#[test]
+fn commits_despite_phantoms_in_regions() {
+    finds::<Emulated, CommitDespitePhantoms>(|anomaly| cycle(anomaly) == Some(CycleKind::G2));
+}
+
+#[test]
+fn commits_that_look_before_they_lock() {
+    finds::<NoHtm, ValidateBeforeLocks>(|anomaly| cycle(anomaly).is_some());
+}
+
+#[test]
+fn commits_that_unlock_too_early() {
+    finds_in::<NoHtm, UnlockBeforeVersions>(false, |anomaly| {
+        matches!(anomaly, Anomaly::TwoWriters { .. }) || missed_a_write(anomaly)
+    });
+}

@@ -1,0 +1,332 @@
+//! Random transactions of several threads on a few rows, and what the checker says of them.
+
+use std::{
+    ops::Bound,
+    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
+    thread,
+};
+
+use drtm_bench::history::{Anomaly, Order, Recorder, check};
+use drtm_htm::{Emulated, Native, NoHtm};
+use drtm_txn::{Error, Savepoint, Setting, Tx};
+use fastrand::Rng;
+
+use crate::{
+    notes::{Attempt, Notes},
+    settings::{Fault, Sound, Tested, database},
+    stress,
+    world::{FIRST_SORTED, Place, SHORTEST, TABLES, World, value},
+};
+
+/// How large a run is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Size {
+    /// Whether rows come, go and move, or only get other values.
+    pub(crate) is_wild: bool,
+    pub(crate) threads: u64,
+    /// Of each thread.
+    pub(crate) transactions: usize,
+    /// Of each table.
+    pub(crate) keys: u64,
+}
+
+impl Size {
+    fn write(self, attempt: &mut Attempt<'_>) -> u64 {
+        loop {
+            let write = attempt.write();
+            if self.is_wild || value(write).len() == SHORTEST {
+                return write;
+            }
+        }
+    }
+}
+
+/// Runs random transactions, and gives what was wrong with them.
+pub(crate) fn anomalies<E: Tested, F: Fault>(engine: &E, size: Size, seed: u64) -> Vec<Anomaly<u64>> {
+    let world = World::new(database::<E, F>(engine));
+    let mut recorder = Recorder::start();
+    let mut notes = |thread| Notes::new(recorder.log().expect("a few logs"), thread);
+    let mut first = notes(0);
+    fill(&world, &mut first, size);
+    let pairs: Vec<[Notes; 2]> = (0..size.threads).map(|thread| [1, 2].map(|log| notes(2 * thread + log))).collect();
+    let mut all = vec![first];
+    thread::scope(|scope| {
+        let threads: Vec<_> = (0..)
+            .zip(pairs)
+            .map(|(number, notes)| {
+                let random = Rng::with_seed(seed << 8 | number);
+                let mut user = User { world: &world, size, random };
+                scope.spawn(move || user.run(notes))
+            })
+            .collect();
+        threads.into_iter().for_each(|thread| all.extend(thread.join().expect("no panic")));
+    });
+    check(&Notes::history(all), Order::RealTime).expect("what was noted makes sense")
+}
+
+/// Half of the rows are there at first.
+fn fill<S: Setting>(world: &World<S>, notes: &mut Notes, size: Size) {
+    let mut attempt = notes.begin();
+    let filled = world.db.transact(|tx| {
+        attempt.again();
+        for (table, key) in (0..TABLES).flat_map(|table| (0..size.keys).step_by(2).map(move |key| (table, key))) {
+            let (place, write) = (Place { table, key }, size.write(&mut attempt));
+            world.put(tx, place, write)?;
+            attempt.wrote(place, Some(write));
+        }
+        Ok(())
+    });
+    filled.expect("memory");
+    attempt.committed();
+}
+
+/// Why a transaction is given up, as an error or a panic.
+const ON_PURPOSE: &str = "on purpose";
+
+/// A point to which a transaction may go back, and what it had written then.
+type Points = Vec<(Savepoint, std::collections::BTreeMap<Place, Option<u64>>)>;
+
+struct User<'w, S: Setting> {
+    world: &'w World<S>,
+    size: Size,
+    random: Rng,
+}
+
+impl<S: Setting> User<'_, S> {
+    fn run(&mut self, [mut one, mut two]: [Notes; 2]) -> [Notes; 2] {
+        for _ in 0..self.size.transactions {
+            match self.random.u8(0..10) {
+                0..7 => self.transact(one.begin()),
+                7..9 => self.begin(one.begin()),
+                _ => self.begin_two(one.begin(), two.begin()),
+            }
+        }
+        [one, two]
+    }
+
+    /// By a closure, which is run until it commits, unless it wants to end by an error or a panic.
+    fn transact(&mut self, mut attempt: Attempt<'_>) {
+        let (end, db) = (self.random.u8(0..20), self.world.db.clone());
+        let ended = catch_unwind(AssertUnwindSafe(|| {
+            db.transact(|tx| {
+                attempt.again();
+                match (self.steps(tx, &mut attempt), end) {
+                    // Whether it believes in a conflict or not, it must not commit.
+                    (Err(Error::Conflict(_)), 0..5) => Ok(()),
+                    (Ok(()), 0) => Err(Error::aborted(ON_PURPOSE)),
+                    (Ok(()), 1) => resume_unwind(Box::new(ON_PURPOSE)),
+                    (ended, _) => ended,
+                }
+            })
+        }));
+        match ended {
+            Ok(Ok(())) => attempt.committed(),
+            Ok(Err(Error::Aborted { reason })) if reason == ON_PURPOSE => attempt.given_up(),
+            Err(panic) if panic.downcast_ref() == Some(&ON_PURPOSE) => attempt.given_up(),
+            Ok(Err(error)) => panic!("{error}"),
+            Err(panic) => resume_unwind(panic),
+        }
+    }
+
+    /// By hand, once.
+    fn begin(&mut self, mut attempt: Attempt<'_>) {
+        let db = self.world.db.clone();
+        let mut tx = db.begin().expect("a transaction");
+        let ended = self.steps(&mut tx, &mut attempt);
+        self.end(tx, ended, attempt);
+    }
+
+    /// Two at once.
+    fn begin_two(&mut self, mut one: Attempt<'_>, mut two: Attempt<'_>) {
+        let db = self.world.db.clone();
+        let (mut first, mut second) = (db.begin().expect("a transaction"), db.begin().expect("a transaction"));
+        let (mut one_ended, mut two_ended) = (Ok(()), Ok(()));
+        for _ in 0..2 {
+            one_ended = one_ended.and_then(|()| self.steps(&mut first, &mut one));
+            two_ended = two_ended.and_then(|()| self.steps(&mut second, &mut two));
+        }
+        self.end(second, two_ended, two);
+        self.end(first, one_ended, one);
+    }
+
+    fn end(&mut self, tx: Tx<'_, S>, ended: Result<(), Error>, attempt: Attempt<'_>) {
+        match ended {
+            Ok(()) if self.random.u8(0..20) == 0 => {
+                drop(tx);
+                attempt.given_up();
+            }
+            Ok(()) => match tx.commit() {
+                Ok(()) => attempt.committed(),
+                Err(Error::Conflict(_)) => attempt.given_up(),
+                Err(error) => panic!("{error}"),
+            },
+            Err(Error::Conflict(_)) => {
+                assert!(self.random.bool() || tx.commit().is_err(), "committed in spite of a conflict");
+                attempt.given_up();
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    /// What a transaction does.
+    fn steps(&mut self, tx: &mut Tx<'_, S>, attempt: &mut Attempt<'_>) -> Result<(), Error> {
+        let mut points = Points::new();
+        for _ in 0..self.random.u8(1..7) {
+            match self.random.u8(0..20) {
+                0 => points.push((tx.savepoint(), attempt.own.clone())),
+                1 => {
+                    if let Some((point, own)) = points.last() {
+                        tx.return_to(*point)?;
+                        attempt.own = own.clone();
+                    }
+                }
+                2 => thread::yield_now(),
+                3..9 => self.look(tx, attempt)?,
+                9..12 => self.scan(tx, attempt)?,
+                _ => self.change(tx, attempt)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn place(&mut self) -> Place {
+        Place { table: self.random.u32(0..TABLES), key: self.random.u64(0..self.size.keys) }
+    }
+
+    /// Reads a row.
+    fn look(&mut self, tx: &mut Tx<'_, S>, attempt: &mut Attempt<'_>) -> Result<(), Error> {
+        let (place, world) = (self.place(), self.world);
+        match self.random.u8(0..6) {
+            0 => {
+                let is_there = world.contains(tx, place)?;
+                attempt.looked(place, is_there);
+            }
+            1 => {
+                let seen = world.view(tx, place)?;
+                attempt.read(place, seen);
+            }
+            _ => {
+                let seen = world.get(tx, place)?;
+                attempt.read(place, seen);
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes a row, knowing what was there or not.
+    fn change(&mut self, tx: &mut Tx<'_, S>, attempt: &mut Attempt<'_>) -> Result<(), Error> {
+        let (place, write, world) = (self.place(), self.size.write(attempt), self.world);
+        match if self.size.is_wild { self.random.u8(0..8) } else { 2 } {
+            0..2 => {
+                world.put(tx, place, write)?;
+                attempt.wrote(place, Some(write));
+            }
+            2..4 => {
+                let was = world.update(tx, place, write)?;
+                attempt.read(place, was);
+                if was.is_some() {
+                    attempt.wrote(place, Some(write));
+                }
+            }
+            4..6 => {
+                let is_new = world.insert(tx, place, write)?;
+                attempt.looked(place, !is_new);
+                if is_new {
+                    attempt.wrote(place, Some(write));
+                }
+            }
+            6 => {
+                let was_there = world.remove(tx, place)?;
+                attempt.looked(place, was_there);
+                if was_there {
+                    attempt.wrote(place, None);
+                }
+            }
+            _ => {
+                let was = world.take(tx, place)?;
+                attempt.read(place, was);
+                if was.is_some() {
+                    attempt.wrote(place, None);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn bound(&mut self) -> Bound<u64> {
+        let key = self.random.u64(0..=self.size.keys);
+        match self.random.u8(0..3) {
+            0 => Bound::Included(key),
+            1 => Bound::Excluded(key),
+            _ => Bound::Unbounded,
+        }
+    }
+
+    /// Reads a range, which may be empty or the wrong way round, as far as it likes.
+    fn scan(&mut self, tx: &mut Tx<'_, S>, attempt: &mut Attempt<'_>) -> Result<(), Error> {
+        let (table, range, is_up) =
+            (self.random.u32(FIRST_SORTED..TABLES), (self.bound(), self.bound()), self.random.bool());
+        let (mut rows, mut has_enough, enough) = (Vec::new(), false, self.random.usize(1..6));
+        let scanned = if self.random.u8(0..4) == 0 {
+            self.world.end_of(tx, table, range, is_up).map(|row| {
+                has_enough = row.is_some();
+                rows.extend(row);
+            })
+        } else {
+            self.world.range(tx, table, range, is_up, |key, write| {
+                rows.push((key, write));
+                has_enough = rows.len() == enough;
+                !has_enough
+            })
+        };
+        let (start, end) = range;
+        // What it has come through: to the last row, or all of it.
+        let passed = match rows.last() {
+            _ if scanned.is_ok() && !has_enough => Some(range),
+            Some((last, _)) if is_up => Some((start, Bound::Included(*last))),
+            Some((last, _)) => Some((Bound::Included(*last), end)),
+            None => None,
+        };
+        assert!(
+            rows.is_sorted_by(|(one, _), (next, _)| one != next && (one < next) == is_up),
+            "out of order: {rows:?}"
+        );
+        if let Some(passed) = passed {
+            attempt.scanned(table, passed, &rows);
+        }
+        scanned
+    }
+}
+
+/// How many runs there are on each engine.
+const RUNS: u64 = 36;
+
+/// Of each table: so few that all is conflict, or more than a leaf of a tree holds.
+pub(crate) const KEYS: [u64; 3] = [3, 6, 24];
+
+/// Runs that are checked, on every engine of a type.
+fn check_all<E: Tested>() {
+    for (name, engine) in E::all() {
+        for seed in 0..RUNS * stress() {
+            let size = Size { is_wild: true, threads: 2 + seed % 3, transactions: 600, keys: KEYS[seed as usize % 3] };
+            let anomalies = anomalies::<E, Sound>(&engine, size, seed);
+            let told: Vec<String> = anomalies.iter().map(ToString::to_string).collect();
+            assert!(told.is_empty(), "{name}, seed {seed}, {size:?}:\n{}", told.join("\n"));
+        }
+    }
+}
+
+#[test]
+fn without_regions() {
+    check_all::<NoHtm>();
+}
+
+#[test]
+fn in_emulated_regions() {
+    check_all::<Emulated>();
+}
+
+#[test]
+fn with_what_the_machine_has() {
+    check_all::<Native>();
+}

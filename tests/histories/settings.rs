@@ -1,0 +1,61 @@
+//! What databases are tested on: every engine, with and without a fault.
+
+use std::{fmt::Debug, marker::PhantomData};
+
+use drtm_htm::{Emulated, EmulatedConfig, Engine, Native, NoHtm, Profile};
+use drtm_txn::{Builder, Db, Mutation, Setting};
+
+use crate::scribe::Scribe;
+
+/// What is wrong with a database.
+pub(crate) trait Fault: Debug + Send + Sync + 'static {
+    const FAULT: Option<Mutation>;
+}
+
+/// Nothing is.
+#[derive(Debug)]
+pub(crate) struct Sound;
+
+impl Fault for Sound {
+    const FAULT: Option<Mutation> = None;
+}
+
+/// An engine, and a fault.
+#[derive(Debug)]
+pub(crate) struct On<E, F = Sound>(PhantomData<fn() -> (E, F)>);
+
+impl<E: Engine, F: Fault> Setting for On<E, F> {
+    type Engine = E;
+    type Hook = Scribe;
+    const FAULT: Option<Mutation> = F::FAULT;
+}
+
+/// An engine that tests run on.
+pub(crate) trait Tested: Engine {
+    /// Its name, and how to make one.
+    fn all() -> Vec<(&'static str, Self)>;
+}
+
+impl Tested for NoHtm {
+    fn all() -> Vec<(&'static str, Self)> {
+        vec![("none", Self)]
+    }
+}
+
+impl Tested for Native {
+    fn all() -> Vec<(&'static str, Self)> {
+        vec![("native", Self::of_this_machine())]
+    }
+}
+
+impl Tested for Emulated {
+    fn all() -> Vec<(&'static str, Self)> {
+        // Most commits have no room in the smaller one, so that those in regions run beside those under locks.
+        let tiny = EmulatedConfig::new(Profile::new(2, 2, 6)).with_events_one_in(50);
+        vec![("emulated", Self::default()), ("emulated, tiny", Self::new(tiny).expect("a configuration"))]
+    }
+}
+
+pub(crate) fn database<E: Engine, F: Fault>(engine: &E) -> Db<On<E, F>> {
+    Builder::new().memory(256 << 20).build_with(engine.clone(), Scribe).expect("memory")
+}

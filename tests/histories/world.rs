@@ -1,0 +1,203 @@
+//! A database with a table of each shape, whose rows are known by small numbers, and whose values say which write they are of.
+
+use std::ops::{Bound, RangeBounds};
+
+use drtm_txn::{Db, Error, Ordered, Raw, Setting, Table, TableDef, Tx};
+
+/// A key that takes up more than a word. All but the shortest begin alike, so that a tree needs layers for them.
+type Name = Vec<u8>;
+
+const WORDS: TableDef<u64, Raw> = TableDef::hash("words");
+const NAMES: TableDef<Name, Raw> = TableDef::hash("names");
+const SORTED_WORDS: TableDef<u64, Raw, Ordered> = TableDef::ordered("sorted words");
+const SORTED_NAMES: TableDef<Name, Raw, Ordered> = TableDef::ordered("sorted names");
+
+/// A row: its table, and its key's number, the order of which is that of keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Place {
+    pub(crate) table: u32,
+    pub(crate) key: u64,
+}
+
+/// How many tables there are: two that find rows by hash, and two that keep them in order.
+pub(crate) const TABLES: u32 = 4;
+
+/// The first of the tables that keep rows in order.
+pub(crate) const FIRST_SORTED: u32 = 2;
+
+impl Place {
+    /// From what a hook is told.
+    pub(crate) fn of(table: &str, key: &[u8]) -> Self {
+        let known = [WORDS.name(), NAMES.name(), SORTED_WORDS.name(), SORTED_NAMES.name()];
+        let table = known.iter().position(|name| *name == table).expect("one of the tables") as u32;
+        let key = match key.try_into() {
+            Ok(word) if table % 2 == 0 => u64::from_be_bytes(word),
+            _ => number(key),
+        };
+        Self { table, key }
+    }
+}
+
+fn name(key: u64) -> Name {
+    let prefix = if key < 2 { "" } else { "the same for all " };
+    format!("{prefix}{key:03}{}", "and on".repeat(key as usize % 3)).into_bytes()
+}
+
+fn number(name: &[u8]) -> u64 {
+    let text = std::str::from_utf8(name).expect("written above");
+    let digits = text.trim_start_matches("the same for all ").get(..3).expect("three digits");
+    digits.parse().expect("digits")
+}
+
+/// Bytes of the shortest values.
+pub(crate) const SHORTEST: usize = 8;
+
+/// The value of a write. Its length is another one from time to time, so that rows move.
+pub(crate) fn value(write: u64) -> Vec<u8> {
+    let length = [0, 0, 0, 3, 90, 300][write.wrapping_mul(0x9E37_79B9) as usize / 1024 % 6];
+    let mut value = write.to_le_bytes().to_vec();
+    value.resize(SHORTEST + length, write as u8);
+    value
+}
+
+/// Which write a value is of. It is all of one write.
+pub(crate) fn value_of(bytes: &[u8]) -> u64 {
+    let write = u64::from_le_bytes(bytes[..8].try_into().expect("eight bytes"));
+    assert_eq!(bytes, value(write), "a torn value");
+    write
+}
+
+/// A database with its tables.
+#[derive(Debug)]
+pub(crate) struct World<S: Setting> {
+    pub(crate) db: Db<S>,
+    words: Table<u64, Raw>,
+    names: Table<Name, Raw>,
+    sorted_words: Table<u64, Raw, Ordered>,
+    sorted_names: Table<Name, Raw, Ordered>,
+}
+
+/// Runs an expression with a place's table and key.
+macro_rules! at {
+    ($world:expr, $place:expr, |$table:ident, $key:ident| $body:expr) => {{
+        let (world, Place { table, key }) = ($world, $place);
+        match table {
+            0 => {
+                let ($table, $key) = (world.words, &key);
+                $body
+            }
+            1 => {
+                let ($table, $key) = (world.names, &name(key));
+                $body
+            }
+            2 => {
+                let ($table, $key) = (world.sorted_words, &key);
+                $body
+            }
+            _ => {
+                let ($table, $key) = (world.sorted_names, &name(key));
+                $body
+            }
+        }
+    }};
+}
+
+impl<S: Setting> World<S> {
+    pub(crate) fn new(db: Db<S>) -> Self {
+        Self {
+            words: db.table(WORDS).expect("memory"),
+            names: db.table(NAMES).expect("memory"),
+            sorted_words: db.table(SORTED_WORDS).expect("memory"),
+            sorted_names: db.table(SORTED_NAMES).expect("memory"),
+            db,
+        }
+    }
+
+    pub(crate) fn get(&self, tx: &mut Tx<'_, S>, place: Place) -> Result<Option<u64>, Error> {
+        Ok(at!(self, place, |table, key| tx.get(table, key))?.map(|value| value_of(&value)))
+    }
+
+    pub(crate) fn view(&self, tx: &mut Tx<'_, S>, place: Place) -> Result<Option<u64>, Error> {
+        at!(self, place, |table, key| tx.view(table, key, value_of))
+    }
+
+    pub(crate) fn contains(&self, tx: &mut Tx<'_, S>, place: Place) -> Result<bool, Error> {
+        at!(self, place, |table, key| tx.contains(table, key))
+    }
+
+    pub(crate) fn put(&self, tx: &mut Tx<'_, S>, place: Place, write: u64) -> Result<(), Error> {
+        at!(self, place, |table, key| tx.put(table, key, &value(write)))
+    }
+
+    /// Whether it was not there.
+    pub(crate) fn insert(&self, tx: &mut Tx<'_, S>, place: Place, write: u64) -> Result<bool, Error> {
+        match at!(self, place, |table, key| tx.insert(table, key, &value(write))) {
+            Ok(()) => Ok(true),
+            Err(Error::Exists { .. }) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// What was there.
+    pub(crate) fn update(&self, tx: &mut Tx<'_, S>, place: Place, write: u64) -> Result<Option<u64>, Error> {
+        at!(self, place, |table, key| tx.update(table, key, |bytes| {
+            let was = value_of(bytes);
+            *bytes = value(write);
+            was
+        }))
+    }
+
+    pub(crate) fn remove(&self, tx: &mut Tx<'_, S>, place: Place) -> Result<bool, Error> {
+        at!(self, place, |table, key| tx.remove(table, key))
+    }
+
+    pub(crate) fn take(&self, tx: &mut Tx<'_, S>, place: Place) -> Result<Option<u64>, Error> {
+        Ok(at!(self, place, |table, key| tx.take(table, key))?.map(|value| value_of(&value)))
+    }
+
+    /// Calls `see` with the rows of a range, until it has enough.
+    pub(crate) fn range(
+        &self,
+        tx: &mut Tx<'_, S>,
+        table: u32,
+        range: (Bound<u64>, Bound<u64>),
+        is_up: bool,
+        mut see: impl FnMut(u64, u64) -> bool,
+    ) -> Result<(), Error> {
+        macro_rules! walk {
+            ($table:expr, $range:expr, $number:expr) => {{
+                let mut rows = if is_up { tx.range($table, $range) } else { tx.range_back($table, $range) }?;
+                while let Some((key, write)) = rows.view_next(value_of)? {
+                    if !see($number(key), write) {
+                        break;
+                    }
+                }
+            }};
+        }
+        match table {
+            FIRST_SORTED => walk!(self.sorted_words, range, |key| key),
+            _ => {
+                let named = (range.start_bound().map(|key| name(*key)), range.end_bound().map(|key| name(*key)));
+                walk!(self.sorted_names, named, |key: Name| number(&key))
+            }
+        }
+        Ok(())
+    }
+
+    /// The first row of a range, or the last.
+    pub(crate) fn end_of(
+        &self,
+        tx: &mut Tx<'_, S>,
+        table: u32,
+        range: (Bound<u64>, Bound<u64>),
+        is_first: bool,
+    ) -> Result<Option<(u64, u64)>, Error> {
+        let named = (range.start_bound().map(|key| name(*key)), range.end_bound().map(|key| name(*key)));
+        Ok(match (table, is_first) {
+            (FIRST_SORTED, true) => tx.first(self.sorted_words, range)?.map(|(key, value)| (key, value_of(&value))),
+            (FIRST_SORTED, false) => tx.last(self.sorted_words, range)?.map(|(key, value)| (key, value_of(&value))),
+            (_, true) => tx.first(self.sorted_names, named)?.map(|(key, value)| (number(&key), value_of(&value))),
+            (_, false) => tx.last(self.sorted_names, named)?.map(|(key, value)| (number(&key), value_of(&value))),
+        })
+    }
+}
