@@ -41,7 +41,8 @@ fn plain_data_needs_no_allocation() {
         (0..50).try_for_each(|line| tx.insert(lines, &(1, line), &1))
     });
     filled.expect("room");
-    let run = |rounds: u32| (0..rounds).for_each(|round| assert!(reads_and_writes(&db, counters, lines, round).is_ok()));
+    let run =
+        |rounds: u32| (0..rounds).for_each(|round| assert!(reads_and_writes(&db, counters, lines, round).is_ok()));
     run(100);
     let allocations = allocation_counter::measure(|| run(100));
     assert_eq!(allocations.count_total, 0, "{allocations:?}");

@@ -136,6 +136,10 @@ fn beyond(mut bytes: Vec<u8>) -> Option<Vec<u8>> {
     None
 }
 
+<<<<<<< HEAD
+=======
+#[expect(clippy::type_complexity, reason = "a parameter for each type that the rows tell")]
+>>>>>>> index
 impl<'db, S: Setting, M: Mode> Tx<'db, S, M> {
     /// The row that a unique index has under a key: its own key, and its value.
     ///
@@ -314,6 +318,18 @@ impl<'db, S: Setting, M: Mode> Tx<'db, S, M> {
                 let table = self.opened(index.table)?.name;
                 Err(self.disagreement(index.entries().number, table))
             }
+        }
+    }
+
+    /// An index and its table do not say the same: because what was read of them is not true any more, or because something is wrong.
+    #[cold]
+    pub(super) fn disagreement(&mut self, index: u16, table: &'static str) -> Error {
+        match self.refuted() {
+            Some(conflict) => self.doom(conflict),
+            None => match self.db.catalog.get(index) {
+                Some(index) => Error::Index { index: index.name, table },
+                None => Error::OtherDatabase,
+            },
         }
     }
 }

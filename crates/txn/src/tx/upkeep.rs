@@ -89,6 +89,7 @@ impl<S: Setting> Tx<'_, S> {
             }
         }
     }
+<<<<<<< HEAD
 }
 
 impl<S: Setting, M: Mode> Tx<'_, S, M> {
@@ -103,4 +104,6 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
             },
         }
     }
+=======
+>>>>>>> index
 }

@@ -1,0 +1,175 @@
+//! An inventory: articles found by number, by bar code, by shelf and by what is running out, while orders are filled by several threads.
+//!
+//! ```text
+//! cargo run --release --example inventory
+//! ```
+
+use std::{process::ExitCode, thread};
+
+use drtm::{Db, Entry, Error, Index, IndexDef, Multi, Ordered, Pod, Serde, Table, TableDef};
+use serde::{Deserialize, Serialize};
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Article {
+    name: String,
+    bar_code: Option<String>,
+    shelf: u16,
+    stock: u32,
+    /// How many there should be at least.
+    reserve: u32,
+}
+
+type Articles = Serde<Article>;
+
+const ARTICLES: TableDef<u32, Articles> = TableDef::hash("articles");
+
+/// Articles without a bar code are not in it.
+const BY_BAR_CODE: IndexDef<u32, Articles, String> = IndexDef::unique("articles by bar code", |_, it| it.bar_code);
+
+/// Ordered, so that a walk along the shelves is a range.
+const BY_SHELF: IndexDef<u32, Articles, u16, Multi> = IndexDef::multi("articles by shelf", |_, it| Some(it.shelf));
+
+/// Only what is running out is in it, most urgent first: to find it nothing else is looked at.
+const BY_SHORTAGE: IndexDef<u32, Articles, i32, Multi> = IndexDef::multi("articles by shortage", |_, it| {
+    (it.stock < it.reserve).then(|| it.stock as i32 - it.reserve as i32)
+});
+
+/// How many of an article were ordered and could not be delivered.
+const BACKLOG: TableDef<u32, Pod<u32>, Ordered> = TableDef::ordered("backlog");
+
+#[derive(Clone)]
+struct Inventory {
+    db: Db,
+    articles: Table<u32, Articles>,
+    by_bar_code: Index<u32, Articles, String>,
+    by_shelf: Index<u32, Articles, u16, Multi>,
+    by_shortage: Index<u32, Articles, i32, Multi>,
+    backlog: Table<u32, Pod<u32>, Ordered>,
+}
+
+impl Inventory {
+    fn open() -> Result<Self, Error> {
+        let db = Db::new()?;
+        let articles = db.table(ARTICLES)?;
+        Ok(Self {
+            articles,
+            by_bar_code: db.index(articles, BY_BAR_CODE)?,
+            by_shelf: db.index(articles, BY_SHELF)?,
+            by_shortage: db.index(articles, BY_SHORTAGE)?,
+            backlog: db.table(BACKLOG)?,
+            db,
+        })
+    }
+
+    fn fill(&self) -> Result<(), Error> {
+        self.db.transact(|tx| {
+            for number in 0..40_u32 {
+                let article = Article {
+                    name: format!("article {number}"),
+                    bar_code: (number % 4 != 0).then(|| format!("76{number:011}")),
+                    shelf: (number / 10) as u16,
+                    stock: 50,
+                    reserve: 10,
+                };
+                tx.insert(self.articles, &number, &article)?;
+            }
+            Ok(())
+        })
+    }
+
+    /// Takes some of what has this bar code off its shelf. What is not there goes to the backlog. Gives what is delivered.
+    fn order(&self, bar_code: &String, wanted: u32) -> Result<u32, Error> {
+        self.db.transact(|tx| {
+            let number = tx.key_by(self.by_bar_code, bar_code)?;
+            let number = number.ok_or_else(|| Error::aborted(format!("nothing has the bar code {bar_code}")))?;
+            let delivered = tx.update(self.articles, &number, |article| {
+                let delivered = wanted.min(article.stock);
+                article.stock -= delivered;
+                delivered
+            })?;
+            let delivered = delivered.unwrap_or(0);
+            if delivered < wanted {
+                let missing = wanted - delivered;
+                tx.entry(self.backlog, &number)?.and_modify(|count| *count += missing)?.or_insert(missing)?;
+            }
+            Ok(delivered)
+        })
+    }
+
+    /// Restocks the article that needs it most, and serves its backlog. Gives its name, if there is one.
+    fn restock(&self, delivery: u32) -> Result<Option<String>, Error> {
+        self.db.transact(|tx| {
+            let Some((_, number, article)) = tx.first_by(self.by_shortage, ..)? else { return Ok(None) };
+            let mut stock = article.stock + delivery;
+            if let Entry::Occupied(mut backlog) = tx.entry(self.backlog, &number)? {
+                let count = *backlog.get()?;
+                let served = count.min(stock);
+                stock -= served;
+                if served == count { backlog.remove()? } else { backlog.put(&(count - served))? }
+            }
+            tx.put(self.articles, &number, &Article { stock, ..article.clone() })?;
+            Ok(Some(article.name))
+        })
+    }
+}
+
+fn run() -> Result<(), Error> {
+    let inventory = Inventory::open()?;
+    inventory.fill()?;
+
+    let twice = inventory.db.transact(|tx| {
+        tx.update(inventory.articles, &2, |article| article.bar_code = Some(format!("76{:011}", 1))).map(drop)
+    });
+    println!("a bar code twice: {}", twice.err().map_or("accepted".to_owned(), |error| error.to_string()));
+
+    let delivered: u32 = thread::scope(|scope| {
+        let clerks: Vec<_> = (0..4_u32)
+            .map(|clerk| {
+                let inventory = inventory.clone();
+                scope.spawn(move || -> Result<u32, Error> {
+                    let mut delivered = 0;
+                    for turn in 0..150 {
+                        // One of each four has no bar code.
+                        let number = (turn * 7 + clerk) % 40;
+                        let number = if number % 4 == 0 { number + 1 } else { number };
+                        delivered += inventory.order(&format!("76{number:011}"), 1 + turn % 5)?;
+                    }
+                    Ok(delivered)
+                })
+            })
+            .collect();
+        clerks.into_iter().map(|clerk| clerk.join().expect("no clerk panics")).sum::<Result<u32, Error>>()
+    })?;
+    println!("{delivered} delivered");
+
+    let (ordered, stock): (u32, u32) = inventory.db.transact(|tx| {
+        let mut stock = 0;
+        let mut rows = tx.range_by(inventory.by_shelf, ..)?;
+        while let Some((_, _, article)) = rows.next()? {
+            stock += article.stock;
+        }
+        let waiting: u32 =
+            tx.range(inventory.backlog, ..)?.rows().map(|row| row.map(|row| row.1)).sum::<Result<_, _>>()?;
+        Ok((delivered + waiting, stock))
+    })?;
+    println!("{ordered} ordered, {stock} left");
+    assert_eq!(stock + delivered, 40 * 50, "articles came from nowhere, or went there");
+
+    let shelf = inventory.db.transact(|tx| tx.count_by(inventory.by_shelf, 1..=2))?;
+    println!("{shelf} articles on shelves 1 and 2");
+    while let Some(name) = inventory.restock(60)? {
+        println!("restocked {name}");
+    }
+    assert_eq!(inventory.db.transact(|tx| tx.count_by(inventory.by_shortage, ..))?, 0);
+    Ok(())
+}
+
+fn main() -> ExitCode {
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
