@@ -70,10 +70,12 @@ pub(crate) struct Work<E: Engine> {
     /// At how many reads they are looked at again.
     pub(crate) next_check: usize,
     pub(crate) garbage: Vec<Garbage>,
-    /// Which transaction it is, of this state's.
-    pub(crate) serial: u64,
     /// Whether changes of writes are to be remembered.
     pub(crate) has_savepoint: bool,
+    /// The savepoints that the transaction can go back to, in order.
+    pub(crate) savepoints: Vec<u64>,
+    /// The number of the next savepoint. None is used twice.
+    pub(crate) next_savepoint: u64,
     /// What fates writes had before they were changed.
     pub(crate) changes: Vec<(u32, Fate)>,
     /// Writes that were undone, but whose records are there.
@@ -102,8 +104,9 @@ impl<E: Engine> Work<E> {
             order: Vec::new(),
             next_check: FIRST_CHECK,
             garbage: Vec::new(),
-            serial: 0,
             has_savepoint: false,
+            savepoints: Vec::new(),
+            next_savepoint: 0,
             changes: Vec::new(),
             undone: Vec::new(),
             counters,
@@ -121,9 +124,9 @@ impl<E: Engine> Work<E> {
         self.values.clear();
         self.keys.clear();
         self.next_check = FIRST_CHECK;
-        self.serial += 1;
         if self.has_savepoint {
             self.has_savepoint = false;
+            self.savepoints.clear();
             self.changes.clear();
             self.undone.clear();
         }

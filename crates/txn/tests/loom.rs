@@ -138,8 +138,9 @@ impl<F: Fault> World<F> {
     }
 }
 
-/// Runs `first` and `second` concurrently in every way there is, then `check`.
+/// Runs `first` and `second` concurrently in every way there is with so many preemptions, then `check`.
 fn explore<F: Fault, T: Send + 'static>(
+    preemptions: usize,
     (kind, keys): (Kind, &'static [u64]),
     first: impl Fn(&World<F>) -> T + Copy + Send + Sync + 'static,
     second: impl Fn(&World<F>) -> T + Copy + Send + Sync + 'static,
@@ -150,7 +151,7 @@ fn explore<F: Fault, T: Send + 'static>(
     for second_leads in [false, true] {
         let mut model = loom::model::Builder::new();
         let bound = std::env::var("LOOM_MAX_PREEMPTIONS").ok().and_then(|bound| bound.parse().ok());
-        model.preemption_bound = Some(bound.unwrap_or(2));
+        model.preemption_bound = Some(bound.unwrap_or(preemptions));
         model.max_branches = 20_000;
         let check = Arc::clone(&check);
         model.check(move || {
@@ -178,7 +179,7 @@ fn count<F: Fault>(kind: Kind) {
             table.put(tx, 1, value + 1)
         })
     }
-    explore::<F, _>((kind, &[1]), increment, increment, |world, one, two| {
+    explore::<F, _>(2, (kind, &[1]), increment, increment, |world, one, two| {
         let counted = one.iter().chain(&two).count() as u64;
         assert_eq!(world.values([1]), [1 + counted], "an update is lost");
     });
@@ -211,6 +212,7 @@ fn cross<F: Fault>(kind: Kind) {
         })
     }
     explore::<F, _>(
+        2,
         (kind, &[1, 2]),
         |world| copy(world, 1, 2),
         |world| copy(world, 2, 1),
@@ -246,7 +248,7 @@ fn who_looks_before_locking_skews_writes() {
 }
 
 /// Each inserts a row if the other's is not there.
-fn insert_unless<F: Fault>(kind: Kind) {
+fn insert_unless<F: Fault>(preemptions: usize, kind: Kind) {
     fn insert<F: Fault>(world: &World<F>, unless: u64, key: u64) -> Option<bool> {
         world.run(|tx, table| {
             let is_free = table.get(tx, unless)? == 0;
@@ -257,6 +259,7 @@ fn insert_unless<F: Fault>(kind: Kind) {
         })
     }
     explore::<F, _>(
+        preemptions,
         (kind, &[]),
         |world| insert(world, 1, 2),
         |world| insert(world, 2, 1),
@@ -270,37 +273,61 @@ fn insert_unless<F: Fault>(kind: Kind) {
 
 #[test]
 fn what_is_absent_stays_so() {
-    insert_unless::<Sound>(Kind::Hash);
-    insert_unless::<Sound>(Kind::Tree);
+    insert_unless::<Sound>(1, Kind::Hash);
+}
+
+#[test]
+fn what_is_absent_from_a_tree_stays_so() {
+    insert_unless::<Sound>(1, Kind::Tree);
 }
 
 #[test]
 #[should_panic(expected = "a phantom")]
 fn despite_phantoms_what_is_absent_comes() {
-    insert_unless::<Haunted>(Kind::Hash);
+    insert_unless::<Haunted>(1, Kind::Hash);
 }
 
 /// A row moves from one key to another. Whoever looks at both, or at all that there is, finds one.
+fn sees_one<F: Fault>(
+    preemptions: usize,
+    kind: Kind,
+    look: impl Fn(&mut Tx<'_, Model<F>>, Rows) -> Result<u64, Error> + Copy + Send + Sync + 'static,
+) {
+    explore::<F, _>(
+        preemptions,
+        (kind, &[1]),
+        |world| {
+            world.run(|tx, table| {
+                table.put(tx, 2, 1)?;
+                Ok(u64::from(table.remove(tx, 1)?))
+            })
+        },
+        move |world| world.run(look),
+        |_, _, seen| assert!(seen.is_none_or(|seen| seen == 1), "saw {seen:?} rows"),
+    );
+}
+
+fn both<F: Fault>(tx: &mut Tx<'_, Model<F>>, table: Rows) -> Result<u64, Error> {
+    Ok(table.get(tx, 1)? + table.get(tx, 2)?)
+}
+
 #[test]
 fn a_reader_sees_a_transaction_whole_or_not_at_all() {
-    fn move_it<F: Fault>(world: &World<F>) -> Option<u64> {
-        world.run(|tx, table| {
-            table.put(tx, 2, 1)?;
-            Ok(u64::from(table.remove(tx, 1)?))
-        })
-    }
-    for kind in [Kind::Hash, Kind::Tree] {
-        explore::<Sound, _>(
-            (kind, &[1]),
-            move_it,
-            |world| world.run(|tx, table| Ok(table.get(tx, 1)? + table.get(tx, 2)?)),
-            |_, _, seen| assert!(seen.is_none_or(|seen| seen == 1), "saw {seen:?} rows"),
-        );
-    }
-    explore::<Sound, _>(
-        (Kind::Tree, &[1]),
-        move_it,
-        |world| world.run(|tx, table| table.count(tx)),
-        |_, _, seen| assert!(seen.is_none_or(|seen| seen == 1), "counted {seen:?} rows"),
-    );
+    sees_one::<Sound>(1, Kind::Hash, both);
+}
+
+#[test]
+fn a_reader_of_a_tree_sees_a_transaction_whole_or_not_at_all() {
+    sees_one::<Sound>(1, Kind::Tree, both);
+}
+
+#[test]
+fn a_range_shows_a_transaction_whole_or_not_at_all() {
+    sees_one::<Sound>(1, Kind::Tree, |tx, table| table.count(tx));
+}
+
+#[test]
+#[should_panic(expected = "rows")]
+fn without_validation_a_reader_sees_a_transaction_in_part() {
+    sees_one::<Unvalidated>(2, Kind::Hash, both);
 }
