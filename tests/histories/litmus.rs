@@ -16,7 +16,7 @@ use drtm_txn::{Conflict, Error, Setting, Tx};
 use crate::{
     settings::{On, Sound, Tested, database},
     stress,
-    world::{FIRST_SORTED, Place, SHORTEST, TABLES, World, value},
+    world::{FIRST_SORTED, Place, TABLES, World, value},
 };
 
 type Plain = World<On<NoHtm>>;

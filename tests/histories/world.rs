@@ -52,7 +52,7 @@ fn number(name: &[u8]) -> u64 {
 /// Bytes of the shortest values.
 pub(crate) const SHORTEST: usize = 8;
 
-/// The value of a write. Every other is longer than the one before, so that rows move.
+/// The value of a write. Half of them are longer than the others, so that rows move.
 pub(crate) fn value(write: u64) -> Vec<u8> {
     let length = [0, 0, 0, 3, 90, 300][write as usize % 6];
     let mut value = write.to_le_bytes().to_vec();
