@@ -302,7 +302,7 @@ impl<S: Setting> User<'_, S> {
 const RUNS: u64 = 36;
 
 /// Of each table: so few that all is conflict, or more than a leaf of a tree holds.
-pub(crate) const KEYS: [u64; 3] = [3, 6, 24];
+pub(crate) const KEYS: [u64; 3] = [3, 6, 50];
 
 /// Runs that are checked, on every engine of a type.
 fn check_all<E: Tested>() {

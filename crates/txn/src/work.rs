@@ -79,10 +79,12 @@ pub(crate) struct Work<E: Engine> {
     pub(crate) needs: Needs,
     /// Commits of this state.
     pub(crate) commits: u32,
-    /// Which transaction it is, of this state's.
-    pub(crate) serial: u64,
     /// Whether changes of writes are to be remembered.
     pub(crate) has_savepoint: bool,
+    /// The savepoints that the transaction can go back to, in order.
+    pub(crate) savepoints: Vec<u64>,
+    /// The number of the next savepoint. None is used twice.
+    pub(crate) next_savepoint: u64,
     /// What fates writes had before they were changed.
     pub(crate) changes: Vec<(u32, Fate)>,
     /// Writes that were undone, but whose records are there.
@@ -114,8 +116,9 @@ impl<E: Engine> Work<E> {
             next_check: FIRST_CHECK,
             needs: Needs::default(),
             commits: 0,
-            serial: 0,
             has_savepoint: false,
+            savepoints: Vec::new(),
+            next_savepoint: 0,
             changes: Vec::new(),
             undone: Vec::new(),
             counters,
@@ -133,9 +136,9 @@ impl<E: Engine> Work<E> {
         self.values.clear();
         self.keys.clear();
         self.next_check = FIRST_CHECK;
-        self.serial += 1;
         if self.has_savepoint {
             self.has_savepoint = false;
+            self.savepoints.clear();
             self.changes.clear();
             self.undone.clear();
         }

@@ -136,10 +136,7 @@ fn beyond(mut bytes: Vec<u8>) -> Option<Vec<u8>> {
     None
 }
 
-<<<<<<< HEAD
-=======
 #[expect(clippy::type_complexity, reason = "a parameter for each type that the rows tell")]
->>>>>>> index
 impl<'db, S: Setting, M: Mode> Tx<'db, S, M> {
     /// The row that a unique index has under a key: its own key, and its value.
     ///

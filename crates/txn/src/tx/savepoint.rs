@@ -1,5 +1,7 @@
 //! Going back to a point within a transaction.
 
+use drtm_kv::State;
+
 use super::Tx;
 use crate::{Error, Setting, work::Work};
 
@@ -31,16 +33,23 @@ use crate::{Error, Setting, work::Work};
 pub struct Savepoint {
     writes: usize,
     changes: usize,
-    /// Of which transaction, so that none goes back to a point of another's.
-    serial: u64,
+    /// Which of its worker's it is, which of a database's workers, and which database: so that no transaction goes back to a point of another's, or to one
+    /// that it has gone back beyond.
+    number: u64,
+    holder: State,
+    database: u32,
 }
 
 impl<S: Setting> Tx<'_, S> {
     /// Remembers the writes up to here.
     pub fn savepoint(&mut self) -> Savepoint {
+        let database = self.db.number;
         let work = self.work();
         work.has_savepoint = true;
-        Savepoint { writes: work.writes.len(), changes: work.changes.len(), serial: work.serial }
+        let number = work.next_savepoint;
+        work.next_savepoint += 1;
+        work.savepoints.push(number);
+        Savepoint { writes: work.writes.len(), changes: work.changes.len(), number, holder: work.holder, database }
     }
 
     /// Undoes the writes since a savepoint. It can be returned to again.
@@ -49,13 +58,13 @@ impl<S: Setting> Tx<'_, S> {
     ///
     /// [`Error::OtherSavepoint`] if it is none of this transaction's, or of a part that was undone.
     pub fn return_to(&mut self, savepoint: Savepoint) -> Result<(), Error> {
+        let database = self.db.number;
         let work = self.work();
-        let is_known = savepoint.serial == work.serial
-            && savepoint.writes <= work.writes.len()
-            && savepoint.changes <= work.changes.len();
-        if !is_known {
+        let known = work.savepoints.binary_search(&savepoint.number);
+        let (Ok(known), true) = (known, savepoint.holder == work.holder && savepoint.database == database) else {
             return Err(Error::OtherSavepoint);
-        }
+        };
+        work.savepoints.truncate(known + 1);
         while work.changes.len() > savepoint.changes {
             if let Some((write, fate)) = work.changes.pop()
                 && let Some(write) = work.writes.get_mut(write as usize)

@@ -2,7 +2,7 @@
 
 use std::mem;
 
-use super::{Found, Mode, Tx};
+use super::{Found, Tx};
 use crate::{
     Error, Key, Ordered, Raw, Setting, Table,
     catalog::Opened,
@@ -89,21 +89,4 @@ impl<S: Setting> Tx<'_, S> {
             }
         }
     }
-<<<<<<< HEAD
-}
-
-impl<S: Setting, M: Mode> Tx<'_, S, M> {
-    /// An index and its table do not say the same: because what was read of them is not true any more, or because something is wrong.
-    #[cold]
-    pub(super) fn disagreement(&mut self, index: u16, table: &'static str) -> Error {
-        match self.refuted() {
-            Some(conflict) => self.doom(conflict),
-            None => match self.db.catalog.get(index) {
-                Some(index) => Error::Index { index: index.name, table },
-                None => Error::OtherDatabase,
-            },
-        }
-    }
-=======
->>>>>>> index
 }

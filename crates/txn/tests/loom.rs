@@ -1,0 +1,333 @@
+//! Model checking of commits: every interleaving, and every value that weak memory lets a load return, of two small transactions.
+//!
+//! ```text
+//! RUSTFLAGS="--cfg drtm_loom" cargo test --release -p drtm-txn --test loom
+//! ```
+//!
+//! The code is the one that runs otherwise; only the words are loom's, in a small box. Databases with a deliberate fault must make the same checks fail, and
+//! those tests expect a panic.
+#![cfg(all(drtm_loom, not(drtm_shuttle)))]
+
+use std::{fmt::Debug, marker::PhantomData, sync::Arc};
+
+use drtm_htm::NoHtm;
+use drtm_txn::{Builder, Db, Error, Mutation, Ordered, Pod, Setting, Table, TableDef, Tx, Unlogged};
+use loom::thread;
+
+/// What is wrong with a database.
+trait Fault: Debug + Send + Sync + 'static {
+    const FAULT: Option<Mutation>;
+}
+
+macro_rules! faults {
+    ($($name:ident: $fault:expr),+) => {$(
+        #[derive(Debug)]
+        struct $name;
+
+        impl Fault for $name {
+            const FAULT: Option<Mutation> = $fault;
+        }
+    )+};
+}
+
+faults! {
+    Sound: None,
+    Unvalidated: Some(Mutation::CommitWithoutValidation),
+    Haunted: Some(Mutation::CommitDespitePhantoms),
+    Hasty: Some(Mutation::ValidateBeforeLocks),
+    Open: Some(Mutation::UnlockBeforeVersions)
+}
+
+#[derive(Debug)]
+struct Model<F>(PhantomData<fn() -> F>);
+
+impl<F: Fault> Setting for Model<F> {
+    type Engine = NoHtm;
+    type Hook = Unlogged;
+    const FAULT: Option<Mutation> = F::FAULT;
+}
+
+const ROWS: TableDef<u64, Pod<u64>> = TableDef::hash("rows");
+const SORTED: TableDef<u64, Pod<u64>, Ordered> = TableDef::ordered("sorted");
+
+/// The tables that there are: only what a case needs, since all of it is made anew for each execution.
+#[derive(Clone, Copy)]
+enum Kind {
+    Hash,
+    Tree,
+}
+
+struct World<F: Fault> {
+    db: Db<Model<F>>,
+    table: Rows,
+}
+
+#[derive(Clone, Copy)]
+enum Rows {
+    Hash(Table<u64, Pod<u64>>),
+    Tree(Table<u64, Pod<u64>, Ordered>),
+}
+
+impl<F: Fault> Clone for World<F> {
+    fn clone(&self) -> Self {
+        Self { db: self.db.clone(), table: self.table }
+    }
+}
+
+/// Runs an operation on the table, whichever it is.
+macro_rules! on {
+    ($rows:expr, |$table:ident| $body:expr) => {
+        match $rows {
+            Rows::Hash($table) => $body,
+            Rows::Tree($table) => $body,
+        }
+    };
+}
+
+impl Rows {
+    fn get<F: Fault>(self, tx: &mut Tx<'_, Model<F>>, key: u64) -> Result<u64, Error> {
+        Ok(on!(self, |table| tx.get(table, &key))?.unwrap_or(0))
+    }
+
+    fn put<F: Fault>(self, tx: &mut Tx<'_, Model<F>>, key: u64, value: u64) -> Result<(), Error> {
+        on!(self, |table| tx.put(table, &key, &value))
+    }
+
+    fn remove<F: Fault>(self, tx: &mut Tx<'_, Model<F>>, key: u64) -> Result<bool, Error> {
+        on!(self, |table| tx.remove(table, &key))
+    }
+
+    fn count<F: Fault>(self, tx: &mut Tx<'_, Model<F>>) -> Result<u64, Error> {
+        match self {
+            Rows::Hash(_) => unreachable!("it has no ranges"),
+            Rows::Tree(table) => tx.count(table, ..),
+        }
+    }
+}
+
+impl<F: Fault> World<F> {
+    /// A table with these keys, each with a value of one.
+    fn new(kind: Kind, keys: &[u64]) -> Self {
+        let db = Builder::new().memory(8 << 10).build_with(NoHtm, Unlogged).expect("memory");
+        let table = match kind {
+            Kind::Hash => Rows::Hash(db.table(ROWS).expect("memory")),
+            Kind::Tree => Rows::Tree(db.table(SORTED).expect("memory")),
+        };
+        let world = Self { db, table };
+        let filled = world.run(|tx, table| keys.iter().try_for_each(|key| table.put(tx, *key, 1)));
+        assert!(filled.is_some(), "nobody else is here");
+        world
+    }
+
+    /// Runs a transaction once. `None`: it could not go on beside the other.
+    fn run<T>(&self, body: impl FnOnce(&mut Tx<'_, Model<F>>, Rows) -> Result<T, Error>) -> Option<T> {
+        let mut tx = self.db.begin().expect("a transaction");
+        match body(&mut tx, self.table).and_then(|value| tx.commit().map(|()| value)) {
+            Ok(value) => Some(value),
+            Err(Error::Conflict(_)) => None,
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    fn values<const N: usize>(&self, keys: [u64; N]) -> [u64; N] {
+        let values = self.run(|tx, table| {
+            let values: Result<Vec<u64>, Error> = keys.iter().map(|key| table.get(tx, *key)).collect();
+            values
+        });
+        values.and_then(|values| values.try_into().ok()).expect("nobody else is here")
+    }
+}
+
+/// Runs `first` and `second` concurrently in every way there is with so many preemptions, then `check`.
+fn explore<F: Fault, T: Send + 'static>(
+    preemptions: usize,
+    (kind, keys): (Kind, &'static [u64]),
+    first: impl Fn(&World<F>) -> T + Copy + Send + Sync + 'static,
+    second: impl Fn(&World<F>) -> T + Copy + Send + Sync + 'static,
+    check: impl Fn(&World<F>, T, T) + Send + Sync + 'static,
+) {
+    let check = Arc::new(check);
+    // Either on the model's first thread: what loom explores depends on it, and a reader there hides much.
+    for second_leads in [false, true] {
+        let mut model = loom::model::Builder::new();
+        let bound = std::env::var("LOOM_MAX_PREEMPTIONS").ok().and_then(|bound| bound.parse().ok());
+        model.preemption_bound = Some(bound.unwrap_or(preemptions));
+        model.max_branches = 20_000;
+        let check = Arc::clone(&check);
+        model.check(move || {
+            let world = World::new(kind, keys);
+            let other = world.clone();
+            let (one, two) = if second_leads {
+                let thread = thread::spawn(move || first(&other));
+                let two = second(&world);
+                (thread.join().expect("no panic"), two)
+            } else {
+                let thread = thread::spawn(move || second(&other));
+                let one = first(&world);
+                (one, thread.join().expect("no panic"))
+            };
+            check(&world, one, two);
+        });
+    }
+}
+
+/// Each counts in the same row.
+fn count<F: Fault>(kind: Kind) {
+    fn increment<F: Fault>(world: &World<F>) -> Option<()> {
+        world.run(|tx, table| {
+            let value = table.get(tx, 1)?;
+            table.put(tx, 1, value + 1)
+        })
+    }
+    explore::<F, _>(2, (kind, &[1]), increment, increment, |world, one, two| {
+        let counted = one.iter().chain(&two).count() as u64;
+        assert_eq!(world.values([1]), [1 + counted], "an update is lost");
+    });
+}
+
+#[test]
+fn no_update_is_lost() {
+    count::<Sound>(Kind::Hash);
+    count::<Sound>(Kind::Tree);
+}
+
+#[test]
+#[should_panic(expected = "an update is lost")]
+fn without_validation_updates_are_lost() {
+    count::<Unvalidated>(Kind::Hash);
+}
+
+#[test]
+#[should_panic(expected = "an update is lost")]
+fn where_locks_end_too_early_updates_are_lost() {
+    count::<Open>(Kind::Hash);
+}
+
+/// One writes what the other reads, and the other way round. Whoever comes second must have seen the first.
+fn cross<F: Fault>(kind: Kind) {
+    fn copy<F: Fault>(world: &World<F>, from: u64, to: u64) -> Option<()> {
+        world.run(|tx, table| {
+            let value = table.get(tx, from)?;
+            table.put(tx, to, value + 1)
+        })
+    }
+    explore::<F, _>(
+        2,
+        (kind, &[1, 2]),
+        |world| copy(world, 1, 2),
+        |world| copy(world, 2, 1),
+        |world, one, two| {
+            let expected: &[[u64; 2]] = match (one, two) {
+                (Some(()), Some(())) => &[[3, 2], [2, 3]],
+                (Some(()), None) => &[[1, 2]],
+                (None, Some(())) => &[[2, 1]],
+                (None, None) => &[[1, 1]],
+            };
+            let left = world.values([1, 2]);
+            assert!(expected.contains(&left), "writes are skewed: {left:?}");
+        },
+    );
+}
+
+#[test]
+fn writes_are_not_skewed() {
+    cross::<Sound>(Kind::Hash);
+    cross::<Sound>(Kind::Tree);
+}
+
+#[test]
+#[should_panic(expected = "writes are skewed")]
+fn without_validation_writes_are_skewed() {
+    cross::<Unvalidated>(Kind::Hash);
+}
+
+#[test]
+#[should_panic(expected = "writes are skewed")]
+fn who_looks_before_locking_skews_writes() {
+    cross::<Hasty>(Kind::Hash);
+}
+
+/// Each inserts a row if the other's is not there.
+fn insert_unless<F: Fault>(preemptions: usize, kind: Kind) {
+    fn insert<F: Fault>(world: &World<F>, unless: u64, key: u64) -> Option<bool> {
+        world.run(|tx, table| {
+            let is_free = table.get(tx, unless)? == 0;
+            if is_free {
+                table.put(tx, key, 1)?;
+            }
+            Ok(is_free)
+        })
+    }
+    explore::<F, _>(
+        preemptions,
+        (kind, &[]),
+        |world| insert(world, 1, 2),
+        |world| insert(world, 2, 1),
+        |world, one, two| {
+            let left = world.values([2, 1]);
+            assert_eq!(left, [one, two].map(|inserted| u64::from(inserted == Some(true))));
+            assert_ne!(left, [1, 1], "a phantom");
+        },
+    );
+}
+
+#[test]
+fn what_is_absent_stays_so() {
+    insert_unless::<Sound>(1, Kind::Hash);
+}
+
+#[test]
+fn what_is_absent_from_a_tree_stays_so() {
+    insert_unless::<Sound>(1, Kind::Tree);
+}
+
+#[test]
+#[should_panic(expected = "a phantom")]
+fn despite_phantoms_what_is_absent_comes() {
+    insert_unless::<Haunted>(1, Kind::Hash);
+}
+
+/// A row moves from one key to another. Whoever looks at both, or at all that there is, finds one.
+fn sees_one<F: Fault>(
+    preemptions: usize,
+    kind: Kind,
+    look: impl Fn(&mut Tx<'_, Model<F>>, Rows) -> Result<u64, Error> + Copy + Send + Sync + 'static,
+) {
+    explore::<F, _>(
+        preemptions,
+        (kind, &[1]),
+        |world| {
+            world.run(|tx, table| {
+                table.put(tx, 2, 1)?;
+                Ok(u64::from(table.remove(tx, 1)?))
+            })
+        },
+        move |world| world.run(look),
+        |_, _, seen| assert!(seen.is_none_or(|seen| seen == 1), "saw {seen:?} rows"),
+    );
+}
+
+fn both<F: Fault>(tx: &mut Tx<'_, Model<F>>, table: Rows) -> Result<u64, Error> {
+    Ok(table.get(tx, 1)? + table.get(tx, 2)?)
+}
+
+#[test]
+fn a_reader_sees_a_transaction_whole_or_not_at_all() {
+    sees_one::<Sound>(1, Kind::Hash, both);
+}
+
+#[test]
+fn a_reader_of_a_tree_sees_a_transaction_whole_or_not_at_all() {
+    sees_one::<Sound>(1, Kind::Tree, both);
+}
+
+#[test]
+fn a_range_shows_a_transaction_whole_or_not_at_all() {
+    sees_one::<Sound>(1, Kind::Tree, |tx, table| table.count(tx));
+}
+
+#[test]
+#[should_panic(expected = "rows")]
+fn without_validation_a_reader_sees_a_transaction_in_part() {
+    sees_one::<Unvalidated>(2, Kind::Hash, both);
+}
