@@ -46,7 +46,6 @@ const TURN: u32 = 32;
 const BATCH: usize = 512;
 
 /// Takes a record out of its table, or keeps it in mind.
-#[expect(clippy::too_many_arguments, reason = "parts of the database and of the transaction, which are borrowed apart")]
 pub(crate) fn reap<E: Engine>(
     catalog: &Catalog<E>,
     ticket: &Ticket,

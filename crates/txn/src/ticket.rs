@@ -44,6 +44,8 @@ impl Drop for Taken<'_> {
     fn drop(&mut self) {
         self.ticket.is_taken.store(false, Relaxed);
         // To whoever has waited longest.
-        self.turn.take().map(MutexGuard::unlock_fair);
+        if let Some(turn) = self.turn.take() {
+            MutexGuard::unlock_fair(turn);
+        }
     }
 }
