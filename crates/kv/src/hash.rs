@@ -32,7 +32,7 @@ mod search;
 mod segments;
 mod visit;
 
-pub use held::BucketVersion;
+pub use held::{BucketChange, BucketVersion};
 pub use peer::HashPeer;
 
 use std::{marker::PhantomData, sync::Arc};
@@ -342,7 +342,7 @@ impl<E: Engine, K: Keys> HashTable<E, K> {
         let inserted = self.table.insert::<K>(worker, key, value)?;
         if inserted.is_some() {
             let counted = self.table.count(worker, 1)?;
-            self.table.grow_if_full::<K>(counted)?;
+            self.table.grow_if_full::<K>(counted, |_| ())?;
         }
         Ok(inserted)
     }

@@ -2,8 +2,8 @@
 
 use drtm_htm::Engine;
 use drtm_kv::{
-    BucketVersion, Bytes, Fetched, Handle, HashConfig, HashTable, Inline, KvError, LeafChange, NodeVersion, Past,
-    Placed, Reaped, Reserved, Room, Sighting, State, Store, Tree, Version, Worker,
+    BucketChange, BucketVersion, Bytes, Fetched, Handle, HashConfig, HashTable, Inline, KvError, LeafChange,
+    NodeVersion, Past, Placed, Reaped, Reserved, Room, Sighting, State, Store, Tree, Version, Worker,
 };
 
 /// A key, as the store takes it.
@@ -23,7 +23,7 @@ pub(crate) enum Absence {
 /// What a transaction's own insertion did to where keys are looked for.
 #[derive(Debug)]
 pub(crate) enum Shift {
-    Bucket(BucketVersion),
+    Bucket(BucketChange),
     Leaf(LeafChange),
 }
 
@@ -112,7 +112,7 @@ impl<E: Engine> Index<E> {
         with_key!(
             self,
             key,
-            |table, key| table.place(worker, key, value, |before| note(Shift::Bucket(before))),
+            |table, key| table.place(worker, key, value, |change| note(Shift::Bucket(change))),
             |tree, key| tree.place(worker, key, value, |change| note(Shift::Leaf(change)))
         )
     }

@@ -209,10 +209,10 @@ impl<E: Engine> Work<E> {
     }
 
     /// Lets what was seen follow a change of this transaction's own.
-    pub(crate) fn follow(leaves: &mut Vec<NodeVersion>, buckets: &mut [BucketVersion], shift: Shift) {
+    pub(crate) fn follow(leaves: &mut Vec<NodeVersion>, buckets: &mut Vec<BucketVersion>, shift: Shift) {
         match shift {
             Shift::Leaf(change) => change.carry(leaves),
-            Shift::Bucket(before) => before.carry(buckets),
+            Shift::Bucket(change) => change.carry(buckets),
         }
     }
 }

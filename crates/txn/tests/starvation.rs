@@ -123,3 +123,18 @@ fn a_transaction_within_another_is_refused() {
     assert!(matches!(refused, Err(Error::Nested)));
     db.transact(|_| Ok(())).expect("it is over");
 }
+
+/// A table that grows while its rows are looked for in vain and then inserted does not get in the way of who makes it grow.
+#[test]
+fn one_whose_own_insertions_make_the_table_grow() {
+    let db = Db::new().expect("a database");
+    let counters = db.table(COUNTERS).expect("a table");
+    let mut tx = db.begin().expect("a transaction");
+    for key in 0..1_000 {
+        assert_eq!(tx.get(counters, &key).expect("nobody else is here"), None);
+        tx.insert(counters, &key, &key).expect("nobody else is here");
+        assert_eq!(tx.get(counters, &(key + 1_000_000)).expect("nobody else is here"), None);
+    }
+    tx.commit().expect("nobody else is here");
+    assert_eq!(db.read(|tx| tx.get(counters, &999)).expect("it can be read"), Some(999));
+}

@@ -3,7 +3,7 @@
 use drtm_htm::Engine;
 
 use super::{
-    Table,
+    BucketChange, Table,
     bucket::{self, Change},
     chain::plainly,
     header,
@@ -36,32 +36,39 @@ impl<E: Engine> Table<E> {
     }
 
     /// Adds buckets if there are too many keys for those there are, and it is this shard's turn to look.
-    pub(super) fn grow_if_full<K: Keys>(&self, counted: i64) -> Result<(), KvError> {
+    pub(super) fn grow_if_full<K: Keys>(
+        &self,
+        counted: i64,
+        mut note: impl FnMut(BucketChange),
+    ) -> Result<(), KvError> {
         let Some(keys_per_bucket) = self.grows_at else { return Ok(()) };
         if counted % TURN != 0 {
             return Ok(());
         }
         let keys = self.keys()? as f64;
         while keys > self.buckets()? as f64 * keys_per_bucket {
-            if !self.split::<K>()? {
-                break;
+            match self.split::<K>()? {
+                Some(change) => note(change),
+                None => break,
             }
         }
         Ok(())
     }
 
-    /// Splits the bucket whose turn it is. False if somebody else holds it, or there can be no more buckets.
-    pub(super) fn split<K: Keys>(&self) -> Result<bool, KvError> {
+    /// Splits the bucket whose turn it is. `None` if somebody else holds it, or there can be no more buckets.
+    pub(super) fn split<K: Keys>(&self) -> Result<Option<BucketChange>, KvError> {
         let engine = self.engine();
         let buckets = self.header(header::BUCKETS)?;
         let number = engine.load(buckets);
         if number >= segments::MOST {
-            return Ok(false);
+            return Ok(None);
         }
         self.main.ensure(self.region(), number)?;
-        let (new, old) = (self.main_bucket(number)?, self.main_bucket(self.split_off(number)?)?);
-        if !bucket::try_lock(engine, old, bucket::seen(engine, old)) {
-            return Ok(false);
+        let parent = self.split_off(number)?;
+        let (new, old) = (self.main_bucket(number)?, self.main_bucket(parent)?);
+        let (seen, fresh) = (bucket::seen(engine, old), bucket::seen(engine, new));
+        if !bucket::try_lock(engine, old, seen) {
+            return Ok(None);
         }
         let divided = if engine.load(buckets) == number {
             self.divide::<K>(old, new, self.numbering.first_depth(number)).map(Some)
@@ -73,9 +80,11 @@ impl<E: Engine> Table<E> {
             engine.store(buckets, number + 1);
         }
         plainly(engine, |tx| Change(old).release(tx));
-        let Some(emptied) = divided? else { return Ok(false) };
+        let Some(emptied) = divided? else { return Ok(None) };
         self.free_overflows(emptied);
-        Ok(true)
+        // Who comes into the new bucket from now on changes its version.
+        let split_off = Some(self.bucket_version(number, fresh));
+        Ok(Some(BucketChange { before: self.bucket_version(parent, seen), split_off }))
     }
 
     /// Moves the keys that the hash's next bit tells to from `old`, which is locked, to `new`, which is not in use yet; both have the new depth

@@ -49,11 +49,36 @@ impl Witness for BucketVersion {
 }
 
 impl BucketVersion {
-    /// Lets buckets that were seen follow a change of one's own, before which the bucket was like this: as long as nobody else changes them, they are
-    /// unchanged.
-    pub fn carry(&self, seen: &mut [Self]) {
-        let after = Self { version: self.version.wrapping_add(1) & BUCKET_VERSIONS, ..*self };
-        seen.iter_mut().filter(|bucket| *bucket == self).for_each(|bucket| *bucket = after);
+    /// The bucket after the next change.
+    pub(super) fn next(self) -> Self {
+        Self { version: self.version.wrapping_add(1) & BUCKET_VERSIONS, ..self }
+    }
+}
+
+/// What a change has done to a bucket: some of its keys may belong to another now.
+///
+/// # Example
+///
+/// See [`HashTable::fetch`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BucketChange {
+    /// The bucket as it was: exactly so, up to the change.
+    pub(super) before: BucketVersion,
+    /// The one that was split off it.
+    pub(super) split_off: Option<BucketVersion>,
+}
+
+impl BucketChange {
+    /// Lets buckets that were seen follow a change of one's own: as long as nobody else changes them, they are unchanged.
+    pub fn carry(&self, seen: &mut Vec<BucketVersion>) {
+        let mut is_there = false;
+        for bucket in seen.iter_mut().filter(|bucket| **bucket == self.before) {
+            *bucket = self.before.next();
+            is_there = true;
+        }
+        if is_there {
+            seen.extend(self.split_off);
+        }
     }
 }
 
@@ -78,8 +103,8 @@ impl<E: Engine, K: Keys> HashTable<E, K> {
     /// assert!(store.records().is_unchanged(&bucket), "7 is still not there");
     ///
     /// // One's own insertion can be told from those of others.
-    /// let mut seen = [bucket];
-    /// table.place(&mut worker, 7, b"seven", |before| before.carry(&mut seen))?;
+    /// let mut seen = vec![bucket];
+    /// table.place(&mut worker, 7, b"seven", |change| change.carry(&mut seen))?;
     /// assert!(!store.records().is_unchanged(&bucket) && store.records().is_unchanged(&seen[0]));
     /// # Ok::<(), drtm_kv::KvError>(())
     /// ```
@@ -141,8 +166,8 @@ impl<E: Engine, K: Keys> HashTable<E, K> {
         Ok(found.unwrap_or(Past::Absent))
     }
 
-    /// Finds a key's record, or makes one, which says that the key is not there, and has this value already for when it will be. Tells what the bucket was
-    /// before that.
+    /// Finds a key's record, or makes one, which says that the key is not there, and has this value already for when it will be. Tells what that has done to
+    /// buckets.
     ///
     /// # Errors
     ///
@@ -156,7 +181,7 @@ impl<E: Engine, K: Keys> HashTable<E, K> {
         worker: &mut Worker<E>,
         key: K::Key<'_>,
         value: &[u8],
-        note: impl FnOnce(BucketVersion),
+        mut note: impl FnMut(BucketChange),
     ) -> Result<Placed, KvError> {
         let holder = worker.lock_state();
         loop {
@@ -165,9 +190,9 @@ impl<E: Engine, K: Keys> HashTable<E, K> {
             }
             let new = self.table.put_new::<K>(worker, key, value, |number| Version::new(number).removed())?;
             if let Some(new) = new {
-                note(new.before);
+                note(BucketChange { before: new.before, split_off: None });
                 let counted = self.table.count(worker, 1)?;
-                self.table.grow_if_full::<K>(counted)?;
+                self.table.grow_if_full::<K>(counted, note)?;
                 return Ok(Placed::Made(Sighting { at: Handle::of(new.place), version: new.version }));
             }
         }
