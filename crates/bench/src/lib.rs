@@ -25,21 +25,31 @@
 //! - [`history`]: a checker of what transactions saw and left.
 //! - [`htm`]: studies of transactional memory.
 //! - [`kv`]: the memory store beside other maps.
+//! - [`mix`], [`zipf`]: which transaction comes next, and which record.
 //! - `paper`: the figures of the papers, regenerated beside the published values.
 //! - `report`: tables, JSON and charts.
-//! - [`tpcc`]: TPC-C: tables, initial population, inputs, and the checks of its consistency. No transactions yet.
+//! - [`smallbank`], [`tatp`], [`tpcc`], [`ycsb`]: workloads: tables, initial population, inputs, and the checks of their consistency.
+//!   No transactions yet.
 
 #![forbid(unsafe_code)]
 
+#[cfg(test)]
+mod chance;
 mod cli;
 mod error;
 pub mod history;
 pub mod htm;
 pub mod kv;
+pub mod mix;
 mod paper;
 mod report;
+mod scatter;
+pub mod smallbank;
+pub mod tatp;
 pub mod tpcc;
 mod units;
+pub mod ycsb;
+pub mod zipf;
 
 pub use cli::run;
 pub use error::Error;

@@ -6,12 +6,10 @@ use clap::ValueEnum;
 #[cfg(feature = "peers")]
 use concurrent_map::Minimum as Least;
 use drtm_kv::{Bytes, Inline, Keys, TreeKeys};
-use rand::{RngExt, SeedableRng, rngs::SmallRng};
-use rand_distr::{Distribution, Zipf};
 use serde::Serialize;
 
 use super::{MapName, Subject, subject};
-use crate::Error;
+use crate::{Error, tpcc::Random, zipf::Zipf};
 
 /// The exponent of Zipf's distribution, as in YCSB.
 const EXPONENT: f64 = 0.99;
@@ -142,13 +140,10 @@ impl Draw {
     /// So many of the keys that are numbered below `records`, which is not zero.
     #[must_use]
     pub fn keys<K: Key>(self, records: u64, count: usize, seed: u64) -> Vec<K> {
-        let random = &mut SmallRng::seed_from_u64(seed);
-        match (self, Zipf::new(records as f64, EXPONENT)) {
-            (Self::Zipf, Ok(ranks)) => {
-                let number = |rank: f64| (rank as u64).saturating_sub(1);
-                (0..count).map(|_| K::numbered(number(ranks.sample(random)))).collect()
-            }
-            _ => (0..count).map(|_| K::numbered(random.random_range(0..records.max(1)))).collect(),
+        let random = &mut Random::seeded(seed);
+        match (self, Zipf::new(records, EXPONENT)) {
+            (Self::Zipf, Ok(numbers)) => (0..count).map(|_| K::numbered(numbers.draw(random))).collect(),
+            _ => (0..count).map(|_| K::numbered(random.within(0, records.max(1) - 1))).collect(),
         }
     }
 }

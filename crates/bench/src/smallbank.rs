@@ -1,0 +1,38 @@
+//! SmallBank, as far as it does not depend on the engine: tables, initial population, inputs, the rules of its transactions, and the check
+//! that no money is lost.
+//!
+//! A bank's customers have a savings and a checking account each. The workload is that of Alomari, Cahill, Fekete and Röhm (2008), with the
+//! sixth transaction and the amounts that H-Store gave it. Money is in cents, always.
+//!
+//! - [`Account`], [`Savings`], [`Checking`]: rows as plain data; [`account_name`]: the key of the first.
+//! - [`Bank`]: how many customers there are, and what they have at the beginning.
+//! - [`Inputs`]: what customers ask for, in which [`Mix`](crate::mix::Mix) and by which [`HotSet`].
+//! - [`rules`]: what each transaction makes of balances.
+//! - [`check`]: that all money is where it should be, given the [`Ledger`] of what was committed, over a [`View`] of the rows.
+//!
+//! # Example
+//!
+//! ```
+//! use drtm_bench::smallbank::{Bank, HotSet, Inputs, STANDARD_MIX, Transaction};
+//!
+//! let bank = Bank::new(10_000, 42)?;
+//! let mut inputs = Inputs::new(bank, STANDARD_MIX, HotSet::DRTM_H, 1)?;
+//! let transaction = inputs.draw();
+//! if let Transaction::SendPayment { from, to, .. } = transaction {
+//!     assert_ne!(from, to);
+//! }
+//! # Ok::<(), drtm_bench::smallbank::BankError>(())
+//! ```
+
+mod check;
+mod inputs;
+mod population;
+pub mod rules;
+mod schema;
+#[cfg(test)]
+mod tests;
+
+pub use check::{Condition, Ledger, View, Violation, check};
+pub use inputs::{Amounts, HotSet, Inputs, Kind, STANDARD_MIX, Transaction};
+pub use population::{Bank, BankError};
+pub use schema::{Account, AccountName, Checking, CustomerKey, Savings, account_name};

@@ -1,0 +1,38 @@
+//! TATP, as far as it does not depend on the engine: tables, initial population, inputs, and the checks that what refers to something finds it.
+//!
+//! The workload of a mobile network's home register, as the Telecommunication Application Transaction Processing benchmark describes it:
+//! four tables, and seven short transactions, of which some find nothing and are then said to have failed.
+//!
+//! - [`Subscriber`], [`AccessInfo`], [`SpecialFacility`], [`CallForwarding`]: rows as plain data, with keys that fit words. The first is
+//!   also found by its number, [`subscriber_number`], of fifteen digits.
+//! - [`Register`]: how many subscribers there are, and [`Profile`]s: all rows of one.
+//! - [`Inputs`]: what the network asks for, in which [`Mix`](crate::mix::Mix), of which subscribers.
+//! - [`check`]: the conditions, over a [`View`] of the rows.
+//!
+//! # Example
+//!
+//! ```
+//! use drtm_bench::tatp::{Choice, Inputs, Register, STANDARD_MIX, Transaction};
+//!
+//! let register = Register::new(100_000, 42)?;
+//! let mut inputs = Inputs::new(register, STANDARD_MIX, Choice::NonUniform, 1);
+//! if let Transaction::GetAccessData { key: (subscriber, kind) } = inputs.draw() {
+//!     assert!((1..=100_000).contains(&subscriber) && (1..=4).contains(&kind));
+//! }
+//! # Ok::<(), drtm_bench::tatp::RegisterError>(())
+//! ```
+
+mod consistency;
+mod inputs;
+mod population;
+mod schema;
+#[cfg(test)]
+mod tests;
+
+pub use consistency::{Condition, Place, View, Violation, check};
+pub use inputs::{Choice, Inputs, Kind, STANDARD_MIX, Transaction};
+pub use population::{Profile, Register, RegisterError};
+pub use schema::{
+    AccessInfo, AccessInfoKey, CallForwarding, CallForwardingKey, SpecialFacility, SpecialFacilityKey, Subscriber,
+    SubscriberKey, SubscriberNumber, subscriber_number,
+};

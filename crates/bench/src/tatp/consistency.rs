@@ -1,0 +1,207 @@
+//! The conditions that hold whenever no transaction is under way.
+//!
+//! Only forwardings come and go. All other rows are those of the initial population, whose keys can be told from the seed.
+
+use std::fmt;
+
+use super::{
+    AccessInfo, AccessInfoKey, CallForwarding, CallForwardingKey, Register, SpecialFacility, SpecialFacilityKey,
+    Subscriber, SubscriberKey, SubscriberNumber, subscriber_number,
+};
+
+/// Rows that can be read, in any order, all as of one time.
+#[allow(missing_docs, reason = "one for each table, and the index")]
+pub trait View {
+    /// Why a row could not be read.
+    type Error;
+
+    fn subscribers(&self) -> impl Iterator<Item = Result<(SubscriberKey, Subscriber), Self::Error>>;
+    fn numbers(&self) -> impl Iterator<Item = Result<(SubscriberNumber, SubscriberKey), Self::Error>>;
+    fn access_infos(&self) -> impl Iterator<Item = Result<(AccessInfoKey, AccessInfo), Self::Error>>;
+    fn special_facilities(&self) -> impl Iterator<Item = Result<(SpecialFacilityKey, SpecialFacility), Self::Error>>;
+    fn call_forwardings(&self) -> impl Iterator<Item = Result<(CallForwardingKey, CallForwarding), Self::Error>>;
+}
+
+/// What holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Condition {
+    /// There is each subscriber once, with its own number and columns within their ranges, and no other.
+    Subscribers,
+    /// Each subscriber's number is in the index once and leads to it, and there is no other.
+    Numbers,
+    /// Each access that a subscriber has had from the beginning is there once, and no other.
+    AccessInfos,
+    /// Each facility that a subscriber has had from the beginning is there once and active or not, and no other.
+    SpecialFacilities,
+    /// A forwarding is of a facility that there is, starts at 0, 8 or 16, and ends at 1 to 24. It is there once.
+    CallForwardings,
+    /// There are as many forwardings as at the beginning, with those that were inserted, less those that were deleted.
+    ForwardingsAreCounted,
+}
+
+/// Where a condition does not hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[allow(missing_docs, reason = "the rows that keys are of")]
+pub enum Place {
+    Subscriber(SubscriberKey),
+    Number(SubscriberNumber),
+    AccessInfo(AccessInfoKey),
+    SpecialFacility(SpecialFacilityKey),
+    CallForwarding(CallForwardingKey),
+    /// A table as a whole.
+    CallForwardings {
+        found: u64,
+        expected: i128,
+    },
+}
+
+/// A condition that does not hold somewhere: a row is missing, there but should not, there twice, or not as it should be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// Which.
+    pub condition: Condition,
+    /// Where.
+    pub place: Place,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { condition, place } = self;
+        write!(f, "{condition:?}: what is specified does not hold at {place:?}")
+    }
+}
+
+/// Checks all conditions, and tells where they do not hold. `inserted` is the number of INSERT-CALL-FORWARDINGs that were committed and
+/// have found what they need, less that of DELETE-CALL-FORWARDINGs.
+///
+/// # Errors
+///
+/// When a row cannot be read.
+pub fn check<V: View>(view: &V, register: &Register, inserted: i64) -> Result<Vec<Violation>, V::Error> {
+    let mut found = Found::nothing(register);
+    for row in view.subscribers() {
+        let (key, row) = row?;
+        let is_right = row.number == subscriber_number(key)
+            && row.bits.iter().all(|bit| *bit <= 1)
+            && row.hexes.iter().all(|hex| *hex <= 15);
+        found.tick(key, SUBSCRIBER, is_right, Condition::Subscribers, Place::Subscriber(key));
+    }
+    for row in view.numbers() {
+        let (number, key) = row?;
+        found.tick(key, NUMBER, number == subscriber_number(key), Condition::Numbers, Place::Number(number));
+    }
+    for row in view.access_infos() {
+        let (key, _) = row?;
+        found.tick(key.0, one_of_four(ACCESSES, key.1), true, Condition::AccessInfos, Place::AccessInfo(key));
+    }
+    for row in view.special_facilities() {
+        let (key, row) = row?;
+        let bit = one_of_four(FACILITIES, key.1);
+        let place = Place::SpecialFacility(key);
+        found.tick(key.0, bit, row.is_active <= 1, Condition::SpecialFacilities, place);
+    }
+    let mut forwardings = 0;
+    for row in view.call_forwardings() {
+        let (key, row) = row?;
+        let (subscriber, facility, start) = key;
+        forwardings += 1;
+        let is_right = start.is_multiple_of(8) && (1..=24).contains(&row.end_time);
+        // Three for each facility.
+        let bit = match start / 8 {
+            part @ 0..3 => one_of_four(FORWARDINGS + 4 * u32::from(part), facility),
+            _ => None,
+        };
+        let is_right = is_right && found.has(subscriber, one_of_four(FACILITIES, facility));
+        found.tick(subscriber, bit, is_right, Condition::CallForwardings, Place::CallForwarding(key));
+    }
+    let at_first = found.compare(register);
+    let expected = i128::from(at_first) + i128::from(inserted);
+    let mut violations = found.violations;
+    if i128::from(forwardings) != expected {
+        let place = Place::CallForwardings { found: forwardings, expected };
+        violations.push(Violation { condition: Condition::ForwardingsAreCounted, place });
+    }
+    violations.sort_by_key(|violation| (violation.condition, violation.place));
+    Ok(violations)
+}
+
+// The bits of what has been found of a subscriber.
+const SUBSCRIBER: Option<u32> = Some(0);
+const NUMBER: Option<u32> = Some(1);
+/// Four, one for each type; and so on.
+const ACCESSES: u32 = 2;
+const FACILITIES: u32 = 6;
+const FORWARDINGS: u32 = 10;
+
+/// The bit of a type of four, from one; none if it is no such type.
+fn one_of_four(from: u32, kind: u8) -> Option<u32> {
+    matches!(kind, 1..=4).then(|| from + u32::from(kind) - 1)
+}
+
+/// Which rows have been found of each subscriber.
+struct Found {
+    bits: Vec<u32>,
+    violations: Vec<Violation>,
+}
+
+impl Found {
+    fn nothing(register: &Register) -> Self {
+        Self { bits: vec![0; register.subscribers() as usize], violations: Vec::new() }
+    }
+
+    fn bits(&mut self, subscriber: SubscriberKey) -> Option<&mut u32> {
+        self.bits.get_mut((subscriber as usize).checked_sub(1)?)
+    }
+
+    fn has(&mut self, subscriber: SubscriberKey, bit: Option<u32>) -> bool {
+        matches!((self.bits(subscriber), bit), (Some(bits), Some(bit)) if *bits >> bit & 1 == 1)
+    }
+
+    /// A row that is right if it says so, is the first of its key, and there is such a subscriber and type.
+    fn tick(
+        &mut self,
+        subscriber: SubscriberKey,
+        bit: Option<u32>,
+        is_right: bool,
+        condition: Condition,
+        place: Place,
+    ) {
+        let is_new = match (self.bits(subscriber), bit) {
+            (Some(bits), Some(bit)) => {
+                let is_new = *bits >> bit & 1 == 0;
+                *bits |= 1 << bit;
+                is_new
+            }
+            _ => false,
+        };
+        if !is_right || !is_new {
+            self.violations.push(Violation { condition, place });
+        }
+    }
+
+    /// Compares what never changes with the initial population, and tells how many forwardings that has.
+    fn compare(&mut self, register: &Register) -> u64 {
+        let mut forwardings = 0;
+        for profile in register.profiles(1..=register.subscribers()) {
+            let key = profile.key;
+            forwardings += profile.call_forwardings().count() as u64;
+            let mut expect = |bit: Option<u32>, is_expected: bool, condition, place| {
+                // What is there but should not has been found, where it is of a type that could be.
+                if self.has(key, bit) != is_expected {
+                    self.violations.push(Violation { condition, place });
+                }
+            };
+            expect(SUBSCRIBER, true, Condition::Subscribers, Place::Subscriber(key));
+            expect(NUMBER, true, Condition::Numbers, Place::Number(subscriber_number(key)));
+            for kind in 1..=4 {
+                let row = (key, kind);
+                let is_there = profile.access_infos().any(|(key, _)| key == row);
+                expect(one_of_four(ACCESSES, kind), is_there, Condition::AccessInfos, Place::AccessInfo(row));
+                let is_there = profile.special_facilities().any(|(key, _)| key == row);
+                let place = Place::SpecialFacility(row);
+                expect(one_of_four(FACILITIES, kind), is_there, Condition::SpecialFacilities, place);
+            }
+        }
+        forwardings
+    }
+}

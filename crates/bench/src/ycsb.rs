@@ -1,0 +1,36 @@
+//! YCSB, as far as it does not depend on the engine: rows, initial population, inputs, and the check that no write is lost or torn.
+//!
+//! - [`Row`]: fields of a hundred bytes, each of which tells whether it is whole, and how often it was written; [`key`]: a record's key.
+//! - [`Workload`]: A to F of the core package, as data; [`Plan`] and [`Inputs`]: what workers do in them, one [`Operation`] at a time.
+//! - [`Transactions`]: transactions of several operations, as papers on transaction processing have them.
+//! - [`check`]: the sum of what the rows say about writes.
+//!
+//! # Example
+//!
+//! ```
+//! use std::sync::Arc;
+//!
+//! use drtm_bench::ycsb::{Inputs, Operation, Plan, Workload};
+//!
+//! let plan = Arc::new(Plan::new(Workload::A, 1_000_000, 0, 2)?);
+//! let mut inputs = Inputs::new(&plan, 0, 42)?;
+//! match inputs.draw() {
+//!     Operation::Read { number } | Operation::Update { number, .. } => assert!(number < 1_000_000),
+//!     other => unreachable!("{other:?} in a workload of reads and updates"),
+//! }
+//! # Ok::<(), drtm_bench::ycsb::PlanError>(())
+//! ```
+
+mod check;
+mod inputs;
+mod plan;
+mod row;
+#[cfg(test)]
+mod tests;
+mod transactions;
+
+pub use check::{Violation, check};
+pub use inputs::{Inputs, Operation};
+pub use plan::{Choice, EXPONENT, Kind, Plan, PlanError, Workload};
+pub use row::{FIELD, Field, Row, SmallRow, StandardRow, key, number, population};
+pub use transactions::{Access, LONG, MOST, SHORT, Shape, ShapeError, Transaction, Transactions};

@@ -1,0 +1,145 @@
+//! Transactions of several operations on different records, as Silo's, DBX1000's and Cicada's authors measure them.
+
+use crate::{
+    tpcc::Random,
+    zipf::{Zipf, ZipfError},
+};
+
+/// Operations of a short transaction.
+pub const SHORT: u8 = 4;
+/// Operations of a long one.
+pub const LONG: u8 = 16;
+/// The most operations that a transaction can have.
+pub const MOST: u8 = 16;
+
+/// What transactions are like.
+///
+/// # Example
+///
+/// ```
+/// use drtm_bench::ycsb::{LONG, Shape};
+///
+/// let long = Shape { accesses: LONG, ..Shape::STANDARD };
+/// assert_eq!((long.reads, long.exponent), (80, 0.99));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Shape {
+    /// Operations of a transaction.
+    pub accesses: u8,
+    /// How many percent of them only read; the others read and write. 100 and above is all.
+    pub reads: u8,
+    /// Of Zipf's distribution over the records; 0 is uniform.
+    pub exponent: f64,
+}
+
+impl Shape {
+    /// Four operations, of which 80 % are reads, and an exponent of 0.99.
+    pub const STANDARD: Self = Self { accesses: SHORT, reads: 80, exponent: 0.99 };
+}
+
+/// Transactions that cannot be.
+#[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ShapeError {
+    /// Too few or too many operations.
+    #[error("transactions of {0} operations: ask for 1 to {MOST}")]
+    Accesses(u8),
+    /// Not enough records for as many different ones, or so few or so unlike that drawing them could take for ever.
+    #[error("{records} records for {accesses} different ones in a transaction: ask for {} at least", 2 * u64::from(*accesses))]
+    Records {
+        /// How many there are.
+        records: u64,
+        /// How many a transaction has.
+        accesses: u8,
+    },
+    /// An exponent at which all but a few records are hardly ever drawn, so that drawing different ones could take for ever.
+    #[error("an exponent of {0}: ask for 0 to 2")]
+    Exponent(f64),
+    /// Zipf's distribution does not exist.
+    #[error(transparent)]
+    Zipf(#[from] ZipfError),
+}
+
+/// An operation on a record.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Access {
+    /// The record's number.
+    pub number: u64,
+    /// Whether it is written after it is read.
+    pub writes: bool,
+}
+
+/// Operations on different records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Transaction {
+    accesses: [Access; MOST as usize],
+    count: u8,
+}
+
+impl Transaction {
+    /// In the order in which they are to be done.
+    #[inline]
+    pub fn accesses(&self) -> &[Access] {
+        &self.accesses[..self.count.into()]
+    }
+
+    /// How many of them write.
+    pub fn writes(&self) -> usize {
+        self.accesses().iter().filter(|access| access.writes).count()
+    }
+}
+
+/// One worker's transactions: a function of a seed.
+///
+/// # Example
+///
+/// ```
+/// use drtm_bench::ycsb::{Shape, Transactions};
+///
+/// let mut transactions = Transactions::new(1_000_000, Shape::STANDARD, 42)?;
+/// let transaction = transactions.draw();
+/// assert_eq!(transaction.accesses().len(), 4);
+/// # Ok::<(), drtm_bench::ycsb::ShapeError>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Transactions {
+    shape: Shape,
+    zipf: Zipf,
+    random: Random,
+}
+
+impl Transactions {
+    /// Transactions over so many records. Each worker has a seed of its own.
+    ///
+    /// # Errors
+    ///
+    /// When there are not enough records, or a transaction would be too short or too long, or the exponent is not between 0 and 2.
+    pub fn new(records: u64, shape: Shape, seed: u64) -> Result<Self, ShapeError> {
+        let Shape { accesses, exponent, .. } = shape;
+        if !(1..=MOST).contains(&accesses) {
+            return Err(ShapeError::Accesses(accesses));
+        }
+        if records < 2 * u64::from(accesses) {
+            return Err(ShapeError::Records { records, accesses });
+        }
+        if exponent > 2.0 {
+            return Err(ShapeError::Exponent(exponent));
+        }
+        Ok(Self { shape, zipf: Zipf::new(records, exponent)?, random: Random::seeded(seed) })
+    }
+
+    /// The next transaction.
+    #[inline]
+    pub fn draw(&mut self) -> Transaction {
+        let mut transaction = Transaction { accesses: [Access::default(); MOST as usize], count: 0 };
+        while transaction.count < self.shape.accesses {
+            let number = self.zipf.draw(&mut self.random);
+            if transaction.accesses().iter().all(|access| access.number != number) {
+                let writes = !self.random.percent(self.shape.reads);
+                transaction.accesses[usize::from(transaction.count)] = Access { number, writes };
+                transaction.count += 1;
+            }
+        }
+        transaction
+    }
+}
