@@ -34,12 +34,15 @@
 //! # Ok::<(), drtm_bench::history::MalformedHistory>(())
 //! ```
 //!
+//! A [`Recorder`] makes histories of what several threads do.
+//!
 //! # What it does not see
 //!
-//! - What a transaction read of its own writes, and what aborted transactions read, is not judged.
-//! - A read that saw nothing may mean any removal of the row that was invoked in time. It is taken for the latest,
-//!   which never accuses wrongly, but can overlook something. [`Seen::Removed`] says which, and is exact. The same
-//!   holds of rows that a scan did not show.
+//! - What aborted transactions read is not judged.
+//! - A read that saw nothing may mean any removal of the row that was invoked in time. Its reader then came before
+//!   what followed the latest; and, with [`Order::RealTime`], after the earliest that was not overwritten before the
+//!   reader was invoked. That never accuses wrongly, but can overlook something. [`Seen::Removed`] says which
+//!   removal, and is exact. The same holds of rows that a scan did not show.
 //! - Of a transaction of unknown outcome, nothing counts unless a committed transaction saw a version that it alone
 //!   can have written.
 //! - Where very many transactions are tied to each other, the search for the worst and shortest cycle is cut short.
@@ -51,12 +54,14 @@ mod cycles;
 mod graph;
 mod reads;
 mod record;
+mod recorder;
 #[cfg(test)]
 mod tests;
 mod versions;
 
 pub use anomaly::{Anomaly, Cycle, CycleKind, Dependency, Step};
 pub use record::{History, Operation, Outcome, Row, Seen, Transaction};
+pub use recorder::{Log, Recorder, Recording, TooManyLogs};
 
 use graph::Graph;
 use versions::{Rows, Versions};
@@ -113,6 +118,14 @@ pub enum MalformedHistory {
         /// Which of its operations.
         operation: usize,
     },
+    /// A transaction wrote a row twice, and the later version is the lower one.
+    #[error(
+        "T{transaction} wrote a row twice, the later version being the lower one: number a row's versions in their order"
+    )]
+    VersionsReversed {
+        /// Which.
+        transaction: usize,
+    },
     /// There are more transactions or rows than the checker can number.
     #[error("the history has more than {} transactions or rows: check it in parts", MalformedHistory::LIMIT)]
     TooLong,
@@ -151,9 +164,9 @@ pub fn check<K: Ord + Clone>(history: &History<K>, order: Order) -> Result<Vec<A
     if history.transactions.len().max(rows.len()) > MalformedHistory::LIMIT {
         return Err(MalformedHistory::TooLong);
     }
-    let versions = Versions::of(history, &rows);
+    let versions = Versions::of(history, &rows)?;
     let (mut edges, mut anomalies) = (Vec::new(), Vec::new());
-    reads::find(history, &rows, &versions, &mut edges, &mut anomalies);
+    reads::find(history, order, &rows, &versions, &mut edges, &mut anomalies);
     graph::order_writes(&rows, &versions, &mut edges, &mut anomalies);
 
     let data = Graph::new(history.transactions.len(), edges);

@@ -47,13 +47,31 @@ pub enum Anomaly<K> {
         /// Who read the first.
         reader: usize,
     },
-    /// A read of what nobody wrote.
+    /// A read of what nobody wrote, or what the reader itself wrote only later.
     UnwrittenRead {
         /// What was read.
         row: Row<K>,
         /// What was seen of it.
         seen: Seen,
         /// Who read it.
+        reader: usize,
+    },
+    /// A read that contradicts what the same transaction had written or seen of the row before.
+    Contradiction {
+        /// What was read.
+        row: Row<K>,
+        /// What was seen of it.
+        seen: Seen,
+        /// What the transaction had left or seen there.
+        known: Seen,
+        /// Who read it.
+        reader: usize,
+    },
+    /// A scan that showed a row more than once.
+    ShownTwice {
+        /// Which row.
+        row: Row<K>,
+        /// Who scanned.
         reader: usize,
     },
     /// Two transactions committed the same version of a row.
@@ -176,7 +194,7 @@ pub enum Dependency<R> {
         /// What the other wrote.
         next: u64,
     },
-    /// It wrote a version, the other read it.
+    /// It wrote a version, the other read it; or it removed a row, and the other saw nothing.
     WriteRead {
         /// Of which row.
         row: R,
@@ -260,6 +278,10 @@ impl<K: Debug> Display for Anomaly<K> {
             Self::UnwrittenRead { row, seen, reader } => {
                 write!(f, "T{reader} read {seen} of {row}, which nobody wrote")
             }
+            Self::Contradiction { row, seen, known, reader } => {
+                write!(f, "T{reader} read {seen} of {row}, where it had itself left or seen {known}")
+            }
+            Self::ShownTwice { row, reader } => write!(f, "a scan showed {row} to T{reader} more than once"),
             Self::TwoWriters { row, version, writers: [first, second] } => {
                 write!(f, "T{first} and T{second} both wrote version {version} of {row}")
             }

@@ -6,7 +6,7 @@
 
 use super::{
     anomaly::{Anomaly, Dependency},
-    record::{History, Outcome},
+    record::History,
     versions::{RowId, Rows, TxnId, Versions},
 };
 
@@ -47,9 +47,7 @@ impl Graph {
     pub(super) fn with_time<K>(self, history: &History<K>, versions: &Versions) -> Self {
         let Self { transactions, mut edges, .. } = self;
         let recorded = |id: usize| &history.transactions[id];
-        // Nobody learnt of the end of a transaction of unknown outcome.
-        let ended = |id: &usize| recorded(*id).outcome == Outcome::Committed;
-        let mut moments: Vec<u64> = (0..transactions).filter(ended).map(|id| recorded(id).responded).collect();
+        let mut moments: Vec<u64> = (0..transactions).filter_map(|id| recorded(id).committed_by()).collect();
         moments.sort_unstable();
         moments.dedup();
 
@@ -57,8 +55,7 @@ impl Graph {
         let why = |responded, invoked| Dependency::RealTime { responded, invoked };
         for id in (0..transactions).filter(|&id| versions.took_effect(id)) {
             let transaction = recorded(id);
-            if ended(&id) {
-                let responded = transaction.responded;
+            if let Some(responded) = transaction.committed_by() {
                 let moment = moments.partition_point(|&moment| moment < responded);
                 edges.push(Edge { from: id as Node, to: node(moment), why: why(responded, responded) });
             }

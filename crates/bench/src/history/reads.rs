@@ -1,124 +1,172 @@
 //! What each committed transaction's reads tell: whom it came after, whom it came before, and what it must not have
 //! seen.
 
-use std::collections::HashSet;
-
 use super::{
+    Order,
     anomaly::{Anomaly, Dependency},
     graph::Edge,
-    record::{History, Operation, Seen},
+    record::{History, Operation, Seen, Transaction},
     versions::{Origin, RowId, Rows, TxnId, Versions},
 };
 
 /// Adds the edges of all reads that count, and the anomalies that show in a single read.
 pub(super) fn find<K: Ord + Clone>(
     history: &History<K>,
+    order: Order,
     rows: &Rows<'_, K>,
     versions: &Versions,
     edges: &mut Vec<Edge>,
     anomalies: &mut Vec<Anomaly<K>>,
 ) {
-    let mut reads = Reads { history, rows, versions, edges, anomalies };
-    // What the transaction at hand has written so far: it sees that, and nothing can be learnt from it.
-    let mut own = HashSet::new();
-    let mut matched_rows = Vec::new();
+    let mut known = vec![Known { by: NOBODY, seen: Seen::Nothing, is_own: false }; rows.len()];
     for (reader, transaction) in history.transactions.iter().enumerate() {
-        if !versions.took_effect(reader) {
-            continue;
+        if versions.took_effect(reader) {
+            let reader = reader as TxnId;
+            let known = &mut known;
+            Reads { history, order, rows, versions, reader, transaction, known, edges, anomalies }.follow();
         }
-        own.clear();
-        let (reader, end) = (reader as TxnId, transaction.end());
-        for operation in &transaction.operations {
+    }
+}
+
+/// No transaction: there are not as many.
+const NOBODY: TxnId = TxnId::MAX;
+
+/// What a transaction knows of a row by its own operations.
+#[derive(Clone, Copy)]
+struct Known {
+    /// Which transaction. What others know means nothing to the one at hand.
+    by: TxnId,
+    seen: Seen,
+    /// Whether it wrote that: then reading it tells nothing of others.
+    is_own: bool,
+}
+
+/// The reads of one transaction.
+struct Reads<'a, 'h, K> {
+    history: &'h History<K>,
+    order: Order,
+    rows: &'a Rows<'h, K>,
+    versions: &'a Versions,
+    reader: TxnId,
+    transaction: &'h Transaction<K>,
+    /// By row.
+    known: &'a mut [Known],
+    edges: &'a mut Vec<Edge>,
+    anomalies: &'a mut Vec<Anomaly<K>>,
+}
+
+impl<K: Ord + Clone> Reads<'_, '_, K> {
+    fn follow(&mut self) {
+        for operation in &self.transaction.operations {
             match operation {
-                Operation::Write { row, .. } => {
-                    own.insert(rows.id(row.table, &row.key));
+                Operation::Write { row, version, removal } => {
+                    let seen = if *removal { Seen::Removed(*version) } else { Seen::Version(*version) };
+                    let row = self.rows.id(row.table, &row.key);
+                    self.known[row as usize] = Known { by: self.reader, seen, is_own: true };
                 }
-                Operation::Read { row, seen } => {
-                    let row = rows.id(row.table, &row.key);
-                    match seen {
-                        Seen::Nothing if own.contains(&row) => {}
-                        Seen::Nothing => reads.nothing(reader, end, row, false),
-                        Seen::Version(_) | Seen::Removed(_) => reads.version(reader, row, *seen, false),
+                Operation::Read { row, seen } => self.read(self.rows.id(row.table, &row.key), *seen, false),
+                Operation::Scan { table, start, end, matched } => {
+                    let mut shown = Vec::with_capacity(matched.len());
+                    for (key, version) in matched {
+                        let row = self.rows.id(*table, key);
+                        shown.push(row);
+                        self.read(row, Seen::Version(*version), true);
                     }
-                }
-                Operation::Scan { table, start, end: stop, matched } => {
-                    matched_rows.clear();
-                    for (key, number) in matched {
-                        let row = rows.id(*table, key);
-                        matched_rows.push(row);
-                        reads.version(reader, row, Seen::Version(*number), true);
-                    }
-                    matched_rows.sort_unstable();
-                    for row in rows.range(*table, start, stop) {
-                        if matched_rows.binary_search(&row).is_err() && !own.contains(&row) {
-                            reads.nothing(reader, end, row, true);
+                    shown.sort_unstable();
+                    self.shown_twice(&shown);
+                    for row in self.rows.range(*table, start, end) {
+                        if shown.binary_search(&row).is_err() {
+                            self.read(row, Seen::Nothing, true);
                         }
                     }
                 }
             }
         }
     }
-}
 
-struct Reads<'a, 'h, K> {
-    history: &'a History<K>,
-    rows: &'a Rows<'h, K>,
-    versions: &'a Versions,
-    edges: &'a mut Vec<Edge>,
-    anomalies: &'a mut Vec<Anomaly<K>>,
-}
+    fn shown_twice(&mut self, shown: &[RowId]) {
+        for group in shown.chunk_by(|one, other| one == other).filter(|group| group.len() > 1) {
+            let row = self.rows.name(group[0]);
+            self.anomalies.push(Anomaly::ShownTwice { row, reader: self.reader as usize });
+        }
+    }
 
-impl<K: Ord + Clone> Reads<'_, '_, K> {
+    fn read(&mut self, row: RowId, seen: Seen, scanned: bool) {
+        let known = &mut self.known[row as usize];
+        if known.by == self.reader {
+            if !known.seen.agrees_with(seen) {
+                let (known, reader) = (known.seen, self.reader as usize);
+                self.anomalies.push(Anomaly::Contradiction { row: self.rows.name(row), seen, known, reader });
+            }
+            if self.known[row as usize].is_own {
+                return;
+            }
+        } else {
+            *known = Known { by: self.reader, seen, is_own: false };
+        }
+        match seen {
+            Seen::Nothing => self.nothing(row, scanned),
+            Seen::Version(number) | Seen::Removed(number) => self.version(row, seen, number, scanned),
+        }
+    }
+
     /// A row, or its removal, was seen.
-    fn version(&mut self, reader: TxnId, row: RowId, seen: Seen, scanned: bool) {
-        let (Seen::Version(number) | Seen::Removed(number)) = seen else { return };
+    fn version(&mut self, row: RowId, seen: Seen, number: u64, scanned: bool) {
+        let reader = self.reader as usize;
         match self.versions.origin(row, seen) {
-            Origin::Written(version) if version.writer == reader => {}
-            Origin::Written(version) => {
+            Origin::Written(version) if version.writer != self.reader => {
                 if version.last != number {
                     self.anomalies.push(Anomaly::IntermediateRead {
                         row: self.rows.name(row),
                         seen,
                         last: version.last,
                         writer: version.writer as usize,
-                        reader: reader as usize,
+                        reader,
                     });
                 }
                 let why = Dependency::WriteRead { row, version: number };
-                self.edges.push(Edge { from: version.writer, to: reader, why });
+                self.edges.push(Edge { from: version.writer, to: self.reader, why });
                 // An intermediate version counts as the one that its writer left: it is reported as what it is.
-                self.overwritten(reader, row, seen, Some(version.last), scanned);
+                self.overwritten(row, seen, Some(version.last), scanned);
             }
-            Origin::Unclear => self.overwritten(reader, row, seen, Some(number), scanned),
+            Origin::Unclear => self.overwritten(row, seen, Some(number), scanned),
             Origin::Aborted(writer) => self.anomalies.push(Anomaly::AbortedRead {
                 row: self.rows.name(row),
                 seen,
                 writer: writer as usize,
-                reader: reader as usize,
+                reader,
             }),
-            Origin::Nobody => {
+            // What the reader itself has written so far does not come here.
+            Origin::Written(_) | Origin::Nobody => {
                 let row = self.rows.name(row);
-                self.anomalies.push(Anomaly::UnwrittenRead { row, seen, reader: reader as usize });
+                self.anomalies.push(Anomaly::UnwrittenRead { row, seen, reader });
             }
         }
     }
 
-    /// No row was seen, until `end` at the latest.
-    fn nothing(&mut self, reader: TxnId, end: u64, row: RowId, scanned: bool) {
+    /// No row was seen.
+    fn nothing(&mut self, row: RowId, scanned: bool) {
+        let (reader, begin, end) = (self.reader, self.transaction.invoked, self.transaction.end());
+        if self.order == Order::RealTime
+            && let Some(removal) = self.versions.first_absence(row, reader, begin, end)
+        {
+            let why = Dependency::WriteRead { row, version: removal.number };
+            self.edges.push(Edge { from: removal.writer, to: reader, why });
+        }
         let invoked = |writer| self.history.transactions[writer as usize].invoked;
         let absence = self.versions.last_absence(row, reader, end, invoked);
-        self.overwritten(reader, row, absence.map_or(Seen::Nothing, Seen::Removed), absence, scanned);
+        self.overwritten(row, absence.map_or(Seen::Nothing, Seen::Removed), absence, scanned);
     }
 
     /// The reader came before who wrote the version after `number`.
-    fn overwritten(&mut self, reader: TxnId, row: RowId, seen: Seen, number: Option<u64>, scanned: bool) {
-        let Some(next) = self.versions.next(row, number).filter(|next| next.writer != reader) else { return };
+    fn overwritten(&mut self, row: RowId, seen: Seen, number: Option<u64>, scanned: bool) {
+        let Some(next) = self.versions.next(row, number).filter(|next| next.writer != self.reader) else { return };
         let was_there = matches!(seen, Seen::Version(_));
         let why = if scanned && was_there == next.removal {
             Dependency::Phantom { row, seen, next: next.number }
         } else {
             Dependency::ReadWrite { row, seen, next: next.number }
         };
-        self.edges.push(Edge { from: reader, to: next.writer, why });
+        self.edges.push(Edge { from: self.reader, to: next.writer, why });
     }
 }

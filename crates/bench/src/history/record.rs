@@ -115,6 +115,14 @@ pub enum Operation<K> {
     },
 }
 
+impl<K: Clone> Operation<K> {
+    /// A read of all rows in a range.
+    pub(super) fn scan(table: u32, range: impl RangeBounds<K>, matched: impl IntoIterator<Item = (K, u64)>) -> Self {
+        let (start, end) = (range.start_bound().cloned(), range.end_bound().cloned());
+        Self::Scan { table, start, end, matched: matched.into_iter().collect() }
+    }
+}
+
 /// A key of a table.
 ///
 /// # Example
@@ -154,6 +162,23 @@ pub enum Seen {
     Removed(u64),
     /// No row, and not why: it was never there, or was removed, by whichever removal.
     Nothing,
+}
+
+impl Seen {
+    /// Whether one read can have seen this, and another that, of a row that nobody changed in between.
+    pub(super) fn agrees_with(self, other: Self) -> bool {
+        match (self, other) {
+            (Self::Nothing, other) | (other, Self::Nothing) => !matches!(other, Self::Version(_)),
+            (one, other) => one == other,
+        }
+    }
+}
+
+impl From<Option<u64>> for Seen {
+    /// What a look-up tells: a version, or that there is none.
+    fn from(version: Option<u64>) -> Self {
+        version.map_or(Self::Nothing, Self::Version)
+    }
 }
 
 impl Display for Seen {
@@ -218,17 +243,17 @@ impl<K> Transaction<K> {
     where
         K: Clone,
     {
-        self.and(Operation::Scan {
-            table,
-            start: range.start_bound().cloned(),
-            end: range.end_bound().cloned(),
-            matched: matched.into_iter().collect(),
-        })
+        self.and(Operation::scan(table, range, matched))
     }
 
     fn and(mut self, operation: Operation<K>) -> Self {
         self.operations.push(operation);
         self
+    }
+
+    /// When it responded, if anybody learnt that it committed.
+    pub(super) fn committed_by(&self) -> Option<u64> {
+        (self.outcome == Outcome::Committed).then_some(self.responded)
     }
 
     /// The end of the time in which it can have acted.

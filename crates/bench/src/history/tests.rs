@@ -2,7 +2,9 @@
 
 mod closure;
 mod minimal;
+mod permutations;
 mod random;
+mod recorded;
 mod unclear;
 
 use super::{Anomaly, CycleKind, History, Order, Transaction, check};

@@ -5,7 +5,10 @@
 
 use std::ops::{Bound, Range};
 
-use super::record::{History, Operation, Outcome, Row, Seen};
+use super::{
+    MalformedHistory,
+    record::{History, Operation, Outcome, Row, Seen},
+};
 
 /// A row's place among all rows of the history.
 pub(super) type RowId = u32;
@@ -22,8 +25,11 @@ pub(super) struct Version {
     pub(super) writer: TxnId,
     /// The version in which `writer` left the row.
     pub(super) last: u64,
-    /// The earliest invocation of a removal among this version and all later ones of the row.
+    /// The earliest invocation of a removal, of those not known to have aborted, among this version and all later
+    /// ones of the row.
     earliest_removal: u64,
+    /// The earliest response of a writer that committed, among this version and all later ones of the row.
+    earliest_response: u64,
 }
 
 /// All rows that a history names, in order.
@@ -100,10 +106,14 @@ pub(super) struct Versions {
 }
 
 impl Versions {
-    pub(super) fn of<K: Ord + Clone>(history: &History<K>, rows: &Rows<'_, K>) -> Self {
+    /// # Errors
+    ///
+    /// If a transaction's own versions of a row are not in the order in which it wrote them.
+    pub(super) fn of<K: Ord + Clone>(history: &History<K>, rows: &Rows<'_, K>) -> Result<Self, MalformedHistory> {
         let mut all = Vec::new();
         for (writer, transaction) in history.transactions.iter().enumerate() {
             let begin = all.len();
+            let may_remove = transaction.outcome != Outcome::Aborted;
             for operation in &transaction.operations {
                 if let &Operation::Write { ref row, version, removal } = operation {
                     all.push(Version {
@@ -112,11 +122,15 @@ impl Versions {
                         removal,
                         writer: writer as TxnId,
                         last: version,
-                        earliest_removal: if removal { transaction.invoked } else { u64::MAX },
+                        earliest_removal: if removal && may_remove { transaction.invoked } else { u64::MAX },
+                        earliest_response: transaction.committed_by().unwrap_or(u64::MAX),
                     });
                 }
             }
-            all[begin..].sort_by_key(|version| (version.row, version.number));
+            all[begin..].sort_by_key(|version| version.row);
+            if !all[begin..].is_sorted_by_key(|version| (version.row, version.number)) {
+                return Err(MalformedHistory::VersionsReversed { transaction: writer });
+            }
             // Of writes that share a version, the last one counts.
             let kept = begin + keep_last(&mut all[begin..]);
             all.truncate(kept);
@@ -136,12 +150,13 @@ impl Versions {
         for at in (1..all.len()).rev() {
             if all[at - 1].row == all[at].row {
                 all[at - 1].earliest_removal = all[at - 1].earliest_removal.min(all[at].earliest_removal);
+                all[at - 1].earliest_response = all[at - 1].earliest_response.min(all[at].earliest_response);
             }
         }
 
         let mut versions = Self { all, begins, outcomes };
         versions.settle(history, rows);
-        versions
+        Ok(versions)
     }
 
     /// Takes transactions of unknown outcome for committed if what they wrote was seen by one that is committed.
@@ -227,6 +242,20 @@ impl Versions {
                 && invoked(version.writer) <= end
         };
         versions[..behind].iter().rev().find(possible).map(|version| version.number)
+    }
+
+    /// The first removal that `reader`, invoked at `begin`, can have meant when it saw nothing, if it certainly took
+    /// effect: what was overwritten by somebody who had responded before `begin` is not what it saw.
+    ///
+    /// `None` also if the row may never have been there, as far as the clock tells.
+    pub(super) fn first_absence(&self, row: RowId, reader: TxnId, begin: u64, end: u64) -> Option<&Version> {
+        let versions = self.row(row);
+        let overwritten = versions.partition_point(|version| version.earliest_response < begin).checked_sub(1)?;
+        versions[overwritten..]
+            .iter()
+            .take_while(|version| version.earliest_removal <= end)
+            .find(|version| version.removal && version.writer != reader && self.outcome(version) != Outcome::Aborted)
+            .filter(|version| self.outcome(version) == Outcome::Committed)
     }
 
     /// All versions that took effect, by row and number.

@@ -53,11 +53,15 @@ fn history() -> impl Strategy<Value = History<u64>> {
             writers.sort_by_key(|&at| txns[at].1[key]);
             for (at, (accesses, ..)) in txns.iter().enumerate() {
                 let mut txn = history[at + 1].clone();
+                let own = writers.iter().position(|&writer| writer == at).map(|place| 2 + place as u64);
                 if let Some(index) = &accesses[key].1 {
-                    txn = txn.reads(0, key as u64, 1 + index.index(writers.len() + 1) as u64);
+                    // It cannot read what it is only going to write.
+                    let others: Vec<u64> =
+                        (1..2 + writers.len() as u64).filter(|version| Some(*version) != own).collect();
+                    txn = txn.reads(0, key as u64, *index.get(&others));
                 }
-                if let Some(place) = writers.iter().position(|&writer| writer == at) {
-                    txn = txn.writes(0, key as u64, 2 + place as u64);
+                if let Some(version) = own {
+                    txn = txn.writes(0, key as u64, version);
                 }
                 history[at + 1] = txn;
             }

@@ -159,6 +159,58 @@ fn what_a_transaction_wrote_itself_tells_nothing() {
 }
 
 #[test]
+fn what_a_transaction_wrote_itself_must_be_seen() {
+    let row = Row { table: 0, key: 0 };
+    let contradiction = |seen, known| [Anomaly::Contradiction { row: row.clone(), seen, known, reader: 1 }];
+    for (reader, seen) in [
+        (txn().writes(0, 0, 2).reads(0, 0, 1), Seen::Version(1)),
+        (txn().writes(0, 0, 2).finds_nothing(0, 0), Seen::Nothing),
+        (txn().writes(0, 0, 2).scans(0, 0..1, []), Seen::Nothing),
+        (txn().writes(0, 0, 2).scans(0, 0..1, [(0, 1)]), Seen::Version(1)),
+    ] {
+        assert_eq!(anomalies(&loaded([reader])), contradiction(seen, Seen::Version(2)));
+    }
+    let reader = txn().removes(0, 0, 2).scans(0, 0..1, [(0, 1)]);
+    assert_eq!(anomalies(&loaded([reader])), contradiction(Seen::Version(1), Seen::Removed(2)));
+    // But not before it was written.
+    let reader = txn().reads(0, 0, 2).writes(0, 0, 2);
+    assert_eq!(anomalies(&loaded([reader])), [Anomaly::UnwrittenRead { row, seen: Seen::Version(2), reader: 1 }]);
+}
+
+#[test]
+fn what_a_transaction_saw_must_not_change() {
+    let row = Row { table: 0, key: 0 };
+    let reader = txn().reads(0, 0, 1).scans(0, 0..1, []);
+    let history = loaded([txn().removes(0, 0, 2), reader.clone()]);
+    let (seen, known) = (Seen::Nothing, Seen::Version(1));
+    let contradiction = Anomaly::Contradiction { row: row.clone(), seen, known, reader: 2 };
+    let found = anomalies(&history);
+    assert_eq!(found[0], contradiction);
+    // The same by two reads of the row, which make a cycle as well.
+    let history = loaded([txn().writes(0, 0, 2), txn().reads(0, 0, 1).reads(0, 0, 2)]);
+    let [Anomaly::Contradiction { .. }, Anomaly::Cycle(Cycle { kind: CycleKind::GSingle, .. })] =
+        &anomalies(&history)[..]
+    else {
+        panic!("{:?}", anomalies(&history))
+    };
+    assert_clean(&loaded([
+        txn().removes(0, 0, 2),
+        txn().finds_nothing(0, 0).finds_removed(0, 0, 2).scans(0, 0..1, []),
+    ]));
+    // What another transaction knows is another matter.
+    assert_clean(&loaded([txn().writes(0, 0, 2), Txn::committed(200, 201).reads(0, 0, 2)]));
+}
+
+#[test]
+fn a_scan_shows_a_row_once() {
+    let rows = [(0, 1), (1, 1), (0, 1), (0, 1)];
+    let expected = [Anomaly::ShownTwice { row: Row { table: 0, key: 0 }, reader: 1 }];
+    assert_eq!(anomalies(&loaded([txn().scans(0, 0..2, rows)])), expected);
+    // In any order.
+    assert_clean(&loaded([txn().scans(0, 0..3, [(2, 1), (1, 1), (0, 1)])]));
+}
+
+#[test]
 fn real_time_when_the_past_is_read() {
     let read_at = |begin, end| {
         let reader = Txn::committed(begin, end).reads(0, 0, 1);
@@ -200,6 +252,8 @@ fn every_group_is_reported() {
 fn malformed_histories_are_refused() {
     let check = |transaction: Txn| check(&History::from_iter([transaction]), Order::Any);
     assert_eq!(check(Txn::committed(2, 1)), Err(MalformedHistory::TimesReversed { transaction: 0 }));
+    let reversed = txn().writes(0, 0, 3).writes(0, 1, 9).writes(0, 0, 2);
+    assert_eq!(check(reversed), Err(MalformedHistory::VersionsReversed { transaction: 0 }));
     let outside = txn().reads(0, 0, 1).scans(0, 3..5, [(5, 1)]);
     assert_eq!(check(outside), Err(MalformedHistory::OutsideRange { transaction: 0, operation: 1 }));
     #[expect(clippy::reversed_empty_ranges, reason = "a scan of nothing is nothing wrong")]

@@ -69,6 +69,42 @@ fn nothing_may_mean_any_removal_in_time() {
 }
 
 #[test]
+fn the_clock_tells_which_removal_was_meant() {
+    let half = |insertion: Txn, reader: Txn| {
+        loaded([insertion, Txn::committed(5, 20).removes(0, 5, 2).writes(0, 0, 2), reader.reads(0, 0, 1)])
+    };
+    let insertion = || Txn::committed(1, 2).writes(0, 5, 1);
+    // The row was there before the reader began, so that it saw the removal, but not the write beside it.
+    for reader in [Txn::committed(10, 20).finds_nothing(0, 5), Txn::committed(10, 20).scans(0, 3..8, [])] {
+        let history = half(insertion(), reader);
+        assert_eq!(cycle(&history), (CycleKind::GSingle, vec![2, 3]));
+        // Without the clock, it may have looked before the row was there.
+        assert_eq!(check(&history, Order::Any), Ok(vec![]));
+    }
+    // As it may have if it began in time, or if nobody knows when the row came.
+    assert_clean(&half(insertion(), Txn::committed(2, 20).finds_nothing(0, 5)));
+    assert_clean(&half(Txn::committed(1, 15).writes(0, 5, 1), Txn::committed(10, 20).finds_nothing(0, 5)));
+    let seen_later = Txn::committed(10, 20).finds_nothing(0, 5).reads(0, 0, 1);
+    assert_clean(&loaded([insertion(), Txn::unknown(5).removes(0, 5, 2).writes(0, 0, 2), seen_later]));
+}
+
+#[test]
+fn the_clock_tells_the_earliest_removal_that_can_be_meant() {
+    let history = |begin| {
+        loaded([
+            Txn::committed(1, 2).removes(0, 0, 2).writes(0, 1, 2),
+            Txn::committed(3, 4).writes(0, 0, 3),
+            Txn::committed(5, 50).removes(0, 0, 4).writes(0, 2, 2),
+            Txn::committed(6, 50).writes(0, 0, 5),
+            Txn::committed(7, 50).removes(0, 0, 6),
+            Txn::committed(begin, 50).finds_nothing(0, 0).reads(0, 2, 1),
+        ])
+    };
+    assert_eq!(cycle(&history(5)), (CycleKind::GSingle, vec![3, 6]));
+    assert_clean(&history(4));
+}
+
+#[test]
 fn a_removal_of_ones_own_was_not_yet_seen() {
     // It saw nothing of a row that was there, and only then put one there and removed it.
     let reader = Txn::committed(5, 6).finds_nothing(0, 0).writes(0, 0, 2).removes(0, 0, 3);

@@ -1,0 +1,265 @@
+//! How histories are made: each thread notes what its transactions do in a [`Log`] of its own, without a lock and
+//! without waiting for another. In the end the logs become one [`History`].
+//!
+//! # Times
+//!
+//! All logs read one monotonic clock. A moment is read before the first operation and after the commit, so that what is
+//! recorded is never shorter than what happened, and order by the clock is order in fact. A processor may
+//! delay its writes until after it has read the clock, though; a fence keeps it from that.
+//!
+//! # Versions
+//!
+//! The checker takes a row's versions in the order of their numbers. There are two ways to have such numbers:
+//!
+//! - The store numbers a row's versions, and tells them.
+//! - Each value that is written has a number in it, from [`Recording::version`]. No two are the same, and each is
+//!   greater than all that were given before. So they are in the order of the writes *if every transaction reads a
+//!   row before it asks for the version to write there*, or finds that it is not there: then the version that it
+//!   replaces was given before. Of rows that are written without being read, the order cannot be known this way.
+//!
+//! A store that numbers versions only when a transaction commits is recorded by noting the writes after the commit,
+//! and no reads of rows that the transaction itself has written.
+
+use std::{
+    hint,
+    ops::RangeBounds,
+    sync::atomic::{Ordering, fence},
+    time::Instant,
+};
+
+use super::record::{History, Operation, Outcome, Row, Seen, Transaction};
+
+/// Bits of a version that tell logs from each other. The others last for 52 days.
+const LOG_BITS: u32 = 12;
+
+/// Hands out the logs of one run.
+///
+/// # Example
+///
+/// Two threads count in one cell.
+///
+/// ```
+/// use std::{sync::Mutex, thread};
+///
+/// use drtm_bench::history::{History, Order, Recorder, check};
+///
+/// let (cell, mut recorder) = (&Mutex::new(None), Recorder::start());
+/// let logs = [recorder.log()?, recorder.log()?];
+/// let logs = thread::scope(|scope| {
+///     let threads = logs.map(|mut log| {
+///         scope.spawn(move || {
+///             for _ in 0..10 {
+///                 let mut recording = log.begin();
+///                 let mut cell = cell.lock().unwrap();
+///                 recording.read(0, 'x', *cell);
+///                 let version = recording.version();
+///                 recording.write(0, 'x', version);
+///                 *cell = Some(version);
+///                 drop(cell);
+///                 recording.commit();
+///             }
+///             log
+///         })
+///     });
+///     threads.map(|thread| thread.join().unwrap())
+/// });
+/// let history = History::of(logs);
+/// assert_eq!(history.transactions.len(), 20);
+/// assert!(check(&history, Order::RealTime)?.is_empty());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct Recorder {
+    epoch: Instant,
+    logs: u64,
+}
+
+/// There are as many logs as versions can tell from each other.
+///
+/// # Example
+///
+/// ```
+/// use drtm_bench::history::{Recorder, TooManyLogs};
+///
+/// let mut recorder = Recorder::start();
+/// let logs: Result<Vec<_>, TooManyLogs> = (0..4097).map(|_| recorder.log::<u64>()).collect();
+/// assert_eq!(logs.unwrap_err(), TooManyLogs);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a recorder has {} logs at most: let each thread keep the one it has", 1 << LOG_BITS)]
+pub struct TooManyLogs;
+
+impl Recorder {
+    /// Starts the clock.
+    pub fn start() -> Self {
+        Self { epoch: Instant::now(), logs: 0 }
+    }
+
+    /// A log for another thread.
+    ///
+    /// # Errors
+    ///
+    /// When there are 4096 already.
+    pub fn log<K>(&mut self) -> Result<Log<K>, TooManyLogs> {
+        if self.logs >> LOG_BITS != 0 {
+            return Err(TooManyLogs);
+        }
+        let number = self.logs;
+        self.logs += 1;
+        Ok(Log { epoch: self.epoch, number, last: 0, transactions: Vec::new() })
+    }
+}
+
+/// What one thread's transactions did.
+///
+/// # Example
+///
+/// See [`Recorder`].
+#[derive(Debug)]
+pub struct Log<K> {
+    epoch: Instant,
+    number: u64,
+    /// The last moment that was noted here.
+    last: u64,
+    transactions: Vec<Transaction<K>>,
+}
+
+impl<K> Log<K> {
+    /// Begins to record a transaction, which is about to begin.
+    pub fn begin(&mut self) -> Recording<'_, K> {
+        let transaction = Transaction::unknown(self.moment(0));
+        Recording { log: self, transaction }
+    }
+
+    /// This moment, once it is behind `earlier` and all that was noted here: transactions of one thread never seem
+    /// to overlap, however coarse the clock is.
+    fn moment(&mut self, earlier: u64) -> u64 {
+        fence(Ordering::SeqCst);
+        let earlier = earlier.max(self.last);
+        loop {
+            self.last = nanoseconds(self.epoch);
+            if self.last > earlier {
+                break;
+            }
+            hint::spin_loop();
+        }
+        fence(Ordering::SeqCst);
+        self.last
+    }
+}
+
+/// Since then. They fit for 584 years.
+fn nanoseconds(epoch: Instant) -> u64 {
+    epoch.elapsed().as_nanos() as u64
+}
+
+impl<K> History<K> {
+    /// What is in these logs.
+    ///
+    /// # Example
+    ///
+    /// See [`Recorder`].
+    pub fn of(logs: impl IntoIterator<Item = Log<K>>) -> Self {
+        logs.into_iter().flat_map(|log| log.transactions).collect()
+    }
+}
+
+/// A transaction that is under way. If it is dropped before it is told how it ended, nobody knows: its outcome is
+/// [`Outcome::Unknown`].
+///
+/// # Example
+///
+/// ```
+/// use drtm_bench::history::{History, Outcome, Recorder};
+///
+/// let mut log = Recorder::start().log()?;
+/// let mut recording = log.begin();
+/// recording.read(0, 7, None);
+/// let version = recording.version();
+/// recording.write(0, 7, version);
+/// recording.retry();
+/// recording.scan(0, 0..10, [(3, version)]);
+/// recording.commit();
+/// let mut lost = log.begin();
+/// lost.remove(0, 3, version + 1);
+/// drop(lost);
+///
+/// let outcomes: Vec<_> = History::of([log]).transactions.iter().map(|one| one.outcome).collect();
+/// assert_eq!(outcomes, [Outcome::Aborted, Outcome::Committed, Outcome::Unknown]);
+/// # Ok::<(), drtm_bench::history::TooManyLogs>(())
+/// ```
+#[derive(Debug)]
+pub struct Recording<'l, K> {
+    log: &'l mut Log<K>,
+    transaction: Transaction<K>,
+}
+
+impl<K> Recording<'_, K> {
+    /// It read a row, and saw this of it: a [`Seen`], or a version if there was one.
+    pub fn read(&mut self, table: u32, key: K, seen: impl Into<Seen>) {
+        self.note(Operation::Read { row: Row { table, key }, seen: seen.into() });
+    }
+
+    /// It wrote `version` of a row.
+    pub fn write(&mut self, table: u32, key: K, version: u64) {
+        self.note(Operation::Write { row: Row { table, key }, version, removal: false });
+    }
+
+    /// It removed a row, which made `version` of it.
+    pub fn remove(&mut self, table: u32, key: K, version: u64) {
+        self.note(Operation::Write { row: Row { table, key }, version, removal: true });
+    }
+
+    /// It read a range of keys, and saw `matched` and nothing else. Of a scan that stopped early, the range is what it
+    /// had come through: up to the last key that it saw, that one included.
+    pub fn scan(&mut self, table: u32, range: impl RangeBounds<K>, matched: impl IntoIterator<Item = (K, u64)>)
+    where
+        K: Clone,
+    {
+        self.note(Operation::scan(table, range, matched));
+    }
+
+    /// A version for what it is about to write or remove: unlike all others, and greater than all that any log of
+    /// the recorder has given before.
+    pub fn version(&mut self) -> u64 {
+        // Another log may have given one in this moment. The next is later than that.
+        let now = nanoseconds(self.log.epoch);
+        self.log.moment(now) << LOG_BITS | self.log.number
+    }
+
+    /// It has committed, just now.
+    pub fn commit(mut self) {
+        self.end(Outcome::Committed);
+    }
+
+    /// It has aborted, just now.
+    pub fn abort(mut self) {
+        self.end(Outcome::Aborted);
+    }
+
+    /// It has aborted, and is about to begin again: for the top of a closure that is run until it commits. Before
+    /// anything was noted, nothing happens.
+    pub fn retry(&mut self) {
+        if !self.transaction.operations.is_empty() {
+            self.end(Outcome::Aborted);
+            let next = Transaction::unknown(self.log.moment(0));
+            self.log.transactions.push(std::mem::replace(&mut self.transaction, next));
+        }
+    }
+
+    fn note(&mut self, operation: Operation<K>) {
+        self.transaction.operations.push(operation);
+    }
+
+    fn end(&mut self, outcome: Outcome) {
+        self.transaction.outcome = outcome;
+        self.transaction.responded = self.log.moment(0);
+    }
+}
+
+impl<K> Drop for Recording<'_, K> {
+    fn drop(&mut self) {
+        let nothing = Transaction::unknown(0);
+        self.log.transactions.push(std::mem::replace(&mut self.transaction, nothing));
+    }
+}
