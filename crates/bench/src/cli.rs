@@ -8,7 +8,7 @@ use std::{
 
 use clap::{Parser, Subcommand};
 
-use crate::{Error, htm, kv, paper, report::Report};
+use crate::{Error, htm, kv, paper, report::Report, tpcc};
 
 /// The yardstick of drtm: measures it, and regenerates the figures of the papers it stands on.
 #[derive(Debug, Parser)]
@@ -54,6 +54,7 @@ enum Command {
         command: kv::Command,
     },
     Paper(paper::Args),
+    Tpcc(tpcc::Args),
 }
 
 /// Parses `arguments`, the program's name first, carries out the command, and gives the process's exit status.
@@ -97,6 +98,7 @@ impl Cli {
             Command::Htm { command } => command.carry_out(self.seed, &report),
             Command::Kv { command } => command.carry_out(self.seed, &report),
             Command::Paper(args) => args.carry_out(self.seed, &report),
+            Command::Tpcc(args) => args.carry_out(self.seed, &report),
         }
     }
 }

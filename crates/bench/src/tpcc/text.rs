@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use zerocopy::{FromBytes, Immutable, IntoBytes, little_endian::U16};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned, little_endian::U16};
 
 /// Up to `N` bytes of text, of which the unused ones are zero: equal texts are equal bytes.
 ///
@@ -15,7 +15,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, little_endian::U16};
 /// assert_eq!(name.as_bytes(), b"BARBARBAR");
 /// assert_eq!(Text::<3>::new(b"BARBARBAR").as_bytes(), b"BAR", "what does not fit is cut off");
 /// ```
-#[derive(Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, Immutable)]
+#[derive(Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct Text<const N: usize> {
     length: U16,

@@ -1,0 +1,16 @@
+//! What all workloads share: threads that run transactions against a database, what is counted of them, and how it is told.
+
+mod crew;
+mod engine;
+mod latency;
+mod options;
+mod outcome;
+mod progress;
+mod workload;
+
+pub(crate) use crew::{Client, Done};
+pub(crate) use engine::EngineName;
+#[cfg(test)]
+pub(crate) use engine::{Limit, WithoutRegions};
+pub(crate) use options::Options;
+pub(crate) use workload::{Workload, measure, miscounted};
