@@ -8,7 +8,7 @@ use std::{
 
 use clap::{Parser, Subcommand};
 
-use crate::{Error, htm, kv, paper, report::Report, tpcc};
+use crate::{Error, htm, kv, paper, report::Report, smallbank, tatp, tpcc, ycsb};
 
 /// The yardstick of drtm: measures it, and regenerates the figures of the papers it stands on.
 #[derive(Debug, Parser)]
@@ -54,7 +54,10 @@ enum Command {
         command: kv::Command,
     },
     Paper(paper::Args),
+    Smallbank(smallbank::Args),
+    Tatp(tatp::Args),
     Tpcc(tpcc::Args),
+    Ycsb(ycsb::Args),
 }
 
 /// Parses `arguments`, the program's name first, carries out the command, and gives the process's exit status.
@@ -98,7 +101,10 @@ impl Cli {
             Command::Htm { command } => command.carry_out(self.seed, &report),
             Command::Kv { command } => command.carry_out(self.seed, &report),
             Command::Paper(args) => args.carry_out(self.seed, &report),
+            Command::Smallbank(args) => args.carry_out(self.seed, &report),
+            Command::Tatp(args) => args.carry_out(self.seed, &report),
             Command::Tpcc(args) => args.carry_out(self.seed, &report),
+            Command::Ycsb(args) => args.carry_out(self.seed, &report),
         }
     }
 }

@@ -5,12 +5,14 @@ mod engine;
 mod latency;
 mod options;
 mod outcome;
+mod population;
 mod progress;
 mod workload;
 
-pub(crate) use crew::{Client, Done};
+pub(crate) use crew::{Client, Done, Until};
 pub(crate) use engine::EngineName;
 #[cfg(test)]
 pub(crate) use engine::{Limit, WithoutRegions};
 pub(crate) use options::Options;
+pub(crate) use population::{if_there, of_piece, pieces, spread};
 pub(crate) use workload::{Workload, measure, miscounted};

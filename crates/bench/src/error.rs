@@ -157,6 +157,22 @@ pub enum Error {
     #[error(transparent)]
     Scale(#[from] crate::tpcc::ScaleError),
 
+    /// A bank of SmallBank that cannot be.
+    #[error(transparent)]
+    Bank(#[from] crate::smallbank::BankError),
+
+    /// A register of TATP that cannot be.
+    #[error(transparent)]
+    Register(#[from] crate::tatp::RegisterError),
+
+    /// A plan of YCSB's core workloads that cannot be.
+    #[error(transparent)]
+    Plan(#[from] crate::ycsb::PlanError),
+
+    /// Transactions of YCSB's operations that cannot be.
+    #[error(transparent)]
+    Shape(#[from] crate::ycsb::ShapeError),
+
     /// A number that is too great for a key of TPC-C's indexes.
     #[error(transparent)]
     Key(#[from] crate::tpcc::KeyError),

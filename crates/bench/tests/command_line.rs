@@ -224,7 +224,13 @@ fn rtm_is_measured_or_refused_with_what_was_found() {
 #[test]
 fn every_level_of_help_has_examples() {
     let levels = [&["--help"][..], &["htm", "--help"], &["htm", "probe", "--help"], &["htm", "limits", "--help"]];
-    for level in levels.into_iter().chain([&["paper", "--help"][..], &["tpcc", "--help"]]) {
+    for level in levels.into_iter().chain([
+        &["paper", "--help"][..],
+        &["tpcc", "--help"],
+        &["smallbank", "--help"],
+        &["tatp", "--help"],
+        &["ycsb", "--help"],
+    ]) {
         let output = drtm_bench(level);
         assert_eq!(output.status.code(), Some(0), "{level:?}");
         assert!(String::from_utf8_lossy(&output.stdout).contains("Examples:"), "{level:?}");
@@ -233,8 +239,8 @@ fn every_level_of_help_has_examples() {
 
 #[test]
 fn settings_of_workloads_that_cannot_be_are_refused_and_say_why() {
-    let why = |arguments: &[&str]| {
-        let output = drtm_bench(&[&["tpcc", "--json"], arguments].concat());
+    let why = |workload: &str, arguments: &[&str]| {
+        let output = drtm_bench(&[&[workload, "--json"], arguments].concat());
         assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0), "{arguments:?}");
         String::from_utf8_lossy(&output.stderr).into_owned()
     };
@@ -252,8 +258,22 @@ fn settings_of_workloads_that_cannot_be_are_refused_and_say_why() {
         (&["--secs", "1", "--transactions", "5"], "cannot be used with"),
         (&["--customers", "3001"], "3000"),
     ] {
-        let said = why(arguments);
+        let said = why("tpcc", arguments);
         assert!(said.contains(reason), "{arguments:?}: {said}");
+    }
+    for (workload, arguments, reason) in [
+        ("smallbank", &["--customers", "20"][..], "hot customers of 20"),
+        ("smallbank", &["--customers", "1"], "2.."),
+        ("smallbank", &["--engine", "limit", "--threads", "2"], "one thread"),
+        ("tatp", &["--subscribers", "0"], "1.."),
+        ("ycsb", &["--mix", "e", "--table", "hash"], "needs an ordered table"),
+        ("ycsb", &["--mix", "x", "--dist", "latest"], "nothing is inserted"),
+        ("ycsb", &["--mix", "x", "--ops", "16", "--records", "31"], "ask for 32"),
+        ("ycsb", &["--mix", "x", "--ops", "17"], "16"),
+        ("ycsb", &["--value-bytes", "104"], "100, 1000"),
+    ] {
+        let said = why(workload, arguments);
+        assert!(said.contains(reason), "{workload} {arguments:?}: {said}");
     }
 }
 

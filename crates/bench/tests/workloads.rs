@@ -27,7 +27,7 @@ fn run(arguments: &[&str], engine: &str) -> Value {
     report
 }
 
-/// On every engine that any machine has.
+/// On every engine that any machine has, with so many transactions in each thread.
 fn run_everywhere(arguments: &[&str], transactions: u64, kinds: usize) {
     for engine in ["auto", "none", "emulated", "limit"] {
         let transactions = transactions.to_string();
@@ -54,4 +54,34 @@ fn tpcc() {
         &[&small[..], &["--warehouses", "2", "--remote-items", "100", "--mix", "new-order", "--secs", "0.2"]].concat(),
         "none",
     );
+}
+
+#[test]
+fn smallbank() {
+    run_everywhere(&["smallbank", "--customers", "200"], 5_000, 6);
+    // Few customers, who are all hot or cold: transactions meet all the time.
+    let report = run(&["smallbank", "--customers", "100", "--transactions", "50000"], "none");
+    assert!(report["aborts"]["user"].as_u64() > Some(0), "somebody has nothing left: {report}");
+    run(&["smallbank", "--customers", "2000", "--hot", "alomari", "--secs", "0.1"], "auto");
+    run(&["smallbank", "--customers", "2", "--hot", "none", "--secs", "0.1"], "none");
+}
+
+#[test]
+fn tatp() {
+    run_everywhere(&["tatp", "--subscribers", "300"], 5_000, 7);
+    run(&["tatp", "--subscribers", "5", "--choice", "uniform", "--transactions", "50000"], "none");
+}
+
+#[test]
+fn ycsb() {
+    for (mix, kinds) in [("a", 2), ("b", 2), ("c", 1), ("d", 2), ("e", 2), ("f", 2), ("x", 1)] {
+        let transactions = if mix == "e" { 300 } else { 2_000 };
+        run_everywhere(&["ycsb", "--mix", mix, "--records", "500"], transactions, kinds);
+    }
+    let contended = ["ycsb", "--mix", "x", "--records", "40", "--ops", "16", "--reads", "50", "--transactions", "5000"];
+    let report = run(&contended, "none");
+    assert_eq!((&report["ops"], &report["value_bytes"], &report["table"]), (&16.into(), &100.into(), &"hash".into()));
+    let ordered = ["ycsb", "--mix", "f", "--table", "ordered", "--value-bytes", "100", "--dist", "uniform"];
+    let report = run(&[&ordered[..], &["--records", "100", "--secs", "0.1"]].concat(), "none");
+    assert_eq!((&report["dist"], &report["table"]), (&"uniform".into(), &"ordered".into()));
 }

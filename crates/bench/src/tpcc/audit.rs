@@ -12,7 +12,10 @@ use super::{
     OrderByCustomer, OrderKey, OrderLine, OrderLineKey, Scale, View, Warehouse, WarehouseKey, check,
     tables::{self, Tables, there},
 };
-use crate::{Error, drive::miscounted};
+use crate::{
+    Error,
+    drive::{if_there, miscounted},
+};
 
 /// A database in which no transaction is under way.
 pub(super) struct Audit<'db, S: Setting> {
@@ -98,13 +101,9 @@ impl<'db, S: Setting> Audit<'db, S> {
         keys: impl Iterator<Item = K>,
     ) -> impl Iterator<Item = Result<(K, C::Value), Error>> {
         self.seen.borrow_mut().insert(name, 0);
-        keys.filter_map(move |key| match self.db.transact(|tx| tx.get(table, &key)) {
-            Ok(row) => {
-                let row = row?;
-                self.count(name, 1);
-                Some(Ok((key, row)))
-            }
-            Err(error) => Some(Err(error.into())),
+        keys.filter_map(move |key| {
+            let row = self.db.transact(|tx| tx.get(table, &key));
+            if_there(key, row).inspect(|_| self.count(name, 1))
         })
     }
 

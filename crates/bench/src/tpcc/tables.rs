@@ -113,5 +113,5 @@ impl<S: Setting> Sink for Loading<'_, S> {
 /// A row that must be there.
 #[inline(always)]
 pub(super) fn there<T>(row: Option<T>, table: &'static str) -> Result<T, Error> {
-    row.ok_or_else(|| Error::Missing { table })
+    row.ok_or(Error::Missing { table })
 }
