@@ -33,6 +33,8 @@ const AFTER_HELP: &str = "\
 Examples:
   drtm-bench htm probe                              what transactional memory this machine has
   drtm-bench htm limits --kind write                how much a region can write
+  drtm-bench tpcc                                   TPC-C, with its consistency checked
+  drtm-bench ycsb --mix a --threads 2               the same of YCSB; smallbank and tatp likewise
   drtm-bench paper dbx-fig1 --svg figures           all panels of a figure, as tables and as charts
   drtm-bench paper --all --json                     every figure, for a script
 

@@ -12,7 +12,7 @@ mod workload;
 pub(crate) use crew::{Client, Done, Until};
 pub(crate) use engine::EngineName;
 #[cfg(test)]
-pub(crate) use engine::{Limit, WithoutRegions};
+pub(crate) use engine::Limit;
 pub(crate) use options::Options;
 pub(crate) use population::{if_there, of_piece, pieces, spread};
 pub(crate) use workload::{Workload, measure, miscounted};

@@ -14,7 +14,7 @@ pub(crate) enum EngineName {
     /// RTM where this machine has it, and otherwise none
     #[default]
     Auto,
-    /// No hardware transactions, compiled out
+    /// No hardware transactions, whatever this machine has
     None,
     /// Software with the limits of the hardware; speeds mean nothing
     Emulated,
@@ -22,15 +22,6 @@ pub(crate) enum EngineName {
     Rtm,
     /// No isolation, no validation, no way back: one thread on the same tables, which no transactions can be faster than
     Limit,
-}
-
-/// No transactional memory, whatever the machine has.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct WithoutRegions;
-
-impl Setting for WithoutRegions {
-    type Engine = NoHtm;
-    type Hook = Unlogged;
 }
 
 /// The emulation of transactional memory.
@@ -87,7 +78,7 @@ impl EngineName {
                 })?;
                 (self.name(), task.carry_out::<Embedded>(rtm.into())?)
             }
-            Self::None => (self.name(), task.carry_out::<WithoutRegions>(NoHtm)?),
+            Self::None => (self.name(), task.carry_out::<Embedded>(Native::without_regions())?),
             Self::Emulated => (self.name(), task.carry_out::<Simulated>(Emulated::default())?),
             Self::Limit => (self.name(), task.carry_out::<Limit>(NoHtm)?),
         })

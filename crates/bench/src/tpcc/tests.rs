@@ -2,7 +2,8 @@
 
 use std::num::NonZeroU64;
 
-use drtm_txn::{Builder, Db, Setting, Unlogged};
+use drtm_htm::{Native, NoHtm};
+use drtm_txn::{Builder, Db, Embedded, Setting, Unlogged};
 use zerocopy::little_endian::{I64, U32};
 
 use super::{
@@ -12,7 +13,7 @@ use super::{
     tables::{Loading, Tables},
     transactions::{self, Refused, Scratch},
 };
-use crate::drive::{Limit, WithoutRegions};
+use crate::drive::Limit;
 
 const DATE: u64 = 1_700_000_000_000_000;
 
@@ -24,10 +25,10 @@ struct World<S: Setting> {
     payments: u32,
 }
 
-fn world<S: Setting<Engine = drtm_htm::NoHtm, Hook = Unlogged>>() -> World<S> {
+fn world<S: Setting<Hook = Unlogged>>(engine: S::Engine) -> World<S> {
     let scale = Scale::new(2).and_then(|scale| scale.with_customers(30)?.with_items(100)).expect("small");
     let loader = Loader::new(scale, 42, NonZeroU64::MIN);
-    let db = Builder::new().memory(1 << 30).build_with::<S>(drtm_htm::NoHtm, Unlogged).expect("memory for a test");
+    let db = Builder::new().memory(1 << 30).build_with::<S>(engine, Unlogged).expect("memory for a test");
     let tables = Tables::open(&db, &scale).expect("new tables");
     let sink = &mut Loading { db: &db, tables };
     loader.items(sink).expect("room");
@@ -53,7 +54,7 @@ impl<S: Setting> World<S> {
 
 #[test]
 fn a_loaded_database_is_consistent_and_its_rows_are_counted() {
-    let world = world::<WithoutRegions>();
+    let world = world::<Embedded>(Native::without_regions());
     assert_eq!(world.violations(), [""; 0]);
     let tables = world.db.tables().expect("sound");
     let of = |name| tables.iter().find(|table| table.0 == name).expect("open").1;
@@ -62,7 +63,7 @@ fn a_loaded_database_is_consistent_and_its_rows_are_counted() {
 
 #[test]
 fn an_order_takes_from_stock_and_is_found_by_its_customer() {
-    let world = world::<WithoutRegions>();
+    let world = world::<Embedded>(Native::without_regions());
     let World { db, tables, .. } = &world;
     let mut inputs = world.inputs(Chances { rollback: 0, remote_item: 50, ..Chances::STANDARD });
     let before = db.transact(|tx| tx.get_many(tables.stocks, &(1..=100).map(|item| (2, item)).collect::<Vec<_>>()));
@@ -102,8 +103,8 @@ fn an_order_takes_from_stock_and_is_found_by_its_customer() {
     assert_eq!(world.violations(), [""; 0]);
 }
 
-fn nothing_is_left_of_an_unused_item<S: Setting<Engine = drtm_htm::NoHtm, Hook = Unlogged>>() {
-    let world = world::<S>();
+fn nothing_is_left_of_an_unused_item<S: Setting<Hook = Unlogged>>(engine: S::Engine) {
+    let world = world::<S>(engine);
     let before = world.db.tables().expect("sound");
     let mut inputs = world.inputs(Chances { rollback: 100, ..Chances::STANDARD });
     for _ in 0..20 {
@@ -118,13 +119,13 @@ fn nothing_is_left_of_an_unused_item<S: Setting<Engine = drtm_htm::NoHtm, Hook =
 
 #[test]
 fn nothing_is_left_of_an_order_of_an_unused_item() {
-    nothing_is_left_of_an_unused_item::<WithoutRegions>();
-    nothing_is_left_of_an_unused_item::<Limit>();
+    nothing_is_left_of_an_unused_item::<Embedded>(Native::without_regions());
+    nothing_is_left_of_an_unused_item::<Limit>(NoHtm);
 }
 
 #[test]
 fn the_customer_in_the_middle_pays() {
-    let mut world = world::<WithoutRegions>();
+    let mut world = world::<Embedded>(Native::without_regions());
     // Whose last name is the seventh's: with thirty names for thirty customers there is one; then three, and four.
     let (last, seventh) = (last_name(6), (1, 3, 7));
     let input = Payment {
@@ -163,7 +164,7 @@ fn the_customer_in_the_middle_pays() {
 
 #[test]
 fn the_oldest_orders_are_delivered_until_there_are_none() {
-    let world = world::<WithoutRegions>();
+    let world = world::<Embedded>(Native::without_regions());
     let World { db, tables, .. } = &world;
     let input = Delivery { warehouse: 1, carrier: 4 };
     for round in 0..9 {
@@ -181,7 +182,7 @@ fn the_oldest_orders_are_delivered_until_there_are_none() {
 
 #[test]
 fn a_stock_level_counts_items_and_not_lines() {
-    let world = world::<WithoutRegions>();
+    let world = world::<Embedded>(Native::without_regions());
     let World { db, tables, .. } = &world;
     let level = |threshold| {
         let input = StockLevel { district: (2, 9), threshold };
@@ -208,7 +209,7 @@ fn a_stock_level_counts_items_and_not_lines() {
 
 #[test]
 fn what_is_done_wrongly_is_seen() {
-    let world = world::<WithoutRegions>();
+    let world = world::<Embedded>(Native::without_regions());
     let World { db, tables, .. } = &world;
     let sees = |what: &str, wrong: &dyn Fn(), right: &dyn Fn()| {
         wrong();
