@@ -113,5 +113,14 @@ impl<S: Setting> Sink for Loading<'_, S> {
 /// A row that must be there.
 #[inline(always)]
 pub(super) fn there<T>(row: Option<T>, table: &'static str) -> Result<T, Error> {
-    row.ok_or(Error::Missing { table })
+    match row {
+        Some(row) => Ok(row),
+        None => Err(missing(table)),
+    }
+}
+
+/// Out of the way: an error that is made ahead has to be dropped, too.
+#[cold]
+fn missing(table: &'static str) -> Error {
+    Error::Missing { table }
 }
