@@ -8,7 +8,7 @@ use std::{
 
 use clap::{Parser, Subcommand};
 
-use crate::{Error, htm, kv, paper, report::Report};
+use crate::{Error, htm, kv, paper, report::Report, smallbank, tatp, tpcc, ycsb};
 
 /// The yardstick of drtm: measures it, and regenerates the figures of the papers it stands on.
 #[derive(Debug, Parser)]
@@ -33,6 +33,8 @@ const AFTER_HELP: &str = "\
 Examples:
   drtm-bench htm probe                              what transactional memory this machine has
   drtm-bench htm limits --kind write                how much a region can write
+  drtm-bench tpcc                                   TPC-C, with its consistency checked
+  drtm-bench ycsb --mix a --threads 2               the same of YCSB; smallbank and tatp likewise
   drtm-bench paper dbx-fig1 --svg figures           all panels of a figure, as tables and as charts
   drtm-bench paper --all --json                     every figure, for a script
 
@@ -54,6 +56,10 @@ enum Command {
         command: kv::Command,
     },
     Paper(paper::Args),
+    Smallbank(smallbank::Args),
+    Tatp(tatp::Args),
+    Tpcc(tpcc::Args),
+    Ycsb(ycsb::Args),
 }
 
 /// Parses `arguments`, the program's name first, carries out the command, and gives the process's exit status.
@@ -97,6 +103,10 @@ impl Cli {
             Command::Htm { command } => command.carry_out(self.seed, &report),
             Command::Kv { command } => command.carry_out(self.seed, &report),
             Command::Paper(args) => args.carry_out(self.seed, &report),
+            Command::Smallbank(args) => args.carry_out(self.seed, &report),
+            Command::Tatp(args) => args.carry_out(self.seed, &report),
+            Command::Tpcc(args) => args.carry_out(self.seed, &report),
+            Command::Ycsb(args) => args.carry_out(self.seed, &report),
         }
     }
 }

@@ -149,6 +149,43 @@ pub enum Error {
         why: String,
     },
 
+    /// The database refused, or has no more memory.
+    #[error(transparent)]
+    Database(#[from] drtm_txn::Error),
+
+    /// A population of TPC-C that cannot be.
+    #[error(transparent)]
+    Scale(#[from] crate::tpcc::ScaleError),
+
+    /// A bank of SmallBank that cannot be.
+    #[error(transparent)]
+    Bank(#[from] crate::smallbank::BankError),
+
+    /// A register of TATP that cannot be.
+    #[error(transparent)]
+    Register(#[from] crate::tatp::RegisterError),
+
+    /// A plan of YCSB's core workloads that cannot be.
+    #[error(transparent)]
+    Plan(#[from] crate::ycsb::PlanError),
+
+    /// Transactions of YCSB's operations that cannot be.
+    #[error(transparent)]
+    Shape(#[from] crate::ycsb::ShapeError),
+
+    /// A number that is too great for a key of TPC-C's indexes.
+    #[error(transparent)]
+    Key(#[from] crate::tpcc::KeyError),
+
+    /// When all was over, something did not hold.
+    #[error("the database is not consistent: {violations} conditions do not hold, the first of them: {first}")]
+    Inconsistent {
+        /// How many.
+        violations: usize,
+        /// In words.
+        first: String,
+    },
+
     /// The operating system refused a thread.
     #[error("no thread to be had ({0}): use fewer threads, or raise the limit on them")]
     Thread(#[source] io::Error),
@@ -175,9 +212,14 @@ impl Error {
     /// Wrong usage, unless the fault is not in how the command was called.
     pub(crate) fn exit_status(&self) -> u8 {
         match self {
-            Self::Thread(_) | Self::Chart(_) | Self::Report(_) | Self::WrongAnswer { .. } | Self::Misbehaved { .. } => {
-                1
-            }
+            Self::Thread(_)
+            | Self::Chart(_)
+            | Self::Report(_)
+            | Self::WrongAnswer { .. }
+            | Self::Misbehaved { .. }
+            | Self::Database(_)
+            | Self::Key(_)
+            | Self::Inconsistent { .. } => 1,
             _ => 2,
         }
     }

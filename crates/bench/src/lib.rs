@@ -29,21 +29,24 @@
 //! - [`mix`], [`zipf`]: which transaction comes next, and which record.
 //! - `paper`: the figures of the papers, regenerated beside the published values.
 //! - `report`: tables, JSON and charts.
-//! - [`smallbank`], [`tatp`], [`tpcc`], [`ycsb`]: workloads: tables, initial population, inputs, and the checks of their consistency.
-//!   No transactions yet.
+//! - [`smallbank`], [`tatp`], [`tpcc`], [`ycsb`]: workloads: tables, initial population, inputs, transactions, and the checks of their consistency.
+//! - `drive`: what runs them: threads, options, what is counted, how it is told. [`Plain`]: the codec of their rows.
 
 #![forbid(unsafe_code)]
 
 #[cfg(test)]
 mod chance;
 mod cli;
+mod drive;
 pub mod driver;
 mod error;
 pub mod history;
 pub mod htm;
 pub mod kv;
+mod memory;
 pub mod mix;
 mod paper;
+mod plain;
 mod report;
 mod scatter;
 pub mod smallbank;
@@ -55,3 +58,4 @@ pub mod zipf;
 
 pub use cli::run;
 pub use error::Error;
+pub use plain::{Plain, Row as PlainRow};

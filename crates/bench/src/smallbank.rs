@@ -1,5 +1,5 @@
-//! SmallBank, as far as it does not depend on the engine: tables, initial population, inputs, the rules of its transactions, and the check
-//! that no money is lost.
+//! SmallBank: tables, initial population, inputs, the rules of its transactions, the check that no money is lost, and all of it on our database:
+//! `drtm-bench smallbank`.
 //!
 //! A bank's customers have a savings and a checking account each. The workload is that of Alomari, Cahill, Fekete and Röhm (2008), with the
 //! sixth transaction and the amounts that H-Store gave it. Money is in cents, always.
@@ -25,12 +25,16 @@
 //! ```
 
 mod check;
+mod command;
 mod inputs;
 mod population;
 pub mod rules;
 mod schema;
+mod teller;
 #[cfg(test)]
 mod tests;
+
+pub(crate) use command::Args;
 
 pub use check::{Condition, Ledger, View, Violation, check};
 pub use inputs::{Amounts, HotSet, Inputs, Kind, STANDARD_MIX, Transaction};

@@ -1,4 +1,5 @@
-//! TATP, as far as it does not depend on the engine: tables, initial population, inputs, and the checks that what refers to something finds it.
+//! TATP: tables, initial population, inputs, the checks that what refers to something finds it, and its transactions on our database:
+//! `drtm-bench tatp`.
 //!
 //! The workload of a mobile network's home register, as the Telecommunication Application Transaction Processing benchmark describes it:
 //! four tables, and seven short transactions, of which some find nothing and are then said to have failed.
@@ -23,13 +24,17 @@
 //! # Ok::<(), drtm_bench::tatp::RegisterError>(())
 //! ```
 
+mod command;
 mod consistency;
 mod inputs;
+mod network;
 mod population;
 mod rows;
 mod schema;
 #[cfg(test)]
 mod tests;
+
+pub(crate) use command::Args;
 
 pub use consistency::{Condition, Place, View, Violation, check};
 pub use inputs::{Choice, Inputs, Kind, STANDARD_MIX, Transaction};

@@ -1,6 +1,6 @@
-//! TPC-C, as far as it does not depend on the engine: tables, initial population, inputs, and the checks of its consistency.
+//! TPC-C: tables, initial population, inputs, the checks of its consistency, and its transactions on our database: `drtm-bench tpcc`.
 //!
-//! Numbers in brackets are clauses of the specification, revision 5.11. The transactions themselves are not written yet, so that nothing
+//! Numbers in brackets are clauses of the specification, revision 5.11. Terminals do not think and nothing is priced, so that nothing
 //! here is a result of the benchmark, or can be called one.
 //!
 //! - Rows as plain data ([`Warehouse`], ...), and keys that fit words.
@@ -24,6 +24,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod audit;
+mod command;
 mod consistency;
 mod inputs;
 mod keys;
@@ -35,7 +37,14 @@ mod scale;
 mod schema;
 #[cfg(test)]
 mod stored;
+mod tables;
+mod terminals;
+#[cfg(test)]
+mod tests;
 mod text;
+mod transactions;
+
+pub(crate) use command::Args;
 
 pub use consistency::{Condition, Place, View, Violation, check};
 pub use inputs::{
@@ -44,12 +53,14 @@ pub use inputs::{
 };
 pub use keys::{
     CustomerByName, CustomerKey, DistrictKey, HistoryKey, ItemKey, KeyError, LOADER, OrderByCustomer, OrderKey,
-    OrderLineKey, StockKey, WarehouseKey, customers_named,
+    OrderLineKey, StockKey, WarehouseKey,
 };
 pub use load::{Loader, Sink};
 pub use mix::{Deck, Kind, Mix, MixError};
 pub use population::Population;
 pub use random::{Constants, Random, last_name};
 pub use scale::{CUSTOMERS, DISTRICTS, ITEMS, Scale, ScaleError};
-pub use schema::{Address, Customer, District, History, Item, NewOrder, Order, OrderLine, Stock, Warehouse};
+pub use schema::{
+    Address, Customer, CustomerNames, District, History, Item, NewOrder, Order, OrderLine, Stock, Warehouse,
+};
 pub use text::Text;

@@ -1,4 +1,4 @@
-//! YCSB, as far as it does not depend on the engine: rows, initial population, inputs, and the check that no write is lost or torn.
+//! YCSB: rows, initial population, inputs, the check that no write is lost or torn, and all of it on our database: `drtm-bench ycsb`.
 //!
 //! - [`Row`]: fields of a hundred bytes, each of which tells whether it is whole, and how often it was written; [`key`]: a record's key.
 //! - [`Workload`]: A to F of the core package, as data; [`Plan`] and [`Inputs`]: what workers do in them, one [`Operation`] at a time.
@@ -22,12 +22,17 @@
 //! ```
 
 mod check;
+mod command;
 mod inputs;
 mod plan;
 mod row;
+mod shelf;
 #[cfg(test)]
 mod tests;
 mod transactions;
+mod worker;
+
+pub(crate) use command::Args;
 
 pub use check::{Violation, check};
 pub use inputs::{Inputs, Operation};

@@ -224,9 +224,70 @@ fn rtm_is_measured_or_refused_with_what_was_found() {
 #[test]
 fn every_level_of_help_has_examples() {
     let levels = [&["--help"][..], &["htm", "--help"], &["htm", "probe", "--help"], &["htm", "limits", "--help"]];
-    for level in levels.into_iter().chain([&["paper", "--help"][..]]) {
+    for level in levels.into_iter().chain([
+        &["paper", "--help"][..],
+        &["tpcc", "--help"],
+        &["smallbank", "--help"],
+        &["tatp", "--help"],
+        &["ycsb", "--help"],
+    ]) {
         let output = drtm_bench(level);
         assert_eq!(output.status.code(), Some(0), "{level:?}");
         assert!(String::from_utf8_lossy(&output.stdout).contains("Examples:"), "{level:?}");
+    }
+}
+
+#[test]
+fn settings_of_workloads_that_cannot_be_are_refused_and_say_why() {
+    let why = |workload: &str, arguments: &[&str]| {
+        let output = drtm_bench(&[&[workload, "--json"], arguments].concat());
+        assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0), "{arguments:?}");
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    for (arguments, reason) in [
+        (&["--durability", "sync"][..], "there is no log yet"),
+        (&["--nodes", "2"], "several nodes"),
+        (&["--fabric", "tcp"], "several nodes"),
+        (&["--protocol", "farm"], "several yet"),
+        (&["--engine", "warp-drive"], "possible values"),
+        (&["--mix", "a"], "possible values"),
+        (&["--engine", "limit", "--threads", "2"], "one thread"),
+        (&["--warehouses", "0"], "1.."),
+        (&["--remote-items", "101"], "100"),
+        (&["--secs", "0"], "0.01"),
+        (&["--secs", "1", "--transactions", "5"], "cannot be used with"),
+        (&["--customers", "3001"], "3000"),
+    ] {
+        let said = why("tpcc", arguments);
+        assert!(said.contains(reason), "{arguments:?}: {said}");
+    }
+    for (workload, arguments, reason) in [
+        ("smallbank", &["--customers", "20"][..], "hot customers of 20"),
+        ("smallbank", &["--customers", "1"], "2.."),
+        ("smallbank", &["--engine", "limit", "--threads", "2"], "one thread"),
+        ("tatp", &["--subscribers", "0"], "1.."),
+        ("ycsb", &["--mix", "e", "--value-bytes", "100"], "scans are of"),
+        ("ycsb", &["--mix", "x", "--dist", "latest"], "nothing is inserted"),
+        ("ycsb", &["--mix", "x", "--ops", "16", "--records", "31"], "ask for 32"),
+        ("ycsb", &["--mix", "x", "--ops", "17"], "16"),
+        ("ycsb", &["--value-bytes", "104"], "100, 1000"),
+    ] {
+        let said = why(workload, arguments);
+        assert!(said.contains(reason), "{workload} {arguments:?}: {said}");
+    }
+}
+
+#[test]
+fn a_workload_s_summary_is_for_people_unless_json_is_asked_for() {
+    let output = drtm_bench(&["tpcc", "--customers", "30", "--items", "100", "--threads", "1", "--secs", "0.1"]);
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    let shown = String::from_utf8(output.stdout).expect("text");
+    for part in [
+        "tpcc, mix standard, remote_items 1, warehouses 1, 1 thread",
+        "transactions/s",
+        "p99.9",
+        "every condition holds",
+    ] {
+        assert!(shown.contains(part), "{part}: {shown}");
     }
 }

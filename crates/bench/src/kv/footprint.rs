@@ -1,9 +1,6 @@
 //! `kv footprint`: how much memory a record takes, as the operating system counts.
 
-use std::{
-    fs,
-    process::{Command, Stdio},
-};
+use std::process::{Command, Stdio};
 
 use clap::{Args as ClapArgs, value_parser};
 use serde::{Deserialize, Serialize};
@@ -11,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::{Key, MapName, speed::key_bytes};
 use crate::{
     Error,
+    memory::resident,
     report::{Report, prose, table},
 };
 
@@ -79,25 +77,6 @@ impl Args {
             region_bytes_per_record: subject.taken().map(per_record),
         })
     }
-}
-
-/// Bytes of this process that are in memory.
-fn resident() -> Result<u64, Error> {
-    let pages = number_in("/proc/self/statm", |text| text.split_whitespace().nth(1))?;
-    Ok(pages * rustix::param::page_size() as u64)
-}
-
-/// Bytes of memory that could be had.
-pub(super) fn available() -> Result<u64, Error> {
-    let kib = number_in("/proc/meminfo", |text| {
-        text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?.split_whitespace().next()
-    })?;
-    Ok(kib << 10)
-}
-
-fn number_in(path: &'static str, find: impl FnOnce(&str) -> Option<&str>) -> Result<u64, Error> {
-    let text = fs::read_to_string(path).map_err(|source| Error::Resident { path, source: Some(source) })?;
-    find(&text).and_then(|number| number.parse().ok()).ok_or(Error::Resident { path, source: None })
 }
 
 /// Measures a map in another process: this program, called with another command.

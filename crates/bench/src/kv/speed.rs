@@ -159,7 +159,7 @@ impl Args {
         // Measured alone, they must fit together: what the system has to swap out or kill measures nothing.
         let needed = (footprints.iter().flatten().sum::<f64>() * self.records as f64) as usize;
         if !self.no_memory {
-            let most = footprint::available()? as usize;
+            let most = crate::memory::available()? as usize;
             if needed > most {
                 return Err(Error::TooMuchMemory { needed_mib: needed >> 20, most_mib: most >> 20 });
             }

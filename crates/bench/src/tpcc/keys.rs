@@ -1,4 +1,4 @@
-//! The keys of the nine tables, and of the two indexes. All but customers' names fit a word.
+//! The keys of the nine tables, and of the two indexes. Each fits a word.
 //!
 //! Numbers count from one, as in the specification.
 
@@ -7,6 +7,7 @@ use std::ops::RangeInclusive;
 use drtm_txn::{Key, KeyReader};
 
 use super::Text;
+use crate::scatter::scatter;
 
 /// Warehouse.
 pub type WarehouseKey = u16;
@@ -25,33 +26,20 @@ pub type OrderLineKey = (u16, u8, u32, u8);
 pub type ItemKey = u32;
 /// Warehouse, item.
 pub type StockKey = (u16, u32);
-/// Warehouse, district, last name, first name, customer: those of a last name are in the order that 2.5.2.2 asks for. Names are filled up
-/// with zeros, which keeps their order, and needs no memory of its own. See [`customers_named`].
-pub type CustomerByName = (u16, u8, [u8; 16], [u8; 16], u32);
-
-/// The keys of all customers of a district who have a last name.
-///
-/// # Example
-///
-/// ```
-/// use drtm_bench::tpcc::{customers_named, last_name};
-///
-/// let keys = customers_named((1, 2), &last_name(371));
-/// assert!(keys.contains(&(1, 2, last_name(371).padded(), *b"Ada\0\0\0\0\0\0\0\0\0\0\0\0\0", 7)));
-/// assert!(!keys.contains(&(1, 2, last_name(372).padded(), *b"Ada\0\0\0\0\0\0\0\0\0\0\0\0\0", 7)));
-/// ```
-pub fn customers_named((warehouse, district): DistrictKey, last: &Text<16>) -> RangeInclusive<CustomerByName> {
-    let key = |first, customer| (warehouse, district, last.padded(), first, customer);
-    key([0; 16], 0)..=key([u8::MAX; 16], u32::MAX)
-}
 
 /// The writer, in a [`HistoryKey`], of the initial population.
 pub const LOADER: u16 = 0;
 
 const _: () = {
     assert!(WarehouseKey::FITS && DistrictKey::FITS && CustomerKey::FITS && HistoryKey::FITS);
-    assert!(OrderKey::FITS && OrderLineKey::FITS && ItemKey::FITS && StockKey::FITS && OrderByCustomer::FITS);
-    assert!(!CustomerByName::FITS);
+    assert!(
+        OrderKey::FITS
+            && OrderLineKey::FITS
+            && ItemKey::FITS
+            && StockKey::FITS
+            && OrderByCustomer::FITS
+            && CustomerByName::FITS
+    );
 };
 
 /// Warehouse, district, customer, order: a customer's orders, the last one last.
@@ -80,15 +68,41 @@ const _: () = {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct OrderByCustomer(u64);
 
-/// A number that is too great for the index of orders by customer.
+/// Warehouse, district, last name, customer: those who have a name in a district are together.
+///
+/// A name is there as a number that is made from it. Two names may have the same, so that the row says which it is.
+///
+/// ```text
+///  63        48 47      41 40                17 16              0
+/// +------------+----------+--------------------+-----------------+
+/// | warehouse  | district | of the last name   | customer        |
+/// +------------+----------+--------------------+-----------------+
+/// ```
+///
+/// # Example
+///
+/// ```
+/// use drtm_bench::tpcc::{CustomerByName, last_name};
+///
+/// let name = last_name(371);
+/// let key = CustomerByName::new((1, 10, 3_000), &name)?;
+/// assert!(CustomerByName::range((1, 10), &name)?.contains(&key));
+/// assert!(!CustomerByName::range((1, 9), &name)?.contains(&key));
+/// assert_eq!(key.customer(), (1, 10, 3_000));
+/// # Ok::<(), drtm_bench::tpcc::KeyError>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CustomerByName(u64);
+
+/// A number that is too great for an index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum KeyError {
     /// The district's number.
-    #[error("district {0}: the index of orders by customer has room for numbers below 128")]
+    #[error("district {0}: an index has room for numbers below 128")]
     District(u8),
     /// The customer's number.
-    #[error("customer {0}: the index of orders by customer has room for numbers below 131072")]
+    #[error("customer {0}: an index has room for numbers below 131072")]
     Customer(u32),
     /// The order's number: the district has had too many.
     #[error("order {0}: the index of orders by customer has room for numbers below 16777216; load the population anew")]
@@ -98,6 +112,24 @@ pub enum KeyError {
 const DISTRICT_BITS: u32 = 7;
 const CUSTOMER_BITS: u32 = 17;
 const ORDER_BITS: u32 = 24;
+/// What is left.
+const NAME_BITS: u32 = 24;
+
+/// The front of both indexes' keys.
+fn front(warehouse: u16, district: u8) -> Result<u64, KeyError> {
+    if u32::from(district) >> DISTRICT_BITS != 0 {
+        return Err(KeyError::District(district));
+    }
+    Ok(u64::from(warehouse) << DISTRICT_BITS | u64::from(district))
+}
+
+fn fits(customer: u32) -> Result<u64, KeyError> {
+    if customer >> CUSTOMER_BITS != 0 { Err(KeyError::Customer(customer)) } else { Ok(customer.into()) }
+}
+
+fn bits(word: u64, from: u32, count: u32) -> u32 {
+    (word >> from & ((1 << count) - 1)) as u32
+}
 
 impl OrderByCustomer {
     /// The key of a customer's order.
@@ -106,50 +138,91 @@ impl OrderByCustomer {
     ///
     /// When a number is greater than the specification asks for, and does not fit.
     pub fn new((warehouse, district, customer): CustomerKey, order: u32) -> Result<Self, KeyError> {
-        if u32::from(district) >> DISTRICT_BITS != 0 {
-            return Err(KeyError::District(district));
-        }
-        if customer >> CUSTOMER_BITS != 0 {
-            return Err(KeyError::Customer(customer));
-        }
+        let (front, customer) = (front(warehouse, district)?, fits(customer)?);
         if order >> ORDER_BITS != 0 {
             return Err(KeyError::Order(order));
         }
-        let word = u64::from(warehouse) << DISTRICT_BITS | u64::from(district);
-        let word = word << CUSTOMER_BITS | u64::from(customer);
-        Ok(Self(word << ORDER_BITS | u64::from(order)))
+        Ok(Self((front << CUSTOMER_BITS | customer) << ORDER_BITS | u64::from(order)))
+    }
+
+    /// The keys of all orders of a customer.
+    ///
+    /// # Errors
+    ///
+    /// As for [`new`](Self::new).
+    pub fn range(customer: CustomerKey) -> Result<RangeInclusive<Self>, KeyError> {
+        Ok(Self::new(customer, 0)?..=Self::new(customer, (1 << ORDER_BITS) - 1)?)
     }
 
     /// Whose order it is.
     pub fn customer(self) -> CustomerKey {
-        let district = self.bits(ORDER_BITS + CUSTOMER_BITS, DISTRICT_BITS);
+        let district = bits(self.0, ORDER_BITS + CUSTOMER_BITS, DISTRICT_BITS);
         let warehouse = self.0 >> (ORDER_BITS + CUSTOMER_BITS + DISTRICT_BITS);
-        (warehouse as u16, district as u8, self.bits(ORDER_BITS, CUSTOMER_BITS))
+        (warehouse as u16, district as u8, bits(self.0, ORDER_BITS, CUSTOMER_BITS))
     }
 
     /// The order's number.
     pub fn order(self) -> u32 {
-        self.bits(0, ORDER_BITS)
-    }
-
-    fn bits(self, from: u32, count: u32) -> u32 {
-        (self.0 >> from & ((1 << count) - 1)) as u32
+        bits(self.0, 0, ORDER_BITS)
     }
 }
 
-impl Key for OrderByCustomer {
-    const SIZE: Option<usize> = u64::SIZE;
-    #[inline(always)]
-    fn pack(&self, word: u64) -> u64 {
-        self.0.pack(word)
+impl CustomerByName {
+    /// The key of a customer with a last name.
+    ///
+    /// # Errors
+    ///
+    /// When a number is greater than the specification asks for, and does not fit.
+    pub fn new((warehouse, district, customer): CustomerKey, last: &Text<16>) -> Result<Self, KeyError> {
+        let named = front(warehouse, district)? << NAME_BITS | number_of(last);
+        Ok(Self(named << CUSTOMER_BITS | fits(customer)?))
     }
-    fn write(&self, bytes: &mut Vec<u8>, last: bool) {
-        self.0.write(bytes, last);
+
+    /// The keys of all customers of a district with a last name, and perhaps of some with another.
+    ///
+    /// # Errors
+    ///
+    /// As for [`new`](Self::new).
+    pub fn range((warehouse, district): DistrictKey, last: &Text<16>) -> Result<RangeInclusive<Self>, KeyError> {
+        let of = |customer| Self::new((warehouse, district, customer), last);
+        Ok(of(0)?..=of((1 << CUSTOMER_BITS) - 1)?)
     }
-    fn read(reader: &mut KeyReader<'_>, last: bool) -> Option<Self> {
-        u64::read(reader, last).map(Self)
+
+    /// Whose name it is.
+    pub fn customer(self) -> CustomerKey {
+        let district = bits(self.0, NAME_BITS + CUSTOMER_BITS, DISTRICT_BITS);
+        let warehouse = self.0 >> (NAME_BITS + CUSTOMER_BITS + DISTRICT_BITS);
+        (warehouse as u16, district as u8, bits(self.0, 0, CUSTOMER_BITS))
     }
 }
+
+/// A number below two to the [`NAME_BITS`]th.
+fn number_of(name: &Text<16>) -> u64 {
+    let mut words = [[0; 8]; 2];
+    words.as_flattened_mut()[..name.as_bytes().len()].copy_from_slice(name.as_bytes());
+    let [front, back] = words.map(u64::from_le_bytes);
+    scatter(front ^ scatter(back)) >> (u64::BITS - NAME_BITS)
+}
+
+macro_rules! word_key {
+    ($($key:ty),+) => {$(
+        impl Key for $key {
+            const SIZE: Option<usize> = u64::SIZE;
+            #[inline(always)]
+            fn pack(&self, word: u64) -> u64 {
+                self.0.pack(word)
+            }
+            fn write(&self, bytes: &mut Vec<u8>, last: bool) {
+                self.0.write(bytes, last);
+            }
+            fn read(reader: &mut KeyReader<'_>, last: bool) -> Option<Self> {
+                u64::read(reader, last).map(Self)
+            }
+        }
+    )+};
+}
+
+word_key!(OrderByCustomer, CustomerByName);
 
 #[cfg(test)]
 mod tests {
@@ -169,6 +242,28 @@ mod tests {
             })
             .collect();
         assert!(keys.is_sorted_by(|one, two| one.word() < two.word()));
+    }
+
+    #[test]
+    fn customers_of_a_name_are_together_and_hardly_anybody_else() {
+        use crate::tpcc::last_name;
+
+        let names: Vec<_> = (0..1_000).map(last_name).collect();
+        let mut keys: Vec<_> = names
+            .iter()
+            .zip(1..)
+            .map(|(name, customer)| CustomerByName::new((7, 127, customer), name).expect("in range"))
+            .collect();
+        for (name, (key, customer)) in names.iter().zip(keys.iter().zip(1..)) {
+            assert_eq!((key.customer(), CustomerByName::from_word(key.word())), ((7, 127, customer), Some(*key)));
+            let range = CustomerByName::range((7, 127), name).expect("in range");
+            assert_eq!(keys.iter().filter(|key| range.contains(key)).count(), 1, "{name:?}: names do not collide");
+            assert!(!CustomerByName::range((8, 127), name).expect("in range").contains(key));
+        }
+        keys.sort_unstable();
+        assert!(keys.is_sorted_by(|one, two| one.word() < two.word()));
+        assert_eq!(CustomerByName::new((1, 128, 1), &names[0]), Err(KeyError::District(128)));
+        assert_eq!(CustomerByName::new((1, 1, 1 << 17), &names[0]), Err(KeyError::Customer(1 << 17)));
     }
 
     #[test]

@@ -15,7 +15,7 @@ use super::{
 /// What each customer has paid at the beginning, in cents.
 const PAID: i64 = 1_000;
 
-/// Who stores rows. The indexes' keys are made of the rows: [`Customer::by_name`], [`OrderByCustomer`](super::OrderByCustomer).
+/// Who stores rows. The indexes' keys are made of the rows: [`CustomerByName`](super::CustomerByName), [`OrderByCustomer`](super::OrderByCustomer).
 ///
 /// # Example
 ///

@@ -53,6 +53,19 @@ impl Mix {
     pub fn new(cards: [u8; 5]) -> Result<Self, MixError> {
         if cards == [0; 5] { Err(MixError::Empty) } else { Ok(Self(cards)) }
     }
+
+    /// One kind only.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm_bench::tpcc::{Kind, Mix};
+    ///
+    /// assert_eq!(Ok(Mix::of_one(Kind::Payment)), Mix::new([0, 1, 0, 0, 0]));
+    /// ```
+    pub fn of_one(kind: Kind) -> Self {
+        Self(Kind::ALL.map(|each| (each == kind).into()))
+    }
 }
 
 /// A terminal's deck.

@@ -4,14 +4,14 @@
 //! cents, a rate in units of 1/10000, a date in microseconds since 1970. Text whose length the specification varies is [`Text`].
 
 use zerocopy::{
-    FromBytes, Immutable, IntoBytes,
+    FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned,
     little_endian::{I16, I64, U16, U32, U64},
 };
 
-use super::{CustomerByName, CustomerKey, Text};
+use super::Text;
 
 /// Where somebody is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 #[allow(missing_docs, reason = "the specification's columns")]
 pub struct Address {
@@ -23,7 +23,7 @@ pub struct Address {
 }
 
 /// A warehouse.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 #[allow(missing_docs, reason = "the specification's columns")]
 pub struct Warehouse {
@@ -34,7 +34,7 @@ pub struct Warehouse {
 }
 
 /// A district of a warehouse.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 #[allow(missing_docs, reason = "the specification's columns")]
 pub struct District {
@@ -46,7 +46,7 @@ pub struct District {
 }
 
 /// A customer of a district.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 #[allow(missing_docs, reason = "the specification's columns")]
 pub struct Customer {
@@ -67,16 +67,17 @@ pub struct Customer {
     pub data: Text<500>,
 }
 
-impl Customer {
-    /// The key by which it is found by its last name.
-    pub fn by_name(&self, key: CustomerKey) -> CustomerByName {
-        let (warehouse, district, customer) = key;
-        (warehouse, district, self.last.padded(), self.first.padded(), customer)
-    }
+/// What the index of customers by name says of one: its names, so that the right one is found without reading customers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+#[allow(missing_docs, reason = "the specification's columns")]
+pub struct CustomerNames {
+    pub last: Text<16>,
+    pub first: Text<16>,
 }
 
 /// A payment that was made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 #[allow(missing_docs, reason = "the specification's columns")]
 pub struct History {
@@ -91,12 +92,12 @@ pub struct History {
 }
 
 /// An order that is not yet delivered. Its key says everything.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct NewOrder;
 
 /// An order of a customer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 #[allow(missing_docs, reason = "the specification's columns")]
 pub struct Order {
@@ -110,7 +111,7 @@ pub struct Order {
 }
 
 /// A line of an order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 #[allow(missing_docs, reason = "the specification's columns")]
 pub struct OrderLine {
@@ -124,7 +125,7 @@ pub struct OrderLine {
 }
 
 /// An item that can be ordered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 #[allow(missing_docs, reason = "the specification's columns")]
 pub struct Item {
@@ -135,7 +136,7 @@ pub struct Item {
 }
 
 /// What a warehouse has of an item.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 #[allow(missing_docs, reason = "the specification's columns")]
 pub struct Stock {
@@ -154,6 +155,7 @@ const _: () = {
     assert!(size_of::<Warehouse>() == 99);
     assert!(size_of::<District>() == 103);
     assert!(size_of::<Customer>() == 677);
+    assert!(size_of::<CustomerNames>() == 36);
     assert!(size_of::<History>() == 52);
     assert!(size_of::<NewOrder>() == 0);
     assert!(size_of::<Order>() == 15);

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use zerocopy::{FromBytes, Immutable, IntoBytes, little_endian::U16};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned, little_endian::U16};
 
 /// Up to `N` bytes of text, of which the unused ones are zero: equal texts are equal bytes.
 ///
@@ -15,7 +15,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, little_endian::U16};
 /// assert_eq!(name.as_bytes(), b"BARBARBAR");
 /// assert_eq!(Text::<3>::new(b"BARBARBAR").as_bytes(), b"BAR", "what does not fit is cut off");
 /// ```
-#[derive(Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, Immutable)]
+#[derive(Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct Text<const N: usize> {
     length: U16,
@@ -32,12 +32,12 @@ impl<const N: usize> Text<N> {
     pub fn joined(front: &[u8], back: &[u8]) -> Self {
         const { assert!(N <= u16::MAX as usize) };
         let mut bytes = [0; N];
-        let mut length: u16 = 0;
-        for (place, byte) in bytes.iter_mut().zip(front.iter().chain(back)) {
-            *place = *byte;
-            length += 1;
-        }
-        Self { length: U16::new(length), bytes }
+        let front = &front[..front.len().min(N)];
+        let back = &back[..back.len().min(N - front.len())];
+        bytes[..front.len()].copy_from_slice(front);
+        bytes[front.len()..][..back.len()].copy_from_slice(back);
+        // No more than N, which fits.
+        Self { length: U16::new((front.len() + back.len()) as u16), bytes }
     }
 
     /// The text. A length that only damaged memory can have is taken for the greatest.

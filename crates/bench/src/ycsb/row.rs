@@ -7,7 +7,7 @@
 
 use std::ops::Range;
 
-use zerocopy::{FromBytes, Immutable, IntoBytes, Unaligned, little_endian::U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned, little_endian::U64};
 
 use crate::scatter::scatter;
 
@@ -17,7 +17,7 @@ pub const FIELD: usize = 100;
 const FILLER: usize = FIELD - 8;
 
 /// A field of a record.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, Unaligned)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct Field {
     stamp: U64,
@@ -36,7 +36,7 @@ pub struct Field {
 /// assert_eq!(row.writes(7), Some(1));
 /// assert_eq!(row.writes(8), None, "it is not that record's");
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, Unaligned)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(transparent)]
 pub struct Row<const FIELDS: usize> {
     fields: [Field; FIELDS],

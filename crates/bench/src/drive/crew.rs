@@ -1,0 +1,185 @@
+//! Threads that run transactions until their time is over, and what they count.
+
+use std::{
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
+    thread,
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+};
+
+use parking_lot::RwLock;
+
+use super::latency::Latencies;
+use crate::Error;
+
+/// A thread's side of a workload.
+pub(crate) trait Client: Send {
+    /// Names of the transactions that it runs.
+    fn kinds() -> &'static [&'static str];
+
+    /// Runs the next transaction to its end. The date is in microseconds since 1970.
+    fn run_next(&mut self, date: u64) -> Result<Done, Error>;
+}
+
+/// What has become of a transaction.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Done {
+    /// Which of [`Client::kinds`] it was.
+    pub(crate) kind: usize,
+    /// Whether it was committed, or given up by the workload itself.
+    pub(crate) is_committed: bool,
+}
+
+/// When a run ends.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Until {
+    /// After this time.
+    Time(Duration),
+    /// When each thread has run so many transactions.
+    Transactions(u64),
+}
+
+/// What a run has come to.
+#[derive(Debug, Default)]
+pub(crate) struct Tally {
+    /// From when all began until the last one ended.
+    pub(crate) time: Duration,
+    pub(crate) committed: u64,
+    /// Given up by the workload.
+    pub(crate) given_up: u64,
+    /// Of each kind, whatever became of them.
+    pub(crate) latencies: Vec<Latencies>,
+}
+
+impl Tally {
+    fn new(kinds: usize) -> Self {
+        Self { latencies: vec![Latencies::default(); kinds], ..Self::default() }
+    }
+
+    fn add(&mut self, other: &Self) {
+        self.time = self.time.max(other.time);
+        self.committed += other.committed;
+        self.given_up += other.given_up;
+        self.latencies.iter_mut().zip(&other.latencies).for_each(|(all, one)| all.add(one));
+    }
+}
+
+/// How often a run's progress is shown.
+const GLANCE: Duration = Duration::from_millis(20);
+
+/// Runs transactions of all clients, each in a thread of its own. Meanwhile `glance` is called from time to time, with the time since the beginning.
+pub(crate) fn run<C: Client>(
+    clients: &mut [C],
+    until: Until,
+    mut glance: impl FnMut(Duration),
+) -> Result<Tally, Error> {
+    // Nobody begins before all are there.
+    let (stop, gate) = (&AtomicBool::new(false), &RwLock::new(()));
+    thread::scope(|scope| {
+        let closed = gate.write();
+        let mut threads = Vec::new();
+        let mut refused = Ok(());
+        for client in clients {
+            let body = move || {
+                drop(gate.read());
+                let tally = run_one(client, until, stop);
+                // Without this one the result is void, so that others need not go on.
+                if tally.is_err() {
+                    stop.store(true, Relaxed);
+                }
+                tally
+            };
+            match thread::Builder::new().spawn_scoped(scope, body) {
+                Ok(thread) => threads.push(thread),
+                Err(error) => {
+                    stop.store(true, Relaxed);
+                    refused = Err(Error::Thread(error));
+                    break;
+                }
+            }
+        }
+        let began = Instant::now();
+        drop(closed);
+        while threads.iter().any(|thread| !thread.is_finished()) {
+            thread::sleep(GLANCE);
+            glance(began.elapsed());
+        }
+        let mut all = Tally::new(C::kinds().len());
+        for thread in threads {
+            match thread.join() {
+                Ok(tally) => all.add(&tally?),
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        }
+        refused.map(|()| all)
+    })
+}
+
+/// One thread's transactions. The clock is read once for each: a transaction begins when the one before has ended, so that drawing its input is part of its time.
+fn run_one<C: Client>(client: &mut C, until: Until, stop: &AtomicBool) -> Result<Tally, Error> {
+    let mut tally = Tally::new(C::kinds().len());
+    let epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let began = Instant::now();
+    let (mut now, mut done) = (Duration::ZERO, 0);
+    loop {
+        let is_over = match until {
+            Until::Time(time) => now >= time,
+            Until::Transactions(count) => done >= count,
+        };
+        if is_over || stop.load(Relaxed) {
+            tally.time = now;
+            return Ok(tally);
+        }
+        let Done { kind, is_committed } = client.run_next((epoch + now).as_micros() as u64)?;
+        let end = began.elapsed();
+        tally.latencies[kind].record(end - now);
+        tally.committed += u64::from(is_committed);
+        tally.given_up += u64::from(!is_committed);
+        (now, done) = (end, done + 1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Counting {
+        left: u64,
+    }
+
+    impl Client for Counting {
+        fn kinds() -> &'static [&'static str] {
+            &["even", "odd"]
+        }
+
+        fn run_next(&mut self, date: u64) -> Result<Done, Error> {
+            assert!(date > 1_600_000_000_000_000, "in microseconds since 1970");
+            self.left = self.left.checked_sub(1).ok_or(Error::Full { what: "counters" })?;
+            let kind = (self.left % 2) as usize;
+            Ok(Done { kind, is_committed: kind == 0 })
+        }
+    }
+
+    #[test]
+    fn what_threads_count_is_added_up() {
+        let mut clients = [Counting { left: 1_000 }, Counting { left: 500 }];
+        let tally = run(&mut clients, Until::Transactions(500), |_| {}).expect("there are as many");
+        assert_eq!((tally.committed, tally.given_up), (500, 500));
+        assert_eq!(clients.map(|client| client.left), [500, 0]);
+        assert!(tally.latencies.iter().all(|latencies| latencies.percentiles().is_some()));
+    }
+
+    #[test]
+    fn a_failure_ends_the_run_for_all() {
+        let mut clients = [Counting { left: u64::MAX }, Counting { left: 10 }];
+        let until = Until::Time(Duration::from_secs(3_600));
+        assert!(matches!(run(&mut clients, until, |_| {}), Err(Error::Full { .. })));
+    }
+
+    #[test]
+    fn time_ends_a_run() {
+        let mut clients = [Counting { left: u64::MAX }];
+        let mut glances = 0;
+        let tally = run(&mut clients, Until::Time(Duration::from_millis(250)), |_| glances += 1).expect("it ends");
+        assert!(tally.time >= Duration::from_millis(250) && tally.committed > 0 && glances > 0);
+    }
+}

@@ -1,0 +1,70 @@
+//! How long transactions take.
+
+use std::time::Duration;
+
+use hdrhistogram::Histogram;
+use serde::Serialize;
+
+/// A thread's times of one kind of transaction, to one percent.
+#[derive(Clone, Debug)]
+pub(crate) struct Latencies(Histogram<u64>);
+
+/// The longest time that is told apart from longer ones: a minute, in nanoseconds.
+const LONGEST: u64 = 60_000_000_000;
+
+/// Times that so many percent of transactions did not exceed, in microseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub(crate) struct Percentiles {
+    pub(crate) p50: f64,
+    pub(crate) p90: f64,
+    pub(crate) p99: f64,
+    pub(crate) p999: f64,
+}
+
+impl Default for Latencies {
+    fn default() -> Self {
+        // The bounds are constants that make sense, which is all that can go wrong with them.
+        match Histogram::new_with_bounds(1, LONGEST, 2) {
+            Ok(histogram) => Self(histogram),
+            Err(error) => unreachable!("{error}"),
+        }
+    }
+}
+
+impl Latencies {
+    #[inline]
+    pub(crate) fn record(&mut self, time: Duration) {
+        self.0.saturating_record(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
+    }
+
+    pub(crate) fn add(&mut self, other: &Self) {
+        // Both have the same bounds.
+        let added = self.0.add(&other.0);
+        debug_assert!(added.is_ok());
+    }
+
+    /// Nothing if there was no transaction.
+    pub(crate) fn percentiles(&self) -> Option<Percentiles> {
+        let at = |percent| self.0.value_at_percentile(percent) as f64 / 1_000.0;
+        (!self.0.is_empty()).then(|| Percentiles { p50: at(50.0), p90: at(90.0), p99: at(99.0), p999: at(99.9) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentiles_are_right_to_a_percent_and_add_up() {
+        let (mut all, mut late) = (Latencies::default(), Latencies::default());
+        assert_eq!(all.percentiles(), None);
+        (1..=900).for_each(|us| all.record(Duration::from_micros(us)));
+        (901..=1_000).for_each(|us| late.record(Duration::from_micros(us)));
+        late.record(Duration::from_secs(3_600));
+        all.add(&late);
+        let Percentiles { p50, p90, p99, p999 } = all.percentiles().expect("there are some");
+        for (found, expected) in [(p50, 500.0), (p90, 900.0), (p99, 990.0), (p999, 1_000.0)] {
+            assert!((found / expected - 1.0_f64).abs() < 0.015, "{found} for {expected}");
+        }
+    }
+}

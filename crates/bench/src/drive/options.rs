@@ -1,0 +1,86 @@
+//! Options that all workloads have.
+
+use std::time::Duration;
+
+use clap::{Args, value_parser};
+
+use super::{EngineName, crew::Until};
+use crate::Error;
+
+/// How a workload is run.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Options {
+    /// Threads that run transactions [default: one for each processor; with --engine limit one]
+    #[arg(long, value_parser = value_parser!(u16).range(1..=1024), value_name = "N")]
+    threads: Option<u16>,
+
+    /// Seconds to run
+    #[arg(long, value_parser = seconds, default_value = "5", value_name = "S")]
+    secs: Duration,
+
+    /// Run so many transactions in each thread instead, so that every run does the same work
+    #[arg(long, value_parser = value_parser!(u64).range(1..), conflicts_with = "secs", value_name = "N")]
+    transactions: Option<u64>,
+
+    /// What transactions run on
+    #[arg(long, value_enum, default_value_t = EngineName::Auto)]
+    pub(crate) engine: EngineName,
+
+    /// Memory that the database may use, in GiB. It is reserved, and taken as rows come
+    #[arg(long, value_parser = value_parser!(u16).range(1..=4096), default_value_t = 64, value_name = "GIB")]
+    memory: u16,
+
+    /// What a commit waits for: nothing, as there is no log yet
+    #[arg(long, value_parser = only("none", "there is no log yet, and nothing outlives the process"), default_value = "none")]
+    pub(crate) durability: String,
+
+    /// Nodes: one, as a database does not span several yet
+    #[arg(long, value_parser = only("1", "a database does not span several nodes yet"), default_value = "1", value_name = "N")]
+    nodes: String,
+
+    /// What joins nodes: nothing leaves this process yet
+    #[arg(long, value_parser = only("local", "a database does not span several nodes yet, so that there is nothing to join"), default_value = "local")]
+    pub(crate) fabric: String,
+
+    /// How transactions are kept apart: as the database does it within a node
+    #[arg(long, value_parser = only("auto", "protocols differ between nodes, and a database does not span several yet"), default_value = "auto")]
+    pub(crate) protocol: String,
+}
+
+/// The one value that an option has so far. Any other is refused, with the reason.
+fn only(value: &'static str, reason: &'static str) -> impl Fn(&str) -> Result<String, String> + Clone + Send + Sync {
+    move |given| {
+        if given == value { Ok(given.to_owned()) } else { Err(format!("{reason}: leave it out, or say `{value}`")) }
+    }
+}
+
+fn seconds(given: &str) -> Result<Duration, String> {
+    let seconds = given.parse().ok().filter(|seconds| (0.01..=86_400.0).contains(seconds));
+    seconds.map(Duration::from_secs_f64).ok_or_else(|| "a run lasts 0.01 to 86400 seconds".to_owned())
+}
+
+impl Options {
+    /// # Errors
+    ///
+    /// When there are more than the engine bears.
+    pub(crate) fn threads(&self) -> Result<usize, Error> {
+        match (self.engine, self.threads) {
+            (EngineName::Limit, None | Some(1)) => Ok(1),
+            (EngineName::Limit, Some(_)) => Err(Error::Options {
+                option: "--threads",
+                with: "--engine limit",
+                instead: "nothing keeps its transactions apart, so that it is for one thread: leave --threads out",
+            }),
+            (_, Some(threads)) => Ok(threads.into()),
+            (_, None) => Ok(std::thread::available_parallelism().map_or(1, Into::into)),
+        }
+    }
+
+    pub(crate) fn until(&self) -> Until {
+        self.transactions.map_or(Until::Time(self.secs), Until::Transactions)
+    }
+
+    pub(crate) fn memory(&self) -> u64 {
+        u64::from(self.memory) << 30
+    }
+}

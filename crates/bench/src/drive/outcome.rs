@@ -1,0 +1,132 @@
+//! What a run has come to, for scripts and for people.
+
+use std::collections::BTreeMap;
+
+use serde::{Serialize, Serializer};
+use serde_json::Value;
+
+use super::{
+    EngineName, Options,
+    crew::Client,
+    latency::Percentiles,
+    workload::{Finished, Workload},
+};
+use crate::{
+    Error,
+    report::{Report, prose, table},
+    units,
+};
+
+/// What scripts read.
+#[derive(Debug, Serialize)]
+pub(crate) struct Outcome {
+    workload: &'static str,
+    threads: usize,
+    #[serde(flatten)]
+    size: BTreeMap<&'static str, Value>,
+    engine: &'static str,
+    /// Whether speeds are those of a simulation.
+    simulated: bool,
+    nodes: u64,
+    fabric: String,
+    protocol: String,
+    durability: String,
+    seconds: f64,
+    committed: u64,
+    throughput: f64,
+    aborts: BTreeMap<String, u64>,
+    latency_us: BTreeMap<&'static str, Percentiles>,
+    consistency: Consistency,
+    max_rss_mib: Option<u64>,
+}
+
+/// What the check has found, in words.
+#[derive(Debug)]
+struct Consistency(Vec<String>);
+
+impl Serialize for Consistency {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        if self.0.is_empty() { serializer.serialize_str("ok") } else { self.0.serialize(serializer) }
+    }
+}
+
+/// What the workload itself gives up, among the causes of aborts.
+const USER: &str = "user";
+
+impl Outcome {
+    pub(super) fn new<W: Workload>(
+        workload: &W,
+        options: &Options,
+        engine: &'static str,
+        threads: usize,
+        finished: Finished,
+    ) -> Self {
+        let Finished { tally, conflicts, violations, most_memory } = finished;
+        let seconds = tally.time.as_secs_f64();
+        let causes = conflicts.into_iter().map(|(cause, count)| (format!("{cause:?}").to_lowercase(), count));
+        // The kinds do not depend on the setting; any will do.
+        let kinds = <W::Client<'_, drtm_txn::Embedded>>::kinds();
+        let latencies = kinds.iter().zip(&tally.latencies);
+        Self {
+            workload: W::NAME,
+            threads,
+            size: workload.size().into_iter().collect(),
+            engine,
+            simulated: options.engine == EngineName::Emulated,
+            nodes: 1,
+            fabric: options.fabric.clone(),
+            protocol: options.protocol.clone(),
+            durability: options.durability.clone(),
+            seconds,
+            committed: tally.committed,
+            throughput: if seconds > 0.0 { tally.committed as f64 / seconds } else { 0.0 },
+            aborts: causes.chain([(USER.to_owned(), tally.given_up)]).collect(),
+            latency_us: latencies.filter_map(|(kind, latencies)| Some((*kind, latencies.percentiles()?))).collect(),
+            consistency: Consistency(violations),
+            max_rss_mib: most_memory.map(|bytes| bytes >> 20),
+        }
+    }
+
+    /// Tells all, and fails if something does not hold.
+    pub(crate) fn tell(&self, report: &Report) -> Result<(), Error> {
+        report.text(&self.text())?;
+        report.result(self)?;
+        match self.consistency.0.as_slice() {
+            [] => Ok(()),
+            [first, ..] => Err(Error::Inconsistent { violations: self.consistency.0.len(), first: first.clone() }),
+        }
+    }
+
+    fn text(&self) -> String {
+        let Self { workload, threads, engine, seconds, committed, throughput, .. } = self;
+        let size: Vec<String> = self.size.iter().map(|(name, value)| format!("{name} {}", bare(value))).collect();
+        let size = size.join(", ");
+        let simulated = if self.simulated { " (SIMULATED: speeds mean nothing)" } else { "" };
+        let rows = self.latency_us.iter().map(|(kind, Percentiles { p50, p90, p99, p999 })| {
+            let times = [p50, p90, p99, p999].map(|time| format!("{time:.1}"));
+            [(*kind).to_owned()].into_iter().chain(times).collect()
+        });
+        let latencies = table(&["latency, us", "p50", "p90", "p99", "p99.9"], 1, rows);
+        let aborts: Vec<String> = self.aborts.iter().map(|(cause, count)| format!("{cause} {count}")).collect();
+        let checked = match self.consistency.0.as_slice() {
+            [] => "every condition holds".to_owned(),
+            violations => {
+                let shown: Vec<&str> = violations.iter().take(10).map(String::as_str).collect();
+                format!("{} VIOLATIONS, the first of them:\n  {}", violations.len(), shown.join("\n  "))
+            }
+        };
+        let memory = self.max_rss_mib.map_or_else(String::new, |mib| format!("memory: {mib} MiB at most\n"));
+        format!(
+            "{workload}, {size}, {}, engine {engine}{simulated}\n\n\
+             {throughput:.0} transactions/s: {committed} committed in {seconds:.2} s\n\n{latencies}\n\n\
+             {}\n{memory}checked: {checked}\n",
+            units::threads(*threads),
+            prose(&format!("aborts: {}", aborts.join(", "))),
+        )
+    }
+}
+
+/// As it is said, without quotes.
+fn bare(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}

@@ -1,0 +1,171 @@
+//! From an empty database to a result: load, run, check. The same for every workload, on every engine.
+
+use std::{
+    sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+    thread,
+    time::Duration,
+};
+
+use drtm_txn::{Builder, Conflict, Db, Setting, Unlogged};
+
+use super::{
+    Options,
+    crew::{self, Client, Tally, Until},
+    engine::Task,
+    outcome::Outcome,
+    progress::Progress,
+};
+use crate::{Error, memory};
+
+/// A workload, with its size.
+pub(crate) trait Workload: Sync {
+    /// As the command line names it.
+    const NAME: &'static str;
+
+    /// What it needs of a database.
+    type Tables: Copy + Send + Sync;
+
+    /// A thread's side of it.
+    type Client<'w, S: Setting>: Client
+    where
+        Self: 'w;
+
+    /// Its size, for the report: names and numbers.
+    fn size(&self) -> Vec<(&'static str, serde_json::Value)>;
+
+    fn open<S: Setting>(&self, db: &Db<S>) -> Result<Self::Tables, Error>;
+
+    /// Pieces of the population, which threads share.
+    fn pieces(&self) -> u64;
+
+    fn load<S: Setting>(&self, db: &Db<S>, tables: Self::Tables, piece: u64) -> Result<(), Error>;
+
+    fn clients<'w, S: Setting>(
+        &'w self,
+        db: &'w Db<S>,
+        tables: Self::Tables,
+        threads: usize,
+    ) -> Result<Vec<Self::Client<'w, S>>, Error>;
+
+    /// What does not hold when all transactions are over, in words.
+    fn check<S: Setting>(
+        &self,
+        db: &Db<S>,
+        tables: Self::Tables,
+        clients: &[Self::Client<'_, S>],
+    ) -> Result<Vec<String>, Error>;
+}
+
+/// Runs a workload as options say.
+pub(crate) fn measure<W: Workload>(workload: &W, options: &Options) -> Result<Outcome, Error> {
+    let threads = options.threads()?;
+    let run = Run { workload, threads, until: options.until(), memory: options.memory() };
+    let (engine, result) = options.engine.dispatch(run)?;
+    Ok(Outcome::new(workload, options, engine, threads, result))
+}
+
+struct Run<'w, W> {
+    workload: &'w W,
+    threads: usize,
+    until: Until,
+    memory: u64,
+}
+
+/// What has come of a run.
+pub(crate) struct Finished {
+    pub(crate) tally: Tally,
+    /// How often transactions could not go on, by cause.
+    pub(crate) conflicts: Vec<(Conflict, u64)>,
+    pub(crate) violations: Vec<String>,
+    /// None where the system does not tell.
+    pub(crate) most_memory: Option<u64>,
+}
+
+impl<W: Workload> Task for Run<'_, W> {
+    type Output = Finished;
+
+    fn carry_out<S: Setting<Hook = Unlogged>>(self, engine: S::Engine) -> Result<Finished, Error> {
+        let Self { workload, threads, until, memory } = self;
+        let db = Builder::new().memory(memory).build_with::<S>(engine, Unlogged)?;
+        let tables = workload.open(&db)?;
+        let progress = Progress::new("loading", workload.pieces());
+        load(workload, &db, tables, threads, &progress)?;
+        let before = db.stats();
+        let mut clients = workload.clients(&db, tables, threads)?;
+        let tally = match until {
+            Until::Time(time) => {
+                let progress = Progress::new("running", time.as_millis() as u64);
+                run(&mut clients, &db, until, &progress, |time, _| time.as_millis() as u64)?
+            }
+            Until::Transactions(count) => {
+                let progress = Progress::new("running", count * threads as u64);
+                run(&mut clients, &db, until, &progress, |_, commits| commits)?
+            }
+        };
+        let after = db.stats();
+        let conflicts =
+            Conflict::ALL.map(|cause| (cause, after.conflicts(cause) - before.conflicts(cause))).into_iter().collect();
+        // Before the check, which takes memory of its own.
+        let most_memory = memory::peak().ok();
+        let _checking = Progress::spinner("checking");
+        let violations = workload.check(&db, tables, &clients)?;
+        Ok(Finished { tally, conflicts, violations, most_memory })
+    }
+}
+
+fn run<C: Client, S: Setting>(
+    clients: &mut [C],
+    db: &Db<S>,
+    until: Until,
+    progress: &Progress,
+    position: impl Fn(Duration, u64) -> u64,
+) -> Result<Tally, Error> {
+    let before = db.stats().commits;
+    crew::run(clients, until, |time| {
+        let commits = db.stats().commits - before;
+        progress.show(position(time, commits), &format!("{:.0} tx/s", commits as f64 / time.as_secs_f64()));
+    })
+}
+
+/// Loads all pieces, each by whichever thread is free.
+fn load<W: Workload, S: Setting>(
+    workload: &W,
+    db: &Db<S>,
+    tables: W::Tables,
+    threads: usize,
+    progress: &Progress,
+) -> Result<(), Error> {
+    let (next, has_failed) = (&AtomicU64::new(0), &AtomicBool::new(false));
+    let body = || {
+        loop {
+            let piece = next.fetch_add(1, Relaxed);
+            if piece >= workload.pieces() || has_failed.load(Relaxed) {
+                return Ok(());
+            }
+            workload.load(db, tables, piece).inspect_err(|_| has_failed.store(true, Relaxed))?;
+            progress.step();
+        }
+    };
+    thread::scope(|scope| {
+        let mut loaders = Vec::new();
+        for _ in 1..threads {
+            loaders.push(thread::Builder::new().spawn_scoped(scope, body).map_err(Error::Thread)?);
+        }
+        let own = body();
+        for loader in loaders {
+            match loader.join() {
+                Ok(loaded) => loaded?,
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        }
+        own
+    })
+}
+
+/// Tables that have other than so many records: rows that no check has seen, or that are there no more.
+pub(crate) fn miscounted<S: Setting>(db: &Db<S>, expected: &[(&str, u64)]) -> Result<Vec<String>, Error> {
+    let tables = db.tables()?;
+    let of = |name: &str| tables.iter().find(|(table, _)| *table == name).map_or(0, |(_, records)| *records);
+    let wrong = expected.iter().filter(|(name, rows)| of(name) != *rows);
+    Ok(wrong.map(|(name, rows)| format!("`{name}` has {} records where {rows} rows are expected", of(name))).collect())
+}

@@ -1,0 +1,54 @@
+//! A codec for rows that are looked at where they are.
+
+use std::marker::PhantomData;
+
+use drtm_txn::{Codec, CodecError};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+/// Plain data without alignment: as [`Pod`](drtm_txn::Pod), but a row is viewed in place, so that of a great one only what is wanted is read.
+///
+/// # Example
+///
+/// ```
+/// use drtm_bench::Plain;
+/// use drtm_txn::Codec;
+///
+/// let mut bytes = Vec::new();
+/// Plain::encode(b"seven", &mut bytes)?;
+/// assert_eq!(Plain::<[u8; 5]>::view(&bytes)?, b"seven");
+/// assert!(Plain::<[u8; 4]>::view(&bytes).is_err());
+/// # Ok::<(), drtm_txn::CodecError>(())
+/// ```
+#[derive(Debug)]
+pub struct Plain<T>(PhantomData<fn() -> T>);
+
+/// What can be looked at wherever it is.
+pub trait Row: FromBytes + IntoBytes + Immutable + KnownLayout + Unaligned + 'static {}
+impl<T: FromBytes + IntoBytes + Immutable + KnownLayout + Unaligned + 'static> Row for T {}
+
+impl<T: Row> Codec for Plain<T> {
+    type Value = T;
+    type Given = T;
+    type View<'b> = &'b T;
+
+    #[inline]
+    fn encode(value: &T, bytes: &mut Vec<u8>) -> Result<(), CodecError> {
+        bytes.extend_from_slice(value.as_bytes());
+        Ok(())
+    }
+
+    #[inline]
+    fn decode(bytes: &[u8]) -> Result<T, CodecError> {
+        T::read_from_bytes(bytes).map_err(|_| wrong_size::<T>(bytes))
+    }
+
+    #[inline]
+    fn view(bytes: &[u8]) -> Result<&T, CodecError> {
+        T::ref_from_bytes(bytes).map_err(|_| wrong_size::<T>(bytes))
+    }
+}
+
+#[cold]
+fn wrong_size<T>(bytes: &[u8]) -> CodecError {
+    CodecError::Size { found: bytes.len(), expected: size_of::<T>() }
+}

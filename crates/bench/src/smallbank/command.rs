@@ -1,0 +1,163 @@
+//! `drtm-bench smallbank`: SmallBank, run.
+
+use clap::{Args as ClapArgs, ValueEnum, value_parser};
+use drtm_txn::{Db, Pod, Setting, Table, TableDef};
+use serde_json::Value;
+
+use super::{
+    Bank, Checking, CustomerKey, HotSet, Inputs, Ledger, STANDARD_MIX, Savings, View, check,
+    teller::{CHECKING, SAVINGS, Tables, Teller},
+};
+use crate::{
+    Error,
+    drive::{Options, Workload, if_there, measure, miscounted, of_piece, pieces, spread},
+    report::Report,
+};
+
+/// Run SmallBank, and check that no money is lost
+///
+/// The six transactions in H-Store's mix and with its amounts. Customers are given by their numbers, as
+/// in FaSST and DrTM+H, so that there is no table of names. A payment of what is not there is
+/// refused, which counts as an abort by the user. When all is over, the money of all accounts must
+/// be what it was at first, with what was put, less what was taken.
+///
+/// JSON: {workload, threads, customers, hot, engine, simulated, nodes, fabric, protocol, durability,
+/// seconds, committed, throughput, aborts: {cause: n}, latency_us: {transaction: {p50, p90, p99, p999}},
+/// consistency: "ok"|[violations], max_rss_mib}
+#[derive(Debug, ClapArgs)]
+#[command(verbatim_doc_comment, after_help = AFTER_HELP)]
+pub(crate) struct Args {
+    /// Customers of the bank
+    #[arg(long, value_parser = value_parser!(u64).range(2..=1 << 32), default_value_t = 100_000, value_name = "N")]
+    customers: u64,
+
+    /// Which customers are asked for more often
+    #[arg(long, value_enum, default_value_t = Hot::DrtmH)]
+    hot: Hot,
+
+    #[command(flatten)]
+    options: Options,
+}
+
+const AFTER_HELP: &str = "\
+Examples:
+  drtm-bench smallbank                              a hundred thousand customers, of whom 4 % are hot
+  drtm-bench smallbank --customers 18000 --hot alomari --threads 2
+  drtm-bench smallbank --threads 1 --engine limit   the same without transactions";
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Hot {
+    /// 4 % of the customers have 90 % of the transactions
+    DrtmH,
+    /// 1000 customers have 90 % of the transactions
+    Alomari,
+    /// All alike
+    None,
+}
+
+impl Args {
+    pub(crate) fn carry_out(&self, seed: u64, report: &Report) -> Result<(), Error> {
+        let bank = Bank::new(self.customers, seed)?;
+        let smallbank = SmallBank { bank, hot: self.hot, seed };
+        // Whether there are enough customers, before they are loaded.
+        smallbank.inputs(0)?;
+        measure(&smallbank, &self.options)?.tell(report)
+    }
+}
+
+struct SmallBank {
+    bank: Bank,
+    hot: Hot,
+    seed: u64,
+}
+
+impl SmallBank {
+    fn inputs(&self, thread: usize) -> Result<Inputs, Error> {
+        let hot = match self.hot {
+            Hot::DrtmH => HotSet::DRTM_H,
+            Hot::Alomari => HotSet::ALOMARI,
+            Hot::None => HotSet::None,
+        };
+        Ok(Inputs::new(self.bank, STANDARD_MIX, hot, spread(self.seed, thread))?)
+    }
+}
+
+impl Workload for SmallBank {
+    const NAME: &'static str = "smallbank";
+    type Tables = Tables;
+    type Client<'w, S: Setting> = Teller<'w, S>;
+
+    fn size(&self) -> Vec<(&'static str, Value)> {
+        let hot = self.hot.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned());
+        vec![("customers", self.bank.customers().into()), ("hot", hot.into())]
+    }
+
+    fn open<S: Setting>(&self, db: &Db<S>) -> Result<Tables, Error> {
+        let customers = self.bank.customers();
+        Ok(Tables {
+            savings: db.table(TableDef::hash(SAVINGS).with_room_for(customers))?,
+            checking: db.table(TableDef::hash(CHECKING).with_room_for(customers))?,
+        })
+    }
+
+    fn pieces(&self) -> u64 {
+        pieces(self.bank.customers())
+    }
+
+    fn load<S: Setting>(&self, db: &Db<S>, tables: Tables, piece: u64) -> Result<(), Error> {
+        for (customer, savings, checking) in self.bank.balances(of_piece(piece, self.bank.customers())) {
+            db.transact(|tx| {
+                tx.insert(tables.savings, &customer, &savings)?;
+                tx.insert(tables.checking, &customer, &checking)
+            })?;
+        }
+        Ok(())
+    }
+
+    fn clients<'w, S: Setting>(
+        &'w self,
+        db: &'w Db<S>,
+        tables: Tables,
+        threads: usize,
+    ) -> Result<Vec<Teller<'w, S>>, Error> {
+        (0..threads).map(|thread| Ok(Teller::new(db, tables, self.inputs(thread)?))).collect()
+    }
+
+    fn check<S: Setting>(&self, db: &Db<S>, tables: Tables, clients: &[Teller<'_, S>]) -> Result<Vec<String>, Error> {
+        let mut ledger = Ledger::default();
+        clients.iter().for_each(|client| ledger.add(client.ledger()));
+        let rows = Rows { db, tables, customers: self.bank.customers() };
+        let mut violations: Vec<String> = check(&rows, &self.bank, &ledger)?.iter().map(ToString::to_string).collect();
+        // Those that are missing have been found; others there may not be.
+        let customers = self.bank.customers();
+        violations.extend(miscounted(db, &[(SAVINGS, customers), (CHECKING, customers)])?);
+        Ok(violations)
+    }
+}
+
+struct Rows<'db, S: Setting> {
+    db: &'db Db<S>,
+    tables: Tables,
+    customers: u64,
+}
+
+impl<S: Setting> Rows<'_, S> {
+    fn of<T: 'static>(&self, table: Table<CustomerKey, Pod<T>>) -> impl Iterator<Item = Result<(CustomerKey, T), Error>>
+    where
+        Pod<T>: drtm_txn::Codec<Value = T>,
+    {
+        (0..self.customers).filter_map(move |key| if_there(key, self.db.transact(|tx| tx.get(table, &key))))
+    }
+}
+
+impl<S: Setting> View for Rows<'_, S> {
+    type Error = Error;
+
+    fn savings(&self) -> impl Iterator<Item = Result<(CustomerKey, Savings), Error>> {
+        self.of(self.tables.savings)
+    }
+
+    fn checkings(&self) -> impl Iterator<Item = Result<(CustomerKey, Checking), Error>> {
+        self.of(self.tables.checking)
+    }
+}

@@ -1,0 +1,137 @@
+//! The seven transactions, and who runs them. Each row is looked up once, and what a transaction needs is found before it writes anything.
+
+use std::hint::black_box;
+
+use drtm_txn::{Db, Error as DbError, Pod, Setting, Table, Tx};
+use zerocopy::little_endian::U32;
+
+use super::{
+    AccessInfo, AccessInfoKey, CallForwarding, CallForwardingKey, Inputs, Kind, SpecialFacility, SpecialFacilityKey,
+    Subscriber, SubscriberKey, SubscriberNumber, Transaction,
+};
+use crate::{
+    Error,
+    drive::{Client, Done},
+};
+
+pub(super) const SUBSCRIBER: &str = "subscriber";
+pub(super) const NUMBER: &str = "subscriber by number";
+pub(super) const ACCESS_INFO: &str = "access-info";
+pub(super) const SPECIAL_FACILITY: &str = "special-facility";
+pub(super) const CALL_FORWARDING: &str = "call-forwarding";
+
+/// The four tables and the index. A facility's forwardings are at most three, whose keys are known, so that none need be ordered.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Tables {
+    pub(super) subscribers: Table<SubscriberKey, Pod<Subscriber>>,
+    pub(super) numbers: Table<SubscriberNumber, Pod<U32>>,
+    pub(super) access_infos: Table<AccessInfoKey, Pod<AccessInfo>>,
+    pub(super) special_facilities: Table<SpecialFacilityKey, Pod<SpecialFacility>>,
+    pub(super) call_forwardings: Table<CallForwardingKey, Pod<CallForwarding>>,
+}
+
+/// A thread that asks.
+#[derive(Debug)]
+pub(super) struct Network<'db, S: Setting> {
+    db: &'db Db<S>,
+    tables: Tables,
+    inputs: Inputs,
+    inserted: i64,
+}
+
+impl<'db, S: Setting> Network<'db, S> {
+    pub(super) fn new(db: &'db Db<S>, tables: Tables, inputs: Inputs) -> Self {
+        Self { db, tables, inputs, inserted: 0 }
+    }
+
+    /// Forwardings that it has inserted, less those that it has deleted.
+    pub(super) fn inserted(&self) -> i64 {
+        self.inserted
+    }
+}
+
+/// Runs a transaction. Gives whether it found what it needs.
+fn run<S: Setting>(tx: &mut Tx<'_, S>, tables: &Tables, transaction: &Transaction) -> Result<bool, DbError> {
+    match transaction {
+        Transaction::GetSubscriberData { subscriber } => {
+            Ok(black_box(tx.get(tables.subscribers, subscriber)?).is_some())
+        }
+        Transaction::GetNewDestination { facility, start_time, end_time } => {
+            if tx.view(tables.special_facilities, facility, |row| row.is_active == 1)? != Some(true) {
+                return Ok(false);
+            }
+            let mut is_found = false;
+            for key in Transaction::forwardings(*facility, *start_time) {
+                let number =
+                    tx.view(tables.call_forwardings, &key, |row| (row.end_time > *end_time).then_some(row.number));
+                is_found |= black_box(number?.flatten()).is_some();
+            }
+            Ok(is_found)
+        }
+        Transaction::GetAccessData { key } => Ok(black_box(tx.get(tables.access_infos, key)?).is_some()),
+        Transaction::UpdateSubscriberData { facility, bit, data_a } => {
+            if tx.update(tables.special_facilities, facility, |row| row.data_a = *data_a)?.is_none() {
+                return Ok(false);
+            }
+            Ok(tx.update(tables.subscribers, &facility.0, |row| row.bits[0] = *bit)?.is_some())
+        }
+        Transaction::UpdateLocation { number, vlr_location } => {
+            let Some(subscriber) = find(tx, tables, number)? else { return Ok(false) };
+            Ok(tx.update(tables.subscribers, &subscriber, |row| row.vlr_location.set(*vlr_location))?.is_some())
+        }
+        Transaction::InsertCallForwarding { number, facility, start_time, row } => {
+            let Some(subscriber) = find(tx, tables, number)? else { return Ok(false) };
+            let mut has_it = false;
+            for kind in 1..=4 {
+                has_it |= tx.contains(tables.special_facilities, &(subscriber, kind))? && kind == *facility;
+            }
+            if !has_it {
+                return Ok(false);
+            }
+            match tx.insert(tables.call_forwardings, &(subscriber, *facility, *start_time), row) {
+                Ok(()) => Ok(true),
+                Err(DbError::Exists { .. }) => Ok(false),
+                Err(error) => Err(error),
+            }
+        }
+        Transaction::DeleteCallForwarding { number, facility, start_time } => {
+            let Some(subscriber) = find(tx, tables, number)? else { return Ok(false) };
+            tx.remove(tables.call_forwardings, &(subscriber, *facility, *start_time))
+        }
+    }
+}
+
+fn find<S: Setting>(
+    tx: &mut Tx<'_, S>,
+    tables: &Tables,
+    number: &SubscriberNumber,
+) -> Result<Option<SubscriberKey>, DbError> {
+    tx.view(tables.numbers, number, |key| key.get())
+}
+
+impl<S: Setting> Client for Network<'_, S> {
+    fn kinds() -> &'static [&'static str] {
+        &[
+            "get-subscriber-data",
+            "get-new-destination",
+            "get-access-data",
+            "update-subscriber-data",
+            "update-location",
+            "insert-call-forwarding",
+            "delete-call-forwarding",
+        ]
+    }
+
+    fn run_next(&mut self, _date: u64) -> Result<Done, Error> {
+        let Self { db, tables, inputs, inserted } = self;
+        let transaction = inputs.draw();
+        let has_found = db.transact(|tx| run(tx, tables, &transaction))?;
+        let kind = transaction.kind();
+        match kind {
+            Kind::InsertCallForwarding => *inserted += i64::from(has_found),
+            Kind::DeleteCallForwarding => *inserted -= i64::from(has_found),
+            _ => {}
+        }
+        Ok(Done { kind: kind as usize, is_committed: true })
+    }
+}

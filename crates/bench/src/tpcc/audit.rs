@@ -1,0 +1,177 @@
+//! The rows of a database as the checks see them, and the check of the indexes.
+//!
+//! Nobody may change anything meanwhile, so that one warehouse after the other can be read. Of a hash table those rows are read whose keys there should be;
+//! that there are no others is seen by their number.
+
+use std::{cell::RefCell, collections::BTreeMap, ops::RangeInclusive};
+
+use drtm_txn::{Codec, Db, Key, Kind, Ordered, Setting, Table};
+
+use super::{
+    Customer, CustomerByName, CustomerKey, DISTRICTS, District, DistrictKey, History, HistoryKey, LOADER, Order,
+    OrderByCustomer, OrderKey, OrderLine, OrderLineKey, Scale, View, Warehouse, WarehouseKey, check,
+    tables::{self, Tables, there},
+};
+use crate::{
+    Error,
+    drive::{if_there, miscounted},
+};
+
+/// A database in which no transaction is under way.
+pub(super) struct Audit<'db, S: Setting> {
+    db: &'db Db<S>,
+    tables: Tables,
+    scale: Scale,
+    /// How many payments each writer has written down.
+    payments: Vec<(u16, u32)>,
+    /// How many rows were seen of each table.
+    seen: RefCell<BTreeMap<&'static str, u64>>,
+}
+
+impl<'db, S: Setting> Audit<'db, S> {
+    /// With how many payments each writer has written down, besides the loader.
+    pub(super) fn new(
+        db: &'db Db<S>,
+        tables: Tables,
+        scale: Scale,
+        payments: impl IntoIterator<Item = (u16, u32)>,
+    ) -> Self {
+        Self { db, tables, scale, payments: payments.into_iter().collect(), seen: RefCell::default() }
+    }
+
+    /// What does not hold, in words.
+    pub(super) fn violations(&self) -> Result<Vec<String>, Error> {
+        let mut violations: Vec<String> = check(self, &self.scale)?.iter().map(ToString::to_string).collect();
+        self.check_names(&mut violations)?;
+        self.check_orders(&mut violations)?;
+        self.seen.borrow_mut().extend([
+            (tables::ITEM, self.scale.items().into()),
+            (tables::STOCK, u64::from(self.scale.warehouses()) * u64::from(self.scale.items())),
+        ]);
+        let seen: Vec<(&str, u64)> = self.seen.borrow().iter().map(|(table, rows)| (*table, *rows)).collect();
+        violations.extend(miscounted(self.db, &seen)?);
+        Ok(violations)
+    }
+
+    /// Each customer is found by its name. Together with their number: nobody else is.
+    fn check_names(&self, violations: &mut Vec<String>) -> Result<(), Error> {
+        for customer in self.customers() {
+            let (key, row) = customer?;
+            let by_name = CustomerByName::new(key, &row.last)?;
+            let names = self.db.transact(|tx| tx.get(self.tables.customers_by_name, &by_name))?;
+            if names.is_none_or(|names| names.last != row.last || names.first != row.first) {
+                violations.push(format!("customer {key:?} is not found by its name"));
+            }
+            self.count(tables::CUSTOMER_BY_NAME, 1);
+        }
+        Ok(())
+    }
+
+    /// Each order is found by its customer, likewise.
+    fn check_orders(&self, violations: &mut Vec<String>) -> Result<(), Error> {
+        for order in self.orders() {
+            let (key, row) = order?;
+            let (warehouse, district, number) = key;
+            let by_customer = OrderByCustomer::new((warehouse, district, row.customer.get()), number)?;
+            if !self.db.transact(|tx| tx.contains(self.tables.orders_by_customer, &by_customer))? {
+                violations.push(format!("order {key:?} is not found by its customer"));
+            }
+            self.count(tables::ORDER_BY_CUSTOMER, 1);
+        }
+        Ok(())
+    }
+
+    fn count(&self, table: &'static str, rows: u64) {
+        *self.seen.borrow_mut().entry(table).or_default() += rows;
+    }
+
+    fn warehouse_keys(&self) -> impl Iterator<Item = WarehouseKey> + use<S> {
+        1..=self.scale.warehouses()
+    }
+
+    fn district_keys(&self) -> impl Iterator<Item = DistrictKey> + use<S> {
+        self.warehouse_keys().flat_map(|warehouse| (1..=DISTRICTS).map(move |district| (warehouse, district)))
+    }
+
+    /// The rows of these keys that there are.
+    fn rows<K: Key, C: Codec, O: Kind>(
+        &self,
+        name: &'static str,
+        table: Table<K, C, O>,
+        keys: impl Iterator<Item = K>,
+    ) -> impl Iterator<Item = Result<(K, C::Value), Error>> {
+        self.seen.borrow_mut().insert(name, 0);
+        keys.filter_map(move |key| {
+            let row = self.db.transact(|tx| tx.get(table, &key));
+            if_there(key, row).inspect(|_| self.count(name, 1))
+        })
+    }
+
+    /// The rows of each warehouse.
+    fn ranges<K: Key, C: Codec>(
+        &self,
+        name: &'static str,
+        table: Table<K, C, Ordered>,
+        range: impl Fn(WarehouseKey) -> RangeInclusive<K>,
+    ) -> impl Iterator<Item = Result<(K, C::Value), Error>> {
+        self.seen.borrow_mut().insert(name, 0);
+        self.warehouse_keys().flat_map(move |warehouse| {
+            let read: Result<Vec<_>, _> = self.db.transact(|tx| tx.range(table, range(warehouse))?.rows().collect());
+            let (rows, error) = read.map_or_else(|error| (Vec::new(), Some(error)), |rows| (rows, None));
+            self.count(name, rows.len() as u64);
+            rows.into_iter().map(Ok).chain(error.map(|error| Err(error.into())))
+        })
+    }
+}
+
+impl<S: Setting> View for Audit<'_, S> {
+    type Error = Error;
+
+    fn warehouses(&self) -> impl Iterator<Item = Result<(WarehouseKey, Warehouse), Error>> {
+        self.rows(tables::WAREHOUSE, self.tables.warehouses, self.warehouse_keys())
+    }
+
+    fn districts(&self) -> impl Iterator<Item = Result<(DistrictKey, District), Error>> {
+        self.rows(tables::DISTRICT, self.tables.districts, self.district_keys())
+    }
+
+    fn customers(&self) -> impl Iterator<Item = Result<(CustomerKey, Customer), Error>> {
+        let customers = self.scale.customers();
+        let keys = self.district_keys().flat_map(move |(warehouse, district)| {
+            (1..=customers).map(move |customer| (warehouse, district, customer))
+        });
+        self.rows(tables::CUSTOMER, self.tables.customers, keys)
+    }
+
+    fn histories(&self) -> impl Iterator<Item = Result<(HistoryKey, History), Error>> {
+        let loaded = u32::from(DISTRICTS) * self.scale.customers();
+        let keys = self.warehouse_keys().flat_map(move |warehouse| {
+            let loaded = (1..=loaded).map(move |count| (warehouse, LOADER, count));
+            let paid = self
+                .payments
+                .iter()
+                .flat_map(move |(writer, count)| (0..*count).map(move |count| (warehouse, *writer, count)));
+            loaded.chain(paid)
+        });
+        self.rows(tables::HISTORY, self.tables.histories, keys)
+    }
+
+    fn new_orders(&self) -> impl Iterator<Item = Result<OrderKey, Error>> {
+        let all = |warehouse| (warehouse, 0, 0)..=(warehouse, u8::MAX, u32::MAX);
+        self.ranges(tables::NEW_ORDER, self.tables.new_orders, all).map(|row| row.map(|(key, _)| key))
+    }
+
+    fn orders(&self) -> impl Iterator<Item = Result<(OrderKey, Order), Error>> {
+        let keys = self.district_keys().flat_map(|key| {
+            // A district that cannot be read is an error where districts are read.
+            let row = self.db.transact(|tx| there(tx.get(self.tables.districts, &key)?, tables::DISTRICT));
+            (1..row.map_or(1, |row| row.next_order.get())).map(move |order| (key.0, key.1, order))
+        });
+        self.rows(tables::ORDER, self.tables.orders, keys)
+    }
+
+    fn order_lines(&self) -> impl Iterator<Item = Result<(OrderLineKey, OrderLine), Error>> {
+        let all = |warehouse| (warehouse, 0, 0, 0)..=(warehouse, u8::MAX, u32::MAX, u8::MAX);
+        self.ranges(tables::ORDER_LINE, self.tables.order_lines, all)
+    }
+}

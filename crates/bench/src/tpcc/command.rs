@@ -1,0 +1,178 @@
+//! `drtm-bench tpcc`: TPC-C, run.
+
+use std::{
+    num::NonZeroU64,
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+use clap::{Args as ClapArgs, ValueEnum, value_parser};
+use drtm_txn::{Db, Setting};
+use serde_json::Value;
+
+use super::{
+    Chances, Loader, Mix, Scale,
+    audit::Audit,
+    tables::{Loading, Tables},
+    terminals::{Duty, Terminals},
+};
+use crate::{
+    Error,
+    drive::{Options, Workload, measure},
+    report::Report,
+};
+
+/// Run TPC-C, and check its consistency
+///
+/// All five transactions with the inputs that the specification (revision 5.11) has for them, over
+/// its population, by terminals that neither think nor wait for their keyboards: so this is no
+/// result of the benchmark, and may not be called one. DELIVERY is one transaction for all districts
+/// of a warehouse. Of the NEW-ORDERs one of a hundred is rolled back, which counts as an abort by
+/// the user. When all is over, the twelve conditions of clause 3.3.2 are checked, and the indexes.
+///
+/// JSON: {workload, threads, warehouses, mix, remote_items, engine, simulated, nodes, fabric,
+/// protocol, durability, seconds, committed, throughput, aborts: {cause: n},
+/// latency_us: {transaction: {p50, p90, p99, p999}}, consistency: "ok"|[violations], max_rss_mib}
+#[derive(Debug, ClapArgs)]
+#[command(verbatim_doc_comment, after_help = AFTER_HELP)]
+pub(crate) struct Args {
+    /// Warehouses [default: one for each thread]
+    #[arg(long, value_parser = value_parser!(u16).range(1..), value_name = "N")]
+    warehouses: Option<u16>,
+
+    /// Which transactions
+    #[arg(long, value_enum, default_value_t = MixName::Standard)]
+    mix: MixName,
+
+    /// How many percent of an order's lines are supplied by another warehouse
+    #[arg(long, value_parser = value_parser!(u8).range(..=100), default_value_t = Chances::STANDARD.remote_item, value_name = "PCT")]
+    remote_items: u8,
+
+    /// Customers of a district; with fewer than the specification's 3000, for tests
+    #[arg(long, value_parser = value_parser!(u32).range(1..=i64::from(super::CUSTOMERS)), default_value_t = super::CUSTOMERS, value_name = "N")]
+    customers: u32,
+
+    /// Items; with fewer than the specification's 100000, for tests
+    #[arg(long, value_parser = value_parser!(u32).range(1..=i64::from(super::ITEMS)), default_value_t = super::ITEMS, value_name = "N")]
+    items: u32,
+
+    #[command(flatten)]
+    options: Options,
+}
+
+const AFTER_HELP: &str = "\
+Examples:
+  drtm-bench tpcc                                    one warehouse and one thread for each processor
+  drtm-bench tpcc --threads 1 --engine limit         the same without transactions: the most that there could be
+  drtm-bench tpcc --warehouses 1 --threads 2 --json  contention, for a script";
+
+/// Which transactions come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum MixName {
+    /// 45 % NEW-ORDER, 43 % PAYMENT, 4 % of each of the others
+    Standard,
+    /// NEW-ORDER only
+    NewOrder,
+    /// PAYMENT only
+    Payment,
+    /// ORDER-STATUS only
+    OrderStatus,
+    /// DELIVERY only
+    Delivery,
+    /// STOCK-LEVEL only
+    StockLevel,
+}
+
+impl MixName {
+    fn mix(self) -> Mix {
+        match self {
+            Self::Standard => Mix::STANDARD,
+            Self::NewOrder => Mix::of_one(super::Kind::NewOrder),
+            Self::Payment => Mix::of_one(super::Kind::Payment),
+            Self::OrderStatus => Mix::of_one(super::Kind::OrderStatus),
+            Self::Delivery => Mix::of_one(super::Kind::Delivery),
+            Self::StockLevel => Mix::of_one(super::Kind::StockLevel),
+        }
+    }
+}
+
+impl Args {
+    pub(crate) fn carry_out(&self, seed: u64, report: &Report) -> Result<(), Error> {
+        let warehouses = match self.warehouses {
+            Some(warehouses) => warehouses,
+            None => self.options.threads()?.try_into().unwrap_or(u16::MAX),
+        };
+        let scale = Scale::new(warehouses)?.with_customers(self.customers)?.with_items(self.items)?;
+        let chances = Chances { remote_item: self.remote_items, ..Chances::STANDARD };
+        measure(&Tpcc::new(scale, self.mix, chances, seed), &self.options)?.tell(report)
+    }
+}
+
+struct Tpcc {
+    loader: Loader,
+    mix: MixName,
+    chances: Chances,
+    seed: u64,
+}
+
+impl Tpcc {
+    fn new(scale: Scale, mix: MixName, chances: Chances, seed: u64) -> Self {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |now| now.as_micros() as u64);
+        let loader = Loader::new(scale, seed, NonZeroU64::new(now).unwrap_or(NonZeroU64::MIN));
+        Self { loader, mix, chances, seed }
+    }
+}
+
+impl Workload for Tpcc {
+    const NAME: &'static str = "tpcc";
+    type Tables = Tables;
+    type Client<'w, S: Setting> = Terminals<'w, S>;
+
+    fn size(&self) -> Vec<(&'static str, Value)> {
+        let mix = self.mix.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned());
+        vec![
+            ("warehouses", self.loader.scale().warehouses().into()),
+            ("mix", mix.into()),
+            ("remote_items", self.chances.remote_item.into()),
+        ]
+    }
+
+    fn open<S: Setting>(&self, db: &Db<S>) -> Result<Tables, Error> {
+        Ok(Tables::open(db, &self.loader.scale())?)
+    }
+
+    /// The items, and each warehouse.
+    fn pieces(&self) -> u64 {
+        1 + u64::from(self.loader.scale().warehouses())
+    }
+
+    fn load<S: Setting>(&self, db: &Db<S>, tables: Tables, piece: u64) -> Result<(), Error> {
+        let sink = &mut Loading { db, tables };
+        match piece {
+            0 => self.loader.items(sink),
+            // No more than there are.
+            warehouse => self.loader.warehouse(warehouse as u16, sink),
+        }
+    }
+
+    fn clients<'w, S: Setting>(
+        &'w self,
+        db: &'w Db<S>,
+        tables: Tables,
+        threads: usize,
+    ) -> Result<Vec<Terminals<'w, S>>, Error> {
+        let Self { loader, mix, chances, seed } = self;
+        let (scale, constants) = (loader.scale(), loader.constants());
+        let duty = Duty { scale, constants, chances: *chances, mix: mix.mix(), seed: *seed };
+        Ok(Terminals::of_all(db, tables, &duty, threads)?)
+    }
+
+    fn check<S: Setting>(
+        &self,
+        db: &Db<S>,
+        tables: Tables,
+        clients: &[Terminals<'_, S>],
+    ) -> Result<Vec<String>, Error> {
+        let payments = clients.iter().map(|client| (client.writer, client.payments));
+        Audit::new(db, tables, self.loader.scale(), payments).violations()
+    }
+}

@@ -1,0 +1,126 @@
+//! The nine tables and the two indexes in a database, and how they are loaded.
+//!
+//! A table is ordered where a transaction needs a range of it, and hashed where it does not.
+
+use drtm_txn::{Db, Error, Ordered, Setting, Table, TableDef};
+
+use super::{
+    Customer, CustomerByName, CustomerKey, CustomerNames, DISTRICTS, District, DistrictKey, History, HistoryKey, Item,
+    ItemKey, NewOrder, Order, OrderByCustomer, OrderKey, OrderLine, OrderLineKey, Scale, Sink, Stock, StockKey,
+    Warehouse, WarehouseKey,
+};
+use crate::{Error as BenchError, Plain};
+
+/// The tables of a database.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Tables {
+    pub(super) warehouses: Table<WarehouseKey, Plain<Warehouse>>,
+    pub(super) districts: Table<DistrictKey, Plain<District>>,
+    pub(super) customers: Table<CustomerKey, Plain<Customer>>,
+    pub(super) histories: Table<HistoryKey, Plain<History>>,
+    /// The oldest order of a district is the first of a range.
+    pub(super) new_orders: Table<OrderKey, Plain<NewOrder>, Ordered>,
+    pub(super) orders: Table<OrderKey, Plain<Order>>,
+    /// Those of the last twenty orders are a range.
+    pub(super) order_lines: Table<OrderLineKey, Plain<OrderLine>, Ordered>,
+    pub(super) items: Table<ItemKey, Plain<Item>>,
+    pub(super) stocks: Table<StockKey, Plain<Stock>>,
+    /// Those who have a name are a range.
+    pub(super) customers_by_name: Table<CustomerByName, Plain<CustomerNames>, Ordered>,
+    /// A customer's last order is the last of a range.
+    pub(super) orders_by_customer: Table<OrderByCustomer, Plain<()>, Ordered>,
+}
+
+pub(super) const WAREHOUSE: &str = "warehouse";
+pub(super) const DISTRICT: &str = "district";
+pub(super) const CUSTOMER: &str = "customer";
+pub(super) const HISTORY: &str = "history";
+pub(super) const NEW_ORDER: &str = "new-order";
+pub(super) const ORDER: &str = "order";
+pub(super) const ORDER_LINE: &str = "order-line";
+pub(super) const ITEM: &str = "item";
+pub(super) const STOCK: &str = "stock";
+pub(super) const CUSTOMER_BY_NAME: &str = "customer by name";
+pub(super) const ORDER_BY_CUSTOMER: &str = "order by customer";
+
+impl Tables {
+    pub(super) fn open<S: Setting>(db: &Db<S>, scale: &Scale) -> Result<Self, Error> {
+        let warehouses = u64::from(scale.warehouses());
+        let customers = warehouses * u64::from(DISTRICTS) * u64::from(scale.customers());
+        Ok(Self {
+            warehouses: db.table(TableDef::hash(WAREHOUSE).with_room_for(warehouses))?,
+            districts: db.table(TableDef::hash(DISTRICT).with_room_for(warehouses * u64::from(DISTRICTS)))?,
+            customers: db.table(TableDef::hash(CUSTOMER).with_room_for(customers))?,
+            histories: db.table(TableDef::hash(HISTORY).with_room_for(customers))?,
+            new_orders: db.table(TableDef::ordered(NEW_ORDER))?,
+            orders: db.table(TableDef::hash(ORDER).with_room_for(customers))?,
+            order_lines: db.table(TableDef::ordered(ORDER_LINE))?,
+            items: db.table(TableDef::hash(ITEM).with_room_for(scale.items().into()))?,
+            stocks: db.table(TableDef::hash(STOCK).with_room_for(warehouses * u64::from(scale.items())))?,
+            customers_by_name: db.table(TableDef::ordered(CUSTOMER_BY_NAME))?,
+            orders_by_customer: db.table(TableDef::ordered(ORDER_BY_CUSTOMER))?,
+        })
+    }
+}
+
+/// A database as the sink of a [`Loader`](super::Loader): each row in a transaction of its own, together with its entry in an index.
+pub(super) struct Loading<'db, S: Setting> {
+    pub(super) db: &'db Db<S>,
+    pub(super) tables: Tables,
+}
+
+macro_rules! plainly {
+    ($($table:ident, $row:ident: $key:ty => $value:ty;)+) => {
+        $(fn $row(&mut self, key: $key, row: &$value) -> Result<(), BenchError> {
+            Ok(self.db.transact(|tx| tx.insert(self.tables.$table, &key, row))?)
+        })+
+    };
+}
+
+impl<S: Setting> Sink for Loading<'_, S> {
+    type Error = BenchError;
+
+    plainly! {
+        warehouses, warehouse: WarehouseKey => Warehouse;
+        districts, district: DistrictKey => District;
+        histories, history: HistoryKey => History;
+        new_orders, new_order: OrderKey => NewOrder;
+        order_lines, order_line: OrderLineKey => OrderLine;
+        items, item: ItemKey => Item;
+        stocks, stock: StockKey => Stock;
+    }
+
+    fn customer(&mut self, key: CustomerKey, row: &Customer) -> Result<(), BenchError> {
+        let Self { db, tables } = self;
+        let by_name = CustomerByName::new(key, &row.last)?;
+        Ok(db.transact(|tx| {
+            tx.insert(tables.customers, &key, row)?;
+            tx.insert(tables.customers_by_name, &by_name, &CustomerNames { last: row.last, first: row.first })
+        })?)
+    }
+
+    fn order(&mut self, key: OrderKey, row: &Order) -> Result<(), BenchError> {
+        let Self { db, tables } = self;
+        let (warehouse, district, number) = key;
+        let by_customer = OrderByCustomer::new((warehouse, district, row.customer.get()), number)?;
+        Ok(db.transact(|tx| {
+            tx.insert(tables.orders, &key, row)?;
+            tx.insert(tables.orders_by_customer, &by_customer, &())
+        })?)
+    }
+}
+
+/// A row that must be there.
+#[inline(always)]
+pub(super) fn there<T>(row: Option<T>, table: &'static str) -> Result<T, Error> {
+    match row {
+        Some(row) => Ok(row),
+        None => Err(missing(table)),
+    }
+}
+
+/// Out of the way: an error that is made ahead has to be dropped, too.
+#[cold]
+fn missing(table: &'static str) -> Error {
+    Error::Missing { table }
+}

@@ -1,0 +1,114 @@
+//! What a thread does: the transactions of its terminals, one after the other, without time to think.
+
+use std::hint::black_box;
+
+use drtm_txn::{Db, Setting};
+
+use super::{
+    Chances, Constants, DISTRICTS, Deck, Inputs, Kind, Mix, Random, Scale, ScaleError,
+    tables::Tables,
+    transactions::{self, Refused, Scratch},
+};
+use crate::{
+    Error,
+    drive::{Client, Done},
+};
+
+/// A terminal: its inputs, and in which order its transactions come (5.2.4.2).
+#[derive(Clone, Debug)]
+struct Terminal {
+    inputs: Inputs,
+    deck: Deck,
+}
+
+/// A thread with its terminals.
+#[derive(Debug)]
+pub(super) struct Terminals<'db, S: Setting> {
+    db: &'db Db<S>,
+    tables: Tables,
+    terminals: Vec<Terminal>,
+    /// Whose turn it is.
+    next: usize,
+    scratch: Scratch,
+    /// Its number among those who write down payments.
+    pub(super) writer: u16,
+    /// How many it has written down.
+    pub(super) payments: u32,
+}
+
+/// What terminals do.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Duty {
+    pub(super) scale: Scale,
+    /// Those of the population.
+    pub(super) constants: Constants,
+    pub(super) chances: Chances,
+    pub(super) mix: Mix,
+    pub(super) seed: u64,
+}
+
+/// The streams of a seed from which terminals draw; warehouses have those from zero on.
+const STREAMS: u64 = 1 << 32;
+
+impl<'db, S: Setting> Terminals<'db, S> {
+    /// The terminals of all districts, shared out among threads so that each has as few warehouses as can be. With more threads than terminals, some
+    /// have a terminal together with others.
+    pub(super) fn of_all(db: &'db Db<S>, tables: Tables, duty: &Duty, threads: usize) -> Result<Vec<Self>, ScaleError> {
+        let Duty { scale, constants, chances, mix, seed } = *duty;
+        let run = Constants::for_run(constants, &mut Random::stream(seed, STREAMS - 1));
+        let all = usize::from(scale.warehouses()) * usize::from(DISTRICTS);
+        let terminal = |thread: usize, number: usize| {
+            let home = ((number / usize::from(DISTRICTS)) as u16 + 1, (number % usize::from(DISTRICTS)) as u8 + 1);
+            // Those who share a terminal do not draw the same.
+            let random = Random::stream(seed, STREAMS + (thread << 24 | number) as u64);
+            Ok(Terminal { inputs: Inputs::new(scale, run, chances, home, random)?, deck: Deck::new(mix) })
+        };
+        let of_thread = |thread: usize| {
+            let (first, end) = (thread * all / threads, (thread + 1) * all / threads);
+            let terminals =
+                (first..end.max(first + 1)).map(|number| terminal(thread, number)).collect::<Result<_, _>>()?;
+            let scratch = Scratch::default();
+            // The first is the loader.
+            Ok(Self { db, tables, terminals, next: 0, scratch, writer: thread as u16 + 1, payments: 0 })
+        };
+        (0..threads).map(of_thread).collect()
+    }
+}
+
+impl<S: Setting> Client for Terminals<'_, S> {
+    fn kinds() -> &'static [&'static str] {
+        &["new-order", "payment", "order-status", "delivery", "stock-level"]
+    }
+
+    fn run_next(&mut self, date: u64) -> Result<Done, Error> {
+        let Self { db, tables, terminals, next, scratch, writer, payments } = self;
+        let count = terminals.len();
+        let Terminal { inputs, deck } = &mut terminals[*next];
+        *next = if *next + 1 == count { 0 } else { *next + 1 };
+        let kind = deck.draw(inputs.random());
+        let mut is_committed = true;
+        match kind {
+            Kind::NewOrder => match transactions::order(db, tables, &inputs.new_order(), date) {
+                Ok(receipt) => drop(black_box(receipt)),
+                Err(Refused::UnusedItem) => is_committed = false,
+                Err(Refused::Failed(error)) => return Err(error),
+            },
+            Kind::Payment => {
+                let input = inputs.payment();
+                let key = (input.district.0, *writer, *payments);
+                black_box(transactions::pay(db, tables, &input, key, date, scratch)?);
+                *payments += 1;
+            }
+            Kind::OrderStatus => {
+                black_box(transactions::order_status(db, tables, &inputs.order_status(), scratch)?);
+            }
+            Kind::Delivery => {
+                black_box(transactions::deliver(db, tables, &inputs.delivery(), date)?);
+            }
+            Kind::StockLevel => {
+                black_box(transactions::stock_level(db, tables, &inputs.stock_level(), scratch)?);
+            }
+        }
+        Ok(Done { kind: kind as usize, is_committed })
+    }
+}

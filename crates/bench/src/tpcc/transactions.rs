@@ -1,0 +1,54 @@
+//! The five transactions (2.4 to 2.8), each on whatever database it is given.
+//!
+//! Each computes what its terminal would show, so that no engine is spared anything; nothing is shown. Rows that need not be kept are looked at in place.
+
+mod delivery;
+mod new_order;
+mod order_status;
+mod payment;
+mod stock_level;
+
+pub(super) use delivery::deliver;
+pub(super) use new_order::{Refused, order};
+pub(super) use order_status::order_status;
+pub(super) use payment::pay;
+pub(super) use stock_level::stock_level;
+
+use drtm_txn::{Setting, Tx};
+
+use super::{
+    CustomerByName, CustomerChoice, CustomerKey, DistrictKey,
+    tables::{CUSTOMER, Tables, there},
+};
+use crate::Error;
+
+/// Lists that transactions make, kept from one to the next.
+#[derive(Debug, Default)]
+pub(super) struct Scratch {
+    /// First names of those who have a last name, and their numbers.
+    named: Vec<([u8; 16], u32)>,
+    /// Items of the last orders.
+    items: Vec<u32>,
+}
+
+/// The customer that is meant. Of those who have a last name, it is the one in the middle, in the order of first names, rounded up (2.5.2.2).
+fn choose<S: Setting>(
+    tx: &mut Tx<'_, S>,
+    tables: &Tables,
+    (warehouse, district): DistrictKey,
+    choice: &CustomerChoice,
+    named: &mut Vec<([u8; 16], u32)>,
+) -> Result<CustomerKey, Error> {
+    let last = match choice {
+        CustomerChoice::Number(number) => return Ok((warehouse, district, *number)),
+        CustomerChoice::LastName(last) => last,
+    };
+    named.clear();
+    let mut rows = tx.range(tables.customers_by_name, CustomerByName::range((warehouse, district), last)?)?;
+    while let Some((key, first)) = rows.view_next(|names| (names.last == *last).then(|| names.first.padded()))? {
+        named.extend(first.map(|first| (first, key.customer().2)));
+    }
+    named.sort_unstable();
+    let middle = named.len().div_ceil(2).checked_sub(1).and_then(|middle| named.get(middle));
+    Ok((warehouse, district, there(middle, CUSTOMER)?.1))
+}

@@ -1,0 +1,71 @@
+//! DELIVERY (2.7): one transaction for all districts of a warehouse, where the specification allows one for each (2.7.2.2), too.
+
+use drtm_txn::{Db, Setting, Tx};
+use zerocopy::little_endian::{I64, U32, U64};
+
+use crate::{
+    Error,
+    tpcc::{
+        DISTRICTS, Delivery, DistrictKey, OrderKey,
+        tables::{CUSTOMER, NEW_ORDER, ORDER, ORDER_LINE, Tables, there},
+    },
+};
+
+/// Delivers the oldest order of each district. Gives how many there were: a district without one is skipped.
+pub(in crate::tpcc) fn deliver<S: Setting>(
+    db: &Db<S>,
+    tables: &Tables,
+    input: &Delivery,
+    date: u64,
+) -> Result<u8, Error> {
+    db.try_transact(|tx| {
+        let mut delivered = 0;
+        for district in 1..=DISTRICTS {
+            if let Some(oldest) = oldest(tx, tables, (input.warehouse, district))? {
+                deliver_one(tx, tables, oldest, input.carrier, date)?;
+                delivered += 1;
+            }
+        }
+        Ok(delivered)
+    })
+}
+
+fn oldest<S: Setting>(
+    tx: &mut Tx<'_, S>,
+    tables: &Tables,
+    (warehouse, district): DistrictKey,
+) -> Result<Option<OrderKey>, Error> {
+    let first = tx.first(tables.new_orders, (warehouse, district, 0)..=(warehouse, district, u32::MAX))?;
+    Ok(first.map(|(key, _)| key))
+}
+
+fn deliver_one<S: Setting>(
+    tx: &mut Tx<'_, S>,
+    tables: &Tables,
+    key: OrderKey,
+    carrier: u8,
+    date: u64,
+) -> Result<(), Error> {
+    if !tx.remove(tables.new_orders, &key)? {
+        return Err(drtm_txn::Error::Missing { table: NEW_ORDER }.into());
+    }
+    let order = tx.update(tables.orders, &key, |row| {
+        row.carrier = carrier;
+        (row.customer.get(), row.line_count)
+    })?;
+    let (customer, lines) = there(order, ORDER)?;
+    let (warehouse, district, number) = key;
+    let mut amount = 0;
+    for line in 1..=lines {
+        let delivered = tx.update(tables.order_lines, &(warehouse, district, number, line), |row| {
+            row.delivery_date = U64::new(date);
+            row.amount.get()
+        })?;
+        amount += there(delivered, ORDER_LINE)?;
+    }
+    let paid = tx.update(tables.customers, &(warehouse, district, customer), |row| {
+        row.balance += I64::new(amount);
+        row.delivery_count += U32::new(1);
+    })?;
+    Ok(there(paid, CUSTOMER)?)
+}

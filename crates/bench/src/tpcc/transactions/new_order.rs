@@ -1,0 +1,194 @@
+//! NEW-ORDER (2.4).
+
+use drtm_txn::{Db, Setting, Tx};
+use zerocopy::little_endian::{I64, U16, U32, U64};
+
+use crate::{
+    Error,
+    tpcc::{
+        KeyError, NewOrder, NewOrderInput, NewOrderLine, Order, OrderByCustomer, OrderLine, Stock, Text,
+        tables::{CUSTOMER, DISTRICT, STOCK, Tables, WAREHOUSE, there},
+    },
+};
+
+/// Why there is no new order.
+#[derive(Debug)]
+pub(in crate::tpcc) enum Refused {
+    /// An item that there is not: the one order of a hundred that is to be rolled back (2.4.1.4).
+    UnusedItem,
+    Failed(Error),
+}
+
+impl From<drtm_txn::Error> for Refused {
+    fn from(error: drtm_txn::Error) -> Self {
+        Self::Failed(error.into())
+    }
+}
+
+impl From<KeyError> for Refused {
+    fn from(error: KeyError) -> Self {
+        Self::Failed(error.into())
+    }
+}
+
+/// What the terminal shows.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(in crate::tpcc) struct Receipt {
+    pub(in crate::tpcc) number: u32,
+    /// In cents, with taxes and less the discount.
+    pub(in crate::tpcc) total: i64,
+    pub(in crate::tpcc) last: Text<16>,
+    pub(in crate::tpcc) credit: [u8; 2],
+    /// Lines whose item and stock are both of the original make.
+    pub(in crate::tpcc) brands: u8,
+}
+
+/// Orders what is asked for, all of it or nothing.
+pub(in crate::tpcc) fn order<S: Setting>(
+    db: &Db<S>,
+    tables: &Tables,
+    input: &NewOrderInput,
+    date: u64,
+) -> Result<Receipt, Refused> {
+    db.try_transact(|tx| {
+        if !S::ISOLATED {
+            // What cannot be undone must not be begun.
+            find_last(tx, tables, input)?;
+        }
+        let (warehouse, district, customer) = input.customer;
+        let tax = there(tx.view(tables.warehouses, &warehouse, |row| row.tax.get())?, WAREHOUSE)?;
+        let taken = tx.update(tables.districts, &(warehouse, district), |row| {
+            let number = row.next_order.get();
+            row.next_order.set(number + 1);
+            (number, row.tax.get())
+        })?;
+        let (number, district_tax) = there(taken, DISTRICT)?;
+        let buyer = tx.view(tables.customers, &input.customer, |row| (row.discount.get(), row.last, row.credit))?;
+        let (discount, last, credit) = there(buyer, CUSTOMER)?;
+        let row = Order {
+            customer: U32::new(customer),
+            entry_date: U64::new(date),
+            carrier: 0,
+            line_count: input.lines().len() as u8,
+            all_local: input.is_all_local().into(),
+        };
+        let key = (warehouse, district, number);
+        tx.insert(tables.orders, &key, &row)?;
+        tx.insert(tables.orders_by_customer, &OrderByCustomer::new(input.customer, number)?, &())?;
+        tx.insert(tables.new_orders, &key, &NewOrder)?;
+        let (mut sum, mut brands) = (0, 0);
+        for (line, place) in input.lines().iter().zip(1..) {
+            let sold = sell(tx, tables, line, (warehouse, district))?;
+            tx.insert(tables.order_lines, &(warehouse, district, number, place), &sold.row)?;
+            sum += sold.row.amount.get();
+            brands += u8::from(sold.is_original);
+        }
+        Ok(Receipt { number, total: total(sum, discount, tax + district_tax), last, credit, brands })
+    })
+}
+
+/// Whether the last item is there: the only one that may not be.
+fn find_last<S: Setting>(tx: &mut Tx<'_, S>, tables: &Tables, input: &NewOrderInput) -> Result<(), Refused> {
+    match input.lines().last() {
+        Some(line) if !tx.contains(tables.items, &line.item)? => Err(Refused::UnusedItem),
+        _ => Ok(()),
+    }
+}
+
+struct Sold {
+    row: OrderLine,
+    is_original: bool,
+}
+
+/// Takes a line's item from stock.
+#[inline(always)]
+fn sell<S: Setting>(
+    tx: &mut Tx<'_, S>,
+    tables: &Tables,
+    line: &NewOrderLine,
+    (warehouse, district): (u16, u8),
+) -> Result<Sold, Refused> {
+    let item = tx.view(tables.items, &line.item, |row| (row.price.get(), is_original(&row.data)))?;
+    let (price, is_original_item) = item.ok_or(Refused::UnusedItem)?;
+    let is_remote = line.supply_warehouse != warehouse;
+    let stock = tx.update(tables.stocks, &(line.supply_warehouse, line.item), |row| {
+        take(row, line.quantity, is_remote);
+        let info = row.districts[usize::from(district - 1) % row.districts.len()];
+        (info, is_original_item && is_original(&row.data))
+    })?;
+    let (district_info, is_original) = there(stock, STOCK)?;
+    let row = OrderLine {
+        item: U32::new(line.item),
+        supply_warehouse: U16::new(line.supply_warehouse),
+        delivery_date: U64::new(0),
+        quantity: line.quantity,
+        amount: I64::new(price * i64::from(line.quantity)),
+        district_info,
+    };
+    Ok(Sold { row, is_original })
+}
+
+/// What is left of a stock of which some is taken: it is filled up by 91 if it would be less than ten (2.4.2.2).
+#[inline(always)]
+fn take(stock: &mut Stock, quantity: u8, is_remote: bool) {
+    let left = stock.quantity.get() - i16::from(quantity);
+    stock.quantity.set(if left >= 10 { left } else { left + 91 });
+    stock.ytd += U32::new(quantity.into());
+    stock.order_count += U32::new(1);
+    stock.remote_count += U32::new(is_remote.into());
+}
+
+/// Cents, from the sum of amounts, a discount and taxes in units of 1/10000.
+fn total(sum: i64, discount: u16, tax: u16) -> i64 {
+    const WHOLE: i64 = 10_000;
+    sum * (WHOLE - i64::from(discount)) * (WHOLE + i64::from(tax)) / (WHOLE * WHOLE)
+}
+
+/// Whether ORIGINAL is in it somewhere. Horspool's: only about each eighth byte is looked at.
+#[inline(always)]
+fn is_original(data: &Text<50>) -> bool {
+    const WANTED: &[u8; 8] = b"ORIGINAL";
+    let data = data.as_bytes();
+    let mut end = WANTED.len();
+    while let Some(last) = data.get(end - 1) {
+        // How far it is from the last place of this letter, but for the end, to the end.
+        end += match last {
+            b'L' if data[end - WANTED.len()..end] == *WANTED => return true,
+            b'A' => 1,
+            b'N' => 2,
+            b'I' => 3,
+            b'G' => 4,
+            b'R' => 6,
+            b'O' => 7,
+            _ => 8,
+        };
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn original_is_found_wherever_it_is_and_nowhere_else() {
+        for before in 0..=42 {
+            let text =
+                [&b"ORIGINALORIGINAL"[16 - before % 8..], &[b'x'; 50][..before - before % 8], b"ORIGINAL"].concat();
+            assert!(is_original(&Text::new(&text)), "{:?}", Text::<50>::new(&text));
+            assert!(!is_original(&Text::new(&text[..text.len() - 1])), "{before}");
+        }
+        for text in [&b""[..], b"ORIGINA", b"RIGINAL", b"ORIGINALL"[1..].as_ref(), b"ORIGINORIGINNAL", b"LLLLLLLLLLLL"]
+        {
+            assert!(!is_original(&Text::new(text)), "{text:?}");
+        }
+        assert!(is_original(&Text::new(b"ORIGIORIGINALNAL")) && is_original(&Text::new(b"ORIGINAORIGINAL")));
+    }
+
+    #[test]
+    fn totals_are_in_cents() {
+        assert_eq!(total(10_000, 0, 0), 10_000);
+        assert_eq!(total(10_000, 5_000, 4_000), 7_000);
+        assert_eq!(total(15 * 10 * 10_000, 0, 4_000), 2_100_000, "the greatest that there is");
+    }
+}

@@ -1,0 +1,50 @@
+//! ORDER-STATUS (2.6): reads only.
+
+use drtm_txn::{Db, Setting};
+
+use super::{Scratch, choose};
+use crate::{
+    Error,
+    tpcc::{
+        CustomerKey, OrderByCustomer, OrderStatus,
+        tables::{CUSTOMER, ORDER, ORDER_BY_CUSTOMER, Tables, there},
+    },
+};
+
+/// What the terminal shows of a customer's last order, lines added up.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(in crate::tpcc) struct Status {
+    pub(in crate::tpcc) customer: CustomerKey,
+    pub(in crate::tpcc) balance: i64,
+    pub(in crate::tpcc) order: u32,
+    pub(in crate::tpcc) carrier: u8,
+    pub(in crate::tpcc) entry_date: u64,
+    pub(in crate::tpcc) lines: u8,
+    pub(in crate::tpcc) amount: i64,
+}
+
+/// What has become of a customer's last order.
+pub(in crate::tpcc) fn order_status<S: Setting>(
+    db: &Db<S>,
+    tables: &Tables,
+    input: &OrderStatus,
+    scratch: &mut Scratch,
+) -> Result<Status, Error> {
+    db.try_transact(|tx| {
+        let customer = choose(tx, tables, input.district, &input.customer, &mut scratch.named)?;
+        let balance = there(tx.view(tables.customers, &customer, |row| row.balance.get())?, CUSTOMER)?;
+        let last = tx.last(tables.orders_by_customer, OrderByCustomer::range(customer)?)?;
+        let order = there(last, ORDER_BY_CUSTOMER)?.0.order();
+        let (warehouse, district, _) = customer;
+        let found = tx.view(tables.orders, &(warehouse, district, order), |row| (row.carrier, row.entry_date.get()))?;
+        let (carrier, entry_date) = there(found, ORDER)?;
+        let mut status = Status { customer, balance, order, carrier, entry_date, lines: 0, amount: 0 };
+        let lines = (warehouse, district, order, 0)..=(warehouse, district, order, u8::MAX);
+        let mut rows = tx.range(tables.order_lines, lines)?;
+        while let Some((_, amount)) = rows.view_next(|row| row.amount.get())? {
+            status.lines += 1;
+            status.amount += amount;
+        }
+        Ok(status)
+    })
+}

@@ -1,0 +1,119 @@
+//! PAYMENT (2.5).
+
+use std::io::Write;
+
+use drtm_txn::{Db, Setting};
+use zerocopy::little_endian::{I64, U16, U32, U64};
+
+use super::{Scratch, choose};
+use crate::{
+    Error,
+    tpcc::{
+        Customer, CustomerKey, History, HistoryKey, Payment, Text,
+        tables::{CUSTOMER, DISTRICT, Tables, WAREHOUSE, there},
+    },
+};
+
+/// What the terminal shows, as far as it was not asked for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(in crate::tpcc) struct Paid {
+    pub(in crate::tpcc) customer: CustomerKey,
+    pub(in crate::tpcc) balance: i64,
+}
+
+/// Pays. The payment is written down under a key that nobody else uses.
+pub(in crate::tpcc) fn pay<S: Setting>(
+    db: &Db<S>,
+    tables: &Tables,
+    input: &Payment,
+    key: HistoryKey,
+    date: u64,
+    scratch: &mut Scratch,
+) -> Result<Paid, Error> {
+    let Payment { district, customer_district, customer, amount } = input;
+    db.try_transact(|tx| {
+        let warehouse_name = tx.update(tables.warehouses, &district.0, |row| {
+            row.ytd += I64::new(*amount);
+            row.name
+        })?;
+        let district_name = tx.update(tables.districts, district, |row| {
+            row.ytd += I64::new(*amount);
+            row.name
+        })?;
+        let (warehouse_name, district_name) = (there(warehouse_name, WAREHOUSE)?, there(district_name, DISTRICT)?);
+        let customer = choose(tx, tables, *customer_district, customer, &mut scratch.named)?;
+        let balance = tx.update(tables.customers, &customer, |row| {
+            row.balance -= I64::new(*amount);
+            row.ytd_payment += I64::new(*amount);
+            row.payment_count += U32::new(1);
+            if row.credit == *b"BC" {
+                remember(row, customer, input);
+            }
+            row.balance.get()
+        })?;
+        let row = History {
+            customer: U32::new(customer.2),
+            customer_district: customer.1,
+            customer_warehouse: U16::new(customer.0),
+            district: district.1,
+            warehouse: U16::new(district.0),
+            date: U64::new(date),
+            amount: I64::new(*amount),
+            data: names(&warehouse_name, &district_name),
+        };
+        tx.insert(tables.histories, &key, &row)?;
+        Ok(Paid { customer, balance: there(balance, CUSTOMER)? })
+    })
+}
+
+/// H_DATA: both names, with four spaces between them.
+fn names(warehouse: &Text<10>, district: &Text<10>) -> Text<24> {
+    let front: Text<24> = Text::joined(warehouse.as_bytes(), b"    ");
+    Text::joined(front.as_bytes(), district.as_bytes())
+}
+
+/// Writes a payment in front of C_DATA, of which what is too much is lost at its end: what is done of those with bad credit.
+#[cold]
+fn remember(row: &mut Customer, (warehouse, district, customer): CustomerKey, input: &Payment) {
+    let (at, amount) = (input.district, input.amount);
+    // The longest numbers that there can be fit.
+    let mut line = [0; 64];
+    let mut rest = &mut line[..];
+    let cents = (amount / 100, amount % 100);
+    let (paid_at, paid_in) = at;
+    let _fits = write!(rest, "{customer} {district} {warehouse} {paid_in} {paid_at} {}.{:02} | ", cents.0, cents.1);
+    let left = rest.len();
+    let written = line.len() - left;
+    row.data = Text::joined(&line[..written], row.data.as_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use zerocopy::FromZeros;
+
+    use super::*;
+    use crate::tpcc::CustomerChoice;
+
+    #[test]
+    fn a_payment_of_bad_credit_goes_before_the_others() {
+        let mut row = Customer::new_zeroed();
+        row.data = Text::new(&[b'x'; 500]);
+        let input = Payment {
+            district: (65_535, 255),
+            customer_district: (2, 3),
+            customer: CustomerChoice::Number(4),
+            amount: 500_000,
+        };
+        remember(&mut row, (2, 3, 4), &input);
+        remember(&mut row, (2, 3, u32::MAX), &Payment { amount: 105, ..input });
+        let text = String::from_utf8_lossy(row.data.as_bytes());
+        assert!(text.starts_with("4294967295 3 2 255 65535 1.05 | 4 3 2 255 65535 5000.00 | xxx"), "{text}");
+        assert_eq!(text.len(), 500);
+    }
+
+    #[test]
+    fn names_are_four_spaces_apart() {
+        assert_eq!(names(&Text::new(b"north"), &Text::new(b"east")).as_bytes(), b"north    east");
+        assert_eq!(names(&Text::new(&[b'a'; 10]), &Text::new(&[b'b'; 10])).as_bytes().len(), 24);
+    }
+}

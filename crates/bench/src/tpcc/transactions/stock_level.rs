@@ -1,0 +1,43 @@
+//! STOCK-LEVEL (2.8): reads only. At the highest level of isolation, where the specification asks for less.
+
+use drtm_txn::{Db, Setting};
+
+use super::Scratch;
+use crate::{
+    Error,
+    tpcc::{
+        StockLevel,
+        tables::{DISTRICT, STOCK, Tables, there},
+    },
+};
+
+/// Orders whose items are looked at.
+const RECENT: u32 = 20;
+
+/// How many items of the last orders there are few of in stock.
+pub(in crate::tpcc) fn stock_level<S: Setting>(
+    db: &Db<S>,
+    tables: &Tables,
+    input: &StockLevel,
+    scratch: &mut Scratch,
+) -> Result<u32, Error> {
+    let (warehouse, district) = input.district;
+    let items = &mut scratch.items;
+    db.try_transact(|tx| {
+        let next = there(tx.view(tables.districts, &input.district, |row| row.next_order.get())?, DISTRICT)?;
+        let first = next.saturating_sub(RECENT);
+        let mut rows = tx.range(tables.order_lines, (warehouse, district, first, 0)..(warehouse, district, next, 0))?;
+        items.clear();
+        while let Some((_, item)) = rows.view_next(|row| row.item.get())? {
+            items.push(item);
+        }
+        items.sort_unstable();
+        items.dedup();
+        let mut low = 0;
+        for item in &*items {
+            let stock = tx.view(tables.stocks, &(warehouse, *item), |row| row.quantity.get())?;
+            low += u32::from(there(stock, STOCK)? < input.threshold);
+        }
+        Ok(low)
+    })
+}

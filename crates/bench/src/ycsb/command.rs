@@ -1,0 +1,258 @@
+//! `drtm-bench ycsb`: YCSB, run.
+
+use std::{sync::Arc, time::Duration};
+
+use clap::{
+    Args as ClapArgs, ValueEnum,
+    builder::{PossibleValuesParser, TypedValueParser},
+    value_parser,
+};
+use drtm_txn::{Db, Hash, Ordered, Setting};
+use serde_json::Value;
+
+use super::{
+    Choice, EXPONENT, FIELD, Inputs, MOST, Plan, SHORT, Shape, Transactions, Workload as Core, check, population,
+    shelf::{RECORD, Records, Shelf},
+    worker::{Task, Worker},
+};
+use crate::{
+    Error,
+    drive::{Options, Until, Workload, measure, miscounted, of_piece, pieces, spread},
+    report::Report,
+};
+
+/// Run YCSB, and check that no write is lost or torn
+///
+/// The core package's workloads A to F, each operation a transaction; or X: transactions of several
+/// operations on different records, as papers on transaction processing have them. Records have fields of
+/// 100 bytes, of which a write changes one. When all is over, each field must be as a write has left it,
+/// and all together must say that they were written as often as was committed. Records are in a hash
+/// table, but for E in an ordered one.
+///
+/// JSON: {workload, threads, mix, records, dist, value_bytes, table, ops (X), reads (X), engine, simulated,
+/// nodes, fabric, protocol, durability, seconds, committed, throughput, aborts: {cause: n},
+/// latency_us: {operation: {p50, p90, p99, p999}}, consistency: "ok"|[violations], max_rss_mib}
+#[derive(Clone, Debug, ClapArgs)]
+#[command(verbatim_doc_comment, after_help = AFTER_HELP)]
+pub(crate) struct Args {
+    /// Which workload
+    #[arg(long, value_enum, default_value_t = MixName::A)]
+    mix: MixName,
+
+    /// Records at the beginning
+    #[arg(long, value_parser = value_parser!(u64).range(1..1 << 40), default_value_t = 1_000_000, value_name = "N")]
+    records: u64,
+
+    /// How records are chosen [default: as the workload has it; zipf for X]
+    #[arg(long, value_enum)]
+    dist: Option<Dist>,
+
+    /// Operations of a transaction, in X
+    #[arg(long, value_parser = value_parser!(u8).range(1..=i64::from(MOST)), default_value_t = SHORT, value_name = "K")]
+    ops: u8,
+
+    /// How many percent of the operations only read, in X; the others read and write
+    #[arg(long, value_parser = value_parser!(u8).range(..=100), default_value_t = Shape::STANDARD.reads, value_name = "PCT")]
+    reads: u8,
+
+    /// Bytes of a record: 100, but not in E, or 1000 [default: 1000 as the core package has it, 100 for X]
+    #[arg(long, value_parser = value_bytes(), value_name = "N")]
+    value_bytes: Option<usize>,
+
+    #[command(flatten)]
+    options: Options,
+}
+
+const AFTER_HELP: &str = "\
+Examples:
+  drtm-bench ycsb --mix a --threads 2                          half reads, half updates
+  drtm-bench ycsb --mix x --ops 16 --reads 50 --dist zipf      contention between long transactions
+  drtm-bench ycsb --mix x --ops 1 --dist uniform --engine limit";
+
+/// The sizes there are.
+fn value_bytes() -> impl TypedValueParser<Value = usize> {
+    PossibleValuesParser::new(["100", "1000"]).map(|bytes| if bytes == "100" { FIELD } else { 10 * FIELD })
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum MixName {
+    /// Half reads, half updates
+    A,
+    /// 95 % reads, 5 % updates
+    B,
+    /// Reads only
+    C,
+    /// 95 % reads of what was inserted last, 5 % insertions
+    D,
+    /// 95 % scans of up to a hundred records, 5 % insertions
+    E,
+    /// Half reads, half reads with a write of what was read
+    F,
+    /// Transactions of several reads and writes
+    X,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Dist {
+    /// Each as often as any other
+    Uniform,
+    /// Few of them often, with an exponent of 0.99
+    Zipf,
+    /// Those that were inserted last most often
+    Latest,
+}
+
+impl MixName {
+    fn core(self) -> Option<Core> {
+        Some(match self {
+            Self::A => Core::A,
+            Self::B => Core::B,
+            Self::C => Core::C,
+            Self::D => Core::D,
+            Self::E => Core::E,
+            Self::F => Core::F,
+            Self::X => return None,
+        })
+    }
+}
+
+impl Args {
+    pub(crate) fn carry_out(&self, seed: u64, report: &Report) -> Result<(), Error> {
+        let refused = |option, with, instead| Err(Error::Options { option, with, instead });
+        if (self.mix, self.dist) == (MixName::X, Some(Dist::Latest)) {
+            return refused("--dist latest", "--mix x", "nothing is inserted, so ask for uniform or zipf");
+        }
+        let bytes = self.value_bytes.unwrap_or(if self.mix == MixName::X { FIELD } else { 10 * FIELD });
+        // What is here is compiled for every engine, so that it is not more than is of use.
+        let outcome = match (self.mix, bytes) {
+            (MixName::E, FIELD) => {
+                return refused("--value-bytes 100", "--mix e", "scans are of the core package's 1000");
+            }
+            (MixName::E, _) => measure(&self.ycsb::<Ordered, 10>(seed)?, &self.options),
+            (_, FIELD) => measure(&self.ycsb::<Hash, 1>(seed)?, &self.options),
+            (..) => measure(&self.ycsb::<Hash, 10>(seed)?, &self.options),
+        };
+        outcome?.tell(report)
+    }
+
+    fn ycsb<O: Shelf, const FIELDS: usize>(&self, seed: u64) -> Result<Ycsb<O, FIELDS>, Error> {
+        let threads = self.options.threads()?;
+        let (kind, dist) = match self.mix.core() {
+            None => {
+                let dist = self.dist.unwrap_or(Dist::Zipf);
+                let exponent = if dist == Dist::Uniform { 0.0 } else { EXPONENT };
+                let shape = Shape { accesses: self.ops, reads: self.reads, exponent };
+                // Whether there are enough records, before they are loaded.
+                Transactions::new(self.records, shape, seed)?;
+                (Kind::Transactions(shape), dist)
+            }
+            Some(core) => {
+                let (choice, dist) = match (self.dist, core.choice) {
+                    (Some(Dist::Uniform), _) | (None, Choice::Uniform) => (Choice::Uniform, Dist::Uniform),
+                    (Some(Dist::Zipf), _) | (None, Choice::Zipfian) => (Choice::Zipfian, Dist::Zipf),
+                    (Some(Dist::Latest), _) | (None, Choice::Latest) => (Choice::Latest, Dist::Latest),
+                };
+                // No more than one field can be told from another in a row of one.
+                let core = Core { choice, fields: FIELDS as u8, ..core };
+                let plan = Plan::new(core, self.records, self.room(threads as u64), threads)?;
+                (Kind::Core(Arc::new(plan)), dist)
+            }
+        };
+        let name = |value: Option<clap::builder::PossibleValue>| -> Value {
+            value.map_or(Value::Null, |value| value.get_name().into())
+        };
+        let mut size = vec![
+            ("mix", name(self.mix.to_possible_value())),
+            ("records", self.records.into()),
+            ("dist", name(dist.to_possible_value())),
+            ("value_bytes", (FIELDS * FIELD).into()),
+            ("table", if O::ORDERED { "ordered" } else { "hash" }.into()),
+        ];
+        if self.mix == MixName::X {
+            size.extend([("ops", self.ops.into()), ("reads", self.reads.into())]);
+        }
+        Ok(Ycsb { kind, records: self.records, size, seed, order: std::marker::PhantomData })
+    }
+
+    /// How many records a run will insert, as far as can be known: of a million operations a second, and no more than there are.
+    fn room(&self, threads: u64) -> u64 {
+        let operations = match self.options.until() {
+            Until::Transactions(count) => count,
+            Until::Time(time) => time.max(Duration::from_secs(1)).as_secs() * 1_000_000,
+        };
+        (operations.saturating_mul(threads) / 20).min(self.records)
+    }
+}
+
+/// What is done in a transaction.
+#[derive(Debug)]
+enum Kind {
+    Core(Arc<Plan>),
+    Transactions(Shape),
+}
+
+struct Ycsb<O, const FIELDS: usize> {
+    kind: Kind,
+    records: u64,
+    size: Vec<(&'static str, Value)>,
+    seed: u64,
+    order: std::marker::PhantomData<fn() -> O>,
+}
+
+impl<O: Shelf, const FIELDS: usize> Workload for Ycsb<O, FIELDS> {
+    const NAME: &'static str = "ycsb";
+    type Tables = Records<O, FIELDS>;
+    type Client<'w, S: Setting> = Worker<'w, S, O, FIELDS>;
+
+    fn size(&self) -> Vec<(&'static str, Value)> {
+        self.size.clone()
+    }
+
+    fn open<S: Setting>(&self, db: &Db<S>) -> Result<Records<O, FIELDS>, Error> {
+        Ok(O::open(db, self.records)?)
+    }
+
+    fn pieces(&self) -> u64 {
+        pieces(self.records)
+    }
+
+    fn load<S: Setting>(&self, db: &Db<S>, records: Records<O, FIELDS>, piece: u64) -> Result<(), Error> {
+        population(of_piece(piece, self.records))
+            .try_for_each(|(key, row)| Ok(db.transact(|tx| tx.insert(records, &key, &row))?))
+    }
+
+    fn clients<'w, S: Setting>(
+        &'w self,
+        db: &'w Db<S>,
+        records: Records<O, FIELDS>,
+        threads: usize,
+    ) -> Result<Vec<Worker<'w, S, O, FIELDS>>, Error> {
+        let worker = |thread| {
+            let seed = spread(self.seed, thread);
+            let task = match &self.kind {
+                Kind::Core(plan) => Task::Core(Inputs::new(plan, thread, seed)?),
+                Kind::Transactions(shape) => Task::Transactions(Transactions::new(self.records, *shape, seed)?),
+            };
+            Ok(Worker::new(db, records, task))
+        };
+        (0..threads).map(worker).collect()
+    }
+
+    fn check<S: Setting>(
+        &self,
+        db: &Db<S>,
+        records: Records<O, FIELDS>,
+        clients: &[Worker<'_, S, O, FIELDS>],
+    ) -> Result<Vec<String>, Error> {
+        let written = clients.iter().map(Worker::written).sum();
+        let numbers: Vec<u64> = clients.iter().flat_map(Worker::inserted).collect();
+        let count = self.records + numbers.len() as u64;
+        let rows = (0..self.records).chain(numbers).filter_map(|number| {
+            let key = super::key(number);
+            crate::drive::if_there(key, db.transact(|tx| tx.get(records, &key)))
+        });
+        let mut violations: Vec<String> = check(rows, count, written)?.iter().map(ToString::to_string).collect();
+        violations.extend(miscounted(db, &[(RECORD, count)])?);
+        Ok(violations)
+    }
+}

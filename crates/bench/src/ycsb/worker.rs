@@ -1,0 +1,135 @@
+//! Who runs operations, each in a transaction, or several in one.
+
+use std::hint::black_box;
+
+use drtm_txn::{Db, Error as DbError, Setting, Tx};
+
+use super::{
+    Inputs, Operation, Transactions, key,
+    shelf::{RECORD, Records, Shelf},
+};
+use crate::{
+    Error,
+    drive::{Client, Done},
+};
+
+/// What a worker does.
+#[derive(Debug)]
+pub(super) enum Task {
+    Core(Inputs),
+    Transactions(Transactions),
+}
+
+/// A thread with its task.
+#[derive(Debug)]
+pub(super) struct Worker<'db, S: Setting, O, const FIELDS: usize> {
+    db: &'db Db<S>,
+    records: Records<O, FIELDS>,
+    task: Task,
+    /// Fields.
+    written: u64,
+    /// Numbers of records.
+    inserted: Vec<u64>,
+}
+
+impl<'db, S: Setting, O: Shelf, const FIELDS: usize> Worker<'db, S, O, FIELDS> {
+    pub(super) fn new(db: &'db Db<S>, records: Records<O, FIELDS>, task: Task) -> Self {
+        Self { db, records, task, written: 0, inserted: Vec::new() }
+    }
+
+    /// How many fields it has written, each once more.
+    pub(super) fn written(&self) -> u64 {
+        self.written
+    }
+
+    /// The numbers of the records that it has inserted.
+    pub(super) fn inserted(&self) -> impl Iterator<Item = u64> {
+        self.inserted.iter().copied()
+    }
+
+    fn operate(&mut self, operation: Operation) -> Result<(), DbError> {
+        let Self { db, records, written, inserted, .. } = self;
+        match operation {
+            Operation::Read { number } => db.transact(|tx| read(tx, *records, number))?,
+            Operation::Update { number, field } | Operation::ReadModifyWrite { number, field } => {
+                db.transact(|tx| write(tx, *records, number, field))?;
+                *written += 1;
+            }
+            Operation::Insert { number } => {
+                db.transact(|tx| tx.insert(*records, &key(number), &super::Row::inserted(number)))?;
+                inserted.push(number);
+            }
+            Operation::Scan { number, length } => {
+                let scanned = db.transact(|tx| O::scan(tx, *records, key(number), length))?;
+                black_box(scanned);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What reading is: all of the row was copied out of the store. Whether it is whole is seen at the end, and, where assertions are on, at each read.
+#[inline(always)]
+fn see<const FIELDS: usize>(key: u64, row: &super::Row<FIELDS>) {
+    debug_assert!(row.writes(super::number(key)).is_some(), "record {} is torn", super::number(key));
+    black_box(row);
+}
+
+#[inline(always)]
+fn read<S: Setting, O: Shelf, const FIELDS: usize>(
+    tx: &mut Tx<'_, S>,
+    records: Records<O, FIELDS>,
+    number: u64,
+) -> Result<(), DbError> {
+    let key = key(number);
+    there(tx.view(records, &key, |row| see(key, row))?)
+}
+
+#[inline(always)]
+fn write<S: Setting, O: Shelf, const FIELDS: usize>(
+    tx: &mut Tx<'_, S>,
+    records: Records<O, FIELDS>,
+    number: u64,
+    field: u8,
+) -> Result<(), DbError> {
+    there(tx.update(records, &key(number), |row| row.write(number, field))?)
+}
+
+fn there<T>(row: Option<T>) -> Result<T, DbError> {
+    row.ok_or(DbError::Missing { table: RECORD })
+}
+
+/// Which of a worker's kinds a transaction of several operations is.
+const SEVERAL: usize = 5;
+
+impl<S: Setting, O: Shelf, const FIELDS: usize> Client for Worker<'_, S, O, FIELDS> {
+    fn kinds() -> &'static [&'static str] {
+        &["read", "update", "insert", "scan", "read-modify-write", "transaction"]
+    }
+
+    fn run_next(&mut self, _date: u64) -> Result<Done, Error> {
+        let kind = match &mut self.task {
+            Task::Core(inputs) => {
+                let operation = inputs.draw();
+                self.operate(operation)?;
+                if let (Operation::Insert { .. }, Task::Core(inputs)) = (operation, &mut self.task) {
+                    inputs.inserted();
+                }
+                operation.kind() as usize
+            }
+            Task::Transactions(transactions) => {
+                let transaction = transactions.draw();
+                let records = self.records;
+                self.db.transact(|tx| {
+                    transaction.accesses().iter().try_for_each(|access| match access.writes {
+                        true => write(tx, records, access.number, 0),
+                        false => read(tx, records, access.number),
+                    })
+                })?;
+                self.written += transaction.writes() as u64;
+                SEVERAL
+            }
+        };
+        Ok(Done { kind, is_committed: true })
+    }
+}

@@ -1,0 +1,87 @@
+//! Each workload on each engine: small, with two threads where there may be two, and its conditions after the run.
+
+use std::process::Command;
+
+use serde_json::Value;
+
+/// Runs a workload to its end, and gives its report. What does not hold would be its exit status.
+fn run(arguments: &[&str], engine: &str) -> Value {
+    let threads = if engine == "limit" { "1" } else { "2" };
+    let output = Command::new(env!("CARGO_BIN_EXE_drtm-bench"))
+        .args(arguments)
+        .args(["--engine", engine, "--threads", threads, "--memory", "4", "--json"])
+        .env_remove("DRTM_HTM")
+        .output()
+        .expect("the binary starts");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{arguments:?} on {engine}: {errors}");
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{arguments:?}: {error}"));
+    assert_eq!(report["consistency"], "ok", "{report}");
+    assert_eq!(report["workload"], arguments[0]);
+    assert_eq!(report["threads"].to_string(), threads);
+    assert_eq!((&report["nodes"], &report["fabric"]), (&1.into(), &"local".into()));
+    assert_eq!(report["simulated"], engine == "emulated");
+    for field in ["seconds", "throughput"] {
+        assert!(report[field].as_f64() > Some(0.0), "{field} of {report}");
+    }
+    report
+}
+
+/// On every engine that any machine has, with so many transactions in each thread.
+fn run_everywhere(arguments: &[&str], transactions: u64, kinds: usize) {
+    for engine in ["auto", "none", "emulated", "limit"] {
+        let transactions = transactions.to_string();
+        let report = run(&[arguments, &["--transactions", &transactions]].concat(), engine);
+        assert_eq!(report["latency_us"].as_object().map(serde_json::Map::len), Some(kinds), "{report}");
+        let of_user = report["aborts"]["user"].as_u64().expect("a count");
+        let all = report["committed"].as_u64().expect("a count") + of_user;
+        assert_eq!(all, report["threads"].as_u64().expect("a count") * transactions.parse::<u64>().expect("a number"));
+    }
+}
+
+#[test]
+fn tpcc() {
+    let small = ["tpcc", "--customers", "60", "--items", "300"];
+    run_everywhere(&[&small[..], &["--warehouses", "2"]].concat(), 2_000, 5);
+    // Both threads in one warehouse: most transactions meet.
+    let report = run(&[&small[..], &["--warehouses", "1", "--transactions", "4000"]].concat(), "none");
+    assert!(
+        (40..=160).contains(&report["aborts"]["user"].as_u64().expect("a count")),
+        "about one order of 100: {report}"
+    );
+    // All lines from elsewhere.
+    run(
+        &[&small[..], &["--warehouses", "2", "--remote-items", "100", "--mix", "new-order", "--secs", "0.2"]].concat(),
+        "none",
+    );
+}
+
+#[test]
+fn smallbank() {
+    run_everywhere(&["smallbank", "--customers", "200"], 5_000, 6);
+    // Few customers, who are all hot or cold: transactions meet all the time.
+    let report = run(&["smallbank", "--customers", "100", "--transactions", "50000"], "none");
+    assert!(report["aborts"]["user"].as_u64() > Some(0), "somebody has nothing left: {report}");
+    run(&["smallbank", "--customers", "2000", "--hot", "alomari", "--secs", "0.1"], "auto");
+    run(&["smallbank", "--customers", "2", "--hot", "none", "--secs", "0.1"], "none");
+}
+
+#[test]
+fn tatp() {
+    run_everywhere(&["tatp", "--subscribers", "300"], 5_000, 7);
+    run(&["tatp", "--subscribers", "5", "--choice", "uniform", "--transactions", "50000"], "none");
+}
+
+#[test]
+fn ycsb() {
+    for (mix, kinds) in [("a", 2), ("b", 2), ("c", 1), ("d", 2), ("e", 2), ("f", 2), ("x", 1)] {
+        let transactions = if mix == "e" { 300 } else { 2_000 };
+        run_everywhere(&["ycsb", "--mix", mix, "--records", "500"], transactions, kinds);
+    }
+    let contended = ["ycsb", "--mix", "x", "--records", "40", "--ops", "16", "--reads", "50", "--transactions", "5000"];
+    let report = run(&contended, "none");
+    assert_eq!((&report["ops"], &report["value_bytes"], &report["table"]), (&16.into(), &100.into(), &"hash".into()));
+    let small = ["ycsb", "--mix", "f", "--value-bytes", "100", "--dist", "uniform", "--records", "100"];
+    let report = run(&[&small[..], &["--secs", "0.1"]].concat(), "none");
+    assert_eq!((&report["dist"], &report["value_bytes"]), (&"uniform".into(), &100.into()));
+}
