@@ -156,7 +156,7 @@ impl Attempt<'_> {
             for (step, (_, write)) in (0..).zip(overwritten) {
                 self.note(place, version << STEPS | step, Some(*write));
             }
-            self.note(place, (version + 1 << STEPS) - 1, write);
+            self.note(place, ((version + 1) << STEPS) - 1, write);
         }
         self.recording.commit();
     }
