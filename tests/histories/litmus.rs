@@ -76,6 +76,30 @@ fn a_transaction_knows_its_own_write_though_the_row_has_gone() {
 }
 
 #[test]
+fn a_write_finds_its_row_and_no_other_in_the_same_memory() {
+    // As often as memory can be used again before it looks as it did.
+    const USES: u64 = 1 << 14;
+    for place in places() {
+        let (world, other) = (plain(), Place { key: 8, ..place });
+        meanwhile(&world, |tx| world.put(tx, place, 6));
+        let mut tx = world.db.begin().expect("a transaction");
+        world.put(&mut tx, place, 12).expect("it is there");
+        meanwhile(&world, |tx| world.remove(tx, place).map(|was_there| assert!(was_there)));
+        for _ in 0..USES - 1 {
+            meanwhile(&world, |tx| world.put(tx, other, 18));
+            meanwhile(&world, |tx| world.remove(tx, other).map(|was_there| assert!(was_there)));
+        }
+        meanwhile(&world, |tx| world.put(tx, other, 18));
+        let ended = tx.commit();
+        assert!(matches!(ended, Err(Error::Conflict(Conflict::Moved))), "{place:?}: {ended:?}");
+        meanwhile(&world, |tx| {
+            assert_eq!((world.get(tx, place)?, world.get(tx, other)?), (None, Some(18)));
+            Ok(())
+        });
+    }
+}
+
+#[test]
 fn an_empty_range_is_true_together_with_what_was_read_before() {
     const ALL: (Bound<u64>, Bound<u64>) = (Bound::Unbounded, Bound::Unbounded);
     for table in FIRST_SORTED..TABLES {
@@ -137,7 +161,11 @@ fn a_panic_undoes_everything_and_the_thread_goes_on() {
         })
     }));
     assert_eq!(ended.expect_err("it panics").downcast_ref(), Some(&"on purpose"));
-    meanwhile(&world, |tx| places().into_iter().try_for_each(|place| Ok(assert_eq!(world.get(tx, place)?, None))));
+    meanwhile(&world, |tx| {
+        let found = places().map(|place| world.get(tx, place).expect("sound"));
+        assert_eq!(found, [None; TABLES as usize]);
+        Ok(())
+    });
     assert!(world.db.tables().expect("sound").iter().all(|(_, records)| *records == 0), "records are left");
 }
 

@@ -4,8 +4,8 @@
 //! transaction commits; so writes that nobody reads first are judged too. What a transaction has read of its own writes is compared with what it wrote at
 //! once, and is no part of the history.
 //!
-//! Transactions that are given up are noted as well: what they have read as that of a transaction that only reads, since it must have been true all at once;
-//! what they have written as that of another, which aborted, and so must not be seen.
+//! Transactions that are given up are noted as well, as such that only read: what they have read must have been true all at once. What they have written is
+//! noted nowhere, so that whoever sees it has read what nobody wrote.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -23,7 +23,7 @@ use crate::{
 /// Bits of a version's number in a history that tell a transaction's writes of one row from each other. All ones is the last.
 const STEPS: u32 = 8;
 
-/// Marks the number of a write that has not come about.
+/// Marks what was read of a write that has not come about: there is no such version.
 const LOST: u64 = 1 << 62;
 
 /// One thread's notes.
@@ -43,14 +43,7 @@ impl Notes {
     /// A transaction is about to begin.
     pub(crate) fn begin(&mut self) -> Attempt<'_> {
         let Self { log, next_write, versions } = self;
-        Attempt {
-            recording: log.begin(),
-            next_write,
-            versions,
-            own: BTreeMap::new(),
-            writes: Vec::new(),
-            lost: Vec::new(),
-        }
+        Attempt { recording: log.begin(), next_write, versions, own: BTreeMap::new(), writes: Vec::new() }
     }
 
     /// The history of what all threads noted.
@@ -89,8 +82,6 @@ pub(crate) struct Attempt<'n> {
     pub(crate) own: BTreeMap<Place, Option<u64>>,
     /// All that it has written, in order.
     writes: Vec<(Place, u64)>,
-    /// What runs before this one have written.
-    lost: Vec<(Place, u64)>,
 }
 
 impl Attempt<'_> {
@@ -98,7 +89,7 @@ impl Attempt<'_> {
     pub(crate) fn again(&mut self) {
         self.recording.retry();
         self.own.clear();
-        self.lost.append(&mut self.writes);
+        self.writes.clear();
     }
 
     /// A number for something that is about to be written.
@@ -159,19 +150,15 @@ impl Attempt<'_> {
         let told = Scribe::told();
         let left: BTreeMap<Place, Option<u64>> = told.iter().map(|left| (left.place, left.write)).collect();
         assert_eq!(left, self.own, "what is told of a commit is not what was written");
-        let (writes, mut lost) = (mem::take(&mut self.writes), mem::take(&mut self.lost));
+        let writes = mem::take(&mut self.writes);
         for Left { place, version, write } in told {
             let overwritten = writes.iter().filter(|(at, other)| *at == place && Some(*other) != write);
             for (step, (_, write)) in (0..).zip(overwritten) {
                 self.note(place, version << STEPS | step, Some(*write));
             }
-            self.note(place, (version + 1 << STEPS) - 1, write);
+            self.note(place, ((version + 1) << STEPS) - 1, write);
         }
-        lost.extend(writes.into_iter().filter(|(place, _)| !self.own.contains_key(place)));
-        let Self { recording, .. } = self;
-        recording.commit();
-        // Nothing more to be said of those: what is unknown counts as lost.
-        drop(lost);
+        self.recording.commit();
     }
 
     /// It is given up, for reasons that it had to believe in: what it has read must have been true.

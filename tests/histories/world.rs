@@ -31,7 +31,7 @@ impl Place {
         let known = [WORDS.name(), NAMES.name(), SORTED_WORDS.name(), SORTED_NAMES.name()];
         let table = known.iter().position(|name| *name == table).expect("one of the tables") as u32;
         let key = match key.try_into() {
-            Ok(word) if table % 2 == 0 => u64::from_be_bytes(word),
+            Ok(word) if table == 0 || table == FIRST_SORTED => u64::from_be_bytes(word),
             _ => number(key),
         };
         Self { table, key }

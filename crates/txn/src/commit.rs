@@ -90,6 +90,10 @@ fn lock_and_validate<S: Setting>(db: &Inner<S>, work: &mut Work<S::Engine>) -> R
             Some(epoch) => epoch,
             None => lock_and_validate_plainly(db, work)?,
         };
+        if !are_their_keys(db, work)? {
+            unlock(&db.store.records(), &work.order);
+            return Err(Conflict::Moved.into());
+        }
         let exhausted = work.writes.iter().find(|write| version_in(epoch, write.before).is_none());
         match exhausted.map(|write| write.before) {
             None => return Ok(epoch),
@@ -100,6 +104,24 @@ fn lock_and_validate<S: Setting>(db: &Inner<S>, work: &mut Work<S::Engine>) -> R
             }
         }
     }
+}
+
+/// Whether the records that are locked are those of their keys. A handle alone does not tell for ever: a record can be taken out, and its memory be used
+/// again so often that it has the same incarnation at last. As long as the version is the one that was seen, it is the same record.
+#[inline]
+fn are_their_keys<S: Setting>(db: &Inner<S>, work: &Work<S::Engine>) -> Result<bool, Error> {
+    for write in work.writes.iter().filter(|write| write.before != write.seen) {
+        let Some(opened) = db.catalog.get(write.table) else { continue };
+        match opened.index.leads_to(work.key_of(write.key), write.at) {
+            Ok(true) => {}
+            Ok(false) => return Ok(false),
+            Err(error) => {
+                unlock(&db.store.records(), &work.order);
+                return Err(error.into());
+            }
+        }
+    }
+    Ok(true)
 }
 
 #[inline]

@@ -117,6 +117,12 @@ impl<E: Engine> Index<E> {
         )
     }
 
+    /// Whether a key's record is this one, which is locked.
+    #[cold]
+    pub(crate) fn leads_to(&self, key: Encoded<'_>, at: Handle) -> Result<bool, KvError> {
+        with_key!(self, key, |table, key| table.leads_to(key, at), |tree, key| tree.leads_to(key, at))
+    }
+
     pub(crate) fn reserve(
         &self,
         worker: &mut Worker<E>,

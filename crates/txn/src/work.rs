@@ -34,6 +34,8 @@ pub(crate) struct Write {
     /// The version in which this transaction has made the record, if it did.
     pub(crate) made: Option<Version>,
     pub(crate) key: Kept,
+    /// The version that it had when it was found.
+    pub(crate) seen: Version,
     /// The version that it had when it was locked.
     pub(crate) before: Version,
     /// Whether the new value has room where the record is.
@@ -162,7 +164,8 @@ impl<E: Engine> Work<E> {
 
     /// Adds a write of a record that none is of yet.
     #[inline]
-    pub(crate) fn add(&mut self, at: Handle, table: u16, fate: Fate, made: Option<Version>, key: Kept) {
+    pub(crate) fn add(&mut self, found: Sighting, table: u16, fate: Fate, made: Option<Version>, key: Kept) {
+        let Sighting { at, version: seen } = found;
         self.written |= bit(at);
         self.writes.push(Write {
             at,
@@ -170,6 +173,7 @@ impl<E: Engine> Work<E> {
             fate,
             made,
             key,
+            seen,
             before: Version::default(),
             has_room: true,
             has_past: false,

@@ -30,7 +30,7 @@ trait Shape: 'static {
         range: Bounds<Self::Key>,
         is_up: bool,
         most: usize,
-    ) -> Result<Option<Vec<(Self::Key, Value)>>, Error>;
+    ) -> Result<Option<Rows<Self::Key>>, Error>;
 
     /// How many rows a range has, its first and its last.
     fn ends(
@@ -40,6 +40,7 @@ trait Shape: 'static {
     ) -> Result<Option<Ends<Self::Key>>, Error>;
 }
 
+type Rows<K> = Vec<(K, Value)>;
 type Ends<K> = (u64, Option<(K, Value)>, Option<(K, Value)>);
 
 macro_rules! unordered {
@@ -50,7 +51,7 @@ macro_rules! unordered {
             _: Bounds<Self::Key>,
             _: bool,
             _: usize,
-        ) -> Result<Option<Vec<(Self::Key, Value)>>, Error> {
+        ) -> Result<Option<Rows<Self::Key>>, Error> {
             Ok(None)
         }
 
@@ -72,7 +73,7 @@ macro_rules! ordered {
             range: Bounds<Self::Key>,
             is_up: bool,
             most: usize,
-        ) -> Result<Option<Vec<(Self::Key, Value)>>, Error> {
+        ) -> Result<Option<Rows<Self::Key>>, Error> {
             let rows = if is_up { tx.range(table, range) } else { tx.range_back(table, range) }?;
             rows.rows().take(most).collect::<Result<_, _>>().map(Some)
         }

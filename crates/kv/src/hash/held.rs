@@ -198,6 +198,32 @@ impl<E: Engine, K: Keys> HashTable<E, K> {
         }
     }
 
+    /// Whether a key's record is this one, which the caller has locked, so that it stays so. Waits for nobody's lock.
+    ///
+    /// # Errors
+    ///
+    /// When the store is corrupt.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm_htm::NoHtm;
+    /// use drtm_kv::{HashConfig, Placed, Store};
+    ///
+    /// let store = Store::in_memory(NoHtm, 16 << 20)?;
+    /// let (table, mut worker) = (store.hash_table(HashConfig::default())?, store.worker());
+    /// let Placed::Made(seen) = table.place(&mut worker, 7, b"seven", |_| ())? else { panic!("it is new") };
+    /// store.records().lock(seen.at, worker.lock_state())?;
+    /// assert!(table.leads_to(7, seen.at)? && !table.leads_to(8, seen.at)?);
+    /// # Ok::<(), drtm_kv::KvError>(())
+    /// ```
+    pub fn leads_to(&self, key: K::Key<'_>, at: Handle) -> Result<bool, KvError> {
+        let found = self
+            .table
+            .search::<K, _>(key, |record| Ok(record.identify::<K>(key)?.map(|()| Handle::of(record.place()))))?;
+        Ok(found == Some(at))
+    }
+
     /// Takes memory for a value of this length, for a record that the caller has locked: none if it has room where it is.
     ///
     /// # Errors

@@ -181,6 +181,18 @@ impl<E: Engine, K: TreeKeys> Tree<E, K> {
         }
     }
 
+    /// Whether a key's record is this one, which the caller has locked, as [of a hash table](crate::HashTable::leads_to).
+    ///
+    /// # Errors
+    ///
+    /// When the store is corrupt.
+    pub fn leads_to(&self, key: K::Key<'_>, at: Handle) -> Result<bool, KvError> {
+        let found = self
+            .table
+            .search::<K, _>(key, |record| Ok(record.identify::<K::Kept>(key)?.map(|()| Handle::of(record.place()))))?;
+        Ok(found.is_ok_and(|found| found == at))
+    }
+
     /// Takes memory for a value of this length, for a record that the caller has locked, as [of a hash table](crate::HashTable::reserve).
     ///
     /// # Errors

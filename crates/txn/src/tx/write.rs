@@ -199,7 +199,7 @@ impl<S: Setting> Tx<'_, S> {
             Spotted::Written(write) => work.change(write, fate),
             Spotted::Seen(seen) => {
                 let kept = work.keep_key(key)?;
-                work.add(seen.at, table, fate, None, kept);
+                work.add(seen, table, fate, None, kept);
             }
         }
         if !S::ISOLATED {
@@ -266,7 +266,7 @@ impl<S: Setting> Tx<'_, S> {
                 let work = self.work();
                 let kept = work.keep_key(key)?;
                 // First among the writes, so that it is taken back if the transaction cannot go on.
-                work.add(seen.at, table, Fate::Fresh { start, length }, Some(seen.version), kept);
+                work.add(seen, table, Fate::Fresh { start, length }, Some(seen.version), kept);
                 self.saw(seen)?;
                 if !S::ISOLATED {
                     return self.write_through(opened);
