@@ -80,6 +80,32 @@ impl<E: Engine> Region<E> {
         Ok(Self::new(mapping, engine, capacity, None).formatted())
     }
 
+    /// Has the system provide the first `bytes` of memory now. Otherwise it does when they are touched first, which takes as long, at a less convenient time.
+    ///
+    /// # Errors
+    ///
+    /// [`RegionError::Populate`] when there is not so much memory, or the system cannot do it.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm_htm::NoHtm;
+    /// use drtm_rdma::Region;
+    ///
+    /// let region = Region::anonymous(NoHtm, 64 << 20)?;
+    /// region.populate(16 << 20)?;
+    /// # Ok::<(), drtm_rdma::RegionError>(())
+    /// ```
+    pub fn populate(&self, bytes: u64) -> Result<(), RegionError> {
+        // Behind a file's end there is nothing to be had.
+        let most = match &self.file {
+            Some(file) => size(file)?,
+            None => self.capacity,
+        };
+        let bytes = bytes.min(most);
+        self.mapping.populate(bytes as usize).map_err(|source| RegionError::Populate { bytes, source })
+    }
+
     /// A region that other processes can [open](Self::open), in a file that is empty: on a memory file system, or made by
     /// `memfd_create`.
     ///

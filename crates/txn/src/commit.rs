@@ -79,7 +79,7 @@ pub(crate) fn commit<S: Setting>(db: &Inner<S>, work: &mut Work<S::Engine>) -> R
 fn put_in_order<E: Engine>(work: &mut Work<E>) {
     work.order.clear();
     work.order.extend(work.writes.iter().zip(0..).map(|(write, index)| (write.at, index)));
-    work.order.sort_unstable();
+    work.order.sort_unstable_by_key(|(at, _)| *at);
 }
 
 /// Locks what is written, in order. Gives the epoch if all that was read is still so, and keeps the locks then.
@@ -143,7 +143,7 @@ fn lock_and_validate_plainly<S: Setting>(db: &Inner<S>, work: &mut Work<S::Engin
 /// Locks all records, or none.
 #[inline]
 fn lock<E: Engine>(records: &Records<'_, E>, ticket: &Ticket, work: &mut Work<E>) -> Result<(), Error> {
-    let Work { order, writes, holder, .. } = work;
+    let Work { order, writes, holder, held, .. } = work;
     for (locked, (at, index)) in order.iter().enumerate() {
         let failed = match records.lock(*at, *holder) {
             Ok(Locking::Taken { version, length, has_past }) => {
@@ -151,7 +151,7 @@ fn lock<E: Engine>(records: &Records<'_, E>, ticket: &Ticket, work: &mut Work<E>
                 continue;
             }
             Ok(Locking::Gone) => Conflict::Moved.into(),
-            Ok(Locking::Held(state)) => match lock_patiently(records, *at, *holder, state, ticket) {
+            Ok(Locking::Held(state)) => match lock_patiently(records, *at, *holder, state, ticket, !held.is_empty()) {
                 Ok((version, length, has_past)) => {
                     took(&mut writes[*index as usize], version, length, has_past);
                     continue;
@@ -173,6 +173,7 @@ fn lock_patiently<E: Engine>(
     holder: State,
     found: State,
     ticket: &Ticket,
+    has_ticket: bool,
 ) -> Result<(Version, Option<u8>, bool), Error> {
     if found == holder {
         // When it was read.
@@ -183,7 +184,7 @@ fn lock_patiently<E: Engine>(
     }
     let waiter = Waiter::new();
     for _ in 0..PATIENCE {
-        if ticket.is_taken() {
+        if ticket.is_taken() && !has_ticket {
             return Err(Conflict::Yielded.into());
         }
         waiter.pause();

@@ -107,6 +107,7 @@ struct Thread<E: Engine> {
 #[derive(Clone, Debug)]
 pub struct Builder {
     memory: u64,
+    at_once: u64,
     older_versions: u64,
 }
 
@@ -129,13 +130,28 @@ impl Builder {
     /// The defaults.
     #[must_use]
     pub const fn new() -> Self {
-        Self { memory: MEMORY, older_versions: OLDER_VERSIONS }
+        Self { memory: MEMORY, at_once: 0, older_versions: OLDER_VERSIONS }
     }
 
     /// How many bytes the database may use at most. Only addresses are reserved for it; memory is taken as rows come.
     #[must_use]
     pub const fn memory(self, bytes: u64) -> Self {
         Self { memory: bytes, ..self }
+    }
+
+    /// How many bytes of the memory to have at once, and not when rows come: the system takes its time to provide memory, and this is when.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm_txn::{Builder, Error};
+    ///
+    /// let db = Builder::new().memory(64 << 20).at_once(16 << 20).build()?;
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[must_use]
+    pub const fn at_once(self, bytes: u64) -> Self {
+        Self { at_once: bytes, ..self }
     }
 
     /// How many bytes of the memory may be used for what rows were, as far as open snapshots need it. What cannot be kept is forgotten, and a snapshot that asks
@@ -169,6 +185,9 @@ impl Builder {
             });
         }
         let store = Store::in_memory(engine, self.memory)?;
+        if self.at_once > 0 {
+            store.region().populate(self.at_once)?;
+        }
         let snapshots = Snapshots::create(&store)?;
         let inner: Inner<S> = Inner {
             number: DATABASES.fetch_add(1, Relaxed),

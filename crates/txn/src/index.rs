@@ -6,6 +6,8 @@ use drtm_kv::{
     NodeVersion, Past, Placed, Reaped, Reserved, Room, Sighting, State, Store, Tree, Version, Worker,
 };
 
+use crate::table::{Any, Reach};
+
 /// A key, as the store takes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Encoded<'k> {
@@ -38,12 +40,12 @@ pub(crate) enum Index<E: Engine> {
 
 /// Runs an operation on whichever table it is, with the key that goes with it.
 macro_rules! with_key {
-    ($index:expr, $key:expr, |$table:ident, $word:ident| $hash:expr, |$tree:ident, $name:ident| $ordered:expr) => {
+    ($reach:ty, $index:expr, $key:expr, |$table:ident, $word:ident| $hash:expr, |$tree:ident, $name:ident| $ordered:expr) => {
         match ($index, $key) {
-            (Index::HashOfWords($table), Encoded::Word($word)) => $hash,
-            (Index::HashOfBytes($table), Encoded::Bytes($word)) => $hash,
-            (Index::TreeOfWords($tree), Encoded::Word($name)) => $ordered,
-            (Index::TreeOfBytes($tree), Encoded::Bytes($name)) => $ordered,
+            (Index::HashOfWords($table), Encoded::Word($word)) if <$reach>::HASHED => $hash,
+            (Index::HashOfBytes($table), Encoded::Bytes($word)) if <$reach>::HASHED => $hash,
+            (Index::TreeOfWords($tree), Encoded::Word($name)) if <$reach>::SORTED => $ordered,
+            (Index::TreeOfBytes($tree), Encoded::Bytes($name)) if <$reach>::SORTED => $ordered,
             // The type of keys decides about both, and is checked when the table is opened.
             _ => unreachable!("a key of another kind than its table's"),
         }
@@ -74,13 +76,14 @@ impl<E: Engine> Index<E> {
     }
 
     #[inline(always)]
-    pub(crate) fn fetch(
+    pub(crate) fn fetch<O: Reach>(
         &self,
         key: Encoded<'_>,
         holder: State,
         into: &mut impl Room,
     ) -> Result<Fetched<Absence>, KvError> {
         Ok(with_key!(
+            O,
             self,
             key,
             |table, key| match table.fetch(key, holder, into)? {
@@ -97,12 +100,12 @@ impl<E: Engine> Index<E> {
     /// Copies the value that a key had before a version.
     #[inline]
     pub(crate) fn fetch_past(&self, key: Encoded<'_>, before: Version, into: &mut impl Room) -> Result<Past, KvError> {
-        with_key!(self, key, |table, key| table.fetch_past(key, before, into), |tree, key| tree
+        with_key!(Any, self, key, |table, key| table.fetch_past(key, before, into), |tree, key| tree
             .fetch_past(key, before, into))
     }
 
     #[inline(always)]
-    pub(crate) fn place(
+    pub(crate) fn place<O: Reach>(
         &self,
         worker: &mut Worker<E>,
         key: Encoded<'_>,
@@ -110,6 +113,7 @@ impl<E: Engine> Index<E> {
         mut note: impl FnMut(Shift),
     ) -> Result<Placed, KvError> {
         with_key!(
+            O,
             self,
             key,
             |table, key| table.place(worker, key, value, |change| note(Shift::Bucket(change))),
@@ -120,7 +124,7 @@ impl<E: Engine> Index<E> {
     /// Whether a key's record is this one, which is locked.
     #[cold]
     pub(crate) fn leads_to(&self, key: Encoded<'_>, at: Handle) -> Result<bool, KvError> {
-        with_key!(self, key, |table, key| table.leads_to(key, at), |tree, key| tree.leads_to(key, at))
+        with_key!(Any, self, key, |table, key| table.leads_to(key, at), |tree, key| tree.leads_to(key, at))
     }
 
     pub(crate) fn reserve(
@@ -146,12 +150,12 @@ impl<E: Engine> Index<E> {
         version: Version,
         value: &[u8],
     ) -> Result<Handle, KvError> {
-        with_key!(self, key, |table, key| table.move_held(worker, key, at, to, version, value), |tree, key| tree
+        with_key!(Any, self, key, |table, key| table.move_held(worker, key, at, to, version, value), |tree, key| tree
             .move_held(worker, key, at, to, version, value))
     }
 
     pub(crate) fn reap(&self, worker: &mut Worker<E>, key: Encoded<'_>, seen: Sighting) -> Result<Reaped, KvError> {
-        with_key!(self, key, |table, key| table.reap(worker, key, seen), |tree, key| tree.reap(worker, key, seen))
+        with_key!(Any, self, key, |table, key| table.reap(worker, key, seen), |tree, key| tree.reap(worker, key, seen))
     }
 
     /// Rows, and records that stand for rows that are not there.

@@ -15,9 +15,36 @@ mod sealed {
 /// # Example
 ///
 /// See [`TableDef`].
-pub trait Kind: sealed::Sealed + Copy + fmt::Debug + Send + Sync + 'static {
+pub trait Kind: sealed::Sealed + Reach + Copy + fmt::Debug + Send + Sync + 'static {
     #[doc(hidden)]
     const ORDERED: bool;
+}
+
+/// Which tables an operation can come to, so that nothing is compiled for others. Public only as far as [`Kind`] has it: nobody else can name it.
+pub trait Reach {
+    #[doc(hidden)]
+    const HASHED: bool;
+    #[doc(hidden)]
+    const SORTED: bool;
+}
+
+/// Any table.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Any;
+
+impl Reach for Any {
+    const HASHED: bool = true;
+    const SORTED: bool = true;
+}
+
+impl Reach for Hash {
+    const HASHED: bool = true;
+    const SORTED: bool = false;
+}
+
+impl Reach for Ordered {
+    const HASHED: bool = false;
+    const SORTED: bool = true;
 }
 
 /// By a hash of the key: the faster, for single rows.

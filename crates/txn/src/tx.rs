@@ -134,7 +134,10 @@ impl<'db, S: Setting, M: Mode> Tx<'db, S, M> {
         if table.database != self.db.number {
             return Err(Error::OtherDatabase);
         }
-        self.db.catalog.get(table.number).ok_or(Error::OtherDatabase)
+        match self.db.catalog.get(table.number) {
+            Some(opened) => Ok(opened),
+            None => Err(Error::OtherDatabase),
+        }
     }
 
     /// Remembers that the transaction cannot commit.
@@ -311,7 +314,7 @@ impl<'db, S: Setting, M: Mode> Tx<'db, S, M> {
     #[inline(always)]
     fn bytes(work: &Work<S::Engine>, found: Found) -> &[u8] {
         match found {
-            Found::Read => &work.value,
+            Found::Read => work.value.bytes(),
             Found::Own { start, length } => crate::work::slice(&work.values, start, length),
         }
     }

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use drtm_htm::Engine;
-use drtm_kv::{BucketVersion, Handle, NodeVersion, Records, Sighting, State, Version, Worker};
+use drtm_kv::{BucketVersion, Handle, NodeVersion, Records, Room, Sighting, State, Version, Worker};
 
 use crate::{Error, Key, index::Encoded, index::Shift, secondary::RowEntries, snapshots::Needs, stats::Counters};
 
@@ -44,6 +44,34 @@ pub(crate) struct Write {
     pub(crate) has_past: bool,
 }
 
+/// A value that was read. Its memory only grows, so that nothing is cleared to be written over.
+#[derive(Debug, Default)]
+pub(crate) struct Value {
+    bytes: Vec<u8>,
+    length: usize,
+}
+
+impl Value {
+    #[inline(always)]
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.length]
+    }
+}
+
+impl Room for Value {
+    #[inline(always)]
+    fn of(&mut self, length: usize) -> &mut [u8] {
+        self.length = length;
+        if self.bytes.len() < length {
+            self.bytes.resize(length, 0);
+        }
+        &mut self.bytes[..length]
+    }
+}
+
+/// Which of so many bits may be set for each record that is written.
+const FILTER_BITS: u64 = 512;
+
 /// The most bytes of keys, or of values, that one transaction can write.
 pub(crate) const MOST_BYTES: usize = u32::MAX as usize;
 
@@ -63,12 +91,12 @@ pub(crate) struct Work<E: Engine> {
     /// Buckets in which keys were missing.
     pub(crate) buckets: Vec<BucketVersion>,
     pub(crate) writes: Vec<Write>,
-    /// A bit for each of the records written, of sixty-four: most reads are of others, and this says so at once.
-    pub(crate) written: u64,
+    /// A bit for each of the records written: most reads are of others, and this says so at once.
+    pub(crate) written: [u64; (FILTER_BITS / 64) as usize],
     pub(crate) values: Vec<u8>,
     pub(crate) keys: Vec<u8>,
     /// The value that was read last.
-    pub(crate) value: Vec<u8>,
+    pub(crate) value: Value,
     /// The key that is looked for.
     pub(crate) key: Vec<u8>,
     /// What the row that is written has in its table's indexes.
@@ -94,8 +122,11 @@ pub(crate) struct Work<E: Engine> {
     pub(crate) counters: std::sync::Arc<Counters>,
 }
 
-fn bit(at: Handle) -> u64 {
-    1 << (at.mixed() % 64)
+/// The word of a record's bit in the filter, and the bit.
+#[inline(always)]
+fn bit(at: Handle) -> (usize, u64) {
+    let bit = at.mixed() % FILTER_BITS;
+    ((bit / 64) as usize, 1 << (bit % 64))
 }
 
 impl<E: Engine> Work<E> {
@@ -108,10 +139,10 @@ impl<E: Engine> Work<E> {
             leaves: Vec::new(),
             buckets: Vec::new(),
             writes: Vec::new(),
-            written: 0,
+            written: [0; (FILTER_BITS / 64) as usize],
             values: Vec::new(),
             keys: Vec::new(),
-            value: Vec::new(),
+            value: Value::default(),
             key: Vec::new(),
             entries: RowEntries::default(),
             order: Vec::new(),
@@ -134,7 +165,7 @@ impl<E: Engine> Work<E> {
         self.leaves.clear();
         self.buckets.clear();
         self.writes.clear();
-        self.written = 0;
+        self.written = [0; (FILTER_BITS / 64) as usize];
         self.values.clear();
         self.keys.clear();
         self.next_check = FIRST_CHECK;
@@ -159,14 +190,16 @@ impl<E: Engine> Work<E> {
     /// Which write is of this record.
     #[inline(always)]
     pub(crate) fn written_at(&self, at: Handle) -> Option<usize> {
-        if self.written & bit(at) == 0 { None } else { self.writes.iter().position(|write| write.at == at) }
+        let (word, bit) = bit(at);
+        if self.written[word] & bit == 0 { None } else { self.writes.iter().position(|write| write.at == at) }
     }
 
     /// Adds a write of a record that none is of yet.
     #[inline]
     pub(crate) fn add(&mut self, found: Sighting, table: u16, fate: Fate, made: Option<Version>, key: Kept) {
         let Sighting { at, version: seen } = found;
-        self.written |= bit(at);
+        let (word, bit) = bit(at);
+        self.written[word] |= bit;
         self.writes.push(Write {
             at,
             table,
@@ -192,7 +225,11 @@ impl<E: Engine> Work<E> {
     /// Recomputes what writes there are, when some are forgotten.
     pub(crate) fn truncate_writes(&mut self, length: usize) {
         self.writes.truncate(length);
-        self.written = self.writes.iter().fold(0, |bits, write| bits | bit(write.at));
+        self.written = [0; (FILTER_BITS / 64) as usize];
+        for write in &self.writes {
+            let (word, bit) = bit(write.at);
+            self.written[word] |= bit;
+        }
     }
 
     /// Keeps a key until the transaction ends.

@@ -30,6 +30,10 @@ pub(crate) struct Options {
     #[arg(long, value_parser = value_parser!(u16).range(1..=4096), default_value_t = 64, value_name = "GIB")]
     memory: u16,
 
+    /// Memory that the database has from the beginning, in GiB, so that the system's providing it is no part of what is measured
+    #[arg(long, value_parser = value_parser!(u16).range(0..=4096), default_value_t = 0, value_name = "GIB")]
+    at_once: u16,
+
     /// What a commit waits for: nothing, as there is no log yet
     #[arg(long, value_parser = only("none", "there is no log yet, and nothing outlives the process"), default_value = "none")]
     pub(crate) durability: String,
@@ -78,6 +82,10 @@ impl Options {
 
     pub(crate) fn until(&self) -> Until {
         self.transactions.map_or(Until::Time(self.secs), Until::Transactions)
+    }
+
+    pub(crate) fn at_once(&self) -> u64 {
+        u64::from(self.at_once) << 30
     }
 
     pub(crate) fn memory(&self) -> u64 {

@@ -59,7 +59,7 @@ pub(crate) trait Workload: Sync {
 /// Runs a workload as options say.
 pub(crate) fn measure<W: Workload>(workload: &W, options: &Options) -> Result<Outcome, Error> {
     let threads = options.threads()?;
-    let run = Run { workload, threads, until: options.until(), memory: options.memory() };
+    let run = Run { workload, threads, until: options.until(), memory: options.memory(), at_once: options.at_once() };
     let (engine, result) = options.engine.dispatch(run)?;
     Ok(Outcome::new(workload, options, engine, threads, result))
 }
@@ -69,6 +69,7 @@ struct Run<'w, W> {
     threads: usize,
     until: Until,
     memory: u64,
+    at_once: u64,
 }
 
 /// What has come of a run.
@@ -85,8 +86,8 @@ impl<W: Workload> Task for Run<'_, W> {
     type Output = Finished;
 
     fn carry_out<S: Setting<Hook = Unlogged>>(self, engine: S::Engine) -> Result<Finished, Error> {
-        let Self { workload, threads, until, memory } = self;
-        let db = Builder::new().memory(memory).build_with::<S>(engine, Unlogged)?;
+        let Self { workload, threads, until, memory, at_once } = self;
+        let db = Builder::new().memory(memory).at_once(at_once).build_with::<S>(engine, Unlogged)?;
         let tables = workload.open(&db)?;
         let progress = Progress::new("loading", workload.pieces());
         load(workload, &db, tables, threads, &progress)?;

@@ -14,7 +14,7 @@ pub(super) use order_status::order_status;
 pub(super) use payment::pay;
 pub(super) use stock_level::stock_level;
 
-use drtm_txn::{Setting, Tx};
+use drtm_txn::{Mode, Setting, Tx};
 
 use super::{
     CustomerByName, CustomerChoice, CustomerKey, DistrictKey,
@@ -32,8 +32,8 @@ pub(super) struct Scratch {
 }
 
 /// The customer that is meant. Of those who have a last name, it is the one in the middle, in the order of first names, rounded up (2.5.2.2).
-fn choose<S: Setting>(
-    tx: &mut Tx<'_, S>,
+fn choose<S: Setting, M: Mode>(
+    tx: &mut Tx<'_, S, M>,
     tables: &Tables,
     (warehouse, district): DistrictKey,
     choice: &CustomerChoice,

@@ -34,6 +34,9 @@ impl<'r, E: Engine> Record<'r, E> {
         }
         let now = self.shape::<K>(self.head())?;
         let shape = now.with_value(length);
+        if shape == now {
+            return Ok(None);
+        }
         let class = shape.class();
         if class == now.class() {
             return Ok(None);

@@ -16,6 +16,10 @@ impl Mapping {
         Err(io::ErrorKind::Unsupported.into())
     }
 
+    pub(super) fn populate(&self, _bytes: usize) -> io::Result<()> {
+        Ok(())
+    }
+
     pub(super) fn huge_pages(&self) -> bool {
         false
     }

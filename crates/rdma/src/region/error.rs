@@ -50,6 +50,14 @@ pub enum RegionError {
         /// What the system said.
         source: io::Error,
     },
+    /// Memory could not be had ahead of its use.
+    #[error("cannot have {bytes} bytes of memory at once: {source}; ask for less, or let it come as it is used")]
+    Populate {
+        /// How much.
+        bytes: u64,
+        /// What the system said.
+        source: io::Error,
+    },
     /// A shared region's file could not be sized: no space is left on its file system, say.
     #[error("cannot allocate {bytes} bytes in the region's file: {source}")]
     Allocate {

@@ -61,6 +61,13 @@ impl Mapping {
         self
     }
 
+    /// Has the system provide the memory of the first bytes now, and not when it is touched.
+    pub(super) fn populate(&self, bytes: usize) -> io::Result<()> {
+        let bytes = bytes.min(self.bytes);
+        // SAFETY: the range was mapped by this value; what its memory holds is not changed.
+        Ok(unsafe { madvise(self.words.cast(), bytes, Advice::LinuxPopulateWrite) }?)
+    }
+
     /// Whether the system took the advice to use huge pages.
     pub(super) fn huge_pages(&self) -> bool {
         self.huge_pages

@@ -3,7 +3,7 @@
 use std::{borrow::Borrow, fmt, marker::PhantomData};
 
 use super::{Tx, read::Row};
-use crate::{Codec, Embedded, Error, Key, Setting, Table, catalog::Opened, table::Kind, work::Fate};
+use crate::{Codec, Embedded, Error, Key, Setting, Table, catalog::Opened, table::Any, table::Kind, work::Fate};
 
 /// A row's place in a table, as maps have it: [`Tx::entry`] gives it. A row that is there is looked for once, whatever is then done.
 ///
@@ -91,12 +91,12 @@ struct Place<'t, 'db, K: Key, S: Setting> {
 
 impl<K: Key, S: Setting> Place<'_, '_, K, S> {
     fn find(&mut self) -> Result<Row, Error> {
-        self.tx.row(self.opened, self.key, true)
+        self.tx.row::<K, Any>(self.opened, self.key, true)
     }
 
     fn write<C: Codec>(&mut self, row: Row, value: &C::Given) -> Result<(), Error> {
         let fate = self.tx.keep_value::<C>(self.opened, value)?;
-        self.tx.write_row(self.opened, self.table, self.key, row, fate)
+        self.tx.write_row::<K, Any>(self.opened, self.table, self.key, row, fate)
     }
 }
 
@@ -286,7 +286,7 @@ impl<K: Key, C: Codec, S: Setting> OccupiedEntry<'_, '_, K, C, S> {
     pub fn remove(mut self) -> Result<(), Error> {
         let row = self.row()?;
         let Place { tx, opened, table, key } = self.place;
-        tx.write_row(opened, table, key, row, Fate::Remove)
+        tx.write_row::<K, Any>(opened, table, key, row, Fate::Remove)
     }
 
     /// Removes the row, and gives its value.

@@ -217,7 +217,7 @@ impl<K: Key, C: Codec, S: Setting, M: Mode> Range<'_, '_, K, C, S, M> {
                 None if self.tx.has_ticket() => {
                     // It has to be locked before its value is believed.
                     let Some(key) = key else { return Err(Error::Key { table: self.opened.name }) };
-                    match self.tx.row(self.opened, &key, true)?.found {
+                    match self.tx.row::<K, Ordered>(self.opened, &key, true)?.found {
                         Some(found) => return Ok(Some((key, found))),
                         None => continue,
                     }

@@ -4,7 +4,12 @@ use drtm_htm::Engine;
 use drtm_kv::{Fetched, Past, Room};
 
 use super::{Found, Mode, Tx, encode};
-use crate::{Codec, Error, Key, Setting, Table, catalog::Opened, table::Kind, work::Work};
+use crate::{
+    Codec, Error, Key, Setting, Table,
+    catalog::Opened,
+    table::{Kind, Reach},
+    work::Work,
+};
 
 /// A row as it was found: where its value is, and which record it is.
 #[derive(Clone, Copy, Debug)]
@@ -18,16 +23,6 @@ pub(super) struct Row {
 pub(super) enum Spotted {
     Seen(drtm_kv::Sighting),
     Written(usize),
-}
-
-/// Which of a transaction's buffers a value goes to.
-struct Wanted<'w>(&'w mut Vec<u8>);
-
-impl Room for Wanted<'_> {
-    #[inline(always)]
-    fn of(&mut self, length: usize) -> &mut [u8] {
-        self.0.of(length)
-    }
 }
 
 /// Nobody wants the value.
@@ -79,7 +74,7 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
         key: &K,
     ) -> Result<Option<C::Value>, Error> {
         let opened = self.opened(table)?;
-        match self.row(opened, key, true)?.found {
+        match self.row::<K, O>(opened, key, true)?.found {
             Some(found) => self.decode::<C>(opened, found).map(Some),
             None => Ok(None),
         }
@@ -143,7 +138,7 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
         see: impl FnOnce(C::View<'_>) -> R,
     ) -> Result<Option<R>, Error> {
         let opened = self.opened(table)?;
-        let Some(found) = self.row(opened, key, true)?.found else { return Ok(None) };
+        let Some(found) = self.row::<K, O>(opened, key, true)?.found else { return Ok(None) };
         let view = Self::codec_error(opened, C::view(Self::bytes(self.work(), found)))?;
         Ok(Some(see(view)))
     }
@@ -155,24 +150,29 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
     /// As for [`get`](Self::get).
     pub fn contains<K: Key, C: Codec, O: Kind>(&mut self, table: Table<K, C, O>, key: &K) -> Result<bool, Error> {
         let opened = self.opened(table)?;
-        Ok(self.row(opened, key, false)?.found.is_some())
+        Ok(self.row::<K, O>(opened, key, false)?.found.is_some())
     }
 
     /// Finds a row, and copies its value if that is wanted. What was found is part of what the transaction has read.
     #[inline]
-    pub(super) fn row<K: Key>(&mut self, opened: &Opened<S::Engine>, key: &K, wanted: bool) -> Result<Row, Error> {
+    pub(super) fn row<K: Key, O: Reach>(
+        &mut self,
+        opened: &Opened<S::Engine>,
+        key: &K,
+        wanted: bool,
+    ) -> Result<Row, Error> {
         let past = self.past();
         let work = self.work();
         let Work { key: buffer, value, holder, .. } = &mut *work;
         let encoded = encode(key, buffer);
         if let Some(before) = past {
-            let found = opened.index.fetch_past(encoded, before, &mut Wanted(value))?;
+            let found = opened.index.fetch_past(encoded, before, value)?;
             return Ok(Row { found: was_found(opened, found)?, record: None });
         }
         let fetched = if wanted {
-            opened.index.fetch(encoded, *holder, &mut Wanted(value))?
+            opened.index.fetch::<O>(encoded, *holder, value)?
         } else {
-            opened.index.fetch(encoded, *holder, &mut Unwanted)?
+            opened.index.fetch::<O>(encoded, *holder, &mut Unwanted)?
         };
         match fetched {
             Fetched::Record(seen) => {
@@ -181,7 +181,7 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
                     return Ok(Row { found, record: Some(Spotted::Written(write)) });
                 }
                 if self.has_ticket() && !self.seize(seen)? {
-                    return self.row(opened, key, wanted);
+                    return self.row::<K, O>(opened, key, wanted);
                 }
                 self.saw(seen)?;
                 Ok(Row { found: seen.is_present().then_some(Found::Read), record: Some(Spotted::Seen(seen)) })

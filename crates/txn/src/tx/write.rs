@@ -11,7 +11,7 @@ use super::{
 use crate::{
     Codec, Conflict, Error, Key, Setting, Table,
     catalog::Opened,
-    table::Kind,
+    table::{Kind, Reach},
     work::{Fate, Work, slice},
 };
 
@@ -97,7 +97,9 @@ impl<S: Setting> Tx<'_, S> {
         C::Value: Borrow<C::Given>,
     {
         let opened = self.opened(table)?;
-        let Row { found: Some(found), record: Some(record) } = self.row(opened, key, true)? else { return Ok(None) };
+        let Row { found: Some(found), record: Some(record) } = self.row::<K, O>(opened, key, true)? else {
+            return Ok(None);
+        };
         let mut value = self.decode::<C>(opened, found)?;
         let result = change(&mut value);
         let fate = self.keep_value::<C>(opened, value.borrow())?;
@@ -128,7 +130,7 @@ impl<S: Setting> Tx<'_, S> {
     pub fn remove<K: Key, C: Codec, O: Kind>(&mut self, table: Table<K, C, O>, key: &K) -> Result<bool, Error> {
         let opened = self.opened(table)?;
         // Its value tells which entries it has in indexes.
-        let row = self.row(opened, key, !opened.indexes.are_none())?;
+        let row = self.row::<K, O>(opened, key, !opened.indexes.are_none())?;
         let Row { found: Some(found), record: Some(record) } = row else { return Ok(false) };
         self.remove_found(opened, table.number, key, found, record)?;
         Ok(true)
@@ -159,7 +161,9 @@ impl<S: Setting> Tx<'_, S> {
         key: &K,
     ) -> Result<Option<C::Value>, Error> {
         let opened = self.opened(table)?;
-        let Row { found: Some(found), record: Some(record) } = self.row(opened, key, true)? else { return Ok(None) };
+        let Row { found: Some(found), record: Some(record) } = self.row::<K, O>(opened, key, true)? else {
+            return Ok(None);
+        };
         let value = self.decode::<C>(opened, found)?;
         self.remove_found(opened, table.number, key, found, record)?;
         Ok(Some(value))
@@ -219,18 +223,18 @@ impl<S: Setting> Tx<'_, S> {
         let opened = self.opened(table)?;
         let fate = self.keep_value::<C>(opened, value)?;
         if opened.indexes.are_none() {
-            return self.place_at(opened, table.number, key, fate, overwrites);
+            return self.place_at::<K, O>(opened, table.number, key, fate, overwrites);
         }
-        let row = self.row(opened, key, true)?;
+        let row = self.row::<K, O>(opened, key, true)?;
         if row.found.is_some() && !overwrites {
             return Err(Error::Exists { table: opened.name });
         }
-        self.write_row(opened, table.number, key, row, fate)
+        self.write_row::<K, O>(opened, table.number, key, row, fate)
     }
 
     /// Writes a row that was found, or was found not to be there, and its entries in indexes.
     #[inline(always)]
-    pub(super) fn write_row<K: Key>(
+    pub(super) fn write_row<K: Key, O: Reach>(
         &mut self,
         opened: &Opened<S::Engine>,
         table: u16,
@@ -240,13 +244,13 @@ impl<S: Setting> Tx<'_, S> {
     ) -> Result<(), Error> {
         self.with_entries(opened, key, row.found, fate, |tx| match row.record {
             Some(record) => tx.write_at(opened, table, key, record, fate),
-            None => tx.place_at(opened, table, key, fate, false),
+            None => tx.place_at::<K, O>(opened, table, key, fate, false),
         })
     }
 
     /// Writes a row wherever it is. Only if it may be overwritten, can it be there.
     #[inline(always)]
-    fn place_at<K: Key>(
+    fn place_at<K: Key, O: Reach>(
         &mut self,
         opened: &Opened<S::Engine>,
         table: u16,
@@ -258,7 +262,7 @@ impl<S: Setting> Tx<'_, S> {
         self.make_way()?;
         let Work { worker, key: buffer, values, leaves, buckets, .. } = self.work();
         let (encoded, bytes) = (encode(key, buffer), slice(values, start, length));
-        let placed = opened.index.place(worker, encoded, bytes, |shift| {
+        let placed = opened.index.place::<O>(worker, encoded, bytes, |shift| {
             Work::<S::Engine>::follow(leaves, buckets, shift);
         })?;
         match placed {
@@ -280,7 +284,7 @@ impl<S: Setting> Tx<'_, S> {
             Placed::Found(seen) => {
                 let is_own = self.work().written_at(seen.at).is_some();
                 if self.has_ticket() && !is_own && !self.seize(seen)? {
-                    return self.place_at(opened, table, key, fate, overwrites);
+                    return self.place_at::<K, O>(opened, table, key, fate, overwrites);
                 }
                 let work = self.work();
                 let record = work.written_at(seen.at).map_or(Spotted::Seen(seen), Spotted::Written);

@@ -30,7 +30,7 @@ pub(in crate::tpcc) fn order_status<S: Setting>(
     input: &OrderStatus,
     scratch: &mut Scratch,
 ) -> Result<Status, Error> {
-    db.try_transact(|tx| {
+    db.try_read(|tx| {
         let customer = choose(tx, tables, input.district, &input.customer, &mut scratch.named)?;
         let balance = there(tx.view(tables.customers, &customer, |row| row.balance.get())?, CUSTOMER)?;
         let last = tx.last(tables.orders_by_customer, OrderByCustomer::range(customer)?)?;

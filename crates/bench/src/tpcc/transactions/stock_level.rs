@@ -23,7 +23,7 @@ pub(in crate::tpcc) fn stock_level<S: Setting>(
 ) -> Result<u32, Error> {
     let (warehouse, district) = input.district;
     let items = &mut scratch.items;
-    db.try_transact(|tx| {
+    db.try_read(|tx| {
         let next = there(tx.view(tables.districts, &input.district, |row| row.next_order.get())?, DISTRICT)?;
         let first = next.saturating_sub(RECENT);
         let mut rows = tx.range(tables.order_lines, (warehouse, district, first, 0)..(warehouse, district, next, 0))?;
