@@ -30,6 +30,7 @@ impl<T: Row> Codec for Plain<T> {
     type Value = T;
     type Given = T;
     type View<'b> = &'b T;
+    const SIZE: Option<usize> = Some(size_of::<T>());
 
     #[inline]
     fn encode(value: &T, bytes: &mut Vec<u8>) -> Result<(), CodecError> {

@@ -84,6 +84,9 @@ pub trait Codec: 'static {
     /// What is read where nothing has to be kept: borrowed, if it can be.
     type View<'b>;
 
+    /// Bytes of a value, if they are always as many.
+    const SIZE: Option<usize> = None;
+
     /// Appends a value's bytes.
     ///
     /// # Errors
@@ -169,6 +172,7 @@ impl<T: FromBytes + IntoBytes + Immutable + 'static> Codec for Pod<T> {
     type Value = T;
     type Given = T;
     type View<'b> = T;
+    const SIZE: Option<usize> = Some(size_of::<T>());
 
     #[inline]
     fn encode(value: &T, bytes: &mut Vec<u8>) -> Result<(), CodecError> {

@@ -6,7 +6,10 @@ use drtm_kv::{
     NodeVersion, Past, Placed, Reaped, Reserved, Room, Sighting, State, Store, Tree, Version, Worker,
 };
 
-use crate::table::{Any, Reach};
+use crate::{
+    Key,
+    table::{Any, Reach},
+};
 
 /// A key, as the store takes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -95,6 +98,14 @@ impl<E: Engine> Index<E> {
                 Fetched::Nothing(leaf) => Fetched::Nothing(Absence::Leaf(leaf)),
             }
         ))
+    }
+
+    /// Asks for the memory of rows that are going to be read. In a tree they are come to by another way each, so that there is nothing to be asked for yet.
+    #[inline(always)]
+    pub(crate) fn prefetch<'k, K: Key>(&self, keys: impl Iterator<Item = &'k K> + Clone, bytes: usize) {
+        if let (true, Self::HashOfWords(table)) = (K::FITS, self) {
+            table.prefetch(keys.map(Key::word), bytes);
+        }
     }
 
     /// Copies the value that a key had before a version.

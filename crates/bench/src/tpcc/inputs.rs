@@ -2,7 +2,9 @@
 //!
 //! Dates are not inputs: whoever runs a transaction reads the clock.
 
-use super::{Constants, CustomerKey, DISTRICTS, DistrictKey, ItemKey, Random, Scale, ScaleError, Text, WarehouseKey};
+use super::{
+    Constants, CustomerKey, DISTRICTS, DistrictKey, ItemKey, Random, Scale, ScaleError, StockKey, Text, WarehouseKey,
+};
 
 /// How likely things are, in percent; 100 and above is always.
 ///
@@ -56,6 +58,7 @@ pub struct NewOrder {
     /// Who orders.
     pub customer: CustomerKey,
     lines: [NewOrderLine; 15],
+    stocks: [StockKey; 15],
     count: u8,
 }
 
@@ -63,6 +66,11 @@ impl NewOrder {
     /// Five to fifteen lines.
     pub fn lines(&self) -> &[NewOrderLine] {
         &self.lines[..self.count.into()]
+    }
+
+    /// What the lines take from, in their order.
+    pub fn stocks(&self) -> &[StockKey] {
+        &self.stocks[..self.count.into()]
     }
 
     /// Whether all lines are supplied by the customer's warehouse: O_ALL_LOCAL.
@@ -161,7 +169,7 @@ impl Inputs {
         let customer = (warehouse, district, self.constants.customer(&self.scale, &mut self.random));
         let count = self.random.within(5, 15);
         let nothing = NewOrderLine { item: 0, supply_warehouse: 0, quantity: 0 };
-        let mut order = NewOrder { customer, lines: [nothing; 15], count };
+        let mut order = NewOrder { customer, lines: [nothing; 15], stocks: [(0, 0); 15], count };
         let lines = &mut order.lines[..count.into()];
         for line in &mut *lines {
             *line = self.line();
@@ -170,6 +178,9 @@ impl Inputs {
             && let Some(last) = lines.last_mut()
         {
             last.item = self.scale.items() + 1;
+        }
+        for (stock, line) in order.stocks.iter_mut().zip(&order.lines) {
+            *stock = (line.supply_warehouse, line.item);
         }
         order
     }

@@ -125,6 +125,27 @@ impl<E: Engine, K: Keys> HashTable<E, K> {
         Ok(found.map_or_else(Fetched::Nothing, Fetched::Record))
     }
 
+    /// Asks for the memory of keys' buckets, and then of their records, as far as so many bytes of a value: all at once, where looking the keys up one after the other
+    /// would wait for each. A hint and nothing more.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm_htm::NoHtm;
+    /// use drtm_kv::{HashConfig, Store};
+    ///
+    /// let store = Store::in_memory(NoHtm, 16 << 20)?;
+    /// let table = store.hash_table(HashConfig::default())?;
+    /// table.insert(&mut store.worker(), 7, b"seven")?;
+    /// table.prefetch([7, 8, 9].into_iter(), 100);
+    /// # Ok::<(), drtm_kv::KvError>(())
+    /// ```
+    #[inline]
+    pub fn prefetch<'k>(&self, keys: impl Iterator<Item = K::Key<'k>> + Clone, bytes: usize) {
+        keys.clone().for_each(|key| self.table.prefetch_bucket::<K>(key));
+        keys.for_each(|key| self.table.prefetch_record::<K>(key, bytes));
+    }
+
     /// Copies the value that a key had before a version: for who knows that all earlier ones have been written, or are being written under the record's lock, and
     /// that what he asks for has been [kept](crate::Records::keep).
     ///

@@ -1,7 +1,7 @@
 //! Finding a key.
 
-use drtm_htm::{Engine, fence_acquire};
-use drtm_rdma::OutOfBounds;
+use drtm_htm::{Engine, LINE_WORDS, fence_acquire, prefetch};
+use drtm_rdma::{Offset, OutOfBounds, words_for};
 
 use super::{
     BucketVersion, Table,
@@ -13,8 +13,11 @@ use crate::{
     keys::Keys,
     layout::{Place, SLOTS},
     mutation::{self, Mutation},
-    record::{Look, Record, Shape},
+    record::{HEADER_WORDS, Look, Record, Shape},
 };
+
+/// The most bytes of a value that are asked for ahead: the processor goes on by itself then.
+const MOST_PREFETCHED: usize = 512;
 
 impl<E: Engine> Table<E> {
     /// Where a search for this hash begins: the right bucket, unless the number of buckets has just changed.
@@ -46,6 +49,25 @@ impl<E: Engine> Table<E> {
         let sight = Sight::of(engine, main, seen, bucket, slot)?;
         let record = Record::at(self.region(), Place { word: sight.word(), incarnation: 0 }).ok()?;
         Some((sight, record))
+    }
+
+    /// Asks for the bucket where a key most probably is.
+    #[inline(always)]
+    pub(super) fn prefetch_bucket<K: Keys>(&self, key: K::Key<'_>) {
+        if let Some(bucket) = self.main.glance(self.region(), self.hint.guess(K::hash(K::word(key)))) {
+            bucket.as_chunks::<LINE_WORDS>().0.iter().for_each(|line| prefetch(&line[0]));
+        }
+    }
+
+    /// Asks for the record where a key most probably is, if it is where its bucket says.
+    #[inline(always)]
+    pub(super) fn prefetch_record<K: Keys>(&self, key: K::Key<'_>, bytes: usize) {
+        let Some((_, record)) = self.sight::<K>(key) else { return };
+        let at = Offset::new(8 * record.place().word);
+        // Behind the last record there may be less memory. Then there is no hint.
+        if let Ok(words) = self.region().words(at, HEADER_WORDS + words_for(bytes.min(MOST_PREFETCHED))) {
+            words.iter().step_by(LINE_WORDS).for_each(prefetch);
+        }
     }
 
     /// The slot among the chain's overflow buckets that seems to have this key.

@@ -55,6 +55,9 @@ pub(in crate::tpcc) fn order<S: Setting>(
             // What cannot be undone must not be begun.
             find_last(tx, tables, input)?;
         }
+        // What is sold is in places all over memory.
+        tx.prefetch(tables.items, input.lines().iter().map(|line| &line.item))?;
+        tx.prefetch(tables.stocks, input.stocks().iter())?;
         let (warehouse, district, customer) = input.customer;
         let tax = there(tx.view(tables.warehouses, &warehouse, |row| row.tax.get())?, WAREHOUSE)?;
         let taken = tx.update(tables.districts, &(warehouse, district), |row| {
