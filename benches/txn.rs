@@ -160,6 +160,14 @@ fn scan<S: Setting, M: Mode>(
     Ok(sum)
 }
 
+/// Runs a transaction that is begun, and committed in the end.
+fn step_by_step(db: &Db, body: impl FnOnce(&mut Tx<'_>) -> Result<u64, Error>) -> Result<u64, Error> {
+    let mut tx = db.begin()?;
+    let result = body(&mut tx)?;
+    tx.commit()?;
+    Ok(result)
+}
+
 /// The table alone, with the same rows.
 struct Alone {
     table: HashTable<NoHtm>,
@@ -184,6 +192,7 @@ impl Alone {
         })
     }
 
+    /// A read and a write of each row, which both find it.
     fn update(&mut self, keys: &[u64]) -> Result<u64, Error> {
         let mut row: Row = [0; 4];
         for key in keys {
@@ -214,12 +223,7 @@ fn reads(criterion: &mut Criterion) {
         measure(&mut group, ("kv", size), &keys, |keys| alone.read(keys));
         measure(&mut group, ("unisolated", size), &keys, |keys| free.transact(|tx| read(tx, hashed_freely, keys)));
         measure(&mut group, ("transact", size), &keys, |keys| db.transact(|tx| read(tx, hashed, keys)));
-        measure(&mut group, ("begin", size), &keys, |keys| {
-            let mut tx = db.begin()?;
-            let sum = read(&mut tx, hashed, keys)?;
-            tx.commit()?;
-            Ok(sum)
-        });
+        measure(&mut group, ("begin", size), &keys, |keys| step_by_step(&db, |tx| read(tx, hashed, keys)));
         measure(&mut group, ("read", size), &keys, |keys| db.read(|tx| read(tx, hashed, keys)));
         let mut snapshot = db.snapshot().expect("there is no other");
         measure(&mut group, ("snapshot", size), &keys, |keys| read(&mut snapshot, hashed, keys));
@@ -238,12 +242,7 @@ fn updates(criterion: &mut Criterion) {
         measure(&mut group, ("kv", size), &keys, |keys| alone.update(keys));
         measure(&mut group, ("unisolated", size), &keys, |keys| free.transact(|tx| update(tx, hashed_freely, keys)));
         measure(&mut group, ("transact", size), &keys, |keys| db.transact(|tx| update(tx, hashed, keys)));
-        measure(&mut group, ("begin", size), &keys, |keys| {
-            let mut tx = db.begin()?;
-            update(&mut tx, hashed, keys)?;
-            tx.commit()?;
-            Ok(0)
-        });
+        measure(&mut group, ("begin", size), &keys, |keys| step_by_step(&db, |tx| update(tx, hashed, keys)));
     }
     group.finish();
 }

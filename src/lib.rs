@@ -8,4 +8,4 @@ pub use drtm_rdma as rdma;
 pub use drtm_txn::*;
 
 #[doc = include_str!("../docs/choosing-tables-and-codecs.md")]
-pub mod choosing_tables_and_codecs {}
+pub mod guide {}
