@@ -6,3 +6,6 @@ pub use drtm_kv as kv;
 pub use drtm_rdma as rdma;
 #[doc(inline)]
 pub use drtm_txn::*;
+
+#[doc = include_str!("../docs/choosing-tables-and-codecs.md")]
+pub mod guide {}

@@ -1,0 +1,376 @@
+//! What transactions cost: beside the tables that they run on, and beside the same code without isolation, which no transactions can be faster than.
+//!
+//! Compare within one group: the figures of one run, not of two. A time is a whole transaction's, the throughput its operations' or rows'.
+//! `DRTM_BENCH_RECORDS` sets the number of rows (ten thousand unless it is set, which fit into a cache: here it is counted what is executed, and
+//! `benches/kv.rs` is about memory).
+//!
+//! The ways: `kv` is the table alone, in which every operation is by itself; `unisolated` is a database of a [`Setting`] without isolation;
+//! `transact` and `read` run closures, `begin` checks at each read that all before it still hold, `snapshot` is one that is open already.
+
+use std::{
+    hint::black_box,
+    sync::Barrier,
+    thread,
+    time::{Duration, Instant},
+};
+
+use criterion::{
+    BenchmarkGroup, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main, measurement::WallTime,
+};
+use drtm::{
+    Builder, Codec, Db, Embedded, Error, Hash, Key, Kind, Mode, Ordered, Pod, Raw, Serde, Setting, Table, TableDef, Tx,
+    Unlogged,
+    htm::{Native, NoHtm},
+    kv::{HashConfig, HashTable, KvError, Store, Tree, Worker},
+};
+use zerocopy::IntoBytes;
+
+/// The value of a row: plain for one codec, a tuple of numbers for another, bytes for the third.
+type Row = [u64; 4];
+
+const ROW: Row = [1 << 10, 1 << 20, 1 << 30, 1 << 40];
+
+const HASHED: TableDef<u64, Pod<Row>> = TableDef::hash("hashed");
+const IN_ORDER: TableDef<u64, Pod<Row>, Ordered> = TableDef::ordered("in order");
+
+/// Operations in a transaction, where it is not their number that is studied.
+const SOME: usize = 16;
+
+/// How many rows ranges have. There must be more in a table.
+const RANGES: [u64; 3] = [10, 100, 1_000];
+
+/// The same tables, and nothing that keeps transactions apart.
+#[derive(Debug)]
+struct Unisolated;
+
+impl Setting for Unisolated {
+    type Engine = NoHtm;
+    type Hook = Unlogged;
+    const ISOLATED: bool = false;
+}
+
+fn records() -> u64 {
+    let asked = std::env::var("DRTM_BENCH_RECORDS").ok();
+    let records = asked.map_or(10_000, |asked| asked.parse().expect("DRTM_BENCH_RECORDS is a whole number"));
+    assert!(records > 2 * RANGES[2], "DRTM_BENCH_RECORDS is {records}: too few for ranges of {} rows", RANGES[2]);
+    records
+}
+
+/// A key by its number.
+trait Numbered: Key {
+    fn numbered(number: u64) -> Self;
+}
+
+impl Numbered for u64 {
+    fn numbered(number: u64) -> Self {
+        number
+    }
+}
+
+impl Numbered for String {
+    /// Of 32 bytes, of which not only the last tell keys apart.
+    fn numbered(number: u64) -> Self {
+        format!("customers/{:06}/orders/{:08}", number / 8, number)
+    }
+}
+
+/// The keys of all rows, each once, in an order that no processor foresees.
+fn keys<K: Numbered>() -> Vec<K> {
+    let mut numbers: Vec<u64> = (0..records()).collect();
+    fastrand::Rng::with_seed(7).shuffle(&mut numbers);
+    numbers.into_iter().map(K::numbered).collect()
+}
+
+fn group<'c>(criterion: &'c mut Criterion, name: &str) -> BenchmarkGroup<'c, WallTime> {
+    let mut group = criterion.benchmark_group(name);
+    group.sample_size(20).warm_up_time(Duration::from_millis(100)).measurement_time(Duration::from_millis(400));
+    group
+}
+
+/// Measures what `run` does with so many keys at a time, which are never twice the same, and others the next time.
+fn measure<K>(
+    group: &mut BenchmarkGroup<'_, WallTime>,
+    (way, size): (&str, usize),
+    keys: &[K],
+    mut run: impl FnMut(&[K]) -> Result<u64, Error>,
+) {
+    let mut batches = keys.chunks_exact(size).cycle();
+    group.throughput(Throughput::Elements(size as u64));
+    group.bench_function(BenchmarkId::new(way, size), |bench| {
+        bench.iter(|| run(batches.next().expect("there are more rows")).expect("one thread, and memory enough"));
+    });
+}
+
+type Filled<S, K, C, O> = (Db<S>, Table<K, C, O>);
+
+/// A database, and a table in it with a row of this value under each key.
+fn filled<S: Setting<Hook = Unlogged>, K: Key, C: Codec, O: Kind>(
+    engine: S::Engine,
+    def: TableDef<K, C, O>,
+    keys: &[K],
+    value: &C::Given,
+) -> Result<Filled<S, K, C, O>, Error> {
+    let db = Builder::new().build_with::<S>(engine, Unlogged)?;
+    let table = db.table(def)?;
+    for keys in keys.chunks(1_000) {
+        db.transact(|tx| keys.iter().try_for_each(|key| tx.insert(table, key, value)))?;
+    }
+    Ok((db, table))
+}
+
+/// As an application has it: on what the machine has.
+fn embedded<K: Key, C: Codec, O: Kind>(
+    def: TableDef<K, C, O>,
+    keys: &[K],
+    value: &C::Given,
+) -> Result<Filled<Embedded, K, C, O>, Error> {
+    filled(Native::chosen()?, def, keys, value)
+}
+
+/// Reads rows, and adds something of each up.
+fn read<S: Setting, M: Mode, K: Key, O: Kind>(
+    tx: &mut Tx<'_, S, M>,
+    table: Table<K, Pod<Row>, O>,
+    keys: &[K],
+) -> Result<u64, Error> {
+    keys.iter().try_fold(0_u64, |sum, key| Ok(sum.wrapping_add(tx.get(table, key)?.map_or(0, |row| row[0]))))
+}
+
+/// Reads rows and changes them.
+fn update<S: Setting, K: Key, O: Kind>(
+    tx: &mut Tx<'_, S>,
+    table: Table<K, Pod<Row>, O>,
+    keys: &[K],
+) -> Result<u64, Error> {
+    keys.iter().try_for_each(|key| tx.update(table, key, |row| row[0] += 1).map(drop))?;
+    Ok(0)
+}
+
+fn scan<S: Setting, M: Mode>(
+    tx: &mut Tx<'_, S, M>,
+    table: Table<u64, Pod<Row>, Ordered>,
+    from: u64,
+    rows: u64,
+) -> Result<u64, Error> {
+    let mut range = tx.range(table, from..from + rows)?;
+    let mut sum = 0_u64;
+    while let Some((_, row)) = range.next()? {
+        sum = sum.wrapping_add(row[0]);
+    }
+    Ok(sum)
+}
+
+/// Runs a transaction that is begun, and committed in the end.
+fn step_by_step(db: &Db, body: impl FnOnce(&mut Tx<'_>) -> Result<u64, Error>) -> Result<u64, Error> {
+    let mut tx = db.begin()?;
+    let result = body(&mut tx)?;
+    tx.commit()?;
+    Ok(result)
+}
+
+/// The table alone, with the same rows.
+struct Alone {
+    table: HashTable<NoHtm>,
+    worker: Worker<NoHtm>,
+}
+
+impl Alone {
+    fn filled(keys: &[u64]) -> Result<Self, KvError> {
+        let store = Store::in_memory(NoHtm, 64 << 30)?;
+        let (table, mut worker) = (store.hash_table(HashConfig::default())?, store.worker());
+        for key in keys {
+            table.insert(&mut worker, *key, ROW.as_bytes())?;
+        }
+        Ok(Self { table, worker })
+    }
+
+    fn read(&self, keys: &[u64]) -> Result<u64, Error> {
+        let mut row: Row = [0; 4];
+        keys.iter().try_fold(0_u64, |sum, key| {
+            self.table.get(*key, row.as_mut_bytes())?;
+            Ok(sum.wrapping_add(row[0]))
+        })
+    }
+
+    /// A read and a write of each row, which both find it.
+    fn update(&mut self, keys: &[u64]) -> Result<u64, Error> {
+        let mut row: Row = [0; 4];
+        for key in keys {
+            self.table.get(*key, row.as_mut_bytes())?;
+            row[0] += 1;
+            self.table.update(&mut self.worker, *key, row.as_bytes())?;
+        }
+        Ok(0)
+    }
+}
+
+/// The other table alone. Rows come in the same order as in databases, so that it is as full, and they lie in memory alike.
+fn tree_alone(keys: &[u64]) -> Result<Tree<NoHtm>, KvError> {
+    let store = Store::in_memory(NoHtm, 64 << 30)?;
+    let (tree, mut worker) = (store.tree()?, store.worker());
+    keys.iter().try_for_each(|key| tree.insert(&mut worker, *key, ROW.as_bytes()).map(drop))?;
+    Ok(tree)
+}
+
+/// Point reads by their number in a transaction, by every way to read.
+fn reads(criterion: &mut Criterion) {
+    let keys = keys::<u64>();
+    let alone = Alone::filled(&keys).expect("memory");
+    let (free, hashed_freely) = filled::<Unisolated, _, _, _>(NoHtm, HASHED, &keys, &ROW).expect("memory");
+    let (db, hashed) = embedded(HASHED, &keys, &ROW).expect("memory");
+    let mut group = group(criterion, "read");
+    for size in [1, 4, 16, 64] {
+        measure(&mut group, ("kv", size), &keys, |keys| alone.read(keys));
+        measure(&mut group, ("unisolated", size), &keys, |keys| free.transact(|tx| read(tx, hashed_freely, keys)));
+        measure(&mut group, ("transact", size), &keys, |keys| db.transact(|tx| read(tx, hashed, keys)));
+        measure(&mut group, ("begin", size), &keys, |keys| step_by_step(&db, |tx| read(tx, hashed, keys)));
+        measure(&mut group, ("read", size), &keys, |keys| db.read(|tx| read(tx, hashed, keys)));
+        let mut snapshot = db.snapshot().expect("there is no other");
+        measure(&mut group, ("snapshot", size), &keys, |keys| read(&mut snapshot, hashed, keys));
+    }
+    group.finish();
+}
+
+/// Updates, each a read and a write, by their number in a transaction.
+fn updates(criterion: &mut Criterion) {
+    let keys = keys::<u64>();
+    let mut alone = Alone::filled(&keys).expect("memory");
+    let (free, hashed_freely) = filled::<Unisolated, _, _, _>(NoHtm, HASHED, &keys, &ROW).expect("memory");
+    let (db, hashed) = embedded(HASHED, &keys, &ROW).expect("memory");
+    let mut group = group(criterion, "update");
+    for size in [1, 4, 16, 64] {
+        measure(&mut group, ("kv", size), &keys, |keys| alone.update(keys));
+        measure(&mut group, ("unisolated", size), &keys, |keys| free.transact(|tx| update(tx, hashed_freely, keys)));
+        measure(&mut group, ("transact", size), &keys, |keys| db.transact(|tx| update(tx, hashed, keys)));
+        measure(&mut group, ("begin", size), &keys, |keys| step_by_step(&db, |tx| update(tx, hashed, keys)));
+    }
+    group.finish();
+}
+
+/// The same rows in each codec: got, viewed and put.
+fn codecs(criterion: &mut Criterion) {
+    fn measured<C: Codec>(criterion: &mut Criterion, name: &str, value: &C::Given, see: impl Fn(C::View<'_>) -> u64) {
+        let keys = keys::<u64>();
+        let def: TableDef<u64, C> = TableDef::hash("rows");
+        let (db, rows) = embedded(def, &keys, value).expect("memory");
+        let mut group = group(criterion, &format!("codec/{name}"));
+        measure(&mut group, ("get", SOME), &keys, |keys| {
+            db.transact(|tx| keys.iter().try_for_each(|key| tx.get(rows, key).map(|row| drop(black_box(row)))))?;
+            Ok(0)
+        });
+        measure(&mut group, ("view", SOME), &keys, |keys| {
+            db.transact(|tx| keys.iter().try_fold(0, |sum, key| Ok(sum ^ tx.view(rows, key, &see)?.unwrap_or(0))))
+        });
+        measure(&mut group, ("put", SOME), &keys, |keys| {
+            db.transact(|tx| keys.iter().try_for_each(|key| tx.put(rows, key, value)))?;
+            Ok(0)
+        });
+        group.finish();
+    }
+    measured::<Raw>(criterion, "raw", ROW.as_bytes(), |bytes| bytes.len() as u64);
+    measured::<Pod<Row>>(criterion, "pod", &ROW, |row| row[0]);
+    measured::<Serde<Row>>(criterion, "serde", &ROW, |row| row[0]);
+    measured::<Serde<Vec<u64>>>(criterion, "serde-of-a-vector", &ROW.to_vec(), |row| row[0]);
+}
+
+/// Keys that are a word, and such that are a string of 32 bytes.
+fn kinds_of_keys(criterion: &mut Criterion) {
+    fn measured<K: Numbered, O: Kind>(criterion: &mut Criterion, name: &str, def: TableDef<K, Pod<Row>, O>) {
+        let keys = keys::<K>();
+        let (db, rows) = embedded(def, &keys, &ROW).expect("memory");
+        let mut group = group(criterion, &format!("key/{name}"));
+        measure(&mut group, ("read", SOME), &keys, |keys| db.transact(|tx| read(tx, rows, keys)));
+        measure(&mut group, ("update", SOME), &keys, |keys| db.transact(|tx| update(tx, rows, keys)));
+        group.finish();
+    }
+    const HASHED_STRINGS: TableDef<String, Pod<Row>, Hash> = TableDef::hash("hashed strings");
+    const STRINGS_IN_ORDER: TableDef<String, Pod<Row>, Ordered> = TableDef::ordered("strings in order");
+    measured(criterion, "hash-8", HASHED);
+    measured(criterion, "hash-32", HASHED_STRINGS);
+    measured(criterion, "ordered-8", IN_ORDER);
+    measured(criterion, "ordered-32", STRINGS_IN_ORDER);
+}
+
+/// Ranges by their rows, by every way to read; at last in a snapshot since which every row has been written.
+fn ranges(criterion: &mut Criterion) {
+    let keys = keys::<u64>();
+    let records = records();
+    let alone = tree_alone(&keys).expect("memory");
+    let (free, ordered_freely) = filled::<Unisolated, _, _, _>(NoHtm, IN_ORDER, &keys, &ROW).expect("memory");
+    let (db, ordered) = embedded(IN_ORDER, &keys, &ROW).expect("memory");
+    let mut group = group(criterion, "range");
+    for rows in RANGES {
+        let mut starts = keys.iter().map(|key| key % (records - rows)).cycle();
+        let mut measure = |way: &str, run: &mut dyn FnMut(u64) -> Result<u64, Error>| {
+            group.throughput(Throughput::Elements(rows));
+            group.bench_function(BenchmarkId::new(way, rows), |bench| {
+                bench.iter(|| run(starts.next().expect("there is a row")).expect("one thread, and memory enough"));
+            });
+        };
+        measure("kv", &mut |from| {
+            let mut row: Row = [0; 4];
+            let (mut scan, mut sum) = (alone.range(from..from + rows), 0_u64);
+            while scan.next_into(row.as_mut_bytes())?.is_some() {
+                sum = sum.wrapping_add(row[0]);
+            }
+            Ok(sum)
+        });
+        measure("unisolated", &mut |from| free.transact(|tx| scan(tx, ordered_freely, from, rows)));
+        measure("transact", &mut |from| db.transact(|tx| scan(tx, ordered, from, rows)));
+        measure("read", &mut |from| db.read(|tx| scan(tx, ordered, from, rows)));
+        let mut snapshot = db.snapshot().expect("there is no other");
+        measure("snapshot", &mut |from| scan(&mut snapshot, ordered, from, rows));
+        for keys in keys.chunks(SOME) {
+            db.transact(|tx| update(tx, ordered, keys)).expect("memory for older versions");
+        }
+        measure("snapshot-of-older-rows", &mut |from| scan(&mut snapshot, ordered, from, rows));
+    }
+    group.finish();
+}
+
+/// One thread's share of increments of these few rows. The slower thread's time counts.
+fn increment(db: &Db, table: Table<u64, Pod<u64>>, (threads, rows): (usize, u64), times: u64) -> Duration {
+    let start = Barrier::new(threads);
+    let work = |thread: usize| {
+        let mut chance = fastrand::Rng::with_seed(thread as u64);
+        start.wait();
+        let begun = Instant::now();
+        for _ in 0..times {
+            let key = chance.u64(..rows);
+            let found = db.transact(|tx| tx.update(table, &key, |count| *count += 1)).expect("memory");
+            found.expect("the row is there");
+        }
+        begun.elapsed()
+    };
+    thread::scope(|scope| {
+        let work = &work;
+        let threads: Vec<_> = (0..threads).map(|thread| scope.spawn(move || work(thread))).collect();
+        threads.into_iter().map(|thread| thread.join().expect("it found its rows")).max().unwrap_or_default()
+    })
+}
+
+/// Two threads that increment the same few rows, beside one. Afterwards none may be missing.
+fn contention(criterion: &mut Criterion) {
+    const COUNTERS: TableDef<u64, Pod<u64>> = TableDef::hash("counters");
+    let mut group = group(criterion, "contention");
+    for rows in [1, 10, 1_000] {
+        for threads in [1, 2] {
+            let keys: Vec<u64> = (0..rows).collect();
+            let (db, counters) = embedded(COUNTERS, &keys, &0).expect("memory");
+            let mut increments = 0;
+            group.throughput(Throughput::Elements(threads as u64));
+            group.bench_function(BenchmarkId::new(format!("{threads}-threads"), rows), |bench| {
+                bench.iter_custom(|times| {
+                    increments += times * threads as u64;
+                    increment(&db, counters, (threads, rows), times)
+                });
+            });
+            let counts = db.transact(|tx| tx.get_many(counters, &keys)).expect("memory");
+            assert_eq!(counts.into_iter().flatten().sum::<u64>(), increments, "increments were lost");
+        }
+    }
+    group.finish();
+}
+
+criterion_group!(benches, reads, updates, codecs, kinds_of_keys, ranges, contention);
+criterion_main!(benches);

@@ -1,0 +1,152 @@
+//! A report: all orders are added up, region by region, as they are at one moment, while clerks go on to enter, amend and cancel them.
+//!
+//! ```text
+//! cargo run --release --example report
+//! ```
+
+use std::{
+    process::ExitCode,
+    thread,
+    time::{Duration, Instant},
+};
+
+use drtm::{Db, Error, Ordered, Pod, Table, TableDef};
+use zerocopy::{FromBytes, Immutable, IntoBytes};
+
+/// Region, clerk, and the clerk's own number: seven bytes, so it is packed into a word. Regions come first, so that one's orders are a range.
+type Number = (u16, u8, u32);
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, FromBytes, IntoBytes, Immutable)]
+#[repr(C)]
+struct Total {
+    orders: i64,
+    value: i64,
+}
+
+const ORDERS: TableDef<Number, Pod<i64>, Ordered> = TableDef::ordered("orders");
+
+/// What the orders of a region come to, kept in step with them.
+const TOTALS: TableDef<u16, Pod<Total>> = TableDef::hash("totals");
+
+const REGIONS: u16 = 4;
+const CLERKS: u8 = 2;
+const OPENING_TIME: Duration = Duration::from_millis(800);
+
+#[derive(Clone)]
+struct Shop {
+    db: Db,
+    orders: Table<Number, Pod<i64>, Ordered>,
+    totals: Table<u16, Pod<Total>>,
+}
+
+impl Shop {
+    fn open() -> Result<Self, Error> {
+        let db = Db::new()?;
+        let (orders, totals) = (db.table(ORDERS)?, db.table(TOTALS)?);
+        db.transact(|tx| (0..REGIONS).try_for_each(|region| tx.insert(totals, &region, &Total::default())))?;
+        Ok(Self { db, orders, totals })
+    }
+
+    /// Enters or amends an order, or cancels it; and the total of its region with it.
+    fn set(&self, number: Number, value: Option<i64>) -> Result<(), Error> {
+        self.db.transact(|tx| {
+            let before = tx.get(self.orders, &number)?;
+            match value {
+                Some(value) => tx.put(self.orders, &number, &value)?,
+                None => drop(tx.remove(self.orders, &number)?),
+            }
+            let updated = tx.update(self.totals, &number.0, |total| {
+                total.orders += i64::from(value.is_some()) - i64::from(before.is_some());
+                total.value += value.unwrap_or(0) - before.unwrap_or(0);
+            })?;
+            updated.ok_or_else(|| Error::aborted(format!("there is no region {}", number.0)))
+        })
+    }
+
+    /// Adds all orders up. It takes long, and totals are changed all the time; but in the snapshot they are what they were when it was opened.
+    fn report(&self) -> Result<Vec<Total>, Error> {
+        let mut moment = self.db.snapshot()?;
+        let mut report = vec![Total::default(); usize::from(REGIONS)];
+        let mut orders = moment.range(self.orders, ..)?;
+        while let Some(((region, ..), value)) = orders.next()? {
+            let total = &mut report[usize::from(region)];
+            total.orders += 1;
+            total.value += value;
+        }
+        for (region, counted) in (0..REGIONS).zip(&report) {
+            assert_eq!(moment.get(self.totals, &region)?, Some(*counted), "region {region} was not seen at one moment");
+        }
+        Ok(report)
+    }
+}
+
+/// A clerk's work until the shop closes. Gives how often the clerk has written, and what is left of each order.
+fn work(shop: &Shop, clerk: u8, closes: Instant) -> Result<(u64, Vec<Option<i64>>), Error> {
+    let mut chance = fastrand::Rng::with_seed(clerk.into());
+    let (mut writes, mut own) = (0, Vec::new());
+    while Instant::now() < closes {
+        let value = Some(chance.i64(1..1_000));
+        // Of four, two are new, one is amended and one cancelled, whichever it is.
+        let (order, value) = match writes % 4 {
+            0 | 1 => (own.len(), value),
+            2 => (chance.usize(..own.len()), value),
+            _ => (chance.usize(..own.len()), None),
+        };
+        shop.set(((order % usize::from(REGIONS)) as u16, clerk, order as u32), value)?;
+        writes += 1;
+        if order == own.len() {
+            own.push(value);
+        } else {
+            own[order] = value;
+        }
+    }
+    Ok((writes, own))
+}
+
+fn run() -> Result<(), Error> {
+    let shop = &Shop::open()?;
+    let closes = Instant::now() + OPENING_TIME;
+    let (clerks, reports) = thread::scope(|scope| {
+        let clerks: Vec<_> = (0..CLERKS).map(|clerk| scope.spawn(move || work(shop, clerk, closes))).collect();
+        let mut reports = Vec::new();
+        while Instant::now() < closes {
+            let begun = Instant::now();
+            reports.push(shop.report().map(|report| (begun.elapsed(), report)));
+            thread::sleep(Duration::from_millis(50));
+        }
+        let clerks: Vec<_> = clerks.into_iter().map(|clerk| clerk.join().expect("no clerk panics")).collect();
+        (clerks, reports)
+    });
+    for report in reports {
+        let (took, totals) = report?;
+        let (orders, value) = totals.iter().fold((0, 0), |sum, total| (sum.0 + total.orders, sum.1 + total.value));
+        println!("{orders:>8} orders worth {value:>10}, counted in {took:.1?} while they changed");
+    }
+
+    // What clerks remember is told by no transaction.
+    let (mut writes, mut remembered) = (0, vec![Total::default(); usize::from(REGIONS)]);
+    for clerk in clerks {
+        let (written, own) = clerk?;
+        writes += written;
+        for (order, value) in own.into_iter().enumerate() {
+            let total = &mut remembered[order % usize::from(REGIONS)];
+            total.orders += i64::from(value.is_some());
+            total.value += value.unwrap_or(0);
+        }
+    }
+    assert_eq!(shop.report()?, remembered, "clerks remember something else");
+    println!(
+        "{writes} writes meanwhile; every report agreed with the totals of its moment, and the last with the clerks"
+    );
+    Ok(())
+}
+
+fn main() -> ExitCode {
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
