@@ -36,7 +36,7 @@ pub(crate) enum EngineName {
     /// Software with the limits of the hardware; results are simulated
     #[default]
     Emulated,
-    /// This machine's own transactional memory ; refused where there is none
+    /// This machine's own transactional memory; refused where there is none
     Rtm,
 }
 
