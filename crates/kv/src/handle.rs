@@ -376,7 +376,7 @@ impl<'s, E: Engine> Records<'s, E> {
         Ok(Locking::taken(Version(engine.load(&header[VERSION])), Head(engine.load_relaxed(&header[HEAD]))))
     }
 
-    /// Gives another version to a record that is locked by the caller, without another value, and unlocks it. A [removed](Version::removed) one makes its
+    /// Gives another version to a record that is locked by the caller, without another value, and unlocks it. A [removed](Version::as_removed) one makes its
     /// key absent; one that is not makes a key present whose value the record has already.
     ///
     /// # Errors
