@@ -10,6 +10,8 @@
 
 mod region;
 
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+
 use drtm_htm::{Engine, Waiter, fence_locked};
 use drtm_kv::{Handle, Locking, Records, Reserved, Sighting, State, Version};
 
@@ -68,8 +70,13 @@ pub(crate) fn commit<S: Setting>(db: &Inner<S>, work: &mut Work<S::Engine>) -> R
                 return Err(error);
             }
         };
-        if S::Hook::LISTENS {
-            tell(db, work, epoch);
+        if S::Hook::LISTENS
+            && let Err(panic) = catch_unwind(AssertUnwindSafe(|| tell(db, work, epoch)))
+        {
+            // Nothing has been written, and nobody is to wait for it.
+            reserved.into_iter().for_each(|(_, memory)| work.worker.give_back(memory));
+            unlock(&db.store.records(), &work.order);
+            resume_unwind(panic);
         }
         apply(db, work, epoch, reserved)?;
     }

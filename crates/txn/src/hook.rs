@@ -26,7 +26,7 @@ pub struct Change<'t> {
 
 /// Who is told of every change of every transaction that commits: after nothing can stop it any more, and before anybody sees it.
 ///
-/// Called with records locked, so it should be quick.
+/// Called with records locked, so it should be quick. If it panics, the transaction has not happened, and the panic goes to whoever ran it.
 ///
 /// # Example
 ///
