@@ -24,7 +24,7 @@ macro_rules! faults {
 faults!(CommitWithoutValidation, CommitDespitePhantoms, ValidateBeforeLocks, UnlockBeforeVersions);
 
 /// How many runs there are at most until something is found.
-const RUNS: u64 = 100;
+const RUNS: u64 = 400;
 
 /// Runs random transactions until an anomaly is found that is expected. There may be others beside it: a fault has many faces.
 fn finds<E: Tested, F: Fault>(is_expected: impl Fn(&Anomaly<u64>) -> bool) {

@@ -46,8 +46,8 @@ fn tpcc() {
     // Both threads in one warehouse: most transactions meet.
     let report = run(&[&small[..], &["--warehouses", "1", "--transactions", "4000"]].concat(), "none");
     assert!(
-        (40..=160).contains(&report["aborts"]["user"].as_u64().expect("a count")),
-        "about one order of 100: {report}"
+        (10..=90).contains(&report["aborts"]["user"].as_u64().expect("a count")),
+        "about one order of 100, of which there are 3600: {report}"
     );
     // All lines from elsewhere.
     run(

@@ -284,6 +284,8 @@ fn apply<S: Setting>(
     let Work { order, writes, values, keys, worker, needs, .. } = work;
     if S::has(Mutation::UnlockBeforeVersions) {
         unlock(&records, order);
+        // Whoever waits for them is let in.
+        std::thread::yield_now();
     }
     for (at, index) in order.iter() {
         let write = &writes[*index as usize];
