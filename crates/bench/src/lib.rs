@@ -22,12 +22,12 @@
 //! # The parts
 //!
 //! - `cli`: the top of the command line. A new family of commands is a variant there and a module here.
-//! - [`driver`]: running workloads, and counting what becomes of their transactions.
 //! - [`history`]: a checker of what transactions saw and left.
 //! - [`htm`]: studies of transactional memory.
 //! - [`kv`]: the memory store beside other maps.
 //! - [`mix`], [`zipf`]: which transaction comes next, and which record.
 //! - `paper`: the figures of the papers, regenerated beside the published values.
+//! - [`rates`]: several subjects, measured in turns.
 //! - `report`: tables, JSON and charts.
 //! - [`smallbank`], [`tatp`], [`tpcc`], [`ycsb`]: workloads: tables, initial population, inputs, transactions, and the checks of their consistency.
 //! - `drive`: what runs them: threads, options, what is counted, how it is told. [`Plain`]: the codec of their rows.
@@ -38,7 +38,6 @@
 mod chance;
 mod cli;
 mod drive;
-pub mod driver;
 mod error;
 pub mod history;
 pub mod htm;
@@ -47,6 +46,7 @@ mod memory;
 pub mod mix;
 mod paper;
 mod plain;
+pub mod rates;
 mod report;
 mod scatter;
 pub mod smallbank;

@@ -2,7 +2,7 @@
 
 use std::marker::PhantomData;
 
-use drtm_txn::{Codec, CodecError};
+use drtm_txn::{Codec, CodecError, Pod};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// Plain data without alignment: as [`Pod`](drtm_txn::Pod), but a row is viewed in place, so that of a great one only what is wanted is read.
@@ -34,22 +34,16 @@ impl<T: Row> Codec for Plain<T> {
 
     #[inline]
     fn encode(value: &T, bytes: &mut Vec<u8>) -> Result<(), CodecError> {
-        bytes.extend_from_slice(value.as_bytes());
-        Ok(())
+        Pod::encode(value, bytes)
     }
 
     #[inline]
     fn decode(bytes: &[u8]) -> Result<T, CodecError> {
-        T::read_from_bytes(bytes).map_err(|_| wrong_size::<T>(bytes))
+        Pod::decode(bytes)
     }
 
     #[inline]
     fn view(bytes: &[u8]) -> Result<&T, CodecError> {
-        T::ref_from_bytes(bytes).map_err(|_| wrong_size::<T>(bytes))
+        T::ref_from_bytes(bytes).map_err(|_| CodecError::Size { found: bytes.len(), expected: size_of::<T>() })
     }
-}
-
-#[cold]
-fn wrong_size<T>(bytes: &[u8]) -> CodecError {
-    CodecError::Size { found: bytes.len(), expected: size_of::<T>() }
 }

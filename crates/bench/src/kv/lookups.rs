@@ -6,6 +6,7 @@ use serde::Serialize;
 use super::{cached, cluster::Cluster, counting::Counting, cuckoo::Cuckoo, hopscotch::Hopscotch, scheme::Scheme};
 use crate::{
     Error,
+    cli::name_of,
     report::{Report, prose, table},
 };
 
@@ -198,7 +199,7 @@ fn reads<S: Scheme>(records: u64, occupancy: f64, seed: u64) -> Result<Vec<u64>,
 
 impl Row {
     fn name(&self) -> String {
-        let scheme = self.scheme.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned());
+        let scheme = name_of(&self.scheme);
         match self.cache {
             None => scheme,
             Some(CacheRow { cache_mb_per_20m, warm }) => {

@@ -1,6 +1,8 @@
 //! What can be measured, as the command line names it.
 
 use clap::ValueEnum;
+
+use crate::cli::name_of;
 use serde::Serialize;
 
 use super::Key;
@@ -60,7 +62,7 @@ impl MapName {
     /// As options and results name it.
     #[must_use]
     pub fn name(self) -> String {
-        self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
+        name_of(&self)
     }
 
     fn is_ordered(self) -> bool {

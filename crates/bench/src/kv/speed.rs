@@ -1,7 +1,7 @@
 //! `kv speed`: the store's tables beside other maps, in one sitting.
 
 use clap::{
-    Args as ClapArgs, ValueEnum,
+    Args as ClapArgs,
     builder::{PossibleValuesParser, TypedValueParser},
     value_parser,
 };
@@ -10,7 +10,8 @@ use serde::Serialize;
 use super::{Draw, Key, MapName, Op, Style, Subject, Work, footprint};
 use crate::{
     Error,
-    driver::{Rates, interleave},
+    cli::name_of,
+    rates::{Rates, interleave},
     report::{Report, prose, table},
 };
 
@@ -240,8 +241,8 @@ impl Args {
 /// One kind of work, with a line for each map.
 fn group_table(group: &[Row]) -> String {
     let [first, ..] = group else { return String::new() };
-    let style = first.style.map_or_else(String::new, |style| format!("{} ", word(style)));
-    let work = format!("{style}{} {}", word(first.op), word(first.dist));
+    let style = first.style.map_or_else(String::new, |style| format!("{} ", name_of(&style)));
+    let work = format!("{style}{} {}", name_of(&first.op), name_of(&first.dist));
     let title = format!("{work}, {}, {} records", crate::units::threads(first.threads), first.records);
     let headers = ["engine", "Mops/s", "least", "most", "ratio", "bytes"];
     let cells = group.iter().map(|row| {
@@ -257,9 +258,4 @@ fn group_table(group: &[Row]) -> String {
         ]
     });
     format!("{title}\n{}", table(&headers, 1, cells))
-}
-
-/// As options name it.
-fn word(value: impl ValueEnum) -> String {
-    value.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
 }

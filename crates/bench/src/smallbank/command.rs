@@ -10,6 +10,7 @@ use super::{
 };
 use crate::{
     Error,
+    cli::name_of,
     drive::{Options, Workload, if_there, measure, miscounted, of_piece, pieces, spread},
     report::Report,
 };
@@ -88,8 +89,7 @@ impl Workload for SmallBank {
     type Client<'w, S: Setting> = Teller<'w, S>;
 
     fn size(&self) -> Vec<(&'static str, Value)> {
-        let hot = self.hot.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned());
-        vec![("customers", self.bank.customers().into()), ("hot", hot.into())]
+        vec![("customers", self.bank.customers().into()), ("hot", name_of(&self.hot).into())]
     }
 
     fn open<S: Setting>(&self, db: &Db<S>) -> Result<Tables, Error> {

@@ -13,6 +13,7 @@ use super::{
 };
 use crate::{
     Error,
+    cli::name_of,
     drive::{Options, Workload, if_there, measure, miscounted, of_piece, pieces, spread},
     report::Report,
 };
@@ -73,8 +74,7 @@ impl Workload for Tatp {
     type Client<'w, S: Setting> = Network<'w, S>;
 
     fn size(&self) -> Vec<(&'static str, Value)> {
-        let choice = self.choice.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned());
-        vec![("subscribers", self.register.subscribers().into()), ("choice", choice.into())]
+        vec![("subscribers", self.register.subscribers().into()), ("choice", name_of(&self.choice).into())]
     }
 
     fn open<S: Setting>(&self, db: &Db<S>) -> Result<Tables, Error> {

@@ -17,6 +17,7 @@ use super::{
 };
 use crate::{
     Error,
+    cli::name_of,
     drive::{Options, Workload, measure},
     report::Report,
 };
@@ -128,10 +129,9 @@ impl Workload for Tpcc {
     type Client<'w, S: Setting> = Terminals<'w, S>;
 
     fn size(&self) -> Vec<(&'static str, Value)> {
-        let mix = self.mix.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned());
         vec![
             ("warehouses", self.loader.scale().warehouses().into()),
-            ("mix", mix.into()),
+            ("mix", name_of(&self.mix).into()),
             ("remote_items", self.chances.remote_item.into()),
         ]
     }

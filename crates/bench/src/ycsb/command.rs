@@ -17,6 +17,7 @@ use super::{
 };
 use crate::{
     Error,
+    cli::name_of,
     drive::{Options, Until, Workload, measure, miscounted, of_piece, pieces, spread},
     report::Report,
 };
@@ -158,13 +159,10 @@ impl Args {
                 (Kind::Core(Arc::new(plan)), dist)
             }
         };
-        let name = |value: Option<clap::builder::PossibleValue>| -> Value {
-            value.map_or(Value::Null, |value| value.get_name().into())
-        };
         let mut size = vec![
-            ("mix", name(self.mix.to_possible_value())),
+            ("mix", name_of(&self.mix).into()),
             ("records", self.records.into()),
-            ("dist", name(dist.to_possible_value())),
+            ("dist", name_of(&dist).into()),
             ("value_bytes", (FIELDS * FIELD).into()),
             ("table", if O::ORDERED { "ordered" } else { "hash" }.into()),
         ];

@@ -7,7 +7,7 @@ use serde::Serialize;
 /// # Example
 ///
 /// ```
-/// use drtm_bench::driver::Rates;
+/// use drtm_bench::rates::Rates;
 ///
 /// let rates = Rates::of(vec![4.0, 1.0, 9.0]);
 /// assert_eq!((rates.min, rates.median, rates.max), (1.0, 4.0, 9.0));
@@ -43,7 +43,7 @@ impl Rates {
 /// ```
 /// use std::convert::Infallible;
 ///
-/// use drtm_bench::driver::interleave;
+/// use drtm_bench::rates::interleave;
 ///
 /// let rates = interleave(3, &[10.0, 20.0], f64::from, |subject, round| Ok::<_, Infallible>(subject + round))?;
 /// assert_eq!((rates[0].median, rates[1].median), (12.0, 22.0), "of rounds 1 to 3");
