@@ -8,8 +8,11 @@ use std::{
 use drtm_htm::NoHtm;
 use drtm_txn::{Builder, Change, Db, Error, Hook, Ordered, Pod, Raw, Setting, TableDef};
 
+/// A table's name, a key, and its value unless it was removed.
+type Note = (String, Vec<u8>, Option<Vec<u8>>);
+
 #[derive(Debug, Default)]
-struct Notes(Mutex<Vec<(String, Vec<u8>, Option<Vec<u8>>)>>);
+struct Notes(Mutex<Vec<Note>>);
 
 /// A value of which nobody wants to hear.
 const UNHEARD: &[u8] = b"unheard of";
