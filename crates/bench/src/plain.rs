@@ -46,4 +46,14 @@ impl<T: Row> Codec for Plain<T> {
     fn view(bytes: &[u8]) -> Result<&T, CodecError> {
         T::ref_from_bytes(bytes).map_err(|_| CodecError::Size { found: bytes.len(), expected: size_of::<T>() })
     }
+
+    #[inline]
+    fn change<R>(bytes: &mut Vec<u8>, start: usize, change: impl FnOnce(&mut T) -> R) -> Result<R, CodecError> {
+        let row = bytes.get_mut(start..).unwrap_or(&mut []);
+        let found = row.len();
+        match T::mut_from_bytes(row) {
+            Ok(row) => Ok(change(row)),
+            Err(_) => Err(CodecError::Size { found, expected: size_of::<T>() }),
+        }
+    }
 }

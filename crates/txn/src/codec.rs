@@ -3,7 +3,7 @@
 //! A table names its codec, which fixes the type of its values: bytes as they are ([`Raw`]), a plain struct's own memory ([`Pod`]), or
 //! whatever serde can describe ([`Serde`]). Another is a type that implements [`Codec`].
 
-use std::marker::PhantomData;
+use std::{borrow::Borrow, marker::PhantomData};
 
 use serde::{Serialize, de::DeserializeOwned};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
@@ -107,6 +107,39 @@ pub trait Codec: 'static {
     ///
     /// As for [`decode`](Self::decode).
     fn view(bytes: &[u8]) -> Result<Self::View<'_>, CodecError>;
+
+    /// Changes the value whose bytes are those from `start` on. Without an own implementation it is decoded, changed, and encoded.
+    ///
+    /// # Errors
+    ///
+    /// As for [`decode`](Self::decode) and [`encode`](Self::encode).
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm_txn::{Codec, Serde};
+    ///
+    /// let mut bytes = Vec::new();
+    /// Serde::encode(&(1_u64, "one".to_owned()), &mut bytes)?;
+    /// Serde::<(u64, String)>::change(&mut bytes, 0, |(_, name)| name.push('!'))?;
+    /// assert_eq!(Serde::<(u64, String)>::decode(&bytes)?, (1, "one!".to_owned()));
+    /// # Ok::<(), drtm_txn::CodecError>(())
+    /// ```
+    #[inline]
+    fn change<R>(
+        bytes: &mut Vec<u8>,
+        start: usize,
+        change: impl FnOnce(&mut Self::Value) -> R,
+    ) -> Result<R, CodecError>
+    where
+        Self::Value: Borrow<Self::Given>,
+    {
+        let mut value = Self::decode(bytes.get(start..).unwrap_or(&[]))?;
+        let result = change(&mut value);
+        bytes.truncate(start);
+        Self::encode(value.borrow(), bytes)?;
+        Ok(result)
+    }
 }
 
 /// Bytes as they are.
@@ -188,6 +221,15 @@ impl<T: FromBytes + IntoBytes + Immutable + 'static> Codec for Pod<T> {
     #[inline]
     fn view(bytes: &[u8]) -> Result<T, CodecError> {
         Self::decode(bytes)
+    }
+
+    #[inline]
+    fn change<R>(bytes: &mut Vec<u8>, start: usize, change: impl FnOnce(&mut T) -> R) -> Result<R, CodecError> {
+        let bytes = bytes.get_mut(start..).unwrap_or(&mut []);
+        let mut value = Self::decode(bytes)?;
+        let result = change(&mut value);
+        bytes.copy_from_slice(value.as_bytes());
+        Ok(result)
     }
 }
 

@@ -10,15 +10,12 @@
 //! by who closes a snapshot, and now and then by who commits.
 
 use crossbeam_queue::SegQueue;
-use drtm_htm::Engine;
 use drtm_kv::{Handle, KvError, Locking, Reaped, Sighting, Version, Worker};
 
 use crate::{
     Setting,
-    catalog::Catalog,
     db::Inner,
     index::Encoded,
-    ticket::Ticket,
     work::{Work, encoded},
 };
 
@@ -46,24 +43,22 @@ const TURN: u32 = 32;
 const BATCH: usize = 512;
 
 /// Takes a record out of its table, or keeps it in mind.
-pub(crate) fn reap<E: Engine>(
-    catalog: &Catalog<E>,
-    ticket: &Ticket,
-    worker: &mut Worker<E>,
-    garbage: &Queue,
+pub(crate) fn reap<S: Setting>(
+    db: &Inner<S>,
+    worker: &mut Worker<S::Engine>,
     table: u16,
     key: Encoded<'_>,
     seen: Sighting,
 ) -> Result<(), KvError> {
-    let Some(opened) = catalog.get(table) else { return Ok(()) };
+    let Some(opened) = db.catalog.get(table) else { return Ok(()) };
     // Nothing is taken out of what somebody with the ticket may have passed.
-    let reaped = if ticket.is_taken() { Reaped::Busy } else { opened.index.reap(worker, key, seen)? };
+    let reaped = if db.ticket.is_taken() { Reaped::Busy } else { opened.index.reap(worker, key, seen)? };
     if reaped == Reaped::Busy {
         let key = match key {
             Encoded::Word(word) => Key::Word(word),
             Encoded::Bytes(bytes) => Key::Bytes(bytes.into()),
         };
-        garbage.push(Garbage::Row { table, key, seen });
+        db.garbage.push(Garbage::Row { table, key, seen });
     }
     Ok(())
 }
@@ -71,11 +66,9 @@ pub(crate) fn reap<E: Engine>(
 /// Takes back the records that a transaction has made for insertions that do not come about.
 pub(crate) fn take_back<S: Setting>(db: &Inner<S>, work: &mut Work<S::Engine>) {
     let Work { writes, undone, keys, worker, .. } = work;
-    for write in writes.iter().chain(undone.iter()) {
-        let Some(version) = write.made else { continue };
-        let seen = Sighting { at: write.at, version };
+    for write in writes.iter().chain(undone.iter()).filter(|write| write.is_made) {
         // A store that is corrupt says so to whoever uses it next; here nobody is to be told.
-        let _ = reap(&db.catalog, &db.ticket, worker, &db.garbage, write.table, encoded(keys, write.key), seen);
+        let _ = reap(db, worker, write.table, encoded(keys, write.key), write.seen());
     }
 }
 

@@ -147,12 +147,25 @@ impl<E: Engine> Index<E> {
         with_table!(self, |table| table.reserve(worker, at, length))
     }
 
+    /// Writes a record that is locked, where it is or in this memory. Gives where it is then.
     #[inline(always)]
-    pub(crate) fn write_held(&self, at: Handle, version: Version, value: &[u8]) -> Result<(), KvError> {
-        with_table!(self, |table| table.write_held(at, version, value))
+    pub(crate) fn write(
+        &self,
+        worker: &mut Worker<E>,
+        key: Encoded<'_>,
+        at: Handle,
+        to: Option<Reserved>,
+        version: Version,
+        value: &[u8],
+    ) -> Result<Handle, KvError> {
+        match to {
+            None => with_table!(self, |table| table.write_held(at, version, value)).map(|()| at),
+            Some(to) => self.move_held(worker, key, at, to, version, value),
+        }
     }
 
-    pub(crate) fn move_held(
+    #[inline(never)]
+    fn move_held(
         &self,
         worker: &mut Worker<E>,
         key: Encoded<'_>,

@@ -156,7 +156,7 @@ impl<'db, S: Setting, M: Mode> Tx<'db, S, M> {
         let is_opaque = self.is_opaque;
         let work = self.work();
         work.reads.push(seen);
-        if work.reads.len() >= work.next_check || is_opaque {
+        if work.seen() >= work.next_check || is_opaque {
             return self.check();
         }
         Ok(())
@@ -191,7 +191,7 @@ impl<'db, S: Setting, M: Mode> Tx<'db, S, M> {
         }
         let db = self.db;
         let work = self.work();
-        work.next_check = 2 * work.reads.len();
+        work.next_check = 2 * work.seen();
         match commit::is_true(db, work) {
             Ok(()) => Ok(()),
             Err(conflict) => Err(self.doom(conflict)),

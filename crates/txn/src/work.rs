@@ -31,8 +31,10 @@ pub(crate) struct Write {
     pub(crate) at: Handle,
     pub(crate) table: u16,
     pub(crate) fate: Fate,
-    /// The version in which this transaction has made the record, if it did.
-    pub(crate) made: Option<Version>,
+    /// Whether this transaction has made the record.
+    pub(crate) is_made: bool,
+    /// Whether it was read as well: then it must still be as it was seen when it is locked.
+    pub(crate) is_read: bool,
     pub(crate) key: Kept,
     /// The version that it had when it was found.
     pub(crate) seen: Version,
@@ -42,6 +44,14 @@ pub(crate) struct Write {
     pub(crate) has_room: bool,
     /// Whether the record has older versions.
     pub(crate) has_past: bool,
+}
+
+impl Write {
+    /// The record as it was found.
+    #[inline(always)]
+    pub(crate) fn seen(&self) -> Sighting {
+        Sighting { at: self.at, version: self.seen }
+    }
 }
 
 /// A value that was read. Its memory only grows, so that nothing is cleared to be written over.
@@ -69,8 +79,20 @@ impl Room for Value {
     }
 }
 
-/// Which of so many bits may be set for each record that is written.
-const FILTER_BITS: u64 = 512;
+/// The end of the values that a transaction keeps, for one more.
+#[derive(Debug)]
+pub(crate) struct End<'v> {
+    pub(crate) values: &'v mut Vec<u8>,
+    pub(crate) start: usize,
+}
+
+impl Room for End<'_> {
+    #[inline(always)]
+    fn of(&mut self, length: usize) -> &mut [u8] {
+        self.values.resize(self.start + length, 0);
+        &mut self.values[self.start..]
+    }
+}
 
 /// The most bytes of keys, or of values, that one transaction can write.
 pub(crate) const MOST_BYTES: usize = u32::MAX as usize;
@@ -91,8 +113,8 @@ pub(crate) struct Work<E: Engine> {
     /// Buckets in which keys were missing.
     pub(crate) buckets: Vec<BucketVersion>,
     pub(crate) writes: Vec<Write>,
-    /// A bit for each of the records written: most reads are of others, and this says so at once.
-    pub(crate) written: [u64; (FILTER_BITS / 64) as usize],
+    /// The records written.
+    written: Filter,
     pub(crate) values: Vec<u8>,
     pub(crate) keys: Vec<u8>,
     /// The value that was read last.
@@ -101,7 +123,7 @@ pub(crate) struct Work<E: Engine> {
     pub(crate) key: Vec<u8>,
     /// What the row that is written has in its table's indexes.
     pub(crate) entries: RowEntries,
-    /// The writes in the order of their records, while a commit goes on.
+    /// The writes in the order of their records, where it matters.
     pub(crate) order: Vec<(Handle, u32)>,
     /// At how many reads they are looked at again.
     pub(crate) next_check: usize,
@@ -122,11 +144,29 @@ pub(crate) struct Work<E: Engine> {
     pub(crate) counters: std::sync::Arc<Counters>,
 }
 
-/// The word of a record's bit in the filter, and the bit.
-#[inline(always)]
-fn bit(at: Handle) -> (usize, u64) {
-    let bit = at.mixed() % FILTER_BITS;
-    ((bit / 64) as usize, 1 << (bit % 64))
+/// A bit for each of some records: most reads are of others, and this says so at once.
+#[derive(Debug, Default)]
+struct Filter([u64; 8]);
+
+impl Filter {
+    /// The word of a record's bit, and the bit.
+    #[inline(always)]
+    fn bit(at: Handle) -> (usize, u64) {
+        let bit = at.mixed() % (8 * 64);
+        ((bit / 64) as usize, 1 << (bit % 64))
+    }
+
+    #[inline(always)]
+    fn add(&mut self, at: Handle) {
+        let (word, bit) = Self::bit(at);
+        self.0[word] |= bit;
+    }
+
+    #[inline(always)]
+    fn may_have(&self, at: Handle) -> bool {
+        let (word, bit) = Self::bit(at);
+        self.0[word] & bit != 0
+    }
 }
 
 impl<E: Engine> Work<E> {
@@ -139,7 +179,7 @@ impl<E: Engine> Work<E> {
             leaves: Vec::new(),
             buckets: Vec::new(),
             writes: Vec::new(),
-            written: [0; (FILTER_BITS / 64) as usize],
+            written: Filter::default(),
             values: Vec::new(),
             keys: Vec::new(),
             value: Value::default(),
@@ -165,7 +205,7 @@ impl<E: Engine> Work<E> {
         self.leaves.clear();
         self.buckets.clear();
         self.writes.clear();
-        self.written = [0; (FILTER_BITS / 64) as usize];
+        self.written = Filter::default();
         self.values.clear();
         self.keys.clear();
         self.next_check = FIRST_CHECK;
@@ -190,27 +230,43 @@ impl<E: Engine> Work<E> {
     /// Which write is of this record.
     #[inline(always)]
     pub(crate) fn written_at(&self, at: Handle) -> Option<usize> {
-        let (word, bit) = bit(at);
-        if self.written[word] & bit == 0 { None } else { self.writes.iter().position(|write| write.at == at) }
+        if self.written.may_have(at) { self.writes.iter().position(|write| write.at == at) } else { None }
     }
 
     /// Adds a write of a record that none is of yet.
     #[inline]
-    pub(crate) fn add(&mut self, found: Sighting, table: u16, fate: Fate, made: Option<Version>, key: Kept) {
+    pub(crate) fn add(&mut self, found: Sighting, table: u16, fate: Fate, key: Kept) {
         let Sighting { at, version: seen } = found;
-        let (word, bit) = bit(at);
-        self.written[word] |= bit;
+        // What was read just before need not be looked at twice.
+        let is_read = self.reads.pop_if(|read| *read == found).is_some();
+        self.written.add(at);
         self.writes.push(Write {
             at,
             table,
             fate,
-            made,
+            is_made: false,
+            is_read,
             key,
             seen,
             before: Version::default(),
             has_room: true,
             has_past: false,
         });
+    }
+
+    /// Adds a write of a record that was made for it. It counts as read: the key was not there.
+    #[inline]
+    pub(crate) fn add_made(&mut self, made: Sighting, table: u16, fate: Fate, key: Kept) {
+        self.add(made, table, fate, key);
+        if let Some(write) = self.writes.last_mut() {
+            (write.is_made, write.is_read) = (true, true);
+        }
+    }
+
+    /// How much there is to be looked at again.
+    #[inline(always)]
+    pub(crate) fn seen(&self) -> usize {
+        self.reads.len() + self.writes.len()
     }
 
     /// Gives a write another fate.
@@ -225,11 +281,8 @@ impl<E: Engine> Work<E> {
     /// Recomputes what writes there are, when some are forgotten.
     pub(crate) fn truncate_writes(&mut self, length: usize) {
         self.writes.truncate(length);
-        self.written = [0; (FILTER_BITS / 64) as usize];
-        for write in &self.writes {
-            let (word, bit) = bit(write.at);
-            self.written[word] |= bit;
-        }
+        self.written = Filter::default();
+        self.writes.iter().for_each(|write| self.written.add(write.at));
     }
 
     /// Keeps a key until the transaction ends.
@@ -241,7 +294,18 @@ impl<E: Engine> Work<E> {
     /// Keeps a value that `encode` appends.
     #[inline(always)]
     pub(crate) fn keep_value(&mut self, encode: impl FnOnce(&mut Vec<u8>) -> Result<(), Error>) -> Result<Fate, Error> {
-        let range = append(&mut self.values, encode)?;
+        let start = self.values.len();
+        self.keep_value_from(start, encode)
+    }
+
+    /// Keeps the value that is among the values from here on, once `finish` has seen to it.
+    #[inline(always)]
+    pub(crate) fn keep_value_from(
+        &mut self,
+        start: usize,
+        finish: impl FnOnce(&mut Vec<u8>) -> Result<(), Error>,
+    ) -> Result<Fate, Error> {
+        let range = append(&mut self.values, start, finish)?;
         Ok(Fate::Put { start: range.start, length: range.end - range.start })
     }
 
@@ -264,7 +328,7 @@ pub(crate) fn keep<K: Key>(keys: &mut Vec<u8>, key: &K) -> Result<Kept, Error> {
     if K::FITS {
         return Ok(Kept::Word(key.word()));
     }
-    let range = append(keys, |keys| {
+    let range = append(keys, keys.len(), |keys| {
         key.write(keys, true);
         Ok(())
     })?;
@@ -287,10 +351,13 @@ pub(crate) fn slice(bytes: &[u8], start: u32, length: u32) -> &[u8] {
     bytes.get(start..start + length as usize).unwrap_or(&[])
 }
 
-/// Appends something, and tells where it is; nothing is appended if that fails.
+/// Appends something from here on, and tells where it is; nothing is appended if that fails.
 #[inline(always)]
-fn append(to: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>) -> Result<(), Error>) -> Result<Range<u32>, Error> {
-    let start = to.len();
+fn append(
+    to: &mut Vec<u8>,
+    start: usize,
+    write: impl FnOnce(&mut Vec<u8>) -> Result<(), Error>,
+) -> Result<Range<u32>, Error> {
     if let Err(error) = write(to) {
         to.truncate(start);
         return Err(error);

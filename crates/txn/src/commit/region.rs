@@ -3,7 +3,7 @@
 use drtm_htm::{Access, Cause, Engine, Outcome, Policy};
 use drtm_kv::Locking;
 
-use super::took;
+use super::lock::Locked;
 use crate::{Conflict, Error, Setting, db::Inner, mutation::Mutation, work::Work};
 
 /// Codes with which the region gives up.
@@ -12,20 +12,28 @@ const MOVED: u8 = 2;
 const CHANGED: u8 = 3;
 const PHANTOM: u8 = 4;
 
-/// Locks what is written and validates what was read. Gives the epoch then; `None` where there are no regions, or they gave up: then nothing is
+/// Locks what is written and validates what was read. Gives the epoch then, and what is locked; `None` where there are no regions, or they gave up: then nothing is
 /// locked.
 #[inline(always)]
-pub(super) fn lock_and_validate<S: Setting>(db: &Inner<S>, work: &mut Work<S::Engine>) -> Result<Option<u64>, Error> {
+pub(super) fn lock_and_validate<S: Setting>(
+    db: &Inner<S>,
+    work: &mut Work<S::Engine>,
+) -> Result<Option<(u64, Locked)>, Error> {
     if !db.engine().has_regions() {
         return Ok(None);
     }
     let (records, number) = (db.store.records(), db.snapshot_number()?);
-    let Work { order, writes, reads, leaves, buckets, holder, worker, .. } = work;
+    let Work { writes, reads, leaves, buckets, holder, worker, .. } = work;
+    let mut locked = Locked::NOTHING;
     let outcome = worker.htm().attempt(Policy::DBX, |tx| {
-        for (at, index) in order.iter() {
-            match records.lock_in(tx, *at, *holder)? {
+        // What an attempt has seen that was given up counts for nothing.
+        locked = Locked::NOTHING;
+        for write in writes.iter_mut() {
+            match records.lock_in(tx, write.at, *holder)? {
                 Locking::Taken { version, length, has_past } => {
-                    took(&mut writes[*index as usize], version, length, has_past);
+                    if !locked.take::<S>(write, version, length, has_past) {
+                        return Err(tx.abort::<CHANGED>());
+                    }
                 }
                 Locking::Held(_) => return Err(tx.abort::<HELD>()),
                 Locking::Gone => return Err(tx.abort::<MOVED>()),
@@ -50,7 +58,7 @@ pub(super) fn lock_and_validate<S: Setting>(db: &Inner<S>, work: &mut Work<S::En
         Ok(epoch)
     });
     match outcome {
-        Outcome::Committed(epoch) => Ok(Some(epoch)),
+        Outcome::Committed(epoch) => Ok(Some((epoch, locked))),
         Outcome::Fallback(Cause::Explicit(MOVED)) => Err(Conflict::Moved.into()),
         Outcome::Fallback(Cause::Explicit(CHANGED)) => Err(Conflict::Validation.into()),
         Outcome::Fallback(Cause::Explicit(PHANTOM)) => Err(Conflict::Phantom.into()),

@@ -4,7 +4,10 @@ use std::ops::{Bound, RangeBounds};
 
 use drtm_kv::{Bytes, Cursor, Inline, Version};
 
-use super::{Found, Mode, Tx, Update, read::was_found};
+use super::{
+    Found, Mode, Tx, Update,
+    read::{Wanted, was_found},
+};
 use crate::{Codec, Embedded, Error, Key, Ordered, Setting, Table, catalog::Opened, index::Index, work::Work};
 
 /// The rows of a range, one after the other, with the transaction's own among them. What it has passed is part of what the transaction has read, rows that
@@ -217,7 +220,7 @@ impl<K: Key, C: Codec, S: Setting, M: Mode> Range<'_, '_, K, C, S, M> {
                 None if self.tx.has_ticket() => {
                     // It has to be locked before its value is believed.
                     let Some(key) = key else { return Err(Error::Key { table: self.opened.name }) };
-                    match self.tx.row::<K, Ordered>(self.opened, &key, true)?.found {
+                    match self.tx.row::<K, Ordered>(self.opened, &key, Wanted::ToRead)?.found {
                         Some(found) => return Ok(Some((key, found))),
                         None => continue,
                     }

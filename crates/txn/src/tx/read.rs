@@ -8,7 +8,7 @@ use crate::{
     Codec, Error, Key, Setting, Table,
     catalog::Opened,
     table::{Kind, Reach},
-    work::Work,
+    work::{End, Work},
 };
 
 /// A row as it was found: where its value is, and which record it is.
@@ -23,6 +23,16 @@ pub(super) struct Row {
 pub(super) enum Spotted {
     Seen(drtm_kv::Sighting),
     Written(usize),
+}
+
+/// What is to become of a row's value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wanted {
+    Nothing,
+    /// It is read, before anything else is.
+    ToRead,
+    /// It goes to the end of the values that the transaction keeps, so that it can be changed there.
+    ToChange,
 }
 
 /// Bytes of a value that are asked for ahead if nobody knows how many it has.
@@ -77,7 +87,7 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
         key: &K,
     ) -> Result<Option<C::Value>, Error> {
         let opened = self.opened(table)?;
-        match self.row::<K, O>(opened, key, true)?.found {
+        match self.row::<K, O>(opened, key, Wanted::ToRead)?.found {
             Some(found) => self.decode::<C>(opened, found).map(Some),
             None => Ok(None),
         }
@@ -141,7 +151,7 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
         see: impl FnOnce(C::View<'_>) -> R,
     ) -> Result<Option<R>, Error> {
         let opened = self.opened(table)?;
-        let Some(found) = self.row::<K, O>(opened, key, true)?.found else { return Ok(None) };
+        let Some(found) = self.row::<K, O>(opened, key, Wanted::ToRead)?.found else { return Ok(None) };
         let view = Self::codec_error(opened, C::view(Self::bytes(self.work(), found)))?;
         Ok(Some(see(view)))
     }
@@ -185,46 +195,75 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
     /// As for [`get`](Self::get).
     pub fn contains<K: Key, C: Codec, O: Kind>(&mut self, table: Table<K, C, O>, key: &K) -> Result<bool, Error> {
         let opened = self.opened(table)?;
-        Ok(self.row::<K, O>(opened, key, false)?.found.is_some())
+        Ok(self.row::<K, O>(opened, key, Wanted::Nothing)?.found.is_some())
     }
 
     /// Finds a row, and copies its value if that is wanted. What was found is part of what the transaction has read.
-    #[inline]
+    #[inline(always)]
     pub(super) fn row<K: Key, O: Reach>(
         &mut self,
         opened: &Opened<S::Engine>,
         key: &K,
-        wanted: bool,
+        wanted: Wanted,
     ) -> Result<Row, Error> {
+        loop {
+            if let Some(row) = self.try_row::<K, O>(opened, key, wanted)? {
+                return Ok(row);
+            }
+        }
+    }
+
+    /// The same, unless the row must be looked for again.
+    #[inline(always)]
+    fn try_row<K: Key, O: Reach>(
+        &mut self,
+        opened: &Opened<S::Engine>,
+        key: &K,
+        wanted: Wanted,
+    ) -> Result<Option<Row>, Error> {
         let past = self.past();
         let work = self.work();
-        let Work { key: buffer, value, holder, .. } = &mut *work;
+        let Work { key: buffer, value, values, holder, .. } = &mut *work;
+        let (start, holder) = (values.len(), *holder);
         let encoded = encode(key, buffer);
         if let Some(before) = past {
             let found = opened.index.fetch_past(encoded, before, value)?;
-            return Ok(Row { found: was_found(opened, found)?, record: None });
+            return Ok(Some(Row { found: was_found(opened, found)?, record: None }));
         }
-        let fetched = if wanted {
-            opened.index.fetch::<O>(encoded, *holder, value)?
-        } else {
-            opened.index.fetch::<O>(encoded, *holder, &mut Unwanted)?
+        let fetched = match wanted {
+            Wanted::Nothing => opened.index.fetch::<O>(encoded, holder, &mut Unwanted)?,
+            Wanted::ToRead => opened.index.fetch::<O>(encoded, holder, value)?,
+            Wanted::ToChange => opened.index.fetch::<O>(encoded, holder, &mut End { values, start })?,
         };
-        match fetched {
-            Fetched::Record(seen) => {
-                if let Some(write) = work.written_at(seen.at) {
-                    let found = Found::of(work.writes[write].fate);
-                    return Ok(Row { found, record: Some(Spotted::Written(write)) });
-                }
-                if self.has_ticket() && !self.seize(seen)? {
-                    return self.row::<K, O>(opened, key, wanted);
-                }
-                self.saw(seen)?;
-                Ok(Row { found: seen.is_present().then_some(Found::Read), record: Some(Spotted::Seen(seen)) })
-            }
+        let seen = match fetched {
+            Fetched::Record(seen) => seen,
             Fetched::Nothing(absence) => {
+                work.values.truncate(start);
                 self.missed(absence)?;
-                Ok(Row { found: None, record: None })
+                return Ok(Some(Row { found: None, record: None }));
             }
+        };
+        if let Some(write) = work.written_at(seen.at) {
+            let mut found = Found::of(work.writes[write].fate);
+            if wanted == Wanted::ToChange {
+                work.values.truncate(start);
+                if let Some(Found::Own { start: own, length }) = found {
+                    work.values.extend_from_within(own as usize..own as usize + length as usize);
+                    found = Some(Found::Own { start: start as u32, length });
+                }
+            }
+            return Ok(Some(Row { found, record: Some(Spotted::Written(write)) }));
         }
+        let end = work.values.len();
+        if self.has_ticket() && !self.seize(seen)? {
+            self.work().values.truncate(start);
+            return Ok(None);
+        }
+        self.saw(seen)?;
+        let found = match wanted {
+            Wanted::ToChange => Found::Own { start: start as u32, length: (end - start) as u32 },
+            Wanted::Nothing | Wanted::ToRead => Found::Read,
+        };
+        Ok(Some(Row { found: seen.is_present().then_some(found), record: Some(Spotted::Seen(seen)) }))
     }
 }

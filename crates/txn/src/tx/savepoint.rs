@@ -73,8 +73,11 @@ impl<S: Setting> Tx<'_, S> {
             }
         }
         // Records that were made stay until the end: they still say that their keys are not there, and what was seen around them stays as it is.
-        let Work { writes, undone, .. } = work;
-        undone.extend(writes.drain(savepoint.writes..).filter(|write| write.made.is_some()));
+        let Work { writes, undone, reads, .. } = work;
+        for write in writes.drain(savepoint.writes..) {
+            reads.extend(write.is_read.then(|| write.seen()));
+            undone.extend(write.is_made.then_some(write));
+        }
         work.truncate_writes(savepoint.writes);
         Ok(())
     }

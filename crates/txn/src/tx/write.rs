@@ -6,7 +6,7 @@ use drtm_kv::Placed;
 
 use super::{
     Found, Tx, encode,
-    read::{Row, Spotted},
+    read::{Row, Spotted, Wanted},
 };
 use crate::{
     Codec, Conflict, Error, Key, Setting, Table,
@@ -97,7 +97,10 @@ impl<S: Setting> Tx<'_, S> {
         C::Value: Borrow<C::Given>,
     {
         let opened = self.opened(table)?;
-        let Row { found: Some(found), record: Some(record) } = self.row::<K, O>(opened, key, true)? else {
+        if opened.indexes.are_none() {
+            return self.update_in_place::<K, C, O, R>(opened, table.number, key, change);
+        }
+        let Row { found: Some(found), record: Some(record) } = self.row::<K, O>(opened, key, Wanted::ToRead)? else {
             return Ok(None);
         };
         let mut value = self.decode::<C>(opened, found)?;
@@ -105,6 +108,29 @@ impl<S: Setting> Tx<'_, S> {
         let fate = self.keep_value::<C>(opened, value.borrow())?;
         self.with_entries(opened, key, Some(found), fate, |tx| tx.write_at(opened, table.number, key, record, fate))?;
         Ok(Some(result))
+    }
+
+    /// Reads a row's value to where it is kept until it is written, and changes it there.
+    #[inline(always)]
+    fn update_in_place<K: Key, C: Codec, O: Reach, R>(
+        &mut self,
+        opened: &Opened<S::Engine>,
+        table: u16,
+        key: &K,
+        change: impl FnOnce(&mut C::Value) -> R,
+    ) -> Result<Option<R>, Error>
+    where
+        C::Value: Borrow<C::Given>,
+    {
+        let row = self.row::<K, O>(opened, key, Wanted::ToChange)?;
+        let Row { found: Some(Found::Own { start, .. }), record: Some(record) } = row else { return Ok(None) };
+        let mut result = None;
+        let fate = self.work().keep_value_from(start as usize, |bytes| {
+            result = Some(Self::codec_error(opened, C::change(bytes, start as usize, change))?);
+            Ok(())
+        })?;
+        self.write_at(opened, table, key, record, fate)?;
+        Ok(result)
     }
 
     /// Removes a row. Whether there was one.
@@ -130,7 +156,8 @@ impl<S: Setting> Tx<'_, S> {
     pub fn remove<K: Key, C: Codec, O: Kind>(&mut self, table: Table<K, C, O>, key: &K) -> Result<bool, Error> {
         let opened = self.opened(table)?;
         // Its value tells which entries it has in indexes.
-        let row = self.row::<K, O>(opened, key, !opened.indexes.are_none())?;
+        let wanted = if opened.indexes.are_none() { Wanted::Nothing } else { Wanted::ToRead };
+        let row = self.row::<K, O>(opened, key, wanted)?;
         let Row { found: Some(found), record: Some(record) } = row else { return Ok(false) };
         self.remove_found(opened, table.number, key, found, record)?;
         Ok(true)
@@ -161,7 +188,7 @@ impl<S: Setting> Tx<'_, S> {
         key: &K,
     ) -> Result<Option<C::Value>, Error> {
         let opened = self.opened(table)?;
-        let Row { found: Some(found), record: Some(record) } = self.row::<K, O>(opened, key, true)? else {
+        let Row { found: Some(found), record: Some(record) } = self.row::<K, O>(opened, key, Wanted::ToRead)? else {
             return Ok(None);
         };
         let value = self.decode::<C>(opened, found)?;
@@ -203,7 +230,7 @@ impl<S: Setting> Tx<'_, S> {
             Spotted::Written(write) => work.change(write, fate),
             Spotted::Seen(seen) => {
                 let kept = work.keep_key(key)?;
-                work.add(seen, table, fate, None, kept);
+                work.add(seen, table, fate, kept);
             }
         }
         if !S::ISOLATED {
@@ -225,7 +252,7 @@ impl<S: Setting> Tx<'_, S> {
         if opened.indexes.are_none() {
             return self.place_at::<K, O>(opened, table.number, key, fate, overwrites);
         }
-        let row = self.row::<K, O>(opened, key, true)?;
+        let row = self.row::<K, O>(opened, key, Wanted::ToRead)?;
         if row.found.is_some() && !overwrites {
             return Err(Error::Exists { table: opened.name });
         }
@@ -270,11 +297,11 @@ impl<S: Setting> Tx<'_, S> {
                 let work = self.work();
                 let kept = work.keep_key(key)?;
                 // First among the writes, so that it is taken back if the transaction cannot go on.
-                work.add(seen, table, Fate::Fresh { start, length }, Some(seen.version), kept);
-                self.saw(seen)?;
+                work.add_made(seen, table, Fate::Fresh { start, length }, kept);
                 if !S::ISOLATED {
                     return self.write_through(opened);
                 }
+                self.passed()?;
                 // Nobody else can have found it who would not make way.
                 if self.has_ticket() && !self.seize(seen)? {
                     return Err(self.doom(Conflict::Validation));

@@ -1,0 +1,163 @@
+//! Locking what a transaction writes.
+//!
+//! Usually nobody else has any of it locked, and then the order does not matter: each record is locked as it comes. As soon as one is found that somebody
+//! has, all are unlocked, and locked again in the order of memory, now waiting: nobody waits in a circle.
+
+use drtm_htm::{Engine, Waiter};
+use drtm_kv::{Handle, Locking, Records, State, Version};
+
+use crate::{
+    Conflict, Error, Setting,
+    db::Inner,
+    epoch::epoch_of,
+    mutation::Mutation,
+    ticket::Ticket,
+    work::{Fate, Work, Write},
+};
+
+/// How often a lock that somebody else has is asked for. Its holder is in the midst of a commit, or was interrupted there.
+const PATIENCE: u32 = 256;
+
+/// What the locked records are like, all together: so that what is rarely so of any is asked once.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Locked {
+    /// The newest version that one has.
+    newest: u64,
+    /// The oldest that one has which was there before the transaction.
+    oldest: u64,
+    /// Whether one has older versions.
+    has_past: bool,
+    /// Whether one has no room for its new value.
+    pub(super) lacks_room: bool,
+    /// Whether one is not as it was seen.
+    pub(super) has_changed: bool,
+}
+
+impl Locked {
+    pub(super) const NOTHING: Self =
+        Self { newest: 0, oldest: u64::MAX, has_past: false, lacks_room: false, has_changed: false };
+
+    /// The newest version of all.
+    pub(super) fn newest(&self) -> Version {
+        Version::new(self.newest)
+    }
+
+    /// Whether somebody may need what one of them is, once it is written in an epoch.
+    #[inline(always)]
+    pub(super) fn may_be_needed(&self, epoch: u64) -> bool {
+        self.has_past || (self.oldest != u64::MAX && epoch_of(Version::new(self.oldest)) < epoch)
+    }
+
+    /// Remembers what a record was like when it was locked. False if it was read, and is not as it was.
+    #[inline(always)]
+    pub(super) fn take<S: Setting>(
+        &mut self,
+        write: &mut Write,
+        version: Version,
+        length: Option<u8>,
+        has_past: bool,
+    ) -> bool {
+        write.before = version;
+        write.has_past = has_past;
+        write.has_room = match write.fate {
+            Fate::Put { length: new, .. } => length.is_some_and(|length| u32::from(length) == new),
+            Fate::Fresh { .. } | Fate::Remove => true,
+        };
+        let is_same = version == write.seen;
+        self.newest = self.newest.max(version.number());
+        if !write.is_made {
+            self.oldest = self.oldest.min(version.number());
+        }
+        self.has_past |= has_past;
+        self.lacks_room |= !write.has_room;
+        self.has_changed |= !is_same;
+        is_same || !write.is_read || S::has(Mutation::CommitWithoutValidation)
+    }
+}
+
+#[inline]
+pub(super) fn unlock<E: Engine>(records: &Records<'_, E>, locked: &[Write]) {
+    locked.iter().for_each(|write| records.unlock(write.at));
+}
+
+/// Locks all records, or none.
+#[inline]
+pub(super) fn lock<S: Setting>(db: &Inner<S>, work: &mut Work<S::Engine>) -> Result<Locked, Error> {
+    let records = db.store.records();
+    let Work { writes, holder, .. } = &mut *work;
+    let mut locked = Locked::NOTHING;
+    for index in 0..writes.len() {
+        let write = &mut writes[index];
+        let failed = match records.lock(write.at, *holder) {
+            Ok(Locking::Taken { version, length, has_past }) => {
+                if locked.take::<S>(write, version, length, has_past) {
+                    continue;
+                }
+                records.unlock(write.at);
+                Conflict::Validation.into()
+            }
+            Ok(Locking::Gone) => Conflict::Moved.into(),
+            Ok(Locking::Held(_)) => {
+                unlock(&records, &writes[..index]);
+                return lock_in_order(db, work);
+            }
+            Err(error) => error.into(),
+        };
+        unlock(&records, &writes[..index]);
+        return Err(failed);
+    }
+    Ok(locked)
+}
+
+#[cold]
+#[inline(never)]
+fn lock_in_order<S: Setting>(db: &Inner<S>, work: &mut Work<S::Engine>) -> Result<Locked, Error> {
+    let records = db.store.records();
+    let Work { order, writes, holder, held, .. } = work;
+    order.clear();
+    order.extend(writes.iter().zip(0..).map(|(write, index)| (write.at, index)));
+    order.sort_unstable_by_key(|(at, _)| *at);
+    let mut locked = Locked::NOTHING;
+    for (count, (at, index)) in order.iter().enumerate() {
+        let failed = match lock_patiently(&records, *at, *holder, &db.ticket, !held.is_empty()) {
+            Ok((version, length, has_past)) => {
+                if locked.take::<S>(&mut writes[*index as usize], version, length, has_past) {
+                    continue;
+                }
+                records.unlock(*at);
+                Conflict::Validation.into()
+            }
+            Err(error) => error,
+        };
+        order[..count].iter().for_each(|(at, _)| records.unlock(*at));
+        return Err(failed);
+    }
+    Ok(locked)
+}
+
+fn lock_patiently<E: Engine>(
+    records: &Records<'_, E>,
+    at: Handle,
+    holder: State,
+    ticket: &Ticket,
+    has_ticket: bool,
+) -> Result<(Version, Option<u8>, bool), Error> {
+    let waiter = Waiter::new();
+    for _ in 0..PATIENCE {
+        let found = match records.lock(at, holder)? {
+            // When it was read.
+            Locking::Held(state) if state == holder => records.held(at)?,
+            found => found,
+        };
+        match found {
+            Locking::Taken { version, length, has_past } => return Ok((version, length, has_past)),
+            Locking::Gone => return Err(Conflict::Moved.into()),
+            Locking::Held(_) => {}
+        }
+        if ticket.is_taken() && !has_ticket {
+            return Err(Conflict::Yielded.into());
+        }
+        waiter.pause();
+    }
+    Err(Conflict::Locked.into())
+}
