@@ -3,10 +3,16 @@
 use std::sync::OnceLock;
 
 use drtm_htm::Engine;
-use drtm_kv::Store;
+use drtm_kv::{Fetched, KvError, Room, State, Store};
 use parking_lot::Mutex;
 
-use crate::{Codec, Error, Key, TableDef, index::Index, secondary::Indexes, table::Kind, table::Types};
+use crate::{
+    Codec, Error, Key, TableDef,
+    index::{Absence, Encoded, Index},
+    located::Located,
+    secondary::Indexes,
+    table::{Kind, Reach, Types},
+};
 
 /// The most tables that a database can have.
 pub(crate) const MOST_TABLES: usize = 1024;
@@ -14,12 +20,33 @@ pub(crate) const MOST_TABLES: usize = 1024;
 /// A table that is open.
 #[derive(Debug)]
 pub(crate) struct Opened<E: Engine> {
+    number: u16,
     pub(crate) name: &'static str,
     pub(crate) index: Index<E>,
     /// Bytes of a key that packs into a word.
     pub(crate) key_size: usize,
     pub(crate) indexes: Indexes,
     types: Types,
+}
+
+impl<E: Engine> Opened<E> {
+    /// Copies a row's value, from where it was located if it was.
+    #[inline(always)]
+    pub(crate) fn fetch<O: Reach>(
+        &self,
+        located: &Located,
+        key: Encoded<'_>,
+        holder: State,
+        into: &mut impl Room,
+    ) -> Result<Fetched<Absence>, KvError> {
+        if let (true, Encoded::Word(word)) = (O::HASHED, key)
+            && let Some(at) = located.find(self.number, word)
+            && let Some(seen) = self.index.fetch_at::<O>(at, key, holder, into)
+        {
+            return Ok(Fetched::Record(seen));
+        }
+        self.index.fetch::<O>(key, holder, into)
+    }
 }
 
 #[derive(Debug)]
@@ -62,8 +89,9 @@ impl<E: Engine> Catalog<E> {
         let Some(slot) = self.tables.get(number) else { return Err(Error::TooManyTables { most: MOST_TABLES }) };
         let index = Index::create(store, O::ORDERED, K::FITS, def.rows)?;
         let (name, key_size) = (def.name(), K::SIZE.unwrap_or(0));
-        slot.get_or_init(|| Opened { name, index, key_size, indexes: Indexes::default(), types });
+        let number = number as u16;
+        slot.get_or_init(|| Opened { number, name, index, key_size, indexes: Indexes::default(), types });
         *count += 1;
-        Ok(number as u16)
+        Ok(number)
     }
 }

@@ -126,11 +126,7 @@ pub trait Codec: 'static {
     /// # Ok::<(), drtm_txn::CodecError>(())
     /// ```
     #[inline]
-    fn change<R>(
-        bytes: &mut Vec<u8>,
-        start: usize,
-        change: impl FnOnce(&mut Self::Value) -> R,
-    ) -> Result<R, CodecError>
+    fn change<R>(bytes: &mut Vec<u8>, start: usize, change: impl FnOnce(&mut Self::Value) -> R) -> Result<R, CodecError>
     where
         Self::Value: Borrow<Self::Given>,
     {

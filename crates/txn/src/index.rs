@@ -100,11 +100,32 @@ impl<E: Engine> Index<E> {
         ))
     }
 
-    /// Asks for the memory of rows that are going to be read. In a tree they are come to by another way each, so that there is nothing to be asked for yet.
+    /// Asks for the memory of rows that are going to be read, and tells where they are. In a tree they are come to by another way each, so that there is nothing to
+    /// be asked for yet.
     #[inline(always)]
-    pub(crate) fn prefetch<'k, K: Key>(&self, keys: impl Iterator<Item = &'k K> + Clone, bytes: usize) {
+    pub(crate) fn locate<'k, K: Key>(
+        &self,
+        keys: impl Iterator<Item = &'k K>,
+        bytes: usize,
+        note: impl FnMut(u64, Handle),
+    ) {
         if let (true, Self::HashOfWords(table)) = (K::FITS, self) {
-            table.prefetch(keys.map(Key::word), bytes);
+            table.locate(keys.map(Key::word), bytes, note);
+        }
+    }
+
+    /// Copies a row's value from a record that was located before, if it is still the row's.
+    #[inline(always)]
+    pub(crate) fn fetch_at<O: Reach>(
+        &self,
+        at: Handle,
+        key: Encoded<'_>,
+        holder: State,
+        into: &mut impl Room,
+    ) -> Option<Sighting> {
+        match (self, key) {
+            (Self::HashOfWords(table), Encoded::Word(word)) if O::HASHED => table.fetch_at(at, word, holder, into),
+            _ => None,
         }
     }
 

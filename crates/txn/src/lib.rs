@@ -40,6 +40,7 @@ mod garbage;
 mod hook;
 mod index;
 mod key;
+mod located;
 mod mutation;
 mod secondary;
 mod setting;

@@ -5,7 +5,10 @@ use std::ops::Range;
 use drtm_htm::Engine;
 use drtm_kv::{BucketVersion, Handle, NodeVersion, Records, Room, Sighting, State, Version, Worker};
 
-use crate::{Error, Key, index::Encoded, index::Shift, secondary::RowEntries, snapshots::Needs, stats::Counters};
+use crate::{
+    Error, Key, index::Encoded, index::Shift, located::Located, secondary::RowEntries, snapshots::Needs,
+    stats::Counters,
+};
 
 /// What becomes of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -121,6 +124,8 @@ pub(crate) struct Work<E: Engine> {
     pub(crate) value: Value,
     /// The key that is looked for.
     pub(crate) key: Vec<u8>,
+    /// Where the rows are that were asked for ahead.
+    pub(crate) located: Located,
     /// What the row that is written has in its table's indexes.
     pub(crate) entries: RowEntries,
     /// The writes in the order of their records, where it matters.
@@ -184,6 +189,7 @@ impl<E: Engine> Work<E> {
             keys: Vec::new(),
             value: Value::default(),
             key: Vec::new(),
+            located: Located::default(),
             entries: RowEntries::default(),
             order: Vec::new(),
             next_check: FIRST_CHECK,
@@ -208,6 +214,7 @@ impl<E: Engine> Work<E> {
         self.written = Filter::default();
         self.values.clear();
         self.keys.clear();
+        self.located.clear();
         self.next_check = FIRST_CHECK;
         if self.has_savepoint {
             self.has_savepoint = false;

@@ -15,9 +15,12 @@ use crate::{
     Fetched, Handle, KvError, Placed, Reaped, Reserved, Sighting, State, Version, Witness, Worker, floor,
     keys::Keys,
     layout::{BUCKET_VERSIONS, Bits},
-    record::{Past, PastView, Record},
+    record::{Look, Past, PastView, Record},
     room::{Nowhere, Room},
 };
+
+/// How many buckets are asked for at once: more than a processor waits for at a time.
+const LOCATED: usize = 16;
 
 /// A bucket as it was when a key was not found there.
 ///
@@ -125,8 +128,8 @@ impl<E: Engine, K: Keys> HashTable<E, K> {
         Ok(found.map_or_else(Fetched::Nothing, Fetched::Record))
     }
 
-    /// Asks for the memory of keys' buckets, and then of their records, as far as so many bytes of a value: all at once, where looking the keys up one after the other
-    /// would wait for each. A hint and nothing more.
+    /// Finds where keys' records most probably are, and asks for their memory, as far as so many bytes of a value: all at once, where looking the keys up one
+    /// after the other would wait for each. A key that is not told is to be looked for as ever.
     ///
     /// # Example
     ///
@@ -135,15 +138,59 @@ impl<E: Engine, K: Keys> HashTable<E, K> {
     /// use drtm_kv::{HashConfig, Store};
     ///
     /// let store = Store::in_memory(NoHtm, 16 << 20)?;
-    /// let table = store.hash_table(HashConfig::default())?;
-    /// table.insert(&mut store.worker(), 7, b"seven")?;
-    /// table.prefetch([7, 8, 9].into_iter(), 100);
+    /// let (table, mut worker) = (store.hash_table(HashConfig::default())?, store.worker());
+    /// table.insert(&mut worker, 7, b"seven")?;
+    /// table.insert(&mut worker, 8, b"eight")?;
+    ///
+    /// let (me, mut value) = (worker.lock_state(), Vec::new());
+    /// let mut found = Vec::new();
+    /// table.locate([7, 8, 9].into_iter(), 100, |key, at| found.push((key, at)));
+    /// assert!(found.iter().all(|(key, _)| [7, 8].contains(key)));
+    /// for (key, at) in found {
+    ///     assert!(table.fetch_at(at, key, me, &mut value).is_some_and(|seen| seen.at == at));
+    ///     assert_eq!(value.len(), 5);
+    ///     assert!(table.fetch_at(at, key + 10, me, &mut value).is_none(), "it is another key's");
+    /// }
     /// # Ok::<(), drtm_kv::KvError>(())
     /// ```
     #[inline]
-    pub fn prefetch<'k>(&self, keys: impl Iterator<Item = K::Key<'k>> + Clone, bytes: usize) {
-        keys.clone().for_each(|key| self.table.prefetch_bucket::<K>(key));
-        keys.for_each(|key| self.table.prefetch_record::<K>(key, bytes));
+    pub fn locate<'k>(
+        &self,
+        mut keys: impl Iterator<Item = K::Key<'k>>,
+        bytes: usize,
+        mut note: impl FnMut(K::Key<'k>, Handle),
+    ) {
+        loop {
+            let mut asked = [None; LOCATED];
+            let mut count = 0;
+            for (slot, key) in asked.iter_mut().zip(&mut keys) {
+                *slot = self.table.ask_for_bucket::<K>(key).map(|bucket| (key, bucket));
+                count += 1;
+            }
+            for (key, bucket) in asked.into_iter().flatten() {
+                if let Some(place) = self.table.ask_for_record::<K>(key, bucket, bytes) {
+                    note(key, Handle::of(place));
+                }
+            }
+            if count < LOCATED {
+                break;
+            }
+        }
+    }
+
+    /// Copies a key's value for a transaction of this holder, from a record that was [located](Self::locate) before. `None` when the key is to be
+    /// [looked for](Self::fetch): the record may be another's by now, or locked.
+    ///
+    /// # Example
+    ///
+    /// See [`locate`](Self::locate).
+    #[inline]
+    pub fn fetch_at(&self, at: Handle, key: K::Key<'_>, holder: State, into: &mut impl Room) -> Option<Sighting> {
+        let record = Record::at(self.table.region(), at.place()).ok()?;
+        match record.observe::<K>(key, holder, into) {
+            Ok(Look::Found(sighting)) => Some(sighting),
+            _ => None,
+        }
     }
 
     /// Copies the value that a key had before a version: for who knows that all earlier ones have been written, or are being written under the record's lock, and

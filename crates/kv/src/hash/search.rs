@@ -51,23 +51,32 @@ impl<E: Engine> Table<E> {
         Some((sight, record))
     }
 
-    /// Asks for the bucket where a key most probably is.
+    /// Asks for the memory of the bucket where a key most probably is.
     #[inline(always)]
-    pub(super) fn prefetch_bucket<K: Keys>(&self, key: K::Key<'_>) {
-        if let Some(bucket) = self.main.glance(self.region(), self.hint.guess(K::hash(K::word(key)))) {
-            bucket.as_chunks::<LINE_WORDS>().0.iter().for_each(|line| prefetch(&line[0]));
-        }
+    pub(super) fn ask_for_bucket<K: Keys>(&self, key: K::Key<'_>) -> Option<&Bucket> {
+        let bucket = self.main.glance(self.region(), self.hint.guess(K::hash(K::word(key))))?;
+        bucket.as_chunks::<LINE_WORDS>().0.iter().for_each(|line| prefetch(&line[0]));
+        Some(bucket)
     }
 
-    /// Asks for the record where a key most probably is, if it is where its bucket says.
+    /// Asks for the memory of the record that a key has in a bucket, and tells where it is. Where that takes more than a look, nothing is asked for.
     #[inline(always)]
-    pub(super) fn prefetch_record<K: Keys>(&self, key: K::Key<'_>, bytes: usize) {
-        let Some((_, record)) = self.sight::<K>(key) else { return };
-        let at = Offset::new(8 * record.place().word);
-        // Behind the last record there may be less memory. Then there is no hint.
-        if let Ok(words) = self.region().words(at, HEADER_WORDS + words_for(bytes.min(MOST_PREFETCHED))) {
-            words.iter().step_by(LINE_WORDS).for_each(prefetch);
+    pub(super) fn ask_for_record<K: Keys>(&self, key: K::Key<'_>, main: &Bucket, bytes: usize) -> Option<Place> {
+        let engine = self.engine();
+        let seen = bucket::seen(engine, main);
+        let slot = bucket::first_match(engine, main, K::word(key));
+        if slot == SLOTS {
+            return None;
         }
+        let place = bucket::place(engine, main, slot)?;
+        let words = HEADER_WORDS + words_for(bytes.min(MOST_PREFETCHED));
+        match self.region().words(Offset::new(8 * place.word), words) {
+            Ok(words) => words.iter().step_by(LINE_WORDS).for_each(prefetch),
+            // Behind the last record there may be less memory.
+            Err(_) => return None,
+        }
+        fence_acquire();
+        (bucket::seen(engine, main) == seen && !seen.is_locked()).then_some(place)
     }
 
     /// The slot among the chain's overflow buckets that seems to have this key.

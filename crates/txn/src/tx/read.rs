@@ -157,7 +157,7 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
     }
 
     /// Asks for the memory of rows that are going to be read or updated, all at once, where one after the other would wait for it. A hint, for hash tables
-    /// with keys that pack into eight bytes; elsewhere nothing happens.
+    /// with keys that pack into eight bytes; elsewhere nothing happens. A few dozen rows at a time are remembered.
     ///
     /// # Errors
     ///
@@ -182,9 +182,11 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
     pub fn prefetch<'k, K: Key, C: Codec, O: Kind>(
         &mut self,
         table: Table<K, C, O>,
-        keys: impl Iterator<Item = &'k K> + Clone,
+        keys: impl Iterator<Item = &'k K>,
     ) -> Result<(), Error> {
-        self.opened(table)?.index.prefetch(keys, C::SIZE.unwrap_or(PREFETCHED));
+        let index = &self.opened(table)?.index;
+        let located = &mut self.work().located;
+        index.locate(keys, C::SIZE.unwrap_or(PREFETCHED), |word, at| located.note(table.number, word, at));
         Ok(())
     }
 
@@ -223,7 +225,7 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
     ) -> Result<Option<Row>, Error> {
         let past = self.past();
         let work = self.work();
-        let Work { key: buffer, value, values, holder, .. } = &mut *work;
+        let Work { key: buffer, value, values, holder, located, .. } = &mut *work;
         let (start, holder) = (values.len(), *holder);
         let encoded = encode(key, buffer);
         if let Some(before) = past {
@@ -231,9 +233,9 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
             return Ok(Some(Row { found: was_found(opened, found)?, record: None }));
         }
         let fetched = match wanted {
-            Wanted::Nothing => opened.index.fetch::<O>(encoded, holder, &mut Unwanted)?,
-            Wanted::ToRead => opened.index.fetch::<O>(encoded, holder, value)?,
-            Wanted::ToChange => opened.index.fetch::<O>(encoded, holder, &mut End { values, start })?,
+            Wanted::Nothing => opened.fetch::<O>(located, encoded, holder, &mut Unwanted)?,
+            Wanted::ToRead => opened.fetch::<O>(located, encoded, holder, value)?,
+            Wanted::ToChange => opened.fetch::<O>(located, encoded, holder, &mut End { values, start })?,
         };
         let seen = match fetched {
             Fetched::Record(seen) => seen,
