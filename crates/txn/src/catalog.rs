@@ -3,7 +3,7 @@
 use std::sync::OnceLock;
 
 use drtm_htm::Engine;
-use drtm_kv::{Fetched, KvError, Room, State, Store};
+use drtm_kv::{Fetched, Handle, KvError, Past, Room, State, Store, Version};
 use parking_lot::Mutex;
 
 use crate::{
@@ -39,13 +39,37 @@ impl<E: Engine> Opened<E> {
         holder: State,
         into: &mut impl Room,
     ) -> Result<Fetched<Absence>, KvError> {
-        if let (true, Encoded::Word(word)) = (O::HASHED, key)
-            && let Some(at) = located.find(self.number, word)
+        if let Some(at) = self.located::<O>(located, key)
             && let Some(seen) = self.index.fetch_at::<O>(at, key, holder, into)
         {
             return Ok(Fetched::Record(seen));
         }
         self.index.fetch::<O>(key, holder, into)
+    }
+
+    /// The same as it was before a version.
+    #[inline(always)]
+    pub(crate) fn fetch_past<O: Reach>(
+        &self,
+        located: &Located,
+        key: Encoded<'_>,
+        before: Version,
+        into: &mut impl Room,
+    ) -> Result<Past, KvError> {
+        if let Some(at) = self.located::<O>(located, key)
+            && let Some(past) = self.index.fetch_past_at::<O>(at, key, before, into)
+        {
+            return Ok(past);
+        }
+        self.index.fetch_past::<O>(key, before, into)
+    }
+
+    #[inline(always)]
+    fn located<O: Reach>(&self, located: &Located, key: Encoded<'_>) -> Option<Handle> {
+        match key {
+            Encoded::Word(word) if O::HASHED => located.find(self.number, word),
+            _ => None,
+        }
     }
 }
 

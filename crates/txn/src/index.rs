@@ -129,10 +129,30 @@ impl<E: Engine> Index<E> {
         }
     }
 
+    /// The same as it was before a version.
+    #[inline(always)]
+    pub(crate) fn fetch_past_at<O: Reach>(
+        &self,
+        at: Handle,
+        key: Encoded<'_>,
+        before: Version,
+        into: &mut impl Room,
+    ) -> Option<Past> {
+        match (self, key) {
+            (Self::HashOfWords(table), Encoded::Word(word)) if O::HASHED => table.fetch_past_at(at, word, before, into),
+            _ => None,
+        }
+    }
+
     /// Copies the value that a key had before a version.
     #[inline]
-    pub(crate) fn fetch_past(&self, key: Encoded<'_>, before: Version, into: &mut impl Room) -> Result<Past, KvError> {
-        with_key!(Any, self, key, |table, key| table.fetch_past(key, before, into), |tree, key| tree
+    pub(crate) fn fetch_past<O: Reach>(
+        &self,
+        key: Encoded<'_>,
+        before: Version,
+        into: &mut impl Room,
+    ) -> Result<Past, KvError> {
+        with_key!(O, self, key, |table, key| table.fetch_past(key, before, into), |tree, key| tree
             .fetch_past(key, before, into))
     }
 

@@ -135,7 +135,7 @@ impl<E: Engine, K: Keys> HashTable<E, K> {
     ///
     /// ```
     /// use drtm_htm::NoHtm;
-    /// use drtm_kv::{HashConfig, Store};
+    /// use drtm_kv::{HashConfig, Store, Version};
     ///
     /// let store = Store::in_memory(NoHtm, 16 << 20)?;
     /// let (table, mut worker) = (store.hash_table(HashConfig::default())?, store.worker());
@@ -150,6 +150,7 @@ impl<E: Engine, K: Keys> HashTable<E, K> {
     ///     assert!(table.fetch_at(at, key, me, &mut value).is_some_and(|seen| seen.at == at));
     ///     assert_eq!(value.len(), 5);
     ///     assert!(table.fetch_at(at, key + 10, me, &mut value).is_none(), "it is another key's");
+    ///     assert!(table.fetch_past_at(at, key, Version::new(1 << 40), &mut value).is_some());
     /// }
     /// # Ok::<(), drtm_kv::KvError>(())
     /// ```
@@ -193,6 +194,20 @@ impl<E: Engine, K: Keys> HashTable<E, K> {
         }
     }
 
+    /// The same for who only sees [what was before a version](Self::fetch_past).
+    ///
+    /// # Example
+    ///
+    /// See [`locate`](Self::locate).
+    #[inline]
+    pub fn fetch_past_at(&self, at: Handle, key: K::Key<'_>, before: Version, into: &mut impl Room) -> Option<Past> {
+        let record = Record::at(self.table.region(), at.place()).ok()?;
+        match record.observe_past::<K>(key, &mut PastView::new(before), into) {
+            Ok(Look::Found(past)) => Some(past),
+            _ => None,
+        }
+    }
+
     /// Copies the value that a key had before a version: for who knows that all earlier ones have been written, or are being written under the record's lock, and
     /// that what he asks for has been [kept](crate::Records::keep).
     ///
@@ -229,6 +244,12 @@ impl<E: Engine, K: Keys> HashTable<E, K> {
     /// # Ok::<(), drtm_kv::KvError>(())
     /// ```
     pub fn fetch_past(&self, key: K::Key<'_>, before: Version, into: &mut impl Room) -> Result<Past, KvError> {
+        if let Some((sight, record)) = self.table.sight::<K>(key)
+            && let Some(past) = record.peek_past::<K>(key, before, into)
+            && sight.holds(self.table.engine())
+        {
+            return Ok(past);
+        }
         let mut view = PastView::new(before);
         let found = self.table.search::<K, _>(key, |record| record.observe_past::<K>(key, &mut view, into))?;
         Ok(found.unwrap_or(Past::Absent))

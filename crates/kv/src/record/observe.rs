@@ -3,7 +3,7 @@
 use drtm_htm::{Engine, fence_acquire};
 use drtm_rdma::{OutOfBounds, read_bytes, words_for};
 
-use super::{HEAD, Look, Record, STATE, Shape};
+use super::{HEAD, Look, Past, Record, STATE, Shape};
 use crate::{
     Handle, Sighting,
     keys::{Keys, MAX_KEY},
@@ -78,6 +78,20 @@ impl<E: Engine> Record<'_, E> {
         let is_same = self.version() == version || mutation::includes(Mutation::ReadWithoutVersion);
         let place = Place { incarnation: head.incarnation(), ..self.place };
         is_same.then_some(Sighting { at: Handle::of(place), version })
+    }
+
+    /// What the key was before a version, in the usual case: nobody has written it since, or is about to. As [`peek_sighting`](Self::peek_sighting).
+    #[inline(always)]
+    pub(crate) fn peek_past<K: Keys>(&self, key: K::Key<'_>, before: Version, into: &mut impl Room) -> Option<Past> {
+        let version = self.version();
+        let state = State(self.engine().load(&self.header[STATE]));
+        if version.is_writing() || state.is_locked() || version.number() >= before.number() {
+            return None;
+        }
+        self.observe_value::<K>(key, version, into).ok()??;
+        fence_acquire();
+        let is_same = self.version() == version || mutation::includes(Mutation::ReadWithoutVersion);
+        is_same.then_some(if version.is_removed() { Past::Absent } else { Past::Present(version) })
     }
 
     #[inline(always)]

@@ -229,7 +229,7 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
         let (start, holder) = (values.len(), *holder);
         let encoded = encode(key, buffer);
         if let Some(before) = past {
-            let found = opened.index.fetch_past(encoded, before, value)?;
+            let found = opened.fetch_past::<O>(located, encoded, before, value)?;
             return Ok(Some(Row { found: was_found(opened, found)?, record: None }));
         }
         let fetched = match wanted {
