@@ -20,7 +20,7 @@ pub(crate) const MOST_TABLES: usize = 1024;
 /// A table that is open.
 #[derive(Debug)]
 pub(crate) struct Opened<E: Engine> {
-    number: u16,
+    pub(crate) number: u16,
     pub(crate) name: &'static str,
     pub(crate) index: Index<E>,
     /// Bytes of a key that packs into a word.

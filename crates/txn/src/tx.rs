@@ -11,6 +11,7 @@ mod range;
 mod read;
 mod savepoint;
 mod seize;
+mod sweep;
 mod upkeep;
 mod write;
 

@@ -302,18 +302,18 @@ impl<E: Engine> Work<E> {
     #[inline(always)]
     pub(crate) fn keep_value(&mut self, encode: impl FnOnce(&mut Vec<u8>) -> Result<(), Error>) -> Result<Fate, Error> {
         let start = self.values.len();
-        self.keep_value_from(start, encode)
+        Ok(self.keep_value_from(start, encode)?.0)
     }
 
     /// Keeps the value that is among the values from here on, once `finish` has seen to it.
     #[inline(always)]
-    pub(crate) fn keep_value_from(
+    pub(crate) fn keep_value_from<T>(
         &mut self,
         start: usize,
-        finish: impl FnOnce(&mut Vec<u8>) -> Result<(), Error>,
-    ) -> Result<Fate, Error> {
-        let range = append(&mut self.values, start, finish)?;
-        Ok(Fate::Put { start: range.start, length: range.end - range.start })
+        finish: impl FnOnce(&mut Vec<u8>) -> Result<T, Error>,
+    ) -> Result<(Fate, T), Error> {
+        let (range, result) = append(&mut self.values, start, finish)?;
+        Ok((Fate::Put { start: range.start, length: range.end - range.start }, result))
     }
 
     pub(crate) fn key_of(&self, key: Kept) -> Encoded<'_> {
@@ -335,7 +335,7 @@ pub(crate) fn keep<K: Key>(keys: &mut Vec<u8>, key: &K) -> Result<Kept, Error> {
     if K::FITS {
         return Ok(Kept::Word(key.word()));
     }
-    let range = append(keys, keys.len(), |keys| {
+    let (range, ()) = append(keys, keys.len(), |keys| {
         key.write(keys, true);
         Ok(())
     })?;
@@ -360,17 +360,20 @@ pub(crate) fn slice(bytes: &[u8], start: u32, length: u32) -> &[u8] {
 
 /// Appends something from here on, and tells where it is; nothing is appended if that fails.
 #[inline(always)]
-fn append(
+fn append<T>(
     to: &mut Vec<u8>,
     start: usize,
-    write: impl FnOnce(&mut Vec<u8>) -> Result<(), Error>,
-) -> Result<Range<u32>, Error> {
-    if let Err(error) = write(to) {
-        to.truncate(start);
-        return Err(error);
-    }
+    write: impl FnOnce(&mut Vec<u8>) -> Result<T, Error>,
+) -> Result<(Range<u32>, T), Error> {
+    let result = match write(to) {
+        Ok(result) => result,
+        Err(error) => {
+            to.truncate(start);
+            return Err(error);
+        }
+    };
     match u32::try_from(to.len()) {
-        Ok(end) => Ok(start as u32..end),
+        Ok(end) => Ok((start as u32..end, result)),
         Err(_) => {
             let bytes = to.len();
             to.truncate(start);

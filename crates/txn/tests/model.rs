@@ -38,6 +38,16 @@ trait Shape: 'static {
         table: Table<Self::Key, Self::Codec, Self::Kind>,
         range: Bounds<Self::Key>,
     ) -> Result<Option<Ends<Self::Key>>, Error>;
+
+    /// Gives the rows of a range, at most so many, this value, or removes them. What they were.
+    fn sweep(
+        tx: &mut Tx<'_>,
+        table: Table<Self::Key, Self::Codec, Self::Kind>,
+        range: Bounds<Self::Key>,
+        is_up: bool,
+        most: usize,
+        value: Option<&Value>,
+    ) -> Result<Option<Rows<Self::Key>>, Error>;
 }
 
 type Rows<K> = Vec<(K, Value)>;
@@ -62,6 +72,17 @@ macro_rules! unordered {
         ) -> Result<Option<Ends<Self::Key>>, Error> {
             Ok(None)
         }
+
+        fn sweep(
+            _: &mut Tx<'_>,
+            _: Table<Self::Key, Self::Codec, Self::Kind>,
+            _: Bounds<Self::Key>,
+            _: bool,
+            _: usize,
+            _: Option<&Value>,
+        ) -> Result<Option<Rows<Self::Key>>, Error> {
+            Ok(None)
+        }
     };
 }
 
@@ -84,6 +105,29 @@ macro_rules! ordered {
             range: Bounds<Self::Key>,
         ) -> Result<Option<Ends<Self::Key>>, Error> {
             Ok(Some((tx.count(table, range.clone())?, tx.first(table, range.clone())?, tx.last(table, range)?)))
+        }
+
+        fn sweep(
+            tx: &mut Tx<'_>,
+            table: Table<Self::Key, Self::Codec, Self::Kind>,
+            range: Bounds<Self::Key>,
+            is_up: bool,
+            most: usize,
+            value: Option<&Value>,
+        ) -> Result<Option<Rows<Self::Key>>, Error> {
+            let mut rows = if is_up { tx.range(table, range) } else { tx.range_back(table, range) }?;
+            let mut were = Vec::new();
+            while were.len() < most {
+                let row = match value {
+                    Some(value) => rows.update_next(|_, row| std::mem::replace(row, value.clone()))?,
+                    None => rows.remove_next()?,
+                };
+                match row {
+                    Some(row) => were.push(row),
+                    None => break,
+                }
+            }
+            Ok(Some(were))
         }
     };
 }
@@ -160,8 +204,20 @@ enum Step<K> {
     Update(K, Value),
     Remove(K),
     Take(K),
-    Range { bounds: Bounds<K>, is_up: bool, most: usize },
+    Range {
+        bounds: Bounds<K>,
+        is_up: bool,
+        most: usize,
+    },
     Ends(Bounds<K>),
+    Sweep {
+        bounds: Bounds<K>,
+        is_up: bool,
+        most: usize,
+        value: Option<Value>,
+    },
+    /// Asks for rows ahead, which changes nothing.
+    Prefetch(Vec<K>),
     Savepoint,
     Return(prop::sample::Index),
 }
@@ -200,6 +256,9 @@ fn program<S: Shape>() -> impl Strategy<Value = Program<S::Key>> {
         2 => (bounds::<S>(), any::<bool>(), 0..50_usize)
             .prop_map(|(bounds, is_up, most)| Step::Range { bounds, is_up, most }),
         1 => bounds::<S>().prop_map(Step::Ends),
+        1 => (bounds::<S>(), any::<bool>(), 0..10_usize, prop::option::of(value()))
+            .prop_map(|(bounds, is_up, most, value)| Step::Sweep { bounds, is_up, most, value }),
+        2 => vec(S::key(), 0..20).prop_map(Step::Prefetch),
         1 => Just(Step::Savepoint),
         1 => any::<prop::sample::Index>().prop_map(Step::Return),
     ];
@@ -337,6 +396,26 @@ where
                 }
                 None => Ok(()),
             },
+            Step::Sweep { bounds, is_up, most, value } => {
+                let swept = S::sweep(tx, table, bounds.clone(), *is_up, *most, value.as_ref())?;
+                let Some(swept) = swept else { return Ok(Ok(())) };
+                let mut expected = within(rows, bounds);
+                if !is_up {
+                    expected.reverse();
+                }
+                expected.truncate(*most);
+                for (key, _) in &expected {
+                    match value {
+                        Some(value) => rows.insert(key.clone(), value.clone()),
+                        None => rows.remove(key),
+                    };
+                }
+                same(&swept, &expected)
+            }
+            Step::Prefetch(keys) => {
+                tx.prefetch(table, keys.iter())?;
+                Ok(())
+            }
             Step::Savepoint => {
                 points.push((tx.savepoint(), rows.clone()));
                 Ok(())

@@ -88,7 +88,6 @@ pub struct VacantEntry<'t, 'db, K: Key, C: Codec, S: Setting = Embedded> {
 struct Place<'t, 'db, K: Key, S: Setting> {
     tx: &'t mut Tx<'db, S>,
     opened: &'db Opened<S::Engine>,
-    table: u16,
     key: &'t K,
 }
 
@@ -99,7 +98,7 @@ impl<K: Key, S: Setting> Place<'_, '_, K, S> {
 
     fn write<C: Codec>(&mut self, row: Row, value: &C::Given) -> Result<(), Error> {
         let fate = self.tx.keep_value::<C>(self.opened, value)?;
-        self.tx.write_row::<K, Any>(self.opened, self.table, self.key, row, fate)
+        self.tx.write_row::<K, Any>(self.opened, self.key, row, fate)
     }
 }
 
@@ -120,7 +119,7 @@ impl<'db, S: Setting> Tx<'db, S> {
         key: &'t K,
     ) -> Result<Entry<'t, 'db, K, C, S>, Error> {
         let opened = self.opened(table)?;
-        let mut place = Place { tx: self, opened, table: table.number, key };
+        let mut place = Place { tx: self, opened, key };
         let row = place.find()?;
         Ok(match row.found {
             Some(_) => Entry::Occupied(OccupiedEntry { place, row: Some(row), value: None }),
@@ -288,8 +287,8 @@ impl<K: Key, C: Codec, S: Setting> OccupiedEntry<'_, '_, K, C, S> {
     #[inline]
     pub fn remove(mut self) -> Result<(), Error> {
         let row = self.row()?;
-        let Place { tx, opened, table, key } = self.place;
-        tx.write_row::<K, Any>(opened, table, key, row, Fate::Remove)
+        let Place { tx, opened, key } = self.place;
+        tx.write_row::<K, Any>(opened, key, row, Fate::Remove)
     }
 
     /// Removes the row, and gives its value.

@@ -2,13 +2,19 @@
 
 use std::ops::{Bound, RangeBounds};
 
-use drtm_kv::{Bytes, Cursor, Inline, Version};
+use drtm_htm::Engine;
+use drtm_kv::{Bytes, Cursor, Inline, KvError, NodeVersion, Room, Sighting, State, Version};
 
 use super::{
     Found, Mode, Tx, Update,
-    read::{Wanted, was_found},
+    read::{Row, Spotted, Unwanted, Wanted, was_found},
 };
-use crate::{Codec, Embedded, Error, Key, Ordered, Setting, Table, catalog::Opened, index::Index, work::Work};
+use crate::{
+    Codec, Embedded, Error, Key, Ordered, Setting, Table,
+    catalog::Opened,
+    index::Index,
+    work::{End, Work},
+};
 
 /// The rows of a range, one after the other, with the transaction's own among them. What it has passed is part of what the transaction has read, rows that
 /// are not there included: nobody can insert one there, and both commit.
@@ -39,7 +45,7 @@ use crate::{Codec, Embedded, Error, Key, Ordered, Setting, Table, catalog::Opene
 #[derive(Debug)]
 pub struct Range<'t, 'db, K: Key, C: Codec, S: Setting = Embedded, M: Mode = Update> {
     pub(super) tx: &'t mut Tx<'db, S, M>,
-    opened: &'db Opened<S::Engine>,
+    pub(super) opened: &'db Opened<S::Engine>,
     cursor: Position,
     types: std::marker::PhantomData<fn() -> (K, C)>,
 }
@@ -121,7 +127,7 @@ impl<K: Key, C: Codec, S: Setting, M: Mode> Range<'_, '_, K, C, S, M> {
     #[expect(clippy::should_implement_trait, reason = "an iterator's items cannot be told to stop at an error")]
     #[inline]
     pub fn next(&mut self) -> Result<Option<(K, C::Value)>, Error> {
-        let Some((key, found)) = self.advance()? else { return Ok(None) };
+        let Some((key, found, _)) = self.advance(Wanted::ToRead)? else { return Ok(None) };
         Ok(Some((key, self.tx.decode::<C>(self.opened, found)?)))
     }
 
@@ -149,7 +155,7 @@ impl<K: Key, C: Codec, S: Setting, M: Mode> Range<'_, '_, K, C, S, M> {
     /// ```
     #[inline]
     pub fn view_next<R>(&mut self, see: impl FnOnce(C::View<'_>) -> R) -> Result<Option<(K, R)>, Error> {
-        let Some((key, found)) = self.advance()? else { return Ok(None) };
+        let Some((key, found, _)) = self.advance(Wanted::ToRead)? else { return Ok(None) };
         let bytes = Tx::<S, M>::bytes(self.tx.work(), found);
         Ok(Some((key, see(Tx::<S, M>::codec_error(self.opened, C::view(bytes))?))))
     }
@@ -179,7 +185,7 @@ impl<K: Key, C: Codec, S: Setting, M: Mode> Range<'_, '_, K, C, S, M> {
     /// How many rows are left.
     pub(super) fn count(mut self) -> Result<u64, Error> {
         let mut count = 0;
-        while self.advance()?.is_some() {
+        while self.advance(Wanted::Nothing)?.is_some() {
             count += 1;
         }
         Ok(count)
@@ -187,59 +193,43 @@ impl<K: Key, C: Codec, S: Setting, M: Mode> Range<'_, '_, K, C, S, M> {
 
     /// Moves to the next row that is there.
     #[inline(always)]
-    fn advance(&mut self) -> Result<Option<(K, Found)>, Error> {
+    pub(super) fn advance(&mut self, wanted: Wanted) -> Result<Option<(K, Found, Spotted)>, Error> {
         if let Some(before) = self.tx.past() {
             return self.advance_past(before);
         }
         loop {
-            let Work { leaves, value, holder, .. } = self.tx.work();
-            let row = match (&self.opened.index, &mut self.cursor) {
-                (Index::TreeOfWords(tree), Position::Words(cursor)) => {
-                    let row = tree.advance(cursor, *holder, leaves, value)?;
-                    row.map(|(word, seen)| (K::from_word(word), seen))
+            let Work { leaves, value, values, holder, .. } = self.tx.work();
+            let start = values.len();
+            let row = match wanted {
+                Wanted::Nothing => next_row(&self.opened.index, &mut self.cursor, *holder, leaves, &mut Unwanted)?,
+                Wanted::ToRead => next_row(&self.opened.index, &mut self.cursor, *holder, leaves, value)?,
+                Wanted::ToChange => {
+                    next_row(&self.opened.index, &mut self.cursor, *holder, leaves, &mut End { values, start })?
                 }
-                (Index::TreeOfBytes(tree), Position::Bytes(cursor)) => {
-                    let row = tree.advance(cursor, *holder, leaves, value)?;
-                    row.map(|(bytes, seen)| (K::from_bytes(bytes), seen))
-                }
-                // The table's type says that it is ordered, and of which keys.
-                _ => unreachable!("a range of a table of another kind"),
             };
             let Some((key, seen)) = row else {
                 self.tx.passed()?;
                 return Ok(None);
             };
-            let found = match self.tx.work().written_at(seen.at) {
-                Some(write) => match Found::of(self.tx.work().writes[write].fate) {
-                    Some(found) => {
-                        self.tx.passed()?;
-                        found
-                    }
-                    None => continue,
-                },
-                None if self.tx.has_ticket() => {
-                    // It has to be locked before its value is believed.
-                    let Some(key) = key else { return Err(Error::Key { table: self.opened.name }) };
-                    match self.tx.row::<K, Ordered>(self.opened, &key, Wanted::ToRead)?.found {
-                        Some(found) => return Ok(Some((key, found))),
-                        None => continue,
-                    }
-                }
-                None => {
-                    self.tx.saw(seen)?;
-                    if !seen.is_present() {
-                        continue;
-                    }
-                    Found::Read
-                }
+            let row = if self.tx.has_ticket() && self.tx.work().written_at(seen.at).is_none() {
+                // It has to be locked before its value is believed.
+                self.tx.work().values.truncate(start);
+                let Some(key) = &key else { return Err(Error::Key { table: self.opened.name }) };
+                self.tx.row::<K, Ordered>(self.opened, key, wanted)?
+            } else {
+                self.tx.row_of(seen, wanted, start)?
             };
+            let Row { found: Some(found), record: Some(record) } = row else { continue };
+            if let Spotted::Written(_) = record {
+                self.tx.passed()?;
+            }
             let Some(key) = key else { return Err(Error::Key { table: self.opened.name }) };
-            return Ok(Some((key, found)));
+            return Ok(Some((key, found, record)));
         }
     }
 
     /// Moves to the next row that was there.
-    fn advance_past(&mut self, before: Version) -> Result<Option<(K, Found)>, Error> {
+    fn advance_past(&mut self, before: Version) -> Result<Option<(K, Found, Spotted)>, Error> {
         loop {
             let value = &mut self.tx.work().value;
             let row = match (&self.opened.index, &mut self.cursor) {
@@ -257,9 +247,32 @@ impl<K: Key, C: Codec, S: Setting, M: Mode> Range<'_, '_, K, C, S, M> {
             let Some((key, past)) = row else { return Ok(None) };
             let Some(found) = was_found(self.opened, past)? else { continue };
             let Some(key) = key else { return Err(Error::Key { table: self.opened.name }) };
-            return Ok(Some((key, found)));
+            return Ok(Some((key, found, Spotted::Past)));
         }
     }
+}
+
+/// Moves a cursor to the next record of a table, whatever there is, and copies its value.
+#[inline(always)]
+fn next_row<E: Engine, K: Key>(
+    index: &Index<E>,
+    cursor: &mut Position,
+    holder: State,
+    leaves: &mut Vec<NodeVersion>,
+    into: &mut impl Room,
+) -> Result<Option<(Option<K>, Sighting)>, KvError> {
+    Ok(match (index, cursor) {
+        (Index::TreeOfWords(tree), Position::Words(cursor)) => {
+            let row = tree.advance(cursor, holder, leaves, into)?;
+            row.map(|(word, seen)| (K::from_word(word), seen))
+        }
+        (Index::TreeOfBytes(tree), Position::Bytes(cursor)) => {
+            let row = tree.advance(cursor, holder, leaves, into)?;
+            row.map(|(bytes, seen)| (K::from_bytes(bytes), seen))
+        }
+        // The table's type says that it is ordered, and of which keys.
+        _ => unreachable!("a range of a table of another kind"),
+    })
 }
 
 impl<'db, S: Setting, M: Mode> Tx<'db, S, M> {

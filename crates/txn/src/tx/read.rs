@@ -1,7 +1,7 @@
 //! Reading single rows.
 
 use drtm_htm::Engine;
-use drtm_kv::{Fetched, Past, Room};
+use drtm_kv::{Fetched, Past, Room, Sighting};
 
 use super::{Found, Mode, Tx, encode};
 use crate::{
@@ -21,8 +21,10 @@ pub(super) struct Row {
 /// A record that was found: new to this transaction, or one that it writes.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Spotted {
-    Seen(drtm_kv::Sighting),
+    Seen(Sighting),
     Written(usize),
+    /// What it was before: it cannot be written.
+    Past,
 }
 
 /// What is to become of a row's value.
@@ -39,7 +41,7 @@ pub(super) enum Wanted {
 const PREFETCHED: usize = 160;
 
 /// Nobody wants the value.
-struct Unwanted;
+pub(super) struct Unwanted;
 
 impl Room for Unwanted {
     #[inline(always)]
@@ -245,6 +247,17 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
                 return Ok(Some(Row { found: None, record: None }));
             }
         };
+        if self.has_ticket() && self.work().written_at(seen.at).is_none() && !self.seize(seen)? {
+            self.work().values.truncate(start);
+            return Ok(None);
+        }
+        self.row_of(seen, wanted, start).map(Some)
+    }
+
+    /// The row of a record that was found, and whose value was copied; if it was to be changed, to the end of the values, which was here before.
+    #[inline(always)]
+    pub(super) fn row_of(&mut self, seen: Sighting, wanted: Wanted, start: usize) -> Result<Row, Error> {
+        let work = self.work();
         if let Some(write) = work.written_at(seen.at) {
             let mut found = Found::of(work.writes[write].fate);
             if wanted == Wanted::ToChange {
@@ -254,18 +267,19 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
                     found = Some(Found::Own { start: start as u32, length });
                 }
             }
-            return Ok(Some(Row { found, record: Some(Spotted::Written(write)) }));
+            return Ok(Row { found, record: Some(Spotted::Written(write)) });
         }
-        let end = work.values.len();
-        if self.has_ticket() && !self.seize(seen)? {
-            self.work().values.truncate(start);
-            return Ok(None);
-        }
-        self.saw(seen)?;
         let found = match wanted {
-            Wanted::ToChange => Found::Own { start: start as u32, length: (end - start) as u32 },
-            Wanted::Nothing | Wanted::ToRead => Found::Read,
+            Wanted::ToChange if seen.is_present() => {
+                Some(Found::Own { start: start as u32, length: (work.values.len() - start) as u32 })
+            }
+            Wanted::ToChange => {
+                work.values.truncate(start);
+                None
+            }
+            Wanted::Nothing | Wanted::ToRead => seen.is_present().then_some(Found::Read),
         };
-        Ok(Some(Row { found: seen.is_present().then_some(found), record: Some(Spotted::Seen(seen)) }))
+        self.saw(seen)?;
+        Ok(Row { found, record: Some(Spotted::Seen(seen)) })
     }
 }

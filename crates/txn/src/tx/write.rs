@@ -97,39 +97,48 @@ impl<S: Setting> Tx<'_, S> {
         C::Value: Borrow<C::Given>,
     {
         let opened = self.opened(table)?;
-        if opened.indexes.are_none() {
-            return self.update_in_place::<K, C, O, R>(opened, table.number, key, change);
-        }
-        let Row { found: Some(found), record: Some(record) } = self.row::<K, O>(opened, key, Wanted::ToRead)? else {
+        let wanted = self.wanted_for_change(opened);
+        let Row { found: Some(found), record: Some(record) } = self.row::<K, O>(opened, key, wanted)? else {
             return Ok(None);
         };
-        let mut value = self.decode::<C>(opened, found)?;
-        let result = change(&mut value);
-        let fate = self.keep_value::<C>(opened, value.borrow())?;
-        self.with_entries(opened, key, Some(found), fate, |tx| tx.write_at(opened, table.number, key, record, fate))?;
-        Ok(Some(result))
+        self.change_found::<K, C, R>(opened, key, found, record, change).map(Some)
     }
 
-    /// Reads a row's value to where it is kept until it is written, and changes it there.
+    /// Where the value of a row is wanted that is going to be changed. Where there are indexes, what it was is asked for after it has been changed.
     #[inline(always)]
-    fn update_in_place<K: Key, C: Codec, O: Reach, R>(
+    pub(super) fn wanted_for_change(&self, opened: &Opened<S::Engine>) -> Wanted {
+        if opened.indexes.are_none() { Wanted::ToChange } else { Wanted::ToRead }
+    }
+
+    /// Changes the value of a row that was found.
+    #[inline(always)]
+    pub(super) fn change_found<K: Key, C: Codec, R>(
         &mut self,
         opened: &Opened<S::Engine>,
-        table: u16,
         key: &K,
+        found: Found,
+        record: Spotted,
         change: impl FnOnce(&mut C::Value) -> R,
-    ) -> Result<Option<R>, Error>
+    ) -> Result<R, Error>
     where
         C::Value: Borrow<C::Given>,
     {
-        let row = self.row::<K, O>(opened, key, Wanted::ToChange)?;
-        let Row { found: Some(Found::Own { start, .. }), record: Some(record) } = row else { return Ok(None) };
-        let mut result = None;
-        let fate = self.work().keep_value_from(start as usize, |bytes| {
-            result = Some(Self::codec_error(opened, C::change(bytes, start as usize, change))?);
-            Ok(())
-        })?;
-        self.write_at(opened, table, key, record, fate)?;
+        if !opened.indexes.are_none() {
+            let mut value = self.decode::<C>(opened, found)?;
+            let result = change(&mut value);
+            let fate = self.keep_value::<C>(opened, value.borrow())?;
+            self.with_entries(opened, key, Some(found), fate, |tx| tx.write_at(opened, key, record, fate))?;
+            return Ok(result);
+        }
+        let work = self.work();
+        let start = match found {
+            Found::Own { start, .. } => start as usize,
+            // It is where it was wanted, at the end.
+            Found::Read => work.values.len(),
+        };
+        let (fate, result) =
+            work.keep_value_from(start, |bytes| Self::codec_error(opened, C::change(bytes, start, change)))?;
+        self.write_at(opened, key, record, fate)?;
         Ok(result)
     }
 
@@ -159,7 +168,7 @@ impl<S: Setting> Tx<'_, S> {
         let wanted = if opened.indexes.are_none() { Wanted::Nothing } else { Wanted::ToRead };
         let row = self.row::<K, O>(opened, key, wanted)?;
         let Row { found: Some(found), record: Some(record) } = row else { return Ok(false) };
-        self.remove_found(opened, table.number, key, found, record)?;
+        self.remove_found(opened, key, found, record)?;
         Ok(true)
     }
 
@@ -192,7 +201,7 @@ impl<S: Setting> Tx<'_, S> {
             return Ok(None);
         };
         let value = self.decode::<C>(opened, found)?;
-        self.remove_found(opened, table.number, key, found, record)?;
+        self.remove_found(opened, key, found, record)?;
         Ok(Some(value))
     }
 
@@ -201,13 +210,12 @@ impl<S: Setting> Tx<'_, S> {
     pub(super) fn remove_found<K: Key>(
         &mut self,
         opened: &Opened<S::Engine>,
-        table: u16,
         key: &K,
         found: Found,
         record: Spotted,
     ) -> Result<(), Error> {
         let fate = Fate::Remove;
-        self.with_entries(opened, key, Some(found), fate, |tx| tx.write_at(opened, table, key, record, fate))
+        self.with_entries(opened, key, Some(found), fate, |tx| tx.write_at(opened, key, record, fate))
     }
 
     #[inline(always)]
@@ -220,7 +228,6 @@ impl<S: Setting> Tx<'_, S> {
     pub(super) fn write_at<K: Key>(
         &mut self,
         opened: &Opened<S::Engine>,
-        table: u16,
         key: &K,
         record: Spotted,
         fate: Fate,
@@ -230,8 +237,10 @@ impl<S: Setting> Tx<'_, S> {
             Spotted::Written(write) => work.change(write, fate),
             Spotted::Seen(seen) => {
                 let kept = work.keep_key(key)?;
-                work.add(seen, table, fate, kept);
+                work.add(seen, opened.number, fate, kept);
             }
+            // Only who does not write sees the past.
+            Spotted::Past => return Ok(()),
         }
         if !S::ISOLATED {
             return self.write_through(opened);
@@ -250,13 +259,13 @@ impl<S: Setting> Tx<'_, S> {
         let opened = self.opened(table)?;
         let fate = self.keep_value::<C>(opened, value)?;
         if opened.indexes.are_none() {
-            return self.place_at::<K, O>(opened, table.number, key, fate, overwrites);
+            return self.place_at::<K, O>(opened, key, fate, overwrites);
         }
         let row = self.row::<K, O>(opened, key, Wanted::ToRead)?;
         if row.found.is_some() && !overwrites {
             return Err(Error::Exists { table: opened.name });
         }
-        self.write_row::<K, O>(opened, table.number, key, row, fate)
+        self.write_row::<K, O>(opened, key, row, fate)
     }
 
     /// Writes a row that was found, or was found not to be there, and its entries in indexes.
@@ -264,14 +273,13 @@ impl<S: Setting> Tx<'_, S> {
     pub(super) fn write_row<K: Key, O: Reach>(
         &mut self,
         opened: &Opened<S::Engine>,
-        table: u16,
         key: &K,
         row: Row,
         fate: Fate,
     ) -> Result<(), Error> {
         self.with_entries(opened, key, row.found, fate, |tx| match row.record {
-            Some(record) => tx.write_at(opened, table, key, record, fate),
-            None => tx.place_at::<K, O>(opened, table, key, fate, false),
+            Some(record) => tx.write_at(opened, key, record, fate),
+            None => tx.place_at::<K, O>(opened, key, fate, false),
         })
     }
 
@@ -280,7 +288,6 @@ impl<S: Setting> Tx<'_, S> {
     fn place_at<K: Key, O: Reach>(
         &mut self,
         opened: &Opened<S::Engine>,
-        table: u16,
         key: &K,
         fate: Fate,
         overwrites: bool,
@@ -297,7 +304,7 @@ impl<S: Setting> Tx<'_, S> {
                 let work = self.work();
                 let kept = work.keep_key(key)?;
                 // First among the writes, so that it is taken back if the transaction cannot go on.
-                work.add_made(seen, table, Fate::Fresh { start, length }, kept);
+                work.add_made(seen, opened.number, Fate::Fresh { start, length }, kept);
                 if !S::ISOLATED {
                     return self.write_through(opened);
                 }
@@ -311,13 +318,14 @@ impl<S: Setting> Tx<'_, S> {
             Placed::Found(seen) => {
                 let is_own = self.work().written_at(seen.at).is_some();
                 if self.has_ticket() && !is_own && !self.seize(seen)? {
-                    return self.place_at::<K, O>(opened, table, key, fate, overwrites);
+                    return self.place_at::<K, O>(opened, key, fate, overwrites);
                 }
                 let work = self.work();
                 let record = work.written_at(seen.at).map_or(Spotted::Seen(seen), Spotted::Written);
                 let is_there = match record {
                     Spotted::Written(write) => work.writes[write].fate != Fate::Remove,
                     Spotted::Seen(seen) => seen.is_present(),
+                    Spotted::Past => false,
                 };
                 if !overwrites {
                     if let Spotted::Seen(seen) = record {
@@ -327,7 +335,7 @@ impl<S: Setting> Tx<'_, S> {
                         return Err(Error::Exists { table: opened.name });
                     }
                 }
-                self.write_at(opened, table, key, record, fate)
+                self.write_at(opened, key, record, fate)
             }
         }
     }

@@ -7,7 +7,7 @@ use crate::{
     Error,
     tpcc::{
         DISTRICTS, Delivery, DistrictKey, OrderKey,
-        tables::{CUSTOMER, NEW_ORDER, ORDER, ORDER_LINE, Tables, there},
+        tables::{CUSTOMER, ORDER, ORDER_LINE, Tables, there},
     },
 };
 
@@ -21,7 +21,7 @@ pub(in crate::tpcc) fn deliver<S: Setting>(
     db.try_transact(|tx| {
         let mut delivered = 0;
         for district in 1..=DISTRICTS {
-            if let Some(oldest) = oldest(tx, tables, (input.warehouse, district))? {
+            if let Some(oldest) = take_oldest(tx, tables, (input.warehouse, district))? {
                 deliver_one(tx, tables, oldest, input.carrier, date)?;
                 delivered += 1;
             }
@@ -30,12 +30,12 @@ pub(in crate::tpcc) fn deliver<S: Setting>(
     })
 }
 
-fn oldest<S: Setting>(
+fn take_oldest<S: Setting>(
     tx: &mut Tx<'_, S>,
     tables: &Tables,
     (warehouse, district): DistrictKey,
 ) -> Result<Option<OrderKey>, Error> {
-    let first = tx.first(tables.new_orders, (warehouse, district, 0)..=(warehouse, district, u32::MAX))?;
+    let first = tx.pop_first(tables.new_orders, (warehouse, district, 0)..=(warehouse, district, u32::MAX))?;
     Ok(first.map(|(key, _)| key))
 }
 
@@ -46,9 +46,6 @@ fn deliver_one<S: Setting>(
     carrier: u8,
     date: u64,
 ) -> Result<(), Error> {
-    if !tx.remove(tables.new_orders, &key)? {
-        return Err(drtm_txn::Error::Missing { table: NEW_ORDER }.into());
-    }
     let order = tx.update(tables.orders, &key, |row| {
         row.carrier = carrier;
         (row.customer.get(), row.line_count)
@@ -56,12 +53,14 @@ fn deliver_one<S: Setting>(
     let (customer, lines) = there(order, ORDER)?;
     let (warehouse, district, number) = key;
     let mut amount = 0;
-    for line in 1..=lines {
-        let delivered = tx.update(tables.order_lines, &(warehouse, district, number, line), |row| {
+    let mut rows =
+        tx.range(tables.order_lines, (warehouse, district, number, 1)..=(warehouse, district, number, lines))?;
+    for _ in 0..lines {
+        let delivered = rows.update_next(|_, row| {
             row.delivery_date = U64::new(date);
             row.amount.get()
         })?;
-        amount += there(delivered, ORDER_LINE)?;
+        amount += there(delivered, ORDER_LINE)?.1;
     }
     let paid = tx.update(tables.customers, &(warehouse, district, customer), |row| {
         row.balance += I64::new(amount);
