@@ -5,7 +5,7 @@
 use drtm_kv::Handle;
 
 /// How many are remembered. A later one takes the place of an earlier one.
-const PLACES: usize = 64;
+const PLACES: usize = 128;
 
 #[derive(Clone, Copy, Debug)]
 struct Place {
@@ -33,7 +33,7 @@ impl Default for Located {
 /// Which place a key has. Keys that follow one another have different ones.
 #[inline(always)]
 fn slot(table: u16, word: u64) -> usize {
-    (word as usize ^ (usize::from(table) << 5)) % PLACES
+    (word as usize ^ (usize::from(table) << 6)) % PLACES
 }
 
 impl Located {
