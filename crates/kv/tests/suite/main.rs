@@ -10,6 +10,7 @@ mod hash_errors;
 mod hash_model;
 mod hash_peer;
 mod hash_stress;
+mod held_model;
 mod peers;
 mod remote_records;
 mod remote_service;
@@ -21,3 +22,6 @@ mod tree_noting;
 mod tree_peer;
 mod tree_phantoms;
 mod tree_stress;
+
+#[path = "../transacted/mod.rs"]
+mod transacted;
