@@ -7,7 +7,8 @@
 //! # Reading
 //!
 //! Hand over hand: when an older version has been looked at, the head that led there must still be the same. Then it had not been forgotten
-//! before: what is forgotten together is marked as free, all of it, before any of its memory can be used again.
+//! before: what is forgotten together is marked as free, all of it, before any of its memory can be used again. And it must itself be what it was, since
+//! memory that was forgotten may be kept in at once, and be linked to from the same head.
 
 use drtm_htm::{Engine, fence_acquire, fence_release};
 use drtm_rdma::{OutOfBounds, read_bytes, words_for};
@@ -175,11 +176,14 @@ impl<E: Engine> Record<'_, E> {
             if newer.head() != head || version.is_writing() {
                 return Ok(Look::Busy);
             }
-            if view.sees(version) {
-                let past = older.copy_past(its_head, version, into);
-                fence_acquire();
-                let is_same = older.version() == version && older.shape_bits() == its_head.without_older();
-                return if is_same { past.map(Look::Found) } else { Ok(Look::Busy) };
+            let past = view.sees(version).then(|| older.copy_past(its_head, version, into));
+            // Its memory may have had another use when its head was read, and have been linked from here again since.
+            fence_acquire();
+            if older.version() != version || older.shape_bits() != its_head.without_older() {
+                return Ok(Look::Busy);
+            }
+            if let Some(past) = past {
+                return past.map(Look::Found);
             }
             (newer, head) = (older, its_head);
         }
