@@ -23,13 +23,26 @@ enum Op {
     /// Makes a record, if there is none, with a value of this length.
     Place(u16, usize),
     /// Gives the record another value.
-    Write { key: u16, length: usize, scarce: bool },
+    Write {
+        key: u16,
+        length: usize,
+        scarce: bool,
+    },
     /// Makes the record's own value that of the key again.
-    Publish { key: u16, scarce: bool },
+    Publish {
+        key: u16,
+        scarce: bool,
+    },
     /// Lets the record say that the key is not there.
-    Remove { key: u16, scarce: bool },
+    Remove {
+        key: u16,
+        scarce: bool,
+    },
     /// Takes the record out, if it says so: as it is, or as it was at some time.
-    Reap { key: u16, late: Option<usize> },
+    Reap {
+        key: u16,
+        late: Option<usize>,
+    },
     /// One of the holders keeps the record locked.
     Lock(u16, usize),
     Unlock(u16),
@@ -209,9 +222,8 @@ impl<'t, E: Engine, K: Numbered, T: Transacted<E, K>> Checked<'t, E, K, T> {
         self.clock += 1 + turn as u64 % 3;
         let (before, next) = (row.now.version.number(), Version::new(self.clock));
         let open = self.open.clone();
-        let is_needed = |from: Version, until: Version| {
-            open.iter().any(|bound| from.number() < *bound && *bound <= until.number())
-        };
+        let is_needed =
+            |from: Version, until: Version| open.iter().any(|bound| from.number() < *bound && *bound <= until.number());
         self.past_bytes -= records.forget(&mut self.workers[who], row.now.at, is_needed).expect("sound");
         row.has_past = records.has_past(row.now.at).expect("sound");
         if is_needed(row.now.version, next) && (row.has_past || row.now.is_present()) {
@@ -343,9 +355,8 @@ impl<'t, E: Engine, K: Numbered, T: Transacted<E, K>> Checked<'t, E, K, T> {
             prop_assert!(matches!(locking, Locking::Taken { .. }), "{:?}", locking);
         }
         let open = &self.open;
-        let is_needed = |from: Version, until: Version| {
-            open.iter().any(|bound| from.number() < *bound && *bound <= until.number())
-        };
+        let is_needed =
+            |from: Version, until: Version| open.iter().any(|bound| from.number() < *bound && *bound <= until.number());
         self.past_bytes -= records.forget(&mut self.workers[who], row.now.at, is_needed).expect("sound");
         row.has_past = records.has_past(row.now.at).expect("sound");
         if row.locked_by.is_none() {
@@ -464,7 +475,7 @@ fn in_tree<E: Engine, K: Numbered + drtm_kv::TreeKeys>(engine: E, ops: &[Op]) ->
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 192, ..ProptestConfig::default() })]
 
     #[test]
     fn a_hash_table_of_integers(ops in ops(7)) {

@@ -1,4 +1,5 @@
 //! What transactions do with tables of both kinds, for tests that are written once.
+#![allow(dead_code, reason = "not every test does everything")]
 
 use drtm_htm::Engine;
 use drtm_kv::{
