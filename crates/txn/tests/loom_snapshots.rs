@@ -6,6 +6,9 @@
 //! ```
 //!
 //! The code is the one that runs otherwise; only the words are loom's, in a small box, and there is room for two snapshots.
+//!
+//! Faults that have been tried by hand, and were found by `a_snapshot_sees_a_transaction_whole_or_not_at_all`: a commit that reads the snapshot number before
+//! it has locked what it writes, or does not ask what open snapshots need; a snapshot that does not order what it reads behind its number.
 #![cfg(all(drtm_loom, not(drtm_shuttle)))]
 
 mod explore;

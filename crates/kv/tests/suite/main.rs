@@ -11,6 +11,7 @@ mod hash_model;
 mod hash_peer;
 mod hash_stress;
 mod held_model;
+mod held_stress;
 mod peers;
 mod remote_records;
 mod remote_service;
