@@ -124,6 +124,15 @@ pub enum Error {
         did: &'static str,
     },
 
+    /// A store under comparison refused, or has no more memory.
+    #[error("{store}, under comparison, has failed: {source}")]
+    Foreign {
+        /// Which.
+        store: &'static str,
+        /// Why.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+
     /// What a map under comparison needs of ours has no more room.
     #[error("there is no more room for {what}: use fewer records")]
     Full {
@@ -217,6 +226,7 @@ impl Error {
             | Self::Report(_)
             | Self::WrongAnswer { .. }
             | Self::Misbehaved { .. }
+            | Self::Foreign { .. }
             | Self::Database(_)
             | Self::Key(_)
             | Self::Inconsistent { .. } => 1,

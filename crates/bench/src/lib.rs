@@ -22,6 +22,7 @@
 //! # The parts
 //!
 //! - `cli`: the top of the command line. A new family of commands is a variant there and a module here.
+//! - `compare`: workloads on this database beside other stores.
 //! - [`history`]: a checker of what transactions saw and left.
 //! - [`htm`]: studies of transactional memory.
 //! - [`kv`]: the memory store beside other maps.
@@ -37,6 +38,7 @@
 #[cfg(test)]
 mod chance;
 mod cli;
+mod compare;
 mod drive;
 mod error;
 pub mod history;

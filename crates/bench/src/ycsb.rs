@@ -32,7 +32,7 @@ mod tests;
 mod transactions;
 mod worker;
 
-pub(crate) use command::Args;
+pub(crate) use command::{Args, SmallTransactions};
 
 pub use check::{Violation, check};
 pub use inputs::{Inputs, Operation};

@@ -109,8 +109,8 @@ pub fn fence_release() {
     fence(Release);
 }
 
-/// Orders loads behind a lock that was just taken by a compare-and-swap: two threads that each lock a word and then look at the other's cannot
-/// both find it free. On x86 the compare-and-swap has done that by itself, and this is for the compiler only.
+/// Orders loads behind a word that was just changed by a compare-and-swap, or another read-modify-write, as a lock is taken: two threads that each lock a word
+/// and then look at the other's cannot both find it free. On x86 the read-modify-write has done that by itself, and this is for the compiler only.
 ///
 /// # Example
 ///

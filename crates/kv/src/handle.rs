@@ -117,6 +117,26 @@ pub enum Reaped {
     Busy,
 }
 
+/// What came of an attempt to keep what a record is, before it is written.
+///
+/// # Example
+///
+/// See [`HashTable::fetch_past`](crate::HashTable::fetch_past).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "memory for older versions is counted by who keeps them"]
+pub enum Kept {
+    /// There is a copy of it.
+    Copy {
+        /// The bytes that it takes.
+        bytes: u64,
+    },
+    /// There was no memory for one, or it might not be taken. What the record is now and was before will be forgotten, and whoever asks is told so.
+    Forgotten {
+        /// The bytes that what it was before took, and which are free again.
+        freed: u64,
+    },
+}
+
 /// Memory for a record that has to move, for a value of one length.
 ///
 /// # Example
@@ -304,8 +324,7 @@ impl<'s, E: Engine> Records<'s, E> {
         seen.holds_in(tx, self.region)
     }
 
-    /// Copies a record that is locked by the caller, and about to be written by him, so that what it is now can be read later. Gives the bytes that this takes.
-    /// `None` if there is no memory, or it may not be taken: then what it is now will be forgotten, and whoever asks is told so.
+    /// Copies a record that is locked by the caller, and about to be written by him, so that what it is now can be read later: if there is memory, and it may be taken.
     ///
     /// The record can be neither read nor unlocked until it has been written.
     ///
@@ -316,7 +335,7 @@ impl<'s, E: Engine> Records<'s, E> {
     /// # Example
     ///
     /// See [`HashTable::fetch_past`](crate::HashTable::fetch_past).
-    pub fn keep(&self, worker: &mut Worker<E>, at: Handle, may_take: bool) -> Result<Option<u64>, KvError> {
+    pub fn keep(&self, worker: &mut Worker<E>, at: Handle, may_take: bool) -> Result<Kept, KvError> {
         Ok(Record::at(self.region, at.place())?.keep(worker, may_take)?)
     }
 

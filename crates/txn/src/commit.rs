@@ -14,7 +14,7 @@ mod region;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use drtm_htm::{Engine, fence_locked};
-use drtm_kv::{Locking, Reserved, Sighting, Version};
+use drtm_kv::{Kept, Locking, Reserved, Sighting, Version};
 
 use crate::{
     Change, Conflict, Error, Hook, Setting,
@@ -253,8 +253,10 @@ fn settle_past<S: Setting>(
     }
     // A row that was not there before, and never was as far as anybody knows, needs nothing to say so.
     if needs.include(write.before, version) && (has_past || !write.before.is_removed()) {
-        let kept = records.keep(worker, write.at, db.past.allows_more())?;
-        db.past.take(kept.unwrap_or(0));
+        match records.keep(worker, write.at, db.past.allows_more())? {
+            Kept::Copy { bytes } => db.past.take(bytes),
+            Kept::Forgotten { freed } => db.past.give_back(freed),
+        }
         has_past = true;
     }
     Ok(has_past)

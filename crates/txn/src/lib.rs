@@ -46,6 +46,7 @@ mod secondary;
 mod setting;
 mod snapshots;
 mod stats;
+mod sync;
 mod table;
 mod ticket;
 mod tx;

@@ -13,14 +13,14 @@
 //!     16..     slots: 0 free, 1 to be numbered, otherwise the first version that the snapshot does not see
 //! ```
 
-use drtm_htm::{Engine, LINE_WORDS, Word};
+use drtm_htm::{Engine, LINE_WORDS, Word, fence_locked};
 use drtm_kv::{KvError, Store, Version};
 use drtm_rdma::Offset;
 
 use crate::{Error, epoch::first_after};
 
-/// The most snapshots that can be open at once.
-pub(crate) const MOST_SNAPSHOTS: usize = 128;
+/// The most snapshots that can be open at once. Each writer looks at all of them.
+pub(crate) const MOST_SNAPSHOTS: usize = if cfg!(drtm_loom) { 2 } else { 128 };
 
 const OPEN: usize = LINE_WORDS;
 const SLOTS: usize = 2 * LINE_WORDS;
@@ -108,6 +108,8 @@ impl Snapshots {
         // Whoever reads a later number has seen the slot taken.
         let before = first_after(engine.fetch_add(&words[0], 1));
         engine.store(word, before.number());
+        // Whoever has read an earlier number has locked his records before: what is read from now on is found locked, or written.
+        fence_locked();
         Ok(Opened { slot, before })
     }
 

@@ -8,11 +8,12 @@
 //! those tests expect a panic.
 #![cfg(all(drtm_loom, not(drtm_shuttle)))]
 
-use std::{fmt::Debug, marker::PhantomData, sync::Arc};
+mod explore;
+
+use std::{fmt::Debug, marker::PhantomData};
 
 use drtm_htm::NoHtm;
 use drtm_txn::{Builder, Db, Error, Mutation, Ordered, Pod, Setting, Table, TableDef, Tx, Unlogged};
-use loom::thread;
 
 /// What is wrong with a database.
 trait Fault: Debug + Send + Sync + 'static {
@@ -146,29 +147,7 @@ fn explore<F: Fault, T: Send + 'static>(
     second: impl Fn(&World<F>) -> T + Copy + Send + Sync + 'static,
     check: impl Fn(&World<F>, T, T) + Send + Sync + 'static,
 ) {
-    let check = Arc::new(check);
-    // Either on the model's first thread: what loom explores depends on it, and a reader there hides much.
-    for second_leads in [false, true] {
-        let mut model = loom::model::Builder::new();
-        let bound = std::env::var("LOOM_MAX_PREEMPTIONS").ok().and_then(|bound| bound.parse().ok());
-        model.preemption_bound = Some(bound.unwrap_or(preemptions));
-        model.max_branches = 20_000;
-        let check = Arc::clone(&check);
-        model.check(move || {
-            let world = World::new(kind, keys);
-            let other = world.clone();
-            let (one, two) = if second_leads {
-                let thread = thread::spawn(move || first(&other));
-                let two = second(&world);
-                (thread.join().expect("no panic"), two)
-            } else {
-                let thread = thread::spawn(move || second(&other));
-                let one = first(&world);
-                (one, thread.join().expect("no panic"))
-            };
-            check(&world, one, two);
-        });
-    }
+    explore::explore(preemptions, move || World::new(kind, keys), first, second, check);
 }
 
 /// Each counts in the same row.

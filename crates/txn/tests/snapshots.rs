@@ -177,6 +177,29 @@ fn what_does_not_fit_is_forgotten_and_the_reader_is_told() {
 }
 
 #[test]
+fn what_is_forgotten_takes_no_memory() {
+    const NOTES: TableDef<u64, Raw> = TableDef::hash("notes");
+    let db = Builder::new().memory(64 << 20).older_versions(1_000).build().expect("a database");
+    let notes = db.table(NOTES).expect("a table");
+    let set = |key: u64, byte: u8| db.transact(|tx| tx.put(notes, &key, &[byte; 500])).expect("writers are not told");
+    (1..=2).for_each(|key| set(key, 0));
+    // So many that the older versions of one row have no room.
+    let mut open = Vec::new();
+    for byte in 1..20 {
+        open.push(db.snapshot().expect("a slot"));
+        set(1, byte);
+        assert!(db.older_versions() <= 1_600);
+    }
+    assert!(matches!(open[0].get(notes, &1), Err(Error::Forgotten { table: "notes" })));
+    drop(open);
+    set(1, 20);
+    assert_eq!(db.older_versions(), 0, "nobody asks for it, nor finds it");
+    let mut snapshot = db.snapshot().expect("a slot");
+    set(2, 1);
+    assert_eq!(snapshot.get(notes, &2).expect("there is room again"), Some(vec![0; 500]));
+}
+
+#[test]
 fn there_is_one_older_version_for_each_open_snapshot() {
     const COUNTERS: TableDef<u64, Raw> = TableDef::hash("counters");
     let db = plain();

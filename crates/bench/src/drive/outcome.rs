@@ -46,8 +46,13 @@ struct Consistency(Vec<String>);
 
 impl Serialize for Consistency {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        if self.0.is_empty() { serializer.serialize_str("ok") } else { self.0.serialize(serializer) }
+        ok_or_violations(&self.0, serializer)
     }
+}
+
+/// What a check has found, as scripts read it.
+pub(crate) fn ok_or_violations<S: Serializer>(violations: &[String], serializer: S) -> Result<S::Ok, S::Error> {
+    if violations.is_empty() { serializer.serialize_str("ok") } else { violations.serialize(serializer) }
 }
 
 /// What the workload itself gives up, among the causes of aborts.

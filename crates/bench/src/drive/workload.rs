@@ -90,7 +90,7 @@ impl<W: Workload> Task for Run<'_, W> {
         let db = Builder::new().memory(memory).at_once(at_once).build_with::<S>(engine, Unlogged)?;
         let tables = workload.open(&db)?;
         let progress = Progress::new("loading", workload.pieces());
-        load(workload, &db, tables, threads, &progress)?;
+        load(workload, &db, tables, threads, || progress.step())?;
         let before = db.stats();
         let mut clients = workload.clients(&db, tables, threads)?;
         let tally = match until {
@@ -128,13 +128,23 @@ fn run<C: Client, S: Setting>(
     })
 }
 
+/// Loads all pieces, and shows nothing of it.
+pub(crate) fn load_quietly<W: Workload, S: Setting>(
+    workload: &W,
+    db: &Db<S>,
+    tables: W::Tables,
+    threads: usize,
+) -> Result<(), Error> {
+    load(workload, db, tables, threads, || ())
+}
+
 /// Loads all pieces, each by whichever thread is free.
 fn load<W: Workload, S: Setting>(
     workload: &W,
     db: &Db<S>,
     tables: W::Tables,
     threads: usize,
-    progress: &Progress,
+    step: impl Fn() + Sync,
 ) -> Result<(), Error> {
     let (next, has_failed) = (&AtomicU64::new(0), &AtomicBool::new(false));
     let body = || {
@@ -144,7 +154,7 @@ fn load<W: Workload, S: Setting>(
                 return Ok(());
             }
             workload.load(db, tables, piece).inspect_err(|_| has_failed.store(true, Relaxed))?;
-            progress.step();
+            step();
         }
     };
     thread::scope(|scope| {

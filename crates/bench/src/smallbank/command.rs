@@ -66,14 +66,26 @@ impl Args {
     }
 }
 
-struct SmallBank {
+/// A bank with its customers' wishes.
+pub(crate) struct SmallBank {
     bank: Bank,
     hot: Hot,
     seed: u64,
 }
 
 impl SmallBank {
-    fn inputs(&self, thread: usize) -> Result<Inputs, Error> {
+    /// Customers all alike.
+    pub(crate) fn uniform(customers: u64, seed: u64) -> Result<Self, Error> {
+        Ok(Self { bank: Bank::new(customers, seed)?, hot: Hot::None, seed })
+    }
+
+    #[cfg(feature = "stores")]
+    pub(crate) fn bank(&self) -> &Bank {
+        &self.bank
+    }
+
+    /// What a thread's customers ask for.
+    pub(crate) fn inputs(&self, thread: usize) -> Result<Inputs, Error> {
         let hot = match self.hot {
             Hot::DrtmH => HotSet::DRTM_H,
             Hot::Alomari => HotSet::ALOMARI,

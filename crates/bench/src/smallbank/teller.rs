@@ -21,14 +21,14 @@ pub(super) const SAVINGS: &str = "savings";
 pub(super) const CHECKING: &str = "checking";
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Tables {
+pub(crate) struct Tables {
     pub(super) savings: Table<CustomerKey, Pod<Savings>>,
     pub(super) checking: Table<CustomerKey, Pod<Checking>>,
 }
 
 /// A thread that serves customers.
 #[derive(Debug)]
-pub(super) struct Teller<'db, S: Setting> {
+pub(crate) struct Teller<'db, S: Setting> {
     db: &'db Db<S>,
     tables: Tables,
     inputs: Inputs,
@@ -154,9 +154,13 @@ fn there<T>(row: Option<T>, table: &'static str) -> Result<T, DbError> {
     row.ok_or(DbError::Missing { table })
 }
 
+/// As [`Kind`](super::Kind) numbers them.
+pub(crate) const KINDS: &[&str] =
+    &["balance", "deposit-checking", "transact-savings", "amalgamate", "write-check", "send-payment"];
+
 impl<S: Setting> Client for Teller<'_, S> {
     fn kinds() -> &'static [&'static str] {
-        &["balance", "deposit-checking", "transact-savings", "amalgamate", "write-check", "send-payment"]
+        KINDS
     }
 
     fn run_next(&mut self, _date: u64) -> Result<Done, Error> {

@@ -189,12 +189,38 @@ enum Kind {
     Transactions(Shape),
 }
 
-struct Ycsb<O, const FIELDS: usize> {
+/// Records, and what is done with them.
+pub(crate) struct Ycsb<O, const FIELDS: usize> {
     kind: Kind,
     records: u64,
     size: Vec<(&'static str, Value)>,
     seed: u64,
     order: std::marker::PhantomData<fn() -> O>,
+}
+
+/// Transactions of several operations on records of a hundred bytes.
+pub(crate) type SmallTransactions = Ycsb<Hash, 1>;
+
+impl SmallTransactions {
+    /// Of four operations, as papers have them.
+    pub(crate) fn standard(records: u64, seed: u64) -> Result<Self, Error> {
+        let kind = Kind::Transactions(Shape::STANDARD);
+        let transactions = Self { kind, records, size: Vec::new(), seed, order: std::marker::PhantomData };
+        // Whether there are enough records, before they are loaded.
+        Transactions::new(records, Shape::STANDARD, seed)?;
+        Ok(transactions)
+    }
+
+    #[cfg(feature = "stores")]
+    pub(crate) fn records(&self) -> u64 {
+        self.records
+    }
+
+    /// What a thread does.
+    #[cfg(feature = "stores")]
+    pub(crate) fn transactions(&self, thread: usize) -> Result<Transactions, Error> {
+        Ok(Transactions::new(self.records, Shape::STANDARD, spread(self.seed, thread))?)
+    }
 }
 
 impl<O: Shelf, const FIELDS: usize> Workload for Ycsb<O, FIELDS> {

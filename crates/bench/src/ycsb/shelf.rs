@@ -13,7 +13,7 @@ pub(super) const RECORD: &str = "record";
 pub(super) type Records<O, const FIELDS: usize> = Table<u64, Plain<Row<FIELDS>>, O>;
 
 /// Kinds of tables, as far as this workload sees that they differ.
-pub(super) trait Shelf: Kind {
+pub(crate) trait Shelf: Kind {
     fn open<S: Setting, const FIELDS: usize>(db: &Db<S>, records: u64) -> Result<Records<Self, FIELDS>, Error>
     where
         Self: Sized;

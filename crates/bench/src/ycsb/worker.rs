@@ -15,14 +15,14 @@ use crate::{
 
 /// What a worker does.
 #[derive(Debug)]
-pub(super) enum Task {
+pub(crate) enum Task {
     Core(Inputs),
     Transactions(Transactions),
 }
 
 /// A thread with its task.
 #[derive(Debug)]
-pub(super) struct Worker<'db, S: Setting, O, const FIELDS: usize> {
+pub(crate) struct Worker<'db, S: Setting, O, const FIELDS: usize> {
     db: &'db Db<S>,
     records: Records<O, FIELDS>,
     task: Task,

@@ -219,7 +219,7 @@ impl<E: Engine, K: Keys> HashTable<E, K> {
     ///
     /// ```
     /// use drtm_htm::NoHtm;
-    /// use drtm_kv::{Fetched, HashConfig, Past, Store, Version};
+    /// use drtm_kv::{Fetched, HashConfig, Kept, Past, Store, Version};
     ///
     /// let store = Store::in_memory(NoHtm, 16 << 20)?;
     /// let (table, mut worker) = (store.hash_table(HashConfig::default())?, store.worker());
@@ -229,7 +229,7 @@ impl<E: Engine, K: Keys> HashTable<E, K> {
     /// let (me, records, mut value) = (worker.lock_state(), store.records(), Vec::new());
     /// let Fetched::Record(seen) = table.fetch(7, me, &mut value)? else { panic!("it is there") };
     /// records.lock(seen.at, me)?;
-    /// assert!(records.keep(&mut worker, seen.at, true)?.is_some());
+    /// assert!(matches!(records.keep(&mut worker, seen.at, true)?, Kept::Copy { .. }));
     /// table.write_held(seen.at, Version::new(1_000), b"SEVEN")?;
     ///
     /// assert_eq!(table.fetch_past(7, Version::new(1_000), &mut value)?, Past::Present(first));

@@ -7,14 +7,15 @@
 //! # Reading
 //!
 //! Hand over hand: when an older version has been looked at, the head that led there must still be the same. Then it had not been forgotten
-//! before: what is forgotten together is marked as free, all of it, before any of its memory can be used again.
+//! before: what is forgotten together is marked as free, all of it, before any of its memory can be used again. And it must itself be what it was, since
+//! memory that was forgotten may be kept in at once, and be linked to from the same head.
 
 use drtm_htm::{Engine, fence_acquire, fence_release};
 use drtm_rdma::{OutOfBounds, read_bytes, words_for};
 
 use super::{HEAD, HEADER_WORDS, Look, Record, STATE, Shape, VERSION};
 use crate::{
-    Version, Worker,
+    Kept, Version, Worker,
     heap::Class,
     keys::{Keys, MAX_KEY},
     layout::{Head, Place, State},
@@ -175,11 +176,14 @@ impl<E: Engine> Record<'_, E> {
             if newer.head() != head || version.is_writing() {
                 return Ok(Look::Busy);
             }
-            if view.sees(version) {
-                let past = older.copy_past(its_head, version, into);
-                fence_acquire();
-                let is_same = older.version() == version && older.shape_bits() == its_head.without_older();
-                return if is_same { past.map(Look::Found) } else { Ok(Look::Busy) };
+            let past = view.sees(version).then(|| older.copy_past(its_head, version, into));
+            // Its memory may have had another use when its head was read, and have been linked from here again since.
+            fence_acquire();
+            if older.version() != version || older.shape_bits() != its_head.without_older() {
+                return Ok(Look::Busy);
+            }
+            if let Some(past) = past {
+                return past.map(Look::Found);
             }
             (newer, head) = (older, its_head);
         }
@@ -206,18 +210,18 @@ impl<E: Engine> Record<'_, E> {
         engine.store_relaxed(&self.header[HEAD], self.head().with_older(word).0);
     }
 
-    /// Copies a record that the caller has locked, so that what it is now can still be read when it has been written. Gives the bytes that this takes, or `None` if
-    /// there is no memory for it: then what it is now will be forgotten.
+    /// Copies a record that the caller has locked, so that what it is now can still be read when it has been written. If there is no memory for it, what it is now
+    /// will be forgotten, and so is everything older, to which nothing leads then.
     ///
     /// The record is marked as being written then: the caller goes on to do that.
-    pub(crate) fn keep(&self, worker: &mut Worker<E>, may_take: bool) -> Result<Option<u64>, OutOfBounds> {
+    pub(crate) fn keep(&self, worker: &mut Worker<E>, may_take: bool) -> Result<Kept, OutOfBounds> {
         let (head, version) = (self.head(), self.version());
         let shape = if version.is_removed() { Shape::EMPTY } else { self.shape_of(head)? };
         let class = shape.class();
         let memory = if may_take { worker.allocate(class).ok() } else { None };
         let Some(word) = memory else {
             self.link_older(Head::FORGOTTEN);
-            return Ok(None);
+            return Ok(Kept::Forgotten { freed: self.discard_from(head.older(), worker)? });
         };
         let engine = self.engine();
         let mut copy = Self::at(self.region, Place { word, incarnation: 0 })?;
@@ -233,7 +237,7 @@ impl<E: Engine> Record<'_, E> {
         engine.store(&copy.header[VERSION], version.0);
         engine.store(&copy.header[STATE], State::FREE.0);
         self.link_older(word);
-        Ok(Some(8 * class.words()))
+        Ok(Kept::Copy { bytes: 8 * class.words() })
     }
 
     /// Forgets the older versions, of a record that the caller has locked, that nobody needs: `is_needed` is asked about versions from one to before another.
@@ -266,10 +270,21 @@ impl<E: Engine> Record<'_, E> {
             older.discard(worker.lock_state());
             unneeded.push((class, word));
         }
-        let bytes = unneeded.iter().map(|(class, _)| 8 * class.words()).sum();
-        // Only now that all of them are marked.
-        unneeded.into_iter().for_each(|(class, word)| worker.free(class, word));
-        Ok(bytes)
+        Ok(free_all(unneeded, worker))
+    }
+
+    /// Frees all older versions from one on. Nothing links to it any more. Gives the bytes.
+    fn discard_from(&self, mut word: u64, worker: &mut Worker<E>) -> Result<u64, OutOfBounds> {
+        let mut discarded = Vec::new();
+        while word != 0 && word != Head::FORGOTTEN {
+            let older = Record::at(self.region, Place { word, incarnation: 0 })?;
+            let head = older.head();
+            let class = older.shape_of(head)?.class();
+            older.discard(worker.lock_state());
+            discarded.push((class, word));
+            word = head.older();
+        }
+        Ok(free_all(discarded, worker))
     }
 
     /// Lets a head link elsewhere. Whoever was on the way by it begins again.
@@ -287,4 +302,11 @@ impl<E: Engine> Record<'_, E> {
     pub(crate) fn has_past(&self) -> bool {
         self.head().older() != 0
     }
+}
+
+/// Frees the memory of older versions, now that all of them are marked. Gives the bytes.
+fn free_all<E: Engine>(discarded: Vec<(Class, u64)>, worker: &mut Worker<E>) -> u64 {
+    let bytes = discarded.iter().map(|(class, _)| 8 * class.words()).sum();
+    discarded.into_iter().for_each(|(class, word)| worker.free(class, word));
+    bytes
 }

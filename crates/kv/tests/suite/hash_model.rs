@@ -6,7 +6,7 @@ use drtm_htm::{Emulated, Engine, NoHtm};
 use drtm_kv::{Bytes, HashConfig, HashTable, Inline, Keys, Store, Version, Worker};
 use proptest::prelude::*;
 
-use crate::support::{MIB, mapped_twice, store, tight};
+use crate::support::{MIB, Numbered, length, mapped_twice, store, tight};
 
 #[derive(Clone, Debug)]
 enum Op {
@@ -16,11 +16,6 @@ enum Op {
     Remove(u16),
     Get(u16),
     Visit,
-}
-
-/// Lengths around which something changes: words, the longest short value, size classes.
-fn length() -> impl Strategy<Value = usize> {
-    prop_oneof![0..40usize, 250..260usize, prop::sample::select(vec![8, 100, 1_000, 5_000])]
 }
 
 /// Few keys, so that they meet, or more, so that the table grows.
@@ -34,26 +29,6 @@ fn ops(keys: u16) -> impl Strategy<Value = Vec<Op>> {
         1 => Just(Op::Visit),
     ];
     prop::collection::vec(op, 1..400)
-}
-
-/// A kind of keys of which there is one for each number.
-trait Numbered: Keys {
-    fn with<T>(number: u16, then: impl FnOnce(Self::Key<'_>) -> T) -> T;
-}
-
-impl Numbered for Inline {
-    fn with<T>(number: u16, then: impl FnOnce(u64) -> T) -> T {
-        // Spread over the words in a way that a weak hash would suffer from.
-        then(u64::from(number) << 40)
-    }
-}
-
-impl Numbered for Bytes {
-    fn with<T>(number: u16, then: impl FnOnce(&[u8]) -> T) -> T {
-        let mut key = vec![b'k'; usize::from(number % 300)];
-        key.extend(number.to_be_bytes());
-        then(&key)
-    }
 }
 
 /// The value that the `turn`th operation writes.

@@ -10,6 +10,8 @@ mod hash_errors;
 mod hash_model;
 mod hash_peer;
 mod hash_stress;
+mod held_model;
+mod held_stress;
 mod peers;
 mod remote_records;
 mod remote_service;
@@ -21,3 +23,6 @@ mod tree_noting;
 mod tree_peer;
 mod tree_phantoms;
 mod tree_stress;
+
+#[path = "../transacted/mod.rs"]
+mod transacted;

@@ -3,7 +3,7 @@
 use std::{fs::File, ops::Bound, sync::Arc};
 
 use drtm_htm::{Emulated, EmulatedConfig, Engine, NoHtm, Profile, Timer};
-use drtm_kv::Store;
+use drtm_kv::{Bytes, Inline, Keys, Store};
 use drtm_rdma::Region;
 use proptest::prelude::*;
 use rustix::fs::{MemfdFlags, memfd_create};
@@ -89,5 +89,30 @@ pub(crate) fn is_backward<K: Ord>(bounds: &(Bound<K>, Bound<K>)) -> bool {
         (Bound::Excluded(from), Bound::Excluded(to)) => from >= to,
         (Bound::Included(from) | Bound::Excluded(from), Bound::Included(to) | Bound::Excluded(to)) => from > to,
         _ => false,
+    }
+}
+
+/// Lengths around which something changes: words, the longest short value, size classes.
+pub(crate) fn length() -> impl Strategy<Value = usize> {
+    prop_oneof![0..40usize, 250..260usize, prop::sample::select(vec![8, 100, 1_000, 5_000])]
+}
+
+/// A kind of keys of which there is one for each number.
+pub(crate) trait Numbered: Keys {
+    fn with<T>(number: u16, then: impl FnOnce(Self::Key<'_>) -> T) -> T;
+}
+
+impl Numbered for Inline {
+    fn with<T>(number: u16, then: impl FnOnce(u64) -> T) -> T {
+        // Spread over the words in a way that a weak hash would suffer from.
+        then(u64::from(number) << 40)
+    }
+}
+
+impl Numbered for Bytes {
+    fn with<T>(number: u16, then: impl FnOnce(&[u8]) -> T) -> T {
+        let mut key = vec![b'k'; usize::from(number % 300)];
+        key.extend(number.to_be_bytes());
+        then(&key)
     }
 }

@@ -1,0 +1,68 @@
+//! redb, in memory and without durability: a store for disks, with one writer at a time.
+
+use redb::{
+    Database, Durability, ReadOnlyTable, ReadableDatabase, ReadableTable, Table, TableDefinition,
+    backends::InMemoryBackend,
+};
+
+use super::peer::{Peer, Rows, copied, failed};
+use crate::Error;
+
+const NAME: &str = "redb";
+const ROWS: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("rows");
+
+pub(super) struct Redb(Database);
+
+struct Reading(ReadOnlyTable<u64, &'static [u8]>);
+struct Writing<'t>(Table<'t, u64, &'static [u8]>);
+
+fn refused(error: impl std::error::Error + Send + Sync + 'static) -> Error {
+    failed(NAME)(error.into())
+}
+
+impl Peer for Redb {
+    fn new() -> Result<Self, Error> {
+        Ok(Self(Database::builder().create_with_backend(InMemoryBackend::new()).map_err(refused)?))
+    }
+
+    fn transact<T, F: From<Error>>(
+        &self,
+        writes: bool,
+        mut body: impl FnMut(&mut dyn Rows) -> Result<T, F>,
+    ) -> Result<T, F> {
+        if !writes {
+            let tx = self.0.begin_read().map_err(refused)?;
+            return body(&mut Reading(tx.open_table(ROWS).map_err(refused)?));
+        }
+        let mut tx = self.0.begin_write().map_err(refused)?;
+        tx.set_durability(Durability::None).map_err(refused)?;
+        let done = body(&mut Writing(tx.open_table(ROWS).map_err(refused)?));
+        match &done {
+            Ok(_) => tx.commit().map_err(refused)?,
+            Err(_) => tx.abort().map_err(refused)?,
+        }
+        done
+    }
+}
+
+impl Rows for Reading {
+    fn get(&mut self, key: u64, value: &mut [u8]) -> Result<(), Error> {
+        let found = self.0.get(key).map_err(refused)?;
+        copied(NAME, found.as_ref().map(|found| found.value()), value)
+    }
+
+    fn put(&mut self, _key: u64, _value: &[u8]) -> Result<(), Error> {
+        Err(Error::Misbehaved { engine: NAME.to_owned(), did: "was asked to write in a transaction that only reads" })
+    }
+}
+
+impl Rows for Writing<'_> {
+    fn get(&mut self, key: u64, value: &mut [u8]) -> Result<(), Error> {
+        let found = self.0.get(key).map_err(refused)?;
+        copied(NAME, found.as_ref().map(|found| found.value()), value)
+    }
+
+    fn put(&mut self, key: u64, value: &[u8]) -> Result<(), Error> {
+        self.0.insert(key, value).map(|_| ()).map_err(refused)
+    }
+}

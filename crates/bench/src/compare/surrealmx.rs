@@ -1,0 +1,53 @@
+//! SurrealMX: multi-version, optimistic, serializable by validation of what was read.
+
+use surrealmx::{Database, Error as MxError, Transaction};
+
+use super::peer::{Peer, Rows, copied, failed};
+use crate::Error;
+
+const NAME: &str = "surrealmx";
+
+pub(super) struct SurrealMx(Database);
+
+struct Tx(Transaction);
+
+fn refused(error: MxError) -> Error {
+    failed(NAME)(error.into())
+}
+
+impl Peer for SurrealMx {
+    fn new() -> Result<Self, Error> {
+        Ok(Self(Database::new()))
+    }
+
+    fn transact<T, F: From<Error>>(
+        &self,
+        writes: bool,
+        mut body: impl FnMut(&mut dyn Rows) -> Result<T, F>,
+    ) -> Result<T, F> {
+        loop {
+            let mut tx = Tx(self.0.transaction(writes).with_serializable_snapshot_isolation());
+            let done = body(&mut tx);
+            if !writes || done.is_err() {
+                tx.0.cancel().map_err(refused)?;
+                return done;
+            }
+            match tx.0.commit() {
+                Ok(()) => return done,
+                Err(MxError::KeyReadConflict | MxError::KeyWriteConflict) => {}
+                Err(error) => return Err(refused(error).into()),
+            }
+        }
+    }
+}
+
+impl Rows for Tx {
+    fn get(&mut self, key: u64, value: &mut [u8]) -> Result<(), Error> {
+        let found = self.0.with_value(key.to_be_bytes(), |found| copied(NAME, Some(found), value)).map_err(refused)?;
+        found.unwrap_or_else(|| copied(NAME, None, &mut []))
+    }
+
+    fn put(&mut self, key: u64, value: &[u8]) -> Result<(), Error> {
+        self.0.set(key.to_be_bytes(), value).map_err(refused)
+    }
+}

@@ -1,0 +1,187 @@
+//! Model checking of snapshots: every interleaving, and every value that weak memory lets a load return, of a snapshot that is opened, read and closed while
+//! a transaction commits.
+//!
+//! ```text
+//! RUSTFLAGS="--cfg drtm_loom" cargo test --release -p drtm-txn --test loom_snapshots
+//! ```
+//!
+//! The code is the one that runs otherwise; only the words are loom's, in a small box, and there is room for two snapshots.
+//!
+//! Faults that have been tried by hand, and were found by `a_snapshot_sees_a_transaction_whole_or_not_at_all`: a commit that reads the snapshot number before
+//! it has locked what it writes, or does not ask what open snapshots need; a snapshot that does not order what it reads behind its number.
+#![cfg(all(drtm_loom, not(drtm_shuttle)))]
+
+mod explore;
+
+use std::sync::Arc;
+
+use drtm_htm::NoHtm;
+use drtm_txn::{Builder, Db, Ordered, Pod, Setting, Snapshot, Table, TableDef, Unlogged};
+use explore::explore;
+use loom::sync::atomic::{
+    AtomicBool,
+    Ordering::{Acquire, Release},
+};
+
+#[derive(Debug)]
+struct Model;
+
+impl Setting for Model {
+    type Engine = NoHtm;
+    type Hook = Unlogged;
+}
+
+const ROWS: TableDef<u64, Pod<u64>> = TableDef::hash("rows");
+const SORTED: TableDef<u64, Pod<u64>, Ordered> = TableDef::ordered("sorted");
+
+/// A database with one table: all of it is made anew for each execution.
+#[derive(Clone)]
+struct World<T> {
+    db: Db<Model>,
+    table: T,
+    /// Whether a commit has returned.
+    is_acknowledged: Arc<AtomicBool>,
+}
+
+type Rows = Table<u64, Pod<u64>>;
+
+impl<T> World<T> {
+    fn of(table: impl FnOnce(&Db<Model>) -> T) -> Self {
+        let db = Builder::new().memory(8 << 10).build_with(NoHtm, Unlogged).expect("memory");
+        let table = table(&db);
+        Self { db, table, is_acknowledged: Arc::new(AtomicBool::new(false)) }
+    }
+
+    fn snapshot(&self) -> Snapshot<'_, Model> {
+        self.db.snapshot().expect("a slot")
+    }
+}
+
+impl World<Rows> {
+    /// These keys, each with a value of one.
+    fn new(keys: &[u64]) -> Self {
+        let world = Self::of(|db| db.table(ROWS).expect("memory"));
+        keys.iter().for_each(|key| world.set(&[*key], 1));
+        world
+    }
+
+    /// Gives these keys a value, all at one moment.
+    fn set(&self, keys: &[u64], value: u64) {
+        let mut tx = self.db.begin().expect("a transaction");
+        keys.iter().try_for_each(|key| tx.put(self.table, key, &value)).expect("nobody else writes");
+        tx.commit().expect("nobody else writes");
+    }
+
+    fn seen(&self, snapshot: &mut Snapshot<'_, Model>, key: u64) -> u64 {
+        snapshot.get(self.table, &key).expect("it is kept").unwrap_or(0)
+    }
+}
+
+#[test]
+fn a_snapshot_sees_a_transaction_whole_or_not_at_all() {
+    explore(
+        1,
+        || World::new(&[1, 2]),
+        |world| world.set(&[1, 2], 2),
+        |world| {
+            let mut snapshot = world.snapshot();
+            let one = world.seen(&mut snapshot, 1);
+            let two = world.seen(&mut snapshot, 2);
+            assert_eq!((one, two), (two, world.seen(&mut snapshot, 1)), "a transaction in part");
+        },
+        |world, (), ()| assert_eq!(world.seen(&mut world.snapshot(), 1), 2),
+    );
+}
+
+#[test]
+fn a_snapshot_sees_what_was_acknowledged_before_it_was_opened() {
+    explore(
+        2,
+        || World::new(&[1]),
+        |world| {
+            world.set(&[1], 2);
+            world.is_acknowledged.store(true, Release);
+        },
+        |world| {
+            let is_acknowledged = world.is_acknowledged.load(Acquire);
+            let mut snapshot = world.snapshot();
+            let seen = world.seen(&mut snapshot, 1);
+            assert!(seen == 2 || seen == 1 && !is_acknowledged, "what was acknowledged is not there");
+            assert_eq!(world.seen(&mut snapshot, 1), seen, "it has changed");
+        },
+        |_, (), ()| (),
+    );
+}
+
+#[test]
+fn a_later_snapshot_sees_no_less() {
+    explore(
+        1,
+        || World::new(&[1]),
+        |world| world.set(&[1], 2),
+        |world| {
+            let (mut first, mut second) = (world.snapshot(), world.snapshot());
+            let then = world.seen(&mut second, 1);
+            let before = world.seen(&mut first, 1);
+            assert!(before <= then, "time has gone back from {before} to {then}");
+            assert_eq!((world.seen(&mut first, 1), world.seen(&mut second, 1)), (before, then), "they have changed");
+        },
+        |_, (), ()| (),
+    );
+}
+
+#[test]
+fn nothing_is_kept_for_a_snapshot_that_is_closed() {
+    explore(
+        2,
+        || World::new(&[1]),
+        |world| world.set(&[1], 2),
+        |world| drop(world.snapshot()),
+        |world, (), ()| {
+            world.set(&[1], 3);
+            assert_eq!(world.db.older_versions(), 0, "an older version is left");
+        },
+    );
+}
+
+#[test]
+fn a_snapshot_sees_a_row_that_moves_to_another_key_once() {
+    explore(
+        1,
+        || World::new(&[1]),
+        |world| {
+            let mut tx = world.db.begin().expect("a transaction");
+            tx.put(world.table, &2, &1).expect("nobody else writes");
+            assert!(tx.remove(world.table, &1).expect("nobody else writes"));
+            tx.commit().expect("nobody else writes");
+        },
+        |world| {
+            let mut snapshot = world.snapshot();
+            let rows = world.seen(&mut snapshot, 1) + world.seen(&mut snapshot, 2);
+            assert_eq!(rows, 1, "a transaction in part");
+        },
+        |world, (), ()| assert_eq!([1, 2].map(|key| world.seen(&mut world.snapshot(), key)), [0, 1]),
+    );
+}
+
+#[test]
+fn a_range_in_a_snapshot_has_a_row_that_moves_to_another_key_once() {
+    explore(
+        1,
+        || {
+            let world = World::of(|db| db.table(SORTED).expect("memory"));
+            let mut tx = world.db.begin().expect("a transaction");
+            tx.insert(world.table, &1, &1).expect("room");
+            tx.commit().expect("nobody else is here");
+            world
+        },
+        |world| {
+            let mut tx = world.db.begin().expect("a transaction");
+            tx.put(world.table, &2, &1).expect("nobody else writes");
+            assert!(tx.remove(world.table, &1).expect("nobody else writes"));
+            tx.commit().expect("nobody else writes");
+        },
+        |world| assert_eq!(world.snapshot().count(world.table, ..).expect("it is kept"), 1, "a transaction in part"),
+        |_, (), ()| (),
+    );
+}
