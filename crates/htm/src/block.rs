@@ -47,9 +47,12 @@ pub(crate) fn store_by_words(words: &[Word], from: &[u8], store: impl Fn(&Word, 
 pub(crate) fn load(words: &[Word], into: &mut [u8]) {
     #[cfg(all(target_arch = "x86_64", not(drtm_loom)))]
     if into.len() >= arch::PIECE {
-        return arch::load_bytes(first(words, into.len()), into);
+        return arch::load_bytes(words, into);
     }
-    load_by_words(words, into, |word| word.get(Relaxed));
+    match <&mut [u8; WORD]>::try_from(&mut *into) {
+        Ok(word) => *word = words[0].get(Relaxed).to_le_bytes(),
+        Err(_) => load_apart(words, into),
+    }
 }
 
 /// Copies bytes to words, as the processor does it best.
@@ -57,7 +60,22 @@ pub(crate) fn load(words: &[Word], into: &mut [u8]) {
 pub(crate) fn store(words: &[Word], from: &[u8]) {
     #[cfg(all(target_arch = "x86_64", not(drtm_loom)))]
     if from.len() >= arch::PIECE {
-        return arch::store_bytes(first(words, from.len()), from);
+        return arch::store_bytes(words, from);
     }
+    match <[u8; WORD]>::try_from(from) {
+        Ok(word) => words[0].set(u64::from_le_bytes(word), Relaxed),
+        Err(_) => store_apart(words, from),
+    }
+}
+
+/// The same word by word. A function of its own, so that it takes no registers from what is usual.
+#[inline(never)]
+fn load_apart(words: &[Word], into: &mut [u8]) {
+    load_by_words(words, into, |word| word.get(Relaxed));
+}
+
+/// The same word by word, as for [`load_apart`].
+#[inline(never)]
+fn store_apart(words: &[Word], from: &[u8]) {
     store_by_words(words, from, |word, value| word.set(value, Relaxed));
 }

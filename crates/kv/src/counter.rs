@@ -15,6 +15,7 @@ pub(crate) fn sum<E: Engine>(engine: &E, counter: &[Word]) -> u64 {
 }
 
 /// Adds to one worker's shard; gives what is in it then.
+#[inline(always)]
 pub(crate) fn add<E: Engine>(engine: &E, counter: &[Word], worker: u64, change: i64) -> i64 {
     let shard = &counter[worker as usize % SHARDS * LINE_WORDS];
     (engine.fetch_add(shard, change as u64) as i64).wrapping_add(change)

@@ -14,8 +14,15 @@ use crate::Version;
 pub(crate) const LOWEST: u64 = 1;
 
 /// A version number that no removed record has reached.
+#[inline(always)]
 pub(crate) fn floor<E: Engine>(engine: &E, floor: &Word) -> u64 {
     engine.load(floor)
+}
+
+/// The floor, if it is above this version.
+#[inline(always)]
+pub(crate) fn above<E: Engine>(engine: &E, floor: &Word, version: Version) -> Option<u64> {
+    Some(engine.load(floor)).filter(|floor| *floor > version.number())
 }
 
 /// Lifts the floor above a version that is about to be removed.

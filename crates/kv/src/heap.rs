@@ -35,6 +35,22 @@ pub(crate) const LARGEST: usize = CLASSES[COUNT - 1] as usize;
 
 const _: () = assert!(LARGEST > 8_800 && LARGEST < 16_384);
 
+/// The class for each number of words that is not large.
+const CLASS_FOR: [u8; NOT_LARGE] = {
+    let mut class_for = [0; NOT_LARGE];
+    let (mut words, mut class) = (0, 0);
+    while words < NOT_LARGE {
+        if CLASSES[class] < words as u32 {
+            class += 1;
+        }
+        class_for[words] = class as u8;
+        words += 1;
+    }
+    class_for
+};
+
+const NOT_LARGE: usize = 192;
+
 /// A page is this large, or holds one object that is larger.
 const PAGE_WORDS: u64 = 8 << 10;
 
@@ -47,11 +63,16 @@ pub(crate) struct Class(u8);
 
 impl Class {
     /// The smallest class for so many words.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn of(words: usize) -> Option<Self> {
-        if words <= EVERY as usize {
-            return Some(Self(words.saturating_sub(SMALLEST as usize) as u8));
+        match CLASS_FOR.get(words) {
+            Some(&class) => Some(Self(class)),
+            None => Self::of_many(words),
         }
+    }
+
+    #[cold]
+    fn of_many(words: usize) -> Option<Self> {
         let class = CLASSES.partition_point(|&size| (size as usize) < words);
         (class < COUNT).then_some(Self(class as u8))
     }
@@ -94,6 +115,7 @@ impl Arena {
     }
 
     /// An object of this class: the word where it begins, and never zero. Fresh ones are all zeros; others are as they were freed.
+    #[inline(always)]
     pub(crate) fn allocate<E: Engine>(
         &mut self,
         heap: &Heap,

@@ -196,10 +196,10 @@ impl<'r, E: Engine> Record<'r, E> {
         Ok(seen?.map_or(Look::Other, Look::Found))
     }
 
-    /// What a key's record looks like behind its header; `None` if it is another key's.
+    /// What a key's record, with this head, looks like behind its header; `None` if it is another key's.
     #[inline(always)]
-    fn shape_for<K: Keys>(&self, key: K::Key<'_>) -> Result<Option<Shape>, OutOfBounds> {
-        let shape = self.shape::<K>(self.head())?;
+    fn shape_for<K: Keys>(&self, head: Head, key: K::Key<'_>) -> Result<Option<Shape>, OutOfBounds> {
+        let shape = self.shape::<K>(head)?;
         Ok(self.has_key::<K>(shape, key)?.then_some(shape))
     }
 
@@ -230,7 +230,7 @@ impl<'r, E: Engine> Record<'r, E> {
         into: &mut [u8],
         version: Version,
     ) -> Result<Option<Read>, OutOfBounds> {
-        let Some(shape) = self.shape_for::<K>(key)? else { return Ok(None) };
+        let Some(shape) = self.shape_for::<K>(self.head(), key)? else { return Ok(None) };
         let copied = shape.value.min(into.len());
         let words = self.body(shape.before_value(), words_for(copied))?;
         read_bytes(self.engine(), words, &mut into[..copied]);
@@ -311,7 +311,7 @@ impl<'r, E: Engine> Record<'r, E> {
     #[inline]
     pub(crate) fn check<K: Keys>(&self, key: K::Key<'_>) -> Result<Look<Version>, OutOfBounds> {
         match self.begin() {
-            Ok(version) => self.end(version, self.shape_for::<K>(key).map(|shape| shape.map(|_| version))),
+            Ok(version) => self.end(version, self.shape_for::<K>(self.head(), key).map(|shape| shape.map(|_| version))),
             Err(look) => Ok(look),
         }
     }
@@ -319,7 +319,9 @@ impl<'r, E: Engine> Record<'r, E> {
     /// Whether it is the key's, be the key there or not.
     pub(crate) fn identify<K: Keys>(&self, key: K::Key<'_>) -> Result<Look<()>, OutOfBounds> {
         match self.begin() {
-            Ok(version) => self.end_either(version, self.shape_for::<K>(key).map(|shape| shape.map(|_| ()))),
+            Ok(version) => {
+                self.end_either(version, self.shape_for::<K>(self.head(), key).map(|shape| shape.map(|_| ())))
+            }
             Err(look) => Ok(look),
         }
     }

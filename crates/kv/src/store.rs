@@ -149,6 +149,7 @@ impl<E: Engine> Store<E> {
             arena: Arena::new(),
             number,
             state: State::locked_by(self.shared.node, number as u16, 0),
+            last_leaf: None,
             store: self.clone(),
         }
     }
@@ -273,17 +274,21 @@ pub struct Worker<E: Engine> {
     arena: Arena,
     number: u64,
     state: State,
+    /// The tree where it has inserted last, and the place of the leaf: what comes next often belongs there too.
+    pub(crate) last_leaf: Option<(Offset, u64)>,
     store: Store<E>,
 }
 
 impl<E: Engine> Worker<E> {
     /// Which worker this is, for spreading what workers share.
+    #[inline(always)]
     pub(crate) fn number(&self) -> u64 {
         self.number
     }
 
     /// The state of a record that this worker has locked, here or on another node.
     #[must_use]
+    #[inline(always)]
     pub fn lock_state(&self) -> State {
         self.state
     }
@@ -294,6 +299,7 @@ impl<E: Engine> Worker<E> {
         &mut self.htm
     }
 
+    #[inline(always)]
     pub(crate) fn allocate(&mut self, class: Class) -> Result<u64, KvError> {
         self.arena.allocate(&self.store.shared.heap, &self.store.shared.region, class)
     }

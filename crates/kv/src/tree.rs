@@ -534,15 +534,24 @@ impl<E: Engine> Table<E> {
         self.region().engine()
     }
 
-    fn header(&self, word: usize) -> Result<&Word, KvError> {
-        Ok(&self.region().array::<{ header::WORDS }>(self.at)?[word])
+    #[inline(always)]
+    fn header_words(&self) -> Result<&[Word; header::WORDS], KvError> {
+        // From a word's number, which needs no look at the offset's lowest bits.
+        Ok(self.region().array(Offset::new(8 * self.at.word()))?)
     }
 
+    #[inline(always)]
+    fn header(&self, word: usize) -> Result<&Word, KvError> {
+        Ok(&self.header_words()?[word])
+    }
+
+    #[inline(always)]
     fn counter(&self) -> Result<&[Word], KvError> {
-        Ok(&self.region().array::<{ header::ROOT }>(self.at)?[header::KEYS..])
+        Ok(&self.header_words()?[header::KEYS..header::ROOT])
     }
 
     /// Counts a key more or less.
+    #[inline(always)]
     fn add(&self, worker: &Worker<E>, change: i64) -> Result<(), KvError> {
         counter::add(self.engine(), self.counter()?, worker.number(), change);
         Ok(())

@@ -233,7 +233,7 @@ impl<E: Engine> Region<E> {
     pub fn words(&self, at: Offset, count: usize) -> Result<&[Word], OutOfBounds> {
         // Rotating makes an offset that is no multiple of eight a huge index, so that one comparison checks both.
         let first = at.bytes().rotate_right(WORD.trailing_zeros()) as usize;
-        let within = |known: usize| count <= known && first <= known - count;
+        let within = |known: usize| first.saturating_add(count) <= known;
         if !within(self.known.load(Relaxed)) && !within(self.catch_up()) {
             return Err(OutOfBounds { at, words: count });
         }

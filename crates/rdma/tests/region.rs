@@ -189,8 +189,8 @@ proptest! {
     }
 
     #[test]
-    fn bytes_come_back_as_they_went_in(bytes in prop::collection::vec(any::<u8>(), 0..100), noise: u64) {
-        let words: Vec<Word> = (0..13).map(|_| Word::new(noise)).collect();
+    fn bytes_come_back_as_they_went_in(bytes in prop::collection::vec(any::<u8>(), 0..300), noise: u64) {
+        let words: Vec<Word> = (0..40).map(|_| Word::new(noise)).collect();
         write_bytes(&NoHtm, &words, &bytes);
         let mut back = vec![0xEE; bytes.len()];
         read_bytes(&NoHtm, &words, &mut back);

@@ -87,9 +87,13 @@ pub(crate) fn prefetch<T>(what: &T) {
 #[cfg(not(drtm_loom))]
 pub(crate) const PIECE: usize = 16;
 
-/// What one turn of a loop copies.
+/// What one turn of a loop copies, by four instructions.
 #[cfg(not(drtm_loom))]
-const TURN: usize = 2 * PIECE;
+const TURN: usize = 4 * PIECE;
+
+/// What is copied at either end where there is no turn.
+#[cfg(not(drtm_loom))]
+const PAIR: usize = 2 * PIECE;
 
 /// Reads a piece of words, with relaxed loads.
 ///
@@ -111,6 +115,28 @@ unsafe fn load_piece(from: *const u8) -> [u8; PIECE] {
     unsafe { std::mem::transmute::<__m128i, [u8; PIECE]>(piece) }
 }
 
+/// Reads a turn's pieces.
+///
+/// # Safety
+///
+/// They lie within words.
+#[cfg(not(drtm_loom))]
+#[inline(always)]
+unsafe fn load_turn(from: *const u8) -> [u8; TURN] {
+    let (first, second, third, fourth): (__m128i, __m128i, __m128i, __m128i);
+    // SAFETY: as for a piece, four times.
+    unsafe {
+        asm!(
+            "movdqu {first}, [{from}]", "movdqu {second}, [{from} + 16]",
+            "movdqu {third}, [{from} + 32]", "movdqu {fourth}, [{from} + 48]",
+            first = out(xmm_reg) first, second = out(xmm_reg) second, third = out(xmm_reg) third,
+            fourth = out(xmm_reg) fourth, from = in(reg) from, options(readonly, nostack, preserves_flags)
+        );
+    }
+    // SAFETY: four times sixteen bytes are sixty-four.
+    unsafe { std::mem::transmute::<[__m128i; 4], [u8; TURN]>([first, second, third, fourth]) }
+}
+
 /// Writes two words, with relaxed stores.
 ///
 /// # Safety
@@ -128,37 +154,68 @@ unsafe fn store_piece(to: *mut u8, piece: [u8; PIECE]) {
     }
 }
 
+/// Writes eight words, with relaxed stores.
+///
+/// # Safety
+///
+/// `to` is where the first of eight adjacent words begins.
+#[cfg(not(drtm_loom))]
+#[inline(always)]
+unsafe fn store_turn(to: *mut u8, turn: [u8; TURN]) {
+    // SAFETY: sixty-four bytes are four times sixteen.
+    let [first, second, third, fourth] = unsafe { std::mem::transmute::<[u8; TURN], [__m128i; 4]>(turn) };
+    // SAFETY: as for a piece, four times.
+    unsafe {
+        asm!(
+            "movdqu [{to}], {first}", "movdqu [{to} + 16], {second}",
+            "movdqu [{to} + 32], {third}", "movdqu [{to} + 48], {fourth}",
+            first = in(xmm_reg) first, second = in(xmm_reg) second, third = in(xmm_reg) third,
+            fourth = in(xmm_reg) fourth, to = in(reg) to, options(nostack, preserves_flags)
+        );
+    }
+}
+
 /// Copies the first bytes of words: as many as there is room for, which are at least a [`PIECE`]. Panics when there are not as many.
+///
+/// What is left behind the whole turns or pieces is copied as the end of one that overlaps with them, so that it need not be counted.
 #[cfg(not(drtm_loom))]
 #[inline(always)]
 pub(crate) fn load_bytes(words: &[Word], into: &mut [u8]) {
     let length = into.len();
     assert!(length >= PIECE && length <= size_of_val(words), "{length} bytes of {} words", words.len());
     let from = words.as_ptr().cast::<u8>();
-    let (turns, rest) = into.as_chunks_mut::<TURN>();
-    for (turn, into) in turns.iter_mut().enumerate() {
-        let (pieces, _) = into.as_chunks_mut();
-        // SAFETY: both pieces are among the first `length` bytes of the words, as those of `into` are.
-        pieces[0] = unsafe { load_piece(from.wrapping_add(turn * TURN)) };
-        // SAFETY: as above.
-        pieces[1] = unsafe { load_piece(from.wrapping_add(turn * TURN + PIECE)) };
+    // SAFETY: of this and of the other: what is copied to a part of `into` lies as far behind `from`, so among the words' first `length` bytes.
+    let piece = |at| unsafe { load_piece(from.wrapping_add(at)) };
+    // SAFETY: as above.
+    let turn = |at| unsafe { load_turn(from.wrapping_add(at)) };
+    if length >= TURN {
+        let (turns, rest) = into.as_chunks_mut();
+        turns.iter_mut().enumerate().for_each(|(count, into)| *into = turn(count * TURN));
+        if !rest.is_empty()
+            && let Some(ending) = into.last_chunk_mut()
+        {
+            *ending = turn(length - TURN);
+        }
+        return;
     }
-    let rest = rest.len();
-    if rest > PIECE {
-        let at = length - rest;
-        // SAFETY: as above.
-        into[at..at + PIECE].copy_from_slice(&unsafe { load_piece(from.wrapping_add(at)) });
+    if length >= PAIR {
+        for at in [0, length - PAIR] {
+            let (pieces, _) = into[at..].as_chunks_mut();
+            (pieces[0], pieces[1]) = (piece(at), piece(at + PIECE));
+        }
+        return;
     }
-    if rest > 0
-        && let Some(ending) = into.last_chunk_mut()
-    {
-        // It overlaps with the one before, so that what is left need not be counted.
-        // SAFETY: as above; the ending begins `PIECE` bytes before `length`, which is not less.
-        *ending = unsafe { load_piece(from.wrapping_add(length - PIECE)) };
+    if let Some(beginning) = into.first_chunk_mut() {
+        *beginning = piece(0);
+    }
+    if let Some(ending) = into.last_chunk_mut() {
+        *ending = piece(length - PIECE);
     }
 }
 
 /// Copies bytes, at least a [`PIECE`], to the first words. The rest of the last one becomes zero. Panics when they do not fit.
+///
+/// Whole words are copied as for [`load_bytes`].
 #[cfg(not(drtm_loom))]
 #[inline(always)]
 pub(crate) fn store_bytes(words: &[Word], from: &[u8]) {
@@ -166,31 +223,34 @@ pub(crate) fn store_bytes(words: &[Word], from: &[u8]) {
     assert!(length >= PIECE && length <= size_of_val(words), "{length} bytes in {} words", words.len());
     let to = words.as_ptr().cast::<u8>().cast_mut();
     let (whole, last) = from.split_at(length / 8 * 8);
-    let (turns, rest) = whole.as_chunks::<TURN>();
-    for (turn, from) in turns.iter().enumerate() {
-        let (pieces, _) = from.as_chunks();
-        // SAFETY: the pieces are among the first `length` bytes of the words, as those of `from` are, and begin at multiples of a word.
-        unsafe { store_piece(to.wrapping_add(turn * TURN), pieces[0]) };
-        // SAFETY: as above.
-        unsafe { store_piece(to.wrapping_add(turn * TURN + PIECE), pieces[1]) };
-    }
-    if rest.len() > PIECE
-        && let Some(piece) = rest.first_chunk()
-    {
-        // SAFETY: as above.
-        unsafe { store_piece(to.wrapping_add(whole.len() - rest.len()), *piece) };
-    }
-    if !rest.is_empty()
-        && let Some(ending) = whole.last_chunk()
-    {
-        // It overlaps with the one before.
-        // SAFETY: as above; the whole words are at least two.
-        unsafe { store_piece(to.wrapping_add(whole.len() - PIECE), *ending) };
+    let end = whole.len();
+    // SAFETY: of this and of the other: what is copied of a part of `whole` lies as far behind `to`, so among the words' first `length` bytes,
+    // and begins at a multiple of a word.
+    let piece = |at, piece: &_| unsafe { store_piece(to.wrapping_add(at), *piece) };
+    // SAFETY: as above.
+    let turn = |at, turn: &_| unsafe { store_turn(to.wrapping_add(at), *turn) };
+    if end >= TURN {
+        let (turns, rest) = whole.as_chunks();
+        turns.iter().enumerate().for_each(|(count, from)| turn(count * TURN, from));
+        if !rest.is_empty()
+            && let Some(ending) = whole.last_chunk()
+        {
+            turn(end - TURN, ending);
+        }
+    } else if end >= PAIR {
+        for at in [0, end - PAIR] {
+            let (pieces, _) = whole[at..].as_chunks();
+            piece(at, &pieces[0]);
+            piece(at + PIECE, &pieces[1]);
+        }
+    } else if let (Some(beginning), Some(ending)) = (whole.first_chunk(), whole.last_chunk()) {
+        piece(0, beginning);
+        piece(end - PIECE, ending);
     }
     if !last.is_empty()
         && let Some(ending) = from.last_chunk()
     {
         let value = u64::from_le_bytes(*ending) >> (u64::BITS - 8 * last.len() as u32);
-        words[whole.len() / 8].set(value, Relaxed);
+        words[end / 8].set(value, Relaxed);
     }
 }

@@ -165,19 +165,34 @@ impl<'b> Change<'b> {
 
     /// The slot's key and place, if it is in use.
     pub(super) fn get<A: Access<'b>>(&self, tx: &mut A, slot: usize) -> Result<Option<(u64, Place)>, A::Abort> {
-        let meta = tx.load(&self.0[meta_word(slot)])?;
-        let word = Bits::place(meta);
-        if word == 0 {
+        let meta = self.meta(tx, slot)?;
+        if Bits::place(meta) == 0 {
             return Ok(None);
         }
+        let place = self.place(tx, slot, meta)?;
+        Ok(Some((self.key(tx, slot)?, place)))
+    }
+
+    /// The slot's meta word, whose place tells whether it is in use.
+    #[inline(always)]
+    pub(super) fn meta<A: Access<'b>>(&self, tx: &mut A, slot: usize) -> Result<u64, A::Abort> {
+        tx.load(&self.0[meta_word(slot)])
+    }
+
+    #[inline(always)]
+    pub(super) fn key<A: Access<'b>>(&self, tx: &mut A, slot: usize) -> Result<u64, A::Abort> {
+        tx.load(&self.0[key_word(slot)])
+    }
+
+    /// Where the record of a slot with this meta word is.
+    pub(super) fn place<A: Access<'b>>(&self, tx: &mut A, slot: usize, meta: u64) -> Result<Place, A::Abort> {
         let incarnation = if Bits::lends_its_tag(slot) {
             let [low, high] = Bits::lenders(slot);
-            let low = Bits::spare(tx.load(&self.0[meta_word(low)])?);
-            u16::from_le_bytes([low, Bits::spare(tx.load(&self.0[meta_word(high)])?)])
+            u16::from_le_bytes([Bits::spare(self.meta(tx, low)?), Bits::spare(self.meta(tx, high)?)])
         } else {
             Bits::tag(meta)
         };
-        Ok(Some((tx.load(&self.0[key_word(slot)])?, Place { word, incarnation })))
+        Ok(Place { word: Bits::place(meta), incarnation })
     }
 
     /// Fills a slot: the key, the tag, and last the place.

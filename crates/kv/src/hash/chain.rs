@@ -50,14 +50,16 @@ impl<E: Engine> Table<E> {
         let mut free = None;
         let mut bucket = main;
         loop {
+            let change = Change(bucket);
             for slot in 0..SLOTS {
-                match Change(bucket).get(tx, slot)? {
-                    Some((word, place)) if word == key => found(Match { bucket, slot, place }),
-                    None if free.is_none() => free = Some(Room::Slot(bucket, slot)),
-                    _ => {}
+                let meta = change.meta(tx, slot)?;
+                if Bits::place(meta) == 0 {
+                    free = free.or(Some(Room::Slot(bucket, slot)));
+                } else if change.key(tx, slot)? == key {
+                    found(Match { bucket, slot, place: change.place(tx, slot, meta)? });
                 }
             }
-            bucket = match Change(bucket).link(tx)? {
+            bucket = match change.link(tx)? {
                 0 => return Ok(Ok(free.unwrap_or(Room::Behind(bucket)))),
                 link => match self.overflow(link) {
                     Ok(bucket) => bucket,

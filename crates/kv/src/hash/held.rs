@@ -274,7 +274,9 @@ impl<E: Engine, K: Keys> HashTable<E, K> {
     ) -> Result<Placed, KvError> {
         let holder = worker.lock_state();
         loop {
-            if let Fetched::Record(found) = self.fetch(key, holder, &mut Nowhere)? {
+            // Not by the straight way: most keys that are placed are not there yet.
+            let found = self.table.search::<K, _>(key, |record| record.observe::<K>(key, holder, &mut Nowhere))?;
+            if let Some(found) = found {
                 return Ok(Placed::Found(found));
             }
             let new = self.table.put_new::<K>(worker, key, value, |number| Version::new(number).removed())?;

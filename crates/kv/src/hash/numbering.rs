@@ -4,6 +4,8 @@
 //! splitting them in the order of their numbers: bucket `n` into `n` and `n + base`, by the hash's lowest bit. When each has been split, the
 //! next round begins, with twice as many and by the next bit. How often a bucket has been split is its *depth*.
 
+use std::hint::select_unpredictable;
+
 /// How buckets are numbered in a table with this base.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Numbering {
@@ -28,7 +30,8 @@ impl Numbering {
     #[inline(always)]
     pub(super) fn guess(self, hash: u64, buckets: u64, rounds: u32) -> u64 {
         let (split, whole) = (self.bucket(hash, rounds + 1), self.bucket(hash, rounds));
-        if split < buckets { split } else { whole }
+        // One is as likely as the other, and what follows is to begin before it is known which.
+        select_unpredictable(split < buckets, split, whole)
     }
 
     /// How often each bucket has been split when there are so many.

@@ -35,6 +35,9 @@ pub(super) const HEADER_WORDS: usize = DOUBLING + DIRECTORIES;
 /// Buckets that can be numbered.
 pub(super) const MOST: u64 = WHOLE << DIRECTORIES;
 
+/// No place in any region, and not before or behind one by so much as there can be buckets.
+const UNKNOWN: u64 = 1 << 59;
+
 /// A bucket's words.
 pub(super) type Bucket = [Word; BUCKET_WORDS];
 
@@ -42,7 +45,8 @@ pub(super) type Bucket = [Word; BUCKET_WORDS];
 pub(super) struct Segments {
     /// Where the places are: the first of the header's words.
     header: Offset,
-    /// What this handle has learned: by segment, the word where it begins, or zero.
+    /// What this handle has learned: by segment, the word where bucket 0 would be if buckets went on before it as they do in it, or [`UNKNOWN`]. So a bucket's
+    /// own place is never needed.
     known: Box<[AtomicU64]>,
     /// Segments that were allocated at the same time as others, and not needed.
     spare: Mutex<Vec<(u64, Offset)>>,
@@ -50,12 +54,27 @@ pub(super) struct Segments {
 
 /// The segment that a bucket is in, and the bucket's place in it.
 pub(super) fn locate(bucket: u64) -> (usize, u64) {
+    let segment = segment(bucket);
+    (segment, bucket - first_in(segment))
+}
+
+/// The segment that a bucket is in.
+#[inline(always)]
+fn segment(bucket: u64) -> usize {
     if bucket < WHOLE {
-        let segment = (u64::BITS - (bucket / FIRST).leading_zeros()) as usize;
-        let first = if segment == 0 { 0 } else { FIRST << (segment - 1) };
-        (segment, bucket - first)
+        // By the highest bit: those of segment 0 get one that is the same for all.
+        (2 * bucket | FIRST).ilog2() as usize - FIRST.ilog2() as usize
     } else {
-        (DOUBLING - 1 + (bucket / WHOLE) as usize, bucket % WHOLE)
+        DOUBLING - 1 + (bucket / WHOLE) as usize
+    }
+}
+
+/// The number of a segment's first bucket.
+fn first_in(segment: usize) -> u64 {
+    match segment {
+        0 => 0,
+        segment if segment < DOUBLING => FIRST << (segment - 1),
+        segment => WHOLE * (segment - DOUBLING + 1) as u64,
     }
 }
 
@@ -93,7 +112,7 @@ impl Segments {
     pub(super) fn new<E: Engine>(region: &Region<E>, header: Offset) -> Self {
         // No more segments than the region has room for.
         let segments = DOUBLING + (region.capacity() / (WHOLE * BUCKET_BYTES)) as usize + 1;
-        Self { header, known: (0..segments).map(|_| AtomicU64::new(0)).collect(), spare: Mutex::default() }
+        Self { header, known: (0..segments).map(|_| AtomicU64::new(UNKNOWN)).collect(), spare: Mutex::default() }
     }
 
     /// A bucket, if its segment is there.
@@ -108,42 +127,42 @@ impl Segments {
     /// A bucket whose segment this handle has learned of.
     #[inline(always)]
     pub(super) fn glance<'r, E: Engine>(&self, region: &'r Region<E>, bucket: u64) -> Option<&'r Bucket> {
-        let (segment, within) = locate(bucket);
-        let begins = self.known.get(segment)?.load(Relaxed);
-        // Nothing but the region itself begins at zero; a bucket there would be the superblock.
-        if begins == 0 {
-            return None;
-        }
-        region.array(Offset::new(8 * begins + within * BUCKET_BYTES)).ok()
+        let begins = self.known.get(segment(bucket))?.load(Relaxed);
+        region.array(Self::offset(begins, bucket)).ok()
+    }
+
+    #[inline(always)]
+    fn offset(begins: u64, bucket: u64) -> Offset {
+        Offset::new(begins.wrapping_add(bucket.wrapping_mul(BUCKET_WORDS as u64)).wrapping_mul(8))
     }
 
     /// Where a bucket is whose segment this handle has learned of.
     pub(super) fn place(&self, bucket: u64) -> Offset {
-        let (segment, within) = locate(bucket);
-        let begins = self.known.get(segment).map_or(0, |known| known.load(Relaxed));
-        Offset::new(8 * begins + within * BUCKET_BYTES)
+        let begins = self.known.get(segment(bucket)).map_or(UNKNOWN, |known| known.load(Relaxed));
+        Self::offset(begins, bucket)
     }
 
     #[cold]
     fn reach<'r, E: Engine>(&self, region: &'r Region<E>, bucket: u64) -> Result<Option<&'r Bucket>, KvError> {
-        let (segment, within) = locate(bucket);
-        if segment >= self.known.len() {
+        let segment = segment(bucket);
+        if segment >= self.known.len() || !self.learn(region, segment)? {
             return Ok(None);
         }
-        match self.learn(region, segment)? {
-            Some(begins) => Ok(Some(region.array(Offset::new(8 * begins + within * BUCKET_BYTES))?)),
-            None => Ok(None),
-        }
+        Ok(Some(region.array(self.place(bucket))?))
     }
 
-    fn learn<E: Engine>(&self, region: &Region<E>, segment: usize) -> Result<Option<u64>, KvError> {
+    /// Learns where a segment is. Gives whether it is there.
+    fn learn<E: Engine>(&self, region: &Region<E>, segment: usize) -> Result<bool, KvError> {
         let at = match self.entry(region, segment)? {
             Some(entry) => region.engine().load(entry),
             None => 0,
         };
-        let begins = Offset::new(at).word();
-        self.known[segment].store(begins, Relaxed);
-        Ok((begins != 0).then_some(begins))
+        if at == 0 {
+            return Ok(false);
+        }
+        let before = first_in(segment) * BUCKET_WORDS as u64;
+        self.known[segment].store(Offset::new(at).word().wrapping_sub(before), Relaxed);
+        Ok(true)
     }
 
     fn header_word<'r, E: Engine>(&self, region: &'r Region<E>, word: usize) -> Result<&'r Word, KvError> {

@@ -3,7 +3,7 @@
 use drtm_htm::Engine;
 use drtm_rdma::OutOfBounds;
 
-use super::{Record, write::Locked};
+use super::{Record, STATE, write::Locked};
 use crate::{
     KvError, MAX_VALUE, Reaped, Reserved, Sighting, Version, Worker,
     keys::Keys,
@@ -22,9 +22,10 @@ impl<'r, E: Engine> Record<'r, E> {
     /// Writes a value of a length for which the record, which the caller has locked, has room. Unlocks it.
     #[inline(always)]
     pub(crate) fn write_held<K: Keys>(&self, version: Version, value: &[u8]) -> Result<(), KvError> {
-        let locked = self.held::<K>()?;
-        let shape = locked.shape.with_value(value.len());
-        Ok(locked.write_as(version, shape, value)?)
+        let (now, was) = (self.version(), self.shape::<K>(self.head())?);
+        let written = self.put((now, was), (version, was.with_value(value.len())), value);
+        self.engine().store(&self.header[STATE], State::FREE.0);
+        Ok(written?)
     }
 
     /// Memory for a value of another length, if this record, which the caller has locked, has no room for it.

@@ -22,7 +22,7 @@ impl<E: Engine> Record<'_, E> {
         holder: State,
         into: &mut impl Room,
     ) -> Result<Look<Sighting>, OutOfBounds> {
-        self.sighting(holder, |version| self.observe_value::<K>(key, version, into))
+        self.sighting(holder, |version| self.observe_value::<K>(key, self.head(), version, into))
     }
 
     /// The same, of a record of which only the key's word is known.
@@ -73,7 +73,7 @@ impl<E: Engine> Record<'_, E> {
             return None;
         }
         let head = self.head();
-        self.observe_value::<K>(key, version, into).ok()??;
+        self.observe_value::<K>(key, head, version, into).ok()??;
         fence_acquire();
         let is_same = self.version() == version || mutation::includes(Mutation::ReadWithoutVersion);
         let place = Place { incarnation: head.incarnation(), ..self.place };
@@ -122,10 +122,11 @@ impl<E: Engine> Record<'_, E> {
     fn observe_value<K: Keys>(
         &self,
         key: K::Key<'_>,
+        head: Head,
         version: Version,
         into: &mut impl Room,
     ) -> Result<Option<()>, OutOfBounds> {
-        match self.shape_for::<K>(key)? {
+        match self.shape_for::<K>(head, key)? {
             None => Ok(None),
             Some(shape) => self.copy_present(shape, version, into).map(Some),
         }
@@ -137,9 +138,7 @@ impl<E: Engine> Record<'_, E> {
             return Ok(());
         }
         let words = self.body(shape.before_value(), words_for(shape.value))?;
-        let bytes = into.of(shape.value);
-        let words = if bytes.len() < shape.value { &words[..words_for(bytes.len())] } else { words };
-        read_bytes(self.engine(), words, bytes);
+        read_bytes(self.engine(), words, into.of(shape.value));
         Ok(())
     }
 

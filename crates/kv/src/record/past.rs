@@ -82,7 +82,7 @@ impl<E: Engine> Record<'_, E> {
         view: &mut PastView,
         into: &mut impl Room,
     ) -> Result<Look<Past>, OutOfBounds> {
-        self.past(view, into, |record| Ok(record.shape_for::<K>(key)?.is_some()))
+        self.past(view, into, |record| Ok(record.shape_for::<K>(record.head(), key)?.is_some()))
     }
 
     /// The same, of a record of which only the key's word is known.
@@ -189,7 +189,8 @@ impl<E: Engine> Record<'_, E> {
         }
     }
 
-    fn again(&self) -> Self {
+    #[inline(always)]
+    pub(super) fn again(&self) -> Self {
         Record { region: self.region, place: self.place, header: self.header }
     }
 

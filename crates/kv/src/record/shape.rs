@@ -25,7 +25,7 @@ pub(crate) struct Shape {
 impl Shape {
     pub(super) const EMPTY: Self = Self { key: None, value: 0, checked: false };
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn of<K: Keys>(key: K::Key<'_>, value: usize, checked: bool) -> Result<Self, KvError> {
         if value > MAX_VALUE {
             return Err(KvError::ValueTooLong { length: value, longest: MAX_VALUE });
@@ -98,6 +98,7 @@ impl Shape {
         if self.has_lengths() { 1 + self.key_words() } else { 0 }
     }
 
+    #[inline(always)]
     pub(super) fn body_words(self) -> usize {
         self.before_value() + self.sealed_words()
     }
@@ -109,10 +110,12 @@ impl Shape {
     }
 
     /// The size class. There always is one: lengths have been checked.
+    #[inline(always)]
     pub(crate) fn class(self) -> Class {
         Class::of(HEADER_WORDS + self.body_words()).unwrap_or_else(|| unreachable!("lengths are bounded"))
     }
 
+    #[inline(always)]
     pub(super) fn head(self, incarnation: u16) -> Head {
         let head = Head::new(incarnation, if self.has_lengths() { None } else { Some(self.value as u8) });
         if self.checked { head.checked() } else { head }

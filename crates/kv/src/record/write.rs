@@ -79,6 +79,8 @@ impl<'r, E: Engine> Record<'r, E> {
     }
 
     /// Fills memory that nobody knows of yet, and makes a record of it.
+    // By itself: the ways to copy a value need more registers than what is around them can spare.
+    #[inline(never)]
     pub(crate) fn create<K: Keys>(
         region: &'r Region<E>,
         word: u64,
@@ -107,6 +109,42 @@ impl<'r, E: Engine> Record<'r, E> {
         engine.store(&record.header[VERSION], version.0);
         engine.store(&record.header[STATE], State::FREE.0);
         Ok(record.place)
+    }
+
+    /// Writes a value for which the record, which the caller has locked, has room: instead of one of some version and shape.
+    #[inline(always)]
+    pub(super) fn put(
+        &self,
+        (before, was): (Version, Shape),
+        (version, shape): (Version, Shape),
+        value: &[u8],
+    ) -> Result<(), OutOfBounds> {
+        let engine = self.engine();
+        let body = self.body(shape.before_value(), shape.sealed_words())?;
+        engine.store_relaxed(&self.header[VERSION], before.writing().0);
+        if !mutation::includes(Mutation::WriteWithoutFence) {
+            fence_release();
+        }
+        if shape != was {
+            self.again().reshape(shape)?;
+        }
+        write_bytes(engine, body, value);
+        if shape.checked {
+            seal(engine, self.header, body, shape, version, value);
+        }
+        engine.store(&self.header[VERSION], version.0);
+        Ok(())
+    }
+
+    #[cold]
+    fn reshape(self, shape: Shape) -> Result<(), OutOfBounds> {
+        let (head, engine) = (self.head(), self.engine());
+        engine.store_relaxed(&self.header[HEAD], shape.head(head.incarnation()).with_older(head.older()).0);
+        if shape.has_lengths() {
+            // The key stays where it is: its length has not changed, and it had a lengths word if it is kept.
+            engine.store_relaxed(&self.body(0, 1)?[0], shape.lengths());
+        }
+        Ok(())
     }
 
     /// [Discards](Self::discard) a record of which only the place is known. Gives the class of its memory.
@@ -207,35 +245,9 @@ impl<E: Engine> Locked<'_, '_, E> {
 
     /// Writes a value for which the record has room, as this version.
     #[inline(always)]
-    pub(super) fn write_as(self, version: Version, shape: Shape, value: &[u8]) -> Result<(), OutOfBounds> {
+    fn write_as(self, version: Version, shape: Shape, value: &[u8]) -> Result<(), OutOfBounds> {
         debug_assert!(self.has_room_for(shape));
-        let (record, engine) = (self.record, self.record.engine());
-        let body = record.body(shape.before_value(), shape.sealed_words())?;
-        engine.store_relaxed(&record.header[VERSION], self.version.writing().0);
-        if !mutation::includes(Mutation::WriteWithoutFence) {
-            fence_release();
-        }
-        if shape != self.shape {
-            self.reshape(shape)?;
-        }
-        write_bytes(engine, body, value);
-        if shape.checked {
-            seal(engine, record.header, body, shape, version, value);
-        }
-        engine.store(&record.header[VERSION], version.0);
-        Ok(())
-    }
-
-    #[cold]
-    fn reshape(&self, shape: Shape) -> Result<(), OutOfBounds> {
-        let (record, engine) = (self.record, self.record.engine());
-        let head = record.head();
-        engine.store_relaxed(&record.header[HEAD], shape.head(head.incarnation()).with_older(head.older()).0);
-        if shape.has_lengths() {
-            // The key stays where it is: its length has not changed, and it had a lengths word if it is kept.
-            engine.store_relaxed(&record.body(0, 1)?[0], shape.lengths());
-        }
-        Ok(())
+        self.record.put((self.version, self.shape), (version, shape), value)
     }
 
     /// Makes the memory free. It stays locked, and marked as being written, until its next use.

@@ -2,7 +2,12 @@
 
 use drtm_htm::{Engine, Waiter};
 
-use super::{LeafChange, Table, header, kind::Kind, node::Locked, search::Spot};
+use super::{
+    LeafChange, Table, header,
+    kind::Kind,
+    node::{Locked, Seen},
+    search::Spot,
+};
 use crate::{
     KvError, Version, Worker, floor,
     heap::Class,
@@ -30,18 +35,15 @@ enum Taken {
 }
 
 impl<E: Engine> Table<E> {
-    fn floor(&self) -> Result<u64, KvError> {
-        Ok(floor::floor(self.engine(), self.header(header::FLOOR)?))
-    }
-
     /// The floor, if it is above this version.
+    #[inline(always)]
     pub(super) fn floor_above(&self, version: Version) -> Result<Option<u64>, KvError> {
-        Ok(Some(self.floor()?).filter(|floor| *floor > version.number()))
+        Ok(floor::above(self.engine(), self.header(header::FLOOR)?, version))
     }
 
     /// The version with which a record begins.
     pub(super) fn first_version(&self) -> Result<Version, KvError> {
-        Ok(Version::new(self.floor()?))
+        Ok(Version::new(floor::floor(self.engine(), self.header(header::FLOOR)?)))
     }
 
     pub(super) fn insert<K: Kind>(
@@ -51,11 +53,61 @@ impl<E: Engine> Table<E> {
         value: &[u8],
         mut note: impl FnMut(LeafChange),
     ) -> Result<Option<Version>, KvError> {
+        if let Some((_, version, change)) = self.put_near::<K>(worker, key, value, Version::new)? {
+            note(change);
+            return Ok(Some(version));
+        }
         match self.vacancy::<K>(key)? {
             Some(spot) => {
                 Ok(self.put_new::<K>(worker, spot, key, value, Version::new, &mut note)?.map(|(_, version)| version))
             }
             None => Ok(None),
+        }
+    }
+
+    /// Makes a record that is to be put somewhere. It has the version that `first` makes of the lowest number that it can have.
+    #[inline(always)]
+    fn make<K: Kind>(
+        &self,
+        worker: &mut Worker<E>,
+        key: K::Key<'_>,
+        value: &[u8],
+        first: impl Fn(u64) -> Version,
+    ) -> Result<(Shape, Place, Version), KvError> {
+        let shape = Shape::of::<K::Kept>(key, value.len(), self.checked)?;
+        let memory = worker.allocate(shape.class())?;
+        let version = first(floor::floor(self.engine(), self.header(header::FLOOR)?));
+        let place = Record::create::<K::Kept>(self.region(), memory, shape, key, value, version)?;
+        Ok((shape, place, version))
+    }
+
+    /// Turns a record that was made, and that nobody has learned of, back into free memory.
+    #[cold]
+    fn unmake(&self, worker: &mut Worker<E>, shape: Shape, place: Place) -> Result<(), KvError> {
+        Record::at(self.region(), place)?.discard(worker.lock_state());
+        worker.free(shape.class(), place.word);
+        Ok(())
+    }
+
+    /// Puts a new record into the leaf where this worker has put one last, if its key belongs there, and there is room. `None`: it is for others to find out
+    /// what to do, and nothing has been done.
+    #[inline(never)]
+    pub(super) fn put_near<K: Kind>(
+        &self,
+        worker: &mut Worker<E>,
+        key: K::Key<'_>,
+        value: &[u8],
+        first: impl Fn(u64) -> Version,
+    ) -> Result<Option<(Place, Version, LeafChange)>, KvError> {
+        let Some((_, leaf)) = worker.last_leaf.filter(|(tree, _)| *tree == self.at) else { return Ok(None) };
+        let Some((leaf, slot)) = K::gap_at(self, leaf, key) else { return Ok(None) };
+        let (shape, place, version) = self.make::<K>(worker, key, value, first)?;
+        match self.put_into(leaf, slot, K::slice(key, 0), place, version) {
+            Ok(Ok(change)) => Ok(Some((place, version, change))),
+            failed => {
+                self.unmake(worker, shape, place)?;
+                failed.map(|_| None)
+            }
         }
     }
 
@@ -69,17 +121,15 @@ impl<E: Engine> Table<E> {
         first: impl Fn(u64) -> Version,
         note: &mut impl FnMut(LeafChange),
     ) -> Result<Option<(Place, Version)>, KvError> {
-        let shape = Shape::of::<K::Kept>(key, value.len(), self.checked)?;
-        let memory = worker.allocate(shape.class())?;
-        let mut version = first(self.floor()?);
-        let mut place = Record::create::<K::Kept>(self.region(), memory, shape, key, value, version)?;
+        worker.last_leaf = Some((self.at, spot.leaf.node.place));
+        let (shape, place, mut version) = self.make::<K>(worker, key, value, &first)?;
         let waiter = Waiter::new();
         let done = loop {
             match self.put::<K>(&spot, key, place, version, note) {
                 Ok(Put::Done) => return Ok(Some((place, version))),
                 Ok(Put::Below(floor)) => {
                     version = first(floor);
-                    place = Record::create::<K::Kept>(self.region(), memory, shape, key, value, version)?;
+                    Record::create::<K::Kept>(self.region(), place.word, shape, key, value, version)?;
                     continue;
                 }
                 Ok(Put::Retry) => waiter.pause(),
@@ -90,8 +140,7 @@ impl<E: Engine> Table<E> {
                 taken => break taken.map(|_| None),
             }
         };
-        Record::at(self.region(), place)?.discard(worker.lock_state());
-        worker.free(shape.class(), memory);
+        self.unmake(worker, shape, place)?;
         done
     }
 
@@ -107,16 +156,34 @@ impl<E: Engine> Table<E> {
             return K::part(self, spot, key, place.to_link(), version, note);
         }
         if spot.leaf.stamp.is_full() {
-            return self.put_dividing(spot, place, version, note);
+            return self.put_dividing((spot.root, spot.word), place, version, note);
         }
-        let Some(leaf) = spot.leaf.try_lock() else { return Ok(Put::Retry) };
+        Ok(match self.put_into(spot.leaf, spot.slot, spot.word, place, version)? {
+            Ok(change) => {
+                note(change);
+                Put::Done
+            }
+            Err(put) => put,
+        })
+    }
+
+    /// Puts a record into a leaf with room, at the slot where its key would be. Tells what that has done, or what is in the way.
+    #[inline(always)]
+    fn put_into(
+        &self,
+        leaf: Seen<'_, E>,
+        slot: usize,
+        word: u64,
+        place: Place,
+        version: Version,
+    ) -> Result<Result<LeafChange, Put>, KvError> {
+        let Some(leaf) = leaf.try_lock() else { return Ok(Err(Put::Retry)) };
         if let Some(floor) = self.floor_above(version)? {
-            return Ok(Put::Below(floor));
+            return Ok(Err(Put::Below(floor)));
         }
         let count = leaf.count();
-        leaf.node.insert(count, spot.slot, spot.word, place.to_link());
-        note(leaf.release(count + 1));
-        Ok(Put::Done)
+        leaf.node.insert(count, slot, word, place.to_link());
+        Ok(Ok(leaf.release(count + 1)))
     }
 
     pub(super) fn remove<K: Kind>(

@@ -165,6 +165,12 @@ impl<E: Engine, K: TreeKeys> Tree<E, K> {
         value: &[u8],
         mut note: impl FnMut(LeafChange),
     ) -> Result<Placed, KvError> {
+        let removed = |number| Version::new(number).removed();
+        if let Some((place, version, change)) = self.table.put_near::<K>(worker, key, value, removed)? {
+            note(change);
+            self.table.add(worker, 1)?;
+            return Ok(Placed::Made(Sighting { at: Handle::of(place), version }));
+        }
         let holder = worker.lock_state();
         loop {
             let found =
@@ -173,7 +179,6 @@ impl<E: Engine, K: TreeKeys> Tree<E, K> {
                 Ok(sighting) => return Ok(Placed::Found(sighting)),
                 Err(spot) => spot,
             };
-            let removed = |number| Version::new(number).removed();
             if let Some((place, version)) = self.table.put_new::<K>(worker, spot, key, value, removed, &mut note)? {
                 self.table.add(worker, 1)?;
                 return Ok(Placed::Made(Sighting { at: Handle::of(place), version }));

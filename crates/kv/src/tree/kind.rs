@@ -7,6 +7,7 @@ use drtm_htm::Engine;
 use super::{
     LeafChange, NodeVersion, Table,
     change::Put,
+    node::Seen,
     scan::{Direction, Leaves},
     search::Spot,
     slices,
@@ -76,6 +77,9 @@ pub trait Kind: Keys {
     /// Where a key is, or would be.
     fn spot<'t, E: Engine>(table: &'t Table<E>, key: Self::Key<'_>) -> Result<Spot<'t, E>, KvError>;
 
+    /// The slot in the leaf at this place where there is room for a key that is missing.
+    fn gap_at<'t, E: Engine>(table: &'t Table<E>, place: u64, key: Self::Key<'_>) -> Option<(Seen<'t, E>, usize)>;
+
     /// Puts a record, given by its link, where there is the record of another key, at which this one's way ended.
     fn part<E: Engine>(
         table: &Table<E>,
@@ -132,6 +136,11 @@ impl Kind for Inline {
     #[inline(always)]
     fn spot<'t, E: Engine>(table: &'t Table<E>, key: u64) -> Result<Spot<'t, E>, KvError> {
         table.spot(key)
+    }
+
+    #[inline(always)]
+    fn gap_at<'t, E: Engine>(table: &'t Table<E>, place: u64, key: u64) -> Option<(Seen<'t, E>, usize)> {
+        table.gap_at(place, key)
     }
 
     /// No two keys have the same way, so the leaf is not what it was.
@@ -194,6 +203,12 @@ impl Kind for Bytes {
     #[inline(always)]
     fn spot<'t, E: Engine>(table: &'t Table<E>, key: &[u8]) -> Result<Spot<'t, E>, KvError> {
         table.spot_of_bytes(key)
+    }
+
+    /// A leaf's range does not tell which layer it is in.
+    #[inline(always)]
+    fn gap_at<'t, E: Engine>(_table: &'t Table<E>, _place: u64, _key: &[u8]) -> Option<(Seen<'t, E>, usize)> {
+        None
     }
 
     fn part<E: Engine>(

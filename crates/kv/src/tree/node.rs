@@ -184,7 +184,7 @@ impl<'t, E: Engine> Node<'t, E> {
 
 /// A node as it was seen: with the stamp that everything read from it goes with.
 #[derive(Debug)]
-pub(super) struct Seen<'t, E: Engine> {
+pub struct Seen<'t, E: Engine> {
     pub(super) node: Node<'t, E>,
     pub(super) stamp: Stamp,
 }

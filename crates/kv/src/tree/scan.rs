@@ -329,6 +329,7 @@ fn ends(range: impl RangeBounds<u64>) -> Option<(u64, u64)> {
 
 impl<E: Engine> Table<E> {
     /// The leaf at this place, if it is one, and the key belongs there.
+    #[inline(always)]
     pub(super) fn leaf_at(&self, place: u64, key: u64) -> Result<Option<Seen<'_, E>>, KvError> {
         if place == 0 {
             return Ok(None);

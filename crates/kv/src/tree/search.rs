@@ -128,6 +128,19 @@ impl<E: Engine> Table<E> {
         Ok(leaf.node.still(leaf.stamp).then_some(Spot { root, depth, word, leaf, slot, link }))
     }
 
+    /// The leaf at this place and the slot where a key would be, in a tree of one layer: if the key belongs there, is not there, and there is room. A leaf
+    /// that says so itself is the right one, however it was found, since a node's memory stays in its tree.
+    #[inline(always)]
+    pub(super) fn gap_at(&self, place: u64, key: u64) -> Option<(Seen<'_, E>, usize)> {
+        let leaf = self.leaf_at(place, key).ok()??;
+        let (node, count) = (leaf.node, leaf.stamp.count());
+        // Keys often ascend.
+        let is_last = count > 0 && node.key(count - 1) < key;
+        let slot = if is_last { count } else { node.below(count, key) };
+        let is_there = slot < count && node.key(slot) == key;
+        (!is_there && !leaf.stamp.is_full() && node.still(leaf.stamp)).then_some((leaf, slot))
+    }
+
     /// Where a key is, or would be, in a tree of one layer.
     #[inline(always)]
     pub(super) fn spot(&self, key: u64) -> Result<Spot<'_, E>, KvError> {

@@ -11,8 +11,7 @@ use drtm_htm::Engine;
 use super::{
     LeafChange, NodeVersion, Table,
     change::Put,
-    node::{Locked, Node},
-    search::Spot,
+    node::{Locked, Node, Seen},
 };
 use crate::{
     KvError, Version,
@@ -23,16 +22,17 @@ use crate::{
 type Blank<'t, E> = (Node<'t, E>, Stamp);
 
 impl<E: Engine> Table<E> {
-    /// Puts a record into the leaf where its key was not found, dividing what has no room.
+    /// Puts a record into the leaf where its key was not found, under this root, dividing what has no room.
     #[cold]
+    #[inline(never)]
     pub(super) fn put_dividing(
         &self,
-        spot: &Spot<'_, E>,
+        (root, word): (Seen<'_, E>, u64),
         place: Place,
         version: Version,
         note: &mut impl FnMut(LeafChange),
     ) -> Result<Put, KvError> {
-        let Some(path) = self.try_path(spot.root, spot.word)? else { return Ok(Put::Retry) };
+        let Some(path) = self.try_path(root, word)? else { return Ok(Put::Retry) };
         let full = path.iter().rev().take_while(|step| step.seen.stamp.is_full()).count();
         if full == 0 {
             return Ok(Put::Retry);
@@ -43,7 +43,7 @@ impl<E: Engine> Table<E> {
         let locks: Option<Vec<_>> = path.iter().rev().take(full + 1).map(|step| step.seen.try_lock()).collect();
         let put = match locks {
             None => Ok(Put::Retry),
-            Some(locks) => self.divide_path(locks, &mut places, spot, (place, version), note),
+            Some(locks) => self.divide_path(locks, &mut places, (root.node.place, word), (place, version), note),
         };
         self.pool.give(places);
         put
@@ -54,11 +54,10 @@ impl<E: Engine> Table<E> {
         &self,
         locks: Vec<Locked<'_, E>>,
         places: &mut Vec<u64>,
-        spot: &Spot<'_, E>,
+        (root, key): (u64, u64),
         (place, version): (Place, Version),
         note: &mut impl FnMut(LeafChange),
     ) -> Result<Put, KvError> {
-        let (key, root) = (spot.word, spot.root.node.place);
         let leaf = &locks[0];
         let slot = leaf.node.below(leaf.count(), key);
         if slot < leaf.count() && leaf.node.key(slot) == key {
