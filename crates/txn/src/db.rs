@@ -378,11 +378,7 @@ impl<S: Setting> Db<S> {
     /// # Ok::<(), Error>(())
     /// ```
     pub fn snapshot(&self) -> Result<Snapshot<'_, S>, Error> {
-        let thread = self.inner.thread();
-        if thread.is_busy.get() {
-            return Err(Error::Nested);
-        }
-        let mut tx = Tx::new(&self.inner, self.inner.take(thread), false, false);
+        let mut tx = self.open(false)?;
         tx.turn_to_snapshot()?;
         Ok(tx)
     }
@@ -439,11 +435,16 @@ impl<S: Setting> Db<S> {
     ///
     /// See [`Tx`].
     pub fn begin(&self) -> Result<Tx<'_, S>, Error> {
+        self.open(true)
+    }
+
+    /// A transaction that no closure is run in.
+    fn open<M: Mode>(&self, is_opaque: bool) -> Result<Tx<'_, S, M>, Error> {
         let thread = self.inner.thread();
         if thread.is_busy.get() {
             return Err(Error::Nested);
         }
-        Ok(Tx::new(&self.inner, self.inner.take(thread), true, false))
+        Ok(Tx::new(&self.inner, self.inner.take(thread), is_opaque, false))
     }
 
     /// What has become of transactions so far.

@@ -1,7 +1,7 @@
 //! Reading single rows.
 
 use drtm_htm::Engine;
-use drtm_kv::{Fetched, Past, Room};
+use drtm_kv::{Fetched, Nowhere, Past};
 
 use super::{Found, Mode, Tx, encode};
 use crate::{
@@ -27,16 +27,6 @@ pub(super) enum Spotted {
 
 /// Bytes of a value that are asked for ahead if nobody knows how many it has.
 const PREFETCHED: usize = 160;
-
-/// Nobody wants the value.
-struct Unwanted;
-
-impl Room for Unwanted {
-    #[inline(always)]
-    fn of(&mut self, _length: usize) -> &mut [u8] {
-        &mut []
-    }
-}
 
 /// Where the value is that a row had.
 #[inline]
@@ -207,7 +197,7 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
         let fetched = if wanted {
             opened.index.fetch::<O>(encoded, *holder, value)?
         } else {
-            opened.index.fetch::<O>(encoded, *holder, &mut Unwanted)?
+            opened.index.fetch::<O>(encoded, *holder, &mut Nowhere)?
         };
         match fetched {
             Fetched::Record(seen) => {
