@@ -51,7 +51,7 @@ mod tree;
 pub use cache::{BucketCache, Cache, NodeCache};
 pub use error::KvError;
 pub use handle::{Fetched, Handle, Locking, Placed, Reaped, Records, Reserved, Sighting, Witness};
-pub use hash::{BucketChange, BucketVersion, HashConfig, HashPeer, HashTable};
+pub use hash::{BucketChange, BucketVersion, HashConfig, HashPeer, HashTable, Sweep};
 pub use keys::{Bytes, Inline, Keys, MAX_KEY};
 pub use layout::{BUCKET_BYTES, BUCKET_WORDS, Head, SLOTS, State, Version};
 #[cfg(drtm_loom)]

@@ -21,6 +21,7 @@ use crate::{
     db::Inner,
     epoch::{advance_beyond, epoch_of, version_in},
     garbage::{self, Garbage},
+    gate,
     index::Encoded,
     mutation::Mutation,
     snapshots::Needs,
@@ -63,7 +64,7 @@ pub(crate) fn commit<S: Setting>(db: &Inner<S>, work: &mut Work<S::Engine>) -> R
     } else {
         put_in_order(work);
         let epoch = lock_and_validate(db, work)?;
-        let reserved = match reserve(db, work) {
+        let reserved = match gate::confirm(db, work).and_then(|()| reserve(db, work)) {
             Ok(reserved) => reserved,
             Err(error) => {
                 unlock(&db.store.records(), &work.order);

@@ -37,6 +37,7 @@ mod db;
 mod epoch;
 mod error;
 mod garbage;
+mod gate;
 mod hook;
 mod index;
 mod key;

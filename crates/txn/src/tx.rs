@@ -22,6 +22,7 @@ pub use savepoint::Savepoint;
 
 use std::marker::PhantomData;
 
+use drtm_htm::fence_locked;
 use drtm_kv::{Sighting, Version};
 
 use crate::{
@@ -227,6 +228,9 @@ impl<'db, S: Setting, M: Mode> Tx<'db, S, M> {
     pub(crate) fn turn_to_snapshot(&mut self) -> Result<(), Error> {
         let db = self.db;
         self.snapshot = Some(db.snapshots.open(&db.store)?);
+        // Who closes the database sees this transaction from here on, or this sees that it is closed: opening was a fence.
+        fence_locked();
+        db.gate.admit(db.engine(), true)?;
         // What is still so was so when the snapshot was opened: whoever was about to change it then has it locked, or has changed it.
         if let Err(conflict) = commit::is_true(db, self.work()) {
             return Err(self.doom(conflict));

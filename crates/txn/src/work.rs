@@ -5,7 +5,14 @@ use std::ops::Range;
 use drtm_htm::Engine;
 use drtm_kv::{BucketVersion, Handle, NodeVersion, Records, Room, Sighting, State, Version, Worker};
 
-use crate::{Error, Key, index::Encoded, index::Shift, secondary::RowEntries, snapshots::Needs, stats::Counters};
+use crate::{
+    Error, Key,
+    gate::{Gate, Presence},
+    index::{Encoded, Shift},
+    secondary::RowEntries,
+    snapshots::Needs,
+    stats::Counters,
+};
 
 /// What becomes of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -120,6 +127,12 @@ pub(crate) struct Work<E: Engine> {
     /// Writes that were undone, but whose records are there.
     pub(crate) undone: Vec<Write>,
     pub(crate) counters: std::sync::Arc<Counters>,
+    /// What was so when the transaction came in (see `gate`).
+    pub(crate) terms: u64,
+    /// Where it says that it is inside, if it was begun without a closure.
+    presence: Option<std::sync::Arc<Presence>>,
+    /// Whether it says so now.
+    is_alone: bool,
 }
 
 /// The word of a record's bit in the filter, and the bit.
@@ -155,6 +168,26 @@ impl<E: Engine> Work<E> {
             changes: Vec::new(),
             undone: Vec::new(),
             counters,
+            terms: 0,
+            presence: None,
+            is_alone: false,
+        }
+    }
+
+    /// Says that a transaction without a closure is inside, which this thread has begun.
+    pub(crate) fn enter(&mut self, engine: &E, gate: &Gate, who: u64) {
+        self.presence.get_or_insert_with(|| gate.presence()).enter(engine, who);
+        self.is_alone = true;
+    }
+
+    /// Says that it is over, if it was there without a closure.
+    #[inline(always)]
+    pub(crate) fn leave(&mut self, engine: &E) {
+        if self.is_alone {
+            self.is_alone = false;
+            if let Some(presence) = &self.presence {
+                presence.leave(engine);
+            }
         }
     }
 
