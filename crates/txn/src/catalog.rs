@@ -12,7 +12,7 @@ use drtm_htm::Engine;
 use drtm_kv::Store;
 use parking_lot::Mutex;
 
-use crate::{Codec, Error, Key, TableDef, index::Index, secondary::Indexes, table::Kind, table::Types};
+use crate::{Codec, Error, Key, TableDef, index::Index, secondary::Indexes, table::Kind, table::Types, trace::event};
 
 /// The most tables that a database can have.
 pub(crate) const MOST_TABLES: usize = 1024;
@@ -111,6 +111,8 @@ impl<E: Engine> Catalog<E> {
             types,
         });
         *count += 1;
+        drop(count);
+        event!(debug, table = def.name(), is_ordered = O::ORDERED, "a table has been made");
         Ok(number as u16)
     }
 }

@@ -2,6 +2,8 @@
 
 mod builder;
 mod close;
+#[cfg(feature = "metrics")]
+mod metrics;
 mod report;
 
 use std::{
@@ -25,6 +27,7 @@ use crate::{
     stats::Registry,
     table::Kind,
     ticket::{self, Ticket},
+    trace::{self, event},
     work::Work,
 };
 
@@ -267,6 +270,12 @@ impl<S: Setting> Db<S> {
         let (mut tries, mut ticket) = (0, None);
         loop {
             if M::WRITES && tries == ticket::TRIES {
+                event!(
+                    warn,
+                    database = self.inner.number,
+                    tries,
+                    "a transaction that has failed too often waits for the ticket"
+                );
                 ticket = Some(self.inner.ticket.take());
             }
             let terms = self.inner.gate.admit(self.inner.engine(), tries > 0)?;
@@ -295,6 +304,7 @@ impl<S: Setting> Db<S> {
                     Some(conflict) => tx.end(Some(conflict)),
                 },
             }
+            trace::failed(self.inner.number, tries);
             waiter.pause();
         }
     }

@@ -54,6 +54,28 @@ impl Conflict {
     pub const ALL: [Self; 6] =
         [Self::Validation, Self::Phantom, Self::Locked, Self::Moved, Self::Yielded, Self::Indexed];
 
+    /// Its name, as figures are labelled with.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm_txn::Conflict;
+    ///
+    /// let names = Conflict::ALL.map(Conflict::name);
+    /// assert_eq!(names, ["validation", "phantom", "locked", "moved", "yielded", "indexed"]);
+    /// ```
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Validation => "validation",
+            Self::Phantom => "phantom",
+            Self::Locked => "locked",
+            Self::Moved => "moved",
+            Self::Yielded => "yielded",
+            Self::Indexed => "indexed",
+        }
+    }
+
     pub(crate) const fn index(self) -> usize {
         self as usize
     }

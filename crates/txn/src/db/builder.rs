@@ -5,6 +5,8 @@ use std::sync::{
     atomic::{AtomicU32, Ordering::Relaxed},
 };
 
+#[cfg(feature = "tracing")]
+use drtm_htm::Engine;
 use drtm_htm::Native;
 use drtm_kv::Store;
 use thread_local::ThreadLocal;
@@ -12,7 +14,7 @@ use thread_local::ThreadLocal;
 use super::{Db, Inner};
 use crate::{
     Error, Setting, Unlogged, budget::Budget, catalog::Catalog, garbage, gate::Gate, snapshots::Snapshots,
-    stats::Registry, ticket::Ticket,
+    stats::Registry, ticket::Ticket, trace::event,
 };
 
 /// How a database is to be made.
@@ -125,6 +127,14 @@ impl Builder {
             garbage: garbage::Queue::new(),
             ticket: Ticket::default(),
         };
+        event!(
+            info,
+            database = inner.number,
+            memory = self.memory,
+            older_versions = self.older_versions,
+            has_regions = inner.engine().has_regions(),
+            "a database is open"
+        );
         Ok(Db { inner: Arc::new(inner) })
     }
 }

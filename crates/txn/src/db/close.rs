@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use super::Db;
-use crate::{Error, Setting};
+use crate::{
+    Error, Setting,
+    trace::{event, within},
+};
 
 impl<S: Setting> Db<S> {
     /// Closes the database, for all its clones and for good. Nobody comes in any more: whatever is asked of it from now on is answered with
@@ -73,7 +76,14 @@ impl<S: Setting> Db<S> {
     /// ```
     pub fn close_within(&self, patience: Option<Duration>) -> Result<(), Error> {
         let db = &*self.inner;
-        db.gate.close(db.engine(), db.thread().presence.name, patience)
+        within!("close", [database = db.number], {
+            let closed = db.gate.close(db.engine(), db.thread().presence.name, patience);
+            match &closed {
+                Ok(()) => event!(info, database = db.number, "a database is closed"),
+                Err(_why) => event!(warn, database = db.number, why = %_why, "a database is not closed"),
+            }
+            closed
+        })
     }
 
     /// Whether somebody has [closed](Self::close) the database, be it that transactions are still finishing.

@@ -22,6 +22,45 @@ impl<S: Setting> Db<S> {
         self.inner.past.used()
     }
 
+    /// How many snapshots are open, those among them in which read-only transactions go on.
+    ///
+    /// # Errors
+    ///
+    /// When the store is corrupt.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm_txn::{Db, Error};
+    ///
+    /// let db = Db::new()?;
+    /// let snapshot = db.snapshot()?;
+    /// assert_eq!(db.open_snapshots()?, 1);
+    /// drop(snapshot);
+    /// assert_eq!(db.open_snapshots()?, 0);
+    /// # Ok::<(), Error>(())
+    /// ```
+    pub fn open_snapshots(&self) -> Result<u64, Error> {
+        Ok(self.inner.snapshots.count(&self.inner.store)?)
+    }
+
+    /// Bytes of memory that are taken, whatever for, and how many there can be. What rows no longer need is used for others, and not given back.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm_txn::{Builder, Error};
+    ///
+    /// let (taken, most) = Builder::new().memory(64 << 20).build()?.memory();
+    /// assert!(0 < taken && taken < most && most == 64 << 20);
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[must_use]
+    pub fn memory(&self) -> (u64, u64) {
+        let region = self.inner.store.region();
+        (region.allocated(), region.capacity())
+    }
+
     /// Who is told of commits.
     #[must_use]
     pub fn hook(&self) -> &S::Hook {

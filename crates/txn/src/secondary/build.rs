@@ -16,8 +16,12 @@ use drtm_htm::Engine;
 
 use super::{Index, IndexDef, Listed, Uniqueness, upkeep};
 use crate::{
-    Codec, Db, Error, Key, Ordered, Raw, Setting, Table, catalog::Opened, epoch::first_after, index::Encoded,
+    Codec, Db, Error, Key, Ordered, Raw, Setting, Table,
+    catalog::Opened,
+    epoch::first_after,
+    index::Encoded,
     table::Kind,
+    trace::{event, within},
 };
 
 /// How many rows get their entries in one transaction: enough to make little of a transaction's own cost, and few enough to get in nobody's way for long.
@@ -90,7 +94,7 @@ impl<S: Setting> Db<S> {
             let _turn = opened.indexes.turn();
             let number = open()?;
             if !opened.indexes.have(def.name) {
-                self.build(opened, def, number)?;
+                within!("index", [index = def.name, table = opened.name], self.build(opened, def, number))?;
             }
             number
         };
@@ -117,6 +121,7 @@ impl<S: Setting> Db<S> {
             Ok(Ok(now)) => {
                 entries.whole_since.store(first_after(now).number(), SeqCst);
                 listed.is_whole_now();
+                event!(info, index = def.name, table = opened.name, "an index has been made");
                 return Ok(());
             }
             Ok(Err(error)) => Ok(error),
@@ -125,6 +130,13 @@ impl<S: Setting> Db<S> {
         opened.indexes.give_up(listed, tell);
         let is_empty = if <U::Key<K, I>>::FITS { self.empty::<u64>(number) } else { self.empty::<Vec<u8>>(number) };
         entries.retire(is_empty.is_ok());
+        event!(
+            warn,
+            index = def.name,
+            table = opened.name,
+            error = failed.as_ref().ok().map(tracing::field::display),
+            "an index has been given up"
+        );
         match failed {
             Ok(error) => Err(error),
             Err(panic) => resume_unwind(panic),
