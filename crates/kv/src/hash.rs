@@ -34,6 +34,7 @@ mod visit;
 
 pub use held::{BucketChange, BucketVersion};
 pub use peer::HashPeer;
+pub use visit::Sweep;
 
 use std::{marker::PhantomData, sync::Arc};
 

@@ -51,7 +51,7 @@ mod tree;
 pub use cache::{BucketCache, Cache, NodeCache};
 pub use error::KvError;
 pub use handle::{Fetched, Handle, Kept, Locking, Placed, Reaped, Records, Reserved, Sighting, Witness};
-pub use hash::{BucketChange, BucketVersion, HashConfig, HashPeer, HashTable};
+pub use hash::{BucketChange, BucketVersion, HashConfig, HashPeer, HashTable, Sweep};
 pub use keys::{Bytes, Inline, Keys, MAX_KEY};
 pub use layout::{BUCKET_BYTES, BUCKET_WORDS, Head, SLOTS, State, Version};
 #[cfg(drtm_loom)]
@@ -63,6 +63,6 @@ pub use remote::{
     Exchanged, Page, PeerRow, RecordLock, RecordPeer, Refusal, RemoteError, ServedTable, Service, Standing, TableId,
     TablePeer, Unwritten,
 };
-pub use room::Room;
+pub use room::{Nowhere, Room};
 pub use store::{Store, Worker};
 pub use tree::{AsKey, Cursor, Existing, LeafChange, Lookup, NodeVersion, Row, Scan, Tree, TreeKeys, TreePeer};

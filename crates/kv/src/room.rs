@@ -35,8 +35,16 @@ impl Room for Vec<u8> {
 }
 
 /// Where the value of a record goes that nobody wants.
-#[derive(Debug)]
-pub(crate) struct Nowhere;
+///
+/// # Example
+///
+/// ```
+/// use drtm_kv::{Nowhere, Room};
+///
+/// assert!(Nowhere.of(7).is_empty());
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Nowhere;
 
 impl Room for Nowhere {
     #[inline(always)]

@@ -1,22 +1,45 @@
 //! How much memory older versions may take.
 
+#[cfg(feature = "tracing")]
+use std::sync::atomic::AtomicBool;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+#[cfg(feature = "tracing")]
+use crate::trace::event;
 
 /// Bytes that are used, of those that may be. Counted by whoever keeps or forgets an older version, which only open snapshots are cause for.
 #[derive(Debug)]
 pub(crate) struct Budget {
     used: AtomicU64,
     most: u64,
+    /// Whether it has been told that nothing is left, and nothing has been given back since.
+    #[cfg(feature = "tracing")]
+    was_told: AtomicBool,
 }
 
 impl Budget {
     pub(crate) const fn new(most: u64) -> Self {
-        Self { used: AtomicU64::new(0), most }
+        Self {
+            used: AtomicU64::new(0),
+            most,
+            #[cfg(feature = "tracing")]
+            was_told: AtomicBool::new(false),
+        }
     }
 
     /// Whether more may be used. Several who ask at once may all be told so, and use a little more.
     pub(crate) fn allows_more(&self) -> bool {
-        self.used.load(Relaxed) < self.most
+        let used = self.used.load(Relaxed);
+        #[cfg(feature = "tracing")]
+        if used >= self.most && !self.was_told.load(Relaxed) && !self.was_told.swap(true, Relaxed) {
+            event!(
+                warn,
+                used,
+                most = self.most,
+                "no memory is left for older versions, so that snapshots may miss some"
+            );
+        }
+        used < self.most
     }
 
     pub(crate) fn take(&self, bytes: u64) {
@@ -25,6 +48,10 @@ impl Budget {
 
     pub(crate) fn give_back(&self, bytes: u64) {
         self.used.fetch_sub(bytes, Relaxed);
+        #[cfg(feature = "tracing")]
+        if bytes > 0 && self.was_told.load(Relaxed) {
+            self.was_told.store(false, Relaxed);
+        }
     }
 
     /// Bytes in use.

@@ -1,6 +1,12 @@
 //! The tables of a database: found by number, without a lock; opened by name.
 
-use std::sync::OnceLock;
+use std::sync::{
+    OnceLock,
+    atomic::{
+        AtomicU8, AtomicU64,
+        Ordering::{Relaxed, SeqCst},
+    },
+};
 
 use drtm_htm::Engine;
 use drtm_kv::{Fetched, Handle, KvError, Past, Room, State, Store, Version};
@@ -12,6 +18,7 @@ use crate::{
     located::Located,
     secondary::Indexes,
     table::{Kind, Reach, Types},
+    trace::event,
 };
 
 /// The most tables that a database can have.
@@ -26,10 +33,29 @@ pub(crate) struct Opened<E: Engine> {
     /// Bytes of a key that packs into a word.
     pub(crate) key_size: usize,
     pub(crate) indexes: Indexes,
+    /// The first moment from which on it is whole: a snapshot that ends before does not see all of an index that was made from rows later.
+    pub(crate) whole_since: AtomicU64,
+    standing: AtomicU8,
     types: Types,
 }
 
+/// It can be found by its name.
+const OPEN: u8 = 0;
+/// It was the table of an index that could not be made. It is empty, and can be used by the same again.
+const EMPTY: u8 = 1;
+/// The same, but something is left in it, so it is of no use any more.
+const LOST: u8 = 2;
+
 impl<E: Engine> Opened<E> {
+    fn stands(&self, standing: u8) -> bool {
+        self.standing.load(Relaxed) == standing
+    }
+
+    /// Takes the table's name from it.
+    pub(crate) fn retire(&self, is_empty: bool) {
+        self.standing.store(if is_empty { EMPTY } else { LOST }, SeqCst);
+    }
+
     /// Copies a row's value, from where it was located if it was.
     #[inline(always)]
     pub(crate) fn fetch<O: Reach>(
@@ -90,8 +116,13 @@ impl<E: Engine> Catalog<E> {
         self.tables.get(usize::from(number))?.get()
     }
 
-    pub(crate) fn all(&self) -> impl Iterator<Item = &Opened<E>> {
-        self.tables.iter().map_while(OnceLock::get)
+    /// Those that are open, and their numbers.
+    pub(crate) fn all(&self) -> impl Iterator<Item = (u16, &Opened<E>)> {
+        self.made().filter(|(_, table)| table.stands(OPEN))
+    }
+
+    fn made(&self) -> impl Iterator<Item = (u16, &Opened<E>)> {
+        (0..).zip(self.tables.iter().map_while(OnceLock::get))
     }
 
     /// The number of the table that is defined like this, which is made if there is none.
@@ -102,20 +133,38 @@ impl<E: Engine> Catalog<E> {
     ) -> Result<u16, Error> {
         let mut count = self.count.lock();
         let types = def.types();
-        if let Some((number, table)) = self.all().enumerate().find(|(_, table)| table.name == def.name()) {
+        if let Some((number, table)) = self.all().find(|(_, table)| table.name == def.name()) {
             if !table.types.are_as(&types) {
                 let (is, asked) = (table.types.to_string(), types.to_string());
                 return Err(Error::OtherTypes { name: def.name(), is, asked });
             }
-            return Ok(number as u16);
+            return Ok(number);
+        }
+        let is_the_same =
+            |table: &Opened<E>| table.stands(EMPTY) && table.name == def.name() && table.types.are_as(&types);
+        if let Some((number, table)) = self.made().find(|(_, table)| is_the_same(table)) {
+            table.standing.store(OPEN, SeqCst);
+            return Ok(number);
         }
         let number = *count;
         let Some(slot) = self.tables.get(number) else { return Err(Error::TooManyTables { most: MOST_TABLES }) };
         let index = Index::create(store, O::ORDERED, K::FITS, def.rows)?;
         let (name, key_size) = (def.name(), K::SIZE.unwrap_or(0));
+        let (whole_since, standing) = (AtomicU64::new(0), AtomicU8::new(OPEN));
         let number = number as u16;
-        slot.get_or_init(|| Opened { number, name, index, key_size, indexes: Indexes::default(), types });
+        slot.get_or_init(|| Opened {
+            number,
+            name,
+            index,
+            key_size,
+            indexes: Indexes::default(),
+            whole_since,
+            standing,
+            types,
+        });
         *count += 1;
+        drop(count);
+        event!(debug, table = def.name(), is_ordered = O::ORDERED, "a table has been made");
         Ok(number)
     }
 }

@@ -22,6 +22,7 @@ use crate::{
     db::Inner,
     epoch::{advance_beyond, last_of, version_in},
     garbage::{self, Garbage},
+    gate,
     index::Encoded,
     mutation::Mutation,
     snapshots::Needs,
@@ -70,8 +71,12 @@ pub(crate) fn commit<S: Setting>(db: &Inner<S>, work: &mut Work<S::Engine>) -> R
         let (epoch, locked) = lock_and_validate(db, work)?;
         // Empty, it is no allocation.
         let mut reserved = Vec::new();
-        if locked.lacks_room {
-            reserve(db, work, &mut reserved)?;
+        let may_go_on = gate::confirm(db, work);
+        if let Err(error) =
+            may_go_on.and_then(|()| if locked.lacks_room { reserve(db, work, &mut reserved) } else { Ok(()) })
+        {
+            unlock(&db.store.records(), &work.writes);
+            return Err(error);
         }
         if S::Hook::LISTENS
             && let Err(panic) = catch_unwind(AssertUnwindSafe(|| tell(db, work, epoch)))
@@ -160,7 +165,6 @@ fn reserve<S: Setting>(
             Ok(Some(memory)) => reserved.push((index, memory)),
             Err(error) => {
                 reserved.drain(..).for_each(|(_, memory)| work.worker.give_back(memory));
-                unlock(&db.store.records(), &work.writes);
                 return Err(error.into());
             }
         }

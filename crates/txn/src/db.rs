@@ -1,27 +1,33 @@
 //! The database: one node, in memory, used by any number of threads.
 
+mod builder;
+mod close;
+#[cfg(feature = "metrics")]
+mod metrics;
+mod report;
+
 use std::{
-    cell::{Cell, RefCell},
+    cell::RefCell,
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
-    sync::{
-        Arc,
-        atomic::{AtomicU32, Ordering::Relaxed},
-    },
+    sync::Arc,
 };
 
-use drtm_htm::{Engine, Native, Waiter, Word};
+pub use builder::Builder;
+use drtm_htm::{Engine, Waiter, Word};
 use drtm_kv::{KvError, Store};
 use thread_local::ThreadLocal;
 
 use crate::{
-    Codec, Embedded, Error, Key, Mode, Setting, Snapshot, Stats, Table, TableDef, Tx, Unlogged,
+    Codec, Embedded, Error, Key, Mode, Setting, Snapshot, Table, TableDef, Tx,
     budget::Budget,
     catalog::Catalog,
     garbage,
+    gate::{Gate, Presence},
     snapshots::Snapshots,
     stats::Registry,
     table::Kind,
     ticket::{self, Ticket},
+    trace::{self, event},
     work::Work,
 };
 
@@ -75,6 +81,7 @@ pub(crate) struct Inner<S: Setting> {
     pub(crate) store: Store<S::Engine>,
     pub(crate) catalog: Catalog<S::Engine>,
     pub(crate) hook: S::Hook,
+    pub(crate) gate: Gate,
     threads: ThreadLocal<Thread<S::Engine>>,
     registry: Registry,
     pub(crate) snapshots: Snapshots,
@@ -89,137 +96,7 @@ struct Thread<E: Engine> {
     /// States that no transaction is using. More than one only if several are open at once.
     spare: RefCell<Vec<Box<Work<E>>>>,
     /// Whether a closure is being run.
-    is_busy: Cell<bool>,
-}
-
-/// How a database is to be made.
-///
-/// # Example
-///
-/// ```
-/// use drtm_txn::{Builder, Error};
-///
-/// let db = Builder::new().memory(64 << 20).build()?;
-/// db.transact(|_| Ok(()))?;
-/// assert!(matches!(Builder::new().memory(10).build(), Err(Error::Config { .. })));
-/// # Ok::<(), Error>(())
-/// ```
-#[derive(Clone, Debug)]
-pub struct Builder {
-    memory: u64,
-    at_once: u64,
-    older_versions: u64,
-}
-
-/// Memory that a database may use if nothing else is said. It is reserved, not used.
-const MEMORY: u64 = 64 << 30;
-
-/// Memory for older versions of rows, if nothing else is said.
-const OLDER_VERSIONS: u64 = 1 << 30;
-
-/// The least memory with which a database can begin. The model checker makes one for each execution, word by word.
-const LEAST_MEMORY: u64 = if cfg!(drtm_loom) { 8 << 10 } else { 4 << 20 };
-
-impl Default for Builder {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-impl Builder {
-    /// The defaults.
-    #[must_use]
-    pub const fn new() -> Self {
-        Self { memory: MEMORY, at_once: 0, older_versions: OLDER_VERSIONS }
-    }
-
-    /// How many bytes the database may use at most. Only addresses are reserved for it; memory is taken as rows come.
-    #[must_use]
-    pub const fn memory(self, bytes: u64) -> Self {
-        Self { memory: bytes, ..self }
-    }
-
-    /// How many bytes of the memory to have at once, and not when rows come: the system takes its time to provide memory, and this is when.
-    ///
-    /// # Example
-    ///
-    /// ```
-    /// use drtm_txn::{Builder, Error};
-    ///
-    /// let db = Builder::new().memory(64 << 20).at_once(16 << 20).build()?;
-    /// # Ok::<(), Error>(())
-    /// ```
-    #[must_use]
-    pub const fn at_once(self, bytes: u64) -> Self {
-        Self { at_once: bytes, ..self }
-    }
-
-    /// How many bytes of the memory may be used for what rows were, as far as open snapshots need it. What cannot be kept is forgotten, and a snapshot that asks
-    /// for it is told so; writers never are.
-    #[must_use]
-    pub const fn older_versions(self, bytes: u64) -> Self {
-        Self { older_versions: bytes, ..self }
-    }
-
-    /// Makes the database, with the transactional memory that the machine has.
-    ///
-    /// # Errors
-    ///
-    /// When the configuration describes none, or memory cannot be had.
-    pub fn build(self) -> Result<Db, Error> {
-        self.build_with(Native::chosen()?, Unlogged)
-    }
-
-    /// Makes a database of another [setting](Setting).
-    ///
-    /// # Errors
-    ///
-    /// As for [`build`](Self::build).
-    pub fn build_with<S: Setting>(self, engine: S::Engine, hook: S::Hook) -> Result<Db<S>, Error> {
-        static DATABASES: AtomicU32 = AtomicU32::new(0);
-        if self.memory < LEAST_MEMORY {
-            return Err(Error::Config {
-                what: "the memory of a database",
-                must_be: "at least 4 MiB",
-                is: format!("{} bytes", self.memory),
-            });
-        }
-        let store = Store::in_memory(engine, self.memory)?;
-        if self.at_once > 0 {
-            store.region().populate(self.at_once)?;
-        }
-        let snapshots = Snapshots::create(&store)?;
-        let inner: Inner<S> = Inner {
-            number: DATABASES.fetch_add(1, Relaxed),
-            store,
-            catalog: Catalog::new(),
-            hook,
-            threads: ThreadLocal::new(),
-            registry: Registry::default(),
-            snapshots,
-            past: Budget::new(self.older_versions),
-            garbage: garbage::Queue::new(),
-            ticket: Ticket::default(),
-        };
-        Ok(Db { inner: Arc::new(inner) })
-    }
-}
-
-impl Db {
-    /// An empty database.
-    ///
-    /// # Errors
-    ///
-    /// When memory cannot be had.
-    pub fn new() -> Result<Self, Error> {
-        Builder::new().build()
-    }
-
-    /// How to make one with other than the default settings.
-    #[must_use]
-    pub const fn builder() -> Builder {
-        Builder::new()
-    }
+    presence: Arc<Presence>,
 }
 
 impl<S: Setting> Db<S> {
@@ -227,12 +104,13 @@ impl<S: Setting> Db<S> {
     ///
     /// # Errors
     ///
-    /// [`Error::OtherTypes`] if the table is open with others; [`Error::TooManyTables`]; or when memory has run out.
+    /// [`Error::OtherTypes`] if the table is open with others; [`Error::TooManyTables`]; [`Error::Closed`]; or when memory has run out.
     ///
     /// # Example
     ///
     /// See [`TableDef`].
     pub fn table<K: Key, C: Codec, O: Kind>(&self, def: TableDef<K, C, O>) -> Result<Table<K, C, O>, Error> {
+        self.inner.gate.admit(self.inner.engine(), false)?;
         let number = self.inner.catalog.open(&self.inner.store, def)?;
         Ok(Table::new(self.inner.number, number))
     }
@@ -245,7 +123,7 @@ impl<S: Setting> Db<S> {
     ///
     /// # Errors
     ///
-    /// The closure's; [`Error::Nested`] within the closure of another transaction; or when memory has run out.
+    /// The closure's; [`Error::Nested`] within the closure of another transaction; [`Error::Closed`]; or when memory has run out.
     ///
     /// # Panics
     ///
@@ -313,7 +191,7 @@ impl<S: Setting> Db<S> {
     ///
     /// # Errors
     ///
-    /// The closure's; [`Error::Nested`] within the closure of another transaction; or when there is no room for a snapshot, or for what rows were in it.
+    /// The closure's; [`Error::Nested`] within the closure of another transaction; [`Error::Closed`]; or when there is no room for a snapshot, or for what rows were in it.
     ///
     /// # Panics
     ///
@@ -356,7 +234,7 @@ impl<S: Setting> Db<S> {
     ///
     /// # Errors
     ///
-    /// [`Error::TooManySnapshots`]; [`Error::Nested`] within the closure of a transaction.
+    /// [`Error::TooManySnapshots`]; [`Error::Nested`] within the closure of a transaction; [`Error::Closed`].
     ///
     /// # Example
     ///
@@ -378,11 +256,7 @@ impl<S: Setting> Db<S> {
     /// # Ok::<(), Error>(())
     /// ```
     pub fn snapshot(&self) -> Result<Snapshot<'_, S>, Error> {
-        let thread = self.inner.thread();
-        if thread.is_busy.get() {
-            return Err(Error::Nested);
-        }
-        let mut tx = Tx::new(&self.inner, self.inner.take(thread), false, false);
+        let mut tx = self.open(false)?;
         tx.turn_to_snapshot()?;
         Ok(tx)
     }
@@ -391,18 +265,23 @@ impl<S: Setting> Db<S> {
     #[inline]
     fn run<T, F: From<Error>, M: Mode>(&self, mut body: impl FnMut(&mut Tx<'_, S, M>) -> Result<T, F>) -> Result<T, F> {
         let thread = self.inner.thread();
-        // The model checker's threads are all the same one here: that another is busy says nothing.
-        if thread.is_busy.replace(true) && !cfg!(drtm_loom) {
-            return Err(Error::Nested.into());
-        }
-        let _until_the_end = Busy(&thread.is_busy);
+        let _until_the_end = self.inner.enter(thread)?;
         let waiter = Waiter::new();
         let (mut tries, mut ticket) = (0, None);
         loop {
             if M::WRITES && tries == ticket::TRIES {
+                event!(
+                    warn,
+                    database = self.inner.number,
+                    tries,
+                    "a transaction that has failed too often waits for the ticket"
+                );
                 ticket = Some(self.inner.ticket.take());
             }
-            let mut tx = Tx::new(&self.inner, self.inner.take(thread), false, ticket.is_some());
+            let terms = self.inner.gate.admit(self.inner.engine(), tries > 0)?;
+            let mut work = self.inner.take(thread);
+            work.terms = terms;
+            let mut tx = Tx::new(&self.inner, work, false, ticket.is_some());
             if !M::WRITES && tries > 0 {
                 tx.turn_to_snapshot()?;
             }
@@ -425,6 +304,7 @@ impl<S: Setting> Db<S> {
                     Some(conflict) => tx.end(Some(conflict)),
                 },
             }
+            trace::failed(self.inner.number, tries);
             waiter.pause();
         }
     }
@@ -434,72 +314,52 @@ impl<S: Setting> Db<S> {
     ///
     /// # Errors
     ///
-    /// [`Error::Nested`] within the closure of a transaction.
+    /// [`Error::Nested`] within the closure of a transaction; [`Error::Closed`].
     ///
     /// # Example
     ///
     /// See [`Tx`].
     pub fn begin(&self) -> Result<Tx<'_, S>, Error> {
-        let thread = self.inner.thread();
-        if thread.is_busy.get() {
+        self.open(true)
+    }
+
+    /// Whether this thread is running a transaction's closure.
+    pub(crate) fn is_in_closure(&self) -> bool {
+        self.inner.thread().presence.is_inside(self.inner.engine())
+    }
+
+    /// A transaction that no closure is run in.
+    fn open<M: Mode>(&self, is_opaque: bool) -> Result<Tx<'_, S, M>, Error> {
+        let (db, engine) = (&*self.inner, self.inner.engine());
+        let thread = db.thread();
+        if thread.presence.is_inside(engine) {
             return Err(Error::Nested);
         }
-        Ok(Tx::new(&self.inner, self.inner.take(thread), true, false))
-    }
-
-    /// What has become of transactions so far.
-    #[must_use]
-    pub fn stats(&self) -> Stats {
-        self.inner.registry.sum()
-    }
-
-    /// What became of hardware regions so far, where there are such.
-    #[must_use]
-    pub fn regions(&self) -> drtm_htm::Stats {
-        self.inner.store.regions()
-    }
-
-    /// Bytes of memory that hold what rows were, for open snapshots, or until somebody notices that none needs them any longer.
-    #[must_use]
-    pub fn older_versions(&self) -> u64 {
-        self.inner.past.used()
-    }
-
-    /// Who is told of commits.
-    #[must_use]
-    pub fn hook(&self) -> &S::Hook {
-        &self.inner.hook
-    }
-
-    /// The tables that are open, indexes included: their names, and how many records each has. A record of a row that is just being inserted or removed counts too.
-    ///
-    /// # Errors
-    ///
-    /// When the store is corrupt.
-    ///
-    /// # Example
-    ///
-    /// ```
-    /// use drtm_txn::{Db, Error, Raw, TableDef};
-    ///
-    /// const NOTES: TableDef<u64, Raw> = TableDef::hash("notes");
-    /// let db = Db::new()?;
-    /// let notes = db.table(NOTES)?;
-    /// db.transact(|tx| tx.insert(notes, &1, b"one"))?;
-    /// assert_eq!(db.tables()?, [("notes", 1)]);
-    /// # Ok::<(), Error>(())
-    /// ```
-    pub fn tables(&self) -> Result<Vec<(&'static str, u64)>, Error> {
-        self.inner.catalog.all().map(|table| Ok((table.name, table.index.records()?))).collect()
+        let mut work = db.take(thread);
+        work.enter(engine, &db.gate, thread.presence.name);
+        match db.gate.admit(engine, false) {
+            Ok(terms) => {
+                work.terms = terms;
+                Ok(Tx::new(db, work, is_opaque, false))
+            }
+            Err(error) => {
+                db.give_back(work);
+                Err(error)
+            }
+        }
     }
 }
 
-/// Says that no closure is being run any more, however it ends.
-struct Busy<'t>(&'t Cell<bool>);
+/// A thread runs a closure, until this is dropped, however the closure ends.
+struct Inside<'t, E: Engine> {
+    engine: &'t E,
+    presence: &'t Presence,
+}
 
-impl Drop for Busy<'_> {
+impl<E: Engine> Drop for Inside<'_, E> {
+    #[inline(always)]
     fn drop(&mut self) {
-        self.0.set(false);
+        self.presence.leave(self.engine);
     }
 }
 
@@ -516,7 +376,19 @@ impl<S: Setting> Inner<S> {
 
     #[inline]
     fn thread(&self) -> &Thread<S::Engine> {
-        self.threads.get_or(|| Thread { spare: RefCell::default(), is_busy: Cell::new(false) })
+        self.threads.get_or(|| Thread { spare: RefCell::default(), presence: self.gate.presence() })
+    }
+
+    /// Lets a thread run a closure, if it is running none.
+    #[inline(always)]
+    fn enter<'t>(&'t self, thread: &'t Thread<S::Engine>) -> Result<Inside<'t, S::Engine>, Error> {
+        let (engine, presence) = (self.engine(), &*thread.presence);
+        // The model checker's threads are all the same one here: that another is inside says nothing.
+        if presence.is_inside(engine) && !cfg!(drtm_loom) {
+            return Err(Error::Nested);
+        }
+        presence.enter(engine, presence.name);
+        Ok(Inside { engine, presence })
     }
 
     /// A state for a transaction of this thread.
@@ -529,7 +401,8 @@ impl<S: Setting> Inner<S> {
 
     /// Keeps a state for this thread's next transaction.
     #[inline]
-    pub(crate) fn give_back(&self, work: Box<Work<S::Engine>>) {
+    pub(crate) fn give_back(&self, mut work: Box<Work<S::Engine>>) {
+        work.leave(self.engine());
         self.thread().spare.borrow_mut().push(work);
     }
 }

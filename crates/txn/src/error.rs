@@ -44,11 +44,37 @@ pub enum Conflict {
     /// It made way for a transaction that had failed too often.
     #[error("it made way for a transaction that had waited longer")]
     Yielded,
+    /// A table that it has written has got another index meanwhile, which it did not know.
+    #[error("a table that it has written has other indexes now")]
+    Indexed,
 }
 
 impl Conflict {
     /// Every cause.
-    pub const ALL: [Self; 5] = [Self::Validation, Self::Phantom, Self::Locked, Self::Moved, Self::Yielded];
+    pub const ALL: [Self; 6] =
+        [Self::Validation, Self::Phantom, Self::Locked, Self::Moved, Self::Yielded, Self::Indexed];
+
+    /// Its name, as figures are labelled with.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm_txn::Conflict;
+    ///
+    /// let names = Conflict::ALL.map(Conflict::name);
+    /// assert_eq!(names, ["validation", "phantom", "locked", "moved", "yielded", "indexed"]);
+    /// ```
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Validation => "validation",
+            Self::Phantom => "phantom",
+            Self::Locked => "locked",
+            Self::Moved => "moved",
+            Self::Yielded => "yielded",
+            Self::Indexed => "indexed",
+        }
+    }
 
     pub(crate) const fn index(self) -> usize {
         self as usize
@@ -104,13 +130,26 @@ pub enum Error {
         /// Its table.
         table: &'static str,
     },
-    /// A table was written before its index was opened.
-    #[error("index `{index}` cannot be opened, as `{table}` has been written without: open it before the first write")]
-    TooLate {
+    /// An index cannot be made, as two of the rows that there are have the same key in it. The table is as it was, and there is no such index.
+    #[error(
+        "the unique index `{index}` cannot be made: two rows of `{table}` have the key \"{}\"; change one of them, or make an index that is not unique",
+        key.escape_ascii()
+    )]
+    NotUnique {
         /// The index.
         index: &'static str,
         /// Its table.
         table: &'static str,
+        /// The key: its encoding, which [`Key::from_bytes`](crate::Key::from_bytes) decodes.
+        key: Vec<u8>,
+    },
+    /// A snapshot does not see all of an index, which was made later.
+    #[error(
+        "index `{index}` was made after the snapshot was opened, which does not see all of it: open another snapshot"
+    )]
+    IndexTooNew {
+        /// The index.
+        index: &'static str,
     },
     /// The application has given the transaction up.
     #[error("the transaction was given up: {reason}")]
@@ -162,6 +201,22 @@ pub enum Error {
     /// A transaction was begun by `transact` or `read` within the closure of another, with which it would get in its own way.
     #[error("a transaction within a transaction: use the one that the closure is given, or a savepoint")]
     Nested,
+    /// Somebody has closed the database.
+    #[error("the database is closed, for all its clones: make another")]
+    Closed,
+    /// A thread closes the database while it has a transaction or a snapshot itself.
+    #[error(
+        "this thread has a transaction or a snapshot open, for which closing the database would wait: end it first, or close from another thread"
+    )]
+    InTransaction,
+    /// Transactions did not end in the time that they were given when the database was closed.
+    #[error(
+        "{transactions} transactions or snapshots have not ended yet: wait longer, or find out who holds them; nobody else comes in"
+    )]
+    StillRunning {
+        /// How many.
+        transactions: usize,
+    },
     /// The transaction has read and written more than it can remember.
     #[error("the transaction has written {bytes} bytes, more than the {most} that there can be: divide it")]
     TooLarge {

@@ -1,5 +1,7 @@
 //! A table's rows in the store, whichever of its four shapes the table has: what a transaction does with one, each once.
 
+mod tour;
+
 use drtm_htm::Engine;
 use drtm_kv::{
     BucketChange, BucketVersion, Bytes, Fetched, Handle, HashConfig, HashTable, Inline, KvError, LeafChange,

@@ -6,6 +6,14 @@
 //! - [`Codec`]: how values become bytes: [`Raw`], [`Pod`], [`Serde`].
 //! - [`Setting`], [`Hook`]: what a database is built on, and who is told of its commits.
 //!
+//! # Features
+//!
+//! Neither is on by default, and neither costs anything where a transaction succeeds.
+//!
+//! - `tracing`: events and spans of the target `drtm`. A database opened (`info`) or closed (`info`, a span `close`), a table made (`debug`), an index made (`info`, a span `index`) or given up (`warn`), a hash table that takes
+//!   memory (`debug`), a transaction that fails again and again (`debug`) or takes the ticket (`warn`), snapshots (`trace`), no memory left for older versions (`warn`).
+//! - `metrics`: `Db::publish_metrics`, which hands all figures that there are to the recorder of the application when it asks for that.
+//!
 //! ```
 //! use drtm_txn::{Db, Error, Ordered, Pod, Serde, TableDef};
 //!
@@ -37,6 +45,7 @@ mod db;
 mod epoch;
 mod error;
 mod garbage;
+mod gate;
 mod hook;
 mod index;
 mod key;
@@ -49,6 +58,7 @@ mod stats;
 mod sync;
 mod table;
 mod ticket;
+mod trace;
 mod tx;
 mod work;
 

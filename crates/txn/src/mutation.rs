@@ -11,4 +11,6 @@ pub enum Mutation {
     ValidateBeforeLocks,
     /// Records are unlocked before they have their new versions.
     UnlockBeforeVersions,
+    /// A transaction that was overlooked when the database was closed commits.
+    CommitDespiteClosing,
 }

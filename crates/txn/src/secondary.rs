@@ -4,6 +4,7 @@
 //! the row's key is the last part of the entry's, since many rows can have the same first part. Whoever writes a row changes its entries in the same transaction. So
 //! an index is read, kept apart from others, undone and logged as every table is, and needs no protocol of its own.
 
+mod build;
 mod entries;
 mod upkeep;
 
@@ -11,9 +12,9 @@ use std::{fmt, marker::PhantomData};
 
 pub(crate) use self::{
     entries::{Entries, Entry, RowEntries},
-    upkeep::Indexes,
+    upkeep::{Indexes, Listed},
 };
-use crate::{Codec, CodecError, Db, Error, Hash, Key, Ordered, Pod, Setting, Table, TableDef, table::Kind};
+use crate::{Codec, CodecError, Hash, Key, Ordered, Pod, Table, TableDef};
 
 mod sealed {
     pub trait Sealed {}
@@ -293,54 +294,5 @@ impl<K, C, I, U, O> fmt::Debug for Index<K, C, I, U, O> {
 impl<K: Key, C, I: Key, U: Uniqueness, O> Index<K, C, I, U, O> {
     pub(crate) const fn entries(self) -> Table<U::Key<K, I>, U::Codec<K>, Ordered> {
         Table::new(self.table.database, self.number)
-    }
-}
-
-impl<S: Setting> Db<S> {
-    /// Opens an index of a table, which is made if there is none of that name. From the first write to the table on, even one that was undone, its indexes are
-    /// as many as there are then: so an application opens them with the table.
-    ///
-    /// Of an index that is open already only name and types are compared, not the function.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::TooLate`] if the table has been written without it; [`Error::OtherTypes`] if there is a table or an index of this name that is another;
-    /// [`Error::OtherDatabase`]; [`Error::TooManyTables`]; or when memory has run out.
-    ///
-    /// # Example
-    ///
-    /// ```
-    /// use drtm_txn::{Db, Error, IndexDef, Multi, Pod, TableDef};
-    ///
-    /// const SCORES: TableDef<u64, Pod<u32>> = TableDef::hash("scores");
-    /// const BY_SCORE: IndexDef<u64, Pod<u32>, u32, Multi> = IndexDef::multi("players by score", |_, score| Some(score));
-    /// const BY_DIGIT: IndexDef<u64, Pod<u32>, u32, Multi> = IndexDef::multi("players by digit", |_, score| Some(score % 10));
-    ///
-    /// let db = Db::new()?;
-    /// let scores = db.table(SCORES)?;
-    /// let by_score = db.index(scores, BY_SCORE)?;
-    /// let best = db.transact(|tx| {
-    ///     tx.put(scores, &1, &700)?;
-    ///     tx.put(scores, &2, &900)?;
-    ///     tx.last_by(by_score, ..)
-    /// })?;
-    /// assert_eq!(best, Some((900, 2, 900)));
-    ///
-    /// db.index(scores, BY_SCORE)?;
-    /// assert!(matches!(db.index(scores, BY_DIGIT), Err(Error::TooLate { index: "players by digit", table: "scores" })));
-    /// # Ok::<(), Error>(())
-    /// ```
-    pub fn index<K: Key, C: Codec, I: Key, U: Uniqueness, O: Kind>(
-        &self,
-        table: Table<K, C, O>,
-        def: IndexDef<K, C, I, U>,
-    ) -> Result<Index<K, C, I, U, O>, Error> {
-        let db = &self.inner;
-        let opened = match db.catalog.get(table.number) {
-            Some(opened) if table.database == db.number => opened,
-            _ => return Err(Error::OtherDatabase),
-        };
-        let number = opened.indexes.open(opened.name, def, |entries| db.catalog.open(&db.store, entries))?;
-        Ok(Index { table, number, types: PhantomData })
     }
 }

@@ -122,6 +122,11 @@ impl Snapshots {
         }
     }
 
+    /// How many are open.
+    pub(crate) fn count<E: Engine>(&self, store: &Store<E>) -> Result<u64, KvError> {
+        Ok(store.region().engine().load(&self.words(store)?[OPEN]))
+    }
+
     /// What open snapshots need, of writers of the epoch that was read before.
     #[inline]
     pub(crate) fn needs<E: Engine>(&self, store: &Store<E>, needs: &mut Needs) -> Result<(), KvError> {

@@ -23,6 +23,7 @@ pub use savepoint::Savepoint;
 
 use std::marker::PhantomData;
 
+use drtm_htm::fence_locked;
 use drtm_kv::{Sighting, Version};
 
 use crate::{
@@ -33,6 +34,7 @@ use crate::{
     garbage,
     index::{Absence, Encoded},
     snapshots,
+    trace::event,
     work::{Fate, Work},
 };
 
@@ -227,7 +229,12 @@ impl<'db, S: Setting, M: Mode> Tx<'db, S, M> {
     #[cold]
     pub(crate) fn turn_to_snapshot(&mut self) -> Result<(), Error> {
         let db = self.db;
-        self.snapshot = Some(db.snapshots.open(&db.store)?);
+        let snapshot = db.snapshots.open(&db.store)?;
+        event!(trace, database = db.number, until = snapshot.before.number(), "a snapshot is open");
+        self.snapshot = Some(snapshot);
+        // Who closes the database sees this transaction from here on, or this sees that it is closed: opening was a fence.
+        fence_locked();
+        db.gate.admit(db.engine(), true)?;
         // What is still so was so when the snapshot was opened: whoever was about to change it then has it locked, or has changed it.
         if let Err(conflict) = commit::is_true(db, self.work()) {
             return Err(self.doom(conflict));
@@ -285,6 +292,7 @@ impl<'db, S: Setting, M: Mode> Tx<'db, S, M> {
             && let Some(snapshot) = self.snapshot.take()
         {
             self.db.snapshots.close(&self.db.store, snapshot);
+            event!(trace, database = self.db.number, until = snapshot.before.number(), "a snapshot is closed");
             // A store that is corrupt says so to whoever uses it next; here nobody is to be told.
             let _ = garbage::try_some(self.db, work);
         }

@@ -6,7 +6,12 @@ use drtm_htm::Engine;
 use drtm_kv::{BucketVersion, Handle, NodeVersion, Records, Room, Sighting, State, Version, Worker};
 
 use crate::{
-    Error, Key, index::Encoded, index::Shift, located::Located, secondary::RowEntries, snapshots::Needs,
+    Error, Key,
+    gate::{Gate, Presence},
+    index::{Encoded, Shift},
+    located::Located,
+    secondary::RowEntries,
+    snapshots::Needs,
     stats::Counters,
 };
 
@@ -147,6 +152,12 @@ pub(crate) struct Work<E: Engine> {
     /// Writes that were undone, but whose records are there.
     pub(crate) undone: Vec<Write>,
     pub(crate) counters: std::sync::Arc<Counters>,
+    /// What was so when the transaction came in (see `gate`).
+    pub(crate) terms: u64,
+    /// Where it says that it is inside, if it was begun without a closure.
+    presence: Option<std::sync::Arc<Presence>>,
+    /// Whether it says so now.
+    is_alone: bool,
 }
 
 /// A bit for each of some records: most reads are of others, and this says so at once.
@@ -201,6 +212,26 @@ impl<E: Engine> Work<E> {
             changes: Vec::new(),
             undone: Vec::new(),
             counters,
+            terms: 0,
+            presence: None,
+            is_alone: false,
+        }
+    }
+
+    /// Says that a transaction without a closure is inside, which this thread has begun.
+    pub(crate) fn enter(&mut self, engine: &E, gate: &Gate, who: u64) {
+        self.presence.get_or_insert_with(|| gate.presence()).enter(engine, who);
+        self.is_alone = true;
+    }
+
+    /// Says that it is over, if it was there without a closure.
+    #[inline(always)]
+    pub(crate) fn leave(&mut self, engine: &E) {
+        if self.is_alone {
+            self.is_alone = false;
+            if let Some(presence) = &self.presence {
+                presence.leave(engine);
+            }
         }
     }
 

@@ -10,10 +10,15 @@
 
 mod explore;
 
-use std::{fmt::Debug, marker::PhantomData};
+use std::{
+    fmt::Debug,
+    marker::PhantomData,
+    sync::{Arc, atomic::Ordering::Relaxed},
+};
 
 use drtm_htm::NoHtm;
-use drtm_txn::{Builder, Db, Error, Mutation, Ordered, Pod, Setting, Table, TableDef, Tx, Unlogged};
+use drtm_txn::{Builder, Change, Db, Error, Hook, Mutation, Ordered, Pod, Setting, Table, TableDef, Tx, Unlogged};
+use loom::{sync::atomic::AtomicU64, thread};
 
 /// What is wrong with a database.
 trait Fault: Debug + Send + Sync + 'static {
@@ -36,7 +41,8 @@ faults! {
     Unvalidated: Some(Mutation::CommitWithoutValidation),
     Haunted: Some(Mutation::CommitDespitePhantoms),
     Hasty: Some(Mutation::ValidateBeforeLocks),
-    Open: Some(Mutation::UnlockBeforeVersions)
+    Open: Some(Mutation::UnlockBeforeVersions),
+    Ajar: Some(Mutation::CommitDespiteClosing)
 }
 
 #[derive(Debug)]
@@ -137,6 +143,15 @@ impl<F: Fault> World<F> {
         });
         values.and_then(|values| values.try_into().ok()).expect("nobody else is here")
     }
+}
+
+/// All schedules with so many preemptions.
+fn model(preemptions: usize) -> loom::model::Builder {
+    let mut model = loom::model::Builder::new();
+    let bound = std::env::var("LOOM_MAX_PREEMPTIONS").ok().and_then(|bound| bound.parse().ok());
+    model.preemption_bound = Some(bound.unwrap_or(preemptions));
+    model.max_branches = 20_000;
+    model
 }
 
 /// Runs `first` and `second` concurrently in every way there is with so many preemptions, then `check`.
@@ -309,4 +324,68 @@ fn a_range_shows_a_transaction_whole_or_not_at_all() {
 #[should_panic(expected = "rows")]
 fn without_validation_a_reader_sees_a_transaction_in_part() {
     sees_one::<Unvalidated>(2, Kind::Hash, both);
+}
+
+/// Counts commits in a word that orders nothing: whoever reads it knows by other means that it is final.
+#[derive(Debug)]
+struct Told(AtomicU64);
+
+impl Hook for Told {
+    fn changed(&self, _change: Change<'_>) {
+        self.0.fetch_add(1, Relaxed);
+    }
+}
+
+#[derive(Debug)]
+struct Closing<F>(PhantomData<fn() -> F>);
+
+impl<F: Fault> Setting for Closing<F> {
+    type Engine = NoHtm;
+    type Hook = Told;
+    const FAULT: Option<Mutation> = F::FAULT;
+}
+
+/// One writes, the other closes the database.
+fn close_beside_a_writer<F: Fault>() {
+    for closer_leads in [false, true] {
+        model(2).check(move || {
+            let told = Told(AtomicU64::new(0));
+            let db: Db<Closing<F>> = Builder::new().memory(8 << 10).build_with(NoHtm, told).expect("memory");
+            let rows = db.table(ROWS).expect("memory");
+            let write = move |db: &Db<Closing<F>>| {
+                let written = db.begin().and_then(|mut tx| tx.put(rows, &1, &1).and_then(|()| tx.commit()));
+                match written {
+                    Ok(()) => 1,
+                    Err(Error::Closed) => 0,
+                    Err(error) => panic!("{error}"),
+                }
+            };
+            let close = |db: &Db<Closing<F>>| {
+                db.close().expect("no transaction is this thread's");
+                db.hook().0.load(Relaxed)
+            };
+            let other = db.clone();
+            let (written, told) = if closer_leads {
+                let writer = thread::spawn(move || write(&other));
+                let told = close(&db);
+                (writer.join().expect("no panic"), told)
+            } else {
+                let closer = thread::spawn(move || close(&other));
+                let written = write(&db);
+                (written, closer.join().expect("no panic"))
+            };
+            assert_eq!(written, told, "a commit after the end");
+        });
+    }
+}
+
+#[test]
+fn nothing_commits_after_the_end() {
+    close_beside_a_writer::<Sound>();
+}
+
+#[test]
+#[should_panic(expected = "a commit after the end")]
+fn who_does_not_look_again_commits_after_the_end() {
+    close_beside_a_writer::<Ajar>();
 }

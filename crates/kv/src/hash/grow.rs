@@ -63,7 +63,10 @@ impl<E: Engine> Table<E> {
         if number >= segments::MOST {
             return Ok(None);
         }
-        self.main.ensure(self.region(), number)?;
+        if self.main.ensure(self.region(), number)? {
+            #[cfg(feature = "tracing")]
+            tracing::debug!(target: "drtm", buckets = number, keys = self.keys()?, "a hash table takes memory for more buckets");
+        }
         let parent = self.split_off(number)?;
         let (new, old) = (self.main_bucket(number)?, self.main_bucket(parent)?);
         let (seen, fresh) = (bucket::seen(engine, old), bucket::seen(engine, new));

@@ -180,10 +180,10 @@ impl Segments {
         }
     }
 
-    /// Makes sure that a bucket's segment is there.
-    pub(super) fn ensure<E: Engine>(&self, region: &Region<E>, bucket: u64) -> Result<(), KvError> {
+    /// Makes sure that a bucket's segment is there. Whether it was not.
+    pub(super) fn ensure<E: Engine>(&self, region: &Region<E>, bucket: u64) -> Result<bool, KvError> {
         if self.get(region, bucket)?.is_some() {
-            return Ok(());
+            return Ok(false);
         }
         let (segment, _) = locate(bucket);
         if segment >= self.known.len() {
@@ -196,7 +196,7 @@ impl Segments {
         let entry = self.entry(region, segment)?.ok_or(KvError::TooCrowded)?;
         self.install(region, entry, buckets_in(segment) * BUCKET_BYTES)?;
         self.learn(region, segment)?;
-        Ok(())
+        Ok(true)
     }
 
     /// Lets a word that is still zero point to so many bytes of zeros.

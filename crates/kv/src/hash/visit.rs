@@ -1,8 +1,11 @@
 //! Visiting every key.
+//!
+//! Keys are visited class by class: those that would be in one bucket if the table had as many as at the beginning. A class stays together in buckets that are split off
+//! one another, whatever grows meanwhile.
 
 use drtm_htm::{Engine, Waiter, fence_acquire};
 
-use super::{Table, bucket};
+use super::{HashTable, Table, bucket};
 use crate::{
     KvError, Version,
     keys::Keys,
@@ -10,23 +13,137 @@ use crate::{
     record::{Look, Record},
 };
 
+/// Where a visit of a table's keys has come to.
+///
+/// # Example
+///
+/// See [`HashTable::advance`].
+#[derive(Debug)]
+pub struct Sweep {
+    next: u64,
+    /// How many buckets there were at the beginning, and so how many classes there are.
+    classes: u64,
+    key: Vec<u8>,
+}
+
+impl<E: Engine, K: Keys> HashTable<E, K> {
+    /// The beginning of a visit of all keys.
+    ///
+    /// # Errors
+    ///
+    /// When the store is corrupt.
+    ///
+    /// # Example
+    ///
+    /// See [`advance`](Self::advance).
+    pub fn sweep(&self) -> Result<Sweep, KvError> {
+        Ok(Sweep { next: 0, classes: self.table.buckets()?, key: Vec::new() })
+    }
+
+    /// Visits some more keys, and says whether there may be others. A key is visited if it has a record, be it that the record says that the key is not there. One that has a record
+    /// all the while is visited once; one that comes or goes meanwhile may be or not.
+    ///
+    /// # Errors
+    ///
+    /// When the store is corrupt.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm_htm::NoHtm;
+    /// use drtm_kv::{Bytes, HashConfig, KvError, Store};
+    ///
+    /// let store = Store::in_memory(NoHtm, 16 << 20)?;
+    /// let (table, mut worker) = (store.hash_table_of::<Bytes>(HashConfig::default())?, store.worker());
+    /// table.insert(&mut worker, b"ann", b"1")?;
+    /// table.insert(&mut worker, b"bob", b"2")?;
+    /// let (mut sweep, mut keys) = (table.sweep()?, Vec::new());
+    /// while table.advance(&mut sweep, |key| keys.push(key.to_vec()))? {}
+    /// keys.sort();
+    /// assert_eq!(keys, [b"ann", b"bob"]);
+    /// # Ok::<(), KvError>(())
+    /// ```
+    pub fn advance(&self, sweep: &mut Sweep, mut visit: impl FnMut(K::Key<'_>)) -> Result<bool, KvError> {
+        let Sweep { next, classes, key } = sweep;
+        if next == classes {
+            return Ok(false);
+        }
+        let (mut keys, mut lengths) = (Vec::new(), Vec::new());
+        self.table.for_class(*next, *classes, |number| {
+            let depth = self.table.names_of::<K>(number, key, &mut keys, &mut lengths)?;
+            let mut rest = &keys[..];
+            for length in &lengths {
+                let (name, others) = rest.split_at(*length);
+                K::from_bytes(name).map(&mut visit);
+                rest = others;
+            }
+            Ok(depth)
+        })?;
+        *next += 1;
+        Ok(next < classes)
+    }
+}
+
 impl<E: Engine> Table<E> {
-    /// Visits the keys class by class: those that would be in one bucket if the table had as many as now. A class stays together
-    /// in buckets that are split off one another, whatever grows meanwhile.
     pub(super) fn for_each<K: Keys>(&self, mut visit: impl FnMut(u64, &[u8], Version)) -> Result<(), KvError> {
         let mut rows = Rows::default();
-        let buckets = self.buckets()?;
-        for first in 0..buckets {
-            let mut waiting = vec![first];
-            while let Some(number) = waiting.pop() {
+        let classes = self.buckets()?;
+        (0..classes).try_for_each(|first| {
+            self.for_class(first, classes, |number| {
                 let depth = self.rows_of::<K>(number, &mut rows)?;
-                // What has been split off since; what was split off before is a class of its own.
-                let bits = self.numbering.first_depth(number)..depth;
-                waiting.extend(bits.map(|bit| self.numbering.child(number, bit)).filter(|split| *split >= buckets));
                 rows.visit(&mut visit);
-            }
+                Ok(depth)
+            })
+        })
+    }
+
+    /// Calls `each` for every bucket of a class. It gives the depth that the bucket has had.
+    fn for_class(
+        &self,
+        first: u64,
+        classes: u64,
+        mut each: impl FnMut(u64) -> Result<u32, KvError>,
+    ) -> Result<(), KvError> {
+        let mut waiting = vec![first];
+        while let Some(number) = waiting.pop() {
+            let depth = each(number)?;
+            // What has been split off since; what was split off before is a class of its own.
+            let bits = self.numbering.first_depth(number)..depth;
+            waiting.extend(bits.map(|bit| self.numbering.child(number, bit)).filter(|split| *split >= classes));
         }
         Ok(())
+    }
+
+    /// Copies the keys that a bucket had at one moment, one behind the other, and gives its depth then.
+    fn names_of<K: Keys>(
+        &self,
+        number: u64,
+        key: &mut Vec<u8>,
+        keys: &mut Vec<u8>,
+        lengths: &mut Vec<usize>,
+    ) -> Result<u32, KvError> {
+        let waiter = Waiter::new();
+        'again: loop {
+            keys.clear();
+            lengths.clear();
+            let (words, depth) = self.keys_of(number)?;
+            for (word, place) in words {
+                if self.numbering.bucket(K::hash(word), depth) != number {
+                    continue;
+                }
+                if K::FITS {
+                    key.clear();
+                    key.extend(word.to_le_bytes());
+                } else if Record::at(self.region(), place)?.copy_key::<K>(key)? != Look::Found(()) {
+                    // It has moved, perhaps.
+                    waiter.pause();
+                    continue 'again;
+                }
+                keys.extend_from_slice(key);
+                lengths.push(key.len());
+            }
+            return Ok(depth);
+        }
     }
 
     /// Copies a bucket's rows, of the keys that it had at one moment, and gives its depth then. All before one is visited: a record that has

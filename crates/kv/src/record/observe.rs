@@ -88,7 +88,7 @@ impl<E: Engine> Record<'_, E> {
         if version.is_writing() || state.is_locked() || version.number() >= before.number() {
             return None;
         }
-        self.observe_value::<K>(key, version, into).ok()??;
+        self.observe_value::<K>(key, self.head(), version, into).ok()??;
         fence_acquire();
         let is_same = self.version() == version || mutation::includes(Mutation::ReadWithoutVersion);
         is_same.then_some(if version.is_removed() { Past::Absent } else { Past::Present(version) })

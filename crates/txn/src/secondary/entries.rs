@@ -1,6 +1,6 @@
 //! The entries that a row has in the indexes of its table: listed before and after a change, so that what differs is changed and nothing else.
 
-use super::Indexes;
+use super::{Indexes, upkeep};
 use crate::{
     Error, Key,
     index::Encoded,
@@ -37,6 +37,18 @@ impl RowEntries {
         Ok(())
     }
 
+    /// Lists what a row is to have in one index that has nothing of it yet.
+    pub(crate) fn list_in<K: Key>(&mut self, index: &upkeep::Listed, row: &K, value: &[u8]) -> Result<(), Error> {
+        let Self { old, new, row: bytes, .. } = self;
+        bytes.clear();
+        row.write(bytes, true);
+        old.clear();
+        new.clear();
+        index.list(row, value, new)?;
+        new.put_in_order();
+        Ok(())
+    }
+
     /// The entries that go.
     pub(crate) fn leaving(&self) -> impl Iterator<Item = Entry<'_>> {
         self.old.without(&self.new)
@@ -54,6 +66,8 @@ pub(crate) struct Entry<'e> {
     /// The table of the index.
     pub(crate) index: u16,
     pub(crate) is_unique: bool,
+    /// Whether the index has not got the entries of all rows yet.
+    pub(crate) is_partial: bool,
     pub(crate) key: Encoded<'e>,
 }
 
@@ -69,6 +83,7 @@ pub(crate) struct Entries {
 struct Listed {
     index: u16,
     is_unique: bool,
+    is_partial: bool,
     key: Kept,
 }
 
@@ -78,9 +93,14 @@ impl Entries {
         self.bytes.clear();
     }
 
-    pub(super) fn add<K: Key>(&mut self, index: u16, is_unique: bool, key: &K) -> Result<(), Error> {
+    /// Adds an entry of an index: of which, whether it is unique, and whether it is partial.
+    pub(super) fn add<K: Key>(
+        &mut self,
+        (index, is_unique, is_partial): (u16, bool, bool),
+        key: &K,
+    ) -> Result<(), Error> {
         let key = keep(&mut self.bytes, key)?;
-        self.list.push(Listed { index, is_unique, key });
+        self.list.push(Listed { index, is_unique, is_partial, key });
         Ok(())
     }
 
@@ -105,7 +125,8 @@ impl Entries {
 
 impl Listed {
     fn spelled<'e>(&self, bytes: &'e [u8]) -> Entry<'e> {
-        Entry { index: self.index, is_unique: self.is_unique, key: encoded(bytes, self.key) }
+        let Self { index, is_unique, is_partial, key } = *self;
+        Entry { index, is_unique, is_partial, key: encoded(bytes, key) }
     }
 }
 
@@ -116,7 +137,7 @@ mod tests {
     fn listed(keys: &[(u16, &str)]) -> Entries {
         let mut entries = Entries::default();
         for (index, key) in keys {
-            entries.add(*index, true, &(*key).to_owned()).expect("there is room");
+            entries.add((*index, true, false), &(*key).to_owned()).expect("there is room");
         }
         entries.put_in_order();
         entries

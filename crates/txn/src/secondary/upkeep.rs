@@ -1,39 +1,64 @@
 //! The indexes of a table, as its writers know them.
 //!
-//! A table's indexes are gathered until somebody writes to it. Then they are fixed: no row can come into the table that an index does not know of,
-//! and a writer sees whether there are any by one flag, which never changes again.
+//! They are a list that only grows at its end, so that a writer goes through it without a lock; and a writer sees whether there are any by one flag. An index that could not be made stays in the list, and is
+//! passed over.
+//!
+//! Who adds an index, or gives one up, changes the database's terms then (see `gate`). From there on every writer that commits has known the list as it is.
 
 use std::{
     any::Any,
-    fmt, mem,
+    fmt,
     sync::{
         OnceLock,
-        atomic::{AtomicBool, Ordering::Relaxed},
+        atomic::{
+            AtomicBool, AtomicU8, AtomicU64,
+            Ordering::{Acquire, Relaxed, Release, SeqCst},
+        },
     },
 };
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 
 use super::{Entries, IndexDef, Keys, Uniqueness};
-use crate::{Codec, Error, Key, Ordered, TableDef};
+use crate::{Codec, Error, Key};
 
 /// The indexes of a table.
 #[derive(Debug, Default)]
 pub(crate) struct Indexes {
-    /// Whether it is certain that there are none, and never will be.
-    are_none: AtomicBool,
-    fixed: OnceLock<Box<[Box<dyn Lister>]>>,
-    /// Until they are fixed, which is done with this held.
-    gathered: Mutex<Vec<Box<dyn Lister>>>,
+    /// Whether there may be any.
+    has_some: AtomicBool,
+    first: OnceLock<Box<Listed>>,
+    /// Which change of the terms was the last of these indexes'.
+    changed_at: AtomicU64,
+    /// Held while one is added.
+    turn: Mutex<()>,
 }
 
+/// A change that is not over yet: later than all that are.
+const UNDER_WAY: u64 = u64::MAX;
+
+/// An index in the list.
+#[derive(Debug)]
+pub(crate) struct Listed {
+    index: Box<dyn Lister>,
+    stage: AtomicU8,
+    next: OnceLock<Box<Self>>,
+}
+
+/// Rows that were there before get their entries one after the other. Writers keep the entries that there are.
+const PARTIAL: u8 = 0;
+/// Every row has its entries.
+const WHOLE: u8 = 1;
+/// It could not be made.
+const GIVEN_UP: u8 = 2;
+
 /// Knows a row's entries in an index. Without types, which the table has.
-trait Lister: Send + Sync {
+pub(super) trait Lister: Send + Sync {
     /// The index's name.
     fn name(&self) -> &'static str;
 
-    /// Adds the entries of a row, whose key is of the table's type.
-    fn list(&self, row: &dyn Any, value: &[u8], entries: &mut Entries) -> Result<(), Error>;
+    /// Adds the entries of a row, whose key is of the table's type. Entries of a partial index may not be there.
+    fn list(&self, row: &dyn Any, value: &[u8], is_partial: bool, entries: &mut Entries) -> Result<(), Error>;
 }
 
 impl fmt::Debug for dyn Lister {
@@ -43,12 +68,12 @@ impl fmt::Debug for dyn Lister {
 }
 
 /// An index that is open.
-struct Opened<K, C: Codec, I, U> {
-    def: IndexDef<K, C, I, U>,
+pub(super) struct Opened<K, C: Codec, I, U> {
+    pub(super) def: IndexDef<K, C, I, U>,
     /// The number of its own table.
-    number: u16,
+    pub(super) number: u16,
     /// The name of the table whose rows it finds.
-    table: &'static str,
+    pub(super) table: &'static str,
 }
 
 impl<K: Key, C: Codec, I: Key, U: Uniqueness> Lister for Opened<K, C, I, U> {
@@ -56,11 +81,11 @@ impl<K: Key, C: Codec, I: Key, U: Uniqueness> Lister for Opened<K, C, I, U> {
         self.def.name
     }
 
-    fn list(&self, row: &dyn Any, value: &[u8], entries: &mut Entries) -> Result<(), Error> {
+    fn list(&self, row: &dyn Any, value: &[u8], is_partial: bool, entries: &mut Entries) -> Result<(), Error> {
         let table = self.table;
         let row: &K = row.downcast_ref().ok_or(Error::Key { table })?;
         let view = C::view(value).map_err(|source| Error::Codec { table, source })?;
-        let mut add = |by| entries.add(self.number, U::IS_UNIQUE, &U::key(by, row));
+        let mut add = |by| entries.add((self.number, U::IS_UNIQUE, is_partial), &U::key(by, row));
         match self.def.keys {
             Keys::AtMostOne(key) => key(row, view).map_or(Ok(()), add),
             Keys::Several(keys) => keys(row, view).into_iter().try_for_each(&mut add),
@@ -68,49 +93,78 @@ impl<K: Key, C: Codec, I: Key, U: Uniqueness> Lister for Opened<K, C, I, U> {
     }
 }
 
-impl Indexes {
-    /// The number of the index that is defined like this, whose table `open` opens.
-    pub(super) fn open<K: Key, C: Codec, I: Key, U: Uniqueness>(
-        &self,
-        table: &'static str,
-        def: IndexDef<K, C, I, U>,
-        open: impl FnOnce(TableDef<U::Key<K, I>, U::Codec<K>, Ordered>) -> Result<u16, Error>,
-    ) -> Result<u16, Error> {
-        let mut gathered = self.gathered.lock();
-        let fixed = self.fixed.get();
-        let mut known = fixed.map_or(gathered.as_slice(), |fixed| fixed).iter();
-        let is_known = known.any(|index| index.name() == def.name);
-        if !is_known && fixed.is_some() {
-            return Err(Error::TooLate { index: def.name, table });
+impl Listed {
+    /// Adds the entries of a row.
+    pub(super) fn list(&self, row: &dyn Any, value: &[u8], entries: &mut Entries) -> Result<(), Error> {
+        match self.stage.load(Acquire) {
+            GIVEN_UP => Ok(()),
+            stage => self.index.list(row, value, stage == PARTIAL, entries),
         }
-        let number = open(def.entries(table))?;
-        if !is_known {
-            gathered.push(Box::new(Opened { def, number, table }));
-        }
-        Ok(number)
     }
 
-    /// Whether there are none. To be asked before anything is written: there come no others from then on.
+    /// Every row has its entries now.
+    pub(super) fn is_whole_now(&self) {
+        self.stage.store(WHOLE, Release);
+    }
+}
+
+impl Indexes {
+    fn all(&self) -> impl Iterator<Item = &Listed> {
+        std::iter::successors(self.first.get(), |listed| listed.next.get()).map(|listed| &**listed)
+    }
+
+    /// Whether there is one of this name, of every row.
+    pub(super) fn have(&self, name: &str) -> bool {
+        self.all().any(|listed| listed.index.name() == name && listed.stage.load(Acquire) == WHOLE)
+    }
+
+    /// Waits until nobody else adds an index.
+    pub(super) fn turn(&self) -> MutexGuard<'_, ()> {
+        self.turn.lock()
+    }
+
+    /// Adds an index, which has no entries yet; `tell` tells writers and gives the change's number. With one's turn.
+    pub(super) fn add(&self, index: Box<dyn Lister>, tell: impl FnOnce() -> u64) -> &Listed {
+        let mut end = &self.first;
+        while let Some(listed) = end.get() {
+            end = &listed.next;
+        }
+        let stage = AtomicU8::new(PARTIAL);
+        let listed = end.get_or_init(|| Box::new(Listed { index, stage, next: OnceLock::new() }));
+        self.change(tell, || self.has_some.store(true, SeqCst));
+        listed
+    }
+
+    /// Gives an index up, which could not be made. With one's turn.
+    pub(super) fn give_up(&self, listed: &Listed, tell: impl FnOnce() -> u64) {
+        self.change(tell, || {
+            listed.stage.store(GIVEN_UP, SeqCst);
+            let has_some = self.all().any(|listed| listed.stage.load(Relaxed) != GIVEN_UP);
+            self.has_some.store(has_some, SeqCst);
+        });
+    }
+
+    fn change(&self, tell: impl FnOnce() -> u64, change: impl FnOnce()) {
+        // Whoever has come in before is to look again, whichever number it will be.
+        self.changed_at.store(UNDER_WAY, SeqCst);
+        change();
+        self.changed_at.store(tell(), SeqCst);
+    }
+
+    /// Which change of the terms was the last of these indexes'.
+    pub(crate) fn changed_at(&self) -> u64 {
+        self.changed_at.load(SeqCst)
+    }
+
+    /// Whether there are none, as far as a writer need know.
     #[inline(always)]
     pub(crate) fn are_none(&self) -> bool {
-        // Once set it stays, and who does not see it yet asks on.
-        self.are_none.load(Relaxed) || self.fix().is_empty()
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn fix(&self) -> &[Box<dyn Lister>] {
-        if let Some(fixed) = self.fixed.get() {
-            return fixed;
-        }
-        let mut gathered = self.gathered.lock();
-        let fixed = self.fixed.get_or_init(|| mem::take(&mut *gathered).into_boxed_slice());
-        self.are_none.store(fixed.is_empty(), Relaxed);
-        fixed
+        // Who sees it late has come in under earlier terms, and will be told so.
+        !self.has_some.load(Relaxed)
     }
 
     /// Adds the entries of a row.
     pub(crate) fn list(&self, row: &dyn Any, value: &[u8], entries: &mut Entries) -> Result<(), Error> {
-        self.fix().iter().try_for_each(|index| index.list(row, value, entries))
+        self.all().try_for_each(|listed| listed.list(row, value, entries))
     }
 }

@@ -1,12 +1,15 @@
 //! Finding rows by indexes: an entry of the index says which row it is, and the table has it.
 
-use std::ops::{Bound, RangeBounds};
+use std::{
+    ops::{Bound, RangeBounds},
+    sync::atomic::Ordering::Relaxed,
+};
 
 use super::{
     Mode, Tx, Update,
     range::{Position, Range, Way, map, until_an_error},
 };
-use crate::{Codec, Embedded, Error, Hash, Index, Key, Setting, Unique, Uniqueness, table::Kind};
+use crate::{Codec, Embedded, Error, Hash, Index, Key, Ordered, Setting, Table, Unique, Uniqueness, table::Kind};
 
 /// The rows of a range of an index, one after the other, in the index's order; rows under one key in the order of their own.
 ///
@@ -142,7 +145,7 @@ impl<'db, S: Setting, M: Mode> Tx<'db, S, M> {
     ///
     /// # Errors
     ///
-    /// [`Error::Conflict`]; or when the key is too long, or the value is none of the codec's.
+    /// [`Error::Conflict`]; [`Error::IndexTooNew`] in a snapshot that is older than the index; or when the key is too long, or the value is none of the codec's.
     ///
     /// # Example
     ///
@@ -178,7 +181,7 @@ impl<'db, S: Setting, M: Mode> Tx<'db, S, M> {
     ///
     /// # Errors
     ///
-    /// As for [`get`](Self::get).
+    /// As for [`get_by`](Self::get_by).
     ///
     /// # Example
     ///
@@ -189,14 +192,15 @@ impl<'db, S: Setting, M: Mode> Tx<'db, S, M> {
         index: Index<K, C, I, Unique, O>,
         by: &I,
     ) -> Result<Option<K>, Error> {
-        self.get(index.entries(), by)
+        let entries = self.entries(index)?;
+        self.get(entries, by)
     }
 
     /// The rows under one key of an index.
     ///
     /// # Errors
     ///
-    /// As for [`range`](Self::range).
+    /// As for [`range`](Self::range), and [`Error::IndexTooNew`] in a snapshot that is older than the index.
     ///
     /// # Example
     ///
@@ -214,7 +218,7 @@ impl<'db, S: Setting, M: Mode> Tx<'db, S, M> {
     ///
     /// # Errors
     ///
-    /// As for [`range`](Self::range).
+    /// As for [`range`](Self::range), and [`Error::IndexTooNew`] in a snapshot that is older than the index.
     ///
     /// # Example
     ///
@@ -226,14 +230,15 @@ impl<'db, S: Setting, M: Mode> Tx<'db, S, M> {
         range: impl RangeBounds<I>,
     ) -> Result<RangeBy<'_, 'db, K, C, I, U, O, S, M>, Error> {
         let position = Position::of_entries::<K, I, U>(range, Way::Up);
-        Ok(RangeBy { entries: self.range_from(index.entries(), position)?, index })
+        let entries = self.entries(index)?;
+        Ok(RangeBy { entries: self.range_from(entries, position)?, index })
     }
 
     /// The rows of a range of an index, in the opposite order.
     ///
     /// # Errors
     ///
-    /// As for [`range`](Self::range).
+    /// As for [`range`](Self::range), and [`Error::IndexTooNew`] in a snapshot that is older than the index.
     ///
     /// # Example
     ///
@@ -245,7 +250,8 @@ impl<'db, S: Setting, M: Mode> Tx<'db, S, M> {
         range: impl RangeBounds<I>,
     ) -> Result<RangeBy<'_, 'db, K, C, I, U, O, S, M>, Error> {
         let position = Position::of_entries::<K, I, U>(range, Way::Down);
-        Ok(RangeBy { entries: self.range_from(index.entries(), position)?, index })
+        let entries = self.entries(index)?;
+        Ok(RangeBy { entries: self.range_from(entries, position)?, index })
     }
 
     /// The first row of a range of an index.
@@ -288,7 +294,7 @@ impl<'db, S: Setting, M: Mode> Tx<'db, S, M> {
     ///
     /// # Errors
     ///
-    /// As for [`get`](Self::get).
+    /// As for [`get_by`](Self::get_by).
     ///
     /// # Example
     ///
@@ -299,7 +305,24 @@ impl<'db, S: Setting, M: Mode> Tx<'db, S, M> {
         range: impl RangeBounds<I>,
     ) -> Result<u64, Error> {
         let position = Position::of_entries::<K, I, U>(range, Way::Up);
-        self.range_from(index.entries(), position)?.count()
+        let entries = self.entries(index)?;
+        self.range_from(entries, position)?.count()
+    }
+
+    /// The table of an index's entries, if it has those of every row at the moment that is read.
+    #[inline(always)]
+    fn entries<K: Key, C, I: Key, U: Uniqueness, O>(
+        &self,
+        index: Index<K, C, I, U, O>,
+    ) -> Result<Table<U::Key<K, I>, U::Codec<K>, Ordered>, Error> {
+        let entries = index.entries();
+        if let Some(before) = self.past() {
+            let opened = self.opened(entries)?;
+            if before.number() < opened.whole_since.load(Relaxed) {
+                return Err(Error::IndexTooNew { index: opened.name });
+            }
+        }
+        Ok(entries)
     }
 
     /// The value of the row that an entry has.

@@ -3,11 +3,11 @@
 use std::ops::{Bound, RangeBounds};
 
 use drtm_htm::Engine;
-use drtm_kv::{Bytes, Cursor, Inline, KvError, NodeVersion, Room, Sighting, State, Version};
+use drtm_kv::{Bytes, Cursor, Inline, KvError, NodeVersion, Nowhere, Room, Sighting, State, Version};
 
 use super::{
     Found, Mode, Tx, Update,
-    read::{Row, Spotted, Unwanted, Wanted, was_found},
+    read::{Row, Spotted, Wanted, was_found},
 };
 use crate::{
     Codec, Embedded, Error, Key, Ordered, Setting, Table,
@@ -201,7 +201,7 @@ impl<K: Key, C: Codec, S: Setting, M: Mode> Range<'_, '_, K, C, S, M> {
             let Work { leaves, value, values, holder, .. } = self.tx.work();
             let start = values.len();
             let row = match wanted {
-                Wanted::Nothing => next_row(&self.opened.index, &mut self.cursor, *holder, leaves, &mut Unwanted)?,
+                Wanted::Nothing => next_row(&self.opened.index, &mut self.cursor, *holder, leaves, &mut Nowhere)?,
                 Wanted::ToRead => next_row(&self.opened.index, &mut self.cursor, *holder, leaves, value)?,
                 Wanted::ToChange => {
                     next_row(&self.opened.index, &mut self.cursor, *holder, leaves, &mut End { values, start })?

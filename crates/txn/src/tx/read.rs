@@ -1,7 +1,7 @@
 //! Reading single rows.
 
 use drtm_htm::Engine;
-use drtm_kv::{Fetched, Past, Room, Sighting};
+use drtm_kv::{Fetched, Nowhere, Past, Sighting};
 
 use super::{Found, Mode, Tx, encode};
 use crate::{
@@ -39,16 +39,6 @@ pub(super) enum Wanted {
 
 /// Bytes of a value that are asked for ahead if nobody knows how many it has.
 const PREFETCHED: usize = 160;
-
-/// Nobody wants the value.
-pub(super) struct Unwanted;
-
-impl Room for Unwanted {
-    #[inline(always)]
-    fn of(&mut self, _length: usize) -> &mut [u8] {
-        &mut []
-    }
-}
 
 /// Where the value is that a row had.
 #[inline]
@@ -235,7 +225,7 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
             return Ok(Some(Row { found: was_found(opened, found)?, record: None }));
         }
         let fetched = match wanted {
-            Wanted::Nothing => opened.fetch::<O>(located, encoded, holder, &mut Unwanted)?,
+            Wanted::Nothing => opened.fetch::<O>(located, encoded, holder, &mut Nowhere)?,
             Wanted::ToRead => opened.fetch::<O>(located, encoded, holder, value)?,
             Wanted::ToChange => opened.fetch::<O>(located, encoded, holder, &mut End { values, start })?,
         };

@@ -2,12 +2,14 @@
 
 use std::mem;
 
-use super::{Found, Tx};
+use super::{Found, Tx, read::Wanted};
 use crate::{
-    Error, Key, Ordered, Raw, Setting, Table,
+    Conflict, Error, Key, Ordered, Raw, Setting, Table,
     catalog::Opened,
+    gate::changes,
     index::Encoded,
-    secondary::{Entry, RowEntries},
+    secondary::{Entry, Listed, RowEntries},
+    table::Any,
     work::Fate,
 };
 
@@ -35,6 +37,10 @@ impl<S: Setting> Tx<'_, S> {
         write: impl FnOnce(&mut Self) -> Result<(), Error>,
     ) -> Result<(), Error> {
         let work = self.work();
+        if opened.indexes.changed_at() > changes(work.terms) {
+            // What it has written before, it may have written without them.
+            return Err(self.doom(Conflict::Indexed));
+        }
         let mut entries = mem::take(&mut work.entries);
         let (old, new) = (old.map(|old| Self::bytes(work, old)), Found::of(fate).map(|new| Self::bytes(work, new)));
         let listed = entries.list(&opened.indexes, key, old, new);
@@ -49,7 +55,7 @@ impl<S: Setting> Tx<'_, S> {
     fn change_entries(&mut self, opened: &Opened<S::Engine>, entries: &mut RowEntries) -> Result<(), Error> {
         let mut key = mem::take(&mut entries.key);
         for entry in entries.leaving() {
-            if !self.remove_entry(entry, &mut key)? {
+            if !self.remove_entry(entry, &mut key, &entries.row)? {
                 return Err(self.disagreement(entry.index, opened.name));
             }
         }
@@ -68,12 +74,29 @@ impl<S: Setting> Tx<'_, S> {
         Table::new(self.db.number, index)
     }
 
-    fn remove_entry(&mut self, entry: Entry<'_>, key: &mut Vec<u8>) -> Result<bool, Error> {
-        match entry.key {
-            Encoded::Word(word) => self.remove(self.bare::<u64>(entry.index), &word),
+    /// Removes an entry. Whether it was there, or need not have been.
+    fn remove_entry(&mut self, entry: Entry<'_>, key: &mut Vec<u8>, row: &[u8]) -> Result<bool, Error> {
+        // As long as rows lack their entries, another may have come to the one that this lacks.
+        if entry.is_partial && entry.is_unique && self.owner(entry, key)?.is_some_and(|owner| owner != row) {
+            return Ok(true);
+        }
+        let was_there = match entry.key {
+            Encoded::Word(word) => self.remove(self.bare::<u64>(entry.index), &word)?,
             Encoded::Bytes(bytes) => {
                 bytes.clone_into(key);
-                self.remove(self.bare::<Vec<u8>>(entry.index), key)
+                self.remove(self.bare::<Vec<u8>>(entry.index), key)?
+            }
+        };
+        Ok(was_there || entry.is_partial)
+    }
+
+    /// The key of the row that has an entry of a unique index.
+    fn owner(&mut self, entry: Entry<'_>, key: &mut Vec<u8>) -> Result<Option<Vec<u8>>, Error> {
+        match entry.key {
+            Encoded::Word(word) => self.get(self.bare::<u64>(entry.index), &word),
+            Encoded::Bytes(bytes) => {
+                bytes.clone_into(key);
+                self.get(self.bare::<Vec<u8>>(entry.index), key)
             }
         }
     }
@@ -86,6 +109,51 @@ impl<S: Setting> Tx<'_, S> {
             Encoded::Bytes(bytes) => {
                 bytes.clone_into(key);
                 self.place(self.bare::<Vec<u8>>(entry.index), key, value, overwrites)
+            }
+        }
+    }
+
+    /// Adds the entries that a row lacks in an index, if there is such a row.
+    pub(crate) fn complete<K: Key>(
+        &mut self,
+        opened: &Opened<S::Engine>,
+        key: &K,
+        index: &Listed,
+    ) -> Result<(), Error> {
+        let Some(found) = self.row::<K, Any>(opened, key, Wanted::ToRead)?.found else { return Ok(()) };
+        let work = self.work();
+        let mut entries = mem::take(&mut work.entries);
+        let listed = entries.list_in(index, key, Self::bytes(work, found));
+        let added = listed.and_then(|()| self.add_lacking(opened, &mut entries));
+        self.work().entries = entries;
+        added
+    }
+
+    fn add_lacking(&mut self, opened: &Opened<S::Engine>, entries: &mut RowEntries) -> Result<(), Error> {
+        let mut key = mem::take(&mut entries.key);
+        for entry in entries.coming() {
+            match self.add_entry(entry, &mut key, &entries.row) {
+                Err(Error::Exists { table }) => {
+                    if self.owner(entry, &mut key)?.is_some_and(|owner| owner != entries.row) {
+                        let (index, table, key) = (table, opened.name, self.spelled(entry));
+                        return Err(Error::NotUnique { index, table, key });
+                    }
+                }
+                added => added?,
+            }
+        }
+        entries.key = key;
+        Ok(())
+    }
+
+    /// An entry's key as bytes.
+    fn spelled(&self, entry: Entry<'_>) -> Vec<u8> {
+        match entry.key {
+            Encoded::Bytes(bytes) => bytes.to_vec(),
+            Encoded::Word(word) => {
+                let bytes = word.to_be_bytes();
+                let size = self.db.catalog.get(entry.index).map_or(0, |index| index.key_size);
+                bytes[bytes.len() - size.min(bytes.len())..].to_vec()
             }
         }
     }

@@ -259,32 +259,6 @@ proptest! {
 }
 
 #[test]
-fn a_table_has_the_indexes_that_it_has_when_it_is_written_first() -> Result<(), Error> {
-    let db = Db::new()?;
-    let items = db.table(HASHED)?;
-    let by_shelf = db.index(items, BY_SHELF)?;
-    assert!(!db.transact(|tx| tx.contains(items, &1))?, "reading is not writing");
-    let by_tag = db.index(items, BY_TAG)?;
-
-    let item = Item { label: None, shelf: 3, tags: vec![1] };
-    let mut tx = db.begin()?;
-    tx.insert(items, &1, &item)?;
-    assert!(matches!(db.index(items, BY_NAME), Err(Error::TooLate { index: "items by name", table: "items" })));
-    tx.rollback();
-    assert!(matches!(db.index(items, BY_NAME), Err(Error::TooLate { .. })));
-    assert!(!db.tables()?.iter().any(|(name, _)| *name == "items by name"), "it was not made");
-
-    let again = db.index(items, BY_SHELF)?;
-    db.transact(|tx| tx.insert(items, &1, &item))?;
-    db.transact(|tx| {
-        assert_eq!(tx.all_by(again, &3)?.next_key()?, Some((3, 1)));
-        assert_eq!(tx.all_by(by_shelf, &3)?.next_key()?, Some((3, 1)));
-        assert_eq!(tx.count_by(by_tag, ..)?, 1);
-        Ok(())
-    })
-}
-
-#[test]
 fn a_name_is_of_one_index_of_one_table() -> Result<(), Error> {
     const OTHERS: TableDef<u16, Serde<Item>> = TableDef::hash("other items");
     const AS_TABLE: TableDef<(u8, u16), Pod<()>, Ordered> = TableDef::ordered("items by shelf");

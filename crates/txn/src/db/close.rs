@@ -1,0 +1,94 @@
+//! The end of a database.
+
+use std::time::Duration;
+
+use super::Db;
+use crate::{
+    Error, Setting,
+    trace::{event, within},
+};
+
+impl<S: Setting> Db<S> {
+    /// Closes the database, for all its clones and for good. Nobody comes in any more: whatever is asked of it from now on is answered with
+    /// [`Error::Closed`]. Transactions that are running may finish, snapshots too, and this waits until they have. Then nothing commits any
+    /// more, and the [hook](Self::hook) is told nothing more.
+    ///
+    /// What has become of transactions can still be [asked](Self::stats). The memory is given back when the last clone is gone. To close what is closed does no harm.
+    ///
+    /// A transaction of another thread that only reads a few rows, and begins at that very moment, may be overlooked, and read on for a while what never
+    /// changes again.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InTransaction`] if this thread has begun a transaction or a snapshot that has not ended: it would wait for itself. The database is as it was then.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm_txn::{Db, Error, Pod, TableDef};
+    ///
+    /// const COUNTERS: TableDef<u64, Pod<u64>> = TableDef::hash("counters");
+    /// let db = Db::new()?;
+    /// let counters = db.table(COUNTERS)?;
+    /// let clone = db.clone();
+    /// let counting = std::thread::spawn(move || {
+    ///     let mut counted = 0;
+    ///     while clone.transact(|tx| tx.put(counters, &1, &counted)).is_ok() {
+    ///         counted += 1;
+    ///     }
+    ///     counted
+    /// });
+    /// db.close()?;
+    /// assert!(matches!(db.read(|tx| tx.get(counters, &1)), Err(Error::Closed)));
+    /// let counted = counting.join().expect("it does not panic");
+    /// assert_eq!(db.stats().commits, counted);
+    /// # Ok::<(), Error>(())
+    /// ```
+    pub fn close(&self) -> Result<(), Error> {
+        self.close_within(None)
+    }
+
+    /// The same, but waits only so long: for ever if that is `None`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::StillRunning`] when the time is over. The database is as good as closed then, since nobody comes in; who is inside may still finish, and this can be
+    /// called again to wait longer. Otherwise as for [`close`](Self::close).
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use drtm_txn::{Db, Error};
+    ///
+    /// let db = Db::new()?;
+    /// std::thread::scope(|scope| {
+    ///     let tx = db.begin()?;
+    ///     // Who closes from another thread waits for it.
+    ///     let closing = scope.spawn(|| db.close_within(Some(Duration::from_millis(5))));
+    ///     let closed = closing.join().expect("it does not panic");
+    ///     assert!(matches!(closed, Err(Error::StillRunning { transactions: 1 })));
+    ///     assert!(matches!(db.close(), Err(Error::InTransaction)), "this thread would wait for itself");
+    ///     tx.commit()?;
+    ///     db.close()
+    /// })?;
+    /// # Ok::<(), Error>(())
+    /// ```
+    pub fn close_within(&self, patience: Option<Duration>) -> Result<(), Error> {
+        let db = &*self.inner;
+        within!("close", [database = db.number], {
+            let closed = db.gate.close(db.engine(), db.thread().presence.name, patience);
+            match &closed {
+                Ok(()) => event!(info, database = db.number, "a database is closed"),
+                Err(_why) => event!(warn, database = db.number, why = %_why, "a database is not closed"),
+            }
+            closed
+        })
+    }
+
+    /// Whether somebody has [closed](Self::close) the database, be it that transactions are still finishing.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.inner.gate.is_closed(self.inner.engine())
+    }
+}

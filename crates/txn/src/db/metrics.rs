@@ -1,0 +1,104 @@
+//! A database's figures for the facade `metrics`: handed over when somebody asks, so that nothing is counted that is not counted anyway.
+
+use metrics::{Label, Unit, counter, describe_counter, describe_gauge, gauge};
+
+use super::Db;
+use crate::{Conflict, Error, Setting};
+
+const COMMITTED: &str = "drtm_transactions_committed_total";
+const GIVEN_UP: &str = "drtm_transactions_given_up_total";
+const CONFLICTS: &str = "drtm_transactions_conflicts_total";
+const REGIONS: &str = "drtm_regions_total";
+const RECORDS: &str = "drtm_table_records";
+const SNAPSHOTS: &str = "drtm_snapshots_open";
+const OLDER_VERSIONS: &str = "drtm_older_versions_bytes";
+const MEMORY: &str = "drtm_memory_bytes";
+const MOST_MEMORY: &str = "drtm_memory_most_bytes";
+
+impl<S: Setting> Db<S> {
+    /// Tells the recorder of the crate `metrics` what the figures are that [`publish_metrics`](Self::publish_metrics) hands over.
+    ///
+    /// # Example
+    ///
+    /// See [`publish_metrics`](Self::publish_metrics).
+    pub fn describe_metrics(&self) {
+        describe_counter!(COMMITTED, Unit::Count, "Transactions that committed");
+        describe_counter!(GIVEN_UP, Unit::Count, "Transactions that their application gave up, or that failed");
+        describe_counter!(CONFLICTS, Unit::Count, "Runs of transactions that could not go on beside others, by cause");
+        describe_counter!(REGIONS, Unit::Count, "Hardware regions, by what became of them");
+        describe_gauge!(RECORDS, Unit::Count, "Records of a table, about as many as its rows");
+        describe_gauge!(SNAPSHOTS, Unit::Count, "Snapshots that are open");
+        describe_gauge!(OLDER_VERSIONS, Unit::Bytes, "Memory that holds what rows were, for snapshots");
+        describe_gauge!(MEMORY, Unit::Bytes, "Memory that is taken");
+        describe_gauge!(MOST_MEMORY, Unit::Bytes, "Memory that can be taken");
+    }
+
+    /// Hands all figures that there are to the recorder of the crate `metrics`. To be called whenever they are wanted: once before a scrape, or every few seconds. Transactions notice
+    /// nothing of it.
+    ///
+    /// | name | kind | labels | what it is |
+    /// |---|---|---|---|
+    /// | `drtm_transactions_committed_total` | counter | | [`Stats::commits`](crate::Stats::commits) |
+    /// | `drtm_transactions_given_up_total` | counter | | [`Stats::given_up`](crate::Stats::given_up) |
+    /// | `drtm_transactions_conflicts_total` | counter | `cause`: a [`Conflict`]'s [name](Conflict::name) | [`Stats::conflicts`](crate::Stats::conflicts) |
+    /// | `drtm_regions_total` | counter | `outcome`: `commit`, `fallback`, or why it was aborted: `conflict`, `capacity`, `system`, `explicit`, `lock_held`, `nested`, `panicked` | [`regions`](Self::regions) |
+    /// | `drtm_table_records` | gauge | `table` | [`tables`](Self::tables), indexes included |
+    /// | `drtm_snapshots_open` | gauge | | [`open_snapshots`](Self::open_snapshots) |
+    /// | `drtm_older_versions_bytes` | gauge | | [`older_versions`](Self::older_versions) |
+    /// | `drtm_memory_bytes`, `drtm_memory_most_bytes` | gauge | | [`memory`](Self::memory) |
+    ///
+    /// Each has the label `database` besides: a number, since a process can have several.
+    ///
+    /// # Errors
+    ///
+    /// When the store is corrupt.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm_txn::{Db, Error};
+    ///
+    /// let db = Db::new()?;
+    /// // The application has installed a recorder before, which an exporter of its choice provides.
+    /// db.describe_metrics();
+    /// db.transact(|_| Ok(()))?;
+    /// db.publish_metrics()?;
+    /// # Ok::<(), Error>(())
+    /// ```
+    pub fn publish_metrics(&self) -> Result<(), Error> {
+        let database = Label::new("database", self.inner.number.to_string());
+        let alone = || vec![database.clone()];
+        let with = |name: &'static str, value: &'static str| vec![database.clone(), Label::new(name, value)];
+
+        let stats = self.stats();
+        counter!(COMMITTED, alone()).absolute(stats.commits);
+        counter!(GIVEN_UP, alone()).absolute(stats.given_up);
+        for cause in Conflict::ALL {
+            counter!(CONFLICTS, with("cause", cause.name())).absolute(stats.conflicts(cause));
+        }
+        let regions = self.regions();
+        let outcomes = [
+            ("commit", regions.commits),
+            ("fallback", regions.fallbacks),
+            ("conflict", regions.conflict),
+            ("capacity", regions.capacity),
+            ("system", regions.system),
+            ("explicit", regions.explicit),
+            ("lock_held", regions.lock_held),
+            ("nested", regions.nested),
+            ("panicked", regions.panicked),
+        ];
+        for (outcome, count) in outcomes {
+            counter!(REGIONS, with("outcome", outcome)).absolute(count);
+        }
+        for (table, records) in self.tables()? {
+            gauge!(RECORDS, with("table", table)).set(records as f64);
+        }
+        gauge!(SNAPSHOTS, alone()).set(self.open_snapshots()? as f64);
+        gauge!(OLDER_VERSIONS, alone()).set(self.older_versions() as f64);
+        let (taken, most) = self.memory();
+        gauge!(MEMORY, alone()).set(taken as f64);
+        gauge!(MOST_MEMORY, alone()).set(most as f64);
+        Ok(())
+    }
+}

@@ -1,0 +1,197 @@
+//! Opening an index, of a table that may have rows, beside everybody who writes it.
+//!
+//! First the index is shown to the table's writers: whoever commits from then on keeps its entries, as far as there are any. Then every row that is there gets the entries that it lacks, in
+//! transactions of a few rows each, which conflict with writers like any other. A row that comes later has its entries from whoever inserts it. So when all keys have been
+//! gone through, the index is whole.
+//!
+//! If that fails, the index is given up: writers are told to forget it, and its entries are removed.
+
+use std::{
+    marker::PhantomData,
+    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
+    sync::atomic::Ordering::SeqCst,
+};
+
+use drtm_htm::Engine;
+
+use super::{Index, IndexDef, Listed, Uniqueness, upkeep};
+use crate::{
+    Codec, Db, Error, Key, Ordered, Raw, Setting, Table,
+    catalog::Opened,
+    epoch::first_after,
+    index::Encoded,
+    table::Kind,
+    trace::{event, within},
+};
+
+/// How many rows get their entries in one transaction: enough to make little of a transaction's own cost, and few enough to get in nobody's way for long.
+const BATCH: usize = 64;
+
+impl<S: Setting> Db<S> {
+    /// Opens an index of a table, which is made if there is none of that name. The table may have rows, and others may write it meanwhile: this comes back when the index
+    /// has all of them, and nobody is held up. Transactions that are running when the index is begun, and have written to the table, are run again; one that was [begun](Self::begin)
+    /// is told so by [`Conflict::Indexed`](crate::Conflict::Indexed). A unique index refuses duplicates from its beginning on.
+    ///
+    /// If it cannot be made there is no such index, and the table is as it was.
+    ///
+    /// Of an index that is open already only name and types are compared, not the function.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotUnique`] if two rows have the same key in a unique index; [`Error::OtherTypes`] if there is a table or an index of this name that is another;
+    /// [`Error::Nested`] within the closure of a transaction, if the index is not open yet; [`Error::OtherDatabase`]; [`Error::TooManyTables`]; [`Error::Closed`]; when a row's value is none of the
+    /// codec's; or when memory has run out.
+    ///
+    /// # Panics
+    ///
+    /// With the panic of the index's function, after which it is as if this had not been called.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm_txn::{Db, Error, IndexDef, Key, Multi, Pod, TableDef};
+    ///
+    /// const SCORES: TableDef<u64, Pod<u32>> = TableDef::hash("scores");
+    /// const BY_SCORE: IndexDef<u64, Pod<u32>, u32, Multi> = IndexDef::multi("players by score", |_, score| Some(score));
+    /// const BY_DIGIT: IndexDef<u64, Pod<u32>, u32> = IndexDef::unique("players by digit", |_, score| Some(score % 10));
+    ///
+    /// let db = Db::new()?;
+    /// let scores = db.table(SCORES)?;
+    /// db.transact(|tx| {
+    ///     tx.put(scores, &1, &700)?;
+    ///     tx.put(scores, &2, &900)
+    /// })?;
+    ///
+    /// let by_score = db.index(scores, BY_SCORE)?;
+    /// assert_eq!(db.read(|tx| tx.last_by(by_score, ..))?, Some((900, 2, 900)));
+    ///
+    /// match db.index(scores, BY_DIGIT) {
+    ///     Err(Error::NotUnique { index: "players by digit", key, .. }) => assert_eq!(u32::from_bytes(&key), Some(0)),
+    ///     other => panic!("{other:?}"),
+    /// }
+    /// db.transact(|tx| tx.put(scores, &1, &701))?;
+    /// db.index(scores, BY_DIGIT)?;
+    /// # Ok::<(), Error>(())
+    /// ```
+    pub fn index<K: Key, C: Codec, I: Key, U: Uniqueness, O: Kind>(
+        &self,
+        table: Table<K, C, O>,
+        def: IndexDef<K, C, I, U>,
+    ) -> Result<Index<K, C, I, U, O>, Error> {
+        let db = &*self.inner;
+        db.gate.admit(db.engine(), false)?;
+        let opened = match db.catalog.get(table.number) {
+            Some(opened) if table.database == db.number => opened,
+            _ => return Err(Error::OtherDatabase),
+        };
+        let open = || db.catalog.open(&db.store, def.entries(opened.name));
+        let number = if opened.indexes.have(def.name) {
+            open()?
+        } else if self.is_in_closure() {
+            return Err(Error::Nested);
+        } else {
+            // Another who makes an index of this table may be about to make this one.
+            let _turn = opened.indexes.turn();
+            let number = open()?;
+            if !opened.indexes.have(def.name) {
+                within!("index", [index = def.name, table = opened.name], self.build(opened, def, number))?;
+            }
+            number
+        };
+        Ok(Index { table, number, types: PhantomData })
+    }
+
+    /// Makes an index, whose table is there, and has no entries.
+    fn build<K: Key, C: Codec, I: Key, U: Uniqueness>(
+        &self,
+        opened: &Opened<S::Engine>,
+        def: IndexDef<K, C, I, U>,
+        number: u16,
+    ) -> Result<(), Error> {
+        let db = &*self.inner;
+        let Some(entries) = db.catalog.get(number) else { return Err(Error::OtherDatabase) };
+        let tell = || db.gate.change_indexes(db.engine());
+        let index = Box::new(upkeep::Opened { def, number, table: opened.name });
+        let listed = opened.indexes.add(index, tell);
+        let filled = catch_unwind(AssertUnwindSafe(|| {
+            self.fill::<K>(opened, listed)?;
+            Ok(db.engine().load(db.snapshot_number()?))
+        }));
+        let failed = match filled {
+            Ok(Ok(now)) => {
+                entries.whole_since.store(first_after(now).number(), SeqCst);
+                listed.is_whole_now();
+                event!(info, index = def.name, table = opened.name, "an index has been made");
+                return Ok(());
+            }
+            Ok(Err(error)) => Ok(error),
+            Err(panic) => Err(panic),
+        };
+        opened.indexes.give_up(listed, tell);
+        let is_empty = if <U::Key<K, I>>::FITS { self.empty::<u64>(number) } else { self.empty::<Vec<u8>>(number) };
+        entries.retire(is_empty.is_ok());
+        event!(
+            warn,
+            index = def.name,
+            table = opened.name,
+            error = failed.as_ref().ok().map(tracing::field::display),
+            "an index has been given up"
+        );
+        match failed {
+            Ok(error) => Err(error),
+            Err(panic) => resume_unwind(panic),
+        }
+    }
+
+    /// Gives every row that is there its entries.
+    fn fill<K: Key>(&self, opened: &Opened<S::Engine>, index: &Listed) -> Result<(), Error> {
+        let db = &*self.inner;
+        let holder = db.store.worker().lock_state();
+        let mut tour = opened.index.tour()?;
+        let mut keys: Vec<K> = Vec::new();
+        loop {
+            let mut is_key = true;
+            let has_more = opened.index.go_on(&mut tour, holder, |key| {
+                let key = match key {
+                    Encoded::Word(word) => K::from_word(word),
+                    Encoded::Bytes(bytes) => K::from_bytes(bytes),
+                };
+                is_key &= key.is_some();
+                keys.extend(key);
+            })?;
+            if !is_key {
+                return Err(Error::Key { table: opened.name });
+            }
+            if keys.len() >= BATCH || !has_more {
+                for some in keys.chunks(BATCH) {
+                    self.transact(|tx| some.iter().try_for_each(|key| tx.complete(opened, key, index)))?;
+                }
+                keys.clear();
+            }
+            if !has_more {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Removes the entries of an index that nobody adds any to.
+    fn empty<K: Key>(&self, number: u16) -> Result<(), Error> {
+        let entries: Table<K, Raw, Ordered> = Table::new(self.inner.number, number);
+        loop {
+            let removed = self.transact(|tx| {
+                let mut some = Vec::new();
+                let mut rows = tx.range(entries, ..)?;
+                while some.len() < BATCH
+                    && let Some((key, ())) = rows.view_next(|_| ())?
+                {
+                    some.push(key);
+                }
+                some.iter().try_for_each(|key| tx.remove(entries, key).map(drop))?;
+                Ok(some.len())
+            })?;
+            if removed < BATCH {
+                return Ok(());
+            }
+        }
+    }
+}

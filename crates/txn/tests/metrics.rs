@@ -1,0 +1,135 @@
+//! What a database hands over to a recorder: all figures that it has, under the names that are documented, and only when it is asked.
+#![cfg(feature = "metrics")]
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+};
+
+use drtm_htm::Emulated;
+use drtm_txn::{Builder, Conflict, Db, Error, IndexDef, Multi, Pod, Setting, TableDef, Unlogged};
+use metrics::{Counter, Gauge, Histogram, Key, KeyName, Metadata, Recorder, SharedString, Unit};
+
+/// Keeps what it is given: counters as they are, gauges as the bits of a `f64`.
+#[derive(Default)]
+struct Kept {
+    values: Mutex<BTreeMap<String, Arc<AtomicU64>>>,
+    described: Mutex<BTreeMap<String, Option<Unit>>>,
+}
+
+impl Kept {
+    fn value(&self, key: &Key) -> Arc<AtomicU64> {
+        let labels: Vec<_> =
+            key.labels().filter(|label| label.key() != "database").map(|label| label.value()).collect();
+        assert!(key.labels().any(|label| label.key() == "database"), "{key} does not say of which");
+        let name = [&[key.name()][..], &labels].concat().join(" ");
+        Arc::clone(self.values.lock().expect("nobody panics here").entry(name).or_default())
+    }
+
+    fn describe(&self, name: KeyName, unit: Option<Unit>) {
+        self.described.lock().expect("nobody panics here").insert(name.as_str().to_owned(), unit);
+    }
+
+    fn counter(&self, name: &str) -> u64 {
+        self.values.lock().expect("nobody panics here")[name].load(Relaxed)
+    }
+
+    fn gauge(&self, name: &str) -> f64 {
+        f64::from_bits(self.counter(name))
+    }
+}
+
+impl Recorder for Kept {
+    fn describe_counter(&self, name: KeyName, unit: Option<Unit>, _: SharedString) {
+        self.describe(name, unit);
+    }
+
+    fn describe_gauge(&self, name: KeyName, unit: Option<Unit>, _: SharedString) {
+        self.describe(name, unit);
+    }
+
+    fn describe_histogram(&self, name: KeyName, _: Option<Unit>, _: SharedString) {
+        panic!("{name:?} is no counter and no gauge");
+    }
+
+    fn register_counter(&self, key: &Key, _: &Metadata<'_>) -> Counter {
+        Counter::from_arc(self.value(key))
+    }
+
+    fn register_gauge(&self, key: &Key, _: &Metadata<'_>) -> Gauge {
+        Gauge::from_arc(self.value(key))
+    }
+
+    fn register_histogram(&self, key: &Key, _: &Metadata<'_>) -> Histogram {
+        panic!("{key} is no counter and no gauge");
+    }
+}
+
+#[derive(Debug)]
+struct Regions;
+
+impl Setting for Regions {
+    type Engine = Emulated;
+    type Hook = Unlogged;
+}
+
+const COUNTERS: TableDef<u64, Pod<u64>> = TableDef::hash("counters");
+const BY_COUNT: IndexDef<u64, Pod<u64>, u64, Multi> = IndexDef::multi("by count", |_, count| Some(count));
+
+#[test]
+fn figures_are_handed_over_when_somebody_asks() -> Result<(), Error> {
+    let recorder = Kept::default();
+    metrics::with_local_recorder(&recorder, || {
+        let db: Db<Regions> = Builder::new().memory(32 << 20).build_with(Emulated::default(), Unlogged)?;
+        let counters = db.table(COUNTERS)?;
+        db.index(counters, BY_COUNT)?;
+        for key in 0..10 {
+            db.transact(|tx| tx.insert(counters, &key, &key))?;
+        }
+        assert!(db.transact(|_| Err::<(), _>(Error::aborted("no"))).is_err());
+        let (mut one, mut two) = (db.begin()?, db.begin()?);
+        for tx in [&mut one, &mut two] {
+            tx.update(counters, &1, |count| *count += 1)?;
+        }
+        one.commit()?;
+        assert!(two.commit().is_err());
+        let _snapshot = db.snapshot()?;
+        db.transact(|tx| tx.put(counters, &1, &7))?;
+        assert!(recorder.values.lock().expect("nobody panics here").is_empty(), "nobody has asked");
+
+        db.describe_metrics();
+        for _ in 0..2 {
+            db.publish_metrics()?;
+            let stats = db.stats();
+            assert_eq!(recorder.counter("drtm_transactions_committed_total"), stats.commits);
+            assert!(stats.commits >= 12);
+            assert_eq!(recorder.counter("drtm_transactions_given_up_total"), stats.given_up);
+            for cause in Conflict::ALL {
+                let name = format!("drtm_transactions_conflicts_total {}", cause.name());
+                assert_eq!(recorder.counter(&name), stats.conflicts(cause));
+            }
+            assert_eq!(stats.all_conflicts(), 1);
+            assert_eq!(recorder.counter("drtm_regions_total commit"), db.regions().commits);
+            assert!(db.regions().commits > 0);
+            assert_eq!(recorder.gauge("drtm_table_records counters"), 10.0);
+            for (table, records) in db.tables()? {
+                assert_eq!(recorder.gauge(&format!("drtm_table_records {table}")), records as f64);
+            }
+            assert_eq!(recorder.gauge("drtm_snapshots_open"), 1.0);
+            assert_eq!(recorder.gauge("drtm_older_versions_bytes"), db.older_versions() as f64);
+            assert!(db.older_versions() > 0);
+            assert_eq!(recorder.gauge("drtm_memory_bytes"), db.memory().0 as f64);
+            assert_eq!(recorder.gauge("drtm_memory_most_bytes"), f64::from(32 << 20));
+        }
+        // What is published is described, and the other way round.
+        let values = recorder.values.lock().expect("nobody panics here");
+        let published: std::collections::BTreeSet<&str> =
+            values.keys().filter_map(|name| name.split(' ').next()).collect();
+        let described = recorder.described.lock().expect("nobody panics here");
+        assert!(described.keys().map(String::as_str).eq(published));
+        Ok(())
+    })
+}
