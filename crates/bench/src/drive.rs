@@ -13,6 +13,6 @@ pub(crate) use crew::{Client, Done, Until};
 pub(crate) use engine::EngineName;
 #[cfg(test)]
 pub(crate) use engine::Limit;
-pub(crate) use options::Options;
+pub(crate) use options::{Options, seconds};
 pub(crate) use population::{if_there, of_piece, pieces, spread};
-pub(crate) use workload::{Workload, measure, miscounted};
+pub(crate) use workload::{Finished, Pace, Run, Workload, measure, miscounted};

@@ -177,6 +177,15 @@ pub enum Error {
     #[error(transparent)]
     Key(#[from] crate::tpcc::KeyError),
 
+    /// What a figure must show, it does not.
+    #[error("{figure}: {what}")]
+    Figure {
+        /// Which one.
+        figure: &'static str,
+        /// What is there instead.
+        what: String,
+    },
+
     /// When all was over, something did not hold.
     #[error("the database is not consistent: {violations} conditions do not hold, the first of them: {first}")]
     Inconsistent {
@@ -219,6 +228,7 @@ impl Error {
             | Self::Misbehaved { .. }
             | Self::Database(_)
             | Self::Key(_)
+            | Self::Figure { .. }
             | Self::Inconsistent { .. } => 1,
             _ => 2,
         }

@@ -11,6 +11,10 @@ pub(crate) enum Quantity {
     Bytes,
     Microseconds,
     AbortRate,
+    Threads,
+    /// Of transactions, in a second.
+    Throughput,
+    Ratio,
 }
 
 impl Quantity {
@@ -20,6 +24,9 @@ impl Quantity {
             Self::Bytes => "bytes",
             Self::Microseconds => "us",
             Self::AbortRate => "aborts/attempts",
+            Self::Threads => "threads",
+            Self::Throughput => "transactions/s",
+            Self::Ratio => "ratio",
         }
     }
 
@@ -29,6 +36,8 @@ impl Quantity {
             Self::Bytes => bytes(value as usize),
             Self::Microseconds => microseconds(value),
             Self::AbortRate => format!("{value:.3}"),
+            Self::Threads | Self::Throughput => format!("{value:.0}"),
+            Self::Ratio => format!("{value:.2}"),
         }
     }
 }
@@ -56,6 +65,11 @@ pub(crate) fn bytes(bytes: usize) -> String {
 
 fn microseconds(us: f64) -> String {
     if us >= 1000.0 { format!("{} ms", us / 1000.0) } else { format!("{us} us") }
+}
+
+/// So many of all; zero of none.
+pub(crate) fn share(part: u64, all: u64) -> f64 {
+    if all == 0 { 0.0 } else { part as f64 / all as f64 }
 }
 
 /// `1 thread`, `4 threads`.

@@ -12,6 +12,7 @@ use serde_json::Value;
 use super::{
     Chances, Loader, Mix, Scale,
     audit::Audit,
+    reading::Reading,
     tables::{Loading, Tables},
     terminals::{Duty, Terminals},
 };
@@ -30,7 +31,7 @@ use crate::{
 /// of a warehouse. Of the NEW-ORDERs one of a hundred is rolled back, which counts as an abort by
 /// the user. When all is over, the twelve conditions of clause 3.3.2 are checked, and the indexes.
 ///
-/// JSON: {workload, threads, warehouses, mix, remote_items, engine, simulated, nodes, fabric,
+/// JSON: {workload, threads, warehouses, mix, reads, remote_items, read_reruns, engine, simulated, nodes, fabric,
 /// protocol, durability, seconds, committed, throughput, aborts: {cause: n},
 /// latency_us: {transaction: {p50, p90, p99, p999}}, consistency: "ok"|[violations], max_rss_mib}
 #[derive(Debug, ClapArgs)]
@@ -43,6 +44,10 @@ pub(crate) struct Args {
     /// Which transactions
     #[arg(long, value_enum, default_value_t = MixName::Standard)]
     mix: MixName,
+
+    /// How ORDER-STATUS and STOCK-LEVEL are run, which only read. `read_reruns` says how often they were run again
+    #[arg(long, value_enum, default_value_t)]
+    reads: Reading,
 
     /// How many percent of an order's lines are supplied by another warehouse
     #[arg(long, value_parser = value_parser!(u8).range(..=100), default_value_t = Chances::STANDARD.remote_item, value_name = "PCT")]
@@ -64,11 +69,13 @@ const AFTER_HELP: &str = "\
 Examples:
   drtm-bench tpcc                                    one warehouse and one thread for each processor
   drtm-bench tpcc --threads 1 --engine limit         the same without transactions: the most that there could be
-  drtm-bench tpcc --warehouses 1 --threads 2 --json  contention, for a script";
+  drtm-bench tpcc --warehouses 1 --threads 2 --json  contention, for a script
+  drtm-bench tpcc --mix stock-level-half --reads validated
+                                                     long reads, refused when others write what they have read";
 
 /// Which transactions come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum MixName {
+pub(crate) enum MixName {
     /// 45 % NEW-ORDER, 43 % PAYMENT, 4 % of each of the others
     Standard,
     /// NEW-ORDER only
@@ -81,6 +88,8 @@ enum MixName {
     Delivery,
     /// STOCK-LEVEL only
     StockLevel,
+    /// Half NEW-ORDER, half STOCK-LEVEL: long reads among writes
+    StockLevelHalf,
 }
 
 impl MixName {
@@ -92,6 +101,7 @@ impl MixName {
             Self::OrderStatus => Mix::of_one(super::Kind::OrderStatus),
             Self::Delivery => Mix::of_one(super::Kind::Delivery),
             Self::StockLevel => Mix::of_one(super::Kind::StockLevel),
+            Self::StockLevelHalf => Mix::STOCK_LEVEL_HALF,
         }
     }
 }
@@ -104,24 +114,37 @@ impl Args {
         };
         let scale = Scale::new(warehouses)?.with_customers(self.customers)?.with_items(self.items)?;
         let chances = Chances { remote_item: self.remote_items, ..Chances::STANDARD };
-        measure(&Tpcc::new(scale, self.mix, chances, seed), &self.options)?.tell(report)
+        let tpcc = Tpcc::new(scale, self.mix, chances, seed).reading(self.reads);
+        measure(&tpcc, &self.options)?.tell(report)
     }
 }
 
-struct Tpcc {
+/// The workload, with its size.
+#[derive(Debug)]
+pub(crate) struct Tpcc {
     loader: Loader,
     mix: MixName,
+    reading: Reading,
     chances: Chances,
     seed: u64,
 }
 
 impl Tpcc {
-    fn new(scale: Scale, mix: MixName, chances: Chances, seed: u64) -> Self {
+    /// With reads as the database does them.
+    pub(crate) fn new(scale: Scale, mix: MixName, chances: Chances, seed: u64) -> Self {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |now| now.as_micros() as u64);
         let loader = Loader::new(scale, seed, NonZeroU64::new(now).unwrap_or(NonZeroU64::MIN));
-        Self { loader, mix, chances, seed }
+        Self { loader, mix, reading: Reading::Auto, chances, seed }
+    }
+
+    /// The same with other reads.
+    pub(crate) fn reading(self, reading: Reading) -> Self {
+        Self { reading, ..self }
     }
 }
+
+/// How often transactions that only read had to be run again, among what is counted.
+pub(crate) const READ_RERUNS: &str = "read_reruns";
 
 impl Workload for Tpcc {
     const NAME: &'static str = "tpcc";
@@ -132,6 +155,7 @@ impl Workload for Tpcc {
         vec![
             ("warehouses", self.loader.scale().warehouses().into()),
             ("mix", name_of(&self.mix).into()),
+            ("reads", name_of(&self.reading).into()),
             ("remote_items", self.chances.remote_item.into()),
         ]
     }
@@ -160,10 +184,14 @@ impl Workload for Tpcc {
         tables: Tables,
         threads: usize,
     ) -> Result<Vec<Terminals<'w, S>>, Error> {
-        let Self { loader, mix, chances, seed } = self;
+        let Self { loader, mix, reading, chances, seed } = self;
         let (scale, constants) = (loader.scale(), loader.constants());
-        let duty = Duty { scale, constants, chances: *chances, mix: mix.mix(), seed: *seed };
+        let duty = Duty { scale, constants, chances: *chances, mix: mix.mix(), reading: *reading, seed: *seed };
         Ok(Terminals::of_all(db, tables, &duty, threads)?)
+    }
+
+    fn counted<S: Setting>(clients: &[Terminals<'_, S>]) -> Vec<(&'static str, u64)> {
+        vec![(READ_RERUNS, clients.iter().map(|client| client.reruns).sum())]
     }
 
     fn check<S: Setting>(

@@ -13,7 +13,7 @@ use crate::{Error as BenchError, Plain};
 
 /// The tables of a database.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Tables {
+pub(crate) struct Tables {
     pub(super) warehouses: Table<WarehouseKey, Plain<Warehouse>>,
     pub(super) districts: Table<DistrictKey, Plain<District>>,
     pub(super) customers: Table<CustomerKey, Plain<Customer>>,

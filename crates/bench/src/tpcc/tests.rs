@@ -10,8 +10,9 @@ use super::{
     Chances, CustomerChoice, CustomerKey, Delivery, Inputs, Loader, OrderStatus, Payment, Random, Scale, StockLevel,
     audit::Audit,
     last_name,
+    reading::Reading,
     tables::{Loading, Tables},
-    transactions::{self, Refused, Scratch},
+    transactions::{self, LastOrder, LowStock, Refused, Scratch},
 };
 use crate::drive::Limit;
 
@@ -98,7 +99,8 @@ fn an_order_takes_from_stock_and_is_found_by_its_customer() {
         assert!(left >= 10);
     }
     let status = OrderStatus { district: (warehouse, district), customer: CustomerChoice::Number(number) };
-    let status = transactions::order_status(db, tables, &status, &mut Scratch::default()).expect("it is there");
+    let look = LastOrder { tables, input: status, scratch: &mut Scratch::default() };
+    let status = Reading::Auto.run(db, look, &mut 0).expect("it is there");
     assert_eq!((status.order, status.carrier, status.entry_date), (31, 0, DATE));
     assert_eq!((usize::from(status.lines), status.amount), (input.lines().len(), sum));
     assert_eq!(world.violations(), [""; 0]);
@@ -187,7 +189,13 @@ fn a_stock_level_counts_items_and_not_lines() {
     let World { db, tables, .. } = &world;
     let level = |threshold| {
         let input = StockLevel { district: (2, 9), threshold };
-        transactions::stock_level(db, tables, &input, &mut Scratch::default()).expect("all is there")
+        let mut reruns = 0;
+        let counts = [Reading::Auto, Reading::Snapshot, Reading::Validated].map(|reading| {
+            let look = LowStock { tables, input, scratch: &mut Scratch::default() };
+            reading.run(db, look, &mut reruns).expect("all is there")
+        });
+        assert!(counts == [counts[0]; 3] && reruns == 0, "nobody else is there");
+        counts[0]
     };
     let lines: Vec<u32> = db
         .transact(|tx| {

@@ -10,9 +10,9 @@ mod stock_level;
 
 pub(super) use delivery::deliver;
 pub(super) use new_order::{Refused, order};
-pub(super) use order_status::order_status;
+pub(super) use order_status::LastOrder;
 pub(super) use payment::pay;
-pub(super) use stock_level::stock_level;
+pub(super) use stock_level::LowStock;
 
 use drtm_txn::{Mode, Setting, Tx};
 

@@ -1,12 +1,13 @@
 //! STOCK-LEVEL (2.8): reads only. At the highest level of isolation, where the specification asks for less.
 
-use drtm_txn::{Db, Setting};
+use drtm_txn::{Mode, Setting, Tx};
 
 use super::Scratch;
 use crate::{
     Error,
     tpcc::{
         StockLevel,
+        reading::Look,
         tables::{DISTRICT, STOCK, Tables, there},
     },
 };
@@ -15,15 +16,20 @@ use crate::{
 const RECENT: u32 = 20;
 
 /// How many items of the last orders there are few of in stock.
-pub(in crate::tpcc) fn stock_level<S: Setting>(
-    db: &Db<S>,
-    tables: &Tables,
-    input: &StockLevel,
-    scratch: &mut Scratch,
-) -> Result<u32, Error> {
-    let (warehouse, district) = input.district;
-    let items = &mut scratch.items;
-    db.try_read(|tx| {
+#[derive(Debug)]
+pub(in crate::tpcc) struct LowStock<'t> {
+    pub(in crate::tpcc) tables: &'t Tables,
+    pub(in crate::tpcc) input: StockLevel,
+    pub(in crate::tpcc) scratch: &'t mut Scratch,
+}
+
+impl Look for LowStock<'_> {
+    type Seen = u32;
+
+    fn look<S: Setting, M: Mode>(&mut self, tx: &mut Tx<'_, S, M>) -> Result<u32, Error> {
+        let Self { tables, input, scratch } = self;
+        let (warehouse, district) = input.district;
+        let items = &mut scratch.items;
         let next = there(tx.view(tables.districts, &input.district, |row| row.next_order.get())?, DISTRICT)?;
         let first = next.saturating_sub(RECENT);
         let mut rows = tx.range(tables.order_lines, (warehouse, district, first, 0)..(warehouse, district, next, 0))?;
@@ -39,5 +45,5 @@ pub(in crate::tpcc) fn stock_level<S: Setting>(
             low += u32::from(there(stock, STOCK)? < input.threshold);
         }
         Ok(low)
-    })
+    }
 }
