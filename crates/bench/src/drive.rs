@@ -2,17 +2,19 @@
 
 mod crew;
 mod engine;
+mod footprint;
 mod latency;
 mod options;
 mod outcome;
 mod population;
 mod progress;
+mod whole;
 mod workload;
 
 pub(crate) use crew::{Client, Done, Until};
-pub(crate) use engine::EngineName;
-#[cfg(test)]
-pub(crate) use engine::Limit;
+pub(crate) use engine::{EngineName, Limit};
+pub(crate) use footprint::{Footprint, footprints};
 pub(crate) use options::{Options, seconds};
 pub(crate) use population::{if_there, of_piece, pieces, spread};
-pub(crate) use workload::{Finished, Pace, Run, Workload, measure, miscounted};
+pub(crate) use whole::{FALLBACKS, OVERFLOWS, Whole};
+pub(crate) use workload::{Finished, Pace, Run, Workload, measure, miscounted, run_in};

@@ -218,6 +218,14 @@ pub enum Error {
 }
 
 impl Error {
+    /// What is said when RTM is asked for and cannot be had.
+    pub(crate) fn no_rtm(error: EngineError) -> Self {
+        match error {
+            EngineError::RtmUnavailable { probe } => Self::NoRtm { probe },
+            other => other.into(),
+        }
+    }
+
     /// Wrong usage, unless the fault is not in how the command was called.
     pub(crate) fn exit_status(&self) -> u8 {
         match self {

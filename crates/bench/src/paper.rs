@@ -6,8 +6,11 @@
 
 mod dbx_fig1;
 mod dbx_fig14;
+mod dbx_tpcc;
 mod drtm_fig2;
+mod drtm_tab1;
 mod effort;
+mod entries;
 mod panel;
 mod regions;
 mod view;
@@ -69,10 +72,20 @@ Panels:
   dbx-fig1b    the same on 8 hardware threads of 4 cores
   dbx-fig1c    how much can be read together with how much written, in both orders
   dbx-fig1d    abort rate against duration
+  dbx-fig5     TPC-C, on every engine, by threads
+  dbx-fig8     the same with more threads than processors
+  dbx-fig9a    TPC-C's commits in regions: abort rate
+  dbx-fig9b    the same: how many regions give up
+  dbx-fig10a   TPC-C's whole transactions in one region: throughput
+  dbx-fig10b   the same: how many end under the lock
   dbx-fig14a   half NEW-ORDER, half STOCK-LEVEL, with and without snapshots: throughput
   dbx-fig14b   the same: abort rate of all transactions
   dbx-fig14c   the same: abort rate of STOCK-LEVEL, which must be zero in snapshots
   dbx-fig14d   the same: throughput over that of validated reads
+  drtm-tab1a   whole transactions of SmallBank and TPC-C in one region: bytes read
+  drtm-tab1b   the same: bytes written
+  drtm-tab1c   the same: how many end under the lock
+  drtm-tab1d   the same: how many of these for capacity
   drtm-fig2a   abort rate against working set, in sequence
   drtm-fig2b   the same at random
 
@@ -85,7 +98,9 @@ Examples:
 
 /// All studies, in the order of the papers.
 fn studies() -> impl Iterator<Item = &'static Study> {
-    [dbx_fig1::STUDIES, dbx_fig14::STUDIES, drtm_fig2::STUDIES].into_iter().flatten()
+    [dbx_fig1::STUDIES, dbx_tpcc::STUDIES, dbx_fig14::STUDIES, drtm_tab1::STUDIES, drtm_fig2::STUDIES]
+        .into_iter()
+        .flatten()
 }
 
 /// The panels that one name stands for.

@@ -34,7 +34,7 @@ mod teller;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use command::Args;
+pub(crate) use command::{Args, SmallBank};
 
 pub use check::{Condition, Ledger, View, Violation, check};
 pub use inputs::{Amounts, HotSet, Inputs, Kind, STANDARD_MIX, Transaction};

@@ -12,6 +12,10 @@ pub(crate) enum Quantity {
     Microseconds,
     AbortRate,
     Threads,
+    /// Bytes that are a mean.
+    MeanBytes,
+    /// Transactions under a lock among all.
+    LockRate,
     /// Of transactions, in a second.
     Throughput,
     Ratio,
@@ -21,7 +25,8 @@ impl Quantity {
     /// What a bare number of it counts, for scripts.
     pub(crate) fn unit(self) -> &'static str {
         match self {
-            Self::Bytes => "bytes",
+            Self::Bytes | Self::MeanBytes => "bytes",
+            Self::LockRate => "fallbacks/transactions",
             Self::Microseconds => "us",
             Self::AbortRate => "aborts/attempts",
             Self::Threads => "threads",
@@ -36,7 +41,8 @@ impl Quantity {
             Self::Bytes => bytes(value as usize),
             Self::Microseconds => microseconds(value),
             Self::AbortRate => format!("{value:.3}"),
-            Self::Threads | Self::Throughput => format!("{value:.0}"),
+            Self::LockRate => format!("{value:.4}"),
+            Self::Threads | Self::Throughput | Self::MeanBytes => format!("{value:.0}"),
             Self::Ratio => format!("{value:.2}"),
         }
     }

@@ -25,7 +25,7 @@ pub(crate) struct Outcome {
     #[serde(flatten)]
     size: BTreeMap<&'static str, Value>,
     #[serde(flatten)]
-    counted: BTreeMap<&'static str, u64>,
+    counted: BTreeMap<String, u64>,
     engine: &'static str,
     /// Whether speeds are those of a simulation.
     simulated: bool,

@@ -48,7 +48,7 @@ pub(crate) trait Workload: Sync {
     ) -> Result<Vec<Self::Client<'w, S>>, Error>;
 
     /// What its clients have counted that others have not, for the report.
-    fn counted<S: Setting>(_clients: &[Self::Client<'_, S>]) -> Vec<(&'static str, u64)> {
+    fn counted<S: Setting>(_clients: &[Self::Client<'_, S>]) -> Vec<(String, u64)> {
         Vec::new()
     }
 
@@ -57,7 +57,7 @@ pub(crate) trait Workload: Sync {
         &self,
         db: &Db<S>,
         tables: Self::Tables,
-        clients: &[Self::Client<'_, S>],
+        clients: &[&Self::Client<'_, S>],
     ) -> Result<Vec<String>, Error>;
 }
 
@@ -77,6 +77,15 @@ pub(crate) struct Pace {
     pub(crate) memory: u64,
     /// Bytes of them that it has from the beginning.
     pub(crate) at_once: u64,
+}
+
+/// Runs a workload in one setting, of whatever engine.
+pub(crate) fn run_in<S: Setting<Hook = Unlogged>, W: Workload>(
+    workload: &W,
+    engine: S::Engine,
+    pace: Pace,
+) -> Result<Finished, Error> {
+    Run { workload, pace }.carry_out::<S>(engine)
 }
 
 /// A workload that is to be loaded, run and checked.
@@ -102,7 +111,7 @@ pub(crate) struct Finished {
     /// What became of hardware regions.
     pub(crate) regions: drtm_htm::Stats,
     /// What clients have counted.
-    pub(crate) counted: Vec<(&'static str, u64)>,
+    pub(crate) counted: Vec<(String, u64)>,
     pub(crate) violations: Vec<String>,
     /// None where the system does not tell.
     pub(crate) most_memory: Option<u64>,
@@ -135,7 +144,7 @@ impl<W: Workload> Task for Run<'_, W> {
         // Before the check, which takes memory of its own.
         let most_memory = memory::peak().ok();
         let _checking = Progress::spinner("checking");
-        let violations = workload.check(&db, tables, &clients)?;
+        let violations = workload.check(&db, tables, &clients.iter().collect::<Vec<_>>())?;
         let counted = W::counted(&clients);
         Ok(Finished { tally, conflicts, regions, counted, violations, most_memory })
     }
@@ -156,7 +165,7 @@ fn run<C: Client, S: Setting>(
 }
 
 /// Loads all pieces, each by whichever thread is free.
-fn load<W: Workload, S: Setting>(
+pub(super) fn load<W: Workload, S: Setting>(
     workload: &W,
     db: &Db<S>,
     tables: W::Tables,

@@ -1,25 +1,26 @@
 //! DBX, Fig. 14: what snapshots do for long transactions that only read.
 
 use super::{
-    effort::{Effort, Subject, Sum},
-    panel::{Curve, Kind, Means, Measured, Panel, Published, Study},
+    effort::{Effort, Sum},
+    entries::{ABORT_RATE, Entry, Grid, PER_SECOND, THREADS},
+    panel::{Means, Measured, Panel, Published, Study},
 };
 use crate::{
     Error,
     drive::EngineName,
-    report::chart::{Axis, Scale},
-    tpcc::{Chances, Kind as Transaction, MixName, Reading, Tpcc},
+    report::chart::{self, Axis},
+    tpcc::{Chances, Kind as Transaction, MixName, READ_RERUNS, Reading, Scale, Tpcc},
     units::{self, Quantity},
 };
 
 pub(super) const STUDIES: &[Study] =
     &[Study { panels: &[THROUGHPUT, ABORTS, ABORTS_OF_READS, GAIN], means: Means::Workloads(measure) }];
 
-pub(super) const THREADS: Axis = Axis { title: "threads", quantity: Quantity::Threads, scale: Scale::Linear };
-pub(super) const PER_SECOND: Axis =
-    Axis { title: "transactions/s", quantity: Quantity::Throughput, scale: Scale::Linear };
-const ABORT_RATE: Axis = Axis { title: "abort rate", quantity: Quantity::AbortRate, scale: Scale::Linear };
-const RATIO: Axis = Axis { title: "over validated reads", quantity: Quantity::Ratio, scale: Scale::Linear };
+const RATIO: Axis = Axis { title: "over validated reads", quantity: Quantity::Ratio, scale: chart::Scale::Linear };
+
+/// Ways to read, in the order in which they take turns.
+const WAYS: [(&str, Reading); 3] =
+    [(SNAPSHOT, Reading::Snapshot), (VALIDATED, Reading::Validated), (AUTO, Reading::Auto)];
 
 const SNAPSHOT: &str = "snapshot";
 const VALIDATED: &str = "validated";
@@ -33,7 +34,7 @@ const THROUGHPUT: Panel = Panel {
     published: &[],
     note: "STOCK-LEVEL reads hundreds of rows: in a snapshot from the beginning; as transactions that write do, \
            validated in the end; or as the database does it by itself (auto): in the present for the first rows, and then \
-           in a snapshot. A warehouse for two threads, as in the paper. Without RTM on any machine: commits lock records.",
+           in a snapshot. A warehouse for two threads, as in the paper.",
 };
 
 const ABORTS: Panel = Panel {
@@ -64,49 +65,46 @@ const GAIN: Panel = Panel {
     note: "Of medians within this run.",
 };
 
-/// Ways to read, in the order in which they take turns.
-const WAYS: [(&str, Reading); 3] =
-    [(SNAPSHOT, Reading::Snapshot), (VALIDATED, Reading::Validated), (AUTO, Reading::Auto)];
+/// A warehouse for two threads.
+fn tpcc(effort: &Effort, reading: Reading) -> impl Fn(usize) -> Result<Tpcc, Error> {
+    let (seed, is_tiny) = (effort.seed, effort.is_quick);
+    move |threads| {
+        let scale = Scale::sized(threads.div_ceil(2), is_tiny)?;
+        Ok(Tpcc::new(scale, MixName::StockLevelHalf, Chances::STANDARD, seed).reading(reading))
+    }
+}
 
 fn measure(effort: &Effort) -> Result<Measured, Error> {
-    let mut sums: Vec<(usize, Vec<Sum>)> = Vec::new();
-    for &threads in &effort.threads {
-        let scale = effort.scale(threads.div_ceil(2))?;
-        let subject = |(_, reading)| -> Subject<'_> {
-            let tpcc = Tpcc::new(scale, MixName::StockLevelHalf, Chances::STANDARD, effort.seed);
-            effort.subject(tpcc.reading(reading), EngineName::None, effort.pace(threads))
-        };
-        sums.push((threads, effort.in_turns(&WAYS.map(subject))?));
-    }
-    let panel = |y: &dyn Fn(&[Sum], usize) -> f64| {
-        let curve = |(way, (series, _)): (usize, (&'static str, Reading))| {
-            let points = sums.iter().map(|(threads, sums)| (*threads, y(sums, way)));
-            Curve::new(series, Kind::Measured, points)
-        };
-        WAYS.into_iter().enumerate().map(curve).collect::<Vec<_>>()
+    let entry = |(series, reading)| Entry::on(series, effort, EngineName::Auto, tpcc(effort, reading));
+    let grid = Grid::measure(effort, &WAYS.map(entry), &effort.threads)?;
+    let gain = |sum: &Sum, all: &[Option<Sum>]| {
+        let validated = WAYS.iter().position(|(_, reading)| *reading == Reading::Validated)?;
+        Some(sum.rates.median / all.get(validated)?.as_ref()?.rates.median)
     };
-    let validated = WAYS.iter().position(|(_, reading)| *reading == Reading::Validated).unwrap_or_default();
     let curves = vec![
-        panel(&|sums, way| sums[way].rates.median),
-        panel(&|sums, way| sums[way].abort_rate()),
-        panel(&|sums, way| abort_rate_of_reads(&sums[way])),
-        panel(&|sums, way| sums[way].rates.median / sums[validated].rates.median),
+        grid.throughput(),
+        grid.curves(|sum, _| Some(sum.abort_rate())),
+        grid.curves(|sum, _| Some(abort_rate_of_reads(sum))),
+        grid.curves(gain),
     ];
-    Ok(Measured { curves, source: effort.source(), failure: aborted_in_snapshots(&sums) })
+    let source = format!("{}; the engine that this machine chooses", effort.source());
+    Ok(Measured { curves, source, failure: aborted_in_snapshots(&grid.sums) })
 }
 
 fn abort_rate_of_reads(sum: &Sum) -> f64 {
     let ended = sum.ended.get(Transaction::StockLevel as usize).copied().unwrap_or(0);
-    units::share(sum.read_reruns, sum.read_reruns + ended)
+    let reruns = sum.counted(READ_RERUNS);
+    units::share(reruns, reruns + ended)
 }
 
 /// What must not be: a transaction that was refused though it was in a snapshot.
-fn aborted_in_snapshots(sums: &[(usize, Vec<Sum>)]) -> Option<Error> {
-    let of_snapshots = |(threads, sums): &(usize, Vec<Sum>)| {
-        let sum = WAYS.iter().zip(sums).find(|((_, reading), _)| *reading == Reading::Snapshot)?.1;
-        (sum.read_reruns > 0).then(|| Error::Figure {
+fn aborted_in_snapshots(sums: &[(usize, Vec<Option<Sum>>)]) -> Option<Error> {
+    let of_snapshots = |(threads, sums): &(usize, Vec<Option<Sum>>)| {
+        let sum = WAYS.iter().zip(sums).find(|((_, reading), _)| *reading == Reading::Snapshot)?.1.as_ref();
+        let reruns = sum.map_or(0, |sum| sum.counted(READ_RERUNS));
+        (reruns > 0).then(|| Error::Figure {
             figure: ABORTS_OF_READS.name,
-            what: format!("{} STOCK-LEVELs in snapshots had to be run again, by {threads} threads", sum.read_reruns),
+            what: format!("{reruns} STOCK-LEVELs in snapshots had to be run again, by {threads} threads"),
         })
     };
     sums.iter().find_map(of_snapshots)
@@ -114,19 +112,17 @@ fn aborted_in_snapshots(sums: &[(usize, Vec<Sum>)]) -> Option<Error> {
 
 #[cfg(test)]
 mod tests {
-    use drtm_htm::Stats;
-
     use super::*;
-    use crate::rates::Rates;
 
     fn sum(reruns: u64) -> Sum {
-        let rates = Rates::of(vec![1.0]);
-        Sum { rates, ended: vec![10, 0, 0, 0, 30], conflicts: 60, read_reruns: reruns, regions: Stats::default() }
+        Sum::with(vec![10, 0, 0, 0, 30], 60, [(READ_RERUNS, reruns)])
     }
 
     #[test]
     fn a_refused_snapshot_is_a_failure_and_a_refused_validation_is_not() {
-        let sums = |of_snapshots, of_others| vec![(2, vec![sum(of_snapshots), sum(of_others), sum(of_others)])];
+        let sums = |of_snapshots, of_others| {
+            vec![(2, Vec::from([of_snapshots, of_others, of_others].map(|reruns| Some(sum(reruns)))))]
+        };
         assert!(aborted_in_snapshots(&sums(0, 7)).is_none());
         let failure = aborted_in_snapshots(&sums(3, 0)).expect("refused");
         assert!(failure.to_string().contains("3 STOCK-LEVELs") && failure.exit_status() == 1, "{failure}");

@@ -1,16 +1,15 @@
 //! How much is done for a figure, and several subjects measured in turns.
 
-use std::{cell::RefCell, time::Duration};
+use std::{cell::RefCell, collections::BTreeMap, time::Duration};
 
 use clap::{Args, value_parser};
-use drtm_htm::Stats;
+use drtm_htm::{Profile, Stats};
 
 use crate::{
     Error,
     drive::{EngineName as DatabaseEngine, Finished, Pace, Run, Until, Workload, seconds},
-    htm::EngineName,
+    htm::{EngineName, working_set::Scope},
     rates::{Rates, interleave},
-    tpcc::{READ_RERUNS, Scale},
     units,
 };
 
@@ -58,8 +57,8 @@ pub(super) struct Sum {
     pub(super) ended: Vec<u64>,
     /// How often one could not go on.
     pub(super) conflicts: u64,
-    /// How often transactions that only read had to be run again.
-    pub(super) read_reruns: u64,
+    /// What clients have counted.
+    counted: BTreeMap<String, u64>,
     pub(super) regions: Stats,
 }
 
@@ -90,10 +89,11 @@ impl Effort {
         }
     }
 
-    /// TPC-C's population.
-    pub(super) fn scale(&self, warehouses: usize) -> Result<Scale, Error> {
-        let scale = Scale::new(u16::try_from(warehouses).unwrap_or(u16::MAX))?;
-        Ok(if self.is_quick { scale.with_customers(30)?.with_items(200)? } else { scale })
+    /// How whole transactions are looked at.
+    pub(super) fn scope(&self) -> Scope {
+        let transactions = if self.is_quick { 400 } else { 20_000 };
+        let Self { engine, seed, is_quick: is_tiny, .. } = *self;
+        Scope { engine, profile: Profile::L1_32K_8, transactions, is_tiny, seed }
     }
 
     /// How a workload is run by so many threads.
@@ -143,19 +143,38 @@ impl Sum {
     fn of(rates: Rates, runs: &[Finished]) -> Self {
         let kinds = runs.iter().map(|run| run.tally.latencies.len()).max().unwrap_or(0);
         let of_kind = |kind: usize| runs.iter().filter_map(|run| Some(run.tally.latencies.get(kind)?.count())).sum();
-        let counted = runs.iter().flat_map(|run| &run.counted);
+        let mut counted = BTreeMap::new();
+        for (name, count) in runs.iter().flat_map(|run| &run.counted) {
+            *counted.entry(name.clone()).or_default() += count;
+        }
         Self {
             rates,
             ended: (0..kinds).map(of_kind).collect(),
             conflicts: runs.iter().flat_map(|run| &run.conflicts).map(|(_, count)| count).sum(),
-            read_reruns: counted.filter(|(name, _)| *name == READ_RERUNS).map(|(_, count)| count).sum(),
+            counted,
             regions: runs.iter().map(|run| run.regions).sum(),
         }
     }
 
+    #[cfg(test)]
+    pub(super) fn with<const N: usize>(ended: Vec<u64>, conflicts: u64, counted: [(&str, u64); N]) -> Self {
+        let counted = counted.into_iter().map(|(name, count)| (name.to_owned(), count)).collect();
+        Self { rates: Rates::of(vec![1.0]), ended, conflicts, counted, regions: Stats::default() }
+    }
+
+    /// Of all that clients have counted under names that end like this, the sum.
+    pub(super) fn counted(&self, ending: &str) -> u64 {
+        self.counted.iter().filter(|(name, _)| name.ends_with(ending)).map(|(_, count)| count).sum()
+    }
+
+    /// Run to their end, of all kinds.
+    pub(super) fn all_ended(&self) -> u64 {
+        self.ended.iter().sum()
+    }
+
     /// Attempts that came to nothing, among all.
     pub(super) fn abort_rate(&self) -> f64 {
-        units::share(self.conflicts, self.conflicts + self.ended.iter().sum::<u64>())
+        units::share(self.conflicts, self.conflicts + self.all_ended())
     }
 }
 

@@ -48,6 +48,11 @@ impl Published {
     pub(super) const fn at(series: &'static str, x: usize, y: f64) -> Self {
         Self { series, x: Some(x), y }
     }
+
+    /// The single value of a series.
+    pub(super) const fn of(series: &'static str, y: f64) -> Self {
+        Self { series, x: None, y }
+    }
 }
 
 /// What an experiment has come to.
@@ -137,7 +142,7 @@ pub(super) struct Row {
 }
 
 /// Why a published point of a series that there is has no value.
-const NOT_ASKED: &str = "not among what was measured in this run";
+const NOT_ASKED: &str = "there is no such value in this run";
 
 impl Study {
     pub(super) fn measure(&self, effort: &Effort) -> Result<Measured, Error> {

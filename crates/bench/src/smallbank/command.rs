@@ -66,13 +66,20 @@ impl Args {
     }
 }
 
-struct SmallBank {
+/// The workload, with its size.
+#[derive(Debug)]
+pub(crate) struct SmallBank {
     bank: Bank,
     hot: Hot,
     seed: u64,
 }
 
 impl SmallBank {
+    /// Customers as the command has them by itself.
+    pub(crate) fn standard(customers: u64, seed: u64) -> Result<Self, Error> {
+        Ok(Self { bank: Bank::new(customers, seed)?, hot: Hot::DrtmH, seed })
+    }
+
     fn inputs(&self, thread: usize) -> Result<Inputs, Error> {
         let hot = match self.hot {
             Hot::DrtmH => HotSet::DRTM_H,
@@ -123,7 +130,7 @@ impl Workload for SmallBank {
         (0..threads).map(|thread| Ok(Teller::new(db, tables, self.inputs(thread)?))).collect()
     }
 
-    fn check<S: Setting>(&self, db: &Db<S>, tables: Tables, clients: &[Teller<'_, S>]) -> Result<Vec<String>, Error> {
+    fn check<S: Setting>(&self, db: &Db<S>, tables: Tables, clients: &[&Teller<'_, S>]) -> Result<Vec<String>, Error> {
         let mut ledger = Ledger::default();
         clients.iter().for_each(|client| ledger.add(client.ledger()));
         let rows = Rows { db, tables, customers: self.bank.customers() };

@@ -21,14 +21,14 @@ pub(super) const SAVINGS: &str = "savings";
 pub(super) const CHECKING: &str = "checking";
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Tables {
+pub(crate) struct Tables {
     pub(super) savings: Table<CustomerKey, Pod<Savings>>,
     pub(super) checking: Table<CustomerKey, Pod<Checking>>,
 }
 
 /// A thread that serves customers.
 #[derive(Debug)]
-pub(super) struct Teller<'db, S: Setting> {
+pub(crate) struct Teller<'db, S: Setting> {
     db: &'db Db<S>,
     tables: Tables,
     inputs: Inputs,

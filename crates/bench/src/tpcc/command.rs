@@ -190,15 +190,15 @@ impl Workload for Tpcc {
         Ok(Terminals::of_all(db, tables, &duty, threads)?)
     }
 
-    fn counted<S: Setting>(clients: &[Terminals<'_, S>]) -> Vec<(&'static str, u64)> {
-        vec![(READ_RERUNS, clients.iter().map(|client| client.reruns).sum())]
+    fn counted<S: Setting>(clients: &[Terminals<'_, S>]) -> Vec<(String, u64)> {
+        vec![(READ_RERUNS.to_owned(), clients.iter().map(|client| client.reruns).sum())]
     }
 
     fn check<S: Setting>(
         &self,
         db: &Db<S>,
         tables: Tables,
-        clients: &[Terminals<'_, S>],
+        clients: &[&Terminals<'_, S>],
     ) -> Result<Vec<String>, Error> {
         let payments = clients.iter().map(|client| (client.writer, client.payments));
         Audit::new(db, tables, self.loader.scale(), payments).violations()
