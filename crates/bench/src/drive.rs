@@ -11,7 +11,7 @@ mod progress;
 mod whole;
 mod workload;
 
-pub(crate) use crew::{Client, Done, Until};
+pub(crate) use crew::{Client, Done, Until, run as run_clients};
 pub(crate) use engine::{EngineName, Limit};
 pub(crate) use footprint::{Footprint, footprints};
 pub(crate) use options::{Options, seconds};

@@ -4,8 +4,10 @@
 //! paper's text says of it. Published values are compared with and shown, and nothing is computed from them. A series that cannot be had here,
 //! because it needs hardware or is somebody else's system, is listed with the reason, and has no value.
 
+mod dbx_factors;
 mod dbx_fig1;
 mod dbx_fig14;
+mod dbx_store;
 mod dbx_tpcc;
 mod drtm_fig2;
 mod drtm_tab1;
@@ -73,15 +75,23 @@ Panels:
   dbx-fig1c    how much can be read together with how much written, in both orders
   dbx-fig1d    abort rate against duration
   dbx-fig5     TPC-C, on every engine, by threads
-  dbx-fig8     the same with more threads than processors
+  dbx-fig6     single operations on trees, by threads
+  dbx-fig7     single operations on hash tables
+  dbx-fig8     TPC-C with more threads than processors
   dbx-fig9a    TPC-C's commits in regions: abort rate
   dbx-fig9b    the same: how many regions give up
   dbx-fig10a   TPC-C's whole transactions in one region: throughput
   dbx-fig10b   the same: how many end under the lock
+  dbx-fig11a   single operations as transactions
+  dbx-fig11b   the same: over the tree alone
+  dbx-fig12    NEW-ORDER only, by kinds of tables
+  dbx-fig13    the standard mix, by kinds of tables
   dbx-fig14a   half NEW-ORDER, half STOCK-LEVEL, with and without snapshots: throughput
   dbx-fig14b   the same: abort rate of all transactions
   dbx-fig14c   the same: abort rate of STOCK-LEVEL, which must be zero in snapshots
   dbx-fig14d   the same: throughput over that of validated reads
+  dbx-fig15a   what adds to throughput, step by step
+  dbx-fig15b   the same: over the first step
   drtm-tab1a   whole transactions of SmallBank and TPC-C in one region: bytes read
   drtm-tab1b   the same: bytes written
   drtm-tab1c   the same: how many end under the lock
@@ -98,9 +108,8 @@ Examples:
 
 /// All studies, in the order of the papers.
 fn studies() -> impl Iterator<Item = &'static Study> {
-    [dbx_fig1::STUDIES, dbx_tpcc::STUDIES, dbx_fig14::STUDIES, drtm_tab1::STUDIES, drtm_fig2::STUDIES]
-        .into_iter()
-        .flatten()
+    let dbx = [dbx_fig1::STUDIES, dbx_tpcc::STUDIES, dbx_store::STUDIES, dbx_factors::STUDIES, dbx_fig14::STUDIES];
+    dbx.into_iter().chain([drtm_tab1::STUDIES, drtm_fig2::STUDIES]).flatten()
 }
 
 /// The panels that one name stands for.

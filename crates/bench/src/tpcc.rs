@@ -47,6 +47,7 @@ mod transactions;
 
 pub(crate) use command::{Args, MixName, READ_RERUNS, Tpcc};
 pub(crate) use reading::Reading;
+pub(crate) use tables::Shelf;
 
 pub use consistency::{Condition, Place, View, Violation, check};
 pub use inputs::{

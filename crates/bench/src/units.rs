@@ -18,6 +18,8 @@ pub(crate) enum Quantity {
     LockRate,
     /// Of transactions, in a second.
     Throughput,
+    /// Of single operations, in a second.
+    Operations,
     Ratio,
 }
 
@@ -31,6 +33,7 @@ impl Quantity {
             Self::AbortRate => "aborts/attempts",
             Self::Threads => "threads",
             Self::Throughput => "transactions/s",
+            Self::Operations => "operations/s",
             Self::Ratio => "ratio",
         }
     }
@@ -42,7 +45,7 @@ impl Quantity {
             Self::Microseconds => microseconds(value),
             Self::AbortRate => format!("{value:.3}"),
             Self::LockRate => format!("{value:.4}"),
-            Self::Threads | Self::Throughput | Self::MeanBytes => format!("{value:.0}"),
+            Self::Threads | Self::Throughput | Self::Operations | Self::MeanBytes => format!("{value:.0}"),
             Self::Ratio => format!("{value:.2}"),
         }
     }

@@ -117,6 +117,14 @@ pub(crate) struct Finished {
     pub(crate) most_memory: Option<u64>,
 }
 
+impl Finished {
+    /// Of clients that use no database.
+    pub(crate) fn of(tally: Tally) -> Self {
+        let (conflicts, counted, violations) = (Vec::new(), Vec::new(), Vec::new());
+        Self { tally, conflicts, regions: drtm_htm::Stats::default(), counted, violations, most_memory: None }
+    }
+}
+
 impl<W: Workload> Task for Run<'_, W> {
     type Output = Finished;
 

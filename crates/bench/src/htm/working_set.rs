@@ -2,6 +2,7 @@
 
 use clap::{Args as ClapArgs, ValueEnum, value_parser};
 use drtm_htm::{NoHtm, Profile, Rtm};
+use drtm_txn::Hash;
 use serde::Serialize;
 
 use super::{
@@ -97,7 +98,7 @@ impl Name {
             Self::Tpcc => {
                 let tpcc = |threads: usize| {
                     let scale = Scale::sized(threads, scope.is_tiny)?;
-                    Ok(Tpcc::new(scale, MixName::Standard, Chances::STANDARD, scope.seed))
+                    Ok(Tpcc::<Hash>::new(scale, MixName::Standard, Chances::STANDARD, scope.seed))
                 };
                 scope.rows(tpcc)
             }

@@ -66,7 +66,7 @@ const GAIN: Panel = Panel {
 };
 
 /// A warehouse for two threads.
-fn tpcc(effort: &Effort, reading: Reading) -> impl Fn(usize) -> Result<Tpcc, Error> {
+fn tpcc(effort: &Effort, reading: Reading) -> impl Fn(usize) -> Result<Tpcc, Error> + use<> {
     let (seed, is_tiny) = (effort.seed, effort.is_quick);
     move |threads| {
         let scale = Scale::sized(threads.div_ceil(2), is_tiny)?;

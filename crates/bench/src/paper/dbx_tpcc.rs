@@ -114,7 +114,7 @@ const WHOLE_LOCKS: Panel = Panel {
 };
 
 /// TPC-C with a warehouse for each thread.
-fn tpcc(effort: &Effort, mix: MixName) -> impl Fn(usize) -> Result<Tpcc, Error> {
+fn tpcc(effort: &Effort, mix: MixName) -> impl Fn(usize) -> Result<Tpcc, Error> + use<> {
     let (seed, is_tiny) = (effort.seed, effort.is_quick);
     move |threads| Ok(Tpcc::new(Scale::sized(threads, is_tiny)?, mix, Chances::STANDARD, seed))
 }

@@ -1,6 +1,7 @@
 //! Series of a figure whose horizontal axis is the number of threads.
 
 use drtm_htm::{NoHtm, Rtm};
+use drtm_txn::{Setting, Unlogged};
 
 use super::{
     effort::{Effort, Subject, Sum},
@@ -8,7 +9,7 @@ use super::{
 };
 use crate::{
     Error,
-    drive::{EngineName, Limit, Whole, Workload, run_in},
+    drive::{EngineName, Limit, Pace, Whole, Workload, run_in},
     report::chart::{Axis, Scale},
     units::Quantity,
 };
@@ -72,6 +73,19 @@ impl<'e> Entry<'e> {
         })
     }
 
+    /// A workload in one setting, on an engine of it.
+    pub(super) fn within<S: Setting<Hook = Unlogged>, W: Workload + 'e>(
+        series: &'static str,
+        engine: S::Engine,
+        pace: impl Fn(usize) -> Pace + 'e,
+        workload: impl Fn(usize) -> Result<W, Error> + 'e,
+    ) -> Self {
+        Self::of(series, Kind::Measured, move |threads| {
+            let (workload, pace, engine) = (workload(threads)?, pace(threads), engine.clone());
+            Ok(Some(Box::new(move || run_in::<S, _>(&workload, engine.clone(), pace))))
+        })
+    }
+
     /// A workload whose transactions are done in place, each as a whole in one region or under one lock.
     pub(super) fn whole<W: Workload + 'e>(
         series: &'static str,
@@ -84,11 +98,8 @@ impl<'e> Entry<'e> {
             (true, Err(_)) => return Self::absent(series, NO_RTM),
             (false, _) => drtm_htm::Native::without_regions(),
         };
-        Self::of(series, Kind::Measured, move |threads| {
-            let (workload, pace) = (workload(threads)?, effort.pace(threads));
-            let whole = Whole::new(workload, engine);
-            Ok(Some(Box::new(move || run_in::<Limit, _>(&whole, NoHtm, pace))))
-        })
+        let whole = move |threads| Ok(Whole::new(workload(threads)?, engine));
+        Self::within::<Limit, _>(series, NoHtm, |threads| effort.pace(threads), whole)
     }
 }
 

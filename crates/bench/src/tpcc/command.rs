@@ -1,19 +1,20 @@
 //! `drtm-bench tpcc`: TPC-C, run.
 
 use std::{
+    marker::PhantomData,
     num::NonZeroU64,
     time::{SystemTime, UNIX_EPOCH},
 };
 
 use clap::{Args as ClapArgs, ValueEnum, value_parser};
-use drtm_txn::{Db, Setting};
+use drtm_txn::{Db, Hash, Setting};
 use serde_json::Value;
 
 use super::{
     Chances, Loader, Mix, Scale,
     audit::Audit,
     reading::Reading,
-    tables::{Loading, Tables},
+    tables::{Loading, Shelf, Tables},
     terminals::{Duty, Terminals},
 };
 use crate::{
@@ -114,27 +115,28 @@ impl Args {
         };
         let scale = Scale::new(warehouses)?.with_customers(self.customers)?.with_items(self.items)?;
         let chances = Chances { remote_item: self.remote_items, ..Chances::STANDARD };
-        let tpcc = Tpcc::new(scale, self.mix, chances, seed).reading(self.reads);
+        let tpcc = Tpcc::<Hash>::new(scale, self.mix, chances, seed).reading(self.reads);
         measure(&tpcc, &self.options)?.tell(report)
     }
 }
 
 /// The workload, with its size.
 #[derive(Debug)]
-pub(crate) struct Tpcc {
+pub(crate) struct Tpcc<O = Hash> {
     loader: Loader,
     mix: MixName,
     reading: Reading,
     chances: Chances,
     seed: u64,
+    shelf: PhantomData<fn() -> O>,
 }
 
-impl Tpcc {
+impl<O: Shelf> Tpcc<O> {
     /// With reads as the database does them.
     pub(crate) fn new(scale: Scale, mix: MixName, chances: Chances, seed: u64) -> Self {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |now| now.as_micros() as u64);
         let loader = Loader::new(scale, seed, NonZeroU64::new(now).unwrap_or(NonZeroU64::MIN));
-        Self { loader, mix, reading: Reading::Auto, chances, seed }
+        Self { loader, mix, reading: Reading::Auto, chances, seed, shelf: PhantomData }
     }
 
     /// The same with other reads.
@@ -146,10 +148,10 @@ impl Tpcc {
 /// How often transactions that only read had to be run again, among what is counted.
 pub(crate) const READ_RERUNS: &str = "read_reruns";
 
-impl Workload for Tpcc {
+impl<O: Shelf> Workload for Tpcc<O> {
     const NAME: &'static str = "tpcc";
-    type Tables = Tables;
-    type Client<'w, S: Setting> = Terminals<'w, S>;
+    type Tables = Tables<O>;
+    type Client<'w, S: Setting> = Terminals<'w, S, O>;
 
     fn size(&self) -> Vec<(&'static str, Value)> {
         vec![
@@ -160,7 +162,7 @@ impl Workload for Tpcc {
         ]
     }
 
-    fn open<S: Setting>(&self, db: &Db<S>) -> Result<Tables, Error> {
+    fn open<S: Setting>(&self, db: &Db<S>) -> Result<Tables<O>, Error> {
         Ok(Tables::open(db, &self.loader.scale())?)
     }
 
@@ -169,7 +171,7 @@ impl Workload for Tpcc {
         1 + u64::from(self.loader.scale().warehouses())
     }
 
-    fn load<S: Setting>(&self, db: &Db<S>, tables: Tables, piece: u64) -> Result<(), Error> {
+    fn load<S: Setting>(&self, db: &Db<S>, tables: Tables<O>, piece: u64) -> Result<(), Error> {
         let sink = &mut Loading { db, tables };
         match piece {
             0 => self.loader.items(sink),
@@ -181,24 +183,24 @@ impl Workload for Tpcc {
     fn clients<'w, S: Setting>(
         &'w self,
         db: &'w Db<S>,
-        tables: Tables,
+        tables: Tables<O>,
         threads: usize,
-    ) -> Result<Vec<Terminals<'w, S>>, Error> {
-        let Self { loader, mix, reading, chances, seed } = self;
+    ) -> Result<Vec<Terminals<'w, S, O>>, Error> {
+        let Self { loader, mix, reading, chances, seed, .. } = self;
         let (scale, constants) = (loader.scale(), loader.constants());
         let duty = Duty { scale, constants, chances: *chances, mix: mix.mix(), reading: *reading, seed: *seed };
         Ok(Terminals::of_all(db, tables, &duty, threads)?)
     }
 
-    fn counted<S: Setting>(clients: &[Terminals<'_, S>]) -> Vec<(String, u64)> {
+    fn counted<S: Setting>(clients: &[Terminals<'_, S, O>]) -> Vec<(String, u64)> {
         vec![(READ_RERUNS.to_owned(), clients.iter().map(|client| client.reruns).sum())]
     }
 
     fn check<S: Setting>(
         &self,
         db: &Db<S>,
-        tables: Tables,
-        clients: &[&Terminals<'_, S>],
+        tables: Tables<O>,
+        clients: &[&Terminals<'_, S, O>],
     ) -> Result<Vec<String>, Error> {
         let payments = clients.iter().map(|client| (client.writer, client.payments));
         Audit::new(db, tables, self.loader.scale(), payments).violations()

@@ -7,7 +7,7 @@ use drtm_txn::{Db, Setting};
 use super::{
     Chances, Constants, DISTRICTS, Deck, Inputs, Kind, Mix, Random, Scale, ScaleError,
     reading::Reading,
-    tables::Tables,
+    tables::{Shelf, Tables},
     transactions::{self, LastOrder, LowStock, Refused, Scratch},
 };
 use crate::{
@@ -24,9 +24,9 @@ struct Terminal {
 
 /// A thread with its terminals.
 #[derive(Debug)]
-pub(crate) struct Terminals<'db, S: Setting> {
+pub(crate) struct Terminals<'db, S: Setting, O: Shelf> {
     db: &'db Db<S>,
-    tables: Tables,
+    tables: Tables<O>,
     terminals: Vec<Terminal>,
     /// Whose turn it is.
     next: usize,
@@ -55,10 +55,15 @@ pub(super) struct Duty {
 /// The streams of a seed from which terminals draw; warehouses have those from zero on.
 const STREAMS: u64 = 1 << 32;
 
-impl<'db, S: Setting> Terminals<'db, S> {
+impl<'db, S: Setting, O: Shelf> Terminals<'db, S, O> {
     /// The terminals of all districts, shared out among threads so that each has as few warehouses as can be. With more threads than terminals, some
     /// have a terminal together with others.
-    pub(super) fn of_all(db: &'db Db<S>, tables: Tables, duty: &Duty, threads: usize) -> Result<Vec<Self>, ScaleError> {
+    pub(super) fn of_all(
+        db: &'db Db<S>,
+        tables: Tables<O>,
+        duty: &Duty,
+        threads: usize,
+    ) -> Result<Vec<Self>, ScaleError> {
         let Duty { scale, constants, chances, mix, reading, seed } = *duty;
         let run = Constants::for_run(constants, &mut Random::stream(seed, STREAMS - 1));
         let all = usize::from(scale.warehouses()) * usize::from(DISTRICTS);
@@ -81,7 +86,7 @@ impl<'db, S: Setting> Terminals<'db, S> {
     }
 }
 
-impl<S: Setting> Client for Terminals<'_, S> {
+impl<S: Setting, O: Shelf> Client for Terminals<'_, S, O> {
     fn kinds() -> &'static [&'static str] {
         &["new-order", "payment", "order-status", "delivery", "stock-level"]
     }

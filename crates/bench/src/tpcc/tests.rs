@@ -30,7 +30,7 @@ fn world<S: Setting<Hook = Unlogged>>(engine: S::Engine) -> World<S> {
     let scale = Scale::new(2).and_then(|scale| scale.with_customers(30)?.with_items(100)).expect("small");
     let loader = Loader::new(scale, 42, NonZeroU64::MIN);
     let db = Builder::new().memory(1 << 30).build_with::<S>(engine, Unlogged).expect("memory for a test");
-    let tables = Tables::open(&db, &scale).expect("new tables");
+    let tables: Tables = Tables::open(&db, &scale).expect("new tables");
     let sink = &mut Loading { db: &db, tables };
     loader.items(sink).expect("room");
     (1..=2).for_each(|warehouse| loader.warehouse(warehouse, sink).expect("room"));

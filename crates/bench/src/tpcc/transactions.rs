@@ -18,7 +18,7 @@ use drtm_txn::{Mode, Setting, Tx};
 
 use super::{
     CustomerByName, CustomerChoice, CustomerKey, DistrictKey,
-    tables::{CUSTOMER, Tables, there},
+    tables::{CUSTOMER, Shelf, Tables, there},
 };
 use crate::Error;
 
@@ -32,9 +32,9 @@ pub(super) struct Scratch {
 }
 
 /// The customer that is meant. Of those who have a last name, it is the one in the middle, in the order of first names, rounded up (2.5.2.2).
-fn choose<S: Setting, M: Mode>(
+fn choose<S: Setting, M: Mode, O: Shelf>(
     tx: &mut Tx<'_, S, M>,
-    tables: &Tables,
+    tables: &Tables<O>,
     (warehouse, district): DistrictKey,
     choice: &CustomerChoice,
     named: &mut Vec<([u8; 16], u32)>,

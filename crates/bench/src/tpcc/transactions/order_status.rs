@@ -8,7 +8,7 @@ use crate::{
     tpcc::{
         CustomerKey, OrderByCustomer, OrderStatus,
         reading::Look,
-        tables::{CUSTOMER, ORDER, ORDER_BY_CUSTOMER, Tables, there},
+        tables::{CUSTOMER, ORDER, ORDER_BY_CUSTOMER, Shelf, Tables, there},
     },
 };
 
@@ -26,13 +26,13 @@ pub(in crate::tpcc) struct Status {
 
 /// What has become of a customer's last order.
 #[derive(Debug)]
-pub(in crate::tpcc) struct LastOrder<'t> {
-    pub(in crate::tpcc) tables: &'t Tables,
+pub(in crate::tpcc) struct LastOrder<'t, O: Shelf> {
+    pub(in crate::tpcc) tables: &'t Tables<O>,
     pub(in crate::tpcc) input: OrderStatus,
     pub(in crate::tpcc) scratch: &'t mut Scratch,
 }
 
-impl Look for LastOrder<'_> {
+impl<O: Shelf> Look for LastOrder<'_, O> {
     type Seen = Status;
 
     fn look<S: Setting, M: Mode>(&mut self, tx: &mut Tx<'_, S, M>) -> Result<Status, Error> {

@@ -8,7 +8,7 @@ use crate::{
     tpcc::{
         StockLevel,
         reading::Look,
-        tables::{DISTRICT, STOCK, Tables, there},
+        tables::{DISTRICT, STOCK, Shelf, Tables, there},
     },
 };
 
@@ -17,13 +17,13 @@ const RECENT: u32 = 20;
 
 /// How many items of the last orders there are few of in stock.
 #[derive(Debug)]
-pub(in crate::tpcc) struct LowStock<'t> {
-    pub(in crate::tpcc) tables: &'t Tables,
+pub(in crate::tpcc) struct LowStock<'t, O: Shelf> {
+    pub(in crate::tpcc) tables: &'t Tables<O>,
     pub(in crate::tpcc) input: StockLevel,
     pub(in crate::tpcc) scratch: &'t mut Scratch,
 }
 
-impl Look for LowStock<'_> {
+impl<O: Shelf> Look for LowStock<'_, O> {
     type Seen = u32;
 
     fn look<S: Setting, M: Mode>(&mut self, tx: &mut Tx<'_, S, M>) -> Result<u32, Error> {
