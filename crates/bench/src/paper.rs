@@ -103,7 +103,7 @@ Examples:
   drtm-bench paper dbx-fig1a                    a table, with the published values
   drtm-bench paper drtm-fig2 --svg figures      both panels, and figures/drtm-fig2a.svg, figures/drtm-fig2b.svg
   drtm-bench paper dbx-fig14 --threads 1,2,4    by so many threads
-  drtm-bench paper --all --json                 everything, for a script; some minutes
+  drtm-bench paper --all --json                 everything, for a script; a quarter of an hour
   drtm-bench paper --all --quick                whether it all works";
 
 /// All studies, in the order of the papers.

@@ -1,5 +1,9 @@
 //! Whole transactions as critical sections of one lock, which regions elide where there are any: the simplest way to use transactional memory, and what
 //! it costs when transactions do not fit.
+//!
+//! A study, which does on purpose what nobody else may: the database's accesses are plain ones of an engine without regions, and are made inside a region of
+//! another. That works because no hardware asks which engine it was: whatever a thread does between a region's beginning and its end happens as one, private
+//! memory included, or has never been. The emulation has no such power, so that these regions are RTM's or none.
 
 use drtm_htm::{Cause, FallbackLock, Htm, Native, Outcome, Policy, Worker};
 use drtm_txn::{Db, Setting};
