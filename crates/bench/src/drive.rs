@@ -2,18 +2,20 @@
 
 mod crew;
 mod engine;
+mod footprint;
 mod latency;
 mod options;
 mod outcome;
 mod population;
 mod progress;
+mod whole;
 mod workload;
 
-pub(crate) use crew::{Client, Done, Tally, Until, run};
-#[cfg(test)]
-pub(crate) use engine::Limit;
-pub(crate) use engine::{EngineName, Task};
-pub(crate) use options::Options;
+pub(crate) use crew::{Client, Done, Tally, Until, run as run_clients};
+pub(crate) use engine::{EngineName, Limit, Task};
+pub(crate) use footprint::{Footprint, footprints};
+pub(crate) use options::{Options, seconds};
 pub(crate) use outcome::ok_or_violations;
 pub(crate) use population::{if_there, of_piece, pieces, spread};
-pub(crate) use workload::{Workload, load_quietly, measure, miscounted};
+pub(crate) use whole::{FALLBACKS, OVERFLOWS, Whole};
+pub(crate) use workload::{Finished, Pace, Run, Workload, load_quietly, measure, miscounted, run_in};

@@ -186,6 +186,15 @@ pub enum Error {
     #[error(transparent)]
     Key(#[from] crate::tpcc::KeyError),
 
+    /// What a figure must show, it does not.
+    #[error("{figure}: {what}")]
+    Figure {
+        /// Which one.
+        figure: &'static str,
+        /// What is there instead.
+        what: String,
+    },
+
     /// When all was over, something did not hold.
     #[error("the database is not consistent: {violations} conditions do not hold, the first of them: {first}")]
     Inconsistent {
@@ -218,6 +227,14 @@ pub enum Error {
 }
 
 impl Error {
+    /// What is said when RTM is asked for and cannot be had.
+    pub(crate) fn no_rtm(error: EngineError) -> Self {
+        match error {
+            EngineError::RtmUnavailable { probe } => Self::NoRtm { probe },
+            other => other.into(),
+        }
+    }
+
     /// Wrong usage, unless the fault is not in how the command was called.
     pub(crate) fn exit_status(&self) -> u8 {
         match self {
@@ -229,6 +246,7 @@ impl Error {
             | Self::Foreign { .. }
             | Self::Database(_)
             | Self::Key(_)
+            | Self::Figure { .. }
             | Self::Inconsistent { .. } => 1,
             _ => 2,
         }

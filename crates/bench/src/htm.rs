@@ -32,6 +32,7 @@ mod probe;
 mod region;
 mod rig;
 mod sweep;
+pub(crate) mod working_set;
 
 pub use load::Load;
 pub use machine::Machine;
@@ -47,7 +48,8 @@ pub(crate) const AFTER_HELP: &str = "\
 Examples:
   drtm-bench htm probe                                  is there any, and is it of use
   drtm-bench htm limits --kind write --order random     how much can be written
-  drtm-bench htm limits --duration-us 1000,2000,4000    how long a region can last";
+  drtm-bench htm limits --duration-us 1000,2000,4000    how long a region can last
+  drtm-bench htm working-set --workload tpcc            whether whole transactions fit";
 
 /// The commands under `htm`.
 #[derive(Debug, Subcommand)]
@@ -61,6 +63,7 @@ pub(crate) enum Command {
     #[command(verbatim_doc_comment, after_help = probe::AFTER_HELP)]
     Probe,
     Limits(limits::Args),
+    WorkingSet(working_set::Args),
 }
 
 impl Command {
@@ -68,6 +71,7 @@ impl Command {
         match self {
             Self::Probe => probe::carry_out(report),
             Self::Limits(args) => args.carry_out(seed, report),
+            Self::WorkingSet(args) => args.carry_out(seed, report),
         }
     }
 }

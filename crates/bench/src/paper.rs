@@ -1,10 +1,21 @@
 //! Figures of the papers, regenerated: `drtm-bench paper`.
 //!
-//! A [`Panel`] is one diagram of a figure: how to measure it, what the paper's text says of it, and what a model
-//! can and cannot reproduce. Published values are compared with and shown, and nothing is computed from them.
+//! A [`Study`](panel::Study) is an experiment, and how it is made; a [`Panel`](panel::Panel) is one diagram or column that it fills, with what the
+//! paper's text says of it. Published values are compared with and shown, and nothing is computed from them. A series that cannot be had here,
+//! because it needs hardware or is somebody else's system, is listed with the reason, and has no value.
 
+mod dbx_factors;
 mod dbx_fig1;
+mod dbx_fig14;
+mod dbx_store;
+mod dbx_tpcc;
 mod drtm_fig2;
+mod drtm_tab1;
+mod effort;
+mod entries;
+mod panel;
+mod regions;
+mod view;
 
 use std::{
     fs,
@@ -15,41 +26,42 @@ use clap::{
     Args as ClapArgs,
     builder::{PossibleValuesParser, TypedValueParser},
 };
-use drtm_htm::Profile;
-use serde::Serialize;
 
-use crate::{
-    Error,
-    htm::{EngineName, Load, MEASURED, Rig, Setup, abort_rate, describe},
-    report::{
-        Report,
-        chart::{Axis, Chart, Series},
-        prose, table,
-    },
-    units,
+use self::{
+    effort::{Effort, Pains},
+    panel::{Panel, Study},
 };
+use crate::{Error, htm::EngineName, report::Report};
 
 /// Regenerate figures of the papers, beside the values that their texts give
 ///
 /// A figure's name stands for all its panels: dbx-fig1 is dbx-fig1a to dbx-fig1d.
 ///
-/// JSON: [{figure, series, x, y, published, kind, x_unit, y_unit}], where published is the
-/// paper's value at that x or null, and kind is "simulated" on the emulated engine and
-/// "measured" on real hardware.
+/// Studies of regions alone, and of whole transactions in one region, are simulated unless
+/// --engine rtm is given. All others are measured: databases are loaded, run and checked in turns,
+/// as often as --rounds says, and medians are told. Compare within one run; a published value
+/// is another machine's. What cannot be had here is listed with the reason.
+///
+/// JSON: [{figure, series, x, y, published, kind, x_unit, y_unit, why}], where published is the
+/// paper's value at that x or null, kind is "simulated", "measured" or "unavailable" (then y is
+/// null, and why says why), and x is null where a panel has no such axis.
 #[derive(Debug, ClapArgs)]
 #[command(verbatim_doc_comment, after_help = AFTER_HELP)]
 pub(crate) struct Args {
     /// The figure, or one of its panels
-    #[arg(value_parser = Selection::parser(), required_unless_present = "all")]
+    #[arg(value_parser = Selection::parser(), required_unless_present = "all", hide_possible_values = true)]
     figure: Option<Selection>,
 
     /// Every figure
     #[arg(long, conflicts_with = "figure")]
     all: bool,
 
-    /// What runs the regions
+    /// What runs the regions, in studies of these
     #[arg(long, value_enum, default_value_t, value_name = "ENGINE")]
     engine: EngineName,
+
+    #[command(flatten)]
+    pains: Pains,
 
     /// Draw charts, too: into this file if its name ends in .svg, else into this directory
     #[arg(long, value_name = "DIR-or-FILE")]
@@ -62,100 +74,90 @@ Panels:
   dbx-fig1b    the same on 8 hardware threads of 4 cores
   dbx-fig1c    how much can be read together with how much written, in both orders
   dbx-fig1d    abort rate against duration
+  dbx-fig5     TPC-C, on every engine, by threads
+  dbx-fig6     single operations on trees, by threads
+  dbx-fig7     single operations on hash tables
+  dbx-fig8     TPC-C with more threads than processors
+  dbx-fig9a    TPC-C's commits in regions: abort rate
+  dbx-fig9b    the same: how many regions give up
+  dbx-fig10a   TPC-C's whole transactions in one region: throughput
+  dbx-fig10b   the same: how many end under the lock
+  dbx-fig11a   single operations as transactions
+  dbx-fig11b   the same: over the tree alone
+  dbx-fig12    NEW-ORDER only, by kinds of tables
+  dbx-fig13    the standard mix, by kinds of tables
+  dbx-fig14a   half NEW-ORDER, half STOCK-LEVEL, with and without snapshots: throughput
+  dbx-fig14b   the same: abort rate of all transactions
+  dbx-fig14c   the same: abort rate of STOCK-LEVEL, which must be zero in snapshots
+  dbx-fig14d   the same: throughput over that of validated reads
+  dbx-fig15a   what adds to throughput, step by step
+  dbx-fig15b   the same: over the first step
+  drtm-tab1a   whole transactions of SmallBank and TPC-C in one region: bytes read
+  drtm-tab1b   the same: bytes written
+  drtm-tab1c   the same: how many end under the lock
+  drtm-tab1d   the same: how many of these for capacity
   drtm-fig2a   abort rate against working set, in sequence
   drtm-fig2b   the same at random
 
 Examples:
   drtm-bench paper dbx-fig1a                    a table, with the published values
   drtm-bench paper drtm-fig2 --svg figures      both panels, and figures/drtm-fig2a.svg, figures/drtm-fig2b.svg
-  drtm-bench paper --all --json                 everything, for a script";
+  drtm-bench paper dbx-fig14 --threads 1,2,4    by so many threads
+  drtm-bench paper --all --json                 everything, for a script; a quarter of an hour
+  drtm-bench paper --all --quick                whether it all works";
 
-/// All panels, in the order of the papers.
-const PANELS: [&Panel; 6] = [&dbx_fig1::A, &dbx_fig1::B, &dbx_fig1::C, &dbx_fig1::D, &drtm_fig2::A, &drtm_fig2::B];
-
-/// One diagram of a figure.
-#[derive(Debug)]
-struct Panel {
-    name: &'static str,
-    title: &'static str,
-    x: Axis,
-    y: Axis,
-    /// What is emulated where nothing is measured.
-    profile: Profile,
-    threads: usize,
-    measure: fn(Setup) -> Result<Vec<Curve>, Error>,
-    /// What the paper's text says. Every `x` here is one that is measured.
-    published: &'static [Published],
-    /// What of a simulated result comes from the model, and what the model lacks.
-    model: &'static str,
-}
-
-/// A series as it came out.
-#[derive(Debug)]
-struct Curve {
-    series: &'static str,
-    points: Vec<(usize, f64)>,
-}
-
-/// A value in the paper's text.
-#[derive(Debug)]
-struct Published {
-    series: &'static str,
-    x: usize,
-    y: f64,
-}
-
-/// A point of a figure, as scripts rely on it.
-#[derive(Debug, Serialize)]
-struct Row {
-    figure: &'static str,
-    series: &'static str,
-    x: usize,
-    y: f64,
-    published: Option<f64>,
-    kind: &'static str,
-    x_unit: &'static str,
-    y_unit: &'static str,
+/// All studies, in the order of the papers.
+fn studies() -> impl Iterator<Item = &'static Study> {
+    let dbx = [dbx_fig1::STUDIES, dbx_tpcc::STUDIES, dbx_store::STUDIES, dbx_factors::STUDIES, dbx_fig14::STUDIES];
+    dbx.into_iter().chain([drtm_tab1::STUDIES, drtm_fig2::STUDIES]).flatten()
 }
 
 /// The panels that one name stands for.
 #[derive(Clone, Debug)]
-struct Selection(Vec<&'static Panel>);
+struct Selection(String);
 
 impl Selection {
     fn parser() -> impl TypedValueParser<Value = Self> {
-        let mut names: Vec<&str> = PANELS.iter().flat_map(|panel| [panel.figure(), panel.name]).collect();
+        let panels = studies().flat_map(|study| study.panels);
+        let mut names: Vec<&str> = panels.flat_map(|panel| [panel.figure(), panel.name]).collect();
         names.sort_unstable();
         names.dedup();
-        PossibleValuesParser::new(names)
-            .map(|name| Self(PANELS.into_iter().filter(|panel| panel.name == name || panel.figure() == name).collect()))
+        PossibleValuesParser::new(names).map(Self)
+    }
+
+    fn includes(&self, panel: &Panel) -> bool {
+        [panel.name, panel.figure()].contains(&self.0.as_str())
     }
 }
 
 impl Args {
     pub(crate) fn carry_out(&self, seed: u64, report: &Report) -> Result<(), Error> {
-        let panels: &[&Panel] = self.figure.as_ref().map_or(&PANELS, |Selection(panels)| panels);
+        let wanted = |panel: &&Panel| self.figure.as_ref().is_none_or(|selection| selection.includes(panel));
         let into_file = self.svg.as_deref().is_some_and(is_svg);
-        if into_file && panels.len() > 1 {
+        if into_file && studies().flat_map(|study| study.panels).filter(wanted).count() > 1 {
             return Err(Error::Options {
                 option: "--svg with the name of one file",
                 with: "several panels",
                 instead: "name a directory",
             });
         }
-        let mut rows = Vec::new();
-        for panel in panels {
-            let machine = self.engine.machine(panel.profile)?;
-            let curves = (panel.measure)(Setup { threads: panel.threads, seed, ..Setup::on(machine) })?;
-            let panel_rows = panel.rows(&curves, self.engine);
-            report.text(&panel.text(&panel_rows, self.engine))?;
-            if let Some(path) = &self.svg {
-                let path = if into_file { path.clone() } else { file_in(path, panel.name)? };
-                panel.chart(&curves, self.engine).write(&path)?;
+        let effort = Effort::new(&self.pains, self.engine, seed);
+        let (mut rows, mut failure) = (Vec::new(), None);
+        for study in studies().filter(|study| study.panels.iter().any(|panel| wanted(&panel))) {
+            let measured = study.measure(&effort)?;
+            for (panel, curves) in study.panels.iter().zip(&measured.curves).filter(|(panel, _)| wanted(panel)) {
+                let panel_rows = panel.rows(curves);
+                report.text(&panel.text(&panel_rows, &measured))?;
+                if let (Some(path), Some(chart)) = (&self.svg, panel.chart(curves, &measured)) {
+                    let path = if into_file { path.clone() } else { file_in(path, panel.name)? };
+                    chart.write(&path)?;
+                }
+                rows.extend(panel_rows);
             }
-            rows.extend(panel_rows);
+            failure = failure.or(measured.failure);
         }
-        report.result(&rows)
+        report.result(&rows)?;
+        failure.map_or(Ok(()), Err)
     }
 }
 
@@ -168,112 +170,25 @@ fn file_in(directory: &Path, name: &str) -> Result<PathBuf, Error> {
     Ok(directory.join(name).with_extension("svg"))
 }
 
-impl Panel {
-    /// The name of the figure that this is a panel of.
-    fn figure(&self) -> &'static str {
-        self.name.trim_end_matches(|c: char| c.is_ascii_lowercase())
-    }
-
-    fn published(&self, series: &str, x: usize) -> Option<f64> {
-        self.published.iter().find(|value| value.series == series && value.x == x).map(|value| value.y)
-    }
-
-    fn rows(&self, curves: &[Curve], engine: EngineName) -> Vec<Row> {
-        let row = |series, x, y| Row {
-            figure: self.name,
-            series,
-            x,
-            y,
-            published: self.published(series, x),
-            kind: kind(engine),
-            x_unit: self.x.quantity.unit(),
-            y_unit: self.y.quantity.unit(),
-        };
-        curves
-            .iter()
-            .flat_map(|curve| curve.points.iter().map(move |&(x, y)| (curve.series, x, y)))
-            .map(|(series, x, y)| row(series, x, y))
-            .collect()
-    }
-
-    /// Where the numbers come from.
-    fn source(&self, engine: EngineName) -> String {
-        let threads = units::threads(self.threads);
-        if engine.simulates() {
-            let profile = describe(&self.profile);
-            format!("SIMULATED on the emulated engine: {profile}, virtual 4 ms timer; {threads}")
-        } else {
-            format!("{MEASURED}; {threads}")
-        }
-    }
-
-    fn text(&self, rows: &[Row], engine: EngineName) -> String {
-        let ours = format!("{}, {}", self.y.title, kind(engine));
-        let cells = |row: &Row| {
-            let published = row.published.map_or_else(String::new, |y| self.y.quantity.show(y));
-            vec![row.series.to_owned(), self.x.quantity.show(row.x as f64), self.y.quantity.show(row.y), published]
-        };
-        let table = table(&["series", self.x.title, &ours, "published"], 1, rows.iter().map(cells));
-        let Self { name, title, .. } = self;
-        let head = format!("{title} ({name})\n{}", self.source(engine));
-        let note = if engine.simulates() {
-            format!("Model: {}", self.model)
-        } else {
-            "Threads were not pinned to cores, and the study's own code shares the cache with its regions.".to_owned()
-        };
-        format!("{head}\n\n{table}\n\n{}\n", prose(&note))
-    }
-
-    fn chart(&self, curves: &[Curve], engine: EngineName) -> Chart {
-        let series = curves.iter().map(|curve| Series {
-            name: curve.series.to_owned(),
-            points: curve.points.iter().map(|&(x, y)| (x as f64, y)).collect(),
-            published: self
-                .published
-                .iter()
-                .filter(|value| value.series == curve.series)
-                .map(|value| (value.x as f64, value.y))
-                .collect(),
-        });
-        Chart {
-            title: self.title.to_owned(),
-            caption: self.source(engine),
-            x: self.x,
-            y: self.y,
-            series: series.collect(),
-        }
-    }
-}
-
-/// How results of an engine are labelled.
-fn kind(engine: EngineName) -> &'static str {
-    if engine.simulates() { "simulated" } else { "measured" }
-}
-
-/// Abort rates of loads that differ in one number.
-fn curve(series: &'static str, setup: Setup, points: &[usize], load: impl Fn(usize) -> Load) -> Result<Curve, Error> {
-    let loads: Vec<Load> = points.iter().map(|&x| load(x)).collect();
-    let rig = Rig::new(setup, &loads)?;
-    let measure = |(&x, &load): (&usize, &Load)| Ok((x, abort_rate(&rig.run(load, load.default_attempts())?)));
-    Ok(Curve { series, points: points.iter().zip(&loads).map(measure).collect::<Result<_, Error>>()? })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn a_figure_s_name_stands_for_its_panels() {
-        let names: Vec<_> = PANELS.iter().map(|panel| (panel.figure(), panel.name)).collect();
-        assert_eq!(names[0], ("dbx-fig1", "dbx-fig1a"));
-        assert_eq!(names[5], ("drtm-fig2", "drtm-fig2b"));
+        let names: Vec<_> =
+            studies().flat_map(|study| study.panels).map(|panel| (panel.figure(), panel.name)).collect();
+        assert_eq!((names[0], names.last()), (("dbx-fig1", "dbx-fig1a"), Some(&("drtm-fig2", "drtm-fig2b"))));
+        let whole = Selection("dbx-fig1".to_owned());
+        let panels = studies().flat_map(|study| study.panels).filter(|panel| whole.includes(panel));
+        assert_eq!(panels.count(), 4, "and none of dbx-fig14");
     }
 
     #[test]
-    fn rows_carry_the_published_value_where_there_is_one() {
-        let curve = Curve { series: "write", points: vec![(31 << 10, 0.5), (32 << 10, 0.5)] };
-        let rows = dbx_fig1::A.rows(&[curve], EngineName::Emulated);
-        assert_eq!(rows.iter().map(|row| row.published).collect::<Vec<_>>(), [Some(0.90), None]);
-        assert!(rows.iter().all(|row| row.kind == "simulated" && row.figure == "dbx-fig1a"));
+    fn help_lists_every_panel_once() {
+        for panel in studies().flat_map(|study| study.panels) {
+            let listed = AFTER_HELP.lines().filter(|line| line.split_whitespace().next() == Some(panel.name));
+            assert_eq!(listed.count(), 1, "{}", panel.name);
+        }
     }
 }

@@ -33,6 +33,7 @@ mod load;
 mod mix;
 mod population;
 mod random;
+mod reading;
 mod scale;
 mod schema;
 #[cfg(test)]
@@ -44,7 +45,9 @@ mod tests;
 mod text;
 mod transactions;
 
-pub(crate) use command::Args;
+pub(crate) use command::{Args, MixName, READ_RERUNS, Tpcc};
+pub(crate) use reading::Reading;
+pub(crate) use tables::Shelf;
 
 pub use consistency::{Condition, Place, View, Violation, check};
 pub use inputs::{

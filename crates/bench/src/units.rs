@@ -11,15 +11,30 @@ pub(crate) enum Quantity {
     Bytes,
     Microseconds,
     AbortRate,
+    Threads,
+    /// Bytes that are a mean.
+    MeanBytes,
+    /// Transactions under a lock among all.
+    LockRate,
+    /// Of transactions, in a second.
+    Throughput,
+    /// Of single operations, in a second.
+    Operations,
+    Ratio,
 }
 
 impl Quantity {
     /// What a bare number of it counts, for scripts.
     pub(crate) fn unit(self) -> &'static str {
         match self {
-            Self::Bytes => "bytes",
+            Self::Bytes | Self::MeanBytes => "bytes",
+            Self::LockRate => "fallbacks/transactions",
             Self::Microseconds => "us",
             Self::AbortRate => "aborts/attempts",
+            Self::Threads => "threads",
+            Self::Throughput => "transactions/s",
+            Self::Operations => "operations/s",
+            Self::Ratio => "ratio",
         }
     }
 
@@ -29,6 +44,9 @@ impl Quantity {
             Self::Bytes => bytes(value as usize),
             Self::Microseconds => microseconds(value),
             Self::AbortRate => format!("{value:.3}"),
+            Self::LockRate => format!("{value:.4}"),
+            Self::Threads | Self::Throughput | Self::Operations | Self::MeanBytes => format!("{value:.0}"),
+            Self::Ratio => format!("{value:.2}"),
         }
     }
 }
@@ -56,6 +74,11 @@ pub(crate) fn bytes(bytes: usize) -> String {
 
 fn microseconds(us: f64) -> String {
     if us >= 1000.0 { format!("{} ms", us / 1000.0) } else { format!("{us} us") }
+}
+
+/// So many of all; zero of none.
+pub(crate) fn share(part: u64, all: u64) -> f64 {
+    if all == 0 { 0.0 } else { part as f64 / all as f64 }
 }
 
 /// `1 thread`, `4 threads`.

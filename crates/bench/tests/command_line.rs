@@ -195,6 +195,10 @@ fn wrong_usage_is_told_apart_and_leaves_stdout_empty() {
         &["paper", "dbx-fig99"],
         &["paper", "--all", "dbx-fig1d"],
         &["paper", "drtm-fig2", "--svg", "one.svg"],
+        &["paper", "dbx-fig14", "--threads", "0"],
+        &["paper", "dbx-fig14", "--quick", "--secs", "1"],
+        &["htm", "working-set", "--workload", "ycsb"],
+        &["htm", "working-set", "--engine", "rtm", "--profile", "l1-32k-8"],
         &["--seed", "minus-one", "htm", "probe"],
     ] {
         assert_wrong(wrong);
@@ -223,7 +227,13 @@ fn rtm_is_measured_or_refused_with_what_was_found() {
 
 #[test]
 fn every_level_of_help_has_examples() {
-    let levels = [&["--help"][..], &["htm", "--help"], &["htm", "probe", "--help"], &["htm", "limits", "--help"]];
+    let levels = [
+        &["--help"][..],
+        &["htm", "--help"],
+        &["htm", "probe", "--help"],
+        &["htm", "limits", "--help"],
+        &["htm", "working-set", "--help"],
+    ];
     for level in levels.into_iter().chain([
         &["paper", "--help"][..],
         &["tpcc", "--help"],
@@ -283,7 +293,8 @@ fn a_workload_s_summary_is_for_people_unless_json_is_asked_for() {
     assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
     let shown = String::from_utf8(output.stdout).expect("text");
     for part in [
-        "tpcc, mix standard, remote_items 1, warehouses 1, 1 thread",
+        "tpcc, mix standard, reads auto, remote_items 1, warehouses 1, 1 thread",
+        "read_reruns 0",
         "transactions/s",
         "p99.9",
         "every condition holds",

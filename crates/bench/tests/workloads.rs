@@ -49,6 +49,17 @@ fn tpcc() {
         (10..=90).contains(&report["aborts"]["user"].as_u64().expect("a count")),
         "about one order of 100, of which there are 3600: {report}"
     );
+    // Long reads in each of the ways that there are, of which one is never refused.
+    for reads in ["auto", "snapshot", "validated"] {
+        let half = ["--warehouses", "1", "--mix", "stock-level-half", "--reads", reads, "--transactions", "2000"];
+        let report = run(&[&small[..], &half].concat(), "none");
+        assert_eq!(
+            (&report["reads"], report["latency_us"].as_object().map(serde_json::Map::len)),
+            (&reads.into(), Some(2))
+        );
+        let reruns = report["read_reruns"].as_u64().expect("a count");
+        assert!(reads != "snapshot" || reruns == 0, "{report}");
+    }
     // All lines from elsewhere.
     run(
         &[&small[..], &["--warehouses", "2", "--remote-items", "100", "--mix", "new-order", "--secs", "0.2"]].concat(),

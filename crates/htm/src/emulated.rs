@@ -27,6 +27,7 @@ mod lines;
 mod mutation;
 mod region;
 
+pub(crate) use cache::Cache;
 pub use config::{EmulatedConfig, Profile, Timer};
 #[cfg(drtm_loom)]
 #[doc(hidden)]

@@ -3,10 +3,12 @@
 mod native;
 mod none;
 mod rtm;
+mod traced;
 
 pub use native::Native;
 pub use none::{NoHtm, NoRegion};
 pub use rtm::{Rtm, RtmRegion};
+pub use traced::{Trace, Traced};
 
 use std::fmt;
 
@@ -70,6 +72,7 @@ mod sealed {
     impl Sealed for super::NoHtm {}
     impl Sealed for super::Rtm {}
     impl Sealed for super::Native {}
+    impl Sealed for super::Traced {}
     impl Sealed for crate::Emulated {}
 }
 

@@ -31,7 +31,7 @@
 //!   [`select`] chooses one, once, and can say why; [`AnyHtm::dispatch`] makes it a type parameter. [`Native`] is one type for what the machine has.
 //! - [`Htm`], [`Worker`]: run regions again until they commit or a [`Policy`] is exhausted, and count what happened ([`Stats`]).
 //! - [`Access`]: what a body can do, in a region, under the [`FallbackLock`], or by [`Plain`] accesses under a lock of the caller's.
-//! - [`Metered`]: how much memory a body touches.
+//! - [`Metered`]: how much memory a body touches. [`Traced`]: what plain accesses touch, and whether a region could hold it.
 //!
 //! # The contract of a region
 //!
@@ -79,7 +79,7 @@ pub use cause::{Cause, Outcome};
 #[doc(hidden)]
 pub use emulated::Mutation;
 pub use emulated::{Emulated, EmulatedConfig, EmulatedRegion, Profile, RegionAborted, Timer};
-pub use engine::{Engine, EngineKind, Native, NoHtm, NoRegion, Rtm, RtmRegion, Sharing};
+pub use engine::{Engine, EngineKind, Native, NoHtm, NoRegion, Rtm, RtmRegion, Sharing, Trace, Traced};
 pub use error::EngineError;
 pub use fallback::{Exclusive, FallbackLock};
 pub use htm::{Htm, Worker};

@@ -24,6 +24,16 @@ pub struct WorkingSet {
 }
 
 impl WorkingSet {
+    /// Of the words at these addresses.
+    pub(crate) fn of(read: &FxHashSet<usize>, written: &FxHashSet<usize>) -> Self {
+        Self {
+            bytes_read: read.len() * size_of::<u64>(),
+            bytes_written: written.len() * size_of::<u64>(),
+            lines_read: lines(read),
+            lines_written: lines(written),
+        }
+    }
+
     /// Bytes in the lines read: what the hardware has to track.
     #[must_use]
     pub fn line_bytes_read(&self) -> usize {
@@ -74,12 +84,7 @@ impl<'a, A> Metered<'a, A> {
     /// What has been touched so far.
     #[must_use]
     pub fn working_set(&self) -> WorkingSet {
-        WorkingSet {
-            bytes_read: self.read.len() * size_of::<u64>(),
-            bytes_written: self.written.len() * size_of::<u64>(),
-            lines_read: lines(&self.read),
-            lines_written: lines(&self.written),
-        }
+        WorkingSet::of(&self.read, &self.written)
     }
 }
 

@@ -7,7 +7,7 @@ use std::{
 
 use crate::{
     Error,
-    drive::{Client, Tally, Until, run},
+    drive::{Client, Tally, Until, run_clients},
 };
 
 /// What a store is to do.
@@ -45,7 +45,7 @@ impl Desk {
             let is_heard = self.answers.send(Ok(answer)).is_ok();
             let (true, Ok(order)) = (is_heard, self.orders.recv()) else { return Ok(()) };
             answer = match order {
-                Order::Run(until) => Answer { tally: run(clients, until, |_| ())?, ..Answer::default() },
+                Order::Run(until) => Answer { tally: run_clients(clients, until, |_| ())?, ..Answer::default() },
                 Order::Check => Answer { violations: check(clients)?, ..Answer::default() },
             };
         }

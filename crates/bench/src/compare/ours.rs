@@ -25,6 +25,6 @@ impl<W: Workload> Task for Ours<'_, W> {
         let tables = workload.open(&db)?;
         load_quietly(workload, &db, tables, threads)?;
         let mut clients = workload.clients(&db, tables, threads)?;
-        desk.serve(&mut clients, |clients| workload.check(&db, tables, clients))
+        desk.serve(&mut clients, |clients| workload.check(&db, tables, &clients.iter().collect::<Vec<_>>()))
     }
 }

@@ -1,7 +1,7 @@
 //! What transactions run on, and how the command line names it.
 
 use clap::ValueEnum;
-use drtm_htm::{Emulated, Engine, EngineError, Native, NoHtm, Rtm};
+use drtm_htm::{Emulated, Engine, Native, NoHtm, Rtm};
 use drtm_txn::{Embedded, Setting, Unlogged};
 use serde::Serialize;
 
@@ -72,10 +72,7 @@ impl EngineName {
                 (name.name(), task.carry_out::<Embedded>(engine)?)
             }
             Self::Rtm => {
-                let rtm = Rtm::detect().map_err(|error| match error {
-                    EngineError::RtmUnavailable { probe } => Error::NoRtm { probe },
-                    other => other.into(),
-                })?;
+                let rtm = Rtm::detect().map_err(Error::no_rtm)?;
                 (self.name(), task.carry_out::<Embedded>(rtm.into())?)
             }
             Self::None => (self.name(), task.carry_out::<Embedded>(Native::without_regions())?),

@@ -43,6 +43,11 @@ impl Latencies {
         debug_assert!(added.is_ok());
     }
 
+    /// How many there are.
+    pub(crate) fn count(&self) -> u64 {
+        self.0.len()
+    }
+
     /// Nothing if there was no transaction.
     pub(crate) fn percentiles(&self) -> Option<Percentiles> {
         let at = |percent| self.0.value_at_percentile(percent) as f64 / 1_000.0;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clap::{Args, value_parser};
 
-use super::{EngineName, crew::Until};
+use super::{EngineName, crew::Until, workload::Pace};
 use crate::Error;
 
 /// How a workload is run.
@@ -58,7 +58,8 @@ fn only(value: &'static str, reason: &'static str) -> impl Fn(&str) -> Result<St
     }
 }
 
-fn seconds(given: &str) -> Result<Duration, String> {
+/// A run's length.
+pub(crate) fn seconds(given: &str) -> Result<Duration, String> {
     let seconds = given.parse().ok().filter(|seconds| (0.01..=86_400.0).contains(seconds));
     seconds.map(Duration::from_secs_f64).ok_or_else(|| "a run lasts 0.01 to 86400 seconds".to_owned())
 }
@@ -80,15 +81,15 @@ impl Options {
         }
     }
 
+    /// # Errors
+    ///
+    /// When there are more threads than the engine bears.
+    pub(super) fn pace(&self) -> Result<Pace, Error> {
+        let (memory, at_once) = (u64::from(self.memory) << 30, u64::from(self.at_once) << 30);
+        Ok(Pace { threads: self.threads()?, until: self.until(), memory, at_once })
+    }
+
     pub(crate) fn until(&self) -> Until {
         self.transactions.map_or(Until::Time(self.secs), Until::Transactions)
-    }
-
-    pub(crate) fn at_once(&self) -> u64 {
-        u64::from(self.at_once) << 30
-    }
-
-    pub(crate) fn memory(&self) -> u64 {
-        u64::from(self.memory) << 30
     }
 }

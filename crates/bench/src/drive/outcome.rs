@@ -24,6 +24,8 @@ pub(crate) struct Outcome {
     threads: usize,
     #[serde(flatten)]
     size: BTreeMap<&'static str, Value>,
+    #[serde(flatten)]
+    counted: BTreeMap<String, u64>,
     engine: &'static str,
     /// Whether speeds are those of a simulation.
     simulated: bool,
@@ -66,7 +68,7 @@ impl Outcome {
         threads: usize,
         finished: Finished,
     ) -> Self {
-        let Finished { tally, conflicts, violations, most_memory } = finished;
+        let Finished { tally, conflicts, counted, violations, most_memory, .. } = finished;
         let seconds = tally.time.as_secs_f64();
         let causes = conflicts.into_iter().map(|(cause, count)| (format!("{cause:?}").to_lowercase(), count));
         // The kinds do not depend on the setting; any will do.
@@ -76,6 +78,7 @@ impl Outcome {
             workload: W::NAME,
             threads,
             size: workload.size().into_iter().collect(),
+            counted: counted.into_iter().collect(),
             engine,
             simulated: options.engine == EngineName::Emulated,
             nodes: 1,
@@ -113,6 +116,7 @@ impl Outcome {
         });
         let latencies = table(&["latency, us", "p50", "p90", "p99", "p99.9"], 1, rows);
         let aborts: Vec<String> = self.aborts.iter().map(|(cause, count)| format!("{cause} {count}")).collect();
+        let counted: String = self.counted.iter().map(|(name, count)| format!("; {name} {count}")).collect();
         let checked = match self.consistency.0.as_slice() {
             [] => "every condition holds".to_owned(),
             violations => {
@@ -126,7 +130,7 @@ impl Outcome {
              {throughput:.0} transactions/s: {committed} committed in {seconds:.2} s\n\n{latencies}\n\n\
              {}\n{memory}checked: {checked}\n",
             units::threads(*threads),
-            prose(&format!("aborts: {}", aborts.join(", "))),
+            prose(&format!("aborts: {}{counted}", aborts.join(", "))),
         )
     }
 }

@@ -47,51 +47,94 @@ pub(crate) trait Workload: Sync {
         threads: usize,
     ) -> Result<Vec<Self::Client<'w, S>>, Error>;
 
+    /// What its clients have counted that others have not, for the report.
+    fn counted<S: Setting>(_clients: &[Self::Client<'_, S>]) -> Vec<(String, u64)> {
+        Vec::new()
+    }
+
     /// What does not hold when all transactions are over, in words.
     fn check<S: Setting>(
         &self,
         db: &Db<S>,
         tables: Self::Tables,
-        clients: &[Self::Client<'_, S>],
+        clients: &[&Self::Client<'_, S>],
     ) -> Result<Vec<String>, Error>;
 }
 
 /// Runs a workload as options say.
 pub(crate) fn measure<W: Workload>(workload: &W, options: &Options) -> Result<Outcome, Error> {
-    let threads = options.threads()?;
-    let run = Run { workload, threads, until: options.until(), memory: options.memory(), at_once: options.at_once() };
+    let run = Run { workload, pace: options.pace()? };
     let (engine, result) = options.engine.dispatch(run)?;
-    Ok(Outcome::new(workload, options, engine, threads, result))
+    Ok(Outcome::new(workload, options, engine, run.pace.threads, result))
 }
 
-struct Run<'w, W> {
-    workload: &'w W,
-    threads: usize,
-    until: Until,
-    memory: u64,
-    at_once: u64,
+/// How long a workload is run, by how many, and with how much memory.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pace {
+    pub(crate) threads: usize,
+    pub(crate) until: Until,
+    /// Bytes that the database may use.
+    pub(crate) memory: u64,
+    /// Bytes of them that it has from the beginning.
+    pub(crate) at_once: u64,
 }
+
+/// Runs a workload in one setting, of whatever engine.
+pub(crate) fn run_in<S: Setting<Hook = Unlogged>, W: Workload>(
+    workload: &W,
+    engine: S::Engine,
+    pace: Pace,
+) -> Result<Finished, Error> {
+    Run { workload, pace }.carry_out::<S>(engine)
+}
+
+/// A workload that is to be loaded, run and checked.
+#[derive(Debug)]
+pub(crate) struct Run<'w, W> {
+    pub(crate) workload: &'w W,
+    pub(crate) pace: Pace,
+}
+
+impl<W> Clone for Run<'_, W> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<W> Copy for Run<'_, W> {}
 
 /// What has come of a run.
 pub(crate) struct Finished {
     pub(crate) tally: Tally,
     /// How often transactions could not go on, by cause.
     pub(crate) conflicts: Vec<(Conflict, u64)>,
+    /// What became of hardware regions.
+    pub(crate) regions: drtm_htm::Stats,
+    /// What clients have counted.
+    pub(crate) counted: Vec<(String, u64)>,
     pub(crate) violations: Vec<String>,
     /// None where the system does not tell.
     pub(crate) most_memory: Option<u64>,
+}
+
+impl Finished {
+    /// Of clients that use no database.
+    pub(crate) fn of(tally: Tally) -> Self {
+        let (conflicts, counted, violations) = (Vec::new(), Vec::new(), Vec::new());
+        Self { tally, conflicts, regions: drtm_htm::Stats::default(), counted, violations, most_memory: None }
+    }
 }
 
 impl<W: Workload> Task for Run<'_, W> {
     type Output = Finished;
 
     fn carry_out<S: Setting<Hook = Unlogged>>(self, engine: S::Engine) -> Result<Finished, Error> {
-        let Self { workload, threads, until, memory, at_once } = self;
+        let Self { workload, pace: Pace { threads, until, memory, at_once } } = self;
         let db = Builder::new().memory(memory).at_once(at_once).build_with::<S>(engine, Unlogged)?;
         let tables = workload.open(&db)?;
         let progress = Progress::new("loading", workload.pieces());
         load(workload, &db, tables, threads, || progress.step())?;
-        let before = db.stats();
+        let (before, regions_before) = (db.stats(), db.regions());
         let mut clients = workload.clients(&db, tables, threads)?;
         let tally = match until {
             Until::Time(time) => {
@@ -103,14 +146,15 @@ impl<W: Workload> Task for Run<'_, W> {
                 run(&mut clients, &db, until, &progress, |_, commits| commits)?
             }
         };
-        let after = db.stats();
+        let (after, regions) = (db.stats(), db.regions() - regions_before);
         let conflicts =
             Conflict::ALL.map(|cause| (cause, after.conflicts(cause) - before.conflicts(cause))).into_iter().collect();
         // Before the check, which takes memory of its own.
         let most_memory = memory::peak().ok();
         let _checking = Progress::spinner("checking");
-        let violations = workload.check(&db, tables, &clients)?;
-        Ok(Finished { tally, conflicts, violations, most_memory })
+        let violations = workload.check(&db, tables, &clients.iter().collect::<Vec<_>>())?;
+        let counted = W::counted(&clients);
+        Ok(Finished { tally, conflicts, regions, counted, violations, most_memory })
     }
 }
 
@@ -139,7 +183,7 @@ pub(crate) fn load_quietly<W: Workload, S: Setting>(
 }
 
 /// Loads all pieces, each by whichever thread is free.
-fn load<W: Workload, S: Setting>(
+pub(super) fn load<W: Workload, S: Setting>(
     workload: &W,
     db: &Db<S>,
     tables: W::Tables,

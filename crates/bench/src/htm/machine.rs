@@ -4,7 +4,7 @@ use clap::{
     ValueEnum,
     builder::{PossibleValuesParser, TypedValueParser},
 };
-use drtm_htm::{EngineError, Profile, Rtm};
+use drtm_htm::{Profile, Rtm};
 
 use crate::Error;
 
@@ -57,10 +57,7 @@ impl EngineName {
     pub(crate) fn machine(self, profile: Profile) -> Result<Machine, Error> {
         Ok(match self {
             Self::Emulated => Machine::Emulated(profile),
-            Self::Rtm => Machine::Rtm(Rtm::detect().map_err(|error| match error {
-                EngineError::RtmUnavailable { probe } => Error::NoRtm { probe },
-                other => other.into(),
-            })?),
+            Self::Rtm => Machine::Rtm(Rtm::detect().map_err(Error::no_rtm)?),
         })
     }
 }

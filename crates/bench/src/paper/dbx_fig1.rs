@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use drtm_htm::Profile;
 
-use super::{Curve, Panel, Published, curve};
+use super::{
+    panel::{Means, Panel, Published, Study},
+    regions::{Line, Regions, line},
+};
 use crate::{
     Error,
     htm::{Load, Rig, Setup, abort_rate},
@@ -15,78 +18,85 @@ use crate::{
 pub(super) const WORKING_SET: Axis = Axis { title: "working set", quantity: Quantity::Bytes, scale: Scale::Doubling };
 pub(super) const ABORT_RATE: Axis = Axis { title: "abort rate", quantity: Quantity::AbortRate, scale: Scale::Linear };
 
-pub(super) const A: Panel = Panel {
+pub(super) const STUDIES: &[Study] = &[
+    Study {
+        panels: &[A],
+        means: Means::Regions(Regions { profile: Profile::L1_32K_8, threads: 4, measure: in_sequence }),
+    },
+    Study {
+        panels: &[B],
+        means: Means::Regions(Regions { profile: Profile::L1_32K_8.hyperthreaded(), threads: 8, measure: in_sequence }),
+    },
+    Study {
+        panels: &[C],
+        means: Means::Regions(Regions { profile: Profile::L1_32K_8, threads: 1, measure: frontiers }),
+    },
+    Study {
+        panels: &[D],
+        means: Means::Regions(Regions { profile: Profile::L1_32K_8, threads: 1, measure: by_duration }),
+    },
+];
+
+const A: Panel = Panel {
     name: "dbx-fig1a",
     title: "DBX Fig. 1a: abort rate against working set",
-    x: WORKING_SET,
+    x: Some(WORKING_SET),
     y: ABORT_RATE,
-    profile: Profile::L1_32K_8,
-    threads: 4,
-    measure: in_sequence,
-    published: &[Published { series: "write", x: 31 * K, y: 0.90 }, Published { series: "read", x: 4 * M, y: 0.47 }],
-    model: "writes end where the sets and ways of the cache do, at 32 KB; reads where the tracker does, whose size \
+    published: &[Published::at("write", 31 * K, 0.90), Published::at("read", 4 * M, 0.47)],
+    note: "Model: writes end where the sets and ways of the cache do, at 32 KB; reads where the tracker does, whose size \
             is a parameter set to the 4 MB that the paper found. The slope before that is the timer, at 5 ns an \
             access. The paper's rates at 31 KB and at 4 MB are higher: the model has no stack, code or operating \
             system that take a part of the cache and of the time, and its tracker is exact up to its size.",
 };
 
-pub(super) const B: Panel = Panel {
+const B: Panel = Panel {
     name: "dbx-fig1b",
     title: "DBX Fig. 1b: abort rate against working set, two hardware threads to a core",
-    x: WORKING_SET,
+    x: Some(WORKING_SET),
     y: ABORT_RATE,
-    profile: Profile::L1_32K_8.hyperthreaded(),
-    threads: 8,
-    measure: in_sequence,
-    published: &[Published { series: "write", x: 22 * K, y: 0.99 }, Published { series: "read", x: 2 * M, y: 0.58 }],
-    model: "a sibling takes half of the ways and half of the tracker, always. So writes end at 16 KB and reads at \
+    published: &[Published::at("write", 22 * K, 0.99), Published::at("read", 2 * M, 0.58)],
+    note: "Model: a sibling takes half of the ways and half of the tracker, always. So writes end at 16 KB and reads at \
             2 MB. In the paper writes end near 22 KB: there siblings compete for lines, and no one halves them.",
 };
 
-pub(super) const C: Panel = Panel {
+const C: Panel = Panel {
     name: "dbx-fig1c",
     title: "DBX Fig. 1c: how much a region can read, for how much it writes",
-    x: Axis { title: "written", quantity: Quantity::Bytes, scale: Scale::Linear },
+    x: Some(Axis { title: "written", quantity: Quantity::Bytes, scale: Scale::Linear }),
     y: Axis { title: "most that can be read", quantity: Quantity::Bytes, scale: Scale::Doubling },
-    profile: Profile::L1_32K_8,
-    threads: 1,
-    measure: frontiers,
-    published: &[Published { series: "read before write", x: 28 * K, y: (3 * M) as f64 }],
-    model: "feasible is what aborts less than half of the time; the most that can be read is found by bisection, \
+    published: &[Published::at("read before write", 28 * K, (3 * M) as f64)],
+    note: "Model: feasible is what aborts less than half of the time; the most that can be read is found by bisection, \
             to 4 KB, up to 8 MB. Writes that do not commit even alone have no point, and zero has no place on the \
             chart's axis. A read behind the writes evicts the least recently used line, a written one as soon as \
             the set is full, so reads and writes together are held to the cache; reads ahead of the writes are \
             held to the tracker only, and so to 4 MB, where the paper found 3 MB.",
 };
 
-pub(super) const D: Panel = Panel {
+const D: Panel = Panel {
     name: "dbx-fig1d",
     title: "DBX Fig. 1d: abort rate against duration",
-    x: Axis { title: "duration of a region", quantity: Quantity::Microseconds, scale: Scale::Linear },
+    x: Some(Axis { title: "duration of a region", quantity: Quantity::Microseconds, scale: Scale::Linear }),
     y: ABORT_RATE,
-    profile: Profile::L1_32K_8,
-    threads: 1,
-    measure: by_duration,
-    published: &[Published { series: "spin", x: 4000, y: 1.0 }],
-    model: "an interrupt every 4 ms of virtual time, and nothing else. Regions follow each other without a pause, \
+    published: &[Published::at("spin", 4000, 1.0)],
+    note: "Model: an interrupt every 4 ms of virtual time, and nothing else. Regions follow each other without a pause, \
             and an aborted one ends at the interrupt; so a period holds a whole number of commits and one abort, \
             and the curve has steps: one half from 2 ms to 4 ms, then one.",
 };
 
 /// Reads and writes apart, adjacent lines.
-pub(super) fn in_sequence(setup: Setup) -> Result<Vec<Curve>, Error> {
+pub(super) fn in_sequence(setup: Setup) -> Result<Vec<Line>, Error> {
     const WRITES: [usize; 18] = sizes([1, 2, 4, 8, 12, 14, 16, 17, 20, 22, 24, 28, 31, 32, 33, 36, 48, 64], K);
     const READS: [usize; 14] = sizes([1, 4, 16, 64, 128, 256, 512, 1024, 2048, 2304, 3072, 4096, 4352, 8192], K);
-    Ok(vec![curve("write", setup, &WRITES, Load::write)?, curve("read", setup, &READS, Load::read)?])
+    Ok(vec![line("write", setup, &WRITES, Load::write)?, line("read", setup, &READS, Load::read)?])
 }
 
-fn by_duration(setup: Setup) -> Result<Vec<Curve>, Error> {
+fn by_duration(setup: Setup) -> Result<Vec<Line>, Error> {
     const DURATIONS: [usize; 22] =
         sizes([1, 2, 4, 6, 8, 10, 12, 13, 14, 16, 18, 20, 22, 24, 28, 32, 36, 38, 39, 40, 45, 50], 100);
-    Ok(vec![curve("spin", setup, &DURATIONS, |us| Load::spin(Duration::from_micros(us as u64)))?])
+    Ok(vec![line("spin", setup, &DURATIONS, |us| Load::spin(Duration::from_micros(us as u64)))?])
 }
 
-fn frontiers(setup: Setup) -> Result<Vec<Curve>, Error> {
+fn frontiers(setup: Setup) -> Result<Vec<Line>, Error> {
     Ok(vec![
         frontier("read before write", setup, Load::read_then_write)?,
         frontier("write before read", setup, |read, written| Load::write_then_read(written, read))?,
@@ -94,7 +104,7 @@ fn frontiers(setup: Setup) -> Result<Vec<Curve>, Error> {
 }
 
 /// For each amount written, the most that can be read with it, if it can be written at all.
-fn frontier(series: &'static str, setup: Setup, load: fn(usize, usize) -> Load) -> Result<Curve, Error> {
+fn frontier(series: &'static str, setup: Setup, load: fn(usize, usize) -> Load) -> Result<Line, Error> {
     const WRITTEN: [usize; 11] = sizes([0, 4, 8, 12, 16, 20, 24, 28, 31, 32, 36], K);
     const MOST_READ: usize = 8 << 20;
     let largest = WRITTEN.map(|written| load(MOST_READ, written));
@@ -105,7 +115,7 @@ fn frontier(series: &'static str, setup: Setup, load: fn(usize, usize) -> Load) 
             points.push((written, read as f64));
         }
     }
-    Ok(Curve { series, points })
+    Ok(Line { series, points })
 }
 
 /// The largest read up to `limit` with which the load is feasible, to a page; `None` if not even without reads.

@@ -3,8 +3,9 @@
 use drtm_htm::{LINE_BYTES, Profile};
 
 use super::{
-    Curve, Panel, Published, curve,
     dbx_fig1::{ABORT_RATE, WORKING_SET, in_sequence},
+    panel::{Means, Panel, Published, Study},
+    regions::{Line, Regions, line},
 };
 use crate::{
     Error,
@@ -12,39 +13,44 @@ use crate::{
     units::sizes,
 };
 
-pub(super) const A: Panel = Panel {
+pub(super) const STUDIES: &[Study] = &[
+    Study {
+        panels: &[A],
+        means: Means::Regions(Regions { profile: Profile::L1_32K_8, threads: 1, measure: in_sequence }),
+    },
+    Study {
+        panels: &[B],
+        means: Means::Regions(Regions { profile: Profile::L1_32K_8, threads: 1, measure: at_random }),
+    },
+];
+
+const A: Panel = Panel {
     name: "drtm-fig2a",
     title: "DrTM Fig. 2a: abort rate against working set, in sequence",
-    x: WORKING_SET,
+    x: Some(WORKING_SET),
     y: ABORT_RATE,
-    profile: Profile::L1_32K_8,
-    threads: 1,
-    measure: in_sequence,
     // The text gives no rates here, only that they rise drastically beyond 32 KB of writes.
     published: &[],
-    model: "as in DBX Fig. 1a: writes end with the sets and ways of the cache, reads with the tracker. The paper's \
+    note: "Model: as in DBX Fig. 1a: writes end with the sets and ways of the cache, reads with the tracker. The paper's \
             text gives the 32 KB and no rates.",
 };
 
-pub(super) const B: Panel = Panel {
+const B: Panel = Panel {
     name: "drtm-fig2b",
     title: "DrTM Fig. 2b: abort rate against working set, at random",
-    x: WORKING_SET,
+    x: Some(WORKING_SET),
     y: ABORT_RATE,
-    profile: Profile::L1_32K_8,
-    threads: 1,
-    measure: at_random,
-    published: &[Published { series: "write", x: 768, y: 1.0 }],
-    model: "distinct lines of 64 MB, drawn anew for every region; a write aborts when its set of the cache is full \
+    published: &[Published::at("write", 768, 1.0)],
+    note: "Model: distinct lines of 64 MB, drawn anew for every region; a write aborts when its set of the cache is full \
             of written lines. The published value cannot come from sets and ways: it is 12 lines among 64 sets of \
             8 ways, and nine of them in one set is next to impossible. Something else stood in the way of random \
             writes on that machine, and a model of the cache has nothing of it.",
 };
 
-fn at_random(setup: Setup) -> Result<Vec<Curve>, Error> {
+fn at_random(setup: Setup) -> Result<Vec<Line>, Error> {
     const WRITES: [usize; 19] =
         sizes([1, 2, 4, 8, 12, 16, 32, 64, 96, 128, 144, 160, 192, 224, 256, 288, 320, 384, 512], LINE_BYTES);
     const READS: [usize; 12] = sizes([1, 4, 16, 64, 256, 1024, 4096, 16384, 32768, 65536, 69632, 131072], LINE_BYTES);
     let setup = Setup { order: Order::Random, ..setup };
-    Ok(vec![curve("write", setup, &WRITES, Load::write)?, curve("read", setup, &READS, Load::read)?])
+    Ok(vec![line("write", setup, &WRITES, Load::write)?, line("read", setup, &READS, Load::read)?])
 }

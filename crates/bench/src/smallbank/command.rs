@@ -67,6 +67,7 @@ impl Args {
 }
 
 /// A bank with its customers' wishes.
+#[derive(Debug)]
 pub(crate) struct SmallBank {
     bank: Bank,
     hot: Hot,
@@ -82,6 +83,11 @@ impl SmallBank {
     #[cfg(feature = "stores")]
     pub(crate) fn bank(&self) -> &Bank {
         &self.bank
+    }
+
+    /// Customers as the command has them by itself.
+    pub(crate) fn standard(customers: u64, seed: u64) -> Result<Self, Error> {
+        Ok(Self { bank: Bank::new(customers, seed)?, hot: Hot::DrtmH, seed })
     }
 
     /// What a thread's customers ask for.
@@ -135,7 +141,7 @@ impl Workload for SmallBank {
         (0..threads).map(|thread| Ok(Teller::new(db, tables, self.inputs(thread)?))).collect()
     }
 
-    fn check<S: Setting>(&self, db: &Db<S>, tables: Tables, clients: &[Teller<'_, S>]) -> Result<Vec<String>, Error> {
+    fn check<S: Setting>(&self, db: &Db<S>, tables: Tables, clients: &[&Teller<'_, S>]) -> Result<Vec<String>, Error> {
         let mut ledger = Ledger::default();
         clients.iter().for_each(|client| ledger.add(client.ledger()));
         let rows = Rows { db, tables, customers: self.bank.customers() };

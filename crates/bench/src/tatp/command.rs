@@ -123,8 +123,8 @@ impl Workload for Tatp {
         Ok((0..threads).map(|thread| Network::new(db, tables, inputs(thread))).collect())
     }
 
-    fn check<S: Setting>(&self, db: &Db<S>, tables: Tables, clients: &[Network<'_, S>]) -> Result<Vec<String>, Error> {
-        let inserted = clients.iter().map(Network::inserted).sum();
+    fn check<S: Setting>(&self, db: &Db<S>, tables: Tables, clients: &[&Network<'_, S>]) -> Result<Vec<String>, Error> {
+        let inserted = clients.iter().map(|client| client.inserted()).sum();
         let rows = Rows { db, tables, subscribers: self.register.subscribers() };
         let mut violations: Vec<String> =
             check(&rows, &self.register, inserted)?.iter().map(ToString::to_string).collect();

@@ -10,7 +10,7 @@ use drtm_txn::{Codec, Db, Key, Kind, Ordered, Setting, Table};
 use super::{
     Customer, CustomerByName, CustomerKey, DISTRICTS, District, DistrictKey, History, HistoryKey, LOADER, Order,
     OrderByCustomer, OrderKey, OrderLine, OrderLineKey, Scale, View, Warehouse, WarehouseKey, check,
-    tables::{self, Tables, there},
+    tables::{self, Shelf, Tables, there},
 };
 use crate::{
     Error,
@@ -18,9 +18,9 @@ use crate::{
 };
 
 /// A database in which no transaction is under way.
-pub(super) struct Audit<'db, S: Setting> {
+pub(super) struct Audit<'db, S: Setting, O: Shelf> {
     db: &'db Db<S>,
-    tables: Tables,
+    tables: Tables<O>,
     scale: Scale,
     /// How many payments each writer has written down.
     payments: Vec<(u16, u32)>,
@@ -28,11 +28,11 @@ pub(super) struct Audit<'db, S: Setting> {
     seen: RefCell<BTreeMap<&'static str, u64>>,
 }
 
-impl<'db, S: Setting> Audit<'db, S> {
+impl<'db, S: Setting, Shelved: Shelf> Audit<'db, S, Shelved> {
     /// With how many payments each writer has written down, besides the loader.
     pub(super) fn new(
         db: &'db Db<S>,
-        tables: Tables,
+        tables: Tables<Shelved>,
         scale: Scale,
         payments: impl IntoIterator<Item = (u16, u32)>,
     ) -> Self {
@@ -85,11 +85,11 @@ impl<'db, S: Setting> Audit<'db, S> {
         *self.seen.borrow_mut().entry(table).or_default() += rows;
     }
 
-    fn warehouse_keys(&self) -> impl Iterator<Item = WarehouseKey> + use<S> {
+    fn warehouse_keys(&self) -> impl Iterator<Item = WarehouseKey> + use<S, Shelved> {
         1..=self.scale.warehouses()
     }
 
-    fn district_keys(&self) -> impl Iterator<Item = DistrictKey> + use<S> {
+    fn district_keys(&self) -> impl Iterator<Item = DistrictKey> + use<S, Shelved> {
         self.warehouse_keys().flat_map(|warehouse| (1..=DISTRICTS).map(move |district| (warehouse, district)))
     }
 
@@ -124,7 +124,7 @@ impl<'db, S: Setting> Audit<'db, S> {
     }
 }
 
-impl<S: Setting> View for Audit<'_, S> {
+impl<S: Setting, O: Shelf> View for Audit<'_, S, O> {
     type Error = Error;
 
     fn warehouses(&self) -> impl Iterator<Item = Result<(WarehouseKey, Warehouse), Error>> {

@@ -1,18 +1,20 @@
 //! `drtm-bench tpcc`: TPC-C, run.
 
 use std::{
+    marker::PhantomData,
     num::NonZeroU64,
     time::{SystemTime, UNIX_EPOCH},
 };
 
 use clap::{Args as ClapArgs, ValueEnum, value_parser};
-use drtm_txn::{Db, Setting};
+use drtm_txn::{Db, Hash, Setting};
 use serde_json::Value;
 
 use super::{
     Chances, Loader, Mix, Scale,
     audit::Audit,
-    tables::{Loading, Tables},
+    reading::Reading,
+    tables::{Loading, Shelf, Tables},
     terminals::{Duty, Terminals},
 };
 use crate::{
@@ -30,7 +32,7 @@ use crate::{
 /// of a warehouse. Of the NEW-ORDERs one of a hundred is rolled back, which counts as an abort by
 /// the user. When all is over, the twelve conditions of clause 3.3.2 are checked, and the indexes.
 ///
-/// JSON: {workload, threads, warehouses, mix, remote_items, engine, simulated, nodes, fabric,
+/// JSON: {workload, threads, warehouses, mix, reads, remote_items, read_reruns, engine, simulated, nodes, fabric,
 /// protocol, durability, seconds, committed, throughput, aborts: {cause: n},
 /// latency_us: {transaction: {p50, p90, p99, p999}}, consistency: "ok"|[violations], max_rss_mib}
 #[derive(Debug, ClapArgs)]
@@ -43,6 +45,10 @@ pub(crate) struct Args {
     /// Which transactions
     #[arg(long, value_enum, default_value_t = MixName::Standard)]
     mix: MixName,
+
+    /// How ORDER-STATUS and STOCK-LEVEL are run, which only read. `read_reruns` says how often they were run again
+    #[arg(long, value_enum, default_value_t)]
+    reads: Reading,
 
     /// How many percent of an order's lines are supplied by another warehouse
     #[arg(long, value_parser = value_parser!(u8).range(..=100), default_value_t = Chances::STANDARD.remote_item, value_name = "PCT")]
@@ -64,11 +70,13 @@ const AFTER_HELP: &str = "\
 Examples:
   drtm-bench tpcc                                    one warehouse and one thread for each processor
   drtm-bench tpcc --threads 1 --engine limit         the same without transactions: the most that there could be
-  drtm-bench tpcc --warehouses 1 --threads 2 --json  contention, for a script";
+  drtm-bench tpcc --warehouses 1 --threads 2 --json  contention, for a script
+  drtm-bench tpcc --mix stock-level-half --reads validated
+                                                     long reads, refused when others write what they have read";
 
 /// Which transactions come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum MixName {
+pub(crate) enum MixName {
     /// 45 % NEW-ORDER, 43 % PAYMENT, 4 % of each of the others
     Standard,
     /// NEW-ORDER only
@@ -81,6 +89,8 @@ enum MixName {
     Delivery,
     /// STOCK-LEVEL only
     StockLevel,
+    /// Half NEW-ORDER, half STOCK-LEVEL: long reads among writes
+    StockLevelHalf,
 }
 
 impl MixName {
@@ -92,6 +102,7 @@ impl MixName {
             Self::OrderStatus => Mix::of_one(super::Kind::OrderStatus),
             Self::Delivery => Mix::of_one(super::Kind::Delivery),
             Self::StockLevel => Mix::of_one(super::Kind::StockLevel),
+            Self::StockLevelHalf => Mix::STOCK_LEVEL_HALF,
         }
     }
 }
@@ -104,39 +115,54 @@ impl Args {
         };
         let scale = Scale::new(warehouses)?.with_customers(self.customers)?.with_items(self.items)?;
         let chances = Chances { remote_item: self.remote_items, ..Chances::STANDARD };
-        measure(&Tpcc::new(scale, self.mix, chances, seed), &self.options)?.tell(report)
+        let tpcc = Tpcc::<Hash>::new(scale, self.mix, chances, seed).reading(self.reads);
+        measure(&tpcc, &self.options)?.tell(report)
     }
 }
 
-struct Tpcc {
+/// The workload, with its size.
+#[derive(Debug)]
+pub(crate) struct Tpcc<O = Hash> {
     loader: Loader,
     mix: MixName,
+    reading: Reading,
     chances: Chances,
     seed: u64,
+    shelf: PhantomData<fn() -> O>,
 }
 
-impl Tpcc {
-    fn new(scale: Scale, mix: MixName, chances: Chances, seed: u64) -> Self {
+impl<O: Shelf> Tpcc<O> {
+    /// With reads as the database does them.
+    pub(crate) fn new(scale: Scale, mix: MixName, chances: Chances, seed: u64) -> Self {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |now| now.as_micros() as u64);
         let loader = Loader::new(scale, seed, NonZeroU64::new(now).unwrap_or(NonZeroU64::MIN));
-        Self { loader, mix, chances, seed }
+        Self { loader, mix, reading: Reading::Auto, chances, seed, shelf: PhantomData }
+    }
+
+    /// The same with other reads.
+    pub(crate) fn reading(self, reading: Reading) -> Self {
+        Self { reading, ..self }
     }
 }
 
-impl Workload for Tpcc {
+/// How often transactions that only read had to be run again, among what is counted.
+pub(crate) const READ_RERUNS: &str = "read_reruns";
+
+impl<O: Shelf> Workload for Tpcc<O> {
     const NAME: &'static str = "tpcc";
-    type Tables = Tables;
-    type Client<'w, S: Setting> = Terminals<'w, S>;
+    type Tables = Tables<O>;
+    type Client<'w, S: Setting> = Terminals<'w, S, O>;
 
     fn size(&self) -> Vec<(&'static str, Value)> {
         vec![
             ("warehouses", self.loader.scale().warehouses().into()),
             ("mix", name_of(&self.mix).into()),
+            ("reads", name_of(&self.reading).into()),
             ("remote_items", self.chances.remote_item.into()),
         ]
     }
 
-    fn open<S: Setting>(&self, db: &Db<S>) -> Result<Tables, Error> {
+    fn open<S: Setting>(&self, db: &Db<S>) -> Result<Tables<O>, Error> {
         Ok(Tables::open(db, &self.loader.scale())?)
     }
 
@@ -145,7 +171,7 @@ impl Workload for Tpcc {
         1 + u64::from(self.loader.scale().warehouses())
     }
 
-    fn load<S: Setting>(&self, db: &Db<S>, tables: Tables, piece: u64) -> Result<(), Error> {
+    fn load<S: Setting>(&self, db: &Db<S>, tables: Tables<O>, piece: u64) -> Result<(), Error> {
         let sink = &mut Loading { db, tables };
         match piece {
             0 => self.loader.items(sink),
@@ -157,20 +183,24 @@ impl Workload for Tpcc {
     fn clients<'w, S: Setting>(
         &'w self,
         db: &'w Db<S>,
-        tables: Tables,
+        tables: Tables<O>,
         threads: usize,
-    ) -> Result<Vec<Terminals<'w, S>>, Error> {
-        let Self { loader, mix, chances, seed } = self;
+    ) -> Result<Vec<Terminals<'w, S, O>>, Error> {
+        let Self { loader, mix, reading, chances, seed, .. } = self;
         let (scale, constants) = (loader.scale(), loader.constants());
-        let duty = Duty { scale, constants, chances: *chances, mix: mix.mix(), seed: *seed };
+        let duty = Duty { scale, constants, chances: *chances, mix: mix.mix(), reading: *reading, seed: *seed };
         Ok(Terminals::of_all(db, tables, &duty, threads)?)
+    }
+
+    fn counted<S: Setting>(clients: &[Terminals<'_, S, O>]) -> Vec<(String, u64)> {
+        vec![(READ_RERUNS.to_owned(), clients.iter().map(|client| client.reruns).sum())]
     }
 
     fn check<S: Setting>(
         &self,
         db: &Db<S>,
-        tables: Tables,
-        clients: &[Terminals<'_, S>],
+        tables: Tables<O>,
+        clients: &[&Terminals<'_, S, O>],
     ) -> Result<Vec<String>, Error> {
         let payments = clients.iter().map(|client| (client.writer, client.payments));
         Audit::new(db, tables, self.loader.scale(), payments).violations()

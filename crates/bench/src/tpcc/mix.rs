@@ -45,6 +45,9 @@ impl Mix {
     /// 45 % NEW-ORDER, 43 % PAYMENT, and 4 % of each of the others: the least that 5.2.3 asks of these, and the rest of the first.
     pub const STANDARD: Self = Self([45, 43, 4, 4, 4]);
 
+    /// Half NEW-ORDER, half STOCK-LEVEL: the most that writes and long reads can meet.
+    pub const STOCK_LEVEL_HALF: Self = Self([50, 0, 0, 0, 50]);
+
     /// So many cards of each of [`Kind::ALL`].
     ///
     /// # Errors

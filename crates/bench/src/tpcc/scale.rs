@@ -60,6 +60,12 @@ impl Scale {
         Ok(Self { warehouses, customers: CUSTOMERS, items: ITEMS })
     }
 
+    /// So many warehouses, perhaps with hardly anything in them.
+    pub(crate) fn sized(warehouses: usize, is_tiny: bool) -> Result<Self, ScaleError> {
+        let scale = Self::new(u16::try_from(warehouses).unwrap_or(u16::MAX))?;
+        if is_tiny { scale.with_customers(30)?.with_items(200) } else { Ok(scale) }
+    }
+
     /// The same with fewer customers to a district, for tests.
     ///
     /// # Errors

@@ -1,8 +1,8 @@
 //! The nine tables and the two indexes in a database, and how they are loaded.
 //!
-//! A table is ordered where a transaction needs a range of it, and hashed where it does not.
+//! A table is ordered where a transaction needs a range of it. Where it does not, it is hashed, or ordered, too, to see what that costs.
 
-use drtm_txn::{Db, Error, Ordered, Setting, Table, TableDef};
+use drtm_txn::{Codec, Db, Error, Hash, Key, Kind, Ordered, Setting, Table, TableDef};
 
 use super::{
     Customer, CustomerByName, CustomerKey, CustomerNames, DISTRICTS, District, DistrictKey, History, HistoryKey, Item,
@@ -11,20 +11,40 @@ use super::{
 };
 use crate::{Error as BenchError, Plain};
 
+/// Kinds of tables that rows can be in of which no range is needed.
+pub(crate) trait Shelf: Kind {
+    /// A table with room for so many rows, where it takes the hint.
+    fn def<K: Key, C: Codec>(name: &'static str, rows: u64) -> TableDef<K, C, Self>
+    where
+        Self: Sized;
+}
+
+impl Shelf for Hash {
+    fn def<K: Key, C: Codec>(name: &'static str, rows: u64) -> TableDef<K, C, Self> {
+        TableDef::hash(name).with_room_for(rows)
+    }
+}
+
+impl Shelf for Ordered {
+    fn def<K: Key, C: Codec>(name: &'static str, _rows: u64) -> TableDef<K, C, Self> {
+        TableDef::ordered(name)
+    }
+}
+
 /// The tables of a database.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Tables {
-    pub(super) warehouses: Table<WarehouseKey, Plain<Warehouse>>,
-    pub(super) districts: Table<DistrictKey, Plain<District>>,
-    pub(super) customers: Table<CustomerKey, Plain<Customer>>,
-    pub(super) histories: Table<HistoryKey, Plain<History>>,
+pub(crate) struct Tables<O: Shelf = Hash> {
+    pub(super) warehouses: Table<WarehouseKey, Plain<Warehouse>, O>,
+    pub(super) districts: Table<DistrictKey, Plain<District>, O>,
+    pub(super) customers: Table<CustomerKey, Plain<Customer>, O>,
+    pub(super) histories: Table<HistoryKey, Plain<History>, O>,
     /// The oldest order of a district is the first of a range.
     pub(super) new_orders: Table<OrderKey, Plain<NewOrder>, Ordered>,
-    pub(super) orders: Table<OrderKey, Plain<Order>>,
+    pub(super) orders: Table<OrderKey, Plain<Order>, O>,
     /// Those of the last twenty orders are a range.
     pub(super) order_lines: Table<OrderLineKey, Plain<OrderLine>, Ordered>,
-    pub(super) items: Table<ItemKey, Plain<Item>>,
-    pub(super) stocks: Table<StockKey, Plain<Stock>>,
+    pub(super) items: Table<ItemKey, Plain<Item>, O>,
+    pub(super) stocks: Table<StockKey, Plain<Stock>, O>,
     /// Those who have a name are a range.
     pub(super) customers_by_name: Table<CustomerByName, Plain<CustomerNames>, Ordered>,
     /// A customer's last order is the last of a range.
@@ -43,20 +63,20 @@ pub(super) const STOCK: &str = "stock";
 pub(super) const CUSTOMER_BY_NAME: &str = "customer by name";
 pub(super) const ORDER_BY_CUSTOMER: &str = "order by customer";
 
-impl Tables {
+impl<O: Shelf> Tables<O> {
     pub(super) fn open<S: Setting>(db: &Db<S>, scale: &Scale) -> Result<Self, Error> {
         let warehouses = u64::from(scale.warehouses());
         let customers = warehouses * u64::from(DISTRICTS) * u64::from(scale.customers());
         Ok(Self {
-            warehouses: db.table(TableDef::hash(WAREHOUSE).with_room_for(warehouses))?,
-            districts: db.table(TableDef::hash(DISTRICT).with_room_for(warehouses * u64::from(DISTRICTS)))?,
-            customers: db.table(TableDef::hash(CUSTOMER).with_room_for(customers))?,
-            histories: db.table(TableDef::hash(HISTORY).with_room_for(customers))?,
+            warehouses: db.table(O::def(WAREHOUSE, warehouses))?,
+            districts: db.table(O::def(DISTRICT, warehouses * u64::from(DISTRICTS)))?,
+            customers: db.table(O::def(CUSTOMER, customers))?,
+            histories: db.table(O::def(HISTORY, customers))?,
             new_orders: db.table(TableDef::ordered(NEW_ORDER))?,
-            orders: db.table(TableDef::hash(ORDER).with_room_for(customers))?,
+            orders: db.table(O::def(ORDER, customers))?,
             order_lines: db.table(TableDef::ordered(ORDER_LINE))?,
-            items: db.table(TableDef::hash(ITEM).with_room_for(scale.items().into()))?,
-            stocks: db.table(TableDef::hash(STOCK).with_room_for(warehouses * u64::from(scale.items())))?,
+            items: db.table(O::def(ITEM, scale.items().into()))?,
+            stocks: db.table(O::def(STOCK, warehouses * u64::from(scale.items())))?,
             customers_by_name: db.table(TableDef::ordered(CUSTOMER_BY_NAME))?,
             orders_by_customer: db.table(TableDef::ordered(ORDER_BY_CUSTOMER))?,
         })
@@ -64,9 +84,9 @@ impl Tables {
 }
 
 /// A database as the sink of a [`Loader`](super::Loader): each row in a transaction of its own, together with its entry in an index.
-pub(super) struct Loading<'db, S: Setting> {
+pub(super) struct Loading<'db, S: Setting, O: Shelf> {
     pub(super) db: &'db Db<S>,
-    pub(super) tables: Tables,
+    pub(super) tables: Tables<O>,
 }
 
 macro_rules! plainly {
@@ -77,7 +97,7 @@ macro_rules! plainly {
     };
 }
 
-impl<S: Setting> Sink for Loading<'_, S> {
+impl<S: Setting, O: Shelf> Sink for Loading<'_, S, O> {
     type Error = BenchError;
 
     plainly! {

@@ -6,8 +6,9 @@ use drtm_txn::{Db, Setting};
 
 use super::{
     Chances, Constants, DISTRICTS, Deck, Inputs, Kind, Mix, Random, Scale, ScaleError,
-    tables::Tables,
-    transactions::{self, Refused, Scratch},
+    reading::Reading,
+    tables::{Shelf, Tables},
+    transactions::{self, LastOrder, LowStock, Refused, Scratch},
 };
 use crate::{
     Error,
@@ -23,13 +24,16 @@ struct Terminal {
 
 /// A thread with its terminals.
 #[derive(Debug)]
-pub(super) struct Terminals<'db, S: Setting> {
+pub(crate) struct Terminals<'db, S: Setting, O: Shelf> {
     db: &'db Db<S>,
-    tables: Tables,
+    tables: Tables<O>,
     terminals: Vec<Terminal>,
     /// Whose turn it is.
     next: usize,
     scratch: Scratch,
+    reading: Reading,
+    /// How often its transactions that only read had to be run again.
+    pub(super) reruns: u64,
     /// Its number among those who write down payments.
     pub(super) writer: u16,
     /// How many it has written down.
@@ -44,17 +48,23 @@ pub(super) struct Duty {
     pub(super) constants: Constants,
     pub(super) chances: Chances,
     pub(super) mix: Mix,
+    pub(super) reading: Reading,
     pub(super) seed: u64,
 }
 
 /// The streams of a seed from which terminals draw; warehouses have those from zero on.
 const STREAMS: u64 = 1 << 32;
 
-impl<'db, S: Setting> Terminals<'db, S> {
+impl<'db, S: Setting, O: Shelf> Terminals<'db, S, O> {
     /// The terminals of all districts, shared out among threads so that each has as few warehouses as can be. With more threads than terminals, some
     /// have a terminal together with others.
-    pub(super) fn of_all(db: &'db Db<S>, tables: Tables, duty: &Duty, threads: usize) -> Result<Vec<Self>, ScaleError> {
-        let Duty { scale, constants, chances, mix, seed } = *duty;
+    pub(super) fn of_all(
+        db: &'db Db<S>,
+        tables: Tables<O>,
+        duty: &Duty,
+        threads: usize,
+    ) -> Result<Vec<Self>, ScaleError> {
+        let Duty { scale, constants, chances, mix, reading, seed } = *duty;
         let run = Constants::for_run(constants, &mut Random::stream(seed, STREAMS - 1));
         let all = usize::from(scale.warehouses()) * usize::from(DISTRICTS);
         let terminal = |thread: usize, number: usize| {
@@ -69,19 +79,20 @@ impl<'db, S: Setting> Terminals<'db, S> {
                 (first..end.max(first + 1)).map(|number| terminal(thread, number)).collect::<Result<_, _>>()?;
             let scratch = Scratch::default();
             // The first is the loader.
-            Ok(Self { db, tables, terminals, next: 0, scratch, writer: thread as u16 + 1, payments: 0 })
+            let writer = thread as u16 + 1;
+            Ok(Self { db, tables, terminals, next: 0, scratch, reading, reruns: 0, writer, payments: 0 })
         };
         (0..threads).map(of_thread).collect()
     }
 }
 
-impl<S: Setting> Client for Terminals<'_, S> {
+impl<S: Setting, O: Shelf> Client for Terminals<'_, S, O> {
     fn kinds() -> &'static [&'static str] {
         &["new-order", "payment", "order-status", "delivery", "stock-level"]
     }
 
     fn run_next(&mut self, date: u64) -> Result<Done, Error> {
-        let Self { db, tables, terminals, next, scratch, writer, payments } = self;
+        let Self { db, tables, terminals, next, scratch, reading, reruns, writer, payments } = self;
         let count = terminals.len();
         let Terminal { inputs, deck } = &mut terminals[*next];
         *next = if *next + 1 == count { 0 } else { *next + 1 };
@@ -100,13 +111,15 @@ impl<S: Setting> Client for Terminals<'_, S> {
                 *payments += 1;
             }
             Kind::OrderStatus => {
-                black_box(transactions::order_status(db, tables, &inputs.order_status(), scratch)?);
+                let input = inputs.order_status();
+                black_box(reading.run(db, LastOrder { tables, input, scratch }, reruns)?);
             }
             Kind::Delivery => {
                 black_box(transactions::deliver(db, tables, &inputs.delivery(), date)?);
             }
             Kind::StockLevel => {
-                black_box(transactions::stock_level(db, tables, &inputs.stock_level(), scratch)?);
+                let input = inputs.stock_level();
+                black_box(reading.run(db, LowStock { tables, input, scratch }, reruns)?);
             }
         }
         Ok(Done { kind: kind as usize, is_committed })

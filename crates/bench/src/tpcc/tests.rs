@@ -10,8 +10,9 @@ use super::{
     Chances, CustomerChoice, CustomerKey, Delivery, Inputs, Loader, OrderStatus, Payment, Random, Scale, StockLevel,
     audit::Audit,
     last_name,
+    reading::Reading,
     tables::{Loading, Tables},
-    transactions::{self, Refused, Scratch},
+    transactions::{self, LastOrder, LowStock, Refused, Scratch},
 };
 use crate::drive::Limit;
 
@@ -29,7 +30,7 @@ fn world<S: Setting<Hook = Unlogged>>(engine: S::Engine) -> World<S> {
     let scale = Scale::new(2).and_then(|scale| scale.with_customers(30)?.with_items(100)).expect("small");
     let loader = Loader::new(scale, 42, NonZeroU64::MIN);
     let db = Builder::new().memory(1 << 30).build_with::<S>(engine, Unlogged).expect("memory for a test");
-    let tables = Tables::open(&db, &scale).expect("new tables");
+    let tables: Tables = Tables::open(&db, &scale).expect("new tables");
     let sink = &mut Loading { db: &db, tables };
     loader.items(sink).expect("room");
     (1..=2).for_each(|warehouse| loader.warehouse(warehouse, sink).expect("room"));
@@ -98,7 +99,8 @@ fn an_order_takes_from_stock_and_is_found_by_its_customer() {
         assert!(left >= 10);
     }
     let status = OrderStatus { district: (warehouse, district), customer: CustomerChoice::Number(number) };
-    let status = transactions::order_status(db, tables, &status, &mut Scratch::default()).expect("it is there");
+    let look = LastOrder { tables, input: status, scratch: &mut Scratch::default() };
+    let status = Reading::Auto.run(db, look, &mut 0).expect("it is there");
     assert_eq!((status.order, status.carrier, status.entry_date), (31, 0, DATE));
     assert_eq!((usize::from(status.lines), status.amount), (input.lines().len(), sum));
     assert_eq!(world.violations(), [""; 0]);
@@ -187,7 +189,13 @@ fn a_stock_level_counts_items_and_not_lines() {
     let World { db, tables, .. } = &world;
     let level = |threshold| {
         let input = StockLevel { district: (2, 9), threshold };
-        transactions::stock_level(db, tables, &input, &mut Scratch::default()).expect("all is there")
+        let mut reruns = 0;
+        let counts = [Reading::Auto, Reading::Snapshot, Reading::Validated].map(|reading| {
+            let look = LowStock { tables, input, scratch: &mut Scratch::default() };
+            reading.run(db, look, &mut reruns).expect("all is there")
+        });
+        assert!(counts == [counts[0]; 3] && reruns == 0, "nobody else is there");
+        counts[0]
     };
     let lines: Vec<u32> = db
         .transact(|tx| {

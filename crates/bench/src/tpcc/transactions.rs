@@ -10,15 +10,15 @@ mod stock_level;
 
 pub(super) use delivery::deliver;
 pub(super) use new_order::{Refused, order};
-pub(super) use order_status::order_status;
+pub(super) use order_status::LastOrder;
 pub(super) use payment::pay;
-pub(super) use stock_level::stock_level;
+pub(super) use stock_level::LowStock;
 
 use drtm_txn::{Mode, Setting, Tx};
 
 use super::{
     CustomerByName, CustomerChoice, CustomerKey, DistrictKey,
-    tables::{CUSTOMER, Tables, there},
+    tables::{CUSTOMER, Shelf, Tables, there},
 };
 use crate::Error;
 
@@ -27,14 +27,14 @@ use crate::Error;
 pub(super) struct Scratch {
     /// First names of those who have a last name, and their numbers.
     named: Vec<([u8; 16], u32)>,
-    /// Items of the last orders.
-    items: Vec<u32>,
+    /// Stocks of the items of the last orders.
+    stocks: Vec<super::StockKey>,
 }
 
 /// The customer that is meant. Of those who have a last name, it is the one in the middle, in the order of first names, rounded up (2.5.2.2).
-fn choose<S: Setting, M: Mode>(
+fn choose<S: Setting, M: Mode, O: Shelf>(
     tx: &mut Tx<'_, S, M>,
-    tables: &Tables,
+    tables: &Tables<O>,
     (warehouse, district): DistrictKey,
     choice: &CustomerChoice,
     named: &mut Vec<([u8; 16], u32)>,

@@ -266,10 +266,10 @@ impl<O: Shelf, const FIELDS: usize> Workload for Ycsb<O, FIELDS> {
         &self,
         db: &Db<S>,
         records: Records<O, FIELDS>,
-        clients: &[Worker<'_, S, O, FIELDS>],
+        clients: &[&Worker<'_, S, O, FIELDS>],
     ) -> Result<Vec<String>, Error> {
-        let written = clients.iter().map(Worker::written).sum();
-        let numbers: Vec<u64> = clients.iter().flat_map(Worker::inserted).collect();
+        let written = clients.iter().map(|client| client.written()).sum();
+        let numbers: Vec<u64> = clients.iter().flat_map(|client| client.inserted()).collect();
         let count = self.records + numbers.len() as u64;
         let rows = (0..self.records).chain(numbers).filter_map(|number| {
             let key = super::key(number);

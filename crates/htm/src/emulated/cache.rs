@@ -4,7 +4,7 @@ use super::config::Profile;
 
 /// The first-level cache as one region sees it: the lines it has touched, cold at its beginning.
 #[derive(Debug)]
-pub(super) struct Cache {
+pub(crate) struct Cache {
     /// Each set's lines, the least recently used one first.
     sets: Vec<Vec<Way>>,
     ways: usize,
@@ -20,22 +20,22 @@ struct Way {
 
 /// A written line was evicted: its new value would have been lost.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Overflow;
+pub(crate) struct Overflow;
 
 impl Cache {
-    pub(super) fn new(profile: Profile) -> Self {
+    pub(crate) fn new(profile: Profile) -> Self {
         Self { sets: vec![Vec::with_capacity(profile.ways); profile.sets], ways: profile.ways, used: Vec::new() }
     }
 
     /// Forgets everything, for the next region.
-    pub(super) fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         for set in self.used.drain(..) {
             self.sets[set].clear();
         }
     }
 
     /// Brings `line` in. The line evicted for it, if it was only read, goes to the read tracker, which has counted it already.
-    pub(super) fn touch(&mut self, line: usize, write: bool) -> Result<(), Overflow> {
+    pub(crate) fn touch(&mut self, line: usize, write: bool) -> Result<(), Overflow> {
         let index = line % self.sets.len();
         let set = &mut self.sets[index];
         if let Some(at) = set.iter().position(|way| way.line == line) {

@@ -1,4 +1,4 @@
-//! One behavioural suite over every engine: the same checks on `NoHtm`, on `Emulated`, and on `Rtm` where there is one.
+//! One behavioural suite over every engine: the same checks on `NoHtm`, on `Traced`, on `Emulated`, and on `Rtm` where there is one.
 //!
 //! A check is generic over the engine. Where an engine has no regions, what is checked is that the region is not entered and that
 //! the section under the lock keeps the same promises. On a machine without RTM the `rtm` tests say so and end.
@@ -13,7 +13,7 @@ use std::{
 use crate::support::{lines, rounds, values};
 use drtm_htm::{
     Access, Cause, Emulated, Engine, EngineKind, FallbackLock, Htm, Line, MAX_CODE, MAX_NESTING, NoHtm, Outcome,
-    Policy, Retryable, Rtm, Stats, Worker,
+    Policy, Retryable, Rtm, Stats, Traced, Worker,
 };
 
 macro_rules! on_every_engine {
@@ -21,6 +21,10 @@ macro_rules! on_every_engine {
         mod none {
             use super::*;
             $(#[test] fn $check() { super::$check(Htm::new(NoHtm)); })+
+        }
+        mod traced {
+            use super::*;
+            $(#[test] fn $check() { super::$check(Htm::new(Traced)); })+
         }
         mod emulated {
             use super::*;

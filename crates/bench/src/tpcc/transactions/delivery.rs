@@ -7,14 +7,14 @@ use crate::{
     Error,
     tpcc::{
         DISTRICTS, Delivery, DistrictKey, OrderKey,
-        tables::{CUSTOMER, ORDER, ORDER_LINE, Tables, there},
+        tables::{CUSTOMER, ORDER, ORDER_LINE, Shelf, Tables, there},
     },
 };
 
 /// Delivers the oldest order of each district. Gives how many there were: a district without one is skipped.
-pub(in crate::tpcc) fn deliver<S: Setting>(
+pub(in crate::tpcc) fn deliver<S: Setting, O: Shelf>(
     db: &Db<S>,
-    tables: &Tables,
+    tables: &Tables<O>,
     input: &Delivery,
     date: u64,
 ) -> Result<u8, Error> {
@@ -30,18 +30,18 @@ pub(in crate::tpcc) fn deliver<S: Setting>(
     })
 }
 
-fn take_oldest<S: Setting>(
+fn take_oldest<S: Setting, O: Shelf>(
     tx: &mut Tx<'_, S>,
-    tables: &Tables,
+    tables: &Tables<O>,
     (warehouse, district): DistrictKey,
 ) -> Result<Option<OrderKey>, Error> {
     let first = tx.pop_first(tables.new_orders, (warehouse, district, 0)..=(warehouse, district, u32::MAX))?;
     Ok(first.map(|(key, _)| key))
 }
 
-fn deliver_one<S: Setting>(
+fn deliver_one<S: Setting, O: Shelf>(
     tx: &mut Tx<'_, S>,
-    tables: &Tables,
+    tables: &Tables<O>,
     key: OrderKey,
     carrier: u8,
     date: u64,

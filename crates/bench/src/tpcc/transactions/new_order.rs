@@ -7,7 +7,7 @@ use crate::{
     Error,
     tpcc::{
         KeyError, NewOrder, NewOrderInput, NewOrderLine, Order, OrderByCustomer, OrderLine, Stock, Text,
-        tables::{CUSTOMER, DISTRICT, STOCK, Tables, WAREHOUSE, there},
+        tables::{CUSTOMER, DISTRICT, STOCK, Shelf, Tables, WAREHOUSE, there},
     },
 };
 
@@ -44,9 +44,9 @@ pub(in crate::tpcc) struct Receipt {
 }
 
 /// Orders what is asked for, all of it or nothing.
-pub(in crate::tpcc) fn order<S: Setting>(
+pub(in crate::tpcc) fn order<S: Setting, O: Shelf>(
     db: &Db<S>,
-    tables: &Tables,
+    tables: &Tables<O>,
     input: &NewOrderInput,
     date: u64,
 ) -> Result<Receipt, Refused> {
@@ -91,7 +91,11 @@ pub(in crate::tpcc) fn order<S: Setting>(
 }
 
 /// Whether the last item is there: the only one that may not be.
-fn find_last<S: Setting>(tx: &mut Tx<'_, S>, tables: &Tables, input: &NewOrderInput) -> Result<(), Refused> {
+fn find_last<S: Setting, O: Shelf>(
+    tx: &mut Tx<'_, S>,
+    tables: &Tables<O>,
+    input: &NewOrderInput,
+) -> Result<(), Refused> {
     match input.lines().last() {
         Some(line) if !tx.contains(tables.items, &line.item)? => Err(Refused::UnusedItem),
         _ => Ok(()),
@@ -105,9 +109,9 @@ struct Sold {
 
 /// Takes a line's item from stock.
 #[inline(always)]
-fn sell<S: Setting>(
+fn sell<S: Setting, O: Shelf>(
     tx: &mut Tx<'_, S>,
-    tables: &Tables,
+    tables: &Tables<O>,
     line: &NewOrderLine,
     (warehouse, district): (u16, u8),
 ) -> Result<Sold, Refused> {

@@ -1,13 +1,14 @@
 //! ORDER-STATUS (2.6): reads only.
 
-use drtm_txn::{Db, Setting};
+use drtm_txn::{Mode, Setting, Tx};
 
 use super::{Scratch, choose};
 use crate::{
     Error,
     tpcc::{
         CustomerKey, OrderByCustomer, OrderStatus,
-        tables::{CUSTOMER, ORDER, ORDER_BY_CUSTOMER, Tables, there},
+        reading::Look,
+        tables::{CUSTOMER, ORDER, ORDER_BY_CUSTOMER, Shelf, Tables, there},
     },
 };
 
@@ -24,13 +25,18 @@ pub(in crate::tpcc) struct Status {
 }
 
 /// What has become of a customer's last order.
-pub(in crate::tpcc) fn order_status<S: Setting>(
-    db: &Db<S>,
-    tables: &Tables,
-    input: &OrderStatus,
-    scratch: &mut Scratch,
-) -> Result<Status, Error> {
-    db.try_read(|tx| {
+#[derive(Debug)]
+pub(in crate::tpcc) struct LastOrder<'t, O: Shelf> {
+    pub(in crate::tpcc) tables: &'t Tables<O>,
+    pub(in crate::tpcc) input: OrderStatus,
+    pub(in crate::tpcc) scratch: &'t mut Scratch,
+}
+
+impl<O: Shelf> Look for LastOrder<'_, O> {
+    type Seen = Status;
+
+    fn look<S: Setting, M: Mode>(&mut self, tx: &mut Tx<'_, S, M>) -> Result<Status, Error> {
+        let Self { tables, input, scratch } = self;
         let customer = choose(tx, tables, input.district, &input.customer, &mut scratch.named)?;
         let balance = there(tx.view(tables.customers, &customer, |row| row.balance.get())?, CUSTOMER)?;
         let last = tx.last(tables.orders_by_customer, OrderByCustomer::range(customer)?)?;
@@ -46,5 +52,5 @@ pub(in crate::tpcc) fn order_status<S: Setting>(
             status.amount += amount;
         }
         Ok(status)
-    })
+    }
 }

@@ -10,7 +10,7 @@ use crate::{
     Error,
     tpcc::{
         Customer, CustomerKey, History, HistoryKey, Payment, Text,
-        tables::{CUSTOMER, DISTRICT, Tables, WAREHOUSE, there},
+        tables::{CUSTOMER, DISTRICT, Shelf, Tables, WAREHOUSE, there},
     },
 };
 
@@ -22,9 +22,9 @@ pub(in crate::tpcc) struct Paid {
 }
 
 /// Pays. The payment is written down under a key that nobody else uses.
-pub(in crate::tpcc) fn pay<S: Setting>(
+pub(in crate::tpcc) fn pay<S: Setting, O: Shelf>(
     db: &Db<S>,
-    tables: &Tables,
+    tables: &Tables<O>,
     input: &Payment,
     key: HistoryKey,
     date: u64,

@@ -1,43 +1,55 @@
 //! STOCK-LEVEL (2.8): reads only. At the highest level of isolation, where the specification asks for less.
 
-use drtm_txn::{Db, Setting};
+use drtm_txn::{Mode, Setting, Tx};
 
 use super::Scratch;
 use crate::{
     Error,
     tpcc::{
         StockLevel,
-        tables::{DISTRICT, STOCK, Tables, there},
+        reading::Look,
+        tables::{DISTRICT, STOCK, Shelf, Tables, there},
     },
 };
 
 /// Orders whose items are looked at.
 const RECENT: u32 = 20;
 
+/// Items whose stock is asked for at once.
+const AT_ONCE: usize = 32;
+
 /// How many items of the last orders there are few of in stock.
-pub(in crate::tpcc) fn stock_level<S: Setting>(
-    db: &Db<S>,
-    tables: &Tables,
-    input: &StockLevel,
-    scratch: &mut Scratch,
-) -> Result<u32, Error> {
-    let (warehouse, district) = input.district;
-    let items = &mut scratch.items;
-    db.try_read(|tx| {
+#[derive(Debug)]
+pub(in crate::tpcc) struct LowStock<'t, O: Shelf> {
+    pub(in crate::tpcc) tables: &'t Tables<O>,
+    pub(in crate::tpcc) input: StockLevel,
+    pub(in crate::tpcc) scratch: &'t mut Scratch,
+}
+
+impl<O: Shelf> Look for LowStock<'_, O> {
+    type Seen = u32;
+
+    fn look<S: Setting, M: Mode>(&mut self, tx: &mut Tx<'_, S, M>) -> Result<u32, Error> {
+        let Self { tables, input, scratch } = self;
+        let (warehouse, district) = input.district;
+        let stocks = &mut scratch.stocks;
         let next = there(tx.view(tables.districts, &input.district, |row| row.next_order.get())?, DISTRICT)?;
         let first = next.saturating_sub(RECENT);
         let mut rows = tx.range(tables.order_lines, (warehouse, district, first, 0)..(warehouse, district, next, 0))?;
-        items.clear();
+        stocks.clear();
         while let Some((_, item)) = rows.view_next(|row| row.item.get())? {
-            items.push(item);
+            stocks.push((warehouse, item));
         }
-        items.sort_unstable();
-        items.dedup();
+        stocks.sort_unstable();
+        stocks.dedup();
         let mut low = 0;
-        for item in &*items {
-            let stock = tx.view(tables.stocks, &(warehouse, *item), |row| row.quantity.get())?;
-            low += u32::from(there(stock, STOCK)? < input.threshold);
+        for stocks in stocks.chunks(AT_ONCE) {
+            tx.prefetch(tables.stocks, stocks.iter())?;
+            for stock in stocks {
+                let quantity = tx.view(tables.stocks, stock, |row| row.quantity.get())?;
+                low += u32::from(there(quantity, STOCK)? < input.threshold);
+            }
         }
         Ok(low)
-    })
+    }
 }

@@ -1,0 +1,131 @@
+//! Whole transactions as critical sections of one lock, which regions elide where there are any: the simplest way to use transactional memory, and what
+//! it costs when transactions do not fit.
+//!
+//! A study, which does on purpose what nobody else may: the database's accesses are plain ones of an engine without regions, and are made inside a region of
+//! another. That works because no hardware asks which engine it was: whatever a thread does between a region's beginning and its end happens as one, private
+//! memory included, or has never been. The emulation has no such power, so that these regions are RTM's or none.
+
+use drtm_htm::{Cause, FallbackLock, Htm, Native, Outcome, Policy, Worker};
+use drtm_txn::{Db, Setting};
+use serde_json::Value;
+
+use super::{
+    Workload,
+    crew::{Client, Done},
+};
+use crate::Error;
+
+/// A workload whose transactions run one after the other, or as if. The database is to be one that does not keep them apart itself: then all that they do is
+/// done in place, and in a release build the hardware makes it part of the region.
+#[derive(Debug)]
+pub(crate) struct Whole<W> {
+    workload: W,
+    /// Whether there are regions, or the lock alone.
+    engine: Native,
+    lock: FallbackLock,
+}
+
+/// A thread of such a workload.
+#[derive(Debug)]
+pub(crate) struct Section<'w, C> {
+    client: C,
+    worker: Worker<Native>,
+    lock: &'w FallbackLock,
+    /// Of each kind, how many ended under the lock, and how many of these because they did not fit into a region.
+    fallbacks: Vec<(u64, u64)>,
+}
+
+/// Among what is counted, behind a kind's name: ended under the lock.
+pub(crate) const FALLBACKS: &str = " under the lock";
+/// Likewise: of these, because they did not fit.
+pub(crate) const OVERFLOWS: &str = " too large";
+
+impl<W> Whole<W> {
+    pub(crate) fn new(workload: W, engine: Native) -> Self {
+        Self { workload, engine, lock: FallbackLock::new() }
+    }
+}
+
+impl<C: Client> Client for Section<'_, C> {
+    fn kinds() -> &'static [&'static str] {
+        C::kinds()
+    }
+
+    fn run_next(&mut self, date: u64) -> Result<Done, Error> {
+        let Self { client, worker, lock, fallbacks } = self;
+        let cause = match worker.attempt_unless(lock, Policy::DBX, |_| Ok(client.run_next(date))) {
+            Outcome::Committed(done) => return done,
+            Outcome::Fallback(cause) => cause,
+        };
+        // What happens under the lock is not undone, and need not be: a transaction is given up before it has changed anything.
+        let Ok(done) = lock.run(worker.engine(), |_| Ok(client.run_next(date))) else {
+            unreachable!("the section aborts nothing")
+        };
+        let done = done?;
+        let (all, too_large) = &mut fallbacks[done.kind];
+        *all += 1;
+        *too_large += u64::from(cause == Cause::Capacity);
+        Ok(done)
+    }
+}
+
+impl<W: Workload> Workload for Whole<W> {
+    const NAME: &'static str = W::NAME;
+    type Tables = W::Tables;
+    type Client<'w, S: Setting>
+        = Section<'w, W::Client<'w, S>>
+    where
+        W: 'w;
+
+    fn size(&self) -> Vec<(&'static str, Value)> {
+        self.workload.size()
+    }
+
+    fn open<S: Setting>(&self, db: &Db<S>) -> Result<W::Tables, Error> {
+        self.workload.open(db)
+    }
+
+    fn pieces(&self) -> u64 {
+        self.workload.pieces()
+    }
+
+    fn load<S: Setting>(&self, db: &Db<S>, tables: W::Tables, piece: u64) -> Result<(), Error> {
+        self.workload.load(db, tables, piece)
+    }
+
+    fn clients<'w, S: Setting>(
+        &'w self,
+        db: &'w Db<S>,
+        tables: W::Tables,
+        threads: usize,
+    ) -> Result<Vec<Self::Client<'w, S>>, Error> {
+        let htm = Htm::new(self.engine);
+        let section = |client| Section {
+            client,
+            worker: htm.worker(),
+            lock: &self.lock,
+            fallbacks: vec![(0, 0); W::Client::<'w, S>::kinds().len()],
+        };
+        Ok(self.workload.clients(db, tables, threads)?.into_iter().map(section).collect())
+    }
+
+    fn counted<S: Setting>(clients: &[Self::Client<'_, S>]) -> Vec<(String, u64)> {
+        let kinds = W::Client::<'_, S>::kinds().iter().enumerate();
+        let of_kind = |(kind, name): (usize, &&str)| {
+            let sum = |of: fn(&(u64, u64)) -> u64| clients.iter().map(|client| of(&client.fallbacks[kind])).sum();
+            let (all, too_large): (u64, u64) = (sum(|count| count.0), sum(|count| count.1));
+            [(format!("{name}{FALLBACKS}"), all), (format!("{name}{OVERFLOWS}"), too_large)]
+        };
+        kinds.flat_map(of_kind).collect()
+    }
+
+    fn check<S: Setting>(
+        &self,
+        db: &Db<S>,
+        tables: W::Tables,
+        clients: &[&Self::Client<'_, S>],
+    ) -> Result<Vec<String>, Error> {
+        let clients: Vec<_> = clients.iter().map(|section| &section.client).collect();
+        self.workload.check(db, tables, &clients)
+    }
+}

@@ -1,0 +1,144 @@
+//! DBX, Figs. 12, 13 and 15: kinds of tables, and what else adds to throughput.
+
+use drtm_htm::{Native, Rtm};
+use drtm_txn::{Embedded, Hash, Ordered};
+
+use super::{
+    effort::{Effort, Sum},
+    entries::{Entry, Grid, NO_RTM, PER_SECOND, THREADS},
+    panel::{Means, Measured, Panel, Published, Study},
+};
+use crate::{
+    Error,
+    drive::Pace,
+    report::chart::{Axis, Scale},
+    tpcc::{Chances, MixName, Reading, Scale as Size, Shelf, Tpcc},
+    units::Quantity,
+};
+
+pub(super) const STUDIES: &[Study] = &[
+    Study { panels: &[NEW_ORDERS], means: Means::Workloads(new_orders) },
+    Study { panels: &[STANDARD], means: Means::Workloads(standard) },
+    Study { panels: &[FACTORS, GAINS], means: Means::Workloads(factors) },
+];
+
+const RATIO: Axis = Axis { title: "over the first", quantity: Quantity::Ratio, scale: Scale::Linear };
+
+const MIXTURE: &str = "hash tables and trees";
+const TREES: &str = "trees only";
+const HASH_TABLES: &str = "hash tables only";
+
+const NO_RANGES: &str =
+    "ORDER-LINE and NEW-ORDER are read by ranges, which hash tables of ours refuse when a program is compiled";
+
+const NEW_ORDERS: Panel = Panel {
+    name: "dbx-fig12",
+    title: "DBX Fig. 12: NEW-ORDER only, by kinds of tables",
+    x: Some(THREADS),
+    y: PER_SECOND,
+    published: &[],
+    note: "Commits lock records. Hash tables for what is found by its key, trees for what is read by ranges; or trees for \
+           all. The paper's mixture is faster than its hash tables alone, and those than trees from 4 threads on.",
+};
+
+const STANDARD: Panel = Panel {
+    name: "dbx-fig13",
+    title: "DBX Fig. 13: TPC-C's standard mix, by kinds of tables",
+    x: Some(THREADS),
+    y: PER_SECOND,
+    published: &[Published::at(MIXTURE, 8, 506_817.0), Published::at(TREES, 8, 442_230.0)],
+    note: "As for Fig. 12.",
+};
+
+const BASE: &str = "trees only, record locks";
+const WITH_HASH: &str = "+ hash tables";
+const WITH_MEMORY: &str = "+ memory at once";
+const WITH_RTM: &str = "+ commits in RTM";
+const WITHOUT_SNAPSHOTS: &str = "+ no snapshots";
+
+const FACTORS: Panel = Panel {
+    name: "dbx-fig15a",
+    title: "DBX Fig. 15: factors, in TPC-C's standard mix",
+    x: Some(THREADS),
+    y: PER_SECOND,
+    published: &[],
+    note: "Each with all that is above it. Memory at once: pages are had from the system before, and not when rows come, \
+           which is most of what an allocator can cost a store that has one of its own. No snapshots: what only reads is \
+           validated like all else.",
+};
+
+const GAINS: Panel = Panel {
+    name: "dbx-fig15b",
+    title: "DBX Fig. 15: factors, over the first",
+    x: Some(THREADS),
+    y: RATIO,
+    published: &[],
+    note: "Of medians within this run.",
+};
+
+/// TPC-C with a warehouse for each thread, and tables of this kind where no range is needed.
+fn tpcc<O: Shelf>(
+    effort: &Effort,
+    mix: MixName,
+    reading: Reading,
+) -> impl Fn(usize) -> Result<Tpcc<O>, Error> + use<O> {
+    let (seed, is_tiny) = (effort.seed, effort.is_quick);
+    move |threads| Ok(Tpcc::new(Size::sized(threads, is_tiny)?, mix, Chances::STANDARD, seed).reading(reading))
+}
+
+/// A series with commits that lock records.
+fn plain<'e, O: Shelf>(series: &'static str, effort: &'e Effort, mix: MixName) -> Entry<'e> {
+    let workload = tpcc::<O>(effort, mix, Reading::Auto);
+    let pace = |threads| effort.pace(threads);
+    Entry::within::<Embedded, _>(series, Native::without_regions(), pace, workload)
+}
+
+fn by_tables(effort: &Effort, mix: MixName) -> Result<Grid, Error> {
+    let entries = [
+        plain::<Hash>(MIXTURE, effort, mix),
+        plain::<Ordered>(TREES, effort, mix),
+        Entry::absent(HASH_TABLES, NO_RANGES),
+    ];
+    Grid::measure(effort, &entries, &effort.threads)
+}
+
+fn new_orders(effort: &Effort) -> Result<Measured, Error> {
+    let curves = vec![by_tables(effort, MixName::NewOrder)?.throughput()];
+    Ok(Measured { curves, source: effort.source(), failure: None })
+}
+
+fn standard(effort: &Effort) -> Result<Measured, Error> {
+    let curves = vec![by_tables(effort, MixName::Standard)?.throughput()];
+    Ok(Measured { curves, source: effort.source(), failure: None })
+}
+
+fn factors(effort: &Effort) -> Result<Measured, Error> {
+    let at_once = |threads: usize| {
+        let bytes = (threads as u64) << if effort.is_quick { 25 } else { 29 };
+        Pace { at_once: bytes, ..effort.pace(threads) }
+    };
+    let hash = |reading| tpcc::<Hash>(effort, MixName::Standard, reading);
+    let on_rtm = |series, reading| match Rtm::detect() {
+        Ok(rtm) => Entry::within::<Embedded, _>(series, rtm.into(), at_once, hash(reading)),
+        Err(_) => Entry::absent(series, NO_RTM),
+    };
+    // What comes last, comes on whatever there is.
+    let best = Native::chosen()?;
+    let entries = [
+        plain::<Ordered>(BASE, effort, MixName::Standard),
+        plain::<Hash>(WITH_HASH, effort, MixName::Standard),
+        Entry::within::<Embedded, _>(WITH_MEMORY, Native::without_regions(), at_once, hash(Reading::Auto)),
+        on_rtm(WITH_RTM, Reading::Auto),
+        Entry::absent(
+            "+ fallback handler",
+            "the thresholds of a commit's region are those of the paper, without a switch",
+        ),
+        Entry::absent("+ node buffer", "a transaction finds what it has read without a switch"),
+        Entry::absent("+ no GC", "there is no collection to switch off: who removes a row takes it out"),
+        Entry::within::<Embedded, _>(WITHOUT_SNAPSHOTS, best, at_once, hash(Reading::Validated)),
+    ];
+    let most = effort.threads.iter().max().copied().unwrap_or(1);
+    let grid = Grid::measure(effort, &entries, &[most])?;
+    let gain = |sum: &Sum, all: &[Option<Sum>]| Some(sum.rates.median / all.first()?.as_ref()?.rates.median);
+    Ok(Measured { curves: vec![grid.throughput(), grid.curves(gain)], source: effort.source(), failure: None })
+}

@@ -1,0 +1,189 @@
+//! How much is done for a figure, and several subjects measured in turns.
+
+use std::{cell::RefCell, collections::BTreeMap, time::Duration};
+
+use clap::{Args, value_parser};
+use drtm_htm::{Profile, Stats};
+
+use crate::{
+    Error,
+    drive::{EngineName as DatabaseEngine, Finished, Pace, Run, Until, Workload, seconds},
+    htm::{EngineName, working_set::Scope},
+    rates::{Rates, interleave},
+    units,
+};
+
+/// What those figures take for which databases are run.
+#[derive(Clone, Debug, Args)]
+pub(super) struct Pains {
+    /// Threads that run transactions [default: 1 and its doubles, as far as there are processors]
+    #[arg(long, value_parser = value_parser!(u16).range(1..=1024), value_delimiter = ',', value_name = "N,...")]
+    threads: Option<Vec<u16>>,
+
+    /// Seconds of each run
+    #[arg(long, value_parser = seconds, default_value = "1", value_name = "S")]
+    secs: Duration,
+
+    /// Rounds, in each of which every series is measured once. One more goes before, and is not counted
+    #[arg(long, value_parser = value_parser!(u16).range(1..=100), default_value_t = 3, value_name = "N")]
+    rounds: u16,
+
+    /// Tiny databases and a few hundred transactions: whether all works. Speeds mean nothing then
+    #[arg(long, conflicts_with_all = ["secs", "rounds"])]
+    quick: bool,
+}
+
+/// How much is done.
+#[derive(Debug)]
+pub(super) struct Effort {
+    /// What runs the regions of studies of these.
+    pub(super) engine: EngineName,
+    pub(super) seed: u64,
+    pub(super) threads: Vec<usize>,
+    pub(super) is_quick: bool,
+    rounds: u16,
+    until: Until,
+}
+
+/// Something that is measured: loads, runs and checks a workload.
+pub(super) type Subject<'s> = Box<dyn Fn() -> Result<Finished, Error> + 's>;
+
+/// What a subject has done in all rounds that count.
+#[derive(Debug)]
+pub(super) struct Sum {
+    /// Transactions in a second.
+    pub(super) rates: Rates,
+    /// Run to their end, by kind.
+    pub(super) ended: Vec<u64>,
+    /// How often one could not go on.
+    pub(super) conflicts: u64,
+    /// What clients have counted.
+    counted: BTreeMap<String, u64>,
+    pub(super) regions: Stats,
+}
+
+impl Effort {
+    pub(super) fn new(pains: &Pains, engine: EngineName, seed: u64) -> Self {
+        let is_quick = pains.quick;
+        let threads = match &pains.threads {
+            Some(threads) => threads.iter().map(|threads| usize::from(*threads)).collect(),
+            None if is_quick => vec![1, 2],
+            None => doubles(std::thread::available_parallelism().map_or(1, Into::into)),
+        };
+        let (rounds, until) =
+            if is_quick { (1, Until::Transactions(200)) } else { (pains.rounds, Until::Time(pains.secs)) };
+        Self { engine, seed, threads, is_quick, rounds, until }
+    }
+
+    /// Where measured numbers come from.
+    pub(super) fn source(&self) -> String {
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        let machine =
+            format!("MEASURED on this machine, {processors} processor{}", if processors == 1 { "" } else { "s" });
+        match self.until {
+            Until::Time(time) => {
+                let (rounds, seconds) = (self.rounds, time.as_secs_f64());
+                format!("{machine}: medians of {rounds} rounds, {seconds} s each, after one that is not counted")
+            }
+            Until::Transactions(count) => format!("{machine}. QUICK: {count} transactions a thread, tiny databases"),
+        }
+    }
+
+    /// How whole transactions are looked at.
+    pub(super) fn scope(&self) -> Scope {
+        let transactions = if self.is_quick { 400 } else { 20_000 };
+        let Self { engine, seed, is_quick: is_tiny, .. } = *self;
+        Scope { engine, profile: Profile::L1_32K_8, transactions, is_tiny, seed }
+    }
+
+    /// How a workload is run by so many threads.
+    pub(super) fn pace(&self, threads: usize) -> Pace {
+        let memory = if self.is_quick { 1 << 30 } else { 64 << 30 };
+        Pace { threads, until: self.until, memory, at_once: 0 }
+    }
+
+    /// A workload on an engine, of which every run is on a new database.
+    pub(super) fn subject<'s, W: Workload + 's>(&self, workload: W, engine: DatabaseEngine, pace: Pace) -> Subject<'s> {
+        Box::new(move || Ok(engine.dispatch(Run { workload: &workload, pace })?.1))
+    }
+
+    /// Measures subjects in turns. Each is checked, too.
+    pub(super) fn in_turns(&self, subjects: &[Subject<'_>]) -> Result<Vec<Sum>, Error> {
+        let all: RefCell<Vec<Vec<Finished>>> = RefCell::new(subjects.iter().map(|_| Vec::new()).collect());
+        let numbers: Vec<usize> = (0..subjects.len()).collect();
+        let rates = interleave(
+            self.rounds,
+            &numbers,
+            |round| round,
+            |&subject, &round| {
+                let finished = subjects[subject]()?;
+                if let [first, ..] = finished.violations.as_slice() {
+                    let violations = finished.violations.len();
+                    return Err(Error::Inconsistent { violations, first: first.clone() });
+                }
+                let rate = finished.tally.committed as f64 / finished.tally.time.as_secs_f64();
+                if round > 0 {
+                    all.borrow_mut()[subject].push(finished);
+                }
+                Ok(rate)
+            },
+        )?;
+        Ok(rates.into_iter().zip(all.into_inner()).map(|(rates, runs)| Sum::of(rates, &runs)).collect())
+    }
+}
+
+/// One and its doubles up to a number, and that number.
+fn doubles(most: usize) -> Vec<usize> {
+    let mut doubles: Vec<usize> = std::iter::successors(Some(1), |n| Some(2 * n)).take_while(|n| *n < most).collect();
+    doubles.push(most);
+    doubles
+}
+
+impl Sum {
+    fn of(rates: Rates, runs: &[Finished]) -> Self {
+        let kinds = runs.iter().map(|run| run.tally.latencies.len()).max().unwrap_or(0);
+        let of_kind = |kind: usize| runs.iter().filter_map(|run| Some(run.tally.latencies.get(kind)?.count())).sum();
+        let mut counted = BTreeMap::new();
+        for (name, count) in runs.iter().flat_map(|run| &run.counted) {
+            *counted.entry(name.clone()).or_default() += count;
+        }
+        Self {
+            rates,
+            ended: (0..kinds).map(of_kind).collect(),
+            conflicts: runs.iter().flat_map(|run| &run.conflicts).map(|(_, count)| count).sum(),
+            counted,
+            regions: runs.iter().map(|run| run.regions).sum(),
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn with<const N: usize>(ended: Vec<u64>, conflicts: u64, counted: [(&str, u64); N]) -> Self {
+        let counted = counted.into_iter().map(|(name, count)| (name.to_owned(), count)).collect();
+        Self { rates: Rates::of(vec![1.0]), ended, conflicts, counted, regions: Stats::default() }
+    }
+
+    /// Of all that clients have counted under names that end like this, the sum.
+    pub(super) fn counted(&self, ending: &str) -> u64 {
+        self.counted.iter().filter(|(name, _)| name.ends_with(ending)).map(|(_, count)| count).sum()
+    }
+
+    /// Run to their end, of all kinds.
+    pub(super) fn all_ended(&self) -> u64 {
+        self.ended.iter().sum()
+    }
+
+    /// Attempts that came to nothing, among all.
+    pub(super) fn abort_rate(&self) -> f64 {
+        units::share(self.conflicts, self.conflicts + self.all_ended())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_double_up_to_the_processors() {
+        assert_eq!((doubles(1), doubles(2), doubles(6)), (vec![1], vec![1, 2], vec![1, 2, 4, 6]));
+    }
+}

@@ -1,0 +1,152 @@
+//! Series of a figure whose horizontal axis is the number of threads.
+
+use drtm_htm::{NoHtm, Rtm};
+use drtm_txn::{Setting, Unlogged};
+
+use super::{
+    effort::{Effort, Subject, Sum},
+    panel::{Curve, Kind},
+};
+use crate::{
+    Error,
+    drive::{EngineName, Limit, Pace, Whole, Workload, run_in},
+    report::chart::{Axis, Scale},
+    units::Quantity,
+};
+
+pub(super) const THREADS: Axis = Axis { title: "threads", quantity: Quantity::Threads, scale: Scale::Linear };
+pub(super) const PER_SECOND: Axis =
+    Axis { title: "transactions/s", quantity: Quantity::Throughput, scale: Scale::Linear };
+pub(super) const ABORT_RATE: Axis = Axis { title: "abort rate", quantity: Quantity::AbortRate, scale: Scale::Linear };
+
+/// What is said of series that need RTM, where there is none.
+pub(super) const NO_RTM: &str = "this machine has no usable RTM";
+
+/// A series, and what is measured for it with so many threads: nothing, if it is not for so many.
+pub(super) struct Entry<'e> {
+    pub(super) series: &'static str,
+    kind: Kind,
+    way: Way<'e>,
+}
+
+enum Way<'e> {
+    Here(Box<dyn Fn(usize) -> Result<Option<Subject<'e>>, Error> + 'e>),
+    Absent { why: &'static str },
+}
+
+/// Sums of all entries, by threads.
+pub(super) struct Grid {
+    entries: Vec<(&'static str, Kind, Result<(), &'static str>)>,
+    /// For each number of threads, of each entry.
+    pub(super) sums: Vec<(usize, Vec<Option<Sum>>)>,
+}
+
+impl<'e> Entry<'e> {
+    pub(super) fn absent(series: &'static str, why: &'static str) -> Self {
+        Self { series, kind: Kind::Unavailable, way: Way::Absent { why } }
+    }
+
+    /// Whatever it is.
+    pub(super) fn of(
+        series: &'static str,
+        kind: Kind,
+        subject: impl Fn(usize) -> Result<Option<Subject<'e>>, Error> + 'e,
+    ) -> Self {
+        Self { series, kind, way: Way::Here(Box::new(subject)) }
+    }
+
+    /// A workload on an engine of databases. RTM is absent where there is none.
+    pub(super) fn on<W: Workload + 'e>(
+        series: &'static str,
+        effort: &'e Effort,
+        engine: EngineName,
+        workload: impl Fn(usize) -> Result<W, Error> + 'e,
+    ) -> Self {
+        if engine == EngineName::Rtm && Rtm::detect().is_err() {
+            return Self::absent(series, NO_RTM);
+        }
+        let kind = if engine == EngineName::Emulated { Kind::Simulated } else { Kind::Measured };
+        Self::of(series, kind, move |threads| match (engine, threads) {
+            // Nothing keeps its transactions apart.
+            (EngineName::Limit, 2..) => Ok(None),
+            _ => Ok(Some(effort.subject(workload(threads)?, engine, effort.pace(threads)))),
+        })
+    }
+
+    /// A workload in one setting, on an engine of it.
+    pub(super) fn within<S: Setting<Hook = Unlogged>, W: Workload + 'e>(
+        series: &'static str,
+        engine: S::Engine,
+        pace: impl Fn(usize) -> Pace + 'e,
+        workload: impl Fn(usize) -> Result<W, Error> + 'e,
+    ) -> Self {
+        Self::of(series, Kind::Measured, move |threads| {
+            let (workload, pace, engine) = (workload(threads)?, pace(threads), engine.clone());
+            Ok(Some(Box::new(move || run_in::<S, _>(&workload, engine.clone(), pace))))
+        })
+    }
+
+    /// A workload whose transactions are done in place, each as a whole in one region or under one lock.
+    pub(super) fn whole<W: Workload + 'e>(
+        series: &'static str,
+        effort: &'e Effort,
+        has_regions: bool,
+        workload: impl Fn(usize) -> Result<W, Error> + 'e,
+    ) -> Self {
+        let engine = match (has_regions, Rtm::detect()) {
+            (true, Ok(rtm)) => rtm.into(),
+            (true, Err(_)) => return Self::absent(series, NO_RTM),
+            (false, _) => drtm_htm::Native::without_regions(),
+        };
+        let whole = move |threads| Ok(Whole::new(workload(threads)?, engine));
+        Self::within::<Limit, _>(series, NoHtm, |threads| effort.pace(threads), whole)
+    }
+}
+
+impl Grid {
+    /// Measures all entries by each number of threads.
+    pub(super) fn measure(effort: &Effort, entries: &[Entry<'_>], threads: &[usize]) -> Result<Self, Error> {
+        let mut sums = Vec::new();
+        for &threads in threads {
+            let mut subjects = Vec::new();
+            let mut is_here = Vec::new();
+            for entry in entries {
+                let subject = match &entry.way {
+                    Way::Here(subject) => subject(threads)?,
+                    Way::Absent { .. } => None,
+                };
+                is_here.push(subject.is_some());
+                subjects.extend(subject);
+            }
+            let mut measured = effort.in_turns(&subjects)?.into_iter();
+            let of_entries = is_here.into_iter().map(|is_here| if is_here { measured.next() } else { None });
+            sums.push((threads, of_entries.collect()));
+        }
+        let entries = entries.iter().map(|entry| match entry.way {
+            Way::Here(_) => (entry.series, entry.kind, Ok(())),
+            Way::Absent { why } => (entry.series, entry.kind, Err(why)),
+        });
+        Ok(Self { entries: entries.collect(), sums })
+    }
+
+    /// A curve of each entry. What is to be shown may need the other entries by the same number of threads.
+    pub(super) fn curves(&self, y: impl Fn(&Sum, &[Option<Sum>]) -> Option<f64>) -> Vec<Curve> {
+        let curve = |(place, (series, kind, is_here)): (usize, &(&'static str, Kind, Result<(), &'static str>))| {
+            match is_here {
+                Err(why) => Curve::absent(series, why),
+                Ok(()) => {
+                    let point = |(threads, sums): &(usize, Vec<Option<Sum>>)| {
+                        Some((*threads, y(sums.get(place)?.as_ref()?, sums)?))
+                    };
+                    Curve::new(series, *kind, self.sums.iter().filter_map(point))
+                }
+            }
+        };
+        self.entries.iter().enumerate().map(curve).collect()
+    }
+
+    /// Transactions in a second.
+    pub(super) fn throughput(&self) -> Vec<Curve> {
+        self.curves(|sum, _| Some(sum.rates.median))
+    }
+}

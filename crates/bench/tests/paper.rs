@@ -1,0 +1,150 @@
+//! Figures of the papers, as scripts read them. What a speed is, is not tested.
+
+use std::process::Command;
+
+use serde_json::Value;
+
+/// The rows of a figure, of tiny databases. What does not hold would be its exit status.
+fn rows(figure: &str) -> Vec<Value> {
+    let output = Command::new(env!("CARGO_BIN_EXE_drtm-bench"))
+        .args(["paper", figure, "--quick", "--json"])
+        .env_remove("DRTM_HTM")
+        .output()
+        .expect("the binary starts");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{figure}: {errors}");
+    let rows: Vec<Value> = serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{figure}: {error}"));
+    rows.iter().for_each(check);
+    rows
+}
+
+/// What holds of every row.
+fn check(row: &Value) {
+    assert!(row["figure"].is_string() && row["series"].is_string() && row["y_unit"].is_string(), "{row}");
+    let is_there = ["simulated", "measured"].contains(&row["kind"].as_str().expect("a kind"));
+    assert!(is_there || row["kind"] == "unavailable", "{row}");
+    assert_eq!((row["y"].is_f64(), row["why"].is_null()), (is_there, is_there), "{row}");
+    assert!(row["x"].is_null() || row["x_unit"].is_string(), "{row}");
+}
+
+/// What a series of a panel has, by x.
+fn points(rows: &[Value], panel: &str, series: &str) -> Vec<(u64, f64)> {
+    let of_series = rows.iter().filter(|row| row["figure"] == panel && row["series"] == series);
+    of_series.filter_map(|row| Some((row["x"].as_u64().unwrap_or(0), row["y"].as_f64()?))).collect()
+}
+
+#[test]
+fn snapshots_are_never_refused() {
+    let rows = rows("dbx-fig14");
+    for series in ["snapshot", "validated", "auto"] {
+        let throughput = points(&rows, "dbx-fig14a", series);
+        assert_eq!(throughput.iter().map(|(threads, _)| *threads).collect::<Vec<_>>(), [1, 2]);
+        assert!(throughput.iter().all(|(_, rate)| *rate > 0.0), "{rows:?}");
+        assert_eq!(points(&rows, "dbx-fig14b", series).len(), 2);
+    }
+    assert_eq!(points(&rows, "dbx-fig14c", "snapshot"), [(1, 0.0), (2, 0.0)]);
+    assert_eq!(points(&rows, "dbx-fig14c", "validated")[0], (1, 0.0), "alone");
+    assert_eq!(points(&rows, "dbx-fig14d", "validated"), [(1, 1.0), (2, 1.0)]);
+    let published = rows.iter().find(|row| row["figure"] == "dbx-fig14d" && row["x"] == 8).expect("in the paper");
+    assert_eq!((&published["published"], &published["kind"]), (&1.41.into(), &"unavailable".into()));
+}
+
+/// The series of a panel, and whether each has values.
+fn series(rows: &[Value], panel: &str) -> Vec<(String, bool)> {
+    let mut series: Vec<_> = rows
+        .iter()
+        .filter(|row| row["figure"] == panel)
+        .map(|row| (row["series"].as_str().expect("a name").to_owned(), row["y"].is_f64()))
+        .collect();
+    series.sort();
+    series.dedup_by(|later, earlier| {
+        later.0 == earlier.0 && {
+            earlier.1 |= later.1;
+            true
+        }
+    });
+    series
+}
+
+/// Whether this machine's regions commit.
+fn has_rtm() -> bool {
+    drtm_htm::Rtm::detect().is_ok()
+}
+
+#[test]
+fn what_is_not_ours_or_not_here_has_a_reason_and_no_value() {
+    let rows = rows("dbx-fig5");
+    let expected = [
+        ("DBX'", false),
+        ("Silo", false),
+        ("Silo-Masstree", false),
+        ("commits in RTM", has_rtm()),
+        ("no isolation", true),
+        ("record locks", true),
+    ];
+    assert_eq!(series(&rows, "dbx-fig5"), expected.map(|(name, is_here)| (name.to_owned(), is_here)));
+    assert_eq!(points(&rows, "dbx-fig5", "record locks").len(), 2);
+    assert_eq!(points(&rows, "dbx-fig5", "no isolation").len(), 1, "it is for one thread");
+    let masstree: Vec<_> = rows.iter().filter(|row| row["series"] == "Silo-Masstree").collect();
+    assert_eq!(
+        masstree.iter().map(|row| row["published"].as_f64()).collect::<Vec<_>>(),
+        [Some(78_816.0), Some(314_684.0)]
+    );
+}
+
+#[test]
+fn threads_go_beyond_the_processors() {
+    let rows = rows("dbx-fig8");
+    let threads: Vec<u64> = points(&rows, "dbx-fig8", "record locks").iter().map(|(threads, _)| *threads).collect();
+    assert_eq!(threads, [1, 2, 4, 8]);
+}
+
+#[test]
+fn regions_that_commit_are_simulated_unless_asked_for() {
+    let rows = rows("dbx-fig9");
+    for panel in ["dbx-fig9a", "dbx-fig9b"] {
+        let rates = points(&rows, panel, "commits in RTM");
+        assert!(rates.len() == 2 && rates.iter().all(|(_, rate)| (0.0..0.5).contains(rate)), "{rates:?}");
+    }
+    assert!(rows.iter().filter(|row| row["y"].is_f64()).all(|row| row["kind"] == "simulated"));
+}
+
+#[test]
+fn whole_transactions_do_not_fit_into_regions_and_commits_do() {
+    let rows = rows("dbx-fig10");
+    assert_eq!(points(&rows, "dbx-fig10b", "one lock"), [(1, 1.0), (2, 1.0)], "always");
+    let simulated = points(&rows, "dbx-fig10b", "whole, simulated");
+    let [(1, alone), (8, halved)] = simulated[..] else { panic!("{simulated:?}") };
+    assert!(0.0 < alone && alone <= halved && halved < 1.0, "{simulated:?}");
+    assert_eq!(points(&rows, "dbx-fig10a", "whole in RTM").len(), if has_rtm() { 2 } else { 0 });
+}
+
+#[test]
+fn working_sets_are_beside_the_published_ones() {
+    let rows = rows("drtm-tab1");
+    for panel in ["drtm-tab1a", "drtm-tab1b"] {
+        let of_panel: Vec<_> = rows.iter().filter(|row| row["figure"] == panel).collect();
+        assert_eq!(of_panel.len(), 11, "six transactions, and five");
+        assert!(of_panel.iter().all(|row| row["published"].is_f64() && row["x"].is_null()), "{of_panel:?}");
+    }
+    let only = |panel, series| points(&rows, panel, series)[0].1;
+    assert!(only("drtm-tab1a", "stock-level") > only("drtm-tab1a", "new-order"));
+    assert!(only("drtm-tab1a", "new-order") > only("drtm-tab1a", "payment"));
+    assert_eq!((only("drtm-tab1b", "stock-level"), only("drtm-tab1b", "balance")), (0.0, 0.0), "they only read");
+    assert_eq!((only("drtm-tab1c", "amalgamate"), only("drtm-tab1c", "stock-level")), (0.0, 0.0));
+}
+
+#[test]
+fn working_sets_have_the_fields_that_scripts_rely_on() {
+    let output = Command::new(env!("CARGO_BIN_EXE_drtm-bench"))
+        .args(["htm", "working-set", "--workload", "smallbank", "--transactions", "500", "--json"])
+        .output()
+        .expect("the binary starts");
+    let rows: Vec<Value> = serde_json::from_slice(&output.stdout).expect("rows");
+    assert_eq!((output.status.code(), rows.len()), (Some(0), 6));
+    for row in rows {
+        assert!(row["transaction"].is_string() && row["simulated"] == true, "{row}");
+        assert!(row["read_bytes"].as_f64() > Some(64.0) && row["write_bytes"].is_f64(), "{row}");
+        assert_eq!((row["fallback_rate"].as_f64(), row["capacity_share"].is_null()), (Some(0.0), true), "{row}");
+    }
+}
