@@ -54,6 +54,7 @@ mod secondary;
 mod setting;
 mod snapshots;
 mod stats;
+mod sync;
 mod table;
 mod ticket;
 mod trace;
