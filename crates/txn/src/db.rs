@@ -376,7 +376,13 @@ impl<S: Setting> Inner<S> {
 
     #[inline]
     fn thread(&self) -> &Thread<S::Engine> {
-        self.threads.get_or(|| Thread { spare: RefCell::default(), presence: self.gate.presence() })
+        self.threads.get_or(|| self.begin_thread())
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn begin_thread(&self) -> Thread<S::Engine> {
+        Thread { spare: RefCell::default(), presence: self.gate.presence() }
     }
 
     /// Lets a thread run a closure, if it is running none.

@@ -35,9 +35,8 @@ use std::{
 };
 
 use drtm_htm::{Engine, Line, Waiter, Word, fence_locked};
-use parking_lot::Mutex;
 
-use crate::{Conflict, Error, Setting, db::Inner, mutation::Mutation, work::Work};
+use crate::{Conflict, Error, Setting, db::Inner, mutation::Mutation, sync::Mutex, work::Work};
 
 const STATE: u64 = 0b11;
 const OPEN: u64 = 0;

@@ -1,4 +1,5 @@
-//! The door through which the ticket's mutex and flag come, so that model checking can replace them. Words have their own, in `drtm_htm`.
+//! The door through which the ticket's mutex and flag come, and the mutex through which threads learn of each other's words, so that model checking can replace them.
+//! Words have a door of their own, in `drtm_htm`; all other mutexes only guard what the process knows by itself.
 
 #[cfg(not(all(drtm_loom, not(drtm_shuttle))))]
 pub(crate) use {
@@ -15,15 +16,30 @@ pub(crate) use {
 /// The model checker's mutex in the shape of the one that is used otherwise.
 #[cfg(all(drtm_loom, not(drtm_shuttle)))]
 mod model {
-    use std::sync::PoisonError;
+    use std::{
+        ops::{Deref, DerefMut},
+        sync::PoisonError,
+    };
 
     #[derive(Debug, Default)]
     pub(crate) struct Mutex<T>(loom::sync::Mutex<T>);
 
     #[derive(Debug)]
-    pub(crate) struct MutexGuard<'m, T>(
-        #[expect(dead_code, reason = "dropped, it unlocks")] loom::sync::MutexGuard<'m, T>,
-    );
+    pub(crate) struct MutexGuard<'m, T>(loom::sync::MutexGuard<'m, T>);
+
+    impl<T> Deref for MutexGuard<'_, T> {
+        type Target = T;
+
+        fn deref(&self) -> &T {
+            &self.0
+        }
+    }
+
+    impl<T> DerefMut for MutexGuard<'_, T> {
+        fn deref_mut(&mut self) -> &mut T {
+            &mut self.0
+        }
+    }
 
     impl<T> Mutex<T> {
         pub(crate) fn lock(&self) -> MutexGuard<'_, T> {

@@ -13,7 +13,7 @@ mod explore;
 use std::{
     fmt::Debug,
     marker::PhantomData,
-    sync::{Arc, atomic::Ordering::Relaxed},
+    sync::atomic::Ordering::Relaxed,
 };
 
 use drtm_htm::NoHtm;

@@ -6,7 +6,7 @@ use std::{
 };
 
 use drtm_htm::{Emulated, Engine, NoHtm};
-use drtm_kv::{Bytes, HashConfig, HashTable, Inline, Store, Version};
+use drtm_kv::{Bytes, HashConfig, HashTable, Inline, Keys, Store, Version};
 
 use crate::support::{MIB, mapped_twice, rounds, store, tight, turn_of, value};
 
@@ -200,4 +200,56 @@ fn churn_needs_no_more_memory_after_a_while() {
     let settled = (0..5).map(churn).max().expect("five rounds");
     let later = (5..15).map(churn).max().expect("ten rounds");
     assert!(later <= settled + settled / 10, "grew from {settled} to {later} bytes");
+}
+
+/// A sweep comes once to each key that is there all the while, whatever moves: the table grows, records change their size, other keys come and go.
+fn sweeps_beside_growth<K: Keys, E: Engine>(engine: E, base: u64) {
+    const STEADY: u64 = 300;
+    let store = store(engine, 64 * MIB);
+    let table = store.hash_table_of::<K>(HashConfig::default()).expect("a table");
+    let is_over = AtomicBool::new(false);
+    let put = |worker: &mut _, key: u64, length: usize| {
+        let name = key.to_le_bytes();
+        let key = K::from_bytes(&name).expect("eight bytes are a key of either kind");
+        table.put(worker, key, &vec![1; length]).expect("room");
+    };
+    let mut worker = store.worker();
+    (0..STEADY).for_each(|key| put(&mut worker, key, 8));
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let (mut worker, mut random) = (store.worker(), fastrand::Rng::with_seed(7));
+            for other in STEADY..STEADY + rounds(base) {
+                put(&mut worker, other, 8);
+                put(&mut worker, random.u64(0..STEADY), random.usize(0..200));
+                if random.bool() {
+                    let name = random.u64(STEADY..=other).to_le_bytes();
+                    table.remove(&mut worker, K::from_bytes(&name).expect("as above")).expect("sound");
+                }
+            }
+            is_over.store(true, Relaxed);
+        });
+        let mut sweeps = 0;
+        while !is_over.load(Relaxed) || sweeps < 2 {
+            let (mut sweep, mut come_to) = (table.sweep().expect("sound"), [0_u8; STEADY as usize]);
+            let mut has_more = true;
+            while has_more {
+                let advanced = table.advance(&mut sweep, |key| {
+                    let key = K::with_bytes(key, |bytes| u64::from_le_bytes(bytes.try_into().expect("eight bytes")));
+                    if let Some(count) = come_to.get_mut(key as usize) {
+                        *count += 1;
+                    }
+                });
+                has_more = advanced.expect("sound");
+            }
+            assert_eq!(come_to, [1; STEADY as usize]);
+            sweeps += 1;
+        }
+    });
+}
+
+#[test]
+fn a_sweep_comes_once_to_what_is_there_all_the_while() {
+    sweeps_beside_growth::<Inline, _>(NoHtm, 20_000);
+    sweeps_beside_growth::<Bytes, _>(NoHtm, 20_000);
+    sweeps_beside_growth::<Bytes, _>(tight(2), 2_000);
 }
