@@ -37,16 +37,19 @@ use crate::{
 /// Measure workloads on this database beside other transactional stores
 ///
 /// All stores are filled first; then, in each round, each of them runs the workload for a while, so that
-/// whatever else the machine does hits all alike. A first round is not counted. When all is over, each store's rows are
-/// checked, as the workload's own command does. Compare within one run.
+/// whatever else the machine does hits all alike. A first round is not counted. What a store does in the
+/// background, it does while others run too. When all is over, each store's rows are checked, as the
+/// workload's own command does. Compare within one run.
 ///
-/// SmallBank: customers all alike. YCSB: transactions of four operations on different records of 100 bytes, 80 % reads and 20 % reads
-/// with a write, by Zipf's distribution. Transactions that conflict are run again, and are counted once. Those that
-/// only read are begun as such where a store makes a difference.
+/// SmallBank: customers all alike. YCSB: transactions of four operations on different records of 100 bytes,
+/// 80 % reads and 20 % reads with a write, by Zipf's distribution. Transactions that conflict are run again,
+/// and are counted once; those that the rules refuse are not. Those that only read are begun as such where a
+/// store makes a difference.
 ///
 /// Other stores are in the binary only if it was built with `--features stores`.
 ///
-/// JSON: [{workload, store, threads, records, rounds, transactions_per_s: {min, median, max}, consistency: "ok"|[violations]}]
+/// JSON: [{workload, store, threads, records, rounds, transactions_per_s: {min, median, max},
+/// consistency: "ok"|[violations]}]
 #[derive(Debug, ClapArgs)]
 #[command(verbatim_doc_comment, after_help = AFTER_HELP)]
 pub(crate) struct Args {

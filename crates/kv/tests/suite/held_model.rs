@@ -188,7 +188,7 @@ impl<'t, E: Engine, K: Numbered, T: Transacted<E, K>> Checked<'t, E, K, T> {
         // Records that come and go raise the versions of all that come after them.
         self.clock = self.clock.max(now.version.number());
         // Every third one is made by somebody else, of whose changes nobody tells.
-        if turn % 3 == 0 {
+        if turn.is_multiple_of(3) {
             self.is_disturbed = true;
         } else {
             self.missing.retain(|(missing, _)| *missing != key);
@@ -411,8 +411,8 @@ impl<'t, E: Engine, K: Numbered, T: Transacted<E, K>> Checked<'t, E, K, T> {
                 prop_assert_eq!(past, Past::Forgotten);
                 continue;
             }
-            let history = self.histories.get(&key).into_iter().flatten();
-            match history.filter(|(version, _)| version.number() < *bound).last() {
+            let mut history = self.histories.get(&key).into_iter().flatten().rev();
+            match history.find(|(version, _)| version.number() < *bound) {
                 Some((version, Some(value))) => {
                     prop_assert_eq!(past, Past::Present(*version));
                     prop_assert_eq!(&found, value);
