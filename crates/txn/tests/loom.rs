@@ -10,11 +10,7 @@
 
 mod explore;
 
-use std::{
-    fmt::Debug,
-    marker::PhantomData,
-    sync::atomic::Ordering::Relaxed,
-};
+use std::{fmt::Debug, marker::PhantomData, sync::atomic::Ordering::Relaxed};
 
 use drtm_htm::NoHtm;
 use drtm_txn::{Builder, Change, Db, Error, Hook, Mutation, Ordered, Pod, Setting, Table, TableDef, Tx, Unlogged};
