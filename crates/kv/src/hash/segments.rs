@@ -63,7 +63,7 @@ pub(super) fn locate(bucket: u64) -> (usize, u64) {
 fn segment(bucket: u64) -> usize {
     if bucket < WHOLE {
         // By the highest bit: those of segment 0 get one that is the same for all.
-        (2 * bucket | FIRST).ilog2() as usize - FIRST.ilog2() as usize
+        ((2 * bucket) | FIRST).ilog2() as usize - FIRST.ilog2() as usize
     } else {
         DOUBLING - 1 + (bucket / WHOLE) as usize
     }
