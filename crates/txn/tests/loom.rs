@@ -348,6 +348,8 @@ fn close_beside_a_writer<F: Fault>() {
             let told = Told(AtomicU64::new(0));
             let db: Db<Closing<F>> = Builder::new().memory(8 << 10).build_with(NoHtm, told).expect("memory");
             let rows = db.table(ROWS).expect("memory");
+            // What the threads of a model share, as they are all one to the system, is made before there are several.
+            drop(db.begin().expect("a transaction"));
             let write = move |db: &Db<Closing<F>>| {
                 let written = db.begin().and_then(|mut tx| tx.put(rows, &1, &1).and_then(|()| tx.commit()));
                 match written {
