@@ -14,7 +14,8 @@
 //! - a record that moves and leaves its older versions behind: `what_is_kept_is_found`;
 //! - an absent key's record that is taken out in whatever version it is: `a_record_is_taken_out_or_used_again`; although it has older versions:
 //!   `what_a_removed_key_was_is_found`;
-//! - a lock that is taken without a look at the incarnation: `a_record_that_moves_is_found_whole`.
+//! - a lock that is taken without a look at the incarnation: `a_record_that_moves_is_found_whole`;
+//! - a record that is still as it was seen although somebody has it locked: `what_is_still_so_is_of_one_moment`.
 //!
 //! Older versions that are forgotten without being marked as free are not noticed here: what is kept in their memory next marks it as well.
 #![cfg(all(drtm_loom, not(drtm_shuttle)))]
