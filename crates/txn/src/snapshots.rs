@@ -9,7 +9,7 @@
 //!
 //! ```text
 //! word 0       snapshot number                         each on a line of its own
-//!      8       open snapshots
+//!      8       open snapshots, and how many slots were ever used
 //!     16..     slots: 0 free, 1 to be numbered, otherwise the first version that the snapshot does not see
 //! ```
 
@@ -19,10 +19,11 @@ use drtm_rdma::Offset;
 
 use crate::{Error, epoch::first_after};
 
-/// The most snapshots that can be open at once. Each writer looks at all of them.
+/// The most snapshots that can be open at once. Writers look at as many of them as ever were.
 pub(crate) const MOST_SNAPSHOTS: usize = if cfg!(drtm_loom) { 2 } else { 128 };
 
 const OPEN: usize = LINE_WORDS;
+const USED: usize = OPEN + 1;
 const SLOTS: usize = 2 * LINE_WORDS;
 const WORDS: usize = SLOTS + MOST_SNAPSHOTS;
 
@@ -105,7 +106,8 @@ impl Snapshots {
             engine.fetch_add(&words[OPEN], 1_u64.wrapping_neg());
             return Err(Error::TooManySnapshots { most: MOST_SNAPSHOTS });
         };
-        // Whoever reads a later number has seen the slot taken.
+        look_as_far_as(engine, &words[USED], slot as u64 + 1);
+        // Whoever reads a later number has seen the slot taken, and looks so far.
         let before = first_after(engine.fetch_add(&words[0], 1));
         engine.store(word, before.number());
         // Whoever has read an earlier number has locked his records before: what is read from now on is found locked, or written.
@@ -135,7 +137,8 @@ impl Snapshots {
         if engine.load(&words[OPEN]) == 0 {
             return Ok(());
         }
-        for slot in &words[SLOTS..] {
+        let used = engine.load(&words[USED]) as usize;
+        for slot in words[SLOTS..].iter().take(used) {
             match engine.load(slot) {
                 FREE => {}
                 UNNUMBERED => needs.has_unnumbered = true,
@@ -143,5 +146,16 @@ impl Snapshots {
             }
         }
         Ok(())
+    }
+}
+
+/// Lets writers look at so many slots, at least.
+fn look_as_far_as<E: Engine>(engine: &E, used: &Word, slots: u64) {
+    let mut now = engine.load(used);
+    while now < slots {
+        match engine.compare_exchange(used, now, slots) {
+            Ok(_) => break,
+            Err(found) => now = found,
+        }
     }
 }
