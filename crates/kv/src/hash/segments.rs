@@ -45,8 +45,8 @@ pub(super) type Bucket = [Word; BUCKET_WORDS];
 pub(super) struct Segments {
     /// Where the places are: the first of the header's words.
     header: Offset,
-    /// What this handle has learned: by segment, the word where bucket 0 would be if buckets went on before it as they do in it, or [`UNKNOWN`]. So a bucket's
-    /// own place is never needed.
+    /// What this handle has learned: by segment, the word where bucket 0 would be if all buckets before the segment lay right before it, or
+    /// [`UNKNOWN`]. So a bucket's number alone leads to its place.
     known: Box<[AtomicU64]>,
     /// Segments that were allocated at the same time as others, and not needed.
     spare: Mutex<Vec<(u64, Offset)>>,

@@ -22,7 +22,10 @@ impl<E: Engine> Record<'_, E> {
         holder: State,
         into: &mut impl Room,
     ) -> Result<Look<Sighting>, OutOfBounds> {
-        self.sighting(holder, |version| self.observe_value::<K>(key, self.head(), version, into))
+        match self.begin_for(holder) {
+            Ok(version) => self.end_sighting(version, self.observe_value::<K>(key, self.head(), version, into)),
+            Err(look) => Ok(look),
+        }
     }
 
     /// The same, of a record of which only the key's word is known.
@@ -33,13 +36,10 @@ impl<E: Engine> Record<'_, E> {
         holder: State,
         into: &mut impl Room,
     ) -> Result<Look<Sighting>, OutOfBounds> {
-        self.sighting(holder, |version| {
-            if self.key_word() != word {
-                return Ok(None);
-            }
-            let shape = self.shape::<K>(self.head())?;
-            self.copy_present(shape, version, into).map(Some)
-        })
+        match self.begin_for(holder) {
+            Ok(version) => self.end_sighting(version, self.observe_value_of_word::<K>(word, version, into)),
+            Err(look) => Ok(look),
+        }
     }
 
     /// The same, and copies the key, of a record that keeps it.
@@ -50,14 +50,10 @@ impl<E: Engine> Record<'_, E> {
         holder: State,
         into: &mut impl Room,
     ) -> Result<Look<Sighting>, OutOfBounds> {
-        self.sighting(holder, |version| {
-            let shape = self.shape::<K>(self.head())?;
-            if shape.key.is_some_and(|length| length > MAX_KEY) {
-                return Ok(None);
-            }
-            self.copy_kept_key::<K>(key)?;
-            self.copy_present(shape, version, into).map(Some)
-        })
+        match self.begin_for(holder) {
+            Ok(version) => self.end_sighting(version, self.observe_key_and_value::<K>(key, version, into)),
+            Err(look) => Ok(look),
+        }
     }
 
     /// As [`observe`](Self::observe) in the usual case, and without a look at the incarnation: the caller knows that it is the key's record.
@@ -94,20 +90,23 @@ impl<E: Engine> Record<'_, E> {
         is_same.then_some(if version.is_removed() { Past::Absent } else { Past::Present(version) })
     }
 
+    /// [Begins](Self::begin) to look at a record that nobody else than this holder has locked.
     #[inline(always)]
-    fn sighting(
-        &self,
-        holder: State,
-        see: impl FnOnce(Version) -> Result<Option<()>, OutOfBounds>,
-    ) -> Result<Look<Sighting>, OutOfBounds> {
-        let version = match self.begin() {
-            Ok(version) => version,
-            Err(look) => return Ok(look),
-        };
+    fn begin_for<T>(&self, holder: State) -> Result<Version, Look<T>> {
+        let version = self.begin()?;
         if self.is_held_by_another_than(holder) && self.head().incarnation() == self.place.incarnation {
-            return Ok(Look::Busy);
+            return Err(Look::Busy);
         }
-        let seen = see(version);
+        Ok(version)
+    }
+
+    /// [Ends](Self::end_either) it.
+    #[inline(always)]
+    fn end_sighting(
+        &self,
+        version: Version,
+        seen: Result<Option<()>, OutOfBounds>,
+    ) -> Result<Look<Sighting>, OutOfBounds> {
         let sighting = Sighting { at: Handle::of(self.place), version };
         Ok(self.end_either(version, seen)?.map(|()| sighting))
     }
@@ -130,6 +129,35 @@ impl<E: Engine> Record<'_, E> {
             None => Ok(None),
             Some(shape) => self.copy_present(shape, version, into).map(Some),
         }
+    }
+
+    #[inline(always)]
+    fn observe_value_of_word<K: Keys>(
+        &self,
+        word: u64,
+        version: Version,
+        into: &mut impl Room,
+    ) -> Result<Option<()>, OutOfBounds> {
+        if self.key_word() != word {
+            return Ok(None);
+        }
+        let shape = self.shape::<K>(self.head())?;
+        self.copy_present(shape, version, into).map(Some)
+    }
+
+    #[inline(always)]
+    fn observe_key_and_value<K: Keys>(
+        &self,
+        key: &mut Vec<u8>,
+        version: Version,
+        into: &mut impl Room,
+    ) -> Result<Option<()>, OutOfBounds> {
+        let shape = self.shape::<K>(self.head())?;
+        if shape.key.is_some_and(|length| length > MAX_KEY) {
+            return Ok(None);
+        }
+        self.copy_kept_key::<K>(key)?;
+        self.copy_present(shape, version, into).map(Some)
     }
 
     #[inline(always)]
