@@ -1,5 +1,4 @@
 //! Random programs on one thread, beside ordered maps: all that a transaction can do, in tables of every shape.
-#![cfg(not(drtm_loom))]
 
 use std::{
     borrow::Borrow,

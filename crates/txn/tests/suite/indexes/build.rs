@@ -17,7 +17,7 @@ use drtm_txn::{
 };
 use proptest::prelude::*;
 
-use crate::{
+use super::{
     On,
     stress::{generator, rounds},
 };

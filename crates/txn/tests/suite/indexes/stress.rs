@@ -10,7 +10,7 @@ use drtm_txn::{
     Builder, Db, Error, Index, IndexDef, Mode, Multi, Ordered, Pod, Setting, Table, TableDef, Tx, Unique, Unlogged,
 };
 
-use crate::On;
+use super::On;
 
 /// A seat's holder and price.
 type Seat = [u64; 2];
