@@ -38,6 +38,12 @@ impl World {
         self.tree.insert(&mut self.store.worker(), key, &value.to_le_bytes()).expect("room").is_some()
     }
 
+    /// Inserts keys, each with itself as its value, by one worker, which so tries the leaf of the one before first.
+    fn insert_all(&self, keys: &[u64]) -> bool {
+        let mut worker = self.store.worker();
+        keys.iter().all(|key| self.tree.insert(&mut worker, *key, &key.to_le_bytes()).expect("room").is_some())
+    }
+
     fn remove(&self, key: u64) -> bool {
         self.tree.remove(&mut self.store.worker(), key).expect("sound").is_some()
     }
@@ -167,6 +173,20 @@ fn two_can_divide_one_leaf() {
             assert!(one && other);
             assert_eq!(world.keys(true), [10, 15, 20, 30, 40]);
             assert_eq!(world.keys(false), [40, 30, 20, 15, 10]);
+        },
+    );
+}
+
+#[test]
+fn a_leaf_is_divided_where_somebody_goes_on_to_insert() {
+    explore(
+        2,
+        (&[10, 20], &[]),
+        |world| world.insert_all(&[14, 12]),
+        |world| world.insert(16, 16),
+        |world, one, other| {
+            assert!(one && other);
+            assert_eq!(world.keys(true), [10, 12, 14, 16, 20]);
         },
     );
 }
