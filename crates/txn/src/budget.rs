@@ -17,6 +17,20 @@ pub(crate) struct Budget {
     was_told: AtomicBool,
 }
 
+/// What a commit takes and gives back, until it is [entered](Budget::enter): once, as all threads write the same word then.
+#[derive(Debug, Default)]
+pub(crate) struct Spent(i64);
+
+impl Spent {
+    pub(crate) fn take(&mut self, bytes: u64) {
+        self.0 += bytes as i64;
+    }
+
+    pub(crate) fn give_back(&mut self, bytes: u64) {
+        self.0 -= bytes as i64;
+    }
+}
+
 impl Budget {
     pub(crate) const fn new(most: u64) -> Self {
         Self {
@@ -42,7 +56,7 @@ impl Budget {
         used < self.most
     }
 
-    pub(crate) fn take(&self, bytes: u64) {
+    fn take(&self, bytes: u64) {
         self.used.fetch_add(bytes, Relaxed);
     }
 
@@ -51,6 +65,16 @@ impl Budget {
         #[cfg(feature = "tracing")]
         if bytes > 0 && self.was_told.load(Relaxed) {
             self.was_told.store(false, Relaxed);
+        }
+    }
+
+    /// Enters what one commit has taken and given back.
+    #[inline]
+    pub(crate) fn enter(&self, spent: Spent) {
+        match spent.0 {
+            0 => {}
+            taken @ 1.. => self.take(taken.unsigned_abs()),
+            given => self.give_back(given.unsigned_abs()),
         }
     }
 

@@ -18,6 +18,7 @@ use drtm_kv::{Kept, Locking, Reserved, Sighting, Version};
 
 use crate::{
     Change, Conflict, Error, Hook, Setting,
+    budget::Spent,
     catalog::Opened,
     db::Inner,
     epoch::{advance_beyond, last_of, version_in},
@@ -215,10 +216,12 @@ fn apply<S: Setting>(
         // Whoever waits for them is let in.
         std::thread::yield_now();
     }
+    let mut spent = Spent::default();
     for (write, index) in writes.iter_mut().zip(0..) {
         let version = new_version(epoch, write);
         let mut now_at = write.at;
-        let has_past = (write.has_past || !needs.is_empty()) && settle_past(db, worker, needs, write, version)?;
+        let has_past =
+            (write.has_past || !needs.is_empty()) && settle_past(db, worker, needs, write, version, &mut spent)?;
         match write.fate {
             Fate::Fresh { .. } | Fate::Remove => records.publish(write.at, version)?,
             Fate::Put { start, length } => {
@@ -230,13 +233,15 @@ fn apply<S: Setting>(
                 now_at = opened.index.write(worker, key, write.at, memory, version, value)?;
             }
         }
-        if has_past {
+        // Who had a past is in the queue already, unless it has moved.
+        if has_past && (!write.has_past || now_at != write.at) {
             db.garbage.push(Garbage::Past { at: now_at, until: version });
         }
         if write.fate == Fate::Remove {
             write.before = version;
         }
     }
+    db.past.enter(spent);
     Ok(())
 }
 
@@ -248,18 +253,19 @@ fn settle_past<S: Setting>(
     needs: &Needs,
     write: &Write,
     version: Version,
+    spent: &mut Spent,
 ) -> Result<bool, Error> {
     let records = db.store.records();
     let mut has_past = write.has_past;
     if has_past {
-        db.past.give_back(records.forget(worker, write.at, |from, until| needs.include(from, until))?);
+        spent.give_back(records.forget(worker, write.at, |from, until| needs.include(from, until))?);
         has_past = records.has_past(write.at)?;
     }
     // A row that was not there before, and never was as far as anybody knows, needs nothing to say so.
     if needs.include(write.before, version) && (has_past || !write.before.is_removed()) {
         match records.keep(worker, write.at, db.past.allows_more())? {
-            Kept::Copy { bytes } => db.past.take(bytes),
-            Kept::Forgotten { freed } => db.past.give_back(freed),
+            Kept::Copy { bytes } => spent.take(bytes),
+            Kept::Forgotten { freed } => spent.give_back(freed),
         }
         has_past = true;
     }

@@ -2,6 +2,8 @@
 
 mod tour;
 
+use std::borrow::Borrow;
+
 use drtm_htm::Engine;
 use drtm_kv::{
     BucketChange, BucketVersion, Bytes, Fetched, Handle, HashConfig, HashTable, Inline, KvError, LeafChange,
@@ -105,14 +107,14 @@ impl<E: Engine> Index<E> {
     /// Asks for the memory of rows that are going to be read, and tells where they are. In a tree they are come to by another way each, so that there is nothing to
     /// be asked for yet.
     #[inline(always)]
-    pub(crate) fn locate<'k, K: Key>(
+    pub(crate) fn locate<K: Key>(
         &self,
-        keys: impl Iterator<Item = &'k K>,
+        keys: impl Iterator<Item = impl Borrow<K>>,
         bytes: usize,
         note: impl FnMut(u64, Handle),
     ) {
         if let (true, Self::HashOfWords(table)) = (K::FITS, self) {
-            table.locate(keys.map(Key::word), bytes, note);
+            table.locate(keys.map(|key| key.borrow().word()), bytes, note);
         }
     }
 

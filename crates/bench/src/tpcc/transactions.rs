@@ -27,8 +27,8 @@ use crate::Error;
 pub(super) struct Scratch {
     /// First names of those who have a last name, and their numbers.
     named: Vec<([u8; 16], u32)>,
-    /// Stocks of the items of the last orders.
-    stocks: Vec<super::StockKey>,
+    /// Items of the last orders.
+    items: Vec<u32>,
 }
 
 /// The customer that is meant. Of those who have a last name, it is the one in the middle, in the order of first names, rounded up (2.5.2.2).

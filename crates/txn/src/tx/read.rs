@@ -1,5 +1,7 @@
 //! Reading single rows.
 
+use std::borrow::Borrow;
+
 use drtm_htm::Engine;
 use drtm_kv::{Fetched, Nowhere, Past, Sighting};
 
@@ -171,10 +173,10 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
     /// # Ok::<(), Error>(())
     /// ```
     #[inline]
-    pub fn prefetch<'k, K: Key, C: Codec, O: Kind>(
+    pub fn prefetch<K: Key, C: Codec, O: Kind>(
         &mut self,
         table: Table<K, C, O>,
-        keys: impl Iterator<Item = &'k K>,
+        keys: impl Iterator<Item = impl Borrow<K>>,
     ) -> Result<(), Error> {
         let index = &self.opened(table)?.index;
         let located = &mut self.work().located;

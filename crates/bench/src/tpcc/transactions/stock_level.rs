@@ -32,21 +32,22 @@ impl<O: Shelf> Look for LowStock<'_, O> {
     fn look<S: Setting, M: Mode>(&mut self, tx: &mut Tx<'_, S, M>) -> Result<u32, Error> {
         let Self { tables, input, scratch } = self;
         let (warehouse, district) = input.district;
-        let stocks = &mut scratch.stocks;
+        let items = &mut scratch.items;
         let next = there(tx.view(tables.districts, &input.district, |row| row.next_order.get())?, DISTRICT)?;
         let first = next.saturating_sub(RECENT);
         let mut rows = tx.range(tables.order_lines, (warehouse, district, first, 0)..(warehouse, district, next, 0))?;
-        stocks.clear();
+        items.clear();
         while let Some((_, item)) = rows.view_next(|row| row.item.get())? {
-            stocks.push((warehouse, item));
+            items.push(item);
         }
-        stocks.sort_unstable();
-        stocks.dedup();
+        items.sort_unstable();
+        items.dedup();
         let mut low = 0;
-        for stocks in stocks.chunks(AT_ONCE) {
-            tx.prefetch(tables.stocks, stocks.iter())?;
+        for items in items.chunks(AT_ONCE) {
+            let stocks = items.iter().map(|item| (warehouse, *item));
+            tx.prefetch(tables.stocks, stocks.clone())?;
             for stock in stocks {
-                let quantity = tx.view(tables.stocks, stock, |row| row.quantity.get())?;
+                let quantity = tx.view(tables.stocks, &stock, |row| row.quantity.get())?;
                 low += u32::from(there(quantity, STOCK)? < input.threshold);
             }
         }
