@@ -61,7 +61,7 @@ const WRITTEN: Panel = Panel {
         Published::of("order-status", 715.0),
         Published::of("stock-level", 838.0),
     ],
-    note: "Those that only read write nothing to the store; what the paper has of them is private.",
+    note: "Those that only read write a line that says that their thread is inside; what the paper has of them is private.",
 };
 
 const FALLBACKS: Panel = Panel {
