@@ -41,9 +41,9 @@ impl Budget {
         }
     }
 
-    /// Whether more may be used. Several who ask at once may all be told so, and use a little more.
-    pub(crate) fn allows_more(&self) -> bool {
-        let used = self.used.load(Relaxed);
+    /// Whether more may be used by a commit that has spent this. Several who ask at once may all be told so, and use a little more.
+    pub(crate) fn allows_more(&self, spent: &Spent) -> bool {
+        let used = self.used.load(Relaxed).saturating_add_signed(spent.0);
         #[cfg(feature = "tracing")]
         if used >= self.most && !self.was_told.load(Relaxed) && !self.was_told.swap(true, Relaxed) {
             event!(

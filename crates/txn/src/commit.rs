@@ -263,7 +263,7 @@ fn settle_past<S: Setting>(
     }
     // A row that was not there before, and never was as far as anybody knows, needs nothing to say so.
     if needs.include(write.before, version) && (has_past || !write.before.is_removed()) {
-        match records.keep(worker, write.at, db.past.allows_more())? {
+        match records.keep(worker, write.at, db.past.allows_more(spent))? {
             Kept::Copy { bytes } => spent.take(bytes),
             Kept::Forgotten { freed } => spent.give_back(freed),
         }

@@ -83,8 +83,9 @@ const FALLBACKS: Panel = Panel {
         Published::of("stock-level", 1.0),
     ],
     note: "Simulated, it is those that a cache's sets and ways cannot hold, undisturbed. The paper's threads met each \
-           other, too: nearly all of its PAYMENTs that fall back do so for that. What only reads overflows where it also writes private \
-           memory, as DBX says of STOCK-LEVEL; that memory is not in the model. Checked: SmallBank always fits.",
+           other, too: nearly all of its PAYMENTs that fall back do so for that. What only reads writes the line that says \
+           that its thread is inside, and once it has written anything a region holds far less: so STOCK-LEVEL overflows, as DBX says it \
+           does for private memory, which is not in the model. Checked: SmallBank always fits.",
 };
 
 const CAPACITY: Panel = Panel {
