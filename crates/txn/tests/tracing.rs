@@ -4,7 +4,7 @@
 use std::{
     fmt::{Debug, Write},
     sync::{
-        Arc, Mutex,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
     thread,
@@ -23,6 +23,13 @@ use tracing::{
 struct Kept {
     lines: Arc<Mutex<Vec<String>>>,
     spans: Arc<AtomicU64>,
+}
+
+/// One test at a time. What is told is decided for the whole process, and who comes to a place for the first time while another begins to listen may have it
+/// decided wrongly.
+fn alone() -> (MutexGuard<'static, ()>, Kept) {
+    static ALONE: Mutex<()> = Mutex::new(());
+    (ALONE.lock().unwrap_or_else(PoisonError::into_inner), Kept::default())
 }
 
 struct Line(String);
@@ -90,7 +97,7 @@ fn has(lines: &[String], parts: &[&str]) {
 
 #[test]
 fn what_is_rare_is_told_and_nothing_else() -> Result<(), Error> {
-    let kept = Kept::default();
+    let (_alone, kept) = alone();
     let (db, told) = kept.told(|| Builder::new().memory(64 << 20).build());
     let db = db?;
     has(&told, &["INFO", "a database is open", "memory=67108864"]);
@@ -125,7 +132,8 @@ fn what_is_rare_is_told_and_nothing_else() -> Result<(), Error> {
 fn indexes_are_told_of_whether_they_come_about_or_not() -> Result<(), Error> {
     const BY_COUNT: IndexDef<u64, Pod<u64>, u64, Multi> = IndexDef::multi("by count", |_, count| Some(count));
     const ALONE: IndexDef<u64, Pod<u64>, u64> = IndexDef::unique("alone", |_, _| Some(1));
-    let (kept, db) = (Kept::default(), Db::new()?);
+    let (_alone, kept) = alone();
+    let db = Db::new()?;
     let counters = db.table(COUNTERS)?;
     db.transact(|tx| tx.insert(counters, &1, &1).and_then(|()| tx.insert(counters, &2, &1)))?;
     let (made, told) = kept.told(|| db.index(counters, BY_COUNT));
@@ -140,7 +148,8 @@ fn indexes_are_told_of_whether_they_come_about_or_not() -> Result<(), Error> {
 
 #[test]
 fn who_starves_is_told_of() -> Result<(), Error> {
-    let (kept, db) = (Kept::default(), Db::new()?);
+    let (_alone, kept) = alone();
+    let db = Db::new()?;
     let counters = db.table(COUNTERS)?;
     db.transact(|tx| tx.put(counters, &1, &0))?;
     let (done, told) = kept.told(|| {
@@ -166,7 +175,7 @@ fn who_starves_is_told_of() -> Result<(), Error> {
 #[test]
 fn that_no_memory_is_left_for_older_versions_is_told_once() -> Result<(), Error> {
     const NOTES: TableDef<u64, Raw> = TableDef::hash("notes");
-    let kept = Kept::default();
+    let (_alone, kept) = alone();
     let db = Builder::new().memory(64 << 20).older_versions(1_000).build()?;
     let notes = db.table(NOTES)?;
     db.transact(|tx| (0..100).try_for_each(|key| tx.put(notes, &key, &[1; 100])))?;
@@ -181,7 +190,8 @@ fn that_no_memory_is_left_for_older_versions_is_told_once() -> Result<(), Error>
 
 #[test]
 fn the_end_is_told() -> Result<(), Error> {
-    let (kept, db) = (Kept::default(), Db::new()?);
+    let (_alone, kept) = alone();
+    let db = Db::new()?;
     let tx = db.begin()?;
     let (closed, told) = thread::scope(|scope| {
         let close = || kept.told(|| db.close_within(Some(Duration::from_millis(1))));
