@@ -38,6 +38,8 @@ impl<T> World<T> {
     fn of(table: impl FnOnce(&Db<Model>) -> T) -> Self {
         let db = Builder::new().memory(8 << 10).build_with(NoHtm, Unlogged).expect("memory");
         let table = table(&db);
+        // What threads share here, and have each for itself otherwise, is made before there are any.
+        db.transact(|_| Ok(())).expect("nobody else is here");
         Self { db, table }
     }
 }
