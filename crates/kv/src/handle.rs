@@ -1,6 +1,6 @@
 //! Records as transactions know them: by where they are, in which use of their memory, and in which version they were seen.
 
-use drtm_htm::{Access, Engine};
+use drtm_htm::{Access, Engine, Plain};
 use drtm_rdma::{Offset, Region};
 
 use crate::{
@@ -69,7 +69,11 @@ impl Sighting {
 pub trait Witness {
     /// Whether it is unchanged.
     #[doc(hidden)]
-    fn holds<E: Engine>(&self, region: &Region<E>) -> bool;
+    #[inline(always)]
+    fn holds<E: Engine>(&self, region: &Region<E>) -> bool {
+        let Ok(holds) = self.holds_in(&mut Plain::new(region.engine()), region);
+        holds
+    }
 
     /// The same in a hardware region.
     #[doc(hidden)]
@@ -227,15 +231,8 @@ impl<'s, E: Engine> Records<'s, E> {
     #[must_use]
     #[inline(always)]
     pub fn is_still(&self, seen: Sighting, holder: State) -> bool {
-        let Ok(header) = self.header(seen.at) else { return false };
-        let engine = self.region.engine();
-        // The lock first: one that is taken later is taken by somebody who will find what this one has locked.
-        let state = State(engine.load(&header[STATE]));
-        let version = Version(engine.load(&header[VERSION]));
-        let head = Head(engine.load_relaxed(&header[HEAD]));
-        version == seen.version
-            && head.incarnation() == seen.at.place().incarnation
-            && (!state.is_locked() || state == holder)
+        let Ok(is_still) = self.is_still_in(&mut Plain::new(self.region.engine()), seen, holder);
+        is_still
     }
 
     /// Whether a record is still where it was, and nobody but this holder is about to change it: until then its key leads to it.
@@ -299,6 +296,7 @@ impl<'s, E: Engine> Records<'s, E> {
     #[inline(always)]
     pub fn is_still_in<A: Access<'s>>(&self, tx: &mut A, seen: Sighting, holder: State) -> Result<bool, A::Abort> {
         let Ok(header) = self.header(seen.at) else { return Ok(false) };
+        // The lock first: one that is taken later is taken by somebody who will find what this one has locked.
         let state = State(tx.load(&header[STATE])?);
         let version = Version(tx.load(&header[VERSION])?);
         let head = Head(tx.load(&header[HEAD])?);

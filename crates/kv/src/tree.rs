@@ -126,14 +126,8 @@ impl NodeVersion {
 
 impl Witness for NodeVersion {
     #[inline]
-    fn holds<E: Engine>(&self, region: &Region<E>) -> bool {
-        // A place outside the region is no leaf of it. And what is being changed, nobody can have seen yet.
-        let now = region.array::<NODE_WORDS>(self.at).map(|words| Stamp(region.engine().load(&words[0])));
-        now.is_ok_and(|stamp| stamp.unlocked().0 == self.version)
-    }
-
-    #[inline]
     fn holds_in<'m, E: Engine, A: Access<'m>>(&self, tx: &mut A, region: &'m Region<E>) -> Result<bool, A::Abort> {
+        // A place outside the region is no leaf of it. And what is being changed, nobody can have seen yet.
         let Ok(words) = region.array::<NODE_WORDS>(self.at) else { return Ok(false) };
         Ok(Stamp(tx.load(&words[0])?).unlocked().0 == self.version)
     }

@@ -105,9 +105,11 @@ fn lock_and_validate<S: Setting>(db: &Inner<S>, work: &mut Work<S::Engine>) -> R
             Some(done) => done,
             None => lock_and_validate_plainly(db, work)?,
         };
-        if locked.has_changed && !are_their_keys(db, work)? {
+        if locked.has_changed
+            && let Err(error) = check_keys(db, work)
+        {
             unlock(&db.store.records(), &work.writes);
-            return Err(Conflict::Moved.into());
+            return Err(error);
         }
         if version_in(epoch, locked.newest()).is_some() {
             return Ok((epoch, locked));
@@ -118,22 +120,17 @@ fn lock_and_validate<S: Setting>(db: &Inner<S>, work: &mut Work<S::Engine>) -> R
     }
 }
 
-/// Whether the records that are locked are those of their keys. A handle alone does not tell for ever: a record can be taken out, and its memory be used
+/// Makes sure that the records that are locked are those of their keys. A handle alone does not tell for ever: a record can be taken out, and its memory be used
 /// again so often that it has the same incarnation at last. As long as the version is the one that was seen, it is the same record.
 #[cold]
-fn are_their_keys<S: Setting>(db: &Inner<S>, work: &Work<S::Engine>) -> Result<bool, Error> {
+fn check_keys<S: Setting>(db: &Inner<S>, work: &Work<S::Engine>) -> Result<(), Error> {
     for write in work.writes.iter().filter(|write| write.before != write.seen) {
         let Some(opened) = db.catalog.get(write.table) else { continue };
-        match opened.index.leads_to(work.key_of(write.key), write.at) {
-            Ok(true) => {}
-            Ok(false) => return Ok(false),
-            Err(error) => {
-                unlock(&db.store.records(), &work.writes);
-                return Err(error.into());
-            }
+        if !opened.index.leads_to(work.key_of(write.key), write.at)? {
+            return Err(Conflict::Moved.into());
         }
     }
-    Ok(true)
+    Ok(())
 }
 
 #[inline]

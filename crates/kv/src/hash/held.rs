@@ -35,18 +35,10 @@ pub struct BucketVersion {
 
 impl Witness for BucketVersion {
     #[inline]
-    fn holds<E: Engine>(&self, region: &Region<E>) -> bool {
-        region.array(self.at).is_ok_and(|bucket| {
-            let now = region.engine().load(version_meta(bucket));
-            // Not while it is locked: a slot may be found before the change that fills it is done.
-            Bits::version(now) == self.version && !Bits::is_locked(now)
-        })
-    }
-
-    #[inline]
     fn holds_in<'m, E: Engine, A: Access<'m>>(&self, tx: &mut A, region: &'m Region<E>) -> Result<bool, A::Abort> {
         let Ok(bucket) = region.array(self.at) else { return Ok(false) };
         let now = tx.load(version_meta(bucket))?;
+        // Not while it is locked: a slot may be found before the change that fills it is done.
         Ok(Bits::version(now) == self.version && !Bits::is_locked(now))
     }
 }

@@ -52,10 +52,10 @@ impl<'r, E: Engine> Record<'r, E> {
         holder: State,
     ) -> Result<Result<Locked<'_, 'r, E>, Reaped>, OutOfBounds> {
         let Some(locked) = self.try_lock::<K>(holder)? else {
-            let is_it = self.incarnation() == seen.at.place().incarnation;
+            let is_it = self.head().incarnation() == seen.at.place().incarnation;
             return Ok(Err(if is_it { Reaped::Busy } else { Reaped::Gone }));
         };
-        let is_it = self.incarnation() == seen.at.place().incarnation && locked.version == seen.version;
+        let is_it = self.head().incarnation() == seen.at.place().incarnation && locked.version == seen.version;
         // If not, dropped here, and so unlocked.
         Ok(match is_it {
             // Whoever looks for what it was must find it.

@@ -3,7 +3,7 @@
 use drtm_htm::{Engine, fence_acquire};
 use drtm_rdma::{OutOfBounds, read_bytes, words_for};
 
-use super::{HEAD, Look, Past, Record, STATE, Shape};
+use super::{Look, Past, Record, STATE, Shape};
 use crate::{
     Handle, Sighting,
     keys::{Keys, MAX_KEY},
@@ -161,17 +161,12 @@ impl<E: Engine> Record<'_, E> {
     }
 
     #[inline(always)]
-    fn copy_present(&self, shape: Shape, version: Version, into: &mut impl Room) -> Result<(), OutOfBounds> {
+    pub(super) fn copy_present(&self, shape: Shape, version: Version, into: &mut impl Room) -> Result<(), OutOfBounds> {
         if version.is_removed() {
             return Ok(());
         }
         let words = self.body(shape.before_value(), words_for(shape.value))?;
         read_bytes(self.engine(), words, into.of(shape.value));
         Ok(())
-    }
-
-    /// The incarnation that the record has now.
-    pub(crate) fn incarnation(&self) -> u16 {
-        Head(self.engine().load_relaxed(&self.header[HEAD])).incarnation()
     }
 }

@@ -11,7 +11,7 @@
 //! memory that was forgotten may be kept in at once, and be linked to from the same head.
 
 use drtm_htm::{Engine, fence_acquire, fence_release};
-use drtm_rdma::{OutOfBounds, read_bytes, words_for};
+use drtm_rdma::OutOfBounds;
 
 use super::{HEAD, HEADER_WORDS, Look, Record, STATE, Shape, VERSION};
 use crate::{
@@ -152,11 +152,7 @@ impl<E: Engine> Record<'_, E> {
         if version.is_removed() {
             return Ok(Past::Absent);
         }
-        let shape = self.shape_of(head)?;
-        let words = self.body(shape.before_value(), words_for(shape.value))?;
-        let bytes = into.of(shape.value);
-        let words = if bytes.len() < shape.value { &words[..words_for(bytes.len())] } else { words };
-        read_bytes(self.engine(), words, bytes);
+        self.copy_present(self.shape_of(head)?, version, into)?;
         Ok(Past::Present(version))
     }
 
