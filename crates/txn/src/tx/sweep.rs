@@ -41,7 +41,8 @@ impl<K: Key, C: Codec, S: Setting> Range<'_, '_, K, C, S> {
     {
         let wanted = self.tx.wanted_for_change(self.opened);
         let Some((key, found, record)) = self.advance(wanted)? else { return Ok(None) };
-        let result = self.tx.change_found::<K, C, R>(self.opened, &key, found, record, |value| change(&key, value))?;
+        let result =
+            self.tx.change_found::<K, C, R>(self.opened, &key, wanted, found, record, |value| change(&key, value))?;
         Ok(Some((key, result)))
     }
 

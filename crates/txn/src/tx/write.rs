@@ -101,7 +101,7 @@ impl<S: Setting> Tx<'_, S> {
         let Row { found: Some(found), record: Some(record) } = self.row::<K, O>(opened, key, wanted)? else {
             return Ok(None);
         };
-        self.change_found::<K, C, R>(opened, key, found, record, change).map(Some)
+        self.change_found::<K, C, R>(opened, key, wanted, found, record, change).map(Some)
     }
 
     /// Where the value of a row is wanted that is going to be changed. Where there are indexes, what it was is asked for after it has been changed.
@@ -110,12 +110,14 @@ impl<S: Setting> Tx<'_, S> {
         if opened.indexes.are_none() { Wanted::ToChange } else { Wanted::ToRead }
     }
 
-    /// Changes the value of a row that was found.
+    /// Changes the value of a row that was found, and is where it was wanted. Whether there are indexes is not asked again: they may come and go, and whoever has written
+    /// without one that has come is told so when it commits.
     #[inline(always)]
     pub(super) fn change_found<K: Key, C: Codec, R>(
         &mut self,
         opened: &Opened<S::Engine>,
         key: &K,
+        wanted: Wanted,
         found: Found,
         record: Spotted,
         change: impl FnOnce(&mut C::Value) -> R,
@@ -123,22 +125,18 @@ impl<S: Setting> Tx<'_, S> {
     where
         C::Value: Borrow<C::Given>,
     {
-        if !opened.indexes.are_none() {
-            let mut value = self.decode::<C>(opened, found)?;
-            let result = change(&mut value);
-            let fate = self.keep_value::<C>(opened, value.borrow())?;
-            self.with_entries(opened, key, Some(found), fate, |tx| tx.write_at(opened, key, record, fate))?;
+        if let (Wanted::ToChange, Found::Own { start, .. }) = (wanted, found) {
+            let start = start as usize;
+            let (fate, result) = self
+                .work()
+                .keep_value_from(start, |bytes| Self::codec_error(opened, C::change(bytes, start, change)))?;
+            self.write_at(opened, key, record, fate)?;
             return Ok(result);
         }
-        let work = self.work();
-        let start = match found {
-            Found::Own { start, .. } => start as usize,
-            // It is where it was wanted, at the end.
-            Found::Read => work.values.len(),
-        };
-        let (fate, result) =
-            work.keep_value_from(start, |bytes| Self::codec_error(opened, C::change(bytes, start, change)))?;
-        self.write_at(opened, key, record, fate)?;
+        let mut value = self.decode::<C>(opened, found)?;
+        let result = change(&mut value);
+        let fate = self.keep_value::<C>(opened, value.borrow())?;
+        self.with_entries(opened, key, Some(found), fate, |tx| tx.write_at(opened, key, record, fate))?;
         Ok(result)
     }
 
@@ -164,9 +162,15 @@ impl<S: Setting> Tx<'_, S> {
     #[inline]
     pub fn remove<K: Key, C: Codec, O: Kind>(&mut self, table: Table<K, C, O>, key: &K) -> Result<bool, Error> {
         let opened = self.opened(table)?;
+        if opened.indexes.are_none() {
+            let Row { found: Some(_), record: Some(record) } = self.row::<K, O>(opened, key, Wanted::Nothing)? else {
+                return Ok(false);
+            };
+            self.write_at(opened, key, record, Fate::Remove)?;
+            return Ok(true);
+        }
         // Its value tells which entries it has in indexes.
-        let wanted = if opened.indexes.are_none() { Wanted::Nothing } else { Wanted::ToRead };
-        let row = self.row::<K, O>(opened, key, wanted)?;
+        let row = self.row::<K, O>(opened, key, Wanted::ToRead)?;
         let Row { found: Some(found), record: Some(record) } = row else { return Ok(false) };
         self.remove_found(opened, key, found, record)?;
         Ok(true)
