@@ -165,8 +165,8 @@ pub enum Locking {
     Taken {
         /// Its version.
         version: Version,
-        /// The length of its value, if that is a short one in a table of keys of eight bytes: another of the same length needs no other memory.
-        length: Option<u8>,
+        /// The length of its value, as the record says it: another of the same length needs no other memory.
+        length: u32,
         /// Whether it links to older versions.
         has_past: bool,
     },
@@ -176,13 +176,6 @@ pub enum Locking {
     Gone,
 }
 
-impl Locking {
-    #[inline(always)]
-    fn taken(version: Version, head: Head) -> Self {
-        let length = head.short_length().filter(|_| !head.is_checked());
-        Self::Taken { version, length, has_past: head.older() != 0 }
-    }
-}
 
 /// The records of a store by their handles, whatever table they are in: what a transaction does with its read set and its write set.
 ///
@@ -264,7 +257,29 @@ impl<'s, E: Engine> Records<'s, E> {
             engine.store(&header[STATE], State::FREE.0);
             return Ok(Locking::Gone);
         }
-        Ok(Locking::taken(version, head))
+        let Ok(taken) = self.taken(&mut Plain::new(engine), at, version, head);
+        Ok(taken)
+    }
+
+    /// What a record is like that is locked now.
+    #[inline(always)]
+    fn taken<A: Access<'s>>(&self, tx: &mut A, at: Handle, version: Version, head: Head) -> Result<Locking, A::Abort> {
+        let length = match head.short_length() {
+            Some(length) => length.into(),
+            None => self.long_length(tx, at)?,
+        };
+        Ok(Locking::Taken { version, length, has_past: head.older() != 0 })
+    }
+
+    /// The length of a record's value where its head has no room for it.
+    #[inline(always)]
+    fn long_length<A: Access<'s>>(&self, tx: &mut A, at: Handle) -> Result<u32, A::Abort> {
+        match self.region.array::<1>(Offset::new(8 * (at.place().word + HEADER_WORDS as u64))) {
+            // The lower half: the key's is above.
+            Ok([lengths]) => Ok(tx.load(lengths)? as u32),
+            // No value has so many bytes, so that whoever writes the record finds out.
+            Err(_) => Ok(u32::MAX),
+        }
     }
 
     /// [Locks](Self::lock) a record in a hardware region.
@@ -285,7 +300,7 @@ impl<'s, E: Engine> Records<'s, E> {
             return Ok(Locking::Held(state));
         }
         tx.store(&header[STATE], holder.0)?;
-        Ok(Locking::taken(version, head))
+        self.taken(tx, at, version, head)
     }
 
     /// [Looks](Self::is_still) at a record in a hardware region.
@@ -390,7 +405,9 @@ impl<'s, E: Engine> Records<'s, E> {
     /// When the handle leads out of memory.
     pub fn held(&self, at: Handle) -> Result<Locking, KvError> {
         let (header, engine) = (self.header(at)?, self.region.engine());
-        Ok(Locking::taken(Version(engine.load(&header[VERSION])), Head(engine.load_relaxed(&header[HEAD]))))
+        let (version, head) = (Version(engine.load(&header[VERSION])), Head(engine.load_relaxed(&header[HEAD])));
+        let Ok(taken) = self.taken(&mut Plain::new(engine), at, version, head);
+        Ok(taken)
     }
 
     /// Gives another version to a record that is locked by the caller, without another value, and unlocks it. A [removed](Version::as_removed) one makes its

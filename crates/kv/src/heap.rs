@@ -7,8 +7,8 @@
 //! Workers allocate from pages and free lists of their own. Where some only insert and others only remove, free objects travel in batches
 //! through a shared list, so that neither runs dry while the other piles up.
 
-use drtm_htm::Engine;
-use drtm_rdma::Region;
+use drtm_htm::{Engine, LINE_WORDS, prefetch};
+use drtm_rdma::{Offset, Region};
 use parking_lot::Mutex;
 
 use crate::{KvError, layout::Place};
@@ -53,6 +53,10 @@ const NOT_LARGE: usize = 192;
 
 /// A page is this large, or holds one object that is larger.
 const PAGE_WORDS: u64 = 8 << 10;
+
+/// How far ahead of what is given out fresh memory is asked for, in words, and how many words of an object.
+const AHEAD: u64 = 64;
+const MOST_ASKED: u64 = 64;
 
 /// Objects that move between a worker's free list and the shared one at once.
 const BATCH: usize = 64;
@@ -128,6 +132,7 @@ impl Arena {
         }
         if pool.end - pool.next >= class.words() {
             pool.next += class.words();
+            ask_for(region, pool.next + AHEAD, class);
             return Ok(pool.next - class.words());
         }
         pool.refill(&heap.surplus[usize::from(class.0)], region, class)
@@ -155,6 +160,15 @@ impl Arena {
                 heap.surplus[index].lock().append(&mut pool.free);
             }
         }
+    }
+}
+
+/// Asks for fresh memory that is soon to be given out, so that who fills it does not wait for it.
+#[inline(always)]
+fn ask_for<E: Engine>(region: &Region<E>, word: u64, class: Class) {
+    // Behind the end there is nothing to be asked for.
+    if let Ok(words) = region.words(Offset::new(8 * word), class.words().min(MOST_ASKED) as usize) {
+        words.iter().step_by(LINE_WORDS).for_each(prefetch);
     }
 }
 

@@ -315,7 +315,7 @@ impl<'t, E: Engine, K: Numbered, T: Transacted<E, K>> Checked<'t, E, K, T> {
         if let Some(by) = row.locked_by {
             prop_assert_eq!(locking, Locking::Held(holders[by]));
         } else {
-            let length = u8::try_from(row.stored.len()).ok().filter(|length| K::FITS && *length < 255);
+            let length = row.stored.len() as u32;
             let expected = Locking::Taken { version: row.now.version, length, has_past: row.has_past };
             prop_assert_eq!(locking, expected);
             prop_assert_eq!(records.held(row.now.at).expect("sound"), expected);

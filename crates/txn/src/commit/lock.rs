@@ -54,13 +54,13 @@ impl Locked {
         &mut self,
         write: &mut Write,
         version: Version,
-        length: Option<u8>,
+        length: u32,
         has_past: bool,
     ) -> bool {
         write.before = version;
         write.has_past = has_past;
         write.has_room = match write.fate {
-            Fate::Put { length: new, .. } => length.is_some_and(|length| u32::from(length) == new),
+            Fate::Put { length: new, .. } => length == new,
             Fate::Fresh { .. } | Fate::Remove => true,
         };
         let is_same = version == write.seen;
@@ -141,7 +141,7 @@ fn lock_patiently<E: Engine>(
     holder: State,
     ticket: &Ticket,
     has_ticket: bool,
-) -> Result<(Version, Option<u8>, bool), Error> {
+) -> Result<(Version, u32, bool), Error> {
     let waiter = Waiter::new();
     for _ in 0..PATIENCE {
         let found = match records.lock(at, holder)? {
