@@ -35,6 +35,18 @@ pub enum KvError {
         /// The longest that there can be.
         longest: usize,
     },
+    /// Part of a value was to be written that is no part of it, or ends within a word of it.
+    #[error(
+        "bytes {begin} to {end} are not to be written of a value of {length}: a part ends where a word does, or the value; write all of it"
+    )]
+    NotThisPart {
+        /// The value's length.
+        length: usize,
+        /// Where the part begins.
+        begin: usize,
+        /// Where it ends.
+        end: usize,
+    },
     /// Memory could not be had.
     #[error(transparent)]
     Region(#[from] RegionError),

@@ -176,7 +176,6 @@ pub enum Locking {
     Gone,
 }
 
-
 /// The records of a store by their handles, whatever table they are in: what a transaction does with its read set and its write set.
 ///
 /// # Example

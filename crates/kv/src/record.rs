@@ -34,7 +34,9 @@ pub use past::Past;
 pub(crate) use past::PastView;
 pub(crate) use shape::Shape;
 
-use drtm_htm::{Engine, Word, fence_acquire};
+use std::ops::Range;
+
+use drtm_htm::{Engine, LINE_WORDS, Word, fence_acquire, prefetch};
 use drtm_rdma::{Offset, OutOfBounds, Region, read_bytes, words_for};
 
 use crate::{
@@ -54,6 +56,9 @@ pub(crate) const HEAD: usize = 3;
 pub(crate) const HEADER_WORDS: usize = 4;
 
 const _: () = assert!(HEADER_WORDS * 8 <= 32);
+
+/// The most bytes of a part of a value that are asked for ahead: the processor goes on by itself then.
+const MOST_PREFETCHED: usize = 512;
 
 /// The longest value in bytes.
 pub const MAX_VALUE: usize = 64 << 10;
@@ -146,6 +151,19 @@ impl<'r, E: Engine> Record<'r, E> {
     fn body(&self, skip: usize, count: usize) -> Result<&'r [Word], OutOfBounds> {
         let word = self.place.word + (HEADER_WORDS + skip) as u64;
         self.region.words(Offset::new(8 * word), count)
+    }
+
+    /// Asks for the memory of these bytes of the value, and of what is before it.
+    #[inline(always)]
+    pub(crate) fn ask_for(&self, parts: &[Range<usize>]) {
+        prefetch(&self.header[0]);
+        for part in parts {
+            let (first, end) = (part.start / 8, words_for(part.end.min(part.start + MOST_PREFETCHED)));
+            // Behind the last record there may be less memory.
+            if let Ok(words) = self.body(first, end.saturating_sub(first)) {
+                words.iter().step_by(LINE_WORDS).chain(words.last()).for_each(prefetch);
+            }
+        }
     }
 
     #[inline(always)]
@@ -287,10 +305,17 @@ impl<'r, E: Engine> Record<'r, E> {
 
     #[inline(always)]
     fn copy_value<K: Keys>(&self, into: &mut impl Room) -> Result<(), OutOfBounds> {
-        let shape = self.shape::<K>(self.head())?;
+        self.copy_wanted(self.shape::<K>(self.head())?, into)
+    }
+
+    /// Copies as much of the value as is wanted.
+    #[inline(always)]
+    fn copy_wanted(&self, shape: Shape, into: &mut impl Room) -> Result<(), OutOfBounds> {
+        let skipped = into.skipped().min(words_for(shape.value));
+        let rest = shape.value.saturating_sub(8 * skipped);
         // Before there is room for so much: a length that is nonsense leads out of memory, or is at most that of a page.
-        let words = self.body(shape.before_value(), words_for(shape.value))?;
-        read_bytes(self.engine(), words, into.of(shape.value));
+        let words = self.body(shape.before_value() + skipped, words_for(rest))?;
+        read_bytes(self.engine(), words, into.of(rest));
         Ok(())
     }
 

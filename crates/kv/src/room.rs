@@ -23,6 +23,12 @@
 pub trait Room {
     /// Room for a value of this length, or for as much of it as there can be.
     fn of(&mut self, length: usize) -> &mut [u8];
+
+    /// How many words of the value's beginning are not wanted. What [`of`](Self::of) is asked for is the rest.
+    #[inline(always)]
+    fn skipped(&self) -> usize {
+        0
+    }
 }
 
 impl Room for Vec<u8> {

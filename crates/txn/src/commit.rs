@@ -184,6 +184,7 @@ fn tell<S: Setting>(db: &Inner<S>, work: &Work<S::Engine>, epoch: u64) {
         };
         let value = match write.fate {
             Fate::Put { start, length } | Fate::Fresh { start, length } => Some(slice(&work.values, start, length)),
+            Fate::Patch { .. } => unreachable!("where somebody listens, values are written as a whole"),
             Fate::Remove => None,
         };
         let version = new_version(epoch, write);
@@ -221,6 +222,10 @@ fn apply<S: Setting>(
             (write.has_past || !needs.is_empty()) && settle_past(db, worker, needs, write, version, &mut spent)?;
         match write.fate {
             Fate::Fresh { .. } | Fate::Remove => records.publish(write.at, version)?,
+            Fate::Patch { start, length, skipped } => {
+                let Some(opened) = db.catalog.get(write.table) else { continue };
+                opened.index.write_part(write.at, version, skipped as usize, slice(values, start, length))?;
+            }
             Fate::Put { start, length } => {
                 let Some(opened) = db.catalog.get(write.table) else { continue };
                 let value = slice(values, start, length);
@@ -301,6 +306,9 @@ pub(crate) fn write_through<S: Setting>(
         let version = new_version(1, write);
         match write.fate {
             Fate::Fresh { .. } => records.publish(write.at, version)?,
+            Fate::Patch { start, length, skipped } => {
+                opened.index.write_part(write.at, version, skipped as usize, slice(values, start, length))?;
+            }
             Fate::Remove => {
                 records.publish(write.at, version)?;
                 let seen = Sighting { at: write.at, version };

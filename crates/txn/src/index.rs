@@ -2,7 +2,7 @@
 
 mod tour;
 
-use std::borrow::Borrow;
+use std::{borrow::Borrow, ops::Range};
 
 use drtm_htm::Engine;
 use drtm_kv::{
@@ -104,17 +104,20 @@ impl<E: Engine> Index<E> {
         ))
     }
 
-    /// Asks for the memory of rows that are going to be read, and tells where they are. In a tree they are come to by another way each, so that there is nothing to
-    /// be asked for yet.
+    /// Asks for the memory of rows that are going to be read, as far as these bytes of their values, and tells where they are. In a tree it is asked for the leaves where the
+    /// keys belong.
     #[inline(always)]
     pub(crate) fn locate<K: Key>(
         &self,
         keys: impl Iterator<Item = impl Borrow<K>>,
-        bytes: usize,
+        parts: &[Range<usize>],
         note: impl FnMut(u64, Handle),
     ) {
-        if let (true, Self::HashOfWords(table)) = (K::FITS, self) {
-            table.locate(keys.map(|key| key.borrow().word()), bytes, note);
+        let words = keys.map(|key| key.borrow().word());
+        match self {
+            Self::HashOfWords(table) if K::FITS => table.locate(words, parts, note),
+            Self::TreeOfWords(tree) if K::FITS => words.for_each(|word| tree.ask_for(word)),
+            _ => {}
         }
     }
 
@@ -207,6 +210,12 @@ impl<E: Engine> Index<E> {
             None => with_table!(self, |table| table.write_held(at, version, value)).map(|()| at),
             Some(to) => self.move_held(worker, key, at, to, version, value),
         }
+    }
+
+    /// Writes some words of the value of a record that is locked, behind the first `skipped`.
+    #[inline(always)]
+    pub(crate) fn write_part(&self, at: Handle, version: Version, skipped: usize, part: &[u8]) -> Result<(), KvError> {
+        with_table!(self, |table| table.write_part_held(at, version, skipped, part))
     }
 
     #[inline(never)]

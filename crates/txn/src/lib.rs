@@ -51,6 +51,7 @@ mod index;
 mod key;
 mod located;
 mod mutation;
+mod part;
 mod secondary;
 mod setting;
 mod snapshots;
@@ -69,6 +70,7 @@ pub use hook::{Change, Hook, Unlogged};
 pub use key::{Key, KeyReader};
 #[doc(hidden)]
 pub use mutation::Mutation;
+pub use part::{Flat, Part};
 pub use secondary::{Index, IndexDef, Multi, Unique, Uniqueness};
 pub use setting::{Embedded, Setting};
 pub use stats::Stats;

@@ -7,6 +7,7 @@
 mod by;
 mod entry;
 mod mode;
+mod part;
 mod range;
 mod read;
 mod savepoint;
@@ -101,6 +102,8 @@ impl Found {
     fn of(fate: Fate) -> Option<Self> {
         match fate {
             Fate::Put { start, length } | Fate::Fresh { start, length } => Some(Self::Own { start, length }),
+            // Who comes to such a row reads it, and puts the patch into what was read.
+            Fate::Patch { .. } => Some(Self::Read),
             Fate::Remove => None,
         }
     }

@@ -10,6 +10,7 @@ use crate::{
     gate::{Gate, Presence},
     index::{Encoded, Shift},
     located::Located,
+    part::Span,
     secondary::RowEntries,
     snapshots::Needs,
     stats::Counters,
@@ -22,6 +23,8 @@ pub(crate) enum Fate {
     Put { start: u32, length: u32 },
     /// It gets this value, which its record, made by this transaction, has already.
     Fresh { start: u32, length: u32 },
+    /// These bytes of its value, which are among the transaction's, take the place of those behind its first `skipped` words. It was read.
+    Patch { start: u32, length: u32, skipped: u32 },
     /// It goes.
     Remove,
 }
@@ -74,6 +77,12 @@ impl Value {
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.bytes[..self.length]
     }
+
+    /// Puts other bytes into it, from one on, as far as it goes.
+    pub(crate) fn overwrite(&mut self, at: usize, with: &[u8]) {
+        let bytes = self.bytes[..self.length].iter_mut().skip(at);
+        bytes.zip(with).for_each(|(byte, with)| *byte = *with);
+    }
 }
 
 impl Room for Value {
@@ -99,6 +108,25 @@ impl Room for End<'_> {
     fn of(&mut self, length: usize) -> &mut [u8] {
         self.values.resize(self.start + length, 0);
         &mut self.values[self.start..]
+    }
+}
+
+/// A part of a value, where else the whole would be.
+#[derive(Debug)]
+pub(crate) struct Excerpt<'r, R> {
+    pub(crate) room: &'r mut R,
+    pub(crate) span: Span,
+}
+
+impl<R: Room> Room for Excerpt<'_, R> {
+    #[inline(always)]
+    fn of(&mut self, length: usize) -> &mut [u8] {
+        self.room.of(length.min(self.span.length as usize))
+    }
+
+    #[inline(always)]
+    fn skipped(&self) -> usize {
+        self.span.skipped as usize
     }
 }
 

@@ -1,6 +1,8 @@
 //! What transactions do with the table: find records, make records for keys that are to be inserted, write records that they hold, and take out those
 //! of keys that are gone.
 
+use std::ops::Range;
+
 use drtm_htm::{Access, Engine};
 use drtm_rdma::{Offset, Region};
 
@@ -120,7 +122,7 @@ impl<E: Engine, K: Keys> HashTable<E, K> {
         Ok(found.map_or_else(Fetched::Nothing, Fetched::Record))
     }
 
-    /// Finds where keys' records most probably are, and asks for their memory, as far as so many bytes of a value: all at once, where looking the keys up one
+    /// Finds where keys' records most probably are, and asks for their memory, as far as these bytes of their values: all at once, where looking the keys up one
     /// after the other would wait for each. A key that is not told is to be looked for as ever.
     ///
     /// # Example
@@ -136,7 +138,7 @@ impl<E: Engine, K: Keys> HashTable<E, K> {
     ///
     /// let (me, mut value) = (worker.lock_state(), Vec::new());
     /// let mut found = Vec::new();
-    /// table.locate([7, 8, 9].into_iter(), 100, |key, at| found.push((key, at)));
+    /// table.locate([7, 8, 9].into_iter(), &[0..100], |key, at| found.push((key, at)));
     /// assert!(found.iter().all(|(key, _)| [7, 8].contains(key)));
     /// for (key, at) in found {
     ///     assert!(table.fetch_at(at, key, me, &mut value).is_some_and(|seen| seen.at == at));
@@ -150,7 +152,7 @@ impl<E: Engine, K: Keys> HashTable<E, K> {
     pub fn locate<'k>(
         &self,
         mut keys: impl Iterator<Item = K::Key<'k>>,
-        bytes: usize,
+        parts: &[Range<usize>],
         mut note: impl FnMut(K::Key<'k>, Handle),
     ) {
         loop {
@@ -161,7 +163,7 @@ impl<E: Engine, K: Keys> HashTable<E, K> {
                 count += 1;
             }
             for (key, bucket) in asked.into_iter().flatten() {
-                if let Some(place) = self.table.ask_for_record::<K>(key, bucket, bytes) {
+                if let Some(place) = self.table.ask_for_record::<K>(key, bucket, parts) {
                     note(key, Handle::of(place));
                 }
             }
@@ -328,6 +330,41 @@ impl<E: Engine, K: Keys> HashTable<E, K> {
     #[inline]
     pub fn write_held(&self, at: Handle, version: Version, value: &[u8]) -> Result<(), KvError> {
         Record::at(self.table.region(), at.place())?.write_held::<K>(version, value)
+    }
+
+    /// Writes some words of the value of a record that the caller has locked, from the one behind the first `skipped` on, and unlocks it. What is written ends where a
+    /// word of the value does, or the value itself.
+    ///
+    /// # Errors
+    ///
+    /// [`KvError::NotThisPart`]; or when the store is corrupt.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm_htm::NoHtm;
+    /// use drtm_kv::{HashConfig, KvError, Placed, Store, Version};
+    ///
+    /// let store = Store::in_memory(NoHtm, 16 << 20)?;
+    /// let (table, mut worker) = (store.hash_table(HashConfig::default())?, store.worker());
+    /// let Placed::Made(seen) = table.place(&mut worker, 7, b"first   second", |_| ())? else { panic!("it is new") };
+    /// let version = Version::new(1_000);
+    /// for (skipped, part) in [(1, b"SECOND".as_slice()), (0, b"FIRST   ")] {
+    ///     store.records().lock(seen.at, worker.lock_state())?;
+    ///     table.write_part_held(seen.at, version, skipped, part)?;
+    /// }
+    /// let mut value = Vec::new();
+    /// table.fetch(7, worker.lock_state(), &mut value)?;
+    /// assert_eq!(value, b"FIRST   SECOND");
+    ///
+    /// store.records().lock(seen.at, worker.lock_state())?;
+    /// let refused = table.write_part_held(seen.at, version, 0, b"in a word");
+    /// assert!(matches!(refused, Err(KvError::NotThisPart { length: 14, begin: 0, end: 9 })));
+    /// # Ok::<(), KvError>(())
+    /// ```
+    #[inline]
+    pub fn write_part_held(&self, at: Handle, version: Version, skipped: usize, part: &[u8]) -> Result<(), KvError> {
+        Record::at(self.table.region(), at.place())?.write_part_held::<K>(version, skipped, part)
     }
 
     /// The same in [other memory](Self::reserve). Gives the record's handle there.

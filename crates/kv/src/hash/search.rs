@@ -1,7 +1,9 @@
 //! Finding a key.
 
+use std::ops::Range;
+
 use drtm_htm::{Engine, LINE_WORDS, fence_acquire, prefetch};
-use drtm_rdma::{Offset, OutOfBounds, words_for};
+use drtm_rdma::OutOfBounds;
 
 use super::{
     BucketVersion, Table,
@@ -13,11 +15,8 @@ use crate::{
     keys::Keys,
     layout::{Place, SLOTS},
     mutation::{self, Mutation},
-    record::{HEADER_WORDS, Look, Record, Shape},
+    record::{Look, Record, Shape},
 };
-
-/// The most bytes of a value that are asked for ahead: the processor goes on by itself then.
-const MOST_PREFETCHED: usize = 512;
 
 impl<E: Engine> Table<E> {
     /// Where a search for this hash begins: the right bucket, unless the number of buckets has just changed.
@@ -61,7 +60,12 @@ impl<E: Engine> Table<E> {
 
     /// Asks for the memory of the record that a key has in a bucket, and tells where it is. Where that takes more than a look, nothing is asked for.
     #[inline(always)]
-    pub(super) fn ask_for_record<K: Keys>(&self, key: K::Key<'_>, main: &Bucket, bytes: usize) -> Option<Place> {
+    pub(super) fn ask_for_record<K: Keys>(
+        &self,
+        key: K::Key<'_>,
+        main: &Bucket,
+        parts: &[Range<usize>],
+    ) -> Option<Place> {
         let engine = self.engine();
         let seen = bucket::seen(engine, main);
         let slot = bucket::first_match(engine, main, K::word(key));
@@ -69,12 +73,8 @@ impl<E: Engine> Table<E> {
             return None;
         }
         let place = bucket::place(engine, main, slot)?;
-        let words = HEADER_WORDS + words_for(bytes.min(MOST_PREFETCHED));
-        match self.region().words(Offset::new(8 * place.word), words) {
-            Ok(words) => words.iter().step_by(LINE_WORDS).for_each(prefetch),
-            // Behind the last record there may be less memory.
-            Err(_) => return None,
-        }
+        let record = Record::at(self.region(), place).ok()?;
+        record.ask_for(parts);
         fence_acquire();
         (bucket::seen(engine, main) == seen && !seen.is_locked()).then_some(place)
     }

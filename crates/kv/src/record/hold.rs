@@ -1,9 +1,11 @@
 //! Records whose lock a transaction holds.
 
-use drtm_htm::Engine;
-use drtm_rdma::OutOfBounds;
+use std::ops::Range;
 
-use super::{Record, STATE, write::Locked};
+use drtm_htm::Engine;
+use drtm_rdma::{OutOfBounds, words_for, write_bytes};
+
+use super::{Record, STATE, Shape, write::Locked};
 use crate::{
     KvError, MAX_VALUE, Reaped, Reserved, Sighting, Version, Worker,
     keys::Keys,
@@ -26,6 +28,50 @@ impl<'r, E: Engine> Record<'r, E> {
         let written = self.put((now, was), (version, was.with_value(value.len())), value);
         self.engine().store(&self.header[STATE], State::FREE.0);
         Ok(written?)
+    }
+
+    /// Writes whole words of a value, from the one behind the first `skipped` on, in a record that the caller has locked. Unlocks it.
+    #[inline(always)]
+    pub(crate) fn write_part_held<K: Keys>(
+        &self,
+        version: Version,
+        skipped: usize,
+        part: &[u8],
+    ) -> Result<(), KvError> {
+        let written = self.write_part::<K>(version, skipped, part);
+        self.engine().store(&self.header[STATE], State::FREE.0);
+        written
+    }
+
+    #[inline(always)]
+    fn write_part<K: Keys>(&self, version: Version, skipped: usize, part: &[u8]) -> Result<(), KvError> {
+        let (now, shape) = (self.version(), self.shape::<K>(self.head())?);
+        let end = 8 * skipped + part.len();
+        // Behind the part there must be nothing, or another word.
+        if end > shape.value || (end != shape.value && !part.len().is_multiple_of(8)) {
+            return Err(KvError::NotThisPart { length: shape.value, begin: 8 * skipped, end });
+        }
+        if shape.checked {
+            return self.write_part_whole((now, shape), version, 8 * skipped..end, part);
+        }
+        let words = self.body(shape.before_value() + skipped, words_for(part.len()))?;
+        self.write_body(now, version, || write_bytes(self.engine(), words, part));
+        Ok(())
+    }
+
+    /// Where a checksum has to be made of all of it, all of it is written.
+    #[cold]
+    fn write_part_whole(
+        &self,
+        (now, shape): (Version, Shape),
+        version: Version,
+        range: Range<usize>,
+        part: &[u8],
+    ) -> Result<(), KvError> {
+        let mut value = Vec::new();
+        self.copy_wanted(shape, &mut value)?;
+        value[range].copy_from_slice(part);
+        Ok(self.put((now, shape), (version, shape), &value)?)
     }
 
     /// Memory for a value of another length, if this record, which the caller has locked, has no room for it.

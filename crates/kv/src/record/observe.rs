@@ -1,7 +1,7 @@
 //! Looking at a record for a transaction, which also wants to see records of keys that are not there.
 
 use drtm_htm::{Engine, fence_acquire};
-use drtm_rdma::{OutOfBounds, read_bytes, words_for};
+use drtm_rdma::OutOfBounds;
 
 use super::{Look, Past, Record, STATE, Shape};
 use crate::{
@@ -165,8 +165,6 @@ impl<E: Engine> Record<'_, E> {
         if version.is_removed() {
             return Ok(());
         }
-        let words = self.body(shape.before_value(), words_for(shape.value))?;
-        read_bytes(self.engine(), words, into.of(shape.value));
-        Ok(())
+        self.copy_wanted(shape, into)
     }
 }

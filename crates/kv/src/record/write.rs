@@ -121,30 +121,40 @@ impl<'r, E: Engine> Record<'r, E> {
     ) -> Result<(), OutOfBounds> {
         let engine = self.engine();
         let body = self.body(shape.before_value(), shape.sealed_words())?;
+        let lengths = if shape != was && shape.has_lengths() { Some(&self.body(0, 1)?[0]) } else { None };
+        self.write_body(before, version, || {
+            if shape != was {
+                self.reshape(shape, lengths);
+            }
+            write_bytes(engine, body, value);
+            if shape.checked {
+                seal(engine, self.header, body, shape, version, value);
+            }
+        });
+        Ok(())
+    }
+
+    /// Writes what `write` writes, so that whoever looks at the record meanwhile knows that it is being written.
+    #[inline(always)]
+    pub(super) fn write_body(&self, before: Version, version: Version, write: impl FnOnce()) {
+        let engine = self.engine();
         engine.store_relaxed(&self.header[VERSION], before.writing().0);
         if !mutation::includes(Mutation::WriteWithoutFence) {
             fence_release();
         }
-        if shape != was {
-            self.again().reshape(shape)?;
-        }
-        write_bytes(engine, body, value);
-        if shape.checked {
-            seal(engine, self.header, body, shape, version, value);
-        }
+        write();
         engine.store(&self.header[VERSION], version.0);
-        Ok(())
     }
 
+    /// Writes another shape, and the word of lengths if it has one.
     #[cold]
-    fn reshape(self, shape: Shape) -> Result<(), OutOfBounds> {
+    fn reshape(&self, shape: Shape, lengths: Option<&Word>) {
         let (head, engine) = (self.head(), self.engine());
         engine.store_relaxed(&self.header[HEAD], shape.head(head.incarnation()).with_older(head.older()).0);
-        if shape.has_lengths() {
+        if let Some(lengths) = lengths {
             // The key stays where it is: its length has not changed, and it had a lengths word if it is kept.
-            engine.store_relaxed(&self.body(0, 1)?[0], shape.lengths());
+            engine.store_relaxed(lengths, shape.lengths());
         }
-        Ok(())
     }
 
     /// [Discards](Self::discard) a record of which only the place is known. Gives the class of its memory.

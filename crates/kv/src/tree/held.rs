@@ -39,6 +39,29 @@ impl<K: TreeKeys> Cursor<K> {
     }
 }
 
+impl<E: Engine> Tree<E> {
+    /// Asks for the memory of the leaf where a key belongs: for who is going to insert it, or to look for it, later.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm_htm::NoHtm;
+    /// use drtm_kv::Store;
+    ///
+    /// let store = Store::in_memory(NoHtm, 16 << 20)?;
+    /// let (tree, mut worker) = (store.tree()?, store.worker());
+    /// tree.ask_for(7);
+    /// // What takes its time goes here.
+    /// assert!(tree.insert(&mut worker, 7, b"seven")?.is_some());
+    /// # Ok::<(), drtm_kv::KvError>(())
+    /// ```
+    #[inline]
+    pub fn ask_for(&self, key: u64) {
+        // Coming to the leaf asks for it. Where somebody changes a node on the way, or the tree is corrupt, it is found out in earnest.
+        let _ = self.table.top().and_then(|root| self.table.try_leaf(root, key));
+    }
+}
+
 impl<E: Engine, K: TreeKeys> Tree<E, K> {
     /// Copies a key's value for a transaction of this holder, waiting while others have its record locked. If there is no record, gives the leaf that would
     /// have it, as it was.
@@ -215,6 +238,16 @@ impl<E: Engine, K: TreeKeys> Tree<E, K> {
     #[inline]
     pub fn write_held(&self, at: Handle, version: Version, value: &[u8]) -> Result<(), KvError> {
         Record::at(self.table.region(), at.place())?.write_held::<K::Kept>(version, value)
+    }
+
+    /// Writes some words of a record's value, as [of a hash table](crate::HashTable::write_part_held).
+    ///
+    /// # Errors
+    ///
+    /// [`KvError::NotThisPart`]; or when the store is corrupt.
+    #[inline]
+    pub fn write_part_held(&self, at: Handle, version: Version, skipped: usize, part: &[u8]) -> Result<(), KvError> {
+        Record::at(self.table.region(), at.place())?.write_part_held::<K::Kept>(version, skipped, part)
     }
 
     /// The same in [other memory](Self::reserve). Gives the record's handle there.

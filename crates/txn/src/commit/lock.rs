@@ -61,7 +61,7 @@ impl Locked {
         write.has_past = has_past;
         write.has_room = match write.fate {
             Fate::Put { length: new, .. } => length == new,
-            Fate::Fresh { .. } | Fate::Remove => true,
+            Fate::Fresh { .. } | Fate::Patch { .. } | Fate::Remove => true,
         };
         let is_same = version == write.seen;
         self.newest = self.newest.max(version.number());

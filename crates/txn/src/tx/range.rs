@@ -13,7 +13,7 @@ use crate::{
     Codec, Embedded, Error, Key, Ordered, Setting, Table,
     catalog::Opened,
     index::Index,
-    work::{End, Work},
+    work::{End, Excerpt, Work},
 };
 
 /// The rows of a range, one after the other, with the transaction's own among them. What it has passed is part of what the transaction has read, rows that
@@ -205,6 +205,14 @@ impl<K: Key, C: Codec, S: Setting, M: Mode> Range<'_, '_, K, C, S, M> {
                 Wanted::ToRead => next_row(&self.opened.index, &mut self.cursor, *holder, leaves, value)?,
                 Wanted::ToChange => {
                     next_row(&self.opened.index, &mut self.cursor, *holder, leaves, &mut End { values, start })?
+                }
+                Wanted::PartToRead(span) => {
+                    let into = &mut Excerpt { room: value, span };
+                    next_row(&self.opened.index, &mut self.cursor, *holder, leaves, into)?
+                }
+                Wanted::PartToChange(span) => {
+                    let into = &mut Excerpt { room: &mut End { values, start }, span };
+                    next_row(&self.opened.index, &mut self.cursor, *holder, leaves, into)?
                 }
             };
             let Some((key, seen)) = row else {

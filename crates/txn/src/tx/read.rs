@@ -1,16 +1,17 @@
 //! Reading single rows.
 
-use std::borrow::Borrow;
+use std::{borrow::Borrow, ops::Range};
 
 use drtm_htm::Engine;
 use drtm_kv::{Fetched, Nowhere, Past, Sighting};
 
 use super::{Found, Mode, Tx, encode};
 use crate::{
-    Codec, Error, Key, Setting, Table,
+    Codec, Conflict, Error, Key, Setting, Table,
     catalog::Opened,
+    part::Span,
     table::{Kind, Reach},
-    work::{End, Work},
+    work::{End, Excerpt, Fate, Work, Write, slice},
 };
 
 /// A row as it was found: where its value is, and which record it is.
@@ -37,6 +38,10 @@ pub(super) enum Wanted {
     ToRead,
     /// It goes to the end of the values that the transaction keeps, so that it can be changed there.
     ToChange,
+    /// As for [`ToRead`](Self::ToRead), but only these words. Of a row that the transaction writes, nothing.
+    PartToRead(Span),
+    /// As for [`ToChange`](Self::ToChange), but only these words. Of a row that the transaction writes, nothing.
+    PartToChange(Span),
 }
 
 /// Bytes of a value that are asked for ahead if nobody knows how many it has.
@@ -150,8 +155,9 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
         Ok(Some(see(view)))
     }
 
-    /// Asks for the memory of rows that are going to be read or updated, all at once, where one after the other would wait for it. A hint, for hash tables
-    /// with keys that pack into eight bytes; elsewhere nothing happens. A few dozen rows at a time are remembered.
+    /// Asks for the memory of rows that are going to be read or updated, all at once, where one after the other would wait for it. A hint, for keys that pack into eight
+    /// bytes; for others nothing happens. Of hash tables, where the rows are is remembered for a few dozen at a time; of ordered ones it is asked for the leaves where
+    /// keys are, or are going to be.
     ///
     /// # Errors
     ///
@@ -178,9 +184,19 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
         table: Table<K, C, O>,
         keys: impl Iterator<Item = impl Borrow<K>>,
     ) -> Result<(), Error> {
+        self.ask_for(table, keys, &[0..C::SIZE.unwrap_or(PREFETCHED)])
+    }
+
+    #[inline(always)]
+    pub(super) fn ask_for<K: Key, C: Codec, O: Kind>(
+        &mut self,
+        table: Table<K, C, O>,
+        keys: impl Iterator<Item = impl Borrow<K>>,
+        parts: &[Range<usize>],
+    ) -> Result<(), Error> {
         let index = &self.opened(table)?.index;
         let located = &mut self.work().located;
-        index.locate(keys, C::SIZE.unwrap_or(PREFETCHED), |word, at| located.note(table.number, word, at));
+        index.locate(keys, parts, |word, at| located.note(table.number, word, at));
         Ok(())
     }
 
@@ -223,13 +239,25 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
         let (start, holder) = (values.len(), *holder);
         let encoded = encode(key, buffer);
         if let Some(before) = past {
-            let found = opened.fetch_past::<O>(located, encoded, before, value)?;
+            let found = match wanted {
+                Wanted::PartToRead(span) => {
+                    opened.fetch_past::<O>(located, encoded, before, &mut Excerpt { room: value, span })?
+                }
+                _ => opened.fetch_past::<O>(located, encoded, before, value)?,
+            };
             return Ok(Some(Row { found: was_found(opened, found)?, record: None }));
         }
         let fetched = match wanted {
             Wanted::Nothing => opened.fetch::<O>(located, encoded, holder, &mut Nowhere)?,
             Wanted::ToRead => opened.fetch::<O>(located, encoded, holder, value)?,
             Wanted::ToChange => opened.fetch::<O>(located, encoded, holder, &mut End { values, start })?,
+            Wanted::PartToRead(span) => {
+                opened.fetch::<O>(located, encoded, holder, &mut Excerpt { room: value, span })?
+            }
+            Wanted::PartToChange(span) => {
+                let room = &mut End { values, start };
+                opened.fetch::<O>(located, encoded, holder, &mut Excerpt { room, span })?
+            }
         };
         let seen = match fetched {
             Fetched::Record(seen) => seen,
@@ -251,8 +279,23 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
     pub(super) fn row_of(&mut self, seen: Sighting, wanted: Wanted, start: usize) -> Result<Row, Error> {
         let work = self.work();
         if let Some(write) = work.written_at(seen.at) {
-            let mut found = Found::of(work.writes[write].fate);
-            if wanted == Wanted::ToChange {
+            let Write { fate, seen: read, .. } = work.writes[write];
+            let mut found = Found::of(fate);
+            if let Fate::Patch { start: patch, length, skipped } = fate {
+                if read != seen.version {
+                    return Err(self.doom(Conflict::Validation));
+                }
+                let (patch, length, at) = (patch as usize, length as usize, 8 * skipped as usize);
+                match wanted {
+                    Wanted::ToRead => work.value.overwrite(at, slice(&work.values, patch as u32, length as u32)),
+                    Wanted::ToChange => {
+                        work.values.copy_within(patch..patch + length, start + at);
+                        found = Some(Found::Own { start: start as u32, length: (work.values.len() - start) as u32 });
+                    }
+                    Wanted::PartToChange(_) => work.values.truncate(start),
+                    Wanted::Nothing | Wanted::PartToRead(_) => {}
+                }
+            } else if matches!(wanted, Wanted::ToChange | Wanted::PartToChange(_)) {
                 work.values.truncate(start);
                 if let Some(Found::Own { start: own, length }) = found {
                     work.values.extend_from_within(own as usize..own as usize + length as usize);
@@ -262,14 +305,14 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
             return Ok(Row { found, record: Some(Spotted::Written(write)) });
         }
         let found = match wanted {
-            Wanted::ToChange if seen.is_present() => {
+            Wanted::ToChange | Wanted::PartToChange(_) if seen.is_present() => {
                 Some(Found::Own { start: start as u32, length: (work.values.len() - start) as u32 })
             }
-            Wanted::ToChange => {
+            Wanted::ToChange | Wanted::PartToChange(_) => {
                 work.values.truncate(start);
                 None
             }
-            Wanted::Nothing | Wanted::ToRead => seen.is_present().then_some(Found::Read),
+            Wanted::Nothing | Wanted::ToRead | Wanted::PartToRead(_) => seen.is_present().then_some(Found::Read),
         };
         self.saw(seen)?;
         Ok(Row { found, record: Some(Spotted::Seen(seen)) })

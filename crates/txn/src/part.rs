@@ -1,0 +1,169 @@
+//! Parts of rows: some columns of a row of plain data, which can be read and changed without the others.
+//!
+//! A row is copied when it is read, and again when it is written. Of a long one of which a few columns are wanted, only the words where they are need to be.
+
+use std::{borrow::Borrow, fmt, marker::PhantomData, ops::Range};
+
+use zerocopy::{FromBytes, Immutable, IntoBytes};
+
+use crate::{Codec, CodecError, Pod};
+
+/// A codec that writes a value as its memory is, so that the bytes of a field are where the field is.
+///
+/// # Example
+///
+/// See [`Tx::update_part`](crate::Tx::update_part).
+pub trait Flat: Codec<Value: FromBytes + IntoBytes + Immutable + Borrow<Self::Given>> {}
+
+impl<T: FromBytes + IntoBytes + Immutable + 'static> Flat for Pod<T> {}
+
+/// A field of a row, or of a field of it.
+///
+/// # Example
+///
+/// ```
+/// use drtm_txn::{Part, part};
+///
+/// #[repr(C)]
+/// struct Stock {
+///     quantity: u64,
+///     sold: [u64; 10],
+/// }
+///
+/// const SOLD: Part<Stock, [u64; 10]> = part!(Stock, sold);
+/// assert_eq!(SOLD.bytes(), 8..88);
+/// assert_eq!(SOLD.item(9).map(|last| last.bytes()), Some(80..88));
+/// assert!(SOLD.item(10).is_none());
+/// ```
+pub struct Part<R, T> {
+    begin: usize,
+    types: PhantomData<fn(&R) -> &T>,
+}
+
+impl<R, T> Clone for Part<R, T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<R, T> Copy for Part<R, T> {}
+
+impl<R, T> fmt::Debug for Part<R, T> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_tuple("Part").field(&self.bytes()).finish()
+    }
+}
+
+/// A field of a row, for [`Tx::get_part`](crate::Tx::get_part) and [`Tx::update_part`](crate::Tx::update_part).
+///
+/// # Example
+///
+/// See [`Part`].
+#[macro_export]
+macro_rules! part {
+    ($row:ty, $($field:tt)+) => {
+        $crate::Part::<$row, _>::of_field(::core::mem::offset_of!($row, $($field)+), |row| &row.$($field)+)
+    };
+}
+
+impl<R, T> Part<R, T> {
+    /// The field that begins at so many bytes. Which one it is decides about its type.
+    #[doc(hidden)]
+    #[must_use]
+    pub const fn of_field(begin: usize, _field: fn(&R) -> &T) -> Self {
+        Self { begin, types: PhantomData }
+    }
+
+    /// Which bytes of a row it is.
+    #[must_use]
+    #[inline(always)]
+    pub const fn bytes(self) -> Range<usize> {
+        self.begin..self.begin + size_of::<T>()
+    }
+
+    /// The words of a row that it is in.
+    #[inline(always)]
+    pub(crate) const fn span(self) -> Span {
+        let (skipped, end) = (self.begin / WORD, (self.begin + size_of::<T>()).next_multiple_of(WORD));
+        Span { skipped: skipped as u32, length: (end - WORD * skipped) as u32 }
+    }
+}
+
+impl<R, T, const N: usize> Part<R, [T; N]> {
+    /// One of several.
+    #[must_use]
+    #[inline(always)]
+    pub const fn item(self, index: usize) -> Option<Part<R, T>> {
+        if index >= N {
+            return None;
+        }
+        Some(Part { begin: self.begin + index * size_of::<T>(), types: PhantomData })
+    }
+}
+
+impl<R, T: FromBytes + IntoBytes + Immutable> Part<R, T> {
+    /// Its value, of the bytes of its [span](Self::span).
+    #[inline(always)]
+    pub(crate) fn read(self, span: &[u8]) -> Result<T, CodecError> {
+        match span.get(self.begin % WORD..).map(T::read_from_prefix) {
+            Some(Ok((value, _))) => Ok(value),
+            _ => Err(self.too_short(span.len())),
+        }
+    }
+
+    /// Changes its value, in the bytes of its [span](Self::span).
+    #[inline(always)]
+    pub(crate) fn change<X>(self, span: &mut [u8], change: impl FnOnce(&mut T) -> X) -> Result<X, CodecError> {
+        let mut value = self.read(span)?;
+        let result = change(&mut value);
+        let length = span.len();
+        match span.get_mut(self.begin % WORD..).map(|bytes| value.write_to_prefix(bytes)) {
+            Some(Ok(())) => Ok(result),
+            _ => Err(self.too_short(length)),
+        }
+    }
+
+    #[cold]
+    fn too_short(self, found: usize) -> CodecError {
+        CodecError::Size { found: self.begin / WORD * WORD + found, expected: size_of::<R>() }
+    }
+}
+
+const WORD: usize = size_of::<u64>();
+
+/// Some words of a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Span {
+    /// Words before it.
+    pub(crate) skipped: u32,
+    /// Its bytes, at most: the value may end within them.
+    pub(crate) length: u32,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[repr(C)]
+    #[derive(FromBytes, IntoBytes, Immutable)]
+    struct Row {
+        first: [u8; 3],
+        second: [u8; 7],
+        third: [[u8; 5]; 2],
+    }
+
+    const SECOND: Part<Row, [u8; 7]> = part!(Row, second);
+
+    #[test]
+    fn a_part_is_read_and_changed_within_its_words() {
+        let row: [u8; 20] = std::array::from_fn(|at| at as u8);
+        assert_eq!((SECOND.bytes(), SECOND.span()), (3..10, Span { skipped: 0, length: 16 }));
+        assert_eq!(SECOND.read(&row[..16]), Ok([3, 4, 5, 6, 7, 8, 9]));
+        let last = part!(Row, third).item(1).expect("there are two");
+        assert_eq!((last.bytes(), last.span()), (15..20, Span { skipped: 1, length: 16 }));
+        let mut span = row;
+        assert_eq!(last.change(&mut span[8..], |value| std::mem::replace(value, [0; 5])), Ok([15, 16, 17, 18, 19]));
+        assert_eq!((&span[..15], &span[15..]), (&row[..15], &[0; 5][..]));
+        assert_eq!(last.read(&row[8..19]), Err(CodecError::Size { found: 19, expected: 20 }));
+    }
+}
