@@ -2,7 +2,7 @@
 
 use std::marker::PhantomData;
 
-use drtm_txn::{Codec, CodecError, Pod};
+use drtm_txn::{Codec, CodecError, Flat, Pod};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// Plain data without alignment: as [`Pod`](drtm_txn::Pod), but a row is viewed in place, so that of a great one only what is wanted is read.
@@ -25,6 +25,8 @@ pub struct Plain<T>(PhantomData<fn() -> T>);
 /// What can be looked at wherever it is.
 pub trait Row: FromBytes + IntoBytes + Immutable + KnownLayout + Unaligned + 'static {}
 impl<T: FromBytes + IntoBytes + Immutable + KnownLayout + Unaligned + 'static> Row for T {}
+
+impl<T: Row> Flat for Plain<T> {}
 
 impl<T: Row> Codec for Plain<T> {
     type Value = T;

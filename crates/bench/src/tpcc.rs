@@ -64,6 +64,7 @@ pub use population::Population;
 pub use random::{Constants, Random, last_name};
 pub use scale::{CUSTOMERS, DISTRICTS, ITEMS, Scale, ScaleError};
 pub use schema::{
-    Address, Customer, CustomerNames, District, History, Item, NewOrder, Order, OrderLine, Stock, Warehouse,
+    Account, Address, Customer, CustomerNames, District, History, Item, NewOrder, Order, OrderLine, Stock, Supply,
+    Warehouse,
 };
 pub use text::Text;

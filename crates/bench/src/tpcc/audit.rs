@@ -57,9 +57,9 @@ impl<'db, S: Setting, Shelved: Shelf> Audit<'db, S, Shelved> {
     fn check_names(&self, violations: &mut Vec<String>) -> Result<(), Error> {
         for customer in self.customers() {
             let (key, row) = customer?;
-            let by_name = CustomerByName::new(key, &row.last)?;
+            let by_name = CustomerByName::new(key, &row.account.last)?;
             let names = self.db.transact(|tx| tx.get(self.tables.customers_by_name, &by_name))?;
-            if names.is_none_or(|names| names.last != row.last || names.first != row.first) {
+            if names.is_none_or(|names| names.last != row.account.last || names.first != row.first) {
                 violations.push(format!("customer {key:?} is not found by its name"));
             }
             self.count(tables::CUSTOMER_BY_NAME, 1);

@@ -7,9 +7,9 @@ use std::num::NonZeroU64;
 use zerocopy::little_endian::{I16, I64, U16, U32, U64};
 
 use super::{
-    Address, Constants, Customer, CustomerKey, District, DistrictKey, History, HistoryKey, Item, ItemKey, NewOrder,
-    Order, OrderKey, OrderLine, OrderLineKey, Random, Scale, Stock, StockKey, Warehouse, WarehouseKey, keys::LOADER,
-    last_name, scale::DISTRICTS,
+    Account, Address, Constants, Customer, CustomerKey, District, DistrictKey, History, HistoryKey, Item, ItemKey,
+    NewOrder, Order, OrderKey, OrderLine, OrderLineKey, Random, Scale, Stock, StockKey, Supply, Warehouse,
+    WarehouseKey, keys::LOADER, last_name, scale::DISTRICTS,
 };
 
 /// What each customer has paid at the beginning, in cents.
@@ -137,23 +137,26 @@ impl Loader {
     }
 
     fn customer(&self, number: u32, random: &mut Random) -> Customer {
-        Customer {
+        let account = Account {
             balance: I64::new(-PAID),
             ytd_payment: I64::new(PAID),
             payment_count: U32::new(1),
             delivery_count: U32::new(0),
-            credit_limit: I64::new(5_000_000),
-            since: U64::new(self.date.get()),
             discount: U16::new(random.within(0, 5_000)),
             credit: if random.percent(10) { *b"BC" } else { *b"GC" },
-            first: random.text(8, 16),
-            middle: *b"OE",
             // Each name is somebody's; those of the others are drawn.
             last: if number <= self.scale.last_names() {
                 last_name(number - 1)
             } else {
                 self.constants.last_name(&self.scale, random)
             },
+        };
+        Customer {
+            account,
+            credit_limit: I64::new(5_000_000),
+            since: U64::new(self.date.get()),
+            first: random.text(8, 16),
+            middle: *b"OE",
             address: address(random),
             phone: random.digits(),
             data: random.text(300, 500),
@@ -221,14 +224,14 @@ fn address(random: &mut Random) -> Address {
 }
 
 fn stock(random: &mut Random) -> Stock {
-    Stock {
+    let supply = Supply {
         quantity: I16::new(random.within(10, 100)),
         ytd: U32::new(0),
         order_count: U32::new(0),
         remote_count: U32::new(0),
-        districts: [(); 10].map(|()| random.characters()),
         data: random.data(),
-    }
+    };
+    Stock { supply, districts: [(); 10].map(|()| random.characters()) }
 }
 
 #[cfg(test)]

@@ -45,23 +45,31 @@ pub struct District {
     pub address: Address,
 }
 
+/// The columns of a customer that transactions want: they are together, so that they can be read and changed without the others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+#[allow(missing_docs, reason = "the specification's columns")]
+pub struct Account {
+    pub balance: I64,
+    pub ytd_payment: I64,
+    pub payment_count: U32,
+    pub delivery_count: U32,
+    pub discount: U16,
+    /// `GC`, or `BC` for bad credit.
+    pub credit: [u8; 2],
+    pub last: Text<16>,
+}
+
 /// A customer of a district.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 #[allow(missing_docs, reason = "the specification's columns")]
 pub struct Customer {
-    pub balance: I64,
-    pub ytd_payment: I64,
-    pub payment_count: U32,
-    pub delivery_count: U32,
+    pub account: Account,
     pub credit_limit: I64,
     pub since: U64,
-    pub discount: U16,
-    /// `GC`, or `BC` for bad credit.
-    pub credit: [u8; 2],
     pub first: Text<16>,
     pub middle: [u8; 2],
-    pub last: Text<16>,
     pub address: Address,
     pub phone: [u8; 16],
     pub data: Text<500>,
@@ -135,18 +143,26 @@ pub struct Item {
     pub data: Text<50>,
 }
 
+/// The columns of a stock that every order of its item wants: as for [`Account`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+#[allow(missing_docs, reason = "the specification's columns")]
+pub struct Supply {
+    pub quantity: I16,
+    pub ytd: U32,
+    pub order_count: U32,
+    pub remote_count: U32,
+    pub data: Text<50>,
+}
+
 /// What a warehouse has of an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 #[allow(missing_docs, reason = "the specification's columns")]
 pub struct Stock {
-    pub quantity: I16,
-    pub ytd: U32,
-    pub order_count: U32,
-    pub remote_count: U32,
+    pub supply: Supply,
     /// S_DIST_01 to S_DIST_10.
     pub districts: [[u8; 24]; 10],
-    pub data: Text<50>,
 }
 
 // What a record's value takes. A size that changes is a table that cannot be read any more.

@@ -44,8 +44,8 @@ fn rows_and_keys_come_back() {
     survives(&rows.items);
     survives(&rows.stocks);
     let by_name = rows.customers.iter().map(|(key, row)| {
-        let by_name = CustomerByName::new(*key, &row.last).expect("in range");
-        (by_name, CustomerNames { last: row.last, first: row.first })
+        let by_name = CustomerByName::new(*key, &row.account.last).expect("in range");
+        (by_name, CustomerNames { last: row.account.last, first: row.first })
     });
     survives::<CustomerByName, CustomerNames>(&by_name.collect());
     let by_customer = rows.orders.iter().map(|(key, row)| {

@@ -112,10 +112,10 @@ impl<S: Setting, O: Shelf> Sink for Loading<'_, S, O> {
 
     fn customer(&mut self, key: CustomerKey, row: &Customer) -> Result<(), BenchError> {
         let Self { db, tables } = self;
-        let by_name = CustomerByName::new(key, &row.last)?;
+        let by_name = CustomerByName::new(key, &row.account.last)?;
         Ok(db.transact(|tx| {
             tx.insert(tables.customers, &key, row)?;
-            tx.insert(tables.customers_by_name, &by_name, &CustomerNames { last: row.last, first: row.first })
+            tx.insert(tables.customers_by_name, &by_name, &CustomerNames { last: row.account.last, first: row.first })
         })?)
     }
 

@@ -50,7 +50,7 @@ impl<S: Setting> World<S> {
 
     fn balance(&self, customer: CustomerKey) -> i64 {
         let row = self.db.transact(|tx| tx.get(self.tables.customers, &customer)).expect("no conflict");
-        row.expect("a customer").balance.get()
+        row.expect("a customer").account.balance.get()
     }
 }
 
@@ -91,11 +91,17 @@ fn an_order_takes_from_stock_and_is_found_by_its_customer() {
     let rows =
         |rows: Result<Vec<Option<super::Stock>>, _>| rows.expect("read").into_iter().flatten().collect::<Vec<_>>();
     let (before, after) = (rows(before), rows(after));
-    assert_eq!(after.iter().map(|row| row.ytd.get()).sum::<u32>(), ordered);
-    assert!(ordered > 0 && after.iter().all(|row| row.order_count == row.remote_count), "all of them from elsewhere");
+    assert_eq!(after.iter().map(|row| row.supply.ytd.get()).sum::<u32>(), ordered);
+    assert!(
+        ordered > 0 && after.iter().all(|row| row.supply.order_count == row.supply.remote_count),
+        "all of them from elsewhere"
+    );
     for (before, after) in before.iter().zip(&after) {
-        let (left, taken) = (after.quantity.get(), after.ytd.get() as i16);
-        assert!(left == before.quantity.get() - taken || left > before.quantity.get() - taken, "filled up or taken");
+        let (left, taken) = (after.supply.quantity.get(), after.supply.ytd.get() as i16);
+        assert!(
+            left == before.supply.quantity.get() - taken || left > before.supply.quantity.get() - taken,
+            "filled up or taken"
+        );
         assert!(left >= 10);
     }
     let status = OrderStatus { district: (warehouse, district), customer: CustomerChoice::Number(number) };
@@ -212,7 +218,7 @@ fn a_stock_level_counts_items_and_not_lines() {
     items.dedup();
     assert!(items.len() < lines.len());
     assert_eq!((level(10), level(101)), (0, items.len() as u32));
-    db.transact(|tx| tx.update(tables.stocks, &(2, items[0]), |row| row.quantity.set(9))).expect("there");
+    db.transact(|tx| tx.update(tables.stocks, &(2, items[0]), |row| row.supply.quantity.set(9))).expect("there");
     assert_eq!(level(10), 1);
 }
 

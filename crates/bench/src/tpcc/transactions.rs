@@ -14,13 +14,16 @@ pub(super) use order_status::LastOrder;
 pub(super) use payment::pay;
 pub(super) use stock_level::LowStock;
 
-use drtm_txn::{Mode, Setting, Tx};
+use drtm_txn::{Mode, Part, Setting, Tx, part};
 
 use super::{
-    CustomerByName, CustomerChoice, CustomerKey, DistrictKey,
+    Account, Customer, CustomerByName, CustomerChoice, CustomerKey, DistrictKey,
     tables::{CUSTOMER, Shelf, Tables, there},
 };
 use crate::Error;
+
+/// What most transactions want of a customer.
+const ACCOUNT: Part<Customer, Account> = part!(Customer, account);
 
 /// Lists that transactions make, kept from one to the next.
 #[derive(Debug, Default)]

@@ -105,10 +105,11 @@ impl Sums {
     fn add_customers<V: View>(&mut self, view: &V) -> Result<(), V::Error> {
         for row in view.customers() {
             let (key, row) = row?;
-            let deliveries = i128::from(row.delivery_count.get());
+            let deliveries = i128::from(row.account.delivery_count.get());
             self.districts.entry((key.0, key.1)).or_default().deliveries += deliveries;
             let customer = self.customers.entry(key).or_default();
-            (customer.balance, customer.ytd_payment) = (row.balance.get().into(), row.ytd_payment.get().into());
+            let account = &row.account;
+            (customer.balance, customer.ytd_payment) = (account.balance.get().into(), account.ytd_payment.get().into());
         }
         for row in view.histories() {
             let (_, row) = row?;

@@ -73,7 +73,7 @@ fn the_second_by_the_last_new_order() {
             for (_, line) in rows.order_lines.range_mut((2, 3, 10, 0)..=(2, 3, 10, 255)) {
                 (line.delivery_date, line.amount) = (U64::new(1), I64::new(0));
             }
-            rows.customers.get_mut(&(2, 3, 1)).expect("it is there").delivery_count = U32::new(1);
+            rows.customers.get_mut(&(2, 3, 1)).expect("it is there").account.delivery_count = U32::new(1);
         },
         &[(2, DISTRICT)],
     );
@@ -90,7 +90,7 @@ fn the_second_does_not_apply_without_new_orders() {
             for (_, line) in rows.order_lines.range_mut((2, 3, 8, 0)..=(2, 3, 10, 255)) {
                 (line.delivery_date, line.amount) = (U64::new(1), I64::new(0));
             }
-            rows.customers.get_mut(&(2, 3, 1)).expect("it is there").delivery_count = U32::new(3);
+            rows.customers.get_mut(&(2, 3, 1)).expect("it is there").account.delivery_count = U32::new(3);
         },
         &[],
     );
@@ -106,7 +106,7 @@ fn the_third() {
             for (_, line) in rows.order_lines.range_mut((2, 3, 9, 0)..=(2, 3, 9, 255)) {
                 (line.delivery_date, line.amount) = (U64::new(1), I64::new(0));
             }
-            rows.customers.get_mut(&(2, 3, 1)).expect("it is there").delivery_count = U32::new(1);
+            rows.customers.get_mut(&(2, 3, 1)).expect("it is there").account.delivery_count = U32::new(1);
         },
         &[(3, DISTRICT)],
     );
@@ -179,8 +179,8 @@ fn the_eighth_and_the_ninth() {
             (payment.customer, payment.amount) = (U32::new(1), I64::new(300));
             rows.histories.insert((2, 1, 1), payment);
             let payer = rows.customers.get_mut(&(1, 1, 1)).expect("it is there");
-            add(&mut payer.balance, -300);
-            add(&mut payer.ytd_payment, 300);
+            add(&mut payer.account.balance, -300);
+            add(&mut payer.account.ytd_payment, 300);
         },
         &[(8, WAREHOUSE), (9, DISTRICT)],
     );
@@ -200,8 +200,8 @@ fn the_tenth() {
     broken_by(
         |rows| {
             let customer = rows.customers.get_mut(&(2, 3, 4)).expect("it is there");
-            add(&mut customer.balance, -5);
-            add(&mut customer.ytd_payment, 5);
+            add(&mut customer.account.balance, -5);
+            add(&mut customer.account.ytd_payment, 5);
         },
         &[(10, Place::Customer((2, 3, 4)))],
     );
@@ -219,15 +219,16 @@ fn the_tenth_and_the_twelfth_by_what_was_delivered() {
 #[test]
 fn the_eleventh() {
     let damage = |rows: &mut Population| {
-        rows.customers.get_mut(&(2, 3, 4)).expect("it is there").delivery_count = U32::new(1);
+        rows.customers.get_mut(&(2, 3, 4)).expect("it is there").account.delivery_count = U32::new(1);
     };
     broken_by(damage, &[(11, DISTRICT)]);
 }
 
 #[test]
 fn the_twelfth() {
-    let damage =
-        |rows: &mut Population| add(&mut rows.customers.get_mut(&(2, 3, 4)).expect("it is there").ytd_payment, 5);
+    let damage = |rows: &mut Population| {
+        add(&mut rows.customers.get_mut(&(2, 3, 4)).expect("it is there").account.ytd_payment, 5)
+    };
     broken_by(damage, &[(12, Place::Customer((2, 3, 4)))]);
 }
 
@@ -278,9 +279,9 @@ fn a_delivery_keeps_all_conditions() {
             let customer = rows.customers.get_mut(&customer).expect("it is there");
             for (_, line) in rows.order_lines.range_mut((2, 3, 8, 0)..=(2, 3, 8, 255)) {
                 line.delivery_date = U64::new(9);
-                add(&mut customer.balance, line.amount.get());
+                add(&mut customer.account.balance, line.amount.get());
             }
-            customer.delivery_count = U32::new(1);
+            customer.account.delivery_count = U32::new(1);
         },
         &[],
     );

@@ -119,14 +119,14 @@ fn orders_begin_as_the_specification_says() {
 #[test]
 fn customers_begin_as_the_specification_says() {
     let rows = Population::of(&small(1));
-    let bad = rows.customers.values().filter(|customer| customer.credit == *b"BC").count();
+    let bad = rows.customers.values().filter(|customer| customer.account.credit == *b"BC").count();
     assert!((60..140).contains(&bad), "{bad} of 1000");
     for (key, customer) in &rows.customers {
-        assert_eq!(customer.last, last_name(key.2 - 1), "the first thousand have all names");
+        assert_eq!(customer.account.last, last_name(key.2 - 1), "the first thousand have all names");
         assert!((300..=500).contains(&customer.data.as_bytes().len()));
         assert!((8..=16).contains(&customer.first.as_bytes().len()));
-        assert!(customer.discount.get() <= 5_000 && customer.phone.iter().all(u8::is_ascii_digit));
-        assert_eq!((customer.balance.get(), customer.credit_limit.get()), (-1_000, 5_000_000));
+        assert!(customer.account.discount.get() <= 5_000 && customer.phone.iter().all(u8::is_ascii_digit));
+        assert_eq!((customer.account.balance.get(), customer.credit_limit.get()), (-1_000, 5_000_000));
     }
 }
 
@@ -136,7 +136,7 @@ fn further_customers_have_names_that_are_drawn() {
     let rows = Population::of(&Loader::new(scale, 23, NonZeroU64::MIN));
     let names = |district| {
         let customers = rows.customers.range((1, district, 1_001)..=(1, district, 1_200));
-        customers.map(|(_, customer)| customer.last.as_bytes().to_vec()).collect::<Vec<_>>()
+        customers.map(|(_, customer)| customer.account.last.as_bytes().to_vec()).collect::<Vec<_>>()
     };
     assert_ne!(names(1), names(2));
     let known: Vec<_> = (0..1_000).map(last_name).collect();

@@ -3,10 +3,11 @@
 use drtm_txn::{Db, Setting, Tx};
 use zerocopy::little_endian::{I64, U32, U64};
 
+use super::ACCOUNT;
 use crate::{
     Error,
     tpcc::{
-        DISTRICTS, Delivery, DistrictKey, OrderKey,
+        CustomerKey, DISTRICTS, Delivery, DistrictKey, OrderKey,
         tables::{CUSTOMER, ORDER, ORDER_LINE, Shelf, Tables, there},
     },
 };
@@ -19,15 +20,40 @@ pub(in crate::tpcc) fn deliver<S: Setting, O: Shelf>(
     date: u64,
 ) -> Result<u8, Error> {
     db.try_transact(|tx| {
-        let mut delivered = 0;
-        for district in 1..=DISTRICTS {
-            if let Some(oldest) = take_oldest(tx, tables, (input.warehouse, district))? {
-                deliver_one(tx, tables, oldest, input.carrier, date)?;
-                delivered += 1;
-            }
+        // One thing after the other for all districts, so that what comes next can be asked for in the meantime.
+        let districts = 1..=DISTRICTS;
+        tx.prefetch(tables.new_orders, districts.clone().map(|district| (input.warehouse, district, 0)))?;
+        let mut orders = [None; DISTRICTS as usize];
+        for (order, district) in orders.iter_mut().zip(districts) {
+            *order = take_oldest(tx, tables, (input.warehouse, district))?;
         }
-        Ok(delivered)
+        let keys = || orders.iter().flatten();
+        tx.prefetch(tables.orders, keys())?;
+        tx.prefetch(tables.order_lines, keys().map(|&(warehouse, district, number)| (warehouse, district, number, 1)))?;
+        let mut delivered = [const { None }; DISTRICTS as usize];
+        for (delivered, key) in delivered.iter_mut().zip(keys()) {
+            *delivered = Some(carry(tx, tables, *key, input.carrier)?);
+        }
+        let delivered = || delivered.iter().flatten();
+        tx.prefetch_parts(tables.customers, delivered().map(|order| order.customer), &[ACCOUNT.bytes()])?;
+        for Carried { customer, order, lines } in delivered() {
+            let amount = arrive(tx, tables, *order, *lines, date)?;
+            let paid = tx.update_part(tables.customers, customer, ACCOUNT, |account| {
+                account.balance += I64::new(amount);
+                account.delivery_count += U32::new(1);
+            })?;
+            there(paid, CUSTOMER)?;
+        }
+        Ok(delivered().count() as u8)
     })
+}
+
+/// An order on its way.
+#[derive(Clone, Copy, Debug)]
+struct Carried {
+    order: OrderKey,
+    customer: CustomerKey,
+    lines: u8,
 }
 
 fn take_oldest<S: Setting, O: Shelf>(
@@ -39,19 +65,29 @@ fn take_oldest<S: Setting, O: Shelf>(
     Ok(first.map(|(key, _)| key))
 }
 
-fn deliver_one<S: Setting, O: Shelf>(
+/// Gives an order to whoever carries it.
+fn carry<S: Setting, O: Shelf>(
     tx: &mut Tx<'_, S>,
     tables: &Tables<O>,
-    key: OrderKey,
+    order: OrderKey,
     carrier: u8,
-    date: u64,
-) -> Result<(), Error> {
-    let order = tx.update(tables.orders, &key, |row| {
+) -> Result<Carried, Error> {
+    let (warehouse, district, _) = order;
+    let carried = tx.update(tables.orders, &order, |row| {
         row.carrier = carrier;
-        (row.customer.get(), row.line_count)
+        Carried { order, customer: (warehouse, district, row.customer.get()), lines: row.line_count }
     })?;
-    let (customer, lines) = there(order, ORDER)?;
-    let (warehouse, district, number) = key;
+    Ok(there(carried, ORDER)?)
+}
+
+/// Marks an order's lines as delivered. Gives what they cost.
+fn arrive<S: Setting, O: Shelf>(
+    tx: &mut Tx<'_, S>,
+    tables: &Tables<O>,
+    (warehouse, district, number): OrderKey,
+    lines: u8,
+    date: u64,
+) -> Result<i64, Error> {
     let mut amount = 0;
     let mut rows =
         tx.range(tables.order_lines, (warehouse, district, number, 1)..=(warehouse, district, number, lines))?;
@@ -62,9 +98,5 @@ fn deliver_one<S: Setting, O: Shelf>(
         })?;
         amount += there(delivered, ORDER_LINE)?.1;
     }
-    let paid = tx.update(tables.customers, &(warehouse, district, customer), |row| {
-        row.balance += I64::new(amount);
-        row.delivery_count += U32::new(1);
-    })?;
-    Ok(there(paid, CUSTOMER)?)
+    Ok(amount)
 }

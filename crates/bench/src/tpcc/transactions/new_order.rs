@@ -1,12 +1,14 @@
 //! NEW-ORDER (2.4).
 
-use drtm_txn::{Db, Setting, Tx};
+use drtm_txn::{Db, Part, Setting, Tx, part};
 use zerocopy::little_endian::{I64, U16, U32, U64};
 
+use super::ACCOUNT;
 use crate::{
     Error,
     tpcc::{
-        KeyError, NewOrder, NewOrderInput, NewOrderLine, Order, OrderByCustomer, OrderLine, Stock, Text,
+        Account, DISTRICTS, KeyError, NewOrder, NewOrderInput, NewOrderLine, Order, OrderByCustomer, OrderLine, Stock,
+        Supply, Text,
         tables::{CUSTOMER, DISTRICT, STOCK, Shelf, Tables, WAREHOUSE, there},
     },
 };
@@ -55,10 +57,12 @@ pub(in crate::tpcc) fn order<S: Setting, O: Shelf>(
             // What cannot be undone must not be begun.
             find_last(tx, tables, input)?;
         }
-        // What is sold is in places all over memory.
-        tx.prefetch(tables.items, input.lines().iter().map(|line| &line.item))?;
-        tx.prefetch(tables.stocks, input.stocks().iter())?;
         let (warehouse, district, customer) = input.customer;
+        let info = info_of(district);
+        // What is wanted is in places all over memory.
+        tx.prefetch_parts(tables.customers, [input.customer].iter(), &[ACCOUNT.bytes()])?;
+        tx.prefetch(tables.items, input.lines().iter().map(|line| &line.item))?;
+        tx.prefetch_parts(tables.stocks, input.stocks().iter(), &[SUPPLY.bytes(), info.bytes()])?;
         let tax = there(tx.view(tables.warehouses, &warehouse, |row| row.tax.get())?, WAREHOUSE)?;
         let taken = tx.update(tables.districts, &(warehouse, district), |row| {
             let number = row.next_order.get();
@@ -66,8 +70,20 @@ pub(in crate::tpcc) fn order<S: Setting, O: Shelf>(
             (number, row.tax.get())
         })?;
         let (number, district_tax) = there(taken, DISTRICT)?;
-        let buyer = tx.view(tables.customers, &input.customer, |row| (row.discount.get(), row.last, row.credit))?;
-        let (discount, last, credit) = there(buyer, CUSTOMER)?;
+        // Where the order goes is asked for before its lines, and written behind them.
+        let key = (warehouse, district, number);
+        let by_customer = OrderByCustomer::new(input.customer, number)?;
+        tx.prefetch(tables.orders, [key].iter())?;
+        tx.prefetch(tables.orders_by_customer, [by_customer].iter())?;
+        let Account { discount, last, credit, .. } =
+            there(tx.get_part(tables.customers, &input.customer, ACCOUNT)?, CUSTOMER)?;
+        let (mut sum, mut brands) = (0, 0);
+        for (line, place) in input.lines().iter().zip(1..) {
+            let sold = sell(tx, tables, line, warehouse, info)?;
+            tx.insert(tables.order_lines, &(warehouse, district, number, place), &sold.row)?;
+            sum += sold.row.amount.get();
+            brands += u8::from(sold.is_original);
+        }
         let row = Order {
             customer: U32::new(customer),
             entry_date: U64::new(date),
@@ -75,18 +91,10 @@ pub(in crate::tpcc) fn order<S: Setting, O: Shelf>(
             line_count: input.lines().len() as u8,
             all_local: input.is_all_local().into(),
         };
-        let key = (warehouse, district, number);
         tx.insert(tables.orders, &key, &row)?;
-        tx.insert(tables.orders_by_customer, &OrderByCustomer::new(input.customer, number)?, &())?;
+        tx.insert(tables.orders_by_customer, &by_customer, &())?;
         tx.insert(tables.new_orders, &key, &NewOrder)?;
-        let (mut sum, mut brands) = (0, 0);
-        for (line, place) in input.lines().iter().zip(1..) {
-            let sold = sell(tx, tables, line, (warehouse, district))?;
-            tx.insert(tables.order_lines, &(warehouse, district, number, place), &sold.row)?;
-            sum += sold.row.amount.get();
-            brands += u8::from(sold.is_original);
-        }
-        Ok(Receipt { number, total: total(sum, discount, tax + district_tax), last, credit, brands })
+        Ok(Receipt { number, total: total(sum, discount.get(), tax + district_tax), last, credit, brands })
     })
 }
 
@@ -102,6 +110,17 @@ fn find_last<S: Setting, O: Shelf>(
     }
 }
 
+const SUPPLY: Part<Stock, Supply> = part!(Stock, supply);
+const INFOS: Part<Stock, [[u8; 24]; 10]> = part!(Stock, districts);
+
+/// What a stock says of a district: S_DIST_xx.
+fn info_of(district: u8) -> Part<Stock, [u8; 24]> {
+    let Some(info) = INFOS.item(usize::from(district.wrapping_sub(1) % DISTRICTS)) else {
+        unreachable!("there is one for each district")
+    };
+    info
+}
+
 struct Sold {
     row: OrderLine,
     is_original: bool,
@@ -113,17 +132,19 @@ fn sell<S: Setting, O: Shelf>(
     tx: &mut Tx<'_, S>,
     tables: &Tables<O>,
     line: &NewOrderLine,
-    (warehouse, district): (u16, u8),
+    warehouse: u16,
+    info: Part<Stock, [u8; 24]>,
 ) -> Result<Sold, Refused> {
     let item = tx.view(tables.items, &line.item, |row| (row.price.get(), is_original(&row.data)))?;
     let (price, is_original_item) = item.ok_or(Refused::UnusedItem)?;
     let is_remote = line.supply_warehouse != warehouse;
-    let stock = tx.update(tables.stocks, &(line.supply_warehouse, line.item), |row| {
-        take(row, line.quantity, is_remote);
-        let info = row.districts[usize::from(district - 1) % row.districts.len()];
-        (info, is_original_item && is_original(&row.data))
+    let stock = (line.supply_warehouse, line.item);
+    let district_info = there(tx.get_part(tables.stocks, &stock, info)?, STOCK)?;
+    let taken = tx.update_part(tables.stocks, &stock, SUPPLY, |supply| {
+        take(supply, line.quantity, is_remote);
+        is_original_item && is_original(&supply.data)
     })?;
-    let (district_info, is_original) = there(stock, STOCK)?;
+    let is_original = there(taken, STOCK)?;
     let row = OrderLine {
         item: U32::new(line.item),
         supply_warehouse: U16::new(line.supply_warehouse),
@@ -137,7 +158,7 @@ fn sell<S: Setting, O: Shelf>(
 
 /// What is left of a stock of which some is taken: it is filled up by 91 if it would be less than ten (2.4.2.2).
 #[inline(always)]
-fn take(stock: &mut Stock, quantity: u8, is_remote: bool) {
+fn take(stock: &mut Supply, quantity: u8, is_remote: bool) {
     let left = stock.quantity.get() - i16::from(quantity);
     stock.quantity.set(if left >= 10 { left } else { left + 91 });
     stock.ytd += U32::new(quantity.into());

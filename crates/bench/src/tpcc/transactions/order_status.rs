@@ -1,16 +1,19 @@
 //! ORDER-STATUS (2.6): reads only.
 
-use drtm_txn::{Mode, Setting, Tx};
+use drtm_txn::{Mode, Part, Setting, Tx, part};
+use zerocopy::little_endian::I64;
 
 use super::{Scratch, choose};
 use crate::{
     Error,
     tpcc::{
-        CustomerKey, OrderByCustomer, OrderStatus,
+        Customer, CustomerKey, OrderByCustomer, OrderStatus,
         reading::Look,
         tables::{CUSTOMER, ORDER, ORDER_BY_CUSTOMER, Shelf, Tables, there},
     },
 };
+
+const BALANCE: Part<Customer, I64> = part!(Customer, account.balance);
 
 /// What the terminal shows of a customer's last order, lines added up.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -38,7 +41,7 @@ impl<O: Shelf> Look for LastOrder<'_, O> {
     fn look<S: Setting, M: Mode>(&mut self, tx: &mut Tx<'_, S, M>) -> Result<Status, Error> {
         let Self { tables, input, scratch } = self;
         let customer = choose(tx, tables, input.district, &input.customer, &mut scratch.named)?;
-        let balance = there(tx.view(tables.customers, &customer, |row| row.balance.get())?, CUSTOMER)?;
+        let balance = there(tx.get_part(tables.customers, &customer, BALANCE)?, CUSTOMER)?.get();
         let last = tx.last(tables.orders_by_customer, OrderByCustomer::range(customer)?)?;
         let order = there(last, ORDER_BY_CUSTOMER)?.0.order();
         let (warehouse, district, _) = customer;

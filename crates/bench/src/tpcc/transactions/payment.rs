@@ -5,11 +5,11 @@ use std::io::Write;
 use drtm_txn::{Db, Setting};
 use zerocopy::little_endian::{I64, U16, U32, U64};
 
-use super::{Scratch, choose};
+use super::{ACCOUNT, Scratch, choose};
 use crate::{
     Error,
     tpcc::{
-        Customer, CustomerKey, History, HistoryKey, Payment, Text,
+        Customer, CustomerChoice, CustomerKey, History, HistoryKey, Payment, Text,
         tables::{CUSTOMER, DISTRICT, Shelf, Tables, WAREHOUSE, there},
     },
 };
@@ -32,6 +32,10 @@ pub(in crate::tpcc) fn pay<S: Setting, O: Shelf>(
 ) -> Result<Paid, Error> {
     let Payment { district, customer_district, customer, amount } = input;
     db.try_transact(|tx| {
+        if let CustomerChoice::Number(number) = customer {
+            let customer = (customer_district.0, customer_district.1, *number);
+            tx.prefetch_parts(tables.customers, [customer].iter(), &[ACCOUNT.bytes()])?;
+        }
         let warehouse_name = tx.update(tables.warehouses, &district.0, |row| {
             row.ytd += I64::new(*amount);
             row.name
@@ -42,15 +46,16 @@ pub(in crate::tpcc) fn pay<S: Setting, O: Shelf>(
         })?;
         let (warehouse_name, district_name) = (there(warehouse_name, WAREHOUSE)?, there(district_name, DISTRICT)?);
         let customer = choose(tx, tables, *customer_district, customer, &mut scratch.named)?;
-        let balance = tx.update(tables.customers, &customer, |row| {
-            row.balance -= I64::new(*amount);
-            row.ytd_payment += I64::new(*amount);
-            row.payment_count += U32::new(1);
-            if row.credit == *b"BC" {
-                remember(row, customer, input);
-            }
-            row.balance.get()
+        let changed = tx.update_part(tables.customers, &customer, ACCOUNT, |account| {
+            account.balance -= I64::new(*amount);
+            account.ytd_payment += I64::new(*amount);
+            account.payment_count += U32::new(1);
+            (account.balance.get(), account.credit == *b"BC")
         })?;
+        let (balance, is_bad) = there(changed, CUSTOMER)?;
+        if is_bad {
+            tx.update(tables.customers, &customer, |row| remember(row, customer, input))?;
+        }
         let row = History {
             customer: U32::new(customer.2),
             customer_district: customer.1,
@@ -62,7 +67,7 @@ pub(in crate::tpcc) fn pay<S: Setting, O: Shelf>(
             data: names(&warehouse_name, &district_name),
         };
         tx.insert(tables.histories, &key, &row)?;
-        Ok(Paid { customer, balance: there(balance, CUSTOMER)? })
+        Ok(Paid { customer, balance })
     })
 }
 
@@ -92,7 +97,6 @@ mod tests {
     use zerocopy::FromZeros;
 
     use super::*;
-    use crate::tpcc::CustomerChoice;
 
     #[test]
     fn a_payment_of_bad_credit_goes_before_the_others() {

@@ -1,16 +1,19 @@
 //! STOCK-LEVEL (2.8): reads only. At the highest level of isolation, where the specification asks for less.
 
-use drtm_txn::{Mode, Setting, Tx};
+use drtm_txn::{Mode, Part, Setting, Tx, part};
+use zerocopy::little_endian::I16;
 
 use super::Scratch;
 use crate::{
     Error,
     tpcc::{
-        StockLevel,
+        Stock, StockLevel,
         reading::Look,
         tables::{DISTRICT, STOCK, Shelf, Tables, there},
     },
 };
+
+const QUANTITY: Part<Stock, I16> = part!(Stock, supply.quantity);
 
 /// Orders whose items are looked at.
 const RECENT: u32 = 20;
@@ -45,10 +48,10 @@ impl<O: Shelf> Look for LowStock<'_, O> {
         let mut low = 0;
         for items in items.chunks(AT_ONCE) {
             let stocks = items.iter().map(|item| (warehouse, *item));
-            tx.prefetch(tables.stocks, stocks.clone())?;
+            tx.prefetch_parts(tables.stocks, stocks.clone(), &[QUANTITY.bytes()])?;
             for stock in stocks {
-                let quantity = tx.view(tables.stocks, &stock, |row| row.quantity.get())?;
-                low += u32::from(there(quantity, STOCK)? < input.threshold);
+                let quantity = there(tx.get_part(tables.stocks, &stock, QUANTITY)?, STOCK)?;
+                low += u32::from(quantity.get() < input.threshold);
             }
         }
         Ok(low)
