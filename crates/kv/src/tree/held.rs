@@ -57,8 +57,8 @@ impl<E: Engine> Tree<E> {
     /// ```
     #[inline]
     pub fn ask_for(&self, key: u64) {
-        // Coming to the leaf asks for it. Where somebody changes a node on the way, or the tree is corrupt, it is found out in earnest.
-        let _ = self.table.top().and_then(|root| self.table.try_leaf(root, key));
+        // Where somebody changes a node on the way, or the tree is corrupt, it is found out when it is come to in earnest.
+        let _ = self.table.ask_for_leaf(key);
     }
 }
 

@@ -112,6 +112,21 @@ impl<E: Engine> Table<E> {
         Ok(Some(Seen { node, stamp }))
     }
 
+    /// Asks for the leaf that a key probably belongs to, without waiting for it: it is only a hint, so that nothing is looked at twice.
+    #[inline(always)]
+    pub(super) fn ask_for_leaf(&self, key: u64) -> Result<(), KvError> {
+        let Seen { mut node, mut stamp } = self.top()?;
+        for level in (0..stamp.level()).rev() {
+            node = self.node(node.link(node.child(stamp.count(), key)))?;
+            if level == 0 {
+                node.prefetch();
+                break;
+            }
+            stamp = node.stamp();
+        }
+        Ok(())
+    }
+
     /// Where a word is, or would be, under a root that is `depth` roots below the topmost. `None`, as for [`try_leaf`](Self::try_leaf).
     #[inline(always)]
     pub(super) fn try_spot<'t>(
