@@ -46,6 +46,7 @@ mod split;
 mod view;
 mod walk;
 
+pub(crate) use change::Lasts;
 pub use held::Cursor;
 pub use kind::{AsKey, TreeKeys};
 pub use noting::LeafChange;

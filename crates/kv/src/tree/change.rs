@@ -1,6 +1,7 @@
 //! Inserting, removing, and moving records: changes of one leaf, which is all that is locked.
 
 use drtm_htm::{Engine, Waiter};
+use drtm_rdma::Offset;
 
 use super::{
     LeafChange, Table, header,
@@ -18,11 +19,44 @@ use crate::{
 /// What became of an attempt to put a record into its leaf.
 #[derive(Debug)]
 pub enum Put {
-    Done,
+    /// It is in the leaf at this place.
+    Done(u64),
     /// A key was removed meanwhile that had a higher version: start from this one.
     Below(u64),
     /// The leaf has changed, or somebody is changing it.
     Retry,
+}
+
+/// Where a worker has inserted last in a tree: what comes next often belongs there too.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Last {
+    /// The leaf's place.
+    leaf: u64,
+    /// The word that was inserted.
+    word: u64,
+}
+
+/// That of a few trees, which are inserted into in turn. Nothing depends on what is remembered.
+#[derive(Debug, Default)]
+pub(crate) struct Lasts([Option<(Offset, Last)>; 1 << LASTS_BITS]);
+
+const LASTS_BITS: u32 = 2;
+
+impl Lasts {
+    #[inline(always)]
+    fn slot(tree: Offset) -> usize {
+        (tree.word().wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (u64::BITS - LASTS_BITS)) as usize
+    }
+
+    #[inline(always)]
+    fn of(&self, tree: Offset) -> Option<Last> {
+        self.0[Self::slot(tree)].filter(|(of, _)| *of == tree).map(|(_, last)| last)
+    }
+
+    #[inline(always)]
+    fn set(&mut self, tree: Offset, last: Last) {
+        self.0[Self::slot(tree)] = Some((tree, last));
+    }
 }
 
 /// What became of an attempt to change the record of a key that is there.
@@ -99,11 +133,15 @@ impl<E: Engine> Table<E> {
         value: &[u8],
         first: impl Fn(u64) -> Version,
     ) -> Result<Option<(Place, Version, LeafChange)>, KvError> {
-        let Some((_, leaf)) = worker.last_leaf.filter(|(tree, _)| *tree == self.at) else { return Ok(None) };
-        let Some((leaf, slot)) = K::gap_at(self, leaf, key) else { return Ok(None) };
+        let Some(last) = worker.lasts.of(self.at) else { return Ok(None) };
+        let Some((leaf, slot)) = K::gap_at(self, last.leaf, key) else { return Ok(None) };
         let (shape, place, version) = self.make::<K>(worker, key, value, first)?;
-        match self.put_into(leaf, slot, K::slice(key, 0), place, version) {
-            Ok(Ok(change)) => Ok(Some((place, version, change))),
+        let word = K::slice(key, 0);
+        match self.put_into(leaf, slot, word, place, version) {
+            Ok(Ok(change)) => {
+                worker.lasts.set(self.at, Last { leaf: leaf.node.place, word });
+                Ok(Some((place, version, change)))
+            }
             failed => {
                 self.unmake(worker, shape, place)?;
                 failed.map(|_| None)
@@ -121,12 +159,15 @@ impl<E: Engine> Table<E> {
         first: impl Fn(u64) -> Version,
         note: &mut impl FnMut(LeafChange),
     ) -> Result<Option<(Place, Version)>, KvError> {
-        worker.last_leaf = Some((self.at, spot.leaf.node.place));
+        let before = worker.lasts.of(self.at).map(|last| last.word);
         let (shape, place, mut version) = self.make::<K>(worker, key, value, &first)?;
         let waiter = Waiter::new();
         let done = loop {
-            match self.put::<K>(&spot, key, place, version, note) {
-                Ok(Put::Done) => return Ok(Some((place, version))),
+            match self.put::<K>(&spot, before, key, place, version, note) {
+                Ok(Put::Done(leaf)) => {
+                    worker.lasts.set(self.at, Last { leaf, word: spot.word });
+                    return Ok(Some((place, version)));
+                }
                 Ok(Put::Below(floor)) => {
                     version = first(floor);
                     Record::create::<K::Kept>(self.region(), place.word, shape, key, value, version)?;
@@ -147,6 +188,7 @@ impl<E: Engine> Table<E> {
     fn put<K: Kind>(
         &self,
         spot: &Spot<'_, E>,
+        before: Option<u64>,
         key: K::Key<'_>,
         place: Place,
         version: Version,
@@ -156,12 +198,12 @@ impl<E: Engine> Table<E> {
             return K::part(self, spot, key, place.to_link(), version, note);
         }
         if spot.leaf.stamp.is_full() {
-            return self.put_dividing((spot.root, spot.word), place, version, note);
+            return self.put_dividing(spot, before, (place, version), note);
         }
         Ok(match self.put_into(spot.leaf, spot.slot, spot.word, place, version)? {
             Ok(change) => {
                 note(change);
-                Put::Done
+                Put::Done(spot.leaf.node.place)
             }
             Err(put) => put,
         })
