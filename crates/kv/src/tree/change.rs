@@ -1,6 +1,6 @@
 //! Inserting, removing, and moving records: changes of one leaf, which is all that is locked.
 
-use drtm_htm::{Engine, Waiter};
+use drtm_htm::{Engine, Waiter, Word};
 use drtm_rdma::Offset;
 
 use super::{
@@ -107,10 +107,11 @@ impl<E: Engine> Table<E> {
         key: K::Key<'_>,
         value: &[u8],
         first: impl Fn(u64) -> Version,
+        floor: &Word,
     ) -> Result<(Shape, Place, Version), KvError> {
         let shape = Shape::of::<K::Kept>(key, value.len(), self.checked)?;
         let memory = worker.allocate(shape.class())?;
-        let version = first(floor::floor(self.engine(), self.header(header::FLOOR)?));
+        let version = first(floor::floor(self.engine(), floor));
         let place = Record::create::<K::Kept>(self.region(), memory, shape, key, value, version)?;
         Ok((shape, place, version))
     }
@@ -135,16 +136,17 @@ impl<E: Engine> Table<E> {
     ) -> Result<Option<(Place, Version, LeafChange)>, KvError> {
         let Some(last) = worker.lasts.of(self.at) else { return Ok(None) };
         let Some((leaf, slot)) = K::gap_at(self, last.leaf, key) else { return Ok(None) };
-        let (shape, place, version) = self.make::<K>(worker, key, value, first)?;
+        let floor = self.header(header::FLOOR)?;
+        let (shape, place, version) = self.make::<K>(worker, key, value, first, floor)?;
         let word = K::slice(key, 0);
-        match self.put_into(leaf, slot, word, place, version) {
-            Ok(Ok(change)) => {
+        match self.put_into((leaf, slot), word, place, version, floor) {
+            Ok(change) => {
                 worker.lasts.set(self.at, Last { leaf: leaf.node.place, word });
                 Ok(Some((place, version, change)))
             }
-            failed => {
+            Err(_) => {
                 self.unmake(worker, shape, place)?;
-                failed.map(|_| None)
+                Ok(None)
             }
         }
     }
@@ -160,10 +162,11 @@ impl<E: Engine> Table<E> {
         note: &mut impl FnMut(LeafChange),
     ) -> Result<Option<(Place, Version)>, KvError> {
         let before = worker.lasts.of(self.at).map(|last| last.word);
-        let (shape, place, mut version) = self.make::<K>(worker, key, value, &first)?;
+        let floor = self.header(header::FLOOR)?;
+        let (shape, place, mut version) = self.make::<K>(worker, key, value, &first, floor)?;
         let waiter = Waiter::new();
         let done = loop {
-            match self.put::<K>(&spot, before, key, place, version, note) {
+            match self.put::<K>(&spot, before, key, (place, version), floor, note) {
                 Ok(Put::Done(leaf)) => {
                     worker.lasts.set(self.at, Last { leaf, word: spot.word });
                     return Ok(Some((place, version)));
@@ -190,8 +193,8 @@ impl<E: Engine> Table<E> {
         spot: &Spot<'_, E>,
         before: Option<u64>,
         key: K::Key<'_>,
-        place: Place,
-        version: Version,
+        (place, version): (Place, Version),
+        floor: &Word,
         note: &mut impl FnMut(LeafChange),
     ) -> Result<Put, KvError> {
         if spot.link.is_some() {
@@ -200,7 +203,7 @@ impl<E: Engine> Table<E> {
         if spot.leaf.stamp.is_full() {
             return self.put_dividing(spot, before, (place, version), note);
         }
-        Ok(match self.put_into(spot.leaf, spot.slot, spot.word, place, version)? {
+        Ok(match self.put_into((spot.leaf, spot.slot), spot.word, place, version, floor) {
             Ok(change) => {
                 note(change);
                 Put::Done(spot.leaf.node.place)
@@ -213,19 +216,19 @@ impl<E: Engine> Table<E> {
     #[inline(always)]
     fn put_into(
         &self,
-        leaf: Seen<'_, E>,
-        slot: usize,
+        (leaf, slot): (Seen<'_, E>, usize),
         word: u64,
         place: Place,
         version: Version,
-    ) -> Result<Result<LeafChange, Put>, KvError> {
-        let Some(leaf) = leaf.try_lock() else { return Ok(Err(Put::Retry)) };
-        if let Some(floor) = self.floor_above(version)? {
-            return Ok(Err(Put::Below(floor)));
+        floor: &Word,
+    ) -> Result<LeafChange, Put> {
+        let Some(leaf) = leaf.try_lock() else { return Err(Put::Retry) };
+        if let Some(floor) = floor::above(self.engine(), floor, version) {
+            return Err(Put::Below(floor));
         }
         let count = leaf.count();
         leaf.node.insert(count, slot, word, place.to_link());
-        Ok(Ok(leaf.release(count + 1)))
+        Ok(leaf.release(count + 1))
     }
 
     pub(super) fn remove<K: Kind>(

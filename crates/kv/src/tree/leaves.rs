@@ -233,7 +233,7 @@ impl Leaves {
         }
         if self.hint != 0 && self.ahead.rows > 0 {
             // Only a hint, so an error is not one yet.
-            let _ = table.node(self.hint).map(Node::prefetch);
+            let _ = table.node_at(self.hint).map(Node::prefetch);
         }
     }
 
@@ -244,7 +244,7 @@ impl Leaves {
         if behind < self.left {
             self.ask(table, node.link(self.slot.wrapping_add(behind.wrapping_mul(self.step as usize))));
         } else if self.hint != 0
-            && let Ok(leaf) = table.node(self.hint)
+            && let Ok(leaf) = table.node_at(self.hint)
         {
             self.ask(table, leaf.link(behind - self.left));
         }
@@ -282,7 +282,7 @@ fn ends(range: impl RangeBounds<u64>) -> Option<(u64, u64)> {
 }
 
 impl<E: Engine> Table<E> {
-    /// The leaf at this place, if it is one, and the key belongs there.
+    /// The leaf at this place, if it is one, and the key belongs there: if it [still](Node::still) is what it was when that was asked.
     #[inline(always)]
     pub(super) fn leaf_at(&self, place: u64, key: u64) -> Result<Option<Seen<'_, E>>, KvError> {
         if place == 0 {
@@ -291,7 +291,7 @@ impl<E: Engine> Table<E> {
         let node = self.node(place)?;
         let stamp = node.stamp();
         let is_it = stamp.is_readable() && stamp.level() == 0 && (node.low()..=node.high()).contains(&key);
-        Ok((is_it && node.still(stamp)).then_some(Seen { node, stamp }))
+        Ok(is_it.then_some(Seen { node, stamp }))
     }
 
     /// Shows the record that was the key's, or the one that is now. `None`: there is none any more.

@@ -49,6 +49,12 @@ pub(super) struct Step<'t, E: Engine> {
 impl<E: Engine> Table<E> {
     #[inline(always)]
     pub(super) fn node(&self, place: u64) -> Result<Node<'_, E>, KvError> {
+        Ok(self.node_at(place)?)
+    }
+
+    /// The same for who takes it as a hint, and has no use for an error.
+    #[inline(always)]
+    pub(super) fn node_at(&self, place: u64) -> Result<Node<'_, E>, OutOfBounds> {
         Ok(Node::new(self.engine(), self.region().array(Offset::new(8 * place))?, place))
     }
 

@@ -243,6 +243,7 @@ impl<K: Key, C: Codec, S: Setting, M: Mode> Range<'_, '_, K, C, S, M> {
     }
 
     /// Moves to the next row that was there.
+    #[inline(always)]
     fn advance_past(&mut self, before: Version) -> Result<Option<(K, Found, Spotted)>, Error> {
         loop {
             let value = &mut self.tx.work().value;
