@@ -198,3 +198,42 @@ impl Cut {
         if stays { (kept + 1, moved) } else { (kept, moved + 1) }
     }
 }
+
+#[cfg(test)]
+#[cfg(not(drtm_loom))]
+mod tests {
+    use drtm_htm::{NoHtm, Word};
+
+    use super::*;
+    use crate::tree::node::Words;
+
+    #[test]
+    fn a_node_is_divided_so_that_all_keys_stay_in_order_and_where_they_belong() {
+        let keys = |node: Node<'_, NoHtm>, count: usize| (0..count).map(|slot| node.key(slot)).collect::<Vec<_>>();
+        for key in (5..=10 * FANOUT as u64 + 5).step_by(10) {
+            // The key below it is the one that was inserted last, or another is.
+            for before in [key.checked_sub(5), Some(key + 5), None] {
+                let [left, right]: [Words; 2] = std::array::from_fn(|_| std::array::from_fn(|_| Word::new(0)));
+                let (left, right) = (Node::new(&NoHtm, &left, 1), Node::new(&NoHtm, &right, 2));
+                (0..FANOUT).for_each(|slot| left.set(slot, 10 * slot as u64, 7 + 10 * slot as u64));
+                left.set_high(1_000);
+                left.set_right(3);
+                let cut = Cut::of(left, key, before);
+                let separator = cut.separator(left, (key, 7 + key));
+                let (left_count, right_count) = cut.apply(left, right, (key, 7 + key));
+                let all = [keys(left, left_count), keys(right, right_count)].concat();
+                assert!(all.len() == FANOUT + 1 && all.is_sorted() && all.contains(&key), "{key}, {before:?}: {all:?}");
+                assert!(left_count.min(right_count) > 0 && left_count.max(right_count) <= FANOUT);
+                assert!(keys(left, left_count).iter().all(|key| *key < separator));
+                assert_eq!((right.key(0), right.low(), right.high(), right.right()), (separator, separator, 1_000, 3));
+                assert_eq!((left.high(), left.right()), (separator - 1, 2));
+                let (node, slot) = if key < separator {
+                    (left, left.below(left_count, key))
+                } else {
+                    (right, right.below(right_count, key))
+                };
+                assert_eq!(node.entry(slot), (key, 7 + key));
+            }
+        }
+    }
+}

@@ -52,7 +52,6 @@ pub struct Range<'t, 'db, K: Key, C: Codec, S: Setting = Embedded, M: Mode = Upd
 
 /// Where a range is, for either kind of keys.
 #[derive(Debug)]
-#[expect(clippy::large_enum_variant, reason = "on the stack, where a box would be an allocation")]
 pub(super) enum Position {
     Words(Cursor<Inline>),
     Bytes(Cursor<Bytes>),
