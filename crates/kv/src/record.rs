@@ -267,6 +267,25 @@ impl<'r, E: Engine> Record<'r, E> {
         (self.version() == version || mutation::includes(Mutation::ReadWithoutVersion)).then_some(read)
     }
 
+    /// Copies the whole value of a record of which only the key's word is known, in the usual case: it is whole, the key is there, and the record is one that
+    /// `is_fit` from what its version is. `None`: look at it with more care.
+    #[inline(always)]
+    pub(crate) fn glance<K: Keys>(
+        &self,
+        word: u64,
+        is_fit: impl FnOnce(Version) -> bool,
+        into: &mut impl Room,
+    ) -> Option<Version> {
+        let version = self.version();
+        if version.is_writing() || version.is_removed() || self.key_word() != word || !is_fit(version) {
+            return None;
+        }
+        self.copy_value::<K>(into).ok()?;
+        fence_acquire();
+        let is_same = self.version() == version && self.head().incarnation() == self.place.incarnation;
+        (is_same || mutation::includes(Mutation::ReadWithoutVersion)).then_some(version)
+    }
+
     /// Copies the whole value of a record of which only the key's word is known.
     #[inline(always)]
     pub(crate) fn copy<K: Keys>(&self, word: u64, into: &mut impl Room) -> Result<Look<Version>, OutOfBounds> {

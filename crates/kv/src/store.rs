@@ -13,6 +13,7 @@ use crate::{
     heap::{Arena, Class, Heap},
     keys::Keys,
     layout::{Place, State},
+    tree::Lasts,
 };
 
 /// What tables have in common: their memory and their workers. Clones are the same store.
@@ -149,7 +150,7 @@ impl<E: Engine> Store<E> {
             arena: Arena::new(),
             number,
             state: State::locked_by(self.shared.node, number as u16, 0),
-            last_leaf: None,
+            lasts: Lasts::default(),
             store: self.clone(),
         }
     }
@@ -274,8 +275,8 @@ pub struct Worker<E: Engine> {
     arena: Arena,
     number: u64,
     state: State,
-    /// The tree where it has inserted last, and the place of the leaf: what comes next often belongs there too.
-    pub(crate) last_leaf: Option<(Offset, u64)>,
+    /// Where it has inserted last into trees.
+    pub(crate) lasts: Lasts,
     store: Store<E>,
 }
 

@@ -31,6 +31,7 @@ mod change;
 mod held;
 mod kind;
 mod layers;
+mod leaves;
 mod load;
 mod node;
 mod noting;
@@ -45,6 +46,7 @@ mod split;
 mod view;
 mod walk;
 
+pub(crate) use change::Lasts;
 pub use held::Cursor;
 pub use kind::{AsKey, TreeKeys};
 pub use noting::LeafChange;
@@ -64,9 +66,9 @@ use crate::{
     put::update_or_insert,
     record::{Look, Record, Shape},
 };
+use leaves::Direction;
 use node::Seen;
 use pool::Pool;
-use scan::Direction;
 
 /// Words of a tree's header in its region.
 ///

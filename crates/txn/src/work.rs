@@ -190,13 +190,16 @@ pub(crate) struct Work<E: Engine> {
 
 /// A bit for each of some records: most reads are of others, and this says so at once.
 #[derive(Debug, Default)]
-struct Filter([u64; 8]);
+struct Filter([u64; FILTER_WORDS]);
+
+/// So many that of a hundred records seldom two have the same bit.
+const FILTER_WORDS: usize = 32;
 
 impl Filter {
     /// The word of a record's bit, and the bit.
     #[inline(always)]
     fn bit(at: Handle) -> (usize, u64) {
-        let bit = at.mixed() % (8 * 64);
+        let bit = at.mixed() % (64 * FILTER_WORDS as u64);
         ((bit / 64) as usize, 1 << (bit % 64))
     }
 
@@ -269,8 +272,10 @@ impl<E: Engine> Work<E> {
         self.reads.clear();
         self.leaves.clear();
         self.buckets.clear();
-        self.writes.clear();
-        self.written = Filter::default();
+        if !self.writes.is_empty() {
+            self.writes.clear();
+            self.written = Filter::default();
+        }
         self.values.clear();
         self.keys.clear();
         self.located.clear();

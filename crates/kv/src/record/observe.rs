@@ -42,6 +42,13 @@ impl<E: Engine> Record<'_, E> {
         }
     }
 
+    /// The same in the [usual case](Self::glance): nobody has it locked, or this holder.
+    #[inline(always)]
+    pub(crate) fn glance_for<K: Keys>(&self, word: u64, holder: State, into: &mut impl Room) -> Option<Sighting> {
+        let version = self.glance::<K>(word, |_| !self.is_held_by_another_than(holder), into)?;
+        Some(Sighting { at: Handle::of(self.place), version })
+    }
+
     /// The same, and copies the key, of a record that keeps it.
     #[inline(always)]
     pub(crate) fn observe_row<K: Keys>(

@@ -96,6 +96,13 @@ impl<E: Engine> Record<'_, E> {
         self.past(view, into, |record| Ok(record.key_word() == word))
     }
 
+    /// The same in the [usual case](Self::glance): the version that there is, is to be seen, and nobody is about to write another.
+    #[inline(always)]
+    pub(crate) fn glance_past<K: Keys>(&self, word: u64, view: &PastView, into: &mut impl Room) -> Option<Past> {
+        let is_fit = |version| view.sees(version) && !State(self.engine().load(&self.header[STATE])).is_locked();
+        self.glance::<K>(word, is_fit, into).map(Past::Present)
+    }
+
     /// The same, and copies the key, of a record that keeps it.
     #[inline]
     pub(crate) fn observe_past_row<K: Keys>(

@@ -1,6 +1,7 @@
 //! Inserting, removing, and moving records: changes of one leaf, which is all that is locked.
 
-use drtm_htm::{Engine, Waiter};
+use drtm_htm::{Engine, Waiter, Word};
+use drtm_rdma::Offset;
 
 use super::{
     LeafChange, Table, header,
@@ -18,11 +19,44 @@ use crate::{
 /// What became of an attempt to put a record into its leaf.
 #[derive(Debug)]
 pub enum Put {
-    Done,
+    /// It is in the leaf at this place.
+    Done(u64),
     /// A key was removed meanwhile that had a higher version: start from this one.
     Below(u64),
     /// The leaf has changed, or somebody is changing it.
     Retry,
+}
+
+/// Where a worker has inserted last in a tree: what comes next often belongs there too.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Last {
+    /// The leaf's place.
+    leaf: u64,
+    /// The word that was inserted.
+    word: u64,
+}
+
+/// That of a few trees, which are inserted into in turn. Nothing depends on what is remembered.
+#[derive(Debug, Default)]
+pub(crate) struct Lasts([Option<(Offset, Last)>; 1 << LASTS_BITS]);
+
+const LASTS_BITS: u32 = 2;
+
+impl Lasts {
+    #[inline(always)]
+    fn slot(tree: Offset) -> usize {
+        (tree.word().wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (u64::BITS - LASTS_BITS)) as usize
+    }
+
+    #[inline(always)]
+    fn of(&self, tree: Offset) -> Option<Last> {
+        self.0[Self::slot(tree)].filter(|(of, _)| *of == tree).map(|(_, last)| last)
+    }
+
+    #[inline(always)]
+    fn set(&mut self, tree: Offset, last: Last) {
+        self.0[Self::slot(tree)] = Some((tree, last));
+    }
 }
 
 /// What became of an attempt to change the record of a key that is there.
@@ -73,10 +107,11 @@ impl<E: Engine> Table<E> {
         key: K::Key<'_>,
         value: &[u8],
         first: impl Fn(u64) -> Version,
+        floor: &Word,
     ) -> Result<(Shape, Place, Version), KvError> {
         let shape = Shape::of::<K::Kept>(key, value.len(), self.checked)?;
         let memory = worker.allocate(shape.class())?;
-        let version = first(floor::floor(self.engine(), self.header(header::FLOOR)?));
+        let version = first(floor::floor(self.engine(), floor));
         let place = Record::create::<K::Kept>(self.region(), memory, shape, key, value, version)?;
         Ok((shape, place, version))
     }
@@ -99,14 +134,19 @@ impl<E: Engine> Table<E> {
         value: &[u8],
         first: impl Fn(u64) -> Version,
     ) -> Result<Option<(Place, Version, LeafChange)>, KvError> {
-        let Some((_, leaf)) = worker.last_leaf.filter(|(tree, _)| *tree == self.at) else { return Ok(None) };
-        let Some((leaf, slot)) = K::gap_at(self, leaf, key) else { return Ok(None) };
-        let (shape, place, version) = self.make::<K>(worker, key, value, first)?;
-        match self.put_into(leaf, slot, K::slice(key, 0), place, version) {
-            Ok(Ok(change)) => Ok(Some((place, version, change))),
-            failed => {
+        let Some(last) = worker.lasts.of(self.at) else { return Ok(None) };
+        let Some((leaf, slot)) = K::gap_at(self, last.leaf, key) else { return Ok(None) };
+        let floor = self.header(header::FLOOR)?;
+        let (shape, place, version) = self.make::<K>(worker, key, value, first, floor)?;
+        let word = K::slice(key, 0);
+        match self.put_into((leaf, slot), word, place, version, floor) {
+            Ok(change) => {
+                worker.lasts.set(self.at, Last { leaf: leaf.node.place, word });
+                Ok(Some((place, version, change)))
+            }
+            Err(_) => {
                 self.unmake(worker, shape, place)?;
-                failed.map(|_| None)
+                Ok(None)
             }
         }
     }
@@ -121,12 +161,16 @@ impl<E: Engine> Table<E> {
         first: impl Fn(u64) -> Version,
         note: &mut impl FnMut(LeafChange),
     ) -> Result<Option<(Place, Version)>, KvError> {
-        worker.last_leaf = Some((self.at, spot.leaf.node.place));
-        let (shape, place, mut version) = self.make::<K>(worker, key, value, &first)?;
+        let before = worker.lasts.of(self.at).map(|last| last.word);
+        let floor = self.header(header::FLOOR)?;
+        let (shape, place, mut version) = self.make::<K>(worker, key, value, &first, floor)?;
         let waiter = Waiter::new();
         let done = loop {
-            match self.put::<K>(&spot, key, place, version, note) {
-                Ok(Put::Done) => return Ok(Some((place, version))),
+            match self.put::<K>(&spot, before, key, (place, version), floor, note) {
+                Ok(Put::Done(leaf)) => {
+                    worker.lasts.set(self.at, Last { leaf, word: spot.word });
+                    return Ok(Some((place, version)));
+                }
                 Ok(Put::Below(floor)) => {
                     version = first(floor);
                     Record::create::<K::Kept>(self.region(), place.word, shape, key, value, version)?;
@@ -147,21 +191,22 @@ impl<E: Engine> Table<E> {
     fn put<K: Kind>(
         &self,
         spot: &Spot<'_, E>,
+        before: Option<u64>,
         key: K::Key<'_>,
-        place: Place,
-        version: Version,
+        (place, version): (Place, Version),
+        floor: &Word,
         note: &mut impl FnMut(LeafChange),
     ) -> Result<Put, KvError> {
         if spot.link.is_some() {
             return K::part(self, spot, key, place.to_link(), version, note);
         }
         if spot.leaf.stamp.is_full() {
-            return self.put_dividing((spot.root, spot.word), place, version, note);
+            return self.put_dividing(spot, before, (place, version), note);
         }
-        Ok(match self.put_into(spot.leaf, spot.slot, spot.word, place, version)? {
+        Ok(match self.put_into((spot.leaf, spot.slot), spot.word, place, version, floor) {
             Ok(change) => {
                 note(change);
-                Put::Done
+                Put::Done(spot.leaf.node.place)
             }
             Err(put) => put,
         })
@@ -171,19 +216,19 @@ impl<E: Engine> Table<E> {
     #[inline(always)]
     fn put_into(
         &self,
-        leaf: Seen<'_, E>,
-        slot: usize,
+        (leaf, slot): (Seen<'_, E>, usize),
         word: u64,
         place: Place,
         version: Version,
-    ) -> Result<Result<LeafChange, Put>, KvError> {
-        let Some(leaf) = leaf.try_lock() else { return Ok(Err(Put::Retry)) };
-        if let Some(floor) = self.floor_above(version)? {
-            return Ok(Err(Put::Below(floor)));
+        floor: &Word,
+    ) -> Result<LeafChange, Put> {
+        let Some(leaf) = leaf.try_lock() else { return Err(Put::Retry) };
+        if let Some(floor) = floor::above(self.engine(), floor, version) {
+            return Err(Put::Below(floor));
         }
         let count = leaf.count();
         leaf.node.insert(count, slot, word, place.to_link());
-        Ok(Ok(leaf.release(count + 1)))
+        Ok(leaf.release(count + 1))
     }
 
     pub(super) fn remove<K: Kind>(

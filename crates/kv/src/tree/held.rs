@@ -7,7 +7,12 @@ use drtm_htm::{Engine, Waiter};
 use drtm_rdma::Offset;
 
 use super::{
-    LeafChange, NodeVersion, Tree, kind::TreeKeys, node::Locked, scan::Direction, search::Spot, view::Observed,
+    LeafChange, NodeVersion, Tree,
+    kind::TreeKeys,
+    leaves::{Ahead, Direction, Untold},
+    node::Locked,
+    search::Spot,
+    view::Observed,
 };
 use crate::{
     Fetched, Handle, KvError, Placed, Reaped, Reserved, Sighting, State, Version, Worker, floor,
@@ -23,19 +28,38 @@ use crate::{
 #[derive(Debug)]
 pub struct Cursor<K: TreeKeys> {
     cursor: K::Cursor,
-    /// Leaves that nobody asks about.
-    passed: Vec<NodeVersion>,
 }
 
 impl<K: TreeKeys> Cursor<K> {
     /// At the beginning of a range, to go upward.
     pub fn up<'k>(range: impl RangeBounds<K::Key<'k>>) -> Self {
-        Self { cursor: K::cursor(range, Direction::Up), passed: Vec::new() }
+        Self { cursor: K::cursor(range, Direction::Up) }
     }
 
     /// At the end of a range, to go downward.
     pub fn down<'k>(range: impl RangeBounds<K::Key<'k>>) -> Self {
-        Self { cursor: K::cursor(range, Direction::Down), passed: Vec::new() }
+        Self { cursor: K::cursor(range, Direction::Down) }
+    }
+
+    /// Says how many rows are probably wanted, and how many bytes a value has: so much is asked for ahead. Of many rows of a hundred bytes if nothing is said.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm_htm::NoHtm;
+    /// use drtm_kv::{Cursor, Store};
+    ///
+    /// let store = Store::in_memory(NoHtm, 16 << 20)?;
+    /// let (tree, mut worker) = (store.tree()?, store.worker());
+    /// tree.insert(&mut worker, 7, b"seven")?;
+    /// let mut first = Cursor::up(..).expecting(1, 5);
+    /// assert!(tree.advance(&mut first, worker.lock_state(), &mut Vec::new(), &mut Vec::new())?.is_some());
+    /// # Ok::<(), drtm_kv::KvError>(())
+    /// ```
+    #[must_use]
+    pub fn expecting(mut self, rows: usize, bytes: usize) -> Self {
+        K::expect(&mut self.cursor, Ahead::of(rows, bytes));
+        self
     }
 }
 
@@ -166,9 +190,8 @@ impl<E: Engine, K: TreeKeys> Tree<E, K> {
         before: Version,
         value: &mut impl Room,
     ) -> Result<Option<(K::Key<'c>, Past)>, KvError> {
-        cursor.passed.clear();
         let mut view = Observed { view: PastView::new(before), value };
-        K::next(&self.table, &mut cursor.cursor, &mut cursor.passed, &mut view)
+        K::next(&self.table, &mut cursor.cursor, &mut Untold, &mut view)
     }
 
     /// Finds a key's record, or makes one, which says that the key is not there, and has this value already for when it will be. Tells what that has done to

@@ -5,10 +5,10 @@ use std::{cmp::Ordering, fmt::Debug, ops::RangeBounds};
 use drtm_htm::Engine;
 
 use super::{
-    LeafChange, NodeVersion, Table,
+    LeafChange, Table,
     change::Put,
+    leaves::{Ahead, Direction, Leaves, Passed},
     node::Seen,
-    scan::{Direction, Leaves},
     search::Spot,
     slices,
     view::{FoundRow, View},
@@ -99,11 +99,14 @@ pub trait Kind: Keys {
 
     fn cursor<'k>(range: impl RangeBounds<Self::Key<'k>>, direction: Direction) -> Self::Cursor;
 
+    /// Tells a scan how far it will probably go.
+    fn expect(cursor: &mut Self::Cursor, ahead: Ahead);
+
     /// Moves to the next row. Shows its record, and tells of the leaves that are passed.
     fn next<'c, E: Engine, V: View>(
         table: &Table<E>,
         cursor: &'c mut Self::Cursor,
-        passed: &mut Vec<NodeVersion>,
+        passed: &mut impl Passed,
         view: &mut V,
     ) -> Result<Option<FoundRow<Self::Key<'c>, V>>, KvError>;
 }
@@ -163,11 +166,15 @@ impl Kind for Inline {
         Leaves::new(range, direction)
     }
 
+    fn expect(cursor: &mut Leaves, ahead: Ahead) {
+        cursor.ahead = ahead;
+    }
+
     #[inline(always)]
     fn next<'c, E: Engine, V: View>(
         table: &Table<E>,
         cursor: &'c mut Leaves,
-        passed: &mut Vec<NodeVersion>,
+        passed: &mut impl Passed,
         view: &mut V,
     ) -> Result<Option<FoundRow<Self::Key<'c>, V>>, KvError> {
         cursor.next(table, passed, view)
@@ -230,11 +237,15 @@ impl Kind for Bytes {
         Walk::new(range, direction)
     }
 
+    fn expect(cursor: &mut Walk, ahead: Ahead) {
+        cursor.ahead = ahead;
+    }
+
     #[inline(always)]
     fn next<'c, E: Engine, V: View>(
         table: &Table<E>,
         cursor: &'c mut Walk,
-        passed: &mut Vec<NodeVersion>,
+        passed: &mut impl Passed,
         view: &mut V,
     ) -> Result<Option<FoundRow<&'c [u8], V>>, KvError> {
         cursor.next(table, passed, view)

@@ -115,7 +115,7 @@ impl<E: Engine> Table<E> {
         }
         let first = spot.depth + 1;
         let parting = first + slices::common(key, &other, first);
-        let mut places = self.pool.take(self.region(), parting + 1 - first)?;
+        let mut places = self.pool.take_all(self.region(), parting + 1 - first)?;
         let put = match spot.leaf.try_lock() {
             None => Ok(Put::Retry),
             Some(leaf) => self.part(leaf, spot, &mut places, (key, &other), parting, link, version, note),
@@ -151,14 +151,14 @@ impl<E: Engine> Table<E> {
             made.push(fill(node, &entries));
             entries = vec![(slice(key, depth), Target::Layer(node.place).to_link())];
         }
-        let count = leaf.count();
+        let (count, at) = (leaf.count(), leaf.node.place);
         entries.into_iter().for_each(|(word, link)| leaf.node.set(spot.slot, word, link));
         let mut change = leaf.release(count);
         for layer in made.into_iter().rev() {
             note(LeafChange { split_off: Some(layer), ..change });
             change = LeafChange { before: layer, after: layer, split_off: None };
         }
-        Ok(Put::Done)
+        Ok(Put::Done(at))
     }
 }
 

@@ -207,7 +207,7 @@ impl<'t, E: Engine> Made<'t, E> {
         let nodes = &mut self.layers[depth];
         let left = nodes.last().filter(|blank| blank.level == level);
         if left.is_none_or(|left| left.count >= FILLED) {
-            let place = table.pool.take(table.region(), 1)?[0];
+            let place = table.pool.take(table.region())?;
             let node = table.node(place)?;
             let last = node.claim();
             let low = match left {

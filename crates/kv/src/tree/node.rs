@@ -6,8 +6,9 @@
 
 use drtm_htm::{Engine, LINE_WORDS, Word, fence_acquire, fence_release, prefetch};
 
-use super::{LeafChange, NodeVersion};
+use super::{LeafChange, NodeVersion, Table};
 use crate::{
+    KvError,
     layout::{FANOUT, NODE_HEADER, NODE_WORDS, Stamp},
     mutation::{self, Mutation},
 };
@@ -87,6 +88,13 @@ impl<'t, E: Engine> Node<'t, E> {
         self.engine.load_relaxed(&self.words[LINKS + slot])
     }
 
+    /// A key and its link. (Whoever goes from slot to slot does not want to be asked twice whether there is one.)
+    #[inline(always)]
+    pub(super) fn entry(self, slot: usize) -> (u64, u64) {
+        let slot = slot.min(FANOUT - 1);
+        (self.key(slot), self.link(slot))
+    }
+
     /// Asks for all of the node's memory at once, so that a search need not wait for one cache line after the other.
     #[inline(always)]
     pub(super) fn prefetch(self) {
@@ -99,11 +107,17 @@ impl<'t, E: Engine> Node<'t, E> {
         self.leading(count, |other| other < key)
     }
 
+    /// How many of the first `count` keys are this one or below it.
+    #[inline(always)]
+    pub(super) fn up_to(self, count: usize, key: u64) -> usize {
+        self.leading(count, |other| other <= key)
+    }
+
     /// The slot of the child that this key belongs to.
     #[inline(always)]
     pub(super) fn child(self, count: usize, key: u64) -> usize {
         // The first key is the node's lowest, so at least one is not above `key`. (If not, the node is changing.)
-        self.leading(count, |other| other <= key).saturating_sub(1)
+        self.up_to(count, key).saturating_sub(1)
     }
 
     /// How many of the first `count` keys are `before` something: those up to some slot.
@@ -208,6 +222,32 @@ impl<'t, E: Engine> Seen<'t, E> {
         engine.compare_exchange(&words[STAMP], seen.0, seen.locked().0).ok()?;
         fence_release();
         Some(Locked { node: self.node, seen })
+    }
+}
+
+/// A node that was seen, without a borrow of the tree.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Known {
+    place: u64,
+    stamp: Stamp,
+}
+
+impl Known {
+    /// What is nowhere.
+    pub(super) const NOTHING: Self = Self { place: 0, stamp: Stamp(0) };
+
+    pub(super) fn is_there(self) -> bool {
+        self.place != 0
+    }
+
+    #[inline(always)]
+    pub(super) fn of<E: Engine>(seen: Seen<'_, E>) -> Self {
+        Self { place: seen.node.place, stamp: seen.stamp }
+    }
+
+    #[inline(always)]
+    pub(super) fn seen<E: Engine>(self, table: &Table<E>) -> Result<Seen<'_, E>, KvError> {
+        Ok(Seen { node: table.node(self.place)?, stamp: self.stamp })
     }
 }
 

@@ -19,27 +19,31 @@ pub(super) struct Pool {
 }
 
 impl Pool {
-    /// So many nodes' places, or none.
-    pub(super) fn take<E: Engine>(&self, region: &Region<E>, count: usize) -> Result<Vec<u64>, KvError> {
-        let mut taken = Vec::with_capacity(count);
+    /// A node's place.
+    pub(super) fn take<E: Engine>(&self, region: &Region<E>) -> Result<u64, KvError> {
         loop {
-            // In a block of its own, so that the lock is not held while words are accessed.
-            {
-                let mut free = self.free.lock();
-                let kept = free.len().saturating_sub(count - taken.len());
-                taken.extend(free.drain(kept..));
+            // In a statement of its own, so that the lock is not held while words are accessed.
+            let taken = self.free.lock().pop();
+            match taken {
+                Some(place) => return Ok(place),
+                None => self.give(page(region)?),
             }
-            if taken.len() == count {
-                return Ok(taken);
-            }
-            match page(region) {
-                Ok(page) => self.give(page),
+        }
+    }
+
+    /// So many nodes' places, or none.
+    pub(super) fn take_all<E: Engine>(&self, region: &Region<E>, count: usize) -> Result<Vec<u64>, KvError> {
+        let mut taken = Vec::with_capacity(count);
+        while taken.len() < count {
+            match self.take(region) {
+                Ok(place) => taken.push(place),
                 Err(error) => {
                     self.give(taken);
                     return Err(error);
                 }
             }
         }
+        Ok(taken)
     }
 
     /// Takes nodes back that nothing links to.

@@ -49,6 +49,12 @@ pub(super) struct Step<'t, E: Engine> {
 impl<E: Engine> Table<E> {
     #[inline(always)]
     pub(super) fn node(&self, place: u64) -> Result<Node<'_, E>, KvError> {
+        Ok(self.node_at(place)?)
+    }
+
+    /// The same for who takes it as a hint, and has no use for an error.
+    #[inline(always)]
+    pub(super) fn node_at(&self, place: u64) -> Result<Node<'_, E>, OutOfBounds> {
         Ok(Node::new(self.engine(), self.region().array(Offset::new(8 * place))?, place))
     }
 
@@ -76,7 +82,13 @@ impl<E: Engine> Table<E> {
         }
     }
 
-    /// From a root down. `None`: somebody is changing a node on the way.
+    /// From a root down to the leaf that a key belongs to. `None`: somebody is changing a node on the way.
+    #[inline(always)]
+    pub(super) fn try_leaf<'t>(&'t self, root: Seen<'t, E>, key: u64) -> Result<Option<Seen<'t, E>>, KvError> {
+        self.try_node(root, key, 0)
+    }
+
+    /// The same, to the node on this level, which the root is not below.
     ///
     /// A node's stamp is loaded before its parent is looked at for the last time. If the parent is still what it was, then the node was its child
     /// when it had this stamp, and so the key belongs there: whoever changes what belongs to a node, divides it, or takes it out of the tree, locks its
@@ -85,12 +97,12 @@ impl<E: Engine> Table<E> {
     /// That also holds where a node's memory is used again, in another layer perhaps: it has left the tree before. A layer's root has no parent but the
     /// leaf that leads there, and is [come to](Self::enter) in the same way.
     #[inline(always)]
-    pub(super) fn try_leaf<'t>(&'t self, root: Seen<'t, E>, key: u64) -> Result<Option<Seen<'t, E>>, KvError> {
+    pub(super) fn try_node<'t>(&'t self, root: Seen<'t, E>, key: u64, to: u8) -> Result<Option<Seen<'t, E>>, KvError> {
         let Seen { mut node, mut stamp } = root;
         if !stamp.is_readable() {
             return Ok(None);
         }
-        for level in (0..stamp.level()).rev() {
+        for level in (to..stamp.level()).rev() {
             let parent = Seen { node, stamp };
             // Perhaps this was never the place of a node. That is known once the parent has been looked at again, and until then nothing but loads is done.
             let child = self.node(node.link(node.child(stamp.count(), key)));

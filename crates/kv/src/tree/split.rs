@@ -1,8 +1,9 @@
 //! Inserting into a leaf that is full: it is divided, and so are those above it that are full too.
 //!
-//! The new nodes are allocated first. Then the nodes that will change are locked, from the leaf up to the first with room. Nobody waits for a lock
-//! while holding one: if a node has changed since the way down, all is unlocked as it was and the insertion begins again. With all
-//! locks held nothing can fail any more. Whoever locks nodes therefore always finds a proper tree.
+//! The nodes that will change are locked as they were seen, from the leaf up to the first with room, and a new node is taken for each that is full. Nobody waits for
+//! a lock while holding one: if a node has changed since the way down, all is unlocked as it was and the insertion begins again. With
+//! all locks held nothing can fail any more. The uppermost is changed first, so that what leads to a new node is there before anything has moved: until then
+//! the new node is locked, and whoever comes to it looks again. Whoever locks nodes therefore always finds a proper tree.
 //!
 //! A root stays where it is: when it is full, its entries move to two new nodes below it.
 
@@ -12,149 +13,227 @@ use super::{
     LeafChange, NodeVersion, Table,
     change::Put,
     node::{Locked, Node, Seen},
+    search::Spot,
 };
 use crate::{
     KvError, Version,
     layout::{FANOUT, Place, Stamp},
 };
 
-/// A node that is being filled, with the stamp of its memory's last use.
-type Blank<'t, E> = (Node<'t, E>, Stamp);
+/// A key and its link.
+type Entry = (u64, u64);
+
+/// The two nodes that there are for one.
+struct Divided {
+    left: NodeVersion,
+    right: NodeVersion,
+    /// Whether the new entry is in the left one.
+    is_left: bool,
+}
+
+/// A node that is being filled. Nobody can find it, but by a stale link, and it is locked.
+struct Blank<'t, E: Engine> {
+    node: Node<'t, E>,
+    /// The stamp of its memory's last use.
+    last: Stamp,
+}
+
+impl<E: Engine> Blank<'_, E> {
+    fn publish(self, level: u8, count: usize) -> NodeVersion {
+        self.node.publish(self.last.changed(count).at_level(level))
+    }
+}
 
 impl<E: Engine> Table<E> {
-    /// Puts a record into the leaf where its key was not found, under this root, dividing what has no room.
+    /// Puts a record into the full leaf where its key was not found. `before` is the key that the same worker has inserted last.
     #[cold]
     #[inline(never)]
     pub(super) fn put_dividing(
         &self,
-        (root, word): (Seen<'_, E>, u64),
-        place: Place,
-        version: Version,
-        note: &mut impl FnMut(LeafChange),
-    ) -> Result<Put, KvError> {
-        let Some(path) = self.try_path(root, word)? else { return Ok(Put::Retry) };
-        let full = path.iter().rev().take_while(|step| step.seen.stamp.is_full()).count();
-        if full == 0 {
-            return Ok(Put::Retry);
-        }
-        let grows = full == path.len();
-        let mut places = self.pool.take(self.region(), full + usize::from(grows))?;
-        // The last of them has room, unless it is the root and the tree grows.
-        let locks: Option<Vec<_>> = path.iter().rev().take(full + 1).map(|step| step.seen.try_lock()).collect();
-        let put = match locks {
-            None => Ok(Put::Retry),
-            Some(locks) => self.divide_path(locks, &mut places, (root.node.place, word), (place, version), note),
-        };
-        self.pool.give(places);
-        put
-    }
-
-    /// Inserts into locked nodes, given from the leaf up. Uses the places up if it does.
-    fn divide_path(
-        &self,
-        locks: Vec<Locked<'_, E>>,
-        places: &mut Vec<u64>,
-        (root, key): (u64, u64),
+        spot: &Spot<'_, E>,
+        before: Option<u64>,
         (place, version): (Place, Version),
         note: &mut impl FnMut(LeafChange),
     ) -> Result<Put, KvError> {
-        let leaf = &locks[0];
-        let slot = leaf.node.below(leaf.count(), key);
-        if slot < leaf.count() && leaf.node.key(slot) == key {
-            return Ok(Put::Retry);
-        }
+        let Some(leaf) = spot.leaf.try_lock() else { return Ok(Put::Retry) };
         if let Some(floor) = self.floor_above(version)? {
             return Ok(Put::Below(floor));
         }
-        let nodes: Vec<_> = places.iter().map(|place| self.node(*place)).collect::<Result<_, _>>()?;
-        places.clear();
-        let mut blanks = nodes.into_iter().map(|node| (node, node.claim()));
-        let mut entry = (key, place.to_link());
-        let mut counts = Vec::with_capacity(locks.len());
-        // The two leaves that there will be for the one. It comes first, and is full.
-        let (before, mut lower, mut upper) = (leaf.before(), None, None);
-        for locked in &locks {
-            counts.push(match (locked.seen.is_full(), blanks.next()) {
-                (true, Some(right)) if locked.node.place != root => {
-                    let (left, separator, published) = divide(locked.node, locked.seen.level(), &right, entry);
-                    entry = (separator, right.0.place);
-                    upper = upper.or(Some(published));
-                    left
-                }
-                (true, Some(left)) => {
-                    // The root. There is one node more for it.
-                    if let Some(right) = blanks.next() {
-                        let (left, right) = grow(locked, &left, &right, entry);
-                        if locked.seen.level() == 0 {
-                            (lower, upper) = (Some(left), Some(right));
-                        }
-                    }
-                    2
-                }
-                _ => {
-                    let count = locked.count();
-                    locked.node.insert(count, locked.node.below(count, entry.0), entry.0, entry.1);
-                    count + 1
-                }
-            });
+        let was = leaf.before();
+        Ok(match self.divide(spot.root, leaf, (spot.word, place.to_link()), before)? {
+            Some(Divided { left, right, is_left }) => {
+                note(LeafChange { before: was, after: left, split_off: Some(right) });
+                Put::Done(if is_left { left } else { right }.at.word())
+            }
+            None => Put::Retry,
+        })
+    }
+
+    /// Divides a full node under this root, with an entry more. `None`: one above has changed, and nothing has been done.
+    fn divide<'t>(
+        &'t self,
+        root: Seen<'t, E>,
+        full: Locked<'t, E>,
+        entry: Entry,
+        before: Option<u64>,
+    ) -> Result<Option<Divided>, KvError> {
+        if full.node.place == root.node.place {
+            return self.grow(full, entry, before).map(Some);
         }
-        for (locked, count) in locks.into_iter().zip(counts) {
-            let level = if locked.seen.is_full() && locked.node.place == root { 1 } else { 0 };
-            let stamp = locked.seen.changed(count).at_level(locked.seen.level() + level);
-            lower = lower.or(Some(locked.release_as(stamp)));
+        let level = full.seen.level();
+        let cut = Cut::of(full.node, entry.0, before);
+        let right = self.blank()?;
+        let separator = cut.separator(full.node, entry);
+        match self.put_above(root, level + 1, (separator, right.node.place)) {
+            Ok(true) => {
+                let (left_count, right_count) = cut.apply(full.node, right.node, entry);
+                let right = right.publish(level, right_count);
+                let left = full.seen.changed(left_count);
+                Ok(Some(Divided { left: full.release_as(left), right, is_left: cut.stays }))
+            }
+            failed => {
+                self.discard(right);
+                failed.map(|_| None)
+            }
         }
-        note(LeafChange { before, after: lower.unwrap_or(before), split_off: upper });
-        Ok(Put::Done)
+    }
+
+    /// Puts an entry into the node on this level where it belongs. Whether that could be done.
+    fn put_above(&self, root: Seen<'_, E>, level: u8, entry: Entry) -> Result<bool, KvError> {
+        let Some(node) = self.try_node(root, entry.0, level)? else { return Ok(false) };
+        let Some(locked) = node.try_lock() else { return Ok(false) };
+        if locked.seen.is_full() {
+            return Ok(self.divide(root, locked, entry, None)?.is_some());
+        }
+        let count = locked.count();
+        locked.node.insert(count, locked.node.below(count, entry.0), entry.0, entry.1);
+        locked.release(count + 1);
+        Ok(true)
+    }
+
+    /// Moves a full root's entries, and one more, to two new nodes below it.
+    fn grow(&self, root: Locked<'_, E>, entry: Entry, before: Option<u64>) -> Result<Divided, KvError> {
+        let level = root.seen.level();
+        let left = self.blank()?;
+        let right = match self.blank() {
+            Ok(right) => right,
+            Err(error) => {
+                self.discard(left);
+                return Err(error);
+            }
+        };
+        let (low, place) = (root.node.low(), left.node.place);
+        left.node.copy(0, root.node, 0..FANOUT);
+        left.node.set_low(low);
+        left.node.set_high(root.node.high());
+        left.node.set_right(0);
+        let cut = Cut::of(left.node, entry.0, before);
+        let separator = cut.separator(left.node, entry);
+        let (left_count, right_count) = cut.apply(left.node, right.node, entry);
+        root.node.set(0, low, place);
+        root.node.set(1, separator, right.node.place);
+        let (left, right) = (left.publish(level, left_count), right.publish(level, right_count));
+        let stamp = root.seen.changed(2).at_level(level + 1);
+        root.release_as(stamp);
+        Ok(Divided { left, right, is_left: cut.stays })
+    }
+
+    fn blank(&self) -> Result<Blank<'_, E>, KvError> {
+        let node = self.node(self.pool.take(self.region())?)?;
+        Ok(Blank { node, last: node.claim() })
+    }
+
+    /// Gives a node back that was not needed.
+    fn discard(&self, blank: Blank<'_, E>) {
+        blank.node.publish(blank.last.retired());
+        self.pool.give([blank.node.place]);
     }
 }
 
-/// Divides a full node, with one entry more, between itself and a new node to its right. Gives how many entries it keeps, and the key at which the other
-/// begins, and what the new node is.
+/// Where a full node is divided that gets an entry more.
 ///
-/// In the middle; but an entry that is added at the end begins the new node alone, so that ascending keys leave full nodes behind.
-fn divide<E: Engine>(
-    node: Node<'_, E>,
-    level: u8,
-    right: &Blank<'_, E>,
-    (key, link): (u64, u64),
-) -> (usize, u64, NodeVersion) {
-    let (right, last) = *right;
-    let slot = node.below(FANOUT, key);
-    let kept = if slot == FANOUT { FANOUT } else { FANOUT / 2 };
-    let moved = FANOUT - kept;
-    right.copy(0, node, kept..FANOUT);
-    let (left_count, right_count) = if slot <= kept && moved > 0 {
-        node.insert(kept, slot, key, link);
-        (kept + 1, moved)
-    } else {
-        right.insert(moved, slot - kept, key, link);
-        (kept, moved + 1)
-    };
-    let separator = right.key(0);
-    right.set_low(separator);
-    right.set_high(node.high());
-    right.set_right(node.right());
-    let published = right.publish(last.changed(right_count).at_level(level));
-    node.set_high(separator - 1);
-    node.set_right(right.place);
-    (left_count, separator, published)
+/// In the middle; but one that is added at the end begins the new node alone, so that ascending keys leave full nodes behind. The same is done for keys that ascend
+/// between others, as far as can be seen: those behind them move, and the next ones are added at the end.
+struct Cut {
+    /// How many entries stay, the new one not counted.
+    kept: usize,
+    /// Where the new one is, among all.
+    slot: usize,
+    /// Whether it stays.
+    stays: bool,
 }
 
-/// Moves a full root's entries, and one more, to two new nodes below it. Gives what these are.
-fn grow<E: Engine>(
-    root: &Locked<'_, E>,
-    left: &Blank<'_, E>,
-    right: &Blank<'_, E>,
-    entry: (u64, u64),
-) -> (NodeVersion, NodeVersion) {
-    let ((node, last), level) = (*left, root.seen.level());
-    node.copy(0, root.node, 0..FANOUT);
-    node.set_low(root.node.low());
-    node.set_high(root.node.high());
-    node.set_right(0);
-    let (count, separator, upper) = divide(node, level, right, entry);
-    let lower = node.publish(last.changed(count).at_level(level));
-    root.node.set(0, root.node.low(), node.place);
-    root.node.set(1, separator, right.0.place);
-    (lower, upper)
+impl Cut {
+    fn of<E: Engine>(node: Node<'_, E>, key: u64, before: Option<u64>) -> Self {
+        let slot = node.below(FANOUT, key);
+        if slot == FANOUT {
+            return Self { kept: FANOUT, slot, stays: false };
+        }
+        if slot > 0 && before == Some(node.key(slot - 1)) {
+            return Self { kept: slot, slot, stays: true };
+        }
+        Self { kept: FANOUT / 2, slot, stays: slot <= FANOUT / 2 }
+    }
+
+    /// The lowest key that belongs to the new node.
+    fn separator<E: Engine>(&self, node: Node<'_, E>, (key, _): Entry) -> u64 {
+        if !self.stays && self.slot == self.kept { key } else { node.key(self.kept) }
+    }
+
+    /// Moves what does not stay to a new node to the right, and puts the entry where it belongs. Gives how many entries each of the two has.
+    fn apply<E: Engine>(&self, node: Node<'_, E>, right: Node<'_, E>, entry: Entry) -> (usize, usize) {
+        let &Self { kept, slot, stays } = self;
+        let (separator, moved) = (self.separator(node, entry), FANOUT - kept);
+        right.copy(0, node, kept..FANOUT);
+        if stays {
+            node.insert(kept, slot, entry.0, entry.1);
+        } else {
+            right.insert(moved, slot - kept, entry.0, entry.1);
+        }
+        right.set_low(separator);
+        right.set_high(node.high());
+        right.set_right(node.right());
+        node.set_high(separator - 1);
+        node.set_right(right.place);
+        if stays { (kept + 1, moved) } else { (kept, moved + 1) }
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(drtm_loom))]
+mod tests {
+    use drtm_htm::{NoHtm, Word};
+
+    use super::*;
+    use crate::tree::node::Words;
+
+    #[test]
+    fn a_node_is_divided_so_that_all_keys_stay_in_order_and_where_they_belong() {
+        let keys = |node: Node<'_, NoHtm>, count: usize| (0..count).map(|slot| node.key(slot)).collect::<Vec<_>>();
+        for key in (5..=10 * FANOUT as u64 + 5).step_by(10) {
+            // The key below it is the one that was inserted last, or another is.
+            for before in [key.checked_sub(5), Some(key + 5), None] {
+                let [left, right]: [Words; 2] = std::array::from_fn(|_| std::array::from_fn(|_| Word::new(0)));
+                let (left, right) = (Node::new(&NoHtm, &left, 1), Node::new(&NoHtm, &right, 2));
+                (0..FANOUT).for_each(|slot| left.set(slot, 10 * slot as u64, 7 + 10 * slot as u64));
+                left.set_high(1_000);
+                left.set_right(3);
+                let cut = Cut::of(left, key, before);
+                let separator = cut.separator(left, (key, 7 + key));
+                let (left_count, right_count) = cut.apply(left, right, (key, 7 + key));
+                let all = [keys(left, left_count), keys(right, right_count)].concat();
+                assert!(all.len() == FANOUT + 1 && all.is_sorted() && all.contains(&key), "{key}, {before:?}: {all:?}");
+                assert!(left_count.min(right_count) > 0 && left_count.max(right_count) <= FANOUT);
+                assert!(keys(left, left_count).iter().all(|key| *key < separator));
+                assert_eq!((right.key(0), right.low(), right.high(), right.right()), (separator, separator, 1_000, 3));
+                assert_eq!((left.high(), left.right()), (separator - 1, 2));
+                let (node, slot) = if key < separator {
+                    (left, left.below(left_count, key))
+                } else {
+                    (right, right.below(right_count, key))
+                };
+                assert_eq!(node.entry(slot), (key, 7 + key));
+            }
+        }
+    }
 }

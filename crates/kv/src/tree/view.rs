@@ -15,6 +15,9 @@ pub trait View {
     /// What is found.
     type Found;
 
+    /// Looks at the record of a key that is a word, in the usual case. `None`: it must be [looked at](Self::row) with more care.
+    fn glance<E: Engine>(&mut self, record: &Record<'_, E>, word: u64) -> Option<Self::Found>;
+
     /// Looks at the record of a key that is a word.
     fn row<E: Engine>(&mut self, record: &Record<'_, E>, word: u64) -> Result<Look<Self::Found>, OutOfBounds>;
 
@@ -34,6 +37,11 @@ pub(super) struct Copied<'v, R: Room>(pub(super) &'v mut R);
 
 impl<R: Room> View for Copied<'_, R> {
     type Found = Version;
+
+    #[inline(always)]
+    fn glance<E: Engine>(&mut self, record: &Record<'_, E>, word: u64) -> Option<Version> {
+        record.glance::<Inline>(word, |_| true, self.0)
+    }
 
     #[inline(always)]
     fn row<E: Engine>(&mut self, record: &Record<'_, E>, word: u64) -> Result<Look<Version>, OutOfBounds> {
@@ -60,6 +68,11 @@ impl<R: Room> View for Observed<'_, PastView, R> {
     type Found = Past;
 
     #[inline(always)]
+    fn glance<E: Engine>(&mut self, record: &Record<'_, E>, word: u64) -> Option<Past> {
+        record.glance_past::<Inline>(word, &self.view, self.value)
+    }
+
+    #[inline(always)]
     fn row<E: Engine>(&mut self, record: &Record<'_, E>, word: u64) -> Result<Look<Past>, OutOfBounds> {
         record.observe_past_word(word, &mut self.view, self.value)
     }
@@ -72,6 +85,11 @@ impl<R: Room> View for Observed<'_, PastView, R> {
 
 impl<R: Room> View for Observed<'_, State, R> {
     type Found = Sighting;
+
+    #[inline(always)]
+    fn glance<E: Engine>(&mut self, record: &Record<'_, E>, word: u64) -> Option<Sighting> {
+        record.glance_for::<Inline>(word, self.view, self.value)
+    }
 
     #[inline(always)]
     fn row<E: Engine>(&mut self, record: &Record<'_, E>, word: u64) -> Result<Look<Sighting>, OutOfBounds> {

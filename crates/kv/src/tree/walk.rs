@@ -15,16 +15,16 @@ use std::{
 use drtm_htm::{Engine, Waiter};
 
 use super::{
-    NodeVersion, Table,
+    Table,
     layers::inconsistent,
-    node::Seen,
-    scan::{Direction, Leaves},
+    leaves::{Ahead, Direction, Leaves, Passed},
+    node::{Known, Seen},
     slices::{self, slices},
     view::{FoundRow, View},
 };
 use crate::{
     KvError,
-    layout::{Place, Stamp, Target},
+    layout::{Place, Target},
     record::{Look, Record},
 };
 
@@ -42,14 +42,13 @@ pub struct Walk {
     prefix: Vec<u8>,
     is_over: bool,
     key: Vec<u8>,
+    pub(super) ahead: Ahead,
 }
 
 /// Where a scan is in one layer.
 #[derive(Debug)]
 struct Layer {
     root: Known,
-    /// The leaf that the rows are from, once there is one.
-    leaf: Option<Known>,
     leaves: Leaves,
     /// Whether the range's edges go through this layer: then its words are edges too.
     has_near: bool,
@@ -60,30 +59,13 @@ impl Layer {
     /// A word's record was not where its entry says. Then the entry must have changed.
     #[cold]
     fn lost<E: Engine, T>(&self, table: &Table<E>, word: u64, place: Place) -> Result<Come<T>, KvError> {
-        let Some(leaf) = self.leaf else { return Ok(Come::Lost) };
+        let Some(leaf) = self.leaves.leaf() else { return Ok(Come::Lost) };
         let leaf = leaf.seen(table)?;
         let Seen { node, stamp } = leaf;
         let slot = node.below(stamp.count(), word);
         // In this order: the entry is changed before the record goes.
         let is_same = node.still(stamp) && slot < stamp.count() && node.link(slot) == place.to_link();
         if is_same { Err(inconsistent(&leaf, "an entry leads to another key's record")) } else { Ok(Come::Lost) }
-    }
-}
-
-/// A node that was seen, without a borrow of the tree.
-#[derive(Clone, Copy, Debug)]
-struct Known {
-    place: u64,
-    stamp: Stamp,
-}
-
-impl Known {
-    fn of<E: Engine>(seen: Seen<'_, E>) -> Self {
-        Self { place: seen.node.place, stamp: seen.stamp }
-    }
-
-    fn seen<E: Engine>(self, table: &Table<E>) -> Result<Seen<'_, E>, KvError> {
-        Ok(Seen { node: table.node(self.place)?, stamp: self.stamp })
     }
 }
 
@@ -108,13 +90,13 @@ impl Walk {
             Direction::Down => (high.unwrap_or_default(), low),
         };
         let (layers, prefix, key) = (Vec::new(), Vec::new(), Vec::new());
-        Self { direction, near, far, layers, prefix, is_over, key }
+        Self { direction, near, far, layers, prefix, is_over, key, ahead: Ahead::default() }
     }
 
     pub(super) fn next<'c, E: Engine, V: View>(
         &'c mut self,
         table: &Table<E>,
-        passed: &mut Vec<NodeVersion>,
+        passed: &mut impl Passed,
         view: &mut V,
     ) -> Result<Option<FoundRow<&'c [u8], V>>, KvError> {
         let waiter = Waiter::new();
@@ -126,7 +108,7 @@ impl Walk {
                 self.push(Known::of(table.top()?), true, true);
                 continue;
             };
-            let stuck_at = if let Some((word, link)) = layer.leaves.next_entry(table) {
+            let stuck_at = if let Some((word, link)) = layer.leaves.next_entry(table)? {
                 let goes_on = match Target::of(link) {
                     Target::Layer(place) => self.enter(table, word, place)?,
                     Target::Record(place) => match self.come_to(table, word, place, view)? {
@@ -136,7 +118,7 @@ impl Walk {
                     },
                 };
                 if goes_on { None } else { Some(word) }
-            } else if let Some((next, _)) = layer.leaves.rest {
+            } else if let Some(next) = layer.leaves.beyond() {
                 if self.pass_leaf(table, next, passed)? { None } else { Some(next) }
             } else {
                 self.leave();
@@ -157,8 +139,9 @@ impl Walk {
             Direction::Up => (near, far),
             Direction::Down => (far, near),
         };
-        let leaves = Leaves::new(low.unwrap_or(0)..=high.unwrap_or(u64::MAX), self.direction);
-        self.layers.push(Layer { root, leaf: None, leaves, has_near, has_far });
+        let mut leaves = Leaves::new(low.unwrap_or(0)..=high.unwrap_or(u64::MAX), self.direction);
+        leaves.ahead = self.ahead;
+        self.layers.push(Layer { root, leaves, has_near, has_far });
     }
 
     /// Leaves the current layer, all of which that is in the range was come to.
@@ -183,16 +166,11 @@ impl Walk {
     }
 
     /// Takes the rows of the leaf for the next word. Whether the current layer is still where it was.
-    fn pass_leaf<E: Engine>(
-        &mut self,
-        table: &Table<E>,
-        next: u64,
-        passed: &mut Vec<NodeVersion>,
-    ) -> Result<bool, KvError> {
+    fn pass_leaf<E: Engine>(&mut self, table: &Table<E>, next: u64, passed: &mut impl Passed) -> Result<bool, KvError> {
         let is_top = self.layers.len() == 1;
         let Some(layer) = self.layers.last_mut() else { return Ok(false) };
-        let mut leaf = table.leaf_at(layer.leaves.hint, next)?;
-        if let Some(before) = layer.leaf {
+        let mut leaf = table.leaf_at(layer.leaves.hint(), next)?;
+        if let Some(before) = layer.leaves.leaf() {
             // Only what was to its right when it was looked at is the next leaf of the layer.
             let Seen { node, stamp } = before.seen(table)?;
             leaf = leaf.filter(|_| node.still(stamp));
@@ -201,15 +179,14 @@ impl Walk {
             let root = if is_top { table.top()? } else { layer.root.seen(table)? };
             leaf = table.try_leaf(root, next)?;
         }
-        let Some(leaf) = leaf.filter(|leaf| layer.leaves.pass(table, *leaf, passed)) else { return Ok(false) };
-        layer.leaf = Some(Known::of(leaf));
-        Ok(true)
+        Ok(leaf.is_some_and(|leaf| layer.leaves.pass(table, leaf, passed)))
     }
 
     /// Enters the layer that the current one's word leads to. Whether it still does.
     fn enter<E: Engine>(&mut self, table: &Table<E>, word: u64, place: u64) -> Result<bool, KvError> {
         let depth = self.layers.len() - 1;
-        let Some(Layer { leaf: Some(leaf), has_near, has_far, .. }) = self.layers.last() else { return Ok(false) };
+        let Some(Layer { leaves, has_near, has_far, .. }) = self.layers.last() else { return Ok(false) };
+        let Some(leaf) = leaves.leaf() else { return Ok(false) };
         let leaf = leaf.seen(table)?;
         let Some(root) = table.enter(&leaf, place)? else { return Ok(false) };
         if !slices::goes_on(word) || depth + 1 == slices::MOST {

@@ -22,6 +22,7 @@ mod tree_model;
 mod tree_noting;
 mod tree_peer;
 mod tree_phantoms;
+mod tree_scan;
 mod tree_stress;
 
 #[path = "../transacted/mod.rs"]

@@ -14,7 +14,6 @@ pub(crate) struct Tour {
 }
 
 #[derive(Debug)]
-#[expect(clippy::large_enum_variant, reason = "there is one of it, on the stack")]
 enum At {
     Buckets(Sweep),
     Words(Cursor<Inline>),

@@ -7,7 +7,7 @@ use drtm_kv::{Bytes, Cursor, Inline, KvError, NodeVersion, Nowhere, Room, Sighti
 
 use super::{
     Found, Mode, Tx, Update,
-    read::{Row, Spotted, Wanted, was_found},
+    read::{PREFETCHED, Row, Spotted, Wanted, was_found},
 };
 use crate::{
     Codec, Embedded, Error, Key, Ordered, Setting, Table,
@@ -52,7 +52,6 @@ pub struct Range<'t, 'db, K: Key, C: Codec, S: Setting = Embedded, M: Mode = Upd
 
 /// Where a range is, for either kind of keys.
 #[derive(Debug)]
-#[expect(clippy::large_enum_variant, reason = "on the stack, where a box would be an allocation")]
 pub(super) enum Position {
     Words(Cursor<Inline>),
     Bytes(Cursor<Bytes>),
@@ -91,6 +90,14 @@ impl Position {
             Way::Up => Cursor::up(bounds),
             Way::Down => Cursor::down(bounds),
         })
+    }
+
+    /// Says how many rows are probably wanted, and how many bytes a value has.
+    fn expecting(self, rows: usize, bytes: usize) -> Self {
+        match self {
+            Self::Words(cursor) => Self::Words(cursor.expecting(rows, bytes)),
+            Self::Bytes(cursor) => Self::Bytes(cursor.expecting(rows, bytes)),
+        }
     }
 }
 
@@ -182,6 +189,12 @@ impl<K: Key, C: Codec, S: Setting, M: Mode> Range<'_, '_, K, C, S, M> {
         until_an_error(move || self.next())
     }
 
+    /// The same, for one row.
+    #[inline]
+    pub(super) fn for_one(self) -> Self {
+        Self { cursor: self.cursor.expecting(1, expected_bytes::<C>()), ..self }
+    }
+
     /// How many rows are left.
     pub(super) fn count(mut self) -> Result<u64, Error> {
         let mut count = 0;
@@ -237,6 +250,7 @@ impl<K: Key, C: Codec, S: Setting, M: Mode> Range<'_, '_, K, C, S, M> {
     }
 
     /// Moves to the next row that was there.
+    #[inline(always)]
     fn advance_past(&mut self, before: Version) -> Result<Option<(K, Found, Spotted)>, Error> {
         loop {
             let value = &mut self.tx.work().value;
@@ -258,6 +272,11 @@ impl<K: Key, C: Codec, S: Setting, M: Mode> Range<'_, '_, K, C, S, M> {
             return Ok(Some((key, found, Spotted::Past)));
         }
     }
+}
+
+/// Bytes of a value that are asked for ahead.
+fn expected_bytes<C: Codec>() -> usize {
+    C::SIZE.unwrap_or(PREFETCHED)
 }
 
 /// Moves a cursor to the next record of a table, whatever there is, and copies its value.
@@ -290,6 +309,7 @@ impl<'db, S: Setting, M: Mode> Tx<'db, S, M> {
         cursor: Position,
     ) -> Result<Range<'_, 'db, K, C, S, M>, Error> {
         let opened = self.opened(table)?;
+        let cursor = cursor.expecting(usize::MAX, expected_bytes::<C>());
         Ok(Range { tx: self, opened, cursor, types: std::marker::PhantomData })
     }
 
@@ -359,7 +379,7 @@ impl<'db, S: Setting, M: Mode> Tx<'db, S, M> {
         table: Table<K, C, Ordered>,
         range: impl RangeBounds<K>,
     ) -> Result<Option<(K, C::Value)>, Error> {
-        self.range(table, range)?.next()
+        self.range(table, range)?.for_one().next()
     }
 
     /// The last row of a range.
@@ -377,7 +397,7 @@ impl<'db, S: Setting, M: Mode> Tx<'db, S, M> {
         table: Table<K, C, Ordered>,
         range: impl RangeBounds<K>,
     ) -> Result<Option<(K, C::Value)>, Error> {
-        self.range_back(table, range)?.next()
+        self.range_back(table, range)?.for_one().next()
     }
 
     /// How many rows there are in a range: it goes through all of them.

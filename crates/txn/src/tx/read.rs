@@ -45,7 +45,7 @@ pub(super) enum Wanted {
 }
 
 /// Bytes of a value that are asked for ahead if nobody knows how many it has.
-const PREFETCHED: usize = 160;
+pub(super) const PREFETCHED: usize = 160;
 
 /// Where the value is that a row had.
 #[inline]

@@ -91,7 +91,7 @@ impl<S: Setting> Tx<'_, S> {
         table: Table<K, C, Ordered>,
         range: impl RangeBounds<K>,
     ) -> Result<Option<(K, C::Value)>, Error> {
-        self.range(table, range)?.remove_next()
+        self.range(table, range)?.for_one().remove_next()
     }
 
     /// Removes the last row of a range, and gives what it was.
@@ -109,6 +109,6 @@ impl<S: Setting> Tx<'_, S> {
         table: Table<K, C, Ordered>,
         range: impl RangeBounds<K>,
     ) -> Result<Option<(K, C::Value)>, Error> {
-        self.range_back(table, range)?.remove_next()
+        self.range_back(table, range)?.for_one().remove_next()
     }
 }

@@ -1,0 +1,139 @@
+//! Scans of a tree that changes under them, step by step; and what ascending keys leave behind for scans.
+
+use drtm_htm::NoHtm;
+use drtm_kv::{Bytes, Inline, Scan, Store, Tree, TreeKeys, Worker};
+use proptest::prelude::*;
+
+use crate::support::{MIB, store};
+
+/// What is done to a number's key between two rows.
+type Change<'t> = dyn FnMut(u64, bool) + 't;
+
+/// Goes through a scan, with a change after each row, and gives the numbers that it came to.
+fn come_to<K: TreeKeys>(
+    mut scan: Scan<'_, NoHtm, K>,
+    number: impl Fn(K::Key<'_>) -> u64,
+    changes: &[(u64, bool)],
+    change: &mut Change<'_>,
+) -> Vec<u64> {
+    let mut changes = changes.iter().cycle();
+    let mut numbers = Vec::new();
+    while let Some(row) = scan.next().expect("sound") {
+        numbers.push(number(row.key));
+        changes.by_ref().take(3).for_each(|(number, comes)| change(*number, *comes));
+    }
+    numbers
+}
+
+/// Even numbers are always there. Each was come to once, and everything in its order.
+fn are_right(mut numbers: Vec<u64>, up: bool, range: std::ops::RangeInclusive<u64>) -> Result<(), TestCaseError> {
+    if !up {
+        numbers.reverse();
+    }
+    prop_assert!(numbers.is_sorted_by(|one, other| one < other), "{numbers:?}");
+    prop_assert!(numbers.iter().all(|number| range.contains(number)));
+    let even: Vec<_> = numbers.into_iter().filter(|number| number % 2 == 0).collect();
+    prop_assert!(even.into_iter().eq(range.filter(|number| number % 2 == 0)));
+    Ok(())
+}
+
+/// Many of them have as many bytes in common as there are layers.
+fn name(number: u64) -> Vec<u8> {
+    format!("{:06}/{:02}", number / 20, number % 20).into_bytes()
+}
+
+fn number_of(name: &[u8]) -> u64 {
+    let text = std::str::from_utf8(name).expect("made above");
+    let (front, back) = text.split_once('/').expect("made above");
+    20 * front.parse::<u64>().expect("made above") + back.parse::<u64>().expect("made above")
+}
+
+fn changes() -> impl Strategy<Value = Vec<(u64, bool)>> {
+    prop::collection::vec(((0..400_u64).prop_map(|number| 2 * number + 1), any::<bool>()), 1..200)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_scan_goes_on_where_its_leaf_changes(changes in changes(), from in 0..800_u64, length in 0..800_u64, up: bool) {
+        let store = store(NoHtm, 64 * MIB);
+        let tree: Tree<NoHtm, Inline> = store.tree().expect("a tree");
+        let mut worker = store.worker();
+        for number in (0..=1_600).step_by(2) {
+            tree.insert(&mut worker, number, b"always").expect("room");
+        }
+        let range = from..=from + length;
+        let scan = if up { tree.range(range.clone()) } else { tree.range_back(range.clone()) };
+        let numbers = come_to(scan, |key| key, &changes, &mut |number, comes| {
+            if comes {
+                tree.put(&mut worker, number, b"perhaps").expect("room");
+            } else {
+                tree.remove(&mut worker, number).expect("sound");
+            }
+        });
+        are_right(numbers, up, range)?;
+    }
+
+    #[test]
+    fn a_scan_of_byte_strings_goes_on_where_its_leaf_changes(
+        changes in changes(), from in 0..800_u64, length in 0..800_u64, up: bool,
+    ) {
+        let store = store(NoHtm, 64 * MIB);
+        let tree: Tree<NoHtm, Bytes> = store.tree_of().expect("a tree");
+        let mut worker = store.worker();
+        for number in (0..=1_600).step_by(2) {
+            tree.insert(&mut worker, &name(number), b"always").expect("room");
+        }
+        let range = from..=from + length;
+        let (low, high) = (name(from), name(from + length));
+        let bounds = &low[..]..=&high[..];
+        let scan = if up { tree.range(bounds) } else { tree.range_back(bounds) };
+        let numbers = come_to(scan, number_of, &changes, &mut |number, comes| {
+            if comes {
+                tree.put(&mut worker, &name(number), b"perhaps").expect("room");
+            } else {
+                tree.remove(&mut worker, &name(number)).expect("sound");
+            }
+        });
+        are_right(numbers, up, range)?;
+    }
+}
+
+fn leaves(tree: &Tree<NoHtm>) -> usize {
+    let mut scan = tree.range(..);
+    while scan.next().expect("sound").is_some() {}
+    scan.passed().len()
+}
+
+fn filled(fill: impl FnOnce(&Store<NoHtm>, &Tree<NoHtm>, &mut Worker<NoHtm>)) -> usize {
+    let store = store(NoHtm, 64 * MIB);
+    let tree = store.tree().expect("a tree");
+    fill(&store, &tree, &mut store.worker());
+    leaves(&tree)
+}
+
+/// Thirty keys fit into a leaf.
+#[test]
+fn ascending_keys_leave_full_leaves_behind() {
+    let at_the_end = filled(|_, tree, worker| {
+        for key in 0..3_000 {
+            tree.insert(worker, key, b"").expect("room");
+        }
+    });
+    assert_eq!(at_the_end, 100);
+
+    // As many, but ten groups of keys grow in turns, so that those of one are between those of others; and another tree grows meanwhile.
+    let between = filled(|store, tree, worker| {
+        let other = store.tree().expect("another");
+        for turn in 0..30_u64 {
+            for group in 0..10_u64 {
+                for key in 0..10_u64 {
+                    tree.insert(worker, group << 32 | (10 * turn + key), b"").expect("room");
+                    other.insert(worker, 7_919 * (100 * turn + 10 * group + key) % 3_001, b"").expect("room");
+                }
+            }
+        }
+    });
+    assert!(between < 130, "{between}");
+}
