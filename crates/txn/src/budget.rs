@@ -7,8 +7,10 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 #[cfg(feature = "tracing")]
 use crate::trace::event;
 
-/// Bytes that are used, of those that may be. Counted by whoever keeps or forgets an older version, which only open snapshots are cause for.
+/// Bytes that are used, of those that may be. Counted by whoever keeps or forgets an older version, which only open snapshots are cause for; what everybody
+/// reads lies elsewhere.
 #[derive(Debug)]
+#[repr(align(128))]
 pub(crate) struct Budget {
     used: AtomicU64,
     most: u64,

@@ -90,8 +90,9 @@ pub(crate) struct Inner<S: Setting> {
     pub(crate) ticket: Ticket,
 }
 
-/// What a thread keeps from one transaction to the next.
+/// What a thread keeps from one transaction to the next. It is written by each, and others' lie beside it.
 #[derive(Debug)]
+#[repr(align(128))]
 struct Thread<E: Engine> {
     /// States that no transaction is using. More than one only if several are open at once.
     spare: RefCell<Vec<Box<Work<E>>>>,

@@ -22,8 +22,9 @@ struct Terminal {
     deck: Deck,
 }
 
-/// A thread with its terminals.
+/// A thread with its terminals. Others' lie beside it.
 #[derive(Debug)]
+#[repr(align(128))]
 pub(crate) struct Terminals<'db, S: Setting, O: Shelf> {
     db: &'db Db<S>,
     tables: Tables<O>,
