@@ -17,7 +17,7 @@ use super::{HEAD, HEADER_WORDS, Look, Record, STATE, Shape, VERSION};
 use crate::{
     Kept, Version, Worker,
     heap::Class,
-    keys::{Keys, MAX_KEY},
+    keys::{Inline, Keys, MAX_KEY},
     layout::{Head, Place, State},
     room::Room,
 };
@@ -35,6 +35,14 @@ pub enum Past {
     Absent,
     /// What it was has been forgotten: there was no memory to keep it.
     Forgotten,
+}
+
+impl Past {
+    /// Of a record that had this version.
+    #[inline(always)]
+    pub(super) fn of(version: Version) -> Self {
+        if version.is_removed() { Self::Absent } else { Self::Present(version) }
+    }
 }
 
 /// A look into the past: at the versions before one.
@@ -82,7 +90,7 @@ impl<E: Engine> Record<'_, E> {
         view: &mut PastView,
         into: &mut impl Room,
     ) -> Result<Look<Past>, OutOfBounds> {
-        self.past(view, into, |record| Ok(record.shape_for::<K>(record.head(), key)?.is_some()))
+        self.past(view, into, |record, head| record.shape_for::<K>(head, key))
     }
 
     /// The same, of a record of which only the key's word is known.
@@ -93,7 +101,13 @@ impl<E: Engine> Record<'_, E> {
         view: &mut PastView,
         into: &mut impl Room,
     ) -> Result<Look<Past>, OutOfBounds> {
-        self.past(view, into, |record| Ok(record.key_word() == word))
+        self.past(
+            view,
+            into,
+            |record, head| {
+                if record.key_word() == word { record.shape::<Inline>(head).map(Some) } else { Ok(None) }
+            },
+        )
     }
 
     /// The same, and copies the key, of a record that keeps it.
@@ -104,56 +118,42 @@ impl<E: Engine> Record<'_, E> {
         view: &mut PastView,
         into: &mut impl Room,
     ) -> Result<Look<Past>, OutOfBounds> {
-        self.past(view, into, |record| {
-            if record.shape::<K>(record.head())?.key.is_some_and(|length| length > MAX_KEY) {
-                return Ok(false);
+        self.past(view, into, |record, head| {
+            let shape = record.shape::<K>(head)?;
+            if shape.key.is_some_and(|length| length > MAX_KEY) {
+                return Ok(None);
             }
-            record.copy_kept_key::<K>(key).map(|()| true)
+            record.copy_kept_key::<K>(key).map(|()| Some(shape))
         })
     }
 
+    /// Looks at the record, of which `shape_if_it` tells the shape if it is the one looked for.
     #[inline(always)]
     fn past(
         &self,
         view: &mut PastView,
         into: &mut impl Room,
-        is_it: impl FnOnce(&Self) -> Result<bool, OutOfBounds>,
+        shape_if_it: impl FnOnce(&Self, Head) -> Result<Option<Shape>, OutOfBounds>,
     ) -> Result<Look<Past>, OutOfBounds> {
         let version = match self.begin() {
             Ok(version) => version,
             Err(look) => return Ok(look),
         };
+        let head = self.head();
+        if !view.sees(version) {
+            // Whoever has it locked is later still.
+            let is_it = shape_if_it(self, head).map(|shape| shape.map(drop));
+            return match self.end_either(version, is_it)?.found() {
+                Ok(()) => self.older(head, view, into),
+                Err(look) => Ok(look),
+            };
+        }
         let state = State(self.engine().load(&self.header[STATE]));
-        // Whoever has locked a version that is too late already is later still.
-        if view.sees(version) && view.must_wait(state, version, self.place.word) {
+        if view.must_wait(state, version, self.place.word) {
             return Ok(Look::Busy);
         }
-        let head = self.head();
-        let seen = is_it(self).and_then(|is_it| {
-            if !is_it {
-                return Ok(None);
-            }
-            if !view.sees(version) {
-                return Ok(Some(None));
-            }
-            self.copy_past(head, version, into).map(|past| Some(Some(past)))
-        });
-        Ok(match self.end_either(version, seen)? {
-            Look::Found(Some(past)) => Look::Found(past),
-            Look::Found(None) => self.older(head, view, into)?,
-            Look::Other => Look::Other,
-            Look::Absent => Look::Absent,
-            Look::Stale => Look::Stale,
-            Look::Busy => Look::Busy,
-        })
-    }
-
-    fn copy_past(&self, head: Head, version: Version, into: &mut impl Room) -> Result<Past, OutOfBounds> {
-        if version.is_removed() {
-            return Ok(Past::Absent);
-        }
-        self.copy_present(self.shape_of(head)?, version, into)?;
-        Ok(Past::Present(version))
+        let copied = self.copy_if_it(shape_if_it(self, head), version, into);
+        Ok(self.end_either(version, copied)?.map(|()| Past::of(version)))
     }
 
     /// Follows the links from a head, which was the record's when its version was looked at last.
@@ -172,7 +172,10 @@ impl<E: Engine> Record<'_, E> {
             if newer.head() != head || version.is_writing() {
                 return Ok(Look::Busy);
             }
-            let past = view.sees(version).then(|| older.copy_past(its_head, version, into));
+            let past = view.sees(version).then(|| {
+                let shape = older.shape_of(its_head)?;
+                older.copy_present(shape, version, into).map(|()| Past::of(version))
+            });
             // Its memory may have had another use when its head was read, and have been linked from here again since.
             fence_acquire();
             if older.version() != version || older.shape_bits() != its_head.without_older() {
