@@ -22,7 +22,7 @@ struct Terminal {
     deck: Deck,
 }
 
-/// A thread with its terminals. Others' lie beside it.
+/// A thread with its terminals.
 #[derive(Debug)]
 #[repr(align(128))]
 pub(crate) struct Terminals<'db, S: Setting, O: Shelf> {
