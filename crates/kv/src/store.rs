@@ -150,6 +150,7 @@ impl<E: Engine> Store<E> {
             number,
             state: State::locked_by(self.shared.node, number as u16, 0),
             last_leaf: None,
+            discarded: Vec::new(),
             store: self.clone(),
         }
     }
@@ -276,6 +277,8 @@ pub struct Worker<E: Engine> {
     state: State,
     /// The tree where it has inserted last, and the place of the leaf: what comes next often belongs there too.
     pub(crate) last_leaf: Option<(Offset, u64)>,
+    /// For memory that is about to be free, so that nothing is allocated for that.
+    discarded: Vec<(Class, u64)>,
     store: Store<E>,
 }
 
@@ -307,6 +310,15 @@ impl<E: Engine> Worker<E> {
     /// Gives back memory that was not used.
     pub fn give_back(&mut self, unused: Reserved) {
         self.free(unused.class, unused.word);
+    }
+
+    /// An empty list for memory that is about to be free, which is to be [given back](Self::give_back_discarded).
+    pub(crate) fn take_discarded(&mut self) -> Vec<(Class, u64)> {
+        std::mem::take(&mut self.discarded)
+    }
+
+    pub(crate) fn give_back_discarded(&mut self, emptied: Vec<(Class, u64)>) {
+        self.discarded = emptied;
     }
 
     pub(crate) fn free(&mut self, class: Class, word: u64) {

@@ -10,10 +10,10 @@
 //! before: what is forgotten together is marked as free, all of it, before any of its memory can be used again. And it must itself be what it was, since
 //! memory that was forgotten may be kept in at once, and be linked to from the same head.
 
-use drtm_htm::{Engine, fence_acquire, fence_release};
-use drtm_rdma::OutOfBounds;
+use drtm_htm::{Engine, Word, fence_acquire, fence_release};
+use drtm_rdma::{OutOfBounds, read_bytes, write_bytes};
 
-use super::{HEAD, HEADER_WORDS, Look, Record, STATE, Shape, VERSION};
+use super::{HEAD, Look, Record, STATE, Shape, VERSION};
 use crate::{
     Kept, Version, Worker,
     heap::Class,
@@ -231,9 +231,7 @@ impl<E: Engine> Record<'_, E> {
         engine.store_relaxed(&copy.header[super::KEY], self.key_word());
         let its_head = shape.head(copy.place.incarnation).with_older(head.older());
         engine.store_relaxed(&copy.header[HEAD], its_head.0);
-        let words = shape.class().words() as usize - HEADER_WORDS;
-        let body = self.body(0, words.min(shape.body_words()))?.iter().zip(copy.body(0, shape.body_words())?);
-        body.for_each(|(from, to)| engine.store_relaxed(to, engine.load_relaxed(from)));
+        copy_words(engine, self.body(0, shape.body_words())?, copy.body(0, shape.body_words())?);
         engine.store(&copy.header[VERSION], version.0);
         engine.store(&copy.header[STATE], State::FREE.0);
         self.link_older(word);
@@ -248,7 +246,7 @@ impl<E: Engine> Record<'_, E> {
         mut until: Version,
         is_needed: impl Fn(Version, Version) -> bool,
     ) -> Result<u64, OutOfBounds> {
-        let mut unneeded: Vec<(Class, u64)> = Vec::new();
+        let mut unneeded = worker.take_discarded();
         let mut newer = self.again();
         loop {
             let word = newer.head().older();
@@ -275,7 +273,7 @@ impl<E: Engine> Record<'_, E> {
 
     /// Frees all older versions from one on. Nothing links to it any more. Gives the bytes.
     fn discard_from(&self, mut word: u64, worker: &mut Worker<E>) -> Result<u64, OutOfBounds> {
-        let mut discarded = Vec::new();
+        let mut discarded = worker.take_discarded();
         while word != 0 && word != Head::FORGOTTEN {
             let older = Record::at(self.region, Place { word, incarnation: 0 })?;
             let head = older.head();
@@ -304,9 +302,22 @@ impl<E: Engine> Record<'_, E> {
     }
 }
 
+/// Copies words that nobody changes meanwhile to memory that nobody knows of, many at a time.
+#[inline]
+fn copy_words<E: Engine>(engine: &E, from: &[Word], to: &[Word]) {
+    const AT_ONCE: usize = 32;
+    let mut bytes = [0; 8 * AT_ONCE];
+    for (from, to) in from.chunks(AT_ONCE).zip(to.chunks(AT_ONCE)) {
+        let bytes = &mut bytes[..8 * from.len()];
+        read_bytes(engine, from, bytes);
+        write_bytes(engine, to, bytes);
+    }
+}
+
 /// Frees the memory of older versions, now that all of them are marked. Gives the bytes.
-fn free_all<E: Engine>(discarded: Vec<(Class, u64)>, worker: &mut Worker<E>) -> u64 {
+fn free_all<E: Engine>(mut discarded: Vec<(Class, u64)>, worker: &mut Worker<E>) -> u64 {
     let bytes = discarded.iter().map(|(class, _)| 8 * class.words()).sum();
-    discarded.into_iter().for_each(|(class, word)| worker.free(class, word));
+    discarded.drain(..).for_each(|(class, word)| worker.free(class, word));
+    worker.give_back_discarded(discarded);
     bytes
 }
