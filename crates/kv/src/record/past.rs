@@ -10,8 +10,8 @@
 //! before: what is forgotten together is marked as free, all of it, before any of its memory can be used again. And it must itself be what it was, since
 //! memory that was forgotten may be kept in at once, and be linked to from the same head.
 
-use drtm_htm::{Engine, Word, fence_acquire, fence_release};
-use drtm_rdma::{OutOfBounds, read_bytes, write_bytes};
+use drtm_htm::{Engine, fence_acquire, fence_release};
+use drtm_rdma::OutOfBounds;
 
 use super::{HEAD, Look, Record, STATE, Shape, VERSION};
 use crate::{
@@ -231,7 +231,8 @@ impl<E: Engine> Record<'_, E> {
         engine.store_relaxed(&copy.header[super::KEY], self.key_word());
         let its_head = shape.head(copy.place.incarnation).with_older(head.older());
         engine.store_relaxed(&copy.header[HEAD], its_head.0);
-        copy_words(engine, self.body(0, shape.body_words())?, copy.body(0, shape.body_words())?);
+        let body = self.body(0, shape.body_words())?.iter().zip(copy.body(0, shape.body_words())?);
+        body.for_each(|(from, to)| engine.store_relaxed(to, engine.load_relaxed(from)));
         engine.store(&copy.header[VERSION], version.0);
         engine.store(&copy.header[STATE], State::FREE.0);
         self.link_older(word);
@@ -299,18 +300,6 @@ impl<E: Engine> Record<'_, E> {
     /// Whether there are older versions.
     pub(crate) fn has_past(&self) -> bool {
         self.head().older() != 0
-    }
-}
-
-/// Copies words that nobody changes meanwhile to memory that nobody knows of, many at a time.
-#[inline]
-fn copy_words<E: Engine>(engine: &E, from: &[Word], to: &[Word]) {
-    const AT_ONCE: usize = 32;
-    let mut bytes = [0; 8 * AT_ONCE];
-    for (from, to) in from.chunks(AT_ONCE).zip(to.chunks(AT_ONCE)) {
-        let bytes = &mut bytes[..8 * from.len()];
-        read_bytes(engine, from, bytes);
-        write_bytes(engine, to, bytes);
     }
 }
 
