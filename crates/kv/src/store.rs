@@ -151,6 +151,7 @@ impl<E: Engine> Store<E> {
             number,
             state: State::locked_by(self.shared.node, number as u16, 0),
             lasts: Lasts::default(),
+            discarded: Vec::new(),
             store: self.clone(),
         }
     }
@@ -277,6 +278,8 @@ pub struct Worker<E: Engine> {
     state: State,
     /// Where it has inserted last into trees.
     pub(crate) lasts: Lasts,
+    /// For memory that is about to be free, so that nothing is allocated for that.
+    discarded: Vec<(Class, u64)>,
     store: Store<E>,
 }
 
@@ -308,6 +311,15 @@ impl<E: Engine> Worker<E> {
     /// Gives back memory that was not used.
     pub fn give_back(&mut self, unused: Reserved) {
         self.free(unused.class, unused.word);
+    }
+
+    /// An empty list for memory that is about to be free, which is to be [given back](Self::give_back_discarded).
+    pub(crate) fn take_discarded(&mut self) -> Vec<(Class, u64)> {
+        std::mem::take(&mut self.discarded)
+    }
+
+    pub(crate) fn give_back_discarded(&mut self, emptied: Vec<(Class, u64)>) {
+        self.discarded = emptied;
     }
 
     pub(crate) fn free(&mut self, class: Class, word: u64) {

@@ -7,8 +7,10 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 #[cfg(feature = "tracing")]
 use crate::trace::event;
 
-/// Bytes that are used, of those that may be. Counted by whoever keeps or forgets an older version, which only open snapshots are cause for.
+/// Bytes that are used, of those that may be. Counted by whoever keeps or forgets an older version, which only open snapshots are cause for; what everybody
+/// reads lies elsewhere.
 #[derive(Debug)]
+#[repr(align(128))]
 pub(crate) struct Budget {
     used: AtomicU64,
     most: u64,
@@ -17,7 +19,7 @@ pub(crate) struct Budget {
     was_told: AtomicBool,
 }
 
-/// What a commit takes and gives back, until it is [entered](Budget::enter): once, as all threads write the same word then.
+/// What a commit takes and gives back, or who tidies up, until it is [entered](Budget::enter): once, as all threads write the same word then.
 #[derive(Debug, Default)]
 pub(crate) struct Spent(i64);
 
@@ -68,7 +70,7 @@ impl Budget {
         }
     }
 
-    /// Enters what one commit has taken and given back.
+    /// Enters what has been taken and given back.
     #[inline]
     pub(crate) fn enter(&self, spent: Spent) {
         match spent.0 {

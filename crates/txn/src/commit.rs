@@ -218,8 +218,9 @@ fn apply<S: Setting>(
     for (write, index) in writes.iter_mut().zip(0..) {
         let version = new_version(epoch, write);
         let mut now_at = write.at;
-        let has_past =
-            (write.has_past || !needs.is_empty()) && settle_past(db, worker, needs, write, version, &mut spent)?;
+        // A row that was not there before, and never was as far as anybody knows, needs nothing to say so.
+        let may_be_kept = write.has_past || !needs.is_empty() && !write.before.is_removed();
+        let has_past = may_be_kept && settle_past(db, worker, needs, write, version, &mut spent)?;
         match write.fate {
             Fate::Fresh { .. } | Fate::Remove => records.publish(write.at, version)?,
             Fate::Patch { start, length, skipped } => {
@@ -263,7 +264,7 @@ fn settle_past<S: Setting>(
         spent.give_back(records.forget(worker, write.at, |from, until| needs.include(from, until))?);
         has_past = records.has_past(write.at)?;
     }
-    // A row that was not there before, and never was as far as anybody knows, needs nothing to say so.
+    // As above.
     if needs.include(write.before, version) && (has_past || !write.before.is_removed()) {
         match records.keep(worker, write.at, db.past.allows_more(spent))? {
             Kept::Copy { bytes } => spent.take(bytes),

@@ -90,8 +90,9 @@ pub(crate) struct Inner<S: Setting> {
     pub(crate) ticket: Ticket,
 }
 
-/// What a thread keeps from one transaction to the next.
+/// What a thread keeps from one transaction to the next. It is written by each, and others' lie beside it.
 #[derive(Debug)]
+#[repr(align(128))]
 struct Thread<E: Engine> {
     /// States that no transaction is using. More than one only if several are open at once.
     spare: RefCell<Vec<Box<Work<E>>>>,
@@ -186,8 +187,8 @@ impl<S: Setting> Db<S> {
 
     /// Runs a transaction that only reads. It never gets in the way of those that write, and what it sees is all true at one moment, not before it was begun.
     ///
-    /// One that reads little is checked in the end, as others are, and run again if that fails. One that reads more, or that has failed,
-    /// goes on in a [snapshot](Self::snapshot), and does not fail.
+    /// One that reads up to about a thousand rows is checked in the end, as others are, and run again if that fails. One that reads more, or that has
+    /// failed, goes on in a [snapshot](Self::snapshot), and does not fail.
     ///
     /// # Errors
     ///

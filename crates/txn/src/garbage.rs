@@ -14,6 +14,7 @@ use drtm_kv::{Handle, KvError, Locking, Reaped, Sighting, Version, Worker};
 
 use crate::{
     Setting,
+    budget::Spent,
     db::Inner,
     index::Encoded,
     work::{Work, encoded},
@@ -85,6 +86,13 @@ pub(crate) fn try_some<S: Setting>(db: &Inner<S>, work: &mut Work<S::Engine>) ->
     if db.ticket.is_taken() {
         return Ok(());
     }
+    let mut spent = Spent::default();
+    let tried = try_each(db, work, &mut spent);
+    db.past.enter(spent);
+    tried
+}
+
+fn try_each<S: Setting>(db: &Inner<S>, work: &mut Work<S::Engine>, spent: &mut Spent) -> Result<(), KvError> {
     db.snapshots.needs(&db.store, &mut work.needs)?;
     for _ in 0..db.garbage.len().min(BATCH) {
         let Some(left) = db.garbage.pop() else { break };
@@ -104,7 +112,7 @@ pub(crate) fn try_some<S: Setting>(db: &Inner<S>, work: &mut Work<S::Engine>) ->
                     None => true,
                 }
             }
-            Garbage::Past { at, .. } => forget(db, work, *at)?,
+            Garbage::Past { at, .. } => forget(db, work, *at, spent)?,
         };
         if !is_done {
             db.garbage.push(left);
@@ -114,7 +122,12 @@ pub(crate) fn try_some<S: Setting>(db: &Inner<S>, work: &mut Work<S::Engine>) ->
 }
 
 /// Forgets what a row was, as far as nobody needs it. Whether nothing is left.
-fn forget<S: Setting>(db: &Inner<S>, work: &mut Work<S::Engine>, at: Handle) -> Result<bool, KvError> {
+fn forget<S: Setting>(
+    db: &Inner<S>,
+    work: &mut Work<S::Engine>,
+    at: Handle,
+    spent: &mut Spent,
+) -> Result<bool, KvError> {
     let records = db.store.records();
     match records.lock(at, work.holder)? {
         // Whoever has moved it, or taken it out, sees to that.
@@ -127,7 +140,7 @@ fn forget<S: Setting>(db: &Inner<S>, work: &mut Work<S::Engine>, at: Handle) -> 
             let freed = records.forget(&mut work.worker, at, |from, until| needs.include(from, until));
             let has_past = records.has_past(at);
             records.unlock(at);
-            db.past.give_back(freed?);
+            spent.give_back(freed?);
             Ok(!has_past?)
         }
     }

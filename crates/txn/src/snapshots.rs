@@ -8,10 +8,12 @@
 //! writers to see. One that has no number yet may need anything.
 //!
 //! ```text
-//! word 0       snapshot number                         each on a line of its own
-//!      8       open snapshots, and how many slots were ever used
-//!     16..     slots: 0 free, 1 to be numbered, otherwise the first version that the snapshot does not see
+//! word 0       snapshot number
+//!      1, 2    open snapshots, and how many slots were ever used
+//!      3..     slots: 0 free, 1 to be numbered, otherwise the first version that the snapshot does not see
 //! ```
+//!
+//! Who opens a snapshot writes all of this, and who commits then reads all of it: so it is together, and the first few slots are in the line of what precedes them.
 
 use drtm_htm::{Engine, LINE_WORDS, Word, fence_locked};
 use drtm_kv::{KvError, Store, Version};
@@ -22,10 +24,11 @@ use crate::{Error, epoch::first_after};
 /// The most snapshots that can be open at once. Writers look at as many of them as ever were.
 pub(crate) const MOST_SNAPSHOTS: usize = if cfg!(drtm_loom) { 2 } else { 128 };
 
-const OPEN: usize = LINE_WORDS;
-const USED: usize = OPEN + 1;
-const SLOTS: usize = 2 * LINE_WORDS;
-const WORDS: usize = SLOTS + MOST_SNAPSHOTS;
+const OPEN: usize = 1;
+const USED: usize = 2;
+const SLOTS: usize = 3;
+/// Whole lines, as whatever comes behind is others'.
+const WORDS: usize = (SLOTS + MOST_SNAPSHOTS).next_multiple_of(LINE_WORDS);
 
 const FREE: u64 = 0;
 const UNNUMBERED: u64 = 1;
@@ -98,7 +101,7 @@ impl Snapshots {
     pub(crate) fn open<E: Engine>(&self, store: &Store<E>) -> Result<Opened, Error> {
         let (words, engine) = (self.words(store)?, store.region().engine());
         engine.fetch_add(&words[OPEN], 1);
-        let mut slots = words[SLOTS..].iter().enumerate();
+        let mut slots = words[SLOTS..][..MOST_SNAPSHOTS].iter().enumerate();
         let claimed = slots.find(|(_, slot)| {
             engine.load_relaxed(slot) == FREE && engine.compare_exchange(slot, FREE, UNNUMBERED).is_ok()
         });
@@ -138,7 +141,7 @@ impl Snapshots {
             return Ok(());
         }
         let used = engine.load(&words[USED]) as usize;
-        for slot in words[SLOTS..].iter().take(used) {
+        for slot in words[SLOTS..][..MOST_SNAPSHOTS].iter().take(used) {
             match engine.load(slot) {
                 FREE => {}
                 UNNUMBERED => needs.has_unnumbered = true,

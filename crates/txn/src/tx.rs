@@ -36,7 +36,7 @@ use crate::{
     index::{Absence, Encoded},
     snapshots,
     trace::event,
-    work::{Fate, Work},
+    work::{Fate, LONG_READ, Work},
 };
 
 /// A transaction. Dropped without a [commit](Self::commit), it has never happened.
@@ -188,11 +188,11 @@ impl<'db, S: Setting, M: Mode> Tx<'db, S, M> {
         if self.is_opaque { self.check() } else { Ok(()) }
     }
 
-    /// Looks again at all that was read.
+    /// Looks again at all that was read. Who only reads, and has read much, goes on in a snapshot.
     #[cold]
     #[inline(never)]
     fn check(&mut self) -> Result<(), Error> {
-        if !M::WRITES {
+        if !M::WRITES && self.work().seen() >= LONG_READ {
             return self.turn_to_snapshot();
         }
         let db = self.db;

@@ -33,6 +33,7 @@ fn set(rows: &mut dyn Rows, key: u64, balance: i64) -> Result<(), Error> {
 }
 
 /// A thread that serves customers.
+#[repr(align(128))]
 pub(crate) struct Teller<'p, P> {
     peer: &'p P,
     inputs: Inputs,

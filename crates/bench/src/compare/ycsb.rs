@@ -18,6 +18,7 @@ fn read(rows: &mut dyn Rows, number: u64) -> Result<SmallRow, Error> {
 }
 
 /// A thread with its transactions.
+#[repr(align(128))]
 pub(crate) struct Worker<'p, P> {
     peer: &'p P,
     transactions: Transactions,

@@ -11,7 +11,7 @@ use parking_lot::RwLock;
 use super::latency::Latencies;
 use crate::Error;
 
-/// A thread's side of a workload.
+/// A thread's side of a workload. It is written for every transaction, and others' lie beside it: it is to be aligned so that no two are in one line.
 pub(crate) trait Client: Send {
     /// Names of the transactions that it runs.
     fn kinds() -> &'static [&'static str];

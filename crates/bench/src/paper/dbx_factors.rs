@@ -10,7 +10,6 @@ use super::{
 };
 use crate::{
     Error,
-    drive::Pace,
     report::chart::{Axis, Scale},
     tpcc::{Chances, MixName, Reading, Scale as Size, Shelf, Tpcc},
     units::Quantity,
@@ -113,10 +112,7 @@ fn standard(effort: &Effort) -> Result<Measured, Error> {
 }
 
 fn factors(effort: &Effort) -> Result<Measured, Error> {
-    let at_once = |threads: usize| {
-        let bytes = (threads as u64) << if effort.is_quick { 25 } else { 29 };
-        Pace { at_once: bytes, ..effort.pace(threads) }
-    };
+    let at_once = |threads| effort.pace_with_memory(threads);
     let hash = |reading| tpcc::<Hash>(effort, MixName::Standard, reading);
     let on_rtm = |series, reading| match Rtm::detect() {
         Ok(rtm) => Entry::within::<Embedded, _>(series, rtm.into(), at_once, hash(reading)),

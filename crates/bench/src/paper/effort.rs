@@ -102,6 +102,12 @@ impl Effort {
         Pace { threads, until: self.until, memory, at_once: 0 }
     }
 
+    /// The same with memory for TPC-C from the beginning, so that the system's providing it is no part of what is measured.
+    pub(super) fn pace_with_memory(&self, threads: usize) -> Pace {
+        let at_once = (threads as u64) << if self.is_quick { 25 } else { 29 };
+        Pace { at_once, ..self.pace(threads) }
+    }
+
     /// A workload on an engine, of which every run is on a new database.
     pub(super) fn subject<'s, W: Workload + 's>(&self, workload: W, engine: DatabaseEngine, pace: Pace) -> Subject<'s> {
         Box::new(move || Ok(engine.dispatch(Run { workload: &workload, pace })?.1))

@@ -28,6 +28,7 @@ pub(crate) struct Tables {
 
 /// A thread that serves customers.
 #[derive(Debug)]
+#[repr(align(128))]
 pub(crate) struct Teller<'db, S: Setting> {
     db: &'db Db<S>,
     tables: Tables,

@@ -32,6 +32,7 @@ pub(super) struct Tables {
 
 /// A thread that asks.
 #[derive(Debug)]
+#[repr(align(128))]
 pub(super) struct Network<'db, S: Setting> {
     db: &'db Db<S>,
     tables: Tables,

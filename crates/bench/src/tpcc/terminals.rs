@@ -24,6 +24,7 @@ struct Terminal {
 
 /// A thread with its terminals.
 #[derive(Debug)]
+#[repr(align(128))]
 pub(crate) struct Terminals<'db, S: Setting, O: Shelf> {
     db: &'db Db<S>,
     tables: Tables<O>,

@@ -25,10 +25,10 @@ use crate::{
 /// Run YCSB, and check that no write is lost or torn
 ///
 /// The core package's workloads A to F, each operation a transaction; or X: transactions of several
-/// operations on different records, as papers on transaction processing have them. Records have fields of
-/// 100 bytes, of which a write changes one. When all is over, each field must be as a write has left it,
-/// and all together must say that they were written as often as was committed. Records are in a hash
-/// table, but for E in an ordered one.
+/// operations on different records, as papers on transaction processing have them, which the database is
+/// told of ahead. Records have fields of 100 bytes, of which a write changes one. When all is over, each
+/// field must be as a write has left it, and all together must say that they were written as often as was
+/// committed. Records are in a hash table, but for E in an ordered one.
 ///
 /// JSON: {workload, threads, mix, records, dist, value_bytes, table, ops (X), reads (X), engine, simulated,
 /// nodes, fabric, protocol, durability, seconds, committed, throughput, aborts: {cause: n},

@@ -22,6 +22,7 @@ pub(crate) enum Task {
 
 /// A thread with its task.
 #[derive(Debug)]
+#[repr(align(128))]
 pub(crate) struct Worker<'db, S: Setting, O, const FIELDS: usize> {
     db: &'db Db<S>,
     records: Records<O, FIELDS>,
@@ -121,6 +122,7 @@ impl<S: Setting, O: Shelf, const FIELDS: usize> Client for Worker<'_, S, O, FIEL
                 let transaction = transactions.draw();
                 let records = self.records;
                 self.db.transact(|tx| {
+                    tx.prefetch(records, transaction.accesses().iter().map(|access| key(access.number)))?;
                     transaction.accesses().iter().try_for_each(|access| match access.writes {
                         true => write(tx, records, access.number, 0),
                         false => read(tx, records, access.number),

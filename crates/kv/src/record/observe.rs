@@ -94,7 +94,7 @@ impl<E: Engine> Record<'_, E> {
         self.observe_value::<K>(key, self.head(), version, into).ok()??;
         fence_acquire();
         let is_same = self.version() == version || mutation::includes(Mutation::ReadWithoutVersion);
-        is_same.then_some(if version.is_removed() { Past::Absent } else { Past::Present(version) })
+        is_same.then(|| Past::of(version))
     }
 
     /// [Begins](Self::begin) to look at a record that nobody else than this holder has locked.
@@ -132,7 +132,18 @@ impl<E: Engine> Record<'_, E> {
         version: Version,
         into: &mut impl Room,
     ) -> Result<Option<()>, OutOfBounds> {
-        match self.shape_for::<K>(head, key)? {
+        self.copy_if_it(self.shape_for::<K>(head, key), version, into)
+    }
+
+    /// Copies the value of a record that has a shape only if it is the one looked for.
+    #[inline(always)]
+    pub(super) fn copy_if_it(
+        &self,
+        shape: Result<Option<Shape>, OutOfBounds>,
+        version: Version,
+        into: &mut impl Room,
+    ) -> Result<Option<()>, OutOfBounds> {
+        match shape? {
             None => Ok(None),
             Some(shape) => self.copy_present(shape, version, into).map(Some),
         }

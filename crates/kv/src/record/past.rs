@@ -13,11 +13,11 @@
 use drtm_htm::{Engine, fence_acquire, fence_release};
 use drtm_rdma::OutOfBounds;
 
-use super::{HEAD, HEADER_WORDS, Look, Record, STATE, Shape, VERSION};
+use super::{HEAD, Look, Record, STATE, Shape, VERSION};
 use crate::{
     Kept, Version, Worker,
     heap::Class,
-    keys::{Keys, MAX_KEY},
+    keys::{Inline, Keys, MAX_KEY},
     layout::{Head, Place, State},
     room::Room,
 };
@@ -35,6 +35,14 @@ pub enum Past {
     Absent,
     /// What it was has been forgotten: there was no memory to keep it.
     Forgotten,
+}
+
+impl Past {
+    /// Of a record that had this version.
+    #[inline(always)]
+    pub(super) fn of(version: Version) -> Self {
+        if version.is_removed() { Self::Absent } else { Self::Present(version) }
+    }
 }
 
 /// A look into the past: at the versions before one.
@@ -82,7 +90,7 @@ impl<E: Engine> Record<'_, E> {
         view: &mut PastView,
         into: &mut impl Room,
     ) -> Result<Look<Past>, OutOfBounds> {
-        self.past(view, into, |record| Ok(record.shape_for::<K>(record.head(), key)?.is_some()))
+        self.past(view, into, |record, head| record.shape_for::<K>(head, key))
     }
 
     /// The same, of a record of which only the key's word is known.
@@ -93,7 +101,13 @@ impl<E: Engine> Record<'_, E> {
         view: &mut PastView,
         into: &mut impl Room,
     ) -> Result<Look<Past>, OutOfBounds> {
-        self.past(view, into, |record| Ok(record.key_word() == word))
+        self.past(
+            view,
+            into,
+            |record, head| {
+                if record.key_word() == word { record.shape::<Inline>(head).map(Some) } else { Ok(None) }
+            },
+        )
     }
 
     /// The same in the [usual case](Self::glance): the version that there is, is to be seen, and nobody is about to write another.
@@ -111,56 +125,42 @@ impl<E: Engine> Record<'_, E> {
         view: &mut PastView,
         into: &mut impl Room,
     ) -> Result<Look<Past>, OutOfBounds> {
-        self.past(view, into, |record| {
-            if record.shape::<K>(record.head())?.key.is_some_and(|length| length > MAX_KEY) {
-                return Ok(false);
+        self.past(view, into, |record, head| {
+            let shape = record.shape::<K>(head)?;
+            if shape.key.is_some_and(|length| length > MAX_KEY) {
+                return Ok(None);
             }
-            record.copy_kept_key::<K>(key).map(|()| true)
+            record.copy_kept_key::<K>(key).map(|()| Some(shape))
         })
     }
 
+    /// Looks at the record, of which `shape_if_it` tells the shape if it is the one looked for.
     #[inline(always)]
     fn past(
         &self,
         view: &mut PastView,
         into: &mut impl Room,
-        is_it: impl FnOnce(&Self) -> Result<bool, OutOfBounds>,
+        shape_if_it: impl FnOnce(&Self, Head) -> Result<Option<Shape>, OutOfBounds>,
     ) -> Result<Look<Past>, OutOfBounds> {
         let version = match self.begin() {
             Ok(version) => version,
             Err(look) => return Ok(look),
         };
+        let head = self.head();
+        if !view.sees(version) {
+            // Whoever has it locked is later still.
+            let is_it = shape_if_it(self, head).map(|shape| shape.map(drop));
+            return match self.end_either(version, is_it)?.found() {
+                Ok(()) => self.older(head, view, into),
+                Err(look) => Ok(look),
+            };
+        }
         let state = State(self.engine().load(&self.header[STATE]));
-        // Whoever has locked a version that is too late already is later still.
-        if view.sees(version) && view.must_wait(state, version, self.place.word) {
+        if view.must_wait(state, version, self.place.word) {
             return Ok(Look::Busy);
         }
-        let head = self.head();
-        let seen = is_it(self).and_then(|is_it| {
-            if !is_it {
-                return Ok(None);
-            }
-            if !view.sees(version) {
-                return Ok(Some(None));
-            }
-            self.copy_past(head, version, into).map(|past| Some(Some(past)))
-        });
-        Ok(match self.end_either(version, seen)? {
-            Look::Found(Some(past)) => Look::Found(past),
-            Look::Found(None) => self.older(head, view, into)?,
-            Look::Other => Look::Other,
-            Look::Absent => Look::Absent,
-            Look::Stale => Look::Stale,
-            Look::Busy => Look::Busy,
-        })
-    }
-
-    fn copy_past(&self, head: Head, version: Version, into: &mut impl Room) -> Result<Past, OutOfBounds> {
-        if version.is_removed() {
-            return Ok(Past::Absent);
-        }
-        self.copy_present(self.shape_of(head)?, version, into)?;
-        Ok(Past::Present(version))
+        let copied = self.copy_if_it(shape_if_it(self, head), version, into);
+        Ok(self.end_either(version, copied)?.map(|()| Past::of(version)))
     }
 
     /// Follows the links from a head, which was the record's when its version was looked at last.
@@ -179,7 +179,10 @@ impl<E: Engine> Record<'_, E> {
             if newer.head() != head || version.is_writing() {
                 return Ok(Look::Busy);
             }
-            let past = view.sees(version).then(|| older.copy_past(its_head, version, into));
+            let past = view.sees(version).then(|| {
+                let shape = older.shape_of(its_head)?;
+                older.copy_present(shape, version, into).map(|()| Past::of(version))
+            });
             // Its memory may have had another use when its head was read, and have been linked from here again since.
             fence_acquire();
             if older.version() != version || older.shape_bits() != its_head.without_older() {
@@ -235,8 +238,7 @@ impl<E: Engine> Record<'_, E> {
         engine.store_relaxed(&copy.header[super::KEY], self.key_word());
         let its_head = shape.head(copy.place.incarnation).with_older(head.older());
         engine.store_relaxed(&copy.header[HEAD], its_head.0);
-        let words = shape.class().words() as usize - HEADER_WORDS;
-        let body = self.body(0, words.min(shape.body_words()))?.iter().zip(copy.body(0, shape.body_words())?);
+        let body = self.body(0, shape.body_words())?.iter().zip(copy.body(0, shape.body_words())?);
         body.for_each(|(from, to)| engine.store_relaxed(to, engine.load_relaxed(from)));
         engine.store(&copy.header[VERSION], version.0);
         engine.store(&copy.header[STATE], State::FREE.0);
@@ -252,7 +254,7 @@ impl<E: Engine> Record<'_, E> {
         mut until: Version,
         is_needed: impl Fn(Version, Version) -> bool,
     ) -> Result<u64, OutOfBounds> {
-        let mut unneeded: Vec<(Class, u64)> = Vec::new();
+        let mut unneeded = worker.take_discarded();
         let mut newer = self.again();
         loop {
             let word = newer.head().older();
@@ -279,7 +281,7 @@ impl<E: Engine> Record<'_, E> {
 
     /// Frees all older versions from one on. Nothing links to it any more. Gives the bytes.
     fn discard_from(&self, mut word: u64, worker: &mut Worker<E>) -> Result<u64, OutOfBounds> {
-        let mut discarded = Vec::new();
+        let mut discarded = worker.take_discarded();
         while word != 0 && word != Head::FORGOTTEN {
             let older = Record::at(self.region, Place { word, incarnation: 0 })?;
             let head = older.head();
@@ -309,8 +311,9 @@ impl<E: Engine> Record<'_, E> {
 }
 
 /// Frees the memory of older versions, now that all of them are marked. Gives the bytes.
-fn free_all<E: Engine>(discarded: Vec<(Class, u64)>, worker: &mut Worker<E>) -> u64 {
+fn free_all<E: Engine>(mut discarded: Vec<(Class, u64)>, worker: &mut Worker<E>) -> u64 {
     let bytes = discarded.iter().map(|(class, _)| 8 * class.words()).sum();
-    discarded.into_iter().for_each(|(class, word)| worker.free(class, word));
+    discarded.drain(..).for_each(|(class, word)| worker.free(class, word));
+    worker.give_back_discarded(discarded);
     bytes
 }

@@ -12,8 +12,9 @@ use crate::{
 /// Nodes that are cut from the region at once.
 const PAGE_NODES: u64 = if cfg!(drtm_loom) { 1 } else { 64 };
 
-/// Nodes that are not part of the tree.
+/// Nodes that are not part of the tree. Whoever divides a node takes from here; what everybody reads lies elsewhere.
 #[derive(Debug, Default)]
+#[repr(align(128))]
 pub(super) struct Pool {
     free: Mutex<Vec<u64>>,
 }

@@ -232,6 +232,57 @@ fn as_many_snapshots_as_there_are_slots() {
     db.snapshot().expect("there are slots again");
 }
 
+const NUMBERS: TableDef<u64, Raw> = TableDef::hash("numbers");
+
+/// A database of so many rows, each with one byte.
+fn numbers(rows: u64) -> (Db<Plain>, Table<u64, Raw>) {
+    let db = plain();
+    let numbers = db.table(NUMBERS).expect("a table");
+    db.transact(|tx| (0..rows).try_for_each(|key| tx.put(numbers, &key, &[0]))).expect("room");
+    (db, numbers)
+}
+
+#[test]
+fn only_long_reads_go_on_in_snapshots() {
+    let (db, numbers) = numbers(1_100);
+    let open_after = |rows: u64| {
+        let read = db.read(|tx| {
+            (0..rows).try_for_each(|key| tx.get(numbers, &key).map(drop))?;
+            db.open_snapshots()
+        });
+        read.expect("it can be read")
+    };
+    assert_eq!((open_after(1_000), open_after(1_100)), (0, 1));
+    assert_eq!(db.open_snapshots().expect("it can be read"), 0);
+}
+
+#[test]
+fn a_read_that_fails_is_noticed_on_the_way_and_goes_to_a_snapshot_at_once() {
+    let (db, numbers) = numbers(1_000);
+    let mut read = Vec::new();
+    let open = db.read(|tx| {
+        read.push(0);
+        for key in 0..1_000 {
+            let byte = tx.get(numbers, &key)?.map_or(0, |row| row[0]);
+            let runs = read.len() as u8;
+            if let Some(rows) = read.last_mut() {
+                *rows += 1;
+            }
+            // What a snapshot sees is what was written before it was opened.
+            assert!(runs == 1 || byte == 1, "row {key} is {byte}");
+            if key == 0 {
+                let write_all = || db.transact(|tx| (0..1_000).try_for_each(|key| tx.put(numbers, &key, &[runs])));
+                let written = std::thread::scope(|scope| scope.spawn(write_all).join());
+                written.expect("no panic").expect("there is room");
+            }
+        }
+        db.open_snapshots()
+    });
+    assert_eq!(open.expect("nothing is forgotten"), 1);
+    let [first, 1_000] = read[..] else { panic!("{read:?}") };
+    assert!(first < 100, "{first} rows were read by who could not commit");
+}
+
 #[derive(Clone, Debug)]
 enum Step {
     Set(u64, i64),
