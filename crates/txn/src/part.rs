@@ -162,7 +162,7 @@ mod tests {
         let last = part!(Row, third).item(1).expect("there are two");
         assert_eq!((last.bytes(), last.span()), (15..20, Span { skipped: 1, length: 16 }));
         let mut span = row;
-        assert_eq!(last.change(&mut span[8..], |value| std::mem::replace(value, [0; 5])), Ok([15, 16, 17, 18, 19]));
+        assert_eq!(last.change(&mut span[8..], std::mem::take), Ok([15, 16, 17, 18, 19]));
         assert_eq!((&span[..15], &span[15..]), (&row[..15], &[0; 5][..]));
         assert_eq!(last.read(&row[8..19]), Err(CodecError::Size { found: 19, expected: 20 }));
     }

@@ -184,7 +184,7 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
         table: Table<K, C, O>,
         keys: impl Iterator<Item = impl Borrow<K>>,
     ) -> Result<(), Error> {
-        self.ask_for(table, keys, &[0..C::SIZE.unwrap_or(PREFETCHED)])
+        self.ask_for(table, keys, std::slice::from_ref(&(0..C::SIZE.unwrap_or(PREFETCHED))))
     }
 
     #[inline(always)]

@@ -5,5 +5,6 @@ mod close;
 mod hooks;
 mod indexes;
 mod model;
+mod parts;
 mod snapshots;
 mod starvation;
