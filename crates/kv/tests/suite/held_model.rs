@@ -28,6 +28,13 @@ enum Op {
         length: usize,
         scarce: bool,
     },
+    /// Gives the key another value, of which only some words are not those of the record: at most so many, behind others.
+    Patch {
+        key: u16,
+        skipped: usize,
+        words: usize,
+        scarce: bool,
+    },
     /// Makes the record's own value that of the key again.
     Publish {
         key: u16,
@@ -61,6 +68,8 @@ fn ops(keys: u16) -> impl Strategy<Value = Vec<Op>> {
     let op = prop_oneof![
         4 => (key.clone(), length()).prop_map(|(key, length)| Op::Place(key, length)),
         6 => (key.clone(), length(), scarce()).prop_map(|(key, length, scarce)| Op::Write { key, length, scarce }),
+        4 => (key.clone(), 0..40_usize, 0..40_usize, scarce())
+            .prop_map(|(key, skipped, words, scarce)| Op::Patch { key, skipped, words, scarce }),
         2 => (key.clone(), scarce()).prop_map(|(key, scarce)| Op::Publish { key, scarce }),
         3 => (key.clone(), scarce()).prop_map(|(key, scarce)| Op::Remove { key, scarce }),
         3 => (key.clone(), prop::option::weighted(0.3, any::<usize>())).prop_map(|(key, late)| Op::Reap { key, late }),
@@ -144,6 +153,7 @@ impl<'t, E: Engine, K: Numbered, T: Transacted<E, K>> Checked<'t, E, K, T> {
             match *op {
                 Op::Place(key, length) => self.place(key, value(turn, length), turn)?,
                 Op::Write { key, length, scarce } => self.write(key, value(turn, length), scarce, turn)?,
+                Op::Patch { key, skipped, words, scarce } => self.patch(key, (skipped, words), scarce, turn)?,
                 Op::Publish { key, scarce } => {
                     if let Some(stored) = self.rows.get(&key).map(|row| row.stored.clone()) {
                         self.publish(key, Some(stored), scarce, turn)?;
@@ -248,6 +258,24 @@ impl<'t, E: Engine, K: Numbered, T: Transacted<E, K>> Checked<'t, E, K, T> {
         let now = K::with(key, |key| self.table.write(worker, key, at, version, &value)).expect("room");
         self.is_disturbed |= now != at;
         self.written(key, Sighting { at: now, version }, Some(value));
+        Ok(())
+    }
+
+    fn patch(
+        &mut self,
+        key: u16,
+        (skipped, words): (usize, usize),
+        scarce: bool,
+        turn: usize,
+    ) -> Result<(), TestCaseError> {
+        let Some(mut new) = self.rows.get(&key).map(|row| row.stored.clone()) else { return Ok(()) };
+        let Some((_, version)) = self.hold(key, scarce, turn)? else { return Ok(()) };
+        let at = self.rows[&key].now.at;
+        let begin = (8 * skipped).min(new.len() / 8 * 8);
+        let end = (begin + 8 * words).min(new.len());
+        new[begin..end].fill(turn as u8);
+        self.table.write_part_held(at, version, begin / 8, &new[begin..end]).expect("within the value");
+        self.written(key, Sighting { at, version }, Some(new));
         Ok(())
     }
 

@@ -2,8 +2,8 @@
 
 use drtm_htm::{Engine, NoHtm};
 use drtm_kv::{
-    Bytes, Exchanged, HashConfig, HashTable, Head, Inline, KvError, Location, Look, MAX_VALUE, RecordPeer, RemoteError,
-    Service, Standing, State, TableId, Version,
+    Bytes, Exchanged, Fetched, HashConfig, HashTable, Head, Inline, KvError, Location, Locking, Look, MAX_VALUE,
+    RecordPeer, RemoteError, Service, Standing, State, TableId, Version,
 };
 use drtm_rdma::{LocalConfig, NodeId, Offset, Phase};
 
@@ -25,6 +25,32 @@ fn bytes(length: usize, first: u8) -> Vec<u8> {
 }
 
 const LENGTHS: [usize; 14] = [0, 1, 7, 8, 9, 100, 254, 255, 256, 4_000, 5_000, 32_768, MAX_VALUE - 1, MAX_VALUE];
+
+#[test]
+fn a_part_that_the_owner_writes_is_read_with_the_rest() {
+    for config in moods() {
+        let (cluster, table) = with_table(config);
+        let mut worker = cluster.store.worker();
+        table.insert(&mut worker, 7, &bytes(300, 1)).expect("room").expect("new");
+        let me = worker.lock_state();
+        let Ok(Fetched::Record(seen)) = table.fetch(7, me, &mut Vec::new()) else { panic!("it is there") };
+        assert!(matches!(cluster.store.records().lock(seen.at, me), Ok(Locking::Taken { length: 300, .. })));
+        table.write_part_held(seen.at, seen.version.next(), 5, &[9; 16]).expect("within the value");
+        let mut expected = bytes(300, 1);
+        expected[40..56].fill(9);
+        cluster.serving(service(&cluster, &table), || {
+            let endpoint = cluster.endpoint(PEERS[0]);
+            let verbs = endpoint.during(Phase::Execute);
+            alone(&endpoint, async {
+                let peer = Peer::<Inline>::open(&cluster, verbs, &table).await;
+                let location = peer.find(verbs, 7).await;
+                let mut value = Vec::new();
+                let read = peer.records.read(verbs, location, 7, &mut value).await.expect("sound");
+                assert!(matches!(read, Look::Found(_)) && value == expected, "{read:?}: its checksum is of all of it");
+            });
+        });
+    }
+}
 
 #[test]
 fn values_of_every_length_are_read_and_written() {
