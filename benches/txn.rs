@@ -192,6 +192,22 @@ impl Alone {
         })
     }
 
+    /// The first number of a row.
+    fn first(&self, key: &u64) -> Result<u64, Error> {
+        let mut row: Row = [0; 4];
+        self.table.get(*key, row.as_mut_bytes())?;
+        Ok(row[0])
+    }
+
+    /// The same, and adds to another.
+    fn count(&mut self, key: &u64) -> Result<u64, Error> {
+        let mut row: Row = [0; 4];
+        self.table.get(*key, row.as_mut_bytes())?;
+        row[1] += 1;
+        self.table.update(&mut self.worker, *key, row.as_bytes())?;
+        Ok(row[0])
+    }
+
     /// A read and a write of each row, which both find it.
     fn update(&mut self, keys: &[u64]) -> Result<u64, Error> {
         let mut row: Row = [0; 4];
@@ -245,6 +261,47 @@ fn updates(criterion: &mut Criterion) {
         measure(&mut group, ("begin", size), &keys, |keys| step_by_step(&db, |tx| update(tx, hashed, keys)));
     }
     group.finish();
+}
+
+/// One operation in a transaction, on a row that the operation before has led to: so that each waits for the one before, as within transactions, and what is compared is not
+/// how much of several a processor does at once.
+fn singles(criterion: &mut Criterion) {
+    let keys = keys::<u64>();
+    let mut alone = Alone::filled(&keys).expect("memory");
+    let (db, hashed) = embedded(HASHED, &keys, &ROW).expect("memory");
+    let mut group = group(criterion, "single");
+    chase(&mut group, "kv get", &keys, |key| alone.first(key));
+    chase(&mut group, "transact get", &keys, |key| db.transact(|tx| Ok(tx.get(hashed, key)?.map_or(0, |row| row[0]))));
+    chase(&mut group, "read get", &keys, |key| db.read(|tx| Ok(tx.get(hashed, key)?.map_or(0, |row| row[0]))));
+    chase(&mut group, "kv update", &keys, |key| alone.count(key));
+    chase(&mut group, "transact update", &keys, |key| {
+        let first = db.transact(|tx| {
+            tx.update(hashed, key, |row| {
+                row[1] += 1;
+                row[0]
+            })
+        })?;
+        Ok(first.unwrap_or(0))
+    });
+    group.finish();
+}
+
+/// Measures what `run` does with one key after the other, each of which depends on what it gave for the one before.
+fn chase(
+    group: &mut BenchmarkGroup<'_, WallTime>,
+    way: &str,
+    keys: &[u64],
+    mut run: impl FnMut(&u64) -> Result<u64, Error>,
+) {
+    group.throughput(Throughput::Elements(1));
+    let mut at = 0;
+    group.bench_function(way, |bench| {
+        bench.iter(|| {
+            let first = run(&keys[at]).expect("one thread, and memory enough");
+            // What the row says is always the same, which the processor does not know.
+            at = (at + (first / ROW[0]) as usize) % keys.len();
+        });
+    });
 }
 
 /// The same rows in each codec: got, viewed and put.
@@ -372,5 +429,5 @@ fn contention(criterion: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, reads, updates, codecs, kinds_of_keys, ranges, contention);
+criterion_group!(benches, reads, updates, singles, codecs, kinds_of_keys, ranges, contention);
 criterion_main!(benches);

@@ -162,7 +162,7 @@ impl<E: Engine, K: Keys> HashTable<E, K> {
                 *slot = self.table.ask_for_bucket::<K>(key).map(|bucket| (key, bucket));
                 count += 1;
             }
-            for (key, bucket) in asked.into_iter().flatten() {
+            for (key, bucket) in asked.into_iter().take(count).flatten() {
                 if let Some(place) = self.table.ask_for_record::<K>(key, bucket, parts) {
                     note(key, Handle::of(place));
                 }
