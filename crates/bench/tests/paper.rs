@@ -132,7 +132,10 @@ fn working_sets_are_beside_the_published_ones() {
     assert!(only("drtm-tab1a", "new-order") > only("drtm-tab1a", "payment"));
     // A line that says that the thread is inside.
     assert_eq!((only("drtm-tab1b", "stock-level"), only("drtm-tab1b", "balance")), (64.0, 64.0), "they only read");
-    assert_eq!((only("drtm-tab1c", "amalgamate"), only("drtm-tab1c", "stock-level")), (0.0, 1.0));
+    assert_eq!(only("drtm-tab1c", "amalgamate"), 0.0);
+    // Of a stock it reads a part, so that some fit: those of the few last orders that are short.
+    let too_large = only("drtm-tab1c", "stock-level");
+    assert!(0.5 < too_large && too_large <= 1.0, "{too_large}");
 }
 
 #[test]
