@@ -79,7 +79,7 @@ impl<S: Setting> Tx<'_, S> {
     /// struct Customer {
     ///     balance: i64,
     ///     name: [u8; 24],
-    ///     notes: [u8; 500],
+    ///     notes: [u8; 496],
     /// }
     ///
     /// const CUSTOMERS: TableDef<u64, Pod<Customer>> = TableDef::hash("customers");
@@ -88,7 +88,7 @@ impl<S: Setting> Tx<'_, S> {
     ///
     /// let db = Db::new()?;
     /// let customers = db.table(CUSTOMERS)?;
-    /// db.transact(|tx| tx.insert(customers, &7, &Customer { balance: 10, name: [b'x'; 24], notes: [0; 500] }))?;
+    /// db.transact(|tx| tx.insert(customers, &7, &Customer { balance: 10, name: [b'x'; 24], notes: [0; 496] }))?;
     /// let (balance, name) = db.transact(|tx| {
     ///     tx.prefetch_parts(customers, [7].iter(), &[BALANCE.bytes(), NAME.bytes()])?;
     ///     let name = tx.get_part(customers, &7, NAME)?;
