@@ -380,8 +380,18 @@ impl<E: Engine> Work<E> {
         start: usize,
         finish: impl FnOnce(&mut Vec<u8>) -> Result<T, Error>,
     ) -> Result<(Fate, T), Error> {
-        let (range, result) = append(&mut self.values, start, finish)?;
+        let (range, result) = self.keep_bytes_from(start, finish)?;
         Ok((Fate::Put { start: range.start, length: range.end - range.start }, result))
+    }
+
+    /// Keeps what is among the values from here on, once `finish` has seen to it, and tells where it is.
+    #[inline(always)]
+    pub(crate) fn keep_bytes_from<T>(
+        &mut self,
+        start: usize,
+        finish: impl FnOnce(&mut Vec<u8>) -> Result<T, Error>,
+    ) -> Result<(Range<u32>, T), Error> {
+        append(&mut self.values, start, finish)
     }
 
     pub(crate) fn key_of(&self, key: Kept) -> Encoded<'_> {

@@ -113,9 +113,12 @@ impl<S: Setting> Tx<'_, S> {
         let (opened, span) = (self.opened(table)?, part.span());
         if opened.indexes.are_none() && !S::Hook::LISTENS {
             match self.row::<K, O>(opened, key, Wanted::PartToChange(span))? {
-                Row { found: Some(Found::Own { start, length }), record: Some(record @ Spotted::Seen(_)) } => {
-                    let bytes = &mut self.work().values[start as usize..];
-                    let result = Self::codec_error(opened, part.change(bytes, change))?;
+                Row { found: Some(Found::Own { start, .. }), record: Some(record @ Spotted::Seen(_)) } => {
+                    let start = start as usize;
+                    let (kept, result) = self.work().keep_bytes_from(start, |bytes| {
+                        Self::codec_error(opened, part.change(bytes.get_mut(start..).unwrap_or(&mut []), change))
+                    })?;
+                    let (start, length) = (kept.start, kept.end - kept.start);
                     self.write_at(opened, key, record, Fate::Patch { start, length, skipped: span.skipped })?;
                     return Ok(Some(result));
                 }

@@ -285,11 +285,12 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
                 if read != seen.version {
                     return Err(self.doom(Conflict::Validation));
                 }
-                let (patch, length, at) = (patch as usize, length as usize, 8 * skipped as usize);
+                let at = 8 * skipped as usize;
                 match wanted {
-                    Wanted::ToRead => work.value.overwrite(at, slice(&work.values, patch as u32, length as u32)),
+                    Wanted::ToRead => work.value.overwrite(at, slice(&work.values, patch, length)),
                     Wanted::ToChange => {
-                        work.values.copy_within(patch..patch + length, start + at);
+                        let patch = patch as usize;
+                        work.values.copy_within(patch..patch + length as usize, start + at);
                         found = Some(Found::Own { start: start as u32, length: (work.values.len() - start) as u32 });
                     }
                     Wanted::PartToChange(_) => work.values.truncate(start),
