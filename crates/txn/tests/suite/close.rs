@@ -12,6 +12,8 @@ use std::{
 use drtm_htm::{Emulated, Engine, NoHtm};
 use drtm_txn::{Builder, Change, Db, Error, Hook, IndexDef, Pod, Setting, TableDef};
 
+use crate::scale;
+
 /// Counts the changes that it is told of.
 #[derive(Debug, Default)]
 struct Told(AtomicU64);
@@ -31,10 +33,6 @@ impl<E: Engine> Setting for Counted<E> {
 }
 
 const COUNTERS: TableDef<u64, Pod<u64>> = TableDef::hash("counters");
-
-fn scale() -> u64 {
-    std::env::var("DRTM_STRESS").ok().and_then(|scale| scale.parse().ok()).unwrap_or(1)
-}
 
 fn database<E: Engine>(engine: E) -> Db<Counted<E>> {
     Builder::new().memory(16 << 20).build_with(engine, Told::default()).expect("a database")

@@ -10,6 +10,8 @@ use drtm_txn::{
 use proptest::{collection::vec, prelude::*};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
+use crate::{On, scale};
+
 /// Fields that begin and end within words, at words' boundaries, and where the row ends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable)]
 #[repr(C)]
@@ -226,7 +228,7 @@ proptest! {
 
     #[test]
     fn parts_are_parts_of_rows(programs in steps()) {
-        let db = Builder::new().memory(16 << 20).build_with::<Bare>(NoHtm, Unlogged).expect("memory");
+        let db = Builder::new().memory(16 << 20).build_with::<On<NoHtm>>(NoHtm, Unlogged).expect("memory");
         let hashed = db.table(TableDef::<u64, Pod<Row>>::hash("hashed")).expect("room");
         agree(&db, hashed, u64::from, &programs)?;
         let sorted = db.table(TableDef::<String, Pod<Row>, Ordered>::ordered("sorted")).expect("room");
@@ -251,7 +253,7 @@ proptest! {
 
     #[test]
     fn indexes_follow_changes_of_parts(programs in steps()) {
-        let db = Builder::new().memory(16 << 20).build_with::<Bare>(NoHtm, Unlogged).expect("memory");
+        let db = Builder::new().memory(16 << 20).build_with::<On<NoHtm>>(NoHtm, Unlogged).expect("memory");
         let hashed = db.table(TableDef::<u64, Pod<Row>>::hash("hashed")).expect("room");
         let by_word = db.index(hashed, BY_WORD).expect("room");
         agree(&db, hashed, u64::from, &programs)?;
@@ -270,14 +272,6 @@ proptest! {
 }
 
 const BY_WORD: IndexDef<u64, Pod<Row>, Vec<u8>, Multi> = IndexDef::multi("by word", |_, row| Some(row.word.to_vec()));
-
-#[derive(Debug)]
-struct Bare;
-
-impl Setting for Bare {
-    type Engine = NoHtm;
-    type Hook = Unlogged;
-}
 
 /// What was told last of each row.
 #[derive(Debug, Default)]
@@ -299,19 +293,6 @@ struct Heard;
 impl Setting for Heard {
     type Engine = NoHtm;
     type Hook = Ears;
-}
-
-#[derive(Debug)]
-struct InRegions;
-
-impl Setting for InRegions {
-    type Engine = Emulated;
-    type Hook = Unlogged;
-}
-
-/// How much longer a stress is to run than usual.
-fn scale() -> u64 {
-    std::env::var("DRTM_STRESS").ok().and_then(|scale| scale.parse().ok()).unwrap_or(1)
 }
 
 /// What all parts of a row add up to, byte by byte, is always the same.
@@ -378,18 +359,18 @@ fn nothing_is_torn<S: Setting<Hook = Unlogged>>(db: &Db<S>) {
 
 #[test]
 fn rows_of_which_parts_are_written_are_whole() {
-    nothing_is_torn(&Builder::new().memory(64 << 20).build_with::<Bare>(NoHtm, Unlogged).expect("memory"));
+    nothing_is_torn(&Builder::new().memory(64 << 20).build_with::<On<NoHtm>>(NoHtm, Unlogged).expect("memory"));
 }
 
 #[test]
 fn rows_of_which_parts_are_written_are_whole_in_regions() {
     let engine = Emulated::default();
-    nothing_is_torn(&Builder::new().memory(64 << 20).build_with::<InRegions>(engine, Unlogged).expect("memory"));
+    nothing_is_torn(&Builder::new().memory(64 << 20).build_with::<On<Emulated>>(engine, Unlogged).expect("memory"));
 }
 
 #[test]
 fn a_part_that_was_changed_meanwhile_is_a_conflict() {
-    let db = Builder::new().memory(16 << 20).build_with::<Bare>(NoHtm, Unlogged).expect("memory");
+    let db = Builder::new().memory(16 << 20).build_with::<On<NoHtm>>(NoHtm, Unlogged).expect("memory");
     let table = db.table(TableDef::<u64, Pod<Row>>::hash("rows")).expect("room");
     db.transact(|tx| tx.insert(table, &1, &Row::of(1))).expect("room");
     let mut late = db.begin().expect("open");

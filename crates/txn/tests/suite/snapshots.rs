@@ -6,34 +6,15 @@ use drtm_htm::{Emulated, EmulatedConfig, NoHtm};
 use drtm_txn::{Builder, Db, Error, Hash, Mode, Ordered, Raw, Serde, Setting, Table, TableDef, Tx, Unlogged};
 use proptest::prelude::*;
 
-#[derive(Debug)]
-struct Plain;
+use crate::{On, scale};
 
-impl Setting for Plain {
-    type Engine = NoHtm;
-    type Hook = Unlogged;
-}
-
-#[derive(Debug)]
-struct Regions;
-
-impl Setting for Regions {
-    type Engine = Emulated;
-    type Hook = Unlogged;
-}
-
-fn plain() -> Db<Plain> {
+fn plain() -> Db<On<NoHtm>> {
     Builder::new().memory(64 << 20).build_with(NoHtm, Unlogged).expect("a database")
 }
 
-fn with_regions() -> Db<Regions> {
+fn with_regions() -> Db<On<Emulated>> {
     let engine = Emulated::new(EmulatedConfig::default()).expect("an engine");
     Builder::new().memory(64 << 20).build_with(engine, Unlogged).expect("a database")
-}
-
-/// How much longer a stress is to run than usual.
-fn scale() -> u64 {
-    std::env::var("DRTM_STRESS").ok().and_then(|scale| scale.parse().ok()).unwrap_or(1)
 }
 
 const BY_HASH: TableDef<u64, Serde<(i64, String)>> = TableDef::hash("by hash");
@@ -235,7 +216,7 @@ fn as_many_snapshots_as_there_are_slots() {
 const NUMBERS: TableDef<u64, Raw> = TableDef::hash("numbers");
 
 /// A database of so many rows, each with one byte.
-fn numbers(rows: u64) -> (Db<Plain>, Table<u64, Raw>) {
+fn numbers(rows: u64) -> (Db<On<NoHtm>>, Table<u64, Raw>) {
     let db = plain();
     let numbers = db.table(NUMBERS).expect("a table");
     db.transact(|tx| (0..rows).try_for_each(|key| tx.put(numbers, &key, &[0]))).expect("room");

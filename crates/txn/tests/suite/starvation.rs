@@ -4,12 +4,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use drtm_txn::{Db, Error, Ordered, Pod, TableDef};
 
+use crate::scale;
+
 const COUNTERS: TableDef<u64, Pod<u64>> = TableDef::hash("counters");
 const QUEUE: TableDef<u64, Pod<u64>, Ordered> = TableDef::ordered("queue");
-
-fn scale() -> u64 {
-    std::env::var("DRTM_STRESS").ok().and_then(|scale| scale.parse().ok()).unwrap_or(1)
-}
 
 #[test]
 fn one_key_that_all_want() {

@@ -17,10 +17,8 @@ use drtm_txn::{
 };
 use proptest::prelude::*;
 
-use super::{
-    On,
-    stress::{generator, rounds},
-};
+use super::stress::{generator, rounds};
+use crate::On;
 
 /// A row: what it is found by under one name, and by what under the other.
 type Row = (Option<String>, u32);

@@ -6,7 +6,7 @@ use drtm_htm::NoHtm;
 use drtm_txn::{Builder, Db, Entry, Error, IndexDef, Multi, Pod, Setting, TableDef, Unlogged};
 use proptest::prelude::*;
 
-use super::On;
+use crate::On;
 
 const COUNTERS: TableDef<u8, Pod<u32>> = TableDef::hash("counters");
 const BY_COUNT: IndexDef<u8, Pod<u32>, u32, Multi> = IndexDef::multi("counters by count", |_, count| Some(count));

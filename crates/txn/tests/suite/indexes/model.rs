@@ -13,7 +13,7 @@ use drtm_txn::{
 use proptest::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use super::On;
+use crate::On;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct Item {

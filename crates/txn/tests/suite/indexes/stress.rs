@@ -10,7 +10,7 @@ use drtm_txn::{
     Builder, Db, Error, Index, IndexDef, Mode, Multi, Ordered, Pod, Setting, Table, TableDef, Tx, Unique, Unlogged,
 };
 
-use super::On;
+use crate::{On, scale};
 
 /// A seat's holder and price.
 type Seat = [u64; 2];
@@ -53,10 +53,7 @@ impl Look {
 
 /// How many rounds a stress runs: `base`, times `DRTM_STRESS` where that is set.
 pub(crate) fn rounds(base: u64) -> u64 {
-    let factor = std::env::var("DRTM_STRESS").ok().map_or(1, |factor| {
-        factor.parse().unwrap_or_else(|_| panic!("DRTM_STRESS must be a whole number, and is {factor:?}"))
-    });
-    base * factor
+    base * scale()
 }
 
 impl<S: Setting<Hook = Unlogged>> Hall<S> {
