@@ -6,7 +6,10 @@
 //! The places of segments are words in the region. The first nine are in the table's header; those of the larger segments are in
 //! directories, which the header points to, and of which each is twice as long as the one before.
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::{
+    hint::select_unpredictable,
+    sync::atomic::{AtomicU64, Ordering::Relaxed},
+};
 
 use drtm_htm::{Engine, Word};
 use drtm_rdma::{Offset, Region, RegionError};
@@ -61,12 +64,11 @@ pub(super) fn locate(bucket: u64) -> (usize, u64) {
 /// The segment that a bucket is in.
 #[inline(always)]
 fn segment(bucket: u64) -> usize {
-    if bucket < WHOLE {
-        // By the highest bit: those of segment 0 get one that is the same for all.
-        ((2 * bucket) | FIRST).ilog2() as usize - FIRST.ilog2() as usize
-    } else {
-        DOUBLING - 1 + (bucket / WHOLE) as usize
-    }
+    // By the highest bit: those of segment 0 get one that is the same for all.
+    let doubled = (bucket.wrapping_mul(2) | FIRST).ilog2() as usize - FIRST.ilog2() as usize;
+    let whole = DOUBLING - 1 + (bucket / WHOLE) as usize;
+    // Of a table of some size, it is not to be foreseen which.
+    select_unpredictable(bucket < WHOLE, doubled, whole)
 }
 
 /// The number of a segment's first bucket.
