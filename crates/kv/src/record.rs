@@ -25,18 +25,18 @@
 //! place finds it busy, or of another incarnation, and goes back to the table.
 
 mod hold;
+mod lines;
 mod observe;
 mod past;
 mod shape;
 mod write;
 
+pub(crate) use lines::Lines;
 pub use past::Past;
 pub(crate) use past::PastView;
 pub(crate) use shape::Shape;
 
-use std::ops::Range;
-
-use drtm_htm::{Engine, LINE_WORDS, Word, fence_acquire, prefetch};
+use drtm_htm::{Engine, Word, fence_acquire};
 use drtm_rdma::{Offset, OutOfBounds, Region, read_bytes, words_for};
 
 use crate::{
@@ -56,9 +56,6 @@ pub(crate) const HEAD: usize = 3;
 pub(crate) const HEADER_WORDS: usize = 4;
 
 const _: () = assert!(HEADER_WORDS * 8 <= 32);
-
-/// The most bytes of a part of a value that are asked for ahead: the processor goes on by itself then.
-const MOST_PREFETCHED: usize = 512;
 
 /// The longest value in bytes.
 pub const MAX_VALUE: usize = 64 << 10;
@@ -153,21 +150,8 @@ impl<'r, E: Engine> Record<'r, E> {
         self.region.words(Offset::new(8 * word), count)
     }
 
-    /// Asks for the memory of these bytes of the value, and of what is before it.
     #[inline(always)]
-    pub(crate) fn ask_for(&self, parts: &[Range<usize>]) {
-        prefetch(&self.header[0]);
-        for part in parts {
-            let (first, end) = (part.start / 8, words_for(part.end.min(part.start + MOST_PREFETCHED)));
-            // Behind the last record there may be less memory.
-            if let Ok(words) = self.body(first, end.saturating_sub(first)) {
-                words.iter().step_by(LINE_WORDS).chain(words.last()).for_each(prefetch);
-            }
-        }
-    }
-
-    #[inline(always)]
-    fn shape<K: Keys>(&self, head: Head) -> Result<Shape, OutOfBounds> {
+    pub(crate) fn shape<K: Keys>(&self, head: Head) -> Result<Shape, OutOfBounds> {
         Shape::told::<K, _>(head, || Ok(self.engine().load_relaxed(&self.body(0, 1)?[0])))
     }
 
@@ -177,7 +161,7 @@ impl<'r, E: Engine> Record<'r, E> {
     }
 
     #[inline(always)]
-    fn head(&self) -> Head {
+    pub(crate) fn head(&self) -> Head {
         Head(self.engine().load_relaxed(&self.header[HEAD]))
     }
 

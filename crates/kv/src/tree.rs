@@ -39,6 +39,7 @@ mod peer;
 mod pool;
 mod prune;
 mod reclaim;
+mod run;
 mod scan;
 mod search;
 mod slices;
@@ -57,6 +58,7 @@ use std::{marker::PhantomData, ops::RangeBounds, sync::Arc};
 
 use drtm_htm::{Access, Engine, Word};
 use drtm_rdma::{Offset, OutOfBounds, Region};
+use smallvec::SmallVec;
 
 use crate::{
     KvError, Read, Store, Version, Witness, Worker, checksum, counter, floor,
@@ -214,6 +216,9 @@ pub struct Tree<E: Engine, K: Keys = Inline> {
     table: Arc<Table<E>>,
     keys: PhantomData<K>,
 }
+
+/// Something of a node on each level of a way through the tree. Of trees of any usual height, without an allocation.
+type PerLevel<T> = SmallVec<[T; 8]>;
 
 #[derive(Debug)]
 pub struct Table<E: Engine> {

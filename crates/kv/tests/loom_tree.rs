@@ -11,7 +11,7 @@
 mod explore;
 
 use drtm_htm::NoHtm;
-use drtm_kv::{Lookup, Mutation, Store, Tree, mutated};
+use drtm_kv::{Fetched, Lookup, Mutation, Placed, Store, Tree, Version, mutated};
 
 #[derive(Clone)]
 struct World {
@@ -42,6 +42,31 @@ impl World {
     fn insert_all(&self, keys: &[u64]) -> bool {
         let mut worker = self.store.worker();
         keys.iter().all(|key| self.tree.insert(&mut worker, *key, &key.to_le_bytes()).expect("room").is_some())
+    }
+
+    /// Gives keys records that are not theirs yet: after the first, as many as can be together.
+    fn place_all(&self, keys: &[u64]) -> bool {
+        let mut worker = self.store.worker();
+        let mut keys = keys;
+        while let Some((key, behind)) = keys.split_first() {
+            let values: Vec<_> = keys.iter().map(|key| key.to_le_bytes()).collect();
+            let rows = keys.iter().copied().zip(values.iter().map(<[u8; 8]>::as_slice));
+            let mut made = Vec::new();
+            let mut count = self.tree.place_run(&mut worker, rows, |seen| made.push(seen), |_| ()).expect("room");
+            if count == 0 {
+                match self.tree.place(&mut worker, *key, &key.to_le_bytes(), |_| ()).expect("room") {
+                    Placed::Made(seen) => made.push(seen),
+                    Placed::Found(_) => return false,
+                }
+                count = 1;
+            }
+            for seen in made {
+                self.store.records().lock(seen.at, worker.lock_state()).expect("sound");
+                self.store.records().publish(seen.at, Version::new(1 << 20)).expect("sound");
+            }
+            keys = if count == 1 { behind } else { &keys[count..] };
+        }
+        true
     }
 
     fn remove(&self, key: u64) -> bool {
@@ -159,6 +184,38 @@ fn two_keys_can_be_inserted_where_there_is_room_for_one() {
             assert_eq!(world.keys(true), [10, 20, 30, 40]);
             assert_eq!(world.tree.count().expect("sound"), 4);
         },
+    );
+}
+
+/// Keys that are put into a leaf together, and one of somebody else's that belongs among them.
+#[test]
+fn a_run_of_keys_and_a_key_get_an_entry_each() {
+    explore(
+        2,
+        (&[10], &[]),
+        |world| world.place_all(&[20, 30, 50]),
+        |world| world.insert(40, 40),
+        |world, placed, inserted| {
+            assert!(placed && inserted);
+            assert_eq!(world.keys(true), [10, 20, 30, 40, 50]);
+        },
+    );
+}
+
+#[test]
+fn a_run_is_told_to_who_found_one_of_its_keys_missing() {
+    explore(
+        2,
+        (&[10], &[]),
+        |world| {
+            let me = world.store.worker().lock_state();
+            let found = world.tree.fetch(30, me, &mut Vec::new()).expect("sound");
+            let Fetched::Nothing(leaf) = found else { return true };
+            let seen = world.get(30).is_some();
+            !(seen && world.tree.unchanged(&leaf))
+        },
+        |world| world.place_all(&[20, 30]),
+        |_, told_the_truth, placed| assert!(told_the_truth && placed),
     );
 }
 
@@ -426,4 +483,10 @@ fn mutation_with_a_lock_on_what_has_changed_a_wrong_place_is_found() {
 #[should_panic(expected = "[10, 20, 30, 50]")]
 fn mutation_with_a_leaf_that_leaves_unchanged_a_lost_key_is_found() {
     mutated(Mutation::LeaveWithoutStamp, a_key_is_inserted_into_a_leaf_that_leaves);
+}
+
+#[test]
+#[should_panic(expected = "[10, 20, 30, 40, 50]")]
+fn mutation_with_a_lock_on_what_has_changed_a_run_is_put_over_a_key() {
+    mutated(Mutation::LockWithoutStamp, a_run_of_keys_and_a_key_get_an_entry_each);
 }

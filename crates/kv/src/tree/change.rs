@@ -31,9 +31,9 @@ pub enum Put {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Last {
     /// The leaf's place.
-    leaf: u64,
+    pub(super) leaf: u64,
     /// The word that was inserted.
-    word: u64,
+    pub(super) word: u64,
 }
 
 /// That of a few trees, which are inserted into in turn. Nothing depends on what is remembered.
@@ -49,12 +49,12 @@ impl Lasts {
     }
 
     #[inline(always)]
-    fn of(&self, tree: Offset) -> Option<Last> {
+    pub(super) fn of(&self, tree: Offset) -> Option<Last> {
         self.0[Self::slot(tree)].filter(|(of, _)| *of == tree).map(|(_, last)| last)
     }
 
     #[inline(always)]
-    fn set(&mut self, tree: Offset, last: Last) {
+    pub(super) fn set(&mut self, tree: Offset, last: Last) {
         self.0[Self::slot(tree)] = Some((tree, last));
     }
 }
@@ -109,16 +109,29 @@ impl<E: Engine> Table<E> {
         first: impl Fn(u64) -> Version,
         floor: &Word,
     ) -> Result<(Shape, Place, Version), KvError> {
+        let version = first(floor::floor(self.engine(), floor));
+        let (shape, place) = self.make_as::<K>(worker, key, value, version)?;
+        Ok((shape, place, version))
+    }
+
+    /// The same with this version.
+    #[inline(always)]
+    pub(super) fn make_as<K: Kind>(
+        &self,
+        worker: &mut Worker<E>,
+        key: K::Key<'_>,
+        value: &[u8],
+        version: Version,
+    ) -> Result<(Shape, Place), KvError> {
         let shape = Shape::of::<K::Kept>(key, value.len(), self.checked)?;
         let memory = worker.allocate(shape.class())?;
-        let version = first(floor::floor(self.engine(), floor));
         let place = Record::create::<K::Kept>(self.region(), memory, shape, key, value, version)?;
-        Ok((shape, place, version))
+        Ok((shape, place))
     }
 
     /// Turns a record that was made, and that nobody has learned of, back into free memory.
     #[cold]
-    fn unmake(&self, worker: &mut Worker<E>, shape: Shape, place: Place) -> Result<(), KvError> {
+    pub(super) fn unmake(&self, worker: &mut Worker<E>, shape: Shape, place: Place) -> Result<(), KvError> {
         Record::at(self.region(), place)?.discard(worker.lock_state());
         worker.free(shape.class(), place.word);
         Ok(())

@@ -23,7 +23,7 @@
 use drtm_htm::{Engine, Waiter};
 
 use super::{
-    LeafChange, Table,
+    LeafChange, PerLevel, Table,
     node::{Locked, Seen},
     search::Step,
 };
@@ -65,14 +65,14 @@ impl<E: Engine> Table<E> {
         let Some(spine) = lock_all(spine) else { return Ok(false) };
 
         let (kept, gone) = if leftward { (spine, chain) } else { (chain, spine) };
-        let counts: Vec<_> = kept.iter().zip(&gone).map(|(kept, gone)| merge(kept, gone, leftward)).collect();
+        let counts: PerLevel<_> = kept.iter().zip(&gone).map(|(kept, gone)| merge(kept, gone, leftward)).collect();
         let count = locked_fork.count();
         locked_fork.node.remove(count, fork.slot + usize::from(!leftward));
         // Of both, the last is the leaf.
         let kept_leaf = kept.into_iter().zip(counts).map(|(kept, count)| kept.release(count)).last();
         locked_fork.release(count - 1);
         let gone_leaf = gone.last().map(Locked::before);
-        let gone: Vec<_> = gone.into_iter().map(Locked::retire).collect();
+        let gone: PerLevel<_> = gone.into_iter().map(Locked::retire).collect();
         self.pool.give(gone);
         if let (Some(kept), Some(before)) = (kept_leaf, gone_leaf) {
             note(kept);
@@ -82,8 +82,13 @@ impl<E: Engine> Table<E> {
     }
 
     /// The nodes beside a chain of so many nodes, from below the fork down to the leaves. `None`: one of them is being changed.
-    fn spine(&self, fork: &Step<'_, E>, leftward: bool, length: usize) -> Result<Option<Vec<Seen<'_, E>>>, KvError> {
-        let mut spine = Vec::with_capacity(length);
+    fn spine(
+        &self,
+        fork: &Step<'_, E>,
+        leftward: bool,
+        length: usize,
+    ) -> Result<Option<PerLevel<Seen<'_, E>>>, KvError> {
+        let mut spine = PerLevel::new();
         let Seen { node: mut above, stamp: mut above_stamp } = fork.seen;
         let mut slot = if leftward { fork.slot - 1 } else { fork.slot + 1 };
         while spine.len() < length {
@@ -135,7 +140,7 @@ impl<E: Engine> Table<E> {
 }
 
 /// Locks all or none.
-pub(super) fn lock_all<'t, E: Engine>(nodes: impl IntoIterator<Item = Seen<'t, E>>) -> Option<Vec<Locked<'t, E>>> {
+pub(super) fn lock_all<'t, E: Engine>(nodes: impl IntoIterator<Item = Seen<'t, E>>) -> Option<PerLevel<Locked<'t, E>>> {
     nodes.into_iter().map(Seen::try_lock).collect()
 }
 

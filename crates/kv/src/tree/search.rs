@@ -4,7 +4,7 @@ use drtm_htm::{Engine, Waiter};
 use drtm_rdma::{Offset, OutOfBounds};
 
 use super::{
-    Table,
+    PerLevel, Table,
     kind::Kind,
     node::{Node, Seen},
 };
@@ -203,8 +203,12 @@ impl<E: Engine> Table<E> {
     }
 
     /// The nodes from the root to the leaf for a key, each the child of the one before. `None`, as for [`try_leaf`](Self::try_leaf).
-    pub(super) fn try_path<'t>(&'t self, root: Seen<'t, E>, key: u64) -> Result<Option<Vec<Step<'t, E>>>, KvError> {
-        let mut path = Vec::new();
+    pub(super) fn try_path<'t>(
+        &'t self,
+        root: Seen<'t, E>,
+        key: u64,
+    ) -> Result<Option<PerLevel<Step<'t, E>>>, KvError> {
+        let mut path = PerLevel::new();
         let Seen { mut node, mut stamp } = root;
         let mut level = stamp.level();
         loop {

@@ -1,7 +1,7 @@
 //! What a tree refuses, and that it stays usable.
 
 use drtm_htm::NoHtm;
-use drtm_kv::{HashConfig, Inline, KvError, MAX_VALUE, Tree, Worker};
+use drtm_kv::{Cursor, HashConfig, Inline, KvError, MAX_VALUE, Tree, Worker};
 use drtm_rdma::{Offset, RegionError};
 
 use crate::support::{MIB, store};
@@ -70,6 +70,48 @@ fn a_full_region_refuses_insertions_and_keeps_the_rest() {
         all_there();
         assert_eq!(tree.count().expect("sound"), inserted.len() as u64);
     }
+}
+
+#[test]
+fn a_run_that_fails_leaves_nothing_behind() {
+    let store = store(NoHtm, MIB);
+    let (tree, mut worker) = (store.tree().expect("a tree"), store.worker());
+    let (value, long) = (vec![7; 500], vec![7; MAX_VALUE + 1]);
+    let place_run = |worker: &mut Worker<NoHtm>, from: u64, values: [&[u8]; 3]| {
+        let mut made = Vec::new();
+        let placed = tree.place_run(worker, (from..).zip(values), |seen| made.push(seen), |_| ());
+        assert_eq!(placed.as_ref().map_or(0, |count| *count), made.len());
+        placed
+    };
+    tree.place(&mut worker, 0, &value, |_| ()).expect("room");
+    // More often than there is memory for what was made before the row that is refused.
+    for _ in 0..10_000 {
+        let refused = place_run(&mut worker, 1, [&value, &value, &long]);
+        assert!(matches!(refused, Err(KvError::ValueTooLong { .. })), "{refused:?}");
+    }
+    assert_eq!(tree.count().expect("sound"), 1);
+
+    let mut next = 1;
+    let refused = loop {
+        match place_run(&mut worker, next, [&value, &value, &value]) {
+            Ok(0) => match tree.place(&mut worker, next, &value, |_| ()) {
+                Ok(_) => next += 1,
+                Err(error) => break error,
+            },
+            Ok(count) => next += count as u64,
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(refused, KvError::Region(RegionError::Full { .. })), "{refused:?}");
+    assert!(next > 500, "{next}");
+    assert_eq!(tree.count().expect("sound"), next);
+    let (mut cursor, mut passed, mut found) = (Cursor::up(..), Vec::new(), Vec::new());
+    let me = worker.lock_state();
+    for key in 0..next {
+        let row = tree.advance(&mut cursor, me, &mut passed, &mut found).expect("sound");
+        assert!(row.is_some_and(|(there, seen)| there == key && !seen.is_present()), "{key}");
+    }
+    assert!(tree.advance(&mut cursor, me, &mut passed, &mut found).expect("sound").is_none());
 }
 
 #[test]

@@ -1,0 +1,133 @@
+//! Inserting several keys that follow one another: into the leaf where the same worker has inserted last, behind all others, under one lock.
+
+use drtm_htm::Engine;
+
+use super::{LeafChange, Table, Tree, change::Last, header, node::Seen};
+use crate::{
+    Handle, KvError, Sighting, Version, Worker, floor,
+    keys::Inline,
+    layout::{FANOUT, Place},
+    record::Record,
+};
+
+/// The most records that are made at once, before the leaf is locked.
+const RUN: usize = if cfg!(drtm_loom) { 2 } else { 16 };
+
+/// A record that was made for a run, and of which nobody has learned.
+type Made = (u64, Place);
+
+const NOTHING: Made = (0, Place { word: 0, incarnation: 0 });
+
+impl<E: Engine> Tree<E> {
+    /// Makes records, as [`place`](Self::place) does, for the first of some keys that ascend: those that belong into the leaf where this worker has inserted last in
+    /// this tree, behind all that are there. Gives how many; none where that cannot be done at once. Each is `made` as it comes.
+    ///
+    /// # Errors
+    ///
+    /// As for [`insert`](Self::insert). None of the keys has been given a record then.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm_htm::NoHtm;
+    /// use drtm_kv::Store;
+    ///
+    /// let store = Store::in_memory(NoHtm, 16 << 20)?;
+    /// let (tree, mut worker) = (store.tree()?, store.worker());
+    /// let rows = [(2, &b"two"[..]), (3, b"three"), (4, b"four")];
+    /// assert_eq!(tree.place_run(&mut worker, rows, |_| (), |_| ())?, 0, "it has inserted nothing yet");
+    /// tree.place(&mut worker, 1, b"one", |_| ())?;
+    /// let mut made = Vec::new();
+    /// assert_eq!(tree.place_run(&mut worker, rows, |seen| made.push(seen), |_| ())?, 3);
+    /// assert!(made.len() == 3 && !made[0].is_present(), "as long as they are not published");
+    /// # Ok::<(), drtm_kv::KvError>(())
+    /// ```
+    #[inline]
+    pub fn place_run<'v>(
+        &self,
+        worker: &mut Worker<E>,
+        rows: impl IntoIterator<Item = (u64, &'v [u8])>,
+        made: impl FnMut(Sighting),
+        note: impl FnOnce(LeafChange),
+    ) -> Result<usize, KvError> {
+        let removed = |number| Version::new(number).removed();
+        let count = self.table.put_run(worker, rows.into_iter(), removed, made, note)?;
+        if count > 0 {
+            self.table.add(worker, count as i64)?;
+        }
+        Ok(count)
+    }
+}
+
+impl<E: Engine> Table<E> {
+    #[inline(always)]
+    fn put_run<'v>(
+        &self,
+        worker: &mut Worker<E>,
+        rows: impl Iterator<Item = (u64, &'v [u8])>,
+        first: impl Fn(u64) -> Version,
+        mut made: impl FnMut(Sighting),
+        note: impl FnOnce(LeafChange),
+    ) -> Result<usize, KvError> {
+        let Some(last) = worker.lasts.of(self.at) else { return Ok(0) };
+        let mut rows = rows.peekable();
+        let Some((key, _)) = rows.peek() else { return Ok(0) };
+        let Some((leaf, high, mut before)) = self.end_at(last.leaf, *key) else { return Ok(0) };
+        let room = FANOUT.saturating_sub(leaf.stamp.count());
+        let (engine, floor) = (self.engine(), self.header(header::FLOOR)?);
+        // One for all: nobody can have seen any of them.
+        let version = first(floor::floor(engine, floor));
+        let mut run = [NOTHING; RUN];
+        let mut count = 0;
+        for (slot, (key, value)) in run.iter_mut().take(room).zip(rows) {
+            if key > high || key <= before {
+                break;
+            }
+            match self.make_as::<Inline>(worker, key, value, version) {
+                Ok((_, place)) => *slot = (key, place),
+                Err(error) => {
+                    self.unmake_run(worker, &run[..count])?;
+                    return Err(error);
+                }
+            }
+            (count, before) = (count + 1, key);
+        }
+        let run = &run[..count];
+        if count == 0 {
+            return Ok(0);
+        }
+        let Some(locked) = leaf.try_lock() else { return self.unmake_run(worker, run).map(|()| 0) };
+        if floor::above(engine, floor, version).is_some() {
+            drop(locked);
+            return self.unmake_run(worker, run).map(|()| 0);
+        }
+        let end = locked.count();
+        for ((key, place), slot) in run.iter().zip(end..) {
+            locked.node.set(slot, *key, place.to_link());
+            made(Sighting { at: Handle::of(*place), version });
+        }
+        note(locked.release(end + count));
+        worker.lasts.set(self.at, Last { leaf: leaf.node.place, word: before });
+        Ok(count)
+    }
+
+    /// The leaf at this place, the highest key that belongs there, and the last that is there: if this key belongs there, behind that one, and there is room.
+    #[inline(always)]
+    fn end_at(&self, place: u64, key: u64) -> Option<(Seen<'_, E>, u64, u64)> {
+        let leaf = self.leaf_at(place, key).ok()??;
+        let (node, count) = (leaf.node, leaf.stamp.count());
+        let last = node.key(count.checked_sub(1)?.min(FANOUT - 1));
+        let high = node.high();
+        (last < key && !leaf.stamp.is_full() && node.still(leaf.stamp)).then_some((leaf, high, last))
+    }
+
+    /// Turns records that were made, and that nobody has learned of, back into free memory.
+    #[cold]
+    fn unmake_run(&self, worker: &mut Worker<E>, run: &[Made]) -> Result<(), KvError> {
+        run.iter().try_for_each(|(_, place)| {
+            let record = Record::at(self.region(), *place)?;
+            let shape = record.shape::<Inline>(record.head())?;
+            self.unmake(worker, shape, *place)
+        })
+    }
+}
