@@ -146,5 +146,21 @@ pub fn fence_locked() {
 /// ```
 #[inline(always)]
 pub fn prefetch(word: &Word) {
-    arch::prefetch(word);
+    prefetch_at(word);
+}
+
+/// The same for an address at which there need not be a word, or anything: a hint is no access, and goes wrong nowhere.
+///
+/// # Example
+///
+/// ```
+/// use drtm_htm::{Word, prefetch_at};
+///
+/// let word = Word::new(7);
+/// prefetch_at(&raw const word);
+/// prefetch_at((&raw const word).wrapping_add(1 << 40));
+/// ```
+#[inline(always)]
+pub fn prefetch_at(address: *const Word) {
+    arch::prefetch(address);
 }

@@ -7,8 +7,8 @@
 //! Workers allocate from pages and free lists of their own. Where some only insert and others only remove, free objects travel in batches
 //! through a shared list, so that neither runs dry while the other piles up.
 
-use drtm_htm::{Engine, LINE_WORDS, prefetch};
-use drtm_rdma::{Offset, Region};
+use drtm_htm::{Engine, LINE_WORDS};
+use drtm_rdma::Region;
 use parking_lot::Mutex;
 
 use crate::{KvError, layout::Place};
@@ -166,10 +166,8 @@ impl Arena {
 /// Asks for fresh memory that is soon to be given out, so that who fills it does not wait for it.
 #[inline(always)]
 fn ask_for<E: Engine>(region: &Region<E>, word: u64, class: Class) {
-    // Behind the end there is nothing to be asked for.
-    if let Ok(words) = region.words(Offset::new(8 * word), class.words().min(MOST_ASKED) as usize) {
-        words.iter().step_by(LINE_WORDS).for_each(prefetch);
-    }
+    // Behind the end there is nothing to be asked for, and no harm in it.
+    (0..class.words().min(MOST_ASKED)).step_by(LINE_WORDS).for_each(|skipped| region.prefetch(word + skipped));
 }
 
 impl Pool {

@@ -16,7 +16,7 @@ use std::{
     sync::atomic::{AtomicUsize, Ordering::Relaxed},
 };
 
-use drtm_htm::{Engine, Sharing, Word};
+use drtm_htm::{Engine, Sharing, Word, prefetch_at};
 
 use crate::Offset;
 #[cfg(drtm_loom)]
@@ -250,6 +250,25 @@ impl<E: Engine> Region<E> {
     #[inline(always)]
     pub fn array<const N: usize>(&self, at: Offset) -> Result<&[Word; N], OutOfBounds> {
         self.words(at, N)?.try_into().map_err(|_| OutOfBounds { at, words: N })
+    }
+
+    /// Asks the processor for the cache line of a word, by its number, which will be wanted soon. A hint: there need not be as many words.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm_htm::NoHtm;
+    /// use drtm_rdma::Region;
+    ///
+    /// let region = Region::anonymous(NoHtm, 1 << 20)?;
+    /// let at = region.extend(64, 64)?;
+    /// region.prefetch(at.word());
+    /// region.prefetch(u64::MAX);
+    /// # Ok::<(), drtm_rdma::RegionError>(())
+    /// ```
+    #[inline(always)]
+    pub fn prefetch(&self, word: u64) {
+        prefetch_at(self.mapping.address(word));
     }
 
     fn superblock(&self) -> Superblock<'_> {

@@ -60,7 +60,7 @@ impl<E: Engine> Opened<E> {
     #[inline(always)]
     pub(crate) fn fetch<O: Reach>(
         &self,
-        located: &Located,
+        located: &mut Located,
         key: Encoded<'_>,
         holder: State,
         into: &mut impl Room,
@@ -77,7 +77,7 @@ impl<E: Engine> Opened<E> {
     #[inline(always)]
     pub(crate) fn fetch_past<O: Reach>(
         &self,
-        located: &Located,
+        located: &mut Located,
         key: Encoded<'_>,
         before: Version,
         into: &mut impl Room,
@@ -91,7 +91,7 @@ impl<E: Engine> Opened<E> {
     }
 
     #[inline(always)]
-    fn located<O: Reach>(&self, located: &Located, key: Encoded<'_>) -> Option<Handle> {
+    fn located<O: Reach>(&self, located: &mut Located, key: Encoded<'_>) -> Option<Handle> {
         match key {
             Encoded::Word(word) if O::HASHED => located.find(self.number, word),
             _ => None,

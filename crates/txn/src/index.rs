@@ -2,7 +2,7 @@
 
 mod tour;
 
-use std::{borrow::Borrow, ops::Range};
+use std::ops::Range;
 
 use drtm_htm::Engine;
 use drtm_kv::{
@@ -10,10 +10,7 @@ use drtm_kv::{
     NodeVersion, Past, Placed, Reaped, Reserved, Room, Sighting, State, Store, Tree, Version, Worker,
 };
 
-use crate::{
-    Key,
-    table::{Any, Reach},
-};
+use crate::table::{Any, Reach};
 
 /// A key, as the store takes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -107,16 +104,15 @@ impl<E: Engine> Index<E> {
     /// Asks for the memory of rows that are going to be read, as far as these bytes of their values, and tells where they are. In a tree it is asked for the leaves where the
     /// keys belong.
     #[inline(always)]
-    pub(crate) fn locate<K: Key>(
+    pub(crate) fn locate<O: Reach>(
         &self,
-        keys: impl Iterator<Item = impl Borrow<K>>,
+        words: &[u64],
         parts: &[Range<usize>],
-        note: impl FnMut(u64, Handle),
+        note: impl FnMut(u64, Option<Handle>),
     ) {
-        let words = keys.map(|key| key.borrow().word());
         match self {
-            Self::HashOfWords(table) if K::FITS => table.locate(words, parts, note),
-            Self::TreeOfWords(tree) if K::FITS => words.for_each(|word| tree.ask_for(word)),
+            Self::HashOfWords(table) if O::HASHED => table.locate(words, parts, note),
+            Self::TreeOfWords(tree) if O::SORTED => words.iter().for_each(|word| tree.ask_for(*word)),
             _ => {}
         }
     }
@@ -178,6 +174,21 @@ impl<E: Engine> Index<E> {
             |table, key| table.place(worker, key, value, |change| note(Shift::Bucket(change))),
             |tree, key| tree.place(worker, key, value, |change| note(Shift::Leaf(change)))
         )
+    }
+
+    /// Makes records for the first of some keys that ascend, as far as that can be done at once. Gives how many.
+    #[inline(always)]
+    pub(crate) fn place_run<'v>(
+        &self,
+        worker: &mut Worker<E>,
+        rows: impl Iterator<Item = (u64, &'v [u8])>,
+        made: impl FnMut(Sighting),
+        note: impl FnOnce(Shift),
+    ) -> Result<usize, KvError> {
+        match self {
+            Self::TreeOfWords(tree) => tree.place_run(worker, rows, made, |change| note(Shift::Leaf(change))),
+            _ => Ok(0),
+        }
     }
 
     /// Whether a key's record is this one, which is locked.

@@ -35,4 +35,4 @@ pub(crate) unsafe fn xtest() -> bool {
 
 /// Does nothing, which is what a hint may do.
 #[inline(always)]
-pub(crate) fn prefetch<T>(_what: &T) {}
+pub(crate) fn prefetch<T>(_address: *const T) {}

@@ -76,11 +76,11 @@ pub(crate) unsafe fn xtest() -> bool {
     inside != 0
 }
 
-/// Asks for the cache line that begins `what`.
+/// Asks for the cache line of an address.
 #[inline(always)]
-pub(crate) fn prefetch<T>(what: &T) {
+pub(crate) fn prefetch<T>(address: *const T) {
     // SAFETY: part of every x86-64 processor; a hint, which reads and writes nothing and faults at no address.
-    unsafe { _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(what).cast()) };
+    unsafe { _mm_prefetch::<_MM_HINT_T0>(address.cast()) };
 }
 
 /// What one instruction copies, in bytes.

@@ -17,7 +17,7 @@ use crate::{
     Fetched, Handle, KvError, Placed, Reaped, Reserved, Sighting, State, Version, Witness, Worker, floor,
     keys::Keys,
     layout::{BUCKET_VERSIONS, Bits},
-    record::{Look, Past, PastView, Record},
+    record::{Lines, Look, Past, PastView, Record},
     room::{Nowhere, Room},
 };
 
@@ -123,7 +123,7 @@ impl<E: Engine, K: Keys> HashTable<E, K> {
     }
 
     /// Finds where keys' records most probably are, and asks for their memory, as far as these bytes of their values: all at once, where looking the keys up one
-    /// after the other would wait for each. A key that is not told is to be looked for as ever.
+    /// after the other would wait for each. Tells them in order. A key of which it is not known where its record is, is to be looked for as ever.
     ///
     /// # Example
     ///
@@ -138,9 +138,10 @@ impl<E: Engine, K: Keys> HashTable<E, K> {
     ///
     /// let (me, mut value) = (worker.lock_state(), Vec::new());
     /// let mut found = Vec::new();
-    /// table.locate([7, 8, 9].into_iter(), &[0..100], |key, at| found.push((key, at)));
-    /// assert!(found.iter().all(|(key, _)| [7, 8].contains(key)));
-    /// for (key, at) in found {
+    /// table.locate(&[7, 8, 9], &[0..100], |key, at| found.push((key, at)));
+    /// assert!(found.iter().map(|(key, _)| *key).eq([7, 8, 9]));
+    /// assert_eq!(found[2].1, None);
+    /// for (key, at) in found.into_iter().filter_map(|(key, at)| Some((key, at?))) {
     ///     assert!(table.fetch_at(at, key, me, &mut value).is_some_and(|seen| seen.at == at));
     ///     assert_eq!(value.len(), 5);
     ///     assert!(table.fetch_at(at, key + 10, me, &mut value).is_none(), "it is another key's");
@@ -151,24 +152,19 @@ impl<E: Engine, K: Keys> HashTable<E, K> {
     #[inline]
     pub fn locate<'k>(
         &self,
-        mut keys: impl Iterator<Item = K::Key<'k>>,
+        keys: &[K::Key<'k>],
         parts: &[Range<usize>],
-        mut note: impl FnMut(K::Key<'k>, Handle),
+        mut note: impl FnMut(K::Key<'k>, Option<Handle>),
     ) {
-        loop {
-            let mut asked = [None; LOCATED];
-            let mut count = 0;
-            for (slot, key) in asked.iter_mut().zip(&mut keys) {
-                *slot = self.table.ask_for_bucket::<K>(key).map(|bucket| (key, bucket));
-                count += 1;
+        let lines = Lines::of(parts);
+        for keys in keys.chunks(LOCATED) {
+            let mut buckets = [None; LOCATED];
+            for (bucket, key) in buckets.iter_mut().zip(keys) {
+                *bucket = self.table.ask_for_bucket::<K>(*key);
             }
-            for (key, bucket) in asked.into_iter().take(count).flatten() {
-                if let Some(place) = self.table.ask_for_record::<K>(key, bucket, parts) {
-                    note(key, Handle::of(place));
-                }
-            }
-            if count < LOCATED {
-                break;
+            for (bucket, key) in buckets.iter().zip(keys) {
+                let place = bucket.and_then(|bucket| self.table.ask_for_record::<K>(*key, bucket, &lines));
+                note(*key, place.map(Handle::of));
             }
         }
     }

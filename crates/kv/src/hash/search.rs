@@ -1,7 +1,5 @@
 //! Finding a key.
 
-use std::ops::Range;
-
 use drtm_htm::{Engine, LINE_WORDS, fence_acquire, prefetch};
 use drtm_rdma::OutOfBounds;
 
@@ -15,7 +13,7 @@ use crate::{
     keys::Keys,
     layout::{Place, SLOTS},
     mutation::{self, Mutation},
-    record::{Look, Record, Shape},
+    record::{Lines, Look, Record, Shape},
 };
 
 impl<E: Engine> Table<E> {
@@ -60,12 +58,7 @@ impl<E: Engine> Table<E> {
 
     /// Asks for the memory of the record that a key has in a bucket, and tells where it is. Where that takes more than a look, nothing is asked for.
     #[inline(always)]
-    pub(super) fn ask_for_record<K: Keys>(
-        &self,
-        key: K::Key<'_>,
-        main: &Bucket,
-        parts: &[Range<usize>],
-    ) -> Option<Place> {
+    pub(super) fn ask_for_record<K: Keys>(&self, key: K::Key<'_>, main: &Bucket, lines: &Lines) -> Option<Place> {
         let engine = self.engine();
         let seen = bucket::seen(engine, main);
         let slot = bucket::first_match(engine, main, K::word(key));
@@ -73,8 +66,7 @@ impl<E: Engine> Table<E> {
             return None;
         }
         let place = bucket::place(engine, main, slot)?;
-        let record = Record::at(self.region(), place).ok()?;
-        record.ask_for(parts);
+        lines.ask_for(self.region(), place.word);
         fence_acquire();
         (bucket::seen(engine, main) == seen && !seen.is_locked()).then_some(place)
     }

@@ -7,8 +7,8 @@
 
 use std::ops::{Bound, RangeBounds};
 
-use drtm_htm::{Engine, LINE_WORDS, prefetch};
-use drtm_rdma::{Offset, words_for};
+use drtm_htm::{Engine, LINE_WORDS};
+use drtm_rdma::words_for;
 
 use super::{
     NodeVersion, Table,
@@ -253,15 +253,12 @@ impl Leaves {
     /// Asks for the memory of the record, or the layer's root, that an entry leads to.
     #[inline(always)]
     fn ask<E: Engine>(&self, table: &Table<E>, link: u64) {
-        let at = Offset::new(8 * Place::from_link(link).word);
+        let record = Place::from_link(link).word;
         // Behind the last record there may be less memory. Then there is no hint.
-        if let Ok(words) = table.region().array::<{ MOST_LINES * LINE_WORDS }>(at) {
-            let lines = words.as_chunks::<LINE_WORDS>().0.iter().zip(0..);
-            lines.for_each(|(line, number)| {
-                if number < self.ahead.lines {
-                    prefetch(&line[0])
-                }
-            });
+        for line in 0..MOST_LINES {
+            if line < self.ahead.lines {
+                table.region().prefetch(record + (line * LINE_WORDS) as u64);
+            }
         }
     }
 }

@@ -24,6 +24,10 @@ impl Mapping {
         false
     }
 
+    pub(super) fn address(&self, word: u64) -> *const Word {
+        self.0.as_ptr().wrapping_add(word as usize)
+    }
+
     /// # Safety
     ///
     /// None to uphold, since the box checks its bounds; unsafe as its twin is.

@@ -73,6 +73,12 @@ impl Mapping {
         self.huge_pages
     }
 
+    /// Where a word is, or would be if there were as many.
+    #[inline(always)]
+    pub(super) fn address(&self, word: u64) -> *const Word {
+        self.words.wrapping_add(word as usize)
+    }
+
     /// `count` words from the `first` on.
     ///
     /// # Safety

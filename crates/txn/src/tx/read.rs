@@ -9,6 +9,7 @@ use super::{Found, Mode, Tx, encode};
 use crate::{
     Codec, Conflict, Error, Key, Setting, Table,
     catalog::Opened,
+    located::Entry,
     part::Span,
     table::{Kind, Reach},
     work::{End, Excerpt, Fate, Work, Write, slice},
@@ -46,6 +47,9 @@ pub(super) enum Wanted {
 
 /// Bytes of a value that are asked for ahead if nobody knows how many it has.
 pub(super) const PREFETCHED: usize = 160;
+
+/// Rows whose memory is asked for at once.
+const ASKED_FOR: usize = 16;
 
 /// Where the value is that a row had.
 #[inline]
@@ -194,10 +198,31 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
         keys: impl Iterator<Item = impl Borrow<K>>,
         parts: &[Range<usize>],
     ) -> Result<(), Error> {
-        let index = &self.opened(table)?.index;
-        let located = &mut self.work().located;
-        index.locate(keys, parts, |word, at| located.note(table.number, word, at));
+        let opened = self.opened(table)?;
+        if K::FITS {
+            let mut keys = keys.map(|key| key.borrow().word());
+            let mut words = [0; ASKED_FOR];
+            loop {
+                let mut count = 0;
+                for (to, word) in words.iter_mut().zip(&mut keys) {
+                    *to = word;
+                    count += 1;
+                }
+                self.ask_for_words::<O>(opened, &words[..count], parts);
+                if count < ASKED_FOR {
+                    break;
+                }
+            }
+        }
         Ok(())
+    }
+
+    /// The same, once for all types of keys.
+    #[inline(never)]
+    fn ask_for_words<O: Reach>(&mut self, opened: &Opened<S::Engine>, words: &[u64], parts: &[Range<usize>]) {
+        self.work().located.note(opened.number, |entries| {
+            opened.index.locate::<O>(words, parts, |word, at| entries.push(Entry { word, at }));
+        });
     }
 
     /// Whether there is such a row.
