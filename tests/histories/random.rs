@@ -216,7 +216,7 @@ impl<S: Setting> User<'_, S> {
     /// Writes a row, knowing what was there or not.
     fn change(&mut self, tx: &mut Tx<'_, S>, attempt: &mut Attempt<'_>) -> Result<(), Error> {
         let (place, write, world) = (self.place(), self.size.write(attempt), self.world);
-        match if self.size.is_wild { self.random.u8(0..8) } else { 2 } {
+        match if self.size.is_wild { self.random.u8(0..9) } else { 2 } {
             0..2 => {
                 world.put(tx, place, write)?;
                 attempt.wrote(place, Some(write));
@@ -242,11 +242,23 @@ impl<S: Setting> User<'_, S> {
                     attempt.wrote(place, None);
                 }
             }
-            _ => {
+            7 => {
                 let was = world.take(tx, place)?;
                 attempt.read(place, was);
                 if was.is_some() {
                     attempt.wrote(place, None);
+                }
+            }
+            _ => {
+                let end = self.size.keys.min(place.key + self.random.u64(1..5));
+                let places = (place.key..end).map(|key| Place { key, ..place });
+                let writes: Vec<_> = places.clone().map(|_| self.size.write(attempt)).collect();
+                // If not, it is not known which of them was there.
+                if world.insert_many(tx, place, &writes)? {
+                    for (place, write) in places.zip(writes) {
+                        attempt.looked(place, false);
+                        attempt.wrote(place, Some(write));
+                    }
                 }
             }
         }

@@ -138,6 +138,25 @@ impl<S: Setting> World<S> {
         }
     }
 
+    /// Inserts rows of keys that follow one another, all of them or none. Whether none was there.
+    pub(crate) fn insert_many(&self, tx: &mut Tx<'_, S>, first: Place, writes: &[u64]) -> Result<bool, Error> {
+        let before = tx.savepoint();
+        let values: Vec<_> = writes.iter().map(|write| value(*write)).collect();
+        let rows = (first.key..).zip(values.iter().map(Vec::as_slice));
+        let named = rows.clone().map(|(key, value)| (name(key), value));
+        let inserted = match first.table {
+            0 => tx.insert_many(self.words, rows),
+            1 => tx.insert_many(self.names, named),
+            2 => tx.insert_many(self.sorted_words, rows),
+            _ => tx.insert_many(self.sorted_names, named),
+        };
+        match inserted {
+            Ok(()) => Ok(true),
+            Err(Error::Exists { .. }) => tx.return_to(before).map(|()| false),
+            Err(error) => Err(error),
+        }
+    }
+
     /// What was there.
     pub(crate) fn update(&self, tx: &mut Tx<'_, S>, place: Place, write: u64) -> Result<Option<u64>, Error> {
         at!(self, place, |table, key| tx.update(table, key, |bytes| {

@@ -10,6 +10,7 @@ mod mode;
 mod part;
 mod range;
 mod read;
+mod run;
 mod savepoint;
 mod seize;
 mod sweep;

@@ -58,6 +58,20 @@ pub(crate) struct Write {
 }
 
 impl Write {
+    /// Of a record that was just found.
+    #[inline(always)]
+    fn new(found: Sighting, table: u16, fate: Fate, key: Kept) -> Self {
+        let Sighting { at, version: seen } = found;
+        let before = Version::default();
+        Self { at, table, fate, is_made: false, is_read: false, key, seen, before, has_room: true, has_past: false }
+    }
+
+    /// Of a record that was made for it. It counts as read: the key was not there.
+    #[inline(always)]
+    pub(crate) fn made(made: Sighting, table: u16, fate: Fate, key: Kept) -> Self {
+        Self { is_made: true, is_read: true, ..Self::new(made, table, fate, key) }
+    }
+
     /// The record as it was found.
     #[inline(always)]
     pub(crate) fn seen(&self) -> Sighting {
@@ -156,6 +170,8 @@ pub(crate) struct Work<E: Engine> {
     /// The records written.
     written: Filter,
     pub(crate) values: Vec<u8>,
+    /// How many bytes of the values are still wanted when what was written is there at once.
+    pub(crate) pinned: usize,
     pub(crate) keys: Vec<u8>,
     /// The value that was read last.
     pub(crate) value: Value,
@@ -232,6 +248,7 @@ impl<E: Engine> Work<E> {
             writes: Vec::new(),
             written: Filter::default(),
             values: Vec::new(),
+            pinned: 0,
             keys: Vec::new(),
             value: Value::default(),
             key: Vec::new(),
@@ -311,31 +328,23 @@ impl<E: Engine> Work<E> {
     /// Adds a write of a record that none is of yet.
     #[inline]
     pub(crate) fn add(&mut self, found: Sighting, table: u16, fate: Fate, key: Kept) {
-        let Sighting { at, version: seen } = found;
         // What was read just before need not be looked at twice.
         let is_read = self.reads.pop_if(|read| *read == found).is_some();
-        self.written.add(at);
-        self.writes.push(Write {
-            at,
-            table,
-            fate,
-            is_made: false,
-            is_read,
-            key,
-            seen,
-            before: Version::default(),
-            has_room: true,
-            has_past: false,
-        });
+        self.written.add(found.at);
+        self.writes.push(Write { is_read, ..Write::new(found, table, fate, key) });
     }
 
-    /// Adds a write of a record that was made for it. It counts as read: the key was not there.
+    /// Adds a write of a record that was made for it.
     #[inline]
     pub(crate) fn add_made(&mut self, made: Sighting, table: u16, fate: Fate, key: Kept) {
-        self.add(made, table, fate, key);
-        if let Some(write) = self.writes.last_mut() {
-            (write.is_made, write.is_read) = (true, true);
-        }
+        self.written.add(made.at);
+        self.writes.push(Write::made(made, table, fate, key));
+    }
+
+    /// Takes note of the records of writes that were added by others, from this one on.
+    #[inline(always)]
+    pub(crate) fn note_writes_from(&mut self, begin: usize) {
+        self.writes[begin..].iter().for_each(|write| self.written.add(write.at));
     }
 
     /// How much there is to be looked at again.
@@ -357,7 +366,7 @@ impl<E: Engine> Work<E> {
     pub(crate) fn truncate_writes(&mut self, length: usize) {
         self.writes.truncate(length);
         self.written = Filter::default();
-        self.writes.iter().for_each(|write| self.written.add(write.at));
+        self.note_writes_from(0);
     }
 
     /// Keeps a key until the transaction ends.

@@ -11,6 +11,7 @@ type Lines = Table<(u32, u32), Pod<u64>, Ordered>;
 fn reads_and_writes(db: &Db, counters: Counters, lines: Lines, round: u32) -> Result<u64, Error> {
     db.transact(|tx| {
         let mut sum = 0;
+        tx.prefetch(counters, (0..20).map(|key| key + u64::from(round % 3)))?;
         for key in 0..20 {
             tx.update(counters, &(key + u64::from(round % 3)), |row| row[0] = row[0].wrapping_add(1))?;
             sum += u64::from(tx.get(counters, &(90 - key))?.map_or(0, |row| row[1]));
@@ -22,9 +23,13 @@ fn reads_and_writes(db: &Db, counters: Counters, lines: Lines, round: u32) -> Re
         // Comes and goes.
         tx.insert(counters, &1_000, &[1; 100])?;
         tx.insert(lines, &(1, 100 + round % 3), &7)?;
+        tx.insert_many(lines, (0..30).map(|line| ((3, line), &7)))?;
         Ok(sum)
     })?;
-    db.transact(|tx| Ok(tx.remove(counters, &1_000)? && tx.remove(lines, &(1, 100 + round % 3))?))?;
+    db.transact(|tx| {
+        (0..30).try_for_each(|line| tx.remove(lines, &(3, line)).map(drop))?;
+        Ok(tx.remove(counters, &1_000)? && tx.remove(lines, &(1, 100 + round % 3))?)
+    })?;
     db.read(|tx| {
         tx.get(counters, &5)?;
         tx.first(lines, ..)?;

@@ -289,7 +289,23 @@ impl<S: Setting> Tx<'_, S> {
 
     /// Writes a row wherever it is. Only if it may be overwritten, can it be there.
     #[inline(always)]
-    fn place_at<K: Key, O: Reach>(
+    pub(super) fn place_at<K: Key, O: Reach>(
+        &mut self,
+        opened: &Opened<S::Engine>,
+        key: &K,
+        fate: Fate,
+        overwrites: bool,
+    ) -> Result<(), Error> {
+        if K::FITS {
+            self.place_record::<u64, O>(opened, &key.word(), fate, overwrites)
+        } else {
+            self.place_record::<K, O>(opened, key, fate, overwrites)
+        }
+    }
+
+    /// The same, once for all keys that fit into a word.
+    #[inline(never)]
+    fn place_record<K: Key, O: Reach>(
         &mut self,
         opened: &Opened<S::Engine>,
         key: &K,
@@ -322,7 +338,7 @@ impl<S: Setting> Tx<'_, S> {
             Placed::Found(seen) => {
                 let is_own = self.work().written_at(seen.at).is_some();
                 if self.has_ticket() && !is_own && !self.seize(seen)? {
-                    return self.place_at::<K, O>(opened, key, fate, overwrites);
+                    return self.place_record::<K, O>(opened, key, fate, overwrites);
                 }
                 let work = self.work();
                 let record = work.written_at(seen.at).map_or(Spotted::Seen(seen), Spotted::Written);
@@ -346,12 +362,12 @@ impl<S: Setting> Tx<'_, S> {
 
     /// Without isolation: does at once what would be done by the commit.
     #[inline]
-    fn write_through(&mut self, opened: &Opened<S::Engine>) -> Result<(), Error> {
+    pub(super) fn write_through(&mut self, opened: &Opened<S::Engine>) -> Result<(), Error> {
         let db = self.db;
         let work = self.work();
         let result = crate::commit::write_through(db, work, opened);
         work.truncate_writes(0);
-        work.values.clear();
+        work.values.truncate(work.pinned);
         work.keys.clear();
         result
     }

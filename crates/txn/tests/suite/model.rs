@@ -200,6 +200,8 @@ enum Step<K> {
     GetMany(Vec<K>),
     Put(K, Value),
     Insert(K, Value),
+    /// Several rows, as many as are not there before the first that is.
+    InsertMany(Vec<(K, Value)>),
     Update(K, Value),
     Remove(K),
     Take(K),
@@ -249,6 +251,12 @@ fn program<S: Shape>() -> impl Strategy<Value = Program<S::Key>> {
         1 => vec(S::key(), 0..4).prop_map(Step::GetMany),
         4 => (S::key(), value()).prop_map(|(key, value)| Step::Put(key, value)),
         4 => (S::key(), value()).prop_map(|(key, value)| Step::Insert(key, value)),
+        2 => (vec((S::key(), value()), 0..20), any::<bool>()).prop_map(|(mut rows, ascend)| {
+            if ascend {
+                rows.sort_by(|(one, _), (other, _)| one.cmp(other));
+            }
+            Step::InsertMany(rows)
+        }),
         3 => (S::key(), value()).prop_map(|(key, value)| Step::Update(key, value)),
         3 => S::key().prop_map(Step::Remove),
         2 => S::key().prop_map(Step::Take),
@@ -370,6 +378,22 @@ where
                 let was_there = rows.contains_key(key);
                 rows.entry(key.clone()).or_insert_with(|| value.clone());
                 same(&is_new, &!was_there)
+            }
+            Step::InsertMany(new) => {
+                let given = new.iter().map(|(key, value)| (key.clone(), value.borrow()));
+                let are_new = match tx.insert_many(table, given) {
+                    Ok(()) => true,
+                    Err(Error::Exists { .. }) => false,
+                    Err(error) => return Err(error),
+                };
+                let mut were_there = false;
+                for (key, value) in new {
+                    were_there = were_there || rows.contains_key(key);
+                    if !were_there {
+                        rows.insert(key.clone(), value.clone());
+                    }
+                }
+                same(&are_new, &!were_there)
             }
             Step::Update(key, value) => {
                 let updated = tx.update(table, key, |row| std::mem::replace(row, value.clone()))?;

@@ -1,0 +1,122 @@
+//! Inserting several rows at once.
+
+use super::Tx;
+use crate::{
+    Codec, Error, Key, Setting, Table,
+    catalog::Opened,
+    table::Kind,
+    work::{Fate, Kept, Work, Write, slice},
+};
+
+/// How many rows are brought to their table at once.
+const RUN: usize = 16;
+
+/// A row that is to be inserted: its key, and where its value is among those that the transaction keeps.
+#[derive(Clone, Copy, Debug, Default)]
+struct Row {
+    word: u64,
+    start: u32,
+    length: u32,
+}
+
+impl<S: Setting> Tx<'_, S> {
+    /// Inserts several rows that are not there yet. Where they ascend and come together in an ordered table, with keys that pack into eight bytes, they are inserted
+    /// together: an order's lines, say, or events.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Exists`] if one of them is there: the ones before it are inserted then. Otherwise as for [`put`](Self::put).
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm_txn::{Db, Error, Ordered, Pod, TableDef};
+    ///
+    /// const LINES: TableDef<(u32, u8), Pod<u64>, Ordered> = TableDef::ordered("lines");
+    /// let db = Db::new()?;
+    /// let lines = db.table(LINES)?;
+    /// let order = [((7, 1), 100), ((7, 2), 250), ((7, 3), 80)];
+    /// db.transact(|tx| tx.insert_many(lines, order.iter().map(|(key, amount)| (*key, amount))))?;
+    /// assert_eq!(db.transact(|tx| tx.count(lines, (7, 0)..=(7, u8::MAX)))?, 3);
+    ///
+    /// let again = db.transact(|tx| tx.insert_many(lines, [((7, 4), &5), ((7, 2), &5)]));
+    /// assert!(matches!(again, Err(Error::Exists { table: "lines" })));
+    /// assert_eq!(db.transact(|tx| tx.get(lines, &(7, 4)))?, None, "all of it, or nothing");
+    /// # Ok::<(), Error>(())
+    /// ```
+    pub fn insert_many<'v, K: Key, C: Codec<Given: 'v>, O: Kind>(
+        &mut self,
+        table: Table<K, C, O>,
+        rows: impl IntoIterator<Item = (K, &'v C::Given)>,
+    ) -> Result<(), Error> {
+        let opened = self.opened(table)?;
+        let mut rows = rows.into_iter();
+        // Who has the ticket locks each record before he goes on.
+        if !O::ORDERED || !K::FITS || !opened.indexes.are_none() || self.has_ticket() {
+            return rows.try_for_each(|(key, value)| self.insert(table, &key, value));
+        }
+        loop {
+            let mut run = [Row::default(); RUN];
+            let mut count = 0;
+            for (row, (key, value)) in run.iter_mut().zip(&mut rows) {
+                if let Fate::Put { start, length } = self.keep_value::<C>(opened, value)? {
+                    *row = Row { word: key.word(), start, length };
+                }
+                count += 1;
+            }
+            let work = self.work();
+            work.pinned = if S::ISOLATED { 0 } else { work.values.len() };
+            let inserted = self.insert_run::<O>(opened, &run[..count]);
+            self.work().pinned = 0;
+            inserted?;
+            if count < RUN {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Inserts these rows, which are among the values that the transaction keeps.
+    #[inline(never)]
+    fn insert_run<O: Kind>(&mut self, opened: &Opened<S::Engine>, mut rows: &[Row]) -> Result<(), Error> {
+        while let Some((first, behind)) = rows.split_first() {
+            match self.insert_together(opened, rows)? {
+                0 => {
+                    let fate = Fate::Put { start: first.start, length: first.length };
+                    self.place_at::<u64, O>(opened, &first.word, fate, false)?;
+                    rows = behind;
+                }
+                made => rows = &rows[made..],
+            }
+        }
+        Ok(())
+    }
+
+    /// Inserts the first of these rows, as many as come together in one leaf. Gives how many.
+    #[inline(always)]
+    fn insert_together(&mut self, opened: &Opened<S::Engine>, rows: &[Row]) -> Result<usize, Error> {
+        self.make_way()?;
+        let Work { worker, values, leaves, buckets, writes, .. } = self.work();
+        let begin = writes.len();
+        let named = rows.iter().map(|row| (row.word, slice(values, row.start, row.length)));
+        let mut made = rows.iter();
+        let count = opened.index.place_run(
+            worker,
+            named,
+            |seen| {
+                if let Some(Row { word, start, length }) = made.next() {
+                    let fate = Fate::Fresh { start: *start, length: *length };
+                    writes.push(Write::made(seen, opened.number, fate, Kept::Word(*word)));
+                }
+            },
+            |shift| Work::<S::Engine>::follow(leaves, buckets, shift),
+        )?;
+        if count > 0 {
+            self.work().note_writes_from(begin);
+            if !S::ISOLATED {
+                self.write_through(opened)?;
+            }
+            self.passed()?;
+        }
+        Ok(count)
+    }
+}
