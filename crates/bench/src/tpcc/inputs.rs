@@ -52,13 +52,16 @@ pub struct NewOrderLine {
     pub quantity: u8,
 }
 
+/// The most lines of an order (2.4.1.3).
+pub(super) const MOST_LINES: usize = 15;
+
 /// NEW-ORDER's input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NewOrder {
     /// Who orders.
     pub customer: CustomerKey,
-    lines: [NewOrderLine; 15],
-    stocks: [StockKey; 15],
+    lines: [NewOrderLine; MOST_LINES],
+    stocks: [StockKey; MOST_LINES],
     count: u8,
 }
 
@@ -169,7 +172,7 @@ impl Inputs {
         let customer = (warehouse, district, self.constants.customer(&self.scale, &mut self.random));
         let count = self.random.within(5, 15);
         let nothing = NewOrderLine { item: 0, supply_warehouse: 0, quantity: 0 };
-        let mut order = NewOrder { customer, lines: [nothing; 15], stocks: [(0, 0); 15], count };
+        let mut order = NewOrder { customer, lines: [nothing; MOST_LINES], stocks: [(0, 0); MOST_LINES], count };
         let lines = &mut order.lines[..count.into()];
         for line in &mut *lines {
             *line = self.line();
