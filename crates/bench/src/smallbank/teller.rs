@@ -66,11 +66,13 @@ impl<'db, S: Setting> Teller<'db, S> {
         &self.ledger
     }
 
+    /// Who wants a second row asks for its memory while the first is looked at.
     fn serve(&mut self, transaction: &Transaction) -> Result<(), Refused> {
         let Self { db, tables, ledger, .. } = self;
         match *transaction {
             Transaction::Balance { customer } => {
                 let balance = db.try_transact(|tx| {
+                    tx.prefetch(tables.checking, [customer].iter())?;
                     let savings = tables.savings_of(tx, customer)?;
                     let checking = tx.view(tables.checking, &customer, |row| row.balance.get())?;
                     Ok::<_, Refused>(rules::balance(savings, there(checking, CHECKING)?))
@@ -90,6 +92,7 @@ impl<'db, S: Setting> Teller<'db, S> {
                 ledger.put(amount);
             }
             Transaction::Amalgamate { from, to } => db.try_transact(|tx| {
+                tx.prefetch(tables.checking, [from, to].iter())?;
                 let savings = tables.change_savings(tx, from, |_| Ok(0))?;
                 let checking = tables.change_checking(tx, from, |_| Ok(0))?;
                 tables.change_checking(tx, to, |balance| rules::amalgamate(savings, checking, balance))?;
@@ -97,6 +100,7 @@ impl<'db, S: Setting> Teller<'db, S> {
             })?,
             Transaction::WriteCheck { customer, amount } => {
                 let taken = db.try_transact(|tx| {
+                    tx.prefetch(tables.checking, [customer].iter())?;
                     let savings = tables.savings_of(tx, customer)?;
                     let mut taken = 0;
                     tables.change_checking(tx, customer, |balance| {
@@ -109,6 +113,7 @@ impl<'db, S: Setting> Teller<'db, S> {
                 ledger.take(taken);
             }
             Transaction::SendPayment { from, to, amount } => db.try_transact(|tx| {
+                tx.prefetch(tables.checking, [from, to].iter())?;
                 tables.change_checking(tx, from, |balance| Ok(rules::send_payment(balance, 0, amount)?.0))?;
                 tables.change_checking(tx, to, |balance| rules::deposit_checking(balance, amount))?;
                 Ok::<_, Refused>(())

@@ -26,6 +26,7 @@ pub(crate) struct Lines {
 }
 
 impl Lines {
+    #[inline]
     pub(crate) fn of(parts: &[Range<usize>]) -> Self {
         let mut lines = Self { words: [0; MOST_ASKED], count: 1 };
         let begins = parts.first().map_or(0, |part| part.start / 8);
@@ -58,9 +59,13 @@ impl Lines {
 
     /// Goes on from the last word, in steps of a line, up to this one.
     fn go_to(&mut self, last: usize) {
-        let before = usize::from(self.last());
-        let between = (before + LINE_WORDS..last).step_by(LINE_WORDS);
-        let _ = between.chain((last > before).then_some(last)).all(|word| self.add(word));
+        let mut before = usize::from(self.last());
+        while before < last {
+            before = last.min(before + LINE_WORDS);
+            if !self.add(before) {
+                return;
+            }
+        }
     }
 
     /// One more, unless there are too many, or it is too far away: then there is no hint.

@@ -13,7 +13,7 @@ use crate::{
     Codec, Embedded, Error, Key, Ordered, Setting, Table,
     catalog::Opened,
     index::Index,
-    work::{End, Excerpt, Work},
+    work::{End, Work},
 };
 
 /// The rows of a range, one after the other, with the transaction's own among them. What it has passed is part of what the transaction has read, rows that
@@ -213,19 +213,13 @@ impl<K: Key, C: Codec, S: Setting, M: Mode> Range<'_, '_, K, C, S, M> {
         loop {
             let Work { leaves, value, values, holder, .. } = self.tx.work();
             let start = values.len();
+            let (index, cursor) = (&self.opened.index, &mut self.cursor);
             let row = match wanted {
-                Wanted::Nothing => next_row(&self.opened.index, &mut self.cursor, *holder, leaves, &mut Nowhere)?,
-                Wanted::ToRead => next_row(&self.opened.index, &mut self.cursor, *holder, leaves, value)?,
-                Wanted::ToChange => {
-                    next_row(&self.opened.index, &mut self.cursor, *holder, leaves, &mut End { values, start })?
-                }
-                Wanted::PartToRead(span) => {
-                    let into = &mut Excerpt { room: value, span };
-                    next_row(&self.opened.index, &mut self.cursor, *holder, leaves, into)?
-                }
-                Wanted::PartToChange(span) => {
-                    let into = &mut Excerpt { room: &mut End { values, start }, span };
-                    next_row(&self.opened.index, &mut self.cursor, *holder, leaves, into)?
+                Wanted::Nothing => next_row(index, cursor, *holder, leaves, &mut Nowhere)?,
+                // A range's rows are read whole: what follows is next to it.
+                Wanted::ToRead | Wanted::PartToRead(_) => next_row(index, cursor, *holder, leaves, value)?,
+                Wanted::ToChange | Wanted::PartToChange(_) => {
+                    next_row(index, cursor, *holder, leaves, &mut End { values, start })?
                 }
             };
             let Some((key, seen)) = row else {

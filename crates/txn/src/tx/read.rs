@@ -160,8 +160,8 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
     }
 
     /// Asks for the memory of rows that are going to be read or updated, all at once, where one after the other would wait for it. A hint, for keys that pack into eight
-    /// bytes; for others nothing happens. Of hash tables, where the rows are is remembered for a few dozen at a time; of ordered ones it is asked for the leaves where
-    /// keys are, or are going to be.
+    /// bytes; for others nothing happens. Of hash tables, where the rows are is remembered, to be used in the order of the keys, or nearly so; of ordered ones it is asked
+    /// for the leaves where keys are, or are going to be.
     ///
     /// # Errors
     ///
