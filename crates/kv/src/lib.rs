@@ -58,7 +58,7 @@ pub use layout::{BUCKET_BYTES, BUCKET_WORDS, Head, SLOTS, State, Version};
 #[doc(hidden)]
 pub use mutation::{Mutation, mutated};
 pub use peer::{Location, PeerError};
-pub use record::{Look, MAX_VALUE, Past, Read};
+pub use record::{Lines, Look, MAX_VALUE, Past, Read};
 pub use remote::{
     Exchanged, Page, PeerRow, RecordLock, RecordPeer, Refusal, RemoteError, ServedTable, Service, Standing, TableId,
     TablePeer, Unwritten,

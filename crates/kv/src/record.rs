@@ -31,7 +31,7 @@ mod past;
 mod shape;
 mod write;
 
-pub(crate) use lines::Lines;
+pub use lines::Lines;
 pub use past::Past;
 pub(crate) use past::PastView;
 pub(crate) use shape::Shape;

@@ -2,7 +2,7 @@
 
 #[cfg(feature = "tracing")]
 use std::sync::atomic::AtomicBool;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 
 #[cfg(feature = "tracing")]
 use crate::trace::event;
@@ -12,7 +12,8 @@ use crate::trace::event;
 #[derive(Debug)]
 #[repr(align(128))]
 pub(crate) struct Budget {
-    used: AtomicU64,
+    /// Below zero for a moment, when somebody gives back what somebody else has taken, and not entered yet.
+    used: AtomicI64,
     most: u64,
     /// Whether it has been told that nothing is left, and nothing has been given back since.
     #[cfg(feature = "tracing")]
@@ -36,7 +37,7 @@ impl Spent {
 impl Budget {
     pub(crate) const fn new(most: u64) -> Self {
         Self {
-            used: AtomicU64::new(0),
+            used: AtomicI64::new(0),
             most,
             #[cfg(feature = "tracing")]
             was_told: AtomicBool::new(false),
@@ -45,9 +46,10 @@ impl Budget {
 
     /// Whether more may be used by a commit that has spent this. Several who ask at once may all be told so, and use a little more.
     pub(crate) fn allows_more(&self, spent: &Spent) -> bool {
-        let used = self.used.load(Relaxed).saturating_add_signed(spent.0);
+        let used = self.used.load(Relaxed).saturating_add(spent.0);
+        let most = i64::try_from(self.most).unwrap_or(i64::MAX);
         #[cfg(feature = "tracing")]
-        if used >= self.most && !self.was_told.load(Relaxed) && !self.was_told.swap(true, Relaxed) {
+        if used >= most && !self.was_told.load(Relaxed) && !self.was_told.swap(true, Relaxed) {
             event!(
                 warn,
                 used,
@@ -55,15 +57,15 @@ impl Budget {
                 "no memory is left for older versions, so that snapshots may miss some"
             );
         }
-        used < self.most
+        used < most
     }
 
     fn take(&self, bytes: u64) {
-        self.used.fetch_add(bytes, Relaxed);
+        self.used.fetch_add(bytes as i64, Relaxed);
     }
 
     pub(crate) fn give_back(&self, bytes: u64) {
-        self.used.fetch_sub(bytes, Relaxed);
+        self.used.fetch_sub(bytes as i64, Relaxed);
         #[cfg(feature = "tracing")]
         if bytes > 0 && self.was_told.load(Relaxed) {
             self.was_told.store(false, Relaxed);
@@ -82,6 +84,28 @@ impl Budget {
 
     /// Bytes in use.
     pub(crate) fn used(&self) -> u64 {
-        self.used.load(Relaxed)
+        self.used.load(Relaxed).max(0) as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_given_back_before_it_is_entered_leaves_room() {
+        let budget = Budget::new(100);
+        let (mut taken, mut given) = (Spent::default(), Spent::default());
+        taken.take(60);
+        given.give_back(60);
+        budget.enter(given);
+        assert!(budget.allows_more(&Spent::default()) && budget.used() == 0);
+        budget.enter(taken);
+        assert!(budget.allows_more(&Spent::default()) && budget.used() == 0);
+        let mut all = Spent::default();
+        all.take(100);
+        assert!(!budget.allows_more(&all));
+        budget.enter(all);
+        assert!(!budget.allows_more(&Spent::default()) && budget.used() == 100);
     }
 }

@@ -2,11 +2,9 @@
 
 mod tour;
 
-use std::ops::Range;
-
 use drtm_htm::Engine;
 use drtm_kv::{
-    BucketChange, BucketVersion, Bytes, Fetched, Handle, HashConfig, HashTable, Inline, KvError, LeafChange,
+    BucketChange, BucketVersion, Bytes, Fetched, Handle, HashConfig, HashTable, Inline, KvError, LeafChange, Lines,
     NodeVersion, Past, Placed, Reaped, Reserved, Room, Sighting, State, Store, Tree, Version, Worker,
 };
 
@@ -101,17 +99,12 @@ impl<E: Engine> Index<E> {
         ))
     }
 
-    /// Asks for the memory of rows that are going to be read, as far as these bytes of their values, and tells where they are. In a tree it is asked for the leaves where the
+    /// Asks for the memory of rows that are going to be read, as far as it is wanted, and tells where they are. In a tree it is asked for the leaves where the
     /// keys belong.
     #[inline(always)]
-    pub(crate) fn locate<O: Reach>(
-        &self,
-        words: &[u64],
-        parts: &[Range<usize>],
-        note: impl FnMut(u64, Option<Handle>),
-    ) {
+    pub(crate) fn locate<O: Reach>(&self, words: &[u64], lines: &Lines, note: impl FnMut(u64, Option<Handle>)) {
         match self {
-            Self::HashOfWords(table) if O::HASHED => table.locate(words, parts, note),
+            Self::HashOfWords(table) if O::HASHED => table.locate(words, lines, note),
             Self::TreeOfWords(tree) if O::SORTED => words.iter().for_each(|word| tree.ask_for(*word)),
             _ => {}
         }

@@ -74,15 +74,15 @@ impl Located {
             return None;
         }
         // The same as before, or the next.
-        let next = stream.next as usize;
-        for at in next..(next + 2).min(stream.end as usize) {
-            let entry = self.entries.get(at)?;
-            if entry.word == word {
-                stream.next = at as u32;
-                return entry.at;
+        let rest = self.entries.get(stream.next as usize..stream.end as usize)?;
+        match rest {
+            [entry, ..] if entry.word == word => entry.at,
+            [_, entry, ..] if entry.word == word => {
+                stream.next += 1;
+                entry.at
             }
+            _ => self.find_apart(table, word),
         }
-        self.find_apart(table, word)
     }
 
     /// The same for a row that is come to out of its turn.

@@ -46,8 +46,10 @@ impl Random {
     }
 
     /// True in so many of 100 cases.
+    #[inline]
     pub fn percent(&mut self, chance: u8) -> bool {
-        self.within(1, 100) <= chance
+        // By one number, without another try: some of the hundred cases are more likely than others by one in 40 million.
+        (u64::from(self.0.random::<u32>()) * 100) >> u32::BITS < chance.into()
     }
 
     /// NURand(A, low, high) with the constant C (2.1.6).

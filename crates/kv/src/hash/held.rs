@@ -1,8 +1,6 @@
 //! What transactions do with the table: find records, make records for keys that are to be inserted, write records that they hold, and take out those
 //! of keys that are gone.
 
-use std::ops::Range;
-
 use drtm_htm::{Access, Engine};
 use drtm_rdma::{Offset, Region};
 
@@ -122,14 +120,14 @@ impl<E: Engine, K: Keys> HashTable<E, K> {
         Ok(found.map_or_else(Fetched::Nothing, Fetched::Record))
     }
 
-    /// Finds where keys' records most probably are, and asks for their memory, as far as these bytes of their values: all at once, where looking the keys up one
+    /// Finds where keys' records most probably are, and asks for their memory, as far as it is wanted: all at once, where looking the keys up one
     /// after the other would wait for each. Tells them in order. A key of which it is not known where its record is, is to be looked for as ever.
     ///
     /// # Example
     ///
     /// ```
     /// use drtm_htm::NoHtm;
-    /// use drtm_kv::{HashConfig, Store, Version};
+    /// use drtm_kv::{HashConfig, Lines, Store, Version};
     ///
     /// let store = Store::in_memory(NoHtm, 16 << 20)?;
     /// let (table, mut worker) = (store.hash_table(HashConfig::default())?, store.worker());
@@ -138,7 +136,7 @@ impl<E: Engine, K: Keys> HashTable<E, K> {
     ///
     /// let (me, mut value) = (worker.lock_state(), Vec::new());
     /// let mut found = Vec::new();
-    /// table.locate(&[7, 8, 9], &[0..100], |key, at| found.push((key, at)));
+    /// table.locate(&[7, 8, 9], &Lines::of(&[0..100]), |key, at| found.push((key, at)));
     /// assert!(found.iter().map(|(key, _)| *key).eq([7, 8, 9]));
     /// assert_eq!(found[2].1, None);
     /// for (key, at) in found.into_iter().filter_map(|(key, at)| Some((key, at?))) {
@@ -150,20 +148,14 @@ impl<E: Engine, K: Keys> HashTable<E, K> {
     /// # Ok::<(), drtm_kv::KvError>(())
     /// ```
     #[inline]
-    pub fn locate<'k>(
-        &self,
-        keys: &[K::Key<'k>],
-        parts: &[Range<usize>],
-        mut note: impl FnMut(K::Key<'k>, Option<Handle>),
-    ) {
-        let lines = Lines::of(parts);
+    pub fn locate<'k>(&self, keys: &[K::Key<'k>], lines: &Lines, mut note: impl FnMut(K::Key<'k>, Option<Handle>)) {
         for keys in keys.chunks(LOCATED) {
             let mut buckets = [None; LOCATED];
             for (bucket, key) in buckets.iter_mut().zip(keys) {
                 *bucket = self.table.ask_for_bucket::<K>(*key);
             }
             for (bucket, key) in buckets.iter().zip(keys) {
-                let place = bucket.and_then(|bucket| self.table.ask_for_record::<K>(*key, bucket, &lines));
+                let place = bucket.and_then(|bucket| self.table.ask_for_record::<K>(*key, bucket, lines));
                 note(*key, place.map(Handle::of));
             }
         }

@@ -16,64 +16,82 @@ const MOST_ASKED: usize = 24;
 /// How many are asked for in one turn, without a look whether there are as many.
 const TURN: usize = 4;
 
-/// The words of a record, as seen from its beginning, by which the lines are asked for that its header and some parts of its value are in. The same for all records,
-/// wherever in a line they begin.
+/// Parts of a value whose memory is asked for ahead: by the cache lines that they are in, and the record's header, wherever in a line the record begins.
+///
+/// # Example
+///
+/// ```
+/// use drtm_kv::Lines;
+///
+/// // For rows of which one wants what is in front, and something further behind.
+/// const WANTED: Lines = Lines::of(&[0..16, 200..240]);
+/// ```
+///
+/// See [`HashTable::locate`](crate::HashTable::locate).
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Lines {
-    /// Behind those that count, the last one again.
+pub struct Lines {
+    /// Words of the record, as seen from its beginning, by which it is asked for. Behind those that count, the last one again.
     words: [u16; MOST_ASKED],
     count: usize,
 }
 
 impl Lines {
-    #[inline]
-    pub(crate) fn of(parts: &[Range<usize>]) -> Self {
+    /// The lines of these bytes of a value.
+    #[must_use]
+    pub const fn of(parts: &[Range<usize>]) -> Self {
         let mut lines = Self { words: [0; MOST_ASKED], count: 1 };
-        let begins = parts.first().map_or(0, |part| part.start / 8);
-        if parts.is_empty() || begins + HEADER_WORDS > LINE_WORDS {
-            lines.go_to(HEADER_WORDS - 1);
+        if parts.is_empty() || parts[0].start / 8 + HEADER_WORDS > LINE_WORDS {
+            lines = lines.up_to(HEADER_WORDS - 1);
         }
-        for part in parts {
-            let (first, end) = (part.start / 8, words_for(part.end.min(part.start.saturating_add(MOST_PREFETCHED))));
+        let mut next = 0;
+        while next < parts.len() {
+            let Range { start, end } = parts[next];
+            let most = start.saturating_add(MOST_PREFETCHED);
+            let (first, end) = (start / 8, words_for(if end < most { end } else { most }));
             if first < end {
-                lines.cover(HEADER_WORDS + first, HEADER_WORDS + end - 1);
+                lines = lines.with(HEADER_WORDS + first, HEADER_WORDS + end - 1);
             }
+            next += 1;
         }
-        let last = lines.last();
-        let turns = lines.count.next_multiple_of(TURN);
-        lines.words[lines.count..turns].fill(last);
+        let mut rest = lines.count;
+        while !rest.is_multiple_of(TURN) {
+            lines.words[rest] = lines.words[lines.count - 1];
+            rest += 1;
+        }
         lines
     }
 
-    fn last(&self) -> u16 {
-        self.words[self.count - 1]
+    /// The last word.
+    const fn last(&self) -> usize {
+        self.words[self.count - 1] as usize
     }
 
-    /// Asks for the lines of these words, too.
-    fn cover(&mut self, first: usize, last: usize) {
-        let before = usize::from(self.last());
-        if (before..=before + LINE_WORDS).contains(&first) || self.add(first) {
-            self.go_to(last);
+    /// The lines of these words, too. If there are too many, or they are too far away, there is no hint.
+    const fn with(self, first: usize, last: usize) -> Self {
+        let before = self.last();
+        if before <= first && first <= before + LINE_WORDS {
+            self.up_to(last)
+        } else if first <= u16::MAX as usize && self.count < MOST_ASKED {
+            self.and(first).up_to(last)
+        } else {
+            self
         }
     }
 
     /// Goes on from the last word, in steps of a line, up to this one.
-    fn go_to(&mut self, last: usize) {
-        let mut before = usize::from(self.last());
-        while before < last {
-            before = last.min(before + LINE_WORDS);
-            if !self.add(before) {
-                return;
-            }
+    const fn up_to(mut self, last: usize) -> Self {
+        let mut before = self.last();
+        while before < last && before + LINE_WORDS <= u16::MAX as usize && self.count < MOST_ASKED {
+            before = if before + LINE_WORDS < last { before + LINE_WORDS } else { last };
+            self = self.and(before);
         }
+        self
     }
 
-    /// One more, unless there are too many, or it is too far away: then there is no hint.
-    fn add(&mut self, word: usize) -> bool {
-        let (Ok(word), Some(next)) = (u16::try_from(word), self.words.get_mut(self.count)) else { return false };
-        *next = word;
+    const fn and(mut self, word: usize) -> Self {
+        self.words[self.count] = word as u16;
         self.count += 1;
-        true
+        self
     }
 
     /// Asks for a record's lines. Behind the last record there may be less memory, and no hint then.

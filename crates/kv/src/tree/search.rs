@@ -55,7 +55,8 @@ impl<E: Engine> Table<E> {
     /// The same for who takes it as a hint, and has no use for an error.
     #[inline(always)]
     pub(super) fn node_at(&self, place: u64) -> Result<Node<'_, E>, OutOfBounds> {
-        Ok(Node::new(self.engine(), self.region().array(Offset::new(8 * place))?, place))
+        // Wrapping, for words that were never the place of a node: that is found out when whoever told of them is looked at again.
+        Ok(Node::new(self.engine(), self.region().array(Offset::new(place.wrapping_mul(8)))?, place))
     }
 
     #[inline(always)]

@@ -2,6 +2,7 @@
 
 use std::borrow::Borrow;
 
+use drtm_kv::Lines;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use super::{
@@ -54,7 +55,7 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
         keys: impl Iterator<Item = impl Borrow<K>>,
         parts: &[std::ops::Range<usize>],
     ) -> Result<(), Error> {
-        self.ask_for(table, keys, parts)
+        self.ask_for(table, keys, &Lines::of(parts))
     }
 }
 

@@ -7,7 +7,7 @@ use drtm_kv::{Bytes, Cursor, Inline, KvError, NodeVersion, Nowhere, Room, Sighti
 
 use super::{
     Found, Mode, Tx, Update,
-    read::{PREFETCHED, Row, Spotted, Wanted, was_found},
+    read::{Row, Spotted, Wanted, expected_bytes, was_found},
 };
 use crate::{
     Codec, Embedded, Error, Key, Ordered, Setting, Table,
@@ -266,11 +266,6 @@ impl<K: Key, C: Codec, S: Setting, M: Mode> Range<'_, '_, K, C, S, M> {
             return Ok(Some((key, found, Spotted::Past)));
         }
     }
-}
-
-/// Bytes of a value that are asked for ahead.
-fn expected_bytes<C: Codec>() -> usize {
-    C::SIZE.unwrap_or(PREFETCHED)
 }
 
 /// Moves a cursor to the next record of a table, whatever there is, and copies its value.

@@ -1,9 +1,9 @@
 //! Reading single rows.
 
-use std::{borrow::Borrow, ops::Range};
+use std::borrow::Borrow;
 
 use drtm_htm::Engine;
-use drtm_kv::{Fetched, Nowhere, Past, Sighting};
+use drtm_kv::{Fetched, Lines, Nowhere, Past, Sighting};
 
 use super::{Found, Mode, Tx, encode};
 use crate::{
@@ -46,7 +46,15 @@ pub(super) enum Wanted {
 }
 
 /// Bytes of a value that are asked for ahead if nobody knows how many it has.
-pub(super) const PREFETCHED: usize = 160;
+const PREFETCHED: usize = 160;
+
+/// Bytes of a value that are asked for ahead.
+pub(super) const fn expected_bytes<C: Codec>() -> usize {
+    match C::SIZE {
+        Some(size) => size,
+        None => PREFETCHED,
+    }
+}
 
 /// Rows whose memory is asked for at once.
 const ASKED_FOR: usize = 16;
@@ -188,7 +196,8 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
         table: Table<K, C, O>,
         keys: impl Iterator<Item = impl Borrow<K>>,
     ) -> Result<(), Error> {
-        self.ask_for(table, keys, std::slice::from_ref(&(0..C::SIZE.unwrap_or(PREFETCHED))))
+        let whole = const { &Lines::of(std::slice::from_ref(&(0..expected_bytes::<C>()))) };
+        self.ask_for(table, keys, whole)
     }
 
     #[inline(always)]
@@ -196,7 +205,7 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
         &mut self,
         table: Table<K, C, O>,
         keys: impl Iterator<Item = impl Borrow<K>>,
-        parts: &[Range<usize>],
+        lines: &Lines,
     ) -> Result<(), Error> {
         let opened = self.opened(table)?;
         if K::FITS {
@@ -208,7 +217,7 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
                     *to = word;
                     count += 1;
                 }
-                self.ask_for_words::<O>(opened, &words[..count], parts);
+                self.ask_for_words::<O>(opened, &words[..count], lines);
                 if count < ASKED_FOR {
                     break;
                 }
@@ -219,9 +228,9 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
 
     /// The same, once for all types of keys.
     #[inline(never)]
-    fn ask_for_words<O: Reach>(&mut self, opened: &Opened<S::Engine>, words: &[u64], parts: &[Range<usize>]) {
+    fn ask_for_words<O: Reach>(&mut self, opened: &Opened<S::Engine>, words: &[u64], lines: &Lines) {
         self.work().located.note(opened.number, |entries| {
-            opened.index.locate::<O>(words, parts, |word, at| entries.push(Entry { word, at }));
+            opened.index.locate::<O>(words, lines, |word, at| entries.push(Entry { word, at }));
         });
     }
 

@@ -25,7 +25,8 @@ impl<S: Setting> Tx<'_, S> {
     ///
     /// # Errors
     ///
-    /// [`Error::Exists`] if one of them is there: the ones before it are inserted then. Otherwise as for [`put`](Self::put).
+    /// [`Error::Exists`] if one of them is there: the ones before it are inserted then. Otherwise as for [`put`](Self::put); some of those before may be inserted. Who goes on
+    /// all the same, and wants none of them, returns to a [savepoint](Self::savepoint).
     ///
     /// # Example
     ///

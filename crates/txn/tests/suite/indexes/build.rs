@@ -127,7 +127,15 @@ fn many_write<E: Engine, O: Kind>(engine: E, def: TableDef<u64, Pod<Seat>, O>, k
     // Holders are unique: each seat is another's, from beginning to end.
     db.transact(|tx| (0..keys).try_for_each(|key| tx.insert(seats, &key, &[key, key % 7]))).expect("memory");
     let is_over = AtomicBool::new(false);
+    /// Ends the writers, however the reader ends.
+    struct Over<'o>(&'o AtomicBool);
+    impl Drop for Over<'_> {
+        fn drop(&mut self) {
+            self.0.store(true, Relaxed);
+        }
+    }
     thread::scope(|scope| {
+        let over = Over(&is_over);
         let writers: Vec<_> = (1..=2_u64)
             .map(|writer| {
                 let (db, is_over) = (&db, &is_over);
@@ -185,7 +193,7 @@ fn many_write<E: Engine, O: Kind>(engine: E, def: TableDef<u64, Pod<Seat>, O>, k
                 .expect("memory");
             assert_eq!(rows, entries);
         }
-        is_over.store(true, Relaxed);
+        drop(over);
         writers.into_iter().for_each(|writer| writer.join().expect("nothing else is refused"));
         let holders = match holders {
             Ok(holders) => holders,
