@@ -43,9 +43,9 @@ use crate::{
 ///
 /// SmallBank: customers all alike. YCSB: transactions of four operations on different records of 100 bytes,
 /// 80 % reads and 20 % reads with a write, by Zipf's distribution. This database is told ahead which records
-/// those are; the others have no way to be told. Transactions that conflict are run again, and are counted
-/// once; those that the rules refuse are not. Those that only read are begun as such where a store makes a
-/// difference.
+/// those are, and in SmallBank which row comes second; the others have no way to be told. Transactions that
+/// conflict are run again, and are counted once; those that the rules refuse are not. Those that only read
+/// are begun as such where a store makes a difference.
 ///
 /// Other stores are in the binary only if it was built with `--features stores`.
 ///

@@ -217,7 +217,7 @@ pub struct Tree<E: Engine, K: Keys = Inline> {
     keys: PhantomData<K>,
 }
 
-/// Something of a node on each level of a way through the tree. Of trees of any usual height, without an allocation.
+/// Something of a node on each level, or layer, of a way through the tree. Of trees of any usual height, without an allocation.
 type PerLevel<T> = SmallVec<[T; 8]>;
 
 #[derive(Debug)]

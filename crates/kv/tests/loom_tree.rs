@@ -48,7 +48,7 @@ impl World {
     fn place_all(&self, keys: &[u64]) -> bool {
         let mut worker = self.store.worker();
         let mut keys = keys;
-        while let Some((key, behind)) = keys.split_first() {
+        while let Some(key) = keys.first() {
             let values: Vec<_> = keys.iter().map(|key| key.to_le_bytes()).collect();
             let rows = keys.iter().copied().zip(values.iter().map(<[u8; 8]>::as_slice));
             let mut made = Vec::new();
@@ -64,7 +64,7 @@ impl World {
                 self.store.records().lock(seen.at, worker.lock_state()).expect("sound");
                 self.store.records().publish(seen.at, Version::new(1 << 20)).expect("sound");
             }
-            keys = if count == 1 { behind } else { &keys[count..] };
+            keys = &keys[count..];
         }
         true
     }

@@ -8,7 +8,7 @@ use drtm_kv::Handle;
 /// How many tables' rows are remembered. A later one takes the place of an earlier one.
 const STREAMS: usize = 8;
 
-/// How many rows are remembered in all, and a few more.
+/// How many rows are remembered in all.
 const MOST: usize = 4096;
 
 /// How many rows of a stream are looked at for one that is not the next.
@@ -51,11 +51,13 @@ impl Located {
     #[inline(always)]
     pub(crate) fn note(&mut self, table: u16, tell: impl FnOnce(&mut Vec<Entry>)) {
         let begin = self.entries.len() as u32;
-        if self.entries.len() >= MOST {
+        // Whoever tells asks for memory, too, whether it is remembered or not.
+        tell(&mut self.entries);
+        self.entries.truncate(MOST);
+        let end = self.entries.len() as u32;
+        if begin == end {
             return;
         }
-        tell(&mut self.entries);
-        let end = self.entries.len() as u32;
         let stream = &mut self.streams[usize::from(table) % STREAMS];
         if (stream.transaction, stream.table, stream.end) != (self.transaction, table, begin) {
             *stream = Stream { transaction: self.transaction, table, begin, next: begin, end };
@@ -166,6 +168,9 @@ mod tests {
             note(&mut located, 1, &handles, &[(word, 0)]);
         }
         assert_eq!(located.entries.len(), MOST);
+        let mut was_asked = false;
+        located.note(1, |_| was_asked = true);
+        assert!(was_asked, "for the memory, all the same");
         assert!(located.find(1, 0).is_some() && located.find(1, 1).is_some());
         // Far from its turn, a row is looked for as ever.
         assert!(located.find(1, 2 + REACH as u64).is_none() && located.find(1, 2 * MOST as u64 - 1).is_none());

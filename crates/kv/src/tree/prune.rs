@@ -8,8 +8,9 @@
 //! A reader that still has the place of such a root finds that its stamp has changed, and begins again at the top.
 
 use drtm_htm::{Engine, Waiter};
+use smallvec::smallvec;
 
-use super::{LeafChange, Table, node::Locked, reclaim::lock_all, search::Spot};
+use super::{LeafChange, PerLevel, Table, node::Locked, reclaim::lock_all, search::Spot};
 use crate::KvError;
 
 impl<E: Engine> Table<E> {
@@ -24,7 +25,7 @@ impl<E: Engine> Table<E> {
 
     /// Takes one step. Whether there is nothing left to do.
     fn try_prune(&self, key: &[u8], note: &mut impl FnMut(LeafChange)) -> Result<bool, KvError> {
-        let mut above = Vec::new();
+        let mut above = PerLevel::new();
         let Some(last) = self.try_way(key, |spot| above.push(spot))? else { return Ok(false) };
         if last.root.stamp.level() > 0 && last.root.stamp.count() == 1 {
             self.try_lower(last.root, note)?;
@@ -41,8 +42,8 @@ impl<E: Engine> Table<E> {
     }
 
     /// Takes a layer out that is an empty leaf, given the places where the way leaves the layers above it.
-    fn try_drop_layers(&self, empty: Spot<'_, E>, mut above: Vec<Spot<'_, E>>, note: &mut impl FnMut(LeafChange)) {
-        let mut gone = vec![empty.leaf];
+    fn try_drop_layers(&self, empty: Spot<'_, E>, mut above: PerLevel<Spot<'_, E>>, note: &mut impl FnMut(LeafChange)) {
+        let mut gone: PerLevel<_> = smallvec![empty.leaf];
         while let Some(spot) = above.pop() {
             if !above.is_empty() && is_one_leaf(&spot) && spot.leaf.stamp.count() == 1 {
                 gone.push(spot.leaf);
@@ -53,8 +54,8 @@ impl<E: Engine> Table<E> {
             let count = kept.count();
             kept.node.remove(count, spot.slot);
             let kept = kept.release(count - 1);
-            let changes: Vec<_> = gone.iter().map(|gone| LeafChange { before: gone.before(), ..kept }).collect();
-            let gone: Vec<_> = gone.into_iter().map(Locked::retire).collect();
+            let changes: PerLevel<_> = gone.iter().map(|gone| LeafChange { before: gone.before(), ..kept }).collect();
+            let gone: PerLevel<_> = gone.into_iter().map(Locked::retire).collect();
             self.pool.give(gone);
             note(kept);
             changes.into_iter().for_each(note);
