@@ -409,6 +409,41 @@ impl<'s, E: Engine> Records<'s, E> {
         Ok(taken)
     }
 
+    /// Writes some words of the value of a record that the caller has locked, from the one behind the first `skipped` on, and unlocks it. What is written ends where a
+    /// word of the value does, or the value itself. Which table the record is in does not matter.
+    ///
+    /// # Errors
+    ///
+    /// [`KvError::NotThisPart`]; or when the store is corrupt.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm_htm::NoHtm;
+    /// use drtm_kv::{HashConfig, KvError, Placed, Store, Version};
+    ///
+    /// let store = Store::in_memory(NoHtm, 16 << 20)?;
+    /// let (table, mut worker) = (store.hash_table(HashConfig::default())?, store.worker());
+    /// let Placed::Made(seen) = table.place(&mut worker, 7, b"first   second", |_| ())? else { panic!("it is new") };
+    /// let (records, version) = (store.records(), Version::new(1_000));
+    /// for (skipped, part) in [(1, b"SECOND".as_slice()), (0, b"FIRST   ")] {
+    ///     records.lock(seen.at, worker.lock_state())?;
+    ///     records.write_part(seen.at, version, skipped, part)?;
+    /// }
+    /// let mut value = Vec::new();
+    /// table.fetch(7, worker.lock_state(), &mut value)?;
+    /// assert_eq!(value, b"FIRST   SECOND");
+    ///
+    /// records.lock(seen.at, worker.lock_state())?;
+    /// let refused = records.write_part(seen.at, version, 0, b"in a word");
+    /// assert!(matches!(refused, Err(KvError::NotThisPart { length: 14, begin: 0, end: 9 })));
+    /// # Ok::<(), KvError>(())
+    /// ```
+    #[inline(always)]
+    pub fn write_part(&self, at: Handle, version: Version, skipped: usize, part: &[u8]) -> Result<(), KvError> {
+        Record::at(self.region, at.place())?.write_part_held(version, skipped, part)
+    }
+
     /// Gives another version to a record that is locked by the caller, without another value, and unlocks it. A [removed](Version::as_removed) one makes its
     /// key absent; one that is not makes a key present whose value the record has already.
     ///

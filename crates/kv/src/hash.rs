@@ -32,7 +32,7 @@ mod search;
 mod segments;
 mod visit;
 
-pub use held::{BucketChange, BucketVersion};
+pub use held::{BucketChange, BucketHint, BucketVersion, Whereabouts};
 pub use peer::HashPeer;
 pub use visit::Sweep;
 

@@ -319,6 +319,9 @@ impl<'r, E: Engine> Record<'r, E> {
         // Before there is room for so much: a length that is nonsense leads out of memory, or is at most that of a page.
         let words = self.body(shape.before_value() + skipped, words_for(rest))?;
         read_bytes(self.engine(), words, into.of(rest));
+        if let Some((skipped, into)) = into.besides(shape.value) {
+            read_bytes(self.engine(), self.body(shape.before_value() + skipped, words_for(into.len()))?, into);
+        }
         Ok(())
     }
 

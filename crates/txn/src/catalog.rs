@@ -9,13 +9,13 @@ use std::sync::{
 };
 
 use drtm_htm::Engine;
-use drtm_kv::{Fetched, Handle, KvError, Past, Room, State, Store, Version};
+use drtm_kv::{Fetched, Handle, KvError, Lines, Past, Room, State, Store, Version, Whereabouts};
 use parking_lot::Mutex;
 
 use crate::{
     Codec, Error, Key, TableDef,
     index::{Absence, Encoded, Index},
-    located::Located,
+    located::{Asked, Left, Located},
     secondary::Indexes,
     table::{Kind, Reach, Types},
     trace::event,
@@ -60,12 +60,12 @@ impl<E: Engine> Opened<E> {
     #[inline(always)]
     pub(crate) fn fetch<O: Reach>(
         &self,
-        located: &mut Located,
+        located: Option<Handle>,
         key: Encoded<'_>,
         holder: State,
         into: &mut impl Room,
     ) -> Result<Fetched<Absence>, KvError> {
-        if let Some(at) = self.located::<O>(located, key)
+        if let Some(at) = located
             && let Some(seen) = self.index.fetch_at::<O>(at, key, holder, into)
         {
             return Ok(Fetched::Record(seen));
@@ -77,12 +77,12 @@ impl<E: Engine> Opened<E> {
     #[inline(always)]
     pub(crate) fn fetch_past<O: Reach>(
         &self,
-        located: &mut Located,
+        located: Option<Handle>,
         key: Encoded<'_>,
         before: Version,
         into: &mut impl Room,
     ) -> Result<Past, KvError> {
-        if let Some(at) = self.located::<O>(located, key)
+        if let Some(at) = located
             && let Some(past) = self.index.fetch_past_at::<O>(at, key, before, into)
         {
             return Ok(past);
@@ -90,11 +90,36 @@ impl<E: Engine> Opened<E> {
         self.index.fetch_past::<O>(key, before, into)
     }
 
+    /// Asks for records whose buckets were asked for.
     #[inline(always)]
-    fn located<O: Reach>(&self, located: &mut Located, key: Encoded<'_>) -> Option<Handle> {
-        match key {
-            Encoded::Word(word) if O::HASHED => located.find(self.number, word),
-            _ => None,
+    fn locate(&self, asked: Asked<'_>) -> Left {
+        match &self.index {
+            Index::HashOfWords(table) => asked.locate(|word, bucket, lines| table.locate(word, bucket, lines)),
+            _ => Left::NOTHING,
+        }
+    }
+
+    /// Asks for the memory of rows that are going to be read, as far as it is wanted. In a tree it is asked for the leaves where the keys belong.
+    #[inline(always)]
+    pub(crate) fn ask_for<O: Reach>(
+        &self,
+        located: &mut Located,
+        words: &[u64],
+        lines: &'static Lines,
+        go_on: impl FnOnce(&mut Located),
+    ) {
+        match &self.index {
+            Index::TreeOfWords(tree) if O::SORTED => words.iter().for_each(|word| tree.ask_for(*word)),
+            Index::HashOfWords(table) if O::HASHED => {
+                let rows = words.iter().map(|word| (*word, table.ask_for(*word)));
+                if !located.note(self.number, rows, lines, go_on) {
+                    // Not remembered, but asked for all the same.
+                    words.iter().for_each(|word| {
+                        table.locate(*word, table.ask_for(*word), lines);
+                    });
+                }
+            }
+            _ => {}
         }
     }
 }
@@ -114,6 +139,40 @@ impl<E: Engine> Catalog<E> {
     #[inline(always)]
     pub(crate) fn get(&self, number: u16) -> Option<&Opened<E>> {
         self.tables.get(usize::from(number))?.get()
+    }
+
+    /// Where a row is, if it was asked for.
+    #[inline(always)]
+    pub(crate) fn located<O: Reach>(&self, located: &mut Located, table: u16, key: Encoded<'_>) -> Option<Handle> {
+        if located.step() {
+            self.go_on(located, None);
+        }
+        let Encoded::Word(word) = key else { return None };
+        if !O::HASHED {
+            return None;
+        }
+        match located.find(table, word) {
+            Whereabouts::Record(at) => Some(at),
+            Whereabouts::Unknown => None,
+            Whereabouts::Bucket(_) => self.located_in_time(located, table, word),
+        }
+    }
+
+    /// The same of a row whose record is yet to be asked for, and of all of the table that are: it is time.
+    #[cold]
+    #[inline(never)]
+    fn located_in_time(&self, located: &mut Located, table: u16, word: u64) -> Option<Handle> {
+        self.go_on(located, Some(table));
+        match located.find(table, word) {
+            Whereabouts::Record(at) => Some(at),
+            Whereabouts::Bucket(_) | Whereabouts::Unknown => None,
+        }
+    }
+
+    /// Asks for records of rows whose buckets were asked for a while ago, and of all of one table's.
+    #[inline(never)]
+    pub(crate) fn go_on(&self, located: &mut Located, table: Option<u16>) {
+        located.go_on(table, |table, asked| self.get(table).map_or(Left::NOTHING, |table| table.locate(asked)));
     }
 
     /// Those that are open, and their numbers.

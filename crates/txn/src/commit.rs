@@ -224,8 +224,10 @@ fn apply<S: Setting>(
         match write.fate {
             Fate::Fresh { .. } | Fate::Remove => records.publish(write.at, version)?,
             Fate::Patch { start, length, skipped } => {
-                let Some(opened) = db.catalog.get(write.table) else { continue };
-                opened.index.write_part(write.at, version, skipped as usize, slice(values, start, length))?;
+                records.write_part(write.at, version, skipped as usize, slice(values, start, length))?;
+            }
+            Fate::Put { start, length } if write.has_room => {
+                records.write_part(write.at, version, 0, slice(values, start, length))?;
             }
             Fate::Put { start, length } => {
                 let Some(opened) = db.catalog.get(write.table) else { continue };
@@ -308,7 +310,10 @@ pub(crate) fn write_through<S: Setting>(
         match write.fate {
             Fate::Fresh { .. } => records.publish(write.at, version)?,
             Fate::Patch { start, length, skipped } => {
-                opened.index.write_part(write.at, version, skipped as usize, slice(values, start, length))?;
+                records.write_part(write.at, version, skipped as usize, slice(values, start, length))?;
+            }
+            Fate::Put { start, length } if write.has_room => {
+                records.write_part(write.at, version, 0, slice(values, start, length))?;
             }
             Fate::Remove => {
                 records.publish(write.at, version)?;
@@ -317,7 +322,7 @@ pub(crate) fn write_through<S: Setting>(
             }
             Fate::Put { start, length } => {
                 let value = slice(values, start, length);
-                let memory = if write.has_room { None } else { opened.index.reserve(worker, write.at, value.len())? };
+                let memory = opened.index.reserve(worker, write.at, value.len())?;
                 opened.index.write(worker, encoded(keys, write.key), write.at, memory, version, value)?;
             }
         }

@@ -4,7 +4,7 @@ mod tour;
 
 use drtm_htm::Engine;
 use drtm_kv::{
-    BucketChange, BucketVersion, Bytes, Fetched, Handle, HashConfig, HashTable, Inline, KvError, LeafChange, Lines,
+    BucketChange, BucketVersion, Bytes, Fetched, Handle, HashConfig, HashTable, Inline, KvError, LeafChange,
     NodeVersion, Past, Placed, Reaped, Reserved, Room, Sighting, State, Store, Tree, Version, Worker,
 };
 
@@ -99,17 +99,6 @@ impl<E: Engine> Index<E> {
         ))
     }
 
-    /// Asks for the memory of rows that are going to be read, as far as it is wanted, and tells where they are. In a tree it is asked for the leaves where the
-    /// keys belong.
-    #[inline(always)]
-    pub(crate) fn locate<O: Reach>(&self, words: &[u64], lines: &Lines, note: impl FnMut(u64, Option<Handle>)) {
-        match self {
-            Self::HashOfWords(table) if O::HASHED => table.locate(words, lines, note),
-            Self::TreeOfWords(tree) if O::SORTED => words.iter().for_each(|word| tree.ask_for(*word)),
-            _ => {}
-        }
-    }
-
     /// Copies a row's value from a record that was located before, if it is still the row's.
     #[inline(always)]
     pub(crate) fn fetch_at<O: Reach>(
@@ -199,8 +188,8 @@ impl<E: Engine> Index<E> {
         with_table!(self, |table| table.reserve(worker, at, length))
     }
 
-    /// Writes a record that is locked, where it is or in this memory. Gives where it is then.
-    #[inline(always)]
+    /// Writes a record that is locked with a value of another length, where it is or in this memory. Gives where it is then.
+    #[inline(never)]
     pub(crate) fn write(
         &self,
         worker: &mut Worker<E>,
@@ -216,13 +205,6 @@ impl<E: Engine> Index<E> {
         }
     }
 
-    /// Writes some words of the value of a record that is locked, behind the first `skipped`.
-    #[inline(always)]
-    pub(crate) fn write_part(&self, at: Handle, version: Version, skipped: usize, part: &[u8]) -> Result<(), KvError> {
-        with_table!(self, |table| table.write_part_held(at, version, skipped, part))
-    }
-
-    #[inline(never)]
     fn move_held(
         &self,
         worker: &mut Worker<E>,

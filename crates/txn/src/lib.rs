@@ -65,6 +65,7 @@ mod work;
 
 pub use codec::{Codec, CodecError, Pod, Raw, Serde};
 pub use db::{Builder, Db};
+pub use drtm_kv::Lines;
 pub use error::{Conflict, Error};
 pub use hook::{Change, Hook, Unlogged};
 pub use key::{Key, KeyReader};

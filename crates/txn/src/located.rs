@@ -2,8 +2,11 @@
 //!
 //! Rows are most often come to in the order in which they were asked for: so what is remembered of a table is a stream, and where in it the transaction is.
 //! What is remembered are hints: a record that has moved since, or is gone, has another incarnation, and is then looked for as ever.
+//!
+//! A row is asked for in two steps, or a few: its bucket, which tells where the record is, or a next bucket, and then the record. Between them nobody waits for the
+//! bucket: a next step is made when the transaction has made two of its own, or comes to one of the rows.
 
-use drtm_kv::Handle;
+use drtm_kv::{BucketHint, Lines, Whereabouts};
 
 /// How many tables' rows are remembered. A later one takes the place of an earlier one.
 const STREAMS: usize = 8;
@@ -14,11 +17,10 @@ const MOST: usize = 4096;
 /// How many rows of a stream are looked at for one that is not the next.
 const REACH: usize = 16;
 
-/// A row, and where it is, if that is known.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Entry {
-    pub(crate) word: u64,
-    pub(crate) at: Option<Handle>,
+struct Entry {
+    word: u64,
+    at: Whereabouts,
 }
 
 /// A table's rows among the entries.
@@ -31,53 +33,125 @@ struct Stream {
     end: u32,
 }
 
+/// Rows whose buckets were asked for, and whose records are yet to be: those among these entries.
+#[derive(Clone, Copy, Debug)]
+struct Waiting {
+    table: u16,
+    begin: u32,
+    end: u32,
+    lines: &'static Lines,
+    /// The step of the transaction from which on it is time.
+    ripe_at: u64,
+}
+
+/// As many steps of the transaction may be made before what was asked for is there.
+const RIPENS: u64 = 2;
+
 #[derive(Debug)]
 pub(crate) struct Located {
     entries: Vec<Entry>,
     streams: [Stream; STREAMS],
     /// The number of the transaction, after which what it has asked for is forgotten.
     transaction: u32,
+    waiting: Vec<Waiting>,
+    /// Steps that transactions have made.
+    steps: u64,
+    /// When it is time for the first of those that wait.
+    ripe_at: u64,
 }
 
 impl Default for Located {
     fn default() -> Self {
-        Self { entries: Vec::new(), streams: Default::default(), transaction: 1 }
+        let (entries, waiting) = (Vec::new(), Vec::new());
+        Self { entries, streams: Default::default(), transaction: 1, waiting, steps: 0, ripe_at: u64::MAX }
     }
 }
 
 impl Located {
-    /// Remembers where rows of a table are, or that it is not known: those that `tell` adds, in their order, after those that were noted last if these are the
-    /// same table's.
+    /// Remembers rows of a table, whose buckets were asked for: after those that were noted last if these are the same table's. Whether there was room for them: if not,
+    /// nothing has been remembered.
     #[inline(always)]
-    pub(crate) fn note(&mut self, table: u16, tell: impl FnOnce(&mut Vec<Entry>)) {
-        let begin = self.entries.len() as u32;
-        // Whoever tells asks for memory, too, whether it is remembered or not.
-        tell(&mut self.entries);
-        self.entries.truncate(MOST);
-        let end = self.entries.len() as u32;
-        if begin == end {
-            return;
+    pub(crate) fn note(
+        &mut self,
+        table: u16,
+        rows: impl ExactSizeIterator<Item = (u64, BucketHint)>,
+        lines: &'static Lines,
+        go_on: impl FnOnce(&mut Self),
+    ) -> bool {
+        let begin = self.entries.len();
+        if begin + rows.len() > MOST {
+            return false;
         }
+        self.entries.extend(rows.map(|(word, bucket)| Entry { word, at: Whereabouts::Bucket(bucket) }));
+        if self.step() {
+            go_on(self);
+        }
+        let (begin, end) = (begin as u32, self.entries.len() as u32);
         let stream = &mut self.streams[usize::from(table) % STREAMS];
         if (stream.transaction, stream.table, stream.end) != (self.transaction, table, begin) {
             *stream = Stream { transaction: self.transaction, table, begin, next: begin, end };
         }
         stream.end = end;
+        self.wait(Waiting { table, begin, end, lines, ripe_at: 0 });
+        true
+    }
+
+    #[inline(always)]
+    fn wait(&mut self, waiting: Waiting) {
+        let ripe_at = self.steps + RIPENS;
+        self.waiting.push(Waiting { ripe_at, ..waiting });
+        self.ripe_at = self.ripe_at.min(ripe_at);
+    }
+
+    /// The transaction makes a step. Whether it is time to [go on](Self::go_on) with what was asked for.
+    #[inline(always)]
+    pub(crate) fn step(&mut self) -> bool {
+        self.steps += 1;
+        self.steps >= self.ripe_at
+    }
+
+    /// Asks for records of rows for which it is time, and of all of one table's.
+    #[inline(always)]
+    pub(crate) fn go_on(&mut self, table: Option<u16>, mut locate: impl FnMut(u16, Asked<'_>) -> Left) {
+        let steps = self.steps;
+        let is_due = |waiting: &Waiting| waiting.ripe_at <= steps || Some(waiting.table) == table;
+        let asked = self.waiting.len();
+        for index in 0..asked {
+            let waiting = self.waiting[index];
+            if is_due(&waiting) {
+                self.go_on_with(waiting, |asked| locate(waiting.table, asked));
+            }
+        }
+        let mut index = 0;
+        self.waiting.retain(|waiting| {
+            index += 1;
+            index > asked || !is_due(waiting)
+        });
+        self.ripe_at = self.waiting.first().map_or(u64::MAX, |first| first.ripe_at);
+    }
+
+    /// Takes the next step with rows that are waiting. Some may have to wait once more.
+    #[inline(always)]
+    fn go_on_with(&mut self, waiting: Waiting, locate: impl FnOnce(Asked<'_>) -> Left) {
+        let entries = &mut self.entries[waiting.begin as usize..waiting.end as usize];
+        let Left(begin, end) = locate(Asked { entries, lines: waiting.lines });
+        if begin < end {
+            self.wait(Waiting { begin: waiting.begin + begin, end: waiting.begin + end, ..waiting });
+        }
     }
 
     /// Where a row is, if that was noted.
     #[inline(always)]
-    pub(crate) fn find(&mut self, table: u16, word: u64) -> Option<Handle> {
+    pub(crate) fn find(&mut self, table: u16, word: u64) -> Whereabouts {
         if self.entries.is_empty() {
-            return None;
+            return Whereabouts::Unknown;
         }
         let stream = &mut self.streams[usize::from(table) % STREAMS];
         if (stream.transaction, stream.table) != (self.transaction, table) {
-            return None;
+            return Whereabouts::Unknown;
         }
         // The same as before, or the next.
-        let rest = self.entries.get(stream.next as usize..stream.end as usize)?;
-        match rest {
+        match self.entries.get(stream.next as usize..stream.end as usize).unwrap_or(&[]) {
             [entry, ..] if entry.word == word => entry.at,
             [_, entry, ..] if entry.word == word => {
                 stream.next += 1;
@@ -89,11 +163,11 @@ impl Located {
 
     /// The same for a row that is come to out of its turn.
     #[inline(never)]
-    fn find_apart(&mut self, table: u16, word: u64) -> Option<Handle> {
+    fn find_apart(&mut self, table: u16, word: u64) -> Whereabouts {
         let stream = &mut self.streams[usize::from(table) % STREAMS];
         let (begin, next, end) = (stream.begin as usize, stream.next as usize, stream.end as usize);
-        let found =
-            (next..end).take(REACH).chain((begin..next).take(REACH)).find(|at| self.entries[*at].word == word)?;
+        let mut near = (next..end).take(REACH).chain((begin..next).take(REACH));
+        let Some(found) = near.find(|at| self.entries[*at].word == word) else { return Whereabouts::Unknown };
         stream.next = found as u32;
         self.entries[found].at
     }
@@ -103,76 +177,198 @@ impl Located {
     pub(crate) fn clear(&mut self) {
         if !self.entries.is_empty() {
             self.entries.clear();
+            self.waiting.clear();
+            self.ripe_at = u64::MAX;
             self.transaction = self.transaction.wrapping_add(1);
         }
+    }
+}
+
+/// Rows of a table whose buckets were asked for.
+#[derive(Debug)]
+pub(crate) struct Asked<'e> {
+    entries: &'e mut [Entry],
+    lines: &'e Lines,
+}
+
+/// The first of the rows, and the one behind the last, of which only another bucket has been asked for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Left(u32, u32);
+
+impl Left {
+    pub(crate) const NOTHING: Self = Self(u32::MAX, 0);
+}
+
+impl Asked<'_> {
+    /// Asks for their records, and remembers where these are.
+    #[inline(always)]
+    pub(crate) fn locate(self, mut locate: impl FnMut(u64, BucketHint, &Lines) -> Whereabouts) -> Left {
+        let mut left = Left::NOTHING;
+        for (entry, index) in self.entries.iter_mut().zip(0..) {
+            if let Whereabouts::Bucket(bucket) = entry.at {
+                entry.at = locate(entry.word, bucket, self.lines);
+                if let Whereabouts::Bucket(_) = entry.at {
+                    left = Left(left.0.min(index), index + 1);
+                }
+            }
+        }
+        left
     }
 }
 
 #[cfg(test)]
 mod tests {
     use drtm_htm::NoHtm;
-    use drtm_kv::{HashConfig, Placed, Store};
+    use drtm_kv::{Handle, HashConfig, HashTable, Store};
 
     use super::*;
 
-    /// So many handles of records.
-    fn handles(count: usize) -> Vec<Handle> {
+    const WHOLE: Lines = Lines::of(&[]);
+
+    /// A table with the keys below this one.
+    fn table(keys: u64, config: HashConfig) -> HashTable<NoHtm> {
         let store = Store::in_memory(NoHtm, 16 << 20).expect("memory");
-        let (table, mut worker) = (store.hash_table(HashConfig::default()).expect("room"), store.worker());
-        let place = |word| match table.place(&mut worker, word, b"", |_| ()).expect("room") {
-            Placed::Made(seen) | Placed::Found(seen) => seen.at,
-        };
-        (0..count as u64).map(place).collect()
+        let (table, mut worker) = (store.hash_table(config).expect("room"), store.worker());
+        (0..keys).for_each(|key| assert!(table.insert(&mut worker, key, b"").expect("room").is_some()));
+        table
     }
 
-    /// Notes these rows, with numbers of handles.
-    fn note(located: &mut Located, table: u16, handles: &[Handle], rows: &[(u64, usize)]) {
-        let entries = rows.iter().map(|(word, at)| Entry { word: *word, at: Some(handles[*at]) });
-        located.note(table, |all| all.extend(entries));
+    struct World {
+        located: Located,
+        table: HashTable<NoHtm>,
+    }
+
+    impl World {
+        fn new() -> Self {
+            Self { located: Located::default(), table: table(40, HashConfig::default()) }
+        }
+
+        /// Asks for these keys, which count as a table's of this number.
+        fn ask(&mut self, number: u16, keys: &[u64]) -> bool {
+            let Self { located, table } = self;
+            let rows = keys.iter().map(|key| (*key, table.ask_for(*key)));
+            located.note(number, rows, &WHOLE, |located| Self::go_on(located, table, None))
+        }
+
+        fn go_on(located: &mut Located, table: &HashTable<NoHtm>, number: Option<u16>) {
+            located.go_on(number, |_, asked| asked.locate(|key, bucket, lines| table.locate(key, bucket, lines)));
+        }
+
+        fn step(&mut self) {
+            if self.located.step() {
+                Self::go_on(&mut self.located, &self.table, None);
+            }
+        }
+
+        /// The records of all that was asked for.
+        fn settle(&mut self) {
+            (0..2 * RIPENS).for_each(|_| self.step());
+        }
+
+        fn record(&mut self, number: u16, key: u64) -> Option<Handle> {
+            match self.located.find(number, key) {
+                Whereabouts::Record(at) => Some(at),
+                Whereabouts::Bucket(_) | Whereabouts::Unknown => None,
+            }
+        }
+
+        /// Whether the key's record is known, and is its own.
+        fn is_found(&mut self, number: u16, key: u64) -> bool {
+            let holder = drtm_kv::State::default();
+            let found = self.record(number, key);
+            found.is_some_and(|at| self.table.fetch_at(at, key, holder, &mut Vec::new()).is_some())
+        }
     }
 
     #[test]
     fn rows_are_found_in_their_turn_and_out_of_it() {
-        let (mut located, handles) = (Located::default(), handles(40));
-        let found = |located: &mut Located, table, word| {
-            let at = located.find(table, word)?;
-            handles.iter().position(|handle| *handle == at)
-        };
-        assert_eq!(found(&mut located, 1, 10), None);
-        note(&mut located, 1, &handles, &[(10, 0), (11, 1)]);
+        let mut world = World::new();
+        assert_eq!(world.located.find(1, 10), Whereabouts::Unknown);
         // In two pieces, and with another table's rows behind them.
-        note(&mut located, 1, &handles, &[(12, 2)]);
-        note(&mut located, 2, &handles, &[(10, 3), (13, 4)]);
-        for word in [10, 10, 11, 12, 12, 10, 12, 11] {
-            assert_eq!(found(&mut located, 1, word), Some(word as usize - 10));
+        assert!(world.ask(1, &[10, 11]) && world.ask(1, &[12]) && world.ask(2, &[10, 13]));
+        world.settle();
+        for key in [10, 10, 11, 12, 12, 10, 12, 11] {
+            assert!(world.is_found(1, key), "{key}");
         }
-        assert_eq!([10, 13, 11].map(|word| found(&mut located, 2, word)), [Some(3), Some(4), None]);
-        assert_eq!(found(&mut located, 3, 10), None);
+        assert_eq!([10, 13, 11].map(|key| world.is_found(2, key)), [true, true, false]);
+        assert!(!world.is_found(3, 10));
 
         // Of a table that shares its place with another, the last ones are there; of one that is asked for again, too.
-        note(&mut located, 1, &handles, &[(20, 5)]);
-        assert_eq!([20, 10].map(|word| found(&mut located, 1, word)), [Some(5), None]);
-        note(&mut located, 1 + STREAMS as u16, &handles, &[(20, 6)]);
-        assert_eq!((found(&mut located, 1, 20), found(&mut located, 1 + STREAMS as u16, 20)), (None, Some(6)));
+        assert!(world.ask(1, &[20]));
+        world.settle();
+        assert_eq!([20, 10].map(|key| world.is_found(1, key)), [true, false]);
+        assert!(world.ask(1 + STREAMS as u16, &[20]));
+        world.settle();
+        assert!(!world.is_found(1, 20) && world.is_found(1 + STREAMS as u16, 20));
 
-        located.clear();
-        assert_eq!(found(&mut located, 2, 10), None);
-        note(&mut located, 2, &handles, &[(14, 7)]);
-        assert_eq!([14, 10].map(|word| found(&mut located, 2, word)), [Some(7), None], "nothing from before");
+        world.located.clear();
+        assert!(!world.is_found(2, 10));
+        assert!(world.ask(2, &[14]));
+        world.settle();
+        assert_eq!([14, 10].map(|key| world.is_found(2, key)), [true, false], "nothing from before");
+    }
+
+    #[test]
+    fn records_are_asked_for_a_while_after_buckets() {
+        let mut world = World::new();
+        assert!(world.ask(1, &[1, 2]));
+        for _ in 1..RIPENS {
+            world.step();
+            assert!(matches!(world.located.find(1, 1), Whereabouts::Bucket(_)));
+        }
+        // What comes later waits for itself.
+        assert!(world.ask(2, &[3]));
+        assert!(world.is_found(1, 1) && world.is_found(1, 2) && !world.is_found(2, 3));
+        world.settle();
+        assert!(world.is_found(2, 3));
+
+        // One table's can be had at once, and the others' in their time.
+        assert!(world.ask(3, &[4, 99]) && world.ask(3, &[6]) && world.ask(4, &[5]));
+        World::go_on(&mut world.located, &world.table, Some(3));
+        assert!(world.is_found(3, 4) && world.is_found(3, 6) && !world.is_found(4, 5));
+        assert_eq!(world.located.find(3, 99), Whereabouts::Unknown, "there is no such row");
+        world.settle();
+        assert!(world.is_found(4, 5));
+
+        // What a transaction does not come to is nothing to the next.
+        assert!(world.ask(1, &[7]));
+        world.located.clear();
+        world.settle();
+        assert_eq!(world.located.find(1, 7), Whereabouts::Unknown);
+    }
+
+    #[test]
+    fn rows_further_on_in_a_chain_are_found_bucket_by_bucket() {
+        let config = HashConfig::for_keys(64).with_occupancy(4.0).fixed();
+        let mut world = World { table: table(512, config), ..World::new() };
+        let keys: Vec<_> = (0..512).collect();
+        assert!(world.ask(1, &keys));
+        let known = |world: &mut World| keys.iter().filter(|key| world.is_found(1, **key)).count();
+        let mut before = 0;
+        // Four times as many keys as fit into the first buckets.
+        for length in 1..=3 {
+            (0..RIPENS).for_each(|_| world.step());
+            let now = known(&mut world);
+            assert!(now > before, "buckets {length}: {now} after {before}");
+            before = now;
+        }
+        (0..8).for_each(|_| world.settle());
+        // But for those whose place is in several words, of which an overflow bucket cannot tell that they belong together.
+        let now = known(&mut world);
+        assert!((400..=512).contains(&now), "{now}");
     }
 
     #[test]
     fn no_more_is_remembered_than_there_is_room_for() {
-        let (mut located, handles) = (Located::default(), handles(1));
-        for word in 0..2 * MOST as u64 {
-            note(&mut located, 1, &handles, &[(word, 0)]);
+        let mut world = World::new();
+        for _ in 0..MOST / 16 {
+            assert!(world.ask(1, &[7; 16]));
         }
-        assert_eq!(located.entries.len(), MOST);
-        let mut was_asked = false;
-        located.note(1, |_| was_asked = true);
-        assert!(was_asked, "for the memory, all the same");
-        assert!(located.find(1, 0).is_some() && located.find(1, 1).is_some());
+        assert!(!world.ask(1, &[8]));
+        assert_eq!(world.located.entries.len(), MOST);
+        world.settle();
+        assert!(world.is_found(1, 7));
         // Far from its turn, a row is looked for as ever.
-        assert!(located.find(1, 2 + REACH as u64).is_none() && located.find(1, 2 * MOST as u64 - 1).is_none());
+        assert!(world.ask(2, &[]) && !world.is_found(1, 8));
     }
 }

@@ -144,6 +144,31 @@ impl<R: Room> Room for Excerpt<'_, R> {
     }
 }
 
+/// Two parts of a value.
+#[derive(Debug)]
+pub(crate) struct Both<'r, 's, R, T> {
+    pub(crate) one: Excerpt<'r, R>,
+    pub(crate) other: Excerpt<'s, T>,
+}
+
+impl<R: Room, T: Room> Room for Both<'_, '_, R, T> {
+    #[inline(always)]
+    fn of(&mut self, length: usize) -> &mut [u8] {
+        self.one.of(length)
+    }
+
+    #[inline(always)]
+    fn skipped(&self) -> usize {
+        self.one.skipped()
+    }
+
+    #[inline(always)]
+    fn besides(&mut self, length: usize) -> Option<(usize, &mut [u8])> {
+        let skipped = self.other.skipped();
+        Some((skipped, self.other.of(length.saturating_sub(8 * skipped))))
+    }
+}
+
 /// The most bytes of keys, or of values, that one transaction can write.
 pub(crate) const MOST_BYTES: usize = u32::MAX as usize;
 

@@ -14,7 +14,7 @@ pub(super) use order_status::LastOrder;
 pub(super) use payment::pay;
 pub(super) use stock_level::LowStock;
 
-use drtm_txn::{Mode, Part, Setting, Tx, part};
+use drtm_txn::{Lines, Mode, Part, Setting, Tx, part};
 
 use super::{
     Account, Customer, CustomerByName, CustomerChoice, CustomerKey, DistrictKey,
@@ -24,6 +24,9 @@ use crate::Error;
 
 /// What most transactions want of a customer.
 const ACCOUNT: Part<Customer, Account> = part!(Customer, account);
+
+/// As much of it as is asked for ahead.
+const OF_CUSTOMER: Lines = Lines::of(&[ACCOUNT.bytes()]);
 
 /// Lists that transactions make, kept from one to the next.
 #[derive(Debug, Default)]

@@ -19,9 +19,6 @@ use crate::{
     room::{Nowhere, Room},
 };
 
-/// How many buckets are asked for at once: more than a processor waits for at a time.
-const LOCATED: usize = 16;
-
 /// A bucket as it was when a key was not found there.
 ///
 /// # Example
@@ -31,6 +28,29 @@ const LOCATED: usize = 16;
 pub struct BucketVersion {
     pub(super) at: Offset,
     pub(super) version: u32,
+}
+
+/// Where a key's bucket most probably is. A hint: it may be another's, or none, by the time that it is followed.
+///
+/// # Example
+///
+/// See [`HashTable::ask_for`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BucketHint(pub(super) Offset);
+
+/// Where a key's record most probably is. Hints all: whoever comes to a record looks whether it is the key's.
+///
+/// # Example
+///
+/// See [`HashTable::ask_for`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Whereabouts {
+    /// In this bucket, which has been asked for.
+    Bucket(BucketHint),
+    /// The record, which has been asked for.
+    Record(Handle),
+    /// It has to be looked for; if it is there at all.
+    Unknown,
 }
 
 impl Witness for BucketVersion {
@@ -120,45 +140,51 @@ impl<E: Engine, K: Keys> HashTable<E, K> {
         Ok(found.map_or_else(Fetched::Nothing, Fetched::Record))
     }
 
-    /// Finds where keys' records most probably are, and asks for their memory, as far as it is wanted: all at once, where looking the keys up one
-    /// after the other would wait for each. Tells them in order. A key of which it is not known where its record is, is to be looked for as ever.
+    /// Asks for the memory of the bucket where a key's record most probably is found: the first step to where the record is, and [`locate`](Self::locate) the next.
+    /// Between them there should be some time, in which other keys may be asked for.
     ///
     /// # Example
     ///
     /// ```
     /// use drtm_htm::NoHtm;
-    /// use drtm_kv::{HashConfig, Lines, Store, Version};
+    /// use drtm_kv::{HashConfig, Lines, Store, Version, Whereabouts};
     ///
+    /// const WANTED: Lines = Lines::of(&[0..100]);
     /// let store = Store::in_memory(NoHtm, 16 << 20)?;
     /// let (table, mut worker) = (store.hash_table(HashConfig::default())?, store.worker());
     /// table.insert(&mut worker, 7, b"seven")?;
     /// table.insert(&mut worker, 8, b"eight")?;
     ///
     /// let (me, mut value) = (worker.lock_state(), Vec::new());
-    /// let mut found = Vec::new();
-    /// table.locate(&[7, 8, 9], &Lines::of(&[0..100]), |key, at| found.push((key, at)));
-    /// assert!(found.iter().map(|(key, _)| *key).eq([7, 8, 9]));
-    /// assert_eq!(found[2].1, None);
-    /// for (key, at) in found.into_iter().filter_map(|(key, at)| Some((key, at?))) {
-    ///     assert!(table.fetch_at(at, key, me, &mut value).is_some_and(|seen| seen.at == at));
-    ///     assert_eq!(value.len(), 5);
-    ///     assert!(table.fetch_at(at, key + 10, me, &mut value).is_none(), "it is another key's");
-    ///     assert!(table.fetch_past_at(at, key, Version::new(1 << 40), &mut value).is_some());
+    /// let buckets = [7, 8, 9].map(|key| (key, table.ask_for(key)));
+    /// for (key, bucket) in buckets {
+    ///     match table.locate(key, bucket, &WANTED) {
+    ///         Whereabouts::Record(at) => {
+    ///             assert!(table.fetch_at(at, key, me, &mut value).is_some_and(|seen| seen.at == at));
+    ///             assert_eq!(value.len(), 5);
+    ///             assert!(table.fetch_at(at, key + 10, me, &mut value).is_none(), "it is another key's");
+    ///             assert!(table.fetch_past_at(at, key, Version::new(1 << 40), &mut value).is_some());
+    ///         }
+    ///         // Further on in a chain, of which there is none here; or not there.
+    ///         Whereabouts::Bucket(_) | Whereabouts::Unknown => assert_eq!(key, 9),
+    ///     }
     /// }
     /// # Ok::<(), drtm_kv::KvError>(())
     /// ```
-    #[inline]
-    pub fn locate<'k>(&self, keys: &[K::Key<'k>], lines: &Lines, mut note: impl FnMut(K::Key<'k>, Option<Handle>)) {
-        for keys in keys.chunks(LOCATED) {
-            let mut buckets = [None; LOCATED];
-            for (bucket, key) in buckets.iter_mut().zip(keys) {
-                *bucket = self.table.ask_for_bucket::<K>(*key);
-            }
-            for (bucket, key) in buckets.iter().zip(keys) {
-                let place = bucket.and_then(|bucket| self.table.ask_for_record::<K>(*key, bucket, lines));
-                note(*key, place.map(Handle::of));
-            }
-        }
+    #[inline(always)]
+    pub fn ask_for(&self, key: K::Key<'_>) -> BucketHint {
+        self.table.ask_for_bucket::<K>(key)
+    }
+
+    /// Finds where a key's record most probably is, in a bucket that was [asked for](Self::ask_for), and asks for its memory, as far as it is wanted; or for the next
+    /// bucket of the chain.
+    ///
+    /// # Example
+    ///
+    /// See [`ask_for`](Self::ask_for).
+    #[inline(always)]
+    pub fn locate(&self, key: K::Key<'_>, bucket: BucketHint, lines: &Lines) -> Whereabouts {
+        self.table.ask_for_record::<K>(key, bucket, lines)
     }
 
     /// Copies a key's value for a transaction of this holder, from a record that was [located](Self::locate) before. `None` when the key is to be
@@ -318,41 +344,6 @@ impl<E: Engine, K: Keys> HashTable<E, K> {
     #[inline]
     pub fn write_held(&self, at: Handle, version: Version, value: &[u8]) -> Result<(), KvError> {
         Record::at(self.table.region(), at.place())?.write_held::<K>(version, value)
-    }
-
-    /// Writes some words of the value of a record that the caller has locked, from the one behind the first `skipped` on, and unlocks it. What is written ends where a
-    /// word of the value does, or the value itself.
-    ///
-    /// # Errors
-    ///
-    /// [`KvError::NotThisPart`]; or when the store is corrupt.
-    ///
-    /// # Example
-    ///
-    /// ```
-    /// use drtm_htm::NoHtm;
-    /// use drtm_kv::{HashConfig, KvError, Placed, Store, Version};
-    ///
-    /// let store = Store::in_memory(NoHtm, 16 << 20)?;
-    /// let (table, mut worker) = (store.hash_table(HashConfig::default())?, store.worker());
-    /// let Placed::Made(seen) = table.place(&mut worker, 7, b"first   second", |_| ())? else { panic!("it is new") };
-    /// let version = Version::new(1_000);
-    /// for (skipped, part) in [(1, b"SECOND".as_slice()), (0, b"FIRST   ")] {
-    ///     store.records().lock(seen.at, worker.lock_state())?;
-    ///     table.write_part_held(seen.at, version, skipped, part)?;
-    /// }
-    /// let mut value = Vec::new();
-    /// table.fetch(7, worker.lock_state(), &mut value)?;
-    /// assert_eq!(value, b"FIRST   SECOND");
-    ///
-    /// store.records().lock(seen.at, worker.lock_state())?;
-    /// let refused = table.write_part_held(seen.at, version, 0, b"in a word");
-    /// assert!(matches!(refused, Err(KvError::NotThisPart { length: 14, begin: 0, end: 9 })));
-    /// # Ok::<(), KvError>(())
-    /// ```
-    #[inline]
-    pub fn write_part_held(&self, at: Handle, version: Version, skipped: usize, part: &[u8]) -> Result<(), KvError> {
-        Record::at(self.table.region(), at.place())?.write_part_held::<K>(version, skipped, part)
     }
 
     /// The same in [other memory](Self::reserve). Gives the record's handle there.

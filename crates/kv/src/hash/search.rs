@@ -1,17 +1,17 @@
 //! Finding a key.
 
-use drtm_htm::{Engine, LINE_WORDS, fence_acquire, prefetch};
-use drtm_rdma::OutOfBounds;
+use drtm_htm::{Engine, LINE_WORDS, fence_acquire};
+use drtm_rdma::{Offset, OutOfBounds};
 
 use super::{
-    BucketVersion, Table,
+    BucketHint, BucketVersion, Table, Whereabouts,
     bucket::{self, Sight},
     segments::Bucket,
 };
 use crate::{
-    KvError, Read, State, Version,
+    Handle, KvError, Read, State, Version,
     keys::Keys,
-    layout::{Place, SLOTS},
+    layout::{BUCKET_WORDS, Bits, Place, SLOTS},
     mutation::{self, Mutation},
     record::{Lines, Look, Record, Shape},
 };
@@ -50,25 +50,43 @@ impl<E: Engine> Table<E> {
 
     /// Asks for the memory of the bucket where a key most probably is.
     #[inline(always)]
-    pub(super) fn ask_for_bucket<K: Keys>(&self, key: K::Key<'_>) -> Option<&Bucket> {
-        let bucket = self.main.glance(self.region(), self.hint.guess(K::hash(K::word(key))))?;
-        bucket.as_chunks::<LINE_WORDS>().0.iter().for_each(|line| prefetch(&line[0]));
-        Some(bucket)
+    pub(super) fn ask_for_bucket<K: Keys>(&self, key: K::Key<'_>) -> BucketHint {
+        // Nowhere, if this handle has not come to its segment before.
+        self.ask_for_memory(self.main.place(self.hint.guess(K::hash(K::word(key)))))
     }
 
-    /// Asks for the memory of the record that a key has in a bucket, and tells where it is. Where that takes more than a look, nothing is asked for.
+    /// Asks for the memory of the record that a key has in a bucket of its chain, or of the next bucket, and tells where it is.
     #[inline(always)]
-    pub(super) fn ask_for_record<K: Keys>(&self, key: K::Key<'_>, main: &Bucket, lines: &Lines) -> Option<Place> {
+    pub(super) fn ask_for_record<K: Keys>(&self, key: K::Key<'_>, hint: BucketHint, lines: &Lines) -> Whereabouts {
+        let Ok(bucket) = self.region().array(hint.0) else { return Whereabouts::Unknown };
         let engine = self.engine();
-        let seen = bucket::seen(engine, main);
-        let slot = bucket::first_match(engine, main, K::word(key));
+        let seen = bucket::seen(engine, bucket);
+        let slot = bucket::first_match(engine, bucket, K::word(key));
         if slot == SLOTS {
-            return None;
+            return self.ask_for_next(bucket);
         }
-        let place = bucket::place(engine, main, slot)?;
+        let Some(place) = bucket::place(engine, bucket, slot) else { return Whereabouts::Unknown };
         lines.ask_for(self.region(), place.word);
         fence_acquire();
-        (bucket::seen(engine, main) == seen && !seen.is_locked()).then_some(place)
+        // Of a chain's version only its first bucket knows. In the others a place is of one moment if it is in one word.
+        let is_one = !Bits::lends_its_tag(slot) || bucket::depth(engine, bucket).is_some();
+        let is_same = bucket::seen(engine, bucket) == seen && !seen.is_locked();
+        if is_one & is_same { Whereabouts::Record(Handle::of(place)) } else { Whereabouts::Unknown }
+    }
+
+    /// Asks for the memory of the overflow bucket behind this one.
+    #[inline(never)]
+    fn ask_for_next(&self, bucket: &Bucket) -> Whereabouts {
+        match bucket::link(self.engine(), bucket) {
+            0 => Whereabouts::Unknown,
+            link => Whereabouts::Bucket(self.ask_for_memory(self.overflow.place(link))),
+        }
+    }
+
+    #[inline(always)]
+    fn ask_for_memory(&self, bucket: Offset) -> BucketHint {
+        (0..BUCKET_WORDS).step_by(LINE_WORDS).for_each(|word| self.region().prefetch(bucket.word() + word as u64));
+        BucketHint(bucket)
     }
 
     /// The slot among the chain's overflow buckets that seems to have this key.

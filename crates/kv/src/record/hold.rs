@@ -32,20 +32,15 @@ impl<'r, E: Engine> Record<'r, E> {
 
     /// Writes whole words of a value, from the one behind the first `skipped` on, in a record that the caller has locked. Unlocks it.
     #[inline(always)]
-    pub(crate) fn write_part_held<K: Keys>(
-        &self,
-        version: Version,
-        skipped: usize,
-        part: &[u8],
-    ) -> Result<(), KvError> {
-        let written = self.write_part::<K>(version, skipped, part);
+    pub(crate) fn write_part_held(&self, version: Version, skipped: usize, part: &[u8]) -> Result<(), KvError> {
+        let written = self.write_part(version, skipped, part);
         self.engine().store(&self.header[STATE], State::FREE.0);
         written
     }
 
     #[inline(always)]
-    fn write_part<K: Keys>(&self, version: Version, skipped: usize, part: &[u8]) -> Result<(), KvError> {
-        let (now, shape) = (self.version(), self.shape::<K>(self.head())?);
+    fn write_part(&self, version: Version, skipped: usize, part: &[u8]) -> Result<(), KvError> {
+        let (now, shape) = (self.version(), self.shape_of(self.head())?);
         let end = 8 * skipped + part.len();
         // Behind the part there must be nothing, or another word.
         if end > shape.value || (end != shape.value && !part.len().is_multiple_of(8)) {

@@ -205,7 +205,8 @@ impl<E: Engine> Record<'_, E> {
     }
 
     /// Its shape, whichever kind of keys its table has.
-    fn shape_of(&self, head: Head) -> Result<Shape, OutOfBounds> {
+    #[inline(always)]
+    pub(super) fn shape_of(&self, head: Head) -> Result<Shape, OutOfBounds> {
         Shape::of_any(head, || Ok(self.engine().load_relaxed(&self.body(0, 1)?[0])))
     }
 

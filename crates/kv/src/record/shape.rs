@@ -49,7 +49,7 @@ impl Shape {
 
     /// What a head says, whichever kind of keys the table has: of a record with lengths and no key, that it keeps one of no bytes, which takes the same
     /// memory.
-    #[inline]
+    #[inline(always)]
     pub(super) fn of_any<Why>(head: Head, lengths: impl FnOnce() -> Result<u64, Why>) -> Result<Self, Why> {
         match head.short_length() {
             Some(_) => Self::told::<Inline, _>(head, lengths),

@@ -263,16 +263,6 @@ impl<E: Engine, K: TreeKeys> Tree<E, K> {
         Record::at(self.table.region(), at.place())?.write_held::<K::Kept>(version, value)
     }
 
-    /// Writes some words of a record's value, as [of a hash table](crate::HashTable::write_part_held).
-    ///
-    /// # Errors
-    ///
-    /// [`KvError::NotThisPart`]; or when the store is corrupt.
-    #[inline]
-    pub fn write_part_held(&self, at: Handle, version: Version, skipped: usize, part: &[u8]) -> Result<(), KvError> {
-        Record::at(self.table.region(), at.place())?.write_part_held::<K::Kept>(version, skipped, part)
-    }
-
     /// The same in [other memory](Self::reserve). Gives the record's handle there.
     ///
     /// # Errors

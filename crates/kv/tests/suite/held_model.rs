@@ -274,7 +274,7 @@ impl<'t, E: Engine, K: Numbered, T: Transacted<E, K>> Checked<'t, E, K, T> {
         let begin = (8 * skipped).min(new.len() / 8 * 8);
         let end = (begin + 8 * words).min(new.len());
         new[begin..end].fill(turn as u8);
-        self.table.write_part_held(at, version, begin / 8, &new[begin..end]).expect("within the value");
+        self.store.records().write_part(at, version, begin / 8, &new[begin..end]).expect("within the value");
         self.written(key, Sighting { at, version }, Some(new));
         Ok(())
     }

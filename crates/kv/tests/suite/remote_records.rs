@@ -35,7 +35,7 @@ fn a_part_that_the_owner_writes_is_read_with_the_rest() {
         let me = worker.lock_state();
         let Ok(Fetched::Record(seen)) = table.fetch(7, me, &mut Vec::new()) else { panic!("it is there") };
         assert!(matches!(cluster.store.records().lock(seen.at, me), Ok(Locking::Taken { length: 300, .. })));
-        table.write_part_held(seen.at, seen.version.next(), 5, &[9; 16]).expect("within the value");
+        cluster.store.records().write_part(seen.at, seen.version.next(), 5, &[9; 16]).expect("within the value");
         let mut expected = bytes(300, 1);
         expected[40..56].fill(9);
         cluster.serving(service(&cluster, &table), || {

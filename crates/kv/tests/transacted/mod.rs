@@ -30,7 +30,6 @@ pub(crate) trait Transacted<E: Engine, K: Keys>: Clone + Send + Sync + 'static {
     fn leads_to(&self, key: K::Key<'_>, at: Handle) -> Result<bool, KvError>;
     fn reserve(&self, worker: &mut Worker<E>, at: Handle, length: usize) -> Result<Option<Reserved>, KvError>;
     fn write_held(&self, at: Handle, version: Version, value: &[u8]) -> Result<(), KvError>;
-    fn write_part_held(&self, at: Handle, version: Version, skipped: usize, part: &[u8]) -> Result<(), KvError>;
     fn move_held(
         &self,
         worker: &mut Worker<E>,
@@ -95,9 +94,6 @@ macro_rules! as_the_table_does {
         }
         fn write_held(&self, at: Handle, version: Version, value: &[u8]) -> Result<(), KvError> {
             self.write_held(at, version, value)
-        }
-        fn write_part_held(&self, at: Handle, version: Version, skipped: usize, part: &[u8]) -> Result<(), KvError> {
-            self.write_part_held(at, version, skipped, part)
         }
         fn move_held(
             &self,

@@ -9,7 +9,7 @@ use super::{
     Found, Mode, Tx,
     read::{Row, Spotted, Wanted},
 };
-use crate::{Error, Flat, Hook, Key, Part, Setting, Table, table::Kind, work::Fate};
+use crate::{CodecError, Error, Flat, Hook, Key, Part, Setting, Table, part::Span, table::Kind, work::Fate};
 
 impl<S: Setting, M: Mode> Tx<'_, S, M> {
     /// A part of a row's value, if there is such a row. Nothing else of the value is copied.
@@ -53,9 +53,9 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
         &mut self,
         table: Table<K, C, O>,
         keys: impl Iterator<Item = impl Borrow<K>>,
-        parts: &[std::ops::Range<usize>],
+        wanted: &'static Lines,
     ) -> Result<(), Error> {
-        self.ask_for(table, keys, &Lines::of(parts))
+        self.ask_for(table, keys, wanted)
     }
 }
 
@@ -72,7 +72,7 @@ impl<S: Setting> Tx<'_, S> {
     /// # Example
     ///
     /// ```
-    /// use drtm_txn::{Db, Error, Part, Pod, TableDef, part};
+    /// use drtm_txn::{Db, Error, Lines, Part, Pod, TableDef, part};
     /// use zerocopy::{FromBytes, Immutable, IntoBytes};
     ///
     /// #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable)]
@@ -86,12 +86,13 @@ impl<S: Setting> Tx<'_, S> {
     /// const CUSTOMERS: TableDef<u64, Pod<Customer>> = TableDef::hash("customers");
     /// const BALANCE: Part<Customer, i64> = part!(Customer, balance);
     /// const NAME: Part<Customer, [u8; 24]> = part!(Customer, name);
+    /// const WANTED: Lines = Lines::of(&[BALANCE.bytes(), NAME.bytes()]);
     ///
     /// let db = Db::new()?;
     /// let customers = db.table(CUSTOMERS)?;
     /// db.transact(|tx| tx.insert(customers, &7, &Customer { balance: 10, name: [b'x'; 24], notes: [0; 496] }))?;
     /// let (balance, name) = db.transact(|tx| {
-    ///     tx.prefetch_parts(customers, [7].iter(), &[BALANCE.bytes(), NAME.bytes()])?;
+    ///     tx.prefetch_parts(customers, [7].iter(), &WANTED)?;
     ///     let name = tx.get_part(customers, &7, NAME)?;
     ///     let balance = tx.update_part(customers, &7, BALANCE, |balance| {
     ///         *balance -= 3;
@@ -111,13 +112,93 @@ impl<S: Setting> Tx<'_, S> {
         part: Part<C::Value, T>,
         change: impl FnOnce(&mut T) -> X,
     ) -> Result<Option<X>, Error> {
+        self.change_part(table, key, part, None, |_| Ok(()), |part, ()| change(part))
+    }
+
+    /// Changes a part of the value of a row, and reads another one, of which nothing is changed: a row that is read and changed is looked for once.
+    ///
+    /// # Errors
+    ///
+    /// As for [`put`](Self::put).
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm_txn::{Db, Error, Part, Pod, TableDef, part};
+    /// use zerocopy::{FromBytes, Immutable, IntoBytes};
+    ///
+    /// #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable)]
+    /// #[repr(C)]
+    /// struct Stock {
+    ///     left: u64,
+    ///     description: [u8; 200],
+    ///     shelf: [u8; 8],
+    /// }
+    ///
+    /// const STOCKS: TableDef<u64, Pod<Stock>> = TableDef::hash("stocks");
+    /// const LEFT: Part<Stock, u64> = part!(Stock, left);
+    /// const SHELF: Part<Stock, [u8; 8]> = part!(Stock, shelf);
+    ///
+    /// let db = Db::new()?;
+    /// let stocks = db.table(STOCKS)?;
+    /// db.transact(|tx| tx.insert(stocks, &7, &Stock { left: 10, description: [0; 200], shelf: *b"C 31    " }))?;
+    /// let shelf = db.transact(|tx| {
+    ///     tx.update_part_reading(stocks, &7, LEFT, SHELF, |left, shelf| {
+    ///         *left -= 1;
+    ///         *shelf
+    ///     })
+    /// })?;
+    /// assert_eq!(shelf, Some(*b"C 31    "));
+    /// assert_eq!(db.read(|tx| tx.get_part(stocks, &7, LEFT))?, Some(9));
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[inline]
+    pub fn update_part_reading<K: Key, C: Flat, O: Kind, T, U, X>(
+        &mut self,
+        table: Table<K, C, O>,
+        key: &K,
+        part: Part<C::Value, T>,
+        other: Part<C::Value, U>,
+        change: impl FnOnce(&mut T, &U) -> X,
+    ) -> Result<Option<X>, Error>
+    where
+        T: FromBytes + IntoBytes + Immutable,
+        U: FromBytes + IntoBytes + Immutable,
+    {
+        self.change_part(
+            table,
+            key,
+            part,
+            Some(other.span()),
+            |bytes| other.read(bytes),
+            |part, read| change(part, &read),
+        )
+    }
+
+    /// Changes a part of a row, once `see` has seen the words that are to be read, if there are any.
+    #[inline(always)]
+    fn change_part<K: Key, C: Flat, O: Kind, T: FromBytes + IntoBytes + Immutable, U, X>(
+        &mut self,
+        table: Table<K, C, O>,
+        key: &K,
+        part: Part<C::Value, T>,
+        read: Option<Span>,
+        see: impl FnOnce(&[u8]) -> Result<U, CodecError>,
+        change: impl FnOnce(&mut T, U) -> X,
+    ) -> Result<Option<X>, Error> {
         let (opened, span) = (self.opened(table)?, part.span());
         if opened.indexes.are_none() && !S::Hook::LISTENS {
-            match self.row::<K, O>(opened, key, Wanted::PartToChange(span))? {
+            let wanted = match read {
+                None => Wanted::PartToChange(span),
+                Some(read) => Wanted::PartToChangeBeside { change: span, read },
+            };
+            match self.row::<K, O>(opened, key, wanted)? {
                 Row { found: Some(Found::Own { start, .. }), record: Some(record @ Spotted::Seen(_)) } => {
                     let start = start as usize;
+                    let seen = Self::codec_error(opened, see(self.work().value.bytes()))?;
                     let (kept, result) = self.work().keep_bytes_from(start, |bytes| {
-                        Self::codec_error(opened, part.change(bytes.get_mut(start..).unwrap_or(&mut []), change))
+                        let bytes = bytes.get_mut(start..).unwrap_or(&mut []);
+                        Self::codec_error(opened, part.change(bytes, |part| change(part, seen)))
                     })?;
                     let (start, length) = (kept.start, kept.end - kept.start);
                     self.write_at(opened, key, record, Fate::Patch { start, length, skipped: span.skipped })?;
@@ -128,8 +209,11 @@ impl<S: Setting> Tx<'_, S> {
                 _ => return Ok(None),
             }
         }
-        let changed = self
-            .update(table, key, |value| part.change(&mut value.as_mut_bytes()[8 * span.skipped as usize..], change))?;
+        let changed = self.update(table, key, |value| {
+            let from = |span: Span| 8 * span.skipped as usize..;
+            let seen = see(&value.as_bytes()[read.map_or(0.., from)])?;
+            part.change(&mut value.as_mut_bytes()[from(span)], |part| change(part, seen))
+        })?;
         changed.map(|changed| Self::codec_error(opened, changed)).transpose()
     }
 }

@@ -218,7 +218,7 @@ impl<K: Key, C: Codec, S: Setting, M: Mode> Range<'_, '_, K, C, S, M> {
                 Wanted::Nothing => next_row(index, cursor, *holder, leaves, &mut Nowhere)?,
                 // A range's rows are read whole: what follows is next to it.
                 Wanted::ToRead | Wanted::PartToRead(_) => next_row(index, cursor, *holder, leaves, value)?,
-                Wanted::ToChange | Wanted::PartToChange(_) => {
+                Wanted::ToChange | Wanted::PartToChange(_) | Wanted::PartToChangeBeside { .. } => {
                     next_row(index, cursor, *holder, leaves, &mut End { values, start })?
                 }
             };

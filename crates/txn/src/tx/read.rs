@@ -9,10 +9,9 @@ use super::{Found, Mode, Tx, encode};
 use crate::{
     Codec, Conflict, Error, Key, Setting, Table,
     catalog::Opened,
-    located::Entry,
     part::Span,
     table::{Kind, Reach},
-    work::{End, Excerpt, Fate, Work, Write, slice},
+    work::{Both, End, Excerpt, Fate, Work, Write, slice},
 };
 
 /// A row as it was found: where its value is, and which record it is.
@@ -43,6 +42,19 @@ pub(super) enum Wanted {
     PartToRead(Span),
     /// As for [`ToChange`](Self::ToChange), but only these words. Of a row that the transaction writes, nothing.
     PartToChange(Span),
+    /// The same, and others are read.
+    PartToChangeBeside {
+        change: Span,
+        read: Span,
+    },
+}
+
+impl Wanted {
+    /// Whether it goes to the end of the values.
+    #[inline(always)]
+    const fn is_to_change(self) -> bool {
+        matches!(self, Self::ToChange | Self::PartToChange(_) | Self::PartToChangeBeside { .. })
+    }
 }
 
 /// Bytes of a value that are asked for ahead if nobody knows how many it has.
@@ -205,7 +217,7 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
         &mut self,
         table: Table<K, C, O>,
         keys: impl Iterator<Item = impl Borrow<K>>,
-        lines: &Lines,
+        lines: &'static Lines,
     ) -> Result<(), Error> {
         let opened = self.opened(table)?;
         if K::FITS {
@@ -217,7 +229,9 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
                     *to = word;
                     count += 1;
                 }
-                self.ask_for_words::<O>(opened, &words[..count], lines);
+                if count > 0 {
+                    self.ask_for_words::<O>(opened, &words[..count], lines);
+                }
                 if count < ASKED_FOR {
                     break;
                 }
@@ -228,10 +242,9 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
 
     /// The same, once for all types of keys.
     #[inline(never)]
-    fn ask_for_words<O: Reach>(&mut self, opened: &Opened<S::Engine>, words: &[u64], lines: &Lines) {
-        self.work().located.note(opened.number, |entries| {
-            opened.index.locate::<O>(words, lines, |word, at| entries.push(Entry { word, at }));
-        });
+    fn ask_for_words<O: Reach>(&mut self, opened: &Opened<S::Engine>, words: &[u64], lines: &'static Lines) {
+        let db = self.db;
+        opened.ask_for::<O>(&mut self.work().located, words, lines, |located| db.catalog.go_on(located, None));
     }
 
     /// Whether there is such a row.
@@ -267,11 +280,12 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
         key: &K,
         wanted: Wanted,
     ) -> Result<Option<Row>, Error> {
-        let past = self.past();
+        let (past, db) = (self.past(), self.db);
         let work = self.work();
         let Work { key: buffer, value, values, holder, located, .. } = &mut *work;
         let (start, holder) = (values.len(), *holder);
         let encoded = encode(key, buffer);
+        let located = db.catalog.located::<O>(located, opened.number, encoded);
         if let Some(before) = past {
             let found = match wanted {
                 Wanted::PartToRead(span) => {
@@ -291,6 +305,11 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
             Wanted::PartToChange(span) => {
                 let room = &mut End { values, start };
                 opened.fetch::<O>(located, encoded, holder, &mut Excerpt { room, span })?
+            }
+            Wanted::PartToChangeBeside { change, read } => {
+                let one = Excerpt { room: &mut End { values, start }, span: change };
+                let other = Excerpt { room: value, span: read };
+                opened.fetch::<O>(located, encoded, holder, &mut Both { one, other })?
             }
         };
         let seen = match fetched {
@@ -327,10 +346,10 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
                         work.values.copy_within(patch..patch + length as usize, start + at);
                         found = Some(Found::Own { start: start as u32, length: (work.values.len() - start) as u32 });
                     }
-                    Wanted::PartToChange(_) => work.values.truncate(start),
+                    Wanted::PartToChange(_) | Wanted::PartToChangeBeside { .. } => work.values.truncate(start),
                     Wanted::Nothing | Wanted::PartToRead(_) => {}
                 }
-            } else if matches!(wanted, Wanted::ToChange | Wanted::PartToChange(_)) {
+            } else if wanted.is_to_change() {
                 work.values.truncate(start);
                 if let Some(Found::Own { start: own, length }) = found {
                     work.values.extend_from_within(own as usize..own as usize + length as usize);
@@ -339,15 +358,15 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
             }
             return Ok(Row { found, record: Some(Spotted::Written(write)) });
         }
-        let found = match wanted {
-            Wanted::ToChange | Wanted::PartToChange(_) if seen.is_present() => {
+        let found = match wanted.is_to_change() {
+            true if seen.is_present() => {
                 Some(Found::Own { start: start as u32, length: (work.values.len() - start) as u32 })
             }
-            Wanted::ToChange | Wanted::PartToChange(_) => {
+            true => {
                 work.values.truncate(start);
                 None
             }
-            Wanted::Nothing | Wanted::ToRead | Wanted::PartToRead(_) => seen.is_present().then_some(Found::Read),
+            false => seen.is_present().then_some(Found::Read),
         };
         self.saw(seen)?;
         Ok(Row { found, record: Some(Spotted::Seen(seen)) })

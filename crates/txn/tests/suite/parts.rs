@@ -83,6 +83,7 @@ enum Step {
     Insert(u8, u8),
     Update(u8, u8),
     UpdatePart(u8, u8, u8),
+    UpdatePartReading(u8, u8, u8),
     Remove(u8),
     Scan,
     Save,
@@ -97,7 +98,8 @@ fn steps() -> impl Strategy<Value = Vec<(bool, Vec<Step>)>> {
         1 => (key.clone(), byte.clone()).prop_map(|(key, byte)| Step::Put(key, byte)),
         2 => (key.clone(), byte.clone()).prop_map(|(key, byte)| Step::Insert(key, byte)),
         1 => (key.clone(), byte.clone()).prop_map(|(key, byte)| Step::Update(key, byte)),
-        6 => (key.clone(), part, byte).prop_map(|(key, part, byte)| Step::UpdatePart(key, part, byte)),
+        6 => (key.clone(), part.clone(), byte.clone()).prop_map(|(key, part, byte)| Step::UpdatePart(key, part, byte)),
+        4 => (key.clone(), part, byte).prop_map(|(key, part, byte)| Step::UpdatePartReading(key, part, byte)),
         1 => key.prop_map(Step::Remove),
         1 => Just(Step::Scan),
         1 => Just(Step::Save),
@@ -183,6 +185,19 @@ fn agree<S: Setting, K: Key + Ord + Clone + Debug, O: Walk>(
                         let change = |value: &mut _| std::mem::replace(value, *field(&mut Row::of(*byte)));
                         let was = tx.update_part(table, &key, part, change).expect("alone");
                         prop_assert_eq!(was, now.get_mut(&key).map(|row| change(field(row))));
+                    });
+                }
+                Step::UpdatePartReading(key, part, byte) => {
+                    let key = key_of(*key);
+                    with_part!(part, |part, field| {
+                        let change = |value: &mut _| std::mem::replace(value, *field(&mut Row::of(*byte)));
+                        let both = |value: &mut _, tail: &[u8; 6]| (change(value), *tail);
+                        let was = tx.update_part_reading(table, &key, part, TAIL, both).expect("alone");
+                        let row = now.get_mut(&key);
+                        prop_assert_eq!(
+                            was,
+                            row.map(|row| (row.tail, row)).map(|(tail, row)| (change(field(row)), tail))
+                        );
                     });
                 }
                 Step::Remove(key) => {
@@ -328,7 +343,8 @@ fn nothing_is_torn<S: Setting<Hook = Unlogged>>(db: &Db<S>) {
                             })?;
                             return Ok(());
                         }
-                        let moved = tx.update_part(table, &key, ONE, |one| {
+                        let moved = tx.update_part_reading(table, &key, ONE, OTHER, |one, other| {
+                            assert_eq!(*one + *other, TOTAL, "both are of one moment");
                             let moved = amount.min(*one);
                             *one -= moved;
                             moved

@@ -3,7 +3,7 @@
 use drtm_txn::{Db, Setting, Tx};
 use zerocopy::little_endian::{I64, U32, U64};
 
-use super::ACCOUNT;
+use super::{ACCOUNT, OF_CUSTOMER};
 use crate::{
     Error,
     tpcc::{
@@ -35,7 +35,7 @@ pub(in crate::tpcc) fn deliver<S: Setting, O: Shelf>(
             *delivered = Some(carry(tx, tables, *key, input.carrier)?);
         }
         let delivered = || delivered.iter().flatten();
-        tx.prefetch_parts(tables.customers, delivered().map(|order| order.customer), &[ACCOUNT.bytes()])?;
+        tx.prefetch_parts(tables.customers, delivered().map(|order| order.customer), &OF_CUSTOMER)?;
         for Carried { customer, order, lines } in delivered() {
             let amount = arrive(tx, tables, *order, *lines, date)?;
             let paid = tx.update_part(tables.customers, customer, ACCOUNT, |account| {

@@ -1,9 +1,9 @@
 //! NEW-ORDER (2.4).
 
-use drtm_txn::{Db, Part, Setting, Tx, part};
+use drtm_txn::{Db, Lines, Part, Setting, Tx, part};
 use zerocopy::little_endian::{I64, U16, U32, U64};
 
-use super::ACCOUNT;
+use super::{ACCOUNT, OF_CUSTOMER};
 use crate::{
     Error,
     tpcc::{
@@ -59,11 +59,11 @@ pub(in crate::tpcc) fn order<S: Setting, O: Shelf>(
             find_last(tx, tables, input)?;
         }
         let (warehouse, district, customer) = input.customer;
-        let info = info_of(district);
+        let (info, wanted) = info_of(district);
         // What is wanted is in places all over memory.
-        tx.prefetch_parts(tables.customers, [input.customer].iter(), &[ACCOUNT.bytes()])?;
+        tx.prefetch_parts(tables.customers, [input.customer].iter(), &OF_CUSTOMER)?;
         tx.prefetch(tables.items, input.lines().iter().map(|line| &line.item))?;
-        tx.prefetch_parts(tables.stocks, input.stocks().iter(), &[SUPPLY.bytes(), info.bytes()])?;
+        tx.prefetch_parts(tables.stocks, input.stocks().iter(), wanted)?;
         let tax = there(tx.view(tables.warehouses, &warehouse, |row| row.tax.get())?, WAREHOUSE)?;
         let taken = tx.update(tables.districts, &(warehouse, district), |row| {
             let number = row.next_order.get();
@@ -117,12 +117,22 @@ fn find_last<S: Setting, O: Shelf>(
 const SUPPLY: Part<Stock, Supply> = part!(Stock, supply);
 const INFOS: Part<Stock, [[u8; 24]; 10]> = part!(Stock, districts);
 
-/// What a stock says of a district: S_DIST_xx.
-fn info_of(district: u8) -> Part<Stock, [u8; 24]> {
-    let Some(info) = INFOS.item(usize::from(district.wrapping_sub(1) % DISTRICTS)) else {
-        unreachable!("there is one for each district")
-    };
-    info
+/// What is wanted of a stock for a line of an order in each district.
+static OF_STOCKS: [Lines; DISTRICTS as usize] = {
+    let mut wanted = [Lines::of(&[SUPPLY.bytes()]); DISTRICTS as usize];
+    let mut district = 0;
+    while let Some(info) = INFOS.item(district) {
+        wanted[district] = Lines::of(&[SUPPLY.bytes(), info.bytes()]);
+        district += 1;
+    }
+    wanted
+};
+
+/// What a stock says of a district, S_DIST_xx, and what is wanted of it in all.
+fn info_of(district: u8) -> (Part<Stock, [u8; 24]>, &'static Lines) {
+    let district = usize::from(district.wrapping_sub(1) % DISTRICTS);
+    let Some(info) = INFOS.item(district) else { unreachable!("there is one for each district") };
+    (info, &OF_STOCKS[district])
 }
 
 struct Sold {
@@ -143,12 +153,11 @@ fn sell<S: Setting, O: Shelf>(
     let (price, is_original_item) = item.ok_or(Refused::UnusedItem)?;
     let is_remote = line.supply_warehouse != warehouse;
     let stock = (line.supply_warehouse, line.item);
-    let district_info = there(tx.get_part(tables.stocks, &stock, info)?, STOCK)?;
-    let taken = tx.update_part(tables.stocks, &stock, SUPPLY, |supply| {
+    let taken = tx.update_part_reading(tables.stocks, &stock, SUPPLY, info, |supply, info| {
         take(supply, line.quantity, is_remote);
-        is_original_item && is_original(&supply.data)
+        (is_original_item && is_original(&supply.data), *info)
     })?;
-    let is_original = there(taken, STOCK)?;
+    let (is_original, district_info) = there(taken, STOCK)?;
     let row = OrderLine {
         item: U32::new(line.item),
         supply_warehouse: U16::new(line.supply_warehouse),

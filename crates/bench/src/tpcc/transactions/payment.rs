@@ -1,11 +1,11 @@
 //! PAYMENT (2.5).
 
-use std::io::Write;
+use std::{io::Write, iter};
 
-use drtm_txn::{Db, Setting};
+use drtm_txn::{Db, Setting, Tx};
 use zerocopy::little_endian::{I64, U16, U32, U64};
 
-use super::{ACCOUNT, Scratch, choose};
+use super::{ACCOUNT, OF_CUSTOMER, Scratch, choose};
 use crate::{
     Error,
     tpcc::{
@@ -32,27 +32,33 @@ pub(in crate::tpcc) fn pay<S: Setting, O: Shelf>(
 ) -> Result<Paid, Error> {
     let Payment { district, customer_district, customer, amount } = input;
     db.try_transact(|tx| {
-        tx.prefetch(tables.histories, [key].iter())?;
+        // One thing after the other, so that what comes later can be asked for in the meantime.
+        let ask_for_customer =
+            |tx: &mut Tx<'_, S>, key| tx.prefetch_parts(tables.customers, iter::once(key), &OF_CUSTOMER);
         match customer {
             CustomerChoice::Number(number) => {
-                let customer = (customer_district.0, customer_district.1, *number);
-                tx.prefetch_parts(tables.customers, [customer].iter(), &[ACCOUNT.bytes()])?;
+                ask_for_customer(tx, (customer_district.0, customer_district.1, *number))?;
             }
             CustomerChoice::LastName(last) => {
                 let first = CustomerByName::new((customer_district.0, customer_district.1, 0), last)?;
                 tx.prefetch(tables.customers_by_name, [first].iter())?;
             }
         }
+        tx.prefetch(tables.histories, [key].iter())?;
         let warehouse_name = tx.update(tables.warehouses, &district.0, |row| {
             row.ytd += I64::new(*amount);
             row.name
         })?;
+        let is_named = matches!(customer, CustomerChoice::LastName(_));
+        let customer = choose(tx, tables, *customer_district, customer, &mut scratch.named)?;
+        if is_named {
+            ask_for_customer(tx, customer)?;
+        }
         let district_name = tx.update(tables.districts, district, |row| {
             row.ytd += I64::new(*amount);
             row.name
         })?;
         let (warehouse_name, district_name) = (there(warehouse_name, WAREHOUSE)?, there(district_name, DISTRICT)?);
-        let customer = choose(tx, tables, *customer_district, customer, &mut scratch.named)?;
         let changed = tx.update_part(tables.customers, &customer, ACCOUNT, |account| {
             account.balance -= I64::new(*amount);
             account.ytd_payment += I64::new(*amount);

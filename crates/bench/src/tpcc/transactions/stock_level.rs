@@ -1,13 +1,13 @@
 //! STOCK-LEVEL (2.8): reads only. At the highest level of isolation, where the specification asks for less.
 
-use drtm_txn::{Mode, Part, Setting, Tx, part};
+use drtm_txn::{Lines, Mode, Part, Setting, Tx, part};
 use zerocopy::little_endian::I16;
 
 use super::Scratch;
 use crate::{
     Error,
     tpcc::{
-        Stock, StockLevel,
+        Stock, StockKey, StockLevel,
         reading::Look,
         tables::{DISTRICT, STOCK, Shelf, Tables, there},
     },
@@ -15,11 +15,13 @@ use crate::{
 
 const QUANTITY: Part<Stock, I16> = part!(Stock, supply.quantity);
 
+const OF_STOCK: Lines = Lines::of(&[QUANTITY.bytes()]);
+
 /// Orders whose items are looked at.
 const RECENT: u32 = 20;
 
 /// Items whose stock is asked for at once.
-const AT_ONCE: usize = 32;
+const AT_ONCE: usize = 16;
 
 /// How many items of the last orders there are few of in stock.
 #[derive(Debug)]
@@ -46,14 +48,24 @@ impl<O: Shelf> Look for LowStock<'_, O> {
         items.sort_unstable();
         items.dedup();
         let mut low = 0;
+        // Some are on their way while those before them are looked at.
+        let mut next = items.chunks(AT_ONCE);
+        let mut ask_for_more = |tx: &mut Tx<'_, S, M>| match next.next() {
+            Some(items) => tx.prefetch_parts(tables.stocks, stocks(warehouse, items), &OF_STOCK),
+            None => Ok(()),
+        };
+        ask_for_more(tx)?;
         for items in items.chunks(AT_ONCE) {
-            let stocks = items.iter().map(|item| (warehouse, *item));
-            tx.prefetch_parts(tables.stocks, stocks.clone(), &[QUANTITY.bytes()])?;
-            for stock in stocks {
+            ask_for_more(tx)?;
+            for stock in stocks(warehouse, items) {
                 let quantity = there(tx.get_part(tables.stocks, &stock, QUANTITY)?, STOCK)?;
                 low += u32::from(quantity.get() < input.threshold);
             }
         }
         Ok(low)
     }
+}
+
+fn stocks(warehouse: u16, items: &[u32]) -> impl Iterator<Item = StockKey> {
+    items.iter().map(move |item| (warehouse, *item))
 }
