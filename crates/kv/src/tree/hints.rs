@@ -14,7 +14,10 @@
 //!
 //! In memory of the process, of which each tree has some when it is large enough: *sets* of eight hints. A set has a word with a *tag* of eight bits for
 //! each of its hints, and these words lie together, so that they stay in the processor's caches: a key without a hint is told by its set's tags alone. Which
-//! set is a key's is said by the lowest bits of its hash, of which there are more to use when there are more keys. Half of the hints stay where they are found then.
+//! set is a key's is said by the lowest bits of its hash.
+//!
+//! There are about as many hints as keys. When there are more keys, one more bit of the hash is used, and half of the hints stay where they are found. That goes on until the
+//! memory of a *generation* of sets is in use; then comes one of sixteen times the size, which begins empty.
 //!
 //! ```text
 //! tags    8 bits for each hint; 0: none
@@ -59,6 +62,17 @@ const LEAST_KEYS: u64 = 1 << 10;
 /// So much of a store's memory is needed for a key at least: there are never more hints than keys could be.
 const BYTES_PER_KEY: u64 = 64;
 
+/// The first generation has so many bits of the hash for its sets at most, and each has so many more than the one before.
+const FIRST_BITS: u32 = if cfg!(drtm_loom) { 0 } else { 8 };
+const GENERATION_BITS: u32 = 4;
+
+/// Enough for any store.
+const GENERATIONS: usize = 8;
+
+const _: () = assert!(
+    cfg!(drtm_loom) || largest(GENERATIONS - 1) as u128 * (BYTES_PER_KEY * WAYS as u64) as u128 >= 8 << PLACE_BITS
+);
+
 /// Of the keys without a hint, one in so many asks how many keys there are.
 const ASKING: u64 = 1 << 6;
 
@@ -86,17 +100,43 @@ struct Hint {
     beyond: usize,
 }
 
-/// A tree's hints. All handles in one process share them.
+/// A tree's hints.
 #[derive(Debug)]
 pub(super) struct Hints {
-    sets: OnceLock<Option<Sets>>,
-    /// One less than how many sets are in use.
-    mask: AtomicU64,
-    /// How many there can be, a power of two.
+    generations: [OnceLock<Option<Sets>>; GENERATIONS],
+    /// See [`InUse`].
+    in_use: AtomicU64,
+    /// How many sets there can be, a power of two.
     most: u64,
 }
 
-/// Memory for all the sets there can be. The system provides it as it is used.
+/// Which generation of sets is in use (8 bits), and above that one less than how many of them are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct InUse(u64);
+
+impl InUse {
+    fn of(sets: u64) -> Self {
+        let generation = (0..GENERATIONS).find(|generation| sets <= largest(*generation)).unwrap_or(GENERATIONS - 1);
+        Self((sets - 1) << 8 | generation as u64)
+    }
+
+    #[inline(always)]
+    fn generation(self) -> usize {
+        (self.0 % (1 << 8)) as usize
+    }
+
+    #[inline(always)]
+    fn mask(self) -> u64 {
+        self.0 >> 8
+    }
+}
+
+/// The most sets of a generation.
+const fn largest(generation: usize) -> u64 {
+    1 << (FIRST_BITS + GENERATION_BITS * generation as u32)
+}
+
+/// Memory for the sets of a generation. The system provides it as it is used.
 #[derive(Debug)]
 struct Sets {
     memory: Region<NoHtm>,
@@ -108,9 +148,10 @@ impl Hints {
     /// For a tree in a store of so many bytes. `at_once`: not only when there are many keys.
     pub(super) fn new(capacity: u64, at_once: bool) -> Self {
         let most = if cfg!(drtm_loom) { 1 } else { 1 << (capacity / (BYTES_PER_KEY * WAYS as u64)).max(1).ilog2() };
-        let hints = Self { sets: OnceLock::new(), mask: AtomicU64::new(0), most };
+        let generations = [const { OnceLock::new() }; GENERATIONS];
+        let hints = Self { generations, in_use: AtomicU64::new(InUse::of(1).0), most };
         if at_once {
-            hints.sets();
+            hints.generation(0);
         }
         hints
     }
@@ -126,8 +167,8 @@ impl Hints {
     /// The hint for a key with this hash.
     #[inline(always)]
     fn find(&self, hash: u64) -> Option<Hint> {
-        let sets = self.sets.get()?.as_ref()?;
-        let set = hash & self.mask.load(Relaxed);
+        let (sets, mask) = self.sets()?;
+        let set = hash & mask;
         // So that nothing waits for the tags, should the hint be where it is kept first.
         sets.memory.prefetch(sets.place(set, HALF * half(hash)));
         let way = first(NoHtm.load_relaxed(sets.tags(set)?), tag(hash))?;
@@ -142,27 +183,41 @@ impl Hints {
         (CHECK.get(told) == check(hash)).then_some(hint)
     }
 
+    /// The sets, and the bits of a hash that tell which is a key's. None, if there are no hints.
+    #[inline(always)]
+    fn sets(&self) -> Option<(&Sets, u64)> {
+        let in_use = InUse(self.in_use.load(Relaxed));
+        let sets = self.generations.get(in_use.generation())?.get()?.as_ref()?;
+        Some((sets, in_use.mask()))
+    }
+
     fn are_kept(&self) -> bool {
-        self.sets.get().is_some()
+        self.sets().is_some()
+    }
+
+    /// A generation's memory; `None` if the system has none.
+    fn generation(&self, generation: usize) -> Option<&Sets> {
+        self.generations.get(generation)?.get_or_init(|| Sets::new(largest(generation).min(self.most))).as_ref()
     }
 
     /// Makes room for the hints of so many keys, as far as there can be.
     #[cold]
     fn make_room(&self, keys: u64) {
-        if keys < LEAST_KEYS && !self.are_kept() || self.sets().is_none() {
+        if keys < LEAST_KEYS && !self.are_kept() {
             return;
         }
-        let sets = keys.div_ceil(WAYS as u64).next_power_of_two().min(self.most);
-        // Only if it is news: others are reading it.
-        if self.mask.load(Relaxed) < sets - 1 {
-            self.mask.store(sets - 1, Relaxed);
+        let now = InUse::of(keys.div_ceil(WAYS as u64).max(1).next_power_of_two().min(self.most));
+        let before = InUse(self.in_use.load(Relaxed));
+        // Only if it is news: others are reading it. And never less: as many keys may come again.
+        if self.generation(now.generation()).is_some() && before.mask() < now.mask() {
+            self.in_use.store(now.0, Relaxed);
         }
     }
 
     /// Keeps a hint for a key with this hash: in place of what was for it, where there was none, or else of any in its set.
     fn keep(&self, hash: u64, hint: Hint) {
-        let Some(Some(sets)) = self.sets.get() else { return };
-        let set = hash & self.mask.load(Relaxed);
+        let Some((sets, mask)) = self.sets() else { return };
+        let set = hash & mask;
         let Some(tags_word) = sets.tags(set) else { return };
         let (tags, tag) = (NoHtm.load_relaxed(tags_word), tag(hash));
         let way = first(tags, tag).unwrap_or_else(|| {
@@ -185,13 +240,13 @@ impl Hints {
 
     /// Puts random words, and what is elsewhere among them, in place of hints. Leaves stay leaves of this tree, or are nowhere near any.
     pub(super) fn scribble(&self, seed: u64) {
-        let Some(Some(sets)) = self.sets.get() else { return };
+        let Some((sets, mask)) = self.sets() else { return };
         let mut random = seed;
         let mut draw = |below: u64| {
             random = Self::hash(random.wrapping_add(ONES));
             random % below
         };
-        let many = self.mask.load(Relaxed) + 1;
+        let many = mask + 1;
         for set in 0..many {
             for way in 0..WAYS {
                 let (Some([told, link]), Some(other)) = (sets.hint(set, way), sets.hint(draw(many), draw(8) as usize))
@@ -209,11 +264,6 @@ impl Hints {
                 }
             }
         }
-    }
-
-    /// The sets' memory; `None` if the system has none.
-    fn sets(&self) -> Option<&Sets> {
-        self.sets.get_or_init(|| Sets::new(self.most)).as_ref()
     }
 }
 
@@ -324,7 +374,7 @@ fn check(hash: u64) -> u64 {
 /// The first of a word's bytes that is this one.
 #[inline(always)]
 fn first(bytes: u64, byte: u64) -> Option<usize> {
-    let other = bytes ^ byte * ONES;
+    let other = bytes ^ (byte * ONES);
     // The lowest bit that is set is the highest of the first byte that is zero. (Above it, others may be set.)
     let zero = other.wrapping_sub(ONES) & !other & ONES << 7;
     (zero != 0).then(|| zero.trailing_zeros() as usize / 8)

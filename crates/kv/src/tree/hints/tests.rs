@@ -63,16 +63,27 @@ fn there_is_room_for_as_many_as_there_are_keys() {
         let found = hashes().take(keys as usize).filter(|hash| hints.find(*hash).is_some()).count();
         assert!(found as f64 > 0.8 * keys as f64, "{found} of {keys}");
     }
-    // With more room, what has been kept is found in half of all cases. The rest is elsewhere now.
+    // With more room in the same generation, what has been kept is found in half of all cases. The rest is elsewhere now.
     let before: Vec<_> = hashes().take(100_000).filter(|hash| hints.find(*hash).is_some()).collect();
     hints.make_room(200_000);
     let after = before.iter().filter(|hash| hints.find(**hash).is_some()).count();
     assert!((0.45..0.55).contains(&(after as f64 / before.len() as f64)), "{after} of {}", before.len());
     // Never more than there could be keys, nor less than there was.
     hints.make_room(u64::MAX / 2);
-    assert_eq!((hints.mask.load(Relaxed) + 1) * WAYS as u64, CAPACITY / BYTES_PER_KEY);
+    let most = InUse::of(hints.most);
+    assert_eq!((most.mask() + 1) * WAYS as u64, CAPACITY / BYTES_PER_KEY);
     hints.make_room(LEAST_KEYS);
-    assert_eq!(hints.mask.load(Relaxed) + 1, hints.most);
+    assert_eq!(InUse(hints.in_use.load(Relaxed)), most);
+}
+
+#[test]
+fn generations_have_room_for_their_sets() {
+    for bits in 0..FIRST_BITS + GENERATION_BITS * (GENERATIONS as u32 - 1) {
+        let in_use = InUse::of(1 << bits);
+        assert_eq!(in_use.mask() + 1, 1 << bits);
+        assert!(in_use.mask() < largest(in_use.generation()));
+        assert!(in_use.generation() == 0 || 1 << bits > largest(in_use.generation() - 1));
+    }
 }
 
 /// A tree with hints, and whoever changes it.
