@@ -40,7 +40,7 @@ use crate::{
     KvError, counter,
     layout::{FANOUT, Field, PLACE_BITS, Place},
     mutation::{self, Mutation},
-    record::Record,
+    record::{HEADER_WORDS, Record},
 };
 
 /// Hints in a set: as many as a word has bytes.
@@ -249,7 +249,8 @@ impl Hints {
         let many = mask + 1;
         for set in 0..many {
             for way in 0..WAYS {
-                let (Some([told, link]), Some(other)) = (sets.hint(set, way), sets.hint(draw(many), draw(8) as usize))
+                let (Some([told, link]), Some(other)) =
+                    (sets.hint(set, way), sets.hint(draw(many), draw(WAYS as u64) as usize))
                 else {
                     continue;
                 };
@@ -294,22 +295,24 @@ impl<E: Engine> Table<E> {
     }
 
     /// Keeps a hint of where a key was found.
+    #[inline(never)]
     pub(super) fn leave_hint<K: Kind>(
         &self,
         hash: u64,
         spot: &Spot<'_, E>,
         record: &Record<'_, E>,
     ) -> Result<(), KvError> {
+        // Two levels are passed as fast.
         let is_low = spot.root.stamp.level() < 2 && spot.depth == 0;
         if !is_low && (hash >> CHECKED).is_multiple_of(ASKING) {
             self.hints.make_room(counter::sum(self.engine(), self.counter()?));
         }
         if self.hints.are_kept() {
             let place = record.place();
-            // Lines that are not the record's any more do no harm.
-            let last = place.word as usize % LINE_WORDS + record.words::<K::Kept>()? - 1;
-            let (leaf, link) = (spot.leaf.node.place, place.to_link());
-            self.hints.keep(hash, Hint { leaf, slot: spot.slot, link, beyond: last / LINE_WORDS });
+            // By now its memory may be another's, and the number nonsense: so many lines are asked for, and nothing else comes of it.
+            let words = record.words::<K::Kept>().unwrap_or(HEADER_WORDS);
+            let beyond = (place.word as usize % LINE_WORDS + words - 1) / LINE_WORDS;
+            self.hints.keep(hash, Hint { leaf: spot.leaf.node.place, slot: spot.slot, link: place.to_link(), beyond });
         }
         Ok(())
     }

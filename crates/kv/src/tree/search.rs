@@ -194,28 +194,26 @@ impl<E: Engine> Table<E> {
         mut look: impl FnMut(&Record<'_, E>) -> Result<Look<T>, OutOfBounds>,
     ) -> Result<Result<T, Spot<'_, E>>, KvError> {
         let hash = Hints::hash(K::word(key));
-        if let Some(record) = self.hinted(hash)
-            && let Look::Found(found) = look(&record)?
-        {
-            return Ok(Ok(found));
-        }
-        self.search_from_the_top::<K, T>(key, hash, look)
-    }
-
-    /// The same without a hint; leaves one.
-    #[inline(never)]
-    fn search_from_the_top<K: Kind, T>(
-        &self,
-        key: K::Key<'_>,
-        hash: u64,
-        mut look: impl FnMut(&Record<'_, E>) -> Result<Look<T>, OutOfBounds>,
-    ) -> Result<Result<T, Spot<'_, E>>, KvError> {
+        let mut hinted = self.hinted(hash);
         let waiting = self.patience.begin();
         loop {
-            let spot = K::spot(self, key)?;
-            let Some(place) = spot.record() else { return Ok(Err(spot)) };
-            let record = Record::at(self.region(), place)?;
-            match look(&record)? {
+            let (spot, record) = match hinted.take() {
+                Some(record) => (None, record),
+                None => {
+                    let spot = K::spot(self, key)?;
+                    let Some(place) = spot.record() else { return Ok(Err(spot)) };
+                    (Some(spot), Record::at(self.region(), place)?)
+                }
+            };
+            let look = look(&record)?;
+            let Some(spot) = spot else {
+                if let Look::Found(found) = look {
+                    return Ok(Ok(found));
+                }
+                // A hint tells no more.
+                continue;
+            };
+            match look {
                 Look::Found(found) => {
                     self.leave_hint::<K>(hash, &spot, &record)?;
                     return Ok(Ok(found));
