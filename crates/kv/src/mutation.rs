@@ -22,6 +22,8 @@ pub enum Mutation {
     LockWithoutStamp,
     /// A node that leaves the tree can still be taken for what it was.
     LeaveWithoutStamp,
+    /// A hint's record is taken for the tree's without a look at the leaf, and the incarnation does not tell either, as when it has come round again.
+    HintWithoutLeaf,
 }
 
 #[cfg(drtm_loom)]

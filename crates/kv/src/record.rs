@@ -155,6 +155,11 @@ impl<'r, E: Engine> Record<'r, E> {
         Shape::told::<K, _>(head, || Ok(self.engine().load_relaxed(&self.body(0, 1)?[0])))
     }
 
+    /// How many words it has. Nonsense, while it is being written.
+    pub(crate) fn words<K: Keys>(&self) -> Result<usize, OutOfBounds> {
+        Ok(self.shape::<K>(self.head())?.words())
+    }
+
     #[inline(always)]
     fn version(&self) -> Version {
         Version(self.engine().load(&self.header[VERSION]))

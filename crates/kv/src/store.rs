@@ -2,7 +2,7 @@
 
 use std::sync::{
     Arc,
-    atomic::{AtomicU64, Ordering::Relaxed},
+    atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
 };
 
 use drtm_htm::{Engine, Htm};
@@ -45,6 +45,7 @@ struct Shared<E: Engine> {
     heap: Heap,
     workers: AtomicU64,
     node: u8,
+    hints_at_once: AtomicBool,
 }
 
 impl<E: Engine> Store<E> {
@@ -96,7 +97,8 @@ impl<E: Engine> Store<E> {
             return Err(KvError::RegionTooLarge { capacity: region.capacity(), most });
         }
         let htm = Htm::new(region.engine().clone());
-        let shared = Shared { region, htm, heap: Heap::new(), workers: AtomicU64::new(0), node };
+        let hints_at_once = AtomicBool::new(cfg!(drtm_loom));
+        let shared = Shared { region, htm, heap: Heap::new(), workers: AtomicU64::new(0), node, hints_at_once };
         Ok(Self { shared: Arc::new(shared) })
     }
 
@@ -109,6 +111,18 @@ impl<E: Engine> Store<E> {
     #[must_use]
     pub fn region(&self) -> &Arc<Region<E>> {
         &self.shared.region
+    }
+
+    /// Lets trees that are made or opened from now on have hints for their first keys already, so that tests of small trees are tests of hints too.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn hinting_at_once(self) -> Self {
+        self.shared.hints_at_once.store(true, Relaxed);
+        self
+    }
+
+    pub(crate) fn hints_at_once(&self) -> bool {
+        self.shared.hints_at_once.load(Relaxed)
     }
 
     /// What became of the regions that changes were made in, where the engine has such.

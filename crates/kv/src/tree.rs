@@ -10,6 +10,8 @@
 //! Each node also says which keys belong in it, and where the next node on its level is. That is for scans, which go on to the right without another way
 //! down.
 //!
+//! Of a key that was found before, a *hint* is kept, which leads to its leaf and its record at once (see `hints`).
+//!
 //! Byte strings are sequences of words, and their tree has a layer for each word of a prefix that several have in common: see `layers`.
 //!
 //! # Changing a leaf
@@ -29,6 +31,7 @@
 
 mod change;
 mod held;
+mod hints;
 mod kind;
 mod layers;
 mod leaves;
@@ -68,6 +71,7 @@ use crate::{
     put::update_or_insert,
     record::{Look, Record, Shape},
 };
+use hints::Hints;
 use leaves::Direction;
 use node::Seen;
 use pool::Pool;
@@ -168,6 +172,9 @@ pub enum Existing {
 /// Keys are integers, or with [`Bytes`](crate::Bytes) byte strings of up to [`MAX_KEY`](crate::MAX_KEY) bytes. Values are byte strings of up to [`MAX_VALUE`](crate::MAX_VALUE) bytes. Operations on a key are linearizable;
 /// what a [`Scan`] sees is said there.
 ///
+/// Of a tree with more than a thousand keys, each process that uses it keeps in memory of its own where keys were found: 17 to 34 bytes for each key that there is, or was when there were most. Handles
+/// that were [opened](Store::open_tree) each have their own; clones of one share it.
+///
 /// # Example
 ///
 /// ```
@@ -230,6 +237,7 @@ pub struct Table<E: Engine> {
     /// Whether records have checksums.
     checked: bool,
     patience: Patience,
+    hints: Arc<Hints>,
 }
 
 impl<E: Engine, K: TreeKeys> Tree<E, K> {
@@ -259,12 +267,13 @@ impl<E: Engine, K: TreeKeys> Tree<E, K> {
     }
 
     fn new(store: &Store<E>, at: Offset, checked: bool) -> Self {
-        Self::waiting(store, at, checked, Patience::Endless)
+        let hints = Hints::new(store.region().capacity(), store.hints_at_once());
+        Self::waiting(store, at, checked, Patience::Endless, Arc::new(hints))
     }
 
-    fn waiting(store: &Store<E>, at: Offset, checked: bool, patience: Patience) -> Self {
+    fn waiting(store: &Store<E>, at: Offset, checked: bool, patience: Patience, hints: Arc<Hints>) -> Self {
         let root = at.word() + header::ROOT as u64;
-        let table = Table { store: store.clone(), at, root, pool: Pool::default(), checked, patience };
+        let table = Table { store: store.clone(), at, root, pool: Pool::default(), checked, patience, hints };
         Self { table: Arc::new(table), keys: PhantomData }
     }
 
@@ -272,21 +281,27 @@ impl<E: Engine, K: TreeKeys> Tree<E, K> {
     /// [of a hash table](crate::HashTable::impatient).
     #[must_use]
     pub fn impatient(&self) -> Self {
-        let Table { store, at, checked, .. } = &*self.table;
-        Self::waiting(store, *at, *checked, Patience::Short)
+        let Table { store, at, checked, hints, .. } = &*self.table;
+        Self::waiting(store, *at, *checked, Patience::Short, Arc::clone(hints))
     }
 
     pub(crate) fn store(&self) -> &Store<E> {
         &self.table.store
     }
 
-    /// Looks at a key's record, if there is one, until `look` has found what it looks for.
+    /// Looks at a key's record, if there is one, until `look` has found what it looks for. In another key's record it must find nothing.
     pub(crate) fn with_record<T>(
         &self,
         key: K::Key<'_>,
         look: impl FnMut(&Record<'_, E>) -> Result<Look<T>, OutOfBounds>,
     ) -> Result<Option<T>, KvError> {
         Ok(self.table.search::<K, _>(key, look)?.ok())
+    }
+
+    /// Spoils the tree's [hints](Store::hinting_at_once) at random: they must not matter.
+    #[doc(hidden)]
+    pub fn scribble_hints(&self, seed: u64) {
+        self.table.hints.scribble(seed);
     }
 
     /// Where the tree is in its region, for [opening](Store::open_tree) it again.

@@ -109,10 +109,16 @@ impl Shape {
         words_for(self.value) + usize::from(self.checked)
     }
 
+    /// Words of the whole record.
+    #[inline(always)]
+    pub(crate) fn words(self) -> usize {
+        HEADER_WORDS + self.body_words()
+    }
+
     /// The size class. There always is one: lengths have been checked.
     #[inline(always)]
     pub(crate) fn class(self) -> Class {
-        Class::of(HEADER_WORDS + self.body_words()).unwrap_or_else(|| unreachable!("lengths are bounded"))
+        Class::of(self.words()).unwrap_or_else(|| unreachable!("lengths are bounded"))
     }
 
     #[inline(always)]

@@ -265,7 +265,8 @@ impl<E: Engine> Locked<'_, '_, E> {
         let (record, engine) = (self.record, self.record.engine());
         engine.store_relaxed(&record.header[VERSION], self.version.next().removed().writing().0);
         fence_release();
-        if !mutation::includes(Mutation::RetireWithoutIncarnation) {
+        let is_same_again = [Mutation::RetireWithoutIncarnation, Mutation::HintWithoutLeaf].map(mutation::includes);
+        if is_same_again == [false; 2] {
             engine.store(&record.header[HEAD], record.head().reborn().0);
         }
         std::mem::forget(self);

@@ -53,6 +53,8 @@ impl Passed for Untold {
 /// How far a scan will probably go, and over how large rows.
 #[derive(Clone, Copy, Debug)]
 pub struct Ahead {
+    /// How many rows will probably be come to still.
+    rest: usize,
     /// How many rows ahead a record is asked for.
     rows: usize,
     /// How many cache lines of it.
@@ -76,7 +78,7 @@ impl Ahead {
     /// So many rows with values of so many bytes.
     pub(super) fn of(rows: usize, bytes: usize) -> Self {
         let lines = (HEADER_WORDS + words_for(bytes)).div_ceil(LINE_WORDS);
-        Self { rows: rows.saturating_sub(1).min(MOST_ROWS), lines }
+        Self { rest: rows, rows: rows.saturating_sub(1).min(MOST_ROWS), lines }
     }
 }
 
@@ -183,6 +185,7 @@ impl Leaves {
         self.left -= 1;
         self.slot = self.slot.wrapping_add(self.step as usize);
         self.next = entry.0.wrapping_add(self.step);
+        self.ahead.rest = self.ahead.rest.saturating_sub(1);
         self.look_ahead(table, node);
         Ok(Some(entry))
     }
@@ -227,11 +230,11 @@ impl Leaves {
     /// Asks for the first rows of a leaf, and for the next leaf.
     fn look_around<E: Engine>(&self, table: &Table<E>, node: Node<'_, E>) {
         let mut slot = self.slot;
-        for _ in 0..self.left.min(self.ahead.rows) {
+        for _ in 0..self.left.min(self.ahead.rows).min(self.ahead.rest) {
             self.ask(table, node.link(slot));
             slot = slot.wrapping_add(self.step as usize);
         }
-        if self.hint != 0 && self.ahead.rows > 0 {
+        if self.hint != 0 && self.ahead.rows > 0 && self.left < self.ahead.rest {
             // Only a hint, so an error is not one yet.
             let _ = table.node_at(self.hint).map(Node::prefetch);
         }
@@ -241,6 +244,9 @@ impl Leaves {
     #[inline(always)]
     fn look_ahead<E: Engine>(&self, table: &Table<E>, node: Node<'_, E>) {
         let Some(behind) = self.ahead.rows.checked_sub(1) else { return };
+        if behind >= self.ahead.rest {
+            return;
+        }
         if behind < self.left {
             self.ask(table, node.link(self.slot.wrapping_add(behind.wrapping_mul(self.step as usize))));
         } else if self.hint != 0

@@ -101,6 +101,13 @@ impl<'t, E: Engine> Node<'t, E> {
         self.words.as_chunks::<LINE_WORDS>().0.iter().for_each(|line| prefetch(&line[0]));
     }
 
+    /// Asks for the stamp and the link in this slot.
+    #[inline(always)]
+    pub(super) fn prefetch_link(self, slot: usize) {
+        prefetch(&self.words[STAMP]);
+        prefetch(&self.words[LINKS + slot.min(FANOUT - 1)]);
+    }
+
     /// How many of the first `count` keys are below this one.
     #[inline(always)]
     pub(super) fn below(self, count: usize, key: u64) -> usize {

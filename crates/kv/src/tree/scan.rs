@@ -4,7 +4,12 @@ use std::ops::RangeBounds;
 
 use drtm_htm::Engine;
 
-use super::{NodeVersion, Tree, kind::TreeKeys, leaves::Direction, view::Copied};
+use super::{
+    NodeVersion, Tree,
+    kind::TreeKeys,
+    leaves::{Ahead, Direction},
+    view::Copied,
+};
 use crate::{
     KvError, Read, Version,
     keys::{Inline, Keys},
@@ -76,6 +81,29 @@ pub struct Scan<'t, E: Engine, K: TreeKeys = Inline> {
 impl<'t, E: Engine, K: TreeKeys> Scan<'t, E, K> {
     pub(super) fn new<'k>(tree: &'t Tree<E, K>, range: impl RangeBounds<K::Key<'k>>, direction: Direction) -> Self {
         Self { tree, cursor: K::cursor(range, direction), passed: Vec::new(), value: Vec::new() }
+    }
+
+    /// Says how many rows are probably wanted, and how many bytes a value has: so much is asked for ahead. Of many rows of a hundred bytes if nothing is said.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm_htm::NoHtm;
+    /// use drtm_kv::Store;
+    ///
+    /// let store = Store::in_memory(NoHtm, 16 << 20)?;
+    /// let tree = store.tree()?;
+    /// tree.load(&mut store.worker(), (0..1_000).map(|key| (key, "value")))?;
+    /// let mut scan = tree.range(100..).expecting(3, 5);
+    /// for key in 100..103 {
+    ///     assert_eq!(scan.next()?.map(|row| row.key), Some(key));
+    /// }
+    /// # Ok::<(), drtm_kv::KvError>(())
+    /// ```
+    #[must_use]
+    pub fn expecting(mut self, rows: usize, bytes: usize) -> Self {
+        K::expect(&mut self.cursor, Ahead::of(rows, bytes));
+        self
     }
 
     /// The next row, or `None` if there are no more.

@@ -5,6 +5,7 @@ use drtm_rdma::{Offset, OutOfBounds};
 
 use super::{
     PerLevel, Table,
+    hints::Hints,
     kind::Kind,
     node::{Node, Seen},
 };
@@ -125,9 +126,12 @@ impl<E: Engine> Table<E> {
         Ok(Some(Seen { node, stamp }))
     }
 
-    /// Asks for the leaf that a key probably belongs to, without waiting for it: it is only a hint, so that nothing is looked at twice.
+    /// Asks for the leaf that a key probably belongs to, without waiting for it, and for its record if that is known: nothing is looked at twice.
     #[inline(always)]
     pub(super) fn ask_for_leaf(&self, key: u64) -> Result<(), KvError> {
+        if self.ask_for_hinted(Hints::hash(key)) {
+            return Ok(());
+        }
         let Seen { mut node, mut stamp } = self.top()?;
         for level in (0..stamp.level()).rev() {
             node = self.node(node.link(node.child(stamp.count(), key)))?;
@@ -181,19 +185,39 @@ impl<E: Engine> Table<E> {
         }
     }
 
-    /// Looks at the key's record with `look`, as often as it takes for it to be found whole, or found not to be there: in this leaf, then.
+    /// Looks at the key's record with `look`, as often as it takes for it to be found whole, or found not to be there: in this leaf, then. In another key's
+    /// record, which a hint may lead to, `look` must find nothing.
     #[inline(always)]
     pub(super) fn search<K: Kind, T>(
         &self,
         key: K::Key<'_>,
         mut look: impl FnMut(&Record<'_, E>) -> Result<Look<T>, OutOfBounds>,
     ) -> Result<Result<T, Spot<'_, E>>, KvError> {
+        let hash = Hints::hash(K::word(key));
+        let mut hinted = self.hinted(hash);
         let waiting = self.patience.begin();
         loop {
-            let spot = K::spot(self, key)?;
-            let Some(place) = spot.record() else { return Ok(Err(spot)) };
-            match look(&Record::at(self.region(), place)?)? {
-                Look::Found(found) => return Ok(Ok(found)),
+            let (spot, record) = match hinted.take() {
+                Some(record) => (None, record),
+                None => {
+                    let spot = K::spot(self, key)?;
+                    let Some(place) = spot.record() else { return Ok(Err(spot)) };
+                    (Some(spot), Record::at(self.region(), place)?)
+                }
+            };
+            let look = look(&record)?;
+            let Some(spot) = spot else {
+                if let Look::Found(found) = look {
+                    return Ok(Ok(found));
+                }
+                // A hint tells no more.
+                continue;
+            };
+            match look {
+                Look::Found(found) => {
+                    self.leave_hint::<K>(hash, &spot, &record)?;
+                    return Ok(Ok(found));
+                }
                 Look::Absent => return Ok(Err(spot)),
                 // The only key that begins like this one, if its leaf is still what it was.
                 Look::Other if !K::FITS && spot.leaf.node.still(spot.leaf.stamp) => return Ok(Err(spot)),

@@ -27,6 +27,8 @@ enum Op {
     Get(Key),
     Scan(Bounds, bool),
     Ends,
+    /// Spoils the hints.
+    Scribble(u64),
 }
 
 fn ops() -> impl Strategy<Value = Vec<Op>> {
@@ -42,6 +44,7 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
         3 => key().prop_map(Op::Get),
         4 => (bound(), bound(), any::<bool>()).prop_map(|(from, to, up)| Op::Scan((from, to), up)),
         1 => Just(Op::Ends),
+        2 => any::<u64>().prop_map(Op::Scribble),
     ];
     prop::collection::vec(op, 1..200)
 }
@@ -125,6 +128,7 @@ impl<E: Engine> Checked<E> {
             Op::RemoveAll(prefix) => self.remove_all(handle, prefix)?,
             Op::Get(key) => self.agrees_on_key(handle, key)?,
             Op::Scan(bounds, up) => self.agrees_on(handle, bounds, *up)?,
+            Op::Scribble(seed) => tree.scribble_hints(*seed),
             Op::Ends => {
                 let row = |row: Option<(Key, Read)>| row.map(|(key, read)| (key, read.length, read.version));
                 let expected = |row: Option<(&Key, &(Vec<u8>, Version))>| {

@@ -10,8 +10,9 @@ use rustix::fs::{MemfdFlags, memfd_create};
 
 pub(crate) const MIB: u64 = 1 << 20;
 
+/// A store whose trees have hints from their first keys on.
 pub(crate) fn store<E: Engine>(engine: E, capacity: u64) -> Store<E> {
-    Store::in_memory(engine, capacity).expect("a store")
+    Store::in_memory(engine, capacity).expect("a store").hinting_at_once()
 }
 
 /// An emulation so tight, and so often interrupted, that regions and locks take turns.
@@ -29,7 +30,7 @@ pub(crate) fn mapped_twice(capacity: u64) -> [Store<NoHtm>; 2] {
     let again = file.try_clone().expect("another handle");
     let created = Region::create(NoHtm, file, capacity).expect("a region");
     let opened = Region::open(NoHtm, again).expect("the same region");
-    [created, opened].map(|region| Store::in_region(Arc::new(region)).expect("a store"))
+    [created, opened].map(|region| Store::in_region(Arc::new(region)).expect("a store").hinting_at_once())
 }
 
 /// How many rounds a stress runs: `base`, times `DRTM_STRESS` where that is set.

@@ -27,6 +27,8 @@ enum Op {
     Get(u16),
     Scan(Bounds, bool),
     Ends,
+    /// Spoils the hints.
+    Scribble(u64),
 }
 
 fn bound(keys: u16) -> impl Strategy<Value = Bound<u16>> {
@@ -50,6 +52,7 @@ fn ops(keys: u16) -> impl Strategy<Value = Vec<Op>> {
         3 => (0..keys).prop_map(Op::Get),
         2 => (bound(keys), bound(keys), any::<bool>()).prop_map(|(from, to, up)| Op::Scan((from, to), up)),
         1 => Just(Op::Ends),
+        2 => any::<u64>().prop_map(Op::Scribble),
     ];
     prop::collection::vec(op, 1..200)
 }
@@ -138,6 +141,7 @@ impl<E: Engine> Checked<E> {
             }
             Op::Get(key) => self.agrees_on_key(handle, spread(key))?,
             Op::Scan((from, to), up) => self.agrees_on(handle, (from.map(spread), to.map(spread)), up)?,
+            Op::Scribble(seed) => tree.scribble_hints(seed),
             Op::Ends => {
                 let key = |row: Option<(u64, drtm_kv::Read)>| row.map(|(key, read)| (key, read.length, read.version));
                 let expected = |row: Option<(&u64, &(Vec<u8>, Version))>| {

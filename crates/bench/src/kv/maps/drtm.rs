@@ -3,7 +3,7 @@
 use drtm_htm::NoHtm;
 use drtm_kv::{HashConfig, HashTable, Keys, Store, Tree, TreeKeys, Worker};
 
-use super::{Map, Session, Value};
+use super::{Map, Session, VALUE, Value};
 use crate::{Error, kv::Key};
 
 /// Address space for so many records: memory is only used where something is.
@@ -113,7 +113,7 @@ impl<K: Key> Session<K> for TreeSession<'_, K::Kind> {
     }
 
     fn scan(&mut self, from: &K, rows: usize, into: &mut Value) -> Result<usize, Error> {
-        let mut scan = self.tree.range(from.as_stored()..);
+        let mut scan = self.tree.range(from.as_stored()..).expecting(rows, VALUE);
         for row in 0..rows {
             if scan.next_into(into)?.is_none() {
                 return Ok(row);

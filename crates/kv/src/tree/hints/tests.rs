@@ -1,0 +1,202 @@
+use std::sync::Arc;
+
+use drtm_htm::NoHtm;
+
+use super::*;
+use crate::{Bytes, Store, Tree, Worker, tree::kind::TreeKeys};
+
+const CAPACITY: u64 = 64 << 20;
+
+fn hint(number: u64) -> Hint {
+    Hint { leaf: 64 * number, slot: number as usize % FANOUT, link: number << 3, beyond: number as usize % 4 }
+}
+
+/// Hashes of which all bits are random.
+fn hashes() -> impl Iterator<Item = u64> {
+    (0..).map(Hints::hash)
+}
+
+#[test]
+fn the_first_byte_of_some_kind_is_found() {
+    for bytes in
+        [[0; 8], [1, 2, 0, 1, 0, 255, 254, 1], [255; 8], [0, 1, 0, 1, 1, 0, 0, 128], [128, 127, 1, 0, 3, 3, 2, 1]]
+    {
+        for byte in 0..=u8::MAX {
+            let expected = bytes.iter().position(|other| *other == byte);
+            assert_eq!(first(u64::from_le_bytes(bytes), u64::from(byte)), expected, "{byte} in {bytes:?}");
+        }
+    }
+}
+
+#[test]
+fn what_is_kept_is_found_until_others_need_the_room() {
+    // One set for all.
+    let hints = Hints::new(CAPACITY, true);
+    let kept: Vec<_> = hashes().take(1_000).enumerate().map(|(number, hash)| (hash, hint(number as u64))).collect();
+    for (number, (hash, hint)) in kept.iter().enumerate() {
+        hints.keep(*hash, *hint);
+        assert_eq!(hints.find(*hash), Some(*hint));
+        let found = kept[..=number].iter().filter(|(hash, _)| hints.find(*hash).is_some());
+        let found: Vec<_> = found.map(|(hash, hint)| (hints.find(*hash), *hint)).collect();
+        assert!(found.iter().all(|(found, hint)| *found == Some(*hint)), "another key's");
+        assert!(found.len() <= WAYS && (number >= WAYS || found.len() > number / 2), "{} of {number}", found.len());
+    }
+    // What was for a key gives way to what is.
+    let (hash, _) = kept[999];
+    hints.keep(hash, hint(5_000));
+    assert_eq!(hints.find(hash), Some(hint(5_000)));
+}
+
+#[test]
+fn there_is_room_for_as_many_as_there_are_keys() {
+    let hints = Hints::new(CAPACITY, false);
+    hints.keep(1, hint(1));
+    assert_eq!(hints.find(1), None, "there are no hints yet");
+    hints.make_room(LEAST_KEYS - 1);
+    assert!(!hints.are_kept(), "too few keys");
+    hints.make_room(LEAST_KEYS);
+    for keys in [LEAST_KEYS, 10_000, 100_000] {
+        hints.make_room(keys);
+        for (number, hash) in hashes().take(keys as usize).enumerate() {
+            hints.keep(hash, hint(number as u64));
+        }
+        let found = hashes().take(keys as usize).filter(|hash| hints.find(*hash).is_some()).count();
+        assert!(found as f64 > 0.8 * keys as f64, "{found} of {keys}");
+    }
+    // With more room in the same generation, what has been kept is found in half of all cases. The rest is elsewhere now.
+    let before: Vec<_> = hashes().take(100_000).filter(|hash| hints.find(*hash).is_some()).collect();
+    hints.make_room(200_000);
+    let after = before.iter().filter(|hash| hints.find(**hash).is_some()).count();
+    assert!((0.45..0.55).contains(&(after as f64 / before.len() as f64)), "{after} of {}", before.len());
+    // Never more than there could be keys, nor less than there was.
+    hints.make_room(u64::MAX / 2);
+    let most = InUse::of(hints.most);
+    assert_eq!((most.mask() + 1) * WAYS as u64, CAPACITY / BYTES_PER_KEY);
+    hints.make_room(LEAST_KEYS);
+    assert_eq!(InUse(hints.in_use.load(Relaxed)), most);
+}
+
+#[test]
+fn generations_have_room_for_their_sets() {
+    for bits in 0..FIRST_BITS + GENERATION_BITS * (GENERATIONS as u32 - 1) {
+        let in_use = InUse::of(1 << bits);
+        assert_eq!(in_use.mask() + 1, 1 << bits);
+        assert!(in_use.mask() < largest(in_use.generation()));
+        assert!(in_use.generation() == 0 || 1 << bits > largest(in_use.generation() - 1));
+    }
+}
+
+/// A tree with hints, and whoever changes it.
+fn tree<K: TreeKeys>() -> (Tree<NoHtm, K>, Worker<NoHtm>) {
+    let store = Store::in_memory(NoHtm, CAPACITY).expect("a store").hinting_at_once();
+    (store.tree_of().expect("a tree"), store.worker())
+}
+
+/// Whether a get would go by a hint.
+fn is_hinted<K: TreeKeys>(tree: &Tree<NoHtm, K>, key: K::Key<'_>) -> bool {
+    tree.table.hinted(Hints::hash(K::word(key))).is_some()
+}
+
+/// The number that is a key's value.
+fn get<K: TreeKeys>(tree: &Tree<NoHtm, K>, key: K::Key<'_>) -> Option<u64> {
+    let mut value = [0; 8];
+    tree.get(key, &mut value).expect("sound").map(|_| u64::from_le_bytes(value))
+}
+
+#[test]
+fn a_key_that_was_found_is_hinted_at_until_its_leaf_is_another() {
+    let (tree, mut worker) = tree::<crate::Inline>();
+    let mut insert = |key: u64| assert!(tree.insert(&mut worker, key, &key.to_le_bytes()).expect("room").is_some());
+    (0..FANOUT as u64).for_each(|key| insert(10 * key));
+    let last = 10 * FANOUT as u64 - 10;
+    assert!(!is_hinted(&tree, last));
+    assert!(get(&tree, last) == Some(last) && is_hinted(&tree, last));
+    // The leaf, which was the root, is divided.
+    insert(5);
+    assert!(!is_hinted(&tree, last));
+    assert!(get(&tree, last) == Some(last) && is_hinted(&tree, last));
+    // It moves to another slot.
+    insert(last - 1);
+    assert!(!is_hinted(&tree, last) && get(&tree, last) == Some(last) && is_hinted(&tree, last));
+    // An update where it is changes nothing; another size of memory does.
+    let mut worker = tree.store().worker();
+    assert!(tree.update(&mut worker, last, &7_u64.to_le_bytes()).expect("room").is_some());
+    assert!(is_hinted(&tree, last) && get(&tree, last) == Some(7));
+    assert!(tree.update(&mut worker, last, &[8; 200]).expect("room").is_some());
+    assert!(!is_hinted(&tree, last));
+    assert!(get(&tree, last) == Some(u64::from_le_bytes([8; 8])) && is_hinted(&tree, last));
+    assert!(tree.remove(&mut worker, last).expect("sound").is_some());
+    assert!(!is_hinted(&tree, last) && get(&tree, last).is_none());
+}
+
+#[test]
+fn a_leaf_s_memory_that_is_used_again_is_not_taken_for_what_it_was() {
+    let (tree, mut worker) = tree::<crate::Inline>();
+    for round in 0..20 {
+        // Each time in leaves that were others' before, or inner nodes.
+        let keys: Vec<_> = (0..500).map(|key| Hints::hash(key) >> 20 << (round % 3)).collect();
+        for key in &keys {
+            assert!(tree.insert(&mut worker, *key, &key.to_le_bytes()).expect("room").is_some());
+        }
+        assert!(keys.iter().all(|key| get(&tree, *key) == Some(*key)));
+        assert!(keys.iter().all(|key| get(&tree, *key) == Some(*key)));
+        for key in &keys {
+            assert!(tree.remove(&mut worker, *key).expect("sound").is_some());
+            assert_eq!(get(&tree, *key), None);
+        }
+    }
+}
+
+#[test]
+fn byte_strings_are_hinted_at_in_whatever_layer_they_are() {
+    let (tree, mut worker) = tree::<Bytes>();
+    let keys = ["a", "prefix: a", "prefix: a, and more of it", "prefix: a, and more", "lonely: and long", ""];
+    for (number, key) in keys.iter().enumerate() {
+        let value = (number as u64).to_le_bytes();
+        assert!(tree.insert(&mut worker, key.as_bytes(), &value).expect("room").is_some());
+    }
+    for (number, key) in keys.iter().enumerate() {
+        assert_eq!(get(&tree, key.as_bytes()), Some(number as u64));
+        assert!(is_hinted(&tree, key.as_bytes()), "{key}");
+        assert_eq!(get(&tree, key.as_bytes()), Some(number as u64));
+    }
+    // The record's entry moves to a new layer.
+    assert!(tree.insert(&mut worker, b"lonely: and short", &9_u64.to_le_bytes()).expect("room").is_some());
+    assert!(!is_hinted(&tree, b"lonely: and long") && get(&tree, b"lonely: and long") == Some(4));
+    for key in keys {
+        assert!(tree.remove(&mut worker, key.as_bytes()).expect("sound").is_some());
+        assert_eq!(get(&tree, key.as_bytes()), None);
+    }
+}
+
+#[test]
+fn hints_for_others_keys_with_the_same_hash_are_not_believed() {
+    let (tree, mut worker) = tree::<crate::Inline>();
+    for key in 1..=20_u64 {
+        assert!(tree.insert(&mut worker, key, &key.to_le_bytes()).expect("room").is_some());
+        get(&tree, key);
+        let hint = tree.table.hints.find(Hints::hash(key)).expect("just left");
+        // As if it were for other keys, of which one is there.
+        for other in [key - 1, 1_000] {
+            tree.table.hints.keep(Hints::hash(other), hint);
+            assert_eq!(get(&tree, other), (1..key).contains(&other).then_some(other));
+        }
+    }
+}
+
+#[test]
+fn small_trees_have_none_and_large_ones_do() {
+    let store = Store::in_memory(NoHtm, CAPACITY).expect("a store");
+    let (tree, mut worker) = (store.tree().expect("a tree"), store.worker());
+    let insert = |keys: std::ops::Range<u64>, worker: &mut Worker<NoHtm>| {
+        keys.for_each(|key| assert!(tree.insert(worker, key, b"").expect("room").is_some()));
+    };
+    insert(0..LEAST_KEYS - 1, &mut worker);
+    (0..LEAST_KEYS - 1).for_each(|key| assert!(tree.contains(key).expect("sound")));
+    assert!(!tree.table.hints.are_kept());
+    insert(LEAST_KEYS..20_000, &mut worker);
+    (0..2).for_each(|_| (LEAST_KEYS..20_000).for_each(|key| assert!(tree.contains(key).expect("sound"))));
+    let hinted = (LEAST_KEYS..20_000).filter(|key| is_hinted(&tree, *key)).count();
+    assert!(hinted > 15_000, "{hinted}");
+    assert!(Arc::ptr_eq(&tree.table.hints, &tree.impatient().table.hints), "handles share them");
+}
