@@ -443,6 +443,13 @@ impl World {
         }
         Some(read.length)
     }
+
+    /// Removes a key, whose memory goes to the same key of another tree, with a value one higher.
+    fn hand_over(&self, key: u64) {
+        let (mut worker, other) = (self.store.worker(), self.store.tree().expect("a tree"));
+        assert!(self.tree.remove(&mut worker, key).expect("sound").is_some());
+        assert!(other.insert(&mut worker, key, &(key + 1).to_le_bytes()).expect("room").is_some());
+    }
 }
 
 #[test]
@@ -451,9 +458,7 @@ fn a_removed_key_s_memory_is_never_read_as_the_same_key_of_another_tree() {
         2,
         (&[7], &[]),
         |world| {
-            let (mut worker, other) = (world.store.worker(), world.store.tree().expect("a tree"));
-            assert!(world.tree.remove(&mut worker, 7).expect("sound").is_some());
-            assert!(other.insert(&mut worker, 7, &8_u64.to_le_bytes()).expect("room").is_some());
+            world.hand_over(7);
             None
         },
         |world| world.get(7),
@@ -550,9 +555,7 @@ fn a_removed_key_s_memory_is_never_read_by_a_hint_as_the_same_key_of_another_tre
         2,
         (&[7], &[], &[7]),
         |world| {
-            let (mut worker, other) = (world.store.worker(), world.store.tree().expect("a tree"));
-            assert!(world.tree.remove(&mut worker, 7).expect("sound").is_some());
-            assert!(other.insert(&mut worker, 7, &8_u64.to_le_bytes()).expect("room").is_some());
+            world.hand_over(7);
             None
         },
         |world| world.get(7),
@@ -565,9 +568,7 @@ fn a_key_whose_memory_has_gone_full_circle_is_not_found_by_a_hint() {
     loom::model(|| {
         let world = World::new(&[7], &[]);
         assert_eq!(world.get(7), Some(7));
-        let (mut worker, other) = (world.store.worker(), world.store.tree().expect("a tree"));
-        assert!(world.tree.remove(&mut worker, 7).expect("sound").is_some());
-        assert!(other.insert(&mut worker, 7, &8_u64.to_le_bytes()).expect("room").is_some());
+        world.hand_over(7);
         assert_eq!(world.get(7), None);
     });
 }

@@ -115,6 +115,9 @@ impl<E: Engine> Opened<E> {
                 if !located.note(self.number, rows, lines, go_on) {
                     // Not remembered, but asked for all the same.
                     words.iter().for_each(|word| {
+                        table.ask_for(*word);
+                    });
+                    words.iter().for_each(|word| {
                         table.locate(*word, table.ask_for(*word), lines);
                     });
                 }

@@ -6,6 +6,8 @@
 //! A row is asked for in two steps, or a few: its bucket, which tells where the record is, or a next bucket, and then the record. Between them nobody waits for the
 //! bucket: a next step is made when the transaction has made two of its own, or comes to one of the rows.
 
+use std::ops::Range;
+
 use drtm_kv::{BucketHint, Lines, Whereabouts};
 
 /// How many tables' rows are remembered. A later one takes the place of an earlier one.
@@ -92,14 +94,14 @@ impl Located {
             *stream = Stream { transaction: self.transaction, table, begin, next: begin, end };
         }
         stream.end = end;
-        self.wait(Waiting { table, begin, end, lines, ripe_at: 0 });
+        self.wait(table, begin..end, lines);
         true
     }
 
     #[inline(always)]
-    fn wait(&mut self, waiting: Waiting) {
+    fn wait(&mut self, table: u16, entries: Range<u32>, lines: &'static Lines) {
         let ripe_at = self.steps + RIPENS;
-        self.waiting.push(Waiting { ripe_at, ..waiting });
+        self.waiting.push(Waiting { table, begin: entries.start, end: entries.end, lines, ripe_at });
         self.ripe_at = self.ripe_at.min(ripe_at);
     }
 
@@ -133,10 +135,10 @@ impl Located {
     /// Takes the next step with rows that are waiting. Some may have to wait once more.
     #[inline(always)]
     fn go_on_with(&mut self, waiting: Waiting, locate: impl FnOnce(Asked<'_>) -> Left) {
-        let entries = &mut self.entries[waiting.begin as usize..waiting.end as usize];
-        let Left(begin, end) = locate(Asked { entries, lines: waiting.lines });
-        if begin < end {
-            self.wait(Waiting { begin: waiting.begin + begin, end: waiting.begin + end, ..waiting });
+        let Waiting { table, begin, end, lines, .. } = waiting;
+        let left = locate(Asked { entries: &mut self.entries[begin as usize..end as usize], lines });
+        if left.begin < left.end {
+            self.wait(table, begin + left.begin..begin + left.end, lines);
         }
     }
 
@@ -191,12 +193,15 @@ pub(crate) struct Asked<'e> {
     lines: &'e Lines,
 }
 
-/// The first of the rows, and the one behind the last, of which only another bucket has been asked for.
+/// From the first to behind the last of the rows of which only another bucket has been asked for.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Left(u32, u32);
+pub(crate) struct Left {
+    begin: u32,
+    end: u32,
+}
 
 impl Left {
-    pub(crate) const NOTHING: Self = Self(u32::MAX, 0);
+    pub(crate) const NOTHING: Self = Self { begin: u32::MAX, end: 0 };
 }
 
 impl Asked<'_> {
@@ -208,7 +213,7 @@ impl Asked<'_> {
             if let Whereabouts::Bucket(bucket) = entry.at {
                 entry.at = locate(entry.word, bucket, self.lines);
                 if let Whereabouts::Bucket(_) = entry.at {
-                    left = Left(left.0.min(index), index + 1);
+                    left = Left { begin: left.begin.min(index), end: index + 1 };
                 }
             }
         }
