@@ -1,6 +1,6 @@
 //! A database with a table of each shape, whose rows are known by small numbers, and whose values say which write they are of.
 
-use std::ops::{Bound, RangeBounds};
+use std::ops::{Bound, ControlFlow, RangeBounds};
 
 use drtm_txn::{Db, Error, Ordered, Raw, Setting, Table, TableDef, Tx};
 
@@ -186,10 +186,16 @@ impl<S: Setting> World<S> {
         macro_rules! walk {
             ($table:expr, $range:expr, $number:expr) => {{
                 let mut rows = if is_up { tx.range($table, $range) } else { tx.range_back($table, $range) }?;
-                while let Some((key, write)) = rows.view_next(value_of)? {
-                    if !see($number(key), write) {
-                        break;
-                    }
+                // Some rows one by one, and the others as they come.
+                let Some((key, write)) = rows.view_next(value_of)? else { return Ok(()) };
+                if see($number(key), write) {
+                    rows.view_each(|key, value| {
+                        if see($number(key), value_of(value)) {
+                            ControlFlow::Continue(())
+                        } else {
+                            ControlFlow::Break(())
+                        }
+                    })?;
                 }
             }};
         }

@@ -5,12 +5,12 @@ mod x86_64;
 #[cfg(all(target_arch = "x86_64", not(drtm_loom)))]
 pub(crate) use x86_64::{PIECE, load_bytes, store_bytes};
 #[cfg(target_arch = "x86_64")]
-pub(crate) use x86_64::{cpuid, prefetch, xabort, xbegin, xend, xtest};
+pub(crate) use x86_64::{cpuid, prefetch, prefetch_later, xabort, xbegin, xend, xtest};
 
 #[cfg(not(target_arch = "x86_64"))]
 mod absent;
 #[cfg(not(target_arch = "x86_64"))]
-pub(crate) use absent::{cpuid, prefetch, xabort, xbegin, xend, xtest};
+pub(crate) use absent::{cpuid, prefetch, prefetch_later, xabort, xbegin, xend, xtest};
 
 /// What the processor says of itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

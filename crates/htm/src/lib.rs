@@ -84,7 +84,7 @@ pub use error::EngineError;
 pub use fallback::{Exclusive, FallbackLock};
 pub use htm::{Htm, Worker};
 pub use meter::{Metered, WorkingSet};
-pub use plain::{Plain, fence_acquire, fence_locked, fence_release, prefetch, prefetch_at};
+pub use plain::{Plain, fence_acquire, fence_locked, fence_release, prefetch, prefetch_at, prefetch_later};
 pub use policy::{Policy, PolicyError, Retryable};
 pub use probe::Probe;
 pub use select::{AnyHtm, ENGINE_VARIABLE, EngineVisitor, Reason, Request, select};

@@ -164,3 +164,26 @@ pub fn prefetch(word: &Word) {
 pub fn prefetch_at(address: *const Word) {
     arch::prefetch(address);
 }
+
+/// The same for what is wanted a little later, with much else: it is brought no nearer than to the second cache, which waits for more lines at a time than the
+/// first.
+///
+/// # Example
+///
+/// ```
+/// use drtm_htm::{Engine, Line, NoHtm, prefetch_later};
+///
+/// let lines: Vec<Line> = (0..1_000).map(|_| Line::default()).collect();
+/// let mut sum = 0;
+/// for (at, line) in lines.iter().enumerate() {
+///     if let Some(later) = lines.get(at + 20) {
+///         prefetch_later(&raw const later[0]);
+///     }
+///     sum += NoHtm.load(&line[0]);
+/// }
+/// assert_eq!(sum, 0);
+/// ```
+#[inline(always)]
+pub fn prefetch_later(address: *const Word) {
+    arch::prefetch_later(address);
+}

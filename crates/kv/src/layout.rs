@@ -9,7 +9,7 @@ mod version;
 pub use head::Head;
 pub(crate) use node::{FANOUT, NODE_HEADER, NODE_WORDS, Stamp, Target};
 pub use slot::{BUCKET_BYTES, BUCKET_WORDS, SLOTS};
-pub(crate) use slot::{BUCKET_VERSIONS, Bits, Place, key_word, meta_word};
+pub(crate) use slot::{BUCKET_VERSIONS, Bits, LINE_SLOTS, Place, key_word, meta_word};
 pub use state::State;
 pub use version::Version;
 

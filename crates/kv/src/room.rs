@@ -78,6 +78,11 @@ impl<'b> Buffer<'b> {
     }
 
     /// The length of the value, which may be more than there was room for.
+    /// As much of the value as there was room for.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.length.min(self.bytes.len())]
+    }
+
     pub(crate) fn length(&self) -> usize {
         self.length
     }

@@ -42,6 +42,7 @@ mod peer;
 mod pool;
 mod prune;
 mod reclaim;
+mod rows;
 mod run;
 mod scan;
 mod search;
@@ -230,6 +231,8 @@ type PerLevel<T> = SmallVec<[T; 8]>;
 #[derive(Debug)]
 pub struct Table<E: Engine> {
     store: Store<E>,
+    /// The store's, a step closer.
+    region: Arc<Region<E>>,
     at: Offset,
     /// The root's place, in words.
     root: u64,
@@ -273,7 +276,8 @@ impl<E: Engine, K: TreeKeys> Tree<E, K> {
 
     fn waiting(store: &Store<E>, at: Offset, checked: bool, patience: Patience, hints: Arc<Hints>) -> Self {
         let root = at.word() + header::ROOT as u64;
-        let table = Table { store: store.clone(), at, root, pool: Pool::default(), checked, patience, hints };
+        let region = store.region().clone();
+        let table = Table { store: store.clone(), region, at, root, pool: Pool::default(), checked, patience, hints };
         Self { table: Arc::new(table), keys: PhantomData }
     }
 
@@ -542,7 +546,7 @@ impl<E: Engine, K: TreeKeys> Tree<E, K> {
 impl<E: Engine> Table<E> {
     #[inline(always)]
     fn region(&self) -> &Region<E> {
-        self.store.region()
+        &self.region
     }
 
     #[inline(always)]

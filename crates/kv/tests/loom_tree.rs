@@ -11,6 +11,8 @@
 mod explore;
 mod hinted;
 
+use std::ops::ControlFlow;
+
 use drtm_htm::NoHtm;
 use drtm_kv::{Fetched, Lookup, Mutation, Placed, Store, Tree, Version, mutated};
 
@@ -85,6 +87,15 @@ impl World {
     fn keys(&self, up: bool) -> Vec<u64> {
         let mut scan = if up { self.tree.range(..) } else { self.tree.range_back(..) };
         let mut keys = Vec::new();
+        if up {
+            let each = scan.each_into(&mut [0; 8], |key, _, value| {
+                assert_eq!(value, key.to_le_bytes());
+                keys.push(key);
+                ControlFlow::Continue(())
+            });
+            each.expect("sound");
+            return keys;
+        }
         while let Some(row) = scan.next().expect("sound") {
             assert_eq!(row.value, row.key.to_le_bytes());
             keys.push(row.key);

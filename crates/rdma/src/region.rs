@@ -16,7 +16,7 @@ use std::{
     sync::atomic::{AtomicUsize, Ordering::Relaxed},
 };
 
-use drtm_htm::{Engine, Sharing, Word, prefetch_at};
+use drtm_htm::{Engine, Sharing, Word, prefetch_at, prefetch_later};
 
 use crate::Offset;
 #[cfg(drtm_loom)]
@@ -264,11 +264,22 @@ impl<E: Engine> Region<E> {
     /// let at = region.extend(64, 64)?;
     /// region.prefetch(at.word());
     /// region.prefetch(u64::MAX);
+    /// region.prefetch_later(at.word());
     /// # Ok::<(), drtm_rdma::RegionError>(())
     /// ```
     #[inline(always)]
     pub fn prefetch(&self, word: u64) {
         prefetch_at(self.mapping.address(word));
+    }
+
+    /// The same for a word that is wanted a little later, with many others, as [`drtm_htm::prefetch_later`].
+    ///
+    /// # Example
+    ///
+    /// See [`prefetch`](Self::prefetch).
+    #[inline(always)]
+    pub fn prefetch_later(&self, word: u64) {
+        prefetch_later(self.mapping.address(word));
     }
 
     fn superblock(&self) -> Superblock<'_> {

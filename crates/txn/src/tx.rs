@@ -5,6 +5,7 @@
 //! where it looks for anything, ranges included, and whoever else looks for the key finds something that will change if the insertion commits.
 
 mod by;
+mod each;
 mod entry;
 mod mode;
 mod part;

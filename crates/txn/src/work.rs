@@ -193,7 +193,7 @@ pub(crate) struct Work<E: Engine> {
     pub(crate) buckets: Vec<BucketVersion>,
     pub(crate) writes: Vec<Write>,
     /// The records written.
-    written: Filter,
+    pub(crate) written: Filter,
     pub(crate) values: Vec<u8>,
     /// How many bytes of the values are still wanted when what was written is there at once.
     pub(crate) pinned: usize,
@@ -235,7 +235,7 @@ pub(crate) struct Work<E: Engine> {
 
 /// A bit for each of some records: most reads are of others, and this says so at once.
 #[derive(Debug, Default)]
-struct Filter([u64; FILTER_WORDS]);
+pub(crate) struct Filter([u64; FILTER_WORDS]);
 
 /// So many that of a hundred records seldom two have the same bit.
 const FILTER_WORDS: usize = 32;
@@ -255,7 +255,7 @@ impl Filter {
     }
 
     #[inline(always)]
-    fn may_have(&self, at: Handle) -> bool {
+    pub(crate) fn may_have(&self, at: Handle) -> bool {
         let (word, bit) = Self::bit(at);
         self.0[word] & bit != 0
     }

@@ -157,7 +157,11 @@ fn change(balance: &mut I64, rule: impl FnOnce(i64) -> Result<i64, Refusal>) -> 
 }
 
 fn there<T>(row: Option<T>, table: &'static str) -> Result<T, DbError> {
-    row.ok_or(DbError::Missing { table })
+    // Not by `ok_or`, which would make the error, and drop it, for every row.
+    match row {
+        Some(row) => Ok(row),
+        None => Err(DbError::Missing { table }),
+    }
 }
 
 /// As [`Kind`](super::Kind) numbers them.

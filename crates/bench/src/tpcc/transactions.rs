@@ -14,7 +14,10 @@ pub(super) use order_status::LastOrder;
 pub(super) use payment::pay;
 pub(super) use stock_level::LowStock;
 
+use std::ops::ControlFlow;
+
 use drtm_txn::{Lines, Mode, Part, Setting, Tx, part};
+use fixedbitset::FixedBitSet;
 
 use super::{
     Account, Customer, CustomerByName, CustomerChoice, CustomerKey, DistrictKey,
@@ -33,8 +36,10 @@ const OF_CUSTOMER: Lines = Lines::of(&[ACCOUNT.bytes()]);
 pub(super) struct Scratch {
     /// First names of those who have a last name, and their numbers.
     named: Vec<([u8; 16], u32)>,
-    /// Items of the last orders.
+    /// Items of the last orders, each once.
     items: Vec<u32>,
+    /// Those that are among them.
+    met: FixedBitSet,
 }
 
 /// The customer that is meant. Of those who have a last name, it is the one in the middle, in the order of first names, rounded up (2.5.2.2).
@@ -51,9 +56,12 @@ fn choose<S: Setting, M: Mode, O: Shelf>(
     };
     named.clear();
     let mut rows = tx.range(tables.customers_by_name, CustomerByName::range((warehouse, district), last)?)?;
-    while let Some((key, first)) = rows.view_next(|names| (names.last == *last).then(|| names.first.padded()))? {
-        named.extend(first.map(|first| (first, key.customer().2)));
-    }
+    rows.view_each(|key, names| {
+        if names.last == *last {
+            named.push((names.first.padded(), key.customer().2));
+        }
+        ControlFlow::Continue(())
+    })?;
     named.sort_unstable();
     let middle = named.len().div_ceil(2).checked_sub(1).and_then(|middle| named.get(middle));
     Ok((warehouse, district, there(middle, CUSTOMER)?.1))

@@ -190,7 +190,7 @@ fn transactions_are_of_different_records_in_the_shares_asked_for() {
     for accesses in [1, SHORT, LONG] {
         let shape = Shape { accesses, ..Shape::STANDARD };
         let mut transactions = Transactions::new(RECORDS, shape, 8).expect("possible");
-        let drawn: Vec<Transaction> = (0..20_000).map(|_| transactions.draw()).collect();
+        let drawn: Vec<Transaction> = (0..20_000).map(|_| *transactions.draw()).collect();
         let all: usize = drawn.iter().map(|transaction| transaction.accesses().len()).sum();
         assert_eq!(all, drawn.len() * usize::from(accesses));
         assert_share(drawn.iter().map(Transaction::writes).sum(), all, 0.2);

@@ -106,6 +106,7 @@ pub struct Transactions {
     shape: Shape,
     zipf: Zipf,
     random: Random,
+    drawn: Transaction,
 }
 
 impl Transactions {
@@ -125,21 +126,23 @@ impl Transactions {
         if exponent > 2.0 {
             return Err(ShapeError::Exponent(exponent));
         }
-        Ok(Self { shape, zipf: Zipf::new(records, exponent)?, random: Random::seeded(seed) })
+        let drawn = Transaction { accesses: [Access::default(); MOST as usize], count: 0 };
+        Ok(Self { shape, zipf: Zipf::new(records, exponent)?, random: Random::seeded(seed), drawn })
     }
 
     /// The next transaction.
     #[inline]
-    pub fn draw(&mut self) -> Transaction {
-        let mut transaction = Transaction { accesses: [Access::default(); MOST as usize], count: 0 };
-        while transaction.count < self.shape.accesses {
-            let number = self.zipf.draw(&mut self.random);
-            if transaction.accesses().iter().all(|access| access.number != number) {
-                let writes = !self.random.percent(self.shape.reads);
-                transaction.accesses[usize::from(transaction.count)] = Access { number, writes };
-                transaction.count += 1;
+    pub fn draw(&mut self) -> &Transaction {
+        let Self { shape, zipf, random, drawn } = self;
+        drawn.count = 0;
+        while drawn.count < shape.accesses {
+            let number = zipf.draw(random);
+            if drawn.accesses().iter().all(|access| access.number != number) {
+                let writes = !random.percent(shape.reads);
+                drawn.accesses[usize::from(drawn.count)] = Access { number, writes };
+                drawn.count += 1;
             }
         }
-        transaction
+        drawn
     }
 }

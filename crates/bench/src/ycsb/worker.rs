@@ -15,6 +15,7 @@ use crate::{
 
 /// What a worker does.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "a thread has one")]
 pub(crate) enum Task {
     Core(Inputs),
     Transactions(Transactions),
@@ -97,7 +98,11 @@ fn write<S: Setting, O: Shelf, const FIELDS: usize>(
 }
 
 fn there<T>(row: Option<T>) -> Result<T, DbError> {
-    row.ok_or(DbError::Missing { table: RECORD })
+    // Not by `ok_or`, which would make the error, and drop it, for every row.
+    match row {
+        Some(row) => Ok(row),
+        None => Err(DbError::Missing { table: RECORD }),
+    }
 }
 
 /// Which of a worker's kinds a transaction of several operations is.

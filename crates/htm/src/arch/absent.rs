@@ -36,3 +36,7 @@ pub(crate) unsafe fn xtest() -> bool {
 /// Does nothing, which is what a hint may do.
 #[inline(always)]
 pub(crate) fn prefetch<T>(_address: *const T) {}
+
+/// Does nothing, as [`prefetch`].
+#[inline(always)]
+pub(crate) fn prefetch_later<T>(_address: *const T) {}

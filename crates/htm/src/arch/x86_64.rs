@@ -8,7 +8,7 @@
 use std::arch::x86_64::__m128i;
 use std::arch::{
     asm, is_x86_feature_detected,
-    x86_64::{__cpuid_count, _MM_HINT_T0, _mm_prefetch},
+    x86_64::{__cpuid_count, _MM_HINT_T0, _MM_HINT_T1, _mm_prefetch},
 };
 
 use super::Cpuid;
@@ -81,6 +81,13 @@ pub(crate) unsafe fn xtest() -> bool {
 pub(crate) fn prefetch<T>(address: *const T) {
     // SAFETY: part of every x86-64 processor; a hint, which reads and writes nothing and faults at no address.
     unsafe { _mm_prefetch::<_MM_HINT_T0>(address.cast()) };
+}
+
+/// Asks for the cache line of an address, which the second cache is near enough for.
+#[inline(always)]
+pub(crate) fn prefetch_later<T>(address: *const T) {
+    // SAFETY: as for `prefetch`.
+    unsafe { _mm_prefetch::<_MM_HINT_T1>(address.cast()) };
 }
 
 /// What one instruction copies, in bytes.

@@ -11,7 +11,7 @@ use drtm_htm::{Access, Engine, Word, fence_acquire};
 
 use super::segments::Bucket;
 use crate::{
-    layout::{Bits, Place, SLOTS, key_word, meta_word},
+    layout::{Bits, LINE_SLOTS, Place, SLOTS, key_word, meta_word},
     mutation::{self, Mutation},
 };
 
@@ -50,18 +50,24 @@ pub(super) fn matches<E: Engine>(engine: &E, bucket: &Bucket, key: u64) -> u32 {
     (0..SLOTS).fold(0, |found, slot| found | u32::from(engine.load_relaxed(&bucket[key_word(slot)]) == key) << slot)
 }
 
-/// The first slot whose key word is this one, or [`SLOTS`]: by conditional moves, as for [`matches`].
+/// A bucket's slots, those of this line first.
+pub(super) fn slots_from(line: usize) -> impl Iterator<Item = usize> {
+    (0..SLOTS).map(move |slot| first_slot(line) ^ slot)
+}
+
+/// The first slot of a line.
+pub(super) const fn first_slot(line: usize) -> usize {
+    line * LINE_SLOTS
+}
+
+/// The first slot of a bucket or a line whose key word is this one, or their number: by conditional moves, as for [`matches`].
 ///
-/// Of several that are alike the first is the one in use, but for rare exceptions: a key is put into the first free slot, so what is left of
-/// keys that were removed lies behind it.
+/// Of several that are alike the first is the one in use, but for rare exceptions: a key is put into the first free slot of its line, so what is left
+/// of it from before lies behind it.
 #[inline(always)]
-pub(super) fn first_match<E: Engine>(engine: &E, bucket: &Bucket, key: u64) -> usize {
-    (0..SLOTS).rev().fold(
-        SLOTS,
-        |found, slot| {
-            if engine.load_relaxed(&bucket[key_word(slot)]) == key { slot } else { found }
-        },
-    )
+pub(super) fn first_match<E: Engine, const WORDS: usize>(engine: &E, slots: &[Word; WORDS], key: u64) -> usize {
+    let is_it = |slot: usize| engine.load_relaxed(&slots[key_word(slot)]) == key;
+    (0..WORDS / 2).rev().fold(WORDS / 2, |found, slot| if is_it(slot) { slot } else { found })
 }
 
 /// A slot as it was seen, for whoever follows it without looking at anything else.
@@ -103,6 +109,13 @@ impl<'b> Sight<'b> {
         let is_same = seen(engine, self.main) == self.seen && engine.load_relaxed(self.slot) == self.meta;
         is_same || mutation::includes(Mutation::FollowWithoutSight)
     }
+}
+
+/// Where the record of a slot with this meta word is, if the slot keeps its tag.
+#[inline(always)]
+pub(super) fn whole_place(meta: u64) -> Option<Place> {
+    let place = Place { word: Bits::place(meta), incarnation: Bits::tag(meta) };
+    (place.word != 0).then_some(place)
 }
 
 /// Where a slot's record is. Without branches but one that is seldom taken, for the same reason.

@@ -10,6 +10,7 @@ use super::{
 };
 use crate::{
     KvError,
+    keys::Keys,
     layout::{Bits, Place, SLOTS},
 };
 
@@ -39,19 +40,20 @@ pub(super) fn plainly<'e, E: Engine, T>(
 }
 
 impl<E: Engine> Table<E> {
-    /// Goes through a chain: calls `found` with every match, and gives the first room.
-    pub(super) fn survey<'t, A: Access<'t>>(
+    /// Goes through a chain: calls `found` with every match, and gives the first room: in the key's line, if there is some in its bucket.
+    pub(super) fn survey<'t, K: Keys, A: Access<'t>>(
         &'t self,
         tx: &mut A,
         main: &'t Bucket,
         key: u64,
         mut found: impl FnMut(Match<'t>),
     ) -> Result<Result<Room<'t>, KvError>, A::Abort> {
+        let line = self.line_of::<K>(key);
         let mut free = None;
         let mut bucket = main;
         loop {
             let change = Change(bucket);
-            for slot in 0..SLOTS {
+            for slot in bucket::slots_from(line) {
                 let meta = change.meta(tx, slot)?;
                 if Bits::place(meta) == 0 {
                     free = free.or(Some(Room::Slot(bucket, slot)));

@@ -155,7 +155,7 @@ impl<E: Engine> Table<E> {
                 return Ok(Put::Below(floor));
             }
             let mut matches = 0;
-            let put = match self.survey(tx, main, word, |_| matches += 1)? {
+            let put = match self.survey::<K, _>(tx, main, word, |_| matches += 1)? {
                 Err(error) => Put::Failed(error),
                 Ok(_) if matches > 0 && K::FITS => Put::Exists,
                 Ok(_) if matches > 0 => Put::LookAlike,
@@ -200,7 +200,7 @@ impl<E: Engine> Table<E> {
         }
         let engine = self.engine();
         let mut alike = Vec::new();
-        let room = plainly(engine, |tx| self.survey(tx, main, word, |found| alike.push(found)))?;
+        let room = plainly(engine, |tx| self.survey::<K, _>(tx, main, word, |found| alike.push(found)))?;
         for found in alike {
             if self.is_key::<K>(found, key)? {
                 return Ok(Put::Exists);
@@ -211,7 +211,8 @@ impl<E: Engine> Table<E> {
             Room::Behind(last) => {
                 let link = self.new_overflow()?;
                 let bucket = self.overflow(link)?;
-                plainly(engine, |tx| Change(bucket).fill(tx, 0, word, place));
+                let slot = bucket::first_slot(self.line_of::<K>(word));
+                plainly(engine, |tx| Change(bucket).fill(tx, slot, word, place));
                 plainly(engine, |tx| Change(last).set_link(tx, link));
             }
         }
@@ -234,7 +235,7 @@ impl<E: Engine> Table<E> {
     /// The key's slot in a chain that is locked.
     fn slot_of<'t, K: Keys>(&'t self, main: &'t Bucket, key: K::Key<'_>) -> Result<Option<Match<'t>>, KvError> {
         let mut alike = Vec::new();
-        plainly(self.engine(), |tx| self.survey(tx, main, K::word(key), |found| alike.push(found)))?;
+        plainly(self.engine(), |tx| self.survey::<K, _>(tx, main, K::word(key), |found| alike.push(found)))?;
         for found in alike {
             if self.is_key::<K>(found, key)? {
                 return Ok(Some(found));
@@ -288,7 +289,7 @@ impl<E: Engine> Table<E> {
                 return Ok(None);
             }
             let mut here = None;
-            let surveyed = self.survey(tx, main, word, |found| here = Some(found))?;
+            let surveyed = self.survey::<K, _>(tx, main, word, |found| here = Some(found))?;
             // From an overflow bucket only under the lock: an empty one has to leave the chain.
             let Some(found) = here.filter(|found| surveyed.is_ok() && std::ptr::eq(found.bucket, main)) else {
                 return Ok(None);

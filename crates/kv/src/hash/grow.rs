@@ -113,14 +113,17 @@ impl<E: Engine> Table<E> {
                 }
             }
         }
-        let mut to = new;
+        let (mut to, mut filled) = (new, [false; SLOTS]);
         for (index, (key, place)) in moving.into_iter().enumerate() {
             if index > 0 && index % SLOTS == 0 {
                 let link = links[index / SLOTS - 1];
                 plainly(engine, |tx| Change(to).set_link(tx, link));
-                to = self.overflow(link)?;
+                (to, filled) = (self.overflow(link)?, [false; SLOTS]);
             }
-            plainly(engine, |tx| Change(to).fill(tx, index % SLOTS, key, place));
+            let line = self.line_of::<K>(key);
+            let slot = bucket::slots_from(line).find(|slot| !filled[*slot]).unwrap_or(index % SLOTS);
+            filled[slot] = true;
+            plainly(engine, |tx| Change(to).fill(tx, slot, key, place));
         }
         let drop_moving = || {
             for (bucket, slot) in slots() {

@@ -1,7 +1,7 @@
 //! What transactions do with the table: find records, make records for keys that are to be inserted, write records that they hold, and take out those
 //! of keys that are gone.
 
-use drtm_htm::{Access, Engine};
+use drtm_htm::{Access, Engine, LINE_BYTES};
 use drtm_rdma::{Offset, Region};
 
 use super::{
@@ -14,7 +14,7 @@ use super::{
 use crate::{
     Fetched, Handle, KvError, Placed, Reaped, Reserved, Sighting, State, Version, Witness, Worker, floor,
     keys::Keys,
-    layout::{BUCKET_VERSIONS, Bits},
+    layout::{BUCKET_BYTES, BUCKET_VERSIONS, Bits},
     record::{Lines, Look, Past, PastView, Record},
     room::{Nowhere, Room},
 };
@@ -30,13 +30,26 @@ pub struct BucketVersion {
     pub(super) version: u32,
 }
 
-/// Where a key's bucket most probably is. A hint: it may be another's, or none, by the time that it is followed.
+/// Where a key's bucket most probably is, and in which of its lines. A hint: it may be another's, or none, by the time that it is followed.
 ///
 /// # Example
 ///
 /// See [`HashTable::ask_for`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BucketHint(pub(super) Offset);
+
+impl BucketHint {
+    /// A line of a bucket.
+    #[inline(always)]
+    pub(super) fn of(bucket: Offset, line: usize) -> Self {
+        Self(bucket + (line * LINE_BYTES) as u64)
+    }
+
+    /// Buckets begin at multiples of their size.
+    pub(super) fn bucket(self) -> Offset {
+        Offset::new(self.0.bytes() / BUCKET_BYTES * BUCKET_BYTES)
+    }
+}
 
 /// Where a key's record most probably is. Hints all: whoever comes to a record looks whether it is the key's.
 ///
@@ -193,7 +206,7 @@ impl<E: Engine, K: Keys> HashTable<E, K> {
     /// # Example
     ///
     /// See [`locate`](Self::locate).
-    #[inline]
+    #[inline(always)]
     pub fn fetch_at(&self, at: Handle, key: K::Key<'_>, holder: State, into: &mut impl Room) -> Option<Sighting> {
         let record = Record::at(self.table.region(), at.place()).ok()?;
         match record.observe::<K>(key, holder, into) {
@@ -443,7 +456,7 @@ impl<E: Engine> Table<E> {
     ) -> Result<Option<Match<'t>>, KvError> {
         let mut slot = None;
         plainly(self.engine(), |tx| {
-            self.survey(tx, main, K::word(key), |found| {
+            self.survey::<K, _>(tx, main, K::word(key), |found| {
                 if found.place == at.place() {
                     slot = Some(found);
                 }

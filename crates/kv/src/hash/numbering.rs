@@ -26,6 +26,13 @@ impl Numbering {
         (self.base.wrapping_mul(hash & ((1 << (depth % u64::BITS)) - 1))).wrapping_add(among_base as u64)
     }
 
+    /// Which of a bucket's lines the key is put into, if there is room: the lower or the upper half of the hashes that the bucket has among the base, whichever
+    /// its depth.
+    #[inline(always)]
+    pub(super) fn line(self, hash: u64) -> usize {
+        (u128::from(hash) * u128::from(self.base)) as u64 as usize >> (usize::BITS - 1)
+    }
+
     /// The bucket of a hash when there are so many, of which each has been split `rounds` times and some once more.
     #[inline(always)]
     pub(super) fn guess(self, hash: u64, buckets: u64, rounds: u32) -> u64 {
@@ -74,6 +81,17 @@ mod tests {
             hashes().for_each(|hash| counts[numbering.bucket(hash, 0) as usize] += 1);
             let mean = 5_000 / base as u32;
             assert!(counts.iter().all(|count| *count <= 3 * mean.max(5)), "base {base}: {counts:?}");
+        }
+    }
+
+    #[test]
+    fn each_line_of_a_bucket_gets_about_as_many_hashes() {
+        for base in BASES {
+            let numbering = Numbering::new(base).expect("not zero");
+            let mut counts = vec![[0_u32; 2]; base as usize];
+            hashes().for_each(|hash| counts[numbering.bucket(hash, 0) as usize][numbering.line(hash)] += 1);
+            let mean = 2_500 / base as u32;
+            assert!(counts.as_flattened().iter().all(|count| *count <= 3 * mean.max(5)), "base {base}: {counts:?}");
         }
     }
 

@@ -1,7 +1,7 @@
 //! Finding a key.
 
 use drtm_htm::{Engine, LINE_WORDS, fence_acquire};
-use drtm_rdma::{Offset, OutOfBounds};
+use drtm_rdma::OutOfBounds;
 
 use super::{
     BucketHint, BucketVersion, Table, Whereabouts,
@@ -11,7 +11,7 @@ use super::{
 use crate::{
     Handle, KvError, Read, State, Version,
     keys::Keys,
-    layout::{BUCKET_WORDS, Bits, Place, SLOTS},
+    layout::{Bits, LINE_SLOTS, Place, SLOTS, meta_word},
     mutation::{self, Mutation},
     record::{Lines, Look, Record, Shape},
 };
@@ -51,42 +51,68 @@ impl<E: Engine> Table<E> {
     /// Asks for the memory of the bucket where a key most probably is.
     #[inline(always)]
     pub(super) fn ask_for_bucket<K: Keys>(&self, key: K::Key<'_>) -> BucketHint {
+        let hash = K::hash(K::word(key));
         // Nowhere, if this handle has not come to its segment before.
-        self.ask_for_memory(self.main.place(self.hint.guess(K::hash(K::word(key)))))
+        let bucket = self.main.place(self.hint.guess(hash));
+        self.ask_for_lines(BucketHint::of(bucket, self.numbering.line(hash)))
     }
 
-    /// Asks for the memory of the record that a key has in a bucket of its chain, or of the next bucket, and tells where it is.
+    /// Asks for the memory of the record that a key has in a bucket of its chain, or of the next bucket, and tells where it is. Looks into one line first,
+    /// where a place in one word needs no look at the bucket's version: whoever comes to the record looks whether it is the one.
     #[inline(always)]
     pub(super) fn ask_for_record<K: Keys>(&self, key: K::Key<'_>, hint: BucketHint, lines: &Lines) -> Whereabouts {
-        let Ok(bucket) = self.region().array(hint.0) else { return Whereabouts::Unknown };
-        let engine = self.engine();
+        let Ok(line) = self.region().array::<LINE_WORDS>(hint.0) else { return Whereabouts::Unknown };
+        let slot = bucket::first_match(self.engine(), line, K::word(key));
+        // A branch, but one that is seldom taken otherwise.
+        if slot >= LINE_SLOTS - 1 {
+            return self.ask_for_record_apart::<K>(key, hint, lines);
+        }
+        let place = bucket::whole_place(self.engine().load(&line[meta_word(slot)]));
+        place.map_or(Whereabouts::Unknown, |place| self.ask_for_place(place, lines))
+    }
+
+    /// The same where the key is not in the line's first slots: anywhere in the bucket, or behind it.
+    #[inline(never)]
+    fn ask_for_record_apart<K: Keys>(&self, key: K::Key<'_>, hint: BucketHint, lines: &Lines) -> Whereabouts {
+        let Ok(bucket) = self.region().array(hint.bucket()) else { return Whereabouts::Unknown };
+        let (engine, word) = (self.engine(), K::word(key));
         let seen = bucket::seen(engine, bucket);
-        let slot = bucket::first_match(engine, bucket, K::word(key));
+        let slot = bucket::first_match(engine, bucket, word);
         if slot == SLOTS {
-            return self.ask_for_next(bucket);
+            return match bucket::link(engine, bucket) {
+                0 => Whereabouts::Unknown,
+                link => {
+                    let next = BucketHint::of(self.overflow.place(link), self.line_of::<K>(word));
+                    Whereabouts::Bucket(self.ask_for_lines(next))
+                }
+            };
         }
         let Some(place) = bucket::place(engine, bucket, slot) else { return Whereabouts::Unknown };
-        lines.ask_for(self.region(), place.word);
         fence_acquire();
         // Of a chain's version only its first bucket knows. In the others a place is of one moment if it is in one word.
         let is_one = !Bits::lends_its_tag(slot) || bucket::depth(engine, bucket).is_some();
         let is_same = bucket::seen(engine, bucket) == seen && !seen.is_locked();
-        if is_one & is_same { Whereabouts::Record(Handle::of(place)) } else { Whereabouts::Unknown }
-    }
-
-    /// Asks for the memory of the overflow bucket behind this one.
-    #[inline(never)]
-    fn ask_for_next(&self, bucket: &Bucket) -> Whereabouts {
-        match bucket::link(self.engine(), bucket) {
-            0 => Whereabouts::Unknown,
-            link => Whereabouts::Bucket(self.ask_for_memory(self.overflow.place(link))),
-        }
+        if is_one && is_same { self.ask_for_place(place, lines) } else { Whereabouts::Unknown }
     }
 
     #[inline(always)]
-    fn ask_for_memory(&self, bucket: Offset) -> BucketHint {
-        (0..BUCKET_WORDS).step_by(LINE_WORDS).for_each(|word| self.region().prefetch(bucket.word() + word as u64));
-        BucketHint(bucket)
+    fn ask_for_lines(&self, hint: BucketHint) -> BucketHint {
+        self.region().prefetch(hint.0.word());
+        // The other line, too: keys that found no room in theirs would be waited for.
+        self.region().prefetch(hint.0.word() ^ LINE_WORDS as u64);
+        hint
+    }
+
+    #[inline(always)]
+    fn ask_for_place(&self, place: Place, lines: &Lines) -> Whereabouts {
+        lines.ask_for(self.region(), place.word);
+        Whereabouts::Record(Handle::of(place))
+    }
+
+    /// The line of its bucket that a key is put into, if there is room.
+    #[inline(always)]
+    pub(super) fn line_of<K: Keys>(&self, word: u64) -> usize {
+        self.numbering.line(K::hash(word))
     }
 
     /// The slot among the chain's overflow buckets that seems to have this key.

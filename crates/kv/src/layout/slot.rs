@@ -51,7 +51,7 @@ const _: () = assert!(INCARNATION_BITS <= TAG.max().count_ones());
 pub(crate) const BUCKET_VERSIONS: u32 = VERSION.max() as u32;
 
 /// Slots in a line, the last of which keeps its tag elsewhere.
-const LINE_SLOTS: usize = SLOTS / 2;
+pub(crate) const LINE_SLOTS: usize = SLOTS / 2;
 
 /// The place of a slot's meta word in its bucket.
 #[inline(always)]

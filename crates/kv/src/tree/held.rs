@@ -1,7 +1,7 @@
 //! What transactions do with the tree: find records, singly and in their order, make records for keys that are to be inserted, write records that they
 //! hold, and take out those of keys that are gone.
 
-use std::ops::RangeBounds;
+use std::ops::{ControlFlow, RangeBounds};
 
 use drtm_htm::{Engine, Waiter};
 use drtm_rdma::Offset;
@@ -9,8 +9,9 @@ use drtm_rdma::Offset;
 use super::{
     LeafChange, NodeVersion, Tree,
     kind::TreeKeys,
-    leaves::{Ahead, Direction, Untold},
+    leaves::{Direction, Untold},
     node::Locked,
+    rows::Ahead,
     search::Spot,
     view::Observed,
 };
@@ -150,6 +151,46 @@ impl<E: Engine, K: TreeKeys> Tree<E, K> {
         value: &mut impl Room,
     ) -> Result<Option<(K::Key<'c>, Sighting)>, KvError> {
         K::next(&self.table, &mut cursor.cursor, passed, &mut Observed { view: holder, value })
+    }
+
+    /// Moves a cursor from record to record, as [`advance`](Self::advance) does, and shows each, with its value where it was copied to; until there are no more
+    /// or `show` breaks off.
+    ///
+    /// # Errors
+    ///
+    /// When the store is corrupt.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use std::ops::ControlFlow;
+    ///
+    /// use drtm_htm::NoHtm;
+    /// use drtm_kv::{Cursor, Store};
+    ///
+    /// let store = Store::in_memory(NoHtm, 16 << 20)?;
+    /// let (tree, mut worker) = (store.tree()?, store.worker());
+    /// tree.load(&mut worker, (0..100).map(|key| (key, "value")))?;
+    /// let (mut cursor, mut passed, mut keys) = (Cursor::up(5..), Vec::new(), Vec::new());
+    /// tree.advance_each(&mut cursor, worker.lock_state(), &mut passed, &mut Vec::new(), |key, seen, value| {
+    ///     assert!(seen.is_present() && value == b"value");
+    ///     keys.push(key);
+    ///     if keys.len() < 7 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    /// })?;
+    /// assert!(keys.into_iter().eq(5..12) && passed.iter().all(|leaf| tree.unchanged(leaf)));
+    /// # Ok::<(), drtm_kv::KvError>(())
+    /// ```
+    #[inline]
+    pub fn advance_each<R: Room>(
+        &self,
+        cursor: &mut Cursor<K>,
+        holder: State,
+        passed: &mut Vec<NodeVersion>,
+        value: &mut R,
+        mut show: impl FnMut(K::Key<'_>, Sighting, &R) -> ControlFlow<()>,
+    ) -> Result<(), KvError> {
+        let mut observed = Observed { view: holder, value };
+        K::each(&self.table, &mut cursor.cursor, passed, &mut observed, |key, seen, at| show(key, seen, at.value))
     }
 
     /// Copies the value that a key had before a version, as [of a hash table](crate::HashTable::fetch_past).

@@ -1,14 +1,19 @@
 //! What differs between trees by their kind of keys, so that the code for each is its own.
 
-use std::{cmp::Ordering, fmt::Debug, ops::RangeBounds};
+use std::{
+    cmp::Ordering,
+    fmt::Debug,
+    ops::{ControlFlow, RangeBounds},
+};
 
 use drtm_htm::Engine;
 
 use super::{
     LeafChange, Table,
     change::Put,
-    leaves::{Ahead, Direction, Leaves, Passed},
+    leaves::{Direction, Leaves, Passed},
     node::Seen,
+    rows::Ahead,
     search::Spot,
     slices,
     view::{FoundRow, View},
@@ -109,6 +114,23 @@ pub trait Kind: Keys {
         passed: &mut impl Passed,
         view: &mut V,
     ) -> Result<Option<FoundRow<Self::Key<'c>, V>>, KvError>;
+
+    /// Shows the rows that follow, one after the other, until there are no more or `show` breaks off.
+    #[inline(always)]
+    fn each<E: Engine, V: View>(
+        table: &Table<E>,
+        cursor: &mut Self::Cursor,
+        passed: &mut impl Passed,
+        view: &mut V,
+        mut show: impl FnMut(Self::Key<'_>, V::Found, &mut V) -> ControlFlow<()>,
+    ) -> Result<(), KvError> {
+        while let Some((key, found)) = Self::next(table, cursor, passed, view)? {
+            if show(key, found, view).is_break() {
+                break;
+            }
+        }
+        Ok(())
+    }
 }
 
 impl Kind for Inline {
@@ -167,7 +189,7 @@ impl Kind for Inline {
     }
 
     fn expect(cursor: &mut Leaves, ahead: Ahead) {
-        cursor.ahead = ahead;
+        cursor.expect(ahead);
     }
 
     #[inline(always)]
@@ -178,6 +200,17 @@ impl Kind for Inline {
         view: &mut V,
     ) -> Result<Option<FoundRow<Self::Key<'c>, V>>, KvError> {
         cursor.next(table, passed, view)
+    }
+
+    #[inline(always)]
+    fn each<E: Engine, V: View>(
+        table: &Table<E>,
+        cursor: &mut Leaves,
+        passed: &mut impl Passed,
+        view: &mut V,
+        show: impl FnMut(u64, V::Found, &mut V) -> ControlFlow<()>,
+    ) -> Result<(), KvError> {
+        cursor.each(table, passed, view, show)
     }
 }
 

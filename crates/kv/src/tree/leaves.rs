@@ -2,24 +2,22 @@
 //!
 //! It keeps no copies of rows: it knows its leaf, with the stamp that the leaf had, and which slots are still to come. An entry is read when it is come to, and is
 //! believed if the leaf has the stamp still. If not, what is left of the range is looked for again, from behind the last key on.
-//!
-//! Records are all over memory, so some rows ahead are asked for before they are come to, and so is the next leaf: as far as the scan is expected to go.
 
-use std::ops::{Bound, RangeBounds};
+use std::ops::{Bound, ControlFlow, RangeBounds};
 
-use drtm_htm::{Engine, LINE_WORDS};
-use drtm_rdma::words_for;
+use drtm_htm::Engine;
 
 use super::{
     NodeVersion, Table,
     node::{Known, Node, Seen},
+    rows::{Ahead, Rows},
     view::View,
 };
 use crate::{
     KvError,
     keys::Inline,
     layout::Place,
-    record::{HEADER_WORDS, Look, Record},
+    record::{Look, Record},
 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,57 +48,19 @@ impl Passed for Untold {
     fn add(&mut self, _leaf: NodeVersion) {}
 }
 
-/// How far a scan will probably go, and over how large rows.
-#[derive(Clone, Copy, Debug)]
-pub struct Ahead {
-    /// How many rows will probably be come to still.
-    rest: usize,
-    /// How many rows ahead a record is asked for.
-    rows: usize,
-    /// How many cache lines of it.
-    lines: usize,
-}
-
-/// As many rows as the processor can wait for at once.
-const MOST_ROWS: usize = if cfg!(drtm_loom) { 0 } else { 8 };
-
-/// Of a greater record the processor will ask for the rest itself.
-const MOST_LINES: usize = 3;
-
-impl Default for Ahead {
-    /// Many rows with values of a hundred bytes.
-    fn default() -> Self {
-        Self::of(usize::MAX, 100)
-    }
-}
-
-impl Ahead {
-    /// So many rows with values of so many bytes.
-    pub(super) fn of(rows: usize, bytes: usize) -> Self {
-        let lines = (HEADER_WORDS + words_for(bytes)).div_ceil(LINE_WORDS);
-        Self { rest: rows, rows: rows.saturating_sub(1).min(MOST_ROWS), lines }
-    }
-}
-
 /// Where a scan is among leaves.
 #[derive(Debug)]
 pub struct Leaves {
-    /// From a key or a slot to the next: one, or one less than zero.
-    step: u64,
     /// The last key of the range.
     last: u64,
-    /// The next key that there can be.
-    next: u64,
     /// The leaf that rows are from.
     leaf: Known,
-    /// The slot of its next row, and how many there are.
-    slot: usize,
-    left: usize,
+    /// Its rows.
+    rows: Rows,
     /// Where the range goes on behind these.
     beyond: Option<u64>,
     /// The place of the leaf that is probably next; zero if it is not known.
     hint: u64,
-    pub(super) ahead: Ahead,
 }
 
 impl Leaves {
@@ -115,7 +75,12 @@ impl Leaves {
             Direction::Down => u64::MAX,
         };
         let beyond = ends.map(|_| next);
-        Self { step, last, next, leaf: Known::NOTHING, slot: 0, left: 0, beyond, hint: 0, ahead: Ahead::default() }
+        Self { last, leaf: Known::NOTHING, rows: Rows::none(step, next), beyond, hint: 0 }
+    }
+
+    /// Says what to ask for before the scan comes to it.
+    pub(super) fn expect(&mut self, ahead: Ahead) {
+        self.rows.ahead = ahead;
     }
 
     /// The next key behind the rows of the current leaf, if the range goes on.
@@ -143,11 +108,7 @@ impl Leaves {
     ) -> Result<Option<(u64, V::Found)>, KvError> {
         loop {
             while let Some((key, link)) = self.next_entry(table)? {
-                let place = Place::from_link(link);
-                if let Some(found) = view.glance(&Record::at(table.region(), place)?, key) {
-                    return Ok(Some((key, found)));
-                }
-                if let Some(found) = table.look_at(place, key, view)? {
+                if let Some(found) = table.row_at(key, link, view)? {
                     return Ok(Some((key, found)));
                 }
             }
@@ -170,30 +131,72 @@ impl Leaves {
         }
     }
 
+    /// Shows one row after the other, until there are no more or `show` breaks off.
+    #[inline(always)]
+    pub(super) fn each<E: Engine, V: View>(
+        &mut self,
+        table: &Table<E>,
+        passed: &mut impl Passed,
+        view: &mut V,
+        mut show: impl FnMut(u64, V::Found, &mut V) -> ControlFlow<()>,
+    ) -> Result<(), KvError> {
+        loop {
+            if self.rows.are_there() {
+                let mut rows = self.rows;
+                let flow = self.each_of(&mut rows, table, view, &mut show);
+                self.rows = rows;
+                if flow?.is_break() {
+                    return Ok(());
+                }
+            }
+            let Some(next) = self.beyond else { return Ok(()) };
+            self.go_on(table, next, passed)?;
+        }
+    }
+
+    /// The same for the rows of the current leaf.
+    #[inline(always)]
+    fn each_of<E: Engine, V: View>(
+        &mut self,
+        rows: &mut Rows,
+        table: &Table<E>,
+        view: &mut V,
+        mut show: impl FnMut(u64, V::Found, &mut V) -> ControlFlow<()>,
+    ) -> Result<ControlFlow<()>, KvError> {
+        let (region, leaf, next_leaf) = (table.region(), self.leaf.seen(table)?, self.next_leaf(table));
+        while rows.are_there() {
+            let Some((key, link)) = rows.take(region, leaf, || next_leaf) else {
+                self.lose(rows);
+                break;
+            };
+            let Some(found) = table.row_at(key, link, view)? else { continue };
+            if show(key, found, view).is_break() {
+                return Ok(ControlFlow::Break(()));
+            }
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+
     /// The next entry of the current leaf. If there is none, the range may go on [beyond](Self::beyond) it.
     #[inline(always)]
     pub(super) fn next_entry<E: Engine>(&mut self, table: &Table<E>) -> Result<Option<(u64, u64)>, KvError> {
-        if self.left == 0 {
+        if !self.rows.are_there() {
             return Ok(None);
         }
-        let Seen { node, stamp } = self.leaf.seen(table)?;
-        let entry = node.entry(self.slot);
-        if !node.still(stamp) {
-            self.lose();
-            return Ok(None);
+        let mut rows = self.rows;
+        let entry = rows.take(table.region(), self.leaf.seen(table)?, || self.next_leaf(table));
+        if entry.is_none() {
+            self.lose(&mut rows);
         }
-        self.left -= 1;
-        self.slot = self.slot.wrapping_add(self.step as usize);
-        self.next = entry.0.wrapping_add(self.step);
-        self.ahead.rest = self.ahead.rest.saturating_sub(1);
-        self.look_ahead(table, node);
-        Ok(Some(entry))
+        self.rows = rows;
+        Ok(entry)
     }
 
-    /// Forgets the current leaf, which has changed: what is left of it is beyond it then.
+    /// Forgets the current leaf, which has changed: what is left of its rows is beyond it then.
     #[cold]
-    fn lose(&mut self) {
-        (self.beyond, self.left, self.hint) = (Some(self.next), 0, 0);
+    fn lose(&mut self, rows: &mut Rows) {
+        (self.beyond, self.hint) = (Some(rows.next), 0);
+        rows.end();
     }
 
     /// Takes the rows of a leaf, to which the next key belongs, as far as the range goes. Not if the leaf has changed meanwhile.
@@ -202,7 +205,7 @@ impl Leaves {
         let Seen { node, stamp } = leaf;
         let (count, last) = (stamp.count(), self.last);
         let (slot, left, beyond, hint);
-        if self.step == 1 {
+        if self.rows.step == 1 {
             let (high, from) = (node.high(), node.below(count, next));
             let goes_on = high < last;
             let end = if goes_on { count } else { node.up_to(count, last) };
@@ -221,51 +224,22 @@ impl Leaves {
             return false;
         }
         passed.add(NodeVersion::of(&leaf));
-        (self.leaf, self.slot, self.left, self.next) = (Known::of(leaf), slot, left, next);
-        (self.beyond, self.hint) = (beyond, hint);
-        self.look_around(table, node);
+        let is_expected = node.place == self.hint;
+        (self.leaf, self.beyond, self.hint) = (Known::of(leaf), beyond, hint);
+        self.rows.begin(table.region(), node, is_expected, next, (slot, left));
+        if self.rows.ahead.goes_beyond(left)
+            && let Some(leaf) = self.next_leaf(table)
+        {
+            leaf.prefetch();
+        }
         true
     }
 
-    /// Asks for the first rows of a leaf, and for the next leaf.
-    fn look_around<E: Engine>(&self, table: &Table<E>, node: Node<'_, E>) {
-        let mut slot = self.slot;
-        for _ in 0..self.left.min(self.ahead.rows).min(self.ahead.rest) {
-            self.ask(table, node.link(slot));
-            slot = slot.wrapping_add(self.step as usize);
-        }
-        if self.hint != 0 && self.ahead.rows > 0 && self.left < self.ahead.rest {
-            // Only a hint, so an error is not one yet.
-            let _ = table.node_at(self.hint).map(Node::prefetch);
-        }
-    }
-
-    /// Asks for the record of a row that will be come to a little later, in this leaf or, as far as can be guessed, in the next.
+    /// The leaf that is probably next.
     #[inline(always)]
-    fn look_ahead<E: Engine>(&self, table: &Table<E>, node: Node<'_, E>) {
-        let Some(behind) = self.ahead.rows.checked_sub(1) else { return };
-        if behind >= self.ahead.rest {
-            return;
-        }
-        if behind < self.left {
-            self.ask(table, node.link(self.slot.wrapping_add(behind.wrapping_mul(self.step as usize))));
-        } else if self.hint != 0
-            && let Ok(leaf) = table.node_at(self.hint)
-        {
-            self.ask(table, leaf.link(behind - self.left));
-        }
-    }
-
-    /// Asks for the memory of the record, or the layer's root, that an entry leads to.
-    #[inline(always)]
-    fn ask<E: Engine>(&self, table: &Table<E>, link: u64) {
-        let record = Place::from_link(link).word;
-        // Behind the last record there may be less memory. Then there is no hint.
-        for line in 0..MOST_LINES {
-            if line < self.ahead.lines {
-                table.region().prefetch(record + (line * LINE_WORDS) as u64);
-            }
-        }
+    fn next_leaf<'t, E: Engine>(&self, table: &'t Table<E>) -> Option<Node<'t, E>> {
+        // Only a hint, so an error is not one yet.
+        if self.hint == 0 { None } else { table.node_at(self.hint).ok() }
     }
 }
 
@@ -295,6 +269,16 @@ impl<E: Engine> Table<E> {
         let stamp = node.stamp();
         let is_it = stamp.is_readable() && stamp.level() == 0 && (node.low()..=node.high()).contains(&key);
         Ok(is_it.then_some(Seen { node, stamp }))
+    }
+
+    /// The key's row, of which the leaf says that it is here. `None`: there is none any more.
+    #[inline(always)]
+    fn row_at<V: View>(&self, key: u64, link: u64, view: &mut V) -> Result<Option<V::Found>, KvError> {
+        let place = Place::from_link(link);
+        match view.glance(&Record::at(self.region(), place)?, key) {
+            Some(found) => Ok(Some(found)),
+            None => self.look_at(place, key, view),
+        }
     }
 
     /// Shows the record that was the key's, or the one that is now. `None`: there is none any more.

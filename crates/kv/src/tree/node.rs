@@ -91,8 +91,14 @@ impl<'t, E: Engine> Node<'t, E> {
     /// A key and its link. (Whoever goes from slot to slot does not want to be asked twice whether there is one.)
     #[inline(always)]
     pub(super) fn entry(self, slot: usize) -> (u64, u64) {
-        let slot = slot.min(FANOUT - 1);
-        (self.key(slot), self.link(slot))
+        let load = |first: usize| self.engine.load_relaxed(&self.words[(first + slot) % NODE_WORDS]);
+        (load(KEYS), load(LINKS))
+    }
+
+    /// The link at a slot, which may be nonsense: for a hint.
+    #[inline(always)]
+    pub(super) fn link_or_nonsense(self, slot: usize) -> u64 {
+        self.engine.load_relaxed(&self.words[LINKS.wrapping_add(slot) % NODE_WORDS])
     }
 
     /// Asks for all of the node's memory at once, so that a search need not wait for one cache line after the other.

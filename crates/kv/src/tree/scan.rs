@@ -1,15 +1,10 @@
 //! Scans: rows in the order of their keys, up or down, and the leaves that were passed.
 
-use std::ops::RangeBounds;
+use std::ops::{ControlFlow, RangeBounds};
 
 use drtm_htm::Engine;
 
-use super::{
-    NodeVersion, Tree,
-    kind::TreeKeys,
-    leaves::{Ahead, Direction},
-    view::Copied,
-};
+use super::{NodeVersion, Tree, kind::TreeKeys, leaves::Direction, rows::Ahead, view::Copied};
 use crate::{
     KvError, Read, Version,
     keys::{Inline, Keys},
@@ -145,6 +140,50 @@ impl<'t, E: Engine, K: TreeKeys> Scan<'t, E, K> {
         let mut buffer = Buffer::new(into);
         let row = K::next(&self.tree.table, &mut self.cursor, &mut self.passed, &mut Copied(&mut buffer))?;
         Ok(row.map(|(key, version)| (key, Read { length: buffer.length(), version })))
+    }
+
+    /// Shows the rows that follow, one after the other, until there are no more or `show` breaks off: for many rows quicker than to
+    /// [ask](Self::next_into) for each. A value is copied to `into`, as far as there is room, and shown from there.
+    ///
+    /// # Errors
+    ///
+    /// When the store is corrupt.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use std::ops::ControlFlow;
+    ///
+    /// use drtm_htm::NoHtm;
+    /// use drtm_kv::Store;
+    ///
+    /// let store = Store::in_memory(NoHtm, 16 << 20)?;
+    /// let tree = store.tree()?;
+    /// tree.load(&mut store.worker(), (0..1_000).map(|key| (key, "value")))?;
+    /// let (mut scan, mut keys) = (tree.range(100..), Vec::new());
+    /// scan.each_into(&mut [0; 8], |key, read, value| {
+    ///     assert_eq!((read.length, value), (5, &b"value"[..]));
+    ///     keys.push(key);
+    ///     if keys.len() < 50 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    /// })?;
+    /// assert!(keys.into_iter().eq(100..150));
+    ///
+    /// // It goes on where it was broken off.
+    /// assert_eq!(scan.next()?.map(|row| row.key), Some(150));
+    /// # Ok::<(), drtm_kv::KvError>(())
+    /// ```
+    #[inline]
+    pub fn each_into(
+        &mut self,
+        into: &mut [u8],
+        mut show: impl FnMut(K::Key<'_>, Read, &[u8]) -> ControlFlow<()>,
+    ) -> Result<(), KvError> {
+        let mut buffer = Buffer::new(into);
+        let Self { tree, cursor, passed, .. } = self;
+        K::each(&tree.table, cursor, passed, &mut Copied(&mut buffer), |key, version, Copied(buffer)| {
+            let (length, value) = (buffer.length(), buffer.bytes());
+            show(key, Read { length, version }, value)
+        })
     }
 
     /// The first row that is left, its value copied elsewhere.

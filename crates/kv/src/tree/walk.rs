@@ -17,8 +17,9 @@ use drtm_htm::{Engine, Waiter};
 use super::{
     Table,
     layers::inconsistent,
-    leaves::{Ahead, Direction, Leaves, Passed},
+    leaves::{Direction, Leaves, Passed},
     node::{Known, Seen},
+    rows::Ahead,
     slices::{self, slices},
     view::{FoundRow, View},
 };
@@ -140,7 +141,7 @@ impl Walk {
             Direction::Down => (far, near),
         };
         let mut leaves = Leaves::new(low.unwrap_or(0)..=high.unwrap_or(u64::MAX), self.direction);
-        leaves.ahead = self.ahead;
+        leaves.expect(self.ahead);
         self.layers.push(Layer { root, leaves, has_near, has_far });
     }
 

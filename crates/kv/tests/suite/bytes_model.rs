@@ -9,7 +9,7 @@ use drtm_htm::{Emulated, Engine, NoHtm};
 use drtm_kv::{Bytes, Existing, Lookup, MAX_KEY, Read, Scan, Store, Tree, Version, Worker};
 use proptest::prelude::*;
 
-use crate::support::{Key, MIB, is_backward, key, key_bound as bound, mapped_twice, store, tight};
+use crate::support::{Key, MIB, each_row, is_backward, key, key_bound as bound, mapped_twice, store, tight};
 
 type Bounds = (Bound<Key>, Bound<Key>);
 
@@ -56,9 +56,7 @@ fn value(turn: usize, length: usize) -> Vec<u8> {
 
 fn rows<E: Engine>(mut scan: Scan<'_, E, Bytes>) -> Vec<(Key, Vec<u8>, Version)> {
     let mut rows = Vec::new();
-    while let Some(row) = scan.next().expect("sound") {
-        rows.push((row.key.to_vec(), row.value.to_vec(), row.version));
-    }
+    each_row(&mut scan, |key, value, version| rows.push((key.to_vec(), value.to_vec(), version)));
     rows
 }
 

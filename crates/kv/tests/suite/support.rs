@@ -1,9 +1,13 @@
 //! What the tests of several files share.
 
-use std::{fs::File, ops::Bound, sync::Arc};
+use std::{
+    fs::File,
+    ops::{Bound, ControlFlow},
+    sync::Arc,
+};
 
 use drtm_htm::{Emulated, EmulatedConfig, Engine, NoHtm, Profile, Timer};
-use drtm_kv::{Bytes, Inline, Keys, Store};
+use drtm_kv::{Bytes, Inline, Keys, Scan, Store, TreeKeys, Version};
 use drtm_rdma::Region;
 use proptest::prelude::*;
 use rustix::fs::{MemfdFlags, memfd_create};
@@ -31,6 +35,25 @@ pub(crate) fn mapped_twice(capacity: u64) -> [Store<NoHtm>; 2] {
     let created = Region::create(NoHtm, file, capacity).expect("a region");
     let opened = Region::open(NoHtm, again).expect("the same region");
     [created, opened].map(|region| Store::in_region(Arc::new(region)).expect("a store").hinting_at_once())
+}
+
+/// Shows the rows of a scan, with values of up to a kilobyte: some are asked for one by one, and some the scan shows by itself.
+pub(crate) fn each_row<E: Engine, K: TreeKeys>(
+    scan: &mut Scan<'_, E, K>,
+    mut show: impl FnMut(K::Key<'_>, &[u8], Version),
+) {
+    let mut into = [0; 1_024];
+    while let Some(row) = scan.next().expect("sound") {
+        show(row.key, row.value, row.version);
+        let mut left = 5;
+        let shown = scan.each_into(&mut into, |key, read, value| {
+            assert_eq!(read.length, value.len());
+            show(key, value, read.version);
+            left -= 1;
+            if left > 0 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        });
+        shown.expect("sound");
+    }
 }
 
 /// How many rounds a stress runs: `base`, times `DRTM_STRESS` where that is set.

@@ -9,7 +9,7 @@ use drtm_htm::{Emulated, Engine, NoHtm};
 use drtm_kv::{Existing, Lookup, Scan, Store, Tree, Version, Worker};
 use proptest::prelude::*;
 
-use crate::support::{MIB, is_backward, mapped_twice, store, tight};
+use crate::support::{MIB, each_row, is_backward, mapped_twice, store, tight};
 
 type Bounds = (Bound<u16>, Bound<u16>);
 
@@ -69,9 +69,7 @@ fn value(turn: usize, length: usize) -> Vec<u8> {
 
 fn rows<E: Engine>(mut scan: Scan<'_, E>) -> Vec<(u64, Vec<u8>, Version)> {
     let mut rows = Vec::new();
-    while let Some(row) = scan.next().expect("sound") {
-        rows.push((row.key, row.value.to_vec(), row.version));
-    }
+    each_row(&mut scan, |key, value, version| rows.push((key, value.to_vec(), version)));
     rows
 }
 

@@ -4,7 +4,7 @@ use drtm_htm::NoHtm;
 use drtm_kv::{Bytes, Inline, Scan, Store, Tree, TreeKeys, Worker};
 use proptest::prelude::*;
 
-use crate::support::{MIB, store};
+use crate::support::{MIB, each_row, store};
 
 /// What is done to a number's key between two rows.
 type Change<'t> = dyn FnMut(u64, bool) + 't;
@@ -18,10 +18,10 @@ fn come_to<K: TreeKeys>(
 ) -> Vec<u64> {
     let mut changes = changes.iter().cycle();
     let mut numbers = Vec::new();
-    while let Some(row) = scan.next().expect("sound") {
-        numbers.push(number(row.key));
+    each_row(&mut scan, |key, _, _| {
+        numbers.push(number(key));
         changes.by_ref().take(3).for_each(|(number, comes)| change(*number, *comes));
-    }
+    });
     numbers
 }
 

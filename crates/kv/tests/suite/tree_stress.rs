@@ -8,7 +8,7 @@ use std::{
 use drtm_htm::{Emulated, Engine, NoHtm};
 use drtm_kv::{AsKey, Bytes, Inline, Scan, Store, Tree, TreeKeys, Version};
 
-use crate::support::{MIB, mapped_twice, rounds, store, tight, turn_of, value};
+use crate::support::{MIB, each_row, mapped_twice, rounds, store, tight, turn_of, value};
 
 const OWNERS: u64 = 3;
 
@@ -156,13 +156,13 @@ fn scan_until_stopped<E: Engine, K: Spelling>(tree: &Tree<E, K>, stop: &AtomicBo
 /// Gives how many rows there were: in order, each once, each whole, none out of range, and among them all that are always there.
 fn in_order<E: Engine, K: Spelling>(mut scan: Scan<'_, E, K>, within: impl Fn(u64) -> bool) -> u64 {
     let mut keys: Vec<u64> = Vec::new();
-    while let Some(row) = scan.next().expect("sound") {
-        let (number, _) = row.value.split_first_chunk().expect("values begin with their key's number");
+    each_row(&mut scan, |key, value, _| {
+        let (number, _) = value.split_first_chunk().expect("values begin with their key's number");
         let number = u64::from_le_bytes(*number);
-        turn_of(row.value, number);
-        assert!(K::is(&K::spell(number), row.key), "another key's value");
+        turn_of(value, number);
+        assert!(K::is(&K::spell(number), key), "another key's value");
         keys.push(number);
-    }
+    });
     let rows = keys.len() as u64;
     assert!(keys.is_sorted_by(|a, b| a < b) || keys.is_sorted_by(|a, b| a > b), "out of order: {keys:?}");
     assert!(keys.iter().all(|key| within(*key)));

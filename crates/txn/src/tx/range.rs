@@ -46,7 +46,7 @@ use crate::{
 pub struct Range<'t, 'db, K: Key, C: Codec, S: Setting = Embedded, M: Mode = Update> {
     pub(super) tx: &'t mut Tx<'db, S, M>,
     pub(super) opened: &'db Opened<S::Engine>,
-    cursor: Position,
+    pub(super) cursor: Position,
     types: std::marker::PhantomData<fn() -> (K, C)>,
 }
 

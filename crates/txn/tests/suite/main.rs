@@ -2,6 +2,7 @@
 #![cfg(not(drtm_loom))]
 
 mod close;
+mod each;
 mod hooks;
 mod indexes;
 mod model;

@@ -1,5 +1,7 @@
 //! The store's own tables.
 
+use std::ops::ControlFlow;
+
 use drtm_htm::NoHtm;
 use drtm_kv::{HashConfig, HashTable, Keys, Store, Tree, TreeKeys, Worker};
 
@@ -113,12 +115,13 @@ impl<K: Key> Session<K> for TreeSession<'_, K::Kind> {
     }
 
     fn scan(&mut self, from: &K, rows: usize, into: &mut Value) -> Result<usize, Error> {
-        let mut scan = self.tree.range(from.as_stored()..).expecting(rows, VALUE);
-        for row in 0..rows {
-            if scan.next_into(into)?.is_none() {
-                return Ok(row);
-            }
+        let mut scanned = 0;
+        if rows > 0 {
+            self.tree.range(from.as_stored()..).expecting(rows, VALUE).each_into(into, |_, _, _| {
+                scanned += 1;
+                if scanned < rows { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+            })?;
         }
-        Ok(rows)
+        Ok(scanned)
     }
 }

@@ -1,5 +1,7 @@
 //! ORDER-STATUS (2.6): reads only.
 
+use std::ops::ControlFlow;
+
 use drtm_txn::{Mode, Part, Setting, Tx, part};
 use zerocopy::little_endian::I64;
 
@@ -50,10 +52,11 @@ impl<O: Shelf> Look for LastOrder<'_, O> {
         let mut status = Status { customer, balance, order, carrier, entry_date, lines: 0, amount: 0 };
         let lines = (warehouse, district, order, 0)..=(warehouse, district, order, u8::MAX);
         let mut rows = tx.range(tables.order_lines, lines)?;
-        while let Some((_, amount)) = rows.view_next(|row| row.amount.get())? {
+        rows.view_each(|_, row| {
             status.lines += 1;
-            status.amount += amount;
-        }
+            status.amount += row.amount.get();
+            ControlFlow::Continue(())
+        })?;
         Ok(status)
     }
 }

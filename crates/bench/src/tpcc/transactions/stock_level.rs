@@ -1,5 +1,7 @@
 //! STOCK-LEVEL (2.8): reads only. At the highest level of isolation, where the specification asks for less.
 
+use std::ops::ControlFlow;
+
 use drtm_txn::{Lines, Mode, Part, Setting, Tx, part};
 use zerocopy::little_endian::I16;
 
@@ -37,16 +39,19 @@ impl<O: Shelf> Look for LowStock<'_, O> {
     fn look<S: Setting, M: Mode>(&mut self, tx: &mut Tx<'_, S, M>) -> Result<u32, Error> {
         let Self { tables, input, scratch } = self;
         let (warehouse, district) = input.district;
-        let items = &mut scratch.items;
+        let Scratch { items, met, .. } = &mut **scratch;
         let next = there(tx.view(tables.districts, &input.district, |row| row.next_order.get())?, DISTRICT)?;
         let first = next.saturating_sub(RECENT);
         let mut rows = tx.range(tables.order_lines, (warehouse, district, first, 0)..(warehouse, district, next, 0))?;
-        items.clear();
-        while let Some((_, item)) = rows.view_next(|row| row.item.get())? {
-            items.push(item);
-        }
-        items.sort_unstable();
-        items.dedup();
+        items.drain(..).for_each(|item| met.remove(item as usize));
+        rows.view_each(|_, row| {
+            let item = row.item.get();
+            met.grow(item as usize + 1);
+            if !met.put(item as usize) {
+                items.push(item);
+            }
+            ControlFlow::Continue(())
+        })?;
         let mut low = 0;
         // Some are on their way while those before them are looked at.
         let mut next = items.chunks(AT_ONCE);

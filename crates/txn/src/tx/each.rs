@@ -1,0 +1,147 @@
+//! Rows of a range that are shown one after the other, without a way back to whoever asked for them in between.
+
+use std::ops::ControlFlow;
+
+use drtm_kv::Sighting;
+
+use super::{
+    Found, Mode, Range, Tx,
+    range::Position,
+    read::{Row, Spotted, Wanted},
+};
+use crate::{Codec, Error, Key, Setting, index::Index, work::Work};
+
+/// Why no more rows are shown.
+enum Stop {
+    /// There are none.
+    Over,
+    /// Whoever sees them has seen enough.
+    Enough,
+    /// The transaction may have written this one, or has read so much that it has to look at all of it again.
+    At(u64, Sighting),
+    /// It is none of the table's.
+    Failed(Error),
+}
+
+impl<K: Key, C: Codec, S: Setting, M: Mode> Range<'_, '_, K, C, S, M> {
+    /// Shows the rows that follow, one after the other, until there are no more or `see` breaks off. For many rows quicker than to ask for
+    /// [each](Self::view_next).
+    ///
+    /// # Errors
+    ///
+    /// As for [`next`](Self::next).
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use std::ops::ControlFlow;
+    ///
+    /// use drtm_txn::{Db, Pod, TableDef};
+    ///
+    /// const PRICES: TableDef<u64, Pod<u64>, drtm_txn::Ordered> = TableDef::ordered("prices");
+    ///
+    /// let db = Db::new()?;
+    /// let prices = db.table(PRICES)?;
+    /// let dear = db.transact(|tx| {
+    ///     (0..100).try_for_each(|item| tx.insert(prices, &item, &(10 * item)))?;
+    ///     let mut dear = Vec::new();
+    ///     tx.range(prices, 50..)?.view_each(|item, price| {
+    ///         if *price > 900 {
+    ///             dear.push(item);
+    ///         }
+    ///         if dear.len() < 3 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    ///     })?;
+    ///     Ok(dear)
+    /// })?;
+    /// assert_eq!(dear, [91, 92, 93]);
+    /// # Ok::<(), drtm_txn::Error>(())
+    /// ```
+    #[inline]
+    pub fn view_each(&mut self, mut see: impl FnMut(K, C::View<'_>) -> ControlFlow<()>) -> Result<(), Error> {
+        while let Some(stop) = self.run(&mut see)? {
+            match stop {
+                Stop::Over => return self.tx.passed(),
+                Stop::Enough => return Ok(()),
+                Stop::Failed(error) => return Err(error),
+                Stop::At(word, seen) => {
+                    if self.show_apart(word, seen, &mut see)?.is_break() {
+                        return Ok(());
+                    }
+                }
+            }
+        }
+        while let Some((key, found, _)) = self.advance(Wanted::ToRead)? {
+            if self.show(key, found, &mut see)?.is_break() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Shows rows as long as there is nothing special about them. `None` if there is about the transaction, or about the keys.
+    #[inline(always)]
+    fn run(&mut self, see: &mut impl FnMut(K, C::View<'_>) -> ControlFlow<()>) -> Result<Option<Stop>, Error> {
+        if self.tx.is_opaque || self.tx.has_ticket() || self.tx.past().is_some() {
+            return Ok(None);
+        }
+        let Self { tx, opened, cursor, .. } = self;
+        let (Index::TreeOfWords(tree), Position::Words(cursor)) = (&opened.index, cursor) else { return Ok(None) };
+        let Work { leaves, value, reads, writes, written, next_check, holder, .. } = tx.work();
+        let mut stop = Stop::Over;
+        tree.advance_each(cursor, *holder, leaves, value, |word, seen, value| {
+            let is_time_to_check = S::ISOLATED && reads.len() + writes.len() + 1 >= *next_check;
+            if is_time_to_check || written.may_have(seen.at) {
+                stop = Stop::At(word, seen);
+                return ControlFlow::Break(());
+            }
+            if S::ISOLATED {
+                reads.push(seen);
+            }
+            if !seen.is_present() {
+                return ControlFlow::Continue(());
+            }
+            let row = match K::from_word(word) {
+                Some(key) => Tx::<S, M>::codec_error(opened, C::view(value.bytes())).map(|view| (key, view)),
+                None => Err(Error::Key { table: opened.name }),
+            };
+            match row.map(|(key, view)| see(key, view)) {
+                Ok(ControlFlow::Continue(())) => return ControlFlow::Continue(()),
+                Ok(ControlFlow::Break(())) => stop = Stop::Enough,
+                Err(error) => stop = Stop::Failed(error),
+            }
+            ControlFlow::Break(())
+        })?;
+        Ok(Some(stop))
+    }
+
+    /// Shows a row of which there is more to be said than what its record has.
+    #[cold]
+    #[inline(never)]
+    fn show_apart(
+        &mut self,
+        word: u64,
+        seen: Sighting,
+        see: &mut impl FnMut(K, C::View<'_>) -> ControlFlow<()>,
+    ) -> Result<ControlFlow<()>, Error> {
+        let end = self.tx.work().values.len();
+        let Row { found: Some(found), record: Some(record) } = self.tx.row_of(seen, Wanted::ToRead, end)? else {
+            return Ok(ControlFlow::Continue(()));
+        };
+        if let Spotted::Written(_) = record {
+            self.tx.passed()?;
+        }
+        let Some(key) = K::from_word(word) else { return Err(Error::Key { table: self.opened.name }) };
+        self.show(key, found, see)
+    }
+
+    #[inline(always)]
+    fn show(
+        &mut self,
+        key: K,
+        found: Found,
+        see: &mut impl FnMut(K, C::View<'_>) -> ControlFlow<()>,
+    ) -> Result<ControlFlow<()>, Error> {
+        let bytes = Tx::<S, M>::bytes(self.tx.work(), found);
+        Ok(see(key, Tx::<S, M>::codec_error(self.opened, C::view(bytes))?))
+    }
+}

@@ -1,0 +1,198 @@
+//! Rows of a range that are shown one after the other: beside a model, with whatever the transaction has written among them; and where it is told to begin again.
+
+use std::{cell::Cell, collections::BTreeMap, ops::ControlFlow, ops::RangeInclusive};
+
+use drtm_htm::{Emulated, NoHtm};
+use drtm_txn::{
+    Builder, Codec, Db, Embedded, Error, Key, Mode, Ordered, Part, Pod, Setting, Table, TableDef, Tx, Unlogged, part,
+};
+use proptest::{collection::vec, prelude::*};
+use zerocopy::{FromBytes, Immutable, IntoBytes};
+
+use crate::On;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable)]
+#[repr(C)]
+struct Row {
+    first: u64,
+    second: u64,
+}
+
+const SECOND: Part<Row, u64> = part!(Row, second);
+
+const BY_NUMBER: TableDef<u64, Pod<Row>, Ordered> = TableDef::ordered("by number");
+const BY_NAME: TableDef<String, Pod<Row>, Ordered> = TableDef::ordered("by name");
+
+/// More than a transaction reads before it looks at everything again for the first time.
+const KEYS: u64 = 300;
+
+#[derive(Clone, Debug)]
+enum Step {
+    Put(u64, u64),
+    Change(u64, u64),
+    Remove(u64),
+    /// The rows between these, of which so many are shown at once.
+    See(RangeInclusive<u64>, bool, usize),
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let key = || 0..KEYS;
+    let step = prop_oneof![
+        2 => (key(), any::<u64>()).prop_map(|(key, value)| Step::Put(key, value)),
+        2 => (key(), any::<u64>()).prop_map(|(key, value)| Step::Change(key, value)),
+        1 => key().prop_map(Step::Remove),
+        3 => (key(), key(), any::<bool>(), 1..400_usize)
+            .prop_map(|(low, high, is_up, most)| Step::See(low..=high, is_up, most)),
+    ];
+    vec(step, 1..30)
+}
+
+/// All rows of a range, so many at once, and one by itself in between.
+fn rows<S: Setting, M: Mode, K: Key, C: Codec>(
+    tx: &mut Tx<'_, S, M>,
+    table: Table<K, C, Ordered>,
+    range: RangeInclusive<K>,
+    is_up: bool,
+    most: usize,
+    row: impl Fn(C::View<'_>) -> Row,
+) -> Result<Vec<(K, Row)>, Error> {
+    let mut rows = if is_up { tx.range(table, range) } else { tx.range_back(table, range) }?;
+    let mut found = Vec::new();
+    loop {
+        let before = found.len();
+        rows.view_each(|key, view| {
+            found.push((key, row(view)));
+            if found.len() < before + most { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        })?;
+        match rows.view_next(&row)? {
+            Some(row) => found.push(row),
+            None => return Ok(found),
+        }
+    }
+}
+
+fn name(number: u64) -> String {
+    format!("{:03}", number)
+}
+
+/// Runs steps in one transaction, and again in others, which only read.
+fn agree<S: Setting>(db: &Db<S>, steps: &[Step]) {
+    let (numbers, names) = (db.table(BY_NUMBER).expect("a table"), db.table(BY_NAME).expect("another"));
+    let mut model: BTreeMap<u64, Row> = BTreeMap::new();
+    let put = |tx: &mut Tx<'_, S>, key: u64, row: Row| {
+        tx.put(numbers, &key, &row).and_then(|()| tx.put(names, &name(key), &row))
+    };
+    let all = (0..KEYS).step_by(2).map(|key| (key, Row { first: key, second: 0 }));
+    model.extend(all.clone());
+    db.transact(|tx| all.clone().try_for_each(|(key, row)| put(tx, key, row))).expect("room");
+    let before = model.clone();
+    let see = |tx: &mut Tx<'_, S>, model: &BTreeMap<u64, Row>, range: &RangeInclusive<u64>, is_up: bool, most| {
+        let mut expected: Vec<_> =
+            model.iter().filter(|(key, _)| range.contains(key)).map(|(key, row)| (*key, *row)).collect();
+        if !is_up {
+            expected.reverse();
+        }
+        assert_eq!(rows(tx, numbers, range.clone(), is_up, most, |row| row)?, expected);
+        let named = rows(tx, names, name(*range.start())..=name(*range.end()), is_up, most, |row| row)?;
+        assert!(named.into_iter().eq(expected.into_iter().map(|(key, row)| (name(key), row))));
+        Ok::<_, Error>(())
+    };
+    db.transact(|tx| {
+        model.clone_from(&before);
+        for step in steps {
+            match step {
+                Step::Put(key, value) => {
+                    let row = Row { first: *key, second: *value };
+                    put(tx, *key, row)?;
+                    model.insert(*key, row);
+                }
+                Step::Change(key, value) => {
+                    let changed = tx.update_part(numbers, key, SECOND, |second| *second = *value)?;
+                    tx.update_part(names, &name(*key), SECOND, |second| *second = *value)?;
+                    assert_eq!(changed.is_some(), model.contains_key(key));
+                    model.entry(*key).and_modify(|row| row.second = *value);
+                }
+                Step::Remove(key) => {
+                    tx.remove(numbers, key)?;
+                    tx.remove(names, &name(*key))?;
+                    model.remove(key);
+                }
+                Step::See(range, is_up, most) => see(tx, &model, range, *is_up, *most)?,
+            }
+        }
+        Ok(())
+    })
+    .expect("alone");
+    let expected: Vec<_> = model.into_iter().collect();
+    let found = db.read(|tx| rows(tx, numbers, 0..=KEYS, true, 7, |row| row)).expect("alone");
+    assert_eq!(found, expected);
+    let mut tx = db.begin().expect("open");
+    assert_eq!(rows(&mut tx, numbers, 0..=KEYS, true, 200, |row| row).expect("alone"), expected);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+
+    #[test]
+    fn rows_are_shown_as_a_model_has_them(steps in steps()) {
+        agree(&Builder::new().memory(64 << 20).build_with::<On<NoHtm>>(NoHtm, Unlogged).expect("a database"), &steps);
+        let engine = Emulated::default();
+        agree(&Builder::new().memory(64 << 20).build_with::<On<Emulated>>(engine, Unlogged).expect("a database"), &steps);
+    }
+}
+
+fn filled(rows: u64) -> (Db<Embedded>, Table<u64, Pod<Row>, Ordered>) {
+    let db = Builder::new().memory(64 << 20).build().expect("a database");
+    let table = db.table(BY_NUMBER).expect("a table");
+    let row = |key| Row { first: key, second: 0 };
+    db.transact(|tx| (0..rows).try_for_each(|key| tx.insert(table, &key, &row(key)))).expect("room");
+    (db, table)
+}
+
+/// Who reads much goes on in a snapshot, and sees all of one moment: here, of the one before a row is changed behind its back.
+#[test]
+fn a_long_read_goes_on_in_a_snapshot() {
+    const ROWS: u64 = 5_000;
+    let (db, table) = filled(ROWS);
+    let sum = db.read(|tx| {
+        let (mut sum, mut is_changed) = (0, false);
+        tx.range(table, ..)?.view_each(|key, row| {
+            sum += row.first + row.second;
+            if key == 3_000 && !is_changed {
+                is_changed = true;
+                std::thread::scope(|scope| {
+                    scope.spawn(|| {
+                        db.transact(|tx| tx.update(table, &4_999, |row| row.second = 1)).expect("no conflict")
+                    });
+                });
+            }
+            ControlFlow::Continue(())
+        })?;
+        Ok(sum)
+    });
+    assert_eq!(sum.expect("a snapshot is never refused"), ROWS * (ROWS - 1) / 2);
+    assert_eq!(db.read(|tx| tx.get(table, &4_999)).expect("alone").map(|row| row.second), Some(1));
+}
+
+/// What is not true any more is noticed on the way, after twice as many rows at the latest.
+#[test]
+fn a_transaction_that_cannot_commit_does_not_go_on_for_long() {
+    let (db, table) = filled(1_000);
+    let (tries, shown) = (Cell::new(0), Cell::new(0));
+    db.transact(|tx| {
+        tries.set(tries.get() + 1);
+        shown.set(0);
+        tx.range(table, ..)?.view_each(|_, _| {
+            shown.set(shown.get() + 1);
+            if tries.get() == 1 && shown.get() == 10 {
+                std::thread::scope(|scope| {
+                    scope.spawn(|| db.transact(|tx| tx.update(table, &3, |row| row.second += 1)).expect("no conflict"));
+                });
+            }
+            assert!(tries.get() > 1 || shown.get() < 100, "it goes on");
+            ControlFlow::Continue(())
+        })
+    })
+    .expect("the second time");
+    assert_eq!((tries.get(), shown.get()), (2, 1_000));
+}
