@@ -330,34 +330,14 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
     /// The row of a record that was found, and whose value was copied; if it was to be changed, to the end of the values, which was here before.
     #[inline(always)]
     pub(super) fn row_of(&mut self, seen: Sighting, wanted: Wanted, start: usize) -> Result<Row, Error> {
-        let work = self.work();
-        if let Some(write) = work.written_at(seen.at) {
-            let Write { fate, seen: read, .. } = work.writes[write];
-            let mut found = Found::of(fate);
-            if let Fate::Patch { start: patch, length, skipped } = fate {
-                if read != seen.version {
-                    return Err(self.doom(Conflict::Validation));
-                }
-                let at = 8 * skipped as usize;
-                match wanted {
-                    Wanted::ToRead => work.value.overwrite(at, slice(&work.values, patch, length)),
-                    Wanted::ToChange => {
-                        let patch = patch as usize;
-                        work.values.copy_within(patch..patch + length as usize, start + at);
-                        found = Some(Found::Own { start: start as u32, length: (work.values.len() - start) as u32 });
-                    }
-                    Wanted::PartToChange(_) | Wanted::PartToChangeBeside { .. } => work.values.truncate(start),
-                    Wanted::Nothing | Wanted::PartToRead(_) => {}
-                }
-            } else if wanted.is_to_change() {
-                work.values.truncate(start);
-                if let Some(Found::Own { start: own, length }) = found {
-                    work.values.extend_from_within(own as usize..own as usize + length as usize);
-                    found = Some(Found::Own { start: start as u32, length });
-                }
-            }
-            return Ok(Row { found, record: Some(Spotted::Written(write)) });
+        let is_noted = S::ISOLATED && self.past().is_none();
+        let is_opaque = self.is_opaque;
+        if self.work().written.may_have(seen.at)
+            && let Some(row) = self.row_written(seen, wanted, start)?
+        {
+            return Ok(row);
         }
+        let work = self.work();
         let found = match wanted.is_to_change() {
             true if seen.is_present() => {
                 Some(Found::Own { start: start as u32, length: (work.values.len() - start) as u32 })
@@ -368,7 +348,45 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
             }
             false => seen.is_present().then_some(Found::Read),
         };
-        self.saw(seen)?;
+        // As `saw` does it, with what is at hand.
+        if is_noted {
+            work.reads.push(seen);
+            if work.seen() >= work.next_check || is_opaque {
+                self.check()?;
+            }
+        }
         Ok(Row { found, record: Some(Spotted::Seen(seen)) })
+    }
+
+    /// The same for a record that the transaction has written, if it has: by itself, as most reads are of others.
+    #[inline(never)]
+    fn row_written(&mut self, seen: Sighting, wanted: Wanted, start: usize) -> Result<Option<Row>, Error> {
+        let work = self.work();
+        let Some(write) = work.written_at(seen.at) else { return Ok(None) };
+        let Write { fate, seen: read, .. } = work.writes[write];
+        let mut found = Found::of(fate);
+        if let Fate::Patch { start: patch, length, skipped } = fate {
+            if read != seen.version {
+                return Err(self.doom(Conflict::Validation));
+            }
+            let at = 8 * skipped as usize;
+            match wanted {
+                Wanted::ToRead => work.value.overwrite(at, slice(&work.values, patch, length)),
+                Wanted::ToChange => {
+                    let patch = patch as usize;
+                    work.values.copy_within(patch..patch + length as usize, start + at);
+                    found = Some(Found::Own { start: start as u32, length: (work.values.len() - start) as u32 });
+                }
+                Wanted::PartToChange(_) | Wanted::PartToChangeBeside { .. } => work.values.truncate(start),
+                Wanted::Nothing | Wanted::PartToRead(_) => {}
+            }
+        } else if wanted.is_to_change() {
+            work.values.truncate(start);
+            if let Some(Found::Own { start: own, length }) = found {
+                work.values.extend_from_within(own as usize..own as usize + length as usize);
+                found = Some(Found::Own { start: start as u32, length });
+            }
+        }
+        Ok(Some(Row { found, record: Some(Spotted::Written(write)) }))
     }
 }
