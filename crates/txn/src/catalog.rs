@@ -148,7 +148,7 @@ impl<E: Engine> Catalog<E> {
     #[inline(always)]
     pub(crate) fn located<O: Reach>(&self, located: &mut Located, table: u16, key: Encoded<'_>) -> Option<Handle> {
         if located.step() {
-            self.go_on(located, None);
+            self.go_on(located, false);
         }
         let Encoded::Word(word) = key else { return None };
         if !O::HASHED {
@@ -165,17 +165,17 @@ impl<E: Engine> Catalog<E> {
     #[cold]
     #[inline(never)]
     fn located_in_time(&self, located: &mut Located, table: u16, word: u64) -> Option<Handle> {
-        self.go_on(located, Some(table));
+        self.go_on(located, true);
         match located.find(table, word) {
             Whereabouts::Record(at) => Some(at),
             Whereabouts::Bucket(_) | Whereabouts::Unknown => None,
         }
     }
 
-    /// Asks for records of rows whose buckets were asked for a while ago, and of all of one table's.
+    /// Asks for records of rows whose buckets were asked for a while ago; of all if the transaction `is_come_to` one of them.
     #[inline(never)]
-    pub(crate) fn go_on(&self, located: &mut Located, table: Option<u16>) {
-        located.go_on(table, |table, asked| self.get(table).map_or(Left::NOTHING, |table| table.locate(asked)));
+    pub(crate) fn go_on(&self, located: &mut Located, is_come_to: bool) {
+        located.go_on(is_come_to, |table, asked| self.get(table).map_or(Left::NOTHING, |table| table.locate(asked)));
     }
 
     /// Those that are open, and their numbers.

@@ -4,7 +4,8 @@
 //! What is remembered are hints: a record that has moved since, or is gone, has another incarnation, and is then looked for as ever.
 //!
 //! A row is asked for in two steps, or a few: its bucket, which tells where the record is, or a next bucket, and then the record. Between them nobody waits for the
-//! bucket: a next step is made when the transaction has made two of its own, or comes to one of the rows.
+//! bucket: a next step is made when the transaction has made two of its own. If it comes to one of the rows before, it has to wait; then the others' buckets are
+//! there, too, or nearly, and their records are asked for while this one's is waited for.
 
 use std::ops::Range;
 
@@ -112,11 +113,11 @@ impl Located {
         self.steps >= self.ripe_at
     }
 
-    /// Asks for records of rows for which it is time, and of all of one table's.
+    /// Asks for records of rows for which it is time; of all if one of them `is_come_to`.
     #[inline(always)]
-    pub(crate) fn go_on(&mut self, table: Option<u16>, mut locate: impl FnMut(u16, Asked<'_>) -> Left) {
+    pub(crate) fn go_on(&mut self, is_come_to: bool, mut locate: impl FnMut(u16, Asked<'_>) -> Left) {
         let steps = self.steps;
-        let is_due = |waiting: &Waiting| waiting.ripe_at <= steps || Some(waiting.table) == table;
+        let is_due = |waiting: &Waiting| is_come_to || waiting.ripe_at <= steps;
         let asked = self.waiting.len();
         for index in 0..asked {
             let waiting = self.waiting[index];
@@ -252,16 +253,16 @@ mod tests {
         fn ask(&mut self, number: u16, keys: &[u64]) -> bool {
             let Self { located, table } = self;
             let rows = keys.iter().map(|key| (*key, table.ask_for(*key)));
-            located.note(number, rows, &WHOLE, |located| Self::go_on(located, table, None))
+            located.note(number, rows, &WHOLE, |located| Self::go_on(located, table, false))
         }
 
-        fn go_on(located: &mut Located, table: &HashTable<NoHtm>, number: Option<u16>) {
-            located.go_on(number, |_, asked| asked.locate(|key, bucket, lines| table.locate(key, bucket, lines)));
+        fn go_on(located: &mut Located, table: &HashTable<NoHtm>, is_come_to: bool) {
+            located.go_on(is_come_to, |_, asked| asked.locate(|key, bucket, lines| table.locate(key, bucket, lines)));
         }
 
         fn step(&mut self) {
             if self.located.step() {
-                Self::go_on(&mut self.located, &self.table, None);
+                Self::go_on(&mut self.located, &self.table, false);
             }
         }
 
@@ -327,13 +328,11 @@ mod tests {
         world.settle();
         assert!(world.is_found(2, 3));
 
-        // One table's can be had at once, and the others' in their time.
+        // Who comes to one has all of those that are there.
         assert!(world.ask(3, &[4, 99]) && world.ask(3, &[6]) && world.ask(4, &[5]));
-        World::go_on(&mut world.located, &world.table, Some(3));
-        assert!(world.is_found(3, 4) && world.is_found(3, 6) && !world.is_found(4, 5));
+        World::go_on(&mut world.located, &world.table, true);
+        assert!(world.is_found(3, 4) && world.is_found(3, 6) && world.is_found(4, 5));
         assert_eq!(world.located.find(3, 99), Whereabouts::Unknown, "there is no such row");
-        world.settle();
-        assert!(world.is_found(4, 5));
 
         // What a transaction does not come to is nothing to the next.
         assert!(world.ask(1, &[7]));

@@ -72,6 +72,7 @@ impl<'db, S: Setting> Teller<'db, S> {
         match *transaction {
             Transaction::Balance { customer } => {
                 let balance = db.try_transact(|tx| {
+                    tx.prefetch(tables.savings, [customer].iter())?;
                     tx.prefetch(tables.checking, [customer].iter())?;
                     let savings = tables.savings_of(tx, customer)?;
                     let checking = tx.view(tables.checking, &customer, |row| row.balance.get())?;
@@ -92,6 +93,7 @@ impl<'db, S: Setting> Teller<'db, S> {
                 ledger.put(amount);
             }
             Transaction::Amalgamate { from, to } => db.try_transact(|tx| {
+                tx.prefetch(tables.savings, [from].iter())?;
                 tx.prefetch(tables.checking, [from, to].iter())?;
                 let savings = tables.change_savings(tx, from, |_| Ok(0))?;
                 let checking = tables.change_checking(tx, from, |_| Ok(0))?;
@@ -100,6 +102,7 @@ impl<'db, S: Setting> Teller<'db, S> {
             })?,
             Transaction::WriteCheck { customer, amount } => {
                 let taken = db.try_transact(|tx| {
+                    tx.prefetch(tables.savings, [customer].iter())?;
                     tx.prefetch(tables.checking, [customer].iter())?;
                     let savings = tables.savings_of(tx, customer)?;
                     let mut taken = 0;

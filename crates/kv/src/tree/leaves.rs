@@ -6,6 +6,7 @@
 use std::ops::{Bound, ControlFlow, RangeBounds};
 
 use drtm_htm::Engine;
+use smallvec::SmallVec;
 
 use super::{
     NodeVersion, Table,
@@ -33,6 +34,13 @@ pub trait Passed {
 }
 
 impl Passed for Vec<NodeVersion> {
+    #[inline(always)]
+    fn add(&mut self, leaf: NodeVersion) {
+        self.push(leaf);
+    }
+}
+
+impl Passed for SmallVec<[NodeVersion; 4]> {
     #[inline(always)]
     fn add(&mut self, leaf: NodeVersion) {
         self.push(leaf);
@@ -206,7 +214,9 @@ impl Leaves {
         let (count, last) = (stamp.count(), self.last);
         let (slot, left, beyond, hint);
         if self.rows.step == 1 {
-            let (high, from) = (node.high(), node.below(count, next));
+            // Most leaves are entered at their lowest key.
+            let from = if next <= node.low() { 0 } else { node.below(count, next) };
+            let high = node.high();
             let goes_on = high < last;
             let end = if goes_on { count } else { node.up_to(count, last) };
             (slot, left) = (from, end.saturating_sub(from));

@@ -3,6 +3,7 @@
 use std::ops::{ControlFlow, RangeBounds};
 
 use drtm_htm::Engine;
+use smallvec::SmallVec;
 
 use super::{NodeVersion, Tree, kind::TreeKeys, leaves::Direction, rows::Ahead, view::Copied};
 use crate::{
@@ -69,13 +70,14 @@ pub struct Row<'s, K: Keys = Inline> {
 pub struct Scan<'t, E: Engine, K: TreeKeys = Inline> {
     tree: &'t Tree<E, K>,
     cursor: K::Cursor,
-    passed: Vec<NodeVersion>,
+    /// Without an allocation, if there are few.
+    passed: SmallVec<[NodeVersion; 4]>,
     value: Vec<u8>,
 }
 
 impl<'t, E: Engine, K: TreeKeys> Scan<'t, E, K> {
     pub(super) fn new<'k>(tree: &'t Tree<E, K>, range: impl RangeBounds<K::Key<'k>>, direction: Direction) -> Self {
-        Self { tree, cursor: K::cursor(range, direction), passed: Vec::new(), value: Vec::new() }
+        Self { tree, cursor: K::cursor(range, direction), passed: SmallVec::new(), value: Vec::new() }
     }
 
     /// Says how many rows are probably wanted, and how many bytes a value has: so much is asked for ahead. Of many rows of a hundred bytes if nothing is said.

@@ -244,7 +244,7 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
     #[inline(never)]
     fn ask_for_words<O: Reach>(&mut self, opened: &Opened<S::Engine>, words: &[u64], lines: &'static Lines) {
         let db = self.db;
-        opened.ask_for::<O>(&mut self.work().located, words, lines, |located| db.catalog.go_on(located, None));
+        opened.ask_for::<O>(&mut self.work().located, words, lines, |located| db.catalog.go_on(located, false));
     }
 
     /// Whether there is such a row.
