@@ -46,7 +46,7 @@ impl<K: Key, C: Codec, S: Setting, M: Mode> Range<'_, '_, K, C, S, M> {
     ///     (0..100).try_for_each(|item| tx.insert(prices, &item, &(10 * item)))?;
     ///     let mut dear = Vec::new();
     ///     tx.range(prices, 50..)?.view_each(|item, price| {
-    ///         if *price > 900 {
+    ///         if price > 900 {
     ///             dear.push(item);
     ///         }
     ///         if dear.len() < 3 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
