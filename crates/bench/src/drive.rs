@@ -16,6 +16,6 @@ pub(crate) use engine::{EngineName, Limit, Task};
 pub(crate) use footprint::{Footprint, footprints};
 pub(crate) use options::{Options, seconds};
 pub(crate) use outcome::ok_or_violations;
-pub(crate) use population::{if_there, of_piece, pieces, spread};
+pub(crate) use population::{if_there, of_piece, pieces, spread, there};
 pub(crate) use whole::{FALLBACKS, OVERFLOWS, Whole};
 pub(crate) use workload::{Finished, Pace, Run, Workload, load_quietly, measure, miscounted, run_in};

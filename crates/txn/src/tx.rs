@@ -324,6 +324,17 @@ impl<'db, S: Setting, M: Mode> Tx<'db, S, M> {
         result.map_err(|source| Error::Codec { table: opened.name, source })
     }
 
+    /// Shows a value that was found.
+    #[inline(always)]
+    fn show<C: Codec, R>(
+        &mut self,
+        opened: &Opened<S::Engine>,
+        found: Found,
+        see: impl FnOnce(C::View<'_>) -> R,
+    ) -> Result<R, Error> {
+        Ok(see(Self::codec_error(opened, C::view(Self::bytes(self.work(), found)))?))
+    }
+
     /// A value that was found.
     #[inline(always)]
     fn bytes(work: &Work<S::Engine>, found: Found) -> &[u8] {

@@ -22,6 +22,15 @@ pub(crate) fn spread(seed: u64, thread: usize) -> u64 {
     scatter(seed ^ scatter(thread as u64 + 1))
 }
 
+/// A row of a table that must be there. Not by `ok_or`, which would make the error, and drop it, for every row.
+#[inline(always)]
+pub(crate) fn there<T>(row: Option<T>, table: &'static str) -> Result<T, drtm_txn::Error> {
+    match row {
+        Some(row) => Ok(row),
+        None => Err(drtm_txn::Error::Missing { table }),
+    }
+}
+
 /// A row that was looked up by its key, for checks, which see for themselves that one is missing.
 pub(crate) fn if_there<K, R>(key: K, row: Result<Option<R>, drtm_txn::Error>) -> Option<Result<(K, R), Error>> {
     match row {

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     Error,
-    drive::{Client, Done},
+    drive::{Client, Done, there},
 };
 
 pub(super) const SAVINGS: &str = "savings";
@@ -157,14 +157,6 @@ fn change(balance: &mut I64, rule: impl FnOnce(i64) -> Result<i64, Refusal>) -> 
     let before = balance.get();
     balance.set(rule(before)?);
     Ok(before)
-}
-
-fn there<T>(row: Option<T>, table: &'static str) -> Result<T, DbError> {
-    // Not by `ok_or`, which would make the error, and drop it, for every row.
-    match row {
-        Some(row) => Ok(row),
-        None => Err(DbError::Missing { table }),
-    }
 }
 
 /// As [`Kind`](super::Kind) numbers them.

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     Error,
-    drive::{Client, Done},
+    drive::{Client, Done, there},
 };
 
 /// What a worker does.
@@ -84,7 +84,7 @@ fn read<S: Setting, O: Shelf, const FIELDS: usize>(
     number: u64,
 ) -> Result<(), DbError> {
     let key = key(number);
-    there(tx.view(records, &key, |row| see(key, row))?)
+    there(tx.view(records, &key, |row| see(key, row))?, RECORD)
 }
 
 #[inline(always)]
@@ -94,15 +94,7 @@ fn write<S: Setting, O: Shelf, const FIELDS: usize>(
     number: u64,
     field: u8,
 ) -> Result<(), DbError> {
-    there(tx.update(records, &key(number), |row| row.write(number, field))?)
-}
-
-fn there<T>(row: Option<T>) -> Result<T, DbError> {
-    // Not by `ok_or`, which would make the error, and drop it, for every row.
-    match row {
-        Some(row) => Ok(row),
-        None => Err(DbError::Missing { table: RECORD }),
-    }
+    there(tx.update(records, &key(number), |row| row.write(number, field))?, RECORD)
 }
 
 /// Which of a worker's kinds a transaction of several operations is.

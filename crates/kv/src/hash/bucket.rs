@@ -111,13 +111,6 @@ impl<'b> Sight<'b> {
     }
 }
 
-/// Where the record of a slot with this meta word is, if the slot keeps its tag.
-#[inline(always)]
-pub(super) fn whole_place(meta: u64) -> Option<Place> {
-    let place = Place { word: Bits::place(meta), incarnation: Bits::tag(meta) };
-    (place.word != 0).then_some(place)
-}
-
 /// Where a slot's record is. Without branches but one that is seldom taken, for the same reason.
 #[inline(always)]
 pub(super) fn place<E: Engine>(engine: &E, bucket: &Bucket, slot: usize) -> Option<Place> {

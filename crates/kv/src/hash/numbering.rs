@@ -30,7 +30,7 @@ impl Numbering {
     /// its depth.
     #[inline(always)]
     pub(super) fn line(self, hash: u64) -> usize {
-        (u128::from(hash) * u128::from(self.base)) as u64 as usize >> (usize::BITS - 1)
+        (hash.wrapping_mul(self.base) >> (u64::BITS - 1)) as usize
     }
 
     /// The bucket of a hash when there are so many, of which each has been split `rounds` times and some once more.

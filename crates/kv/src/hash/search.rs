@@ -67,8 +67,9 @@ impl<E: Engine> Table<E> {
         if slot >= LINE_SLOTS - 1 {
             return self.ask_for_record_apart::<K>(key, hint, lines);
         }
-        let place = bucket::whole_place(self.engine().load(&line[meta_word(slot)]));
-        place.map_or(Whereabouts::Unknown, |place| self.ask_for_place(place, lines))
+        // The slot keeps its tag, and so its meta word says what a link says.
+        let place = Place::from_link(self.engine().load(&line[meta_word(slot)]));
+        if place.word == 0 { Whereabouts::Unknown } else { self.ask_for_place(place, lines) }
     }
 
     /// The same where the key is not in the line's first slots: anywhere in the bucket, or behind it.

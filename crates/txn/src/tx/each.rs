@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use drtm_kv::Sighting;
 
 use super::{
-    Found, Mode, Range, Tx,
+    Mode, Range, Tx,
     range::Position,
     read::{Row, Spotted, Wanted},
 };
@@ -71,7 +71,7 @@ impl<K: Key, C: Codec, S: Setting, M: Mode> Range<'_, '_, K, C, S, M> {
             }
         }
         while let Some((key, found, _)) = self.advance(Wanted::ToRead)? {
-            if self.show(key, found, &mut see)?.is_break() {
+            if self.tx.show::<C, _>(self.opened, found, |view| see(key, view))?.is_break() {
                 break;
             }
         }
@@ -131,17 +131,6 @@ impl<K: Key, C: Codec, S: Setting, M: Mode> Range<'_, '_, K, C, S, M> {
             self.tx.passed()?;
         }
         let Some(key) = K::from_word(word) else { return Err(Error::Key { table: self.opened.name }) };
-        self.show(key, found, see)
-    }
-
-    #[inline(always)]
-    fn show(
-        &mut self,
-        key: K,
-        found: Found,
-        see: &mut impl FnMut(K, C::View<'_>) -> ControlFlow<()>,
-    ) -> Result<ControlFlow<()>, Error> {
-        let bytes = Tx::<S, M>::bytes(self.tx.work(), found);
-        Ok(see(key, Tx::<S, M>::codec_error(self.opened, C::view(bytes))?))
+        self.tx.show::<C, _>(self.opened, found, |view| see(key, view))
     }
 }

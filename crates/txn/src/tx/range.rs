@@ -163,8 +163,7 @@ impl<K: Key, C: Codec, S: Setting, M: Mode> Range<'_, '_, K, C, S, M> {
     #[inline]
     pub fn view_next<R>(&mut self, see: impl FnOnce(C::View<'_>) -> R) -> Result<Option<(K, R)>, Error> {
         let Some((key, found, _)) = self.advance(Wanted::ToRead)? else { return Ok(None) };
-        let bytes = Tx::<S, M>::bytes(self.tx.work(), found);
-        Ok(Some((key, see(Tx::<S, M>::codec_error(self.opened, C::view(bytes))?))))
+        Ok(Some((key, self.tx.show::<C, _>(self.opened, found, see)?)))
     }
 
     /// The rows that are left, as an iterator, which ends with the first error.

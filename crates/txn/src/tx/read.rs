@@ -175,8 +175,7 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
     ) -> Result<Option<R>, Error> {
         let opened = self.opened(table)?;
         let Some(found) = self.row::<K, O>(opened, key, Wanted::ToRead)?.found else { return Ok(None) };
-        let view = Self::codec_error(opened, C::view(Self::bytes(self.work(), found)))?;
-        Ok(Some(see(view)))
+        self.show::<C, _>(opened, found, see).map(Some)
     }
 
     /// Asks for the memory of rows that are going to be read or updated, all at once, where one after the other would wait for it. A hint, for keys that pack into eight
@@ -330,8 +329,6 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
     /// The row of a record that was found, and whose value was copied; if it was to be changed, to the end of the values, which was here before.
     #[inline(always)]
     pub(super) fn row_of(&mut self, seen: Sighting, wanted: Wanted, start: usize) -> Result<Row, Error> {
-        let is_noted = S::ISOLATED && self.past().is_none();
-        let is_opaque = self.is_opaque;
         if self.work().written.may_have(seen.at)
             && let Some(row) = self.row_written(seen, wanted, start)?
         {
@@ -348,13 +345,7 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
             }
             false => seen.is_present().then_some(Found::Read),
         };
-        // As `saw` does it, with what is at hand.
-        if is_noted {
-            work.reads.push(seen);
-            if work.seen() >= work.next_check || is_opaque {
-                self.check()?;
-            }
-        }
+        self.saw(seen)?;
         Ok(Row { found, record: Some(Spotted::Seen(seen)) })
     }
 
