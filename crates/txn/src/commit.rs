@@ -14,7 +14,7 @@ mod region;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use drtm_htm::{Engine, fence_locked};
-use drtm_kv::{Kept, Locking, Reserved, Sighting, Version};
+use drtm_kv::{Kept, KvError, Locking, Records, Reserved, Sighting, Version};
 
 use crate::{
     Change, Conflict, Error, Hook, Setting,
@@ -221,22 +221,12 @@ fn apply<S: Setting>(
         // A row that was not there before, and never was as far as anybody knows, needs nothing to say so.
         let may_be_kept = write.has_past || !needs.is_empty() && !write.before.is_removed();
         let has_past = may_be_kept && settle_past(db, worker, needs, write, version, &mut spent)?;
-        match write.fate {
-            Fate::Fresh { .. } | Fate::Remove => records.publish(write.at, version)?,
-            Fate::Patch { start, length, skipped } => {
-                records.write_part(write.at, version, skipped as usize, slice(values, start, length))?;
-            }
-            Fate::Put { start, length } if write.has_room => {
-                records.write_part(write.at, version, 0, slice(values, start, length))?;
-            }
-            Fate::Put { start, length } => {
-                let Some(opened) = db.catalog.get(write.table) else { continue };
-                let value = slice(values, start, length);
-                let memory = reserved.iter().position(|(reserved, _)| *reserved == index);
-                let memory = memory.map(|memory| reserved.swap_remove(memory).1);
-                let key = encoded(keys, write.key);
-                now_at = opened.index.write(worker, key, write.at, memory, version, value)?;
-            }
+        if let Some(value) = write_in_place(&records, write, values, version)? {
+            let Some(opened) = db.catalog.get(write.table) else { continue };
+            let memory = reserved.iter().position(|(reserved, _)| *reserved == index);
+            let memory = memory.map(|memory| reserved.swap_remove(memory).1);
+            let key = encoded(keys, write.key);
+            now_at = opened.index.write(worker, key, write.at, memory, version, value)?;
         }
         // Who had a past is in the queue already, unless it has moved.
         if has_past && (!write.has_past || now_at != write.at) {
@@ -248,6 +238,31 @@ fn apply<S: Setting>(
     }
     db.past.enter(spent);
     Ok(())
+}
+
+/// Writes what becomes of a row, and unlocks its record. If that has no room for the value, only gives the value.
+#[inline(always)]
+fn write_in_place<'v, E: Engine>(
+    records: &Records<'_, E>,
+    write: &Write,
+    values: &'v [u8],
+    version: Version,
+) -> Result<Option<&'v [u8]>, KvError> {
+    if let Fate::Fresh { .. } | Fate::Remove = write.fate {
+        records.publish(write.at, version)?;
+        return Ok(None);
+    }
+    let (start, length, skipped) = match write.fate {
+        Fate::Patch { start, length, skipped } => (start, length, skipped),
+        Fate::Put { start, length } | Fate::Fresh { start, length } => (start, length, 0),
+        Fate::Remove => (0, 0, 0),
+    };
+    let value = slice(values, start, length);
+    if !write.has_room {
+        return Ok(Some(value));
+    }
+    records.write_part(write.at, version, skipped as usize, value)?;
+    Ok(None)
 }
 
 /// Keeps what a row is, if that is needed once it has been written, and forgets what is not needed of what it was. Whether it has older versions then.
@@ -307,24 +322,13 @@ pub(crate) fn write_through<S: Setting>(
         let mut locked = Locked::NOTHING;
         locked.take::<S>(write, version, length, has_past);
         let version = new_version(1, write);
-        match write.fate {
-            Fate::Fresh { .. } => records.publish(write.at, version)?,
-            Fate::Patch { start, length, skipped } => {
-                records.write_part(write.at, version, skipped as usize, slice(values, start, length))?;
-            }
-            Fate::Put { start, length } if write.has_room => {
-                records.write_part(write.at, version, 0, slice(values, start, length))?;
-            }
-            Fate::Remove => {
-                records.publish(write.at, version)?;
-                let seen = Sighting { at: write.at, version };
-                garbage::reap(db, worker, write.table, encoded(keys, write.key), seen)?;
-            }
-            Fate::Put { start, length } => {
-                let value = slice(values, start, length);
-                let memory = opened.index.reserve(worker, write.at, value.len())?;
-                opened.index.write(worker, encoded(keys, write.key), write.at, memory, version, value)?;
-            }
+        let key = encoded(keys, write.key);
+        if let Some(value) = write_in_place(&records, write, values, version)? {
+            let memory = opened.index.reserve(worker, write.at, value.len())?;
+            opened.index.write(worker, key, write.at, memory, version, value)?;
+        }
+        if write.fate == Fate::Remove {
+            garbage::reap(db, worker, write.table, key, Sighting { at: write.at, version })?;
         }
     }
     Ok(())

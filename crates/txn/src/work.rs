@@ -72,6 +72,12 @@ impl Write {
         Self { is_made: true, is_read: true, ..Self::new(made, table, fate, key) }
     }
 
+    /// Of a record that was read.
+    #[inline(always)]
+    pub(crate) fn read(found: Sighting, table: u16, fate: Fate, key: Kept) -> Self {
+        Self { is_read: true, ..Self::new(found, table, fate, key) }
+    }
+
     /// The record as it was found.
     #[inline(always)]
     pub(crate) fn seen(&self) -> Sighting {
@@ -249,7 +255,7 @@ impl Filter {
     }
 
     #[inline(always)]
-    fn add(&mut self, at: Handle) {
+    pub(crate) fn add(&mut self, at: Handle) {
         let (word, bit) = Self::bit(at);
         self.0[word] |= bit;
     }
@@ -472,7 +478,7 @@ pub(crate) fn slice(bytes: &[u8], start: u32, length: u32) -> &[u8] {
 
 /// Appends something from here on, and tells where it is; nothing is appended if that fails.
 #[inline(always)]
-fn append<T>(
+pub(crate) fn append<T>(
     to: &mut Vec<u8>,
     start: usize,
     write: impl FnOnce(&mut Vec<u8>) -> Result<T, Error>,

@@ -1,11 +1,9 @@
 //! Records whose lock a transaction holds.
 
-use std::ops::Range;
+use drtm_htm::{Engine, Word};
+use drtm_rdma::{OutOfBounds, Region, words_for, write_bytes};
 
-use drtm_htm::Engine;
-use drtm_rdma::{OutOfBounds, words_for, write_bytes};
-
-use super::{Record, STATE, Shape, write::Locked};
+use super::{Record, STATE, write::Locked};
 use crate::{
     KvError, MAX_VALUE, Reaped, Reserved, Sighting, Version, Worker,
     keys::Keys,
@@ -26,47 +24,69 @@ impl<'r, E: Engine> Record<'r, E> {
     pub(crate) fn write_held<K: Keys>(&self, version: Version, value: &[u8]) -> Result<(), KvError> {
         let (now, was) = (self.version(), self.shape::<K>(self.head())?);
         let written = self.put((now, was), (version, was.with_value(value.len())), value);
-        self.engine().store(&self.header[STATE], State::FREE.0);
+        self.unlock();
         Ok(written?)
     }
 
     /// Writes whole words of a value, from the one behind the first `skipped` on, in a record that the caller has locked. Unlocks it.
     #[inline(always)]
     pub(crate) fn write_part_held(&self, version: Version, skipped: usize, part: &[u8]) -> Result<(), KvError> {
-        let written = self.write_part(version, skipped, part);
-        self.engine().store(&self.header[STATE], State::FREE.0);
-        written
-    }
-
-    #[inline(always)]
-    fn write_part(&self, version: Version, skipped: usize, part: &[u8]) -> Result<(), KvError> {
-        let (now, shape) = (self.version(), self.shape_of(self.head())?);
-        let end = 8 * skipped + part.len();
-        // Behind the part there must be nothing, or another word.
-        if end > shape.value || (end != shape.value && !part.len().is_multiple_of(8)) {
-            return Err(KvError::NotThisPart { length: shape.value, begin: 8 * skipped, end });
-        }
-        if shape.checked {
-            return self.write_part_whole((now, shape), version, 8 * skipped..end, part);
-        }
-        let words = self.body(shape.before_value() + skipped, words_for(part.len()))?;
-        self.write_body(now, version, || write_bytes(self.engine(), words, part));
+        let now = self.version();
+        let Some(words) = self.plain_part(skipped, part.len()) else {
+            return Self::write_part_apart(self.region, self.place, version, skipped, part);
+        };
+        self.begin_writing(now);
+        write_bytes(self.engine(), words, part);
+        self.end_writing(version);
+        self.unlock();
         Ok(())
     }
 
-    /// Where a checksum has to be made of all of it, all of it is written.
+    /// The words of a part of the value, if it is one, and nothing else has to be written with it.
+    #[inline(always)]
+    fn plain_part(&self, skipped: usize, length: usize) -> Option<&'r [Word]> {
+        let shape = self.shape_of(self.head()).ok()?;
+        let end = 8 * skipped + length;
+        // Behind the part there must be nothing, or another word.
+        let is_one = end == shape.value || (end < shape.value && length.is_multiple_of(8));
+        if !is_one || shape.checked {
+            return None;
+        }
+        self.body(shape.before_value() + skipped, words_for(length)).ok()
+    }
+
+    /// The same where a checksum has to be made of all of the value, and so all of it is written; or where there is no such part.
+    // It looks for the record once more: one that it was given would have to be in memory, for all others, too.
     #[cold]
-    fn write_part_whole(
-        &self,
-        (now, shape): (Version, Shape),
+    #[inline(never)]
+    fn write_part_apart(
+        region: &'r Region<E>,
+        place: Place,
         version: Version,
-        range: Range<usize>,
+        skipped: usize,
         part: &[u8],
     ) -> Result<(), KvError> {
+        let record = Self::at(region, place)?;
+        let written = record.rewrite(version, 8 * skipped, part);
+        record.unlock();
+        written
+    }
+
+    fn rewrite(&self, version: Version, begin: usize, part: &[u8]) -> Result<(), KvError> {
+        let (now, shape) = (self.version(), self.shape_of(self.head())?);
+        let end = begin + part.len();
+        if end > shape.value || (end != shape.value && !part.len().is_multiple_of(8)) {
+            return Err(KvError::NotThisPart { length: shape.value, begin, end });
+        }
         let mut value = Vec::new();
         self.copy_wanted(shape, &mut value)?;
-        value[range].copy_from_slice(part);
+        value[begin..end].copy_from_slice(part);
         Ok(self.put((now, shape), (version, shape), &value)?)
+    }
+
+    #[inline(always)]
+    fn unlock(&self) {
+        self.engine().store(&self.header[STATE], State::FREE.0);
     }
 
     /// Memory for a value of another length, if this record, which the caller has locked, has no room for it.

@@ -122,28 +122,31 @@ impl<'r, E: Engine> Record<'r, E> {
         let engine = self.engine();
         let body = self.body(shape.before_value(), shape.sealed_words())?;
         let lengths = if shape != was && shape.has_lengths() { Some(&self.body(0, 1)?[0]) } else { None };
-        self.write_body(before, version, || {
-            if shape != was {
-                self.reshape(shape, lengths);
-            }
-            write_bytes(engine, body, value);
-            if shape.checked {
-                seal(engine, self.header, body, shape, version, value);
-            }
-        });
+        self.begin_writing(before);
+        if shape != was {
+            self.reshape(shape, lengths);
+        }
+        write_bytes(engine, body, value);
+        if shape.checked {
+            seal(engine, self.header, body, shape, version, value);
+        }
+        self.end_writing(version);
         Ok(())
     }
 
-    /// Writes what `write` writes, so that whoever looks at the record meanwhile knows that it is being written.
+    /// From here on, whoever looks at the record knows that it is being written.
     #[inline(always)]
-    pub(super) fn write_body(&self, before: Version, version: Version, write: impl FnOnce()) {
-        let engine = self.engine();
-        engine.store_relaxed(&self.header[VERSION], before.writing().0);
+    pub(super) fn begin_writing(&self, before: Version) {
+        self.engine().store_relaxed(&self.header[VERSION], before.writing().0);
         if !mutation::includes(Mutation::WriteWithoutFence) {
             fence_release();
         }
-        write();
-        engine.store(&self.header[VERSION], version.0);
+    }
+
+    /// It has been written.
+    #[inline(always)]
+    pub(super) fn end_writing(&self, version: Version) {
+        self.engine().store(&self.header[VERSION], version.0);
     }
 
     /// Writes another shape, and the word of lengths if it has one.

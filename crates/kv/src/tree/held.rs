@@ -173,7 +173,7 @@ impl<E: Engine, K: TreeKeys> Tree<E, K> {
     /// tree.load(&mut worker, (0..100).map(|key| (key, "value")))?;
     /// let (mut cursor, mut passed, mut keys) = (Cursor::up(5..), Vec::new(), Vec::new());
     /// tree.advance_each(&mut cursor, worker.lock_state(), &mut passed, &mut Vec::new(), |key, seen, value| {
-    ///     assert!(seen.is_present() && value == b"value");
+    ///     assert!(seen.is_present() && *value == b"value");
     ///     keys.push(key);
     ///     if keys.len() < 7 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     /// })?;
@@ -187,7 +187,7 @@ impl<E: Engine, K: TreeKeys> Tree<E, K> {
         holder: State,
         passed: &mut Vec<NodeVersion>,
         value: &mut R,
-        mut show: impl FnMut(K::Key<'_>, Sighting, &R) -> ControlFlow<()>,
+        mut show: impl FnMut(K::Key<'_>, Sighting, &mut R) -> ControlFlow<()>,
     ) -> Result<(), KvError> {
         let mut observed = Observed { view: holder, value };
         K::each(&self.table, &mut cursor.cursor, passed, &mut observed, |key, seen, at| show(key, seen, at.value))

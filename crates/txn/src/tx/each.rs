@@ -12,13 +12,13 @@ use super::{
 use crate::{Codec, Error, Key, Setting, index::Index, work::Work};
 
 /// Why no more rows are shown.
-enum Stop {
+pub(super) enum Stop {
     /// There are none.
     Over,
     /// Whoever sees them has seen enough.
     Enough,
-    /// The transaction may have written this one, or has read so much that it has to look at all of it again.
-    At(u64, Sighting),
+    /// The transaction may have written this one, or has read so much that it has to look at all of it again. Where the values end that it keeps.
+    At(u64, Sighting, usize),
     /// It is none of the table's.
     Failed(Error),
 }
@@ -63,8 +63,8 @@ impl<K: Key, C: Codec, S: Setting, M: Mode> Range<'_, '_, K, C, S, M> {
                 Stop::Over => return self.tx.passed(),
                 Stop::Enough => return Ok(()),
                 Stop::Failed(error) => return Err(error),
-                Stop::At(word, seen) => {
-                    if self.show_apart(word, seen, &mut see)?.is_break() {
+                Stop::At(word, seen, end) => {
+                    if self.show_apart(word, seen, end, &mut see)?.is_break() {
                         return Ok(());
                     }
                 }
@@ -78,20 +78,26 @@ impl<K: Key, C: Codec, S: Setting, M: Mode> Range<'_, '_, K, C, S, M> {
         Ok(())
     }
 
+    /// Whether there is nothing special about the transaction.
+    #[inline(always)]
+    pub(super) fn is_plain(&self) -> bool {
+        !self.tx.is_opaque && !self.tx.has_ticket() && self.tx.past().is_none()
+    }
+
     /// Shows rows as long as there is nothing special about them. `None` if there is about the transaction, or about the keys.
     #[inline(always)]
     fn run(&mut self, see: &mut impl FnMut(K, C::View<'_>) -> ControlFlow<()>) -> Result<Option<Stop>, Error> {
-        if self.tx.is_opaque || self.tx.has_ticket() || self.tx.past().is_some() {
+        if !self.is_plain() {
             return Ok(None);
         }
         let Self { tx, opened, cursor, .. } = self;
         let (Index::TreeOfWords(tree), Position::Words(cursor)) = (&opened.index, cursor) else { return Ok(None) };
-        let Work { leaves, value, reads, writes, written, next_check, holder, .. } = tx.work();
+        let Work { leaves, value, values, reads, writes, written, next_check, holder, .. } = tx.work();
         let mut stop = Stop::Over;
         tree.advance_each(cursor, *holder, leaves, value, |word, seen, value| {
             let is_time_to_check = S::ISOLATED && reads.len() + writes.len() + 1 >= *next_check;
             if is_time_to_check || written.may_have(seen.at) {
-                stop = Stop::At(word, seen);
+                stop = Stop::At(word, seen, values.len());
                 return ControlFlow::Break(());
             }
             if S::ISOLATED {
@@ -121,9 +127,9 @@ impl<K: Key, C: Codec, S: Setting, M: Mode> Range<'_, '_, K, C, S, M> {
         &mut self,
         word: u64,
         seen: Sighting,
+        end: usize,
         see: &mut impl FnMut(K, C::View<'_>) -> ControlFlow<()>,
     ) -> Result<ControlFlow<()>, Error> {
-        let end = self.tx.work().values.len();
         let Row { found: Some(found), record: Some(record) } = self.tx.row_of(seen, Wanted::ToRead, end)? else {
             return Ok(ControlFlow::Continue(()));
         };

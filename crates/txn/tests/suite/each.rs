@@ -1,4 +1,4 @@
-//! Rows of a range that are shown one after the other: beside a model, with whatever the transaction has written among them; and where it is told to begin again.
+//! Rows of a range that are shown, or changed, one after the other: beside a model, with whatever the transaction has written among them; and where it is told to begin again.
 
 use std::{cell::Cell, collections::BTreeMap, ops::ControlFlow, ops::RangeInclusive};
 
@@ -33,6 +33,8 @@ enum Step {
     Remove(u64),
     /// The rows between these, of which so many are shown at once.
     See(RangeInclusive<u64>, bool, usize),
+    /// Of the rows between these so many are raised.
+    Raise(RangeInclusive<u64>, bool, usize),
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
@@ -43,6 +45,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         1 => key().prop_map(Step::Remove),
         3 => (key(), key(), any::<bool>(), 1..400_usize)
             .prop_map(|(low, high, is_up, most)| Step::See(low..=high, is_up, most)),
+        2 => (key(), key(), any::<bool>(), 1..400_usize)
+            .prop_map(|(low, high, is_up, most)| Step::Raise(low..=high, is_up, most)),
     ];
     vec(step, 1..30)
 }
@@ -69,6 +73,24 @@ fn rows<S: Setting, M: Mode, K: Key, C: Codec>(
             None => return Ok(found),
         }
     }
+}
+
+/// Raises so many rows of a range. Gives how many there were.
+fn raise<S: Setting, K: Key>(
+    tx: &mut Tx<'_, S>,
+    table: Table<K, Pod<Row>, Ordered>,
+    range: RangeInclusive<K>,
+    is_up: bool,
+    most: usize,
+) -> Result<usize, Error> {
+    let mut rows = if is_up { tx.range(table, range) } else { tx.range_back(table, range) }?;
+    let mut raised = 0;
+    rows.update_each(|_, row| {
+        row.second = row.second.wrapping_add(1);
+        raised += 1;
+        if raised < most { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    })?;
+    Ok(raised)
 }
 
 fn name(number: u64) -> String {
@@ -118,6 +140,17 @@ fn agree<S: Setting>(db: &Db<S>, steps: &[Step]) {
                     model.remove(key);
                 }
                 Step::See(range, is_up, most) => see(tx, &model, range, *is_up, *most)?,
+                Step::Raise(range, is_up, most) => {
+                    let mut expected: Vec<_> = model.iter_mut().filter(|(key, _)| range.contains(key)).collect();
+                    if !is_up {
+                        expected.reverse();
+                    }
+                    expected.truncate(*most);
+                    assert_eq!(raise(tx, numbers, range.clone(), *is_up, *most)?, expected.len());
+                    let named = raise(tx, names, name(*range.start())..=name(*range.end()), *is_up, *most)?;
+                    assert_eq!(named, expected.len());
+                    expected.into_iter().for_each(|(_, row)| row.second = row.second.wrapping_add(1));
+                }
             }
         }
         Ok(())
@@ -195,4 +228,36 @@ fn a_transaction_that_cannot_commit_does_not_go_on_for_long() {
     })
     .expect("the second time");
     assert_eq!((tries.get(), shown.get()), (2, 1_000));
+}
+
+/// Threads raise rows of overlapping ranges, while another takes rows away and puts them back as they were: no row is raised in vain.
+#[test]
+fn no_change_of_many_rows_is_lost() {
+    const ROWS: u64 = 200;
+    const TURNS: u64 = 150;
+    let (db, table) = filled(ROWS);
+    let raised: u64 = std::thread::scope(|scope| {
+        let raisers = [1, 2].map(|thread| {
+            let db = &db;
+            scope.spawn(move || {
+                let turn = |turn: u64| {
+                    let low = (turn * 7 * thread) % ROWS;
+                    let (range, is_up) = (low..=low + 90, turn % 3 != 0);
+                    db.transact(|tx| raise(tx, table, range.clone(), is_up, 80)).expect("room") as u64
+                };
+                (0..TURNS).map(turn).sum::<u64>()
+            })
+        });
+        scope.spawn(|| {
+            for turn in 0..TURNS {
+                let key = (turn * 13) % ROWS;
+                let row = db.transact(|tx| tx.take(table, &key)).expect("room").expect("nobody else takes any");
+                db.transact(|tx| tx.insert(table, &key, &row)).expect("room");
+            }
+        });
+        raisers.into_iter().map(|raiser| raiser.join().expect("no panic")).sum()
+    });
+    let rows = db.read(|tx| rows(tx, table, 0..=ROWS, true, 1_000, |row| row)).expect("alone");
+    assert_eq!(rows.len() as u64, ROWS);
+    assert_eq!(rows.iter().map(|(_, row)| row.second).sum::<u64>(), raised);
 }

@@ -1,5 +1,7 @@
 //! DELIVERY (2.7): one transaction for all districts of a warehouse, where the specification allows one for each (2.7.2.2), too.
 
+use std::ops::ControlFlow;
+
 use drtm_txn::{Db, Setting, Tx};
 use zerocopy::little_endian::{I64, U32, U64};
 
@@ -88,15 +90,13 @@ fn arrive<S: Setting, O: Shelf>(
     lines: u8,
     date: u64,
 ) -> Result<i64, Error> {
-    let mut amount = 0;
-    let mut rows =
-        tx.range(tables.order_lines, (warehouse, district, number, 1)..=(warehouse, district, number, lines))?;
-    for _ in 0..lines {
-        let delivered = rows.update_next(|_, row| {
+    let (mut delivered, mut amount) = (0, 0);
+    tx.range(tables.order_lines, (warehouse, district, number, 1)..=(warehouse, district, number, lines))?
+        .update_each(|_, row| {
             row.delivery_date = U64::new(date);
-            row.amount.get()
+            amount += row.amount.get();
+            delivered += 1;
+            if delivered < lines { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         })?;
-        amount += there(delivered, ORDER_LINE)?.1;
-    }
-    Ok(amount)
+    Ok(there((delivered == lines).then_some(amount), ORDER_LINE)?)
 }
