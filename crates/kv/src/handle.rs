@@ -165,10 +165,8 @@ pub enum Locking {
     Taken {
         /// Its version.
         version: Version,
-        /// The length of its value, as the record says it: another of the same length needs no other memory.
-        length: u32,
-        /// Whether it links to older versions.
-        has_past: bool,
+        /// Its head: whether it links to older versions, and how long its value is, or [where](Records::length) that is to be found.
+        head: Head,
     },
     /// Somebody has it locked, or leased.
     Held(State),
@@ -256,23 +254,27 @@ impl<'s, E: Engine> Records<'s, E> {
             engine.store(&header[STATE], State::FREE.0);
             return Ok(Locking::Gone);
         }
-        let Ok(taken) = self.taken(&mut Plain::new(engine), at, version, head);
-        Ok(taken)
+        Ok(Locking::Taken { version, head })
     }
 
-    /// What a record is like that is locked now.
+    /// The length of the value of a record that is locked, and has this head: another of the same length needs no other memory.
+    #[must_use]
     #[inline(always)]
-    fn taken<A: Access<'s>>(&self, tx: &mut A, at: Handle, version: Version, head: Head) -> Result<Locking, A::Abort> {
-        let length = match head.short_length() {
-            Some(length) => length.into(),
-            None => self.long_length(tx, at)?,
-        };
-        Ok(Locking::Taken { version, length, has_past: head.older() != 0 })
+    pub fn length(&self, at: Handle, head: Head) -> u32 {
+        let Ok(length) = self.length_in(&mut Plain::new(self.region.engine()), at, head);
+        length
     }
 
-    /// The length of a record's value where its head has no room for it.
+    /// [The same](Self::length) in a hardware region.
+    ///
+    /// # Errors
+    ///
+    /// When the region has aborted.
     #[inline(always)]
-    fn long_length<A: Access<'s>>(&self, tx: &mut A, at: Handle) -> Result<u32, A::Abort> {
+    pub fn length_in<A: Access<'s>>(&self, tx: &mut A, at: Handle, head: Head) -> Result<u32, A::Abort> {
+        if let Some(length) = head.short_length() {
+            return Ok(length.into());
+        }
         match self.region.array::<1>(Offset::new(8 * (at.place().word + HEADER_WORDS as u64))) {
             // The lower half: the key's is above.
             Ok([lengths]) => Ok(tx.load(lengths)? as u32),
@@ -299,7 +301,7 @@ impl<'s, E: Engine> Records<'s, E> {
             return Ok(Locking::Held(state));
         }
         tx.store(&header[STATE], holder.0)?;
-        self.taken(tx, at, version, head)
+        Ok(Locking::Taken { version, head })
     }
 
     /// [Looks](Self::is_still) at a record in a hardware region.
@@ -405,8 +407,7 @@ impl<'s, E: Engine> Records<'s, E> {
     pub fn held(&self, at: Handle) -> Result<Locking, KvError> {
         let (header, engine) = (self.header(at)?, self.region.engine());
         let (version, head) = (Version(engine.load(&header[VERSION])), Head(engine.load_relaxed(&header[HEAD])));
-        let Ok(taken) = self.taken(&mut Plain::new(engine), at, version, head);
-        Ok(taken)
+        Ok(Locking::Taken { version, head })
     }
 
     /// Writes some words of the value of a record that the caller has locked, from the one behind the first `skipped` on, and unlocks it. What is written ends where a

@@ -316,11 +316,11 @@ pub(crate) fn write_through<S: Setting>(
     let records = db.store.records();
     let Work { writes, values, keys, worker, holder, .. } = work;
     for write in writes.iter_mut() {
-        let Locking::Taken { version, length, has_past } = records.lock(write.at, *holder)? else {
+        let Locking::Taken { version, head } = records.lock(write.at, *holder)? else {
             return Err(Conflict::Locked.into());
         };
         let mut locked = Locked::NOTHING;
-        locked.take::<S>(write, version, length, has_past);
+        locked.take::<S>(write, version, head, records.length(write.at, head));
         let version = new_version(1, write);
         let key = encoded(keys, write.key);
         if let Some(value) = write_in_place(&records, write, values, version)? {

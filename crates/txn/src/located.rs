@@ -57,6 +57,8 @@ pub(crate) struct Located {
     /// The number of the transaction, after which what it has asked for is forgotten.
     transaction: u32,
     waiting: Vec<Waiting>,
+    /// How many of them do not wait any more.
+    served: usize,
     /// Steps that transactions have made.
     steps: u64,
     /// When it is time for the first of those that wait.
@@ -66,7 +68,8 @@ pub(crate) struct Located {
 impl Default for Located {
     fn default() -> Self {
         let (entries, waiting) = (Vec::new(), Vec::new());
-        Self { entries, streams: Default::default(), transaction: 1, waiting, steps: 0, ripe_at: u64::MAX }
+        let streams = Default::default();
+        Self { entries, streams, transaction: 1, waiting, served: 0, steps: 0, ripe_at: u64::MAX }
     }
 }
 
@@ -117,20 +120,28 @@ impl Located {
     #[inline(always)]
     pub(crate) fn go_on(&mut self, is_come_to: bool, mut locate: impl FnMut(u16, Asked<'_>) -> Left) {
         let steps = self.steps;
-        let is_due = |waiting: &Waiting| is_come_to || waiting.ripe_at <= steps;
-        let asked = self.waiting.len();
-        for index in 0..asked {
-            let waiting = self.waiting[index];
-            if is_due(&waiting) {
-                self.go_on_with(waiting, |asked| locate(waiting.table, asked));
-            }
+        let waiting = self.waiting.get(self.served..).unwrap_or(&[]);
+        // They wait in the order in which it will be time for them.
+        let due = match is_come_to {
+            true => waiting.len(),
+            false => waiting.iter().take_while(|waiting| waiting.ripe_at <= steps).count(),
+        };
+        for _ in 0..due {
+            let waiting = self.waiting[self.served];
+            self.served += 1;
+            self.go_on_with(waiting, |asked| locate(waiting.table, asked));
         }
-        let mut index = 0;
-        self.waiting.retain(|waiting| {
-            index += 1;
-            index > asked || !is_due(waiting)
-        });
-        self.ripe_at = self.waiting.first().map_or(u64::MAX, |first| first.ripe_at);
+        match self.waiting.get(self.served) {
+            Some(first) => self.ripe_at = first.ripe_at,
+            None => self.wait_for_nothing(),
+        }
+    }
+
+    /// Nothing waits any more.
+    #[inline(always)]
+    fn wait_for_nothing(&mut self) {
+        self.waiting.clear();
+        (self.served, self.ripe_at) = (0, u64::MAX);
     }
 
     /// Takes the next step with rows that are waiting. Some may have to wait once more.
@@ -180,8 +191,7 @@ impl Located {
     pub(crate) fn clear(&mut self) {
         if !self.entries.is_empty() {
             self.entries.clear();
-            self.waiting.clear();
-            self.ripe_at = u64::MAX;
+            self.wait_for_nothing();
             self.transaction = self.transaction.wrapping_add(1);
         }
     }

@@ -79,6 +79,13 @@ impl Head {
         Self(CHECKED.set(self.0, 1))
     }
 
+    /// Whether there is an older version, or was one that could not be kept.
+    #[must_use]
+    #[inline(always)]
+    pub const fn has_older(self) -> bool {
+        self.older() != 0
+    }
+
     /// In place of an older version's: there was one, and it could not be kept.
     pub(crate) const FORGOTTEN: u64 = OLDER.max();
 

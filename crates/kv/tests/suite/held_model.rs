@@ -343,10 +343,12 @@ impl<'t, E: Engine, K: Numbered, T: Transacted<E, K>> Checked<'t, E, K, T> {
         if let Some(by) = row.locked_by {
             prop_assert_eq!(locking, Locking::Held(holders[by]));
         } else {
-            let length = row.stored.len() as u32;
-            let expected = Locking::Taken { version: row.now.version, length, has_past: row.has_past };
-            prop_assert_eq!(locking, expected);
-            prop_assert_eq!(records.held(row.now.at).expect("sound"), expected);
+            let Locking::Taken { version, head } = locking else {
+                return Err(TestCaseError::fail(format!("{locking:?}")));
+            };
+            prop_assert_eq!((version, head.has_older()), (row.now.version, row.has_past));
+            prop_assert_eq!(records.length(row.now.at, head), row.stored.len() as u32);
+            prop_assert_eq!(records.held(row.now.at).expect("sound"), locking);
             row.locked_by = Some(who);
         }
         let by = row.locked_by.unwrap_or(who);

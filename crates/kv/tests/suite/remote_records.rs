@@ -34,7 +34,9 @@ fn a_part_that_the_owner_writes_is_read_with_the_rest() {
         table.insert(&mut worker, 7, &bytes(300, 1)).expect("room").expect("new");
         let me = worker.lock_state();
         let Ok(Fetched::Record(seen)) = table.fetch(7, me, &mut Vec::new()) else { panic!("it is there") };
-        assert!(matches!(cluster.store.records().lock(seen.at, me), Ok(Locking::Taken { length: 300, .. })));
+        let records = cluster.store.records();
+        let Ok(Locking::Taken { head, .. }) = records.lock(seen.at, me) else { panic!("nobody else is here") };
+        assert_eq!(records.length(seen.at, head), 300);
         cluster.store.records().write_part(seen.at, seen.version.next(), 5, &[9; 16]).expect("within the value");
         let mut expected = bytes(300, 1);
         expected[40..56].fill(9);

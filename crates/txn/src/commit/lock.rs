@@ -4,7 +4,7 @@
 //! has, all are unlocked, and locked again in the order of memory, now waiting: nobody waits in a circle.
 
 use drtm_htm::{Engine, Waiter};
-use drtm_kv::{Handle, Locking, Records, State, Version};
+use drtm_kv::{Handle, Head, Locking, Records, State, Version};
 
 use crate::{
     Conflict, Error, Setting,
@@ -50,13 +50,8 @@ impl Locked {
 
     /// Remembers what a record was like when it was locked. False if it was read, and is not as it was.
     #[inline(always)]
-    pub(super) fn take<S: Setting>(
-        &mut self,
-        write: &mut Write,
-        version: Version,
-        length: u32,
-        has_past: bool,
-    ) -> bool {
+    pub(super) fn take<S: Setting>(&mut self, write: &mut Write, version: Version, head: Head, length: u32) -> bool {
+        let has_past = head.has_older();
         write.before = version;
         write.has_past = has_past;
         write.has_room = match write.fate {
@@ -89,8 +84,8 @@ pub(super) fn lock<S: Setting>(db: &Inner<S>, work: &mut Work<S::Engine>) -> Res
     for index in 0..writes.len() {
         let write = &mut writes[index];
         let failed = match records.lock(write.at, *holder) {
-            Ok(Locking::Taken { version, length, has_past }) => {
-                if locked.take::<S>(write, version, length, has_past) {
+            Ok(Locking::Taken { version, head }) => {
+                if locked.take::<S>(write, version, head, records.length(write.at, head)) {
                     continue;
                 }
                 records.unlock(write.at);
@@ -120,8 +115,8 @@ fn lock_in_order<S: Setting>(db: &Inner<S>, work: &mut Work<S::Engine>) -> Resul
     let mut locked = Locked::NOTHING;
     for (count, (at, index)) in order.iter().enumerate() {
         let failed = match lock_patiently(&records, *at, *holder, &db.ticket, !held.is_empty()) {
-            Ok((version, length, has_past)) => {
-                if locked.take::<S>(&mut writes[*index as usize], version, length, has_past) {
+            Ok((version, head)) => {
+                if locked.take::<S>(&mut writes[*index as usize], version, head, records.length(*at, head)) {
                     continue;
                 }
                 records.unlock(*at);
@@ -141,7 +136,7 @@ fn lock_patiently<E: Engine>(
     holder: State,
     ticket: &Ticket,
     has_ticket: bool,
-) -> Result<(Version, u32, bool), Error> {
+) -> Result<(Version, Head), Error> {
     let waiter = Waiter::new();
     for _ in 0..PATIENCE {
         let found = match records.lock(at, holder)? {
@@ -150,7 +145,7 @@ fn lock_patiently<E: Engine>(
             found => found,
         };
         match found {
-            Locking::Taken { version, length, has_past } => return Ok((version, length, has_past)),
+            Locking::Taken { version, head } => return Ok((version, head)),
             Locking::Gone => return Err(Conflict::Moved.into()),
             Locking::Held(_) => {}
         }

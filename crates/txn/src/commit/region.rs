@@ -30,8 +30,9 @@ pub(super) fn lock_and_validate<S: Setting>(
         locked = Locked::NOTHING;
         for write in writes.iter_mut() {
             match records.lock_in(tx, write.at, *holder)? {
-                Locking::Taken { version, length, has_past } => {
-                    if !locked.take::<S>(write, version, length, has_past) {
+                Locking::Taken { version, head } => {
+                    let length = records.length_in(tx, write.at, head)?;
+                    if !locked.take::<S>(write, version, head, length) {
                         return Err(tx.abort::<CHANGED>());
                     }
                 }
