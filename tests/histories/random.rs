@@ -274,22 +274,29 @@ impl<S: Setting> User<'_, S> {
         }
     }
 
-    /// Reads a range, which may be empty or the wrong way round, as far as it likes.
+    /// Reads a range, which may be empty or the wrong way round, as far as it likes, or writes its rows as it comes to them.
     fn scan(&mut self, tx: &mut Tx<'_, S>, attempt: &mut Attempt<'_>) -> Result<(), Error> {
         let (table, range, is_up) =
             (self.random.u32(FIRST_SORTED..TABLES), (self.bound(), self.bound()), self.random.bool());
         let (mut rows, mut has_enough, enough) = (Vec::new(), false, self.random.usize(1..6));
-        let scanned = if self.random.u8(0..4) == 0 {
-            self.world.end_of(tx, table, range, is_up).map(|row| {
+        let mut writes = Vec::new();
+        let scanned = match self.random.u8(0..8) {
+            0..2 => self.world.end_of(tx, table, range, is_up).map(|row| {
                 has_enough = row.is_some();
                 rows.extend(row);
-            })
-        } else {
-            self.world.range(tx, table, range, is_up, |key, write| {
+            }),
+            2..4 if self.size.is_wild => {
+                writes.extend((0..enough).map(|_| self.size.write(attempt)));
+                self.world.change_range(tx, table, range, is_up, &writes, |key, was| {
+                    rows.push((key, was));
+                    has_enough = rows.len() == enough;
+                })
+            }
+            _ => self.world.range(tx, table, range, is_up, |key, write| {
                 rows.push((key, write));
                 has_enough = rows.len() == enough;
                 !has_enough
-            })
+            }),
         };
         let (start, end) = range;
         // What it has come through: to the last row, or all of it.
@@ -305,6 +312,9 @@ impl<S: Setting> User<'_, S> {
         );
         if let Some(passed) = passed {
             attempt.scanned(table, passed, &rows);
+        }
+        for ((key, _), write) in rows.into_iter().zip(writes) {
+            attempt.wrote(Place { table, key }, Some(write));
         }
         scanned
     }

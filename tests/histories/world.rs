@@ -102,6 +102,25 @@ macro_rules! at {
     }};
 }
 
+/// What follows for the rows of a range of a table.
+macro_rules! in_range {
+    ($world:expr, $tx:expr, $table:expr, $range:expr, $is_up:expr, $walk:ident) => {
+        match $table {
+            FIRST_SORTED => {
+                let table = $world.sorted_words;
+                let rows = if $is_up { $tx.range(table, $range) } else { $tx.range_back(table, $range) };
+                $walk!(rows?, |key| key)
+            }
+            _ => {
+                let (low, high) = $range;
+                let (table, named) = ($world.sorted_names, (low.map(name), high.map(name)));
+                let rows = if $is_up { $tx.range(table, named) } else { $tx.range_back(table, named) };
+                $walk!(rows?, |key: Name| number(&key))
+            }
+        }
+    };
+}
+
 impl<S: Setting> World<S> {
     pub(crate) fn new(db: Db<S>) -> Self {
         Self {
@@ -184,8 +203,8 @@ impl<S: Setting> World<S> {
         mut see: impl FnMut(u64, u64) -> bool,
     ) -> Result<(), Error> {
         macro_rules! walk {
-            ($table:expr, $range:expr, $number:expr) => {{
-                let mut rows = if is_up { tx.range($table, $range) } else { tx.range_back($table, $range) }?;
+            ($rows:expr, $number:expr) => {{
+                let mut rows = $rows;
                 // Some rows one by one, and the others as they come.
                 let Some((key, write)) = rows.view_next(value_of)? else { return Ok(()) };
                 if see($number(key), write) {
@@ -199,13 +218,31 @@ impl<S: Setting> World<S> {
                 }
             }};
         }
-        match table {
-            FIRST_SORTED => walk!(self.sorted_words, range, |key| key),
-            _ => {
-                let named = (range.start_bound().map(|key| name(*key)), range.end_bound().map(|key| name(*key)));
-                walk!(self.sorted_names, named, |key: Name| number(&key))
-            }
+        in_range!(self, tx, table, range, is_up, walk);
+        Ok(())
+    }
+
+    /// Writes rows of a range, one after the other. Calls `see` with what was there.
+    pub(crate) fn change_range(
+        &self,
+        tx: &mut Tx<'_, S>,
+        table: u32,
+        range: (Bound<u64>, Bound<u64>),
+        is_up: bool,
+        writes: &[u64],
+        mut see: impl FnMut(u64, u64),
+    ) -> Result<(), Error> {
+        let mut writes = writes.iter().copied().peekable();
+        macro_rules! walk {
+            ($rows:expr, $number:expr) => {
+                $rows.update_each(|key, bytes| {
+                    see($number(key.clone()), value_of(bytes));
+                    *bytes = value(writes.next().expect("it is told when there are no more"));
+                    if writes.peek().is_some() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+                })?
+            };
         }
+        in_range!(self, tx, table, range, is_up, walk);
         Ok(())
     }
 
