@@ -29,7 +29,7 @@ use crate::{
     drive::{EngineName, Until},
     rates::{Rates, interleave},
     report::{Report, prose, table},
-    smallbank::SmallBank,
+    smallbank::{Hot, SmallBank},
     units,
     ycsb::SmallTransactions,
 };
@@ -41,7 +41,7 @@ use crate::{
 /// background, it does while others run too. When all is over, each store's rows are checked, as the
 /// workload's own command does. Compare within one run.
 ///
-/// SmallBank: customers all alike. YCSB: transactions of four operations on different records of 100 bytes,
+/// SmallBank: as its own command runs it. YCSB: transactions of four operations on different records of 100 bytes,
 /// 80 % reads and 20 % reads with a write, by Zipf's distribution. This database is told ahead which records
 /// those are, and in SmallBank which row comes second; the others have no way to be told. Transactions that
 /// conflict are run again, and are counted once; those that the rules refuse are not. Those that only read
@@ -49,7 +49,7 @@ use crate::{
 ///
 /// Other stores are in the binary only if it was built with `--features stores`.
 ///
-/// JSON: [{workload, store, threads, records, rounds, transactions_per_s: {min, median, max},
+/// JSON: [{workload, hot (of SmallBank), store, threads, records, rounds, transactions_per_s: {min, median, max},
 /// consistency: "ok"|[violations]}]
 #[derive(Debug, ClapArgs)]
 #[command(verbatim_doc_comment, after_help = AFTER_HELP)]
@@ -70,6 +70,10 @@ pub(crate) struct Args {
     /// Records at the beginning, or customers [default: 1000000; 100000 customers]
     #[arg(long, value_parser = value_parser!(u64).range(8..1 << 32), value_name = "N")]
     records: Option<u64>,
+
+    /// Which customers of SmallBank are asked for more often
+    #[arg(long, value_enum, default_value_t)]
+    hot: Hot,
 
     /// Rounds
     #[arg(long, value_parser = value_parser!(u16).range(1..=10_000), default_value_t = 7, value_name = "N")]
@@ -133,6 +137,8 @@ impl StoreName {
 #[derive(Debug, Serialize)]
 struct Row {
     workload: WorkloadName,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hot: Option<Hot>,
     store: StoreName,
     threads: usize,
     records: u64,
@@ -152,7 +158,7 @@ impl Args {
             return Err(Error::NotSupported { engine: name_of(first), why });
         }
         let rows = match self.workload {
-            WorkloadName::Smallbank => self.rows(&SmallBank::uniform(self.records(), seed)?, &able),
+            WorkloadName::Smallbank => self.rows(&SmallBank::new(self.records(), self.hot, seed)?, &able),
             WorkloadName::Ycsb => self.rows(&SmallTransactions::standard(self.records(), seed)?, &able),
         }?;
         report.text(&self.text(&rows, threads))?;
@@ -166,6 +172,10 @@ impl Args {
             WorkloadName::Smallbank => 100_000,
             WorkloadName::Ycsb => 1_000_000,
         })
+    }
+
+    fn hot(&self) -> Option<Hot> {
+        (self.workload == WorkloadName::Smallbank).then_some(self.hot)
     }
 
     fn rows<W: Contest>(&self, workload: &W, stores: &[StoreName]) -> Result<Vec<Row>, Error> {
@@ -188,6 +198,7 @@ impl Args {
             let row = |((store, seat), rates): ((&StoreName, &Seat), Rates)| {
                 Ok(Row {
                     workload: self.workload,
+                    hot: self.hot(),
                     store: *store,
                     threads,
                     records: self.records(),
@@ -221,7 +232,10 @@ impl Args {
 
     fn text(&self, rows: &[Row], threads: usize) -> String {
         let records = self.records();
-        let title = format!("{}, {}, {records} records", name_of(&self.workload), units::threads(threads));
+        let mut title = format!("{}, {}, {records} records", name_of(&self.workload), units::threads(threads));
+        if let Some(hot) = self.hot() {
+            title += &format!(", hot {}", name_of(&hot));
+        }
         let first = rows.first().map_or(f64::NAN, |row| row.transactions_per_s.median);
         let cells = rows.iter().map(|row| {
             let Rates { min, median, max } = row.transactions_per_s;

@@ -34,7 +34,7 @@ mod teller;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use command::{Args, SmallBank};
+pub(crate) use command::{Args, Hot, SmallBank};
 #[cfg(feature = "stores")]
 pub(crate) use teller::KINDS;
 

@@ -14,7 +14,7 @@ use crate::{
     cli::name_of,
     drive::{Client, FALLBACKS, Footprint, Limit, OVERFLOWS, Pace, Until, Whole, Workload, footprints, run_in},
     report::{Report, prose, table},
-    smallbank::SmallBank,
+    smallbank::{Hot, SmallBank},
     tpcc::{Chances, MixName, Scale, Tpcc},
     units,
 };
@@ -104,7 +104,7 @@ impl Name {
             }
             Self::Smallbank => {
                 let customers = if scope.is_tiny { 2_000 } else { 100_000 };
-                scope.rows(|_| SmallBank::standard(customers, scope.seed))
+                scope.rows(|_| SmallBank::new(customers, Hot::default(), scope.seed))
             }
         }
     }

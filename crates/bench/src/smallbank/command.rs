@@ -2,6 +2,7 @@
 
 use clap::{Args as ClapArgs, ValueEnum, value_parser};
 use drtm_txn::{Db, Pod, Setting, Table, TableDef};
+use serde::Serialize;
 use serde_json::Value;
 
 use super::{
@@ -33,7 +34,7 @@ pub(crate) struct Args {
     customers: u64,
 
     /// Which customers are asked for more often
-    #[arg(long, value_enum, default_value_t = Hot::DrtmH)]
+    #[arg(long, value_enum, default_value_t)]
     hot: Hot,
 
     #[command(flatten)]
@@ -46,8 +47,11 @@ Examples:
   drtm-bench smallbank --customers 18000 --hot alomari --threads 2
   drtm-bench smallbank --threads 1 --engine limit   the same without transactions";
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Hot {
+/// Which customers are asked for more often.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Hot {
+    #[default]
     /// 4 % of the customers have 90 % of the transactions
     DrtmH,
     /// 1000 customers have 90 % of the transactions
@@ -58,11 +62,7 @@ enum Hot {
 
 impl Args {
     pub(crate) fn carry_out(&self, seed: u64, report: &Report) -> Result<(), Error> {
-        let bank = Bank::new(self.customers, seed)?;
-        let smallbank = SmallBank { bank, hot: self.hot, seed };
-        // Whether there are enough customers, before they are loaded.
-        smallbank.inputs(0)?;
-        measure(&smallbank, &self.options)?.tell(report)
+        measure(&SmallBank::new(self.customers, self.hot, seed)?, &self.options)?.tell(report)
     }
 }
 
@@ -75,19 +75,16 @@ pub(crate) struct SmallBank {
 }
 
 impl SmallBank {
-    /// Customers all alike.
-    pub(crate) fn uniform(customers: u64, seed: u64) -> Result<Self, Error> {
-        Ok(Self { bank: Bank::new(customers, seed)?, hot: Hot::None, seed })
+    /// If there are enough customers for some of them to be hot, and some not.
+    pub(crate) fn new(customers: u64, hot: Hot, seed: u64) -> Result<Self, Error> {
+        let smallbank = Self { bank: Bank::new(customers, seed)?, hot, seed };
+        smallbank.inputs(0)?;
+        Ok(smallbank)
     }
 
     #[cfg(feature = "stores")]
     pub(crate) fn bank(&self) -> &Bank {
         &self.bank
-    }
-
-    /// Customers as the command has them by itself.
-    pub(crate) fn standard(customers: u64, seed: u64) -> Result<Self, Error> {
-        Ok(Self { bank: Bank::new(customers, seed)?, hot: Hot::DrtmH, seed })
     }
 
     /// What a thread's customers ask for.

@@ -242,7 +242,7 @@ fn no_change_of_many_rows_is_lost() {
             scope.spawn(move || {
                 let turn = |turn: u64| {
                     let low = (turn * 7 * thread) % ROWS;
-                    let (range, is_up) = (low..=low + 90, turn % 3 != 0);
+                    let (range, is_up) = (low..=low + 90, !turn.is_multiple_of(3));
                     db.transact(|tx| raise(tx, table, range.clone(), is_up, 80)).expect("room") as u64
                 };
                 (0..TURNS).map(turn).sum::<u64>()
