@@ -248,14 +248,13 @@ fn write_in_place<'v, E: Engine>(
     values: &'v [u8],
     version: Version,
 ) -> Result<Option<&'v [u8]>, KvError> {
-    if let Fate::Fresh { .. } | Fate::Remove = write.fate {
-        records.publish(write.at, version)?;
-        return Ok(None);
-    }
     let (start, length, skipped) = match write.fate {
+        Fate::Fresh { .. } | Fate::Remove => {
+            records.publish(write.at, version)?;
+            return Ok(None);
+        }
         Fate::Patch { start, length, skipped } => (start, length, skipped),
-        Fate::Put { start, length } | Fate::Fresh { start, length } => (start, length, 0),
-        Fate::Remove => (0, 0, 0),
+        Fate::Put { start, length } => (start, length, 0),
     };
     let value = slice(values, start, length);
     if !write.has_room {
