@@ -40,12 +40,33 @@ pub(super) fn plainly<'e, E: Engine, T>(
 }
 
 impl<E: Engine> Table<E> {
-    /// Goes through a chain: calls `found` with every match, and gives the first room: in the key's line, if there is some in its bucket.
-    pub(super) fn survey<'t, K: Keys, A: Access<'t>>(
+    /// Goes through a chain that is locked: calls `found` with every match, and gives the first room: in the key's line, if there is some in its bucket.
+    pub(super) fn survey<'t, K: Keys>(
+        &'t self,
+        main: &'t Bucket,
+        key: u64,
+        found: impl FnMut(Match<'t>),
+    ) -> Result<Room<'t>, KvError> {
+        plainly(self.engine(), |tx| self.survey_by::<K, _>(tx, main, key, |link| self.overflow(link), found))
+    }
+
+    /// The same in a region. It fails where the handle has not come to a bucket before, too: whoever locks the chain will.
+    pub(super) fn survey_in_region<'t, K: Keys, A: Access<'t>>(
         &'t self,
         tx: &mut A,
         main: &'t Bucket,
         key: u64,
+        found: impl FnMut(Match<'t>),
+    ) -> Result<Result<Room<'t>, KvError>, A::Abort> {
+        self.survey_by::<K, _>(tx, main, key, |link| self.overflow_in_region(link), found)
+    }
+
+    fn survey_by<'t, K: Keys, A: Access<'t>>(
+        &'t self,
+        tx: &mut A,
+        main: &'t Bucket,
+        key: u64,
+        overflow: impl Fn(u64) -> Result<&'t Bucket, KvError>,
         mut found: impl FnMut(Match<'t>),
     ) -> Result<Result<Room<'t>, KvError>, A::Abort> {
         let line = self.line_of::<K>(key);
@@ -63,7 +84,7 @@ impl<E: Engine> Table<E> {
             }
             bucket = match change.link(tx)? {
                 0 => return Ok(Ok(free.unwrap_or(Room::Behind(bucket)))),
-                link => match self.overflow(link) {
+                link => match overflow(link) {
                     Ok(bucket) => bucket,
                     Err(error) => return Ok(Err(error)),
                 },

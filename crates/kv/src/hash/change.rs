@@ -27,6 +27,8 @@ enum Put {
     LookAlike,
     /// There is no free slot.
     Full,
+    /// The chain goes on in a bucket that this handle has not come to before, or that is not there.
+    Unknown,
     /// A key was removed meanwhile that had a higher version: start from this one.
     Below(u64),
     /// The chain is not the key's any more, or somebody is changing it.
@@ -111,7 +113,7 @@ impl<E: Engine> Table<E> {
                     place = Record::create::<K>(self.region(), memory, shape, key, value, version)?;
                 }
                 // What a region cannot do, the lock's holder can.
-                Put::LookAlike | Put::Full => in_region = false,
+                Put::LookAlike | Put::Full | Put::Unknown => in_region = false,
                 Put::Retry => {
                     if let Err(error) = waiting.pause() {
                         break Err(error);
@@ -155,8 +157,8 @@ impl<E: Engine> Table<E> {
                 return Ok(Put::Below(floor));
             }
             let mut matches = 0;
-            let put = match self.survey::<K, _>(tx, main, word, |_| matches += 1)? {
-                Err(error) => Put::Failed(error),
+            let put = match self.survey_in_region::<K, _>(tx, main, word, |_| matches += 1)? {
+                Err(_) => Put::Unknown,
                 Ok(_) if matches > 0 && K::FITS => Put::Exists,
                 Ok(_) if matches > 0 => Put::LookAlike,
                 Ok(Room::Behind(_)) => Put::Full,
@@ -200,7 +202,7 @@ impl<E: Engine> Table<E> {
         }
         let engine = self.engine();
         let mut alike = Vec::new();
-        let room = plainly(engine, |tx| self.survey::<K, _>(tx, main, word, |found| alike.push(found)))?;
+        let room = self.survey::<K>(main, word, |found| alike.push(found))?;
         for found in alike {
             if self.is_key::<K>(found, key)? {
                 return Ok(Put::Exists);
@@ -235,7 +237,7 @@ impl<E: Engine> Table<E> {
     /// The key's slot in a chain that is locked.
     fn slot_of<'t, K: Keys>(&'t self, main: &'t Bucket, key: K::Key<'_>) -> Result<Option<Match<'t>>, KvError> {
         let mut alike = Vec::new();
-        plainly(self.engine(), |tx| self.survey::<K, _>(tx, main, K::word(key), |found| alike.push(found)))?;
+        self.survey::<K>(main, K::word(key), |found| alike.push(found))?;
         for found in alike {
             if self.is_key::<K>(found, key)? {
                 return Ok(Some(found));
@@ -289,7 +291,7 @@ impl<E: Engine> Table<E> {
                 return Ok(None);
             }
             let mut here = None;
-            let surveyed = self.survey::<K, _>(tx, main, word, |found| here = Some(found))?;
+            let surveyed = self.survey_in_region::<K, _>(tx, main, word, |found| here = Some(found))?;
             // From an overflow bucket only under the lock: an empty one has to leave the chain.
             let Some(found) = here.filter(|found| surveyed.is_ok() && std::ptr::eq(found.bucket, main)) else {
                 return Ok(None);

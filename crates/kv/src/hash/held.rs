@@ -455,12 +455,10 @@ impl<E: Engine> Table<E> {
         at: Handle,
     ) -> Result<Option<Match<'t>>, KvError> {
         let mut slot = None;
-        plainly(self.engine(), |tx| {
-            self.survey::<K, _>(tx, main, K::word(key), |found| {
-                if found.place == at.place() {
-                    slot = Some(found);
-                }
-            })
+        self.survey::<K>(main, K::word(key), |found| {
+            if found.place == at.place() {
+                slot = Some(found);
+            }
         })?;
         Ok(slot)
     }

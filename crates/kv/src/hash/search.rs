@@ -29,6 +29,12 @@ impl<E: Engine> Table<E> {
         self.overflow.get(self.region(), link)?.ok_or(KvError::NoBucket { bucket: link })
     }
 
+    /// The same in a region: nothing if this handle has not come to its segment before, which is not to be found out in one.
+    #[inline(always)]
+    pub(super) fn overflow_in_region(&self, link: u64) -> Result<&Bucket, KvError> {
+        self.overflow.recall(self.region(), link).ok_or(KvError::NoBucket { bucket: link })
+    }
+
     /// The key's record, where it most probably is: straight, without a loop, so that operations one after the other overlap. `None`
     /// means that there is more to it, and that [`search`](Self::search) will tell.
     ///
