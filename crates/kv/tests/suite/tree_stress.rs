@@ -78,8 +78,10 @@ fn owners_and_scanners<E: Engine, K: Spelling>(stores: &[Store<E>], base: u64) {
                 scope.spawn(move || own_keys(store, &tree, owner, rounds(base)))
             })
             .collect();
-        let left: u64 = owners.into_iter().map(|owner| owner.join().expect("no owner panics")).sum();
+        // If an owner panics, the scanners are to stop all the same.
+        let left: Vec<_> = owners.into_iter().map(|owner| owner.join()).collect();
         stop.store(true, Relaxed);
+        let left: u64 = left.into_iter().map(|left| left.expect("no owner panics")).sum();
         let rows: u64 = scanners.into_iter().map(|scanner| scanner.join().expect("no scanner panics")).sum();
         assert!(rows > 0);
         assert_eq!(made.count().expect("sound"), left);
