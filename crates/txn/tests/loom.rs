@@ -132,6 +132,21 @@ impl<F: Fault> World<F> {
         }
     }
 
+    /// The same in a closure, which is not run again: what it reads is only looked at when it ends. All threads of a model are the same one to the database, so that
+    /// where there is one closure, all are.
+    fn run_closure<T>(&self, body: impl FnOnce(&mut Tx<'_, Model<F>>, Rows) -> Result<T, Error>) -> Option<T> {
+        let mut body = Some(body);
+        let ended = self.db.transact(|tx| match body.take() {
+            Some(body) => body(tx, self.table),
+            None => Err(Error::aborted("once is enough")),
+        });
+        match ended {
+            Ok(value) => Some(value),
+            Err(Error::Aborted { .. }) => None,
+            Err(error) => panic!("{error}"),
+        }
+    }
+
     fn values<const N: usize>(&self, keys: [u64; N]) -> [u64; N] {
         let values = self.run(|tx, table| {
             let values: Result<Vec<u64>, Error> = keys.iter().map(|key| table.get(tx, *key)).collect();
@@ -281,45 +296,58 @@ fn despite_phantoms_what_is_absent_comes() {
 fn sees_one<F: Fault>(
     preemptions: usize,
     kind: Kind,
-    look: impl Fn(&mut Tx<'_, Model<F>>, Rows) -> Result<u64, Error> + Copy + Send + Sync + 'static,
+    change: impl Fn(&World<F>) -> Option<u64> + Copy + Send + Sync + 'static,
+    look: impl Fn(&World<F>) -> Option<u64> + Copy + Send + Sync + 'static,
 ) {
-    explore::<F, _>(
-        preemptions,
-        (kind, &[1]),
-        |world| {
-            world.run(|tx, table| {
-                table.put(tx, 2, 1)?;
-                Ok(u64::from(table.remove(tx, 1)?))
-            })
-        },
-        move |world| world.run(look),
-        |_, _, seen| assert!(seen.is_none_or(|seen| seen == 1), "saw {seen:?} rows"),
-    );
+    explore::<F, _>(preemptions, (kind, &[1]), change, look, |_, _, seen| {
+        assert!(seen.is_none_or(|seen| seen == 1), "saw {seen:?} rows")
+    });
+}
+
+fn moved<F: Fault>(tx: &mut Tx<'_, Model<F>>, table: Rows) -> Result<u64, Error> {
+    table.put(tx, 2, 1)?;
+    Ok(u64::from(table.remove(tx, 1)?))
 }
 
 fn both<F: Fault>(tx: &mut Tx<'_, Model<F>>, table: Rows) -> Result<u64, Error> {
     Ok(table.get(tx, 1)? + table.get(tx, 2)?)
 }
 
+fn all<F: Fault>(tx: &mut Tx<'_, Model<F>>, table: Rows) -> Result<u64, Error> {
+    table.count(tx)
+}
+
 #[test]
 fn a_reader_sees_a_transaction_whole_or_not_at_all() {
-    sees_one::<Sound>(1, Kind::Hash, both);
+    sees_one::<Sound>(1, Kind::Hash, |world| world.run(moved), |world| world.run(both));
 }
 
 #[test]
 fn a_reader_of_a_tree_sees_a_transaction_whole_or_not_at_all() {
-    sees_one::<Sound>(1, Kind::Tree, both);
+    sees_one::<Sound>(1, Kind::Tree, |world| world.run(moved), |world| world.run(both));
 }
 
 #[test]
 fn a_range_shows_a_transaction_whole_or_not_at_all() {
-    sees_one::<Sound>(1, Kind::Tree, |tx, table| table.count(tx));
+    sees_one::<Sound>(1, Kind::Tree, |world| world.run(moved), |world| world.run(all));
+}
+
+/// Also if none of the rows is there any more when it is come to: then nothing is left of them but their leaf.
+#[test]
+fn a_range_is_of_one_moment_whatever_goes_meanwhile() {
+    sees_one::<Sound>(1, Kind::Tree, |world| world.run_closure(moved), |world| world.run_closure(all));
+}
+
+#[test]
+#[should_panic(expected = "saw Some(0) rows")]
+fn despite_phantoms_a_range_is_of_several_moments() {
+    sees_one::<Haunted>(1, Kind::Tree, |world| world.run_closure(moved), |world| world.run_closure(all));
 }
 
 #[test]
 #[should_panic(expected = "rows")]
 fn without_validation_a_reader_sees_a_transaction_in_part() {
-    sees_one::<Unvalidated>(2, Kind::Hash, both);
+    sees_one::<Unvalidated>(2, Kind::Hash, |world| world.run(moved), |world| world.run(both));
 }
 
 /// Counts commits in a word that orders nothing: whoever reads it knows by other means that it is final.
