@@ -51,8 +51,8 @@ Examples:
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Hot {
-    #[default]
     /// 4 % of the customers have 90 % of the transactions
+    #[default]
     DrtmH,
     /// 1000 customers have 90 % of the transactions
     Alomari,

@@ -46,10 +46,7 @@ impl<'r, E: Engine> Record<'r, E> {
     #[inline(always)]
     fn plain_part(&self, skipped: usize, length: usize) -> Option<&'r [Word]> {
         let shape = self.shape_of(self.head()).ok()?;
-        let end = 8 * skipped + length;
-        // Behind the part there must be nothing, or another word.
-        let is_one = end == shape.value || (end < shape.value && length.is_multiple_of(8));
-        if !is_one || shape.checked {
+        if !shape.has_part(8 * skipped, length) || shape.checked {
             return None;
         }
         self.body(shape.before_value() + skipped, words_for(length)).ok()
@@ -75,7 +72,7 @@ impl<'r, E: Engine> Record<'r, E> {
     fn rewrite(&self, version: Version, begin: usize, part: &[u8]) -> Result<(), KvError> {
         let (now, shape) = (self.version(), self.shape_of(self.head())?);
         let end = begin + part.len();
-        if end > shape.value || (end != shape.value && !part.len().is_multiple_of(8)) {
+        if !shape.has_part(begin, part.len()) {
             return Err(KvError::NotThisPart { length: shape.value, begin, end });
         }
         let mut value = Vec::new();
@@ -85,7 +82,7 @@ impl<'r, E: Engine> Record<'r, E> {
     }
 
     #[inline(always)]
-    fn unlock(&self) {
+    pub(super) fn unlock(&self) {
         self.engine().store(&self.header[STATE], State::FREE.0);
     }
 

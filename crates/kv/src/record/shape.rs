@@ -63,6 +63,13 @@ impl Shape {
         Self { value, ..self }
     }
 
+    /// Whether these bytes of the value end where it does, or one of its words.
+    #[inline(always)]
+    pub(super) fn has_part(self, begin: usize, length: usize) -> bool {
+        let end = begin + length;
+        end == self.value || (end < self.value && length.is_multiple_of(8))
+    }
+
     /// Whether there can be such a record. Words that are nonsense may say anything.
     pub(crate) fn is_possible(self) -> bool {
         self.value <= MAX_VALUE && self.key.is_none_or(|key| key <= MAX_KEY)

@@ -279,6 +279,6 @@ impl<E: Engine> Locked<'_, '_, E> {
 impl<E: Engine> Drop for Locked<'_, '_, E> {
     #[inline(always)]
     fn drop(&mut self) {
-        self.record.engine().store(&self.record.header[STATE], State::FREE.0);
+        self.record.unlock();
     }
 }

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use drtm_kv::Sighting;
 
 use super::{
-    Mode, Range, Tx,
+    Found, Mode, Range, Tx,
     range::Position,
     read::{Row, Spotted, Wanted},
 };
@@ -64,7 +64,9 @@ impl<K: Key, C: Codec, S: Setting, M: Mode> Range<'_, '_, K, C, S, M> {
                 Stop::Enough => return Ok(()),
                 Stop::Failed(error) => return Err(error),
                 Stop::At(word, seen, end) => {
-                    if self.show_apart(word, seen, end, &mut see)?.is_break() {
+                    if let Some((key, found, _)) = self.row_apart(word, seen, end, Wanted::ToRead)?
+                        && self.tx.show::<C, _>(self.opened, found, |view| see(key, view))?.is_break()
+                    {
                         return Ok(());
                     }
                 }
@@ -120,23 +122,23 @@ impl<K: Key, C: Codec, S: Setting, M: Mode> Range<'_, '_, K, C, S, M> {
         Ok(Some(stop))
     }
 
-    /// Shows a row of which there is more to be said than what its record has.
+    /// A row of which there is more to be said than what its record has; if its value was to be changed, it was copied behind those that are kept. `None`: there is none.
     #[cold]
     #[inline(never)]
-    fn show_apart(
+    pub(super) fn row_apart(
         &mut self,
         word: u64,
         seen: Sighting,
         end: usize,
-        see: &mut impl FnMut(K, C::View<'_>) -> ControlFlow<()>,
-    ) -> Result<ControlFlow<()>, Error> {
-        let Row { found: Some(found), record: Some(record) } = self.tx.row_of(seen, Wanted::ToRead, end)? else {
-            return Ok(ControlFlow::Continue(()));
+        wanted: Wanted,
+    ) -> Result<Option<(K, Found, Spotted)>, Error> {
+        let Row { found: Some(found), record: Some(record) } = self.tx.row_of(seen, wanted, end)? else {
+            return Ok(None);
         };
         if let Spotted::Written(_) = record {
             self.tx.passed()?;
         }
         let Some(key) = K::from_word(word) else { return Err(Error::Key { table: self.opened.name }) };
-        self.tx.show::<C, _>(self.opened, found, |view| see(key, view))
+        Ok(Some((key, found, record)))
     }
 }

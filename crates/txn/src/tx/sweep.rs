@@ -5,14 +5,7 @@ use std::{
     ops::{ControlFlow, RangeBounds},
 };
 
-use drtm_kv::Sighting;
-
-use super::{
-    Range, Tx,
-    each::Stop,
-    range::Position,
-    read::{Row, Spotted, Wanted},
-};
+use super::{Range, Tx, each::Stop, range::Position, read::Wanted};
 use crate::{
     Codec, Error, Key, Ordered, Setting, Table,
     index::Index,
@@ -96,13 +89,21 @@ impl<K: Key, C: Codec, S: Setting> Range<'_, '_, K, C, S> {
     where
         C::Value: Borrow<C::Given>,
     {
+        let wanted = Wanted::ToChange;
         while let Some(stop) = self.run_changing(&mut change)? {
             match stop {
                 Stop::Over => return self.tx.passed(),
                 Stop::Enough => return Ok(()),
                 Stop::Failed(error) => return Err(error),
                 Stop::At(word, seen, end) => {
-                    if self.change_apart(word, seen, end, &mut change)?.is_break() {
+                    if let Some((key, found, record)) = self.row_apart(word, seen, end, wanted)?
+                        && self
+                            .tx
+                            .change_found::<K, C, _>(self.opened, &key, wanted, found, record, |value| {
+                                change(&key, value)
+                            })?
+                            .is_break()
+                    {
                         return Ok(());
                     }
                 }
@@ -139,8 +140,9 @@ impl<K: Key, C: Codec, S: Setting> Range<'_, '_, K, C, S> {
                 stop = Stop::At(word, seen, *start);
                 return ControlFlow::Break(());
             }
+            // Also if changing it fails, it has been read.
+            reads.push(seen);
             if !seen.is_present() {
-                reads.push(seen);
                 return ControlFlow::Continue(());
             }
             let changed = match K::from_word(word) {
@@ -153,6 +155,8 @@ impl<K: Key, C: Codec, S: Setting> Range<'_, '_, K, C, S> {
                 Ok((range, flow)) => {
                     *start = values.len();
                     let fate = Fate::Put { start: range.start, length: range.end - range.start };
+                    // What is written need not be looked at twice.
+                    reads.pop();
                     written.add(seen.at);
                     writes.push(Write::read(seen, opened.number, fate, Kept::Word(word)));
                     if flow.is_break() {
@@ -169,30 +173,6 @@ impl<K: Key, C: Codec, S: Setting> Range<'_, '_, K, C, S> {
             end.values.truncate(end.start);
         }
         Ok(Some(stop))
-    }
-
-    /// Changes a row, whose value was copied behind those that are kept, of which there is more to be said than what its record has.
-    #[cold]
-    #[inline(never)]
-    fn change_apart(
-        &mut self,
-        word: u64,
-        seen: Sighting,
-        end: usize,
-        change: &mut impl FnMut(&K, &mut C::Value) -> ControlFlow<()>,
-    ) -> Result<ControlFlow<()>, Error>
-    where
-        C::Value: Borrow<C::Given>,
-    {
-        let wanted = Wanted::ToChange;
-        let Row { found: Some(found), record: Some(record) } = self.tx.row_of(seen, wanted, end)? else {
-            return Ok(ControlFlow::Continue(()));
-        };
-        if let Spotted::Written(_) = record {
-            self.tx.passed()?;
-        }
-        let Some(key) = K::from_word(word) else { return Err(Error::Key { table: self.opened.name }) };
-        self.tx.change_found::<K, C, _>(self.opened, &key, wanted, found, record, |value| change(&key, value))
     }
 
     /// Removes the next row, where it is found, and gives what it was; `None` if there are no more rows.

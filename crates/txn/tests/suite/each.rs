@@ -1,6 +1,11 @@
 //! Rows of a range that are shown, or changed, one after the other: beside a model, with whatever the transaction has written among them; and where it is told to begin again.
 
-use std::{cell::Cell, collections::BTreeMap, ops::ControlFlow, ops::RangeInclusive};
+use std::{
+    cell::Cell,
+    collections::BTreeMap,
+    ops::{ControlFlow, RangeInclusive},
+    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
+};
 
 use drtm_htm::{Emulated, NoHtm};
 use drtm_txn::{
@@ -260,4 +265,27 @@ fn no_change_of_many_rows_is_lost() {
     let rows = db.read(|tx| rows(tx, table, 0..=ROWS, true, 1_000, |row| row)).expect("alone");
     assert_eq!(rows.len() as u64, ROWS);
     assert_eq!(rows.iter().map(|(_, row)| row.second).sum::<u64>(), raised);
+}
+
+/// A row has been read even if changing it failed, and the transaction goes on without it.
+#[test]
+fn a_row_that_could_not_be_changed_has_been_read() {
+    let (db, table) = filled(10);
+    let mut tries = 0;
+    db.transact(|tx| {
+        tries += 1;
+        let rows =
+            AssertUnwindSafe(|| tx.range(table, 3..)?.update_each(|_, _| resume_unwind(Box::new("not this one"))));
+        assert!(catch_unwind(rows).is_err());
+        if tries == 1 {
+            std::thread::scope(|scope| {
+                scope.spawn(|| db.transact(|tx| tx.update(table, &3, |row| row.second = 1)).expect("no conflict"));
+            });
+        }
+        tx.put(table, &100, &Row { first: 100, second: tries })
+    })
+    .expect("the second time");
+    assert_eq!(tries, 2);
+    let row = db.read(|tx| tx.get(table, &100)).expect("alone");
+    assert_eq!(row, Some(Row { first: 100, second: 2 }));
 }
