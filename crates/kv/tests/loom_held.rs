@@ -15,7 +15,8 @@
 //! - an absent key's record that is taken out in whatever version it is: `a_record_is_taken_out_or_used_again`; although it has older versions:
 //!   `what_a_removed_key_was_is_found`;
 //! - a lock that is taken without a look at the incarnation: `a_record_that_moves_is_found_whole`;
-//! - a record that is still as it was seen although somebody has it locked: `what_is_still_so_is_of_one_moment`.
+//! - a record that is still as it was seen although somebody has it locked: `what_is_still_so_is_of_one_moment`;
+//! - memory that is filled once more without its lock: `who_was_mistaken_about_a_record_unlocks_it_for_nobody_else`.
 //!
 //! Older versions that are forgotten without being marked as free are not noticed here: what is kept in their memory next marks it as well.
 #![cfg(all(drtm_loom, not(drtm_shuttle)))]
@@ -124,6 +125,14 @@ impl<T: Table> World<T> {
             panic!("it is new")
         };
         self.begun.push((key, seen));
+        self
+    }
+
+    /// Takes out the record of an absent key: whoever [goes on](Self::go_on) has its memory.
+    fn and_its_memory_free(self, key: u64) -> Self {
+        let mut worker = self.store.worker();
+        assert_eq!(self.table.reap(&mut worker, key, self.begun(key)).expect("sound"), Reaped::Out);
+        *self.holder.lock().expect("no panic") = Some(worker);
         self
     }
 
@@ -389,6 +398,32 @@ fn memory_of_an_absent_key_is_never_read_as_the_key<T: Table>() {
             assert_eq!(world.was(1, 100), Past::Absent, "another's past");
         },
         |world, (), ()| assert_eq!((world.now(1), world.now(2)), (None, Some(30))),
+    );
+}
+
+/// Memory is made a key's record twice, as a removal comes in between, while somebody still takes it for what it was before. He takes nobody's lock away.
+#[test]
+fn who_was_mistaken_about_a_record_unlocks_it_for_nobody_else() {
+    explore::explore(
+        3,
+        || World::<Tree<NoHtm>>::new(&[]).and_an_absent_key(1).and_its_memory_free(1).and_an_absent_key(2),
+        |world| {
+            world.go_on(|worker| {
+                let Placed::Made(seen) = world.place(worker, 3, &value(0, SHORT)) else { panic!("it is new") };
+                world.lock(worker, seen.at);
+                let (records, other) = (world.store.records(), world.store.worker());
+                let found = records.lock(seen.at, other.lock_state()).expect("sound");
+                assert_eq!(found, Locking::Held(worker.lock_state()), "two have locked it");
+            });
+        },
+        |world| {
+            world.work(|worker| {
+                assert_eq!(world.table.reap(worker, 2, world.begun(2)).expect("sound"), Reaped::Out);
+                let found = world.store.records().lock(world.begun(1).at, worker.lock_state()).expect("sound");
+                assert_eq!(found, Locking::Gone);
+            });
+        },
+        |_, (), ()| {},
     );
 }
 

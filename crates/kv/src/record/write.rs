@@ -1,6 +1,6 @@
 //! Writing records: making them, locking them, giving them another value, freeing their memory.
 
-use drtm_htm::{Access, Engine, Word, fence_release};
+use drtm_htm::{Access, Engine, Waiter, Word, fence_release};
 use drtm_rdma::{OutOfBounds, Region, words_for, write_bytes};
 
 use super::{HEAD, HEADER_WORDS, KEY, Look, Record, STATE, Shape, VERSION};
@@ -11,6 +11,9 @@ use crate::{
     layout::{Head, Place, State, Version},
     mutation::{self, Mutation},
 };
+
+/// How often somebody is waited for who is about to unlock a record.
+const PATIENCE: u32 = 1 << 20;
 
 impl<'r, E: Engine> Record<'r, E> {
     /// Locks the record if it is free, whosever it is.
@@ -111,6 +114,34 @@ impl<'r, E: Engine> Record<'r, E> {
         Ok(record.place)
     }
 
+    /// The same with memory of which a record was made before, if nobody has learned of that.
+    #[cold]
+    pub(crate) fn create_again<K: Keys>(
+        region: &'r Region<E>,
+        (place, holder): (Place, State),
+        shape: Shape,
+        key: K::Key<'_>,
+        value: &[u8],
+        version: Version,
+    ) -> Result<Place, OutOfBounds> {
+        Self::at(region, place)?.claim(holder);
+        Self::create::<K>(region, place.word, shape, key, value, version)
+    }
+
+    /// Locks a record that nobody has learned of yet. Somebody who takes its memory for what it was before may have it locked, until he finds out and unlocks it:
+    /// were it changed meanwhile, he would unlock it for who has locked it then.
+    fn claim(&self, holder: State) {
+        let (waiter, engine) = (Waiter::new(), self.engine());
+        for _ in 0..PATIENCE {
+            if engine.compare_exchange(&self.header[STATE], State::FREE.0, holder.0).is_ok() {
+                return;
+            }
+            waiter.pause();
+        }
+        // He is gone, or the store is corrupt.
+        engine.store(&self.header[STATE], holder.0);
+    }
+
     /// Writes a value for which the record, which the caller has locked, has room: instead of one of some version and shape.
     #[inline(always)]
     pub(super) fn put(
@@ -190,8 +221,8 @@ impl<'r, E: Engine> Record<'r, E> {
 
     /// Turns a record that nobody has learned of back into free memory.
     pub(crate) fn discard(&self, holder: State) {
+        self.claim(holder);
         let engine = self.engine();
-        engine.store(&self.header[STATE], holder.0);
         engine.store(&self.header[VERSION], self.version().removed().writing().0);
         engine.store(&self.header[HEAD], self.head().reborn().0);
     }
