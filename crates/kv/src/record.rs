@@ -22,8 +22,8 @@
 //!
 //! Under the lock in the state word. The version is marked `writing`, then the words are written, then the new version. Memory that is
 //! free stays locked and marked `writing`, with its incarnation one on, until its next use is complete: whoever still has its
-//! place finds it busy, or of another incarnation, and goes back to the table. Once a record was free, only the lock's holder changes it, even if no table
-//! leads there yet: whoever locks what its memory was before finds out under the lock.
+//! place finds it busy, or of another incarnation, and goes back to the table. Also memory of a record that no table leads to yet
+//! is only used anew under its lock: whoever locks what it was before finds out under the lock.
 
 mod hold;
 mod lines;

@@ -84,7 +84,7 @@ struct World<T> {
     /// Workers that may have freed something. They keep it: the checker does not know of the mutex by which it would come to another thread, and would
     /// not order what is done before and after.
     kept: Arc<Mutex<Vec<Worker<NoHtm>>>>,
-    /// Who has locked all records of the beginning, if that is how a case begins.
+    /// Who has locked all records of the beginning, or has the memory of one, if that is how a case begins.
     holder: Arc<Mutex<Option<Worker<NoHtm>>>>,
     /// The records of the beginning.
     begun: Vec<(u64, Sighting)>,

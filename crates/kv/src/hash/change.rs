@@ -110,8 +110,8 @@ impl<E: Engine> Table<E> {
                 Put::Failed(error) => break Err(error),
                 Put::Below(floor) => {
                     version = first(floor);
-                    let again = (place, worker.lock_state());
-                    place = Record::create_again::<K>(self.region(), again, shape, key, value, version)?;
+                    Record::at(self.region(), place)?.claim(worker.lock_state());
+                    place = Record::create::<K>(self.region(), memory, shape, key, value, version)?;
                 }
                 // What a region cannot do, the lock's holder can.
                 Put::LookAlike | Put::Full | Put::Unknown => in_region = false,

@@ -114,23 +114,9 @@ impl<'r, E: Engine> Record<'r, E> {
         Ok(record.place)
     }
 
-    /// The same with memory of which a record was made before, if nobody has learned of that.
-    #[cold]
-    pub(crate) fn create_again<K: Keys>(
-        region: &'r Region<E>,
-        (place, holder): (Place, State),
-        shape: Shape,
-        key: K::Key<'_>,
-        value: &[u8],
-        version: Version,
-    ) -> Result<Place, OutOfBounds> {
-        Self::at(region, place)?.claim(holder);
-        Self::create::<K>(region, place.word, shape, key, value, version)
-    }
-
     /// Locks a record that nobody has learned of yet. Somebody who takes its memory for what it was before may have it locked, until he finds out and unlocks it:
-    /// were it changed meanwhile, he would unlock it for who has locked it then.
-    fn claim(&self, holder: State) {
+    /// were its memory used anew meanwhile, he would unlock it for who has locked it then.
+    pub(crate) fn claim(&self, holder: State) {
         let (waiter, engine) = (Waiter::new(), self.engine());
         for _ in 0..PATIENCE {
             if engine.compare_exchange(&self.header[STATE], State::FREE.0, holder.0).is_ok() {

@@ -186,8 +186,8 @@ impl<E: Engine> Table<E> {
                 }
                 Ok(Put::Below(floor)) => {
                     version = first(floor);
-                    let again = (place, worker.lock_state());
-                    Record::create_again::<K::Kept>(self.region(), again, shape, key, value, version)?;
+                    Record::at(self.region(), place)?.claim(worker.lock_state());
+                    Record::create::<K::Kept>(self.region(), place.word, shape, key, value, version)?;
                     continue;
                 }
                 Ok(Put::Retry) => waiter.pause(),
