@@ -61,6 +61,7 @@ impl Waiter {
     }
 
     /// Waits a little, for a thread that will soon be done.
+    #[cold]
     pub fn pause(&self) {
         #[cfg(not(drtm_loom))]
         self.backoff.snooze();

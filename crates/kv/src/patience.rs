@@ -40,6 +40,7 @@ pub(crate) struct Waiting {
 
 impl Waiting {
     /// Waits a little; an error if it has been long enough.
+    #[cold]
     pub(crate) fn pause(&self) -> Result<(), KvError> {
         if let Some(left) = self.left.get() {
             self.left.set(Some(left.checked_sub(1).ok_or(KvError::Busy)?));

@@ -37,6 +37,8 @@ pub use past::Past;
 pub(crate) use past::PastView;
 pub(crate) use shape::Shape;
 
+use std::hint::cold_path;
+
 use drtm_htm::{Engine, Word, fence_acquire};
 use drtm_rdma::{Offset, OutOfBounds, Region, read_bytes, words_for};
 
@@ -177,6 +179,7 @@ impl<'r, E: Engine> Record<'r, E> {
     fn begin<T>(&self) -> Result<Version, Look<T>> {
         let version = self.version();
         if version.is_writing() {
+            cold_path();
             return Err(if self.head().incarnation() == self.place.incarnation { Look::Busy } else { Look::Stale });
         }
         Ok(version)
@@ -196,9 +199,11 @@ impl<'r, E: Engine> Record<'r, E> {
     fn end_either<T>(&self, version: Version, seen: Result<Option<T>, OutOfBounds>) -> Result<Look<T>, OutOfBounds> {
         fence_acquire();
         if self.version() != version && !mutation::includes(Mutation::ReadWithoutVersion) {
+            cold_path();
             return Ok(Look::Busy);
         }
         if self.head().incarnation() != self.place.incarnation {
+            cold_path();
             return Ok(Look::Stale);
         }
         Ok(seen?.map_or(Look::Other, Look::Found))
@@ -214,6 +219,7 @@ impl<'r, E: Engine> Record<'r, E> {
     #[inline(always)]
     fn has_key<K: Keys>(&self, shape: Shape, key: K::Key<'_>) -> Result<bool, OutOfBounds> {
         if self.key_word() != K::word(key) {
+            cold_path();
             return Ok(false);
         }
         match shape.key {

@@ -290,7 +290,7 @@ pub struct Worker<E: Engine> {
     arena: Arena,
     number: u64,
     state: State,
-    /// Where it has inserted last into trees.
+    /// Where it inserts into trees.
     pub(crate) lasts: Lasts,
     /// For memory that is about to be free, so that nothing is allocated for that.
     discarded: Vec<(Class, u64)>,

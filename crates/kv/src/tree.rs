@@ -33,6 +33,7 @@ mod change;
 mod held;
 mod hints;
 mod kind;
+mod lasts;
 mod layers;
 mod leaves;
 mod load;
@@ -51,9 +52,9 @@ mod split;
 mod view;
 mod walk;
 
-pub(crate) use change::Lasts;
 pub use held::Cursor;
 pub use kind::{AsKey, TreeKeys};
+pub(crate) use lasts::Lasts;
 pub use noting::LeafChange;
 pub use peer::TreePeer;
 pub use scan::{Row, Scan};

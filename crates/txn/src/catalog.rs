@@ -1,15 +1,18 @@
 //! The tables of a database: found by number, without a lock; opened by name.
 
-use std::sync::{
-    OnceLock,
-    atomic::{
-        AtomicU8, AtomicU64,
-        Ordering::{Relaxed, SeqCst},
+use std::{
+    hint::cold_path,
+    sync::{
+        OnceLock,
+        atomic::{
+            AtomicU8, AtomicU64,
+            Ordering::{Relaxed, SeqCst},
+        },
     },
 };
 
 use drtm_htm::Engine;
-use drtm_kv::{Fetched, Handle, KvError, Lines, Past, Room, State, Store, Version, Whereabouts};
+use drtm_kv::{Fetched, Handle, KvError, Lines, Past, Room, State, Store, Version, Whereabouts, Worker};
 use parking_lot::Mutex;
 
 use crate::{
@@ -65,10 +68,11 @@ impl<E: Engine> Opened<E> {
         holder: State,
         into: &mut impl Room,
     ) -> Result<Fetched<Absence>, KvError> {
-        if let Some(at) = located
-            && let Some(seen) = self.index.fetch_at::<O>(at, key, holder, into)
-        {
-            return Ok(Fetched::Record(seen));
+        if let Some(at) = located {
+            if let Some(seen) = self.index.fetch_at::<O>(at, key, holder, into) {
+                return Ok(Fetched::Record(seen));
+            }
+            cold_path();
         }
         self.index.fetch::<O>(key, holder, into)
     }
@@ -103,13 +107,14 @@ impl<E: Engine> Opened<E> {
     #[inline(always)]
     pub(crate) fn ask_for<O: Reach>(
         &self,
+        worker: &mut Worker<E>,
         located: &mut Located,
         words: &[u64],
         lines: &'static Lines,
         go_on: impl FnOnce(&mut Located),
     ) {
         match &self.index {
-            Index::TreeOfWords(tree) if O::SORTED => words.iter().for_each(|word| tree.ask_for(*word)),
+            Index::TreeOfWords(tree) if O::SORTED => words.iter().for_each(|word| tree.ask_for(worker, *word)),
             Index::HashOfWords(table) if O::HASHED => {
                 let rows = words.iter().map(|word| (*word, table.ask_for(*word)));
                 if !located.note(self.number, rows, lines, go_on) {

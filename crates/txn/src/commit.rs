@@ -29,7 +29,7 @@ use crate::{
     snapshots::Needs,
     work::{Fate, Work, Write, encoded, slice},
 };
-use lock::{Locked, lock, unlock};
+use lock::{Locked, has_room, lock, unlock};
 
 /// Whether all that was read, and is not written, is still so; if not, why.
 #[inline]
@@ -320,7 +320,8 @@ pub(crate) fn write_through<S: Setting>(
             return Err(Conflict::Locked.into());
         };
         let mut locked = Locked::NOTHING;
-        locked.take::<S>(write, version, head, records.length(write.at, head));
+        let has_room = has_room(&records, write, head);
+        locked.take::<S>(write, version, head, has_room);
         let version = new_version(1, write);
         let key = encoded(keys, write.key);
         if let Some(value) = write_in_place(&records, write, values, version)? {

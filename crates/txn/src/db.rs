@@ -8,6 +8,7 @@ mod report;
 
 use std::{
     cell::RefCell,
+    hint::cold_path,
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
     sync::Arc,
 };
@@ -271,6 +272,7 @@ impl<S: Setting> Db<S> {
         let (mut tries, mut ticket) = (0, None);
         loop {
             if M::WRITES && tries == ticket::TRIES {
+                cold_path();
                 event!(
                     warn,
                     database = self.inner.number,
@@ -290,20 +292,23 @@ impl<S: Setting> Db<S> {
             match catch_unwind(AssertUnwindSafe(|| body(&mut tx))) {
                 Ok(Ok(value)) => match tx.try_commit() {
                     Ok(()) => return Ok(value),
-                    Err(Error::Conflict(_)) => {}
-                    Err(error) => return Err(error.into()),
-                },
-                Ok(Err(error)) => match tx.refuted() {
-                    None => return Err(error),
-                    Some(conflict) => tx.end(Some(conflict)),
-                },
-                Err(panic) => match tx.refuted() {
-                    None => {
-                        drop(tx);
-                        resume_unwind(panic)
+                    Err(Error::Conflict(_)) => cold_path(),
+                    Err(error) => {
+                        cold_path();
+                        return Err(error.into());
                     }
-                    Some(conflict) => tx.end(Some(conflict)),
                 },
+                broken_off => {
+                    cold_path();
+                    match (tx.refuted(), broken_off) {
+                        (Some(conflict), _) => tx.end(Some(conflict)),
+                        (None, Ok(failed)) => return failed,
+                        (None, Err(panic)) => {
+                            drop(tx);
+                            resume_unwind(panic)
+                        }
+                    }
+                }
             }
             trace::failed(self.inner.number, tries);
             waiter.pause();
@@ -403,7 +408,13 @@ impl<S: Setting> Inner<S> {
     fn take(&self, thread: &Thread<S::Engine>) -> Box<Work<S::Engine>> {
         // The model checker's threads are all the same one here, and must not have each other's: that of a lock's holder knows what it has locked.
         let spare = if cfg!(drtm_loom) { None } else { thread.spare.borrow_mut().pop() };
-        spare.unwrap_or_else(|| Box::new(Work::new(self.store.worker(), self.registry.register())))
+        spare.unwrap_or_else(|| self.begin_work())
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn begin_work(&self) -> Box<Work<S::Engine>> {
+        Box::new(Work::new(self.store.worker(), self.registry.register()))
     }
 
     /// Keeps a state for this thread's next transaction.

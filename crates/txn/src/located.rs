@@ -176,6 +176,7 @@ impl Located {
     }
 
     /// The same for a row that is come to out of its turn.
+    #[cold]
     #[inline(never)]
     fn find_apart(&mut self, table: u16, word: u64) -> Whereabouts {
         let stream = &mut self.streams[usize::from(table) % STREAMS];

@@ -1,6 +1,6 @@
 //! What one transaction knows while it runs. Kept for the next one on the same thread, so that nothing is allocated once it has grown to its size.
 
-use std::ops::Range;
+use std::{hint::cold_path, ops::Range};
 
 use drtm_htm::Engine;
 use drtm_kv::{BucketVersion, Handle, NodeVersion, Records, Room, Sighting, State, Version, Worker};
@@ -78,6 +78,15 @@ impl Write {
         Self { is_read: true, ..Self::new(found, table, fate, key) }
     }
 
+    /// How long a value is that takes the place of another, for which there may be no room.
+    #[inline(always)]
+    pub(crate) fn new_length(&self) -> Option<u32> {
+        match self.fate {
+            Fate::Put { length, .. } => Some(length),
+            Fate::Fresh { .. } | Fate::Patch { .. } | Fate::Remove => None,
+        }
+    }
+
     /// The record as it was found.
     #[inline(always)]
     pub(crate) fn seen(&self) -> Sighting {
@@ -110,11 +119,15 @@ impl Room for Value {
     fn of(&mut self, length: usize) -> &mut [u8] {
         self.length = length;
         if self.bytes.len() < length {
+            cold_path();
             self.bytes.resize(length, 0);
         }
         &mut self.bytes[..length]
     }
 }
+
+/// Bytes that are cleared at once.
+const CLEARED: usize = 64;
 
 /// The end of the values that a transaction keeps, for one more.
 #[derive(Debug)]
@@ -126,7 +139,15 @@ pub(crate) struct End<'v> {
 impl Room for End<'_> {
     #[inline(always)]
     fn of(&mut self, length: usize) -> &mut [u8] {
-        self.values.resize(self.start + length, 0);
+        let end = self.start + length;
+        if length <= CLEARED {
+            // Most are short. As many bytes each time are cleared on the spot, and not by a call.
+            self.values.truncate(self.start);
+            self.values.extend_from_slice(&[0; CLEARED]);
+            self.values.truncate(end);
+        } else {
+            self.values.resize(end, 0);
+        }
         &mut self.values[self.start..]
     }
 }
@@ -179,7 +200,7 @@ impl<R: Room, T: Room> Room for Both<'_, '_, R, T> {
 pub(crate) const MOST_BYTES: usize = u32::MAX as usize;
 
 /// How many reads there are when they are looked at again for the first time.
-const FIRST_CHECK: usize = 64;
+const FIRST_CHECK: usize = 128;
 
 /// How many reads a transaction that only reads has made when it goes on in a snapshot. Fewer are looked at again sooner than others have kept for a snapshot what
 /// they write meanwhile, and nobody but the reader has any work with it.

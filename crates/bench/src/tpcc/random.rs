@@ -102,6 +102,7 @@ impl Random {
     }
 
     /// Brings these into random order.
+    #[inline(never)]
     pub fn shuffle<T>(&mut self, all: &mut [T]) {
         all.shuffle(&mut self.0);
     }

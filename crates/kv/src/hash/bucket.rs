@@ -50,9 +50,23 @@ pub(super) fn matches<E: Engine>(engine: &E, bucket: &Bucket, key: u64) -> u32 {
     (0..SLOTS).fold(0, |found, slot| found | u32::from(engine.load_relaxed(&bucket[key_word(slot)]) == key) << slot)
 }
 
-/// A bucket's slots, those of this line first.
-pub(super) fn slots_from(line: usize) -> impl Iterator<Item = usize> {
-    (0..SLOTS).map(move |slot| first_slot(line) ^ slot)
+/// The slots that are empty, as bits.
+#[inline(always)]
+pub(super) fn empty<E: Engine>(engine: &E, bucket: &Bucket) -> u32 {
+    (0..SLOTS).fold(0, |empty, slot| {
+        empty | u32::from(Bits::place(engine.load_relaxed(&bucket[meta_word(slot)])) == 0) << slot
+    })
+}
+
+/// A bit for each slot of a bucket.
+pub(super) const ALL_SLOTS: u32 = (1 << SLOTS) - 1;
+
+/// The first of some of a bucket's slots, which are given as bits: those of this line come before the others.
+#[inline(always)]
+pub(super) fn first_of(slots: u32, line: usize) -> usize {
+    let first = first_slot(line);
+    let turned = slots >> first | slots << (SLOTS - first);
+    turned.trailing_zeros() as usize ^ first
 }
 
 /// The first slot of a line.

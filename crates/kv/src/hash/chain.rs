@@ -74,13 +74,21 @@ impl<E: Engine> Table<E> {
         let mut bucket = main;
         loop {
             let change = Change(bucket);
-            for slot in bucket::slots_from(line) {
+            // Without a branch for each slot.
+            let (mut alike, mut empty) = (0_u32, 0_u32);
+            for slot in 0..SLOTS {
+                let is_empty = Bits::place(change.meta(tx, slot)?) == 0;
+                empty |= u32::from(is_empty) << slot;
+                alike |= u32::from(!is_empty & (change.key(tx, slot)? == key)) << slot;
+            }
+            while alike != 0 {
+                let slot = alike.trailing_zeros() as usize;
+                alike &= alike - 1;
                 let meta = change.meta(tx, slot)?;
-                if Bits::place(meta) == 0 {
-                    free = free.or(Some(Room::Slot(bucket, slot)));
-                } else if change.key(tx, slot)? == key {
-                    found(Match { bucket, slot, place: change.place(tx, slot, meta)? });
-                }
+                found(Match { bucket, slot, place: change.place(tx, slot, meta)? });
+            }
+            if empty != 0 && free.is_none() {
+                free = Some(Room::Slot(bucket, bucket::first_of(empty, line)));
             }
             bucket = match change.link(tx)? {
                 0 => return Ok(Ok(free.unwrap_or(Room::Behind(bucket)))),

@@ -1,5 +1,7 @@
 //! Inserting, removing, and moving records.
 
+use std::hint::cold_path;
+
 use drtm_htm::{Access, Engine, Outcome, Policy};
 
 use super::{
@@ -84,15 +86,17 @@ impl<E: Engine> Table<E> {
         if self.search::<K, _>(key, |record| record.check::<K>(key))?.is_some() {
             return Ok(None);
         }
-        Ok(self.put_new::<K>(worker, key, value, Version::new)?.map(|new| new.version))
+        Ok(self.put_new::<K>(worker, key, value, None, Version::new)?.map(|new| new.version))
     }
 
-    /// Puts a new record into its chain, unless the key has one. It has the version that `first` makes of the lowest number that it can have.
+    /// Puts a new record into its chain, unless the key has one: none if its bucket is still what it was when it was `missed`. It has the version that `first` makes of
+    /// the lowest number that it can have.
     pub(super) fn put_new<K: Keys>(
         &self,
         worker: &mut Worker<E>,
         key: K::Key<'_>,
         value: &[u8],
+        missed: Option<BucketVersion>,
         first: impl Fn(u64) -> Version,
     ) -> Result<Option<New>, KvError> {
         let shape = Shape::of::<K>(key, value.len(), self.checked)?;
@@ -100,15 +104,22 @@ impl<E: Engine> Table<E> {
         let mut version = first(self.floor()?);
         let mut place = Record::create::<K>(self.region(), memory, shape, key, value, version)?;
         let waiting = self.patience.begin();
-        let mut in_region = true;
+        let (mut in_region, mut missed) = (true, missed);
         let done = loop {
             let tried = if in_region { self.put_in_region::<K>(worker, key, place, version) } else { Ok(None) };
+            if let Some(before) = missed.take()
+                && matches!(tried, Ok(None))
+                && self.put_where_missed::<K>(key, before, place, version)?
+            {
+                return Ok(Some(New { place, version, before }));
+            }
             let put = tried.and_then(|put| put.map_or_else(|| self.put_under_lock::<K>(key, place, version), Ok));
             match put.unwrap_or_else(Put::Failed) {
                 Put::Done(before) => break Ok(Some(New { place, version, before })),
                 Put::Exists => break Ok(None),
                 Put::Failed(error) => break Err(error),
                 Put::Below(floor) => {
+                    cold_path();
                     version = first(floor);
                     Record::at(self.region(), place)?.claim(worker.lock_state());
                     place = Record::create::<K>(self.region(), memory, shape, key, value, version)?;
@@ -123,6 +134,7 @@ impl<E: Engine> Table<E> {
             }
         };
         if !matches!(done, Ok(Some(_))) {
+            cold_path();
             Record::at(self.region(), place)?.discard(worker.lock_state());
             worker.free(shape.class(), memory);
         }
@@ -176,6 +188,33 @@ impl<E: Engine> Table<E> {
             Outcome::Committed(put) => Some(put),
             Outcome::Fallback(_) => None,
         })
+    }
+
+    /// Puts a record into the bucket in which its key was missed, if that is still as it was, and has room: then nobody need look again whether the key is there. Whether
+    /// that could be done.
+    #[inline(always)]
+    fn put_where_missed<K: Keys>(
+        &self,
+        key: K::Key<'_>,
+        missed: BucketVersion,
+        place: Place,
+        version: Version,
+    ) -> Result<bool, KvError> {
+        let (engine, main) = (self.engine(), self.region().array(missed.at)?);
+        let seen = bucket::seen(engine, main);
+        let empty = bucket::empty(engine, main);
+        // With the lock, it is what it was seen to be: whoever has changed it has left another version.
+        if empty == 0 || seen.version() != missed.version || !bucket::try_lock(engine, main, seen) {
+            return Ok(false);
+        }
+        let is_above = self.floor().map(|floor| floor > version.number());
+        if let Ok(false) = is_above {
+            let word = K::word(key);
+            let slot = bucket::first_of(empty, self.line_of::<K>(word));
+            plainly(engine, |tx| Change(main).fill(tx, slot, word, place));
+        }
+        plainly(engine, |tx| Change(main).release(tx));
+        Ok(!is_above?)
     }
 
     /// Puts a record into its chain under the chain's lock.

@@ -36,15 +36,16 @@ impl<E: Engine> Table<E> {
     }
 
     /// Adds buckets if there are too many keys for those there are, and it is this shard's turn to look.
-    pub(super) fn grow_if_full<K: Keys>(
-        &self,
-        counted: i64,
-        mut note: impl FnMut(BucketChange),
-    ) -> Result<(), KvError> {
-        let Some(keys_per_bucket) = self.grows_at else { return Ok(()) };
-        if counted % TURN != 0 {
-            return Ok(());
+    pub(super) fn grow_if_full<K: Keys>(&self, counted: i64, note: impl FnMut(BucketChange)) -> Result<(), KvError> {
+        match self.grows_at {
+            Some(keys_per_bucket) if counted % TURN == 0 => self.grow::<K>(keys_per_bucket, note),
+            _ => Ok(()),
         }
+    }
+
+    /// Adds buckets until there are so many keys to one, or fewer.
+    #[cold]
+    fn grow<K: Keys>(&self, keys_per_bucket: f64, mut note: impl FnMut(BucketChange)) -> Result<(), KvError> {
         let keys = self.keys()? as f64;
         while keys > self.buckets()? as f64 * keys_per_bucket {
             match self.split::<K>()? {
@@ -113,16 +114,16 @@ impl<E: Engine> Table<E> {
                 }
             }
         }
-        let (mut to, mut filled) = (new, [false; SLOTS]);
+        let (mut to, mut free) = (new, bucket::ALL_SLOTS);
         for (index, (key, place)) in moving.into_iter().enumerate() {
             if index > 0 && index % SLOTS == 0 {
                 let link = links[index / SLOTS - 1];
                 plainly(engine, |tx| Change(to).set_link(tx, link));
-                (to, filled) = (self.overflow(link)?, [false; SLOTS]);
+                (to, free) = (self.overflow(link)?, bucket::ALL_SLOTS);
             }
             let line = self.line_of::<K>(key);
-            let slot = bucket::slots_from(line).find(|slot| !filled[*slot]).unwrap_or(index % SLOTS);
-            filled[slot] = true;
+            let slot = bucket::first_of(free, line);
+            free &= !(1 << slot);
             plainly(engine, |tx| Change(to).fill(tx, slot, key, place));
         }
         let drop_moving = || {

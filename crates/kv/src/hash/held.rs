@@ -296,11 +296,13 @@ impl<E: Engine, K: Keys> HashTable<E, K> {
         let holder = worker.lock_state();
         loop {
             // Not by the straight way: most keys that are placed are not there yet.
-            let found = self.table.search::<K, _>(key, |record| record.observe::<K>(key, holder, &mut Nowhere))?;
-            if let Some(found) = found {
-                return Ok(Placed::Found(found));
-            }
-            let new = self.table.put_new::<K>(worker, key, value, |number| Version::new(number).removed())?;
+            let missed =
+                match self.table.search_for::<K, _>(key, |record| record.observe::<K>(key, holder, &mut Nowhere))? {
+                    Ok(found) => return Ok(Placed::Found(found)),
+                    Err(missed) => missed,
+                };
+            let removed = |number| Version::new(number).removed();
+            let new = self.table.put_new::<K>(worker, key, value, Some(missed), removed)?;
             if let Some(new) = new {
                 note(BucketChange { before: new.before, split_off: None });
                 let counted = self.table.count(worker, 1)?;

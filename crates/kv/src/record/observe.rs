@@ -1,5 +1,7 @@
 //! Looking at a record for a transaction, which also wants to see records of keys that are not there.
 
+use std::hint::cold_path;
+
 use drtm_htm::{Engine, fence_acquire};
 use drtm_rdma::OutOfBounds;
 
@@ -101,8 +103,11 @@ impl<E: Engine> Record<'_, E> {
     #[inline(always)]
     fn begin_for<T>(&self, holder: State) -> Result<Version, Look<T>> {
         let version = self.begin()?;
-        if self.is_held_by_another_than(holder) && self.head().incarnation() == self.place.incarnation {
-            return Err(Look::Busy);
+        if self.is_held_by_another_than(holder) {
+            cold_path();
+            if self.head().incarnation() == self.place.incarnation {
+                return Err(Look::Busy);
+            }
         }
         Ok(version)
     }

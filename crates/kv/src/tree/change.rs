@@ -1,11 +1,11 @@
 //! Inserting, removing, and moving records: changes of one leaf, which is all that is locked.
 
 use drtm_htm::{Engine, Waiter, Word};
-use drtm_rdma::Offset;
 
 use super::{
     LeafChange, Table, header,
     kind::Kind,
+    lasts::Last,
     node::{Locked, Seen},
     search::Spot,
 };
@@ -25,38 +25,6 @@ pub enum Put {
     Below(u64),
     /// The leaf has changed, or somebody is changing it.
     Retry,
-}
-
-/// Where a worker has inserted last in a tree: what comes next often belongs there too.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Last {
-    /// The leaf's place.
-    pub(super) leaf: u64,
-    /// The word that was inserted.
-    pub(super) word: u64,
-}
-
-/// That of a few trees, which are inserted into in turn. Nothing depends on what is remembered.
-#[derive(Debug, Default)]
-pub(crate) struct Lasts([Option<(Offset, Last)>; 1 << LASTS_BITS]);
-
-const LASTS_BITS: u32 = 2;
-
-impl Lasts {
-    #[inline(always)]
-    fn slot(tree: Offset) -> usize {
-        (tree.word().wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (u64::BITS - LASTS_BITS)) as usize
-    }
-
-    #[inline(always)]
-    pub(super) fn of(&self, tree: Offset) -> Option<Last> {
-        self.0[Self::slot(tree)].filter(|(of, _)| *of == tree).map(|(_, last)| last)
-    }
-
-    #[inline(always)]
-    pub(super) fn set(&mut self, tree: Offset, last: Last) {
-        self.0[Self::slot(tree)] = Some((tree, last));
-    }
 }
 
 /// What became of an attempt to change the record of a key that is there.
@@ -147,11 +115,11 @@ impl<E: Engine> Table<E> {
         value: &[u8],
         first: impl Fn(u64) -> Version,
     ) -> Result<Option<(Place, Version, LeafChange)>, KvError> {
-        let Some(last) = worker.lasts.of(self.at) else { return Ok(None) };
+        let word = K::slice(key, 0);
+        let Some(last) = worker.lasts.of(self.at, word) else { return Ok(None) };
         let Some((leaf, slot)) = K::gap_at(self, last.leaf, key) else { return Ok(None) };
         let floor = self.header(header::FLOOR)?;
         let (shape, place, version) = self.make::<K>(worker, key, value, first, floor)?;
-        let word = K::slice(key, 0);
         match self.put_into((leaf, slot), word, place, version, floor) {
             Ok(change) => {
                 worker.lasts.set(self.at, Last { leaf: leaf.node.place, word });
@@ -174,7 +142,7 @@ impl<E: Engine> Table<E> {
         first: impl Fn(u64) -> Version,
         note: &mut impl FnMut(LeafChange),
     ) -> Result<Option<(Place, Version)>, KvError> {
-        let before = worker.lasts.of(self.at).map(|last| last.word);
+        let before = worker.lasts.of(self.at, spot.word).map(|last| last.word);
         let floor = self.header(header::FLOOR)?;
         let (shape, place, mut version) = self.make::<K>(worker, key, value, &first, floor)?;
         let waiter = Waiter::new();

@@ -65,7 +65,7 @@ impl<K: TreeKeys> Cursor<K> {
 }
 
 impl<E: Engine> Tree<E> {
-    /// Asks for the memory of the leaf where a key belongs: for who is going to insert it, or to look for it, later.
+    /// Asks for the memory of the leaf where a key belongs: for who is going to insert it, or to look for it, later. The worker remembers which leaf it is.
     ///
     /// # Example
     ///
@@ -75,15 +75,15 @@ impl<E: Engine> Tree<E> {
     ///
     /// let store = Store::in_memory(NoHtm, 16 << 20)?;
     /// let (tree, mut worker) = (store.tree()?, store.worker());
-    /// tree.ask_for(7);
+    /// tree.ask_for(&mut worker, 7);
     /// // What takes its time goes here.
     /// assert!(tree.insert(&mut worker, 7, b"seven")?.is_some());
     /// # Ok::<(), drtm_kv::KvError>(())
     /// ```
     #[inline]
-    pub fn ask_for(&self, key: u64) {
+    pub fn ask_for(&self, worker: &mut Worker<E>, key: u64) {
         // Where somebody changes a node on the way, or the tree is corrupt, it is found out when it is come to in earnest.
-        let _ = self.table.ask_for_leaf(key);
+        let _ = self.table.ask_for_leaf(worker, key);
     }
 }
 

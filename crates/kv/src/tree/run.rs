@@ -2,7 +2,7 @@
 
 use drtm_htm::Engine;
 
-use super::{LeafChange, Table, Tree, change::Last, header, node::Seen};
+use super::{LeafChange, Table, Tree, header, lasts::Last, node::Seen};
 use crate::{
     Handle, KvError, Sighting, Version, Worker, floor,
     keys::Inline,
@@ -69,9 +69,9 @@ impl<E: Engine> Table<E> {
         mut made: impl FnMut(Sighting),
         note: impl FnOnce(LeafChange),
     ) -> Result<usize, KvError> {
-        let Some(last) = worker.lasts.of(self.at) else { return Ok(0) };
         let mut rows = rows.peekable();
         let Some((key, _)) = rows.peek() else { return Ok(0) };
+        let Some(last) = worker.lasts.of(self.at, *key) else { return Ok(0) };
         let Some((leaf, high, mut before)) = self.end_at(last.leaf, *key) else { return Ok(0) };
         let room = FANOUT.saturating_sub(leaf.stamp.count());
         let (engine, floor) = (self.engine(), self.header(header::FLOOR)?);

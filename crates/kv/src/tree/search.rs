@@ -7,10 +7,11 @@ use super::{
     PerLevel, Table,
     hints::Hints,
     kind::Kind,
+    lasts::Last,
     node::{Node, Seen},
 };
 use crate::{
-    KvError,
+    KvError, Worker,
     layout::Place,
     record::{Look, Record},
 };
@@ -128,7 +129,7 @@ impl<E: Engine> Table<E> {
 
     /// Asks for the leaf that a key probably belongs to, without waiting for it, and for its record if that is known: nothing is looked at twice.
     #[inline(always)]
-    pub(super) fn ask_for_leaf(&self, key: u64) -> Result<(), KvError> {
+    pub(super) fn ask_for_leaf(&self, worker: &mut Worker<E>, key: u64) -> Result<(), KvError> {
         if self.ask_for_hinted(Hints::hash(key)) {
             return Ok(());
         }
@@ -137,6 +138,7 @@ impl<E: Engine> Table<E> {
             node = self.node(node.link(node.child(stamp.count(), key)))?;
             if level == 0 {
                 node.prefetch();
+                worker.lasts.expect(self.at, Last { leaf: node.place, word: key });
                 break;
             }
             stamp = node.stamp();

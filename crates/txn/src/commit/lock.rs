@@ -12,7 +12,7 @@ use crate::{
     epoch::epoch_of,
     mutation::Mutation,
     ticket::Ticket,
-    work::{Fate, Work, Write},
+    work::{Work, Write},
 };
 
 /// How often a lock that somebody else has is asked for. Its holder is in the midst of a commit, or was interrupted there.
@@ -50,14 +50,11 @@ impl Locked {
 
     /// Remembers what a record was like when it was locked. False if it was read, and is not as it was.
     #[inline(always)]
-    pub(super) fn take<S: Setting>(&mut self, write: &mut Write, version: Version, head: Head, length: u32) -> bool {
+    pub(super) fn take<S: Setting>(&mut self, write: &mut Write, version: Version, head: Head, has_room: bool) -> bool {
         let has_past = head.has_older();
         write.before = version;
         write.has_past = has_past;
-        write.has_room = match write.fate {
-            Fate::Put { length: new, .. } => length == new,
-            Fate::Fresh { .. } | Fate::Patch { .. } | Fate::Remove => true,
-        };
+        write.has_room = has_room;
         let is_same = version == write.seen;
         self.newest = self.newest.max(version.number());
         if !write.is_made {
@@ -75,6 +72,12 @@ pub(super) fn unlock<E: Engine>(records: &Records<'_, E>, locked: &[Write]) {
     locked.iter().for_each(|write| records.unlock(write.at));
 }
 
+/// Whether what becomes of a row has room where its record is, which is locked.
+#[inline(always)]
+pub(super) fn has_room<E: Engine>(records: &Records<'_, E>, write: &Write, head: Head) -> bool {
+    write.new_length().is_none_or(|new| records.length(write.at, head) == new)
+}
+
 /// Locks all records, or none.
 #[inline]
 pub(super) fn lock<S: Setting>(db: &Inner<S>, work: &mut Work<S::Engine>) -> Result<Locked, Error> {
@@ -85,7 +88,8 @@ pub(super) fn lock<S: Setting>(db: &Inner<S>, work: &mut Work<S::Engine>) -> Res
         let write = &mut writes[index];
         let failed = match records.lock(write.at, *holder) {
             Ok(Locking::Taken { version, head }) => {
-                if locked.take::<S>(write, version, head, records.length(write.at, head)) {
+                let has_room = has_room(&records, write, head);
+                if locked.take::<S>(write, version, head, has_room) {
                     continue;
                 }
                 records.unlock(write.at);
@@ -116,7 +120,9 @@ fn lock_in_order<S: Setting>(db: &Inner<S>, work: &mut Work<S::Engine>) -> Resul
     for (count, (at, index)) in order.iter().enumerate() {
         let failed = match lock_patiently(&records, *at, *holder, &db.ticket, !held.is_empty()) {
             Ok((version, head)) => {
-                if locked.take::<S>(&mut writes[*index as usize], version, head, records.length(*at, head)) {
+                let write = &mut writes[*index as usize];
+                let has_room = has_room(&records, write, head);
+                if locked.take::<S>(write, version, head, has_room) {
                     continue;
                 }
                 records.unlock(*at);

@@ -87,7 +87,7 @@ impl<K: Key, C: Codec, S: Setting, M: Mode> Range<'_, '_, K, C, S, M> {
     }
 
     /// Shows rows as long as there is nothing special about them. `None` if there is about the transaction, or about the keys.
-    #[inline(always)]
+    #[inline(never)]
     fn run(&mut self, see: &mut impl FnMut(K, C::View<'_>) -> ControlFlow<()>) -> Result<Option<Stop>, Error> {
         if !self.is_plain() {
             return Ok(None);

@@ -1,6 +1,6 @@
 //! Reading and changing parts of rows.
 
-use std::borrow::Borrow;
+use std::{borrow::Borrow, hint::cold_path};
 
 use drtm_kv::Lines;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
@@ -209,6 +209,7 @@ impl<S: Setting> Tx<'_, S> {
                 _ => return Ok(None),
             }
         }
+        cold_path();
         let changed = self.update(table, key, |value| {
             let from = |span: Span| 8 * span.skipped as usize..;
             let seen = see(&value.as_bytes()[read.map_or(0.., from)])?;

@@ -1,6 +1,6 @@
 //! Reading single rows.
 
-use std::borrow::Borrow;
+use std::{borrow::Borrow, hint::cold_path};
 
 use drtm_htm::Engine;
 use drtm_kv::{Fetched, Lines, Nowhere, Past, Sighting};
@@ -243,7 +243,8 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
     #[inline(never)]
     fn ask_for_words<O: Reach>(&mut self, opened: &Opened<S::Engine>, words: &[u64], lines: &'static Lines) {
         let db = self.db;
-        opened.ask_for::<O>(&mut self.work().located, words, lines, |located| db.catalog.go_on(located, false));
+        let Work { worker, located, .. } = self.work();
+        opened.ask_for::<O>(worker, located, words, lines, |located| db.catalog.go_on(located, false));
     }
 
     /// Whether there is such a row.
@@ -314,14 +315,18 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
         let seen = match fetched {
             Fetched::Record(seen) => seen,
             Fetched::Nothing(absence) => {
+                cold_path();
                 work.values.truncate(start);
                 self.missed(absence)?;
                 return Ok(Some(Row { found: None, record: None }));
             }
         };
-        if self.has_ticket() && self.work().written_at(seen.at).is_none() && !self.seize(seen)? {
-            self.work().values.truncate(start);
-            return Ok(None);
+        if self.has_ticket() {
+            cold_path();
+            if self.work().written_at(seen.at).is_none() && !self.seize(seen)? {
+                self.work().values.truncate(start);
+                return Ok(None);
+            }
         }
         self.row_of(seen, wanted, start).map(Some)
     }
@@ -329,10 +334,11 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
     /// The row of a record that was found, and whose value was copied; if it was to be changed, to the end of the values, which was here before.
     #[inline(always)]
     pub(super) fn row_of(&mut self, seen: Sighting, wanted: Wanted, start: usize) -> Result<Row, Error> {
-        if self.work().written.may_have(seen.at)
-            && let Some(row) = self.row_written(seen, wanted, start)?
-        {
-            return Ok(row);
+        if self.work().written.may_have(seen.at) {
+            cold_path();
+            if let Some(row) = self.row_written(seen, wanted, start)? {
+                return Ok(row);
+            }
         }
         let work = self.work();
         let found = match wanted.is_to_change() {

@@ -118,7 +118,7 @@ impl<K: Key, C: Codec, S: Setting> Range<'_, '_, K, C, S> {
     }
 
     /// Changes rows as long as there is nothing special about them. `None` if there is about the transaction, or about the table.
-    #[inline(always)]
+    #[inline(never)]
     fn run_changing(
         &mut self,
         change: &mut impl FnMut(&K, &mut C::Value) -> ControlFlow<()>,

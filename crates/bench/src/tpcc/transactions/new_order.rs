@@ -188,12 +188,18 @@ fn total(sum: i64, discount: u16, tax: u16) -> i64 {
 /// Whether ORIGINAL is in it somewhere. Its first and its last letter are looked for at all places at once, without a branch that would depend on the text.
 #[inline(always)]
 fn is_original(data: &Text<50>) -> bool {
-    const WANTED: &[u8; 8] = b"ORIGINAL";
     // Behind the text there are zeros.
     let data = &data.padded();
-    let ends = data.iter().zip(&data[WANTED.len() - 1..]);
+    let ends = data.iter().zip(&data[ORIGINAL.len() - 1..]);
     let may_be = ends.fold(false, |found, (first, last)| found | ((*first == b'O') & (*last == b'L')));
-    may_be && data.windows(WANTED.len()).any(|window| window == WANTED)
+    may_be && is_somewhere(data)
+}
+
+const ORIGINAL: [u8; 8] = *b"ORIGINAL";
+
+#[cold]
+fn is_somewhere(text: &[u8]) -> bool {
+    text.windows(ORIGINAL.len()).any(|window| window == ORIGINAL)
 }
 
 #[cfg(test)]
