@@ -200,7 +200,7 @@ impl<R: Room, T: Room> Room for Both<'_, '_, R, T> {
 pub(crate) const MOST_BYTES: usize = u32::MAX as usize;
 
 /// How many reads there are when they are looked at again for the first time.
-const FIRST_CHECK: usize = 128;
+const FIRST_CHECK: usize = 256;
 
 /// How many reads a transaction that only reads has made when it goes on in a snapshot. Fewer are looked at again sooner than others have kept for a snapshot what
 /// they write meanwhile, and nobody but the reader has any work with it.
