@@ -116,14 +116,12 @@ impl<E: Engine> Opened<E> {
         match &self.index {
             Index::TreeOfWords(tree) if O::SORTED => words.iter().for_each(|word| tree.ask_for(worker, *word)),
             Index::HashOfWords(table) if O::HASHED => {
-                let rows = words.iter().map(|word| (*word, table.ask_for(*word)));
+                let rows = table.ask_for(words.iter().copied());
                 if !located.note(self.number, rows, lines, go_on) {
                     // Not remembered, but asked for all the same.
-                    words.iter().for_each(|word| {
-                        table.ask_for(*word);
-                    });
-                    words.iter().for_each(|word| {
-                        table.locate(*word, table.ask_for(*word), lines);
+                    table.ask_for(words.iter().copied()).for_each(|_| ());
+                    table.ask_for(words.iter().copied()).for_each(|(word, bucket)| {
+                        table.locate(word, bucket, lines);
                     });
                 }
             }

@@ -263,7 +263,7 @@ mod tests {
         /// Asks for these keys, which count as a table's of this number.
         fn ask(&mut self, number: u16, keys: &[u64]) -> bool {
             let Self { located, table } = self;
-            let rows = keys.iter().map(|key| (*key, table.ask_for(*key)));
+            let rows = table.ask_for(keys.iter().copied());
             located.note(number, rows, &WHOLE, |located| Self::go_on(located, table, false))
         }
 

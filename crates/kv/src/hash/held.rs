@@ -153,8 +153,8 @@ impl<E: Engine, K: Keys> HashTable<E, K> {
         Ok(found.map_or_else(Fetched::Nothing, Fetched::Record))
     }
 
-    /// Asks for the memory of the bucket where a key's record most probably is found: the first step to where the record is, and [`locate`](Self::locate) the next.
-    /// Between them there should be some time, in which other keys may be asked for.
+    /// Asks for the memory of the buckets where keys' records most probably are found, as they are come to: the first step to where the records are, and
+    /// [`locate`](Self::locate) the next. Between them there should be some time.
     ///
     /// # Example
     ///
@@ -169,7 +169,7 @@ impl<E: Engine, K: Keys> HashTable<E, K> {
     /// table.insert(&mut worker, 8, b"eight")?;
     ///
     /// let (me, mut value) = (worker.lock_state(), Vec::new());
-    /// let buckets = [7, 8, 9].map(|key| (key, table.ask_for(key)));
+    /// let buckets: Vec<_> = table.ask_for([7, 8, 9].into_iter()).collect();
     /// for (key, bucket) in buckets {
     ///     match table.locate(key, bucket, &WANTED) {
     ///         Whereabouts::Record(at) => {
@@ -185,8 +185,11 @@ impl<E: Engine, K: Keys> HashTable<E, K> {
     /// # Ok::<(), drtm_kv::KvError>(())
     /// ```
     #[inline(always)]
-    pub fn ask_for(&self, key: K::Key<'_>) -> BucketHint {
-        self.table.ask_for_bucket::<K>(key)
+    pub fn ask_for<'k>(
+        &self,
+        keys: impl ExactSizeIterator<Item = K::Key<'k>>,
+    ) -> impl ExactSizeIterator<Item = (K::Key<'k>, BucketHint)> {
+        self.table.ask_for_buckets::<K>(keys)
     }
 
     /// Finds where a key's record most probably is, in a bucket that was [asked for](Self::ask_for), and asks for its memory, as far as it is wanted; or for the next

@@ -32,7 +32,35 @@ impl Hint {
     /// The bucket of a hash.
     #[inline(always)]
     pub(super) fn guess(&self, hash: u64) -> u64 {
+        self.now().bucket(hash)
+    }
+
+    /// How many buckets there probably are now: for several keys.
+    #[inline(always)]
+    pub(super) fn now(&self) -> Guess {
         let hint = self.hint.load(Relaxed);
-        self.numbering.guess(hash, hint >> ROUNDS, (hint % (1 << ROUNDS)) as u32)
+        Guess { numbering: self.numbering, buckets: hint >> ROUNDS, rounds: (hint % (1 << ROUNDS)) as u32 }
+    }
+}
+
+/// How many buckets there probably are.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Guess {
+    numbering: Numbering,
+    buckets: u64,
+    rounds: u32,
+}
+
+impl Guess {
+    /// The bucket of a hash.
+    #[inline(always)]
+    pub(super) fn bucket(self, hash: u64) -> u64 {
+        self.numbering.guess(hash, self.buckets, self.rounds)
+    }
+
+    /// The line of a hash in its bucket.
+    #[inline(always)]
+    pub(super) fn line(self, hash: u64) -> usize {
+        self.numbering.line(hash)
     }
 }

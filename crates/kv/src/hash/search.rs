@@ -1,7 +1,7 @@
 //! Finding a key.
 
 use drtm_htm::{Engine, LINE_WORDS, fence_acquire};
-use drtm_rdma::OutOfBounds;
+use drtm_rdma::{OutOfBounds, Region};
 
 use super::{
     BucketHint, BucketVersion, Table, Whereabouts,
@@ -54,13 +54,19 @@ impl<E: Engine> Table<E> {
         Some((sight, record))
     }
 
-    /// Asks for the memory of the bucket where a key most probably is.
+    /// Asks for the memory of the buckets where keys most probably are.
     #[inline(always)]
-    pub(super) fn ask_for_bucket<K: Keys>(&self, key: K::Key<'_>) -> BucketHint {
-        let hash = K::hash(K::word(key));
-        // Nowhere, if this handle has not come to its segment before.
-        let bucket = self.main.place(self.hint.guess(hash));
-        self.ask_for_lines(BucketHint::of(bucket, self.numbering.line(hash)))
+    pub(super) fn ask_for_buckets<'k, K: Keys>(
+        &self,
+        keys: impl ExactSizeIterator<Item = K::Key<'k>>,
+    ) -> impl ExactSizeIterator<Item = (K::Key<'k>, BucketHint)> {
+        let (guess, region) = (self.hint.now(), self.region());
+        keys.map(move |key| {
+            let hash = K::hash(K::word(key));
+            // Nowhere, if this handle has not come to its segment before.
+            let bucket = self.main.place(guess.bucket(hash));
+            (key, Self::ask_for_lines(region, BucketHint::of(bucket, guess.line(hash))))
+        })
     }
 
     /// Asks for the memory of the record that a key has in a bucket of its chain, or of the next bucket, and tells where it is. Looks into one line first,
@@ -90,7 +96,7 @@ impl<E: Engine> Table<E> {
                 0 => Whereabouts::Unknown,
                 link => {
                     let next = BucketHint::of(self.overflow.place(link), self.line_of::<K>(word));
-                    Whereabouts::Bucket(self.ask_for_lines(next))
+                    Whereabouts::Bucket(Self::ask_for_lines(self.region(), next))
                 }
             };
         }
@@ -103,10 +109,10 @@ impl<E: Engine> Table<E> {
     }
 
     #[inline(always)]
-    fn ask_for_lines(&self, hint: BucketHint) -> BucketHint {
-        self.region().prefetch(hint.0.word());
+    fn ask_for_lines(region: &Region<E>, hint: BucketHint) -> BucketHint {
+        region.prefetch(hint.0.word());
         // The other line, too: keys that found no room in theirs would be waited for.
-        self.region().prefetch(hint.0.word() ^ LINE_WORDS as u64);
+        region.prefetch(hint.0.word() ^ LINE_WORDS as u64);
         hint
     }
 
