@@ -325,16 +325,32 @@ impl<'r, E: Engine> Record<'r, E> {
 
     /// Copies as much of the value as is wanted.
     #[inline(always)]
-    fn copy_wanted(&self, shape: Shape, into: &mut impl Room) -> Result<(), OutOfBounds> {
+    fn copy_wanted<R: Room>(&self, shape: Shape, into: &mut R) -> Result<(), OutOfBounds> {
         let skipped = into.skipped().min(words_for(shape.value));
         let rest = shape.value.saturating_sub(8 * skipped);
         // Before there is room for so much: a length that is nonsense leads out of memory, or is at most that of a page.
         let words = self.body(shape.before_value() + skipped, words_for(rest))?;
-        read_bytes(self.engine(), words, into.of(rest));
+        Self::copy_as_expected::<R>(self.engine(), words, into.of(rest));
         if let Some((skipped, into)) = into.besides(shape.value) {
             read_bytes(self.engine(), self.body(shape.before_value() + skipped, words_for(into.len()))?, into);
         }
         Ok(())
+    }
+
+    /// Copies as much as there is room for: most probably as much as expected.
+    #[inline(always)]
+    fn copy_as_expected<R: Room>(engine: &E, words: &[Word], into: &mut [u8]) {
+        match R::expected() {
+            Some(expected) if into.len() == expected => read_bytes(engine, words, &mut into[..expected]),
+            Some(_) => Self::copy_unexpected(engine, words, into),
+            None => read_bytes(engine, words, into),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn copy_unexpected(engine: &E, words: &[Word], into: &mut [u8]) {
+        read_bytes(engine, words, into);
     }
 
     #[inline(always)]

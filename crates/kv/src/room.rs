@@ -30,6 +30,15 @@ pub trait Room {
         0
     }
 
+    /// For how many bytes there is most probably going to be room, if that is known when this is compiled: they are copied with no branch for others then.
+    #[inline(always)]
+    fn expected() -> Option<usize>
+    where
+        Self: Sized,
+    {
+        None
+    }
+
     /// Other words of the value that are wanted as well, if there are any: how many are before them, and room for them. Not for more than a value of this length has.
     #[inline(always)]
     fn besides(&mut self, _length: usize) -> Option<(usize, &mut [u8])> {

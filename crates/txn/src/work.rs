@@ -1,12 +1,12 @@
 //! What one transaction knows while it runs. Kept for the next one on the same thread, so that nothing is allocated once it has grown to its size.
 
-use std::{hint::cold_path, ops::Range};
+use std::{hint::cold_path, marker::PhantomData, ops::Range};
 
 use drtm_htm::Engine;
 use drtm_kv::{BucketVersion, Handle, NodeVersion, Records, Room, Sighting, State, Version, Worker};
 
 use crate::{
-    Error, Key,
+    Codec, Error, Key,
     gate::{Gate, Presence},
     index::{Encoded, Shift},
     located::Located,
@@ -149,6 +149,32 @@ impl Room for End<'_> {
             self.values.resize(end, 0);
         }
         &mut self.values[self.start..]
+    }
+}
+
+/// Room for a value of a codec, whose length may be known.
+#[derive(Debug)]
+pub(crate) struct Of<'r, C, R> {
+    pub(crate) room: &'r mut R,
+    codec: PhantomData<fn() -> C>,
+}
+
+impl<'r, C: Codec, R: Room> Of<'r, C, R> {
+    #[inline(always)]
+    pub(crate) fn new(room: &'r mut R) -> Self {
+        Self { room, codec: PhantomData }
+    }
+}
+
+impl<C: Codec, R: Room> Room for Of<'_, C, R> {
+    #[inline(always)]
+    fn of(&mut self, length: usize) -> &mut [u8] {
+        self.room.of(length)
+    }
+
+    #[inline(always)]
+    fn expected() -> Option<usize> {
+        C::SIZE
     }
 }
 

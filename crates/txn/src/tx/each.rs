@@ -9,7 +9,11 @@ use super::{
     range::Position,
     read::{Row, Spotted, Wanted},
 };
-use crate::{Codec, Error, Key, Setting, index::Index, work::Work};
+use crate::{
+    Codec, Error, Key, Setting,
+    index::Index,
+    work::{Of, Work},
+};
 
 /// Why no more rows are shown.
 pub(super) enum Stop {
@@ -96,7 +100,8 @@ impl<K: Key, C: Codec, S: Setting, M: Mode> Range<'_, '_, K, C, S, M> {
         let (Index::TreeOfWords(tree), Position::Words(cursor)) = (&opened.index, cursor) else { return Ok(None) };
         let Work { leaves, value, values, reads, writes, written, next_check, holder, .. } = tx.work();
         let mut stop = Stop::Over;
-        tree.advance_each(cursor, *holder, leaves, value, |word, seen, value| {
+        let room = &mut Of::<C, _>::new(value);
+        tree.advance_each(cursor, *holder, leaves, room, |word, seen, Of { room: value, .. }| {
             let is_time_to_check = S::ISOLATED && reads.len() + writes.len() + 1 >= *next_check;
             if is_time_to_check || written.may_have(seen.at) {
                 stop = Stop::At(word, seen, values.len());

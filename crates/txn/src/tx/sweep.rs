@@ -9,7 +9,7 @@ use super::{Range, Tx, each::Stop, range::Position, read::Wanted};
 use crate::{
     Codec, Error, Key, Ordered, Setting, Table,
     index::Index,
-    work::{End, Fate, Kept, Work, Write, append},
+    work::{End, Fate, Kept, Of, Work, Write, append},
 };
 
 impl<K: Key, C: Codec, S: Setting> Range<'_, '_, K, C, S> {
@@ -135,7 +135,8 @@ impl<K: Key, C: Codec, S: Setting> Range<'_, '_, K, C, S> {
         let mut stop = Stop::Over;
         let start = values.len();
         let mut end = End { values, start };
-        tree.advance_each(cursor, *holder, leaves, &mut end, |word, seen, End { values, start }| {
+        let room = &mut Of::<C, _>::new(&mut end);
+        tree.advance_each(cursor, *holder, leaves, room, |word, seen, Of { room: End { values, start }, .. }| {
             if reads.len() + writes.len() + 1 >= *next_check || written.may_have(seen.at) {
                 stop = Stop::At(word, seen, *start);
                 return ControlFlow::Break(());
