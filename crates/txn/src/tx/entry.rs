@@ -6,7 +6,7 @@ use super::{
     Tx,
     read::{Row, Wanted},
 };
-use crate::{Codec, Embedded, Error, Key, Setting, Table, catalog::Opened, table::Any, table::Kind, work::Fate};
+use crate::{Codec, Embedded, Error, Key, Raw, Setting, Table, catalog::Opened, table::Any, table::Kind, work::Fate};
 
 /// A row's place in a table, as maps have it: [`Tx::entry`] gives it. A row that is there is looked for once, whatever is then done.
 ///
@@ -93,7 +93,7 @@ struct Place<'t, 'db, K: Key, S: Setting> {
 
 impl<K: Key, S: Setting> Place<'_, '_, K, S> {
     fn find(&mut self) -> Result<Row, Error> {
-        self.tx.row::<K, Any>(self.opened, self.key, Wanted::ToRead)
+        self.tx.row::<K, Raw, Any>(self.opened, self.key, Wanted::ToRead)
     }
 
     fn write<C: Codec>(&mut self, row: Row, value: &C::Given) -> Result<(), Error> {

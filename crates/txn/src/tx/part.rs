@@ -29,7 +29,7 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
         part: Part<C::Value, T>,
     ) -> Result<Option<T>, Error> {
         let opened = self.opened(table)?;
-        let row = self.row::<K, O>(opened, key, Wanted::PartToRead(part.span()))?;
+        let row = self.row::<K, C, O>(opened, key, Wanted::PartToRead(part.span()))?;
         if let Some(Spotted::Written(_)) = row.record {
             let Some(value) = self.get(table, key)? else { return Ok(None) };
             let bytes = &value.as_bytes()[8 * part.span().skipped as usize..];
@@ -192,7 +192,7 @@ impl<S: Setting> Tx<'_, S> {
                 None => Wanted::PartToChange(span),
                 Some(read) => Wanted::PartToChangeBeside { change: span, read },
             };
-            match self.row::<K, O>(opened, key, wanted)? {
+            match self.row::<K, C, O>(opened, key, wanted)? {
                 Row { found: Some(Found::Own { start, .. }), record: Some(record @ Spotted::Seen(_)) } => {
                     let start = start as usize;
                     let seen = Self::codec_error(opened, see(self.work().value.bytes()))?;

@@ -229,7 +229,7 @@ impl<K: Key, C: Codec, S: Setting, M: Mode> Range<'_, '_, K, C, S, M> {
                 // It has to be locked before its value is believed.
                 self.tx.work().values.truncate(start);
                 let Some(key) = &key else { return Err(Error::Key { table: self.opened.name }) };
-                self.tx.row::<K, Ordered>(self.opened, key, wanted)?
+                self.tx.row::<K, C, Ordered>(self.opened, key, wanted)?
             } else {
                 self.tx.row_of(seen, wanted, start)?
             };

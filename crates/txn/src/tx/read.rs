@@ -11,7 +11,7 @@ use crate::{
     catalog::Opened,
     part::Span,
     table::{Kind, Reach},
-    work::{Both, End, Excerpt, Fate, Work, Write, slice},
+    work::{Both, End, Excerpt, Fate, Of, Work, Write, slice},
 };
 
 /// A row as it was found: where its value is, and which record it is.
@@ -110,7 +110,7 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
         key: &K,
     ) -> Result<Option<C::Value>, Error> {
         let opened = self.opened(table)?;
-        match self.row::<K, O>(opened, key, Wanted::ToRead)?.found {
+        match self.row::<K, C, O>(opened, key, Wanted::ToRead)?.found {
             Some(found) => self.decode::<C>(opened, found).map(Some),
             None => Ok(None),
         }
@@ -174,7 +174,7 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
         see: impl FnOnce(C::View<'_>) -> R,
     ) -> Result<Option<R>, Error> {
         let opened = self.opened(table)?;
-        let Some(found) = self.row::<K, O>(opened, key, Wanted::ToRead)?.found else { return Ok(None) };
+        let Some(found) = self.row::<K, C, O>(opened, key, Wanted::ToRead)?.found else { return Ok(None) };
         self.show::<C, _>(opened, found, see).map(Some)
     }
 
@@ -254,19 +254,19 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
     /// As for [`get`](Self::get).
     pub fn contains<K: Key, C: Codec, O: Kind>(&mut self, table: Table<K, C, O>, key: &K) -> Result<bool, Error> {
         let opened = self.opened(table)?;
-        Ok(self.row::<K, O>(opened, key, Wanted::Nothing)?.found.is_some())
+        Ok(self.row::<K, C, O>(opened, key, Wanted::Nothing)?.found.is_some())
     }
 
     /// Finds a row, and copies its value if that is wanted. What was found is part of what the transaction has read.
     #[inline(always)]
-    pub(super) fn row<K: Key, O: Reach>(
+    pub(super) fn row<K: Key, C: Codec, O: Reach>(
         &mut self,
         opened: &Opened<S::Engine>,
         key: &K,
         wanted: Wanted,
     ) -> Result<Row, Error> {
         loop {
-            if let Some(row) = self.try_row::<K, O>(opened, key, wanted)? {
+            if let Some(row) = self.try_row::<K, C, O>(opened, key, wanted)? {
                 return Ok(row);
             }
         }
@@ -274,7 +274,7 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
 
     /// The same, unless the row must be looked for again.
     #[inline(always)]
-    fn try_row<K: Key, O: Reach>(
+    fn try_row<K: Key, C: Codec, O: Reach>(
         &mut self,
         opened: &Opened<S::Engine>,
         key: &K,
@@ -297,8 +297,11 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
         }
         let fetched = match wanted {
             Wanted::Nothing => opened.fetch::<O>(located, encoded, holder, &mut Nowhere)?,
-            Wanted::ToRead => opened.fetch::<O>(located, encoded, holder, value)?,
-            Wanted::ToChange => opened.fetch::<O>(located, encoded, holder, &mut End { values, start })?,
+            Wanted::ToRead => opened.fetch::<O>(located, encoded, holder, &mut Of::<C, _>::new(value))?,
+            Wanted::ToChange => {
+                let room = &mut End { values, start };
+                opened.fetch::<O>(located, encoded, holder, &mut Of::<C, _>::new(room))?
+            }
             Wanted::PartToRead(span) => {
                 opened.fetch::<O>(located, encoded, holder, &mut Excerpt { room: value, span })?
             }

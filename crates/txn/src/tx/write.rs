@@ -98,7 +98,7 @@ impl<S: Setting> Tx<'_, S> {
     {
         let opened = self.opened(table)?;
         let wanted = self.wanted_for_change(opened);
-        let Row { found: Some(found), record: Some(record) } = self.row::<K, O>(opened, key, wanted)? else {
+        let Row { found: Some(found), record: Some(record) } = self.row::<K, C, O>(opened, key, wanted)? else {
             return Ok(None);
         };
         self.change_found::<K, C, R>(opened, key, wanted, found, record, change).map(Some)
@@ -163,14 +163,15 @@ impl<S: Setting> Tx<'_, S> {
     pub fn remove<K: Key, C: Codec, O: Kind>(&mut self, table: Table<K, C, O>, key: &K) -> Result<bool, Error> {
         let opened = self.opened(table)?;
         if opened.indexes.are_none() {
-            let Row { found: Some(_), record: Some(record) } = self.row::<K, O>(opened, key, Wanted::Nothing)? else {
+            let Row { found: Some(_), record: Some(record) } = self.row::<K, C, O>(opened, key, Wanted::Nothing)?
+            else {
                 return Ok(false);
             };
             self.write_at(opened, key, record, Fate::Remove)?;
             return Ok(true);
         }
         // Its value tells which entries it has in indexes.
-        let row = self.row::<K, O>(opened, key, Wanted::ToRead)?;
+        let row = self.row::<K, C, O>(opened, key, Wanted::ToRead)?;
         let Row { found: Some(found), record: Some(record) } = row else { return Ok(false) };
         self.remove_found(opened, key, found, record)?;
         Ok(true)
@@ -201,7 +202,7 @@ impl<S: Setting> Tx<'_, S> {
         key: &K,
     ) -> Result<Option<C::Value>, Error> {
         let opened = self.opened(table)?;
-        let Row { found: Some(found), record: Some(record) } = self.row::<K, O>(opened, key, Wanted::ToRead)? else {
+        let Row { found: Some(found), record: Some(record) } = self.row::<K, C, O>(opened, key, Wanted::ToRead)? else {
             return Ok(None);
         };
         let value = self.decode::<C>(opened, found)?;
@@ -265,7 +266,7 @@ impl<S: Setting> Tx<'_, S> {
         if opened.indexes.are_none() {
             return self.place_at::<K, O>(opened, key, fate, overwrites);
         }
-        let row = self.row::<K, O>(opened, key, Wanted::ToRead)?;
+        let row = self.row::<K, C, O>(opened, key, Wanted::ToRead)?;
         if row.found.is_some() && !overwrites {
             return Err(Error::Exists { table: opened.name });
         }
