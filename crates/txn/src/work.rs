@@ -126,9 +126,6 @@ impl Room for Value {
     }
 }
 
-/// Bytes that are cleared at once.
-const CLEARED: usize = 64;
-
 /// The end of the values that a transaction keeps, for one more.
 #[derive(Debug)]
 pub(crate) struct End<'v> {
@@ -139,15 +136,7 @@ pub(crate) struct End<'v> {
 impl Room for End<'_> {
     #[inline(always)]
     fn of(&mut self, length: usize) -> &mut [u8] {
-        let end = self.start + length;
-        if length <= CLEARED {
-            // Most are short. As many bytes each time are cleared on the spot, and not by a call.
-            self.values.truncate(self.start);
-            self.values.extend_from_slice(&[0; CLEARED]);
-            self.values.truncate(end);
-        } else {
-            self.values.resize(end, 0);
-        }
+        self.values.resize(self.start + length, 0);
         &mut self.values[self.start..]
     }
 }

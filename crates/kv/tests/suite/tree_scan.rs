@@ -136,4 +136,19 @@ fn ascending_keys_leave_full_leaves_behind() {
         }
     });
     assert!(between < 130, "{between}");
+
+    // One of a group, and then it is the next one's turn; with leaves asked for ahead or not.
+    for is_asked_for in [false, true] {
+        let in_turn = filled(|_, tree, worker| {
+            for key in 0..300_u64 {
+                for word in (0..10_u64).map(|group| group << 32 | key) {
+                    if is_asked_for {
+                        tree.ask_for(worker, word);
+                    }
+                    tree.insert(worker, word, b"").expect("room");
+                }
+            }
+        });
+        assert!(in_turn < 130, "{in_turn}, {is_asked_for}");
+    }
 }
