@@ -107,12 +107,10 @@ impl<E: Engine> Table<E> {
         let (mut in_region, mut missed) = (true, missed);
         let done = loop {
             let tried = if in_region { self.put_in_region::<K>(worker, key, place, version) } else { Ok(None) };
-            if let Some(before) = missed.take()
-                && matches!(tried, Ok(None))
-                && self.put_where_missed::<K>(key, before, place, version)?
-            {
-                return Ok(Some(New { place, version, before }));
-            }
+            let tried = match (tried, missed.take()) {
+                (Ok(None), Some(missed)) => self.put_where_missed::<K>(key, missed, place, version),
+                (tried, _) => tried,
+            };
             let put = tried.and_then(|put| put.map_or_else(|| self.put_under_lock::<K>(key, place, version), Ok));
             match put.unwrap_or_else(Put::Failed) {
                 Put::Done(before) => break Ok(Some(New { place, version, before })),
@@ -190,8 +188,8 @@ impl<E: Engine> Table<E> {
         })
     }
 
-    /// Puts a record into the bucket in which its key was missed, if that is still as it was, and has room: then nobody need look again whether the key is there. Whether
-    /// that could be done.
+    /// Puts a record into the bucket in which its key was missed, if that is still as it was, and has room: then nobody need look again whether the key is there. `None`
+    /// otherwise.
     #[inline(always)]
     fn put_where_missed<K: Keys>(
         &self,
@@ -199,22 +197,25 @@ impl<E: Engine> Table<E> {
         missed: BucketVersion,
         place: Place,
         version: Version,
-    ) -> Result<bool, KvError> {
+    ) -> Result<Option<Put>, KvError> {
         let (engine, main) = (self.engine(), self.region().array(missed.at)?);
         let seen = bucket::seen(engine, main);
         let empty = bucket::empty(engine, main);
         // With the lock, it is what it was seen to be: whoever has changed it has left another version.
         if empty == 0 || seen.version() != missed.version || !bucket::try_lock(engine, main, seen) {
-            return Ok(false);
+            return Ok(None);
         }
-        let is_above = self.floor().map(|floor| floor > version.number());
-        if let Ok(false) = is_above {
+        let put = self.floor().map(|floor| {
+            if floor > version.number() {
+                return Put::Below(floor);
+            }
             let word = K::word(key);
             let slot = bucket::first_of(empty, self.line_of::<K>(word));
             plainly(engine, |tx| Change(main).fill(tx, slot, word, place));
-        }
+            Put::Done(missed)
+        });
         plainly(engine, |tx| Change(main).release(tx));
-        Ok(!is_above?)
+        put.map(Some)
     }
 
     /// Puts a record into its chain under the chain's lock.
