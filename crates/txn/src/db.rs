@@ -8,7 +8,6 @@ mod report;
 
 use std::{
     cell::RefCell,
-    hint::cold_path,
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
     sync::Arc,
 };
@@ -272,7 +271,6 @@ impl<S: Setting> Db<S> {
         let (mut tries, mut ticket) = (0, None);
         loop {
             if M::WRITES && tries == ticket::TRIES {
-                cold_path();
                 event!(
                     warn,
                     database = self.inner.number,
@@ -292,23 +290,17 @@ impl<S: Setting> Db<S> {
             match catch_unwind(AssertUnwindSafe(|| body(&mut tx))) {
                 Ok(Ok(value)) => match tx.try_commit() {
                     Ok(()) => return Ok(value),
-                    Err(Error::Conflict(_)) => cold_path(),
-                    Err(error) => {
-                        cold_path();
-                        return Err(error.into());
+                    Err(Error::Conflict(_)) => {}
+                    Err(error) => return Err(error.into()),
+                },
+                broken_off => match (tx.refuted(), broken_off) {
+                    (Some(conflict), _) => tx.end(Some(conflict)),
+                    (None, Ok(failed)) => return failed,
+                    (None, Err(panic)) => {
+                        drop(tx);
+                        resume_unwind(panic)
                     }
                 },
-                broken_off => {
-                    cold_path();
-                    match (tx.refuted(), broken_off) {
-                        (Some(conflict), _) => tx.end(Some(conflict)),
-                        (None, Ok(failed)) => return failed,
-                        (None, Err(panic)) => {
-                            drop(tx);
-                            resume_unwind(panic)
-                        }
-                    }
-                }
             }
             trace::failed(self.inner.number, tries);
             waiter.pause();
