@@ -50,14 +50,6 @@ pub(super) fn matches<E: Engine>(engine: &E, bucket: &Bucket, key: u64) -> u32 {
     (0..SLOTS).fold(0, |found, slot| found | u32::from(engine.load_relaxed(&bucket[key_word(slot)]) == key) << slot)
 }
 
-/// The slots that are empty, as bits.
-#[inline(always)]
-pub(super) fn empty<E: Engine>(engine: &E, bucket: &Bucket) -> u32 {
-    (0..SLOTS).fold(0, |empty, slot| {
-        empty | u32::from(Bits::place(engine.load_relaxed(&bucket[meta_word(slot)])) == 0) << slot
-    })
-}
-
 /// A bit for each slot of a bucket.
 pub(super) const ALL_SLOTS: u32 = (1 << SLOTS) - 1;
 
@@ -202,6 +194,18 @@ impl<'b> Change<'b> {
     #[inline(always)]
     pub(super) fn key<A: Access<'b>>(&self, tx: &mut A, slot: usize) -> Result<u64, A::Abort> {
         tx.load(&self.0[key_word(slot)])
+    }
+
+    /// The slots that are empty, as bits: without a branch for each.
+    #[inline(always)]
+    pub(super) fn empty<A: Access<'b>>(&self, tx: &mut A) -> Result<u32, A::Abort> {
+        (0..SLOTS).try_fold(0, |empty, slot| Ok(empty | u32::from(Bits::place(self.meta(tx, slot)?) == 0) << slot))
+    }
+
+    /// The slots that have this key, or had it and are empty, as bits.
+    #[inline(always)]
+    pub(super) fn alike<A: Access<'b>>(&self, tx: &mut A, key: u64) -> Result<u32, A::Abort> {
+        (0..SLOTS).try_fold(0, |alike, slot| Ok(alike | u32::from(self.key(tx, slot)? == key) << slot))
     }
 
     /// Where the record of a slot with this meta word is.

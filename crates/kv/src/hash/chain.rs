@@ -74,13 +74,8 @@ impl<E: Engine> Table<E> {
         let mut bucket = main;
         loop {
             let change = Change(bucket);
-            // Without a branch for each slot.
-            let (mut alike, mut empty) = (0_u32, 0_u32);
-            for slot in 0..SLOTS {
-                let is_empty = Bits::place(change.meta(tx, slot)?) == 0;
-                empty |= u32::from(is_empty) << slot;
-                alike |= u32::from(!is_empty & (change.key(tx, slot)? == key)) << slot;
-            }
+            let empty = change.empty(tx)?;
+            let mut alike = change.alike(tx, key)? & !empty;
             while alike != 0 {
                 let slot = alike.trailing_zeros() as usize;
                 alike &= alike - 1;

@@ -200,7 +200,7 @@ impl<E: Engine> Table<E> {
     ) -> Result<Option<Put>, KvError> {
         let (engine, main) = (self.engine(), self.region().array(missed.at)?);
         let seen = bucket::seen(engine, main);
-        let empty = bucket::empty(engine, main);
+        let empty = plainly(engine, |tx| Change(main).empty(tx));
         // With the lock, it is what it was seen to be: whoever has changed it has left another version.
         if empty == 0 || seen.version() != missed.version || !bucket::try_lock(engine, main, seen) {
             return Ok(None);
