@@ -50,10 +50,9 @@ impl<T: Row> Codec for Plain<T> {
     }
 
     #[inline]
-    fn change<R>(bytes: &mut Vec<u8>, start: usize, change: impl FnOnce(&mut T) -> R) -> Result<R, CodecError> {
-        let row = bytes.get_mut(start..).unwrap_or(&mut []);
-        let found = row.len();
-        match T::mut_from_bytes(row) {
+    fn change<R>(bytes: &mut [u8], change: impl FnOnce(&mut T) -> R) -> Result<R, CodecError> {
+        let found = bytes.len();
+        match T::mut_from_bytes(bytes) {
             Ok(row) => Ok(change(row)),
             Err(_) => Err(CodecError::Size { found, expected: size_of::<T>() }),
         }

@@ -276,7 +276,7 @@ impl<'r, E: Engine> Record<'r, E> {
         if version.is_writing() || version.is_removed() || self.key_word() != word || !is_fit(version) {
             return None;
         }
-        self.copy_value::<K>(into).ok()?;
+        self.copy_expected::<K, _>(self.head(), into)?;
         fence_acquire();
         let is_same = self.version() == version && self.head().incarnation() == self.place.incarnation;
         (is_same || mutation::includes(Mutation::ReadWithoutVersion)).then_some(version)
@@ -325,32 +325,42 @@ impl<'r, E: Engine> Record<'r, E> {
 
     /// Copies as much of the value as is wanted.
     #[inline(always)]
-    fn copy_wanted<R: Room>(&self, shape: Shape, into: &mut R) -> Result<(), OutOfBounds> {
+    fn copy_wanted(&self, shape: Shape, into: &mut impl Room) -> Result<(), OutOfBounds> {
         let skipped = into.skipped().min(words_for(shape.value));
         let rest = shape.value.saturating_sub(8 * skipped);
         // Before there is room for so much: a length that is nonsense leads out of memory, or is at most that of a page.
         let words = self.body(shape.before_value() + skipped, words_for(rest))?;
-        Self::copy_as_expected::<R>(self.engine(), words, into.of(rest));
+        read_bytes(self.engine(), words, into.of(rest));
         if let Some((skipped, into)) = into.besides(shape.value) {
             read_bytes(self.engine(), self.body(shape.before_value() + skipped, words_for(into.len()))?, into);
         }
         Ok(())
     }
 
-    /// Copies as much as there is room for: most probably as much as expected.
+    /// The same, if the value is as long as whole ones are expected to be: then where everything is, and how much, are constants. `None` if it is not; look at
+    /// it with more care.
     #[inline(always)]
-    fn copy_as_expected<R: Room>(engine: &E, words: &[Word], into: &mut [u8]) {
-        match R::expected() {
-            Some(expected) if into.len() == expected => read_bytes(engine, words, &mut into[..expected]),
-            Some(_) => Self::copy_unexpected(engine, words, into),
-            None => read_bytes(engine, words, into),
+    fn copy_expected<K: Keys, R: Room>(&self, head: Head, into: &mut R) -> Option<()> {
+        let (true, Some(whole)) = (K::FITS, R::whole()) else {
+            return self.copy_wanted(self.shape::<K>(head).ok()?, into).ok();
+        };
+        let is_short = whole <= Head::MAX_SHORT;
+        let before = usize::from(!is_short);
+        let body = self.body(0, before + words_for(whole)).ok()?;
+        let is_as_long = match head.short_length() {
+            Some(length) => is_short && usize::from(length) == whole,
+            None => !is_short && self.engine().load_relaxed(&body[0]) == whole as u64,
+        };
+        if !is_as_long {
+            return None;
         }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn copy_unexpected(engine: &E, words: &[Word], into: &mut [u8]) {
-        read_bytes(engine, words, into);
+        let value = &body[before..];
+        let skipped = into.skipped();
+        read_bytes(self.engine(), value.get(skipped..)?, into.of(whole.saturating_sub(8 * skipped)));
+        if let Some((skipped, into)) = into.besides(whole) {
+            read_bytes(self.engine(), value.get(skipped..)?, into);
+        }
+        Some(())
     }
 
     #[inline(always)]

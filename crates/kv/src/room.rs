@@ -30,9 +30,9 @@ pub trait Room {
         0
     }
 
-    /// For how many bytes there is most probably going to be room, if that is known when this is compiled: they are copied with no branch for others then.
+    /// How long the whole value most probably is, if that is known when this is compiled: it is copied with no branch for others then.
     #[inline(always)]
-    fn expected() -> Option<usize>
+    fn whole() -> Option<usize>
     where
         Self: Sized,
     {

@@ -1,23 +1,20 @@
 //! The tables of a database: found by number, without a lock; opened by name.
 
-use std::{
-    hint::cold_path,
-    sync::{
-        OnceLock,
-        atomic::{
-            AtomicU8, AtomicU64,
-            Ordering::{Relaxed, SeqCst},
-        },
+use std::sync::{
+    OnceLock,
+    atomic::{
+        AtomicU8, AtomicU64,
+        Ordering::{Relaxed, SeqCst},
     },
 };
 
 use drtm_htm::Engine;
-use drtm_kv::{Fetched, Handle, KvError, Lines, Past, Room, State, Store, Version, Whereabouts, Worker};
+use drtm_kv::{Handle, KvError, Lines, Past, Room, Store, Version, Whereabouts, Worker};
 use parking_lot::Mutex;
 
 use crate::{
     Codec, Error, Key, TableDef,
-    index::{Absence, Encoded, Index},
+    index::{Encoded, Index},
     located::{Asked, Left, Located},
     secondary::Indexes,
     table::{Kind, Reach, Types},
@@ -59,25 +56,7 @@ impl<E: Engine> Opened<E> {
         self.standing.store(if is_empty { EMPTY } else { LOST }, SeqCst);
     }
 
-    /// Copies a row's value, from where it was located if it was.
-    #[inline(always)]
-    pub(crate) fn fetch<O: Reach>(
-        &self,
-        located: Option<Handle>,
-        key: Encoded<'_>,
-        holder: State,
-        into: &mut impl Room,
-    ) -> Result<Fetched<Absence>, KvError> {
-        if let Some(at) = located {
-            if let Some(seen) = self.index.fetch_at::<O>(at, key, holder, into) {
-                return Ok(Fetched::Record(seen));
-            }
-            cold_path();
-        }
-        self.index.fetch::<O>(key, holder, into)
-    }
-
-    /// The same as it was before a version.
+    /// Copies a row's value as it was before a version, from where it was located if it was.
     #[inline(always)]
     pub(crate) fn fetch_past<O: Reach>(
         &self,
@@ -149,11 +128,10 @@ impl<E: Engine> Catalog<E> {
 
     /// Where a row is, if it was asked for.
     #[inline(always)]
-    pub(crate) fn located<O: Reach>(&self, located: &mut Located, table: u16, key: Encoded<'_>) -> Option<Handle> {
+    pub(crate) fn located<O: Reach>(&self, located: &mut Located, table: u16, word: u64) -> Option<Handle> {
         if located.step() {
             self.go_on(located, false);
         }
-        let Encoded::Word(word) = key else { return None };
         if !O::HASHED {
             return None;
         }

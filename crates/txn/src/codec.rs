@@ -108,7 +108,8 @@ pub trait Codec: 'static {
     /// As for [`decode`](Self::decode).
     fn view(bytes: &[u8]) -> Result<Self::View<'_>, CodecError>;
 
-    /// Changes the value whose bytes are those from `start` on. Without an own implementation it is decoded, changed, and encoded.
+    /// Changes a value where its bytes are: only of codecs whose values are [always as long](Self::SIZE). Without an own implementation it is decoded, changed, and
+    /// encoded.
     ///
     /// # Errors
     ///
@@ -117,23 +118,26 @@ pub trait Codec: 'static {
     /// # Example
     ///
     /// ```
-    /// use drtm_txn::{Codec, Serde};
+    /// use drtm_txn::{Codec, Pod};
     ///
-    /// let mut bytes = Vec::new();
-    /// Serde::encode(&(1_u64, "one".to_owned()), &mut bytes)?;
-    /// Serde::<(u64, String)>::change(&mut bytes, 0, |(_, name)| name.push('!'))?;
-    /// assert_eq!(Serde::<(u64, String)>::decode(&bytes)?, (1, "one!".to_owned()));
+    /// let mut bytes = 7_u32.to_le_bytes();
+    /// let was = Pod::<u32>::change(&mut bytes, |number| std::mem::replace(number, 8))?;
+    /// assert_eq!((was, bytes), (7, [8, 0, 0, 0]));
     /// # Ok::<(), drtm_txn::CodecError>(())
     /// ```
     #[inline]
-    fn change<R>(bytes: &mut Vec<u8>, start: usize, change: impl FnOnce(&mut Self::Value) -> R) -> Result<R, CodecError>
+    fn change<R>(bytes: &mut [u8], change: impl FnOnce(&mut Self::Value) -> R) -> Result<R, CodecError>
     where
         Self::Value: Borrow<Self::Given>,
     {
-        let mut value = Self::decode(bytes.get(start..).unwrap_or(&[]))?;
+        let mut value = Self::decode(bytes)?;
         let result = change(&mut value);
-        bytes.truncate(start);
-        Self::encode(value.borrow(), bytes)?;
+        let mut changed = Vec::with_capacity(bytes.len());
+        Self::encode(value.borrow(), &mut changed)?;
+        if changed.len() != bytes.len() {
+            return Err(CodecError::Size { found: changed.len(), expected: bytes.len() });
+        }
+        bytes.copy_from_slice(&changed);
         Ok(result)
     }
 }
@@ -220,8 +224,7 @@ impl<T: FromBytes + IntoBytes + Immutable + 'static> Codec for Pod<T> {
     }
 
     #[inline]
-    fn change<R>(bytes: &mut Vec<u8>, start: usize, change: impl FnOnce(&mut T) -> R) -> Result<R, CodecError> {
-        let bytes = bytes.get_mut(start..).unwrap_or(&mut []);
+    fn change<R>(bytes: &mut [u8], change: impl FnOnce(&mut T) -> R) -> Result<R, CodecError> {
         let mut value = Self::decode(bytes)?;
         let result = change(&mut value);
         bytes.copy_from_slice(value.as_bytes());

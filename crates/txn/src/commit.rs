@@ -184,7 +184,9 @@ fn tell<S: Setting>(db: &Inner<S>, work: &Work<S::Engine>, epoch: u64) {
             }
         };
         let value = match write.fate {
-            Fate::Put { start, length } | Fate::Fresh { start, length } => Some(slice(&work.values, start, length)),
+            Fate::Put { start, length } | Fate::Fresh { start, length } => {
+                Some(slice(work.values.bytes(), start, length))
+            }
             Fate::Patch { .. } => unreachable!("where somebody listens, values are written as a whole"),
             Fate::Remove => None,
         };
@@ -222,7 +224,7 @@ fn apply<S: Setting>(
         // A row that was not there before, and never was as far as anybody knows, needs nothing to say so.
         let may_be_kept = write.has_past || !needs.is_empty() && !write.before.is_removed();
         let has_past = may_be_kept && settle_past(db, worker, needs, write, version, &mut spent)?;
-        if let Some(value) = write_in_place(&records, write, values, version)? {
+        if let Some(value) = write_in_place(&records, write, values.bytes(), version)? {
             let Some(opened) = db.catalog.get(write.table) else { continue };
             let memory = reserved.iter().position(|(reserved, _)| *reserved == index);
             let memory = memory.map(|memory| reserved.swap_remove(memory).1);
@@ -324,7 +326,7 @@ pub(crate) fn write_through<S: Setting>(
         locked.take::<S>(write, version, head, has_room);
         let version = new_version(1, write);
         let key = encoded(keys, write.key);
-        if let Some(value) = write_in_place(&records, write, values, version)? {
+        if let Some(value) = write_in_place(&records, write, values.bytes(), version)? {
             let memory = opened.index.reserve(worker, write.at, value.len())?;
             opened.index.write(worker, key, write.at, memory, version, value)?;
         }

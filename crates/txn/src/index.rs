@@ -104,12 +104,12 @@ impl<E: Engine> Index<E> {
     pub(crate) fn fetch_at<O: Reach>(
         &self,
         at: Handle,
-        key: Encoded<'_>,
+        word: u64,
         holder: State,
         into: &mut impl Room,
     ) -> Option<Sighting> {
-        match (self, key) {
-            (Self::HashOfWords(table), Encoded::Word(word)) if O::HASHED => table.fetch_at(at, word, holder, into),
+        match self {
+            Self::HashOfWords(table) if O::HASHED => table.fetch_at(at, word, holder, into),
             _ => None,
         }
     }

@@ -52,6 +52,7 @@ mod key;
 mod located;
 mod mutation;
 mod part;
+mod room;
 mod secondary;
 mod setting;
 mod snapshots;
@@ -61,6 +62,7 @@ mod table;
 mod ticket;
 mod trace;
 mod tx;
+mod values;
 mod work;
 
 pub use codec::{Codec, CodecError, Pod, Raw, Serde};

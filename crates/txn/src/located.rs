@@ -26,14 +26,25 @@ struct Entry {
     at: Whereabouts,
 }
 
-/// A table's rows among the entries.
+/// A table's rows among the entries, from the one that is to be come to next on.
 #[derive(Clone, Copy, Debug, Default)]
 struct Stream {
-    transaction: u32,
-    table: u16,
+    /// Whose rows they are.
+    owner: Owner,
     begin: u32,
     next: u32,
     end: u32,
+}
+
+/// A table, as one transaction sees it: no transaction's number is zero.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Owner(u64);
+
+impl Owner {
+    #[inline(always)]
+    fn of(transaction: u32, table: u16) -> Self {
+        Self(u64::from(transaction) << 16 | u64::from(table))
+    }
 }
 
 /// Rows whose buckets were asked for, and whose records are yet to be: those among these entries.
@@ -93,9 +104,9 @@ impl Located {
             go_on(self);
         }
         let (begin, end) = (begin as u32, self.entries.len() as u32);
-        let stream = &mut self.streams[usize::from(table) % STREAMS];
-        if (stream.transaction, stream.table, stream.end) != (self.transaction, table, begin) {
-            *stream = Stream { transaction: self.transaction, table, begin, next: begin, end };
+        let (stream, owner) = (&mut self.streams[usize::from(table) % STREAMS], Owner::of(self.transaction, table));
+        if (stream.owner, stream.end) != (owner, begin) {
+            *stream = Stream { owner, begin, next: begin, end };
         }
         stream.end = end;
         self.wait(table, begin..end, lines);
@@ -157,33 +168,28 @@ impl Located {
     /// Where a row is, if that was noted.
     #[inline(always)]
     pub(crate) fn find(&mut self, table: u16, word: u64) -> Whereabouts {
-        if self.entries.is_empty() {
-            return Whereabouts::Unknown;
-        }
         let stream = &mut self.streams[usize::from(table) % STREAMS];
-        if (stream.transaction, stream.table) != (self.transaction, table) {
+        if stream.owner != Owner::of(self.transaction, table) {
             return Whereabouts::Unknown;
         }
-        // The same as before, or the next.
-        match self.entries.get(stream.next as usize..stream.end as usize).unwrap_or(&[]) {
-            [entry, ..] if entry.word == word => entry.at,
-            [_, entry, ..] if entry.word == word => {
-                stream.next += 1;
-                entry.at
-            }
-            _ => self.find_apart(table, word),
+        if let [entry, ..] = self.entries.get(stream.next as usize..stream.end as usize).unwrap_or(&[])
+            && entry.word == word
+        {
+            stream.next += 1;
+            return entry.at;
         }
+        self.find_apart(table, word)
     }
 
-    /// The same for a row that is come to out of its turn.
-    #[cold]
+    /// The same for a row that is come to again, or out of its turn.
     #[inline(never)]
     fn find_apart(&mut self, table: u16, word: u64) -> Whereabouts {
         let stream = &mut self.streams[usize::from(table) % STREAMS];
         let (begin, next, end) = (stream.begin as usize, stream.next as usize, stream.end as usize);
-        let mut near = (next..end).take(REACH).chain((begin..next).take(REACH));
+        let before = (begin..next).next_back().into_iter();
+        let mut near = before.chain((next..end).take(REACH)).chain((begin..next).take(REACH));
         let Some(found) = near.find(|at| self.entries[*at].word == word) else { return Whereabouts::Unknown };
-        stream.next = found as u32;
+        stream.next = found as u32 + 1;
         self.entries[found].at
     }
 
@@ -193,7 +199,7 @@ impl Located {
         if !self.entries.is_empty() {
             self.entries.clear();
             self.wait_for_nothing();
-            self.transaction = self.transaction.wrapping_add(1);
+            self.transaction = self.transaction.wrapping_add(1).max(1);
         }
     }
 }

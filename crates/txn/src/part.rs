@@ -4,7 +4,7 @@
 
 use std::{borrow::Borrow, fmt, marker::PhantomData, ops::Range};
 
-use zerocopy::{FromBytes, Immutable, IntoBytes};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::{Codec, CodecError, Pod};
 
@@ -101,7 +101,7 @@ impl<R, T, const N: usize> Part<R, [T; N]> {
     }
 }
 
-impl<R, T: FromBytes + IntoBytes + Immutable> Part<R, T> {
+impl<R, T: FromBytes + IntoBytes + Immutable + KnownLayout> Part<R, T> {
     /// Its value, of the bytes of its [span](Self::span).
     #[inline(always)]
     pub(crate) fn read(self, span: &[u8]) -> Result<T, CodecError> {
@@ -114,12 +114,17 @@ impl<R, T: FromBytes + IntoBytes + Immutable> Part<R, T> {
     /// Changes its value, in the bytes of its [span](Self::span).
     #[inline(always)]
     pub(crate) fn change<X>(self, span: &mut [u8], change: impl FnOnce(&mut T) -> X) -> Result<X, CodecError> {
-        let mut value = self.read(span)?;
-        let result = change(&mut value);
         let length = span.len();
-        match span.get_mut(self.begin % WORD..).map(|bytes| value.write_to_prefix(bytes)) {
-            Some(Ok(())) => Ok(result),
-            _ => Err(self.too_short(length)),
+        let Some(bytes) = span.get_mut(self.begin % WORD..) else { return Err(self.too_short(length)) };
+        // Where it is, if it may be there: a copy would be of bytes that were written just before, in other pieces.
+        if let Ok((value, _)) = T::mut_from_prefix(bytes) {
+            return Ok(change(value));
+        }
+        let Ok((mut value, _)) = T::read_from_prefix(bytes) else { return Err(self.too_short(length)) };
+        let result = change(&mut value);
+        match value.write_to_prefix(bytes) {
+            Ok(()) => Ok(result),
+            Err(_) => Err(self.too_short(length)),
         }
     }
 
@@ -138,6 +143,49 @@ pub(crate) struct Span {
     pub(crate) skipped: u32,
     /// Its bytes, at most: the value may end within them.
     pub(crate) length: u32,
+}
+
+impl Span {
+    pub(crate) const NOTHING: Self = Self { skipped: 0, length: 0 };
+    pub(crate) const WHOLE: Self = Self { skipped: 0, length: u32::MAX };
+
+    /// Its bytes, if there are so many.
+    #[inline(always)]
+    pub(crate) fn at_most(self, length: usize) -> usize {
+        length.min(self.length as usize)
+    }
+}
+
+/// Which words of a row's value are wanted, and what for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Wanted {
+    pub(crate) span: Span,
+    /// Others, which are only read.
+    pub(crate) beside: Option<Span>,
+    /// Whether they go to the end of the values that the transaction keeps, so that they can be changed there. Otherwise they are read, before anything else is.
+    pub(crate) is_to_change: bool,
+}
+
+impl Wanted {
+    pub(crate) const NOTHING: Self = Self { span: Span::NOTHING, beside: None, is_to_change: false };
+    pub(crate) const TO_READ: Self = Self::part_to_read(Span::WHOLE);
+    pub(crate) const TO_CHANGE: Self = Self::part_to_change(Span::WHOLE, None);
+
+    /// Of a row that the transaction writes, nothing.
+    #[inline(always)]
+    pub(crate) const fn part_to_read(span: Span) -> Self {
+        Self { span, beside: None, is_to_change: false }
+    }
+
+    /// Of a row that the transaction writes, nothing.
+    #[inline(always)]
+    pub(crate) const fn part_to_change(span: Span, beside: Option<Span>) -> Self {
+        Self { span, beside, is_to_change: true }
+    }
+
+    pub(crate) fn is_whole(self) -> bool {
+        self.span == Span::WHOLE
+    }
 }
 
 #[cfg(test)]

@@ -340,7 +340,7 @@ impl<'db, S: Setting, M: Mode> Tx<'db, S, M> {
     fn bytes(work: &Work<S::Engine>, found: Found) -> &[u8] {
         match found {
             Found::Read => work.value.bytes(),
-            Found::Own { start, length } => crate::work::slice(&work.values, start, length),
+            Found::Own { start, length } => crate::work::slice(work.values.bytes(), start, length),
         }
     }
 

@@ -1,19 +1,19 @@
 //! What one transaction knows while it runs. Kept for the next one on the same thread, so that nothing is allocated once it has grown to its size.
 
-use std::{hint::cold_path, marker::PhantomData, ops::Range};
+use std::ops::Range;
 
 use drtm_htm::Engine;
-use drtm_kv::{BucketVersion, Handle, NodeVersion, Records, Room, Sighting, State, Version, Worker};
+use drtm_kv::{BucketVersion, Handle, NodeVersion, Records, Sighting, State, Version, Worker};
 
 use crate::{
-    Codec, Error, Key,
+    Error, Key,
     gate::{Gate, Presence},
     index::{Encoded, Shift},
     located::Located,
-    part::Span,
     secondary::RowEntries,
     snapshots::Needs,
     stats::Counters,
+    values::{Value, Values},
 };
 
 /// What becomes of a row.
@@ -27,6 +27,14 @@ pub(crate) enum Fate {
     Patch { start: u32, length: u32, skipped: u32 },
     /// It goes.
     Remove,
+}
+
+impl Fate {
+    /// It gets the value that is there among the transaction's.
+    #[inline(always)]
+    pub(crate) fn put(range: Range<u32>) -> Self {
+        Self::Put { start: range.start, length: range.end - range.start }
+    }
 }
 
 /// A key that a transaction keeps: itself, or where it is among its bytes.
@@ -94,123 +102,6 @@ impl Write {
     }
 }
 
-/// A value that was read. Its memory only grows, so that nothing is cleared to be written over.
-#[derive(Debug, Default)]
-pub(crate) struct Value {
-    bytes: Vec<u8>,
-    length: usize,
-}
-
-impl Value {
-    #[inline(always)]
-    pub(crate) fn bytes(&self) -> &[u8] {
-        &self.bytes[..self.length]
-    }
-
-    /// Puts other bytes into it, from one on, as far as it goes.
-    pub(crate) fn overwrite(&mut self, at: usize, with: &[u8]) {
-        let bytes = self.bytes[..self.length].iter_mut().skip(at);
-        bytes.zip(with).for_each(|(byte, with)| *byte = *with);
-    }
-}
-
-impl Room for Value {
-    #[inline(always)]
-    fn of(&mut self, length: usize) -> &mut [u8] {
-        self.length = length;
-        if self.bytes.len() < length {
-            cold_path();
-            self.bytes.resize(length, 0);
-        }
-        &mut self.bytes[..length]
-    }
-}
-
-/// The end of the values that a transaction keeps, for one more.
-#[derive(Debug)]
-pub(crate) struct End<'v> {
-    pub(crate) values: &'v mut Vec<u8>,
-    pub(crate) start: usize,
-}
-
-impl Room for End<'_> {
-    #[inline(always)]
-    fn of(&mut self, length: usize) -> &mut [u8] {
-        self.values.resize(self.start + length, 0);
-        &mut self.values[self.start..]
-    }
-}
-
-/// Room for a value of a codec, whose length may be known.
-#[derive(Debug)]
-pub(crate) struct Of<'r, C, R> {
-    pub(crate) room: &'r mut R,
-    codec: PhantomData<fn() -> C>,
-}
-
-impl<'r, C: Codec, R: Room> Of<'r, C, R> {
-    #[inline(always)]
-    pub(crate) fn new(room: &'r mut R) -> Self {
-        Self { room, codec: PhantomData }
-    }
-}
-
-impl<C: Codec, R: Room> Room for Of<'_, C, R> {
-    #[inline(always)]
-    fn of(&mut self, length: usize) -> &mut [u8] {
-        self.room.of(length)
-    }
-
-    #[inline(always)]
-    fn expected() -> Option<usize> {
-        C::SIZE
-    }
-}
-
-/// A part of a value, where else the whole would be.
-#[derive(Debug)]
-pub(crate) struct Excerpt<'r, R> {
-    pub(crate) room: &'r mut R,
-    pub(crate) span: Span,
-}
-
-impl<R: Room> Room for Excerpt<'_, R> {
-    #[inline(always)]
-    fn of(&mut self, length: usize) -> &mut [u8] {
-        self.room.of(length.min(self.span.length as usize))
-    }
-
-    #[inline(always)]
-    fn skipped(&self) -> usize {
-        self.span.skipped as usize
-    }
-}
-
-/// Two parts of a value.
-#[derive(Debug)]
-pub(crate) struct Both<'r, 's, R, T> {
-    pub(crate) one: Excerpt<'r, R>,
-    pub(crate) other: Excerpt<'s, T>,
-}
-
-impl<R: Room, T: Room> Room for Both<'_, '_, R, T> {
-    #[inline(always)]
-    fn of(&mut self, length: usize) -> &mut [u8] {
-        self.one.of(length)
-    }
-
-    #[inline(always)]
-    fn skipped(&self) -> usize {
-        self.one.skipped()
-    }
-
-    #[inline(always)]
-    fn besides(&mut self, length: usize) -> Option<(usize, &mut [u8])> {
-        let skipped = self.other.skipped();
-        Some((skipped, self.other.of(length.saturating_sub(8 * skipped))))
-    }
-}
-
 /// The most bytes of keys, or of values, that one transaction can write.
 pub(crate) const MOST_BYTES: usize = u32::MAX as usize;
 
@@ -236,7 +127,7 @@ pub(crate) struct Work<E: Engine> {
     pub(crate) writes: Vec<Write>,
     /// The records written.
     pub(crate) written: Filter,
-    pub(crate) values: Vec<u8>,
+    pub(crate) values: Values,
     /// How many bytes of the values are still wanted when what was written is there at once.
     pub(crate) pinned: usize,
     pub(crate) keys: Vec<u8>,
@@ -314,7 +205,7 @@ impl<E: Engine> Work<E> {
             buckets: Vec::new(),
             writes: Vec::new(),
             written: Filter::default(),
-            values: Vec::new(),
+            values: Values::default(),
             pinned: 0,
             keys: Vec::new(),
             value: Value::default(),
@@ -364,7 +255,7 @@ impl<E: Engine> Work<E> {
             self.writes.clear();
             self.written = Filter::default();
         }
-        self.values.clear();
+        self.values.truncate(0);
         self.keys.clear();
         self.located.clear();
         self.next_check = FIRST_CHECK;
@@ -445,29 +336,8 @@ impl<E: Engine> Work<E> {
     /// Keeps a value that `encode` appends.
     #[inline(always)]
     pub(crate) fn keep_value(&mut self, encode: impl FnOnce(&mut Vec<u8>) -> Result<(), Error>) -> Result<Fate, Error> {
-        let start = self.values.len();
-        Ok(self.keep_value_from(start, encode)?.0)
-    }
-
-    /// Keeps the value that is among the values from here on, once `finish` has seen to it.
-    #[inline(always)]
-    pub(crate) fn keep_value_from<T>(
-        &mut self,
-        start: usize,
-        finish: impl FnOnce(&mut Vec<u8>) -> Result<T, Error>,
-    ) -> Result<(Fate, T), Error> {
-        let (range, result) = self.keep_bytes_from(start, finish)?;
-        Ok((Fate::Put { start: range.start, length: range.end - range.start }, result))
-    }
-
-    /// Keeps what is among the values from here on, once `finish` has seen to it, and tells where it is.
-    #[inline(always)]
-    pub(crate) fn keep_bytes_from<T>(
-        &mut self,
-        start: usize,
-        finish: impl FnOnce(&mut Vec<u8>) -> Result<T, Error>,
-    ) -> Result<(Range<u32>, T), Error> {
-        append(&mut self.values, start, finish)
+        let (range, ()) = self.values.append(encode)?;
+        Ok(Fate::put(range))
     }
 
     pub(crate) fn key_of(&self, key: Kept) -> Encoded<'_> {
@@ -519,19 +389,18 @@ pub(crate) fn append<T>(
     start: usize,
     write: impl FnOnce(&mut Vec<u8>) -> Result<T, Error>,
 ) -> Result<(Range<u32>, T), Error> {
-    let result = match write(to) {
-        Ok(result) => result,
-        Err(error) => {
-            to.truncate(start);
-            return Err(error);
-        }
-    };
-    match u32::try_from(to.len()) {
-        Ok(end) => Ok((start as u32..end, result)),
-        Err(_) => {
-            let bytes = to.len();
-            to.truncate(start);
-            Err(Error::TooLarge { bytes, most: MOST_BYTES })
-        }
+    let appended = write(to).and_then(|result| Ok((range_of(start, to.len())?, result)));
+    if appended.is_err() {
+        to.truncate(start);
+    }
+    appended
+}
+
+/// From where to where some bytes are, unless they are too many.
+#[inline(always)]
+pub(crate) fn range_of(start: usize, end: usize) -> Result<Range<u32>, Error> {
+    match u32::try_from(end) {
+        Ok(end) => Ok(start as u32..end),
+        Err(_) => Err(Error::TooLarge { bytes: end, most: MOST_BYTES }),
     }
 }

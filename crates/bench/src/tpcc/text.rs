@@ -46,8 +46,8 @@ impl<const N: usize> Text<N> {
     }
 
     /// The text, filled up with zeros: in the same order as the texts, as long as these have no zeros themselves.
-    pub fn padded(&self) -> [u8; N] {
-        self.bytes
+    pub fn padded(&self) -> &[u8; N] {
+        &self.bytes
     }
 }
 

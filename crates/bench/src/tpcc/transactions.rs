@@ -58,7 +58,7 @@ fn choose<S: Setting, M: Mode, O: Shelf>(
     let mut rows = tx.range(tables.customers_by_name, CustomerByName::range((warehouse, district), last)?)?;
     rows.view_each(|key, names| {
         if names.last == *last {
-            named.push((names.first.padded(), key.customer().2));
+            named.push((*names.first.padded(), key.customer().2));
         }
         ControlFlow::Continue(())
     })?;

@@ -212,6 +212,9 @@ impl<E: Engine, K: Keys> HashTable<E, K> {
     #[inline(always)]
     pub fn fetch_at(&self, at: Handle, key: K::Key<'_>, holder: State, into: &mut impl Room) -> Option<Sighting> {
         let record = Record::at(self.table.region(), at.place()).ok()?;
+        if K::FITS {
+            return record.glance_for::<K>(K::word(key), holder, into);
+        }
         match record.observe::<K>(key, holder, into) {
             Ok(Look::Found(sighting)) => Some(sighting),
             _ => None,

@@ -78,7 +78,7 @@ impl<E: Engine> Record<'_, E> {
             return None;
         }
         let head = self.head();
-        self.observe_value::<K>(key, head, version, into).ok()??;
+        self.observe_expected::<K>(key, head, version, into)?;
         fence_acquire();
         let is_same = self.version() == version || mutation::includes(Mutation::ReadWithoutVersion);
         let place = Place { incarnation: head.incarnation(), ..self.place };
@@ -93,7 +93,7 @@ impl<E: Engine> Record<'_, E> {
         if version.is_writing() || state.is_locked() || version.number() >= before.number() {
             return None;
         }
-        self.observe_value::<K>(key, self.head(), version, into).ok()??;
+        self.observe_expected::<K>(key, self.head(), version, into)?;
         fence_acquire();
         let is_same = self.version() == version || mutation::includes(Mutation::ReadWithoutVersion);
         is_same.then(|| Past::of(version))
@@ -138,6 +138,24 @@ impl<E: Engine> Record<'_, E> {
         into: &mut impl Room,
     ) -> Result<Option<()>, OutOfBounds> {
         self.copy_if_it(self.shape_for::<K>(head, key), version, into)
+    }
+
+    /// The same in the usual case.
+    #[inline(always)]
+    fn observe_expected<K: Keys>(
+        &self,
+        key: K::Key<'_>,
+        head: Head,
+        version: Version,
+        into: &mut impl Room,
+    ) -> Option<()> {
+        if !K::FITS {
+            return self.observe_value::<K>(key, head, version, into).ok()?;
+        }
+        if version.is_removed() || self.key_word() != K::word(key) {
+            return None;
+        }
+        self.copy_expected::<K, _>(head, into)
     }
 
     /// Copies the value of a record that has a shape only if it is the one looked for.

@@ -16,6 +16,7 @@ mod peers;
 mod remote_records;
 mod remote_service;
 mod remote_stress;
+mod rooms;
 mod support;
 mod tree_errors;
 mod tree_model;

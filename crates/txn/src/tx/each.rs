@@ -7,13 +7,9 @@ use drtm_kv::Sighting;
 use super::{
     Found, Mode, Range, Tx,
     range::Position,
-    read::{Row, Spotted, Wanted},
+    read::{Row, Spotted},
 };
-use crate::{
-    Codec, Error, Key, Setting,
-    index::Index,
-    work::{Of, Work},
-};
+use crate::{Codec, Error, Key, Setting, index::Index, part::Wanted, room::Of, work::Work};
 
 /// Why no more rows are shown.
 pub(super) enum Stop {
@@ -68,7 +64,7 @@ impl<K: Key, C: Codec, S: Setting, M: Mode> Range<'_, '_, K, C, S, M> {
                 Stop::Enough => return Ok(()),
                 Stop::Failed(error) => return Err(error),
                 Stop::At(word, seen, end) => {
-                    if let Some((key, found, _)) = self.row_apart(word, seen, end, Wanted::ToRead)?
+                    if let Some((key, found, _)) = self.row_apart(word, seen, end, Wanted::TO_READ)?
                         && self.tx.show::<C, _>(self.opened, found, |view| see(key, view))?.is_break()
                     {
                         return Ok(());
@@ -76,7 +72,7 @@ impl<K: Key, C: Codec, S: Setting, M: Mode> Range<'_, '_, K, C, S, M> {
                 }
             }
         }
-        while let Some((key, found, _)) = self.advance(Wanted::ToRead)? {
+        while let Some((key, found, _)) = self.advance(Wanted::TO_READ)? {
             if self.tx.show::<C, _>(self.opened, found, |view| see(key, view))?.is_break() {
                 break;
             }

@@ -2,11 +2,11 @@
 
 use std::{borrow::Borrow, fmt, marker::PhantomData};
 
-use super::{
-    Tx,
-    read::{Row, Wanted},
+use super::{Tx, read::Row};
+use crate::{
+    Codec, Embedded, Error, Key, Raw, Setting, Table, catalog::Opened, part::Wanted, table::Any, table::Kind,
+    work::Fate,
 };
-use crate::{Codec, Embedded, Error, Key, Raw, Setting, Table, catalog::Opened, table::Any, table::Kind, work::Fate};
 
 /// A row's place in a table, as maps have it: [`Tx::entry`] gives it. A row that is there is looked for once, whatever is then done.
 ///
@@ -93,7 +93,7 @@ struct Place<'t, 'db, K: Key, S: Setting> {
 
 impl<K: Key, S: Setting> Place<'_, '_, K, S> {
     fn find(&mut self) -> Result<Row, Error> {
-        self.tx.row::<K, Raw, Any>(self.opened, self.key, Wanted::ToRead)
+        self.tx.row::<K, Raw, Any>(self.opened, self.key, Wanted::TO_READ)
     }
 
     fn write<C: Codec>(&mut self, row: Row, value: &C::Given) -> Result<(), Error> {

@@ -3,13 +3,15 @@
 use std::{borrow::Borrow, hint::cold_path};
 
 use drtm_kv::Lines;
-use zerocopy::{FromBytes, Immutable, IntoBytes};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use super::{
     Found, Mode, Tx,
-    read::{Row, Spotted, Wanted},
+    read::{Row, Spotted},
 };
-use crate::{CodecError, Error, Flat, Hook, Key, Part, Setting, Table, part::Span, table::Kind, work::Fate};
+use crate::{
+    CodecError, Error, Flat, Hook, Key, Part, Setting, Table, part::Span, part::Wanted, table::Kind, work::Fate,
+};
 
 impl<S: Setting, M: Mode> Tx<'_, S, M> {
     /// A part of a row's value, if there is such a row. Nothing else of the value is copied.
@@ -22,14 +24,14 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
     ///
     /// See [`update_part`](Tx::update_part).
     #[inline]
-    pub fn get_part<K: Key, C: Flat, O: Kind, T: FromBytes + IntoBytes + Immutable>(
+    pub fn get_part<K: Key, C: Flat, O: Kind, T: FromBytes + IntoBytes + Immutable + KnownLayout>(
         &mut self,
         table: Table<K, C, O>,
         key: &K,
         part: Part<C::Value, T>,
     ) -> Result<Option<T>, Error> {
         let opened = self.opened(table)?;
-        let row = self.row::<K, C, O>(opened, key, Wanted::PartToRead(part.span()))?;
+        let row = self.row::<K, C, O>(opened, key, Wanted::part_to_read(part.span()))?;
         if let Some(Spotted::Written(_)) = row.record {
             let Some(value) = self.get(table, key)? else { return Ok(None) };
             let bytes = &value.as_bytes()[8 * part.span().skipped as usize..];
@@ -104,8 +106,8 @@ impl<S: Setting> Tx<'_, S> {
     /// assert_eq!(db.read(|tx| tx.get_part(customers, &7, BALANCE))?, Some(7));
     /// # Ok::<(), Error>(())
     /// ```
-    #[inline]
-    pub fn update_part<K: Key, C: Flat, O: Kind, T: FromBytes + IntoBytes + Immutable, X>(
+    #[inline(always)]
+    pub fn update_part<K: Key, C: Flat, O: Kind, T: FromBytes + IntoBytes + Immutable + KnownLayout, X>(
         &mut self,
         table: Table<K, C, O>,
         key: &K,
@@ -152,7 +154,7 @@ impl<S: Setting> Tx<'_, S> {
     /// assert_eq!(db.read(|tx| tx.get_part(stocks, &7, LEFT))?, Some(9));
     /// # Ok::<(), Error>(())
     /// ```
-    #[inline]
+    #[inline(always)]
     pub fn update_part_reading<K: Key, C: Flat, O: Kind, T, U, X>(
         &mut self,
         table: Table<K, C, O>,
@@ -162,8 +164,8 @@ impl<S: Setting> Tx<'_, S> {
         change: impl FnOnce(&mut T, &U) -> X,
     ) -> Result<Option<X>, Error>
     where
-        T: FromBytes + IntoBytes + Immutable,
-        U: FromBytes + IntoBytes + Immutable,
+        T: FromBytes + IntoBytes + Immutable + KnownLayout,
+        U: FromBytes + IntoBytes + Immutable + KnownLayout,
     {
         self.change_part(
             table,
@@ -177,7 +179,7 @@ impl<S: Setting> Tx<'_, S> {
 
     /// Changes a part of a row, once `see` has seen the words that are to be read, if there are any.
     #[inline(always)]
-    fn change_part<K: Key, C: Flat, O: Kind, T: FromBytes + IntoBytes + Immutable, U, X>(
+    fn change_part<K: Key, C: Flat, O: Kind, T: FromBytes + IntoBytes + Immutable + KnownLayout, U, X>(
         &mut self,
         table: Table<K, C, O>,
         key: &K,
@@ -188,16 +190,12 @@ impl<S: Setting> Tx<'_, S> {
     ) -> Result<Option<X>, Error> {
         let (opened, span) = (self.opened(table)?, part.span());
         if opened.indexes.are_none() && !S::Hook::LISTENS {
-            let wanted = match read {
-                None => Wanted::PartToChange(span),
-                Some(read) => Wanted::PartToChangeBeside { change: span, read },
-            };
+            let wanted = Wanted::part_to_change(span, read);
             match self.row::<K, C, O>(opened, key, wanted)? {
                 Row { found: Some(Found::Own { start, .. }), record: Some(record @ Spotted::Seen(_)) } => {
                     let start = start as usize;
                     let seen = Self::codec_error(opened, see(self.work().value.bytes()))?;
-                    let (kept, result) = self.work().keep_bytes_from(start, |bytes| {
-                        let bytes = bytes.get_mut(start..).unwrap_or(&mut []);
+                    let (kept, result) = self.work().values.change_bytes(start, |bytes| {
                         Self::codec_error(opened, part.change(bytes, |part| change(part, seen)))
                     })?;
                     let (start, length) = (kept.start, kept.end - kept.start);

@@ -7,13 +7,11 @@ use drtm_kv::{Bytes, Cursor, Inline, KvError, NodeVersion, Nowhere, Room, Sighti
 
 use super::{
     Found, Mode, Tx, Update,
-    read::{Row, Spotted, Wanted, expected_bytes, was_found},
+    read::{Row, Spotted, expected_bytes, was_found},
 };
 use crate::{
-    Codec, Embedded, Error, Key, Ordered, Setting, Table,
-    catalog::Opened,
-    index::Index,
-    work::{End, Work},
+    Codec, Embedded, Error, Key, Ordered, Setting, Table, catalog::Opened, index::Index, part::Wanted, room::End,
+    work::Work,
 };
 
 /// The rows of a range, one after the other, with the transaction's own among them. What it has passed is part of what the transaction has read, rows that
@@ -134,7 +132,7 @@ impl<K: Key, C: Codec, S: Setting, M: Mode> Range<'_, '_, K, C, S, M> {
     #[expect(clippy::should_implement_trait, reason = "an iterator's items cannot be told to stop at an error")]
     #[inline]
     pub fn next(&mut self) -> Result<Option<(K, C::Value)>, Error> {
-        let Some((key, found, _)) = self.advance(Wanted::ToRead)? else { return Ok(None) };
+        let Some((key, found, _)) = self.advance(Wanted::TO_READ)? else { return Ok(None) };
         Ok(Some((key, self.tx.decode::<C>(self.opened, found)?)))
     }
 
@@ -162,7 +160,7 @@ impl<K: Key, C: Codec, S: Setting, M: Mode> Range<'_, '_, K, C, S, M> {
     /// ```
     #[inline]
     pub fn view_next<R>(&mut self, see: impl FnOnce(C::View<'_>) -> R) -> Result<Option<(K, R)>, Error> {
-        let Some((key, found, _)) = self.advance(Wanted::ToRead)? else { return Ok(None) };
+        let Some((key, found, _)) = self.advance(Wanted::TO_READ)? else { return Ok(None) };
         Ok(Some((key, self.tx.show::<C, _>(self.opened, found, see)?)))
     }
 
@@ -197,7 +195,7 @@ impl<K: Key, C: Codec, S: Setting, M: Mode> Range<'_, '_, K, C, S, M> {
     /// How many rows are left.
     pub(super) fn count(mut self) -> Result<u64, Error> {
         let mut count = 0;
-        while self.advance(Wanted::Nothing)?.is_some() {
+        while self.advance(Wanted::NOTHING)?.is_some() {
             count += 1;
         }
         Ok(count)
@@ -214,12 +212,10 @@ impl<K: Key, C: Codec, S: Setting, M: Mode> Range<'_, '_, K, C, S, M> {
             let start = values.len();
             let (index, cursor) = (&self.opened.index, &mut self.cursor);
             let row = match wanted {
-                Wanted::Nothing => next_row(index, cursor, *holder, leaves, &mut Nowhere)?,
-                // A range's rows are read whole: what follows is next to it.
-                Wanted::ToRead | Wanted::PartToRead(_) => next_row(index, cursor, *holder, leaves, value)?,
-                Wanted::ToChange | Wanted::PartToChange(_) | Wanted::PartToChangeBeside { .. } => {
-                    next_row(index, cursor, *holder, leaves, &mut End { values, start })?
-                }
+                Wanted::NOTHING => next_row(index, cursor, *holder, leaves, &mut Nowhere)?,
+                // A range's rows are taken whole: what follows is next to it.
+                Wanted { is_to_change: false, .. } => next_row(index, cursor, *holder, leaves, value)?,
+                _ => next_row(index, cursor, *holder, leaves, &mut End { values, start })?,
             };
             let Some((key, seen)) = row else {
                 self.tx.passed()?;

@@ -3,15 +3,16 @@
 use std::{borrow::Borrow, hint::cold_path};
 
 use drtm_htm::Engine;
-use drtm_kv::{Fetched, Lines, Nowhere, Past, Sighting};
+use drtm_kv::{Fetched, Handle, Lines, Past, Sighting};
 
 use super::{Found, Mode, Tx, encode};
 use crate::{
-    Codec, Conflict, Error, Key, Setting, Table,
+    Codec, Conflict, Error, Key, Raw, Setting, Table,
     catalog::Opened,
-    part::Span,
+    part::Wanted,
+    room::Taken,
     table::{Kind, Reach},
-    work::{Both, End, Excerpt, Fate, Of, Work, Write, slice},
+    work::{Fate, Work, Write, slice},
 };
 
 /// A row as it was found: where its value is, and which record it is.
@@ -28,33 +29,6 @@ pub(super) enum Spotted {
     Written(usize),
     /// What it was before: it cannot be written.
     Past,
-}
-
-/// What is to become of a row's value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Wanted {
-    Nothing,
-    /// It is read, before anything else is.
-    ToRead,
-    /// It goes to the end of the values that the transaction keeps, so that it can be changed there.
-    ToChange,
-    /// As for [`ToRead`](Self::ToRead), but only these words. Of a row that the transaction writes, nothing.
-    PartToRead(Span),
-    /// As for [`ToChange`](Self::ToChange), but only these words. Of a row that the transaction writes, nothing.
-    PartToChange(Span),
-    /// The same, and others are read.
-    PartToChangeBeside {
-        change: Span,
-        read: Span,
-    },
-}
-
-impl Wanted {
-    /// Whether it goes to the end of the values.
-    #[inline(always)]
-    const fn is_to_change(self) -> bool {
-        matches!(self, Self::ToChange | Self::PartToChange(_) | Self::PartToChangeBeside { .. })
-    }
 }
 
 /// Bytes of a value that are asked for ahead if nobody knows how many it has.
@@ -110,7 +84,7 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
         key: &K,
     ) -> Result<Option<C::Value>, Error> {
         let opened = self.opened(table)?;
-        match self.row::<K, C, O>(opened, key, Wanted::ToRead)?.found {
+        match self.row::<K, C, O>(opened, key, Wanted::TO_READ)?.found {
             Some(found) => self.decode::<C>(opened, found).map(Some),
             None => Ok(None),
         }
@@ -166,7 +140,7 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
     /// assert_eq!(length, Some(5));
     /// # Ok::<(), Error>(())
     /// ```
-    #[inline]
+    #[inline(always)]
     pub fn view<K: Key, C: Codec, O: Kind, R>(
         &mut self,
         table: Table<K, C, O>,
@@ -174,7 +148,7 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
         see: impl FnOnce(C::View<'_>) -> R,
     ) -> Result<Option<R>, Error> {
         let opened = self.opened(table)?;
-        let Some(found) = self.row::<K, C, O>(opened, key, Wanted::ToRead)?.found else { return Ok(None) };
+        let Some(found) = self.row::<K, C, O>(opened, key, Wanted::TO_READ)?.found else { return Ok(None) };
         self.show::<C, _>(opened, found, see).map(Some)
     }
 
@@ -254,7 +228,7 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
     /// As for [`get`](Self::get).
     pub fn contains<K: Key, C: Codec, O: Kind>(&mut self, table: Table<K, C, O>, key: &K) -> Result<bool, Error> {
         let opened = self.opened(table)?;
-        Ok(self.row::<K, C, O>(opened, key, Wanted::Nothing)?.found.is_some())
+        Ok(self.row::<K, C, O>(opened, key, Wanted::NOTHING)?.found.is_some())
     }
 
     /// Finds a row, and copies its value if that is wanted. What was found is part of what the transaction has read.
@@ -265,8 +239,45 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
         key: &K,
         wanted: Wanted,
     ) -> Result<Row, Error> {
+        if !K::FITS {
+            return self.row_of_key::<K, O>(opened, key, None, wanted);
+        }
+        let word = key.word();
+        let near = self.located::<O>(opened, word);
+        if let Some(at) = near
+            && self.past().is_none()
+            && !self.has_ticket()
+        {
+            let Work { value, values, holder, .. } = self.work();
+            let start = values.len();
+            let room = &mut Taken::<C>::new(value, values, wanted);
+            if let Some(seen) = opened.index.fetch_at::<O>(at, word, *holder, room) {
+                return self.row_of(seen, wanted, start);
+            }
+            cold_path();
+        }
+        self.row_of_key::<u64, O>(opened, &word, near, wanted)
+    }
+
+    /// Where a row is, if it was asked for. A step of the transaction.
+    #[inline(always)]
+    fn located<O: Reach>(&mut self, opened: &Opened<S::Engine>, word: u64) -> Option<Handle> {
+        let db = self.db;
+        let located = &mut self.work().located;
+        db.catalog.located::<O>(located, opened.number, word)
+    }
+
+    /// Finds a row wherever it is. Once for all tables: what is done once in a transaction takes longer to be fetched than to be carried out.
+    #[inline(never)]
+    fn row_of_key<K: Key, O: Reach>(
+        &mut self,
+        opened: &Opened<S::Engine>,
+        key: &K,
+        near: Option<Handle>,
+        wanted: Wanted,
+    ) -> Result<Row, Error> {
         loop {
-            if let Some(row) = self.try_row::<K, C, O>(opened, key, wanted)? {
+            if let Some(row) = self.try_row::<K, O>(opened, key, near, wanted)? {
                 return Ok(row);
             }
         }
@@ -274,48 +285,24 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
 
     /// The same, unless the row must be looked for again.
     #[inline(always)]
-    fn try_row<K: Key, C: Codec, O: Reach>(
+    fn try_row<K: Key, O: Reach>(
         &mut self,
         opened: &Opened<S::Engine>,
         key: &K,
+        near: Option<Handle>,
         wanted: Wanted,
     ) -> Result<Option<Row>, Error> {
-        let (past, db) = (self.past(), self.db);
+        let past = self.past();
         let work = self.work();
-        let Work { key: buffer, value, values, holder, located, .. } = &mut *work;
-        let (start, holder) = (values.len(), *holder);
+        let Work { key: buffer, value, values, holder, .. } = &mut *work;
+        let start = values.len();
         let encoded = encode(key, buffer);
-        let located = db.catalog.located::<O>(located, opened.number, encoded);
+        let room = &mut Taken::<Raw>::new(value, values, wanted);
         if let Some(before) = past {
-            let found = match wanted {
-                Wanted::PartToRead(span) => {
-                    opened.fetch_past::<O>(located, encoded, before, &mut Excerpt { room: value, span })?
-                }
-                _ => opened.fetch_past::<O>(located, encoded, before, value)?,
-            };
+            let found = opened.fetch_past::<O>(near, encoded, before, room)?;
             return Ok(Some(Row { found: was_found(opened, found)?, record: None }));
         }
-        let fetched = match wanted {
-            Wanted::Nothing => opened.fetch::<O>(located, encoded, holder, &mut Nowhere)?,
-            Wanted::ToRead => opened.fetch::<O>(located, encoded, holder, &mut Of::<C, _>::new(value))?,
-            Wanted::ToChange => {
-                let room = &mut End { values, start };
-                opened.fetch::<O>(located, encoded, holder, &mut Of::<C, _>::new(room))?
-            }
-            Wanted::PartToRead(span) => {
-                opened.fetch::<O>(located, encoded, holder, &mut Excerpt { room: value, span })?
-            }
-            Wanted::PartToChange(span) => {
-                let room = &mut End { values, start };
-                opened.fetch::<O>(located, encoded, holder, &mut Excerpt { room, span })?
-            }
-            Wanted::PartToChangeBeside { change, read } => {
-                let one = Excerpt { room: &mut End { values, start }, span: change };
-                let other = Excerpt { room: value, span: read };
-                opened.fetch::<O>(located, encoded, holder, &mut Both { one, other })?
-            }
-        };
-        let seen = match fetched {
+        let seen = match opened.index.fetch::<O>(encoded, *holder, room)? {
             Fetched::Record(seen) => seen,
             Fetched::Nothing(absence) => {
                 cold_path();
@@ -344,7 +331,7 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
             }
         }
         let work = self.work();
-        let found = match wanted.is_to_change() {
+        let found = match wanted.is_to_change {
             true if seen.is_present() => {
                 Some(Found::Own { start: start as u32, length: (work.values.len() - start) as u32 })
             }
@@ -370,20 +357,20 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
                 return Err(self.doom(Conflict::Validation));
             }
             let at = 8 * skipped as usize;
-            match wanted {
-                Wanted::ToRead => work.value.overwrite(at, slice(&work.values, patch, length)),
-                Wanted::ToChange => {
+            match (wanted.is_whole(), wanted.is_to_change) {
+                (true, false) => work.value.overwrite(at, slice(work.values.bytes(), patch, length)),
+                (true, true) => {
                     let patch = patch as usize;
                     work.values.copy_within(patch..patch + length as usize, start + at);
                     found = Some(Found::Own { start: start as u32, length: (work.values.len() - start) as u32 });
                 }
-                Wanted::PartToChange(_) | Wanted::PartToChangeBeside { .. } => work.values.truncate(start),
-                Wanted::Nothing | Wanted::PartToRead(_) => {}
+                (false, true) => work.values.truncate(start),
+                (false, false) => {}
             }
-        } else if wanted.is_to_change() {
+        } else if wanted.is_to_change {
             work.values.truncate(start);
             if let Some(Found::Own { start: own, length }) = found {
-                work.values.extend_from_within(own as usize..own as usize + length as usize);
+                work.values.repeat(own as usize..own as usize + length as usize);
                 found = Some(Found::Own { start: start as u32, length });
             }
         }

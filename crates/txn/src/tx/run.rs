@@ -98,7 +98,7 @@ impl<S: Setting> Tx<'_, S> {
         self.make_way()?;
         let Work { worker, values, leaves, buckets, writes, .. } = self.work();
         let begin = writes.len();
-        let named = rows.iter().map(|row| (row.word, slice(values, row.start, row.length)));
+        let named = rows.iter().map(|row| (row.word, slice(values.bytes(), row.start, row.length)));
         let mut made = rows.iter();
         let count = opened.index.place_run(
             worker,

@@ -5,11 +5,13 @@ use std::{
     ops::{ControlFlow, RangeBounds},
 };
 
-use super::{Range, Tx, each::Stop, range::Position, read::Wanted};
+use super::{Range, Tx, each::Stop, range::Position};
 use crate::{
     Codec, Error, Key, Ordered, Setting, Table,
     index::Index,
-    work::{End, Fate, Kept, Of, Work, Write, append},
+    part::Wanted,
+    room::{End, Of},
+    work::{Fate, Kept, Work, Write},
 };
 
 impl<K: Key, C: Codec, S: Setting> Range<'_, '_, K, C, S> {
@@ -89,7 +91,7 @@ impl<K: Key, C: Codec, S: Setting> Range<'_, '_, K, C, S> {
     where
         C::Value: Borrow<C::Given>,
     {
-        let wanted = Wanted::ToChange;
+        let wanted = Wanted::TO_CHANGE;
         while let Some(stop) = self.run_changing(&mut change)? {
             match stop {
                 Stop::Over => return self.tx.passed(),
@@ -147,15 +149,13 @@ impl<K: Key, C: Codec, S: Setting> Range<'_, '_, K, C, S> {
                 return ControlFlow::Continue(());
             }
             let changed = match K::from_word(word) {
-                Some(key) => append(values, *start, |bytes| {
-                    Tx::<S>::codec_error(opened, C::change(bytes, *start, |value| change(&key, value)))
-                }),
+                Some(key) => values.change::<C, _>(*start, opened.name, |value| change(&key, value)),
                 None => Err(Error::Key { table: opened.name }),
             };
             match changed {
                 Ok((range, flow)) => {
                     *start = values.len();
-                    let fate = Fate::Put { start: range.start, length: range.end - range.start };
+                    let fate = Fate::put(range);
                     // What is written need not be looked at twice.
                     reads.pop();
                     written.add(seen.at);
@@ -187,7 +187,7 @@ impl<K: Key, C: Codec, S: Setting> Range<'_, '_, K, C, S> {
     /// See [`Tx::pop_first`].
     #[inline]
     pub fn remove_next(&mut self) -> Result<Option<(K, C::Value)>, Error> {
-        let Some((key, found, record)) = self.advance(Wanted::ToRead)? else { return Ok(None) };
+        let Some((key, found, record)) = self.advance(Wanted::TO_READ)? else { return Ok(None) };
         let value = self.tx.decode::<C>(self.opened, found)?;
         self.tx.remove_found(self.opened, &key, found, record)?;
         Ok(Some((key, value)))

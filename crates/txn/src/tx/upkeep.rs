@@ -2,12 +2,13 @@
 
 use std::mem;
 
-use super::{Found, Tx, read::Wanted};
+use super::{Found, Tx};
 use crate::{
     Conflict, Error, Key, Ordered, Raw, Setting, Table,
     catalog::Opened,
     gate::changes,
     index::Encoded,
+    part::Wanted,
     secondary::{Entry, Listed, RowEntries},
     table::Any,
     work::Fate,
@@ -120,7 +121,7 @@ impl<S: Setting> Tx<'_, S> {
         key: &K,
         index: &Listed,
     ) -> Result<(), Error> {
-        let Some(found) = self.row::<K, Raw, Any>(opened, key, Wanted::ToRead)?.found else { return Ok(()) };
+        let Some(found) = self.row::<K, Raw, Any>(opened, key, Wanted::TO_READ)?.found else { return Ok(()) };
         let work = self.work();
         let mut entries = mem::take(&mut work.entries);
         let listed = entries.list_in(index, key, Self::bytes(work, found));

@@ -6,11 +6,12 @@ use drtm_kv::Placed;
 
 use super::{
     Found, Tx, encode,
-    read::{Row, Spotted, Wanted},
+    read::{Row, Spotted},
 };
 use crate::{
     Codec, Conflict, Error, Key, Setting, Table,
     catalog::Opened,
+    part::Wanted,
     table::{Kind, Reach},
     work::{Fate, Work, slice},
 };
@@ -86,7 +87,7 @@ impl<S: Setting> Tx<'_, S> {
     /// assert_eq!(db.transact(|tx| tx.update(counters, &2, |count| *count += 1))?, None);
     /// # Ok::<(), Error>(())
     /// ```
-    #[inline]
+    #[inline(always)]
     pub fn update<K: Key, C: Codec, O: Kind, R>(
         &mut self,
         table: Table<K, C, O>,
@@ -107,7 +108,7 @@ impl<S: Setting> Tx<'_, S> {
     /// Where the value of a row is wanted that is going to be changed. Where there are indexes, what it was is asked for after it has been changed.
     #[inline(always)]
     pub(super) fn wanted_for_change(&self, opened: &Opened<S::Engine>) -> Wanted {
-        if opened.indexes.are_none() { Wanted::ToChange } else { Wanted::ToRead }
+        if opened.indexes.are_none() { Wanted::TO_CHANGE } else { Wanted::TO_READ }
     }
 
     /// Changes the value of a row that was found, and is where it was wanted. Whether there are indexes is not asked again: they may come and go, and whoever has written
@@ -125,12 +126,11 @@ impl<S: Setting> Tx<'_, S> {
     where
         C::Value: Borrow<C::Given>,
     {
-        if let (Wanted::ToChange, Found::Own { start, .. }) = (wanted, found) {
-            let start = start as usize;
-            let (fate, result) = self
-                .work()
-                .keep_value_from(start, |bytes| Self::codec_error(opened, C::change(bytes, start, change)))?;
-            self.write_at(opened, key, record, fate)?;
+        if wanted.is_to_change
+            && let Found::Own { start, .. } = found
+        {
+            let (range, result) = self.work().values.change::<C, R>(start as usize, opened.name, change)?;
+            self.write_at(opened, key, record, Fate::put(range))?;
             return Ok(result);
         }
         let mut value = self.decode::<C>(opened, found)?;
@@ -163,7 +163,7 @@ impl<S: Setting> Tx<'_, S> {
     pub fn remove<K: Key, C: Codec, O: Kind>(&mut self, table: Table<K, C, O>, key: &K) -> Result<bool, Error> {
         let opened = self.opened(table)?;
         if opened.indexes.are_none() {
-            let Row { found: Some(_), record: Some(record) } = self.row::<K, C, O>(opened, key, Wanted::Nothing)?
+            let Row { found: Some(_), record: Some(record) } = self.row::<K, C, O>(opened, key, Wanted::NOTHING)?
             else {
                 return Ok(false);
             };
@@ -171,7 +171,7 @@ impl<S: Setting> Tx<'_, S> {
             return Ok(true);
         }
         // Its value tells which entries it has in indexes.
-        let row = self.row::<K, C, O>(opened, key, Wanted::ToRead)?;
+        let row = self.row::<K, C, O>(opened, key, Wanted::TO_READ)?;
         let Row { found: Some(found), record: Some(record) } = row else { return Ok(false) };
         self.remove_found(opened, key, found, record)?;
         Ok(true)
@@ -202,7 +202,8 @@ impl<S: Setting> Tx<'_, S> {
         key: &K,
     ) -> Result<Option<C::Value>, Error> {
         let opened = self.opened(table)?;
-        let Row { found: Some(found), record: Some(record) } = self.row::<K, C, O>(opened, key, Wanted::ToRead)? else {
+        let Row { found: Some(found), record: Some(record) } = self.row::<K, C, O>(opened, key, Wanted::TO_READ)?
+        else {
             return Ok(None);
         };
         let value = self.decode::<C>(opened, found)?;
@@ -266,7 +267,7 @@ impl<S: Setting> Tx<'_, S> {
         if opened.indexes.are_none() {
             return self.place_at::<K, O>(opened, key, fate, overwrites);
         }
-        let row = self.row::<K, C, O>(opened, key, Wanted::ToRead)?;
+        let row = self.row::<K, C, O>(opened, key, Wanted::TO_READ)?;
         if row.found.is_some() && !overwrites {
             return Err(Error::Exists { table: opened.name });
         }
@@ -316,7 +317,7 @@ impl<S: Setting> Tx<'_, S> {
         let Fate::Put { start, length } = fate else { return Ok(()) };
         self.make_way()?;
         let Work { worker, key: buffer, values, leaves, buckets, .. } = self.work();
-        let (encoded, bytes) = (encode(key, buffer), slice(values, start, length));
+        let (encoded, bytes) = (encode(key, buffer), slice(values.bytes(), start, length));
         let placed = opened.index.place::<O>(worker, encoded, bytes, |shift| {
             Work::<S::Engine>::follow(leaves, buckets, shift);
         })?;

@@ -8,7 +8,7 @@ use drtm_txn::{
     Tx, Unlogged, part,
 };
 use proptest::{collection::vec, prelude::*};
-use zerocopy::{FromBytes, Immutable, IntoBytes};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::{On, scale};
 
@@ -25,7 +25,7 @@ struct Row {
 }
 
 /// More than an operation copies at once.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 struct Long([u8; 270]);
 

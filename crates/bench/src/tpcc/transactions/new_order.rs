@@ -155,18 +155,17 @@ fn sell<S: Setting, O: Shelf>(
     let stock = (line.supply_warehouse, line.item);
     let taken = tx.update_part_reading(tables.stocks, &stock, SUPPLY, info, |supply, info| {
         take(supply, line.quantity, is_remote);
-        (is_original_item && is_original(&supply.data), *info)
+        let row = OrderLine {
+            item: U32::new(line.item),
+            supply_warehouse: U16::new(line.supply_warehouse),
+            delivery_date: U64::new(0),
+            quantity: line.quantity,
+            amount: I64::new(price * i64::from(line.quantity)),
+            district_info: *info,
+        };
+        Sold { row, is_original: is_original_item && is_original(&supply.data) }
     })?;
-    let (is_original, district_info) = there(taken, STOCK)?;
-    let row = OrderLine {
-        item: U32::new(line.item),
-        supply_warehouse: U16::new(line.supply_warehouse),
-        delivery_date: U64::new(0),
-        quantity: line.quantity,
-        amount: I64::new(price * i64::from(line.quantity)),
-        district_info,
-    };
-    Ok(Sold { row, is_original })
+    Ok(there(taken, STOCK)?)
 }
 
 /// What is left of a stock of which some is taken: it is filled up by 91 if it would be less than ten (2.4.2.2).
@@ -189,11 +188,21 @@ fn total(sum: i64, discount: u16, tax: u16) -> i64 {
 #[inline(always)]
 fn is_original(data: &Text<50>) -> bool {
     // Behind the text there are zeros.
-    let data = &data.padded();
-    let ends = data.iter().zip(&data[ORIGINAL.len() - 1..]);
-    let may_be = ends.fold(false, |found, (first, last)| found | ((*first == b'O') & (*last == b'L')));
-    may_be && is_somewhere(data)
+    let data = data.padded();
+    let word = |at: usize| data[at..].first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
+    let mut found = 0;
+    // The last places are among those before them, too, so that there are as many each time.
+    for at in [0, 8, 16, 24, 32, 35] {
+        // A byte is zero where both are.
+        let differs = (word(at) ^ (EACH * u64::from(b'O'))) | (word(at + 7) ^ (EACH * u64::from(b'L')));
+        // Its highest bit is borrowed then, and only then if it is the first.
+        found |= differs.wrapping_sub(EACH) & !differs;
+    }
+    found & (EACH << 7) != 0 && is_somewhere(data)
 }
+
+/// One in each byte.
+const EACH: u64 = u64::MAX / 255;
 
 const ORIGINAL: [u8; 8] = *b"ORIGINAL";
 

@@ -1,0 +1,151 @@
+//! Rooms that expect values of one length, and get others; and that want parts of them.
+
+use std::ops::ControlFlow;
+
+use drtm_htm::NoHtm;
+use drtm_kv::{
+    Cursor, Fetched, HashConfig, HashTable, Inline, Lines, Room, Sighting, Store, Tree, Whereabouts, Worker,
+};
+use proptest::prelude::*;
+
+use crate::support::{MIB, store};
+
+/// Room for some bytes of a value, and for others; of one that is expected to have `W` in all.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Parts<const W: usize> {
+    wanted: (usize, usize),
+    besides: Option<(usize, usize)>,
+    bytes: Vec<u8>,
+    others: Vec<u8>,
+}
+
+impl<const W: usize> Room for Parts<W> {
+    fn of(&mut self, length: usize) -> &mut [u8] {
+        self.bytes.resize(length.min(self.wanted.1), 0);
+        &mut self.bytes
+    }
+
+    fn skipped(&self) -> usize {
+        self.wanted.0
+    }
+
+    fn whole() -> Option<usize> {
+        Some(W)
+    }
+
+    fn besides(&mut self, length: usize) -> Option<(usize, &mut [u8])> {
+        let (skipped, wanted) = self.besides?;
+        self.others.resize(length.saturating_sub(8 * skipped).min(wanted), 0);
+        Some((skipped, &mut self.others))
+    }
+}
+
+impl<const W: usize> Parts<W> {
+    /// What has to be there of a value.
+    fn filled(&self, value: &[u8]) -> Self {
+        let cut = |(skipped, length): (usize, usize)| {
+            let rest = value.get(8 * skipped..).unwrap_or(&[]);
+            rest[..length.min(rest.len())].to_vec()
+        };
+        Self { bytes: cut(self.wanted), others: self.besides.map(cut).unwrap_or_default(), ..self.clone() }
+    }
+
+    /// Whether what is wanted begins within a value.
+    fn is_within(&self, value: &[u8]) -> bool {
+        self.besides.into_iter().chain([self.wanted]).all(|(skipped, _)| 8 * skipped <= value.len())
+    }
+}
+
+struct World {
+    _store: Store<NoHtm>,
+    worker: Worker<NoHtm>,
+    hash: HashTable<NoHtm>,
+    tree: Tree<NoHtm>,
+    values: Vec<Vec<u8>>,
+}
+
+impl World {
+    fn new(lengths: &[usize]) -> Self {
+        let store = store(NoHtm, 64 * MIB);
+        let hash = store.hash_table_of::<Inline>(HashConfig::default()).expect("room");
+        let (tree, mut worker) = (store.tree().expect("room"), store.worker());
+        let values: Vec<Vec<u8>> =
+            (0..).zip(lengths).map(|(key, length)| (0..*length).map(|at| (at * 7 + key) as u8).collect()).collect();
+        for (key, value) in (0..).zip(&values) {
+            assert!(hash.insert(&mut worker, key, value).expect("room").is_some());
+            assert!(tree.insert(&mut worker, key, value).expect("room").is_some());
+        }
+        Self { _store: store, worker, hash, tree, values }
+    }
+
+    /// Reads each value in every way that there is.
+    fn check<const W: usize>(&self, wanted: &Parts<W>) -> Result<(), TestCaseError> {
+        let holder = self.worker.lock_state();
+        let is_found = |fetched: Result<Sighting, ()>| fetched.is_ok_and(|seen| seen.is_present());
+        for (key, value) in (0..).zip(&self.values) {
+            let filled = wanted.filled(value);
+            let mut room = wanted.clone();
+            let fetched = match self.hash.fetch(key, holder, &mut room).expect("no error") {
+                Fetched::Record(seen) => Ok(seen),
+                Fetched::Nothing(_) => Err(()),
+            };
+            prop_assert!(is_found(fetched) && room == filled, "hash {key}: {room:?}");
+
+            let (_, bucket) = self.hash.ask_for([key].into_iter()).next().expect("one");
+            if let Whereabouts::Record(at) = self.hash.locate(key, bucket, &Lines::of(&[])) {
+                let mut room = wanted.clone();
+                // A value of another length, or one without what is wanted of it, is left to those who look with more care.
+                let is_usual = value.len() == W && wanted.is_within(value);
+                match self.hash.fetch_at(at, key, holder, &mut room) {
+                    Some(_) => prop_assert!(room == filled, "hash {key}, as located: {room:?}"),
+                    None => prop_assert!(!is_usual, "hash {key}, as located"),
+                }
+            }
+
+            let mut room = wanted.clone();
+            let fetched = match self.tree.fetch(key, holder, &mut room).expect("no error") {
+                Fetched::Record(seen) => Ok(seen),
+                Fetched::Nothing(_) => Err(()),
+            };
+            prop_assert!(is_found(fetched) && room == filled, "tree {key}: {room:?}");
+        }
+        let (mut cursor, mut leaves) = (Cursor::up(..), Vec::new());
+        let (mut room, mut rows) = (wanted.clone(), Vec::new());
+        let each = |key, _, room: &mut Parts<W>| {
+            rows.push((key, room.clone()));
+            ControlFlow::Continue(())
+        };
+        self.tree.advance_each(&mut cursor, holder, &mut leaves, &mut room, each).expect("no error");
+        let expected = (0..).zip(self.values.iter().map(|value| wanted.filled(value)));
+        prop_assert!(rows.into_iter().eq(expected));
+        Ok(())
+    }
+}
+
+/// Those about which something is different, and those around them.
+fn length() -> impl Strategy<Value = usize> {
+    prop_oneof![0..20_usize, 40..50_usize, 250..260_usize, 300..310_usize, 0..700_usize]
+}
+
+fn part() -> impl Strategy<Value = (usize, usize)> {
+    (0..12_usize, prop_oneof![0..40_usize, Just(usize::MAX)])
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+
+    #[test]
+    fn values_are_copied_whatever_is_expected(
+        lengths in prop::collection::vec(length(), 1..40),
+        wanted in part(),
+        besides in prop::option::of(part()),
+    ) {
+        let world = World::new(&lengths);
+        world.check(&Parts::<0> { wanted, besides, ..Parts::default() })?;
+        world.check(&Parts::<7> { wanted, besides, ..Parts::default() })?;
+        world.check(&Parts::<48> { wanted, besides, ..Parts::default() })?;
+        world.check(&Parts::<254> { wanted, besides, ..Parts::default() })?;
+        world.check(&Parts::<255> { wanted, besides, ..Parts::default() })?;
+        world.check(&Parts::<306> { wanted, besides, ..Parts::default() })?;
+    }
+}

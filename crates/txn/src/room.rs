@@ -1,0 +1,94 @@
+//! Room for what is wanted of a value that is read.
+
+use std::marker::PhantomData;
+
+use drtm_kv::Room;
+
+use crate::{
+    Codec,
+    part::Wanted,
+    values::{Value, Values},
+};
+
+/// The end of the values that a transaction keeps, for one more.
+#[derive(Debug)]
+pub(crate) struct End<'v> {
+    pub(crate) values: &'v mut Values,
+    pub(crate) start: usize,
+}
+
+impl Room for End<'_> {
+    #[inline(always)]
+    fn of(&mut self, length: usize) -> &mut [u8] {
+        self.values.room(self.start, length)
+    }
+}
+
+/// Room for a value of a codec, whose length may be known.
+#[derive(Debug)]
+pub(crate) struct Of<'r, C, R> {
+    pub(crate) room: &'r mut R,
+    codec: PhantomData<fn() -> C>,
+}
+
+impl<'r, C: Codec, R: Room> Of<'r, C, R> {
+    #[inline(always)]
+    pub(crate) fn new(room: &'r mut R) -> Self {
+        Self { room, codec: PhantomData }
+    }
+}
+
+impl<C: Codec, R: Room> Room for Of<'_, C, R> {
+    #[inline(always)]
+    fn of(&mut self, length: usize) -> &mut [u8] {
+        self.room.of(length)
+    }
+
+    #[inline(always)]
+    fn whole() -> Option<usize> {
+        C::SIZE
+    }
+}
+
+/// Room for what is wanted of a codec's value.
+#[derive(Debug)]
+pub(crate) struct Taken<'r, C> {
+    value: &'r mut Value,
+    values: &'r mut Values,
+    start: usize,
+    wanted: Wanted,
+    codec: PhantomData<fn() -> C>,
+}
+
+impl<'r, C: Codec> Taken<'r, C> {
+    #[inline(always)]
+    pub(crate) fn new(value: &'r mut Value, values: &'r mut Values, wanted: Wanted) -> Self {
+        let start = values.len();
+        Self { value, values, start, wanted, codec: PhantomData }
+    }
+}
+
+impl<C: Codec> Room for Taken<'_, C> {
+    #[inline(always)]
+    fn of(&mut self, length: usize) -> &mut [u8] {
+        let length = self.wanted.span.at_most(length);
+        if self.wanted.is_to_change { self.values.room(self.start, length) } else { self.value.of(length) }
+    }
+
+    #[inline(always)]
+    fn skipped(&self) -> usize {
+        self.wanted.span.skipped as usize
+    }
+
+    #[inline(always)]
+    fn whole() -> Option<usize> {
+        C::SIZE
+    }
+
+    #[inline(always)]
+    fn besides(&mut self, length: usize) -> Option<(usize, &mut [u8])> {
+        let beside = self.wanted.beside?;
+        let skipped = beside.skipped as usize;
+        Some((skipped, self.value.of(beside.at_most(length.saturating_sub(8 * skipped)))))
+    }
+}

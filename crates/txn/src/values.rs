@@ -1,0 +1,238 @@
+//! The bytes of values that a transaction has read, or keeps until it commits. Their memory only grows, so that nothing is cleared to be written over.
+
+use std::{borrow::Borrow, hint::cold_path, ops::Range};
+
+use drtm_kv::Room;
+
+use crate::{
+    Codec, Error,
+    work::{append, range_of},
+};
+
+/// A value that was read.
+#[derive(Debug, Default)]
+pub(crate) struct Value {
+    bytes: Vec<u8>,
+    length: usize,
+}
+
+impl Value {
+    #[inline(always)]
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.length]
+    }
+
+    /// Puts other bytes into it, from one on, as far as it goes.
+    pub(crate) fn overwrite(&mut self, at: usize, with: &[u8]) {
+        let bytes = self.bytes[..self.length].iter_mut().skip(at);
+        bytes.zip(with).for_each(|(byte, with)| *byte = *with);
+    }
+}
+
+impl Room for Value {
+    #[inline(always)]
+    fn of(&mut self, length: usize) -> &mut [u8] {
+        self.length = length;
+        if self.bytes.len() < length {
+            cold_path();
+            self.bytes.resize(length, 0);
+        }
+        &mut self.bytes[..length]
+    }
+}
+
+/// Values that a transaction keeps, one behind the other.
+#[derive(Debug, Default)]
+pub(crate) struct Values {
+    bytes: Vec<u8>,
+    /// How many of them are values: what is behind them was some.
+    length: usize,
+}
+
+impl Values {
+    #[inline(always)]
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.length]
+    }
+
+    #[inline(always)]
+    pub(crate) fn len(&self) -> usize {
+        self.length
+    }
+
+    /// Forgets all from here on.
+    #[inline(always)]
+    pub(crate) fn truncate(&mut self, length: usize) {
+        self.length = self.length.min(length);
+    }
+
+    /// Room for a value from here on, where the others end.
+    #[inline(always)]
+    pub(crate) fn room(&mut self, start: usize, length: usize) -> &mut [u8] {
+        self.length = start + length;
+        if self.bytes.len() < self.length {
+            cold_path();
+            self.bytes.resize(self.length, 0);
+        }
+        &mut self.bytes[start..self.length]
+    }
+
+    /// Keeps a value that `write` appends, and tells where it is; nothing is kept if that fails.
+    #[inline(always)]
+    pub(crate) fn append<T>(
+        &mut self,
+        write: impl FnOnce(&mut Vec<u8>) -> Result<T, Error>,
+    ) -> Result<(Range<u32>, T), Error> {
+        self.bytes.truncate(self.length);
+        let appended = append(&mut self.bytes, self.length, write);
+        self.length = self.bytes.len();
+        appended
+    }
+
+    /// Keeps the last value once its bytes, which are those from here on, have been changed, and tells where it is; it is not kept if that fails.
+    #[inline(always)]
+    pub(crate) fn change_bytes<T>(
+        &mut self,
+        start: usize,
+        change: impl FnOnce(&mut [u8]) -> Result<T, Error>,
+    ) -> Result<(Range<u32>, T), Error> {
+        let changed =
+            change(&mut self.bytes[start..self.length]).and_then(|result| Ok((range_of(start, self.length)?, result)));
+        if changed.is_err() {
+            self.truncate(start);
+        }
+        changed
+    }
+
+    /// The same of a codec's value, whose table is named if it is none.
+    #[inline(always)]
+    pub(crate) fn change<C: Codec, R>(
+        &mut self,
+        start: usize,
+        table: &'static str,
+        change: impl FnOnce(&mut C::Value) -> R,
+    ) -> Result<(Range<u32>, R), Error>
+    where
+        C::Value: Borrow<C::Given>,
+    {
+        let no_value = |source| Error::Codec { table, source };
+        if C::SIZE.is_some() {
+            return self.change_bytes(start, |bytes| C::change(bytes, change).map_err(no_value));
+        }
+        let decoded = C::decode(&self.bytes[start..self.length]);
+        self.truncate(start);
+        let mut value = decoded.map_err(no_value)?;
+        let result = change(&mut value);
+        let (range, ()) = self.append(|bytes| C::encode(value.borrow(), bytes).map_err(no_value))?;
+        Ok((range, result))
+    }
+
+    /// Copies some of the bytes to here, among them.
+    pub(crate) fn copy_within(&mut self, from: Range<usize>, to: usize) {
+        self.bytes.copy_within(from, to);
+    }
+
+    /// Keeps a value once more.
+    pub(crate) fn repeat(&mut self, value: Range<usize>) {
+        let start = self.length;
+        self.room(start, value.len());
+        self.copy_within(value, start);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{CodecError, Pod, Serde};
+
+    /// A codec of two bytes that has no own way to change them, and refuses some.
+    struct Even;
+
+    impl Codec for Even {
+        type Value = Vec<u8>;
+        type Given = [u8];
+        type View<'b> = &'b [u8];
+        const SIZE: Option<usize> = Some(2);
+
+        fn encode(value: &[u8], bytes: &mut Vec<u8>) -> Result<(), CodecError> {
+            bytes.extend_from_slice(value);
+            Ok(())
+        }
+
+        fn decode(bytes: &[u8]) -> Result<Vec<u8>, CodecError> {
+            match bytes.iter().all(|byte| byte % 2 == 0) {
+                true => Ok(bytes.to_vec()),
+                false => Err(CodecError::Decode { reason: "odd".to_owned() }),
+            }
+        }
+
+        fn view(bytes: &[u8]) -> Result<&[u8], CodecError> {
+            Ok(bytes)
+        }
+    }
+
+    #[test]
+    fn what_was_before_is_never_part_of_a_value() {
+        let mut values = Values::default();
+        values.room(0, 6).copy_from_slice(b"abcdef");
+        values.truncate(2);
+        assert_eq!((values.bytes(), values.len()), (&b"ab"[..], 2));
+        assert_eq!(values.room(2, 3).len(), 3);
+        values.truncate(2);
+
+        let append = |values: &mut Values, bytes: &[u8]| {
+            values.append(|to| {
+                to.extend_from_slice(bytes);
+                Ok(())
+            })
+        };
+        assert_eq!(append(&mut values, b"xyz").expect("room"), (2..5, ()));
+        assert_eq!(values.bytes(), b"abxyz");
+        values.room(5, 2).copy_from_slice(b"12");
+        let changed = values.change_bytes(5, |bytes| Ok(std::mem::replace(&mut bytes[0], b'3')));
+        assert_eq!((changed.expect("kept"), values.bytes()), ((5..7, b'1'), &b"abxyz32"[..]));
+        values.repeat(0..2);
+        assert_eq!(values.bytes(), b"abxyz32ab");
+    }
+
+    #[test]
+    fn what_cannot_be_kept_is_not() {
+        let mut values = Values::default();
+        values.room(0, 2).copy_from_slice(b"ab");
+        let full = || Error::TooLarge { bytes: 9, most: 8 };
+        let refused = values.append(|to| {
+            to.push(7);
+            Err::<(), _>(full())
+        });
+        assert!(refused.is_err());
+        assert_eq!(values.bytes(), b"ab");
+        values.room(2, 2);
+        assert!(values.change_bytes(2, |_| Err::<(), _>(full())).is_err());
+        assert_eq!(values.bytes(), b"ab");
+    }
+
+    #[test]
+    fn values_are_changed_whatever_their_codec() {
+        let mut values = Values::default();
+        values.room(0, 1);
+        values.room(1, 4).copy_from_slice(&7_u32.to_le_bytes());
+        let changed = values.change::<Pod<u32>, _>(1, "numbers", |number| *number += 1);
+        assert_eq!(changed.expect("a number"), (1..5, ()));
+        assert_eq!(&values.bytes()[1..], 8_u32.to_le_bytes());
+
+        let longer = |value: &mut String| value.push_str("er");
+        values.append(|bytes| Serde::encode(&"long".to_owned(), bytes).map_err(|_| unreachable!())).expect("text");
+        assert_eq!(values.change::<Serde<String>, _>(5, "words", longer).expect("text"), (5..12, ()));
+        assert_eq!(Serde::<String>::decode(&values.bytes()[5..]).as_deref(), Ok("longer"));
+
+        values.room(12, 2).copy_from_slice(&[2, 4]);
+        assert_eq!(values.change::<Even, _>(12, "even", |bytes| bytes[1] = 6).expect("even"), (12..14, ()));
+        assert_eq!(&values.bytes()[12..], [2, 6]);
+        let grown = values.change::<Even, _>(12, "even", |bytes| bytes.push(8));
+        let source = CodecError::Size { found: 3, expected: 2 };
+        assert!(matches!(grown, Err(Error::Codec { table: "even", source: found }) if found == source));
+        values.room(12, 2).copy_from_slice(&[2, 5]);
+        assert!(matches!(values.change::<Even, _>(12, "even", |_| ()), Err(Error::Codec { table: "even", .. })));
+        assert_eq!(values.len(), 12);
+    }
+}
