@@ -142,7 +142,21 @@ impl<E: Engine> Catalog<E> {
         }
     }
 
-    /// The same of a row whose record is yet to be asked for, and of all of the table that are: it is time.
+    /// Asks for records of rows whose buckets were asked for, if it is time, or if this row, which is come to next, is one of them. Whether some were.
+    #[inline(never)]
+    pub(crate) fn hasten(&self, located: &mut Located, table: u16, word: u64) -> bool {
+        if located.step() {
+            self.go_on(located, false);
+            return true;
+        }
+        let is_waiting = |located: &Located| matches!(located.next(table, word), Some(Whereabouts::Bucket(_)));
+        is_waiting(located) && {
+            self.go_on(located, true);
+            !is_waiting(located)
+        }
+    }
+
+    /// Where a row is whose record is yet to be asked for, as those of all of the table that are: it is time.
     #[cold]
     #[inline(never)]
     fn located_in_time(&self, located: &mut Located, table: u16, word: u64) -> Option<Handle> {

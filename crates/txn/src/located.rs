@@ -21,9 +21,9 @@ const MOST: usize = 4096;
 const REACH: usize = 16;
 
 #[derive(Clone, Copy, Debug)]
-struct Entry {
-    word: u64,
-    at: Whereabouts,
+pub(crate) struct Entry {
+    pub(crate) word: u64,
+    pub(crate) at: Whereabouts,
 }
 
 /// A table's rows among the entries, from the one that is to be come to next on.
@@ -191,6 +191,42 @@ impl Located {
         let Some(found) = near.find(|at| self.entries[*at].word == word) else { return Whereabouts::Unknown };
         stream.next = found as u32 + 1;
         self.entries[found].at
+    }
+
+    /// Whether this row of a table was asked for, behind so many that are yet to be come to.
+    #[inline(always)]
+    pub(crate) fn has(&self, table: u16, behind: usize, word: u64) -> bool {
+        let stream = &self.streams[usize::from(table) % STREAMS];
+        let rows = self.entries.get(stream.next as usize..stream.end as usize).unwrap_or(&[]);
+        stream.owner == Owner::of(self.transaction, table) && rows.get(behind).is_some_and(|entry| entry.word == word)
+    }
+
+    /// The rows of a table that are come to next, if they were asked for: no more than until it is time to [go on](Self::go_on).
+    #[inline(always)]
+    pub(crate) fn ahead(&self, table: u16) -> &[Entry] {
+        let stream = &self.streams[usize::from(table) % STREAMS];
+        if stream.owner != Owner::of(self.transaction, table) {
+            return &[];
+        }
+        let rows = self.entries.get(stream.next as usize..stream.end as usize).unwrap_or(&[]);
+        let steps = self.ripe_at.saturating_sub(self.steps + 1);
+        &rows[..rows.len().min(usize::try_from(steps).unwrap_or(usize::MAX))]
+    }
+
+    /// Where this row of a table is, if it is the one that is come to next, and was asked for.
+    #[inline(always)]
+    pub(crate) fn next(&self, table: u16, word: u64) -> Option<Whereabouts> {
+        let stream = &self.streams[usize::from(table) % STREAMS];
+        let rows = self.entries.get(stream.next as usize..stream.end as usize).unwrap_or(&[]);
+        let is_it = |entry: &&Entry| stream.owner == Owner::of(self.transaction, table) && entry.word == word;
+        rows.first().filter(is_it).map(|entry| entry.at)
+    }
+
+    /// The transaction has made a step with each of so many of them.
+    #[inline(always)]
+    pub(crate) fn pass(&mut self, table: u16, rows: usize) {
+        self.streams[usize::from(table) % STREAMS].next += rows as u32;
+        self.steps += rows as u64;
     }
 
     /// Forgets everything, for the next transaction.

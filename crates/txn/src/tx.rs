@@ -7,6 +7,7 @@
 mod by;
 mod each;
 mod entry;
+mod many;
 mod mode;
 mod part;
 mod range;
@@ -320,6 +321,12 @@ impl<'db, S: Setting, M: Mode> Tx<'db, S, M> {
         self.db.give_back(work);
     }
 
+    /// Whether there is nothing special about the transaction.
+    #[inline(always)]
+    fn is_plain(&self) -> bool {
+        !self.is_opaque && !self.has_ticket() && self.past().is_none()
+    }
+
     fn codec_error<T>(opened: &Opened<S::Engine>, result: Result<T, crate::CodecError>) -> Result<T, Error> {
         result.map_err(|source| Error::Codec { table: opened.name, source })
     }
@@ -351,7 +358,11 @@ impl<'db, S: Setting, M: Mode> Tx<'db, S, M> {
 }
 
 impl<S: Setting, M: Mode> Drop for Tx<'_, S, M> {
+    #[inline(always)]
     fn drop(&mut self) {
-        self.end(None);
+        // Most have ended by themselves.
+        if self.work.is_some() {
+            self.end(None);
+        }
     }
 }

@@ -83,7 +83,7 @@ impl<K: Key, C: Codec, S: Setting, M: Mode> Range<'_, '_, K, C, S, M> {
     /// Whether there is nothing special about the transaction.
     #[inline(always)]
     pub(super) fn is_plain(&self) -> bool {
-        !self.tx.is_opaque && !self.tx.has_ticket() && self.tx.past().is_none()
+        self.tx.is_plain()
     }
 
     /// Shows rows as long as there is nothing special about them. `None` if there is about the transaction, or about the keys.

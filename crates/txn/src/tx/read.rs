@@ -43,7 +43,7 @@ pub(super) const fn expected_bytes<C: Codec>() -> usize {
 }
 
 /// Rows whose memory is asked for at once.
-const ASKED_FOR: usize = 16;
+pub(super) const ASKED_FOR: usize = 16;
 
 /// Where the value is that a row had.
 #[inline]
@@ -215,7 +215,7 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
 
     /// The same, once for all types of keys.
     #[inline(never)]
-    fn ask_for_words<O: Reach>(&mut self, opened: &Opened<S::Engine>, words: &[u64], lines: &'static Lines) {
+    pub(super) fn ask_for_words<O: Reach>(&mut self, opened: &Opened<S::Engine>, words: &[u64], lines: &'static Lines) {
         let db = self.db;
         let Work { worker, located, .. } = self.work();
         opened.ask_for::<O>(worker, located, words, lines, |located| db.catalog.go_on(located, false));
@@ -261,7 +261,7 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
 
     /// Where a row is, if it was asked for. A step of the transaction.
     #[inline(always)]
-    fn located<O: Reach>(&mut self, opened: &Opened<S::Engine>, word: u64) -> Option<Handle> {
+    pub(super) fn located<O: Reach>(&mut self, opened: &Opened<S::Engine>, word: u64) -> Option<Handle> {
         let db = self.db;
         let located = &mut self.work().located;
         db.catalog.located::<O>(located, opened.number, word)
@@ -269,7 +269,7 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
 
     /// Finds a row wherever it is. Once for all tables: what is done once in a transaction takes longer to be fetched than to be carried out.
     #[inline(never)]
-    fn row_of_key<K: Key, O: Reach>(
+    pub(super) fn row_of_key<K: Key, O: Reach>(
         &mut self,
         opened: &Opened<S::Engine>,
         key: &K,

@@ -9,7 +9,7 @@ use super::Scratch;
 use crate::{
     Error,
     tpcc::{
-        Stock, StockKey, StockLevel,
+        Stock, StockLevel,
         reading::Look,
         tables::{DISTRICT, STOCK, Shelf, Tables, there},
     },
@@ -21,9 +21,6 @@ const OF_STOCK: Lines = Lines::of(&[QUANTITY.bytes()]);
 
 /// Orders whose items are looked at.
 const RECENT: u32 = 20;
-
-/// Items whose stock is asked for at once.
-const AT_ONCE: usize = 16;
 
 /// How many items of the last orders there are few of in stock.
 #[derive(Debug)]
@@ -52,25 +49,18 @@ impl<O: Shelf> Look for LowStock<'_, O> {
             }
             ControlFlow::Continue(())
         })?;
-        let mut low = 0;
-        // Some are on their way while those before them are looked at.
-        let mut next = items.chunks(AT_ONCE);
-        let mut ask_for_more = |tx: &mut Tx<'_, S, M>| match next.next() {
-            Some(items) => tx.prefetch_parts(tables.stocks, stocks(warehouse, items), &OF_STOCK),
-            None => Ok(()),
-        };
-        ask_for_more(tx)?;
-        for items in items.chunks(AT_ONCE) {
-            ask_for_more(tx)?;
-            for stock in stocks(warehouse, items) {
-                let quantity = there(tx.get_part(tables.stocks, &stock, QUANTITY)?, STOCK)?;
+        let (mut low, mut are_there) = (0, true);
+        let stocks = items.iter().map(|item| (warehouse, *item));
+        tx.get_part_many(tables.stocks, stocks, QUANTITY, &OF_STOCK, |quantity| match quantity {
+            Some(quantity) => {
                 low += u32::from(quantity.get() < input.threshold);
+                ControlFlow::Continue(())
             }
-        }
-        Ok(low)
+            None => {
+                are_there = false;
+                ControlFlow::Break(())
+            }
+        })?;
+        Ok(there(are_there.then_some(low), STOCK)?)
     }
-}
-
-fn stocks(warehouse: u16, items: &[u32]) -> impl Iterator<Item = StockKey> {
-    items.iter().map(move |item| (warehouse, *item))
 }

@@ -1,0 +1,281 @@
+//! Rows of many keys, one after the other: each is asked for while others are looked at, and nothing that is the same for all is done for each.
+
+use std::{borrow::Borrow, ops::ControlFlow};
+
+use drtm_kv::{Lines, Whereabouts};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+use super::{
+    Mode, Tx,
+    read::{ASKED_FOR, Row, Spotted, expected_bytes},
+};
+use crate::{
+    Codec, Error, Flat, Key, Part, Setting, Table,
+    catalog::Opened,
+    index::Index,
+    part::{Span, Wanted},
+    room::Taken,
+    table::{Kind, Reach},
+    work::Work,
+};
+
+/// Keys that are asked for together.
+struct Group {
+    words: [u64; ASKED_FOR],
+    count: usize,
+}
+
+impl Group {
+    fn of(keys: &mut impl Iterator<Item = u64>) -> Self {
+        let mut group = Self { words: [0; ASKED_FOR], count: 0 };
+        for (to, word) in group.words.iter_mut().zip(keys) {
+            *to = word;
+            group.count += 1;
+        }
+        group
+    }
+
+    fn words(&self) -> &[u64] {
+        &self.words[..self.count]
+    }
+}
+
+impl<S: Setting, M: Mode> Tx<'_, S, M> {
+    /// Shows the rows of some keys, in the order of the keys, until there are no more or `see` breaks off. Their memory is [asked for](Self::prefetch) a few rows
+    /// ahead, if it has not been before: for more than one or two rows quicker than to [view](Self::view) each.
+    ///
+    /// # Errors
+    ///
+    /// As for [`get`](Self::get).
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use std::ops::ControlFlow;
+    ///
+    /// use drtm_txn::{Db, Error, Pod, TableDef};
+    ///
+    /// const PRICES: TableDef<u64, Pod<u32>> = TableDef::hash("prices");
+    /// let db = Db::new()?;
+    /// let prices = db.table(PRICES)?;
+    /// let order = [7, 3, 9, 4];
+    /// let (sum, missing) = db.transact(|tx| {
+    ///     [(3, 20), (4, 5), (7, 10)].iter().try_for_each(|(item, price)| tx.put(prices, item, price))?;
+    ///     let (mut sum, mut missing) = (0, 0);
+    ///     tx.view_many(prices, order.iter(), |price| {
+    ///         match price {
+    ///             Some(price) => sum += price,
+    ///             None => missing += 1,
+    ///         }
+    ///         ControlFlow::Continue(())
+    ///     })?;
+    ///     Ok((sum, missing))
+    /// })?;
+    /// assert_eq!((sum, missing), (35, 1));
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[inline]
+    pub fn view_many<K: Key, C: Codec, O: Kind>(
+        &mut self,
+        table: Table<K, C, O>,
+        keys: impl IntoIterator<Item = impl Borrow<K>>,
+        mut see: impl FnMut(Option<C::View<'_>>) -> ControlFlow<()>,
+    ) -> Result<(), Error> {
+        let opened = self.opened(table)?;
+        if !K::FITS {
+            for key in keys {
+                let found = self.row::<K, C, O>(opened, key.borrow(), Wanted::TO_READ)?.found;
+                let flow = match found {
+                    Some(found) => self.show::<C, _>(opened, found, |view| see(Some(view)))?,
+                    None => see(None),
+                };
+                if flow.is_break() {
+                    break;
+                }
+            }
+            return Ok(());
+        }
+        let lines = const { &Lines::of(std::slice::from_ref(&(0..expected_bytes::<C>()))) };
+        let keys = keys.into_iter().map(|key| key.borrow().word());
+        self.each_of::<C, O>(opened, keys, Span::WHOLE, lines, |bytes| {
+            Ok(see(bytes.map(|bytes| Self::codec_error(opened, C::view(bytes))).transpose()?))
+        })
+    }
+
+    /// Shows a part of the rows of some keys, as [`view_many`](Self::view_many) does the whole. Which lines are asked for ahead is said as for
+    /// [`prefetch_parts`](Self::prefetch_parts).
+    ///
+    /// # Errors
+    ///
+    /// As for [`get`](Self::get).
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use std::ops::ControlFlow;
+    ///
+    /// use drtm_txn::{Db, Error, Lines, Part, Pod, TableDef, part};
+    /// use zerocopy::{FromBytes, Immutable, IntoBytes};
+    ///
+    /// #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable)]
+    /// #[repr(C)]
+    /// struct Stock {
+    ///     description: [u8; 200],
+    ///     left: u64,
+    /// }
+    ///
+    /// const STOCKS: TableDef<u64, Pod<Stock>> = TableDef::hash("stocks");
+    /// const LEFT: Part<Stock, u64> = part!(Stock, left);
+    /// const WANTED: Lines = Lines::of(&[LEFT.bytes()]);
+    ///
+    /// let db = Db::new()?;
+    /// let stocks = db.table(STOCKS)?;
+    /// db.transact(|tx| (0..100).try_for_each(|item| tx.insert(stocks, &item, &Stock { description: [0; 200], left: item })))?;
+    /// let low = db.read(|tx| {
+    ///     let mut low = 0;
+    ///     tx.get_part_many(stocks, 50..150_u64, LEFT, &WANTED, |left| {
+    ///         low += u32::from(left.is_some_and(|left| left < 60));
+    ///         ControlFlow::Continue(())
+    ///     })?;
+    ///     Ok(low)
+    /// })?;
+    /// assert_eq!(low, 10);
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[inline]
+    pub fn get_part_many<K: Key, C: Flat, O: Kind, T: FromBytes + IntoBytes + Immutable + KnownLayout>(
+        &mut self,
+        table: Table<K, C, O>,
+        keys: impl IntoIterator<Item = impl Borrow<K>>,
+        part: Part<C::Value, T>,
+        lines: &'static Lines,
+        mut see: impl FnMut(Option<T>) -> ControlFlow<()>,
+    ) -> Result<(), Error> {
+        let opened = self.opened(table)?;
+        if !K::FITS {
+            for key in keys {
+                if see(self.get_part(table, key.borrow(), part)?).is_break() {
+                    break;
+                }
+            }
+            return Ok(());
+        }
+        let keys = keys.into_iter().map(|key| key.borrow().word());
+        self.each_of::<C, O>(opened, keys, part.span(), lines, |bytes| {
+            Ok(see(bytes.map(|bytes| Self::codec_error(opened, part.read(bytes))).transpose()?))
+        })
+    }
+
+    /// Shows what is wanted of the rows of some keys.
+    #[inline(always)]
+    fn each_of<C: Codec, O: Reach>(
+        &mut self,
+        opened: &Opened<S::Engine>,
+        mut keys: impl Iterator<Item = u64>,
+        span: Span,
+        lines: &'static Lines,
+        mut see: impl FnMut(Option<&[u8]>) -> Result<ControlFlow<()>, Error>,
+    ) -> Result<(), Error> {
+        let mut group = Group::of(&mut keys);
+        self.ask_unless_asked::<O>(opened, group.words(), 0, lines);
+        while group.count > 0 {
+            let next = Group::of(&mut keys);
+            self.ask_unless_asked::<O>(opened, next.words(), group.count, lines);
+            let mut rest = group.words();
+            while !rest.is_empty() {
+                let (seen, flow) = self.run_of_keys::<C, O>(opened, rest, span, &mut see)?;
+                if flow.is_break() {
+                    return Ok(());
+                }
+                rest = &rest[seen..];
+                let [word, behind @ ..] = rest else { break };
+                let db = self.db;
+                if O::HASHED && db.catalog.hasten(&mut self.work().located, opened.number, *word) {
+                    continue;
+                }
+                if see(self.bytes_apart::<O>(opened, *word, span)?)?.is_break() {
+                    return Ok(());
+                }
+                rest = behind;
+            }
+            group = next;
+        }
+        Ok(())
+    }
+
+    /// Asks for rows, unless they were: behind so many that are yet to be come to.
+    #[inline(always)]
+    fn ask_unless_asked<O: Reach>(
+        &mut self,
+        opened: &Opened<S::Engine>,
+        words: &[u64],
+        behind: usize,
+        lines: &'static Lines,
+    ) {
+        if let Some(first) = words.first()
+            && !(O::HASHED && self.work().located.has(opened.number, behind, *first))
+        {
+            self.ask_for_words::<O>(opened, words, lines);
+        }
+    }
+
+    /// Shows rows as long as there is nothing special about them: each is where it was asked for, and has what is wanted. Gives how many.
+    #[inline(never)]
+    fn run_of_keys<C: Codec, O: Reach>(
+        &mut self,
+        opened: &Opened<S::Engine>,
+        words: &[u64],
+        span: Span,
+        see: &mut impl FnMut(Option<&[u8]>) -> Result<ControlFlow<()>, Error>,
+    ) -> Result<(usize, ControlFlow<()>), Error> {
+        let mut seen = 0;
+        let mut flow = ControlFlow::Continue(());
+        let (true, Index::HashOfWords(table)) = (self.is_plain() && O::HASHED, &opened.index) else {
+            return Ok((seen, flow));
+        };
+        let Work { located, value, values, reads, writes, written, next_check, holder, .. } = self.work();
+        let most = if S::ISOLATED { next_check.saturating_sub(reads.len() + writes.len() + 1) } else { usize::MAX };
+        for (word, entry) in words.iter().zip(located.ahead(opened.number)).take(most) {
+            let Whereabouts::Record(at) = entry.at else { break };
+            if entry.word != *word {
+                break;
+            }
+            let room = &mut Taken::<C>::new(value, values, Wanted::part_to_read(span));
+            let Some(sighting) = table.fetch_at(at, *word, *holder, room) else { break };
+            if written.may_have(sighting.at) {
+                break;
+            }
+            if S::ISOLATED {
+                reads.push(sighting);
+            }
+            seen += 1;
+            flow = see(Some(value.bytes()))?;
+            if flow.is_break() {
+                break;
+            }
+        }
+        located.pass(opened.number, seen);
+        Ok((seen, flow))
+    }
+
+    /// What is wanted of a row about which there is something special.
+    #[inline(never)]
+    fn bytes_apart<O: Reach>(
+        &mut self,
+        opened: &Opened<S::Engine>,
+        word: u64,
+        span: Span,
+    ) -> Result<Option<&[u8]>, Error> {
+        let (near, wanted) = (self.located::<O>(opened, word), Wanted::part_to_read(span));
+        let Row { found, record } = self.row_of_key::<u64, O>(opened, &word, near, wanted)?;
+        let Some(found) = found else { return Ok(None) };
+        if wanted.is_whole() || !matches!(record, Some(Spotted::Written(_))) {
+            return Ok(Some(Self::bytes(self.work(), found)));
+        }
+        // Of a row that the transaction writes there is only the whole.
+        let Some(found) = self.row_of_key::<u64, O>(opened, &word, near, Wanted::TO_READ)?.found else {
+            return Ok(None);
+        };
+        Ok(Some(Self::bytes(self.work(), found).get(8 * span.skipped as usize..).unwrap_or(&[])))
+    }
+}
