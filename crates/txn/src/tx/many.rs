@@ -41,6 +41,44 @@ impl Group {
 }
 
 impl<S: Setting, M: Mode> Tx<'_, S, M> {
+    /// The values of several rows, in the order of the keys.
+    ///
+    /// # Errors
+    ///
+    /// As for [`get`](Self::get).
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm_txn::{Db, Error, Pod, TableDef};
+    ///
+    /// const COUNTERS: TableDef<u64, Pod<u64>> = TableDef::hash("counters");
+    /// let db = Db::new()?;
+    /// let counters = db.table(COUNTERS)?;
+    /// let found = db.transact(|tx| {
+    ///     tx.put(counters, &2, &20)?;
+    ///     tx.get_many(counters, &[1, 2])
+    /// })?;
+    /// assert_eq!(found, [None, Some(20)]);
+    /// # Ok::<(), Error>(())
+    /// ```
+    pub fn get_many<'k, K: Key, C: Codec, O: Kind>(
+        &mut self,
+        table: Table<K, C, O>,
+        keys: impl IntoIterator<Item = &'k K>,
+    ) -> Result<Vec<Option<C::Value>>, Error> {
+        if !K::FITS {
+            return keys.into_iter().map(|key| self.get(table, key)).collect();
+        }
+        let (opened, mut values) = (self.opened(table)?, Vec::new());
+        let keys = keys.into_iter().map(Key::word);
+        self.each_of::<C, O>(opened, keys, Span::WHOLE, Self::lines_of::<C>(), |bytes| {
+            values.push(bytes.map(|bytes| Self::codec_error(opened, C::decode(bytes))).transpose()?);
+            Ok(ControlFlow::Continue(()))
+        })?;
+        Ok(values)
+    }
+
     /// Shows the rows of some keys, in the order of the keys, until there are no more or `see` breaks off. Their memory is [asked for](Self::prefetch) a few rows
     /// ahead, if it has not been before: for more than one or two rows quicker than to [view](Self::view) each.
     ///
@@ -95,9 +133,8 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
             }
             return Ok(());
         }
-        let lines = const { &Lines::of(std::slice::from_ref(&(0..expected_bytes::<C>()))) };
         let keys = keys.into_iter().map(|key| key.borrow().word());
-        self.each_of::<C, O>(opened, keys, Span::WHOLE, lines, |bytes| {
+        self.each_of::<C, O>(opened, keys, Span::WHOLE, Self::lines_of::<C>(), |bytes| {
             Ok(see(bytes.map(|bytes| Self::codec_error(opened, C::view(bytes))).transpose()?))
         })
     }
@@ -164,6 +201,12 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
         self.each_of::<C, O>(opened, keys, part.span(), lines, |bytes| {
             Ok(see(bytes.map(|bytes| Self::codec_error(opened, part.read(bytes))).transpose()?))
         })
+    }
+
+    /// The lines of a whole value.
+    #[inline(always)]
+    pub(super) fn lines_of<C: Codec>() -> &'static Lines {
+        const { &Lines::of(std::slice::from_ref(&(0..expected_bytes::<C>()))) }
     }
 
     /// Shows what is wanted of the rows of some keys.

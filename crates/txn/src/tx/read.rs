@@ -90,35 +90,6 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
         }
     }
 
-    /// The values of several rows, in the order of the keys.
-    ///
-    /// # Errors
-    ///
-    /// As for [`get`](Self::get).
-    ///
-    /// # Example
-    ///
-    /// ```
-    /// use drtm_txn::{Db, Error, Pod, TableDef};
-    ///
-    /// const COUNTERS: TableDef<u64, Pod<u64>> = TableDef::hash("counters");
-    /// let db = Db::new()?;
-    /// let counters = db.table(COUNTERS)?;
-    /// let found = db.transact(|tx| {
-    ///     tx.put(counters, &2, &20)?;
-    ///     tx.get_many(counters, &[1, 2])
-    /// })?;
-    /// assert_eq!(found, [None, Some(20)]);
-    /// # Ok::<(), Error>(())
-    /// ```
-    pub fn get_many<'k, K: Key, C: Codec, O: Kind>(
-        &mut self,
-        table: Table<K, C, O>,
-        keys: impl IntoIterator<Item = &'k K>,
-    ) -> Result<Vec<Option<C::Value>>, Error> {
-        keys.into_iter().map(|key| self.get(table, key)).collect()
-    }
-
     /// Shows a row's value without keeping it: with a codec that can be looked at in place, nothing is allocated.
     ///
     /// # Errors
@@ -181,8 +152,7 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
         table: Table<K, C, O>,
         keys: impl Iterator<Item = impl Borrow<K>>,
     ) -> Result<(), Error> {
-        let whole = const { &Lines::of(std::slice::from_ref(&(0..expected_bytes::<C>()))) };
-        self.ask_for(table, keys, whole)
+        self.ask_for(table, keys, Self::lines_of::<C>())
     }
 
     #[inline(always)]

@@ -5,6 +5,7 @@ mod close;
 mod each;
 mod hooks;
 mod indexes;
+mod many;
 mod model;
 mod parts;
 mod snapshots;
