@@ -9,6 +9,7 @@
 
 use std::{
     hint::black_box,
+    ops::ControlFlow,
     sync::Barrier,
     thread,
     time::{Duration, Instant},
@@ -247,6 +248,37 @@ fn reads(criterion: &mut Criterion) {
     group.finish();
 }
 
+/// Rows of many keys: viewed one by one, asked for together before that, and shown one after the other. What there is to gain is waiting for memory: with rows that do not fit into
+/// the caches, see [`records`].
+fn many(criterion: &mut Criterion) {
+    let keys = keys::<u64>();
+    let (db, hashed) = embedded(HASHED, &keys, &ROW).expect("memory");
+    let one_by_one = |tx: &mut Tx<'_>, keys: &[u64]| {
+        keys.iter().try_fold(0_u64, |sum, key| Ok(sum.wrapping_add(tx.view(hashed, key, |row| row[0])?.unwrap_or(0))))
+    };
+    let mut group = group(criterion, "many");
+    for size in [4, 16, 64, 256] {
+        measure(&mut group, ("view", size), &keys, |keys| db.transact(|tx| one_by_one(tx, keys)));
+        measure(&mut group, ("prefetch and view", size), &keys, |keys| {
+            db.transact(|tx| {
+                tx.prefetch(hashed, keys.iter())?;
+                one_by_one(tx, keys)
+            })
+        });
+        measure(&mut group, ("view_many", size), &keys, |keys| {
+            db.transact(|tx| {
+                let mut sum = 0_u64;
+                tx.view_many(hashed, keys.iter(), |row| {
+                    sum = sum.wrapping_add(row.map_or(0, |row| row[0]));
+                    ControlFlow::Continue(())
+                })?;
+                Ok(sum)
+            })
+        });
+    }
+    group.finish();
+}
+
 /// Updates, each a read and a write, by their number in a transaction.
 fn updates(criterion: &mut Criterion) {
     let keys = keys::<u64>();
@@ -429,5 +461,5 @@ fn contention(criterion: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, reads, updates, singles, codecs, kinds_of_keys, ranges, contention);
+criterion_group!(benches, reads, many, updates, singles, codecs, kinds_of_keys, ranges, contention);
 criterion_main!(benches);
