@@ -1,11 +1,11 @@
 //! ORDER-STATUS (2.6): reads only.
 
-use std::ops::ControlFlow;
+use std::{iter, ops::ControlFlow};
 
 use drtm_txn::{Mode, Part, Setting, Tx, part};
 use zerocopy::little_endian::I64;
 
-use super::{Scratch, choose};
+use super::{OF_CUSTOMER, Scratch, choose};
 use crate::{
     Error,
     tpcc::{
@@ -43,11 +43,15 @@ impl<O: Shelf> Look for LastOrder<'_, O> {
     fn look<S: Setting, M: Mode>(&mut self, tx: &mut Tx<'_, S, M>) -> Result<Status, Error> {
         let Self { tables, input, scratch } = self;
         let customer = choose(tx, tables, input.district, &input.customer, &mut scratch.named)?;
-        let balance = there(tx.get_part(tables.customers, &customer, BALANCE)?, CUSTOMER)?.get();
+        // While the customer is on its way, its last order is looked for, and while that is, the customer is read.
+        tx.prefetch_parts(tables.customers, iter::once(customer), &OF_CUSTOMER)?;
         let last = tx.last(tables.orders_by_customer, OrderByCustomer::range(customer)?)?;
         let order = there(last, ORDER_BY_CUSTOMER)?.0.order();
         let (warehouse, district, _) = customer;
-        let found = tx.view(tables.orders, &(warehouse, district, order), |row| (row.carrier, row.entry_date.get()))?;
+        let key = (warehouse, district, order);
+        tx.prefetch(tables.orders, iter::once(key))?;
+        let balance = there(tx.get_part(tables.customers, &customer, BALANCE)?, CUSTOMER)?.get();
+        let found = tx.view(tables.orders, &key, |row| (row.carrier, row.entry_date.get()))?;
         let (carrier, entry_date) = there(found, ORDER)?;
         let mut status = Status { customer, balance, order, carrier, entry_date, lines: 0, amount: 0 };
         let lines = (warehouse, district, order, 0)..=(warehouse, district, order, u8::MAX);
