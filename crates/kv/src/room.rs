@@ -87,11 +87,6 @@ impl<'b> Buffer<'b> {
     }
 
     /// The length of the value, which may be more than there was room for.
-    /// As much of the value as there was room for.
-    pub(crate) fn bytes(&self) -> &[u8] {
-        &self.bytes[..self.length.min(self.bytes.len())]
-    }
-
     pub(crate) fn length(&self) -> usize {
         self.length
     }
@@ -103,5 +98,43 @@ impl Room for Buffer<'_> {
         self.length = length;
         let kept = length.min(self.bytes.len());
         &mut self.bytes[..kept]
+    }
+}
+
+/// The same for values that most probably fill it.
+#[derive(Debug)]
+pub(crate) struct Fitting<'b, const N: usize> {
+    bytes: &'b mut [u8; N],
+    length: usize,
+}
+
+impl<'b, const N: usize> Fitting<'b, N> {
+    pub(crate) fn new(bytes: &'b mut [u8; N]) -> Self {
+        Self { bytes, length: 0 }
+    }
+
+    /// As much of the value as there was room for.
+    #[inline(always)]
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.length.min(N)]
+    }
+
+    /// The length of the value, which may be more than there was room for.
+    #[inline(always)]
+    pub(crate) fn length(&self) -> usize {
+        self.length
+    }
+}
+
+impl<const N: usize> Room for Fitting<'_, N> {
+    #[inline(always)]
+    fn of(&mut self, length: usize) -> &mut [u8] {
+        self.length = length;
+        &mut self.bytes[..length.min(N)]
+    }
+
+    #[inline(always)]
+    fn whole() -> Option<usize> {
+        Some(N)
     }
 }
