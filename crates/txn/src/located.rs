@@ -193,22 +193,26 @@ impl Located {
         self.entries[found].at
     }
 
+    /// The rows of a table that were asked for and are yet to be come to, in their order.
+    #[inline(always)]
+    fn rows(&self, table: u16) -> &[Entry] {
+        let stream = &self.streams[usize::from(table) % STREAMS];
+        if stream.owner != Owner::of(self.transaction, table) {
+            return &[];
+        }
+        self.entries.get(stream.next as usize..stream.end as usize).unwrap_or(&[])
+    }
+
     /// Whether this row of a table was asked for, behind so many that are yet to be come to.
     #[inline(always)]
     pub(crate) fn has(&self, table: u16, behind: usize, word: u64) -> bool {
-        let stream = &self.streams[usize::from(table) % STREAMS];
-        let rows = self.entries.get(stream.next as usize..stream.end as usize).unwrap_or(&[]);
-        stream.owner == Owner::of(self.transaction, table) && rows.get(behind).is_some_and(|entry| entry.word == word)
+        self.rows(table).get(behind).is_some_and(|entry| entry.word == word)
     }
 
     /// The rows of a table that are come to next, if they were asked for: no more than until it is time to [go on](Self::go_on).
     #[inline(always)]
     pub(crate) fn ahead(&self, table: u16) -> &[Entry] {
-        let stream = &self.streams[usize::from(table) % STREAMS];
-        if stream.owner != Owner::of(self.transaction, table) {
-            return &[];
-        }
-        let rows = self.entries.get(stream.next as usize..stream.end as usize).unwrap_or(&[]);
+        let rows = self.rows(table);
         let steps = self.ripe_at.saturating_sub(self.steps + 1);
         &rows[..rows.len().min(usize::try_from(steps).unwrap_or(usize::MAX))]
     }
@@ -216,10 +220,7 @@ impl Located {
     /// Where this row of a table is, if it is the one that is come to next, and was asked for.
     #[inline(always)]
     pub(crate) fn next(&self, table: u16, word: u64) -> Option<Whereabouts> {
-        let stream = &self.streams[usize::from(table) % STREAMS];
-        let rows = self.entries.get(stream.next as usize..stream.end as usize).unwrap_or(&[]);
-        let is_it = |entry: &&Entry| stream.owner == Owner::of(self.transaction, table) && entry.word == word;
-        rows.first().filter(is_it).map(|entry| entry.at)
+        self.rows(table).first().filter(|entry| entry.word == word).map(|entry| entry.at)
     }
 
     /// The transaction has made a step with each of so many of them.

@@ -80,16 +80,10 @@ impl<K: Key, C: Codec, S: Setting, M: Mode> Range<'_, '_, K, C, S, M> {
         Ok(())
     }
 
-    /// Whether there is nothing special about the transaction.
-    #[inline(always)]
-    pub(super) fn is_plain(&self) -> bool {
-        self.tx.is_plain()
-    }
-
     /// Shows rows as long as there is nothing special about them. `None` if there is about the transaction, or about the keys.
     #[inline(never)]
     fn run(&mut self, see: &mut impl FnMut(K, C::View<'_>) -> ControlFlow<()>) -> Result<Option<Stop>, Error> {
-        if !self.is_plain() {
+        if !self.tx.is_plain() {
             return Ok(None);
         }
         let Self { tx, opened, cursor, .. } = self;

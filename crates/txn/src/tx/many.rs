@@ -7,7 +7,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use super::{
     Mode, Tx,
-    read::{ASKED_FOR, Row, Spotted, expected_bytes},
+    read::{Group, Row, Spotted, expected_bytes},
 };
 use crate::{
     Codec, Error, Flat, Key, Part, Setting, Table,
@@ -18,27 +18,6 @@ use crate::{
     table::{Kind, Reach},
     work::Work,
 };
-
-/// Keys that are asked for together.
-struct Group {
-    words: [u64; ASKED_FOR],
-    count: usize,
-}
-
-impl Group {
-    fn of(keys: &mut impl Iterator<Item = u64>) -> Self {
-        let mut group = Self { words: [0; ASKED_FOR], count: 0 };
-        for (to, word) in group.words.iter_mut().zip(keys) {
-            *to = word;
-            group.count += 1;
-        }
-        group
-    }
-
-    fn words(&self) -> &[u64] {
-        &self.words[..self.count]
-    }
-}
 
 impl<S: Setting, M: Mode> Tx<'_, S, M> {
     /// The values of several rows, in the order of the keys.
@@ -122,9 +101,8 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
         let opened = self.opened(table)?;
         if !K::FITS {
             for key in keys {
-                let found = self.row::<K, C, O>(opened, key.borrow(), Wanted::TO_READ)?.found;
-                let flow = match found {
-                    Some(found) => self.show::<C, _>(opened, found, |view| see(Some(view)))?,
+                let flow = match self.view(table, key.borrow(), |view| see(Some(view)))? {
+                    Some(flow) => flow,
                     None => see(None),
                 };
                 if flow.is_break() {

@@ -43,7 +43,31 @@ pub(super) const fn expected_bytes<C: Codec>() -> usize {
 }
 
 /// Rows whose memory is asked for at once.
-pub(super) const ASKED_FOR: usize = 16;
+const ASKED_FOR: usize = 16;
+
+/// The words of keys whose rows are asked for together.
+pub(super) struct Group {
+    words: [u64; ASKED_FOR],
+    pub(super) count: usize,
+}
+
+impl Group {
+    /// The next keys, as many as there are.
+    #[inline(always)]
+    pub(super) fn of(keys: &mut impl Iterator<Item = u64>) -> Self {
+        let mut group = Self { words: [0; ASKED_FOR], count: 0 };
+        for (to, word) in group.words.iter_mut().zip(keys) {
+            *to = word;
+            group.count += 1;
+        }
+        group
+    }
+
+    #[inline(always)]
+    pub(super) fn words(&self) -> &[u64] {
+        &self.words[..self.count]
+    }
+}
 
 /// Where the value is that a row had.
 #[inline]
@@ -165,17 +189,12 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
         let opened = self.opened(table)?;
         if K::FITS {
             let mut keys = keys.map(|key| key.borrow().word());
-            let mut words = [0; ASKED_FOR];
             loop {
-                let mut count = 0;
-                for (to, word) in words.iter_mut().zip(&mut keys) {
-                    *to = word;
-                    count += 1;
+                let group = Group::of(&mut keys);
+                if group.count > 0 {
+                    self.ask_for_words::<O>(opened, group.words(), lines);
                 }
-                if count > 0 {
-                    self.ask_for_words::<O>(opened, &words[..count], lines);
-                }
-                if count < ASKED_FOR {
+                if group.count < ASKED_FOR {
                     break;
                 }
             }
