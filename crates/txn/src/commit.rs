@@ -14,14 +14,14 @@ mod region;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use drtm_htm::{Engine, fence_locked};
-use drtm_kv::{Kept, KvError, Locking, Records, Reserved, Sighting, Version};
+use drtm_kv::{Kept, KvError, Locking, Records, Sighting, Version};
 
 use crate::{
     Change, Conflict, Error, Hook, Setting,
     budget::Spent,
     catalog::Opened,
     db::Inner,
-    epoch::{advance_beyond, last_of, version_in},
+    epoch::{advance_beyond, has_version_in, last_of, version_in},
     garbage::{self, Garbage},
     gate,
     index::Encoded,
@@ -63,20 +63,17 @@ pub(crate) fn is_true<S: Setting>(db: &Inner<S>, work: &Work<S::Engine>) -> Resu
 /// Makes a transaction happen, or not.
 #[inline]
 pub(crate) fn commit<S: Setting>(db: &Inner<S>, work: &mut Work<S::Engine>) -> Result<(), Error> {
-    if work.writes.is_empty() {
+    let has_removed = if work.writes.is_empty() {
         // What was read at one moment was true then. A range's rows are looked at one after the other, and one that goes meanwhile leaves nothing but its leaf.
         let is_of_one_moment = work.leaves.is_empty() && work.reads.len() + work.buckets.len() <= 1;
         if !is_of_one_moment && S::ISOLATED {
             holds(db, work)?;
         }
+        false
     } else {
         let (epoch, locked) = lock_and_validate(db, work)?;
-        // Empty, it is no allocation.
-        let mut reserved = Vec::new();
         let may_go_on = gate::confirm(db, work);
-        if let Err(error) =
-            may_go_on.and_then(|()| if locked.lacks_room { reserve(db, work, &mut reserved) } else { Ok(()) })
-        {
+        if let Err(error) = may_go_on.and_then(|()| if locked.lacks_room() { reserve(db, work) } else { Ok(()) }) {
             unlock(&db.store.records(), &work.writes);
             return Err(error);
         }
@@ -84,18 +81,23 @@ pub(crate) fn commit<S: Setting>(db: &Inner<S>, work: &mut Work<S::Engine>) -> R
             && let Err(panic) = catch_unwind(AssertUnwindSafe(|| tell(db, work, epoch)))
         {
             // Nothing has been written, and nobody is to wait for it.
-            reserved.into_iter().for_each(|(_, memory)| work.worker.give_back(memory));
+            give_back_reserved(work);
             unlock(&db.store.records(), &work.writes);
             resume_unwind(panic);
         }
-        // What open snapshots need, if anything that is written may be needed.
-        work.needs.clear();
-        if locked.may_be_needed(epoch) {
-            db.snapshots.needs(&db.store, &mut work.needs)?;
+        if locked.lacks_room() || locked.may_be_needed(epoch) {
+            apply_to_any(db, work, epoch)?
+        } else {
+            apply(db, work, epoch)?
         }
-        apply(db, work, epoch, reserved)?;
+    };
+    if has_removed {
+        take_out_removed(db, work)?;
     }
-    tidy(db, work)
+    if !work.undone.is_empty() {
+        garbage::take_back(db, work);
+    }
+    Ok(garbage::try_again(db, work)?)
 }
 
 /// Locks what is written. Gives the epoch if all that was read is still so, and keeps the locks then.
@@ -106,13 +108,13 @@ fn lock_and_validate<S: Setting>(db: &Inner<S>, work: &mut Work<S::Engine>) -> R
             Some(done) => done,
             None => lock_and_validate_plainly(db, work)?,
         };
-        if locked.has_changed
+        if locked.has_changed()
             && let Err(error) = check_keys(db, work)
         {
             unlock(&db.store.records(), &work.writes);
             return Err(error);
         }
-        if version_in(epoch, locked.newest()).is_some() {
+        if has_version_in(epoch, locked.newest()) {
             return Ok((epoch, locked));
         }
         // A row was written tens of thousands of times in this epoch: time for the next.
@@ -150,25 +152,27 @@ fn lock_and_validate_plainly<S: Setting>(db: &Inner<S>, work: &mut Work<S::Engin
 }
 
 /// Takes memory for values that have no room where their records are: while the transaction can still be given up.
-#[inline]
-fn reserve<S: Setting>(
-    db: &Inner<S>,
-    work: &mut Work<S::Engine>,
-    reserved: &mut Vec<(u32, Reserved)>,
-) -> Result<(), Error> {
+#[inline(never)]
+fn reserve<S: Setting>(db: &Inner<S>, work: &mut Work<S::Engine>) -> Result<(), Error> {
     for (write, index) in work.writes.iter().zip(0..) {
         let Fate::Put { length, .. } = write.fate else { continue };
         let (false, Some(opened)) = (write.has_room, db.catalog.get(write.table)) else { continue };
         match opened.index.reserve(&mut work.worker, write.at, length as usize) {
             Ok(None) => {}
-            Ok(Some(memory)) => reserved.push((index, memory)),
+            Ok(Some(memory)) => work.reserved.push((index, memory)),
             Err(error) => {
-                reserved.drain(..).for_each(|(_, memory)| work.worker.give_back(memory));
+                give_back_reserved(work);
                 return Err(error.into());
             }
         }
     }
     Ok(())
+}
+
+#[cold]
+fn give_back_reserved<E: Engine>(work: &mut Work<E>) {
+    let Work { reserved, worker, .. } = work;
+    reserved.drain(..).for_each(|(_, memory)| worker.give_back(memory));
 }
 
 #[cold]
@@ -195,76 +199,88 @@ fn tell<S: Setting>(db: &Inner<S>, work: &Work<S::Engine>, epoch: u64) {
     }
 }
 
-/// The version that a write makes. There is one: that has been seen to.
+/// The version that a write makes.
 #[inline(always)]
 fn new_version(epoch: u64, write: &Write) -> Version {
-    let version = version_in(epoch, write.before).unwrap_or(write.before.next());
+    let version = version_in(epoch, write.before);
     if write.fate == Fate::Remove { version.as_removed() } else { version }
 }
 
-/// Writes everything, and unlocks each record when it is written.
+/// Writes everything, and unlocks each record when it is written. All have room where they are, and nobody needs what they were. Gives whether a row is gone.
 #[inline]
-fn apply<S: Setting>(
-    db: &Inner<S>,
-    work: &mut Work<S::Engine>,
-    epoch: u64,
-    mut reserved: Vec<(u32, Reserved)>,
-) -> Result<(), Error> {
+fn apply<S: Setting>(db: &Inner<S>, work: &mut Work<S::Engine>, epoch: u64) -> Result<bool, Error> {
     let records = db.store.records();
-    let Work { writes, values, keys, worker, needs, .. } = work;
-    if S::has(Mutation::UnlockBeforeVersions) {
-        unlock(&records, writes);
-        // Whoever waits for them is let in.
-        std::thread::yield_now();
+    let Work { writes, values, .. } = work;
+    let values = values.bytes();
+    unlock_too_early::<S>(&records, writes);
+    let mut has_removed = false;
+    for write in writes {
+        let version = new_version(epoch, write);
+        has_removed |= write_in_place(&records, write, values, version)?;
     }
-    let mut spent = Spent::default();
+    Ok(has_removed)
+}
+
+/// The same, wherever there is room, and whatever has to be kept of what they were.
+#[inline(never)]
+fn apply_to_any<S: Setting>(db: &Inner<S>, work: &mut Work<S::Engine>, epoch: u64) -> Result<bool, Error> {
+    let records = db.store.records();
+    let Work { writes, values, keys, worker, needs, reserved, .. } = work;
+    db.snapshots.needs(&db.store, needs)?;
+    unlock_too_early::<S>(&records, writes);
+    let (mut spent, mut has_removed) = (Spent::default(), false);
     for (write, index) in writes.iter_mut().zip(0..) {
         let version = new_version(epoch, write);
         let mut now_at = write.at;
+        let had_past = records.has_past(write.at)?;
         // A row that was not there before, and never was as far as anybody knows, needs nothing to say so.
-        let may_be_kept = write.has_past || !needs.is_empty() && !write.before.is_removed();
+        let may_be_kept = had_past || !needs.is_empty() && !write.before.is_removed();
         let has_past = may_be_kept && settle_past(db, worker, needs, write, version, &mut spent)?;
-        if let Some(value) = write_in_place(&records, write, values.bytes(), version)? {
-            let Some(opened) = db.catalog.get(write.table) else { continue };
+        if write.has_room {
+            has_removed |= write_in_place(&records, write, values.bytes(), version)?;
+        } else if let (Fate::Put { start, length }, Some(opened)) = (write.fate, db.catalog.get(write.table)) {
             let memory = reserved.iter().position(|(reserved, _)| *reserved == index);
             let memory = memory.map(|memory| reserved.swap_remove(memory).1);
-            let key = encoded(keys, write.key);
+            let (key, value) = (encoded(keys, write.key), slice(values.bytes(), start, length));
             now_at = opened.index.write(worker, key, write.at, memory, version, value)?;
         }
         // Who had a past is in the queue already, unless it has moved.
-        if has_past && (!write.has_past || now_at != write.at) {
+        if has_past && (!had_past || now_at != write.at) {
             db.garbage.push(Garbage::Past { at: now_at, until: version });
-        }
-        if write.fate == Fate::Remove {
-            write.before = version;
         }
     }
     db.past.enter(spent);
-    Ok(())
+    Ok(has_removed)
 }
 
-/// Writes what becomes of a row, and unlocks its record. If that has no room for the value, only gives the value.
+/// What a broken commit does, that tests have to notice.
 #[inline(always)]
-fn write_in_place<'v, E: Engine>(
+fn unlock_too_early<S: Setting>(records: &Records<'_, S::Engine>, writes: &[Write]) {
+    if S::has(Mutation::UnlockBeforeVersions) {
+        unlock(records, writes);
+        // Whoever waits for them is let in.
+        std::thread::yield_now();
+    }
+}
+
+/// Writes what becomes of a row that has room for it, and unlocks its record. Gives whether the row is gone.
+#[inline(always)]
+fn write_in_place<E: Engine>(
     records: &Records<'_, E>,
-    write: &Write,
-    values: &'v [u8],
+    write: &mut Write,
+    values: &[u8],
     version: Version,
-) -> Result<Option<&'v [u8]>, KvError> {
+) -> Result<bool, KvError> {
     let (start, length, skipped) = match write.fate {
-        Fate::Fresh { .. } | Fate::Remove => {
-            records.publish(write.at, version)?;
-            return Ok(None);
+        Fate::Fresh { .. } => return records.publish(write.at, version).map(|()| false),
+        Fate::Remove => {
+            write.before = version;
+            return records.publish(write.at, version).map(|()| true);
         }
         Fate::Patch { start, length, skipped } => (start, length, skipped),
         Fate::Put { start, length } => (start, length, 0),
     };
-    let value = slice(values, start, length);
-    if !write.has_room {
-        return Ok(Some(value));
-    }
-    records.write_part(write.at, version, skipped as usize, value)?;
-    Ok(None)
+    records.write_part(write.at, version, skipped as usize, slice(values, start, length)).map(|()| false)
 }
 
 /// Keeps what a row is, if that is needed once it has been written, and forgets what is not needed of what it was. Whether it has older versions then.
@@ -278,7 +294,7 @@ fn settle_past<S: Setting>(
     spent: &mut Spent,
 ) -> Result<bool, Error> {
     let records = db.store.records();
-    let mut has_past = write.has_past;
+    let mut has_past = records.has_past(write.at)?;
     if has_past {
         spent.give_back(records.forget(worker, write.at, |from, until| needs.include(from, until))?);
         has_past = records.has_past(write.at)?;
@@ -294,18 +310,15 @@ fn settle_past<S: Setting>(
     Ok(has_past)
 }
 
-/// Takes out the records of rows that are gone now, and what was left before.
-#[inline]
-fn tidy<S: Setting>(db: &Inner<S>, work: &mut Work<S::Engine>) -> Result<(), Error> {
-    let Work { writes, undone, keys, worker, .. } = work;
+/// Takes out the records of rows that are gone now.
+#[inline(never)]
+fn take_out_removed<S: Setting>(db: &Inner<S>, work: &mut Work<S::Engine>) -> Result<(), KvError> {
+    let Work { writes, keys, worker, .. } = work;
     for write in writes.iter().filter(|write| write.fate == Fate::Remove) {
         let seen = Sighting { at: write.at, version: write.before };
         garbage::reap(db, worker, write.table, encoded(keys, write.key), seen)?;
     }
-    if !undone.is_empty() {
-        garbage::take_back(db, work);
-    }
-    Ok(garbage::try_again(db, work)?)
+    Ok(())
 }
 
 /// Without isolation: does what the transaction has just been asked to write, at once.
@@ -326,11 +339,16 @@ pub(crate) fn write_through<S: Setting>(
         locked.take::<S>(write, version, head, has_room);
         let version = new_version(1, write);
         let key = encoded(keys, write.key);
-        if let Some(value) = write_in_place(&records, write, values.bytes(), version)? {
-            let memory = opened.index.reserve(worker, write.at, value.len())?;
-            opened.index.write(worker, key, write.at, memory, version, value)?;
-        }
-        if write.fate == Fate::Remove {
+        let is_gone = match write.fate {
+            Fate::Put { start, length } if !has_room => {
+                let memory = opened.index.reserve(worker, write.at, length as usize)?;
+                let value = slice(values.bytes(), start, length);
+                opened.index.write(worker, key, write.at, memory, version, value)?;
+                false
+            }
+            _ => write_in_place(&records, write, values.bytes(), version)?,
+        };
+        if is_gone {
             garbage::reap(db, worker, write.table, key, Sighting { at: write.at, version })?;
         }
     }

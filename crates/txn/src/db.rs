@@ -7,7 +7,8 @@ mod metrics;
 mod report;
 
 use std::{
-    cell::RefCell,
+    cell::{Cell, RefCell},
+    fmt,
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
     sync::Arc,
 };
@@ -91,13 +92,20 @@ pub(crate) struct Inner<S: Setting> {
 }
 
 /// What a thread keeps from one transaction to the next. It is written by each, and others' lie beside it.
-#[derive(Debug)]
 #[repr(align(128))]
 struct Thread<E: Engine> {
-    /// States that no transaction is using. More than one only if several are open at once.
-    spare: RefCell<Vec<Box<Work<E>>>>,
+    /// A state that no transaction is using.
+    spare: Cell<Option<Box<Work<E>>>>,
+    /// More of them, if several transactions were open at once.
+    others: RefCell<Vec<Box<Work<E>>>>,
     /// Whether a closure is being run.
     presence: Arc<Presence>,
+}
+
+impl<E: Engine> fmt::Debug for Thread<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Thread").field("presence", &self.presence).finish_non_exhaustive()
+    }
 }
 
 impl<S: Setting> Db<S> {
@@ -372,15 +380,22 @@ impl<S: Setting> Inner<S> {
         self.snapshots.number(&self.store)
     }
 
-    #[inline]
+    #[inline(always)]
     fn thread(&self) -> &Thread<S::Engine> {
-        self.threads.get_or(|| self.begin_thread())
+        match self.threads.get() {
+            Some(thread) => thread,
+            None => self.begin_thread(),
+        }
     }
 
     #[cold]
     #[inline(never)]
-    fn begin_thread(&self) -> Thread<S::Engine> {
-        Thread { spare: RefCell::default(), presence: self.gate.presence() }
+    fn begin_thread(&self) -> &Thread<S::Engine> {
+        self.threads.get_or(|| Thread {
+            spare: Cell::default(),
+            others: RefCell::default(),
+            presence: self.gate.presence(),
+        })
     }
 
     /// Lets a thread run a closure, if it is running none.
@@ -396,23 +411,36 @@ impl<S: Setting> Inner<S> {
     }
 
     /// A state for a transaction of this thread.
-    #[inline]
+    #[inline(always)]
     fn take(&self, thread: &Thread<S::Engine>) -> Box<Work<S::Engine>> {
         // The model checker's threads are all the same one here, and must not have each other's: that of a lock's holder knows what it has locked.
-        let spare = if cfg!(drtm_loom) { None } else { thread.spare.borrow_mut().pop() };
-        spare.unwrap_or_else(|| self.begin_work())
+        let spare = if cfg!(drtm_loom) { None } else { thread.spare.take() };
+        match spare {
+            Some(work) => work,
+            None => self.take_another(thread),
+        }
     }
 
     #[cold]
     #[inline(never)]
-    fn begin_work(&self) -> Box<Work<S::Engine>> {
-        Box::new(Work::new(self.store.worker(), self.registry.register()))
+    fn take_another(&self, thread: &Thread<S::Engine>) -> Box<Work<S::Engine>> {
+        let other = if cfg!(drtm_loom) { None } else { thread.others.borrow_mut().pop() };
+        other.unwrap_or_else(|| Box::new(Work::new(self.store.worker(), self.registry.register())))
     }
 
     /// Keeps a state for this thread's next transaction.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn give_back(&self, mut work: Box<Work<S::Engine>>) {
         work.leave(self.engine());
-        self.thread().spare.borrow_mut().push(work);
+        let thread = self.thread();
+        if let Some(other) = thread.spare.replace(Some(work)) {
+            Self::give_back_another(thread, other);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn give_back_another(thread: &Thread<S::Engine>, other: Box<Work<S::Engine>>) {
+        thread.others.borrow_mut().push(other);
     }
 }

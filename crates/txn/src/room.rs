@@ -56,13 +56,13 @@ pub(crate) struct Taken<'r, C> {
     value: &'r mut Value,
     values: &'r mut Values,
     start: usize,
-    wanted: Wanted,
+    wanted: &'r Wanted,
     codec: PhantomData<fn() -> C>,
 }
 
 impl<'r, C: Codec> Taken<'r, C> {
     #[inline(always)]
-    pub(crate) fn new(value: &'r mut Value, values: &'r mut Values, wanted: Wanted) -> Self {
+    pub(crate) fn new(value: &'r mut Value, values: &'r mut Values, wanted: &'r Wanted) -> Self {
         let start = values.len();
         Self { value, values, start, wanted, codec: PhantomData }
     }

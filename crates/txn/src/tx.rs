@@ -95,8 +95,8 @@ pub type Snapshot<'db, S = Embedded> = Tx<'db, S, ReadOnly>;
 pub(crate) enum Found {
     /// In the buffer for what was read last.
     Read,
-    /// Among what the transaction writes.
-    Own { start: u32, length: u32 },
+    /// Among what the transaction writes. In whole words, as this is given from function to function: what is written by halves and read as a whole is waited for.
+    Own { start: usize, length: usize },
 }
 
 impl Found {
@@ -104,7 +104,9 @@ impl Found {
     #[inline(always)]
     fn of(fate: Fate) -> Option<Self> {
         match fate {
-            Fate::Put { start, length } | Fate::Fresh { start, length } => Some(Self::Own { start, length }),
+            Fate::Put { start, length } | Fate::Fresh { start, length } => {
+                Some(Self::Own { start: start as usize, length: length as usize })
+            }
             // Who comes to such a row reads it, and puts the patch into what was read.
             Fate::Patch { .. } => Some(Self::Read),
             Fate::Remove => None,
@@ -257,7 +259,7 @@ impl<'db, S: Setting, M: Mode> Tx<'db, S, M> {
             Some(conflict) => Err(conflict.into()),
             None => commit::commit(db, self.work()),
         };
-        match &committed {
+        match committed {
             Ok(()) => {
                 let Some(mut work) = self.work.take() else { return Ok(()) };
                 work.counters.committed();
@@ -265,11 +267,21 @@ impl<'db, S: Setting, M: Mode> Tx<'db, S, M> {
                 work.clear();
                 self.leave_snapshot(&mut work);
                 db.give_back(work);
+                Ok(())
             }
-            Err(Error::Conflict(conflict)) => self.end(Some(*conflict)),
-            Err(_) => self.end(None),
+            Err(error) => Err(self.end_with(error)),
         }
-        committed
+    }
+
+    /// Gives the transaction up for this reason.
+    #[cold]
+    #[inline(never)]
+    fn end_with(&mut self, error: Error) -> Error {
+        self.end(match error {
+            Error::Conflict(conflict) => Some(conflict),
+            _ => None,
+        });
+        error
     }
 
     /// Gives the transaction up, as dropping it does.
@@ -347,7 +359,7 @@ impl<'db, S: Setting, M: Mode> Tx<'db, S, M> {
     fn bytes(work: &Work<S::Engine>, found: Found) -> &[u8] {
         match found {
             Found::Read => work.value.bytes(),
-            Found::Own { start, length } => crate::work::slice(work.values.bytes(), start, length),
+            Found::Own { start, length } => work.values.bytes().get(start..start + length).unwrap_or(&[]),
         }
     }
 

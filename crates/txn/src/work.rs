@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use drtm_htm::Engine;
-use drtm_kv::{BucketVersion, Handle, NodeVersion, Records, Sighting, State, Version, Worker};
+use drtm_kv::{BucketVersion, Handle, NodeVersion, Records, Reserved, Sighting, State, Version, Worker};
 
 use crate::{
     Error, Key,
@@ -61,8 +61,6 @@ pub(crate) struct Write {
     pub(crate) before: Version,
     /// Whether the new value has room where the record is.
     pub(crate) has_room: bool,
-    /// Whether the record has older versions.
-    pub(crate) has_past: bool,
 }
 
 impl Write {
@@ -71,7 +69,7 @@ impl Write {
     fn new(found: Sighting, table: u16, fate: Fate, key: Kept) -> Self {
         let Sighting { at, version: seen } = found;
         let before = Version::default();
-        Self { at, table, fate, is_made: false, is_read: false, key, seen, before, has_room: true, has_past: false }
+        Self { at, table, fate, is_made: false, is_read: false, key, seen, before, has_room: true }
     }
 
     /// Of a record that was made for it. It counts as read: the key was not there.
@@ -145,6 +143,8 @@ pub(crate) struct Work<E: Engine> {
     pub(crate) next_check: usize,
     /// What open snapshots need, as of this commit.
     pub(crate) needs: Needs,
+    /// Memory for values that have no room where their records are, by the numbers of their writes.
+    pub(crate) reserved: Vec<(u32, Reserved)>,
     /// Commits of this state.
     pub(crate) commits: u32,
     /// Whether changes of writes are to be remembered.
@@ -215,6 +215,7 @@ impl<E: Engine> Work<E> {
             order: Vec::new(),
             next_check: FIRST_CHECK,
             needs: Needs::default(),
+            reserved: Vec::new(),
             commits: 0,
             has_savepoint: false,
             savepoints: Vec::new(),

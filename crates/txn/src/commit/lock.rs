@@ -22,47 +22,58 @@ const PATIENCE: u32 = 256;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Locked {
     /// The newest version that one has.
-    newest: u64,
+    newest: Version,
     /// The oldest that one has which was there before the transaction.
-    oldest: u64,
-    /// Whether one has older versions.
-    has_past: bool,
-    /// Whether one has no room for its new value.
-    pub(super) lacks_room: bool,
-    /// Whether one is not as it was seen.
-    pub(super) has_changed: bool,
+    oldest: Version,
+    /// What at least one is like: bits, in a word like the others, as smaller ones that are written one by one, and then read together, are waited for.
+    likes: u64,
 }
 
+/// It has older versions.
+const HAS_PAST: u64 = 1;
+/// It has no room for its new value.
+const LACKS_ROOM: u64 = 1 << 1;
+/// It is not as it was seen.
+const HAS_CHANGED: u64 = 1 << 2;
+
 impl Locked {
-    pub(super) const NOTHING: Self =
-        Self { newest: 0, oldest: u64::MAX, has_past: false, lacks_room: false, has_changed: false };
+    pub(super) const NOTHING: Self = Self { newest: Version::new(0), oldest: Version::new(u64::MAX), likes: 0 };
 
     /// The newest version of all.
     pub(super) fn newest(&self) -> Version {
-        Version::new(self.newest)
+        self.newest
+    }
+
+    /// Whether one has no room for its new value.
+    #[inline(always)]
+    pub(super) fn lacks_room(&self) -> bool {
+        self.likes & LACKS_ROOM != 0
+    }
+
+    /// Whether one is not as it was seen.
+    #[inline(always)]
+    pub(super) fn has_changed(&self) -> bool {
+        self.likes & HAS_CHANGED != 0
     }
 
     /// Whether somebody may need what one of them is, once it is written in an epoch.
     #[inline(always)]
     pub(super) fn may_be_needed(&self, epoch: u64) -> bool {
-        self.has_past || (self.oldest != u64::MAX && epoch_of(Version::new(self.oldest)) < epoch)
+        self.likes & HAS_PAST != 0 || epoch_of(self.oldest) < epoch
     }
 
     /// Remembers what a record was like when it was locked. False if it was read, and is not as it was.
     #[inline(always)]
     pub(super) fn take<S: Setting>(&mut self, write: &mut Write, version: Version, head: Head, has_room: bool) -> bool {
-        let has_past = head.has_older();
         write.before = version;
-        write.has_past = has_past;
         write.has_room = has_room;
         let is_same = version == write.seen;
-        self.newest = self.newest.max(version.number());
+        self.newest = self.newest.max(version);
         if !write.is_made {
-            self.oldest = self.oldest.min(version.number());
+            self.oldest = self.oldest.min(version);
         }
-        self.has_past |= has_past;
-        self.lacks_room |= !write.has_room;
-        self.has_changed |= !is_same;
+        let like = |is_so, like| if is_so { like } else { 0 };
+        self.likes |= like(head.has_older(), HAS_PAST) | like(!has_room, LACKS_ROOM) | like(!is_same, HAS_CHANGED);
         is_same || !write.is_read || S::has(Mutation::CommitWithoutValidation)
     }
 }

@@ -64,7 +64,7 @@ impl<K: Key, C: Codec, S: Setting, M: Mode> Range<'_, '_, K, C, S, M> {
                 Stop::Enough => return Ok(()),
                 Stop::Failed(error) => return Err(error),
                 Stop::At(word, seen, end) => {
-                    if let Some((key, found, _)) = self.row_apart(word, seen, end, Wanted::TO_READ)?
+                    if let Some((key, found, _)) = self.row_apart(word, seen, end, &Wanted::TO_READ)?
                         && self.tx.show::<C, _>(self.opened, found, |view| see(key, view))?.is_break()
                     {
                         return Ok(());
@@ -72,7 +72,7 @@ impl<K: Key, C: Codec, S: Setting, M: Mode> Range<'_, '_, K, C, S, M> {
                 }
             }
         }
-        while let Some((key, found, _)) = self.advance(Wanted::TO_READ)? {
+        while let Some((key, found, _)) = self.advance(&Wanted::TO_READ)? {
             if self.tx.show::<C, _>(self.opened, found, |view| see(key, view))?.is_break() {
                 break;
             }
@@ -125,7 +125,7 @@ impl<K: Key, C: Codec, S: Setting, M: Mode> Range<'_, '_, K, C, S, M> {
         word: u64,
         seen: Sighting,
         end: usize,
-        wanted: Wanted,
+        wanted: &Wanted,
     ) -> Result<Option<(K, Found, Spotted)>, Error> {
         let Row { found: Some(found), record: Some(record) } = self.tx.row_of(seen, wanted, end)? else {
             return Ok(None);

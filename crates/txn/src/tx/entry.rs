@@ -93,7 +93,7 @@ struct Place<'t, 'db, K: Key, S: Setting> {
 
 impl<K: Key, S: Setting> Place<'_, '_, K, S> {
     fn find(&mut self) -> Result<Row, Error> {
-        self.tx.row::<K, Raw, Any>(self.opened, self.key, Wanted::TO_READ)
+        self.tx.row::<K, Raw, Any>(self.opened, self.key, &Wanted::TO_READ)
     }
 
     fn write<C: Codec>(&mut self, row: Row, value: &C::Given) -> Result<(), Error> {

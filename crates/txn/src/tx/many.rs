@@ -256,12 +256,13 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
         };
         let Work { located, value, values, reads, writes, written, next_check, holder, .. } = self.work();
         let most = if S::ISOLATED { next_check.saturating_sub(reads.len() + writes.len() + 1) } else { usize::MAX };
+        let wanted = Wanted::part_to_read(span);
         for (word, entry) in words.iter().zip(located.ahead(opened.number)).take(most) {
             let Whereabouts::Record(at) = entry.at else { break };
             if entry.word != *word {
                 break;
             }
-            let room = &mut Taken::<C>::new(value, values, Wanted::part_to_read(span));
+            let room = &mut Taken::<C>::new(value, values, &wanted);
             let Some(sighting) = table.fetch_at(at, *word, *holder, room) else { break };
             if written.may_have(sighting.at) {
                 break;
@@ -287,14 +288,14 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
         word: u64,
         span: Span,
     ) -> Result<Option<&[u8]>, Error> {
-        let (near, wanted) = (self.located::<O>(opened, word), Wanted::part_to_read(span));
+        let (near, wanted) = (self.located::<O>(opened, word), &Wanted::part_to_read(span));
         let Row { found, record } = self.row_of_key::<u64, O>(opened, &word, near, wanted)?;
         let Some(found) = found else { return Ok(None) };
         if wanted.is_whole() || !matches!(record, Some(Spotted::Written(_))) {
             return Ok(Some(Self::bytes(self.work(), found)));
         }
         // Of a row that the transaction writes there is only the whole.
-        let Some(found) = self.row_of_key::<u64, O>(opened, &word, near, Wanted::TO_READ)?.found else {
+        let Some(found) = self.row_of_key::<u64, O>(opened, &word, near, &Wanted::TO_READ)?.found else {
             return Ok(None);
         };
         Ok(Some(Self::bytes(self.work(), found).get(8 * span.skipped as usize..).unwrap_or(&[])))

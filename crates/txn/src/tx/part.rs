@@ -31,7 +31,7 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
         part: Part<C::Value, T>,
     ) -> Result<Option<T>, Error> {
         let opened = self.opened(table)?;
-        let row = self.row::<K, C, O>(opened, key, Wanted::part_to_read(part.span()))?;
+        let row = self.row::<K, C, O>(opened, key, &Wanted::part_to_read(part.span()))?;
         if let Some(Spotted::Written(_)) = row.record {
             let Some(value) = self.get(table, key)? else { return Ok(None) };
             let bytes = &value.as_bytes()[8 * part.span().skipped as usize..];
@@ -190,7 +190,7 @@ impl<S: Setting> Tx<'_, S> {
     ) -> Result<Option<X>, Error> {
         let (opened, span) = (self.opened(table)?, part.span());
         if opened.indexes.are_none() && !S::Hook::LISTENS {
-            let wanted = Wanted::part_to_change(span, read);
+            let wanted = &Wanted::part_to_change(span, read);
             match self.row::<K, C, O>(opened, key, wanted)? {
                 Row { found: Some(Found::Own { start, .. }), record: Some(record @ Spotted::Seen(_)) } => {
                     let start = start as usize;

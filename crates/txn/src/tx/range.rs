@@ -132,7 +132,7 @@ impl<K: Key, C: Codec, S: Setting, M: Mode> Range<'_, '_, K, C, S, M> {
     #[expect(clippy::should_implement_trait, reason = "an iterator's items cannot be told to stop at an error")]
     #[inline]
     pub fn next(&mut self) -> Result<Option<(K, C::Value)>, Error> {
-        let Some((key, found, _)) = self.advance(Wanted::TO_READ)? else { return Ok(None) };
+        let Some((key, found, _)) = self.advance(&Wanted::TO_READ)? else { return Ok(None) };
         Ok(Some((key, self.tx.decode::<C>(self.opened, found)?)))
     }
 
@@ -160,7 +160,7 @@ impl<K: Key, C: Codec, S: Setting, M: Mode> Range<'_, '_, K, C, S, M> {
     /// ```
     #[inline]
     pub fn view_next<R>(&mut self, see: impl FnOnce(C::View<'_>) -> R) -> Result<Option<(K, R)>, Error> {
-        let Some((key, found, _)) = self.advance(Wanted::TO_READ)? else { return Ok(None) };
+        let Some((key, found, _)) = self.advance(&Wanted::TO_READ)? else { return Ok(None) };
         Ok(Some((key, self.tx.show::<C, _>(self.opened, found, see)?)))
     }
 
@@ -195,7 +195,7 @@ impl<K: Key, C: Codec, S: Setting, M: Mode> Range<'_, '_, K, C, S, M> {
     /// How many rows are left.
     pub(super) fn count(mut self) -> Result<u64, Error> {
         let mut count = 0;
-        while self.advance(Wanted::NOTHING)?.is_some() {
+        while self.advance(&Wanted::NOTHING)?.is_some() {
             count += 1;
         }
         Ok(count)
@@ -203,7 +203,7 @@ impl<K: Key, C: Codec, S: Setting, M: Mode> Range<'_, '_, K, C, S, M> {
 
     /// Moves to the next row that is there.
     #[inline(always)]
-    pub(super) fn advance(&mut self, wanted: Wanted) -> Result<Option<(K, Found, Spotted)>, Error> {
+    pub(super) fn advance(&mut self, wanted: &Wanted) -> Result<Option<(K, Found, Spotted)>, Error> {
         if let Some(before) = self.tx.past() {
             return self.advance_past(before);
         }
@@ -211,7 +211,7 @@ impl<K: Key, C: Codec, S: Setting, M: Mode> Range<'_, '_, K, C, S, M> {
             let Work { leaves, value, values, holder, .. } = self.tx.work();
             let start = values.len();
             let (index, cursor) = (&self.opened.index, &mut self.cursor);
-            let row = match wanted {
+            let row = match *wanted {
                 Wanted::NOTHING => next_row(index, cursor, *holder, leaves, &mut Nowhere)?,
                 // A range's rows are taken whole: what follows is next to it.
                 Wanted { is_to_change: false, .. } => next_row(index, cursor, *holder, leaves, value)?,

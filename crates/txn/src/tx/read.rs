@@ -108,7 +108,7 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
         key: &K,
     ) -> Result<Option<C::Value>, Error> {
         let opened = self.opened(table)?;
-        match self.row::<K, C, O>(opened, key, Wanted::TO_READ)?.found {
+        match self.row::<K, C, O>(opened, key, &Wanted::TO_READ)?.found {
             Some(found) => self.decode::<C>(opened, found).map(Some),
             None => Ok(None),
         }
@@ -143,7 +143,7 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
         see: impl FnOnce(C::View<'_>) -> R,
     ) -> Result<Option<R>, Error> {
         let opened = self.opened(table)?;
-        let Some(found) = self.row::<K, C, O>(opened, key, Wanted::TO_READ)?.found else { return Ok(None) };
+        let Some(found) = self.row::<K, C, O>(opened, key, &Wanted::TO_READ)?.found else { return Ok(None) };
         self.show::<C, _>(opened, found, see).map(Some)
     }
 
@@ -217,7 +217,7 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
     /// As for [`get`](Self::get).
     pub fn contains<K: Key, C: Codec, O: Kind>(&mut self, table: Table<K, C, O>, key: &K) -> Result<bool, Error> {
         let opened = self.opened(table)?;
-        Ok(self.row::<K, C, O>(opened, key, Wanted::NOTHING)?.found.is_some())
+        Ok(self.row::<K, C, O>(opened, key, &Wanted::NOTHING)?.found.is_some())
     }
 
     /// Finds a row, and copies its value if that is wanted. What was found is part of what the transaction has read.
@@ -226,7 +226,7 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
         &mut self,
         opened: &Opened<S::Engine>,
         key: &K,
-        wanted: Wanted,
+        wanted: &Wanted,
     ) -> Result<Row, Error> {
         if !K::FITS {
             return self.row_of_key::<K, O>(opened, key, None, wanted);
@@ -263,7 +263,7 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
         opened: &Opened<S::Engine>,
         key: &K,
         near: Option<Handle>,
-        wanted: Wanted,
+        wanted: &Wanted,
     ) -> Result<Row, Error> {
         loop {
             if let Some(row) = self.try_row::<K, O>(opened, key, near, wanted)? {
@@ -279,7 +279,7 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
         opened: &Opened<S::Engine>,
         key: &K,
         near: Option<Handle>,
-        wanted: Wanted,
+        wanted: &Wanted,
     ) -> Result<Option<Row>, Error> {
         let past = self.past();
         let work = self.work();
@@ -312,7 +312,7 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
 
     /// The row of a record that was found, and whose value was copied; if it was to be changed, to the end of the values, which was here before.
     #[inline(always)]
-    pub(super) fn row_of(&mut self, seen: Sighting, wanted: Wanted, start: usize) -> Result<Row, Error> {
+    pub(super) fn row_of(&mut self, seen: Sighting, wanted: &Wanted, start: usize) -> Result<Row, Error> {
         if self.work().written.may_have(seen.at) {
             cold_path();
             if let Some(row) = self.row_written(seen, wanted, start)? {
@@ -322,7 +322,7 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
         let work = self.work();
         let found = match wanted.is_to_change {
             true if seen.is_present() => {
-                Some(Found::Own { start: start as u32, length: (work.values.len() - start) as u32 })
+                Some(Found::Own { start, length: work.values.len() - start })
             }
             true => {
                 work.values.truncate(start);
@@ -336,7 +336,7 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
 
     /// The same for a record that the transaction has written, if it has: by itself, as most reads are of others.
     #[inline(never)]
-    fn row_written(&mut self, seen: Sighting, wanted: Wanted, start: usize) -> Result<Option<Row>, Error> {
+    fn row_written(&mut self, seen: Sighting, wanted: &Wanted, start: usize) -> Result<Option<Row>, Error> {
         let work = self.work();
         let Some(write) = work.written_at(seen.at) else { return Ok(None) };
         let Write { fate, seen: read, .. } = work.writes[write];
@@ -351,7 +351,7 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
                 (true, true) => {
                     let patch = patch as usize;
                     work.values.copy_within(patch..patch + length as usize, start + at);
-                    found = Some(Found::Own { start: start as u32, length: (work.values.len() - start) as u32 });
+                    found = Some(Found::Own { start, length: work.values.len() - start });
                 }
                 (false, true) => work.values.truncate(start),
                 (false, false) => {}
@@ -359,8 +359,8 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
         } else if wanted.is_to_change {
             work.values.truncate(start);
             if let Some(Found::Own { start: own, length }) = found {
-                work.values.repeat(own as usize..own as usize + length as usize);
-                found = Some(Found::Own { start: start as u32, length });
+                work.values.repeat(own..own + length);
+                found = Some(Found::Own { start, length });
             }
         }
         Ok(Some(Row { found, record: Some(Spotted::Written(write)) }))

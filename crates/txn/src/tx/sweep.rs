@@ -91,7 +91,7 @@ impl<K: Key, C: Codec, S: Setting> Range<'_, '_, K, C, S> {
     where
         C::Value: Borrow<C::Given>,
     {
-        let wanted = Wanted::TO_CHANGE;
+        let wanted = &Wanted::TO_CHANGE;
         while let Some(stop) = self.run_changing(&mut change)? {
             match stop {
                 Stop::Over => return self.tx.passed(),
@@ -187,7 +187,7 @@ impl<K: Key, C: Codec, S: Setting> Range<'_, '_, K, C, S> {
     /// See [`Tx::pop_first`].
     #[inline]
     pub fn remove_next(&mut self) -> Result<Option<(K, C::Value)>, Error> {
-        let Some((key, found, record)) = self.advance(Wanted::TO_READ)? else { return Ok(None) };
+        let Some((key, found, record)) = self.advance(&Wanted::TO_READ)? else { return Ok(None) };
         let value = self.tx.decode::<C>(self.opened, found)?;
         self.tx.remove_found(self.opened, &key, found, record)?;
         Ok(Some((key, value)))

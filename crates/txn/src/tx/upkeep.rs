@@ -121,7 +121,7 @@ impl<S: Setting> Tx<'_, S> {
         key: &K,
         index: &Listed,
     ) -> Result<(), Error> {
-        let Some(found) = self.row::<K, Raw, Any>(opened, key, Wanted::TO_READ)?.found else { return Ok(()) };
+        let Some(found) = self.row::<K, Raw, Any>(opened, key, &Wanted::TO_READ)?.found else { return Ok(()) };
         let work = self.work();
         let mut entries = mem::take(&mut work.entries);
         let listed = entries.list_in(index, key, Self::bytes(work, found));

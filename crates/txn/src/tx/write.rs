@@ -107,8 +107,8 @@ impl<S: Setting> Tx<'_, S> {
 
     /// Where the value of a row is wanted that is going to be changed. Where there are indexes, what it was is asked for after it has been changed.
     #[inline(always)]
-    pub(super) fn wanted_for_change(&self, opened: &Opened<S::Engine>) -> Wanted {
-        if opened.indexes.are_none() { Wanted::TO_CHANGE } else { Wanted::TO_READ }
+    pub(super) fn wanted_for_change(&self, opened: &Opened<S::Engine>) -> &'static Wanted {
+        if opened.indexes.are_none() { &Wanted::TO_CHANGE } else { &Wanted::TO_READ }
     }
 
     /// Changes the value of a row that was found, and is where it was wanted. Whether there are indexes is not asked again: they may come and go, and whoever has written
@@ -118,7 +118,7 @@ impl<S: Setting> Tx<'_, S> {
         &mut self,
         opened: &Opened<S::Engine>,
         key: &K,
-        wanted: Wanted,
+        wanted: &Wanted,
         found: Found,
         record: Spotted,
         change: impl FnOnce(&mut C::Value) -> R,
@@ -163,7 +163,7 @@ impl<S: Setting> Tx<'_, S> {
     pub fn remove<K: Key, C: Codec, O: Kind>(&mut self, table: Table<K, C, O>, key: &K) -> Result<bool, Error> {
         let opened = self.opened(table)?;
         if opened.indexes.are_none() {
-            let Row { found: Some(_), record: Some(record) } = self.row::<K, C, O>(opened, key, Wanted::NOTHING)?
+            let Row { found: Some(_), record: Some(record) } = self.row::<K, C, O>(opened, key, &Wanted::NOTHING)?
             else {
                 return Ok(false);
             };
@@ -171,7 +171,7 @@ impl<S: Setting> Tx<'_, S> {
             return Ok(true);
         }
         // Its value tells which entries it has in indexes.
-        let row = self.row::<K, C, O>(opened, key, Wanted::TO_READ)?;
+        let row = self.row::<K, C, O>(opened, key, &Wanted::TO_READ)?;
         let Row { found: Some(found), record: Some(record) } = row else { return Ok(false) };
         self.remove_found(opened, key, found, record)?;
         Ok(true)
@@ -202,7 +202,7 @@ impl<S: Setting> Tx<'_, S> {
         key: &K,
     ) -> Result<Option<C::Value>, Error> {
         let opened = self.opened(table)?;
-        let Row { found: Some(found), record: Some(record) } = self.row::<K, C, O>(opened, key, Wanted::TO_READ)?
+        let Row { found: Some(found), record: Some(record) } = self.row::<K, C, O>(opened, key, &Wanted::TO_READ)?
         else {
             return Ok(None);
         };
@@ -267,7 +267,7 @@ impl<S: Setting> Tx<'_, S> {
         if opened.indexes.are_none() {
             return self.place_at::<K, O>(opened, key, fate, overwrites);
         }
-        let row = self.row::<K, C, O>(opened, key, Wanted::TO_READ)?;
+        let row = self.row::<K, C, O>(opened, key, &Wanted::TO_READ)?;
         if row.found.is_some() && !overwrites {
             return Err(Error::Exists { table: opened.name });
         }
