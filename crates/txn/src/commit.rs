@@ -85,7 +85,11 @@ pub(crate) fn commit<S: Setting>(db: &Inner<S>, work: &mut Work<S::Engine>) -> R
             unlock(&db.store.records(), &work.writes);
             resume_unwind(panic);
         }
-        if locked.lacks_room() || locked.may_be_needed(epoch) {
+        work.needs.clear();
+        if locked.may_be_needed(epoch) {
+            db.snapshots.needs(&db.store, &mut work.needs)?;
+        }
+        if locked.lacks_room() || locked.has_past() || !work.needs.is_empty() {
             apply_to_any(db, work, epoch)?
         } else {
             apply(db, work, epoch)?
@@ -221,12 +225,11 @@ fn apply<S: Setting>(db: &Inner<S>, work: &mut Work<S::Engine>, epoch: u64) -> R
     Ok(has_removed)
 }
 
-/// The same, wherever there is room, and whatever has to be kept of what they were.
+/// The same, wherever there is room, and whatever open snapshots need of what they were.
 #[inline(never)]
 fn apply_to_any<S: Setting>(db: &Inner<S>, work: &mut Work<S::Engine>, epoch: u64) -> Result<bool, Error> {
     let records = db.store.records();
     let Work { writes, values, keys, worker, needs, reserved, .. } = work;
-    db.snapshots.needs(&db.store, needs)?;
     unlock_too_early::<S>(&records, writes);
     let (mut spent, mut has_removed) = (Spent::default(), false);
     for (write, index) in writes.iter_mut().zip(0..) {

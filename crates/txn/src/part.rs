@@ -117,14 +117,17 @@ impl<R, T: FromBytes + IntoBytes + Immutable + KnownLayout> Part<R, T> {
         let length = span.len();
         let Some(bytes) = span.get_mut(self.begin % WORD..) else { return Err(self.too_short(length)) };
         // Where it is, if it may be there: a copy would be of bytes that were written just before, in other pieces.
-        if let Ok((value, _)) = T::mut_from_prefix(bytes) {
-            return Ok(change(value));
-        }
-        let Ok((mut value, _)) = T::read_from_prefix(bytes) else { return Err(self.too_short(length)) };
-        let result = change(&mut value);
-        match value.write_to_prefix(bytes) {
-            Ok(()) => Ok(result),
-            Err(_) => Err(self.too_short(length)),
+        let may_be_there = bytes.as_ptr().addr().is_multiple_of(align_of::<T>());
+        let mut copy = None;
+        let value = match may_be_there {
+            true => T::mut_from_prefix(bytes).ok().map(|(value, _)| value),
+            false => T::read_from_prefix(bytes).ok().map(|(value, _)| copy.insert(value)),
+        };
+        let Some(value) = value else { return Err(self.too_short(length)) };
+        let result = change(value);
+        match copy {
+            Some(copy) if copy.write_to_prefix(bytes).is_err() => Err(self.too_short(length)),
+            _ => Ok(result),
         }
     }
 

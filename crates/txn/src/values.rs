@@ -89,19 +89,22 @@ impl Values {
         appended
     }
 
-    /// Keeps the last value once its bytes, which are those from here on, have been changed, and tells where it is; it is not kept if that fails.
+    /// The bytes of the last value, which are those from here on, to be changed where they are.
     #[inline(always)]
-    pub(crate) fn change_bytes<T>(
-        &mut self,
-        start: usize,
-        change: impl FnOnce(&mut [u8]) -> Result<T, Error>,
-    ) -> Result<(Range<u32>, T), Error> {
-        let changed =
-            change(&mut self.bytes[start..self.length]).and_then(|result| Ok((range_of(start, self.length)?, result)));
-        if changed.is_err() {
-            self.truncate(start);
+    pub(crate) fn last(&mut self, start: usize) -> &mut [u8] {
+        &mut self.bytes[start..self.length]
+    }
+
+    /// Keeps the last value once its bytes [have been changed](Self::last), and tells where it is; it is not kept if that has failed.
+    #[inline(always)]
+    pub(crate) fn keep<T>(&mut self, start: usize, changed: Result<T, Error>) -> Result<(Range<u32>, T), Error> {
+        match (changed, range_of(start, self.length)) {
+            (Ok(result), Ok(range)) => Ok((range, result)),
+            (Err(error), _) | (_, Err(error)) => {
+                self.truncate(start);
+                Err(error)
+            }
         }
-        changed
     }
 
     /// The same of a codec's value, whose table is named if it is none.
@@ -117,7 +120,8 @@ impl Values {
     {
         let no_value = |source| Error::Codec { table, source };
         if C::SIZE.is_some() {
-            return self.change_bytes(start, |bytes| C::change(bytes, change).map_err(no_value));
+            let changed = C::change(self.last(start), change).map_err(no_value);
+            return self.keep(start, changed);
         }
         let decoded = C::decode(&self.bytes[start..self.length]);
         self.truncate(start);
@@ -189,8 +193,9 @@ mod tests {
         assert_eq!(append(&mut values, b"xyz").expect("room"), (2..5, ()));
         assert_eq!(values.bytes(), b"abxyz");
         values.room(5, 2).copy_from_slice(b"12");
-        let changed = values.change_bytes(5, |bytes| Ok(std::mem::replace(&mut bytes[0], b'3')));
-        assert_eq!((changed.expect("kept"), values.bytes()), ((5..7, b'1'), &b"abxyz32"[..]));
+        let changed = std::mem::replace(&mut values.last(5)[0], b'3');
+        assert_eq!(values.keep(5, Ok(changed)).expect("kept"), (5..7, b'1'));
+        assert_eq!(values.bytes(), b"abxyz32");
         values.repeat(0..2);
         assert_eq!(values.bytes(), b"abxyz32ab");
     }
@@ -207,7 +212,7 @@ mod tests {
         assert!(refused.is_err());
         assert_eq!(values.bytes(), b"ab");
         values.room(2, 2);
-        assert!(values.change_bytes(2, |_| Err::<(), _>(full())).is_err());
+        assert!(values.keep(2, Err::<(), _>(full())).is_err());
         assert_eq!(values.bytes(), b"ab");
     }
 

@@ -285,7 +285,7 @@ impl<E: Engine> Work<E> {
     }
 
     /// Adds a write of a record that none is of yet.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn add(&mut self, found: Sighting, table: u16, fate: Fate, key: Kept) {
         // What was read just before need not be looked at twice.
         let is_read = self.reads.pop_if(|read| *read == found).is_some();

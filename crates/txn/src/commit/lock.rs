@@ -50,6 +50,12 @@ impl Locked {
         self.likes & LACKS_ROOM != 0
     }
 
+    /// Whether one has older versions.
+    #[inline(always)]
+    pub(super) fn has_past(&self) -> bool {
+        self.likes & HAS_PAST != 0
+    }
+
     /// Whether one is not as it was seen.
     #[inline(always)]
     pub(super) fn has_changed(&self) -> bool {
@@ -59,7 +65,7 @@ impl Locked {
     /// Whether somebody may need what one of them is, once it is written in an epoch.
     #[inline(always)]
     pub(super) fn may_be_needed(&self, epoch: u64) -> bool {
-        self.likes & HAS_PAST != 0 || epoch_of(self.oldest) < epoch
+        self.has_past() || epoch_of(self.oldest) < epoch
     }
 
     /// Remembers what a record was like when it was locked. False if it was read, and is not as it was.

@@ -1,8 +1,8 @@
 //! Reading and changing parts of rows.
 
-use std::{borrow::Borrow, hint::cold_path};
+use std::borrow::Borrow;
 
-use drtm_kv::Lines;
+use drtm_kv::{Lines, Room};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use super::{
@@ -10,7 +10,11 @@ use super::{
     read::{Row, Spotted},
 };
 use crate::{
-    CodecError, Error, Flat, Hook, Key, Part, Setting, Table, part::Span, part::Wanted, table::Kind, work::Fate,
+    CodecError, Error, Flat, Hook, Key, Part, Setting, Table,
+    catalog::Opened,
+    part::{Span, Wanted},
+    table::Kind,
+    work::{Fate, Work},
 };
 
 impl<S: Setting, M: Mode> Tx<'_, S, M> {
@@ -189,30 +193,94 @@ impl<S: Setting> Tx<'_, S> {
         change: impl FnOnce(&mut T, U) -> X,
     ) -> Result<Option<X>, Error> {
         let (opened, span) = (self.opened(table)?, part.span());
-        if opened.indexes.are_none() && !S::Hook::LISTENS {
-            let wanted = &Wanted::part_to_change(span, read);
-            match self.row::<K, C, O>(opened, key, wanted)? {
+        let is_apart = !opened.indexes.are_none() || S::Hook::LISTENS;
+        let Some(Changing { start, record, whole }) = (match is_apart {
+            true => self.begin_apart::<K, C, O>(opened, key, span, read)?,
+            false => match self.row::<K, C, O>(opened, key, &Wanted::part_to_change(span, read))? {
                 Row { found: Some(Found::Own { start, .. }), record: Some(record @ Spotted::Seen(_)) } => {
-                    let start = start as usize;
-                    let seen = Self::codec_error(opened, see(self.work().value.bytes()))?;
-                    let (kept, result) = self.work().values.change_bytes(start, |bytes| {
-                        Self::codec_error(opened, part.change(bytes, |part| change(part, seen)))
-                    })?;
-                    let (start, length) = (kept.start, kept.end - kept.start);
-                    self.write_at(opened, key, record, Fate::Patch { start, length, skipped: span.skipped })?;
-                    return Ok(Some(result));
+                    Some(Changing { start, record, whole: None })
                 }
                 // What the transaction has written of it already is more than this part, or less.
-                Row { record: Some(Spotted::Written(_)), .. } => {}
-                _ => return Ok(None),
+                Row { record: Some(Spotted::Written(_)), .. } => {
+                    self.begin_apart::<K, C, O>(opened, key, span, read)?
+                }
+                _ => None,
+            },
+        }) else {
+            return Ok(None);
+        };
+        // Once for all ways, so that what is called here becomes one with it.
+        let seen = Self::codec_error(opened, see(self.work().value.bytes()))?;
+        let changed = part.change(self.work().values.last(start), |part| change(part, seen));
+        let (kept, result) = self.work().values.keep(start, Self::codec_error(opened, changed))?;
+        match whole {
+            None => {
+                let (start, length) = (kept.start, kept.end - kept.start);
+                self.write_at(opened, key, record, Fate::Patch { start, length, skipped: span.skipped })?;
             }
+            Some(whole) => self.end_apart(opened, key, record, whole, kept.end)?,
         }
-        cold_path();
-        let changed = self.update(table, key, |value| {
-            let from = |span: Span| 8 * span.skipped as usize..;
-            let seen = see(&value.as_bytes()[read.map_or(0.., from)])?;
-            part.change(&mut value.as_mut_bytes()[from(span)], |part| change(part, seen))
-        })?;
-        changed.map(|changed| Self::codec_error(opened, changed)).transpose()
+        Ok(Some(result))
     }
+
+    /// Begins to change a part of a value that is written as a whole: keeps it as it is, and once more for the change, and takes out the words that are to be read.
+    #[cold]
+    #[inline(never)]
+    fn begin_apart<K: Key, C: Flat, O: Kind>(
+        &mut self,
+        opened: &Opened<S::Engine>,
+        key: &K,
+        span: Span,
+        read: Option<Span>,
+    ) -> Result<Option<Changing>, Error> {
+        let row = self.row::<K, C, O>(opened, key, &Wanted::TO_CHANGE)?;
+        let Row { found: Some(Found::Own { start: old, length }), record: Some(record) } = row else {
+            return Ok(None);
+        };
+        let Work { values, value, .. } = self.work();
+        if let Some(read) = read {
+            let begin = length.min(8 * read.skipped as usize);
+            let words = &values.bytes()[old..][begin..length];
+            let words = &words[..read.at_most(words.len())];
+            value.of(words.len()).copy_from_slice(words);
+        }
+        let start = values.len();
+        values.repeat(old..old + length);
+        Ok(Some(Changing {
+            start: start + length.min(8 * span.skipped as usize),
+            record,
+            whole: Some(Whole { old, start }),
+        }))
+    }
+
+    /// Writes such a value, once it has been changed.
+    #[cold]
+    #[inline(never)]
+    fn end_apart<K: Key>(
+        &mut self,
+        opened: &Opened<S::Engine>,
+        key: &K,
+        record: Spotted,
+        Whole { old, start }: Whole,
+        end: u32,
+    ) -> Result<(), Error> {
+        let fate = Fate::put(start as u32..end);
+        let old = Found::Own { start: old, length: start - old };
+        self.with_entries(opened, key, Some(old), fate, |tx| tx.write_at(opened, key, record, fate))
+    }
+}
+
+/// A part of a row that is being changed.
+struct Changing {
+    /// Where its words are, at the end of the values that the transaction keeps.
+    start: usize,
+    record: Spotted,
+    /// The value that it is in, if that is kept as a whole.
+    whole: Option<Whole>,
+}
+
+/// Where a value is that is kept as a whole: as it was, and behind it as it is to be.
+struct Whole {
+    old: usize,
+    start: usize,
 }

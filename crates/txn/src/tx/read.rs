@@ -321,9 +321,7 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
         }
         let work = self.work();
         let found = match wanted.is_to_change {
-            true if seen.is_present() => {
-                Some(Found::Own { start, length: work.values.len() - start })
-            }
+            true if seen.is_present() => Some(Found::Own { start, length: work.values.len() - start }),
             true => {
                 work.values.truncate(start);
                 None

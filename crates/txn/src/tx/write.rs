@@ -129,7 +129,7 @@ impl<S: Setting> Tx<'_, S> {
         if wanted.is_to_change
             && let Found::Own { start, .. } = found
         {
-            let (range, result) = self.work().values.change::<C, R>(start as usize, opened.name, change)?;
+            let (range, result) = self.work().values.change::<C, R>(start, opened.name, change)?;
             self.write_at(opened, key, record, Fate::put(range))?;
             return Ok(result);
         }

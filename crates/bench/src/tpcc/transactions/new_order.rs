@@ -81,10 +81,9 @@ pub(in crate::tpcc) fn order<S: Setting, O: Shelf>(
         let (mut sum, mut brands) = (0, 0);
         let mut sold = [const { None }; MOST_LINES];
         for (sold, line) in sold.iter_mut().zip(input.lines()) {
-            let Sold { row, is_original } = sell(tx, tables, line, warehouse, info)?;
-            sum += row.amount.get();
+            let Sold { amount, is_original } = sell(tx, tables, line, warehouse, info, sold)?;
+            sum += amount;
             brands += u8::from(is_original);
-            *sold = Some(row);
         }
         let places = (1..).map(|place| (warehouse, district, number, place));
         tx.insert_many(tables.order_lines, places.zip(sold.iter().flatten()))?;
@@ -136,11 +135,12 @@ fn info_of(district: u8) -> (Part<Stock, [u8; 24]>, &'static Lines) {
 }
 
 struct Sold {
-    row: OrderLine,
+    /// In cents.
+    amount: i64,
     is_original: bool,
 }
 
-/// Takes a line's item from stock.
+/// Takes a line's item from stock, and makes the row of it.
 #[inline(always)]
 fn sell<S: Setting, O: Shelf>(
     tx: &mut Tx<'_, S>,
@@ -148,22 +148,24 @@ fn sell<S: Setting, O: Shelf>(
     line: &NewOrderLine,
     warehouse: u16,
     info: Part<Stock, [u8; 24]>,
+    sold: &mut Option<OrderLine>,
 ) -> Result<Sold, Refused> {
     let item = tx.view(tables.items, &line.item, |row| (row.price.get(), is_original(&row.data)))?;
     let (price, is_original_item) = item.ok_or(Refused::UnusedItem)?;
     let is_remote = line.supply_warehouse != warehouse;
     let stock = (line.supply_warehouse, line.item);
+    let amount = price * i64::from(line.quantity);
     let taken = tx.update_part_reading(tables.stocks, &stock, SUPPLY, info, |supply, info| {
         take(supply, line.quantity, is_remote);
-        let row = OrderLine {
+        *sold = Some(OrderLine {
             item: U32::new(line.item),
             supply_warehouse: U16::new(line.supply_warehouse),
             delivery_date: U64::new(0),
             quantity: line.quantity,
-            amount: I64::new(price * i64::from(line.quantity)),
+            amount: I64::new(amount),
             district_info: *info,
-        };
-        Sold { row, is_original: is_original_item && is_original(&supply.data) }
+        });
+        Sold { amount, is_original: is_original_item && is_original(&supply.data) }
     })?;
     Ok(there(taken, STOCK)?)
 }
