@@ -74,49 +74,47 @@ impl Room for Nowhere {
     }
 }
 
-/// Somebody's buffer, and the length of the value of which it has the beginning.
+/// Memory that values are copied to: an array, or a slice where nobody knows its length before.
+///
+/// # Example
+///
+/// ```
+/// use drtm_kv::Memory;
+///
+/// assert_eq!(<[u8; 8]>::LENGTH, Some(8));
+/// assert_eq!(<[u8]>::LENGTH, None);
+/// ```
+pub trait Memory: AsRef<[u8]> + AsMut<[u8]> {
+    /// How long it is, if that is known when this is compiled. Values that fill it are copied with no branch for others then.
+    const LENGTH: Option<usize>;
+}
+
+impl Memory for [u8] {
+    const LENGTH: Option<usize> = None;
+}
+
+impl<const N: usize> Memory for [u8; N] {
+    const LENGTH: Option<usize> = Some(N);
+}
+
+/// Somebody's memory, and the length of the value of which it has the beginning.
 #[derive(Debug)]
-pub(crate) struct Buffer<'b> {
-    bytes: &'b mut [u8],
+pub(crate) struct Buffer<'b, B: ?Sized> {
+    memory: &'b mut B,
     length: usize,
 }
 
-impl<'b> Buffer<'b> {
-    pub(crate) fn new(bytes: &'b mut [u8]) -> Self {
-        Self { bytes, length: 0 }
-    }
-
-    /// The length of the value, which may be more than there was room for.
-    pub(crate) fn length(&self) -> usize {
-        self.length
-    }
-}
-
-impl Room for Buffer<'_> {
+impl<'b, B: Memory + ?Sized> Buffer<'b, B> {
     #[inline(always)]
-    fn of(&mut self, length: usize) -> &mut [u8] {
-        self.length = length;
-        let kept = length.min(self.bytes.len());
-        &mut self.bytes[..kept]
-    }
-}
-
-/// The same for values that most probably fill it.
-#[derive(Debug)]
-pub(crate) struct Fitting<'b, const N: usize> {
-    bytes: &'b mut [u8; N],
-    length: usize,
-}
-
-impl<'b, const N: usize> Fitting<'b, N> {
-    pub(crate) fn new(bytes: &'b mut [u8; N]) -> Self {
-        Self { bytes, length: 0 }
+    pub(crate) fn new(memory: &'b mut B) -> Self {
+        Self { memory, length: 0 }
     }
 
     /// As much of the value as there was room for.
     #[inline(always)]
     pub(crate) fn bytes(&self) -> &[u8] {
-        &self.bytes[..self.length.min(N)]
+        let bytes = self.memory.as_ref();
+        &bytes[..self.length.min(bytes.len())]
     }
 
     /// The length of the value, which may be more than there was room for.
@@ -126,15 +124,17 @@ impl<'b, const N: usize> Fitting<'b, N> {
     }
 }
 
-impl<const N: usize> Room for Fitting<'_, N> {
+impl<B: Memory + ?Sized> Room for Buffer<'_, B> {
     #[inline(always)]
     fn of(&mut self, length: usize) -> &mut [u8] {
         self.length = length;
-        &mut self.bytes[..length.min(N)]
+        let bytes = self.memory.as_mut();
+        let kept = length.min(bytes.len());
+        &mut bytes[..kept]
     }
 
     #[inline(always)]
     fn whole() -> Option<usize> {
-        Some(N)
+        B::LENGTH
     }
 }

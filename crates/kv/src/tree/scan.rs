@@ -9,7 +9,7 @@ use super::{NodeVersion, Tree, kind::TreeKeys, leaves::Direction, rows::Ahead, v
 use crate::{
     KvError, Read, Version,
     keys::{Inline, Keys},
-    room::{Buffer, Fitting},
+    room::{Buffer, Memory},
 };
 
 /// A row that a [`Scan`] has come to.
@@ -145,7 +145,7 @@ impl<'t, E: Engine, K: TreeKeys> Scan<'t, E, K> {
     }
 
     /// Shows the rows that follow, one after the other, until there are no more or `show` breaks off: for many rows quicker than to
-    /// [ask](Self::next_into) for each. A value is copied to `into`, as far as there is room, and shown from there; values that fill it are copied
+    /// [ask](Self::next_into) for each. A value is copied to `into`, as far as there is room, and shown from there; values that fill an array are copied
     /// with no branch for others.
     ///
     /// # Errors
@@ -176,12 +176,12 @@ impl<'t, E: Engine, K: TreeKeys> Scan<'t, E, K> {
     /// # Ok::<(), drtm_kv::KvError>(())
     /// ```
     #[inline]
-    pub fn each_into<const N: usize>(
+    pub fn each_into<B: Memory + ?Sized>(
         &mut self,
-        into: &mut [u8; N],
+        into: &mut B,
         mut show: impl FnMut(K::Key<'_>, Read, &[u8]) -> ControlFlow<()>,
     ) -> Result<(), KvError> {
-        let mut buffer = Fitting::new(into);
+        let mut buffer = Buffer::new(into);
         let Self { tree, cursor, passed, .. } = self;
         K::each(&tree.table, cursor, passed, &mut Copied(&mut buffer), |key, version, Copied(buffer)| {
             let (length, value) = (buffer.length(), buffer.bytes());

@@ -7,7 +7,7 @@ use std::{
 };
 
 use drtm_htm::{Emulated, EmulatedConfig, Engine, NoHtm, Profile, Timer};
-use drtm_kv::{Bytes, Inline, Keys, Scan, Store, TreeKeys, Version};
+use drtm_kv::{Bytes, Inline, Keys, Memory, Scan, Store, TreeKeys, Version};
 use drtm_rdma::Region;
 use proptest::prelude::*;
 use rustix::fs::{MemfdFlags, memfd_create};
@@ -37,7 +37,7 @@ pub(crate) fn mapped_twice(capacity: u64) -> [Store<NoHtm>; 2] {
     [created, opened].map(|region| Store::in_region(Arc::new(region)).expect("a store").hinting_at_once())
 }
 
-/// Shows the rows of a scan, with values of up to a kilobyte: some are asked for one by one, and some the scan shows by itself.
+/// Shows the rows of a scan, with values of up to a kilobyte: some are asked for one by one, and some the scan shows by itself, from an array or from a slice.
 pub(crate) fn each_row<E: Engine, K: TreeKeys>(
     scan: &mut Scan<'_, E, K>,
     mut show: impl FnMut(K::Key<'_>, &[u8], Version),
@@ -45,15 +45,24 @@ pub(crate) fn each_row<E: Engine, K: TreeKeys>(
     let mut into = [0; 1_024];
     while let Some(row) = scan.next().expect("sound") {
         show(row.key, row.value, row.version);
-        let mut left = 5;
-        let shown = scan.each_into(&mut into, |key, read, value| {
-            assert_eq!(read.length, value.len());
-            show(key, value, read.version);
-            left -= 1;
-            if left > 0 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
-        });
-        shown.expect("sound");
+        some_rows(scan, &mut into, &mut show);
+        some_rows(scan, &mut into[..], &mut show);
     }
+}
+
+fn some_rows<E: Engine, K: TreeKeys, B: Memory + ?Sized>(
+    scan: &mut Scan<'_, E, K>,
+    into: &mut B,
+    show: &mut impl FnMut(K::Key<'_>, &[u8], Version),
+) {
+    let mut left = 5;
+    let shown = scan.each_into(into, |key, read, value| {
+        assert_eq!(read.length, value.len());
+        show(key, value, read.version);
+        left -= 1;
+        if left > 0 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    });
+    shown.expect("sound");
 }
 
 /// How many rounds a stress runs: `base`, times `DRTM_STRESS` where that is set.
