@@ -158,6 +158,8 @@ fn lock_and_validate_plainly<S: Setting>(db: &Inner<S>, work: &mut Work<S::Engin
 /// Takes memory for values that have no room where their records are: while the transaction can still be given up.
 #[inline(never)]
 fn reserve<S: Setting>(db: &Inner<S>, work: &mut Work<S::Engine>) -> Result<(), Error> {
+    // What a commit has left that came upon a corrupt store.
+    give_back_reserved(work);
     for (write, index) in work.writes.iter().zip(0..) {
         let Fate::Put { length, .. } = write.fate else { continue };
         let (false, Some(opened)) = (write.has_room, db.catalog.get(write.table)) else { continue };
@@ -238,7 +240,7 @@ fn apply_to_any<S: Setting>(db: &Inner<S>, work: &mut Work<S::Engine>, epoch: u6
         let had_past = records.has_past(write.at)?;
         // A row that was not there before, and never was as far as anybody knows, needs nothing to say so.
         let may_be_kept = had_past || !needs.is_empty() && !write.before.is_removed();
-        let has_past = may_be_kept && settle_past(db, worker, needs, write, version, &mut spent)?;
+        let has_past = may_be_kept && settle_past(db, worker, needs, write, had_past, version, &mut spent)?;
         if write.has_room {
             has_removed |= write_in_place(&records, write, values.bytes(), version)?;
         } else if let (Fate::Put { start, length }, Some(opened)) = (write.fate, db.catalog.get(write.table)) {
@@ -293,12 +295,13 @@ fn settle_past<S: Setting>(
     worker: &mut drtm_kv::Worker<S::Engine>,
     needs: &Needs,
     write: &Write,
+    had_past: bool,
     version: Version,
     spent: &mut Spent,
 ) -> Result<bool, Error> {
     let records = db.store.records();
-    let mut has_past = records.has_past(write.at)?;
-    if has_past {
+    let mut has_past = had_past;
+    if had_past {
         spent.give_back(records.forget(worker, write.at, |from, until| needs.include(from, until))?);
         has_past = records.has_past(write.at)?;
     }

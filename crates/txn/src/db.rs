@@ -414,18 +414,20 @@ impl<S: Setting> Inner<S> {
     #[inline(always)]
     fn take(&self, thread: &Thread<S::Engine>) -> Box<Work<S::Engine>> {
         // The model checker's threads are all the same one here, and must not have each other's: that of a lock's holder knows what it has locked.
-        let spare = if cfg!(drtm_loom) { None } else { thread.spare.take() };
-        match spare {
-            Some(work) => work,
-            None => self.take_another(thread),
-        }
+        let spare = if cfg!(drtm_loom) { None } else { thread.spare.take().or_else(|| Self::take_another(thread)) };
+        spare.unwrap_or_else(|| self.begin_work())
     }
 
     #[cold]
     #[inline(never)]
-    fn take_another(&self, thread: &Thread<S::Engine>) -> Box<Work<S::Engine>> {
-        let other = if cfg!(drtm_loom) { None } else { thread.others.borrow_mut().pop() };
-        other.unwrap_or_else(|| Box::new(Work::new(self.store.worker(), self.registry.register())))
+    fn take_another(thread: &Thread<S::Engine>) -> Option<Box<Work<S::Engine>>> {
+        thread.others.borrow_mut().pop()
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn begin_work(&self) -> Box<Work<S::Engine>> {
+        Box::new(Work::new(self.store.worker(), self.registry.register()))
     }
 
     /// Keeps a state for this thread's next transaction.

@@ -26,7 +26,7 @@ pub(super) struct Locked {
     /// The oldest that one has which was there before the transaction.
     oldest: Version,
     /// What at least one is like: bits, in a word like the others, as smaller ones that are written one by one, and then read together, are waited for.
-    likes: u64,
+    marks: u64,
 }
 
 /// It has older versions.
@@ -37,7 +37,7 @@ const LACKS_ROOM: u64 = 1 << 1;
 const HAS_CHANGED: u64 = 1 << 2;
 
 impl Locked {
-    pub(super) const NOTHING: Self = Self { newest: Version::new(0), oldest: Version::new(u64::MAX), likes: 0 };
+    pub(super) const NOTHING: Self = Self { newest: Version::new(0), oldest: Version::new(u64::MAX), marks: 0 };
 
     /// The newest version of all.
     pub(super) fn newest(&self) -> Version {
@@ -47,19 +47,19 @@ impl Locked {
     /// Whether one has no room for its new value.
     #[inline(always)]
     pub(super) fn lacks_room(&self) -> bool {
-        self.likes & LACKS_ROOM != 0
+        self.marks & LACKS_ROOM != 0
     }
 
     /// Whether one has older versions.
     #[inline(always)]
     pub(super) fn has_past(&self) -> bool {
-        self.likes & HAS_PAST != 0
+        self.marks & HAS_PAST != 0
     }
 
     /// Whether one is not as it was seen.
     #[inline(always)]
     pub(super) fn has_changed(&self) -> bool {
-        self.likes & HAS_CHANGED != 0
+        self.marks & HAS_CHANGED != 0
     }
 
     /// Whether somebody may need what one of them is, once it is written in an epoch.
@@ -78,8 +78,8 @@ impl Locked {
         if !write.is_made {
             self.oldest = self.oldest.min(version);
         }
-        let like = |is_so, like| if is_so { like } else { 0 };
-        self.likes |= like(head.has_older(), HAS_PAST) | like(!has_room, LACKS_ROOM) | like(!is_same, HAS_CHANGED);
+        let mark = |is_so, mark| if is_so { mark } else { 0 };
+        self.marks |= mark(head.has_older(), HAS_PAST) | mark(!has_room, LACKS_ROOM) | mark(!is_same, HAS_CHANGED);
         is_same || !write.is_read || S::has(Mutation::CommitWithoutValidation)
     }
 }

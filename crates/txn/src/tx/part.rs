@@ -193,20 +193,7 @@ impl<S: Setting> Tx<'_, S> {
         change: impl FnOnce(&mut T, U) -> X,
     ) -> Result<Option<X>, Error> {
         let (opened, span) = (self.opened(table)?, part.span());
-        let is_apart = !opened.indexes.are_none() || S::Hook::LISTENS;
-        let Some(Changing { start, record, whole }) = (match is_apart {
-            true => self.begin_apart::<K, C, O>(opened, key, span, read)?,
-            false => match self.row::<K, C, O>(opened, key, &Wanted::part_to_change(span, read))? {
-                Row { found: Some(Found::Own { start, .. }), record: Some(record @ Spotted::Seen(_)) } => {
-                    Some(Changing { start, record, whole: None })
-                }
-                // What the transaction has written of it already is more than this part, or less.
-                Row { record: Some(Spotted::Written(_)), .. } => {
-                    self.begin_apart::<K, C, O>(opened, key, span, read)?
-                }
-                _ => None,
-            },
-        }) else {
+        let Some(Changing { start, record, whole }) = self.begin::<K, C, O>(opened, key, span, read)? else {
             return Ok(None);
         };
         // Once for all ways, so that what is called here becomes one with it.
@@ -223,7 +210,29 @@ impl<S: Setting> Tx<'_, S> {
         Ok(Some(result))
     }
 
-    /// Begins to change a part of a value that is written as a whole: keeps it as it is, and once more for the change, and takes out the words that are to be read.
+    /// Begins to change a part of a row, if there is such a row.
+    #[inline(always)]
+    fn begin<K: Key, C: Flat, O: Kind>(
+        &mut self,
+        opened: &Opened<S::Engine>,
+        key: &K,
+        span: Span,
+        read: Option<Span>,
+    ) -> Result<Option<Changing>, Error> {
+        if opened.indexes.are_none() && !S::Hook::LISTENS {
+            match self.row::<K, C, O>(opened, key, &Wanted::part_to_change(span, read))? {
+                Row { found: Some(Found::Own { start, .. }), record: Some(record @ Spotted::Seen(_)) } => {
+                    return Ok(Some(Changing { start, record, whole: None }));
+                }
+                // What the transaction has written of it already is more than this part, or less.
+                Row { record: Some(Spotted::Written(_)), .. } => {}
+                _ => return Ok(None),
+            }
+        }
+        self.begin_apart::<K, C, O>(opened, key, span, read)
+    }
+
+    /// The same of a value that is written as a whole: keeps it as it is, and once more for the change, and takes out the words that are to be read.
     #[cold]
     #[inline(never)]
     fn begin_apart<K: Key, C: Flat, O: Kind>(
