@@ -27,6 +27,7 @@ pub(crate) struct On<E, F = Sound>(PhantomData<fn() -> (E, F)>);
 impl<E: Engine, F: Fault> Setting for On<E, F> {
     type Engine = E;
     type Hook = Scribe;
+    const REGIONS_FROM: usize = 1;
     const FAULT: Option<Mutation> = F::FAULT;
 }
 

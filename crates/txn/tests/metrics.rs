@@ -74,6 +74,7 @@ struct Regions;
 impl Setting for Regions {
     type Engine = Emulated;
     type Hook = Unlogged;
+    const REGIONS_FROM: usize = 1;
 }
 
 const COUNTERS: TableDef<u64, Pod<u64>> = TableDef::hash("counters");

@@ -31,6 +31,7 @@ pub(crate) struct Simulated;
 impl Setting for Simulated {
     type Engine = Emulated;
     type Hook = Unlogged;
+    const REGIONS_FROM: usize = 1;
 }
 
 /// What transactions cost is measured against this: the same tables, and nothing that keeps transactions apart.

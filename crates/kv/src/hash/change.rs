@@ -106,10 +106,13 @@ impl<E: Engine> Table<E> {
         let waiting = self.patience.begin();
         let (mut in_region, mut missed) = (true, missed);
         let done = loop {
-            let tried = if in_region { self.put_in_region::<K>(worker, key, place, version) } else { Ok(None) };
-            let tried = match (tried, missed.take()) {
-                (Ok(None), Some(missed)) => self.put_where_missed::<K>(key, missed, place, version),
-                (tried, _) => tried,
+            let tried = match missed.take() {
+                Some(missed) => self.put_where_missed::<K>(key, missed, place, version),
+                None => Ok(None),
+            };
+            let tried = match tried {
+                Ok(None) if in_region => self.put_in_region::<K>(worker, key, place, version),
+                tried => tried,
             };
             let put = tried.and_then(|put| put.map_or_else(|| self.put_under_lock::<K>(key, place, version), Ok));
             match put.unwrap_or_else(Put::Failed) {

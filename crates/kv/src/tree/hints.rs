@@ -16,6 +16,8 @@
 //! each of its hints, and these words lie together, so that they stay in the processor's caches: a key without a hint is told by its set's tags alone. Which
 //! set is a key's is said by the lowest bits of its hash.
 //!
+//! They are left by whoever has found a key by a way down: for that key, and, in a tree of integers, for the others of its leaf that have none, as far as there is room.
+//!
 //! There are about as many hints as keys. When there are more keys, one more bit of the hash is used, and half of the hints stay where they are found. That goes on until the
 //! memory of a *generation* of sets is in use; then comes one of sixteen times the size, which begins empty.
 //!
@@ -238,6 +240,17 @@ impl Hints {
         }
     }
 
+    /// Keeps a hint for a key with this hash that nobody has asked for, if the key has none, in place of none.
+    #[inline(always)]
+    fn keep_where_free(&self, hash: u64, hint: Hint) {
+        let Some((sets, mask)) = self.sets() else { return };
+        let set = hash & mask;
+        let Some(tags) = sets.tags(set).map(|tags| NoHtm.load_relaxed(tags)) else { return };
+        if first(tags, tag(hash)).is_none() && first(tags, 0).is_some() {
+            self.keep(hash, hint);
+        }
+    }
+
     /// Puts random words, and what is elsewhere among them, in place of hints. Leaves stay leaves of this tree, or are nowhere near any.
     pub(super) fn scribble(&self, seed: u64) {
         let Some((sets, mask)) = self.sets() else { return };
@@ -308,11 +321,19 @@ impl<E: Engine> Table<E> {
             self.hints.make_room(counter::sum(self.engine(), self.counter()?));
         }
         if self.hints.are_kept() {
-            let place = record.place();
             // By now its memory may be another's, and the number nonsense: so many lines are asked for, and nothing else comes of it.
             let words = record.words::<K::Kept>().unwrap_or(HEADER_WORDS);
-            let beyond = (place.word as usize % LINE_WORDS + words - 1) / LINE_WORDS;
-            self.hints.keep(hash, Hint { leaf: spot.leaf.node.place, slot: spot.slot, link: place.to_link(), beyond });
+            let hint = |slot, link: u64| {
+                let beyond = (Place::from_link(link).word as usize % LINE_WORDS + words - 1) / LINE_WORDS;
+                Hint { leaf: spot.leaf.node.place, slot, link, beyond }
+            };
+            self.hints.keep(hash, hint(spot.slot, record.place().to_link()));
+            if K::FITS {
+                for slot in 0..spot.leaf.stamp.count() {
+                    let (key, link) = spot.leaf.node.entry(slot);
+                    self.hints.keep_where_free(Hints::hash(key), hint(slot, link));
+                }
+            }
         }
         Ok(())
     }

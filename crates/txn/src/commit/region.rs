@@ -12,14 +12,14 @@ const MOVED: u8 = 2;
 const CHANGED: u8 = 3;
 const PHANTOM: u8 = 4;
 
-/// Locks what is written and validates what was read. Gives the epoch then, and what is locked; `None` where there are no regions, or they gave up: then nothing is
-/// locked.
+/// Locks what is written and validates what was read. Gives the epoch then, and what is locked; `None` where there are no regions, none pays, or they gave up: then
+/// nothing is locked.
 #[inline(always)]
 pub(super) fn lock_and_validate<S: Setting>(
     db: &Inner<S>,
     work: &mut Work<S::Engine>,
 ) -> Result<Option<(u64, Locked)>, Error> {
-    if !db.engine().has_regions() {
+    if work.writes.len() < S::REGIONS_FROM || !db.engine().has_regions() {
         return Ok(None);
     }
     let (records, number) = (db.store.records(), db.snapshot_number()?);

@@ -30,6 +30,7 @@ struct Counted<E>(std::marker::PhantomData<E>);
 impl<E: Engine> Setting for Counted<E> {
     type Engine = E;
     type Hook = Told;
+    const REGIONS_FROM: usize = 1;
 }
 
 const COUNTERS: TableDef<u64, Pod<u64>> = TableDef::hash("counters");

@@ -21,6 +21,7 @@ struct On<E>(std::marker::PhantomData<E>);
 impl<E: Engine> Setting for On<E> {
     type Engine = E;
     type Hook = Unlogged;
+    const REGIONS_FROM: usize = 1;
 }
 
 /// How much longer a stress is to run than usual: `DRTM_STRESS`, where that is set.

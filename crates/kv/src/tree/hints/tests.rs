@@ -130,6 +130,31 @@ fn a_key_that_was_found_is_hinted_at_until_its_leaf_is_another() {
 }
 
 #[test]
+fn with_a_key_the_others_of_its_leaf_are_hinted_at_where_there_is_room() {
+    let (tree, mut worker) = tree::<crate::Inline>();
+    let mut insert = |key: u64| assert!(tree.insert(&mut worker, key, &key.to_le_bytes()).expect("room").is_some());
+    const KEYS: u64 = 10_000;
+    (0..KEYS).for_each(&mut insert);
+    let hinted = || (0..KEYS).filter(|key| is_hinted(&tree, *key)).count();
+    // One set for all: a key that was asked for gets in, in place of another, and those beside it do not.
+    assert!(get(&tree, 0).is_some() && hinted() == WAYS);
+    let others: Vec<_> = (0..KEYS).filter(|key| !is_hinted(&tree, *key)).take(3).collect();
+    for key in others {
+        assert!(get(&tree, key).is_some() && is_hinted(&tree, key) && hinted() == WAYS);
+    }
+    tree.table.hints.make_room(KEYS);
+    let leaf = |key: u64| crate::Inline::spot(&tree.table, key).expect("sound").leaf.node.place;
+    let (mut asked, mut last) = (0, None);
+    for key in 0..KEYS {
+        if last.replace(leaf(key)) != Some(leaf(key)) {
+            assert!(get(&tree, key).is_some());
+            asked += 1;
+        }
+    }
+    assert!(asked < KEYS / 10 && hinted() as u64 > 8 * KEYS / 10, "{} of {KEYS}, by {asked}", hinted());
+}
+
+#[test]
 fn a_leaf_s_memory_that_is_used_again_is_not_taken_for_what_it_was() {
     let (tree, mut worker) = tree::<crate::Inline>();
     for round in 0..20 {
