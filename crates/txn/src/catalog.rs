@@ -129,6 +129,9 @@ impl<E: Engine> Catalog<E> {
     /// Where a row is, if it was asked for.
     #[inline(always)]
     pub(crate) fn located<O: Reach>(&self, located: &mut Located, table: u16, word: u64) -> Option<Handle> {
+        if located.is_empty() {
+            return None;
+        }
         if located.step() {
             self.go_on(located, false);
         }

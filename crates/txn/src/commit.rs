@@ -32,8 +32,15 @@ use crate::{
 use lock::{Locked, has_room, lock, unlock};
 
 /// Whether all that was read, and is not written, is still so; if not, why.
-#[inline]
+#[inline(always)]
 fn holds<S: Setting>(db: &Inner<S>, work: &Work<S::Engine>) -> Result<(), Conflict> {
+    // Many only change rows.
+    if work.has_read() { all_hold(db, work) } else { Ok(()) }
+}
+
+/// The same where something was read.
+#[inline(never)]
+fn all_hold<S: Setting>(db: &Inner<S>, work: &Work<S::Engine>) -> Result<(), Conflict> {
     let records = db.store.records();
     if !work.reads.iter().all(|seen| records.is_still(*seen, work.holder)) && !S::has(Mutation::CommitWithoutValidation)
     {

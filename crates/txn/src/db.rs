@@ -297,7 +297,10 @@ impl<S: Setting> Db<S> {
             tries += 1;
             match catch_unwind(AssertUnwindSafe(|| body(&mut tx))) {
                 Ok(Ok(value)) => match tx.try_commit() {
-                    Ok(()) => return Ok(value),
+                    Ok(work) => {
+                        work.into_iter().for_each(|work| self.inner.give_back_to(thread, work));
+                        return Ok(value);
+                    }
                     Err(Error::Conflict(_)) => {}
                     Err(error) => return Err(error.into()),
                 },
@@ -431,10 +434,14 @@ impl<S: Setting> Inner<S> {
     }
 
     /// Keeps a state for this thread's next transaction.
+    pub(crate) fn give_back(&self, work: Box<Work<S::Engine>>) {
+        self.give_back_to(self.thread(), work);
+    }
+
+    /// The same where the thread is at hand.
     #[inline(always)]
-    pub(crate) fn give_back(&self, mut work: Box<Work<S::Engine>>) {
+    fn give_back_to(&self, thread: &Thread<S::Engine>, mut work: Box<Work<S::Engine>>) {
         work.leave(self.engine());
-        let thread = self.thread();
         if let Some(other) = thread.spare.replace(Some(work)) {
             Self::give_back_another(thread, other);
         }

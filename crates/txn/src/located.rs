@@ -120,6 +120,12 @@ impl Located {
         self.ripe_at = self.ripe_at.min(ripe_at);
     }
 
+    /// Whether nothing was asked for. Then steps need not be counted either.
+    #[inline(always)]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
     /// The transaction makes a step. Whether it is time to [go on](Self::go_on) with what was asked for.
     #[inline(always)]
     pub(crate) fn step(&mut self) -> bool {
@@ -233,7 +239,7 @@ impl Located {
     /// Forgets everything, for the next transaction.
     #[inline(always)]
     pub(crate) fn clear(&mut self) {
-        if !self.entries.is_empty() {
+        if !self.is_empty() {
             self.entries.clear();
             self.wait_for_nothing();
             self.transaction = self.transaction.wrapping_add(1).max(1);

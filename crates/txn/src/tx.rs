@@ -224,7 +224,10 @@ impl<'db, S: Setting, M: Mode> Tx<'db, S, M> {
     ///
     /// [`Error::Conflict`] when others have changed what it has read; or when memory has run out. Nothing has happened then.
     pub fn commit(mut self) -> Result<(), Error> {
-        self.try_commit()
+        if let Some(work) = self.try_commit()? {
+            self.db.give_back(work);
+        }
+        Ok(())
     }
 
     /// The first version that a transaction that reads the past does not see.
@@ -251,9 +254,9 @@ impl<'db, S: Setting, M: Mode> Tx<'db, S, M> {
         Ok(())
     }
 
-    /// As [`commit`](Self::commit); the transaction has ended then, whatever came of it.
+    /// As [`commit`](Self::commit); the transaction has ended then, whatever came of it. Gives its state, to be given back to the thread.
     #[inline]
-    pub(crate) fn try_commit(&mut self) -> Result<(), Error> {
+    pub(crate) fn try_commit(&mut self) -> Result<Option<Box<Work<S::Engine>>>, Error> {
         let db = self.db;
         let committed = match self.doomed {
             Some(conflict) => Err(conflict.into()),
@@ -261,13 +264,14 @@ impl<'db, S: Setting, M: Mode> Tx<'db, S, M> {
         };
         match committed {
             Ok(()) => {
-                let Some(mut work) = self.work.take() else { return Ok(()) };
-                work.counters.committed();
-                work.release(&db.store.records());
-                work.clear();
-                self.leave_snapshot(&mut work);
-                db.give_back(work);
-                Ok(())
+                let mut ended = self.work.take();
+                if let Some(work) = &mut ended {
+                    work.counters.committed();
+                    work.release(&db.store.records());
+                    work.clear();
+                    self.leave_snapshot(work);
+                }
+                Ok(ended)
             }
             Err(error) => Err(self.end_with(error)),
         }

@@ -98,9 +98,10 @@ impl Values {
     /// Keeps the last value once its bytes [have been changed](Self::last), and tells where it is; it is not kept if that has failed.
     #[inline(always)]
     pub(crate) fn keep<T>(&mut self, start: usize, changed: Result<T, Error>) -> Result<(Range<u32>, T), Error> {
-        match (changed, range_of(start, self.length)) {
-            (Ok(result), Ok(range)) => Ok((range, result)),
-            (Err(error), _) | (_, Err(error)) => {
+        match changed.and_then(|result| Ok((range_of(start, self.length)?, result))) {
+            Ok(kept) => Ok(kept),
+            Err(error) => {
+                cold_path();
                 self.truncate(start);
                 Err(error)
             }

@@ -306,6 +306,12 @@ impl<E: Engine> Work<E> {
         self.writes[begin..].iter().for_each(|write| self.written.add(write.at));
     }
 
+    /// Whether anything was read that is not written.
+    #[inline(always)]
+    pub(crate) fn has_read(&self) -> bool {
+        !(self.reads.is_empty() && self.leaves.is_empty() && self.buckets.is_empty())
+    }
+
     /// How much there is to be looked at again.
     #[inline(always)]
     pub(crate) fn seen(&self) -> usize {
