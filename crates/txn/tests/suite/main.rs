@@ -8,6 +8,7 @@ mod indexes;
 mod many;
 mod model;
 mod parts;
+mod regions;
 mod snapshots;
 mod starvation;
 

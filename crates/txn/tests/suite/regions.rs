@@ -1,0 +1,43 @@
+//! When commits begin hardware regions.
+
+use drtm_htm::Emulated;
+use drtm_txn::{Builder, Db, Error, Hash, Pod, Setting, Table, TableDef, Unlogged};
+
+use crate::On;
+
+/// With nothing said about regions.
+#[derive(Debug)]
+struct Default;
+
+impl Setting for Default {
+    type Engine = Emulated;
+    type Hook = Unlogged;
+}
+
+const COUNTERS: TableDef<u64, Pod<u64>> = TableDef::hash("counters");
+
+/// How many regions have committed, in all, after transactions of so many writes.
+fn regions<S: Setting<Engine = Emulated, Hook = Unlogged>>(writes: &[usize]) -> Result<Vec<u64>, Error> {
+    let db: Db<S> = Builder::new().memory(32 << 20).build_with(Emulated::default(), Unlogged)?;
+    let counters = db.table(COUNTERS)?;
+    db.transact(|tx| (0..100).try_for_each(|key| tx.insert(counters, &key, &0)))?;
+    let before = db.regions().commits;
+    let count = |writes: &usize| {
+        add_to_some(&db, counters, *writes as u64)?;
+        Ok(db.regions().commits - before)
+    };
+    writes.iter().map(count).collect()
+}
+
+fn add_to_some<S: Setting>(db: &Db<S>, counters: Table<u64, Pod<u64>, Hash>, some: u64) -> Result<(), Error> {
+    db.transact(|tx| (0..some).try_for_each(|key| tx.update(counters, &key, |count| *count += 1).map(drop)))
+}
+
+#[test]
+fn few_writes_are_not_worth_a_region() -> Result<(), Error> {
+    let least = Default::REGIONS_FROM;
+    assert_eq!(regions::<Default>(&[1, least - 1, least, 1, least + 1])?, [0, 0, 1, 1, 2]);
+    // Reading alone never begins one.
+    assert_eq!(regions::<On<Emulated>>(&[0, 1, least, 0])?, [0, 1, 2, 2]);
+    Ok(())
+}
