@@ -93,7 +93,7 @@ pub(crate) struct Inner<S: Setting> {
 
 /// What a thread keeps from one transaction to the next. It is written by each, and others' lie beside it.
 #[repr(align(128))]
-struct Thread<E: Engine> {
+pub(crate) struct Thread<E: Engine> {
     /// A state that no transaction is using.
     spare: Cell<Option<Box<Work<E>>>>,
     /// More of them, if several transactions were open at once.
@@ -296,11 +296,8 @@ impl<S: Setting> Db<S> {
             }
             tries += 1;
             match catch_unwind(AssertUnwindSafe(|| body(&mut tx))) {
-                Ok(Ok(value)) => match tx.try_commit() {
-                    Ok(work) => {
-                        work.into_iter().for_each(|work| self.inner.give_back_to(thread, work));
-                        return Ok(value);
-                    }
+                Ok(Ok(value)) => match tx.try_commit(thread) {
+                    Ok(()) => return Ok(value),
                     Err(Error::Conflict(_)) => {}
                     Err(error) => return Err(error.into()),
                 },
@@ -352,7 +349,7 @@ impl<S: Setting> Db<S> {
                 Ok(Tx::new(db, work, is_opaque, false))
             }
             Err(error) => {
-                db.give_back(work);
+                db.give_back(thread, work);
                 Err(error)
             }
         }
@@ -384,7 +381,7 @@ impl<S: Setting> Inner<S> {
     }
 
     #[inline(always)]
-    fn thread(&self) -> &Thread<S::Engine> {
+    pub(crate) fn thread(&self) -> &Thread<S::Engine> {
         match self.threads.get() {
             Some(thread) => thread,
             None => self.begin_thread(),
@@ -434,13 +431,8 @@ impl<S: Setting> Inner<S> {
     }
 
     /// Keeps a state for this thread's next transaction.
-    pub(crate) fn give_back(&self, work: Box<Work<S::Engine>>) {
-        self.give_back_to(self.thread(), work);
-    }
-
-    /// The same where the thread is at hand.
     #[inline(always)]
-    fn give_back_to(&self, thread: &Thread<S::Engine>, mut work: Box<Work<S::Engine>>) {
+    pub(crate) fn give_back(&self, thread: &Thread<S::Engine>, mut work: Box<Work<S::Engine>>) {
         work.leave(self.engine());
         if let Some(other) = thread.spare.replace(Some(work)) {
             Self::give_back_another(thread, other);

@@ -34,7 +34,7 @@ use crate::{
     Codec, Conflict, Embedded, Error, Key, Setting, Table,
     catalog::Opened,
     commit,
-    db::Inner,
+    db::{Inner, Thread},
     garbage,
     index::{Absence, Encoded},
     snapshots,
@@ -224,10 +224,7 @@ impl<'db, S: Setting, M: Mode> Tx<'db, S, M> {
     ///
     /// [`Error::Conflict`] when others have changed what it has read; or when memory has run out. Nothing has happened then.
     pub fn commit(mut self) -> Result<(), Error> {
-        if let Some(work) = self.try_commit()? {
-            self.db.give_back(work);
-        }
-        Ok(())
+        self.try_commit(self.db.thread())
     }
 
     /// The first version that a transaction that reads the past does not see.
@@ -254,9 +251,9 @@ impl<'db, S: Setting, M: Mode> Tx<'db, S, M> {
         Ok(())
     }
 
-    /// As [`commit`](Self::commit); the transaction has ended then, whatever came of it. Gives its state, to be given back to the thread.
+    /// As [`commit`](Self::commit); the transaction has ended then, whatever came of it. This thread is the one given.
     #[inline]
-    pub(crate) fn try_commit(&mut self) -> Result<Option<Box<Work<S::Engine>>>, Error> {
+    pub(crate) fn try_commit(&mut self, thread: &Thread<S::Engine>) -> Result<(), Error> {
         let db = self.db;
         let committed = match self.doomed {
             Some(conflict) => Err(conflict.into()),
@@ -264,14 +261,13 @@ impl<'db, S: Setting, M: Mode> Tx<'db, S, M> {
         };
         match committed {
             Ok(()) => {
-                let mut ended = self.work.take();
-                if let Some(work) = &mut ended {
-                    work.counters.committed();
-                    work.release(&db.store.records());
-                    work.clear();
-                    self.leave_snapshot(work);
-                }
-                Ok(ended)
+                let Some(mut work) = self.work.take() else { return Ok(()) };
+                work.counters.committed();
+                work.release(&db.store.records());
+                work.clear();
+                self.leave_snapshot(&mut work);
+                db.give_back(thread, work);
+                Ok(())
             }
             Err(error) => Err(self.end_with(error)),
         }
@@ -334,7 +330,7 @@ impl<'db, S: Setting, M: Mode> Tx<'db, S, M> {
             garbage::take_back(self.db, &mut work);
         }
         work.clear();
-        self.db.give_back(work);
+        self.db.give_back(self.db.thread(), work);
     }
 
     /// Whether there is nothing special about the transaction.

@@ -22,8 +22,9 @@ use crate::{
 /// alike. A first round is not counted. Keys are drawn ahead. All hash maps but the store's own
 /// have the same hash function. Compare within one run.
 ///
-/// The store's tree learns where keys are as they are looked up, so that it gets faster until each
-/// has been asked for: with --slice about half of --records it has, mostly, before it is measured.
+/// The store's tree learns where keys are as they are looked up: numbers with others of their leaf,
+/// strings one by one. It gets faster until it knows most, which it does before it is measured with
+/// --slice about a tenth of --records for numbers, and half for strings.
 ///
 /// Gets are `dependent` (the next key depends on the value that was read, as in most transactions:
 /// a get takes as long as its cache misses) or `overlapping` (keys are known ahead, and the

@@ -218,15 +218,25 @@ impl Hints {
 
     /// Keeps a hint for a key with this hash: in place of what was for it, where there was none, or else of any in its set.
     fn keep(&self, hash: u64, hint: Hint) {
+        let any = HALF * half(hash) + (hash >> CHECKED) as usize % HALF;
+        self.keep_in(hash, hint, |its_own, free| its_own.or(free).or(Some(any)));
+    }
+
+    /// Keeps a hint for a key with this hash that nobody has asked for: only where there was none, and if there is none for it.
+    fn keep_besides(&self, hash: u64, hint: Hint) {
+        self.keep_in(hash, hint, |its_own, free| if its_own.is_none() { free } else { None });
+    }
+
+    /// Keeps a hint in the way of its set that is chosen, if one is: from the one that is for the key already, and from the first that is for none.
+    #[inline(always)]
+    fn keep_in(&self, hash: u64, hint: Hint, choose: impl FnOnce(Option<usize>, Option<usize>) -> Option<usize>) {
         let Some((sets, mask)) = self.sets() else { return };
         let set = hash & mask;
         let Some(tags_word) = sets.tags(set) else { return };
         let (tags, tag) = (NoHtm.load_relaxed(tags_word), tag(hash));
-        let way = first(tags, tag).unwrap_or_else(|| {
-            let begin = HALF * half(hash);
-            let from_there = tags.rotate_right(8 * begin as u32);
-            (begin + first(from_there, 0).unwrap_or((hash >> CHECKED) as usize % HALF)) % WAYS
-        });
+        let begin = HALF * half(hash);
+        let free = first(tags.rotate_right(8 * begin as u32), 0).map(|way| (begin + way) % WAYS);
+        let Some(way) = choose(first(tags, tag), free) else { return };
         let Some([told_word, link_word]) = sets.hint(set, way) else { return };
         let told = LINE.set(0, hint.leaf / LINE_WORDS as u64);
         let told = BEYOND.set(SLOT.set(told, hint.slot as u64), (hint.beyond as u64).min(BEYOND.max()));
@@ -237,17 +247,6 @@ impl Hints {
         // It is in one cache line with those of many others.
         if tagged != tags {
             NoHtm.store_relaxed(tags_word, tagged);
-        }
-    }
-
-    /// Keeps a hint for a key with this hash that nobody has asked for, if the key has none, in place of none.
-    #[inline(always)]
-    fn keep_where_free(&self, hash: u64, hint: Hint) {
-        let Some((sets, mask)) = self.sets() else { return };
-        let set = hash & mask;
-        let Some(tags) = sets.tags(set).map(|tags| NoHtm.load_relaxed(tags)) else { return };
-        if first(tags, tag(hash)).is_none() && first(tags, 0).is_some() {
-            self.keep(hash, hint);
         }
     }
 
@@ -332,7 +331,7 @@ impl<E: Engine> Table<E> {
             if K::FITS && !cfg!(drtm_loom) {
                 for slot in 0..spot.leaf.stamp.count() {
                     let (key, link) = spot.leaf.node.entry(slot);
-                    self.hints.keep_where_free(Hints::hash(key), hint(slot, link));
+                    self.hints.keep_besides(Hints::hash(key), hint(slot, link));
                 }
             }
         }

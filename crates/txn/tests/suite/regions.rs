@@ -7,9 +7,9 @@ use crate::On;
 
 /// With nothing said about regions.
 #[derive(Debug)]
-struct Default;
+struct Usual;
 
-impl Setting for Default {
+impl Setting for Usual {
     type Engine = Emulated;
     type Hook = Unlogged;
 }
@@ -35,9 +35,9 @@ fn add_to_some<S: Setting>(db: &Db<S>, counters: Table<u64, Pod<u64>, Hash>, som
 
 #[test]
 fn few_writes_are_not_worth_a_region() -> Result<(), Error> {
-    let least = Default::REGIONS_FROM;
-    assert_eq!(regions::<Default>(&[1, least - 1, least, 1, least + 1])?, [0, 0, 1, 1, 2]);
-    // Reading alone never begins one.
+    let least = Usual::REGIONS_FROM;
+    assert_eq!(regions::<Usual>(&[1, least - 1, least, 1, least + 1])?, [0, 0, 1, 1, 2]);
+    // Who writes nothing never begins one.
     assert_eq!(regions::<On<Emulated>>(&[0, 1, least, 0])?, [0, 1, 2, 2]);
     Ok(())
 }
