@@ -7,6 +7,8 @@
 //! that key's record, or to one that says it is another's. A search that finds nothing has only found nothing if the
 //! version is the same afterwards, and the bucket was the right one to search.
 
+use std::hint::select_unpredictable;
+
 use drtm_htm::{Access, Engine, Word, fence_acquire};
 
 use super::segments::Bucket;
@@ -73,7 +75,7 @@ pub(super) const fn first_slot(line: usize) -> usize {
 #[inline(always)]
 pub(super) fn first_match<E: Engine, const WORDS: usize>(engine: &E, slots: &[Word; WORDS], key: u64) -> usize {
     let is_it = |slot: usize| engine.load_relaxed(&slots[key_word(slot)]) == key;
-    (0..WORDS / 2).rev().fold(WORDS / 2, |found, slot| if is_it(slot) { slot } else { found })
+    (0..WORDS / 2).rev().fold(WORDS / 2, |found, slot| select_unpredictable(is_it(slot), slot, found))
 }
 
 /// A slot as it was seen, for whoever follows it without looking at anything else.

@@ -36,7 +36,9 @@ impl Numbering {
     /// The bucket of a hash when there are so many, of which each has been split `rounds` times and some once more.
     #[inline(always)]
     pub(super) fn guess(self, hash: u64, buckets: u64, rounds: u32) -> u64 {
-        let (split, whole) = (self.bucket(hash, rounds + 1), self.bucket(hash, rounds));
+        let split = self.bucket(hash, rounds + 1);
+        // If there is no such bucket yet, it is a child, for those of this round are all there.
+        let whole = split.wrapping_sub(self.base.wrapping_shl(rounds));
         // One is as likely as the other, and what follows is to begin before it is known which.
         select_unpredictable(split < buckets, split, whole)
     }

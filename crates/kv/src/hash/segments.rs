@@ -48,7 +48,7 @@ pub(super) type Bucket = [Word; BUCKET_WORDS];
 pub(super) struct Segments {
     /// Where the places are: the first of the header's words.
     header: Offset,
-    /// What this handle has learned: by segment, the word where bucket 0 would be if all buckets before the segment lay right before it, or
+    /// What this handle has learned: by [run](run) of buckets, the word where bucket 0 would be if all buckets before the run lay right before it, or
     /// [`UNKNOWN`]. So a bucket's number alone leads to its place.
     known: Box<[AtomicU64]>,
     /// Segments that were allocated at the same time as others, and not needed.
@@ -62,13 +62,25 @@ pub(super) fn locate(bucket: u64) -> (usize, u64) {
 }
 
 /// The segment that a bucket is in.
-#[inline(always)]
 fn segment(bucket: u64) -> usize {
-    // By the highest bit: those of segment 0 get one that is the same for all.
-    let doubled = (bucket.wrapping_mul(2) | FIRST).ilog2() as usize - FIRST.ilog2() as usize;
-    let whole = DOUBLING - 1 + (bucket / WHOLE) as usize;
+    match bucket / FIRST {
+        0 => 0,
+        firsts if bucket < WHOLE => 1 + firsts.ilog2() as usize,
+        _ => DOUBLING - 1 + (bucket / WHOLE) as usize,
+    }
+}
+
+/// Runs of buckets in all the segments that double the array: of as many as the first one has.
+const SHORT_RUNS: usize = (WHOLE / FIRST) as usize;
+
+/// The run of buckets that a bucket is in: the segments that double the array have several, the others are one each. In fewer instructions than it takes to find
+/// the segment.
+#[inline(always)]
+fn run(bucket: u64) -> usize {
+    let short = (bucket / FIRST) as usize;
+    let whole = SHORT_RUNS - 1 + (bucket / WHOLE) as usize;
     // Of a table of some size, it is not to be foreseen which.
-    select_unpredictable(bucket < WHOLE, doubled, whole)
+    select_unpredictable(bucket < WHOLE, short, whole)
 }
 
 /// The number of a segment's first bucket.
@@ -113,8 +125,8 @@ pub(super) fn kept(segment: usize) -> Kept {
 impl Segments {
     pub(super) fn new<E: Engine>(region: &Region<E>, header: Offset) -> Self {
         // No more segments than the region has room for.
-        let segments = DOUBLING + (region.capacity() / (WHOLE * BUCKET_BYTES)) as usize + 1;
-        Self { header, known: (0..segments).map(|_| AtomicU64::new(UNKNOWN)).collect(), spare: Mutex::default() }
+        let runs = SHORT_RUNS + (region.capacity() / (WHOLE * BUCKET_BYTES)) as usize + 1;
+        Self { header, known: (0..runs).map(|_| AtomicU64::new(UNKNOWN)).collect(), spare: Mutex::default() }
     }
 
     /// A bucket, if its segment is there.
@@ -129,14 +141,14 @@ impl Segments {
     /// A bucket whose segment this handle has learned of.
     #[inline(always)]
     pub(super) fn glance<'r, E: Engine>(&self, region: &'r Region<E>, bucket: u64) -> Option<&'r Bucket> {
-        let begins = self.known.get(segment(bucket))?.load(Relaxed);
+        let begins = self.known.get(run(bucket))?.load(Relaxed);
         region.array(Self::offset(begins, bucket)).ok()
     }
 
     /// The same without a look at anything that others write: for regions, which would have read it.
     #[inline(always)]
     pub(super) fn recall<'r, E: Engine>(&self, region: &'r Region<E>, bucket: u64) -> Option<&'r Bucket> {
-        let begins = self.known.get(segment(bucket))?.load(Relaxed);
+        let begins = self.known.get(run(bucket))?.load(Relaxed);
         // Memory that this handle has learned of, its mapping knows.
         if begins == UNKNOWN { None } else { region.array(Self::offset(begins, bucket)).ok() }
     }
@@ -148,14 +160,13 @@ impl Segments {
 
     /// Where a bucket is whose segment this handle has learned of.
     pub(super) fn place(&self, bucket: u64) -> Offset {
-        let begins = self.known.get(segment(bucket)).map_or(UNKNOWN, |known| known.load(Relaxed));
+        let begins = self.known.get(run(bucket)).map_or(UNKNOWN, |known| known.load(Relaxed));
         Self::offset(begins, bucket)
     }
 
     #[cold]
     fn reach<'r, E: Engine>(&self, region: &'r Region<E>, bucket: u64) -> Result<Option<&'r Bucket>, KvError> {
-        let segment = segment(bucket);
-        if segment >= self.known.len() || !self.learn(region, segment)? {
+        if run(bucket) >= self.known.len() || !self.learn(region, segment(bucket))? {
             return Ok(None);
         }
         Ok(Some(region.array(self.place(bucket))?))
@@ -171,9 +182,10 @@ impl Segments {
             return Ok(false);
         }
         // All of it is in memory, and the mapping knows.
-        region.words(Offset::new(at), buckets_in(segment) as usize * BUCKET_WORDS)?;
-        let before = first_in(segment) * BUCKET_WORDS as u64;
-        self.known[segment].store(Offset::new(at).word().wrapping_sub(before), Relaxed);
+        let (first, buckets) = (first_in(segment), buckets_in(segment));
+        region.words(Offset::new(at), buckets as usize * BUCKET_WORDS)?;
+        let begins = Offset::new(at).word().wrapping_sub(first * BUCKET_WORDS as u64);
+        self.known[run(first)..=run(first + buckets - 1)].iter().for_each(|known| known.store(begins, Relaxed));
         Ok(true)
     }
 
@@ -198,7 +210,7 @@ impl Segments {
             return Ok(false);
         }
         let (segment, _) = locate(bucket);
-        if segment >= self.known.len() {
+        if run(bucket) >= self.known.len() {
             let (asked, left) = (buckets_in(segment) * BUCKET_BYTES, region.capacity() - region.allocated());
             return Err(RegionError::Full { asked, left, capacity: region.capacity() }.into());
         }
@@ -243,9 +255,11 @@ mod tests {
     #[test]
     fn buckets_are_numbered_without_gaps() {
         let mut expected = 0;
+        let mut segment_of = [None; SHORT_RUNS + 40];
         for segment in 0..40 {
             for within in 0..buckets_in(segment) {
                 assert_eq!(locate(expected), (segment, within));
+                assert_eq!(segment_of[run(expected)].get_or_insert(segment), &segment, "a run is in one segment");
                 expected += 1;
             }
         }
