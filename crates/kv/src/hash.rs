@@ -49,6 +49,7 @@ use crate::{
     patience::Patience,
     put::update_or_insert,
     record::{Look, Record, Shape},
+    room::Buffer,
 };
 use hint::Hint;
 use numbering::Numbering;
@@ -302,17 +303,23 @@ impl<E: Engine, K: Keys> HashTable<E, K> {
         self.table.buckets()
     }
 
-    /// Copies a key's value to `into`, as far as there is room.
+    /// Copies a key's value to `into`, as far as there is room. Quickest where it fills that.
     ///
     /// # Errors
     ///
     /// When the key is too long, or the store is corrupt.
     #[inline]
-    pub fn get(&self, key: K::Key<'_>, into: &mut [u8]) -> Result<Option<Read>, KvError> {
-        match self.table.glance::<K>(key, into) {
-            Some(read) => Ok(Some(read)),
-            None => self.table.search::<K, _>(key, |record| record.read::<K>(key, into)),
+    pub fn get<B: AsRef<[u8]> + AsMut<[u8]> + ?Sized>(
+        &self,
+        key: K::Key<'_>,
+        into: &mut B,
+    ) -> Result<Option<Read>, KvError> {
+        if let Some(read) = self.table.glance::<K>(key, into) {
+            return Ok(Some(read));
         }
+        let mut buffer = Buffer::new(into);
+        let found = self.table.search::<K, _>(key, |record| record.read::<K>(key, &mut buffer))?;
+        Ok(found.map(|version| buffer.read(version)))
     }
 
     /// Whether there is such a key.

@@ -47,7 +47,7 @@ use crate::{
     keys::{Keys, MAX_KEY},
     layout::{Head, Place, Version},
     mutation::{self, Mutation},
-    room::Room,
+    room::{Buffer, Room},
 };
 
 pub(crate) const KEY: usize = 0;
@@ -228,39 +228,23 @@ impl<'r, E: Engine> Record<'r, E> {
         }
     }
 
-    /// Copies as much of the value as `into` has room for.
+    /// Copies a key's value, if it is the key's record.
     #[inline(always)]
-    pub(crate) fn read<K: Keys>(&self, key: K::Key<'_>, into: &mut [u8]) -> Result<Look<Read>, OutOfBounds> {
+    pub(crate) fn read<K: Keys>(&self, key: K::Key<'_>, into: &mut impl Room) -> Result<Look<Version>, OutOfBounds> {
         match self.begin() {
-            Ok(version) => self.end(version, self.read_value::<K>(key, into, version)),
+            Ok(version) => self.end(version, self.read_value::<K>(key, into).map(|read| read.map(|()| version))),
             Err(look) => Ok(look),
         }
     }
 
     #[inline(always)]
-    fn read_value<K: Keys>(
-        &self,
-        key: K::Key<'_>,
-        into: &mut [u8],
-        version: Version,
-    ) -> Result<Option<Read>, OutOfBounds> {
-        let Some(shape) = self.shape_for::<K>(self.head(), key)? else { return Ok(None) };
-        let copied = shape.value.min(into.len());
-        let words = self.body(shape.before_value(), words_for(copied))?;
-        read_bytes(self.engine(), words, &mut into[..copied]);
-        Ok(Some(Read { length: shape.value, version }))
-    }
-
-    /// The same in the usual case, and without a look at the incarnation: the caller knows that it is the key's record.
-    #[inline(always)]
-    pub(crate) fn peek<K: Keys>(&self, key: K::Key<'_>, into: &mut [u8]) -> Option<Read> {
-        let version = self.version();
-        if version.is_writing() || version.is_removed() {
-            return None;
+    fn read_value<K: Keys>(&self, key: K::Key<'_>, into: &mut impl Room) -> Result<Option<()>, OutOfBounds> {
+        let head = self.head();
+        if K::FITS && self.key_word() == K::word(key) && self.copy_expected::<K>(head, into).is_some() {
+            return Ok(Some(()));
         }
-        let read = self.read_value::<K>(key, into, version).ok()??;
-        fence_acquire();
-        (self.version() == version || mutation::includes(Mutation::ReadWithoutVersion)).then_some(read)
+        let Some(shape) = self.shape_for::<K>(head, key)? else { return Ok(None) };
+        self.copy_wanted(shape, into).map(Some)
     }
 
     /// Copies the whole value of a record of which only the key's word is known, in the usual case: it is whole, the key is there, and the record is one that
@@ -276,7 +260,7 @@ impl<'r, E: Engine> Record<'r, E> {
         if version.is_writing() || version.is_removed() || self.key_word() != word || !is_fit(version) {
             return None;
         }
-        self.copy_expected::<K, _>(self.head(), into)?;
+        self.copy_expected::<K>(self.head(), into)?;
         fence_acquire();
         let is_same = self.version() == version && self.head().incarnation() == self.place.incarnation;
         (is_same || mutation::includes(Mutation::ReadWithoutVersion)).then_some(version)
@@ -318,30 +302,11 @@ impl<'r, E: Engine> Record<'r, E> {
         }
     }
 
+    /// Copies as much of the value as is wanted, if it is as long as is expected: without waiting for the head, on which does not depend then where it is, and how much.
+    /// `None` if it is not; look at it with more care.
     #[inline(always)]
-    fn copy_value<K: Keys>(&self, into: &mut impl Room) -> Result<(), OutOfBounds> {
-        self.copy_wanted(self.shape::<K>(self.head())?, into)
-    }
-
-    /// Copies as much of the value as is wanted.
-    #[inline(always)]
-    fn copy_wanted(&self, shape: Shape, into: &mut impl Room) -> Result<(), OutOfBounds> {
-        let skipped = into.skipped().min(words_for(shape.value));
-        let rest = shape.value.saturating_sub(8 * skipped);
-        // Before there is room for so much: a length that is nonsense leads out of memory, or is at most that of a page.
-        let words = self.body(shape.before_value() + skipped, words_for(rest))?;
-        read_bytes(self.engine(), words, into.of(rest));
-        if let Some((skipped, into)) = into.besides(shape.value) {
-            read_bytes(self.engine(), self.body(shape.before_value() + skipped, words_for(into.len()))?, into);
-        }
-        Ok(())
-    }
-
-    /// The same, if the value is as long as whole ones are expected to be: then where everything is, and how much, are constants. `None` if it is not; look at
-    /// it with more care.
-    #[inline(always)]
-    fn copy_expected<K: Keys, R: Room>(&self, head: Head, into: &mut R) -> Option<()> {
-        let (true, Some(whole)) = (K::FITS, R::whole()) else {
+    fn copy_expected<K: Keys>(&self, head: Head, into: &mut impl Room) -> Option<()> {
+        let (true, Some(whole)) = (K::FITS, into.whole()) else {
             return self.copy_wanted(self.shape::<K>(head).ok()?, into).ok();
         };
         let is_short = whole <= Head::MAX_SHORT;
@@ -351,16 +316,43 @@ impl<'r, E: Engine> Record<'r, E> {
             Some(length) => is_short && usize::from(length) == whole,
             None => !is_short && self.engine().load_relaxed(&body[0]) == whole as u64,
         };
-        if !is_as_long {
-            return None;
+        if is_as_long {
+            self.copy_parts(&body[before..], whole, into);
         }
-        let value = &body[before..];
-        let skipped = into.skipped();
-        read_bytes(self.engine(), value.get(skipped..)?, into.of(whole.saturating_sub(8 * skipped)));
-        if let Some((skipped, into)) = into.besides(whole) {
-            read_bytes(self.engine(), value.get(skipped..)?, into);
+        is_as_long.then_some(())
+    }
+
+    /// Copies what there is room for of the value of the record at this word, which has this head. Gives how long it is.
+    // It looks for the record once more: one that it was given would have to be in memory, for all others, too.
+    #[inline(never)]
+    pub(crate) fn copy_any<K: Keys>(region: &Region<E>, word: u64, head: Head, into: &mut [u8]) -> Option<usize> {
+        let record = Record::at(region, Place { word, incarnation: 0 }).ok()?;
+        let shape = record.shape::<K>(head).ok()?;
+        record.copy_wanted(shape, &mut Buffer::new(into)).ok()?;
+        Some(shape.value)
+    }
+
+    #[inline(always)]
+    fn copy_value<K: Keys>(&self, into: &mut impl Room) -> Result<(), OutOfBounds> {
+        self.copy_wanted(self.shape::<K>(self.head())?, into)
+    }
+
+    /// Copies as much of the value as is wanted.
+    #[inline(always)]
+    fn copy_wanted(&self, shape: Shape, into: &mut impl Room) -> Result<(), OutOfBounds> {
+        // Before there is room for so much: a length that is nonsense leads out of memory, or is at most that of a page.
+        let value = self.body(shape.before_value(), words_for(shape.value))?;
+        self.copy_parts(value, shape.value, into);
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn copy_parts(&self, value: &[Word], length: usize, into: &mut impl Room) {
+        let skipped = into.skipped().min(value.len());
+        read_bytes(self.engine(), &value[skipped..], into.of(length.saturating_sub(8 * skipped)));
+        if let Some((skipped, into)) = into.besides(length) {
+            read_bytes(self.engine(), value.get(skipped..).unwrap_or(&[]), into);
         }
-        Some(())
     }
 
     #[inline(always)]

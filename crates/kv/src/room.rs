@@ -1,5 +1,7 @@
 //! Where a value is copied to whose length is only known when it is come to.
 
+use crate::{Read, Version};
+
 /// Memory for a value: a vector, most simply.
 ///
 /// # Example
@@ -30,12 +32,10 @@ pub trait Room {
         0
     }
 
-    /// How long the whole value most probably is, if that is known when this is compiled: it is copied with no branch for others then.
+    /// How long the whole value most probably is, if something is to be expected: where it is, and how much, need not be waited for then. Where it
+    /// is known when this is compiled, values are copied with no branch for others.
     #[inline(always)]
-    fn whole() -> Option<usize>
-    where
-        Self: Sized,
-    {
+    fn whole(&self) -> Option<usize> {
         None
     }
 
@@ -74,40 +74,24 @@ impl Room for Nowhere {
     }
 }
 
-/// Memory that values are copied to: an array, or a slice where nobody knows its length before.
-///
-/// # Example
-///
-/// ```
-/// use drtm_kv::Memory;
-///
-/// assert_eq!(<[u8; 8]>::LENGTH, Some(8));
-/// assert_eq!(<[u8]>::LENGTH, None);
-/// ```
-pub trait Memory: AsRef<[u8]> + AsMut<[u8]> {
-    /// How long it is, if that is known when this is compiled. Values that fill it are copied with no branch for others then.
-    const LENGTH: Option<usize>;
-}
-
-impl Memory for [u8] {
-    const LENGTH: Option<usize> = None;
-}
-
-impl<const N: usize> Memory for [u8; N] {
-    const LENGTH: Option<usize> = Some(N);
-}
-
-/// Somebody's memory, and the length of the value of which it has the beginning.
+/// Somebody's memory, and the length of the value of which it has the beginning. Values are expected to fill it.
 #[derive(Debug)]
 pub(crate) struct Buffer<'b, B: ?Sized> {
     memory: &'b mut B,
     length: usize,
 }
 
-impl<'b, B: Memory + ?Sized> Buffer<'b, B> {
+impl<'b, B: AsRef<[u8]> + AsMut<[u8]> + ?Sized> Buffer<'b, B> {
     #[inline(always)]
     pub(crate) fn new(memory: &'b mut B) -> Self {
         Self { memory, length: 0 }
+    }
+
+    /// Lets `copy` fill it with a value of any length, which it gives.
+    #[inline(always)]
+    pub(crate) fn fill(&mut self, copy: impl FnOnce(&mut [u8]) -> Option<usize>) -> Option<()> {
+        self.length = copy(self.memory.as_mut())?;
+        Some(())
     }
 
     /// As much of the value as there was room for.
@@ -117,14 +101,14 @@ impl<'b, B: Memory + ?Sized> Buffer<'b, B> {
         &bytes[..self.length.min(bytes.len())]
     }
 
-    /// The length of the value, which may be more than there was room for.
+    /// What was read, if the value had this version.
     #[inline(always)]
-    pub(crate) fn length(&self) -> usize {
-        self.length
+    pub(crate) fn read(&self, version: Version) -> Read {
+        Read { length: self.length, version }
     }
 }
 
-impl<B: Memory + ?Sized> Room for Buffer<'_, B> {
+impl<B: AsRef<[u8]> + AsMut<[u8]> + ?Sized> Room for Buffer<'_, B> {
     #[inline(always)]
     fn of(&mut self, length: usize) -> &mut [u8] {
         self.length = length;
@@ -134,7 +118,7 @@ impl<B: Memory + ?Sized> Room for Buffer<'_, B> {
     }
 
     #[inline(always)]
-    fn whole() -> Option<usize> {
-        B::LENGTH
+    fn whole(&self) -> Option<usize> {
+        Some(self.memory.as_ref().len())
     }
 }

@@ -72,6 +72,7 @@ use crate::{
     patience::Patience,
     put::update_or_insert,
     record::{Look, Record, Shape},
+    room::Buffer,
 };
 use hints::Hints;
 use leaves::Direction;
@@ -324,14 +325,21 @@ impl<E: Engine, K: TreeKeys> Tree<E, K> {
         Ok(counter::sum(self.table.engine(), self.table.counter()?))
     }
 
-    /// Copies a key's value to `into`, as far as there is room.
+    /// Copies a key's value to `into`, as far as there is room. Quickest where it fills that.
     ///
     /// # Errors
     ///
     /// When the key is too long, or the store is corrupt.
     #[inline]
-    pub fn get(&self, key: K::Key<'_>, into: &mut [u8]) -> Result<Option<Read>, KvError> {
-        Ok(self.table.search::<K, _>(key, |record| record.read::<K::Kept>(key, into))?.ok())
+    pub fn get<B: AsRef<[u8]> + AsMut<[u8]> + ?Sized>(
+        &self,
+        key: K::Key<'_>,
+        into: &mut B,
+    ) -> Result<Option<Read>, KvError> {
+        Ok(match self.lookup(key, into)? {
+            Lookup::Found(read) => Some(read),
+            Lookup::Absent(_) => None,
+        })
     }
 
     /// [Gets](Self::get) a key's value; if there is no such key, gives the leaf that would have it, as it was.
@@ -354,9 +362,15 @@ impl<E: Engine, K: TreeKeys> Tree<E, K> {
     /// assert!(!tree.unchanged(&leaf));
     /// # Ok::<(), drtm_kv::KvError>(())
     /// ```
-    pub fn lookup(&self, key: K::Key<'_>, into: &mut [u8]) -> Result<Lookup, KvError> {
-        Ok(match self.table.search::<K, _>(key, |record| record.read::<K::Kept>(key, into))? {
-            Ok(read) => Lookup::Found(read),
+    #[inline]
+    pub fn lookup<B: AsRef<[u8]> + AsMut<[u8]> + ?Sized>(
+        &self,
+        key: K::Key<'_>,
+        into: &mut B,
+    ) -> Result<Lookup, KvError> {
+        let mut buffer = Buffer::new(into);
+        Ok(match self.table.search::<K, _>(key, |record| record.read::<K::Kept>(key, &mut buffer))? {
+            Ok(version) => Lookup::Found(buffer.read(version)),
             Err(spot) => Lookup::Absent(NodeVersion::of(&spot.leaf)),
         })
     }

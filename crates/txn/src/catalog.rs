@@ -32,6 +32,8 @@ pub(crate) struct Opened<E: Engine> {
     pub(crate) index: Index<E>,
     /// Bytes of a key that packs into a word.
     pub(crate) key_size: usize,
+    /// Bytes of a value, if all have as many.
+    pub(crate) value_size: Option<usize>,
     pub(crate) indexes: Indexes,
     /// The first moment from which on it is whole: a snapshot that ends before does not see all of an index that was made from rows later.
     pub(crate) whole_since: AtomicU64,
@@ -217,6 +219,7 @@ impl<E: Engine> Catalog<E> {
             name,
             index,
             key_size,
+            value_size: C::SIZE,
             indexes: Indexes::default(),
             whole_since,
             standing,

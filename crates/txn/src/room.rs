@@ -45,30 +45,30 @@ impl<C: Codec, R: Room> Room for Of<'_, C, R> {
     }
 
     #[inline(always)]
-    fn whole() -> Option<usize> {
+    fn whole(&self) -> Option<usize> {
         C::SIZE
     }
 }
 
-/// Room for what is wanted of a codec's value.
+/// Room for what is wanted of a value, whose length may be known.
 #[derive(Debug)]
-pub(crate) struct Taken<'r, C> {
+pub(crate) struct Taken<'r> {
     value: &'r mut Value,
     values: &'r mut Values,
     start: usize,
     wanted: &'r Wanted,
-    codec: PhantomData<fn() -> C>,
+    whole: Option<usize>,
 }
 
-impl<'r, C: Codec> Taken<'r, C> {
+impl<'r> Taken<'r> {
     #[inline(always)]
-    pub(crate) fn new(value: &'r mut Value, values: &'r mut Values, wanted: &'r Wanted) -> Self {
+    pub(crate) fn new(value: &'r mut Value, values: &'r mut Values, wanted: &'r Wanted, whole: Option<usize>) -> Self {
         let start = values.len();
-        Self { value, values, start, wanted, codec: PhantomData }
+        Self { value, values, start, wanted, whole }
     }
 }
 
-impl<C: Codec> Room for Taken<'_, C> {
+impl Room for Taken<'_> {
     #[inline(always)]
     fn of(&mut self, length: usize) -> &mut [u8] {
         let length = self.wanted.span.at_most(length);
@@ -81,8 +81,8 @@ impl<C: Codec> Room for Taken<'_, C> {
     }
 
     #[inline(always)]
-    fn whole() -> Option<usize> {
-        C::SIZE
+    fn whole(&self) -> Option<usize> {
+        self.whole
     }
 
     #[inline(always)]

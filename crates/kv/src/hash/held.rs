@@ -136,7 +136,7 @@ impl<E: Engine, K: Keys> HashTable<E, K> {
     /// assert!(!store.records().is_unchanged(&bucket) && store.records().is_unchanged(&seen[0]));
     /// # Ok::<(), drtm_kv::KvError>(())
     /// ```
-    #[inline]
+    #[inline(always)]
     pub fn fetch(
         &self,
         key: K::Key<'_>,

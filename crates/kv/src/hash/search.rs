@@ -14,6 +14,7 @@ use crate::{
     layout::{Bits, LINE_SLOTS, Place, SLOTS, meta_word},
     mutation::{self, Mutation},
     record::{Lines, Look, Record, Shape},
+    room::Buffer,
 };
 
 impl<E: Engine> Table<E> {
@@ -146,9 +147,18 @@ impl<E: Engine> Table<E> {
 
     /// Reads a value by the straight way.
     #[inline(always)]
-    pub(super) fn glance<K: Keys>(&self, key: K::Key<'_>, into: &mut [u8]) -> Option<Read> {
+    pub(super) fn glance<K: Keys>(
+        &self,
+        key: K::Key<'_>,
+        into: &mut (impl AsRef<[u8]> + AsMut<[u8]> + ?Sized),
+    ) -> Option<Read> {
         let (sight, record) = self.sight::<K>(key)?;
-        let read = record.peek::<K>(key, into)?;
+        let mut buffer = Buffer::new(into);
+        let is_fit = |version: Version| !version.is_removed();
+        let (version, _) = record.peek::<K, _>(key, is_fit, &mut buffer, |head, buffer| {
+            buffer.fill(|memory| Record::copy_any::<K>(self.region(), sight.word(), head, memory))
+        })?;
+        let read = buffer.read(version);
         sight.holds(self.engine()).then_some(read)
     }
 

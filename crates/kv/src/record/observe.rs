@@ -65,7 +65,34 @@ impl<E: Engine> Record<'_, E> {
         }
     }
 
-    /// As [`observe`](Self::observe) in the usual case, and without a look at the incarnation: the caller knows that it is the key's record.
+    /// Copies a key's value in the usual case, of a record that is one that `is_fit` from what its version is; without a look at the incarnation: the caller
+    /// knows that it is the key's record. A value that is not as long as was expected is left to `copy_another`, which is given the record's head.
+    #[inline(always)]
+    pub(crate) fn peek<K: Keys, R: Room>(
+        &self,
+        key: K::Key<'_>,
+        is_fit: impl FnOnce(Version) -> bool,
+        into: &mut R,
+        copy_another: impl FnOnce(Head, &mut R) -> Option<()>,
+    ) -> Option<(Version, Head)> {
+        let version = self.version();
+        if version.is_writing() || !is_fit(version) {
+            return None;
+        }
+        let head = self.head();
+        if !K::FITS {
+            self.observe_value::<K>(key, head, version, into).ok()??;
+        } else if version.is_removed() || self.key_word() != K::word(key) {
+            return None;
+        } else if self.copy_expected::<K>(head, into).is_none() {
+            copy_another(head, into)?;
+        }
+        fence_acquire();
+        let is_same = self.version() == version || mutation::includes(Mutation::ReadWithoutVersion);
+        is_same.then_some((version, head))
+    }
+
+    /// As [`observe`](Self::observe) in the [usual case](Self::peek).
     #[inline(always)]
     pub(crate) fn peek_sighting<K: Keys>(
         &self,
@@ -73,30 +100,17 @@ impl<E: Engine> Record<'_, E> {
         holder: State,
         into: &mut impl Room,
     ) -> Option<Sighting> {
-        let version = self.version();
-        if version.is_writing() || self.is_held_by_another_than(holder) {
-            return None;
-        }
-        let head = self.head();
-        self.observe_expected::<K>(key, head, version, into)?;
-        fence_acquire();
-        let is_same = self.version() == version || mutation::includes(Mutation::ReadWithoutVersion);
+        let (version, head) = self.peek::<K, _>(key, |_| !self.is_held_by_another_than(holder), into, |_, _| None)?;
         let place = Place { incarnation: head.incarnation(), ..self.place };
-        is_same.then_some(Sighting { at: Handle::of(place), version })
+        Some(Sighting { at: Handle::of(place), version })
     }
 
-    /// What the key was before a version, in the usual case: nobody has written it since, or is about to. As [`peek_sighting`](Self::peek_sighting).
+    /// What the key was before a version, in the [usual case](Self::peek): nobody has written it since, or is about to.
     #[inline(always)]
     pub(crate) fn peek_past<K: Keys>(&self, key: K::Key<'_>, before: Version, into: &mut impl Room) -> Option<Past> {
-        let version = self.version();
-        let state = State(self.engine().load(&self.header[STATE]));
-        if version.is_writing() || state.is_locked() || version.number() >= before.number() {
-            return None;
-        }
-        self.observe_expected::<K>(key, self.head(), version, into)?;
-        fence_acquire();
-        let is_same = self.version() == version || mutation::includes(Mutation::ReadWithoutVersion);
-        is_same.then(|| Past::of(version))
+        let is_free = || !State(self.engine().load(&self.header[STATE])).is_locked();
+        let is_fit = |version: Version| is_free() && version.number() < before.number();
+        self.peek::<K, _>(key, is_fit, into, |_, _| None).map(|(version, _)| Past::of(version))
     }
 
     /// [Begins](Self::begin) to look at a record that nobody else than this holder has locked.
@@ -138,24 +152,6 @@ impl<E: Engine> Record<'_, E> {
         into: &mut impl Room,
     ) -> Result<Option<()>, OutOfBounds> {
         self.copy_if_it(self.shape_for::<K>(head, key), version, into)
-    }
-
-    /// The same in the usual case.
-    #[inline(always)]
-    fn observe_expected<K: Keys>(
-        &self,
-        key: K::Key<'_>,
-        head: Head,
-        version: Version,
-        into: &mut impl Room,
-    ) -> Option<()> {
-        if !K::FITS {
-            return self.observe_value::<K>(key, head, version, into).ok()?;
-        }
-        if version.is_removed() || self.key_word() != K::word(key) {
-            return None;
-        }
-        self.copy_expected::<K, _>(head, into)
     }
 
     /// Copies the value of a record that has a shape only if it is the one looked for.

@@ -9,7 +9,7 @@ use super::{NodeVersion, Tree, kind::TreeKeys, leaves::Direction, rows::Ahead, v
 use crate::{
     KvError, Read, Version,
     keys::{Inline, Keys},
-    room::{Buffer, Memory},
+    room::Buffer,
 };
 
 /// A row that a [`Scan`] has come to.
@@ -141,12 +141,12 @@ impl<'t, E: Engine, K: TreeKeys> Scan<'t, E, K> {
     pub fn next_into(&mut self, into: &mut [u8]) -> Result<Option<(K::Key<'_>, Read)>, KvError> {
         let mut buffer = Buffer::new(into);
         let row = K::next(&self.tree.table, &mut self.cursor, &mut self.passed, &mut Copied(&mut buffer))?;
-        Ok(row.map(|(key, version)| (key, Read { length: buffer.length(), version })))
+        Ok(row.map(|(key, version)| (key, buffer.read(version))))
     }
 
     /// Shows the rows that follow, one after the other, until there are no more or `show` breaks off: for many rows quicker than to
-    /// [ask](Self::next_into) for each. A value is copied to `into`, as far as there is room, and shown from there; values that fill an array are copied
-    /// with no branch for others.
+    /// [ask](Self::next_into) for each. A value is copied to `into`, as far as there is room, and shown from there; values that fill that are
+    /// copied quickest.
     ///
     /// # Errors
     ///
@@ -176,7 +176,7 @@ impl<'t, E: Engine, K: TreeKeys> Scan<'t, E, K> {
     /// # Ok::<(), drtm_kv::KvError>(())
     /// ```
     #[inline]
-    pub fn each_into<B: Memory + ?Sized>(
+    pub fn each_into<B: AsRef<[u8]> + AsMut<[u8]> + ?Sized>(
         &mut self,
         into: &mut B,
         mut show: impl FnMut(K::Key<'_>, Read, &[u8]) -> ControlFlow<()>,
@@ -184,8 +184,7 @@ impl<'t, E: Engine, K: TreeKeys> Scan<'t, E, K> {
         let mut buffer = Buffer::new(into);
         let Self { tree, cursor, passed, .. } = self;
         K::each(&tree.table, cursor, passed, &mut Copied(&mut buffer), |key, version, Copied(buffer)| {
-            let (length, value) = (buffer.length(), buffer.bytes());
-            show(key, Read { length, version }, value)
+            show(key, buffer.read(version), buffer.bytes())
         })
     }
 

@@ -29,7 +29,7 @@ impl<const W: usize> Room for Parts<W> {
         self.wanted.0
     }
 
-    fn whole() -> Option<usize> {
+    fn whole(&self) -> Option<usize> {
         Some(W)
     }
 
@@ -78,6 +78,24 @@ impl World {
         Self { _store: store, worker, hash, tree, values }
     }
 
+    /// Gets each value into memory for as much, for less, and for more.
+    fn check_slices(&self, other: usize) -> Result<(), TestCaseError> {
+        for (key, value) in (0..).zip(&self.values) {
+            for room in [value.len(), value.len() / 2, value.len() + 1, other] {
+                let copied = room.min(value.len());
+                let (mut hashed, mut sorted) = (vec![0xA5; room], vec![0xA5; room]);
+                let found = [
+                    self.hash.get(key, &mut hashed[..]).expect("no error"),
+                    self.tree.get(key, &mut sorted[..]).expect("no error"),
+                ];
+                prop_assert!(found.iter().all(|read| read.is_some_and(|read| read.length == value.len())), "{key}");
+                prop_assert!(hashed[..copied] == value[..copied] && hashed[copied..].iter().all(|byte| *byte == 0xA5));
+                prop_assert_eq!(hashed, sorted);
+            }
+        }
+        Ok(())
+    }
+
     /// Reads each value in every way that there is.
     fn check<const W: usize>(&self, wanted: &Parts<W>) -> Result<(), TestCaseError> {
         let holder = self.worker.lock_state();
@@ -109,6 +127,7 @@ impl World {
             };
             prop_assert!(is_found(fetched) && room == filled, "tree {key}: {room:?}");
         }
+        self.check_slices(W)?;
         let (mut cursor, mut leaves) = (Cursor::up(..), Vec::new());
         let (mut room, mut rows) = (wanted.clone(), Vec::new());
         let each = |key, _, room: &mut Parts<W>| {

@@ -262,7 +262,7 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
             if entry.word != *word {
                 break;
             }
-            let room = &mut Taken::<C>::new(value, values, &wanted);
+            let room = &mut Taken::new(value, values, &wanted, C::SIZE);
             let Some(sighting) = table.fetch_at(at, *word, *holder, room) else { break };
             if written.may_have(sighting.at) {
                 break;

@@ -7,7 +7,7 @@ use drtm_kv::{Fetched, Handle, Lines, Past, Sighting};
 
 use super::{Found, Mode, Tx, encode};
 use crate::{
-    Codec, Conflict, Error, Key, Raw, Setting, Table,
+    Codec, Conflict, Error, Key, Setting, Table,
     catalog::Opened,
     part::Wanted,
     room::Taken,
@@ -239,7 +239,7 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
         {
             let Work { value, values, holder, .. } = self.work();
             let start = values.len();
-            let room = &mut Taken::<C>::new(value, values, wanted);
+            let room = &mut Taken::new(value, values, wanted, C::SIZE);
             if let Some(seen) = opened.index.fetch_at::<O>(at, word, *holder, room) {
                 return self.row_of(seen, wanted, start);
             }
@@ -286,7 +286,7 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
         let Work { key: buffer, value, values, holder, .. } = &mut *work;
         let start = values.len();
         let encoded = encode(key, buffer);
-        let room = &mut Taken::<Raw>::new(value, values, wanted);
+        let room = &mut Taken::new(value, values, wanted, opened.value_size);
         if let Some(before) = past {
             let found = opened.fetch_past::<O>(near, encoded, before, room)?;
             return Ok(Some(Row { found: was_found(opened, found)?, record: None }));
