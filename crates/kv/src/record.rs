@@ -240,11 +240,18 @@ impl<'r, E: Engine> Record<'r, E> {
     #[inline(always)]
     fn read_value<K: Keys>(&self, key: K::Key<'_>, into: &mut impl Room) -> Result<Option<()>, OutOfBounds> {
         let head = self.head();
-        if K::FITS && self.key_word() == K::word(key) && self.copy_expected::<K>(head, into).is_some() {
-            return Ok(Some(()));
+        if !K::FITS {
+            let Some(shape) = self.shape_for::<K>(head, key)? else { return Ok(None) };
+            return self.copy_wanted(shape, into).map(Some);
         }
-        let Some(shape) = self.shape_for::<K>(head, key)? else { return Ok(None) };
-        self.copy_wanted(shape, into).map(Some)
+        if self.key_word() != K::word(key) {
+            cold_path();
+            return Ok(None);
+        }
+        match self.copy_expected::<K>(head, into) {
+            Some(()) => Ok(Some(())),
+            None => self.copy_wanted(self.shape::<K>(head)?, into).map(Some),
+        }
     }
 
     /// Copies the whole value of a record of which only the key's word is known, in the usual case: it is whole, the key is there, and the record is one that

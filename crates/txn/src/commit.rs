@@ -17,7 +17,7 @@ use drtm_htm::{Engine, fence_locked};
 use drtm_kv::{Kept, KvError, Locking, Records, Sighting, Version};
 
 use crate::{
-    Change, Conflict, Error, Hook, Setting,
+    Change, Conflict, Error, Hook, Mode, Setting,
     budget::Spent,
     catalog::Opened,
     db::Inner,
@@ -67,10 +67,10 @@ pub(crate) fn is_true<S: Setting>(db: &Inner<S>, work: &Work<S::Engine>) -> Resu
     Ok(())
 }
 
-/// Makes a transaction happen, or not.
+/// Makes a transaction happen, or not. For each mode by itself: it is part of what ends a transaction then, and who only reads has the end of one that does.
 #[inline]
-pub(crate) fn commit<S: Setting>(db: &Inner<S>, work: &mut Work<S::Engine>) -> Result<(), Error> {
-    let has_removed = if work.writes.is_empty() {
+pub(crate) fn commit<S: Setting, M: Mode>(db: &Inner<S>, work: &mut Work<S::Engine>) -> Result<(), Error> {
+    let has_removed = if !M::WRITES || work.writes.is_empty() {
         // What was read at one moment was true then. A range's rows are looked at one after the other, and one that goes meanwhile leaves nothing but its leaf.
         let is_of_one_moment = work.leaves.is_empty() && work.reads.len() + work.buckets.len() <= 1;
         if !is_of_one_moment && S::ISOLATED {

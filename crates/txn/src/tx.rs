@@ -257,7 +257,7 @@ impl<'db, S: Setting, M: Mode> Tx<'db, S, M> {
         let db = self.db;
         let committed = match self.doomed {
             Some(conflict) => Err(conflict.into()),
-            None => commit::commit(db, self.work()),
+            None => commit::commit::<S, M>(db, self.work()),
         };
         match committed {
             Ok(()) => {

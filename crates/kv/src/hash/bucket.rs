@@ -9,7 +9,7 @@
 
 use std::hint::select_unpredictable;
 
-use drtm_htm::{Access, Engine, Word, fence_acquire};
+use drtm_htm::{Access, Engine, LINE_WORDS, Word, fence_acquire};
 
 use super::segments::Bucket;
 use crate::{
@@ -76,6 +76,16 @@ pub(super) const fn first_slot(line: usize) -> usize {
 pub(super) fn first_match<E: Engine, const WORDS: usize>(engine: &E, slots: &[Word; WORDS], key: u64) -> usize {
     let is_it = |slot: usize| engine.load_relaxed(&slots[key_word(slot)]) == key;
     (0..WORDS / 2).rev().fold(WORDS / 2, |found, slot| select_unpredictable(is_it(slot), slot, found))
+}
+
+/// The same of a bucket, line by line: first in this one, where the key is if there was room, so that mostly nobody asks for the other.
+#[inline(always)]
+pub(super) fn first_match_from<E: Engine>(engine: &E, bucket: &Bucket, line: usize, key: u64) -> usize {
+    let in_line = |line: usize| {
+        let slot = first_match(engine, bucket[line * LINE_WORDS..].first_chunk::<LINE_WORDS>()?, key);
+        (slot < LINE_SLOTS).then_some(first_slot(line) + slot)
+    };
+    in_line(line).or_else(|| in_line(line ^ 1)).unwrap_or(SLOTS)
 }
 
 /// A slot as it was seen, for whoever follows it without looking at anything else.

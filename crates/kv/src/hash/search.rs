@@ -44,9 +44,10 @@ impl<E: Engine> Table<E> {
     pub(super) fn sight<K: Keys>(&self, key: K::Key<'_>) -> Option<(Sight<'_>, Record<'_, E>)> {
         let engine = self.engine();
         let word = K::word(key);
-        let main = self.main.glance(self.region(), self.hint.guess(K::hash(word)))?;
+        let (hash, guess) = (K::hash(word), self.hint.now());
+        let main = self.main.glance(self.region(), guess.bucket(hash))?;
         let seen = bucket::seen(engine, main);
-        let (bucket, slot) = match bucket::first_match(engine, main, word) {
+        let (bucket, slot) = match bucket::first_match_from(engine, main, guess.line(hash), word) {
             SLOTS => self.sight_beyond(main, word)?,
             slot => (main, slot),
         };
