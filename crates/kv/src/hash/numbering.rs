@@ -37,8 +37,8 @@ impl Numbering {
     #[inline(always)]
     pub(super) fn guess(self, hash: u64, buckets: u64, rounds: u32) -> u64 {
         let split = self.bucket(hash, rounds + 1);
-        // If there is no such bucket yet, it is a child, for those of this round are all there.
-        let whole = split.wrapping_sub(self.base.wrapping_shl(rounds));
+        // If there is no such bucket yet, it is a child, for those of this round are all there. Where a header is nonsense, it may be none, and stays.
+        let whole = split.min(split.wrapping_sub(self.base.wrapping_shl(rounds)));
         // One is as likely as the other, and what follows is to begin before it is known which.
         select_unpredictable(split < buckets, split, whole)
     }
@@ -94,6 +94,17 @@ mod tests {
             hashes().for_each(|hash| counts[numbering.bucket(hash, 0) as usize][numbering.line(hash)] += 1);
             let mean = 2_500 / base as u32;
             assert!(counts.as_flattened().iter().all(|count| *count <= 3 * mean.max(5)), "base {base}: {counts:?}");
+        }
+    }
+
+    #[test]
+    fn fewer_buckets_than_there_can_be_lead_to_none_beyond_the_base() {
+        for base in BASES {
+            let numbering = Numbering::new(base).expect("not zero");
+            for buckets in 0..base.min(20) {
+                let guess = |hash| numbering.guess(hash, buckets, numbering.rounds(buckets));
+                assert!(hashes().all(|hash| guess(hash) < base), "{buckets} of base {base}");
+            }
         }
     }
 

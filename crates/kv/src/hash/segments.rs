@@ -48,7 +48,7 @@ pub(super) type Bucket = [Word; BUCKET_WORDS];
 pub(super) struct Segments {
     /// Where the places are: the first of the header's words.
     header: Offset,
-    /// What this handle has learned: by [run](run) of buckets, the word where bucket 0 would be if all buckets before the run lay right before it, or
+    /// What this handle has learned: by [run] of buckets, the word where bucket 0 would be if all buckets before the run lay right before it, or
     /// [`UNKNOWN`]. So a bucket's number alone leads to its place.
     known: Box<[AtomicU64]>,
     /// Segments that were allocated at the same time as others, and not needed.
