@@ -155,7 +155,15 @@ impl<'r, E: Engine> Record<'r, E> {
 
     #[inline(always)]
     pub(crate) fn shape<K: Keys>(&self, head: Head) -> Result<Shape, OutOfBounds> {
-        Shape::told::<K, _>(head, || Ok(self.engine().load_relaxed(&self.body(0, 1)?[0])))
+        Shape::told::<K, _>(head, self.lengths())
+    }
+
+    /// The word of lengths, for who asks.
+    // Of the region and the place, not of the record: that would have to be in memory for whoever does not ask, too.
+    #[inline(always)]
+    fn lengths(&self) -> impl FnOnce() -> Result<u64, OutOfBounds> + use<'r, E> {
+        let (region, at) = (self.region, Offset::new(8 * (self.place.word + HEADER_WORDS as u64)));
+        move || Ok(region.engine().load_relaxed(&region.array::<1>(at)?[0]))
     }
 
     /// How many words it has. Nonsense, while it is being written.

@@ -10,10 +10,11 @@
 
 mod lock;
 mod region;
+mod single;
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
-use drtm_htm::{Engine, fence_locked};
+use drtm_htm::{Engine, Plain, fence_locked};
 use drtm_kv::{Kept, KvError, Locking, Records, Sighting, Version};
 
 use crate::{
@@ -29,7 +30,7 @@ use crate::{
     snapshots::Needs,
     work::{Fate, Work, Write, encoded, slice},
 };
-use lock::{Locked, has_room, lock, unlock};
+use lock::{Locked, lock, unlock};
 
 /// Whether all that was read, and is not written, is still so; if not, why.
 #[inline(always)]
@@ -70,45 +71,48 @@ pub(crate) fn is_true<S: Setting>(db: &Inner<S>, work: &Work<S::Engine>) -> Resu
 /// Makes a transaction happen, or not. For each mode by itself: it is part of what ends a transaction then, and who only reads has the end of one that does.
 #[inline]
 pub(crate) fn commit<S: Setting, M: Mode>(db: &Inner<S>, work: &mut Work<S::Engine>) -> Result<(), Error> {
-    let has_removed = if !M::WRITES || work.writes.is_empty() {
+    if !M::WRITES || work.writes.is_empty() {
         // What was read at one moment was true then. A range's rows are looked at one after the other, and one that goes meanwhile leaves nothing but its leaf.
         let is_of_one_moment = work.leaves.is_empty() && work.reads.len() + work.buckets.len() <= 1;
         if !is_of_one_moment && S::ISOLATED {
             holds(db, work)?;
         }
-        false
-    } else {
-        let (epoch, locked) = lock_and_validate(db, work)?;
-        let may_go_on = gate::confirm(db, work);
-        if let Err(error) = may_go_on.and_then(|()| if locked.lacks_room() { reserve(db, work) } else { Ok(()) }) {
-            unlock(&db.store.records(), &work.writes);
-            return Err(error);
-        }
-        if S::Hook::LISTENS
-            && let Err(panic) = catch_unwind(AssertUnwindSafe(|| tell(db, work, epoch)))
-        {
-            // Nothing has been written, and nobody is to wait for it.
-            give_back_reserved(work);
-            unlock(&db.store.records(), &work.writes);
-            resume_unwind(panic);
-        }
-        work.needs.clear();
-        if locked.may_be_needed(epoch) {
-            db.snapshots.needs(&db.store, &mut work.needs)?;
-        }
-        if locked.lacks_room() || locked.has_past() || !work.needs.is_empty() {
-            apply_to_any(db, work, epoch)?
-        } else {
-            apply(db, work, epoch)?
-        }
-    };
-    if has_removed {
-        take_out_removed(db, work)?;
+    } else if !single::commit(db, work)? {
+        commit_all(db, work)?;
     }
     if !work.undone.is_empty() {
         garbage::take_back(db, work);
     }
     Ok(garbage::try_again(db, work)?)
+}
+
+/// Makes all that is written happen, or nothing of it.
+#[inline(always)]
+fn commit_all<S: Setting>(db: &Inner<S>, work: &mut Work<S::Engine>) -> Result<(), Error> {
+    let (epoch, locked) = lock_and_validate(db, work)?;
+    let may_go_on = gate::confirm(db, work);
+    if let Err(error) = may_go_on.and_then(|()| if locked.lacks_room() { reserve(db, work) } else { Ok(()) }) {
+        unlock(&db.store.records(), &work.writes);
+        return Err(error);
+    }
+    if S::Hook::LISTENS
+        && let Err(panic) = catch_unwind(AssertUnwindSafe(|| tell(db, work, epoch)))
+    {
+        // Nothing has been written, and nobody is to wait for it.
+        give_back_reserved(work);
+        unlock(&db.store.records(), &work.writes);
+        resume_unwind(panic);
+    }
+    work.needs.clear();
+    if locked.may_be_needed(epoch) {
+        db.snapshots.needs(&db.store, &mut work.needs)?;
+    }
+    let has_removed = if locked.lacks_room() || locked.has_past() || !work.needs.is_empty() {
+        apply_to_any(db, work, epoch)?
+    } else {
+        apply(db, work, epoch)?
+    };
+    if has_removed { Ok(take_out_removed(db, work)?) } else { Ok(()) }
 }
 
 /// Locks what is written. Gives the epoch if all that was read is still so, and keeps the locks then.
@@ -348,12 +352,11 @@ pub(crate) fn write_through<S: Setting>(
             return Err(Conflict::Locked.into());
         };
         let mut locked = Locked::NOTHING;
-        let has_room = has_room(&records, write, head);
-        locked.take::<S>(write, version, head, has_room);
+        let Ok(_) = locked.take::<S, _>(&mut Plain::new(db.engine()), &records, write, (version, head));
         let version = new_version(1, write);
         let key = encoded(keys, write.key);
         let is_gone = match write.fate {
-            Fate::Put { start, length } if !has_room => {
+            Fate::Put { start, length } if !write.has_room => {
                 let memory = opened.index.reserve(worker, write.at, length as usize)?;
                 let value = slice(values.bytes(), start, length);
                 opened.index.write(worker, key, write.at, memory, version, value)?;

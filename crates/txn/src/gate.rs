@@ -176,8 +176,14 @@ pub(crate) const fn changes(terms: u64) -> u64 {
 /// Lets a transaction that has locked what it writes go on, if it still may.
 #[inline(always)]
 pub(crate) fn confirm<S: Setting>(db: &Inner<S>, work: &Work<S::Engine>) -> Result<(), Error> {
+    if has_same_terms(db, work.terms) { Ok(()) } else { reconsider(db, work) }
+}
+
+/// Whether the terms are still those under which a transaction came in that has locked what it writes.
+#[inline(always)]
+pub(crate) fn has_same_terms<S: Setting>(db: &Inner<S>, terms: u64) -> bool {
     fence_locked();
-    if db.engine().load(&db.gate.terms[0]) == work.terms { Ok(()) } else { reconsider(db, work) }
+    db.engine().load(&db.gate.terms[0]) == terms
 }
 
 /// Whether a transaction can go on under other terms than those it came in under.

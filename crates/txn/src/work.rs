@@ -166,9 +166,13 @@ pub(crate) struct Work<E: Engine> {
     is_alone: bool,
 }
 
-/// A bit for each of some records: most reads are of others, and this says so at once.
+/// Whether a record may be one of some: most reads are of others, and this says so at once. One record is kept as it is, several have a bit each.
 #[derive(Debug, Default)]
-pub(crate) struct Filter([u64; FILTER_WORDS]);
+pub(crate) struct Filter {
+    first: Option<Handle>,
+    has_several: bool,
+    bits: [u64; FILTER_WORDS],
+}
 
 /// So many that of a hundred records seldom two have the same bit.
 const FILTER_WORDS: usize = 32;
@@ -183,14 +187,39 @@ impl Filter {
 
     #[inline(always)]
     pub(crate) fn add(&mut self, at: Handle) {
+        match self.first {
+            None => self.first = Some(at),
+            Some(_) if self.has_several => self.set(at),
+            Some(first) => {
+                self.has_several = true;
+                self.set(first);
+                self.set(at);
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn set(&mut self, at: Handle) {
         let (word, bit) = Self::bit(at);
-        self.0[word] |= bit;
+        self.bits[word] |= bit;
     }
 
     #[inline(always)]
     pub(crate) fn may_have(&self, at: Handle) -> bool {
+        if !self.has_several {
+            return self.first == Some(at);
+        }
         let (word, bit) = Self::bit(at);
-        self.0[word] & bit != 0
+        self.bits[word] & bit != 0
+    }
+
+    #[inline(always)]
+    fn clear(&mut self) {
+        self.first = None;
+        if self.has_several {
+            self.has_several = false;
+            self.bits = [0; FILTER_WORDS];
+        }
     }
 }
 
@@ -254,7 +283,7 @@ impl<E: Engine> Work<E> {
         self.buckets.clear();
         if !self.writes.is_empty() {
             self.writes.clear();
-            self.written = Filter::default();
+            self.written.clear();
         }
         self.values.truncate(0);
         self.keys.clear();
@@ -284,11 +313,10 @@ impl<E: Engine> Work<E> {
         if self.written.may_have(at) { self.writes.iter().position(|write| write.at == at) } else { None }
     }
 
-    /// Adds a write of a record that none is of yet.
+    /// Adds a write of a record that none is of yet. If it is what was read last, it need not be looked at twice.
     #[inline(always)]
-    pub(crate) fn add(&mut self, found: Sighting, table: u16, fate: Fate, key: Kept) {
-        // What was read just before need not be looked at twice.
-        let is_read = self.reads.pop_if(|read| *read == found).is_some();
+    pub(crate) fn add(&mut self, found: Sighting, table: u16, fate: Fate, key: Kept, was_read_last: bool) {
+        let is_read = was_read_last && self.reads.pop().is_some();
         self.written.add(found.at);
         self.writes.push(Write { is_read, ..Write::new(found, table, fate, key) });
     }
@@ -330,7 +358,7 @@ impl<E: Engine> Work<E> {
     /// Recomputes what writes there are, when some are forgotten.
     pub(crate) fn truncate_writes(&mut self, length: usize) {
         self.writes.truncate(length);
-        self.written = Filter::default();
+        self.written.clear();
         self.note_writes_from(0);
     }
 
@@ -409,5 +437,34 @@ pub(crate) fn range_of(start: usize, end: usize) -> Result<Range<u32>, Error> {
     match u32::try_from(end) {
         Ok(end) => Ok(start as u32..end),
         Err(_) => Err(Error::TooLarge { bytes: end, most: MOST_BYTES }),
+    }
+}
+
+#[cfg(all(test, not(drtm_loom)))]
+mod tests {
+    use drtm_htm::NoHtm;
+    use drtm_kv::{HashConfig, Placed, Store};
+
+    use super::*;
+
+    #[test]
+    fn no_record_is_missed_whether_there_are_none_one_or_many() {
+        let store = Store::in_memory(NoHtm, 16 << 20).expect("a store");
+        let table = store.hash_table(HashConfig::default()).expect("a table");
+        let mut worker = store.worker();
+        let mut handle = |key| match table.place(&mut worker, key, b"", |_| ()).expect("room") {
+            Placed::Made(seen) | Placed::Found(seen) => seen.at,
+        };
+        let handles: Vec<Handle> = (0..200).map(&mut handle).collect();
+        let mut filter = Filter::default();
+        for count in [0, 1, 2, 3, 100, 1, 0] {
+            let (added, others) = handles.split_at(count);
+            added.iter().for_each(|at| filter.add(*at));
+            assert!(added.iter().all(|at| filter.may_have(*at)));
+            let mistaken = others.iter().filter(|at| filter.may_have(**at)).count();
+            assert!(if count < 2 { mistaken == 0 } else { mistaken < others.len() / 4 }, "{mistaken} with {count}");
+            filter.clear();
+            assert!(!handles.iter().any(|at| filter.may_have(*at)));
+        }
     }
 }

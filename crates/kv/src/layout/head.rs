@@ -66,6 +66,14 @@ impl Head {
         if length == LENGTH.max() { None } else { Some(length as u8) }
     }
 
+    /// Whether nothing but words of the value is to be written where another value of so many bytes takes the place of the record's: its length is the same, and is
+    /// here, there is no checksum, and nobody asks for what it was.
+    #[must_use]
+    #[inline(always)]
+    pub const fn is_plain(self, length: usize) -> bool {
+        length <= Self::MAX_SHORT && INCARNATION.set(self.0, 0) == Self::new(0, Some(length as u8)).0
+    }
+
     /// Whether a checksum follows the value.
     #[must_use]
     #[inline(always)]
@@ -131,6 +139,14 @@ mod tests {
         assert_eq!((head.incarnation(), head.short_length()), (7, Some(9)));
         assert!(!head.reborn().is_checked());
         assert_eq!(Head(head.0 | 0x1234).without_older(), head);
+    }
+
+    #[test]
+    fn a_plain_head_says_nothing_but_the_length() {
+        let head = Head::new(9, Some(100));
+        assert!(head.is_plain(100) && !head.is_plain(101) && !head.is_plain(100 + 256));
+        assert!(!head.checked().is_plain(100) && !head.with_older(8).is_plain(100));
+        assert!(!Head::new(9, None).is_plain(Head::MAX_SHORT + 1), "a long value's length is not in its head");
     }
 
     #[test]

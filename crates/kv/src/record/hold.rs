@@ -32,7 +32,7 @@ impl<'r, E: Engine> Record<'r, E> {
     #[inline(always)]
     pub(crate) fn write_part_held(&self, version: Version, skipped: usize, part: &[u8]) -> Result<(), KvError> {
         let now = self.version();
-        let Some(words) = self.plain_part(skipped, part.len()) else {
+        let Some(words) = self.plain_words(skipped, part.len()) else {
             return Self::write_part_apart(self.region, self.place, version, skipped, part);
         };
         self.begin_writing(now);
@@ -42,10 +42,14 @@ impl<'r, E: Engine> Record<'r, E> {
         Ok(())
     }
 
-    /// The words of a part of the value, if it is one, and nothing else has to be written with it.
+    /// The words of a part of the value, if it is one, and nothing else has to be written with it. Mostly it is all of it.
     #[inline(always)]
-    fn plain_part(&self, skipped: usize, length: usize) -> Option<&'r [Word]> {
-        let shape = self.shape_of(self.head()).ok()?;
+    fn plain_words(&self, skipped: usize, length: usize) -> Option<&'r [Word]> {
+        let head = self.head();
+        if skipped == 0 && head.is_plain(length) {
+            return self.body(0, words_for(length)).ok();
+        }
+        let shape = self.shape_of(head).ok()?;
         if !shape.has_part(8 * skipped, length) || shape.checked {
             return None;
         }

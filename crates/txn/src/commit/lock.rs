@@ -3,7 +3,7 @@
 //! Usually nobody else has any of it locked, and then the order does not matter: each record is locked as it comes. As soon as one is found that somebody
 //! has, all are unlocked, and locked again in the order of memory, now waiting: nobody waits in a circle.
 
-use drtm_htm::{Engine, Waiter};
+use drtm_htm::{Access, Engine, Plain, Waiter};
 use drtm_kv::{Handle, Head, Locking, Records, State, Version};
 
 use crate::{
@@ -44,6 +44,12 @@ impl Locked {
         self.newest
     }
 
+    /// Whether there is nothing to remember of any.
+    #[inline(always)]
+    pub(super) fn is_plain(&self) -> bool {
+        self.marks == 0
+    }
+
     /// Whether one has no room for its new value.
     #[inline(always)]
     pub(super) fn lacks_room(&self) -> bool {
@@ -70,17 +76,33 @@ impl Locked {
 
     /// Remembers what a record was like when it was locked. False if it was read, and is not as it was.
     #[inline(always)]
-    pub(super) fn take<S: Setting>(&mut self, write: &mut Write, version: Version, head: Head, has_room: bool) -> bool {
+    pub(super) fn take<'s, S: Setting, A: Access<'s>>(
+        &mut self,
+        tx: &mut A,
+        records: &Records<'s, S::Engine>,
+        write: &mut Write,
+        (version, head): (Version, Head),
+    ) -> Result<bool, A::Abort> {
         write.before = version;
-        write.has_room = has_room;
-        let is_same = version == write.seen;
         self.newest = self.newest.max(version);
         if !write.is_made {
             self.oldest = self.oldest.min(version);
         }
+        let (is_same, new) = (version == write.seen, write.new_length());
+        // Most are like this, and then there is nothing else to remember.
+        let is_plain = new.map_or(!head.has_older(), |new| head.is_plain(new as usize));
+        write.has_room = is_plain;
+        if is_same && is_plain {
+            return Ok(true);
+        }
+        write.has_room = match new {
+            Some(new) => records.length_in(tx, write.at, head)? == new,
+            None => true,
+        };
         let mark = |is_so, mark| if is_so { mark } else { 0 };
-        self.marks |= mark(head.has_older(), HAS_PAST) | mark(!has_room, LACKS_ROOM) | mark(!is_same, HAS_CHANGED);
-        is_same || !write.is_read || S::has(Mutation::CommitWithoutValidation)
+        self.marks |=
+            mark(head.has_older(), HAS_PAST) | mark(!write.has_room, LACKS_ROOM) | mark(!is_same, HAS_CHANGED);
+        Ok(is_same || !write.is_read || S::has(Mutation::CommitWithoutValidation))
     }
 }
 
@@ -89,24 +111,19 @@ pub(super) fn unlock<E: Engine>(records: &Records<'_, E>, locked: &[Write]) {
     locked.iter().for_each(|write| records.unlock(write.at));
 }
 
-/// Whether what becomes of a row has room where its record is, which is locked.
-#[inline(always)]
-pub(super) fn has_room<E: Engine>(records: &Records<'_, E>, write: &Write, head: Head) -> bool {
-    write.new_length().is_none_or(|new| records.length(write.at, head) == new)
-}
-
 /// Locks all records, or none.
 #[inline]
 pub(super) fn lock<S: Setting>(db: &Inner<S>, work: &mut Work<S::Engine>) -> Result<Locked, Error> {
     let records = db.store.records();
+    let mut tx = Plain::new(db.engine());
     let Work { writes, holder, .. } = &mut *work;
     let mut locked = Locked::NOTHING;
     for index in 0..writes.len() {
         let write = &mut writes[index];
         let failed = match records.lock(write.at, *holder) {
             Ok(Locking::Taken { version, head }) => {
-                let has_room = has_room(&records, write, head);
-                if locked.take::<S>(write, version, head, has_room) {
+                let Ok(is_it) = locked.take::<S, _>(&mut tx, &records, write, (version, head));
+                if is_it {
                     continue;
                 }
                 records.unlock(write.at);
@@ -129,6 +146,7 @@ pub(super) fn lock<S: Setting>(db: &Inner<S>, work: &mut Work<S::Engine>) -> Res
 #[inline(never)]
 fn lock_in_order<S: Setting>(db: &Inner<S>, work: &mut Work<S::Engine>) -> Result<Locked, Error> {
     let records = db.store.records();
+    let mut tx = Plain::new(db.engine());
     let Work { order, writes, holder, held, .. } = work;
     order.clear();
     order.extend(writes.iter().zip(0..).map(|(write, index)| (write.at, index)));
@@ -138,8 +156,8 @@ fn lock_in_order<S: Setting>(db: &Inner<S>, work: &mut Work<S::Engine>) -> Resul
         let failed = match lock_patiently(&records, *at, *holder, &db.ticket, !held.is_empty()) {
             Ok((version, head)) => {
                 let write = &mut writes[*index as usize];
-                let has_room = has_room(&records, write, head);
-                if locked.take::<S>(write, version, head, has_room) {
+                let Ok(is_it) = locked.take::<S, _>(&mut tx, &records, write, (version, head));
+                if is_it {
                     continue;
                 }
                 records.unlock(*at);

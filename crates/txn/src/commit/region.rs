@@ -31,11 +31,7 @@ pub(super) fn lock_and_validate<S: Setting>(
         for write in writes.iter_mut() {
             match records.lock_in(tx, write.at, *holder)? {
                 Locking::Taken { version, head } => {
-                    let has_room = match write.new_length() {
-                        Some(new) => records.length_in(tx, write.at, head)? == new,
-                        None => true,
-                    };
-                    if !locked.take::<S>(write, version, head, has_room) {
+                    if !locked.take::<S, _>(tx, &records, write, (version, head))? {
                         return Err(tx.abort::<CHANGED>());
                     }
                 }

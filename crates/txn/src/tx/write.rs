@@ -130,7 +130,7 @@ impl<S: Setting> Tx<'_, S> {
             && let Found::Own { start, .. } = found
         {
             let (range, result) = self.work().values.change::<C, R>(start, opened.name, change)?;
-            self.write_at(opened, key, record, Fate::put(range))?;
+            self.write_last(opened, key, record, Fate::put(range))?;
             return Ok(result);
         }
         let mut value = self.decode::<C>(opened, found)?;
@@ -238,12 +238,43 @@ impl<S: Setting> Tx<'_, S> {
         record: Spotted,
         fate: Fate,
     ) -> Result<(), Error> {
+        let was_read = match record {
+            Spotted::Seen(seen) => self.work().reads.last() == Some(&seen),
+            Spotted::Written(_) | Spotted::Past => false,
+        };
+        self.write(opened, key, record, fate, was_read)
+    }
+
+    /// The same of a record that was read, if it is new to the transaction, and nothing else since then.
+    #[inline(always)]
+    pub(super) fn write_last<K: Key>(
+        &mut self,
+        opened: &Opened<S::Engine>,
+        key: &K,
+        record: Spotted,
+        fate: Fate,
+    ) -> Result<(), Error> {
+        if let (Spotted::Seen(seen), Some(last)) = (record, self.work().reads.last()) {
+            debug_assert_eq!(*last, seen);
+        }
+        self.write(opened, key, record, fate, true)
+    }
+
+    #[inline(always)]
+    fn write<K: Key>(
+        &mut self,
+        opened: &Opened<S::Engine>,
+        key: &K,
+        record: Spotted,
+        fate: Fate,
+        was_read: bool,
+    ) -> Result<(), Error> {
         let work = self.work();
         match record {
             Spotted::Written(write) => work.change(write, fate),
             Spotted::Seen(seen) => {
                 let kept = work.keep_key(key)?;
-                work.add(seen, opened.number, fate, kept);
+                work.add(seen, opened.number, fate, kept, was_read);
             }
             // Only who does not write sees the past.
             Spotted::Past => return Ok(()),
