@@ -10,6 +10,7 @@
 //! by who closes a snapshot, and now and then by who commits.
 
 use crossbeam_queue::SegQueue;
+use drtm_htm::Engine;
 use drtm_kv::{Handle, KvError, Locking, Reaped, Sighting, Version, Worker};
 
 use crate::{
@@ -73,11 +74,16 @@ pub(crate) fn take_back<S: Setting>(db: &Inner<S>, work: &mut Work<S::Engine>) {
     }
 }
 
+/// Whether it is time to try again what could not be taken back.
+#[inline(always)]
+pub(crate) fn is_to_be_tried<E: Engine>(work: &Work<E>) -> bool {
+    work.commits.is_multiple_of(TURN)
+}
+
 /// Now and then tries again what could not be taken back.
 #[inline]
 pub(crate) fn try_again<S: Setting>(db: &Inner<S>, work: &mut Work<S::Engine>) -> Result<(), KvError> {
-    work.commits = work.commits.wrapping_add(1);
-    if work.commits.is_multiple_of(TURN) && !db.garbage.is_empty() { try_some(db, work) } else { Ok(()) }
+    if is_to_be_tried(work) && !db.garbage.is_empty() { try_some(db, work) } else { Ok(()) }
 }
 
 /// Tries to take back some of what is left.

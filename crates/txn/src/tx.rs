@@ -252,8 +252,19 @@ impl<'db, S: Setting, M: Mode> Tx<'db, S, M> {
     }
 
     /// As [`commit`](Self::commit); the transaction has ended then, whatever came of it. This thread is the one given.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn try_commit(&mut self, thread: &Thread<S::Engine>) -> Result<(), Error> {
+        // Whoever has only read a row has nothing of what follows, neither its registers nor its stack.
+        if commit::has_happened::<S, M>(self.work()) && self.doomed.is_none() {
+            self.has_committed(thread);
+            return Ok(());
+        }
+        self.try_commit_all(thread)
+    }
+
+    /// The same where there is something to do.
+    #[inline(never)]
+    fn try_commit_all(&mut self, thread: &Thread<S::Engine>) -> Result<(), Error> {
         let db = self.db;
         let committed = match self.doomed {
             Some(conflict) => Err(conflict.into()),
@@ -261,16 +272,23 @@ impl<'db, S: Setting, M: Mode> Tx<'db, S, M> {
         };
         match committed {
             Ok(()) => {
-                let Some(mut work) = self.work.take() else { return Ok(()) };
-                work.counters.committed();
-                work.release(&db.store.records());
-                work.clear();
-                self.leave_snapshot(&mut work);
-                db.give_back(thread, work);
+                self.has_committed(thread);
                 Ok(())
             }
             Err(error) => Err(self.end_with(error)),
         }
+    }
+
+    #[inline(always)]
+    fn has_committed(&mut self, thread: &Thread<S::Engine>) {
+        let Some(mut work) = self.work.take() else { return };
+        let db = self.db;
+        work.commits = work.commits.wrapping_add(1);
+        work.counters.committed();
+        work.release(&db.store.records());
+        work.clear();
+        self.leave_snapshot(&mut work);
+        db.give_back(thread, work);
     }
 
     /// Gives the transaction up for this reason.
