@@ -26,9 +26,9 @@ use crate::{
 /// strings one by one. It gets faster until it knows most, which it does before it is measured with
 /// --slice about a tenth of --records for numbers, and half for strings.
 ///
-/// Gets are `dependent` (the next key depends on the value that was read, as in most transactions:
-/// a get takes as long as its cache misses) or `overlapping` (keys are known ahead, and the
-/// processor works on several gets at once); of updates and inserts, keys are always known ahead.
+/// Gets and updates are `dependent` (the next key depends on what the operation before has found,
+/// as in most transactions: one takes as long as its cache misses) or `overlapping` (keys are known
+/// ahead, and the processor works on several at once); of inserts, keys are always known ahead.
 /// Inserted keys are new to a map that has all the records, and are removed again, untimed, before
 /// the next round. A scan copies --rows values.
 ///
