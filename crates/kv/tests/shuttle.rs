@@ -94,7 +94,7 @@ fn look<T: Table>(table: &T) {
         assert!(T::is_right_order(&keys, down), "out of order: {keys:?}");
         keys.sort_unstable();
         assert!(keys.is_sorted_by(|a, b| a < b), "some key came twice: {keys:?}");
-        assert!((0..OWNERS).all(|key| keys.contains(&key)), "a key that is always there did not come, of {keys:?}");
+        assert!((0..OWNERS).all(|key| keys.contains(&key)), "a key that is always there did not come: {keys:?}");
     }
 }
 

@@ -68,22 +68,25 @@ pub(crate) fn is_true<S: Setting>(db: &Inner<S>, work: &Work<S::Engine>) -> Resu
     Ok(())
 }
 
-/// Whether a transaction has happened as it is: it writes nothing, and what it has read was true at one moment. A range's rows are looked at one after the other, and
-/// one that goes meanwhile leaves nothing but its leaf.
+/// Whether all that was read was read at one moment, and so was true then. A range's rows are looked at one after the other, and one that goes meanwhile leaves nothing but
+/// its leaf.
+#[inline(always)]
+fn is_of_one_moment<E: Engine>(work: &Work<E>) -> bool {
+    work.leaves.is_empty() && work.reads.len() + work.buckets.len() <= 1
+}
+
+/// Whether there is nothing to do for a transaction to happen: it writes nothing, what it has read was true at one moment, and nothing else is due.
 #[inline(always)]
 pub(crate) fn has_happened<S: Setting, M: Mode>(work: &Work<S::Engine>) -> bool {
     let writes_nothing = !M::WRITES || work.writes.is_empty() && work.undone.is_empty();
-    writes_nothing
-        && work.leaves.is_empty()
-        && work.reads.len() + work.buckets.len() <= 1
-        && !garbage::is_to_be_tried(work)
+    writes_nothing && is_of_one_moment(work) && !garbage::is_to_be_tried(work)
 }
 
 /// Makes a transaction happen, or not. For each mode by itself: it is part of what ends a transaction then, and who only reads has the end of one that does.
 #[inline]
 pub(crate) fn commit<S: Setting, M: Mode>(db: &Inner<S>, work: &mut Work<S::Engine>) -> Result<(), Error> {
     if !M::WRITES || work.writes.is_empty() {
-        if S::ISOLATED {
+        if S::ISOLATED && !is_of_one_moment(work) {
             holds(db, work)?;
         }
     } else if !single::commit(db, work)? {

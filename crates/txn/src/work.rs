@@ -316,6 +316,7 @@ impl<E: Engine> Work<E> {
     /// Adds a write of a record that none is of yet. If it is what was read last, it need not be looked at twice.
     #[inline(always)]
     pub(crate) fn add(&mut self, found: Sighting, table: u16, fate: Fate, key: Kept, was_read_last: bool) {
+        debug_assert!(!was_read_last || self.reads.last().is_none_or(|last| *last == found));
         let is_read = was_read_last && self.reads.pop().is_some();
         self.written.add(found.at);
         self.writes.push(Write { is_read, ..Write::new(found, table, fate, key) });

@@ -31,6 +31,7 @@ const _: () = assert!(INCARNATION.ends_word());
 ///
 /// let head = Head::new(5, Some(100));
 /// assert_eq!((head.incarnation(), head.short_length()), (5, Some(100)));
+/// assert!(head.is_plain(100) && !head.checked().is_plain(100));
 /// assert_eq!(Head::new(5, None).short_length(), None);
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

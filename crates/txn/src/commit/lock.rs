@@ -91,8 +91,8 @@ impl Locked {
         let (is_same, new) = (version == write.seen, write.new_length());
         // Most are like this, and then there is nothing else to remember.
         let is_plain = new.map_or(!head.has_older(), |new| head.is_plain(new as usize));
-        write.has_room = is_plain;
         if is_same && is_plain {
+            write.has_room = true;
             return Ok(true);
         }
         write.has_room = match new {

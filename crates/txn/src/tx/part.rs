@@ -203,7 +203,8 @@ impl<S: Setting> Tx<'_, S> {
         match whole {
             None => {
                 let (start, length) = (kept.start, kept.end - kept.start);
-                self.write_last(opened, key, record, Fate::Patch { start, length, skipped: span.skipped })?;
+                let fate = Fate::Patch { start, length, skipped: span.skipped };
+                self.write_found(opened, key, record, fate, true)?;
             }
             Some(whole) => self.end_apart(opened, key, record, whole, kept.end)?,
         }

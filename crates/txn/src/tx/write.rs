@@ -130,7 +130,7 @@ impl<S: Setting> Tx<'_, S> {
             && let Found::Own { start, .. } = found
         {
             let (range, result) = self.work().values.change::<C, R>(start, opened.name, change)?;
-            self.write_last(opened, key, record, Fate::put(range))?;
+            self.write_found(opened, key, record, Fate::put(range), true)?;
             return Ok(result);
         }
         let mut value = self.decode::<C>(opened, found)?;
@@ -238,43 +238,29 @@ impl<S: Setting> Tx<'_, S> {
         record: Spotted,
         fate: Fate,
     ) -> Result<(), Error> {
-        let was_read = match record {
+        let was_read_last = match record {
             Spotted::Seen(seen) => self.work().reads.last() == Some(&seen),
             Spotted::Written(_) | Spotted::Past => false,
         };
-        self.write(opened, key, record, fate, was_read)
+        self.write_found(opened, key, record, fate, was_read_last)
     }
 
-    /// The same of a record that was read, if it is new to the transaction, and nothing else since then.
+    /// The same where it is known whether the record, if it is new to the transaction, is what was read last.
     #[inline(always)]
-    pub(super) fn write_last<K: Key>(
+    pub(super) fn write_found<K: Key>(
         &mut self,
         opened: &Opened<S::Engine>,
         key: &K,
         record: Spotted,
         fate: Fate,
-    ) -> Result<(), Error> {
-        if let (Spotted::Seen(seen), Some(last)) = (record, self.work().reads.last()) {
-            debug_assert_eq!(*last, seen);
-        }
-        self.write(opened, key, record, fate, true)
-    }
-
-    #[inline(always)]
-    fn write<K: Key>(
-        &mut self,
-        opened: &Opened<S::Engine>,
-        key: &K,
-        record: Spotted,
-        fate: Fate,
-        was_read: bool,
+        was_read_last: bool,
     ) -> Result<(), Error> {
         let work = self.work();
         match record {
             Spotted::Written(write) => work.change(write, fate),
             Spotted::Seen(seen) => {
                 let kept = work.keep_key(key)?;
-                work.add(seen, opened.number, fate, kept, was_read);
+                work.add(seen, opened.number, fate, kept, was_read_last);
             }
             // Only who does not write sees the past.
             Spotted::Past => return Ok(()),
