@@ -236,20 +236,21 @@ impl Leaves {
         passed.add(NodeVersion::of(&leaf));
         let is_expected = node.place == self.hint;
         (self.leaf, self.beyond, self.hint) = (Known::of(leaf), beyond, hint);
-        self.rows.begin(table.region(), node, is_expected, next, (slot, left));
+        // It leads to further records, so it is asked for before those of this leaf.
         if self.rows.ahead.goes_beyond(left)
-            && let Some(leaf) = self.next_leaf(table)
+            && let Some((leaf, _)) = self.next_leaf(table)
         {
             leaf.prefetch();
         }
+        self.rows.begin(table.region(), node, is_expected, next, (slot, left));
         true
     }
 
-    /// The leaf that is probably next.
+    /// The leaf that is probably next, and the last key of the range.
     #[inline(always)]
-    fn next_leaf<'t, E: Engine>(&self, table: &'t Table<E>) -> Option<Node<'t, E>> {
+    fn next_leaf<'t, E: Engine>(&self, table: &'t Table<E>) -> Option<(Node<'t, E>, u64)> {
         // Only a hint, so an error is not one yet.
-        if self.hint == 0 { None } else { table.node_at(self.hint).ok() }
+        if self.hint == 0 { None } else { Some((table.node_at(self.hint).ok()?, self.last)) }
     }
 }
 

@@ -1,7 +1,7 @@
 //! Rows of one leaf that a scan is still to come to, and how their records are asked for before it does.
 //!
-//! Records are all over memory, so each row's is asked for some rows ahead of it, into the second cache: the first cannot wait for so many lines, and a
-//! scan would.
+//! Records are all over memory, and where each is the processor has to look up first, in tables that are in memory themselves. It looks up several at once if it
+//! comes to them at once. So all records of a leaf are asked for together, halfway through the leaf before: into the second cache, as the first cannot wait for so many lines.
 
 use drtm_htm::{Engine, LINE_WORDS};
 use drtm_rdma::{Region, words_for};
@@ -14,14 +14,9 @@ use crate::{layout::Place, record::HEADER_WORDS};
 pub struct Ahead {
     /// How many rows the scan will probably still come to.
     rest: usize,
-    /// The record of the row that is so many rows further on is asked for; of none if zero.
-    rows: usize,
-    /// How many cache lines of it.
+    /// How many cache lines of a record are asked for.
     lines: usize,
 }
-
-/// How long memory takes, in rows.
-const MOST_ROWS: usize = if cfg!(drtm_loom) { 0 } else { 12 };
 
 /// Of a greater record the processor will ask for the rest itself.
 const MOST_LINES: usize = 3;
@@ -36,23 +31,35 @@ impl Default for Ahead {
 impl Ahead {
     /// So many rows with values of so many bytes.
     pub(super) fn of(rows: usize, bytes: usize) -> Self {
-        let lines = (HEADER_WORDS + words_for(bytes)).div_ceil(LINE_WORDS).min(MOST_LINES);
-        Self { rest: rows, rows: rows.saturating_sub(1).min(MOST_ROWS), lines }
+        // The model checker has no caches, and would only take each load for one more that others can come before or after.
+        let rest = if cfg!(drtm_loom) { 0 } else { rows };
+        Self { rest, lines: (HEADER_WORDS + words_for(bytes)).div_ceil(LINE_WORDS).min(MOST_LINES) }
     }
 
     /// Whether rows behind the next ones are wanted, of which there are so many.
+    #[inline(always)]
     pub(super) fn goes_beyond(self, left: usize) -> bool {
-        self.rows > 0 && left < self.rest
+        left < self.rest
     }
 
-    /// Asks for the memory of the record, or the layer's root, that an entry leads to.
+    /// Asks for the records of what is probably the next leaf, up to a range's last key, and as far as rows are wanted behind so many others.
+    #[inline(never)]
+    fn ask_for_leaf<E: Engine>(self, region: &Region<E>, leaf: Node<'_, E>, last: u64, left: usize) {
+        let rows = leaf.up_to(leaf.stamp().count(), last).min(self.rest.saturating_sub(left));
+        self.ask(region, leaf, (0, 1), rows);
+    }
+
+    /// Asks for the records that a leaf's entries lead to: of those from a slot on, so many.
     #[inline(always)]
-    fn ask<E: Engine>(self, region: &Region<E>, link: u64) {
-        let record = Place::from_link(link).word;
-        // Behind the last record there may be less memory. Then there is no hint.
-        for line in 0..MOST_LINES {
-            if line < self.lines {
-                region.prefetch_later(record + (line * LINE_WORDS) as u64);
+    fn ask<E: Engine>(self, region: &Region<E>, leaf: Node<'_, E>, (slot, step): (usize, u64), rows: usize) {
+        for row in 0..rows {
+            let slot = slot.wrapping_add(row.wrapping_mul(step as usize));
+            let record = Place::from_link(leaf.link_or_nonsense(slot)).word;
+            // Behind the last record there may be less memory. Then there is no hint.
+            for line in 0..MOST_LINES {
+                if line < self.lines {
+                    region.prefetch_later(record + (line * LINE_WORDS) as u64);
+                }
             }
         }
     }
@@ -68,15 +75,17 @@ pub(super) struct Rows {
     /// The slot of the next row, and how many there are.
     slot: usize,
     left: usize,
-    /// How many of the next leaf's first rows are too near to be asked for from here.
-    unasked: usize,
+    /// When so many are left, those of the next leaf are asked for.
+    halfway: usize,
+    /// Whether that has been done.
+    has_asked: bool,
     pub(super) ahead: Ahead,
 }
 
 impl Rows {
     /// None yet, of a range that begins with this key.
     pub(super) fn none(step: u64, next: u64) -> Self {
-        Self { step, next, slot: 0, left: 0, unasked: usize::MAX, ahead: Ahead::default() }
+        Self { step, next, slot: 0, left: 0, halfway: 0, has_asked: false, ahead: Ahead::default() }
     }
 
     #[inline(always)]
@@ -99,45 +108,37 @@ impl Rows {
         (slot, left): (usize, usize),
     ) {
         (self.next, self.slot, self.left) = (next, slot, left);
-        let Ahead { rest, rows, .. } = self.ahead;
-        let unasked = if is_expected { self.unasked } else { usize::MAX };
-        self.unasked = rows.saturating_sub(left);
-        for row in 0..left.min(rows).min(rest).min(unasked) {
-            self.ahead.ask(region, leaf.link_or_nonsense(self.further(row)));
+        let rows = left.min(self.ahead.rest);
+        // A single one is come to at once.
+        if !(is_expected && self.has_asked) && rows > 1 {
+            self.ahead.ask(region, leaf, (slot, self.step), rows);
         }
+        (self.halfway, self.has_asked) = (left / 2, false);
     }
 
-    /// The next entry of the leaf, of which there is one, if the leaf is as it was. Asks for a record in this leaf or, as far as can be guessed, in the next.
+    /// The next entry of the leaf, of which there is one, if the leaf is as it was. Halfway, asks for the records of the next leaf, which is guessed, with the range's last key.
     #[inline(always)]
     pub(super) fn take<'t, E: Engine + 't>(
         &mut self,
         region: &Region<E>,
         leaf: Seen<'_, E>,
-        next_leaf: impl FnOnce() -> Option<Node<'t, E>>,
+        next_leaf: impl FnOnce() -> Option<(Node<'t, E>, u64)>,
     ) -> Option<(u64, u64)> {
         let entry = leaf.node.entry(self.slot);
         if !leaf.node.still(leaf.stamp) {
             return None;
         }
         self.left -= 1;
-        self.slot = self.further(1);
+        self.slot = self.slot.wrapping_add(self.step as usize);
         self.next = entry.0.wrapping_add(self.step);
         self.ahead.rest = self.ahead.rest.saturating_sub(1);
-        // Where there is none to be asked for, it is very far away.
-        let row = self.ahead.rows.wrapping_sub(1);
-        if row < self.ahead.rest {
-            if row < self.left {
-                self.ahead.ask(region, leaf.node.link_or_nonsense(self.further(row)));
-            } else if let Some(leaf) = next_leaf() {
-                self.ahead.ask(region, leaf.link_or_nonsense(row - self.left));
-            }
+        if self.left == self.halfway
+            && self.ahead.goes_beyond(self.left)
+            && let Some((leaf, last)) = next_leaf()
+        {
+            self.has_asked = true;
+            self.ahead.ask_for_leaf(region, leaf, last, self.left);
         }
         Some(entry)
-    }
-
-    /// The slot that is so many rows further on.
-    #[inline(always)]
-    fn further(self, rows: usize) -> usize {
-        self.slot.wrapping_add(rows.wrapping_mul(self.step as usize))
     }
 }

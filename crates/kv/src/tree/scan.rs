@@ -189,8 +189,8 @@ impl<'t, E: Engine, K: TreeKeys> Scan<'t, E, K> {
     }
 
     /// The first row that is left, its value copied elsewhere.
-    pub(super) fn only_into(mut self, into: &mut [u8]) -> Result<Option<(K::Owned, Read)>, KvError> {
-        Ok(self.next_into(into)?.map(|(found, read)| {
+    pub(super) fn only_into(self, into: &mut [u8]) -> Result<Option<(K::Owned, Read)>, KvError> {
+        Ok(self.expecting(1, into.len()).next_into(into)?.map(|(found, read)| {
             let mut key = K::Owned::default();
             K::keep(found, &mut key);
             (key, read)
