@@ -174,6 +174,71 @@ pub enum Locking {
     Gone,
 }
 
+/// A record that somebody has [locked](Records::lock_record), and what it was like then. It stays locked until it is written or unlocked.
+///
+/// # Example
+///
+/// ```
+/// use drtm_htm::NoHtm;
+/// use drtm_kv::{HashConfig, Placed, Store};
+///
+/// let store = Store::in_memory(NoHtm, 16 << 20)?;
+/// let (table, mut worker) = (store.hash_table(HashConfig::default())?, store.worker());
+/// table.insert(&mut worker, 7, b"seven")?;
+/// let Placed::Found(seen) = table.place(&mut worker, 7, b"", |_| ())? else { panic!("it is there") };
+///
+/// let locked = store.records().lock_record(seen.at, worker.lock_state())?.expect("nobody else is here");
+/// assert_eq!(locked.version(), seen.version);
+/// let locked = locked.write(seen.version.next(), b"longer").expect_err("it has no room for that");
+/// assert!(locked.write(seen.version.next(), b"SEVEN").is_ok());
+/// assert_eq!(table.get_owned(7)?.as_deref(), Some(&b"SEVEN"[..]));
+/// # Ok::<(), drtm_kv::KvError>(())
+/// ```
+#[derive(Debug)]
+#[must_use = "somebody has to unlock it"]
+pub struct LockedRecord<'s, E: Engine> {
+    record: Record<'s, E>,
+    version: Version,
+    head: Head,
+}
+
+impl<E: Engine> LockedRecord<'_, E> {
+    /// Its version.
+    #[inline(always)]
+    pub fn version(&self) -> Version {
+        self.version
+    }
+
+    /// Its head: whether it links to older versions, and how long its value is.
+    #[inline(always)]
+    pub fn head(&self) -> Head {
+        self.head
+    }
+
+    /// Gives it another value, and unlocks it: if that is all there is to do, as it is for one of the same length, and without a checksum or older versions. Otherwise nothing has
+    /// happened, and it is given back.
+    ///
+    /// # Errors
+    ///
+    /// The record, still locked.
+    #[inline(always)]
+    pub fn write(self, version: Version, value: &[u8]) -> Result<(), Self> {
+        match self.record.plain_words(self.head, value.len()) {
+            Some(words) => {
+                self.record.write_words(self.version, version, words, value);
+                Ok(())
+            }
+            None => Err(self),
+        }
+    }
+
+    /// Unlocks it as it is.
+    #[inline(always)]
+    pub fn unlock(self) {
+        self.record.unlock();
+    }
+}
+
 /// The records of a store by their handles, whatever table they are in: what a transaction does with its read set and its write set.
 ///
 /// # Example
@@ -243,18 +308,33 @@ impl<'s, E: Engine> Records<'s, E> {
     /// When the handle leads out of memory.
     #[inline(always)]
     pub fn lock(&self, at: Handle, holder: State) -> Result<Locking, KvError> {
-        let (header, engine) = (self.header(at)?, self.region.engine());
-        if let Err(found) = engine.compare_exchange(&header[STATE], State::FREE.0, holder.0) {
-            let is_it = Head(engine.load_relaxed(&header[HEAD])).incarnation() == at.place().incarnation;
-            return Ok(if is_it { Locking::Held(State(found)) } else { Locking::Gone });
-        }
-        let version = Version(engine.load(&header[VERSION]));
-        let head = Head(engine.load_relaxed(&header[HEAD]));
-        if head.incarnation() != at.place().incarnation || version.is_writing() {
-            engine.store(&header[STATE], State::FREE.0);
-            return Ok(Locking::Gone);
-        }
-        Ok(Locking::Taken { version, head })
+        Ok(match self.lock_record(at, holder)? {
+            Ok(LockedRecord { version, head, .. }) => Locking::Taken { version, head },
+            Err(Some(state)) => Locking::Held(state),
+            Err(None) => Locking::Gone,
+        })
+    }
+
+    /// The same for who goes on with the record at once. `Err`: who has it locked, or nobody if it is not the record of that handle any more.
+    ///
+    /// # Errors
+    ///
+    /// As for [`lock`](Self::lock).
+    ///
+    /// # Example
+    ///
+    /// See [`LockedRecord`].
+    #[inline(always)]
+    pub fn lock_record(
+        &self,
+        at: Handle,
+        holder: State,
+    ) -> Result<Result<LockedRecord<'s, E>, Option<State>>, KvError> {
+        let record = Record::at(self.region, at.place())?;
+        Ok(match record.lock_as_it_is(holder) {
+            Ok((version, head)) => Ok(LockedRecord { record, version, head }),
+            Err(state) => Err(state),
+        })
     }
 
     /// The length of the value of a record that is locked, and has this head: another of the same length needs no other memory.

@@ -50,7 +50,7 @@ mod tree;
 
 pub use cache::{BucketCache, Cache, NodeCache};
 pub use error::KvError;
-pub use handle::{Fetched, Handle, Kept, Locking, Placed, Reaped, Records, Reserved, Sighting, Witness};
+pub use handle::{Fetched, Handle, Kept, LockedRecord, Locking, Placed, Reaped, Records, Reserved, Sighting, Witness};
 pub use hash::{BucketChange, BucketHint, BucketVersion, HashConfig, HashPeer, HashTable, Sweep, Whereabouts};
 pub use keys::{Bytes, Inline, Keys, MAX_KEY};
 pub use layout::{BUCKET_BYTES, BUCKET_WORDS, Head, SLOTS, State, Version};

@@ -256,7 +256,7 @@ impl<'r, E: Engine> Record<'r, E> {
             cold_path();
             return Ok(None);
         }
-        match self.copy_expected::<K>(head, into) {
+        match self.copy_expected::<K, _>(head, into) {
             Some(()) => Ok(Some(())),
             None => self.copy_wanted(self.shape::<K>(head)?, into).map(Some),
         }
@@ -275,7 +275,7 @@ impl<'r, E: Engine> Record<'r, E> {
         if version.is_writing() || version.is_removed() || self.key_word() != word || !is_fit(version) {
             return None;
         }
-        self.copy_expected::<K>(self.head(), into)?;
+        self.copy_expected::<K, _>(self.head(), into)?;
         fence_acquire();
         let is_same = self.version() == version && self.head().incarnation() == self.place.incarnation;
         (is_same || mutation::includes(Mutation::ReadWithoutVersion)).then_some(version)
@@ -320,7 +320,10 @@ impl<'r, E: Engine> Record<'r, E> {
     /// Copies as much of the value as is wanted, if it is as long as is expected: without waiting for the head, on which does not depend then where it is, and how much.
     /// `None` if it is not; look at it with more care.
     #[inline(always)]
-    fn copy_expected<K: Keys>(&self, head: Head, into: &mut impl Room) -> Option<()> {
+    fn copy_expected<K: Keys, R: Room>(&self, head: Head, into: &mut R) -> Option<()> {
+        if !R::IS_WANTED {
+            return Some(());
+        }
         let (true, Some(whole)) = (K::FITS, into.whole()) else {
             return self.copy_wanted(self.shape::<K>(head).ok()?, into).ok();
         };
@@ -354,7 +357,10 @@ impl<'r, E: Engine> Record<'r, E> {
 
     /// Copies as much of the value as is wanted.
     #[inline(always)]
-    fn copy_wanted(&self, shape: Shape, into: &mut impl Room) -> Result<(), OutOfBounds> {
+    fn copy_wanted<R: Room>(&self, shape: Shape, into: &mut R) -> Result<(), OutOfBounds> {
+        if !R::IS_WANTED {
+            return Ok(());
+        }
         // Before there is room for so much: a length that is nonsense leads out of memory, or is at most that of a page.
         let value = self.body(shape.before_value(), words_for(shape.value))?;
         self.copy_parts(value, shape.value, into);

@@ -23,6 +23,9 @@ use crate::{Read, Version};
 /// assert_eq!(length.0, 7);
 /// ```
 pub trait Room {
+    /// Whether anything of a value is wanted.
+    const IS_WANTED: bool = true;
+
     /// Room for a value of this length, or for as much of it as there can be.
     fn of(&mut self, length: usize) -> &mut [u8];
 
@@ -68,6 +71,8 @@ impl Room for Vec<u8> {
 pub struct Nowhere;
 
 impl Room for Nowhere {
+    const IS_WANTED: bool = false;
+
     #[inline(always)]
     fn of(&mut self, _length: usize) -> &mut [u8] {
         &mut []

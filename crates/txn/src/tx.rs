@@ -25,7 +25,7 @@ pub use mode::{Mode, ReadOnly, Update};
 pub use range::Range;
 pub use savepoint::Savepoint;
 
-use std::marker::PhantomData;
+use std::{hint::cold_path, marker::PhantomData};
 
 use drtm_htm::fence_locked;
 use drtm_kv::{Sighting, Version};
@@ -164,13 +164,27 @@ impl<'db, S: Setting, M: Mode> Tx<'db, S, M> {
         if !S::ISOLATED || self.past().is_some() {
             return Ok(());
         }
-        let is_opaque = self.is_opaque;
-        let work = self.work();
-        work.reads.push(seen);
-        if work.seen() >= work.next_check || is_opaque {
-            return self.check();
+        self.work().reads.push(seen);
+        if self.is_to_check() { self.check() } else { Ok(()) }
+    }
+
+    /// The same for a row that is going to be changed, which is not remembered: it is once [that has failed](crate::work::Changing), and otherwise is among what is written.
+    #[inline(always)]
+    pub(crate) fn saw_to_change(&mut self, seen: Sighting) -> Result<(), Error> {
+        if S::ISOLATED && self.is_to_check() {
+            cold_path();
+            self.saw(seen)?;
+            self.work().take_back(seen);
         }
         Ok(())
+    }
+
+    /// Whether it is time to look again at all that was read.
+    #[inline(always)]
+    fn is_to_check(&mut self) -> bool {
+        let is_opaque = self.is_opaque;
+        let work = self.work();
+        work.seen() >= work.next_check || is_opaque
     }
 
     /// Remembers where a key was missing.

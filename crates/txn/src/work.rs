@@ -35,6 +35,24 @@ impl Fate {
     pub(crate) fn put(range: Range<u32>) -> Self {
         Self::Put { start: range.start, length: range.end - range.start }
     }
+
+    /// How long a value is that takes the place of another, for which there may be no room.
+    #[inline(always)]
+    pub(crate) fn new_length(self) -> Option<u32> {
+        match self {
+            Self::Put { length, .. } => Some(length),
+            Self::Fresh { .. } | Self::Patch { .. } | Self::Remove => None,
+        }
+    }
+}
+
+/// A record that was found: new to this transaction, or one that it writes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Spotted {
+    Seen(Sighting),
+    Written(usize),
+    /// What it was before: it cannot be written.
+    Past,
 }
 
 /// A key that a transaction keeps: itself, or where it is among its bytes.
@@ -82,15 +100,6 @@ impl Write {
     #[inline(always)]
     pub(crate) fn read(found: Sighting, table: u16, fate: Fate, key: Kept) -> Self {
         Self { is_read: true, ..Self::new(found, table, fate, key) }
-    }
-
-    /// How long a value is that takes the place of another, for which there may be no room.
-    #[inline(always)]
-    pub(crate) fn new_length(&self) -> Option<u32> {
-        match self.fate {
-            Fate::Put { length, .. } => Some(length),
-            Fate::Fresh { .. } | Fate::Patch { .. } | Fate::Remove => None,
-        }
     }
 
     /// The record as it was found.
@@ -164,6 +173,30 @@ pub(crate) struct Work<E: Engine> {
     presence: Option<std::sync::Arc<Presence>>,
     /// Whether it says so now.
     is_alone: bool,
+}
+
+/// A row that was read to be changed, and is not among the reads. When that comes to nothing, by an error or a panic, it is.
+#[derive(Debug)]
+pub(crate) struct Changing<'w, E: Engine> {
+    pub(crate) work: &'w mut Work<E>,
+    record: Spotted,
+}
+
+impl<E: Engine> Changing<'_, E> {
+    /// It has been changed, and is to be written.
+    #[inline(always)]
+    pub(crate) fn done(self) {
+        std::mem::forget(self);
+    }
+}
+
+impl<E: Engine> Drop for Changing<'_, E> {
+    #[cold]
+    fn drop(&mut self) {
+        if let Spotted::Seen(seen) = self.record {
+            self.work.reads.push(seen);
+        }
+    }
 }
 
 /// Whether a record may be one of some: most reads are of others, and this says so at once. One record is kept as it is, several have a bit each.
@@ -313,13 +346,23 @@ impl<E: Engine> Work<E> {
         if self.written.may_have(at) { self.writes.iter().position(|write| write.at == at) } else { None }
     }
 
-    /// Adds a write of a record that none is of yet. If it is what was read last, it need not be looked at twice.
+    /// Adds a write of a record that none is of yet. One that was read must not be among the reads too: it would be looked at twice.
     #[inline(always)]
-    pub(crate) fn add(&mut self, found: Sighting, table: u16, fate: Fate, key: Kept, was_read_last: bool) {
-        debug_assert!(!was_read_last || self.reads.last().is_none_or(|last| *last == found));
-        let is_read = was_read_last && self.reads.pop().is_some();
+    pub(crate) fn add(&mut self, found: Sighting, table: u16, fate: Fate, key: Kept, is_read: bool) {
         self.written.add(found.at);
         self.writes.push(Write { is_read, ..Write::new(found, table, fate, key) });
+    }
+
+    /// Takes a record back that was read, if it was read last.
+    #[inline(always)]
+    pub(crate) fn take_back(&mut self, seen: Sighting) -> bool {
+        self.reads.pop_if(|last| *last == seen).is_some()
+    }
+
+    /// For the time in which a value is changed by others' code.
+    #[inline(always)]
+    pub(crate) fn changing(&mut self, record: Spotted) -> Changing<'_, E> {
+        Changing { work: self, record }
     }
 
     /// Adds a write of a record that was made for it.

@@ -282,6 +282,31 @@ impl<E: Engine, K: Keys> HashTable<E, K> {
         Ok(found.unwrap_or(Past::Absent))
     }
 
+    /// Finds a key's record, without its value, where that is quick: for who expects the key to be there. `None` tells nothing.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm_htm::NoHtm;
+    /// use drtm_kv::{HashConfig, Placed, Store};
+    ///
+    /// let store = Store::in_memory(NoHtm, 16 << 20)?;
+    /// let (table, mut worker) = (store.hash_table(HashConfig::default())?, store.worker());
+    /// table.insert(&mut worker, 7, b"seven")?;
+    /// let me = worker.lock_state();
+    /// let seen = table.find(7, me).expect("it is alone in its bucket");
+    /// assert_eq!(table.place(&mut worker, 7, b"", |_| ())?, Placed::Found(seen));
+    /// assert_eq!(table.find(8, me), None);
+    /// # Ok::<(), drtm_kv::KvError>(())
+    /// ```
+    #[inline(always)]
+    #[must_use]
+    pub fn find(&self, key: K::Key<'_>, holder: State) -> Option<Sighting> {
+        let (sight, record) = self.table.sight::<K>(key)?;
+        let sighting = record.peek_sighting::<K>(key, holder, &mut Nowhere)?;
+        sight.holds(self.table.engine()).then_some(sighting)
+    }
+
     /// Finds a key's record, or makes one, which says that the key is not there, and has this value already for when it will be. Tells what that has done to
     /// buckets.
     ///
@@ -301,7 +326,7 @@ impl<E: Engine, K: Keys> HashTable<E, K> {
     ) -> Result<Placed, KvError> {
         let holder = worker.lock_state();
         loop {
-            // Not by the straight way: most keys that are placed are not there yet.
+            // Not by the straight way: whoever expects the key to be there looks for it so before.
             let missed =
                 match self.table.search_for::<K, _>(key, |record| record.observe::<K>(key, holder, &mut Nowhere))? {
                     Ok(found) => return Ok(Placed::Found(found)),

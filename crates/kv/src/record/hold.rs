@@ -7,7 +7,7 @@ use super::{Record, STATE, write::Locked};
 use crate::{
     KvError, MAX_VALUE, Reaped, Reserved, Sighting, Version, Worker,
     keys::Keys,
-    layout::{Place, State},
+    layout::{Head, Place, State},
 };
 
 impl<'r, E: Engine> Record<'r, E> {
@@ -28,27 +28,52 @@ impl<'r, E: Engine> Record<'r, E> {
         Ok(written?)
     }
 
+    /// Locks the record in a holder's name if it is free, and still that of its place: gives its version and head then. Otherwise who has it.
+    #[inline(always)]
+    pub(crate) fn lock_as_it_is(&self, holder: State) -> Result<(Version, Head), Option<State>> {
+        let is_it = |head: Head| head.incarnation() == self.place.incarnation;
+        if let Err(found) = self.engine().compare_exchange(&self.header[STATE], State::FREE.0, holder.0) {
+            return Err(is_it(self.head()).then_some(State(found)));
+        }
+        let (version, head) = (self.version(), self.head());
+        if !is_it(head) || version.is_writing() {
+            self.unlock();
+            return Err(None);
+        }
+        Ok((version, head))
+    }
+
     /// Writes whole words of a value, from the one behind the first `skipped` on, in a record that the caller has locked. Unlocks it.
     #[inline(always)]
     pub(crate) fn write_part_held(&self, version: Version, skipped: usize, part: &[u8]) -> Result<(), KvError> {
-        let now = self.version();
-        let Some(words) = self.plain_words(skipped, part.len()) else {
+        let (now, head) = (self.version(), self.head());
+        let all = if skipped == 0 { self.plain_words(head, part.len()) } else { None };
+        // Mostly it is all of it.
+        let Some(words) = all.or_else(|| self.words_of_part(head, skipped, part.len())) else {
             return Self::write_part_apart(self.region, self.place, version, skipped, part);
         };
+        self.write_words(now, version, words, part);
+        Ok(())
+    }
+
+    /// Writes these words of a value in a record that the caller has locked, and that has this version. Unlocks it.
+    #[inline(always)]
+    pub(crate) fn write_words(&self, now: Version, version: Version, words: &[Word], part: &[u8]) {
         self.begin_writing(now);
         write_bytes(self.engine(), words, part);
         self.end_writing(version);
         self.unlock();
-        Ok(())
     }
 
-    /// The words of a part of the value, if it is one, and nothing else has to be written with it. Mostly it is all of it.
+    /// The words of a value of this length, if that is its length, and nothing else has to be written with it.
     #[inline(always)]
-    fn plain_words(&self, skipped: usize, length: usize) -> Option<&'r [Word]> {
-        let head = self.head();
-        if skipped == 0 && head.is_plain(length) {
-            return self.body(0, words_for(length)).ok();
-        }
+    pub(crate) fn plain_words(&self, head: Head, length: usize) -> Option<&'r [Word]> {
+        if head.is_plain(length) { self.body(0, words_for(length)).ok() } else { None }
+    }
+
+    /// The words of a part of a value, if it is one, and there is no checksum.
+    #[inline(always)]
+    fn words_of_part(&self, head: Head, skipped: usize, length: usize) -> Option<&'r [Word]> {
         let shape = self.shape_of(head).ok()?;
         if !shape.has_part(8 * skipped, length) || shape.checked {
             return None;
@@ -86,7 +111,7 @@ impl<'r, E: Engine> Record<'r, E> {
     }
 
     #[inline(always)]
-    pub(super) fn unlock(&self) {
+    pub(crate) fn unlock(&self) {
         self.engine().store(&self.header[STATE], State::FREE.0);
     }
 

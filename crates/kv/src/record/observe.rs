@@ -84,7 +84,7 @@ impl<E: Engine> Record<'_, E> {
             self.observe_value::<K>(key, head, version, into).ok()??;
         } else if version.is_removed() || self.key_word() != K::word(key) {
             return None;
-        } else if self.copy_expected::<K>(head, into).is_none() {
+        } else if self.copy_expected::<K, _>(head, into).is_none() {
             copy_another(head, into)?;
         }
         fence_acquire();

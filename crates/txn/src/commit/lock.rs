@@ -44,12 +44,6 @@ impl Locked {
         self.newest
     }
 
-    /// Whether there is nothing to remember of any.
-    #[inline(always)]
-    pub(super) fn is_plain(&self) -> bool {
-        self.marks == 0
-    }
-
     /// Whether one has no room for its new value.
     #[inline(always)]
     pub(super) fn lacks_room(&self) -> bool {
@@ -88,7 +82,7 @@ impl Locked {
         if !write.is_made {
             self.oldest = self.oldest.min(version);
         }
-        let (is_same, new) = (version == write.seen, write.new_length());
+        let (is_same, new) = (version == write.seen, write.fate.new_length());
         // Most are like this, and then there is nothing else to remember.
         let is_plain = new.map_or(!head.has_older(), |new| head.is_plain(new as usize));
         if is_same && is_plain {

@@ -5,16 +5,15 @@
 
 use std::hint::cold_path;
 
-use drtm_htm::{Engine, Plain, fence_locked};
-use drtm_kv::Locking;
+use drtm_htm::{Engine, fence_locked};
 
-use super::{lock::Locked, unlock_too_early, write_in_place};
+use super::{unlock_too_early, write_in_place};
 use crate::{
     Error, Hook, Setting,
     db::Inner,
     epoch::{epoch_of, version_in},
     gate,
-    work::{Fate, Work},
+    work::{Fate, Work, slice},
 };
 
 /// Commits such a transaction. Gives whether it has: otherwise nothing is locked.
@@ -25,27 +24,41 @@ pub(super) fn commit<S: Setting>(db: &Inner<S>, work: &mut Work<S::Engine>) -> R
         return Ok(false);
     }
     let [write] = &mut work.writes[..] else { return Ok(false) };
-    let (records, at) = (db.store.records(), write.at);
     // Gone rows are taken out afterwards.
     if write.fate == Fate::Remove {
         return Ok(false);
     }
-    let Locking::Taken { version, head } = records.lock(at, work.holder)? else {
+    let records = db.store.records();
+    let Ok(locked) = records.lock_record(write.at, work.holder)? else {
         cold_path();
         return Ok(false);
     };
-    let mut locked = Locked::NOTHING;
-    let Ok(is_as_seen) = locked.take::<S, _>(&mut Plain::new(db.engine()), &records, write, (version, head));
     fence_locked();
     let epoch = db.engine().load(db.snapshot_number()?);
+    let version = locked.version();
     let new = version_in(epoch, version);
-    let is_usual = is_as_seen && locked.is_plain() && epoch_of(new) <= epoch && !locked.may_be_needed(epoch);
-    if is_usual && gate::has_same_terms(db, work.terms) {
+    let is_needed = !write.is_made && epoch_of(version) < epoch;
+    let is_usual = version == write.seen && epoch_of(new) <= epoch && !is_needed;
+    let left = if is_usual && gate::has_same_terms(db, work.terms) {
         unlock_too_early::<S>(&records, std::slice::from_ref(write));
-        write_in_place(&records, write, work.values.bytes(), new)?;
-        return Ok(true);
+        let values = work.values.bytes();
+        match write.fate {
+            Fate::Put { start, length } => locked.write(new, slice(values, start, length)),
+            _ if locked.head().has_older() => Err(locked),
+            _ => {
+                write_in_place(&records, write, values, new)?;
+                Ok(())
+            }
+        }
+    } else {
+        Err(locked)
+    };
+    match left {
+        Ok(()) => Ok(true),
+        Err(locked) => {
+            cold_path();
+            locked.unlock();
+            Ok(false)
+        }
     }
-    cold_path();
-    records.unlock(at);
-    Ok(false)
 }

@@ -4,12 +4,14 @@ use std::ops::ControlFlow;
 
 use drtm_kv::Sighting;
 
-use super::{
-    Found, Mode, Range, Tx,
-    range::Position,
-    read::{Row, Spotted},
+use super::{Found, Mode, Range, Tx, range::Position, read::Row};
+use crate::{
+    Codec, Error, Key, Setting,
+    index::Index,
+    part::Wanted,
+    room::Of,
+    work::{Spotted, Work},
 };
-use crate::{Codec, Error, Key, Setting, index::Index, part::Wanted, room::Of, work::Work};
 
 /// Why no more rows are shown.
 pub(super) enum Stop {
@@ -127,13 +129,13 @@ impl<K: Key, C: Codec, S: Setting, M: Mode> Range<'_, '_, K, C, S, M> {
         end: usize,
         wanted: &Wanted,
     ) -> Result<Option<(K, Found, Spotted)>, Error> {
+        let Some(key) = K::from_word(word) else { return Err(Error::Key { table: self.opened.name }) };
         let Row { found: Some(found), record: Some(record) } = self.tx.row_of(seen, wanted, end)? else {
             return Ok(None);
         };
         if let Spotted::Written(_) = record {
             self.tx.passed()?;
         }
-        let Some(key) = K::from_word(word) else { return Err(Error::Key { table: self.opened.name }) };
         Ok(Some((key, found, record)))
     }
 }

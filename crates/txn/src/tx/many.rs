@@ -7,7 +7,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use super::{
     Mode, Tx,
-    read::{Group, Row, Spotted, expected_bytes},
+    read::{Group, Row, expected_bytes},
 };
 use crate::{
     Codec, Error, Flat, Key, Part, Setting, Table,
@@ -16,7 +16,7 @@ use crate::{
     part::{Span, Wanted},
     room::Taken,
     table::{Kind, Reach},
-    work::Work,
+    work::{Spotted, Work},
 };
 
 impl<S: Setting, M: Mode> Tx<'_, S, M> {

@@ -5,16 +5,13 @@ use std::borrow::Borrow;
 use drtm_kv::{Lines, Room};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-use super::{
-    Found, Mode, Tx,
-    read::{Row, Spotted},
-};
+use super::{Found, Mode, Tx, read::Row};
 use crate::{
     CodecError, Error, Flat, Hook, Key, Part, Setting, Table,
     catalog::Opened,
     part::{Span, Wanted},
     table::Kind,
-    work::{Fate, Work},
+    work::{Fate, Spotted, Work},
 };
 
 impl<S: Setting, M: Mode> Tx<'_, S, M> {
@@ -197,9 +194,11 @@ impl<S: Setting> Tx<'_, S> {
             return Ok(None);
         };
         // Once for all ways, so that what is called here becomes one with it.
-        let seen = Self::codec_error(opened, see(self.work().value.bytes()))?;
-        let changed = part.change(self.work().values.last(start), |part| change(part, seen));
-        let (kept, result) = self.work().values.keep(start, Self::codec_error(opened, changed))?;
+        let changing = self.work().changing(if whole.is_none() { record } else { Spotted::Past });
+        let seen = Self::codec_error(opened, see(changing.work.value.bytes()))?;
+        let changed = part.change(changing.work.values.last(start), |part| change(part, seen));
+        let (kept, result) = changing.work.values.keep(start, Self::codec_error(opened, changed))?;
+        changing.done();
         match whole {
             None => {
                 let (start, length) = (kept.start, kept.end - kept.start);
@@ -247,7 +246,11 @@ impl<S: Setting> Tx<'_, S> {
         let Row { found: Some(Found::Own { start: old, length }), record: Some(record) } = row else {
             return Ok(None);
         };
-        let Work { values, value, .. } = self.work();
+        let Work { values, value, reads, .. } = self.work();
+        // Whoever sees to indexes may fail before it is written.
+        if let Spotted::Seen(seen) = record {
+            reads.push(seen);
+        }
         if let Some(read) = read {
             let begin = length.min(8 * read.skipped as usize);
             let words = &values.bytes()[old..][begin..length];

@@ -7,11 +7,15 @@ use drtm_kv::{Bytes, Cursor, Inline, KvError, NodeVersion, Nowhere, Room, Sighti
 
 use super::{
     Found, Mode, Tx, Update,
-    read::{Row, Spotted, expected_bytes, was_found},
+    read::{Row, expected_bytes, was_found},
 };
 use crate::{
-    Codec, Embedded, Error, Key, Ordered, Setting, Table, catalog::Opened, index::Index, part::Wanted, room::End,
-    work::Work,
+    Codec, Embedded, Error, Key, Ordered, Setting, Table,
+    catalog::Opened,
+    index::Index,
+    part::Wanted,
+    room::End,
+    work::{Spotted, Work},
 };
 
 /// The rows of a range, one after the other, with the transaction's own among them. What it has passed is part of what the transaction has read, rows that
@@ -221,11 +225,11 @@ impl<K: Key, C: Codec, S: Setting, M: Mode> Range<'_, '_, K, C, S, M> {
                 self.tx.passed()?;
                 return Ok(None);
             };
+            let Some(key) = key else { return Err(Error::Key { table: self.opened.name }) };
             let row = if self.tx.has_ticket() && self.tx.work().written_at(seen.at).is_none() {
                 // It has to be locked before its value is believed.
                 self.tx.work().values.truncate(start);
-                let Some(key) = &key else { return Err(Error::Key { table: self.opened.name }) };
-                self.tx.row::<K, C, Ordered>(self.opened, key, wanted)?
+                self.tx.row::<K, C, Ordered>(self.opened, &key, wanted)?
             } else {
                 self.tx.row_of(seen, wanted, start)?
             };
@@ -233,7 +237,6 @@ impl<K: Key, C: Codec, S: Setting, M: Mode> Range<'_, '_, K, C, S, M> {
             if let Spotted::Written(_) = record {
                 self.tx.passed()?;
             }
-            let Some(key) = key else { return Err(Error::Key { table: self.opened.name }) };
             return Ok(Some((key, found, record)));
         }
     }

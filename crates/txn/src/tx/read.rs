@@ -12,7 +12,7 @@ use crate::{
     part::Wanted,
     room::Taken,
     table::{Kind, Reach},
-    work::{Fate, Work, Write, slice},
+    work::{Fate, Spotted, Work, Write, slice},
 };
 
 /// A row as it was found: where its value is, and which record it is.
@@ -20,15 +20,6 @@ use crate::{
 pub(super) struct Row {
     pub(super) found: Option<Found>,
     pub(super) record: Option<Spotted>,
-}
-
-/// A record that was found: new to this transaction, or one that it writes.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Spotted {
-    Seen(Sighting),
-    Written(usize),
-    /// What it was before: it cannot be written.
-    Past,
 }
 
 /// Bytes of a value that are asked for ahead if nobody knows how many it has.
@@ -320,14 +311,16 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
             }
         }
         let work = self.work();
-        let found = match wanted.is_to_change {
-            true if seen.is_present() => Some(Found::Own { start, length: work.values.len() - start }),
-            true => {
-                work.values.truncate(start);
-                None
+        if wanted.is_to_change {
+            if seen.is_present() {
+                let found = Found::Own { start, length: work.values.len() - start };
+                self.saw_to_change(seen)?;
+                return Ok(Row { found: Some(found), record: Some(Spotted::Seen(seen)) });
             }
-            false => seen.is_present().then_some(Found::Read),
-        };
+            cold_path();
+            work.values.truncate(start);
+        }
+        let found = seen.is_present().then_some(Found::Read);
         self.saw(seen)?;
         Ok(Row { found, record: Some(Spotted::Seen(seen)) })
     }

@@ -4,16 +4,13 @@ use std::borrow::Borrow;
 
 use drtm_kv::Placed;
 
-use super::{
-    Found, Tx, encode,
-    read::{Row, Spotted},
-};
+use super::{Found, Tx, encode, read::Row};
 use crate::{
     Codec, Conflict, Error, Key, Setting, Table,
     catalog::Opened,
     part::Wanted,
     table::{Kind, Reach},
-    work::{Fate, Work, slice},
+    work::{Fate, Spotted, Work, slice},
 };
 
 impl<S: Setting> Tx<'_, S> {
@@ -129,7 +126,9 @@ impl<S: Setting> Tx<'_, S> {
         if wanted.is_to_change
             && let Found::Own { start, .. } = found
         {
-            let (range, result) = self.work().values.change::<C, R>(start, opened.name, change)?;
+            let changing = self.work().changing(record);
+            let (range, result) = changing.work.values.change::<C, R>(start, opened.name, change)?;
+            changing.done();
             self.write_found(opened, key, record, Fate::put(range), true)?;
             return Ok(result);
         }
@@ -238,14 +237,15 @@ impl<S: Setting> Tx<'_, S> {
         record: Spotted,
         fate: Fate,
     ) -> Result<(), Error> {
-        let was_read_last = match record {
-            Spotted::Seen(seen) => self.work().reads.last() == Some(&seen),
+        let is_read = match record {
+            // What is written need not be looked at twice.
+            Spotted::Seen(seen) => self.work().take_back(seen),
             Spotted::Written(_) | Spotted::Past => false,
         };
-        self.write_found(opened, key, record, fate, was_read_last)
+        self.write_found(opened, key, record, fate, is_read)
     }
 
-    /// The same where it is known whether the record, if it is new to the transaction, is what was read last.
+    /// The same where it is known whether the record, if it is new to the transaction, was read. It is not among the reads.
     #[inline(always)]
     pub(super) fn write_found<K: Key>(
         &mut self,
@@ -253,14 +253,20 @@ impl<S: Setting> Tx<'_, S> {
         key: &K,
         record: Spotted,
         fate: Fate,
-        was_read_last: bool,
+        is_read: bool,
     ) -> Result<(), Error> {
         let work = self.work();
         match record {
             Spotted::Written(write) => work.change(write, fate),
             Spotted::Seen(seen) => {
-                let kept = work.keep_key(key)?;
-                work.add(seen, opened.number, fate, kept, was_read_last);
+                let kept = match work.keep_key(key) {
+                    Ok(kept) => kept,
+                    Err(error) => {
+                        work.reads.extend(is_read.then_some(seen));
+                        return Err(error);
+                    }
+                };
+                work.add(seen, opened.number, fate, kept, is_read);
             }
             // Only who does not write sees the past.
             Spotted::Past => return Ok(()),
@@ -333,11 +339,16 @@ impl<S: Setting> Tx<'_, S> {
     ) -> Result<(), Error> {
         let Fate::Put { start, length } = fate else { return Ok(()) };
         self.make_way()?;
-        let Work { worker, key: buffer, values, leaves, buckets, .. } = self.work();
-        let (encoded, bytes) = (encode(key, buffer), slice(values.bytes(), start, length));
-        let placed = opened.index.place::<O>(worker, encoded, bytes, |shift| {
-            Work::<S::Engine>::follow(leaves, buckets, shift);
-        })?;
+        let Work { worker, key: buffer, values, leaves, buckets, holder, .. } = self.work();
+        let encoded = encode(key, buffer);
+        // Mostly what may be overwritten is there, and what may not is not.
+        let found = if overwrites { opened.index.find::<O>(encoded, *holder) } else { None };
+        let placed = match found {
+            Some(seen) => Placed::Found(seen),
+            None => opened.index.place::<O>(worker, encoded, slice(values.bytes(), start, length), |shift| {
+                Work::<S::Engine>::follow(leaves, buckets, shift);
+            })?,
+        };
         match placed {
             Placed::Made(seen) => {
                 let work = self.work();
