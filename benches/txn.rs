@@ -209,6 +209,13 @@ impl Alone {
         Ok(row[0])
     }
 
+    /// Gives a row another value, whatever it was.
+    fn put(&mut self, key: &u64) -> Result<u64, Error> {
+        let version = self.table.update(&mut self.worker, *key, ROW.as_bytes())?;
+        // What comes next depends on what was found, as it does in a row that was read. No version is so great.
+        Ok(ROW[0] + version.map_or(0, |version| version.number() >> 50))
+    }
+
     /// A read and a write of each row, which both find it.
     fn update(&mut self, keys: &[u64]) -> Result<u64, Error> {
         let mut row: Row = [0; 4];
@@ -314,6 +321,11 @@ fn singles(criterion: &mut Criterion) {
             })
         })?;
         Ok(first.unwrap_or(0))
+    });
+    chase(&mut group, "kv put", &keys, |key| alone.put(key));
+    chase(&mut group, "transact put", &keys, |key| {
+        db.transact(|tx| tx.put(hashed, key, &ROW))?;
+        Ok(black_box(ROW[0]))
     });
     group.finish();
 }
