@@ -146,6 +146,7 @@ impl<E: Engine> Index<E> {
     pub(crate) fn find<O: Reach>(&self, key: Encoded<'_>, holder: State) -> Option<Sighting> {
         match (self, key) {
             (Self::HashOfWords(table), Encoded::Word(word)) if O::HASHED => table.find(word, holder),
+            (Self::HashOfBytes(table), Encoded::Bytes(bytes)) if O::HASHED => table.find(bytes, holder),
             _ => None,
         }
     }
