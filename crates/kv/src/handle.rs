@@ -191,7 +191,9 @@ pub enum Locking {
 /// assert_eq!(locked.version(), seen.version);
 /// let locked = locked.write(seen.version.next(), b"longer").expect_err("it has no room for that");
 /// assert!(locked.write(seen.version.next(), b"SEVEN").is_ok());
-/// assert_eq!(table.get_owned(7)?.as_deref(), Some(&b"SEVEN"[..]));
+/// let mut value = [0; 5];
+/// table.get(7, &mut value)?;
+/// assert_eq!(&value, b"SEVEN");
 /// # Ok::<(), drtm_kv::KvError>(())
 /// ```
 #[derive(Debug)]
