@@ -83,13 +83,13 @@ pub(crate) fn is_to_be_tried<E: Engine>(work: &Work<E>) -> bool {
 /// Now and then tries again what could not be taken back.
 #[inline]
 pub(crate) fn try_again<S: Setting>(db: &Inner<S>, work: &mut Work<S::Engine>) -> Result<(), KvError> {
-    if is_to_be_tried(work) && !db.garbage.is_empty() { try_some(db, work) } else { Ok(()) }
+    if is_to_be_tried(work) { try_some(db, work) } else { Ok(()) }
 }
 
 /// Tries to take back some of what is left.
 #[cold]
 pub(crate) fn try_some<S: Setting>(db: &Inner<S>, work: &mut Work<S::Engine>) -> Result<(), KvError> {
-    if db.ticket.is_taken() {
+    if db.garbage.is_empty() || db.ticket.is_taken() {
         return Ok(());
     }
     let mut spent = Spent::default();

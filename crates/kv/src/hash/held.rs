@@ -226,10 +226,16 @@ impl<E: Engine, K: Keys> HashTable<E, K> {
     /// # Example
     ///
     /// See [`locate`](Self::locate).
-    #[inline]
+    #[inline(always)]
     pub fn fetch_past_at(&self, at: Handle, key: K::Key<'_>, before: Version, into: &mut impl Room) -> Option<Past> {
         let record = Record::at(self.table.region(), at.place()).ok()?;
-        match record.observe_past::<K>(key, &mut PastView::new(before), into) {
+        let mut view = PastView::new(before);
+        if K::FITS
+            && let Some(past) = record.glance_past::<K>(K::word(key), &view, into)
+        {
+            return Some(past);
+        }
+        match record.observe_past::<K>(key, &mut view, into) {
             Ok(Look::Found(past)) => Some(past),
             _ => None,
         }

@@ -235,6 +235,45 @@ impl<E: Engine, K: TreeKeys> Tree<E, K> {
         K::next(&self.table, &mut cursor.cursor, &mut Untold, &mut view)
     }
 
+    /// Moves a cursor from record to record, as [`advance_past`](Self::advance_past) does, and shows each, with its value where it was copied to; until there are no
+    /// more or `show` breaks off.
+    ///
+    /// # Errors
+    ///
+    /// When the store is corrupt.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use std::ops::ControlFlow;
+    ///
+    /// use drtm_htm::NoHtm;
+    /// use drtm_kv::{Cursor, Past, Store, Version};
+    ///
+    /// let store = Store::in_memory(NoHtm, 16 << 20)?;
+    /// let (tree, mut worker) = (store.tree()?, store.worker());
+    /// tree.load(&mut worker, (0..100).map(|key| (key, "value")))?;
+    /// let (mut cursor, mut keys) = (Cursor::up(5..), Vec::new());
+    /// tree.advance_past_each(&mut cursor, Version::new(1_000), &mut Vec::new(), |key, past, value| {
+    ///     assert!(matches!(past, Past::Present(_)) && *value == b"value");
+    ///     keys.push(key);
+    ///     if keys.len() < 7 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    /// })?;
+    /// assert!(keys.into_iter().eq(5..12));
+    /// # Ok::<(), drtm_kv::KvError>(())
+    /// ```
+    #[inline]
+    pub fn advance_past_each<R: Room>(
+        &self,
+        cursor: &mut Cursor<K>,
+        before: Version,
+        value: &mut R,
+        mut show: impl FnMut(K::Key<'_>, Past, &mut R) -> ControlFlow<()>,
+    ) -> Result<(), KvError> {
+        let mut view = Observed { view: PastView::new(before), value };
+        K::each(&self.table, &mut cursor.cursor, &mut Untold, &mut view, |key, past, at| show(key, past, at.value))
+    }
+
     /// Finds a key's record, or makes one, which says that the key is not there, and has this value already for when it will be. Tells what that has done to
     /// leaves.
     ///

@@ -2,11 +2,17 @@
 
 use std::ops::ControlFlow;
 
-use drtm_kv::Sighting;
+use drtm_htm::Engine;
+use drtm_kv::{Sighting, Version};
 
-use super::{Found, Mode, Range, Tx, range::Position, read::Row};
+use super::{
+    Found, Mode, Range,
+    range::Position,
+    read::{Row, was_found},
+};
 use crate::{
     Codec, Error, Key, Setting,
+    catalog::Opened,
     index::Index,
     part::Wanted,
     room::Of,
@@ -83,11 +89,20 @@ impl<K: Key, C: Codec, S: Setting, M: Mode> Range<'_, '_, K, C, S, M> {
     }
 
     /// Shows rows as long as there is nothing special about them. `None` if there is about the transaction, or about the keys.
-    #[inline(never)]
+    #[inline(always)]
     fn run(&mut self, see: &mut impl FnMut(K, C::View<'_>) -> ControlFlow<()>) -> Result<Option<Stop>, Error> {
-        if !self.tx.is_plain() {
-            return Ok(None);
+        match self.tx.past() {
+            Some(before) => self.run_in_past(before, see),
+            None if self.tx.is_plain() => self.run_in_present(see),
+            None => Ok(None),
         }
+    }
+
+    #[inline(never)]
+    fn run_in_present(
+        &mut self,
+        see: &mut impl FnMut(K, C::View<'_>) -> ControlFlow<()>,
+    ) -> Result<Option<Stop>, Error> {
         let Self { tx, opened, cursor, .. } = self;
         let (Index::TreeOfWords(tree), Position::Words(cursor)) = (&opened.index, cursor) else { return Ok(None) };
         let Work { leaves, value, values, reads, writes, written, next_check, holder, .. } = tx.work();
@@ -105,16 +120,28 @@ impl<K: Key, C: Codec, S: Setting, M: Mode> Range<'_, '_, K, C, S, M> {
             if !seen.is_present() {
                 return ControlFlow::Continue(());
             }
-            let row = match K::from_word(word) {
-                Some(key) => Tx::<S, M>::codec_error(opened, C::view(value.bytes())).map(|view| (key, view)),
-                None => Err(Error::Key { table: opened.name }),
+            shown::<K, C, _>(opened, word, value.bytes(), see).map_break(|why| stop = why)
+        })?;
+        Ok(Some(stop))
+    }
+
+    #[inline(never)]
+    fn run_in_past(
+        &mut self,
+        before: Version,
+        see: &mut impl FnMut(K, C::View<'_>) -> ControlFlow<()>,
+    ) -> Result<Option<Stop>, Error> {
+        let Self { tx, opened, cursor, .. } = self;
+        let (Index::TreeOfWords(tree), Position::Words(cursor)) = (&opened.index, cursor) else { return Ok(None) };
+        let mut stop = Stop::Over;
+        let room = &mut Of::<C, _>::new(&mut tx.work().value);
+        tree.advance_past_each(cursor, before, room, |word, past, Of { room: value, .. }| {
+            let flow = match was_found(opened, past) {
+                Ok(Some(_)) => shown::<K, C, _>(opened, word, value.bytes(), see),
+                Ok(None) => ControlFlow::Continue(()),
+                Err(error) => ControlFlow::Break(Stop::Failed(error)),
             };
-            match row.map(|(key, view)| see(key, view)) {
-                Ok(ControlFlow::Continue(())) => return ControlFlow::Continue(()),
-                Ok(ControlFlow::Break(())) => stop = Stop::Enough,
-                Err(error) => stop = Stop::Failed(error),
-            }
-            ControlFlow::Break(())
+            flow.map_break(|why| stop = why)
         })?;
         Ok(Some(stop))
     }
@@ -137,5 +164,22 @@ impl<K: Key, C: Codec, S: Setting, M: Mode> Range<'_, '_, K, C, S, M> {
             self.tx.passed()?;
         }
         Ok(Some((key, found, record)))
+    }
+}
+
+/// Shows a row.
+#[inline(always)]
+fn shown<K: Key, C: Codec, E: Engine>(
+    opened: &Opened<E>,
+    word: u64,
+    bytes: &[u8],
+    see: &mut impl FnMut(K, C::View<'_>) -> ControlFlow<()>,
+) -> ControlFlow<Stop> {
+    let Some(key) = K::from_word(word) else {
+        return ControlFlow::Break(Stop::Failed(Error::Key { table: opened.name }));
+    };
+    match C::view(bytes) {
+        Ok(view) => see(key, view).map_break(|()| Stop::Enough),
+        Err(source) => ControlFlow::Break(Stop::Failed(Error::Codec { table: opened.name, source })),
     }
 }

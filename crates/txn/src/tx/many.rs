@@ -2,7 +2,7 @@
 
 use std::{borrow::Borrow, ops::ControlFlow};
 
-use drtm_kv::{Lines, Whereabouts};
+use drtm_kv::{Handle, HashTable, Lines, Past, Version, Whereabouts};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use super::{
@@ -13,9 +13,11 @@ use crate::{
     Codec, Error, Flat, Key, Part, Setting, Table,
     catalog::Opened,
     index::Index,
+    located::Located,
     part::{Span, Wanted},
     room::Taken,
     table::{Kind, Reach},
+    values::Value,
     work::{Spotted, Work},
 };
 
@@ -241,7 +243,7 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
     }
 
     /// Shows rows as long as there is nothing special about them: each is where it was asked for, and has what is wanted. Gives how many.
-    #[inline(never)]
+    #[inline(always)]
     fn run_of_keys<C: Codec, O: Reach>(
         &mut self,
         opened: &Opened<S::Engine>,
@@ -249,35 +251,55 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
         span: Span,
         see: &mut impl FnMut(Option<&[u8]>) -> Result<ControlFlow<()>, Error>,
     ) -> Result<(usize, ControlFlow<()>), Error> {
-        let mut seen = 0;
-        let mut flow = ControlFlow::Continue(());
-        let (true, Index::HashOfWords(table)) = (self.is_plain() && O::HASHED, &opened.index) else {
-            return Ok((seen, flow));
-        };
+        match (&opened.index, self.past()) {
+            (Index::HashOfWords(table), Some(before)) if O::HASHED => {
+                self.run_in_past::<C>((opened.number, table), words, before, span, see)
+            }
+            (Index::HashOfWords(table), None) if O::HASHED && self.is_plain() => {
+                self.run_in_present::<C>((opened.number, table), words, span, see)
+            }
+            _ => Ok((0, ControlFlow::Continue(()))),
+        }
+    }
+
+    #[inline(never)]
+    fn run_in_present<C: Codec>(
+        &mut self,
+        (number, table): (u16, &HashTable<S::Engine>),
+        words: &[u64],
+        span: Span,
+        see: &mut impl FnMut(Option<&[u8]>) -> Result<ControlFlow<()>, Error>,
+    ) -> Result<(usize, ControlFlow<()>), Error> {
         let Work { located, value, values, reads, writes, written, next_check, holder, .. } = self.work();
         let most = if S::ISOLATED { next_check.saturating_sub(reads.len() + writes.len() + 1) } else { usize::MAX };
+        let words = &words[..words.len().min(most)];
         let wanted = Wanted::part_to_read(span);
-        for (word, entry) in words.iter().zip(located.ahead(opened.number)).take(most) {
-            let Whereabouts::Record(at) = entry.at else { break };
-            if entry.word != *word {
-                break;
-            }
+        run_of_located(located, number, words, value, see, |at, word, value| {
             let room = &mut Taken::new(value, values, &wanted, C::SIZE);
-            let Some(sighting) = table.fetch_at(at, *word, *holder, room) else { break };
-            if written.may_have(sighting.at) {
-                break;
-            }
-            if S::ISOLATED {
+            let Some(sighting) = table.fetch_at(at, word, *holder, room) else { return false };
+            let is_new = !written.may_have(sighting.at);
+            if S::ISOLATED && is_new {
                 reads.push(sighting);
             }
-            seen += 1;
-            flow = see(Some(value.bytes()))?;
-            if flow.is_break() {
-                break;
-            }
-        }
-        located.pass(opened.number, seen);
-        Ok((seen, flow))
+            is_new
+        })
+    }
+
+    #[inline(never)]
+    fn run_in_past<C: Codec>(
+        &mut self,
+        (number, table): (u16, &HashTable<S::Engine>),
+        words: &[u64],
+        before: Version,
+        span: Span,
+        see: &mut impl FnMut(Option<&[u8]>) -> Result<ControlFlow<()>, Error>,
+    ) -> Result<(usize, ControlFlow<()>), Error> {
+        let Work { located, value, values, .. } = self.work();
+        let wanted = Wanted::part_to_read(span);
+        run_of_located(located, number, words, value, see, |at, word, value| {
+            let room = &mut Taken::new(value, values, &wanted, C::SIZE);
+            matches!(table.fetch_past_at(at, word, before, room), Some(Past::Present(_)))
+        })
     }
 
     /// What is wanted of a row about which there is something special.
@@ -300,4 +322,31 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
         };
         Ok(Some(Self::bytes(self.work(), found).get(8 * span.skipped as usize..).unwrap_or(&[])))
     }
+}
+
+/// Shows rows as long as each is where it was asked for, and `fetch` finds it there and copies what is wanted. Gives how many.
+#[inline(always)]
+fn run_of_located(
+    located: &mut Located,
+    number: u16,
+    words: &[u64],
+    value: &mut Value,
+    see: &mut impl FnMut(Option<&[u8]>) -> Result<ControlFlow<()>, Error>,
+    mut fetch: impl FnMut(Handle, u64, &mut Value) -> bool,
+) -> Result<(usize, ControlFlow<()>), Error> {
+    let mut seen = 0;
+    let mut flow = ControlFlow::Continue(());
+    for (word, entry) in words.iter().zip(located.ahead(number)) {
+        let Whereabouts::Record(at) = entry.at else { break };
+        if entry.word != *word || !fetch(at, *word, value) {
+            break;
+        }
+        seen += 1;
+        flow = see(Some(value.bytes()))?;
+        if flow.is_break() {
+            break;
+        }
+    }
+    located.pass(number, seen);
+    Ok((seen, flow))
 }
