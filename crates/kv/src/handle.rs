@@ -464,6 +464,31 @@ impl<'s, E: Engine> Records<'s, E> {
         Ok(Record::at(self.region, at.place())?.has_past())
     }
 
+    /// Asks for the memory of a record that is going to be locked soon. A hint.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm_htm::NoHtm;
+    /// use drtm_kv::{Fetched, HashConfig, Locking, Store};
+    ///
+    /// let store = Store::in_memory(NoHtm, 16 << 20)?;
+    /// let (table, mut worker) = (store.hash_table(HashConfig::default())?, store.worker());
+    /// table.insert(&mut worker, 7, b"seven")?;
+    /// let me = worker.lock_state();
+    /// let Fetched::Record(seen) = table.fetch(7, me, &mut Vec::new())? else { panic!("it is there") };
+    /// let records = store.records();
+    /// records.ask_for(seen.at);
+    /// // What takes its time goes here.
+    /// assert!(matches!(records.lock(seen.at, me)?, Locking::Taken { .. }));
+    /// records.unlock(seen.at);
+    /// # Ok::<(), drtm_kv::KvError>(())
+    /// ```
+    #[inline(always)]
+    pub fn ask_for(&self, at: Handle) {
+        self.region.prefetch(at.place().word);
+    }
+
     /// Gives up the lock of a record that is locked by the caller, as it is.
     #[inline(always)]
     pub fn unlock(&self, at: Handle) {

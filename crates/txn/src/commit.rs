@@ -23,7 +23,7 @@ use crate::{
     catalog::Opened,
     db::Inner,
     epoch::{advance_beyond, has_version_in, last_of, version_in},
-    garbage::{self, Garbage},
+    garbage::{self, NewPast},
     gate,
     index::Encoded,
     mutation::Mutation,
@@ -256,7 +256,7 @@ fn apply_to_any<S: Setting>(db: &Inner<S>, work: &mut Work<S::Engine>, epoch: u6
     let records = db.store.records();
     let Work { writes, values, keys, worker, needs, reserved, .. } = work;
     unlock_too_early::<S>(&records, writes);
-    let (mut spent, mut has_removed) = (Spent::default(), false);
+    let (mut spent, mut has_removed, mut new_past) = (Spent::default(), false, NewPast::new(&db.garbage));
     for (write, index) in writes.iter_mut().zip(0..) {
         let version = new_version(epoch, write);
         let mut now_at = write.at;
@@ -274,7 +274,7 @@ fn apply_to_any<S: Setting>(db: &Inner<S>, work: &mut Work<S::Engine>, epoch: u6
         }
         // Who had a past is in the queue already, unless it has moved.
         if has_past && (!had_past || now_at != write.at) {
-            db.garbage.push(Garbage::Past { at: now_at, until: version });
+            new_past.add(now_at, version);
         }
     }
     db.past.enter(spent);

@@ -12,6 +12,7 @@
 use crossbeam_queue::SegQueue;
 use drtm_htm::Engine;
 use drtm_kv::{Handle, KvError, Locking, Reaped, Sighting, Version, Worker};
+use smallvec::SmallVec;
 
 use crate::{
     Setting,
@@ -26,9 +27,14 @@ use crate::{
 pub(crate) enum Garbage {
     /// The record of a row that is gone.
     Row { table: u16, key: Key, seen: Sighting },
-    /// Older versions of a row, which may be needed as long as a snapshot is open that does not see this version.
-    Past { at: Handle, until: Version },
+    /// Older versions of rows, which may be needed as long as a snapshot is open that does not see this version.
+    Past { rows: Rows, until: Version },
 }
+
+/// A few rows that one commit has written: who looks at them again asks for the memory of all of them first, as most probably it is in another processor's cache.
+pub(crate) type Rows = SmallVec<[Handle; MOST_ROWS]>;
+
+const MOST_ROWS: usize = 14;
 
 #[derive(Debug)]
 pub(crate) enum Key {
@@ -38,6 +44,44 @@ pub(crate) enum Key {
 
 /// What is left, whoever has left it.
 pub(crate) type Queue = SegQueue<Garbage>;
+
+/// Rows that a commit is writing, as they get older versions, on their way to what is left.
+#[derive(Debug)]
+pub(crate) struct NewPast<'q> {
+    left: &'q Queue,
+    rows: Rows,
+    until: Version,
+}
+
+impl<'q> NewPast<'q> {
+    /// None yet. All are written in one epoch, so any of their versions tells of all until when they may be needed.
+    pub(crate) fn new(left: &'q Queue) -> Self {
+        Self { left, rows: Rows::new(), until: Version::default() }
+    }
+
+    /// This one, which has this version now.
+    pub(crate) fn add(&mut self, at: Handle, until: Version) {
+        if self.rows.len() == MOST_ROWS {
+            self.leave();
+        }
+        self.until = until;
+        self.rows.push(at);
+    }
+
+    fn leave(&mut self) {
+        let rows = std::mem::take(&mut self.rows);
+        self.left.push(Garbage::Past { rows, until: self.until });
+    }
+}
+
+/// Also when the commit has come upon a corrupt store in between.
+impl Drop for NewPast<'_> {
+    fn drop(&mut self) {
+        if !self.rows.is_empty() {
+            self.leave();
+        }
+    }
+}
 
 /// How many commits there are between attempts to take something back, and how much is tried at once: whatever a snapshot that stays open holds up, a commit does
 /// not become slow for it.
@@ -100,14 +144,20 @@ pub(crate) fn try_some<S: Setting>(db: &Inner<S>, work: &mut Work<S::Engine>) ->
 
 fn try_each<S: Setting>(db: &Inner<S>, work: &mut Work<S::Engine>, spent: &mut Spent) -> Result<(), KvError> {
     db.snapshots.needs(&db.store, &mut work.needs)?;
-    for _ in 0..db.garbage.len().min(BATCH) {
-        let Some(left) = db.garbage.pop() else { break };
+    let mut tried = 0;
+    // What was left behind meanwhile, and what is put back, is for the next time.
+    for _ in 0..db.garbage.len() {
+        if tried >= BATCH {
+            break;
+        }
+        let Some(mut left) = db.garbage.pop() else { break };
         if matches!(&left, Garbage::Past { until, .. } if work.needs.include_any_before(*until)) {
             // And so, most likely, are those that were left after it.
             db.garbage.push(left);
             break;
         }
-        let is_done = match &left {
+        tried += 1;
+        let is_done = match &mut left {
             Garbage::Row { table, key, seen } => {
                 let key = match key {
                     Key::Word(word) => Encoded::Word(*word),
@@ -118,7 +168,20 @@ fn try_each<S: Setting>(db: &Inner<S>, work: &mut Work<S::Engine>, spent: &mut S
                     None => true,
                 }
             }
-            Garbage::Past { at, .. } => forget(db, work, *at, spent)?,
+            Garbage::Past { rows, .. } => {
+                tried += rows.len() - 1;
+                rows.iter().for_each(|at| db.store.records().ask_for(*at));
+                let mut failed = Ok(());
+                rows.retain(|at| match forget(db, work, *at, spent) {
+                    Ok(is_done) => !is_done,
+                    Err(error) => {
+                        failed = Err(error);
+                        true
+                    }
+                });
+                failed?;
+                rows.is_empty()
+            }
         };
         if !is_done {
             db.garbage.push(left);
