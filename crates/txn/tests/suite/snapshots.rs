@@ -1,6 +1,9 @@
 //! Snapshots: one moment each, whatever happens meanwhile, and nothing kept longer than needed.
 
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::{
+    ops::ControlFlow,
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
+};
 
 use drtm_htm::{Emulated, EmulatedConfig, NoHtm};
 use drtm_txn::{Builder, Db, Error, Hash, Mode, Ordered, Raw, Serde, Setting, Table, TableDef, Tx, Unlogged};
@@ -22,6 +25,9 @@ const IN_ORDER: TableDef<u64, Serde<(i64, String)>, Ordered> = TableDef::ordered
 const BY_NAME: TableDef<String, Serde<(i64, String)>, Ordered> = TableDef::ordered("by name");
 
 type Row = (i64, String);
+
+/// Ways to read all rows.
+const WAYS: usize = 6;
 
 #[derive(Clone, Copy)]
 struct Tables {
@@ -59,16 +65,23 @@ impl Tables {
         Ok(tx.get(self.by_hash, &key)?.map_or(0, |row| row.0))
     }
 
-    /// What all accounts have together, as each of the tables tells it.
-    fn sums<S: Setting, M: Mode>(self, tx: &mut Tx<'_, S, M>, keys: u64) -> Result<[i64; 4], Error> {
+    /// What all accounts have together, as each of the tables tells it, by each way to read it.
+    fn sums<S: Setting, M: Mode>(self, tx: &mut Tx<'_, S, M>, keys: u64) -> Result<[i64; WAYS], Error> {
         let mut by_key = 0;
         for key in 0..keys {
             by_key += self.amount(tx, key)?;
         }
+        let all: Vec<_> = (0..keys).collect();
+        let many = tx.get_many(self.by_hash, &all)?.into_iter().flatten().map(|row| row.0).sum();
+        let mut each = 0;
+        tx.range(self.in_order, ..)?.view_each(|_, row| {
+            each += row.0;
+            ControlFlow::Continue(())
+        })?;
         let up = tx.range(self.in_order, ..)?.rows().map(|row| Ok(row?.1.0)).sum::<Result<_, Error>>()?;
         let down = tx.range_back(self.in_order, ..)?.rows().map(|row| Ok(row?.1.0)).sum::<Result<_, Error>>()?;
         let named = tx.range(self.by_name, ..)?.rows().map(|row| Ok(row?.1.0)).sum::<Result<_, Error>>()?;
-        Ok([by_key, up, down, named])
+        Ok([by_key, many, each, up, down, named])
     }
 }
 
@@ -104,13 +117,13 @@ fn money_is_neither_made_nor_lost<S: Setting>(db: &Db<S>) {
             let mut reads = 0;
             while !is_over.load(Relaxed) || reads < 50 {
                 let sums = db.read(|tx| tables.sums(tx, KEYS)).expect("nothing is forgotten");
-                assert_eq!(sums, [TOTAL; 4]);
+                assert_eq!(sums, [TOTAL; WAYS]);
                 let mut long = db.snapshot().expect("a slot");
                 let one = (0..KEYS).map(|key| tables.amount(&mut long, key).expect("kept")).collect::<Vec<_>>();
                 std::thread::yield_now();
                 let two = (0..KEYS).map(|key| tables.amount(&mut long, key).expect("kept")).collect::<Vec<_>>();
                 assert_eq!(one, two);
-                assert_eq!(tables.sums(&mut long, KEYS).expect("kept"), [TOTAL; 4]);
+                assert_eq!(tables.sums(&mut long, KEYS).expect("kept"), [TOTAL; WAYS]);
                 reads += 1;
             }
         });
@@ -126,7 +139,7 @@ fn money_is_neither_made_nor_lost<S: Setting>(db: &Db<S>) {
             db.transact(|tx| tables.amount(tx, key).and_then(|amount| tables.set(tx, key, amount))).expect("room");
         }
     }
-    assert_eq!(db.read(|tx| tables.sums(tx, KEYS)).expect("it can be read"), [TOTAL; 4]);
+    assert_eq!(db.read(|tx| tables.sums(tx, KEYS)).expect("it can be read"), [TOTAL; WAYS]);
     assert_eq!(db.older_versions(), 0);
 }
 
@@ -152,9 +165,32 @@ fn what_does_not_fit_is_forgotten_and_the_reader_is_told() {
     let kept = read.iter().filter(|row| matches!(row, Ok(Some(note)) if note[0] == 1)).count();
     let forgotten = read.iter().filter(|row| matches!(row, Err(Error::Forgotten { table: "notes" }))).count();
     assert!(kept > 0 && forgotten > 0 && kept + forgotten == 100, "{kept} kept, {forgotten} forgotten");
+    assert!(matches!(snapshot.get_many(notes, &Vec::from_iter(0..100)), Err(Error::Forgotten { table: "notes" })));
     drop(snapshot);
     let now = db.snapshot().expect("a slot").get(notes, &7).expect("nobody has written since");
     assert_eq!(now, Some(vec![2; 100]));
+}
+
+#[test]
+fn a_range_is_told_where_something_has_been_forgotten() {
+    const NOTES: TableDef<u64, Raw, Ordered> = TableDef::ordered("notes");
+    let db = Builder::new().memory(64 << 20).older_versions(1_000).build().expect("a database");
+    let notes = db.table(NOTES).expect("a table");
+    db.transact(|tx| (0..100).try_for_each(|key| tx.put(notes, &key, &[1; 100]))).expect("room");
+    let mut snapshot = db.snapshot().expect("a slot");
+    // In the order of the keys, so that there is no budget left for the last ones.
+    for key in 50..100 {
+        db.transact(|tx| tx.put(notes, &key, &[2; 100])).expect("writers are not told");
+    }
+    let mut seen = Vec::new();
+    let read = snapshot.range(notes, ..).expect("it is this database's").view_each(|key, note| {
+        seen.push((key, note[0]));
+        ControlFlow::Continue(())
+    });
+    assert!(matches!(read, Err(Error::Forgotten { table: "notes" })), "{read:?}");
+    let known = seen.len() as u64;
+    assert!((51..100).contains(&known), "{known} rows were known");
+    assert!(seen.into_iter().eq((0..known).map(|key| (key, 1))));
 }
 
 #[test]
@@ -307,7 +343,7 @@ proptest! {
                     for (key, amount) in was.iter().enumerate() {
                         prop_assert_eq!(tables.amount(snapshot, key as u64).expect("kept"), *amount);
                     }
-                    prop_assert_eq!(tables.sums(snapshot, 6).expect("kept"), [was.iter().sum::<i64>(); 4]);
+                    prop_assert_eq!(tables.sums(snapshot, 6).expect("kept"), [was.iter().sum::<i64>(); WAYS]);
                 }
                 Step::Close(_) | Step::Look(_) => {}
             }
