@@ -49,7 +49,7 @@ use crate::{
     patience::Patience,
     put::update_or_insert,
     record::{Look, Record, Shape},
-    room::Buffer,
+    room::{Buffer, Memory},
 };
 use hint::Hint;
 use numbering::Numbering;
@@ -309,11 +309,7 @@ impl<E: Engine, K: Keys> HashTable<E, K> {
     ///
     /// When the key is too long, or the store is corrupt.
     #[inline]
-    pub fn get<B: AsRef<[u8]> + AsMut<[u8]> + ?Sized>(
-        &self,
-        key: K::Key<'_>,
-        into: &mut B,
-    ) -> Result<Option<Read>, KvError> {
+    pub fn get<B: Memory + ?Sized>(&self, key: K::Key<'_>, into: &mut B) -> Result<Option<Read>, KvError> {
         if let Some(read) = self.table.glance::<K>(key, into) {
             return Ok(Some(read));
         }

@@ -63,6 +63,6 @@ pub use remote::{
     Exchanged, Page, PeerRow, RecordLock, RecordPeer, Refusal, RemoteError, ServedTable, Service, Standing, TableId,
     TablePeer, Unwritten,
 };
-pub use room::{Nowhere, Room};
+pub use room::{Memory, Nowhere, Room};
 pub use store::{Store, Worker};
 pub use tree::{AsKey, Cursor, Existing, LeafChange, Lookup, NodeVersion, Row, Scan, Tree, TreeKeys, TreePeer};

@@ -79,6 +79,24 @@ impl Room for Nowhere {
     }
 }
 
+/// Where values are copied to, as far as there is room: an array, a slice, or a vector as long as it is.
+///
+/// # Example
+///
+/// ```
+/// use drtm_kv::Memory;
+///
+/// fn room(into: &mut (impl Memory + ?Sized)) -> usize {
+///     into.as_mut().len()
+/// }
+/// assert_eq!(room(&mut [0; 8]), 8);
+/// assert_eq!(room(&mut [0; 8][..3]), 3);
+/// assert_eq!(room(&mut vec![0; 5]), 5);
+/// ```
+pub trait Memory: AsRef<[u8]> + AsMut<[u8]> {}
+
+impl<B: AsRef<[u8]> + AsMut<[u8]> + ?Sized> Memory for B {}
+
 /// Somebody's memory, and the length of the value of which it has the beginning. Values are expected to fill it.
 #[derive(Debug)]
 pub(crate) struct Buffer<'b, B: ?Sized> {
@@ -86,7 +104,7 @@ pub(crate) struct Buffer<'b, B: ?Sized> {
     length: usize,
 }
 
-impl<'b, B: AsRef<[u8]> + AsMut<[u8]> + ?Sized> Buffer<'b, B> {
+impl<'b, B: Memory + ?Sized> Buffer<'b, B> {
     #[inline(always)]
     pub(crate) fn new(memory: &'b mut B) -> Self {
         Self { memory, length: 0 }
@@ -113,7 +131,7 @@ impl<'b, B: AsRef<[u8]> + AsMut<[u8]> + ?Sized> Buffer<'b, B> {
     }
 }
 
-impl<B: AsRef<[u8]> + AsMut<[u8]> + ?Sized> Room for Buffer<'_, B> {
+impl<B: Memory + ?Sized> Room for Buffer<'_, B> {
     #[inline(always)]
     fn of(&mut self, length: usize) -> &mut [u8] {
         self.length = length;

@@ -72,7 +72,7 @@ use crate::{
     patience::Patience,
     put::update_or_insert,
     record::{Look, Record, Shape},
-    room::Buffer,
+    room::{Buffer, Memory},
 };
 use hints::Hints;
 use leaves::Direction;
@@ -331,11 +331,7 @@ impl<E: Engine, K: TreeKeys> Tree<E, K> {
     ///
     /// When the key is too long, or the store is corrupt.
     #[inline]
-    pub fn get<B: AsRef<[u8]> + AsMut<[u8]> + ?Sized>(
-        &self,
-        key: K::Key<'_>,
-        into: &mut B,
-    ) -> Result<Option<Read>, KvError> {
+    pub fn get<B: Memory + ?Sized>(&self, key: K::Key<'_>, into: &mut B) -> Result<Option<Read>, KvError> {
         Ok(match self.lookup(key, into)? {
             Lookup::Found(read) => Some(read),
             Lookup::Absent(_) => None,
@@ -363,11 +359,7 @@ impl<E: Engine, K: TreeKeys> Tree<E, K> {
     /// # Ok::<(), drtm_kv::KvError>(())
     /// ```
     #[inline]
-    pub fn lookup<B: AsRef<[u8]> + AsMut<[u8]> + ?Sized>(
-        &self,
-        key: K::Key<'_>,
-        into: &mut B,
-    ) -> Result<Lookup, KvError> {
+    pub fn lookup<B: Memory + ?Sized>(&self, key: K::Key<'_>, into: &mut B) -> Result<Lookup, KvError> {
         let mut buffer = Buffer::new(into);
         Ok(match self.table.search::<K, _>(key, |record| record.read::<K::Kept>(key, &mut buffer))? {
             Ok(version) => Lookup::Found(buffer.read(version)),

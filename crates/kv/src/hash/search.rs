@@ -14,7 +14,7 @@ use crate::{
     layout::{Bits, LINE_SLOTS, Place, SLOTS, meta_word},
     mutation::{self, Mutation},
     record::{Lines, Look, Record, Shape},
-    room::Buffer,
+    room::{Buffer, Memory},
 };
 
 impl<E: Engine> Table<E> {
@@ -148,11 +148,7 @@ impl<E: Engine> Table<E> {
 
     /// Reads a value by the straight way.
     #[inline(always)]
-    pub(super) fn glance<K: Keys>(
-        &self,
-        key: K::Key<'_>,
-        into: &mut (impl AsRef<[u8]> + AsMut<[u8]> + ?Sized),
-    ) -> Option<Read> {
+    pub(super) fn glance<K: Keys>(&self, key: K::Key<'_>, into: &mut (impl Memory + ?Sized)) -> Option<Read> {
         let (sight, record) = self.sight::<K>(key)?;
         let mut buffer = Buffer::new(into);
         let is_fit = |version: Version| !version.is_removed();

@@ -9,7 +9,7 @@ use super::{NodeVersion, Tree, kind::TreeKeys, leaves::Direction, rows::Ahead, v
 use crate::{
     KvError, Read, Version,
     keys::{Inline, Keys},
-    room::Buffer,
+    room::{Buffer, Memory},
 };
 
 /// A row that a [`Scan`] has come to.
@@ -176,7 +176,7 @@ impl<'t, E: Engine, K: TreeKeys> Scan<'t, E, K> {
     /// # Ok::<(), drtm_kv::KvError>(())
     /// ```
     #[inline]
-    pub fn each_into<B: AsRef<[u8]> + AsMut<[u8]> + ?Sized>(
+    pub fn each_into<B: Memory + ?Sized>(
         &mut self,
         into: &mut B,
         mut show: impl FnMut(K::Key<'_>, Read, &[u8]) -> ControlFlow<()>,

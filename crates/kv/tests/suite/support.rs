@@ -7,7 +7,7 @@ use std::{
 };
 
 use drtm_htm::{Emulated, EmulatedConfig, Engine, NoHtm, Profile, Timer};
-use drtm_kv::{Bytes, Inline, Keys, Scan, Store, TreeKeys, Version};
+use drtm_kv::{Bytes, Inline, Keys, Memory, Scan, Store, TreeKeys, Version};
 use drtm_rdma::Region;
 use proptest::prelude::*;
 use rustix::fs::{MemfdFlags, memfd_create};
@@ -50,7 +50,7 @@ pub(crate) fn each_row<E: Engine, K: TreeKeys>(
     }
 }
 
-fn some_rows<E: Engine, K: TreeKeys, B: AsRef<[u8]> + AsMut<[u8]> + ?Sized>(
+fn some_rows<E: Engine, K: TreeKeys, B: Memory + ?Sized>(
     scan: &mut Scan<'_, E, K>,
     into: &mut B,
     show: &mut impl FnMut(K::Key<'_>, &[u8], Version),
