@@ -26,9 +26,10 @@ use crate::{
     garbage::{self, NewPast},
     gate,
     index::Encoded,
+    kept::encoded,
     mutation::Mutation,
     snapshots::Needs,
-    work::{Fate, Work, Write, encoded, slice},
+    work::{Fate, Work, Write},
 };
 use lock::{Locked, lock, unlock};
 
@@ -184,9 +185,9 @@ fn reserve<S: Setting>(db: &Inner<S>, work: &mut Work<S::Engine>) -> Result<(), 
     // What a commit has left that came upon a corrupt store.
     give_back_reserved(work);
     for (write, index) in work.writes.iter().zip(0..) {
-        let Fate::Put { length, .. } = write.fate else { continue };
+        let Fate::Put(value) = write.fate else { continue };
         let (false, Some(opened)) = (write.has_room, db.catalog.get(write.table)) else { continue };
-        match opened.index.reserve(&mut work.worker, write.at, length as usize) {
+        match opened.index.reserve(&mut work.worker, write.at, value.length()) {
             Ok(None) => {}
             Ok(Some(memory)) => work.reserved.push((index, memory)),
             Err(error) => {
@@ -217,9 +218,7 @@ fn tell<S: Setting>(db: &Inner<S>, work: &Work<S::Engine>, epoch: u64) {
             }
         };
         let value = match write.fate {
-            Fate::Put { start, length } | Fate::Fresh { start, length } => {
-                Some(slice(work.values.bytes(), start, length))
-            }
+            Fate::Put(value) | Fate::Fresh(value) => Some(value.of(work.values.bytes())),
             Fate::Patch { .. } => unreachable!("where somebody listens, values are written as a whole"),
             Fate::Remove => None,
         };
@@ -266,10 +265,10 @@ fn apply_to_any<S: Setting>(db: &Inner<S>, work: &mut Work<S::Engine>, epoch: u6
         let has_past = may_be_kept && settle_past(db, worker, needs, write, had_past, version, &mut spent)?;
         if write.has_room {
             has_removed |= write_in_place(&records, write, values.bytes(), version)?;
-        } else if let (Fate::Put { start, length }, Some(opened)) = (write.fate, db.catalog.get(write.table)) {
+        } else if let (Fate::Put(value), Some(opened)) = (write.fate, db.catalog.get(write.table)) {
             let memory = reserved.iter().position(|(reserved, _)| *reserved == index);
             let memory = memory.map(|memory| reserved.swap_remove(memory).1);
-            let (key, value) = (encoded(keys, write.key), slice(values.bytes(), start, length));
+            let (key, value) = (encoded(keys, write.key), value.of(values.bytes()));
             now_at = opened.index.write(worker, key, write.at, memory, version, value)?;
         }
         // Who had a past is in the queue already, unless it has moved.
@@ -299,16 +298,16 @@ fn write_in_place<E: Engine>(
     values: &[u8],
     version: Version,
 ) -> Result<bool, KvError> {
-    let (start, length, skipped) = match write.fate {
-        Fate::Fresh { .. } => return records.publish(write.at, version).map(|()| false),
+    let (bytes, skipped) = match write.fate {
+        Fate::Fresh(_) => return records.publish(write.at, version).map(|()| false),
         Fate::Remove => {
             write.before = version;
             return records.publish(write.at, version).map(|()| true);
         }
-        Fate::Patch { start, length, skipped } => (start, length, skipped),
-        Fate::Put { start, length } => (start, length, 0),
+        Fate::Patch { bytes, skipped } => (bytes, skipped),
+        Fate::Put(value) => (value, 0),
     };
-    records.write_part(write.at, version, skipped as usize, slice(values, start, length)).map(|()| false)
+    records.write_part(write.at, version, skipped as usize, bytes.of(values)).map(|()| false)
 }
 
 /// Keeps what a row is, if that is needed once it has been written, and forgets what is not needed of what it was. Whether it has older versions then.
@@ -368,9 +367,9 @@ pub(crate) fn write_through<S: Setting>(
         let version = new_version(1, write);
         let key = encoded(keys, write.key);
         let is_gone = match write.fate {
-            Fate::Put { start, length } if !write.has_room => {
-                let memory = opened.index.reserve(worker, write.at, length as usize)?;
-                let value = slice(values.bytes(), start, length);
+            Fate::Put(value) if !write.has_room => {
+                let memory = opened.index.reserve(worker, write.at, value.length())?;
+                let value = value.of(values.bytes());
                 opened.index.write(worker, key, write.at, memory, version, value)?;
                 false
             }

@@ -14,13 +14,7 @@ use drtm_htm::Engine;
 use drtm_kv::{Handle, KvError, Locking, Reaped, Sighting, Version, Worker};
 use smallvec::SmallVec;
 
-use crate::{
-    Setting,
-    budget::Spent,
-    db::Inner,
-    index::Encoded,
-    work::{Work, encoded},
-};
+use crate::{Setting, budget::Spent, db::Inner, index::Encoded, kept::encoded, work::Work};
 
 /// Something that cannot be taken back yet.
 #[derive(Debug)]

@@ -48,6 +48,7 @@ mod garbage;
 mod gate;
 mod hook;
 mod index;
+mod kept;
 mod key;
 mod located;
 mod mutation;

@@ -104,8 +104,8 @@ impl Found {
     #[inline(always)]
     fn of(fate: Fate) -> Option<Self> {
         match fate {
-            Fate::Put { start, length } | Fate::Fresh { start, length } => {
-                Some(Self::Own { start: start as usize, length: length as usize })
+            Fate::Put(value) | Fate::Fresh(value) => {
+                Some(Self::Own { start: value.range().start, length: value.length() })
             }
             // Who comes to such a row reads it, and puts the patch into what was read.
             Fate::Patch { .. } => Some(Self::Read),

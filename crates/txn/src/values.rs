@@ -6,7 +6,7 @@ use drtm_kv::Room;
 
 use crate::{
     Codec, Error,
-    work::{append, range_of},
+    kept::{Stretch, append},
 };
 
 /// A value that was read.
@@ -82,7 +82,7 @@ impl Values {
     pub(crate) fn append<T>(
         &mut self,
         write: impl FnOnce(&mut Vec<u8>) -> Result<T, Error>,
-    ) -> Result<(Range<u32>, T), Error> {
+    ) -> Result<(Stretch, T), Error> {
         self.bytes.truncate(self.length);
         let appended = append(&mut self.bytes, self.length, write);
         self.length = self.bytes.len();
@@ -97,8 +97,8 @@ impl Values {
 
     /// Keeps the last value once its bytes [have been changed](Self::last), and tells where it is; it is not kept if that has failed.
     #[inline(always)]
-    pub(crate) fn keep<T>(&mut self, start: usize, changed: Result<T, Error>) -> Result<(Range<u32>, T), Error> {
-        match changed.and_then(|result| Ok((range_of(start, self.length)?, result))) {
+    pub(crate) fn keep<T>(&mut self, start: usize, changed: Result<T, Error>) -> Result<(Stretch, T), Error> {
+        match changed.and_then(|result| Ok((Stretch::between(start, self.length)?, result))) {
             Ok(kept) => Ok(kept),
             Err(error) => {
                 cold_path();
@@ -115,7 +115,7 @@ impl Values {
         start: usize,
         table: &'static str,
         change: impl FnOnce(&mut C::Value) -> R,
-    ) -> Result<(Range<u32>, R), Error>
+    ) -> Result<(Stretch, R), Error>
     where
         C::Value: Borrow<C::Given>,
     {
@@ -128,8 +128,8 @@ impl Values {
         self.truncate(start);
         let mut value = decoded.map_err(no_value)?;
         let result = change(&mut value);
-        let (range, ()) = self.append(|bytes| C::encode(value.borrow(), bytes).map_err(no_value))?;
-        Ok((range, result))
+        let (kept, ()) = self.append(|bytes| C::encode(value.borrow(), bytes).map_err(no_value))?;
+        Ok((kept, result))
     }
 
     /// Copies some of the bytes to here, among them.
@@ -176,6 +176,10 @@ mod tests {
         }
     }
 
+    fn stretch(start: usize, end: usize) -> Stretch {
+        Stretch::between(start, end).expect("few bytes")
+    }
+
     #[test]
     fn what_was_before_is_never_part_of_a_value() {
         let mut values = Values::default();
@@ -191,11 +195,11 @@ mod tests {
                 Ok(())
             })
         };
-        assert_eq!(append(&mut values, b"xyz").expect("room"), (2..5, ()));
+        assert_eq!(append(&mut values, b"xyz").expect("room"), (stretch(2, 5), ()));
         assert_eq!(values.bytes(), b"abxyz");
         values.room(5, 2).copy_from_slice(b"12");
         let changed = std::mem::replace(&mut values.last(5)[0], b'3');
-        assert_eq!(values.keep(5, Ok(changed)).expect("kept"), (5..7, b'1'));
+        assert_eq!(values.keep(5, Ok(changed)).expect("kept"), (stretch(5, 7), b'1'));
         assert_eq!(values.bytes(), b"abxyz32");
         values.repeat(0..2);
         assert_eq!(values.bytes(), b"abxyz32ab");
@@ -223,16 +227,16 @@ mod tests {
         values.room(0, 1);
         values.room(1, 4).copy_from_slice(&7_u32.to_le_bytes());
         let changed = values.change::<Pod<u32>, _>(1, "numbers", |number| *number += 1);
-        assert_eq!(changed.expect("a number"), (1..5, ()));
+        assert_eq!(changed.expect("a number"), (stretch(1, 5), ()));
         assert_eq!(&values.bytes()[1..], 8_u32.to_le_bytes());
 
         let longer = |value: &mut String| value.push_str("er");
         values.append(|bytes| Serde::encode(&"long".to_owned(), bytes).map_err(|_| unreachable!())).expect("text");
-        assert_eq!(values.change::<Serde<String>, _>(5, "words", longer).expect("text"), (5..12, ()));
+        assert_eq!(values.change::<Serde<String>, _>(5, "words", longer).expect("text"), (stretch(5, 12), ()));
         assert_eq!(Serde::<String>::decode(&values.bytes()[5..]).as_deref(), Ok("longer"));
 
         values.room(12, 2).copy_from_slice(&[2, 4]);
-        assert_eq!(values.change::<Even, _>(12, "even", |bytes| bytes[1] = 6).expect("even"), (12..14, ()));
+        assert_eq!(values.change::<Even, _>(12, "even", |bytes| bytes[1] = 6).expect("even"), (stretch(12, 14), ()));
         assert_eq!(&values.bytes()[12..], [2, 6]);
         let grown = values.change::<Even, _>(12, "even", |bytes| bytes.push(8));
         let source = CodecError::Size { found: 3, expected: 2 };

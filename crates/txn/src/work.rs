@@ -1,7 +1,5 @@
 //! What one transaction knows while it runs. Kept for the next one on the same thread, so that nothing is allocated once it has grown to its size.
 
-use std::ops::Range;
-
 use drtm_htm::Engine;
 use drtm_kv::{BucketVersion, Handle, NodeVersion, Records, Reserved, Sighting, State, Version, Worker};
 
@@ -9,6 +7,7 @@ use crate::{
     Error, Key,
     gate::{Gate, Presence},
     index::{Encoded, Shift},
+    kept::{Kept, Stretch, encoded, keep},
     located::Located,
     secondary::RowEntries,
     snapshots::Needs,
@@ -20,28 +19,22 @@ use crate::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
     /// It gets this value, which is among the transaction's.
-    Put { start: u32, length: u32 },
+    Put(Stretch),
     /// It gets this value, which its record, made by this transaction, has already.
-    Fresh { start: u32, length: u32 },
+    Fresh(Stretch),
     /// These bytes of its value, which are among the transaction's, take the place of those behind its first `skipped` words. It was read.
-    Patch { start: u32, length: u32, skipped: u32 },
+    Patch { bytes: Stretch, skipped: u32 },
     /// It goes.
     Remove,
 }
 
 impl Fate {
-    /// It gets the value that is there among the transaction's.
-    #[inline(always)]
-    pub(crate) fn put(range: Range<u32>) -> Self {
-        Self::Put { start: range.start, length: range.end - range.start }
-    }
-
     /// How long a value is that takes the place of another, for which there may be no room.
     #[inline(always)]
-    pub(crate) fn new_length(self) -> Option<u32> {
+    pub(crate) fn new_length(self) -> Option<usize> {
         match self {
-            Self::Put { length, .. } => Some(length),
-            Self::Fresh { .. } | Self::Patch { .. } | Self::Remove => None,
+            Self::Put(value) => Some(value.length()),
+            Self::Fresh(_) | Self::Patch { .. } | Self::Remove => None,
         }
     }
 }
@@ -53,13 +46,6 @@ pub(crate) enum Spotted {
     Written(usize),
     /// What it was before: it cannot be written.
     Past,
-}
-
-/// A key that a transaction keeps: itself, or where it is among its bytes.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Kept {
-    Word(u64),
-    Bytes { start: u32, length: u32 },
 }
 
 /// A row that the transaction writes.
@@ -108,9 +94,6 @@ impl Write {
         Sighting { at: self.at, version: self.seen }
     }
 }
-
-/// The most bytes of keys, or of values, that one transaction can write.
-pub(crate) const MOST_BYTES: usize = u32::MAX as usize;
 
 /// How many reads there are when they are looked at again for the first time.
 const FIRST_CHECK: usize = 256;
@@ -414,9 +397,12 @@ impl<E: Engine> Work<E> {
 
     /// Keeps a value that `encode` appends.
     #[inline(always)]
-    pub(crate) fn keep_value(&mut self, encode: impl FnOnce(&mut Vec<u8>) -> Result<(), Error>) -> Result<Fate, Error> {
-        let (range, ()) = self.values.append(encode)?;
-        Ok(Fate::put(range))
+    pub(crate) fn keep_value(
+        &mut self,
+        encode: impl FnOnce(&mut Vec<u8>) -> Result<(), Error>,
+    ) -> Result<Stretch, Error> {
+        let (value, ()) = self.values.append(encode)?;
+        Ok(value)
     }
 
     pub(crate) fn key_of(&self, key: Kept) -> Encoded<'_> {
@@ -429,58 +415,6 @@ impl<E: Engine> Work<E> {
             Shift::Leaf(change) => change.carry(leaves),
             Shift::Bucket(change) => change.carry(buckets),
         }
-    }
-}
-
-/// Keeps a key among these bytes, if it is not itself a word.
-#[inline(always)]
-pub(crate) fn keep<K: Key>(keys: &mut Vec<u8>, key: &K) -> Result<Kept, Error> {
-    if K::FITS {
-        return Ok(Kept::Word(key.word()));
-    }
-    let (range, ()) = append(keys, keys.len(), |keys| {
-        key.write(keys, true);
-        Ok(())
-    })?;
-    Ok(Kept::Bytes { start: range.start, length: range.end - range.start })
-}
-
-/// A key that was kept among these bytes.
-#[inline(always)]
-pub(crate) fn encoded(keys: &[u8], key: Kept) -> Encoded<'_> {
-    match key {
-        Kept::Word(word) => Encoded::Word(word),
-        Kept::Bytes { start, length } => Encoded::Bytes(slice(keys, start, length)),
-    }
-}
-
-/// A part of what a transaction keeps.
-#[inline(always)]
-pub(crate) fn slice(bytes: &[u8], start: u32, length: u32) -> &[u8] {
-    let start = start as usize;
-    bytes.get(start..start + length as usize).unwrap_or(&[])
-}
-
-/// Appends something from here on, and tells where it is; nothing is appended if that fails.
-#[inline(always)]
-pub(crate) fn append<T>(
-    to: &mut Vec<u8>,
-    start: usize,
-    write: impl FnOnce(&mut Vec<u8>) -> Result<T, Error>,
-) -> Result<(Range<u32>, T), Error> {
-    let appended = write(to).and_then(|result| Ok((range_of(start, to.len())?, result)));
-    if appended.is_err() {
-        to.truncate(start);
-    }
-    appended
-}
-
-/// From where to where some bytes are, unless they are too many.
-#[inline(always)]
-pub(crate) fn range_of(start: usize, end: usize) -> Result<Range<u32>, Error> {
-    match u32::try_from(end) {
-        Ok(end) => Ok(start as u32..end),
-        Err(_) => Err(Error::TooLarge { bytes: end, most: MOST_BYTES }),
     }
 }
 

@@ -84,13 +84,13 @@ impl Locked {
         }
         let (is_same, new) = (version == write.seen, write.fate.new_length());
         // Most are like this, and then there is nothing else to remember.
-        let is_plain = new.map_or(!head.has_older(), |new| head.is_plain(new as usize));
+        let is_plain = new.map_or(!head.has_older(), |new| head.is_plain(new));
         if is_same && is_plain {
             write.has_room = true;
             return Ok(true);
         }
         write.has_room = match new {
-            Some(new) => records.length_in(tx, write.at, head)? == new,
+            Some(new) => records.length_in(tx, write.at, head)? as usize == new,
             None => true,
         };
         let mark = |is_so, mark| if is_so { mark } else { 0 };

@@ -13,7 +13,7 @@ use crate::{
     db::Inner,
     epoch::{epoch_of, version_in},
     gate,
-    work::{Fate, Work, slice},
+    work::{Fate, Work},
 };
 
 /// Commits such a transaction. Gives whether it has: otherwise nothing is locked.
@@ -43,7 +43,7 @@ pub(super) fn commit<S: Setting>(db: &Inner<S>, work: &mut Work<S::Engine>) -> R
         unlock_too_early::<S>(&records, std::slice::from_ref(write));
         let values = work.values.bytes();
         match write.fate {
-            Fate::Put { start, length } => locked.write(new, slice(values, start, length)),
+            Fate::Put(value) => locked.write(new, value.of(values)),
             _ if locked.head().has_older() => Err(locked),
             _ => {
                 write_in_place(&records, write, values, new)?;

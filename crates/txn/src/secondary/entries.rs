@@ -4,7 +4,7 @@ use super::{Indexes, upkeep};
 use crate::{
     Error, Key,
     index::Encoded,
-    work::{Kept, encoded, keep},
+    kept::{Kept, encoded, keep},
 };
 
 /// The entries of a row that is written. Kept by a thread, so that nothing is allocated once it has grown to its size.

@@ -3,10 +3,7 @@
 use std::{borrow::Borrow, fmt, marker::PhantomData};
 
 use super::{Tx, read::Row};
-use crate::{
-    Codec, Embedded, Error, Key, Raw, Setting, Table, catalog::Opened, part::Wanted, table::Any, table::Kind,
-    work::Fate,
-};
+use crate::{Codec, Embedded, Error, Key, Raw, Setting, Table, catalog::Opened, part::Wanted, table::Any, table::Kind};
 
 /// A row's place in a table, as maps have it: [`Tx::entry`] gives it. A row that is there is looked for once, whatever is then done.
 ///
@@ -97,8 +94,8 @@ impl<K: Key, S: Setting> Place<'_, '_, K, S> {
     }
 
     fn write<C: Codec>(&mut self, row: Row, value: &C::Given) -> Result<(), Error> {
-        let fate = self.tx.keep_value::<C>(self.opened, value)?;
-        self.tx.write_row::<K, Any>(self.opened, self.key, row, fate)
+        let value = self.tx.keep_value::<C>(self.opened, value)?;
+        self.tx.put_row::<K, Any>(self.opened, self.key, row, value)
     }
 }
 
@@ -286,9 +283,9 @@ impl<K: Key, C: Codec, S: Setting> OccupiedEntry<'_, '_, K, C, S> {
     /// As for [`Tx::put`].
     #[inline]
     pub fn remove(mut self) -> Result<(), Error> {
-        let row = self.row()?;
+        let Row { found: Some(found), record: Some(record) } = self.row()? else { return Ok(()) };
         let Place { tx, opened, key } = self.place;
-        tx.write_row::<K, Any>(opened, key, row, Fate::Remove)
+        tx.remove_found(opened, key, found, record)
     }
 
     /// Removes the row, and gives its value.

@@ -9,6 +9,7 @@ use super::{Found, Mode, Tx, read::Row};
 use crate::{
     CodecError, Error, Flat, Hook, Key, Part, Setting, Table,
     catalog::Opened,
+    kept::Stretch,
     part::{Span, Wanted},
     table::Kind,
     work::{Fate, Spotted, Work},
@@ -197,15 +198,14 @@ impl<S: Setting> Tx<'_, S> {
         let changing = self.work().changing(if whole.is_none() { record } else { Spotted::Past });
         let seen = Self::codec_error(opened, see(changing.work.value.bytes()))?;
         let changed = part.change(changing.work.values.last(start), |part| change(part, seen));
-        let (kept, result) = changing.work.values.keep(start, Self::codec_error(opened, changed))?;
+        let (bytes, result) = changing.work.values.keep(start, Self::codec_error(opened, changed))?;
         changing.done();
         match whole {
             None => {
-                let (start, length) = (kept.start, kept.end - kept.start);
-                let fate = Fate::Patch { start, length, skipped: span.skipped };
+                let fate = Fate::Patch { bytes, skipped: span.skipped };
                 self.write_found(opened, key, record, fate, true)?;
             }
-            Some(whole) => self.end_apart(opened, key, record, whole, kept.end)?,
+            Some(whole) => self.end_apart(opened, key, record, whole, bytes.range().end)?,
         }
         Ok(Some(result))
     }
@@ -275,9 +275,9 @@ impl<S: Setting> Tx<'_, S> {
         key: &K,
         record: Spotted,
         Whole { old, start }: Whole,
-        end: u32,
+        end: usize,
     ) -> Result<(), Error> {
-        let fate = Fate::put(start as u32..end);
+        let fate = Fate::Put(Stretch::between(start, end)?);
         let old = Found::Own { start: old, length: start - old };
         self.with_entries(opened, key, Some(old), fate, |tx| tx.write_at(opened, key, record, fate))
     }

@@ -12,7 +12,7 @@ use crate::{
     part::Wanted,
     room::Taken,
     table::{Kind, Reach},
-    work::{Fate, Spotted, Work, Write, slice},
+    work::{Fate, Spotted, Work, Write},
 };
 
 /// A row as it was found: where its value is, and which record it is.
@@ -332,16 +332,15 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
         let Some(write) = work.written_at(seen.at) else { return Ok(None) };
         let Write { fate, seen: read, .. } = work.writes[write];
         let mut found = Found::of(fate);
-        if let Fate::Patch { start: patch, length, skipped } = fate {
+        if let Fate::Patch { bytes, skipped } = fate {
             if read != seen.version {
                 return Err(self.doom(Conflict::Validation));
             }
             let at = 8 * skipped as usize;
             match (wanted.is_whole(), wanted.is_to_change) {
-                (true, false) => work.value.overwrite(at, slice(work.values.bytes(), patch, length)),
+                (true, false) => work.value.overwrite(at, bytes.of(work.values.bytes())),
                 (true, true) => {
-                    let patch = patch as usize;
-                    work.values.copy_within(patch..patch + length as usize, start + at);
+                    work.values.copy_within(bytes.range(), start + at);
                     found = Some(Found::Own { start, length: work.values.len() - start });
                 }
                 (false, true) => work.values.truncate(start),

@@ -4,8 +4,9 @@ use super::Tx;
 use crate::{
     Codec, Error, Key, Setting, Table,
     catalog::Opened,
+    kept::{Kept, Stretch},
     table::Kind,
-    work::{Fate, Kept, Work, Write, slice},
+    work::{Fate, Work, Write},
 };
 
 /// How many rows are brought to their table at once.
@@ -15,8 +16,7 @@ const RUN: usize = 16;
 #[derive(Clone, Copy, Debug, Default)]
 struct Row {
     word: u64,
-    start: u32,
-    length: u32,
+    value: Stretch,
 }
 
 impl<S: Setting> Tx<'_, S> {
@@ -60,9 +60,7 @@ impl<S: Setting> Tx<'_, S> {
             let mut run = [Row::default(); RUN];
             let mut count = 0;
             for (row, (key, value)) in run.iter_mut().zip(&mut rows) {
-                if let Fate::Put { start, length } = self.keep_value::<C>(opened, value)? {
-                    *row = Row { word: key.word(), start, length };
-                }
+                *row = Row { word: key.word(), value: self.keep_value::<C>(opened, value)? };
                 count += 1;
             }
             let work = self.work();
@@ -82,8 +80,7 @@ impl<S: Setting> Tx<'_, S> {
         while let Some((first, behind)) = rows.split_first() {
             match self.insert_together(opened, rows)? {
                 0 => {
-                    let fate = Fate::Put { start: first.start, length: first.length };
-                    self.place_at::<u64, O>(opened, &first.word, fate, false)?;
+                    self.place_at::<u64, O>(opened, &first.word, first.value, false)?;
                     rows = behind;
                 }
                 made => rows = &rows[made..],
@@ -98,15 +95,14 @@ impl<S: Setting> Tx<'_, S> {
         self.make_way()?;
         let Work { worker, values, leaves, buckets, writes, .. } = self.work();
         let begin = writes.len();
-        let named = rows.iter().map(|row| (row.word, slice(values.bytes(), row.start, row.length)));
+        let named = rows.iter().map(|row| (row.word, row.value.of(values.bytes())));
         let mut made = rows.iter();
         let count = opened.index.place_run(
             worker,
             named,
             |seen| {
-                if let Some(Row { word, start, length }) = made.next() {
-                    let fate = Fate::Fresh { start: *start, length: *length };
-                    writes.push(Write::made(seen, opened.number, fate, Kept::Word(*word)));
+                if let Some(Row { word, value }) = made.next() {
+                    writes.push(Write::made(seen, opened.number, Fate::Fresh(*value), Kept::Word(*word)));
                 }
             },
             |shift| Work::<S::Engine>::follow(leaves, buckets, shift),

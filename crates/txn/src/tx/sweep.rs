@@ -9,9 +9,10 @@ use super::{Range, Tx, each::Stop, range::Position};
 use crate::{
     Codec, Error, Key, Ordered, Setting, Table,
     index::Index,
+    kept::Kept,
     part::Wanted,
     room::{End, Of},
-    work::{Fate, Kept, Work, Write},
+    work::{Fate, Work, Write},
 };
 
 impl<K: Key, C: Codec, S: Setting> Range<'_, '_, K, C, S> {
@@ -153,13 +154,12 @@ impl<K: Key, C: Codec, S: Setting> Range<'_, '_, K, C, S> {
                 None => Err(Error::Key { table: opened.name }),
             };
             match changed {
-                Ok((range, flow)) => {
+                Ok((value, flow)) => {
                     *start = values.len();
-                    let fate = Fate::put(range);
                     // What is written need not be looked at twice.
                     reads.pop();
                     written.add(seen.at);
-                    writes.push(Write::read(seen, opened.number, fate, Kept::Word(word)));
+                    writes.push(Write::read(seen, opened.number, Fate::Put(value), Kept::Word(word)));
                     if flow.is_break() {
                         stop = Stop::Enough;
                     }

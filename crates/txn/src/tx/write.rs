@@ -8,9 +8,10 @@ use super::{Found, Tx, encode, read::Row};
 use crate::{
     Codec, Conflict, Error, Key, Setting, Table,
     catalog::Opened,
+    kept::Stretch,
     part::Wanted,
     table::{Kind, Reach},
-    work::{Fate, Spotted, Work, slice},
+    work::{Fate, Spotted, Work},
 };
 
 impl<S: Setting> Tx<'_, S> {
@@ -127,14 +128,14 @@ impl<S: Setting> Tx<'_, S> {
             && let Found::Own { start, .. } = found
         {
             let changing = self.work().changing(record);
-            let (range, result) = changing.work.values.change::<C, R>(start, opened.name, change)?;
+            let (value, result) = changing.work.values.change::<C, R>(start, opened.name, change)?;
             changing.done();
-            self.write_found(opened, key, record, Fate::put(range), true)?;
+            self.write_found(opened, key, record, Fate::Put(value), true)?;
             return Ok(result);
         }
         let mut value = self.decode::<C>(opened, found)?;
         let result = change(&mut value);
-        let fate = self.keep_value::<C>(opened, value.borrow())?;
+        let fate = Fate::Put(self.keep_value::<C>(opened, value.borrow())?);
         self.with_entries(opened, key, Some(found), fate, |tx| tx.write_at(opened, key, record, fate))?;
         Ok(result)
     }
@@ -224,7 +225,11 @@ impl<S: Setting> Tx<'_, S> {
     }
 
     #[inline(always)]
-    pub(super) fn keep_value<C: Codec>(&mut self, opened: &Opened<S::Engine>, value: &C::Given) -> Result<Fate, Error> {
+    pub(super) fn keep_value<C: Codec>(
+        &mut self,
+        opened: &Opened<S::Engine>,
+        value: &C::Given,
+    ) -> Result<Stretch, Error> {
         self.work().keep_value(|bytes| Self::codec_error(opened, C::encode(value, bytes)))
     }
 
@@ -286,45 +291,46 @@ impl<S: Setting> Tx<'_, S> {
         overwrites: bool,
     ) -> Result<(), Error> {
         let opened = self.opened(table)?;
-        let fate = self.keep_value::<C>(opened, value)?;
+        let value = self.keep_value::<C>(opened, value)?;
         if opened.indexes.are_none() {
-            return self.place_at::<K, O>(opened, key, fate, overwrites);
+            return self.place_at::<K, O>(opened, key, value, overwrites);
         }
         let row = self.row::<K, C, O>(opened, key, &Wanted::TO_READ)?;
         if row.found.is_some() && !overwrites {
             return Err(Error::Exists { table: opened.name });
         }
-        self.write_row::<K, O>(opened, key, row, fate)
+        self.put_row::<K, O>(opened, key, row, value)
     }
 
-    /// Writes a row that was found, or was found not to be there, and its entries in indexes.
+    /// Gives a row that was found, or was found not to be there, a value, and its entries in indexes.
     #[inline(always)]
-    pub(super) fn write_row<K: Key, O: Reach>(
+    pub(super) fn put_row<K: Key, O: Reach>(
         &mut self,
         opened: &Opened<S::Engine>,
         key: &K,
         row: Row,
-        fate: Fate,
+        value: Stretch,
     ) -> Result<(), Error> {
+        let fate = Fate::Put(value);
         self.with_entries(opened, key, row.found, fate, |tx| match row.record {
             Some(record) => tx.write_at(opened, key, record, fate),
-            None => tx.place_at::<K, O>(opened, key, fate, false),
+            None => tx.place_at::<K, O>(opened, key, value, false),
         })
     }
 
-    /// Writes a row wherever it is. Only if it may be overwritten, can it be there.
+    /// Gives a row a value wherever it is. Only if it may be overwritten, can it be there.
     #[inline(always)]
     pub(super) fn place_at<K: Key, O: Reach>(
         &mut self,
         opened: &Opened<S::Engine>,
         key: &K,
-        fate: Fate,
+        value: Stretch,
         overwrites: bool,
     ) -> Result<(), Error> {
         if K::FITS {
-            self.place_record::<u64, O>(opened, &key.word(), fate, overwrites)
+            self.place_record::<u64, O>(opened, &key.word(), value, overwrites)
         } else {
-            self.place_record::<K, O>(opened, key, fate, overwrites)
+            self.place_record::<K, O>(opened, key, value, overwrites)
         }
     }
 
@@ -334,10 +340,9 @@ impl<S: Setting> Tx<'_, S> {
         &mut self,
         opened: &Opened<S::Engine>,
         key: &K,
-        fate: Fate,
+        value: Stretch,
         overwrites: bool,
     ) -> Result<(), Error> {
-        let Fate::Put { start, length } = fate else { return Ok(()) };
         self.make_way()?;
         let Work { worker, key: buffer, values, leaves, buckets, holder, .. } = self.work();
         let encoded = encode(key, buffer);
@@ -345,7 +350,7 @@ impl<S: Setting> Tx<'_, S> {
         let found = if overwrites { opened.index.find::<O>(encoded, *holder) } else { None };
         let placed = match found {
             Some(seen) => Placed::Found(seen),
-            None => opened.index.place::<O>(worker, encoded, slice(values.bytes(), start, length), |shift| {
+            None => opened.index.place::<O>(worker, encoded, value.of(values.bytes()), |shift| {
                 Work::<S::Engine>::follow(leaves, buckets, shift);
             })?,
         };
@@ -354,7 +359,7 @@ impl<S: Setting> Tx<'_, S> {
                 let work = self.work();
                 let kept = work.keep_key(key)?;
                 // First among the writes, so that it is taken back if the transaction cannot go on.
-                work.add_made(seen, opened.number, Fate::Fresh { start, length }, kept);
+                work.add_made(seen, opened.number, Fate::Fresh(value), kept);
                 if !S::ISOLATED {
                     return self.write_through(opened);
                 }
@@ -368,7 +373,7 @@ impl<S: Setting> Tx<'_, S> {
             Placed::Found(seen) => {
                 let is_own = self.work().written_at(seen.at).is_some();
                 if self.has_ticket() && !is_own && !self.seize(seen)? {
-                    return self.place_record::<K, O>(opened, key, fate, overwrites);
+                    return self.place_record::<K, O>(opened, key, value, overwrites);
                 }
                 let work = self.work();
                 let record = work.written_at(seen.at).map_or(Spotted::Seen(seen), Spotted::Written);
@@ -385,7 +390,7 @@ impl<S: Setting> Tx<'_, S> {
                         return Err(Error::Exists { table: opened.name });
                     }
                 }
-                self.write_at(opened, key, record, fate)
+                self.write_at(opened, key, record, Fate::Put(value))
             }
         }
     }
