@@ -1,11 +1,10 @@
-//! What transactions cost: beside the tables that they run on, and beside the same code without isolation, which no transactions can be faster than.
+//! What transactions cost: beside the tables that they run on, which no transactions can be faster than.
 //!
 //! Compare within one group: the figures of one run, not of two. A time is a whole transaction's, the throughput its operations' or rows'.
 //! `DRTM_BENCH_RECORDS` sets the number of rows (ten thousand unless it is set, which fit into a cache: here it is counted what is executed, and
 //! `benches/kv.rs` is about memory).
 //!
-//! The ways: `kv` is the table alone, in which every operation is by itself; `unisolated` is a database of a [`Setting`] without isolation;
-//! `transact` and `read` run closures, `begin` checks at each read that all before it still hold, `snapshot` is one that is open already.
+//! The ways: `kv` is the table alone, in which every operation is by itself; `transact` and `read` run closures, `begin` checks at each read that all before it still hold, `snapshot` is one that is open already.
 
 use std::{
     hint::black_box,
@@ -19,8 +18,7 @@ use criterion::{
     BenchmarkGroup, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main, measurement::WallTime,
 };
 use drtm::{
-    Builder, Codec, Db, Embedded, Error, Hash, Key, Kind, Mode, Ordered, Pod, Raw, Serde, Setting, Table, TableDef, Tx,
-    Unlogged,
+    Codec, Db, Error, Hash, Key, Kind, Mode, Ordered, Pod, Raw, Serde, Setting, Table, TableDef, Tx,
     htm::{Native, NoHtm},
     kv::{HashConfig, HashTable, KvError, Store, Tree, Worker},
 };
@@ -39,16 +37,6 @@ const SOME: usize = 16;
 
 /// How many rows ranges have. There must be more in a table.
 const RANGES: [u64; 3] = [10, 100, 1_000];
-
-/// The same tables, and nothing that keeps transactions apart.
-#[derive(Debug)]
-struct Unisolated;
-
-impl Setting for Unisolated {
-    type Engine = NoHtm;
-    type Hook = Unlogged;
-    const ISOLATED: bool = false;
-}
 
 fn records() -> u64 {
     let asked = std::env::var("DRTM_BENCH_RECORDS").ok();
@@ -102,30 +90,20 @@ fn measure<K>(
     });
 }
 
-type Filled<S, K, C, O> = (Db<S>, Table<K, C, O>);
+type Filled<K, C, O> = (Db, Table<K, C, O>);
 
 /// A database, and a table in it with a row of this value under each key.
-fn filled<S: Setting<Hook = Unlogged>, K: Key, C: Codec, O: Kind>(
-    engine: S::Engine,
+fn filled<K: Key, C: Codec, O: Kind>(
     def: TableDef<K, C, O>,
     keys: &[K],
     value: &C::Given,
-) -> Result<Filled<S, K, C, O>, Error> {
-    let db = Builder::new().build_with::<S>(engine, Unlogged)?;
+) -> Result<Filled<K, C, O>, Error> {
+    let db = Db::new()?;
     let table = db.table(def)?;
     for keys in keys.chunks(1_000) {
         db.transact(|tx| keys.iter().try_for_each(|key| tx.insert(table, key, value)))?;
     }
     Ok((db, table))
-}
-
-/// As an application has it: on what the machine has.
-fn embedded<K: Key, C: Codec, O: Kind>(
-    def: TableDef<K, C, O>,
-    keys: &[K],
-    value: &C::Given,
-) -> Result<Filled<Embedded, K, C, O>, Error> {
-    filled(Native::chosen()?, def, keys, value)
 }
 
 /// Reads rows, and adds something of each up.
@@ -240,12 +218,10 @@ fn tree_alone(keys: &[u64]) -> Result<Tree<NoHtm>, KvError> {
 fn reads(criterion: &mut Criterion) {
     let keys = keys::<u64>();
     let alone = Alone::filled(&keys).expect("memory");
-    let (free, hashed_freely) = filled::<Unisolated, _, _, _>(NoHtm, HASHED, &keys, &ROW).expect("memory");
-    let (db, hashed) = embedded(HASHED, &keys, &ROW).expect("memory");
+    let (db, hashed) = filled(HASHED, &keys, &ROW).expect("memory");
     let mut group = group(criterion, "read");
     for size in [1, 4, 16, 64] {
         measure(&mut group, ("kv", size), &keys, |keys| alone.read(keys));
-        measure(&mut group, ("unisolated", size), &keys, |keys| free.transact(|tx| read(tx, hashed_freely, keys)));
         measure(&mut group, ("transact", size), &keys, |keys| db.transact(|tx| read(tx, hashed, keys)));
         measure(&mut group, ("begin", size), &keys, |keys| step_by_step(&db, |tx| read(tx, hashed, keys)));
         measure(&mut group, ("read", size), &keys, |keys| db.read(|tx| read(tx, hashed, keys)));
@@ -259,7 +235,7 @@ fn reads(criterion: &mut Criterion) {
 /// the caches, see [`records`].
 fn many(criterion: &mut Criterion) {
     let keys = keys::<u64>();
-    let (db, hashed) = embedded(HASHED, &keys, &ROW).expect("memory");
+    let (db, hashed) = filled(HASHED, &keys, &ROW).expect("memory");
     let one_by_one = |tx: &mut Tx<'_>, keys: &[u64]| {
         keys.iter().try_fold(0_u64, |sum, key| Ok(sum.wrapping_add(tx.view(hashed, key, |row| row[0])?.unwrap_or(0))))
     };
@@ -290,12 +266,10 @@ fn many(criterion: &mut Criterion) {
 fn updates(criterion: &mut Criterion) {
     let keys = keys::<u64>();
     let mut alone = Alone::filled(&keys).expect("memory");
-    let (free, hashed_freely) = filled::<Unisolated, _, _, _>(NoHtm, HASHED, &keys, &ROW).expect("memory");
-    let (db, hashed) = embedded(HASHED, &keys, &ROW).expect("memory");
+    let (db, hashed) = filled(HASHED, &keys, &ROW).expect("memory");
     let mut group = group(criterion, "update");
     for size in [1, 4, 16, 64] {
         measure(&mut group, ("kv", size), &keys, |keys| alone.update(keys));
-        measure(&mut group, ("unisolated", size), &keys, |keys| free.transact(|tx| update(tx, hashed_freely, keys)));
         measure(&mut group, ("transact", size), &keys, |keys| db.transact(|tx| update(tx, hashed, keys)));
         measure(&mut group, ("begin", size), &keys, |keys| step_by_step(&db, |tx| update(tx, hashed, keys)));
     }
@@ -307,7 +281,7 @@ fn updates(criterion: &mut Criterion) {
 fn singles(criterion: &mut Criterion) {
     let keys = keys::<u64>();
     let mut alone = Alone::filled(&keys).expect("memory");
-    let (db, hashed) = embedded(HASHED, &keys, &ROW).expect("memory");
+    let (db, hashed) = filled(HASHED, &keys, &ROW).expect("memory");
     let mut group = group(criterion, "single");
     chase(&mut group, "kv get", &keys, |key| alone.first(key));
     chase(&mut group, "transact get", &keys, |key| db.transact(|tx| Ok(tx.get(hashed, key)?.map_or(0, |row| row[0]))));
@@ -353,7 +327,7 @@ fn codecs(criterion: &mut Criterion) {
     fn measured<C: Codec>(criterion: &mut Criterion, name: &str, value: &C::Given, see: impl Fn(C::View<'_>) -> u64) {
         let keys = keys::<u64>();
         let def: TableDef<u64, C> = TableDef::hash("rows");
-        let (db, rows) = embedded(def, &keys, value).expect("memory");
+        let (db, rows) = filled(def, &keys, value).expect("memory");
         let mut group = group(criterion, &format!("codec/{name}"));
         measure(&mut group, ("get", SOME), &keys, |keys| {
             db.transact(|tx| keys.iter().try_for_each(|key| tx.get(rows, key).map(|row| drop(black_box(row)))))?;
@@ -378,7 +352,7 @@ fn codecs(criterion: &mut Criterion) {
 fn kinds_of_keys(criterion: &mut Criterion) {
     fn measured<K: Numbered, O: Kind>(criterion: &mut Criterion, name: &str, def: TableDef<K, Pod<Row>, O>) {
         let keys = keys::<K>();
-        let (db, rows) = embedded(def, &keys, &ROW).expect("memory");
+        let (db, rows) = filled(def, &keys, &ROW).expect("memory");
         let mut group = group(criterion, &format!("key/{name}"));
         measure(&mut group, ("read", SOME), &keys, |keys| db.transact(|tx| read(tx, rows, keys)));
         measure(&mut group, ("update", SOME), &keys, |keys| db.transact(|tx| update(tx, rows, keys)));
@@ -397,8 +371,7 @@ fn ranges(criterion: &mut Criterion) {
     let keys = keys::<u64>();
     let records = records();
     let alone = tree_alone(&keys).expect("memory");
-    let (free, ordered_freely) = filled::<Unisolated, _, _, _>(NoHtm, IN_ORDER, &keys, &ROW).expect("memory");
-    let (db, ordered) = embedded(IN_ORDER, &keys, &ROW).expect("memory");
+    let (db, ordered) = filled(IN_ORDER, &keys, &ROW).expect("memory");
     let mut group = group(criterion, "range");
     for rows in RANGES {
         let mut starts = keys.iter().map(|key| key % (records - rows)).cycle();
@@ -416,7 +389,6 @@ fn ranges(criterion: &mut Criterion) {
             }
             Ok(sum)
         });
-        measure("unisolated", &mut |from| free.transact(|tx| scan(tx, ordered_freely, from, rows)));
         measure("transact", &mut |from| db.transact(|tx| scan(tx, ordered, from, rows)));
         measure("read", &mut |from| db.read(|tx| scan(tx, ordered, from, rows)));
         let mut snapshot = db.snapshot().expect("there is no other");
@@ -457,7 +429,7 @@ fn contention(criterion: &mut Criterion) {
     for rows in [1, 10, 1_000] {
         for threads in [1, 2] {
             let keys: Vec<u64> = (0..rows).collect();
-            let (db, counters) = embedded(COUNTERS, &keys, &0).expect("memory");
+            let (db, counters) = filled(COUNTERS, &keys, &0).expect("memory");
             let mut increments = 0;
             group.throughput(Throughput::Elements(threads as u64));
             group.bench_function(BenchmarkId::new(format!("{threads}-threads"), rows), |bench| {

@@ -14,13 +14,12 @@ mod single;
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
-use drtm_htm::{Engine, Plain, fence_locked};
-use drtm_kv::{Kept, KvError, Locking, Records, Sighting, Version};
+use drtm_htm::{Engine, fence_locked};
+use drtm_kv::{Kept, KvError, Records, Sighting, Version};
 
 use crate::{
     Change, Conflict, Error, Hook, Mode, Setting,
     budget::Spent,
-    catalog::Opened,
     db::Inner,
     epoch::{advance_beyond, has_version_in, last_of, version_in},
     garbage::{self, NewPast},
@@ -87,7 +86,7 @@ pub(crate) fn has_happened<S: Setting, M: Mode>(work: &Work<S::Engine>) -> bool 
 #[inline]
 pub(crate) fn commit<S: Setting, M: Mode>(db: &Inner<S>, work: &mut Work<S::Engine>) -> Result<(), Error> {
     if !M::WRITES || work.writes.is_empty() {
-        if S::ISOLATED && !is_of_one_moment(work) {
+        if !is_of_one_moment(work) {
             holds(db, work)?;
         }
     } else if !single::commit(db, work)? {
@@ -345,39 +344,6 @@ fn take_out_removed<S: Setting>(db: &Inner<S>, work: &mut Work<S::Engine>) -> Re
     for write in writes.iter().filter(|write| write.fate == Fate::Remove) {
         let seen = Sighting { at: write.at, version: write.before };
         garbage::reap(db, worker, write.table, encoded(keys, write.key), seen)?;
-    }
-    Ok(())
-}
-
-/// Without isolation: does what the transaction has just been asked to write, at once.
-#[inline]
-pub(crate) fn write_through<S: Setting>(
-    db: &Inner<S>,
-    work: &mut Work<S::Engine>,
-    opened: &Opened<S::Engine>,
-) -> Result<(), Error> {
-    let records = db.store.records();
-    let Work { writes, values, keys, worker, holder, .. } = work;
-    for write in writes.iter_mut() {
-        let Locking::Taken { version, head } = records.lock(write.at, *holder)? else {
-            return Err(Conflict::Locked.into());
-        };
-        let mut locked = Locked::NOTHING;
-        let Ok(_) = locked.take::<S, _>(&mut Plain::new(db.engine()), &records, write, (version, head));
-        let version = new_version(1, write);
-        let key = encoded(keys, write.key);
-        let is_gone = match write.fate {
-            Fate::Put(value) if !write.has_room => {
-                let memory = opened.index.reserve(worker, write.at, value.length())?;
-                let value = value.of(values.bytes());
-                opened.index.write(worker, key, write.at, memory, version, value)?;
-                false
-            }
-            _ => write_in_place(&records, write, values.bytes(), version)?,
-        };
-        if is_gone {
-            garbage::reap(db, worker, write.table, key, Sighting { at: write.at, version })?;
-        }
     }
     Ok(())
 }

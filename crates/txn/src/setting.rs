@@ -40,10 +40,6 @@ pub trait Setting: Sized + Send + Sync + Debug + 'static {
     /// Who is told of commits.
     type Hook: Hook;
 
-    /// Whether transactions are kept apart. Without, they are not: there must be one thread, every write is there at once, and nothing can be undone. That
-    /// is no database, but what the cost of one is measured against.
-    const ISOLATED: bool = true;
-
     /// How many writes a commit has, at least, for which a hardware region is begun, where there are any. Fewer are locked one by one: a region begins and ends
     /// for the price of about ten locks. With `1`, all commits that write are regions first, which is for tests, and for measuring it.
     const REGIONS_FROM: usize = 16;

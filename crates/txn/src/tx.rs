@@ -161,7 +161,7 @@ impl<'db, S: Setting, M: Mode> Tx<'db, S, M> {
     /// Remembers a record that was read. From time to time looks at all of them again, so that a transaction that cannot commit does not go on for long.
     #[inline(always)]
     pub(crate) fn saw(&mut self, seen: Sighting) -> Result<(), Error> {
-        if !S::ISOLATED || self.past().is_some() {
+        if self.past().is_some() {
             return Ok(());
         }
         self.work().reads.push(seen);
@@ -171,7 +171,7 @@ impl<'db, S: Setting, M: Mode> Tx<'db, S, M> {
     /// The same for a row that is going to be changed, which is not remembered: it is once [that has failed](crate::work::Changing), and otherwise is among what is written.
     #[inline(always)]
     pub(crate) fn saw_to_change(&mut self, seen: Sighting) -> Result<(), Error> {
-        if S::ISOLATED && self.is_to_check() {
+        if self.is_to_check() {
             cold_path();
             self.saw(seen)?;
             self.work().take_back(seen);
@@ -190,9 +190,6 @@ impl<'db, S: Setting, M: Mode> Tx<'db, S, M> {
     /// Remembers where a key was missing.
     #[inline]
     fn missed(&mut self, absence: Absence) -> Result<(), Error> {
-        if !S::ISOLATED {
-            return Ok(());
-        }
         let work = self.work();
         match absence {
             Absence::Bucket(bucket) => work.buckets.push(bucket),
@@ -225,9 +222,6 @@ impl<'db, S: Setting, M: Mode> Tx<'db, S, M> {
 
     /// Why what was read is not true any more, if it is not.
     pub(crate) fn refuted(&mut self) -> Option<Conflict> {
-        if !S::ISOLATED {
-            return None;
-        }
         let db = self.db;
         self.doomed.or_else(|| commit::is_true(db, self.work()).err())
     }
@@ -358,9 +352,7 @@ impl<'db, S: Setting, M: Mode> Tx<'db, S, M> {
             None => work.counters.gave_up(),
         }
         work.release(&self.db.store.records());
-        if S::ISOLATED {
-            garbage::take_back(self.db, &mut work);
-        }
+        garbage::take_back(self.db, &mut work);
         work.clear();
         self.db.give_back(self.db.thread(), work);
     }

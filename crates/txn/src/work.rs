@@ -118,8 +118,6 @@ pub(crate) struct Work<E: Engine> {
     /// The records written.
     pub(crate) written: Filter,
     pub(crate) values: Values,
-    /// How many bytes of the values are still wanted when what was written is there at once.
-    pub(crate) pinned: usize,
     pub(crate) keys: Vec<u8>,
     /// The value that was read last.
     pub(crate) value: Value,
@@ -251,7 +249,6 @@ impl<E: Engine> Work<E> {
             writes: Vec::new(),
             written: Filter::default(),
             values: Values::default(),
-            pinned: 0,
             keys: Vec::new(),
             value: Value::default(),
             key: Vec::new(),

@@ -109,14 +109,12 @@ impl<K: Key, C: Codec, S: Setting, M: Mode> Range<'_, '_, K, C, S, M> {
         let mut stop = Stop::Over;
         let room = &mut Of::<C, _>::new(value);
         tree.advance_each(cursor, *holder, leaves, room, |word, seen, Of { room: value, .. }| {
-            let is_time_to_check = S::ISOLATED && reads.len() + writes.len() + 1 >= *next_check;
+            let is_time_to_check = reads.len() + writes.len() + 1 >= *next_check;
             if is_time_to_check || written.may_have(seen.at) {
                 stop = Stop::At(word, seen, values.len());
                 return ControlFlow::Break(());
             }
-            if S::ISOLATED {
-                reads.push(seen);
-            }
+            reads.push(seen);
             if !seen.is_present() {
                 return ControlFlow::Continue(());
             }

@@ -271,14 +271,14 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
         see: &mut impl FnMut(Option<&[u8]>) -> Result<ControlFlow<()>, Error>,
     ) -> Result<(usize, ControlFlow<()>), Error> {
         let Work { located, value, values, reads, writes, written, next_check, holder, .. } = self.work();
-        let most = if S::ISOLATED { next_check.saturating_sub(reads.len() + writes.len() + 1) } else { usize::MAX };
+        let most = next_check.saturating_sub(reads.len() + writes.len() + 1);
         let words = &words[..words.len().min(most)];
         let wanted = Wanted::part_to_read(span);
         run_of_located(located, number, words, value, see, |at, word, value| {
             let room = &mut Taken::new(value, values, &wanted, C::SIZE);
             let Some(sighting) = table.fetch_at(at, word, *holder, room) else { return false };
             let is_new = !written.may_have(sighting.at);
-            if S::ISOLATED && is_new {
+            if is_new {
                 reads.push(sighting);
             }
             is_new

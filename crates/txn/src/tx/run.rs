@@ -63,11 +63,7 @@ impl<S: Setting> Tx<'_, S> {
                 *row = Row { word: key.word(), value: self.keep_value::<C>(opened, value)? };
                 count += 1;
             }
-            let work = self.work();
-            work.pinned = if S::ISOLATED { 0 } else { work.values.len() };
-            let inserted = self.insert_run::<O>(opened, &run[..count]);
-            self.work().pinned = 0;
-            inserted?;
+            self.insert_run::<O>(opened, &run[..count])?;
             if count < RUN {
                 return Ok(());
             }
@@ -109,9 +105,6 @@ impl<S: Setting> Tx<'_, S> {
         )?;
         if count > 0 {
             self.work().note_writes_from(begin);
-            if !S::ISOLATED {
-                self.write_through(opened)?;
-            }
             self.passed()?;
         }
         Ok(count)

@@ -129,7 +129,7 @@ impl<K: Key, C: Codec, S: Setting> Range<'_, '_, K, C, S> {
     where
         C::Value: Borrow<C::Given>,
     {
-        if !self.tx.is_plain() || !S::ISOLATED || !self.opened.indexes.are_none() {
+        if !self.tx.is_plain() || !self.opened.indexes.are_none() {
             return Ok(None);
         }
         let Self { tx, opened, cursor, .. } = self;

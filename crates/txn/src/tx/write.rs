@@ -276,9 +276,6 @@ impl<S: Setting> Tx<'_, S> {
             // Only who does not write sees the past.
             Spotted::Past => return Ok(()),
         }
-        if !S::ISOLATED {
-            return self.write_through(opened);
-        }
         Ok(())
     }
 
@@ -360,9 +357,6 @@ impl<S: Setting> Tx<'_, S> {
                 let kept = work.keep_key(key)?;
                 // First among the writes, so that it is taken back if the transaction cannot go on.
                 work.add_made(seen, opened.number, Fate::Fresh(value), kept);
-                if !S::ISOLATED {
-                    return self.write_through(opened);
-                }
                 self.passed()?;
                 // Nobody else can have found it who would not make way.
                 if self.has_ticket() && !self.seize(seen)? {
@@ -393,17 +387,5 @@ impl<S: Setting> Tx<'_, S> {
                 self.write_at(opened, key, record, Fate::Put(value))
             }
         }
-    }
-
-    /// Without isolation: does at once what would be done by the commit.
-    #[inline]
-    pub(super) fn write_through(&mut self, opened: &Opened<S::Engine>) -> Result<(), Error> {
-        let db = self.db;
-        let work = self.work();
-        let result = crate::commit::write_through(db, work, opened);
-        work.truncate_writes(0);
-        work.values.truncate(work.pinned);
-        work.keys.clear();
-        result
     }
 }

@@ -104,22 +104,11 @@ fn run<S: Setting<Engine = NoHtm, Hook = Unlogged>>(
     Ok(())
 }
 
-/// Without isolation.
-#[derive(Debug)]
-struct Alone;
-
-impl Setting for Alone {
-    type Engine = NoHtm;
-    type Hook = Unlogged;
-    const ISOLATED: bool = false;
-}
-
 proptest! {
     #[test]
     fn entries_are_as_a_maps(steps in prop::collection::vec((0_u8..4, step()), 1..40), length in 1_usize..6) {
         for is_indexed in [false, true] {
             run::<On<NoHtm>>(&steps, length, is_indexed).expect("nothing else is wrong");
-            run::<Alone>(&steps, length, is_indexed).expect("nothing else is wrong");
         }
     }
 }
