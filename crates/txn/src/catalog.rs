@@ -17,7 +17,7 @@ use crate::{
     index::{Encoded, Index},
     located::{Asked, Left, Located},
     secondary::Indexes,
-    table::{Kind, Reach, Types},
+    table::{Kind, Reach, TableInfo, Types},
     trace::event,
 };
 
@@ -114,18 +114,28 @@ impl<E: Engine> Opened<E> {
 #[derive(Debug)]
 pub(crate) struct Catalog<E: Engine> {
     tables: Box<[OnceLock<Opened<E>>]>,
+    /// What a sink is told of them, by their numbers.
+    infos: Box<[OnceLock<TableInfo>]>,
     /// How many there are. Held while one is made, so that no name is made twice.
     count: Mutex<usize>,
 }
 
 impl<E: Engine> Catalog<E> {
     pub(crate) fn new() -> Self {
-        Self { tables: (0..MOST_TABLES).map(|_| OnceLock::new()).collect(), count: Mutex::new(0) }
+        let tables = (0..MOST_TABLES).map(|_| OnceLock::new()).collect();
+        let infos = (0..MOST_TABLES).map(|_| OnceLock::new()).collect();
+        Self { tables, infos, count: Mutex::new(0) }
     }
 
     #[inline(always)]
     pub(crate) fn get(&self, number: u16) -> Option<&Opened<E>> {
         self.tables.get(usize::from(number))?.get()
+    }
+
+    /// What a sink is told of tables, by their numbers.
+    #[inline]
+    pub(crate) fn infos(&self) -> &[OnceLock<TableInfo>] {
+        &self.infos
     }
 
     /// Where a row is, if it was asked for.
@@ -213,6 +223,8 @@ impl<E: Engine> Catalog<E> {
         let index = Index::create(store, O::ORDERED, K::FITS, def.rows)?;
         let (name, key_size) = (def.name(), K::SIZE.unwrap_or(0));
         let (whole_since, standing) = (AtomicU64::new(0), AtomicU8::new(OPEN));
+        let info = TableInfo { name, key_size, is_index: types.is_index() };
+        self.infos[number].get_or_init(|| info);
         let number = number as u16;
         slot.get_or_init(|| Opened {
             number,

@@ -1,349 +1,245 @@
-//! The commit: lock, number, validate, tell, write, unlock.
+//! The commit: one sequence, for any number of rows.
 //!
-//! Everything that is written is locked first. Then the snapshot number is read, which is the
-//! transaction's epoch; then everything that was read is looked at again. If all of it is as it was, and nobody else has it locked, then
-//! there is one moment, after the last lock and before the first look, at which the transaction happens: what it has read was true then, and nobody can have
-//! seen what it is about to write. Who reads what it has locked waits; who has read it before finds the lock, or the new version.
+//! 1. *Lock* the write set.
+//! 2. *Read the snapshot number*: the transaction's epoch.
+//! 3. *Validate* the read set. If all of it is as it was, and no other transaction has it locked, then there is one
+//!    moment at which the transaction happens, after the last lock and before the first look: what it has read was
+//!    true then, and what it is going to write could not be seen.
+//! 4. *Prepare*: check that the database is open and its schema unchanged, reserve memory, find out which older
+//!    versions snapshots need. From here on only the sink can stop the transaction.
+//! 5. *Tell the sink*, which may refuse.
+//! 6. *Apply and unlock*. A reader of a locked row waits; one that has read it before finds the lock, or the new
+//!    version.
 //!
-//! Where there is transactional memory the first three steps are one region over nothing but states and versions; values are always written
-//! under the locks.
+//! Where there is transactional memory, the first three steps of a large commit are one htm transaction. A commit of
+//! one row runs the same sequence, compiled for one row.
 
+mod apply;
 mod lock;
 mod region;
-mod single;
+mod validate;
 
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::slice;
 
 use drtm_htm::{Engine, fence_locked};
-use drtm_kv::{Kept, KvError, Records, Sighting, Version};
+use drtm_kv::{KvError, Records, Sighting, State, Worker};
 
-use crate::{
-    Change, Conflict, Error, Hook, Mode, Setting,
-    budget::Spent,
-    db::Inner,
-    epoch::{advance_beyond, has_version_in, last_of, version_in},
-    garbage::{self, NewPast},
-    gate,
-    index::Encoded,
-    kept::encoded,
-    mutation::Mutation,
-    snapshots::Needs,
-    work::{Fate, Work, Write},
+pub(crate) use self::validate::validate_all;
+use self::{
+    apply::apply,
+    lock::{Summary, Waiting, lock, unlock},
+    validate::validate_reads,
 };
-use lock::{Locked, lock, unlock};
+use crate::{
+    Commit, Conflict, Error, Mode, Setting,
+    arena::Arena,
+    epoch::{advance_beyond, has_version_in, last_of},
+    inner::Inner,
+    lifecycle::Admission,
+    mutation::Mutation,
+    read_set::ReadSet,
+    reclaim,
+    state::{Scratch, TxState},
+    write_set::{Write, WriteOp},
+};
 
-/// Whether all that was read, and is not written, is still so; if not, why.
+/// Returns whether a transaction has committed already, since it writes nothing and has read at one moment.
 #[inline(always)]
-fn holds<S: Setting>(db: &Inner<S>, work: &Work<S::Engine>) -> Result<(), Conflict> {
-    // Many only change rows.
-    if work.has_read() { all_hold(db, work) } else { Ok(()) }
+pub(crate) fn is_trivially_committed<S: Setting, M: Mode>(state: &TxState<S::Engine>) -> bool {
+    let writes_nothing = !M::WRITES || state.writes.is_empty() && state.writes.undone().is_empty();
+    writes_nothing && state.reads.is_of_one_moment() && !reclaim::is_to_be_tried(state)
 }
 
-/// The same where something was read.
-#[inline(never)]
-fn all_hold<S: Setting>(db: &Inner<S>, work: &Work<S::Engine>) -> Result<(), Conflict> {
-    let records = db.store.records();
-    if !work.reads.iter().all(|seen| records.is_still(*seen, work.holder)) && !S::has(Mutation::CommitWithoutValidation)
-    {
-        return Err(Conflict::Validation);
-    }
-    let is_unchanged = work.leaves.iter().all(|leaf| records.is_unchanged(leaf))
-        && work.buckets.iter().all(|bucket| records.is_unchanged(bucket));
-    if is_unchanged || S::has(Mutation::CommitDespitePhantoms) { Ok(()) } else { Err(Conflict::Phantom) }
-}
-
-/// Whether all that was seen is true together: what was read, and that keys which are to be written have the records that were found for them. The commit
-/// finds out about those when it locks them. But before it, a transaction would no more know its own writes.
-pub(crate) fn is_true<S: Setting>(db: &Inner<S>, work: &Work<S::Engine>) -> Result<(), Conflict> {
-    holds(db, work)?;
-    let records = db.store.records();
-    for write in &work.writes {
-        if write.is_read && !records.is_still(write.seen(), work.holder) {
-            return Err(Conflict::Validation);
-        }
-        if !records.is_there(write.at, work.holder) {
-            return Err(Conflict::Moved);
-        }
-    }
-    Ok(())
-}
-
-/// Whether all that was read was read at one moment, and so was true then. A range's rows are looked at one after the other, and one that goes meanwhile leaves nothing but
-/// its leaf.
-#[inline(always)]
-fn is_of_one_moment<E: Engine>(work: &Work<E>) -> bool {
-    work.leaves.is_empty() && work.reads.len() + work.buckets.len() <= 1
-}
-
-/// Whether there is nothing to do for a transaction to happen: it writes nothing, what it has read was true at one moment, and nothing else is due.
-#[inline(always)]
-pub(crate) fn has_happened<S: Setting, M: Mode>(work: &Work<S::Engine>) -> bool {
-    let writes_nothing = !M::WRITES || work.writes.is_empty() && work.undone.is_empty();
-    writes_nothing && is_of_one_moment(work) && !garbage::is_to_be_tried(work)
-}
-
-/// Makes a transaction happen, or not. For each mode by itself: it is part of what ends a transaction then, and who only reads has the end of one that does.
+/// Commits a transaction.
+///
+/// # Errors
+///
+/// A conflict, a refusal of the sink, or when memory has run out. Nothing has happened then.
 #[inline]
-pub(crate) fn commit<S: Setting, M: Mode>(db: &Inner<S>, work: &mut Work<S::Engine>) -> Result<(), Error> {
-    if !M::WRITES || work.writes.is_empty() {
-        if !is_of_one_moment(work) {
-            holds(db, work)?;
-        }
-    } else if !single::commit(db, work)? {
-        commit_all(db, work)?;
-    }
-    if !work.undone.is_empty() {
-        garbage::take_back(db, work);
-    }
-    Ok(garbage::try_again(db, work)?)
-}
-
-/// Makes all that is written happen, or nothing of it.
-#[inline(always)]
-fn commit_all<S: Setting>(db: &Inner<S>, work: &mut Work<S::Engine>) -> Result<(), Error> {
-    let (epoch, locked) = lock_and_validate(db, work)?;
-    let may_go_on = gate::confirm(db, work);
-    if let Err(error) = may_go_on.and_then(|()| if locked.lacks_room() { reserve(db, work) } else { Ok(()) }) {
-        unlock(&db.store.records(), &work.writes);
-        return Err(error);
-    }
-    if S::Hook::LISTENS
-        && let Err(panic) = catch_unwind(AssertUnwindSafe(|| tell(db, work, epoch)))
-    {
-        // Nothing has been written, and nobody is to wait for it.
-        give_back_reserved(work);
-        unlock(&db.store.records(), &work.writes);
-        resume_unwind(panic);
-    }
-    work.needs.clear();
-    if locked.may_be_needed(epoch) {
-        db.snapshots.needs(&db.store, &mut work.needs)?;
-    }
-    let has_removed = if locked.lacks_room() || locked.has_past() || !work.needs.is_empty() {
-        apply_to_any(db, work, epoch)?
-    } else {
-        apply(db, work, epoch)?
+pub(crate) fn commit<S: Setting, M: Mode>(db: &Inner<S>, state: &mut TxState<S::Engine>) -> Result<(), Error> {
+    let TxState { worker, holder, reads, writes, arena, scratch, session, .. } = &mut *state;
+    let parts = Parts {
+        db,
+        records: db.store.records(),
+        worker,
+        reads,
+        arena,
+        scratch,
+        holder: *holder,
+        admission: session.admission,
     };
-    if has_removed { Ok(take_out_removed(db, work)?) } else { Ok(()) }
+    match writes.as_mut_slice() {
+        writes if !M::WRITES || writes.is_empty() => {
+            if !parts.reads.is_of_one_moment() {
+                validate_reads::<S>(db.engine(), &parts.records, parts.reads, parts.holder)?;
+            }
+        }
+        // The sequence is compiled once more for this.
+        [write] => parts.commit(slice::from_mut(write))?,
+        writes => parts.commit(writes)?,
+    }
+    if !state.writes.undone().is_empty() {
+        reclaim::undo_inserts(db, state);
+    }
+    Ok(reclaim::try_again(db, state)?)
 }
 
-/// Locks what is written. Gives the epoch if all that was read is still so, and keeps the locks then.
-#[inline]
-fn lock_and_validate<S: Setting>(db: &Inner<S>, work: &mut Work<S::Engine>) -> Result<(u64, Locked), Error> {
-    loop {
-        let (epoch, locked) = match region::lock_and_validate(db, work)? {
-            Some(done) => done,
-            None => lock_and_validate_plainly(db, work)?,
-        };
-        if locked.has_changed()
-            && let Err(error) = check_keys(db, work)
-        {
-            unlock(&db.store.records(), &work.writes);
-            return Err(error);
-        }
-        if has_version_in(epoch, locked.newest()) {
-            return Ok((epoch, locked));
-        }
-        // A row was written tens of thousands of times in this epoch: time for the next.
-        unlock(&db.store.records(), &work.writes);
-        advance_beyond(db.engine(), db.snapshot_number()?, last_of(locked.newest()));
+/// What the sequence works with, beside the write set.
+struct Parts<'c, S: Setting> {
+    db: &'c Inner<S>,
+    records: Records<'c, S::Engine>,
+    worker: &'c mut Worker<S::Engine>,
+    reads: &'c ReadSet,
+    arena: &'c Arena,
+    scratch: &'c mut Scratch,
+    holder: State,
+    admission: Admission,
+}
+
+/// Rows that are locked. Dropped, by an error or a panic, they are unlocked.
+struct LockedRows<'l, 's, E: Engine> {
+    records: &'l Records<'s, E>,
+    writes: &'l mut [Write],
+}
+
+impl<E: Engine> Drop for LockedRows<'_, '_, E> {
+    #[cold]
+    fn drop(&mut self) {
+        unlock(self.records, self.writes);
     }
 }
 
-/// Makes sure that the records that are locked are those of their keys. A handle alone does not tell for ever: a record can be taken out, and its memory be used
-/// again so often that it has the same incarnation at last. As long as the version is the one that was seen, it is the same record.
-#[cold]
-fn check_keys<S: Setting>(db: &Inner<S>, work: &Work<S::Engine>) -> Result<(), Error> {
-    for write in work.writes.iter().filter(|write| write.before != write.seen) {
-        let Some(opened) = db.catalog.get(write.table) else { continue };
-        if !opened.index.leads_to(work.key_of(write.key), write.at)? {
-            return Err(Conflict::Moved.into());
+impl<S: Setting> Parts<'_, S> {
+    #[inline(always)]
+    fn commit(mut self, writes: &mut [Write]) -> Result<(), Error> {
+        let (epoch, summary) = self.lock_and_validate(writes)?;
+        let records = self.db.store.records();
+        let locked = LockedRows { records: &records, writes };
+        let is_plain = self.prepare(epoch, summary, locked.writes)?;
+        if let Some(sink) = &self.db.sink {
+            let commit = Commit { epoch, writes: locked.writes, arena: self.arena, tables: self.db.catalog.infos() };
+            sink.commit(&commit).map_err(|source| Error::Refused { source })?;
+        }
+        std::mem::forget(locked);
+        let Self { db, records, worker, arena, scratch, .. } = &mut self;
+        if apply(db, records, worker, arena, scratch, writes, (epoch, is_plain))? {
+            self.take_out_removed(writes)?;
+        }
+        Ok(())
+    }
+
+    /// Locks the write set, reads the snapshot number, and validates the read set.
+    #[inline(always)]
+    fn lock_and_validate(&mut self, writes: &mut [Write]) -> Result<(u64, Summary), Error> {
+        loop {
+            let Self { db, records, worker, reads, holder, .. } = &mut *self;
+            let (epoch, summary) = match region::lock_and_validate(*db, records, worker, reads, writes, *holder)? {
+                Some(done) => {
+                    fence_locked();
+                    done
+                }
+                None => self.lock_and_validate_plainly(writes)?,
+            };
+            if has_version_in(epoch, summary.newest()) {
+                return Ok((epoch, summary));
+            }
+            // A row was written tens of thousands of times in this epoch: time for the next.
+            unlock(&self.records, writes);
+            advance_beyond(self.db.engine(), self.db.snapshot_number()?, last_of(summary.newest()));
         }
     }
-    Ok(())
-}
 
-#[inline]
-fn lock_and_validate_plainly<S: Setting>(db: &Inner<S>, work: &mut Work<S::Engine>) -> Result<(u64, Locked), Error> {
-    let too_early = S::has(Mutation::ValidateBeforeLocks).then(|| holds(db, work));
-    let locked = lock(db, work)?;
-    fence_locked();
-    let epoch = db.engine().load(db.snapshot_number()?);
-    match too_early.unwrap_or_else(|| holds(db, work)) {
-        Ok(()) => Ok((epoch, locked)),
-        Err(conflict) => {
-            unlock(&db.store.records(), &work.writes);
-            Err(conflict.into())
-        }
-    }
-}
-
-/// Takes memory for values that have no room where their records are: while the transaction can still be given up.
-#[inline(never)]
-fn reserve<S: Setting>(db: &Inner<S>, work: &mut Work<S::Engine>) -> Result<(), Error> {
-    // What a commit has left that came upon a corrupt store.
-    give_back_reserved(work);
-    for (write, index) in work.writes.iter().zip(0..) {
-        let Fate::Put(value) = write.fate else { continue };
-        let (false, Some(opened)) = (write.has_room, db.catalog.get(write.table)) else { continue };
-        match opened.index.reserve(&mut work.worker, write.at, value.length()) {
-            Ok(None) => {}
-            Ok(Some(memory)) => work.reserved.push((index, memory)),
-            Err(error) => {
-                give_back_reserved(work);
-                return Err(error.into());
+    #[inline(always)]
+    fn lock_and_validate_plainly(&mut self, writes: &mut [Write]) -> Result<(u64, Summary), Error> {
+        let Self { db, records, reads, scratch, holder, .. } = self;
+        let engine = db.engine();
+        let too_early =
+            S::has(Mutation::ValidateBeforeLocks).then(|| validate_reads::<S>(engine, records, reads, *holder));
+        let waiting = Waiting { holder: *holder, ticket: &db.ticket, has_ticket: !reads.held.is_empty() };
+        let summary = lock::<S>(engine, records, writes, &mut scratch.order, waiting)?;
+        fence_locked();
+        let epoch = engine.load(db.snapshot_number()?);
+        match too_early.unwrap_or_else(|| validate_reads::<S>(engine, records, reads, *holder)) {
+            Ok(()) => Ok((epoch, summary)),
+            Err(conflict) => {
+                unlock(records, writes);
+                Err(conflict.into())
             }
         }
     }
-    Ok(())
-}
 
-#[cold]
-fn give_back_reserved<E: Engine>(work: &mut Work<E>) {
-    let Work { reserved, worker, .. } = work;
-    reserved.drain(..).for_each(|(_, memory)| worker.give_back(memory));
-}
+    /// Makes sure that nothing but the sink can stop the transaction any more. Returns whether all its values fit where
+    /// they are, and no snapshot needs what they replace.
+    #[inline(always)]
+    fn prepare(&mut self, epoch: u64, summary: Summary, writes: &[Write]) -> Result<bool, Error> {
+        let now = self.db.lifecycle.now(self.db.engine());
+        if now != self.admission {
+            self.confirm(now, writes)?;
+        }
+        if summary.has_changed() {
+            self.check_keys(writes)?;
+        }
+        if summary.lacks_room() {
+            self.reserve(writes)?;
+        }
+        self.scratch.needs.clear();
+        if summary.may_be_needed(epoch) {
+            self.db.snapshots.needs(&self.db.store, &mut self.scratch.needs)?;
+        }
+        Ok(!summary.lacks_room() && !summary.has_past() && self.scratch.needs.is_empty())
+    }
 
-#[cold]
-fn tell<S: Setting>(db: &Inner<S>, work: &Work<S::Engine>, epoch: u64) {
-    for write in &work.writes {
-        let Some(opened) = db.catalog.get(write.table) else { continue };
-        let word;
-        let key = match work.key_of(write.key) {
-            Encoded::Bytes(bytes) => bytes,
-            Encoded::Word(packed) => {
-                word = packed.to_be_bytes();
-                &word[word.len() - opened.key_size.min(word.len())..]
+    /// Checks that a transaction that was admitted before the database or its schema changed may commit.
+    #[cold]
+    #[inline(never)]
+    fn confirm(&self, now: Admission, writes: &[Write]) -> Result<(), Error> {
+        if now.is_closed() && !S::has(Mutation::CommitDespiteClosing) {
+            return Err(Error::Closed);
+        }
+        let admitted = self.admission.schema_epoch();
+        let is_outdated =
+            |table: u16| self.db.catalog.get(table).is_some_and(|opened| opened.indexes.changed_at() > admitted);
+        if now.schema_epoch() != admitted && writes.iter().any(|write| is_outdated(write.table)) {
+            return Err(Conflict::Indexed.into());
+        }
+        Ok(())
+    }
+
+    /// Checks that the records of rows that others have written meanwhile are still those of their keys.
+    #[cold]
+    #[inline(never)]
+    fn check_keys(&self, writes: &[Write]) -> Result<(), Error> {
+        for write in writes.iter().filter(|write| write.before != write.seen) {
+            let Some(opened) = self.db.catalog.get(write.table) else { continue };
+            if !opened.index.leads_to(write.key.in_bytes(&self.arena.keys), write.at)? {
+                return Err(Conflict::Moved.into());
             }
-        };
-        let value = match write.fate {
-            Fate::Put(value) | Fate::Fresh(value) => Some(value.of(work.values.bytes())),
-            Fate::Patch { .. } => unreachable!("where somebody listens, values are written as a whole"),
-            Fate::Remove => None,
-        };
-        let version = new_version(epoch, write);
-        db.hook.changed(Change { epoch, table: opened.name, key, version, value });
-    }
-}
-
-/// The version that a write makes.
-#[inline(always)]
-fn new_version(epoch: u64, write: &Write) -> Version {
-    let version = version_in(epoch, write.before);
-    if write.fate == Fate::Remove { version.as_removed() } else { version }
-}
-
-/// Writes everything, and unlocks each record when it is written. All have room where they are, and nobody needs what they were. Gives whether a row is gone.
-#[inline]
-fn apply<S: Setting>(db: &Inner<S>, work: &mut Work<S::Engine>, epoch: u64) -> Result<bool, Error> {
-    let records = db.store.records();
-    let Work { writes, values, .. } = work;
-    let values = values.bytes();
-    unlock_too_early::<S>(&records, writes);
-    let mut has_removed = false;
-    for write in writes {
-        let version = new_version(epoch, write);
-        has_removed |= write_in_place(&records, write, values, version)?;
-    }
-    Ok(has_removed)
-}
-
-/// The same, wherever there is room, and whatever open snapshots need of what they were.
-#[inline(never)]
-fn apply_to_any<S: Setting>(db: &Inner<S>, work: &mut Work<S::Engine>, epoch: u64) -> Result<bool, Error> {
-    let records = db.store.records();
-    let Work { writes, values, keys, worker, needs, reserved, .. } = work;
-    unlock_too_early::<S>(&records, writes);
-    let (mut spent, mut has_removed, mut new_past) = (Spent::default(), false, NewPast::new(&db.garbage));
-    for (write, index) in writes.iter_mut().zip(0..) {
-        let version = new_version(epoch, write);
-        let mut now_at = write.at;
-        let had_past = records.has_past(write.at)?;
-        // A row that was not there before, and never was as far as anybody knows, needs nothing to say so.
-        let may_be_kept = had_past || !needs.is_empty() && !write.before.is_removed();
-        let has_past = may_be_kept && settle_past(db, worker, needs, write, had_past, version, &mut spent)?;
-        if write.has_room {
-            has_removed |= write_in_place(&records, write, values.bytes(), version)?;
-        } else if let (Fate::Put(value), Some(opened)) = (write.fate, db.catalog.get(write.table)) {
-            let memory = reserved.iter().position(|(reserved, _)| *reserved == index);
-            let memory = memory.map(|memory| reserved.swap_remove(memory).1);
-            let (key, value) = (encoded(keys, write.key), value.of(values.bytes()));
-            now_at = opened.index.write(worker, key, write.at, memory, version, value)?;
         }
-        // Who had a past is in the queue already, unless it has moved.
-        if has_past && (!had_past || now_at != write.at) {
-            new_past.add(now_at, version);
+        Ok(())
+    }
+
+    /// Reserves memory for the values that do not fit where they are.
+    #[cold]
+    #[inline(never)]
+    fn reserve(&mut self, writes: &[Write]) -> Result<(), Error> {
+        for (write, number) in writes.iter().zip(0..) {
+            let WriteOp::Put(value) = write.op else { continue };
+            let (false, Some(opened)) = (write.has_room, self.db.catalog.get(write.table)) else { continue };
+            if let Some(memory) = opened.index.reserve(self.worker, write.at, value.length())? {
+                self.scratch.reserved.push((number, memory));
+            }
         }
+        Ok(())
     }
-    db.past.enter(spent);
-    Ok(has_removed)
-}
 
-/// What a broken commit does, that tests have to notice.
-#[inline(always)]
-fn unlock_too_early<S: Setting>(records: &Records<'_, S::Engine>, writes: &[Write]) {
-    if S::has(Mutation::UnlockBeforeVersions) {
-        unlock(records, writes);
-        // Whoever waits for them is let in.
-        std::thread::yield_now();
-    }
-}
-
-/// Writes what becomes of a row that has room for it, and unlocks its record. Gives whether the row is gone.
-#[inline(always)]
-fn write_in_place<E: Engine>(
-    records: &Records<'_, E>,
-    write: &mut Write,
-    values: &[u8],
-    version: Version,
-) -> Result<bool, KvError> {
-    let (bytes, skipped) = match write.fate {
-        Fate::Fresh(_) => return records.publish(write.at, version).map(|()| false),
-        Fate::Remove => {
-            write.before = version;
-            return records.publish(write.at, version).map(|()| true);
+    /// Takes the records of removed rows out of their tables.
+    #[cold]
+    #[inline(never)]
+    fn take_out_removed(&mut self, writes: &[Write]) -> Result<(), KvError> {
+        for write in writes.iter().filter(|write| write.op == WriteOp::Remove) {
+            let seen = Sighting { at: write.at, version: write.before };
+            reclaim::reap(self.db, self.worker, write.table, write.key.in_bytes(&self.arena.keys), seen)?;
         }
-        Fate::Patch { bytes, skipped } => (bytes, skipped),
-        Fate::Put(value) => (value, 0),
-    };
-    records.write_part(write.at, version, skipped as usize, bytes.of(values)).map(|()| false)
-}
-
-/// Keeps what a row is, if that is needed once it has been written, and forgets what is not needed of what it was. Whether it has older versions then.
-#[cold]
-fn settle_past<S: Setting>(
-    db: &Inner<S>,
-    worker: &mut drtm_kv::Worker<S::Engine>,
-    needs: &Needs,
-    write: &Write,
-    had_past: bool,
-    version: Version,
-    spent: &mut Spent,
-) -> Result<bool, Error> {
-    let records = db.store.records();
-    let mut has_past = had_past;
-    if had_past {
-        spent.give_back(records.forget(worker, write.at, |from, until| needs.include(from, until))?);
-        has_past = records.has_past(write.at)?;
+        Ok(())
     }
-    // As above.
-    if needs.include(write.before, version) && (has_past || !write.before.is_removed()) {
-        match records.keep(worker, write.at, db.past.allows_more(spent))? {
-            Kept::Copy { bytes } => spent.take(bytes),
-            Kept::Forgotten { freed } => spent.give_back(freed),
-        }
-        has_past = true;
-    }
-    Ok(has_past)
-}
-
-/// Takes out the records of rows that are gone now.
-#[inline(never)]
-fn take_out_removed<S: Setting>(db: &Inner<S>, work: &mut Work<S::Engine>) -> Result<(), KvError> {
-    let Work { writes, keys, worker, .. } = work;
-    for write in writes.iter().filter(|write| write.fate == Fate::Remove) {
-        let seen = Sighting { at: write.at, version: write.before };
-        garbage::reap(db, worker, write.table, encoded(keys, write.key), seen)?;
-    }
-    Ok(())
 }

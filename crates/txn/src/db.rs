@@ -7,29 +7,19 @@ mod metrics;
 mod report;
 
 use std::{
-    cell::{Cell, RefCell},
-    fmt,
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
     sync::Arc,
 };
 
 pub use builder::Builder;
-use drtm_htm::{Engine, Waiter, Word};
-use drtm_kv::{KvError, Store};
-use thread_local::ThreadLocal;
+use drtm_htm::Waiter;
 
 use crate::{
     Codec, Embedded, Error, Key, Mode, Setting, Snapshot, Table, TableDef, Tx,
-    budget::Budget,
-    catalog::Catalog,
-    garbage,
-    gate::{Gate, Presence},
-    snapshots::Snapshots,
-    stats::Registry,
+    inner::Inner,
     table::Kind,
-    ticket::{self, Ticket},
+    ticket,
     trace::{self, event},
-    work::Work,
 };
 
 /// A database in memory. Clones are the same database, and any thread may use them.
@@ -75,39 +65,6 @@ impl<S: Setting> Clone for Db<S> {
     }
 }
 
-#[derive(Debug)]
-pub(crate) struct Inner<S: Setting> {
-    /// Which database of this process it is.
-    pub(crate) number: u32,
-    pub(crate) store: Store<S::Engine>,
-    pub(crate) catalog: Catalog<S::Engine>,
-    pub(crate) hook: S::Hook,
-    pub(crate) gate: Gate,
-    threads: ThreadLocal<Thread<S::Engine>>,
-    registry: Registry,
-    pub(crate) snapshots: Snapshots,
-    pub(crate) past: Budget,
-    pub(crate) garbage: garbage::Queue,
-    pub(crate) ticket: Ticket,
-}
-
-/// What a thread keeps from one transaction to the next. It is written by each, and others' lie beside it.
-#[repr(align(128))]
-pub(crate) struct Thread<E: Engine> {
-    /// A state that no transaction is using.
-    spare: Cell<Option<Box<Work<E>>>>,
-    /// More of them, if several transactions were open at once.
-    others: RefCell<Vec<Box<Work<E>>>>,
-    /// Whether a closure is being run.
-    presence: Arc<Presence>,
-}
-
-impl<E: Engine> fmt::Debug for Thread<E> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Thread").field("presence", &self.presence).finish_non_exhaustive()
-    }
-}
-
 impl<S: Setting> Db<S> {
     /// Opens a table, which is made if there is none of that name.
     ///
@@ -119,7 +76,7 @@ impl<S: Setting> Db<S> {
     ///
     /// See [`TableDef`].
     pub fn table<K: Key, C: Codec, O: Kind>(&self, def: TableDef<K, C, O>) -> Result<Table<K, C, O>, Error> {
-        self.inner.gate.admit(self.inner.engine(), false)?;
+        self.inner.lifecycle.admit(self.inner.engine(), false)?;
         let number = self.inner.catalog.open(&self.inner.store, def)?;
         Ok(Table::new(self.inner.number, number))
     }
@@ -287,10 +244,10 @@ impl<S: Setting> Db<S> {
                 );
                 ticket = Some(self.inner.ticket.take());
             }
-            let terms = self.inner.gate.admit(self.inner.engine(), tries > 0)?;
-            let mut work = self.inner.take(thread);
-            work.terms = terms;
-            let mut tx = Tx::new(&self.inner, work, false, ticket.is_some());
+            let admission = self.inner.lifecycle.admit(self.inner.engine(), tries > 0)?;
+            let mut state = self.inner.take(thread);
+            state.session.admission = admission;
+            let mut tx = Tx::new(&self.inner, state, false, ticket.is_some());
             if !M::WRITES && tries > 0 {
                 tx.turn_to_snapshot()?;
             }
@@ -301,7 +258,7 @@ impl<S: Setting> Db<S> {
                     Err(Error::Conflict(_)) => {}
                     Err(error) => return Err(error.into()),
                 },
-                broken_off => match (tx.refuted(), broken_off) {
+                broken_off => match (tx.validation_error(), broken_off) {
                     (Some(conflict), _) => tx.end(Some(conflict)),
                     (None, Ok(failed)) => return failed,
                     (None, Err(panic)) => {
@@ -331,117 +288,27 @@ impl<S: Setting> Db<S> {
 
     /// Whether this thread is running a transaction's closure.
     pub(crate) fn is_in_closure(&self) -> bool {
-        self.inner.thread().presence.is_inside(self.inner.engine())
+        self.inner.thread().slot.is_active(self.inner.engine())
     }
 
     /// A transaction that no closure is run in.
     fn open<M: Mode>(&self, is_opaque: bool) -> Result<Tx<'_, S, M>, Error> {
         let (db, engine) = (&*self.inner, self.inner.engine());
         let thread = db.thread();
-        if thread.presence.is_inside(engine) {
+        if thread.slot.is_active(engine) {
             return Err(Error::Nested);
         }
-        let mut work = db.take(thread);
-        work.enter(engine, &db.gate, thread.presence.name);
-        match db.gate.admit(engine, false) {
-            Ok(terms) => {
-                work.terms = terms;
-                Ok(Tx::new(db, work, is_opaque, false))
+        let mut state = db.take(thread);
+        state.session.enter(engine, &db.lifecycle, thread.slot.name);
+        match db.lifecycle.admit(engine, false) {
+            Ok(admission) => {
+                state.session.admission = admission;
+                Ok(Tx::new(db, state, is_opaque, false))
             }
             Err(error) => {
-                db.give_back(thread, work);
+                db.give_back(thread, state);
                 Err(error)
             }
         }
-    }
-}
-
-/// A thread runs a closure, until this is dropped, however the closure ends.
-struct Inside<'t, E: Engine> {
-    engine: &'t E,
-    presence: &'t Presence,
-}
-
-impl<E: Engine> Drop for Inside<'_, E> {
-    #[inline(always)]
-    fn drop(&mut self) {
-        self.presence.leave(self.engine);
-    }
-}
-
-impl<S: Setting> Inner<S> {
-    #[inline(always)]
-    pub(crate) fn engine(&self) -> &S::Engine {
-        self.store.region().engine()
-    }
-
-    #[inline(always)]
-    pub(crate) fn snapshot_number(&self) -> Result<&Word, KvError> {
-        self.snapshots.number(&self.store)
-    }
-
-    #[inline(always)]
-    pub(crate) fn thread(&self) -> &Thread<S::Engine> {
-        match self.threads.get() {
-            Some(thread) => thread,
-            None => self.begin_thread(),
-        }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn begin_thread(&self) -> &Thread<S::Engine> {
-        self.threads.get_or(|| Thread {
-            spare: Cell::default(),
-            others: RefCell::default(),
-            presence: self.gate.presence(),
-        })
-    }
-
-    /// Lets a thread run a closure, if it is running none.
-    #[inline(always)]
-    fn enter<'t>(&'t self, thread: &'t Thread<S::Engine>) -> Result<Inside<'t, S::Engine>, Error> {
-        let (engine, presence) = (self.engine(), &*thread.presence);
-        // The model checker's threads are all the same one here: that another is inside says nothing.
-        if presence.is_inside(engine) && !cfg!(drtm_loom) {
-            return Err(Error::Nested);
-        }
-        presence.enter(engine, presence.name);
-        Ok(Inside { engine, presence })
-    }
-
-    /// A state for a transaction of this thread.
-    #[inline(always)]
-    fn take(&self, thread: &Thread<S::Engine>) -> Box<Work<S::Engine>> {
-        // The model checker's threads are all the same one here, and must not have each other's: that of a lock's holder knows what it has locked.
-        let spare = if cfg!(drtm_loom) { None } else { thread.spare.take().or_else(|| Self::take_another(thread)) };
-        spare.unwrap_or_else(|| self.begin_work())
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn take_another(thread: &Thread<S::Engine>) -> Option<Box<Work<S::Engine>>> {
-        thread.others.borrow_mut().pop()
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn begin_work(&self) -> Box<Work<S::Engine>> {
-        Box::new(Work::new(self.store.worker(), self.registry.register()))
-    }
-
-    /// Keeps a state for this thread's next transaction.
-    #[inline(always)]
-    pub(crate) fn give_back(&self, thread: &Thread<S::Engine>, mut work: Box<Work<S::Engine>>) {
-        work.leave(self.engine());
-        if let Some(other) = thread.spare.replace(Some(work)) {
-            Self::give_back_another(thread, other);
-        }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn give_back_another(thread: &Thread<S::Engine>, other: Box<Work<S::Engine>>) {
-        thread.others.borrow_mut().push(other);
     }
 }

@@ -5,6 +5,9 @@ use drtm_rdma::RegionError;
 
 use crate::CodecError;
 
+/// Why a [sink](crate::Sink) refuses a transaction.
+pub type SinkError = Box<dyn std::error::Error + Send + Sync>;
+
 /// Why a transaction could not go on beside others. It has changed nothing, and may succeed when it is run again.
 ///
 /// # Example
@@ -249,6 +252,12 @@ pub enum Error {
         must_be: &'static str,
         /// What was given.
         is: String,
+    },
+    /// The database's [sink](crate::Sink) has refused the transaction, which has not happened.
+    #[error("the sink has refused the transaction, which has not happened: {source}")]
+    Refused {
+        /// The sink's reason.
+        source: SinkError,
     },
     /// The engine asked for cannot be had.
     #[error(transparent)]

@@ -37,6 +37,7 @@
 
 #![forbid(unsafe_code)]
 
+mod arena;
 mod budget;
 mod catalog;
 mod codec;
@@ -45,38 +46,40 @@ mod db;
 mod epoch;
 mod error;
 mod garbage;
-mod gate;
-mod hook;
 mod index;
-mod kept;
+mod inner;
 mod key;
+mod lifecycle;
 mod located;
 mod mutation;
 mod part;
+mod read_set;
+mod reclaim;
 mod room;
 mod secondary;
 mod setting;
+mod sink;
 mod snapshots;
+mod state;
 mod stats;
 mod sync;
 mod table;
 mod ticket;
 mod trace;
 mod tx;
-mod values;
-mod work;
+mod write_set;
 
 pub use codec::{Codec, CodecError, Pod, Raw, Serde};
 pub use db::{Builder, Db};
 pub use drtm_kv::Lines;
-pub use error::{Conflict, Error};
-pub use hook::{Change, Hook, Unlogged};
+pub use error::{Conflict, Error, SinkError};
 pub use key::{Key, KeyReader};
 #[doc(hidden)]
 pub use mutation::Mutation;
 pub use part::{Flat, Part};
 pub use secondary::{Index, IndexDef, Multi, Unique, Uniqueness};
 pub use setting::{Embedded, Setting};
+pub use sink::{Commit, Row, RowChange, Sink};
 pub use stats::Stats;
 pub use table::{Hash, Kind, Ordered, Table, TableDef};
 pub use tx::{Entry, Mode, OccupiedEntry, Range, RangeBy, ReadOnly, Savepoint, Snapshot, Tx, Update, VacantEntry};

@@ -6,8 +6,8 @@ use drtm_kv::Room;
 
 use crate::{
     Codec,
+    arena::{Value, Values},
     part::Wanted,
-    values::{Value, Values},
 };
 
 /// The end of the values that a transaction keeps, for one more.

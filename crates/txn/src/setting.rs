@@ -4,10 +4,7 @@ use std::fmt::Debug;
 
 use drtm_htm::{Engine, Native};
 
-use crate::{
-    hook::{Hook, Unlogged},
-    mutation::Mutation,
-};
+use crate::mutation::Mutation;
 
 /// The parts of a database that are chosen when a program is built.
 ///
@@ -15,7 +12,7 @@ use crate::{
 ///
 /// ```
 /// use drtm_htm::Emulated;
-/// use drtm_txn::{Builder, Pod, Setting, TableDef, Unlogged};
+/// use drtm_txn::{Builder, Pod, Setting, TableDef};
 ///
 /// /// For tests of what hardware transactions do.
 /// #[derive(Clone, Copy, Debug)]
@@ -23,12 +20,11 @@ use crate::{
 ///
 /// impl Setting for Tested {
 ///     type Engine = Emulated;
-///     type Hook = Unlogged;
 ///     const REGIONS_FROM: usize = 1;
 /// }
 ///
 /// const COUNTERS: TableDef<u64, Pod<u64>> = TableDef::hash("counters");
-/// let db = Builder::new().build_with::<Tested>(Emulated::default(), Unlogged)?;
+/// let db = Builder::new().build_with::<Tested>(Emulated::default())?;
 /// let counters = db.table(COUNTERS)?;
 /// db.transact(|tx| tx.put(counters, &1, &7))?;
 /// # Ok::<(), drtm_txn::Error>(())
@@ -36,9 +32,6 @@ use crate::{
 pub trait Setting: Sized + Send + Sync + Debug + 'static {
     /// The transactional memory, or its absence.
     type Engine: Engine;
-
-    /// Who is told of commits.
-    type Hook: Hook;
 
     /// How many writes a commit has, at least, for which a hardware region is begun, where there are any. Fewer are locked one by one: a region begins and ends
     /// for the price of about ten locks. With `1`, all commits that write are regions first, which is for tests, and for measuring it.
@@ -55,7 +48,7 @@ pub trait Setting: Sized + Send + Sync + Debug + 'static {
     }
 }
 
-/// The embedded default: what the machine has, and nobody is told.
+/// The embedded default: the transactional memory that the machine has.
 ///
 /// # Example
 ///
@@ -65,5 +58,4 @@ pub struct Embedded;
 
 impl Setting for Embedded {
     type Engine = Native;
-    type Hook = Unlogged;
 }

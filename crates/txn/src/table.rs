@@ -166,7 +166,21 @@ pub(crate) struct Types {
     of: Option<&'static str>,
 }
 
+/// What a sink is told of a table.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TableInfo {
+    pub(crate) name: &'static str,
+    /// Bytes of a key that packs into a word.
+    pub(crate) key_size: usize,
+    /// Whether it holds the entries of an index.
+    pub(crate) is_index: bool,
+}
+
 impl Types {
+    pub(crate) fn is_index(&self) -> bool {
+        self.of.is_some()
+    }
+
     /// Whether whoever knows a table by these knows it by the others.
     pub(crate) fn are_as(&self, others: &Self) -> bool {
         (self.ids, self.of) == (others.ids, others.of)

@@ -12,10 +12,10 @@ macro_rules! event {
 
 /// Does something within a span.
 macro_rules! within {
-    ($name:literal, [$($fields:tt)*], $work:expr) => {{
+    ($name:literal, [$($fields:tt)*], $state:expr) => {{
         #[cfg(feature = "tracing")]
         let _entered = tracing::info_span!(target: "drtm", $name, $($fields)*).entered();
-        $work
+        $state
     }};
 }
 

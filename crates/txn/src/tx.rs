@@ -7,6 +7,7 @@
 mod by;
 mod each;
 mod entry;
+mod lock_for_read;
 mod many;
 mod mode;
 mod part;
@@ -14,7 +15,6 @@ mod range;
 mod read;
 mod run;
 mod savepoint;
-mod seize;
 mod sweep;
 mod upkeep;
 mod write;
@@ -34,12 +34,12 @@ use crate::{
     Codec, Conflict, Embedded, Error, Key, Setting, Table,
     catalog::Opened,
     commit,
-    db::{Inner, Thread},
-    garbage,
     index::{Absence, Encoded},
-    snapshots,
+    inner::{Inner, Thread},
+    reclaim, snapshots,
+    state::{LONG_READ, TxState},
     trace::event,
-    work::{Fate, LONG_READ, Work},
+    write_set::WriteOp,
 };
 
 /// A transaction. Dropped without a [commit](Self::commit), it has never happened.
@@ -71,7 +71,7 @@ use crate::{
 pub struct Tx<'db, S: Setting = Embedded, M: Mode = Update> {
     pub(crate) db: &'db Inner<S>,
     /// Until it has ended.
-    work: Option<Box<Work<S::Engine>>>,
+    state: Option<Box<TxState<S::Engine>>>,
     /// Whether every read is checked against those before.
     is_opaque: bool,
     /// Whether it locks what it reads.
@@ -102,14 +102,14 @@ pub(crate) enum Found {
 impl Found {
     /// The value of a row that the transaction writes, if it is to have one.
     #[inline(always)]
-    fn of(fate: Fate) -> Option<Self> {
-        match fate {
-            Fate::Put(value) | Fate::Fresh(value) => {
+    fn of(op: WriteOp) -> Option<Self> {
+        match op {
+            WriteOp::Put(value) | WriteOp::Insert(value) => {
                 Some(Self::Own { start: value.range().start, length: value.length() })
             }
             // Who comes to such a row reads it, and puts the patch into what was read.
-            Fate::Patch { .. } => Some(Self::Read),
-            Fate::Remove => None,
+            WriteOp::Patch { .. } => Some(Self::Read),
+            WriteOp::Remove => None,
         }
     }
 }
@@ -127,15 +127,15 @@ pub(crate) fn encode<'b, K: Key>(key: &K, buffer: &'b mut Vec<u8>) -> Encoded<'b
 }
 
 impl<'db, S: Setting, M: Mode> Tx<'db, S, M> {
-    pub(crate) fn new(db: &'db Inner<S>, work: Box<Work<S::Engine>>, is_opaque: bool, has_ticket: bool) -> Self {
-        Self { db, work: Some(work), is_opaque, has_ticket, doomed: None, snapshot: None, mode: PhantomData }
+    pub(crate) fn new(db: &'db Inner<S>, state: Box<TxState<S::Engine>>, is_opaque: bool, has_ticket: bool) -> Self {
+        Self { db, state: Some(state), is_opaque, has_ticket, doomed: None, snapshot: None, mode: PhantomData }
     }
 
     /// What the transaction knows. There until it ends, which takes the transaction itself.
     #[inline(always)]
-    pub(crate) fn work(&mut self) -> &mut Work<S::Engine> {
-        match &mut self.work {
-            Some(work) => work,
+    pub(crate) fn state(&mut self) -> &mut TxState<S::Engine> {
+        match &mut self.state {
+            Some(state) => state,
             None => unreachable!("the transaction has ended"),
         }
     }
@@ -160,21 +160,21 @@ impl<'db, S: Setting, M: Mode> Tx<'db, S, M> {
 
     /// Remembers a record that was read. From time to time looks at all of them again, so that a transaction that cannot commit does not go on for long.
     #[inline(always)]
-    pub(crate) fn saw(&mut self, seen: Sighting) -> Result<(), Error> {
+    pub(crate) fn track_read(&mut self, seen: Sighting) -> Result<(), Error> {
         if self.past().is_some() {
             return Ok(());
         }
-        self.work().reads.push(seen);
+        self.state().reads.records.push(seen);
         if self.is_to_check() { self.check() } else { Ok(()) }
     }
 
     /// The same for a row that is going to be changed, which is not remembered: it is once [that has failed](crate::work::Changing), and otherwise is among what is written.
     #[inline(always)]
-    pub(crate) fn saw_to_change(&mut self, seen: Sighting) -> Result<(), Error> {
+    pub(crate) fn track_read_to_change(&mut self, seen: Sighting) -> Result<(), Error> {
         if self.is_to_check() {
             cold_path();
-            self.saw(seen)?;
-            self.work().take_back(seen);
+            self.track_read(seen)?;
+            self.state().reads.take_back(seen);
         }
         Ok(())
     }
@@ -183,18 +183,14 @@ impl<'db, S: Setting, M: Mode> Tx<'db, S, M> {
     #[inline(always)]
     fn is_to_check(&mut self) -> bool {
         let is_opaque = self.is_opaque;
-        let work = self.work();
-        work.seen() >= work.next_check || is_opaque
+        let state = self.state();
+        state.seen() >= state.reads.next_check || is_opaque
     }
 
     /// Remembers where a key was missing.
     #[inline]
-    fn missed(&mut self, absence: Absence) -> Result<(), Error> {
-        let work = self.work();
-        match absence {
-            Absence::Bucket(bucket) => work.buckets.push(bucket),
-            Absence::Leaf(leaf) => work.leaves.push(leaf),
-        }
+    fn track_absent(&mut self, absence: Absence) -> Result<(), Error> {
+        self.state().reads.track_absent(absence);
         self.passed()
     }
 
@@ -208,22 +204,22 @@ impl<'db, S: Setting, M: Mode> Tx<'db, S, M> {
     #[cold]
     #[inline(never)]
     fn check(&mut self) -> Result<(), Error> {
-        if !M::WRITES && self.work().seen() >= LONG_READ {
+        if !M::WRITES && self.state().seen() >= LONG_READ {
             return self.turn_to_snapshot();
         }
         let db = self.db;
-        let work = self.work();
-        work.next_check = 2 * work.seen();
-        match commit::is_true(db, work) {
+        let state = self.state();
+        state.reads.next_check = 2 * state.seen();
+        match commit::validate_all(db, state) {
             Ok(()) => Ok(()),
             Err(conflict) => Err(self.doom(conflict)),
         }
     }
 
     /// Why what was read is not true any more, if it is not.
-    pub(crate) fn refuted(&mut self) -> Option<Conflict> {
+    pub(crate) fn validation_error(&mut self) -> Option<Conflict> {
         let db = self.db;
-        self.doomed.or_else(|| commit::is_true(db, self.work()).err())
+        self.doomed.or_else(|| commit::validate_all(db, self.state()).err())
     }
 
     /// Ends the transaction: makes everything that it has written happen, at one moment.
@@ -250,12 +246,12 @@ impl<'db, S: Setting, M: Mode> Tx<'db, S, M> {
         self.snapshot = Some(snapshot);
         // Who closes the database sees this transaction from here on, or this sees that it is closed: opening was a fence.
         fence_locked();
-        db.gate.admit(db.engine(), true)?;
+        db.lifecycle.admit(db.engine(), true)?;
         // What is still so was so when the snapshot was opened: whoever was about to change it then has it locked, or has changed it.
-        if let Err(conflict) = commit::is_true(db, self.work()) {
+        if let Err(conflict) = commit::validate_all(db, self.state()) {
             return Err(self.doom(conflict));
         }
-        self.work().clear();
+        self.state().clear();
         Ok(())
     }
 
@@ -263,7 +259,7 @@ impl<'db, S: Setting, M: Mode> Tx<'db, S, M> {
     #[inline(always)]
     pub(crate) fn try_commit(&mut self, thread: &Thread<S::Engine>) -> Result<(), Error> {
         // Whoever has only read a row has nothing of what follows, neither its registers nor its stack.
-        if commit::has_happened::<S, M>(self.work()) && self.doomed.is_none() {
+        if commit::is_trivially_committed::<S, M>(self.state()) && self.doomed.is_none() {
             self.has_committed(thread);
             return Ok(());
         }
@@ -276,7 +272,7 @@ impl<'db, S: Setting, M: Mode> Tx<'db, S, M> {
         let db = self.db;
         let committed = match self.doomed {
             Some(conflict) => Err(conflict.into()),
-            None => commit::commit::<S, M>(db, self.work()),
+            None => commit::commit::<S, M>(db, self.state()),
         };
         match committed {
             Ok(()) => {
@@ -289,14 +285,14 @@ impl<'db, S: Setting, M: Mode> Tx<'db, S, M> {
 
     #[inline(always)]
     fn has_committed(&mut self, thread: &Thread<S::Engine>) {
-        let Some(mut work) = self.work.take() else { return };
+        let Some(mut state) = self.state.take() else { return };
         let db = self.db;
-        work.commits = work.commits.wrapping_add(1);
-        work.counters.committed();
-        work.release(&db.store.records());
-        work.clear();
-        self.leave_snapshot(&mut work);
-        db.give_back(thread, work);
+        state.session.commits = state.session.commits.wrapping_add(1);
+        state.session.counters.committed();
+        state.release(&db.store.records());
+        state.clear();
+        self.leave_snapshot(&mut state);
+        db.give_back(thread, state);
     }
 
     /// Gives the transaction up for this reason.
@@ -331,30 +327,30 @@ impl<'db, S: Setting, M: Mode> Tx<'db, S, M> {
     }
 
     #[inline(always)]
-    fn leave_snapshot(&mut self, work: &mut Work<S::Engine>) {
+    fn leave_snapshot(&mut self, state: &mut TxState<S::Engine>) {
         if !M::WRITES
             && let Some(snapshot) = self.snapshot.take()
         {
             self.db.snapshots.close(&self.db.store, snapshot);
             event!(trace, database = self.db.number, until = snapshot.before.number(), "a snapshot is closed");
             // A store that is corrupt says so to whoever uses it next; here nobody is to be told.
-            let _ = garbage::try_some(self.db, work);
+            let _ = reclaim::try_some(self.db, state);
         }
     }
 
     /// Forgets what was to be written, and takes back what was made for it.
     #[cold]
     pub(crate) fn end(&mut self, conflict: Option<Conflict>) {
-        let Some(mut work) = self.work.take() else { return };
-        self.leave_snapshot(&mut work);
+        let Some(mut state) = self.state.take() else { return };
+        self.leave_snapshot(&mut state);
         match conflict {
-            Some(conflict) => work.counters.conflicted(conflict),
-            None => work.counters.gave_up(),
+            Some(conflict) => state.session.counters.conflicted(conflict),
+            None => state.session.counters.gave_up(),
         }
-        work.release(&self.db.store.records());
-        garbage::take_back(self.db, &mut work);
-        work.clear();
-        self.db.give_back(self.db.thread(), work);
+        state.release(&self.db.store.records());
+        reclaim::undo_inserts(self.db, &mut state);
+        state.clear();
+        self.db.give_back(self.db.thread(), state);
     }
 
     /// Whether there is nothing special about the transaction.
@@ -375,21 +371,21 @@ impl<'db, S: Setting, M: Mode> Tx<'db, S, M> {
         found: Found,
         see: impl FnOnce(C::View<'_>) -> R,
     ) -> Result<R, Error> {
-        Ok(see(Self::codec_error(opened, C::view(Self::bytes(self.work(), found)))?))
+        Ok(see(Self::codec_error(opened, C::view(Self::bytes(self.state(), found)))?))
     }
 
     /// A value that was found.
     #[inline(always)]
-    fn bytes(work: &Work<S::Engine>, found: Found) -> &[u8] {
+    fn bytes(state: &TxState<S::Engine>, found: Found) -> &[u8] {
         match found {
-            Found::Read => work.value.bytes(),
-            Found::Own { start, length } => work.values.bytes().get(start..start + length).unwrap_or(&[]),
+            Found::Read => state.arena.value.bytes(),
+            Found::Own { start, length } => state.arena.values.bytes().get(start..start + length).unwrap_or(&[]),
         }
     }
 
     #[inline(always)]
     fn decode<C: Codec>(&mut self, opened: &Opened<S::Engine>, found: Found) -> Result<C::Value, Error> {
-        Self::codec_error(opened, C::decode(Self::bytes(self.work(), found)))
+        Self::codec_error(opened, C::decode(Self::bytes(self.state(), found)))
     }
 }
 
@@ -397,7 +393,7 @@ impl<S: Setting, M: Mode> Drop for Tx<'_, S, M> {
     #[inline(always)]
     fn drop(&mut self) {
         // Most have ended by themselves.
-        if self.work.is_some() {
+        if self.state.is_some() {
             self.end(None);
         }
     }

@@ -1,76 +1,64 @@
-//! Locking what a transaction writes.
+//! Locking the write set.
 //!
-//! Usually nobody else has any of it locked, and then the order does not matter: each record is locked as it comes. As soon as one is found that somebody
-//! has, all are unlocked, and locked again in the order of memory, now waiting: nobody waits in a circle.
+//! Usually no other transaction has any of its rows locked, and then the order does not matter: each row is locked as it
+//! comes. As soon as one is found locked, all are unlocked, and locked again in the order of memory, now waiting: so
+//! transactions never wait in a circle.
 
 use drtm_htm::{Access, Engine, Plain, Waiter};
 use drtm_kv::{Handle, Head, Locking, Records, State, Version};
 
-use crate::{
-    Conflict, Error, Setting,
-    db::Inner,
-    epoch::epoch_of,
-    mutation::Mutation,
-    ticket::Ticket,
-    work::{Work, Write},
-};
+use crate::{Conflict, Error, Setting, epoch::epoch_of, mutation::Mutation, ticket::Ticket, write_set::Write};
 
-/// How often a lock that somebody else has is asked for. Its holder is in the midst of a commit, or was interrupted there.
+/// How often a row that another transaction has locked is tried again.
 const PATIENCE: u32 = 256;
 
-/// What the locked records are like, all together: so that what is rarely so of any is asked once.
+/// What a commit has to know of the rows that it has locked.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Locked {
-    /// The newest version that one has.
+pub(super) struct Summary {
     newest: Version,
-    /// The oldest that one has which was there before the transaction.
     oldest: Version,
-    /// What at least one is like: bits, in a word like the others, as smaller ones that are written one by one, and then read together, are waited for.
     marks: u64,
 }
 
-/// It has older versions.
 const HAS_PAST: u64 = 1;
-/// It has no room for its new value.
 const LACKS_ROOM: u64 = 1 << 1;
-/// It is not as it was seen.
 const HAS_CHANGED: u64 = 1 << 2;
 
-impl Locked {
-    pub(super) const NOTHING: Self = Self { newest: Version::new(0), oldest: Version::new(u64::MAX), marks: 0 };
+impl Summary {
+    const NOTHING: Self = Self { newest: Version::new(0), oldest: Version::new(u64::MAX), marks: 0 };
 
-    /// The newest version of all.
+    /// The newest version of any row.
     pub(super) fn newest(&self) -> Version {
         self.newest
     }
 
-    /// Whether one has no room for its new value.
+    /// Whether the new value of a row does not fit where its record is.
     #[inline(always)]
     pub(super) fn lacks_room(&self) -> bool {
         self.marks & LACKS_ROOM != 0
     }
 
-    /// Whether one has older versions.
+    /// Whether a row has older versions.
     #[inline(always)]
     pub(super) fn has_past(&self) -> bool {
         self.marks & HAS_PAST != 0
     }
 
-    /// Whether one is not as it was seen.
+    /// Whether a row is no longer as it was found.
     #[inline(always)]
     pub(super) fn has_changed(&self) -> bool {
         self.marks & HAS_CHANGED != 0
     }
 
-    /// Whether somebody may need what one of them is, once it is written in an epoch.
+    /// Whether a snapshot may need what a row is before a commit of this epoch.
     #[inline(always)]
     pub(super) fn may_be_needed(&self, epoch: u64) -> bool {
         self.has_past() || epoch_of(self.oldest) < epoch
     }
 
-    /// Remembers what a record was like when it was locked. False if it was read, and is not as it was.
+    /// Adds a row that is locked now. Returns whether it is what the transaction has read.
     #[inline(always)]
-    pub(super) fn take<'s, S: Setting, A: Access<'s>>(
+    fn add<'s, S: Setting, A: Access<'s>>(
         &mut self,
         tx: &mut A,
         records: &Records<'s, S::Engine>,
@@ -82,7 +70,7 @@ impl Locked {
         if !write.is_made {
             self.oldest = self.oldest.min(version);
         }
-        let (is_same, new) = (version == write.seen, write.fate.new_length());
+        let (is_same, new) = (version == write.seen, write.op.new_length());
         // Most are like this, and then there is nothing else to remember.
         let is_plain = new.map_or(!head.has_older(), |new| head.is_plain(new));
         if is_same && is_plain {
@@ -100,57 +88,102 @@ impl Locked {
     }
 }
 
-#[inline]
+/// Why a row could not be locked.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum NotLocked {
+    /// Another transaction has it locked.
+    Held,
+    /// The transaction cannot commit.
+    Conflict(Conflict),
+}
+
+/// Locks rows as they come, each by `lock`: by a swap of its own, or by a store in an htm transaction.
+///
+/// If a row cannot be locked, returns why, and how many are locked.
+#[inline(always)]
+pub(super) fn lock_rows<'s, S: Setting, A: Access<'s>>(
+    tx: &mut A,
+    records: &Records<'s, S::Engine>,
+    writes: &mut [Write],
+    lock: impl Fn(&mut A, Handle) -> Result<Locking, A::Abort>,
+) -> Result<Result<Summary, (usize, NotLocked)>, A::Abort> {
+    let mut summary = Summary::NOTHING;
+    for (write, locked) in writes.iter_mut().zip(0..) {
+        let failed = match lock(tx, write.at)? {
+            Locking::Taken { version, head } => {
+                if summary.add::<S, _>(tx, records, write, (version, head))? {
+                    continue;
+                }
+                (locked + 1, NotLocked::Conflict(Conflict::Validation))
+            }
+            Locking::Gone => (locked, NotLocked::Conflict(Conflict::Moved)),
+            Locking::Held(_) => (locked, NotLocked::Held),
+        };
+        return Ok(Err(failed));
+    }
+    Ok(Ok(summary))
+}
+
+#[inline(always)]
 pub(super) fn unlock<E: Engine>(records: &Records<'_, E>, locked: &[Write]) {
     locked.iter().for_each(|write| records.unlock(write.at));
 }
 
-/// Locks all records, or none.
-#[inline]
-pub(super) fn lock<S: Setting>(db: &Inner<S>, work: &mut Work<S::Engine>) -> Result<Locked, Error> {
-    let records = db.store.records();
-    let mut tx = Plain::new(db.engine());
-    let Work { writes, holder, .. } = &mut *work;
-    let mut locked = Locked::NOTHING;
-    for index in 0..writes.len() {
-        let write = &mut writes[index];
-        let failed = match records.lock(write.at, *holder) {
-            Ok(Locking::Taken { version, head }) => {
-                let Ok(is_it) = locked.take::<S, _>(&mut tx, &records, write, (version, head));
-                if is_it {
-                    continue;
-                }
-                records.unlock(write.at);
-                Conflict::Validation.into()
+/// How rows are waited for that other transactions have locked.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Waiting<'w> {
+    pub(super) holder: State,
+    pub(super) ticket: &'w Ticket,
+    /// Whether this transaction has locked what it has read, by the right of the ticket.
+    pub(super) has_ticket: bool,
+}
+
+/// Locks all rows, in any order if that works at once, otherwise in the order of their records.
+///
+/// # Errors
+///
+/// A conflict; nothing is locked then.
+#[inline(always)]
+pub(super) fn lock<S: Setting>(
+    engine: &S::Engine,
+    records: &Records<'_, S::Engine>,
+    writes: &mut [Write],
+    order: &mut Vec<(Handle, u32)>,
+    waiting: Waiting<'_>,
+) -> Result<Summary, Error> {
+    // A place that leads out of memory leads to no record.
+    let swap = |at| records.lock(at, waiting.holder).unwrap_or(Locking::Gone);
+    let Ok(tried) = lock_rows::<S, _>(&mut Plain::new(engine), records, writes, |_, at| Ok(swap(at)));
+    match tried {
+        Ok(summary) => Ok(summary),
+        Err((locked, why)) => {
+            unlock(records, &writes[..locked]);
+            match why {
+                NotLocked::Conflict(conflict) => Err(conflict.into()),
+                NotLocked::Held => lock_in_order::<S>(engine, records, writes, order, waiting),
             }
-            Ok(Locking::Gone) => Conflict::Moved.into(),
-            Ok(Locking::Held(_)) => {
-                unlock(&records, &writes[..index]);
-                return lock_in_order(db, work);
-            }
-            Err(error) => error.into(),
-        };
-        unlock(&records, &writes[..index]);
-        return Err(failed);
+        }
     }
-    Ok(locked)
 }
 
 #[cold]
 #[inline(never)]
-fn lock_in_order<S: Setting>(db: &Inner<S>, work: &mut Work<S::Engine>) -> Result<Locked, Error> {
-    let records = db.store.records();
-    let mut tx = Plain::new(db.engine());
-    let Work { order, writes, holder, held, .. } = work;
+fn lock_in_order<S: Setting>(
+    engine: &S::Engine,
+    records: &Records<'_, S::Engine>,
+    writes: &mut [Write],
+    order: &mut Vec<(Handle, u32)>,
+    waiting: Waiting<'_>,
+) -> Result<Summary, Error> {
     order.clear();
     order.extend(writes.iter().zip(0..).map(|(write, index)| (write.at, index)));
     order.sort_unstable_by_key(|(at, _)| *at);
-    let mut locked = Locked::NOTHING;
+    let mut summary = Summary::NOTHING;
     for (count, (at, index)) in order.iter().enumerate() {
-        let failed = match lock_patiently(&records, *at, *holder, &db.ticket, !held.is_empty()) {
-            Ok((version, head)) => {
+        let failed = match lock_patiently(records, *at, waiting) {
+            Ok(found) => {
                 let write = &mut writes[*index as usize];
-                let Ok(is_it) = locked.take::<S, _>(&mut tx, &records, write, (version, head));
+                let Ok(is_it) = summary.add::<S, _>(&mut Plain::new(engine), records, write, found);
                 if is_it {
                     continue;
                 }
@@ -162,21 +195,20 @@ fn lock_in_order<S: Setting>(db: &Inner<S>, work: &mut Work<S::Engine>) -> Resul
         order[..count].iter().for_each(|(at, _)| records.unlock(*at));
         return Err(failed);
     }
-    Ok(locked)
+    Ok(summary)
 }
 
+/// Locks a row, waiting a little.
 fn lock_patiently<E: Engine>(
     records: &Records<'_, E>,
     at: Handle,
-    holder: State,
-    ticket: &Ticket,
-    has_ticket: bool,
+    waiting: Waiting<'_>,
 ) -> Result<(Version, Head), Error> {
     let waiter = Waiter::new();
     for _ in 0..PATIENCE {
-        let found = match records.lock(at, holder)? {
-            // When it was read.
-            Locking::Held(state) if state == holder => records.held(at)?,
+        let found = match records.lock(at, waiting.holder)? {
+            // It was locked when it was read.
+            Locking::Held(state) if state == waiting.holder => records.held(at)?,
             found => found,
         };
         match found {
@@ -184,7 +216,7 @@ fn lock_patiently<E: Engine>(
             Locking::Gone => return Err(Conflict::Moved.into()),
             Locking::Held(_) => {}
         }
-        if ticket.is_taken() && !has_ticket {
+        if waiting.ticket.is_taken() && !waiting.has_ticket {
             return Err(Conflict::Yielded.into());
         }
         waiter.pause();

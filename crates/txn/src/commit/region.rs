@@ -1,68 +1,62 @@
-//! Locking and validating in one hardware region: nothing but states and versions, so that it stays small.
+//! Locking and validating in one htm transaction, over nothing but states and versions, so that it stays small.
 
 use drtm_htm::{Access, Cause, Engine, Outcome, Policy};
-use drtm_kv::Locking;
+use drtm_kv::{Records, State, Worker};
 
-use super::lock::Locked;
-use crate::{Conflict, Error, Setting, db::Inner, mutation::Mutation, work::Work};
+use super::{
+    lock::{NotLocked, Summary, lock_rows},
+    validate::validate,
+};
+use crate::{Conflict, Error, Setting, inner::Inner, read_set::ReadSet, write_set::Write};
 
-/// Codes with which the region gives up.
 const HELD: u8 = 1;
 const MOVED: u8 = 2;
 const CHANGED: u8 = 3;
 const PHANTOM: u8 = 4;
 
-/// Locks what is written and validates what was read. Gives the epoch then, and what is locked; `None` where there are no regions, none pays, or they gave up: then
-/// nothing is locked.
+/// Locks the write set, reads the snapshot number and validates the read set, all at one moment. Returns `None` where
+/// that is not worth while or does not succeed: the same is done by the rows' own locks then.
+///
+/// # Errors
+///
+/// A conflict; nothing is locked then.
 #[inline(always)]
 pub(super) fn lock_and_validate<S: Setting>(
     db: &Inner<S>,
-    work: &mut Work<S::Engine>,
-) -> Result<Option<(u64, Locked)>, Error> {
-    if work.writes.len() < S::REGIONS_FROM || !db.engine().has_regions() {
+    records: &Records<'_, S::Engine>,
+    worker: &mut Worker<S::Engine>,
+    reads: &ReadSet,
+    writes: &mut [Write],
+    holder: State,
+) -> Result<Option<(u64, Summary)>, Error> {
+    if writes.len() < S::REGIONS_FROM || !db.engine().has_regions() {
         return Ok(None);
     }
-    let (records, number) = (db.store.records(), db.snapshot_number()?);
-    let Work { writes, reads, leaves, buckets, holder, worker, .. } = work;
-    let mut locked = Locked::NOTHING;
+    let number = db.snapshot_number()?;
     let outcome = worker.htm().attempt(Policy::DBX, |tx| {
-        // What an attempt has seen that was given up counts for nothing.
-        locked = Locked::NOTHING;
-        for write in writes.iter_mut() {
-            match records.lock_in(tx, write.at, *holder)? {
-                Locking::Taken { version, head } => {
-                    if !locked.take::<S, _>(tx, &records, write, (version, head))? {
-                        return Err(tx.abort::<CHANGED>());
-                    }
+        let conflict = match lock_rows::<S, _>(tx, records, writes, |tx, at| records.lock_in(tx, at, holder))? {
+            Ok(summary) => {
+                let epoch = tx.load(number)?;
+                match validate::<S, _>(tx, records, reads, holder)? {
+                    None => return Ok((epoch, summary)),
+                    Some(conflict) => conflict,
                 }
-                Locking::Held(_) => return Err(tx.abort::<HELD>()),
-                Locking::Gone => return Err(tx.abort::<MOVED>()),
             }
-        }
-        let epoch = tx.load(number)?;
-        for seen in reads.iter() {
-            if !records.is_still_in(tx, *seen, *holder)? && !S::has(Mutation::CommitWithoutValidation) {
-                return Err(tx.abort::<CHANGED>());
-            }
-        }
-        for leaf in leaves.iter() {
-            if !records.is_unchanged_in(tx, leaf)? && !S::has(Mutation::CommitDespitePhantoms) {
-                return Err(tx.abort::<PHANTOM>());
-            }
-        }
-        for bucket in buckets.iter() {
-            if !records.is_unchanged_in(tx, bucket)? && !S::has(Mutation::CommitDespitePhantoms) {
-                return Err(tx.abort::<PHANTOM>());
-            }
-        }
-        Ok(epoch)
+            Err((_, NotLocked::Held)) => return Err(tx.abort::<HELD>()),
+            Err((_, NotLocked::Conflict(conflict))) => conflict,
+        };
+        Err(match conflict {
+            Conflict::Moved => tx.abort::<MOVED>(),
+            Conflict::Phantom => tx.abort::<PHANTOM>(),
+            _ => tx.abort::<CHANGED>(),
+        })
     });
     match outcome {
-        Outcome::Committed(epoch) => Ok(Some((epoch, locked))),
+        Outcome::Committed(done) => Ok(Some(done)),
         Outcome::Fallback(Cause::Explicit(MOVED)) => Err(Conflict::Moved.into()),
         Outcome::Fallback(Cause::Explicit(CHANGED)) => Err(Conflict::Validation.into()),
         Outcome::Fallback(Cause::Explicit(PHANTOM)) => Err(Conflict::Phantom.into()),
-        // Also where somebody has a lock: that can be waited for, but not in here.
+        // Also where a row is locked by another transaction: that can be waited for, but not in here.
         Outcome::Fallback(_) => Ok(None),
     }
 }

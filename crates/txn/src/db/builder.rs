@@ -11,10 +11,10 @@ use drtm_htm::Native;
 use drtm_kv::Store;
 use thread_local::ThreadLocal;
 
-use super::{Db, Inner};
+use super::Db;
 use crate::{
-    Error, Setting, Unlogged, budget::Budget, catalog::Catalog, garbage, gate::Gate, snapshots::Snapshots,
-    stats::Registry, ticket::Ticket, trace::event,
+    Error, Setting, Sink, budget::Budget, catalog::Catalog, garbage, inner::Inner, lifecycle::Lifecycle,
+    snapshots::Snapshots, stats::Registry, ticket::Ticket, trace::event,
 };
 
 /// How a database is to be made.
@@ -34,6 +34,7 @@ pub struct Builder {
     memory: u64,
     at_once: u64,
     older_versions: u64,
+    sink: Option<Arc<dyn Sink>>,
 }
 
 /// Memory that a database may use if nothing else is said. It is reserved, not used.
@@ -55,12 +56,12 @@ impl Builder {
     /// The defaults.
     #[must_use]
     pub const fn new() -> Self {
-        Self { memory: MEMORY, at_once: 0, older_versions: OLDER_VERSIONS }
+        Self { memory: MEMORY, at_once: 0, older_versions: OLDER_VERSIONS, sink: None }
     }
 
     /// How many bytes the database may use at most. Only addresses are reserved for it; memory is taken as rows come.
     #[must_use]
-    pub const fn memory(self, bytes: u64) -> Self {
+    pub fn memory(self, bytes: u64) -> Self {
         Self { memory: bytes, ..self }
     }
 
@@ -75,15 +76,25 @@ impl Builder {
     /// # Ok::<(), Error>(())
     /// ```
     #[must_use]
-    pub const fn at_once(self, bytes: u64) -> Self {
+    pub fn at_once(self, bytes: u64) -> Self {
         Self { at_once: bytes, ..self }
     }
 
     /// How many bytes of the memory may be used for what rows were, as far as open snapshots need it. What cannot be kept is forgotten, and a snapshot that asks
     /// for it is told so; writers never are.
     #[must_use]
-    pub const fn older_versions(self, bytes: u64) -> Self {
+    pub fn older_versions(self, bytes: u64) -> Self {
         Self { older_versions: bytes, ..self }
+    }
+
+    /// Sets the [sink](Sink) that is told of every transaction before it commits, and may refuse it.
+    ///
+    /// # Example
+    ///
+    /// See [`Sink`].
+    #[must_use]
+    pub fn sink(self, sink: Arc<dyn Sink>) -> Self {
+        Self { sink: Some(sink), ..self }
     }
 
     /// Makes the database, with the transactional memory that the machine has.
@@ -92,7 +103,7 @@ impl Builder {
     ///
     /// When the configuration describes none, or memory cannot be had.
     pub fn build(self) -> Result<Db, Error> {
-        self.build_with(Native::chosen()?, Unlogged)
+        self.build_with(Native::chosen()?)
     }
 
     /// Makes a database of another [setting](Setting).
@@ -100,7 +111,7 @@ impl Builder {
     /// # Errors
     ///
     /// As for [`build`](Self::build).
-    pub fn build_with<S: Setting>(self, engine: S::Engine, hook: S::Hook) -> Result<Db<S>, Error> {
+    pub fn build_with<S: Setting>(self, engine: S::Engine) -> Result<Db<S>, Error> {
         static DATABASES: AtomicU32 = AtomicU32::new(0);
         if self.memory < LEAST_MEMORY {
             return Err(Error::Config {
@@ -118,8 +129,8 @@ impl Builder {
             number: DATABASES.fetch_add(1, Relaxed),
             store,
             catalog: Catalog::new(),
-            hook,
-            gate: Gate::default(),
+            sink: self.sink,
+            lifecycle: Lifecycle::default(),
             threads: ThreadLocal::new(),
             registry: Registry::default(),
             snapshots,

@@ -77,7 +77,7 @@ impl<S: Setting> Db<S> {
     pub fn close_within(&self, patience: Option<Duration>) -> Result<(), Error> {
         let db = &*self.inner;
         within!("close", [database = db.number], {
-            let closed = db.gate.close(db.engine(), db.thread().presence.name, patience);
+            let closed = db.lifecycle.close(db.engine(), db.thread().slot.name, patience);
             match &closed {
                 Ok(()) => event!(info, database = db.number, "a database is closed"),
                 Err(_why) => event!(warn, database = db.number, why = %_why, "a database is not closed"),
@@ -89,6 +89,6 @@ impl<S: Setting> Db<S> {
     /// Whether somebody has [closed](Self::close) the database, be it that transactions are still finishing.
     #[must_use]
     pub fn is_closed(&self) -> bool {
-        self.inner.gate.is_closed(self.inner.engine())
+        self.inner.lifecycle.is_closed(self.inner.engine())
     }
 }

@@ -61,12 +61,6 @@ impl<S: Setting> Db<S> {
         (region.allocated(), region.capacity())
     }
 
-    /// Who is told of commits.
-    #[must_use]
-    pub fn hook(&self) -> &S::Hook {
-        &self.inner.hook
-    }
-
     /// The tables that are open, indexes included: their names, and how many records each has. A record of a row that is just being inserted or removed counts too.
     ///
     /// # Errors

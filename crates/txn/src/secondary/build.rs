@@ -79,7 +79,7 @@ impl<S: Setting> Db<S> {
         def: IndexDef<K, C, I, U>,
     ) -> Result<Index<K, C, I, U, O>, Error> {
         let db = &*self.inner;
-        db.gate.admit(db.engine(), false)?;
+        db.lifecycle.admit(db.engine(), false)?;
         let opened = match db.catalog.get(table.number) {
             Some(opened) if table.database == db.number => opened,
             _ => return Err(Error::OtherDatabase),
@@ -110,7 +110,7 @@ impl<S: Setting> Db<S> {
     ) -> Result<(), Error> {
         let db = &*self.inner;
         let Some(entries) = db.catalog.get(number) else { return Err(Error::OtherDatabase) };
-        let tell = || db.gate.change_indexes(db.engine());
+        let tell = || db.lifecycle.change_indexes(db.engine());
         let index = Box::new(upkeep::Opened { def, number, table: opened.name });
         let listed = opened.indexes.add(index, tell);
         let filled = catch_unwind(AssertUnwindSafe(|| {

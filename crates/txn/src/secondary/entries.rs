@@ -1,11 +1,7 @@
 //! The entries that a row has in the indexes of its table: listed before and after a change, so that what differs is changed and nothing else.
 
 use super::{Indexes, upkeep};
-use crate::{
-    Error, Key,
-    index::Encoded,
-    kept::{Kept, encoded, keep},
-};
+use crate::{Error, Key, arena::ArenaKey, index::Encoded};
 
 /// The entries of a row that is written. Kept by a thread, so that nothing is allocated once it has grown to its size.
 #[derive(Debug, Default)]
@@ -84,7 +80,7 @@ struct Listed {
     index: u16,
     is_unique: bool,
     is_partial: bool,
-    key: Kept,
+    key: ArenaKey,
 }
 
 impl Entries {
@@ -99,14 +95,14 @@ impl Entries {
         (index, is_unique, is_partial): (u16, bool, bool),
         key: &K,
     ) -> Result<(), Error> {
-        let key = keep(&mut self.bytes, key)?;
+        let key = ArenaKey::keep(&mut self.bytes, key)?;
         self.list.push(Listed { index, is_unique, is_partial, key });
         Ok(())
     }
 
     fn put_in_order(&mut self) {
         let Self { list, bytes } = self;
-        let name = |entry: &Listed| (entry.index, encoded(bytes, entry.key));
+        let name = |entry: &Listed| (entry.index, entry.key.in_bytes(bytes));
         list.sort_unstable_by(|a, b| name(a).cmp(&name(b)));
         list.dedup_by(|a, b| name(a) == name(b));
     }
@@ -118,7 +114,7 @@ impl Entries {
     }
 
     fn has(&self, entry: &Entry<'_>) -> bool {
-        let place = |other: &Listed| (other.index, encoded(&self.bytes, other.key)).cmp(&(entry.index, entry.key));
+        let place = |other: &Listed| (other.index, other.key.in_bytes(&self.bytes)).cmp(&(entry.index, entry.key));
         self.list.binary_search_by(place).is_ok()
     }
 }
@@ -126,7 +122,7 @@ impl Entries {
 impl Listed {
     fn spelled<'e>(&self, bytes: &'e [u8]) -> Entry<'e> {
         let Self { index, is_unique, is_partial, key } = *self;
-        Entry { index, is_unique, is_partial, key: encoded(bytes, key) }
+        Entry { index, is_unique, is_partial, key: key.in_bytes(bytes) }
     }
 }
 

@@ -344,7 +344,7 @@ impl<'db, S: Setting, M: Mode> Tx<'db, S, M> {
     /// An index and its table do not say the same: because what was read of them is not true any more, or because something is wrong.
     #[cold]
     pub(super) fn disagreement(&mut self, index: u16, table: &'static str) -> Error {
-        match self.refuted() {
+        match self.validation_error() {
             Some(conflict) => self.doom(conflict),
             None => match self.db.catalog.get(index) {
                 Some(index) => Error::Index { index: index.name, table },

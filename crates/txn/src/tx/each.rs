@@ -11,12 +11,8 @@ use super::{
     read::{Row, was_found},
 };
 use crate::{
-    Codec, Error, Key, Setting,
-    catalog::Opened,
-    index::Index,
-    part::Wanted,
-    room::Of,
-    work::{Spotted, Work},
+    Codec, Error, Key, Setting, arena::Arena, catalog::Opened, index::Index, part::Wanted, read_set::ReadSet, room::Of,
+    state::TxState, write_set::WriteTarget,
 };
 
 /// Why no more rows are shown.
@@ -105,12 +101,18 @@ impl<K: Key, C: Codec, S: Setting, M: Mode> Range<'_, '_, K, C, S, M> {
     ) -> Result<Option<Stop>, Error> {
         let Self { tx, opened, cursor, .. } = self;
         let (Index::TreeOfWords(tree), Position::Words(cursor)) = (&opened.index, cursor) else { return Ok(None) };
-        let Work { leaves, value, values, reads, writes, written, next_check, holder, .. } = tx.work();
+        let TxState {
+            reads: ReadSet { leaves, records: reads, next_check, .. },
+            arena: Arena { value, values, .. },
+            writes,
+            holder,
+            ..
+        } = tx.state();
         let mut stop = Stop::Over;
         let room = &mut Of::<C, _>::new(value);
         tree.advance_each(cursor, *holder, leaves, room, |word, seen, Of { room: value, .. }| {
             let is_time_to_check = reads.len() + writes.len() + 1 >= *next_check;
-            if is_time_to_check || written.may_have(seen.at) {
+            if is_time_to_check || writes.may_have(seen.at) {
                 stop = Stop::At(word, seen, values.len());
                 return ControlFlow::Break(());
             }
@@ -132,7 +134,7 @@ impl<K: Key, C: Codec, S: Setting, M: Mode> Range<'_, '_, K, C, S, M> {
         let Self { tx, opened, cursor, .. } = self;
         let (Index::TreeOfWords(tree), Position::Words(cursor)) = (&opened.index, cursor) else { return Ok(None) };
         let mut stop = Stop::Over;
-        let room = &mut Of::<C, _>::new(&mut tx.work().value);
+        let room = &mut Of::<C, _>::new(&mut tx.state().arena.value);
         tree.advance_past_each(cursor, before, room, |word, past, Of { room: value, .. }| {
             let flow = match was_found(opened, past) {
                 Ok(Some(_)) => shown::<K, C, _>(opened, word, value.bytes(), see),
@@ -153,12 +155,12 @@ impl<K: Key, C: Codec, S: Setting, M: Mode> Range<'_, '_, K, C, S, M> {
         seen: Sighting,
         end: usize,
         wanted: &Wanted,
-    ) -> Result<Option<(K, Found, Spotted)>, Error> {
+    ) -> Result<Option<(K, Found, WriteTarget)>, Error> {
         let Some(key) = K::from_word(word) else { return Err(Error::Key { table: self.opened.name }) };
         let Row { found: Some(found), record: Some(record) } = self.tx.row_of(seen, wanted, end)? else {
             return Ok(None);
         };
-        if let Spotted::Written(_) = record {
+        if let WriteTarget::Written(_) = record {
             self.tx.passed()?;
         }
         Ok(Some((key, found, record)))

@@ -11,14 +11,17 @@ use super::{
 };
 use crate::{
     Codec, Error, Flat, Key, Part, Setting, Table,
+    arena::Arena,
+    arena::Value,
     catalog::Opened,
     index::Index,
     located::Located,
     part::{Span, Wanted},
+    read_set::ReadSet,
     room::Taken,
+    state::TxState,
     table::{Kind, Reach},
-    values::Value,
-    work::{Spotted, Work},
+    write_set::WriteTarget,
 };
 
 impl<S: Setting, M: Mode> Tx<'_, S, M> {
@@ -213,7 +216,7 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
                 rest = &rest[seen..];
                 let [word, behind @ ..] = rest else { break };
                 let db = self.db;
-                if O::HASHED && db.catalog.hasten(&mut self.work().located, opened.number, *word) {
+                if O::HASHED && db.catalog.hasten(&mut self.state().located, opened.number, *word) {
                     continue;
                 }
                 if see(self.bytes_apart::<O>(opened, *word, span)?)?.is_break() {
@@ -236,7 +239,7 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
         lines: &'static Lines,
     ) {
         if let Some(first) = words.first()
-            && !(O::HASHED && self.work().located.has(opened.number, behind, *first))
+            && !(O::HASHED && self.state().located.has(opened.number, behind, *first))
         {
             self.ask_for_words::<O>(opened, words, lines);
         }
@@ -270,14 +273,21 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
         span: Span,
         see: &mut impl FnMut(Option<&[u8]>) -> Result<ControlFlow<()>, Error>,
     ) -> Result<(usize, ControlFlow<()>), Error> {
-        let Work { located, value, values, reads, writes, written, next_check, holder, .. } = self.work();
+        let TxState {
+            located,
+            arena: Arena { value, values, .. },
+            reads: ReadSet { records: reads, next_check, .. },
+            writes,
+            holder,
+            ..
+        } = self.state();
         let most = next_check.saturating_sub(reads.len() + writes.len() + 1);
         let words = &words[..words.len().min(most)];
         let wanted = Wanted::part_to_read(span);
         run_of_located(located, number, words, value, see, |at, word, value| {
             let room = &mut Taken::new(value, values, &wanted, C::SIZE);
             let Some(sighting) = table.fetch_at(at, word, *holder, room) else { return false };
-            let is_new = !written.may_have(sighting.at);
+            let is_new = !writes.may_have(sighting.at);
             if is_new {
                 reads.push(sighting);
             }
@@ -294,7 +304,7 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
         span: Span,
         see: &mut impl FnMut(Option<&[u8]>) -> Result<ControlFlow<()>, Error>,
     ) -> Result<(usize, ControlFlow<()>), Error> {
-        let Work { located, value, values, .. } = self.work();
+        let TxState { located, arena: Arena { value, values, .. }, .. } = self.state();
         let wanted = Wanted::part_to_read(span);
         run_of_located(located, number, words, value, see, |at, word, value| {
             let room = &mut Taken::new(value, values, &wanted, C::SIZE);
@@ -313,14 +323,14 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
         let (near, wanted) = (self.located::<O>(opened, word), &Wanted::part_to_read(span));
         let Row { found, record } = self.row_of_key::<u64, O>(opened, &word, near, wanted)?;
         let Some(found) = found else { return Ok(None) };
-        if wanted.is_whole() || !matches!(record, Some(Spotted::Written(_))) {
-            return Ok(Some(Self::bytes(self.work(), found)));
+        if wanted.is_whole() || !matches!(record, Some(WriteTarget::Written(_))) {
+            return Ok(Some(Self::bytes(self.state(), found)));
         }
         // Of a row that the transaction writes there is only the whole.
         let Some(found) = self.row_of_key::<u64, O>(opened, &word, near, &Wanted::TO_READ)?.found else {
             return Ok(None);
         };
-        Ok(Some(Self::bytes(self.work(), found).get(8 * span.skipped as usize..).unwrap_or(&[])))
+        Ok(Some(Self::bytes(self.state(), found).get(8 * span.skipped as usize..).unwrap_or(&[])))
     }
 }
 

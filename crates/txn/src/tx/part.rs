@@ -7,12 +7,13 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use super::{Found, Mode, Tx, read::Row};
 use crate::{
-    CodecError, Error, Flat, Hook, Key, Part, Setting, Table,
+    CodecError, Error, Flat, Key, Part, Setting, Table,
+    arena::{Arena, ArenaRange},
     catalog::Opened,
-    kept::Stretch,
     part::{Span, Wanted},
+    state::TxState,
     table::Kind,
-    work::{Fate, Spotted, Work},
+    write_set::{WriteOp, WriteTarget},
 };
 
 impl<S: Setting, M: Mode> Tx<'_, S, M> {
@@ -34,13 +35,13 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
     ) -> Result<Option<T>, Error> {
         let opened = self.opened(table)?;
         let row = self.row::<K, C, O>(opened, key, &Wanted::part_to_read(part.span()))?;
-        if let Some(Spotted::Written(_)) = row.record {
+        if let Some(WriteTarget::Written(_)) = row.record {
             let Some(value) = self.get(table, key)? else { return Ok(None) };
             let bytes = &value.as_bytes()[8 * part.span().skipped as usize..];
             return Self::codec_error(opened, part.read(bytes)).map(Some);
         }
         let Some(found) = row.found else { return Ok(None) };
-        Self::codec_error(opened, part.read(Self::bytes(self.work(), found))).map(Some)
+        Self::codec_error(opened, part.read(Self::bytes(self.state(), found))).map(Some)
     }
 
     /// Asks for the memory of parts of rows, as [`prefetch`](Self::prefetch) does of whole ones.
@@ -195,15 +196,16 @@ impl<S: Setting> Tx<'_, S> {
             return Ok(None);
         };
         // Once for all ways, so that what is called here becomes one with it.
-        let changing = self.work().changing(if whole.is_none() { record } else { Spotted::Past });
-        let seen = Self::codec_error(opened, see(changing.work.value.bytes()))?;
-        let changed = part.change(changing.work.values.last(start), |part| change(part, seen));
-        let (bytes, result) = changing.work.values.keep(start, Self::codec_error(opened, changed))?;
-        changing.done();
+        let TxState { reads, arena: Arena { values, value, .. }, .. } = self.state();
+        let pending = reads.pending(if whole.is_none() { record } else { WriteTarget::Past });
+        let seen = Self::codec_error(opened, see(value.bytes()))?;
+        let changed = part.change(values.last(start), |part| change(part, seen));
+        let (bytes, result) = values.keep(start, Self::codec_error(opened, changed))?;
+        pending.done();
         match whole {
             None => {
-                let fate = Fate::Patch { bytes, skipped: span.skipped };
-                self.write_found(opened, key, record, fate, true)?;
+                let op = WriteOp::Patch { bytes, skipped: span.skipped };
+                self.write_found(opened, key, record, op, true)?;
             }
             Some(whole) => self.end_apart(opened, key, record, whole, bytes.range().end)?,
         }
@@ -219,13 +221,13 @@ impl<S: Setting> Tx<'_, S> {
         span: Span,
         read: Option<Span>,
     ) -> Result<Option<Changing>, Error> {
-        if opened.indexes.are_none() && !S::Hook::LISTENS {
+        if opened.indexes.are_none() {
             match self.row::<K, C, O>(opened, key, &Wanted::part_to_change(span, read))? {
-                Row { found: Some(Found::Own { start, .. }), record: Some(record @ Spotted::Seen(_)) } => {
+                Row { found: Some(Found::Own { start, .. }), record: Some(record @ WriteTarget::Seen(_)) } => {
                     return Ok(Some(Changing { start, record, whole: None }));
                 }
                 // What the transaction has written of it already is more than this part, or less.
-                Row { record: Some(Spotted::Written(_)), .. } => {}
+                Row { record: Some(WriteTarget::Written(_)), .. } => {}
                 _ => return Ok(None),
             }
         }
@@ -246,10 +248,10 @@ impl<S: Setting> Tx<'_, S> {
         let Row { found: Some(Found::Own { start: old, length }), record: Some(record) } = row else {
             return Ok(None);
         };
-        let Work { values, value, reads, .. } = self.work();
+        let TxState { arena: Arena { values, value, .. }, reads, .. } = self.state();
         // Whoever sees to indexes may fail before it is written.
-        if let Spotted::Seen(seen) = record {
-            reads.push(seen);
+        if let WriteTarget::Seen(seen) = record {
+            reads.records.push(seen);
         }
         if let Some(read) = read {
             let begin = length.min(8 * read.skipped as usize);
@@ -273,13 +275,13 @@ impl<S: Setting> Tx<'_, S> {
         &mut self,
         opened: &Opened<S::Engine>,
         key: &K,
-        record: Spotted,
+        record: WriteTarget,
         Whole { old, start }: Whole,
         end: usize,
     ) -> Result<(), Error> {
-        let fate = Fate::Put(Stretch::between(start, end)?);
+        let op = WriteOp::Put(ArenaRange::between(start, end)?);
         let old = Found::Own { start: old, length: start - old };
-        self.with_entries(opened, key, Some(old), fate, |tx| tx.write_at(opened, key, record, fate))
+        self.with_entries(opened, key, Some(old), op, |tx| tx.write_at(opened, key, record, op))
     }
 }
 
@@ -287,7 +289,7 @@ impl<S: Setting> Tx<'_, S> {
 struct Changing {
     /// Where its words are, at the end of the values that the transaction keeps.
     start: usize,
-    record: Spotted,
+    record: WriteTarget,
     /// The value that it is in, if that is kept as a whole.
     whole: Option<Whole>,
 }

@@ -10,12 +10,8 @@ use super::{
     read::{Row, expected_bytes, was_found},
 };
 use crate::{
-    Codec, Embedded, Error, Key, Ordered, Setting, Table,
-    catalog::Opened,
-    index::Index,
-    part::Wanted,
-    room::End,
-    work::{Spotted, Work},
+    Codec, Embedded, Error, Key, Ordered, Setting, Table, arena::Arena, catalog::Opened, index::Index, part::Wanted,
+    read_set::ReadSet, room::End, state::TxState, write_set::WriteTarget,
 };
 
 /// The rows of a range, one after the other, with the transaction's own among them. What it has passed is part of what the transaction has read, rows that
@@ -207,12 +203,13 @@ impl<K: Key, C: Codec, S: Setting, M: Mode> Range<'_, '_, K, C, S, M> {
 
     /// Moves to the next row that is there.
     #[inline(always)]
-    pub(super) fn advance(&mut self, wanted: &Wanted) -> Result<Option<(K, Found, Spotted)>, Error> {
+    pub(super) fn advance(&mut self, wanted: &Wanted) -> Result<Option<(K, Found, WriteTarget)>, Error> {
         if let Some(before) = self.tx.past() {
             return self.advance_past(before);
         }
         loop {
-            let Work { leaves, value, values, holder, .. } = self.tx.work();
+            let TxState { reads: ReadSet { leaves, .. }, arena: Arena { value, values, .. }, holder, .. } =
+                self.tx.state();
             let start = values.len();
             let (index, cursor) = (&self.opened.index, &mut self.cursor);
             let row = match *wanted {
@@ -226,15 +223,15 @@ impl<K: Key, C: Codec, S: Setting, M: Mode> Range<'_, '_, K, C, S, M> {
                 return Ok(None);
             };
             let Some(key) = key else { return Err(Error::Key { table: self.opened.name }) };
-            let row = if self.tx.has_ticket() && self.tx.work().written_at(seen.at).is_none() {
+            let row = if self.tx.has_ticket() && self.tx.state().writes.position(seen.at).is_none() {
                 // It has to be locked before its value is believed.
-                self.tx.work().values.truncate(start);
+                self.tx.state().arena.values.truncate(start);
                 self.tx.row::<K, C, Ordered>(self.opened, &key, wanted)?
             } else {
                 self.tx.row_of(seen, wanted, start)?
             };
             let Row { found: Some(found), record: Some(record) } = row else { continue };
-            if let Spotted::Written(_) = record {
+            if let WriteTarget::Written(_) = record {
                 self.tx.passed()?;
             }
             return Ok(Some((key, found, record)));
@@ -243,9 +240,9 @@ impl<K: Key, C: Codec, S: Setting, M: Mode> Range<'_, '_, K, C, S, M> {
 
     /// Moves to the next row that was there.
     #[inline(always)]
-    fn advance_past(&mut self, before: Version) -> Result<Option<(K, Found, Spotted)>, Error> {
+    fn advance_past(&mut self, before: Version) -> Result<Option<(K, Found, WriteTarget)>, Error> {
         loop {
-            let value = &mut self.tx.work().value;
+            let value = &mut self.tx.state().arena.value;
             let row = match (&self.opened.index, &mut self.cursor) {
                 (Index::TreeOfWords(tree), Position::Words(cursor)) => {
                     let row = tree.advance_past(cursor, before, value)?;
@@ -261,7 +258,7 @@ impl<K: Key, C: Codec, S: Setting, M: Mode> Range<'_, '_, K, C, S, M> {
             let Some((key, past)) = row else { return Ok(None) };
             let Some(found) = was_found(self.opened, past)? else { continue };
             let Some(key) = key else { return Err(Error::Key { table: self.opened.name }) };
-            return Ok(Some((key, found, Spotted::Past)));
+            return Ok(Some((key, found, WriteTarget::Past)));
         }
     }
 }

@@ -8,18 +8,20 @@ use drtm_kv::{Fetched, Handle, Lines, Past, Sighting};
 use super::{Found, Mode, Tx, encode};
 use crate::{
     Codec, Conflict, Error, Key, Setting, Table,
+    arena::Arena,
     catalog::Opened,
     part::Wanted,
     room::Taken,
+    state::TxState,
     table::{Kind, Reach},
-    work::{Fate, Spotted, Work, Write},
+    write_set::{Write, WriteOp, WriteTarget},
 };
 
 /// A row as it was found: where its value is, and which record it is.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Row {
     pub(super) found: Option<Found>,
-    pub(super) record: Option<Spotted>,
+    pub(super) record: Option<WriteTarget>,
 }
 
 /// Bytes of a value that are asked for ahead if nobody knows how many it has.
@@ -197,7 +199,7 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
     #[inline(never)]
     pub(super) fn ask_for_words<O: Reach>(&mut self, opened: &Opened<S::Engine>, words: &[u64], lines: &'static Lines) {
         let db = self.db;
-        let Work { worker, located, .. } = self.work();
+        let TxState { worker, located, .. } = self.state();
         opened.ask_for::<O>(worker, located, words, lines, |located| db.catalog.go_on(located, false));
     }
 
@@ -228,7 +230,7 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
             && self.past().is_none()
             && !self.has_ticket()
         {
-            let Work { value, values, holder, .. } = self.work();
+            let TxState { arena: Arena { value, values, .. }, holder, .. } = self.state();
             let start = values.len();
             let room = &mut Taken::new(value, values, wanted, C::SIZE);
             if let Some(seen) = opened.index.fetch_at::<O>(at, word, *holder, room) {
@@ -243,7 +245,7 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
     #[inline(always)]
     pub(super) fn located<O: Reach>(&mut self, opened: &Opened<S::Engine>, word: u64) -> Option<Handle> {
         let db = self.db;
-        let located = &mut self.work().located;
+        let located = &mut self.state().located;
         db.catalog.located::<O>(located, opened.number, word)
     }
 
@@ -273,8 +275,8 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
         wanted: &Wanted,
     ) -> Result<Option<Row>, Error> {
         let past = self.past();
-        let work = self.work();
-        let Work { key: buffer, value, values, holder, .. } = &mut *work;
+        let state = self.state();
+        let TxState { arena: Arena { key: buffer, value, values, .. }, holder, .. } = &mut *state;
         let start = values.len();
         let encoded = encode(key, buffer);
         let room = &mut Taken::new(value, values, wanted, opened.value_size);
@@ -286,15 +288,15 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
             Fetched::Record(seen) => seen,
             Fetched::Nothing(absence) => {
                 cold_path();
-                work.values.truncate(start);
-                self.missed(absence)?;
+                state.arena.values.truncate(start);
+                self.track_absent(absence)?;
                 return Ok(Some(Row { found: None, record: None }));
             }
         };
         if self.has_ticket() {
             cold_path();
-            if self.work().written_at(seen.at).is_none() && !self.seize(seen)? {
-                self.work().values.truncate(start);
+            if self.state().writes.position(seen.at).is_none() && !self.lock_for_read(seen)? {
+                self.state().arena.values.truncate(start);
                 return Ok(None);
             }
         }
@@ -304,55 +306,55 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
     /// The row of a record that was found, and whose value was copied; if it was to be changed, to the end of the values, which was here before.
     #[inline(always)]
     pub(super) fn row_of(&mut self, seen: Sighting, wanted: &Wanted, start: usize) -> Result<Row, Error> {
-        if self.work().written.may_have(seen.at) {
+        if self.state().writes.may_have(seen.at) {
             cold_path();
             if let Some(row) = self.row_written(seen, wanted, start)? {
                 return Ok(row);
             }
         }
-        let work = self.work();
+        let state = self.state();
         if wanted.is_to_change {
             if seen.is_present() {
-                let found = Found::Own { start, length: work.values.len() - start };
-                self.saw_to_change(seen)?;
-                return Ok(Row { found: Some(found), record: Some(Spotted::Seen(seen)) });
+                let found = Found::Own { start, length: state.arena.values.len() - start };
+                self.track_read_to_change(seen)?;
+                return Ok(Row { found: Some(found), record: Some(WriteTarget::Seen(seen)) });
             }
             cold_path();
-            work.values.truncate(start);
+            state.arena.values.truncate(start);
         }
         let found = seen.is_present().then_some(Found::Read);
-        self.saw(seen)?;
-        Ok(Row { found, record: Some(Spotted::Seen(seen)) })
+        self.track_read(seen)?;
+        Ok(Row { found, record: Some(WriteTarget::Seen(seen)) })
     }
 
     /// The same for a record that the transaction has written, if it has: by itself, as most reads are of others.
     #[inline(never)]
     fn row_written(&mut self, seen: Sighting, wanted: &Wanted, start: usize) -> Result<Option<Row>, Error> {
-        let work = self.work();
-        let Some(write) = work.written_at(seen.at) else { return Ok(None) };
-        let Write { fate, seen: read, .. } = work.writes[write];
-        let mut found = Found::of(fate);
-        if let Fate::Patch { bytes, skipped } = fate {
+        let TxState { writes, arena, .. } = self.state();
+        let Some(write) = writes.position(seen.at) else { return Ok(None) };
+        let Write { op, seen: read, .. } = *writes.get(write);
+        let mut found = Found::of(op);
+        if let WriteOp::Patch { bytes, skipped } = op {
             if read != seen.version {
                 return Err(self.doom(Conflict::Validation));
             }
             let at = 8 * skipped as usize;
             match (wanted.is_whole(), wanted.is_to_change) {
-                (true, false) => work.value.overwrite(at, bytes.of(work.values.bytes())),
+                (true, false) => arena.value.overwrite(at, bytes.of(arena.values.bytes())),
                 (true, true) => {
-                    work.values.copy_within(bytes.range(), start + at);
-                    found = Some(Found::Own { start, length: work.values.len() - start });
+                    arena.values.copy_within(bytes.range(), start + at);
+                    found = Some(Found::Own { start, length: arena.values.len() - start });
                 }
-                (false, true) => work.values.truncate(start),
+                (false, true) => arena.values.truncate(start),
                 (false, false) => {}
             }
         } else if wanted.is_to_change {
-            work.values.truncate(start);
+            arena.values.truncate(start);
             if let Some(Found::Own { start: own, length }) = found {
-                work.values.repeat(own..own + length);
+                arena.values.repeat(own..own + length);
                 found = Some(Found::Own { start, length });
             }
         }
-        Ok(Some(Row { found, record: Some(Spotted::Written(write)) }))
+        Ok(Some(Row { found, record: Some(WriteTarget::Written(write)) }))
     }
 }

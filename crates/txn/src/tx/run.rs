@@ -3,10 +3,11 @@
 use super::Tx;
 use crate::{
     Codec, Error, Key, Setting, Table,
+    arena::{ArenaKey, ArenaRange},
     catalog::Opened,
-    kept::{Kept, Stretch},
+    state::TxState,
     table::Kind,
-    work::{Fate, Work, Write},
+    write_set::{Write, WriteOp},
 };
 
 /// How many rows are brought to their table at once.
@@ -16,7 +17,7 @@ const RUN: usize = 16;
 #[derive(Clone, Copy, Debug, Default)]
 struct Row {
     word: u64,
-    value: Stretch,
+    value: ArenaRange,
 }
 
 impl<S: Setting> Tx<'_, S> {
@@ -88,23 +89,21 @@ impl<S: Setting> Tx<'_, S> {
     /// Inserts the first of these rows, as many as come together in one leaf. Gives how many.
     #[inline(always)]
     fn insert_together(&mut self, opened: &Opened<S::Engine>, rows: &[Row]) -> Result<usize, Error> {
-        self.make_way()?;
-        let Work { worker, values, leaves, buckets, writes, .. } = self.work();
-        let begin = writes.len();
-        let named = rows.iter().map(|row| (row.word, row.value.of(values.bytes())));
+        self.yield_to_ticket()?;
+        let TxState { worker, arena, reads, writes, .. } = self.state();
+        let named = rows.iter().map(|row| (row.word, row.value.of(arena.values.bytes())));
         let mut made = rows.iter();
         let count = opened.index.place_run(
             worker,
             named,
             |seen| {
                 if let Some(Row { word, value }) = made.next() {
-                    writes.push(Write::made(seen, opened.number, Fate::Fresh(*value), Kept::Word(*word)));
+                    writes.push(Write::made(seen, opened.number, WriteOp::Insert(*value), ArenaKey::Word(*word)));
                 }
             },
-            |shift| Work::<S::Engine>::follow(leaves, buckets, shift),
+            |shift| reads.follow(shift),
         )?;
         if count > 0 {
-            self.work().note_writes_from(begin);
             self.passed()?;
         }
         Ok(count)

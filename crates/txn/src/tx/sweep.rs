@@ -8,11 +8,14 @@ use std::{
 use super::{Range, Tx, each::Stop, range::Position};
 use crate::{
     Codec, Error, Key, Ordered, Setting, Table,
+    arena::Arena,
+    arena::ArenaKey,
     index::Index,
-    kept::Kept,
     part::Wanted,
+    read_set::ReadSet,
     room::{End, Of},
-    work::{Fate, Work, Write},
+    state::TxState,
+    write_set::{Write, WriteOp},
 };
 
 impl<K: Key, C: Codec, S: Setting> Range<'_, '_, K, C, S> {
@@ -134,13 +137,19 @@ impl<K: Key, C: Codec, S: Setting> Range<'_, '_, K, C, S> {
         }
         let Self { tx, opened, cursor, .. } = self;
         let (Index::TreeOfWords(tree), Position::Words(cursor)) = (&opened.index, cursor) else { return Ok(None) };
-        let Work { leaves, values, reads, writes, written, next_check, holder, .. } = tx.work();
+        let TxState {
+            reads: ReadSet { leaves, records: reads, next_check, .. },
+            arena: Arena { values, .. },
+            writes,
+            holder,
+            ..
+        } = tx.state();
         let mut stop = Stop::Over;
         let start = values.len();
         let mut end = End { values, start };
         let room = &mut Of::<C, _>::new(&mut end);
         tree.advance_each(cursor, *holder, leaves, room, |word, seen, Of { room: End { values, start }, .. }| {
-            if reads.len() + writes.len() + 1 >= *next_check || written.may_have(seen.at) {
+            if reads.len() + writes.len() + 1 >= *next_check || writes.may_have(seen.at) {
                 stop = Stop::At(word, seen, *start);
                 return ControlFlow::Break(());
             }
@@ -158,8 +167,7 @@ impl<K: Key, C: Codec, S: Setting> Range<'_, '_, K, C, S> {
                     *start = values.len();
                     // What is written need not be looked at twice.
                     reads.pop();
-                    written.add(seen.at);
-                    writes.push(Write::read(seen, opened.number, Fate::Put(value), Kept::Word(word)));
+                    writes.push(Write::found(seen, opened.number, WriteOp::Put(value), ArenaKey::Word(word), true));
                     if flow.is_break() {
                         stop = Stop::Enough;
                     }

@@ -6,12 +6,11 @@ use super::{Found, Tx};
 use crate::{
     Conflict, Error, Key, Ordered, Raw, Setting, Table,
     catalog::Opened,
-    gate::changes,
     index::Encoded,
     part::Wanted,
     secondary::{Entry, Listed, RowEntries},
     table::Any,
-    work::Fate,
+    write_set::WriteOp,
 };
 
 impl<S: Setting> Tx<'_, S> {
@@ -22,10 +21,10 @@ impl<S: Setting> Tx<'_, S> {
         opened: &Opened<S::Engine>,
         key: &K,
         old: Option<Found>,
-        fate: Fate,
+        op: WriteOp,
         write: impl FnOnce(&mut Self) -> Result<(), Error>,
     ) -> Result<(), Error> {
-        if opened.indexes.are_none() { write(self) } else { self.write_indexed(opened, key, old, fate, write) }
+        if opened.indexes.are_none() { write(self) } else { self.write_indexed(opened, key, old, op, write) }
     }
 
     #[inline(never)]
@@ -34,20 +33,20 @@ impl<S: Setting> Tx<'_, S> {
         opened: &Opened<S::Engine>,
         key: &K,
         old: Option<Found>,
-        fate: Fate,
+        op: WriteOp,
         write: impl FnOnce(&mut Self) -> Result<(), Error>,
     ) -> Result<(), Error> {
-        let work = self.work();
-        if opened.indexes.changed_at() > changes(work.terms) {
+        let state = self.state();
+        if opened.indexes.changed_at() > state.session.admission.schema_epoch() {
             // What it has written before, it may have written without them.
             return Err(self.doom(Conflict::Indexed));
         }
-        let mut entries = mem::take(&mut work.entries);
-        let (old, new) = (old.map(|old| Self::bytes(work, old)), Found::of(fate).map(|new| Self::bytes(work, new)));
+        let mut entries = mem::take(&mut state.entries);
+        let (old, new) = (old.map(|old| Self::bytes(state, old)), Found::of(op).map(|new| Self::bytes(state, new)));
         let listed = entries.list(&opened.indexes, key, old, new);
         let before = self.savepoint();
         let written = listed.and_then(|()| write(self)).and_then(|()| self.change_entries(opened, &mut entries));
-        self.work().entries = entries;
+        self.state().entries = entries;
         // The application may go on after a refusal, as if it had not tried.
         written.or_else(|error| self.return_to(before).and(Err(error)))
     }
@@ -122,11 +121,11 @@ impl<S: Setting> Tx<'_, S> {
         index: &Listed,
     ) -> Result<(), Error> {
         let Some(found) = self.row::<K, Raw, Any>(opened, key, &Wanted::TO_READ)?.found else { return Ok(()) };
-        let work = self.work();
-        let mut entries = mem::take(&mut work.entries);
-        let listed = entries.list_in(index, key, Self::bytes(work, found));
+        let state = self.state();
+        let mut entries = mem::take(&mut state.entries);
+        let listed = entries.list_in(index, key, Self::bytes(state, found));
         let added = listed.and_then(|()| self.add_lacking(opened, &mut entries));
-        self.work().entries = entries;
+        self.state().entries = entries;
         added
     }
 

@@ -7,11 +7,12 @@ use drtm_kv::Placed;
 use super::{Found, Tx, encode, read::Row};
 use crate::{
     Codec, Conflict, Error, Key, Setting, Table,
+    arena::{Arena, ArenaRange},
     catalog::Opened,
-    kept::Stretch,
     part::Wanted,
+    state::TxState,
     table::{Kind, Reach},
-    work::{Fate, Spotted, Work},
+    write_set::{Write, WriteOp, WriteTarget},
 };
 
 impl<S: Setting> Tx<'_, S> {
@@ -118,7 +119,7 @@ impl<S: Setting> Tx<'_, S> {
         key: &K,
         wanted: &Wanted,
         found: Found,
-        record: Spotted,
+        record: WriteTarget,
         change: impl FnOnce(&mut C::Value) -> R,
     ) -> Result<R, Error>
     where
@@ -127,16 +128,17 @@ impl<S: Setting> Tx<'_, S> {
         if wanted.is_to_change
             && let Found::Own { start, .. } = found
         {
-            let changing = self.work().changing(record);
-            let (value, result) = changing.work.values.change::<C, R>(start, opened.name, change)?;
-            changing.done();
-            self.write_found(opened, key, record, Fate::Put(value), true)?;
+            let TxState { reads, arena, .. } = self.state();
+            let pending = reads.pending(record);
+            let (value, result) = arena.values.change::<C, R>(start, opened.name, change)?;
+            pending.done();
+            self.write_found(opened, key, record, WriteOp::Put(value), true)?;
             return Ok(result);
         }
         let mut value = self.decode::<C>(opened, found)?;
         let result = change(&mut value);
-        let fate = Fate::Put(self.keep_value::<C>(opened, value.borrow())?);
-        self.with_entries(opened, key, Some(found), fate, |tx| tx.write_at(opened, key, record, fate))?;
+        let op = WriteOp::Put(self.keep_value::<C>(opened, value.borrow())?);
+        self.with_entries(opened, key, Some(found), op, |tx| tx.write_at(opened, key, record, op))?;
         Ok(result)
     }
 
@@ -167,7 +169,7 @@ impl<S: Setting> Tx<'_, S> {
             else {
                 return Ok(false);
             };
-            self.write_at(opened, key, record, Fate::Remove)?;
+            self.write_at(opened, key, record, WriteOp::Remove)?;
             return Ok(true);
         }
         // Its value tells which entries it has in indexes.
@@ -218,10 +220,10 @@ impl<S: Setting> Tx<'_, S> {
         opened: &Opened<S::Engine>,
         key: &K,
         found: Found,
-        record: Spotted,
+        record: WriteTarget,
     ) -> Result<(), Error> {
-        let fate = Fate::Remove;
-        self.with_entries(opened, key, Some(found), fate, |tx| tx.write_at(opened, key, record, fate))
+        let op = WriteOp::Remove;
+        self.with_entries(opened, key, Some(found), op, |tx| tx.write_at(opened, key, record, op))
     }
 
     #[inline(always)]
@@ -229,8 +231,8 @@ impl<S: Setting> Tx<'_, S> {
         &mut self,
         opened: &Opened<S::Engine>,
         value: &C::Given,
-    ) -> Result<Stretch, Error> {
-        self.work().keep_value(|bytes| Self::codec_error(opened, C::encode(value, bytes)))
+    ) -> Result<ArenaRange, Error> {
+        self.state().arena.keep_value(|bytes| Self::codec_error(opened, C::encode(value, bytes)))
     }
 
     /// Remembers what becomes of a record that was found.
@@ -239,15 +241,15 @@ impl<S: Setting> Tx<'_, S> {
         &mut self,
         opened: &Opened<S::Engine>,
         key: &K,
-        record: Spotted,
-        fate: Fate,
+        record: WriteTarget,
+        op: WriteOp,
     ) -> Result<(), Error> {
         let is_read = match record {
             // What is written need not be looked at twice.
-            Spotted::Seen(seen) => self.work().take_back(seen),
-            Spotted::Written(_) | Spotted::Past => false,
+            WriteTarget::Seen(seen) => self.state().reads.take_back(seen),
+            WriteTarget::Written(_) | WriteTarget::Past => false,
         };
-        self.write_found(opened, key, record, fate, is_read)
+        self.write_found(opened, key, record, op, is_read)
     }
 
     /// The same where it is known whether the record, if it is new to the transaction, was read. It is not among the reads.
@@ -256,25 +258,25 @@ impl<S: Setting> Tx<'_, S> {
         &mut self,
         opened: &Opened<S::Engine>,
         key: &K,
-        record: Spotted,
-        fate: Fate,
+        record: WriteTarget,
+        op: WriteOp,
         is_read: bool,
     ) -> Result<(), Error> {
-        let work = self.work();
+        let state = self.state();
         match record {
-            Spotted::Written(write) => work.change(write, fate),
-            Spotted::Seen(seen) => {
-                let kept = match work.keep_key(key) {
+            WriteTarget::Written(write) => state.writes.change(write, op),
+            WriteTarget::Seen(seen) => {
+                let kept = match state.arena.keep_key(key) {
                     Ok(kept) => kept,
                     Err(error) => {
-                        work.reads.extend(is_read.then_some(seen));
+                        state.reads.records.extend(is_read.then_some(seen));
                         return Err(error);
                     }
                 };
-                work.add(seen, opened.number, fate, kept, is_read);
+                state.writes.push(Write::found(seen, opened.number, op, kept, is_read));
             }
             // Only who does not write sees the past.
-            Spotted::Past => return Ok(()),
+            WriteTarget::Past => return Ok(()),
         }
         Ok(())
     }
@@ -306,11 +308,11 @@ impl<S: Setting> Tx<'_, S> {
         opened: &Opened<S::Engine>,
         key: &K,
         row: Row,
-        value: Stretch,
+        value: ArenaRange,
     ) -> Result<(), Error> {
-        let fate = Fate::Put(value);
-        self.with_entries(opened, key, row.found, fate, |tx| match row.record {
-            Some(record) => tx.write_at(opened, key, record, fate),
+        let op = WriteOp::Put(value);
+        self.with_entries(opened, key, row.found, op, |tx| match row.record {
+            Some(record) => tx.write_at(opened, key, record, op),
             None => tx.place_at::<K, O>(opened, key, value, false),
         })
     }
@@ -321,7 +323,7 @@ impl<S: Setting> Tx<'_, S> {
         &mut self,
         opened: &Opened<S::Engine>,
         key: &K,
-        value: Stretch,
+        value: ArenaRange,
         overwrites: bool,
     ) -> Result<(), Error> {
         if K::FITS {
@@ -337,54 +339,52 @@ impl<S: Setting> Tx<'_, S> {
         &mut self,
         opened: &Opened<S::Engine>,
         key: &K,
-        value: Stretch,
+        value: ArenaRange,
         overwrites: bool,
     ) -> Result<(), Error> {
-        self.make_way()?;
-        let Work { worker, key: buffer, values, leaves, buckets, holder, .. } = self.work();
+        self.yield_to_ticket()?;
+        let TxState { worker, arena: Arena { key: buffer, values, .. }, reads, holder, .. } = self.state();
         let encoded = encode(key, buffer);
         // Mostly what may be overwritten is there, and what may not is not.
         let found = if overwrites { opened.index.find::<O>(encoded, *holder) } else { None };
         let placed = match found {
             Some(seen) => Placed::Found(seen),
-            None => opened.index.place::<O>(worker, encoded, value.of(values.bytes()), |shift| {
-                Work::<S::Engine>::follow(leaves, buckets, shift);
-            })?,
+            None => opened.index.place::<O>(worker, encoded, value.of(values.bytes()), |shift| reads.follow(shift))?,
         };
         match placed {
             Placed::Made(seen) => {
-                let work = self.work();
-                let kept = work.keep_key(key)?;
+                let state = self.state();
+                let kept = state.arena.keep_key(key)?;
                 // First among the writes, so that it is taken back if the transaction cannot go on.
-                work.add_made(seen, opened.number, Fate::Fresh(value), kept);
+                state.writes.push(Write::made(seen, opened.number, WriteOp::Insert(value), kept));
                 self.passed()?;
                 // Nobody else can have found it who would not make way.
-                if self.has_ticket() && !self.seize(seen)? {
+                if self.has_ticket() && !self.lock_for_read(seen)? {
                     return Err(self.doom(Conflict::Validation));
                 }
                 Ok(())
             }
             Placed::Found(seen) => {
-                let is_own = self.work().written_at(seen.at).is_some();
-                if self.has_ticket() && !is_own && !self.seize(seen)? {
+                let is_own = self.state().writes.position(seen.at).is_some();
+                if self.has_ticket() && !is_own && !self.lock_for_read(seen)? {
                     return self.place_record::<K, O>(opened, key, value, overwrites);
                 }
-                let work = self.work();
-                let record = work.written_at(seen.at).map_or(Spotted::Seen(seen), Spotted::Written);
+                let state = self.state();
+                let record = state.writes.position(seen.at).map_or(WriteTarget::Seen(seen), WriteTarget::Written);
                 let is_there = match record {
-                    Spotted::Written(write) => work.writes[write].fate != Fate::Remove,
-                    Spotted::Seen(seen) => seen.is_present(),
-                    Spotted::Past => false,
+                    WriteTarget::Written(write) => state.writes.get(write).op != WriteOp::Remove,
+                    WriteTarget::Seen(seen) => seen.is_present(),
+                    WriteTarget::Past => false,
                 };
                 if !overwrites {
-                    if let Spotted::Seen(seen) = record {
-                        self.saw(seen)?;
+                    if let WriteTarget::Seen(seen) = record {
+                        self.track_read(seen)?;
                     }
                     if is_there {
                         return Err(Error::Exists { table: opened.name });
                     }
                 }
-                self.write_at(opened, key, record, Fate::Put(value))
+                self.write_at(opened, key, record, WriteOp::Put(value))
             }
         }
     }

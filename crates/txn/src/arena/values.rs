@@ -1,13 +1,63 @@
-//! The bytes of values that a transaction has read, or keeps until it commits. Their memory only grows, so that nothing is cleared to be written over.
+//! Bytes of values that a transaction has read, or keeps until it commits. Their memory only grows, so that nothing is
+//! cleared to be written over.
 
 use std::{borrow::Borrow, hint::cold_path, ops::Range};
 
 use drtm_kv::Room;
 
-use crate::{
-    Codec, Error,
-    kept::{Stretch, append},
-};
+use crate::{Codec, Error};
+
+/// The most bytes of keys, or of values, that one transaction can keep.
+const MOST_BYTES: usize = u32::MAX as usize;
+
+/// Where some of the bytes are. There are never more than half a word can count.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ArenaRange {
+    start: u32,
+    length: u32,
+}
+
+impl ArenaRange {
+    /// From here to there, unless they are too many.
+    #[inline(always)]
+    pub(crate) fn between(start: usize, end: usize) -> Result<Self, Error> {
+        match u32::try_from(end) {
+            Ok(end) => Ok(Self { start: start as u32, length: end - start as u32 }),
+            Err(_) => Err(Error::TooLarge { bytes: end, most: MOST_BYTES }),
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn length(self) -> usize {
+        self.length as usize
+    }
+
+    #[inline(always)]
+    pub(crate) fn range(self) -> Range<usize> {
+        let start = self.start as usize;
+        start..start + self.length()
+    }
+
+    /// What is there.
+    #[inline(always)]
+    pub(crate) fn of(self, bytes: &[u8]) -> &[u8] {
+        bytes.get(self.range()).unwrap_or(&[])
+    }
+}
+
+/// Appends what `write` writes, and returns where it is. If that fails, nothing is appended.
+#[inline(always)]
+pub(crate) fn append<T>(
+    to: &mut Vec<u8>,
+    start: usize,
+    write: impl FnOnce(&mut Vec<u8>) -> Result<T, Error>,
+) -> Result<(ArenaRange, T), Error> {
+    let appended = write(to).and_then(|result| Ok((ArenaRange::between(start, to.len())?, result)));
+    if appended.is_err() {
+        to.truncate(start);
+    }
+    appended
+}
 
 /// A value that was read.
 #[derive(Debug, Default)]
@@ -82,7 +132,7 @@ impl Values {
     pub(crate) fn append<T>(
         &mut self,
         write: impl FnOnce(&mut Vec<u8>) -> Result<T, Error>,
-    ) -> Result<(Stretch, T), Error> {
+    ) -> Result<(ArenaRange, T), Error> {
         self.bytes.truncate(self.length);
         let appended = append(&mut self.bytes, self.length, write);
         self.length = self.bytes.len();
@@ -97,8 +147,8 @@ impl Values {
 
     /// Keeps the last value once its bytes [have been changed](Self::last), and tells where it is; it is not kept if that has failed.
     #[inline(always)]
-    pub(crate) fn keep<T>(&mut self, start: usize, changed: Result<T, Error>) -> Result<(Stretch, T), Error> {
-        match changed.and_then(|result| Ok((Stretch::between(start, self.length)?, result))) {
+    pub(crate) fn keep<T>(&mut self, start: usize, changed: Result<T, Error>) -> Result<(ArenaRange, T), Error> {
+        match changed.and_then(|result| Ok((ArenaRange::between(start, self.length)?, result))) {
             Ok(kept) => Ok(kept),
             Err(error) => {
                 cold_path();
@@ -115,7 +165,7 @@ impl Values {
         start: usize,
         table: &'static str,
         change: impl FnOnce(&mut C::Value) -> R,
-    ) -> Result<(Stretch, R), Error>
+    ) -> Result<(ArenaRange, R), Error>
     where
         C::Value: Borrow<C::Given>,
     {
@@ -176,8 +226,8 @@ mod tests {
         }
     }
 
-    fn stretch(start: usize, end: usize) -> Stretch {
-        Stretch::between(start, end).expect("few bytes")
+    fn stretch(start: usize, end: usize) -> ArenaRange {
+        ArenaRange::between(start, end).expect("few bytes")
     }
 
     #[test]

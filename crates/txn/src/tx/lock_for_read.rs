@@ -15,15 +15,15 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
 
     /// Locks a record, unless it is locked already. False if it is not as it was seen: then it must be looked at again.
     #[cold]
-    pub(super) fn seize(&mut self, seen: Sighting) -> Result<bool, Error> {
+    pub(super) fn lock_for_read(&mut self, seen: Sighting) -> Result<bool, Error> {
         let db = self.db;
         let records = db.store.records();
         let waiter = Waiter::new();
-        let work = self.work();
+        let state = self.state();
         loop {
-            match records.lock(seen.at, work.holder)? {
+            match records.lock(seen.at, state.holder)? {
                 Locking::Taken { version, .. } if version == seen.version => {
-                    work.held.push(seen.at);
+                    state.reads.held.push(seen.at);
                     return Ok(true);
                 }
                 Locking::Taken { .. } => {
@@ -31,7 +31,7 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
                     return Ok(false);
                 }
                 Locking::Gone => return Ok(false),
-                Locking::Held(state) if state == work.holder => return Ok(true),
+                Locking::Held(held) if held == state.holder => return Ok(true),
                 // In the midst of a commit, which does not wait for this one.
                 Locking::Held(_) => waiter.pause(),
             }
@@ -40,7 +40,7 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
 
     /// Makes way for the one who has the ticket, before records are made.
     #[inline(always)]
-    pub(super) fn make_way(&mut self) -> Result<(), Error> {
+    pub(super) fn yield_to_ticket(&mut self) -> Result<(), Error> {
         if self.db.ticket.is_taken() && !self.has_ticket { Err(self.doom(Conflict::Yielded)) } else { Ok(()) }
     }
 }

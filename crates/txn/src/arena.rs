@@ -1,0 +1,76 @@
+//! The arena: the bytes of keys and values that a transaction keeps until it ends, one behind the other.
+
+mod values;
+
+pub(crate) use values::{ArenaRange, Value, Values, append};
+
+use crate::{Error, Key, index::Encoded};
+
+/// Bytes of keys and values.
+#[derive(Debug, Default)]
+pub(crate) struct Arena {
+    /// Values that are to be written, and values that are being changed.
+    pub(crate) values: Values,
+    /// Keys of rows that are to be written.
+    pub(crate) keys: Vec<u8>,
+    /// The value that was read last.
+    pub(crate) value: Value,
+    /// The key that is being looked up.
+    pub(crate) key: Vec<u8>,
+}
+
+impl Arena {
+    /// Keeps a key until the transaction ends.
+    #[inline(always)]
+    pub(crate) fn keep_key<K: Key>(&mut self, key: &K) -> Result<ArenaKey, Error> {
+        ArenaKey::keep(&mut self.keys, key)
+    }
+
+    /// Keeps a value that `encode` appends.
+    #[inline(always)]
+    pub(crate) fn keep_value(
+        &mut self,
+        encode: impl FnOnce(&mut Vec<u8>) -> Result<(), Error>,
+    ) -> Result<ArenaRange, Error> {
+        let (value, ()) = self.values.append(encode)?;
+        Ok(value)
+    }
+
+    /// Empties the arena, and keeps its memory.
+    #[inline(always)]
+    pub(crate) fn clear(&mut self) {
+        self.values.truncate(0);
+        self.keys.clear();
+    }
+}
+
+/// A key that is kept: itself, or where its bytes are.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum ArenaKey {
+    Word(u64),
+    Bytes(ArenaRange),
+}
+
+impl ArenaKey {
+    /// Keeps a key in `bytes`, unless it is itself a word.
+    #[inline(always)]
+    pub(crate) fn keep<K: Key>(bytes: &mut Vec<u8>, key: &K) -> Result<Self, Error> {
+        if K::FITS {
+            return Ok(Self::Word(key.word()));
+        }
+        let (range, ()) = append(bytes, bytes.len(), |bytes| {
+            key.write(bytes, true);
+            Ok(())
+        })?;
+        Ok(Self::Bytes(range))
+    }
+
+    /// Returns the key, which was kept in `bytes`.
+    #[inline(always)]
+    pub(crate) fn in_bytes(self, bytes: &[u8]) -> Encoded<'_> {
+        match self {
+            Self::Word(word) => Encoded::Word(word),
+            Self::Bytes(range) => Encoded::Bytes(range.of(bytes)),
+        }
+    }
+}

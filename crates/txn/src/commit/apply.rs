@@ -1,0 +1,168 @@
+//! Writing what a transaction has locked, and unlocking it.
+
+use std::hint::cold_path;
+
+use drtm_htm::Engine;
+use drtm_kv::{Kept, KvError, Records, Version, Worker};
+
+use super::lock::unlock;
+use crate::{
+    Error, Setting,
+    arena::Arena,
+    budget::Spent,
+    garbage::NewPast,
+    inner::Inner,
+    mutation::Mutation,
+    snapshots::Needs,
+    state::Scratch,
+    write_set::{Write, WriteOp},
+};
+
+/// Writes and unlocks each row. Returns whether one was removed, whose record is to be taken out.
+///
+/// # Errors
+///
+/// The first error of a corrupt store. The other rows are written and unlocked all the same.
+#[inline(always)]
+pub(super) fn apply<S: Setting>(
+    db: &Inner<S>,
+    records: &Records<'_, S::Engine>,
+    worker: &mut Worker<S::Engine>,
+    arena: &Arena,
+    scratch: &mut Scratch,
+    writes: &mut [Write],
+    (epoch, is_plain): (u64, bool),
+) -> Result<bool, Error> {
+    if S::has(Mutation::UnlockBeforeVersions) {
+        unlock(records, writes);
+        // Let a waiting transaction in.
+        std::thread::yield_now();
+    }
+    if !is_plain {
+        cold_path();
+        return Special::new(db, worker, arena, scratch, epoch).write_all(records, writes);
+    }
+    let (values, mut has_removed, mut failed) = (arena.values.bytes(), false, Ok(()));
+    for write in writes {
+        let version = write.version_in(epoch);
+        match write_in_place(records, write, values, version) {
+            Ok(is_removed) => has_removed |= is_removed,
+            Err(error) => failed = failed.and(Err(leave(records, write, error))),
+        }
+    }
+    failed.map(|()| has_removed)
+}
+
+/// Unlocks a row that could not be written.
+#[cold]
+fn leave<E: Engine>(records: &Records<'_, E>, write: &Write, error: KvError) -> Error {
+    records.unlock(write.at);
+    error.into()
+}
+
+/// Writes and unlocks a row whose value has room. Returns whether the row was removed.
+#[inline(always)]
+fn write_in_place<E: Engine>(
+    records: &Records<'_, E>,
+    write: &mut Write,
+    values: &[u8],
+    version: Version,
+) -> Result<bool, KvError> {
+    let (bytes, skipped) = match write.op {
+        WriteOp::Insert(_) => return records.publish(write.at, version).map(|()| false),
+        WriteOp::Remove => {
+            // As it is when it is taken out.
+            write.before = version;
+            return records.publish(write.at, version).map(|()| true);
+        }
+        WriteOp::Patch { bytes, skipped } => (bytes, skipped),
+        WriteOp::Put(value) => (value, 0),
+    };
+    records.write_part(write.at, version, skipped as usize, bytes.of(values)).map(|()| false)
+}
+
+/// Writes rows that have older versions, or values that do not fit where the records are.
+struct Special<'a, S: Setting> {
+    db: &'a Inner<S>,
+    worker: &'a mut Worker<S::Engine>,
+    arena: &'a Arena,
+    scratch: &'a mut Scratch,
+    epoch: u64,
+    spent: Spent,
+    new_past: NewPast<'a>,
+}
+
+impl<'a, S: Setting> Special<'a, S> {
+    fn new(
+        db: &'a Inner<S>,
+        worker: &'a mut Worker<S::Engine>,
+        arena: &'a Arena,
+        scratch: &'a mut Scratch,
+        epoch: u64,
+    ) -> Self {
+        // They were reserved in the order of the writes, and are taken from the end.
+        scratch.reserved.reverse();
+        let new_past = NewPast::new(&db.garbage);
+        Self { db, worker, arena, scratch, epoch, spent: Spent::default(), new_past }
+    }
+
+    #[inline(never)]
+    fn write_all(mut self, records: &Records<'_, S::Engine>, writes: &mut [Write]) -> Result<bool, Error> {
+        let (mut has_removed, mut failed) = (false, Ok(()));
+        for (write, number) in writes.iter_mut().zip(0..) {
+            match self.write(records, write, number) {
+                Ok(is_removed) => has_removed |= is_removed,
+                Err(error) => failed = failed.and(Err(leave(records, write, error))),
+            }
+        }
+        self.db.past.enter(self.spent);
+        failed.map(|()| has_removed)
+    }
+
+    fn write(&mut self, records: &Records<'_, S::Engine>, write: &mut Write, number: u32) -> Result<bool, KvError> {
+        let version = write.version_in(self.epoch);
+        let (mut now_at, mut is_removed) = (write.at, false);
+        let had_past = records.has_past(write.at)?;
+        // A row that was absent, and has no older versions, needs none that says so.
+        let may_be_kept = had_past || !self.scratch.needs.is_empty() && !write.before.is_removed();
+        let has_past = may_be_kept && self.update_version_chain(records, write, had_past, version)?;
+        if write.has_room {
+            is_removed = write_in_place(records, write, self.arena.values.bytes(), version)?;
+        } else if let (WriteOp::Put(value), Some(opened)) = (write.op, self.db.catalog.get(write.table)) {
+            let memory = self.scratch.reserved.pop_if(|(reserved, _)| *reserved == number).map(|(_, memory)| memory);
+            let (key, value) = (write.key.in_bytes(&self.arena.keys), value.of(self.arena.values.bytes()));
+            now_at = opened.index.write(self.worker, key, write.at, memory, version, value)?;
+        }
+        // A row that had older versions is in the queue already, unless it has moved.
+        if has_past && (!had_past || now_at != write.at) {
+            self.new_past.add(now_at, version);
+        }
+        Ok(is_removed)
+    }
+
+    /// Drops the older versions that no snapshot needs, and keeps the present one if one does. Returns whether the row
+    /// has older versions then.
+    fn update_version_chain(
+        &mut self,
+        records: &Records<'_, S::Engine>,
+        write: &Write,
+        had_past: bool,
+        version: Version,
+    ) -> Result<bool, KvError> {
+        let needs: &Needs = &self.scratch.needs;
+        let mut has_past = had_past;
+        if had_past {
+            let freed = records.forget(self.worker, write.at, |from, until| needs.include(from, until))?;
+            self.spent.give_back(freed);
+            has_past = records.has_past(write.at)?;
+        }
+        if needs.include(write.before, version) && (has_past || !write.before.is_removed()) {
+            match records.keep(self.worker, write.at, self.db.past.allows_more(&self.spent))? {
+                Kept::Copy { bytes } => self.spent.take(bytes),
+                Kept::Forgotten { freed } => self.spent.give_back(freed),
+            }
+            has_past = true;
+        }
+        Ok(has_past)
+    }
+}

@@ -1,0 +1,70 @@
+//! Looking again at what was read.
+
+use drtm_htm::{Access, Plain};
+use drtm_kv::{Records, State};
+
+use crate::{Conflict, Setting, inner::Inner, mutation::Mutation, read_set::ReadSet, state::TxState};
+
+/// Returns what has changed of the read set, if anything has.
+#[inline(always)]
+pub(super) fn validate<'s, S: Setting, A: Access<'s>>(
+    tx: &mut A,
+    records: &Records<'s, S::Engine>,
+    reads: &ReadSet,
+    holder: State,
+) -> Result<Option<Conflict>, A::Abort> {
+    for seen in &reads.records {
+        if !records.is_still_in(tx, *seen, holder)? && !S::has(Mutation::CommitWithoutValidation) {
+            return Ok(Some(Conflict::Validation));
+        }
+    }
+    for leaf in &reads.leaves {
+        if !records.is_unchanged_in(tx, leaf)? && !S::has(Mutation::CommitDespitePhantoms) {
+            return Ok(Some(Conflict::Phantom));
+        }
+    }
+    for bucket in &reads.buckets {
+        if !records.is_unchanged_in(tx, bucket)? && !S::has(Mutation::CommitDespitePhantoms) {
+            return Ok(Some(Conflict::Phantom));
+        }
+    }
+    Ok(None)
+}
+
+/// [Validates](validate) the read set, outside of an htm transaction.
+#[inline(always)]
+pub(super) fn validate_reads<S: Setting>(
+    engine: &S::Engine,
+    records: &Records<'_, S::Engine>,
+    reads: &ReadSet,
+    holder: State,
+) -> Result<(), Conflict> {
+    // Many transactions only change rows.
+    if reads.is_empty() { Ok(()) } else { validate_some::<S>(engine, records, reads, holder) }
+}
+
+#[inline(never)]
+fn validate_some<S: Setting>(
+    engine: &S::Engine,
+    records: &Records<'_, S::Engine>,
+    reads: &ReadSet,
+    holder: State,
+) -> Result<(), Conflict> {
+    let Ok(conflict) = validate::<S, _>(&mut Plain::new(engine), records, reads, holder);
+    conflict.map_or(Ok(()), Err)
+}
+
+/// Validates all that a running transaction has seen, the rows that it is going to write included.
+pub(crate) fn validate_all<S: Setting>(db: &Inner<S>, state: &TxState<S::Engine>) -> Result<(), Conflict> {
+    let records = db.store.records();
+    validate_reads::<S>(db.engine(), &records, &state.reads, state.holder)?;
+    for write in state.writes.as_slice() {
+        if write.is_read && !records.is_still(write.seen(), state.holder) {
+            return Err(Conflict::Validation);
+        }
+        if !records.is_there(write.at, state.holder) {
+            return Err(Conflict::Moved);
+        }
+    }
+    Ok(())
+}

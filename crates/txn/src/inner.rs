@@ -1,0 +1,147 @@
+//! What all handles of a database share, and what each thread keeps of it.
+
+use std::{
+    cell::{Cell, RefCell},
+    fmt,
+    sync::Arc,
+};
+
+use drtm_htm::{Engine, Word};
+use drtm_kv::{KvError, Store};
+use thread_local::ThreadLocal;
+
+use crate::{
+    Error, Setting, Sink,
+    budget::Budget,
+    catalog::Catalog,
+    garbage,
+    lifecycle::{ActiveSlot, Lifecycle},
+    snapshots::Snapshots,
+    state::TxState,
+    stats::Registry,
+    ticket::Ticket,
+};
+
+#[derive(Debug)]
+pub(crate) struct Inner<S: Setting> {
+    /// Which database of this process it is.
+    pub(crate) number: u32,
+    pub(crate) store: Store<S::Engine>,
+    pub(crate) catalog: Catalog<S::Engine>,
+    /// What is told of commits, if anything is.
+    pub(crate) sink: Option<Arc<dyn Sink>>,
+    pub(crate) lifecycle: Lifecycle,
+    pub(crate) threads: ThreadLocal<Thread<S::Engine>>,
+    pub(crate) registry: Registry,
+    pub(crate) snapshots: Snapshots,
+    pub(crate) past: Budget,
+    pub(crate) garbage: garbage::Queue,
+    pub(crate) ticket: Ticket,
+}
+
+/// What a thread keeps from one transaction to the next. It is written by each, and others' lie beside it.
+#[repr(align(128))]
+pub(crate) struct Thread<E: Engine> {
+    /// A state that no transaction is using.
+    spare: Cell<Option<Box<TxState<E>>>>,
+    /// More of them, if several transactions were open at once.
+    others: RefCell<Vec<Box<TxState<E>>>>,
+    /// Whether a closure is running.
+    pub(crate) slot: Arc<ActiveSlot>,
+}
+
+impl<E: Engine> fmt::Debug for Thread<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Thread").field("slot", &self.slot).finish_non_exhaustive()
+    }
+}
+
+/// A running closure of a thread, until it is dropped, however the closure ends.
+pub(crate) struct Inside<'t, E: Engine> {
+    engine: &'t E,
+    slot: &'t ActiveSlot,
+}
+
+impl<E: Engine> Drop for Inside<'_, E> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        self.slot.leave(self.engine);
+    }
+}
+
+impl<S: Setting> Inner<S> {
+    #[inline(always)]
+    pub(crate) fn engine(&self) -> &S::Engine {
+        self.store.region().engine()
+    }
+
+    #[inline(always)]
+    pub(crate) fn snapshot_number(&self) -> Result<&Word, KvError> {
+        self.snapshots.number(&self.store)
+    }
+
+    #[inline(always)]
+    pub(crate) fn thread(&self) -> &Thread<S::Engine> {
+        match self.threads.get() {
+            Some(thread) => thread,
+            None => self.begin_thread(),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn begin_thread(&self) -> &Thread<S::Engine> {
+        self.threads.get_or(|| Thread {
+            spare: Cell::default(),
+            others: RefCell::default(),
+            slot: self.lifecycle.slot(),
+        })
+    }
+
+    /// Marks a closure of this thread as running, unless one is.
+    #[inline(always)]
+    pub(crate) fn enter<'t>(&'t self, thread: &'t Thread<S::Engine>) -> Result<Inside<'t, S::Engine>, Error> {
+        let (engine, slot) = (self.engine(), &*thread.slot);
+        // The model checker's threads are all one here, so another's closure may be running.
+        if slot.is_active(engine) && !cfg!(drtm_loom) {
+            return Err(Error::Nested);
+        }
+        slot.enter(engine, slot.name);
+        Ok(Inside { engine, slot })
+    }
+
+    /// Returns a state for a transaction of this thread.
+    #[inline(always)]
+    pub(crate) fn take(&self, thread: &Thread<S::Engine>) -> Box<TxState<S::Engine>> {
+        // The model checker's threads are all one here, and must not take each other's states, which name lock holders.
+        let spare = if cfg!(drtm_loom) { None } else { thread.spare.take().or_else(|| Self::take_another(thread)) };
+        spare.unwrap_or_else(|| self.new_state())
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn take_another(thread: &Thread<S::Engine>) -> Option<Box<TxState<S::Engine>>> {
+        thread.others.borrow_mut().pop()
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn new_state(&self) -> Box<TxState<S::Engine>> {
+        Box::new(TxState::new(self.store.worker(), self.registry.register()))
+    }
+
+    /// Keeps a state for this thread's next transaction.
+    #[inline(always)]
+    pub(crate) fn give_back(&self, thread: &Thread<S::Engine>, mut state: Box<TxState<S::Engine>>) {
+        state.session.leave(self.engine());
+        if let Some(other) = thread.spare.replace(Some(state)) {
+            Self::give_back_another(thread, other);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn give_back_another(thread: &Thread<S::Engine>, other: Box<TxState<S::Engine>>) {
+        thread.others.borrow_mut().push(other);
+    }
+}

@@ -1,0 +1,202 @@
+//! The life cycle of a database: whether it is open, which transactions are active, and the epoch of its schema.
+//!
+//! One word says whether the database is open, and how often the indexes of a table have changed: the *schema epoch*.
+//! A transaction reads the word when it begins, its *admission*, and again when it has locked its write set. Nearly
+//! always it is unchanged, and that is all that it costs.
+//!
+//! ```text
+//!  63                                        2 1     0
+//! +-------------------------------------------+-------+
+//! | schema epoch (62)                         | state |   0 open, 1 closing, 2 closed
+//! +-------------------------------------------+-------+
+//! ```
+//!
+//! # Closing
+//!
+//! An active transaction says so in a slot of its own, by a plain store without a fence, since that is done for every
+//! transaction. So the closing thread may overlook one that is just beginning, and closes in two steps:
+//!
+//! 1. *Closing*: no transaction is admitted any more, and every one that is seen to be active is waited for.
+//! 2. *Closed*: a transaction that was overlooked is refused when it has locked its write set. Locking is a fence, and
+//!    so is the change of the word: of a transaction that begins and a thread that closes, at least one sees the
+//!    other. A transaction that read the word just before is seen now, and waited for.
+//!
+//! A transaction that has not locked anything has no such fence, unless it opens a snapshot. So a read-only one that
+//! began at that very moment may go on reading after the end: what it reads does not change any more.
+//!
+//! # Indexes
+//!
+//! When a table gets another index, its writers must know it from some moment on. The thread that opens the index
+//! shows it first, and then advances the schema epoch. A writer that finds its own epoch unchanged when it has locked
+//! its write set comes before that moment: a reader of the table after the change waits for its locks, or finds what
+//! it has written. A writer that finds another epoch, and has written to that table, is run again, and knows the index
+//! then. Snapshots and commit epochs meet in the same way, in another word.
+
+use std::{
+    sync::Arc,
+    thread,
+    time::{Duration, Instant},
+};
+
+use drtm_htm::{Engine, Line, Waiter, Word, fence_locked};
+
+use crate::{Error, sync::Mutex};
+
+const STATE: u64 = 0b11;
+const OPEN: u64 = 0;
+const CLOSING: u64 = 1;
+const CLOSED: u64 = 2;
+
+/// One change of indexes.
+const CHANGE: u64 = STATE + 1;
+
+/// No transaction is active in a slot.
+const IDLE: u64 = 0;
+
+/// How often the closing thread looks for active transactions before it sleeps between one look and the next, and how
+/// long it sleeps.
+const LOOKS: u32 = 64;
+const NAP: Duration = Duration::from_millis(1);
+
+/// The word under which a transaction was admitted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Admission(u64);
+
+impl Admission {
+    /// Returns how often indexes had changed.
+    #[inline(always)]
+    pub(crate) const fn schema_epoch(self) -> u64 {
+        self.0 / CHANGE
+    }
+
+    /// Returns whether the database was closed for good.
+    pub(crate) const fn is_closed(self) -> bool {
+        self.0 & STATE == CLOSED
+    }
+}
+
+/// Marks a closure of one thread, or one explicit transaction, as active. Read by the thread that closes.
+#[derive(Debug)]
+#[repr(align(128))]
+pub(crate) struct ActiveSlot {
+    /// The name of the thread that has begun the transaction.
+    thread: Word,
+    /// The name of this slot, which is a thread's name if it is a thread's slot.
+    pub(crate) name: u64,
+}
+
+impl ActiveSlot {
+    #[inline(always)]
+    pub(crate) fn is_active<E: Engine>(&self, engine: &E) -> bool {
+        engine.load_relaxed(&self.thread) != IDLE
+    }
+
+    #[inline(always)]
+    pub(crate) fn enter<E: Engine>(&self, engine: &E, thread: u64) {
+        engine.store_relaxed(&self.thread, thread);
+    }
+
+    /// Ends the transaction: whatever it did happens before for a thread that sees this.
+    #[inline(always)]
+    pub(crate) fn leave<E: Engine>(&self, engine: &E) {
+        engine.store(&self.thread, IDLE);
+    }
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Lifecycle {
+    /// The first word, on a line that is seldom written.
+    line: Line,
+    slots: Mutex<Vec<Arc<ActiveSlot>>>,
+}
+
+impl Lifecycle {
+    /// Makes a slot that the closing thread looks at.
+    pub(crate) fn slot(&self) -> Arc<ActiveSlot> {
+        let mut slots = self.slots.lock();
+        let slot = Arc::new(ActiveSlot { thread: Word::new(IDLE), name: slots.len() as u64 + 1 });
+        slots.push(Arc::clone(&slot));
+        slot
+    }
+
+    /// Admits a transaction that begins, or is run once more.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Closed`].
+    #[inline(always)]
+    pub(crate) fn admit<E: Engine>(&self, engine: &E, is_active: bool) -> Result<Admission, Error> {
+        let now = self.now(engine);
+        let state = now.0 & STATE;
+        if state == OPEN || is_active && state == CLOSING { Ok(now) } else { Err(Error::Closed) }
+    }
+
+    /// Returns the word as it is now.
+    #[inline(always)]
+    pub(crate) fn now<E: Engine>(&self, engine: &E) -> Admission {
+        Admission(engine.load(&self.line[0]))
+    }
+
+    /// Returns whether no transaction is admitted any more.
+    pub(crate) fn is_closed<E: Engine>(&self, engine: &E) -> bool {
+        engine.load(&self.line[0]) & STATE != OPEN
+    }
+
+    /// Advances the schema epoch, for writers that were admitted before. Returns the new one.
+    pub(crate) fn change_indexes<E: Engine>(&self, engine: &E) -> u64 {
+        let before = engine.fetch_add(&self.line[0], CHANGE);
+        fence_locked();
+        Admission(before).schema_epoch() + 1
+    }
+
+    /// Closes, and waits until no transaction is active. `own` is the name of the calling thread.
+    pub(crate) fn close<E: Engine>(&self, engine: &E, own: u64, patience: Option<Duration>) -> Result<(), Error> {
+        // The model checker's threads have all the same name.
+        if !cfg!(drtm_loom) && self.all().iter().any(|slot| engine.load(&slot.thread) == own) {
+            return Err(Error::InTransaction);
+        }
+        let until = patience.and_then(|patience| Instant::now().checked_add(patience));
+        for (from, to) in [(OPEN, CLOSING), (CLOSING, CLOSED)] {
+            self.advance(engine, from, to);
+            self.wait_until_empty(engine, until)?;
+        }
+        Ok(())
+    }
+
+    /// Advances the state, unless another thread has done so. Is a fence either way.
+    fn advance<E: Engine>(&self, engine: &E, from: u64, to: u64) {
+        loop {
+            let now = engine.load(&self.line[0]);
+            let next = if now & STATE == from { now - from + to } else { now };
+            if engine.compare_exchange(&self.line[0], now, next).is_ok() {
+                break;
+            }
+        }
+        fence_locked();
+    }
+
+    fn wait_until_empty<E: Engine>(&self, engine: &E, until: Option<Instant>) -> Result<(), Error> {
+        let waiter = Waiter::new();
+        let mut looks = 0;
+        loop {
+            let transactions = self.all().iter().filter(|slot| engine.load(&slot.thread) != IDLE).count();
+            if transactions == 0 {
+                return Ok(());
+            }
+            if until.is_some_and(|until| Instant::now() >= until) {
+                return Err(Error::StillRunning { transactions });
+            }
+            if looks < LOOKS || cfg!(drtm_loom) {
+                looks += 1;
+                waiter.pause();
+            } else {
+                thread::sleep(NAP);
+            }
+        }
+    }
+
+    /// Returns all slots. A copy, since no word is accessed while the list is locked.
+    fn all(&self) -> Vec<Arc<ActiveSlot>> {
+        self.slots.lock().clone()
+    }
+}

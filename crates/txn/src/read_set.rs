@@ -1,0 +1,109 @@
+//! The read set: what must still be so when the transaction commits.
+
+use drtm_kv::{BucketVersion, Handle, NodeVersion, Sighting};
+
+use crate::{
+    index::{Absence, Shift},
+    write_set::WriteTarget,
+};
+
+/// How many reads and writes there are when the read set is validated for the first time before the commit.
+const FIRST_CHECK: usize = 256;
+
+/// Rows that were read, and the guards of keys that were absent.
+#[derive(Debug)]
+pub(crate) struct ReadSet {
+    /// Rows that were read and are not written.
+    pub(crate) records: Vec<Sighting>,
+    /// Leaves that ranges went through, and in which keys were absent.
+    pub(crate) leaves: Vec<NodeVersion>,
+    /// Buckets in which keys were absent.
+    pub(crate) buckets: Vec<BucketVersion>,
+    /// Records that were locked when they were read: only by the holder of the starvation ticket.
+    pub(crate) held: Vec<Handle>,
+    /// How many reads and writes there are when the set is validated again.
+    pub(crate) next_check: usize,
+}
+
+impl Default for ReadSet {
+    fn default() -> Self {
+        let (records, leaves, buckets, held) = Default::default();
+        Self { records, leaves, buckets, held, next_check: FIRST_CHECK }
+    }
+}
+
+impl ReadSet {
+    #[inline(always)]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.records.is_empty() && self.leaves.is_empty() && self.buckets.is_empty()
+    }
+
+    /// Returns whether everything was read at one moment, so that nothing has to be validated.
+    #[inline(always)]
+    pub(crate) fn is_of_one_moment(&self) -> bool {
+        self.leaves.is_empty() && self.records.len() + self.buckets.len() <= 1
+    }
+
+    /// Adds the guard of a key that is absent.
+    #[inline]
+    pub(crate) fn track_absent(&mut self, absence: Absence) {
+        match absence {
+            Absence::Bucket(bucket) => self.buckets.push(bucket),
+            Absence::Leaf(leaf) => self.leaves.push(leaf),
+        }
+    }
+
+    /// Lets the guards follow a change that this transaction has made itself.
+    pub(crate) fn follow(&mut self, shift: Shift) {
+        match shift {
+            Shift::Leaf(change) => change.carry(&mut self.leaves),
+            Shift::Bucket(change) => change.carry(&mut self.buckets),
+        }
+    }
+
+    /// Removes a row that is going to be written, if it was read last. Returns whether it was.
+    #[inline(always)]
+    pub(crate) fn take_back(&mut self, seen: Sighting) -> bool {
+        self.records.pop_if(|last| *last == seen).is_some()
+    }
+
+    /// Returns a guard for the time in which code of the application changes a row that was read and is not in the
+    /// set: if that fails or panics, the row is added.
+    #[inline(always)]
+    pub(crate) fn pending(&mut self, record: WriteTarget) -> PendingRead<'_> {
+        PendingRead { reads: self, record }
+    }
+
+    /// Empties the set.
+    #[inline]
+    pub(crate) fn clear(&mut self) {
+        self.records.clear();
+        self.leaves.clear();
+        self.buckets.clear();
+        self.next_check = FIRST_CHECK;
+    }
+}
+
+/// A row that was read to be changed. Dropped, it is added to the read set.
+#[derive(Debug)]
+pub(crate) struct PendingRead<'r> {
+    reads: &'r mut ReadSet,
+    record: WriteTarget,
+}
+
+impl PendingRead<'_> {
+    /// Ends the guard: the row is written, and so need not be in the read set.
+    #[inline(always)]
+    pub(crate) fn done(self) {
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for PendingRead<'_> {
+    #[cold]
+    fn drop(&mut self) {
+        if let WriteTarget::Seen(seen) = self.record {
+            self.reads.records.push(seen);
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! Taking back what transactions leave behind (see `garbage`): tried by the thread that leaves it, then now and then by
+//! threads that commit, and by a thread that closes a snapshot.
+
+use drtm_htm::Engine;
+use drtm_kv::{Handle, KvError, Locking, Reaped, Sighting, Worker};
+
+use crate::{Setting, budget::Spent, garbage::Garbage, index::Encoded, inner::Inner, state::TxState};
+
+/// How many commits there are between attempts to take something back, and how much is tried at once: whatever a snapshot that stays open holds up, a commit does
+/// not become slow for it.
+const TURN: u32 = 32;
+const BATCH: usize = 512;
+
+/// Takes a record out of its table, or keeps it in mind.
+pub(crate) fn reap<S: Setting>(
+    db: &Inner<S>,
+    worker: &mut Worker<S::Engine>,
+    table: u16,
+    key: Encoded<'_>,
+    seen: Sighting,
+) -> Result<(), KvError> {
+    let Some(opened) = db.catalog.get(table) else { return Ok(()) };
+    // Nothing is taken out of what somebody with the ticket may have passed.
+    let reaped = if db.ticket.is_taken() { Reaped::Busy } else { opened.index.reap(worker, key, seen)? };
+    if reaped == Reaped::Busy {
+        db.garbage.push(Garbage::Row { table, key: key.into(), seen });
+    }
+    Ok(())
+}
+
+/// Takes the records out that a transaction has made for insertions that do not commit.
+pub(crate) fn undo_inserts<S: Setting>(db: &Inner<S>, state: &mut TxState<S::Engine>) {
+    let TxState { writes, arena, worker, .. } = state;
+    for write in writes.as_slice().iter().chain(writes.undone()).filter(|write| write.is_made) {
+        // A store that is corrupt says so to its next user; this transaction fails already.
+        let _ = reap(db, worker, write.table, write.key.in_bytes(&arena.keys), write.seen());
+    }
+}
+
+/// Whether it is time to try again what could not be taken back.
+#[inline(always)]
+pub(crate) fn is_to_be_tried<E: Engine>(state: &TxState<E>) -> bool {
+    state.session.commits.is_multiple_of(TURN)
+}
+
+/// Now and then tries again what could not be taken back.
+#[inline]
+pub(crate) fn try_again<S: Setting>(db: &Inner<S>, state: &mut TxState<S::Engine>) -> Result<(), KvError> {
+    if is_to_be_tried(state) { try_some(db, state) } else { Ok(()) }
+}
+
+/// Tries to take back some of what is left.
+#[cold]
+pub(crate) fn try_some<S: Setting>(db: &Inner<S>, state: &mut TxState<S::Engine>) -> Result<(), KvError> {
+    if db.garbage.is_empty() || db.ticket.is_taken() {
+        return Ok(());
+    }
+    let mut spent = Spent::default();
+    let tried = try_each(db, state, &mut spent);
+    db.past.enter(spent);
+    tried
+}
+
+fn try_each<S: Setting>(db: &Inner<S>, state: &mut TxState<S::Engine>, spent: &mut Spent) -> Result<(), KvError> {
+    db.snapshots.needs(&db.store, &mut state.scratch.needs)?;
+    let mut tried = 0;
+    // What was left behind meanwhile, and what is put back, is for the next time.
+    for _ in 0..db.garbage.len() {
+        if tried >= BATCH {
+            break;
+        }
+        let Some(mut left) = db.garbage.pop() else { break };
+        if matches!(&left, Garbage::Past { until, .. } if state.scratch.needs.include_any_before(*until)) {
+            // And so, most likely, are those that were left after it.
+            db.garbage.push(left);
+            break;
+        }
+        tried += 1;
+        let is_done = match &mut left {
+            Garbage::Row { table, key, seen } => match db.catalog.get(*table) {
+                Some(opened) => opened.index.reap(&mut state.worker, key.as_ref(), *seen)? != Reaped::Busy,
+                None => true,
+            },
+            Garbage::Past { rows, .. } => {
+                tried += rows.len() - 1;
+                rows.iter().for_each(|at| db.store.records().ask_for(*at));
+                let mut failed = Ok(());
+                rows.retain(|at| match forget(db, state, *at, spent) {
+                    Ok(is_done) => !is_done,
+                    Err(error) => {
+                        failed = Err(error);
+                        true
+                    }
+                });
+                failed?;
+                rows.is_empty()
+            }
+        };
+        if !is_done {
+            db.garbage.push(left);
+        }
+    }
+    Ok(())
+}
+
+/// Forgets what a row was, as far as nobody needs it. Whether nothing is left.
+fn forget<S: Setting>(
+    db: &Inner<S>,
+    state: &mut TxState<S::Engine>,
+    at: Handle,
+    spent: &mut Spent,
+) -> Result<bool, KvError> {
+    let records = db.store.records();
+    match records.lock(at, state.holder)? {
+        // Whoever has moved it, or taken it out, sees to that.
+        Locking::Gone => Ok(true),
+        Locking::Held(_) => Ok(false),
+        Locking::Taken { .. } => {
+            // Only now: until the record was locked, somebody may have written it for whom a snapshot needs what it was.
+            db.snapshots.needs(&db.store, &mut state.scratch.needs)?;
+            let needs = &state.scratch.needs;
+            let freed = records.forget(&mut state.worker, at, |from, until| needs.include(from, until));
+            let has_past = records.has_past(at);
+            records.unlock(at);
+            spent.give_back(freed?);
+            Ok(!has_past?)
+        }
+    }
+}

@@ -1,0 +1,238 @@
+//! The sink: what is told of every transaction before it becomes visible. A log, a replica or a change feed is one.
+
+use std::{fmt::Debug, sync::OnceLock};
+
+use drtm_kv::Version;
+
+use crate::{
+    SinkError,
+    arena::{Arena, ArenaRange},
+    index::Encoded,
+    table::TableInfo,
+    write_set::{Write, WriteOp},
+};
+
+/// Receives every transaction that is about to commit, and may refuse it.
+///
+/// A database has at most one sink, chosen when it is [built](crate::Builder::sink). It is called once per
+/// transaction that writes, by the thread that commits: after validation, when nothing but the sink can stop the
+/// commit any more, and before any of its writes is visible. Transactions that depend on each other are told in
+/// their serialization order; others may be told at the same time.
+///
+/// The rows are locked during the call, so it should be quick, and must not wait for another transaction.
+///
+/// If it returns an error or panics, the transaction has not happened: its locks are released, and the application
+/// gets [`Error::Refused`](crate::Error::Refused), or the panic.
+///
+/// # Example
+///
+/// ```
+/// use std::sync::{Arc, atomic::{AtomicUsize, Ordering::Relaxed}};
+/// use drtm_txn::{Builder, Commit, Error, Raw, RowChange, Sink, SinkError, TableDef};
+///
+/// /// Counts the bytes of values, and accepts no more than a hundred in a transaction.
+/// #[derive(Debug, Default)]
+/// struct Bytes(AtomicUsize);
+///
+/// impl Sink for Bytes {
+///     fn commit(&self, commit: &Commit<'_>) -> Result<(), SinkError> {
+///         let bytes = commit.rows().map(|row| match row.change() {
+///             RowChange::Put(value) => value.len(),
+///             RowChange::Patch { bytes, .. } => bytes.len(),
+///             RowChange::Remove => 0,
+///         });
+///         let bytes = bytes.sum();
+///         if bytes > 100 {
+///             return Err(format!("{bytes} bytes are too many").into());
+///         }
+///         self.0.fetch_add(bytes, Relaxed);
+///         Ok(())
+///     }
+/// }
+///
+/// const NOTES: TableDef<u64, Raw> = TableDef::hash("notes");
+/// let bytes = Arc::new(Bytes::default());
+/// let db = Builder::new().sink(bytes.clone()).build()?;
+/// let notes = db.table(NOTES)?;
+/// db.transact(|tx| tx.put(notes, &1, b"seven"))?;
+/// let refused = db.transact(|tx| tx.put(notes, &2, &[0; 200]));
+/// assert!(matches!(refused, Err(Error::Refused { .. })));
+/// assert_eq!(bytes.0.load(Relaxed), 5);
+/// assert_eq!(db.read(|tx| tx.get(notes, &2))?, None);
+/// # Ok::<(), Error>(())
+/// ```
+pub trait Sink: Send + Sync + Debug + 'static {
+    /// Accepts a transaction, or refuses it.
+    ///
+    /// # Errors
+    ///
+    /// The reason why the transaction must not happen.
+    fn commit(&self, commit: &Commit<'_>) -> Result<(), SinkError>;
+}
+
+/// A transaction that is about to commit.
+///
+/// # Example
+///
+/// See [`Sink`].
+#[derive(Debug)]
+pub struct Commit<'t> {
+    pub(crate) epoch: u64,
+    pub(crate) writes: &'t [Write],
+    pub(crate) arena: &'t Arena,
+    pub(crate) tables: &'t [OnceLock<TableInfo>],
+}
+
+impl<'t> Commit<'t> {
+    /// Returns the snapshot number under which the transaction commits. Transactions of a higher one come later.
+    #[must_use]
+    #[inline]
+    pub fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
+    /// Returns the rows that the transaction writes, each once. A row that it has inserted and removed again is not
+    /// among them.
+    #[inline]
+    pub fn rows(&self) -> impl Iterator<Item = Row<'t>> + use<'t> {
+        let Self { epoch, writes, arena, tables } = *self;
+        writes.iter().filter_map(move |write| Row::new(epoch, write, arena, tables))
+    }
+}
+
+/// What a transaction does to a row.
+///
+/// # Example
+///
+/// See [`Sink`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RowChange<'t> {
+    /// It has this value from now on.
+    Put(&'t [u8]),
+    /// These bytes replace those from `offset` on. The rest of the [previous](Row::previous) version's value stays.
+    Patch {
+        /// Where the bytes begin in the value.
+        offset: usize,
+        /// The bytes.
+        bytes: &'t [u8],
+    },
+    /// It is removed.
+    Remove,
+}
+
+/// A row that a transaction writes.
+///
+/// # Example
+///
+/// ```
+/// use std::sync::{Arc, Mutex};
+/// use drtm_txn::{Builder, Commit, Error, Pod, RowChange, Sink, SinkError, TableDef};
+///
+/// #[derive(Debug, Default)]
+/// struct Log(Mutex<Vec<(String, Vec<u8>, bool)>>);
+///
+/// impl Sink for Log {
+///     fn commit(&self, commit: &Commit<'_>) -> Result<(), SinkError> {
+///         let mut log = self.0.lock().map_err(|_| "the log's writer has panicked")?;
+///         for row in commit.rows() {
+///             assert!(row.version() > row.previous() && !row.is_index());
+///             log.push((row.table().to_owned(), row.key().to_vec(), row.change() == RowChange::Remove));
+///         }
+///         Ok(())
+///     }
+/// }
+///
+/// const STOCK: TableDef<u16, Pod<u32>> = TableDef::hash("stock");
+/// let log = Arc::new(Log::default());
+/// let db = Builder::new().sink(log.clone()).build()?;
+/// let stock = db.table(STOCK)?;
+/// db.transact(|tx| tx.put(stock, &258, &5))?;
+/// db.transact(|tx| tx.remove(stock, &258).map(drop))?;
+/// let stock = |removed| ("stock".to_owned(), vec![1, 2], removed);
+/// assert_eq!(*log.0.lock().expect("no panic"), [stock(false), stock(true)]);
+/// # Ok::<(), Error>(())
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Row<'t> {
+    table: &'t TableInfo,
+    write: &'t Write,
+    arena: &'t Arena,
+    epoch: u64,
+    /// The bytes of a key that is kept as a word, right-aligned.
+    word: [u8; 8],
+}
+
+impl<'t> Row<'t> {
+    #[inline]
+    fn new(epoch: u64, write: &'t Write, arena: &'t Arena, tables: &'t [OnceLock<TableInfo>]) -> Option<Self> {
+        if write.is_made && write.op == WriteOp::Remove {
+            return None;
+        }
+        let table = tables.get(usize::from(write.table))?.get()?;
+        let word = match write.key.in_bytes(&arena.keys) {
+            Encoded::Word(word) => word.to_be_bytes(),
+            Encoded::Bytes(_) => [0; 8],
+        };
+        Some(Self { table, write, arena, epoch, word })
+    }
+
+    /// Returns the table's name.
+    #[must_use]
+    #[inline]
+    pub fn table(&self) -> &'static str {
+        self.table.name
+    }
+
+    /// Returns the table's number, by which a sink can find its own data of the table.
+    #[must_use]
+    #[inline]
+    pub fn table_number(&self) -> u16 {
+        self.write.table
+    }
+
+    /// Returns whether the table holds the entries of an index, which follow from the rows of another.
+    #[must_use]
+    #[inline]
+    pub fn is_index(&self) -> bool {
+        self.table.is_index
+    }
+
+    /// Returns the key's encoding. Encodings are in the order of the keys.
+    #[must_use]
+    #[inline]
+    pub fn key(&self) -> &[u8] {
+        match self.write.key.in_bytes(&self.arena.keys) {
+            Encoded::Bytes(bytes) => bytes,
+            Encoded::Word(_) => &self.word[self.word.len() - self.table.key_size.min(self.word.len())..],
+        }
+    }
+
+    /// Returns the version that the row gets. A key's versions grow, over removal and insertion too.
+    #[must_use]
+    #[inline]
+    pub fn version(&self) -> Version {
+        self.write.version_in(self.epoch)
+    }
+
+    /// Returns the version that the row had before. It is a [removed](Version::is_removed) one if the key was absent.
+    #[must_use]
+    #[inline]
+    pub fn previous(&self) -> Version {
+        self.write.before
+    }
+
+    /// Returns what happens to the row.
+    #[must_use]
+    #[inline]
+    pub fn change(&self) -> RowChange<'t> {
+        let bytes = |range: ArenaRange| range.of(self.arena.values.bytes());
+        match self.write.op {
+            WriteOp::Put(value) | WriteOp::Insert(value) => RowChange::Put(bytes(value)),
+            WriteOp::Patch { bytes: patch, skipped } => {
+                RowChange::Patch { offset: size_of::<u64>() * skipped as usize, bytes: bytes(patch) }
+            }
+            WriteOp::Remove => RowChange::Remove,
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! The state of a running transaction. A thread keeps it for its next one, so that nothing is allocated once it has
+//! grown to its size.
+
+use std::sync::Arc;
+
+use drtm_htm::Engine;
+use drtm_kv::{Handle, Records, Reserved, State, Worker};
+
+use crate::{
+    arena::Arena,
+    lifecycle::{ActiveSlot, Admission, Lifecycle},
+    located::Located,
+    read_set::ReadSet,
+    secondary::RowEntries,
+    snapshots::Needs,
+    stats::Counters,
+    write_set::WriteSet,
+};
+
+/// How many reads a read-only transaction has made when it continues in a snapshot. Fewer are validated again sooner
+/// than writers have kept old versions for a snapshot, and cost nobody but the reader.
+pub(crate) const LONG_READ: usize = 1024;
+
+#[derive(Debug)]
+pub(crate) struct TxState<E: Engine> {
+    pub(crate) worker: Worker<E>,
+    /// The lock word of this transaction.
+    pub(crate) holder: State,
+    pub(crate) reads: ReadSet,
+    pub(crate) writes: WriteSet,
+    pub(crate) arena: Arena,
+    /// Places of rows that were prefetched.
+    pub(crate) located: Located,
+    /// Index entries of the row that is being written.
+    pub(crate) entries: RowEntries,
+    pub(crate) scratch: Scratch,
+    pub(crate) session: Session,
+}
+
+/// What a commit needs beside the sets.
+#[derive(Debug, Default)]
+pub(crate) struct Scratch {
+    /// The writes in the order of their records, where they have to be locked in it.
+    pub(crate) order: Vec<(Handle, u32)>,
+    /// What open snapshots need, as of this commit.
+    pub(crate) needs: Needs,
+    /// Memory for values that do not fit where their records are, by the numbers of their writes, in order.
+    pub(crate) reserved: Vec<(u32, Reserved)>,
+}
+
+/// What outlives one transaction.
+#[derive(Debug)]
+pub(crate) struct Session {
+    pub(crate) counters: Arc<Counters>,
+    /// Commits of this state.
+    pub(crate) commits: u32,
+    /// Under what the transaction was admitted (see `lifecycle`).
+    pub(crate) admission: Admission,
+    /// Marks an explicit transaction as active. A closure is marked by its thread's slot.
+    slot: Option<Arc<ActiveSlot>>,
+    is_explicit: bool,
+}
+
+impl Session {
+    /// Marks an explicit transaction as active, begun by this thread.
+    pub(crate) fn enter<E: Engine>(&mut self, engine: &E, lifecycle: &Lifecycle, thread: u64) {
+        self.slot.get_or_insert_with(|| lifecycle.slot()).enter(engine, thread);
+        self.is_explicit = true;
+    }
+
+    /// Marks an explicit transaction as ended.
+    #[inline(always)]
+    pub(crate) fn leave<E: Engine>(&mut self, engine: &E) {
+        if self.is_explicit {
+            self.is_explicit = false;
+            if let Some(slot) = &self.slot {
+                slot.leave(engine);
+            }
+        }
+    }
+}
+
+impl<E: Engine> TxState<E> {
+    pub(crate) fn new(worker: Worker<E>, counters: Arc<Counters>) -> Self {
+        Self {
+            holder: worker.lock_state(),
+            worker,
+            reads: ReadSet::default(),
+            writes: WriteSet::default(),
+            arena: Arena::default(),
+            located: Located::default(),
+            entries: RowEntries::default(),
+            scratch: Scratch::default(),
+            session: Session { counters, commits: 0, admission: Admission::default(), slot: None, is_explicit: false },
+        }
+    }
+
+    /// Forgets everything, for the next transaction.
+    #[inline]
+    pub(crate) fn clear(&mut self) {
+        self.reads.clear();
+        self.writes.clear();
+        self.arena.clear();
+        self.located.clear();
+        if !self.scratch.reserved.is_empty() {
+            self.give_back_reserved();
+        }
+    }
+
+    /// Gives back memory that a commit has reserved and not used.
+    #[cold]
+    fn give_back_reserved(&mut self) {
+        let Self { scratch, worker, .. } = self;
+        scratch.reserved.drain(..).for_each(|(_, memory)| worker.give_back(memory));
+    }
+
+    /// Unlocks the records that were locked when they were read.
+    #[inline(always)]
+    pub(crate) fn release(&mut self, records: &Records<'_, E>) {
+        if !self.reads.held.is_empty() {
+            let holder = self.holder;
+            // Those that were written are unlocked by now, and may be locked by another transaction.
+            self.reads.held.drain(..).for_each(|at| records.unlock_if_held(at, holder));
+        }
+    }
+
+    /// Returns how much there is to be validated.
+    #[inline(always)]
+    pub(crate) fn seen(&self) -> usize {
+        self.reads.records.len() + self.writes.len()
+    }
+}

@@ -1,0 +1,319 @@
+//! The write set: the rows that a transaction is going to write, and the savepoints that it can return to.
+//!
+//! A transaction looks every row that it reads up here, since it sees its own writes. A filter answers for most
+//! rows. It is exact for a single write, and a bitmap for several. Where it cannot tell, a small set is searched,
+//! and a large one has an index, which is brought up to date by the first lookup that needs it: a transaction that
+//! only inserts never pays for it.
+
+use std::hint::cold_path;
+
+use drtm_kv::{Handle, Sighting, Version};
+use rustc_hash::FxHashMap;
+
+use crate::{
+    Error,
+    arena::{ArenaKey, ArenaRange},
+    epoch::version_in,
+};
+
+/// What a write does to its row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum WriteOp {
+    /// Replaces the value with this one.
+    Put(ArenaRange),
+    /// Makes a record visible that this transaction has made, with this value in it.
+    Insert(ArenaRange),
+    /// Replaces the bytes behind the first `skipped` words of the value. The row was read.
+    Patch { bytes: ArenaRange, skipped: u32 },
+    /// Removes the row.
+    Remove,
+}
+
+impl WriteOp {
+    /// The length of a value that replaces another, for which the record may have no room.
+    #[inline(always)]
+    pub(crate) fn new_length(self) -> Option<usize> {
+        match self {
+            Self::Put(value) => Some(value.length()),
+            Self::Insert(_) | Self::Patch { .. } | Self::Remove => None,
+        }
+    }
+}
+
+/// A record that a lookup has found, as the write set knows it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum WriteTarget {
+    /// A record that this transaction does not write yet.
+    Seen(Sighting),
+    /// The write with this number.
+    Written(usize),
+    /// An older version, which cannot be written.
+    Past,
+}
+
+/// One row of the write set.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Write {
+    pub(crate) at: Handle,
+    pub(crate) table: u16,
+    pub(crate) op: WriteOp,
+    /// Whether this transaction has made the record.
+    pub(crate) is_made: bool,
+    /// Whether the row was read as well: then its version must not have changed when it is locked.
+    pub(crate) is_read: bool,
+    pub(crate) key: ArenaKey,
+    /// The version when it was found.
+    pub(crate) seen: Version,
+    /// The version when it was locked.
+    pub(crate) before: Version,
+    /// Whether the new value fits where the record is.
+    pub(crate) has_room: bool,
+}
+
+impl Write {
+    /// A write of a record that was found. If it was read, it must not be in the read set too.
+    #[inline(always)]
+    pub(crate) fn found(found: Sighting, table: u16, op: WriteOp, key: ArenaKey, is_read: bool) -> Self {
+        let Sighting { at, version: seen } = found;
+        Self { at, table, op, is_made: false, is_read, key, seen, before: Version::default(), has_room: true }
+    }
+
+    /// A write of a record that was made for it. It counts as read: the key was absent.
+    #[inline(always)]
+    pub(crate) fn made(made: Sighting, table: u16, op: WriteOp, key: ArenaKey) -> Self {
+        Self { is_made: true, ..Self::found(made, table, op, key, true) }
+    }
+
+    /// Returns the version that the row gets in an epoch.
+    #[inline(always)]
+    pub(crate) fn version_in(&self, epoch: u64) -> Version {
+        let version = version_in(epoch, self.before);
+        if self.op == WriteOp::Remove { version.as_removed() } else { version }
+    }
+
+    /// The record as it was found.
+    #[inline(always)]
+    pub(crate) fn seen(&self) -> Sighting {
+        Sighting { at: self.at, version: self.seen }
+    }
+}
+
+/// From how many writes on they are looked up by an index.
+const INDEX_FROM: usize = if cfg!(test) { 4 } else { 64 };
+
+/// The rows that a transaction writes.
+#[derive(Debug, Default)]
+pub(crate) struct WriteSet {
+    writes: Vec<Write>,
+    filter: Filter,
+    /// The numbers of the first `indexed` writes, by their records.
+    index: FxHashMap<Handle, u32>,
+    indexed: usize,
+    /// Whether a savepoint was taken, so that changes of writes have to be undoable.
+    has_savepoint: bool,
+    /// The savepoints that the transaction can return to, in order.
+    savepoints: Vec<u64>,
+    /// The number of the next savepoint. None is used twice.
+    next_savepoint: u64,
+    /// What writes did before they were changed.
+    changes: Vec<(u32, WriteOp)>,
+    /// Writes that were undone, and whose records this transaction has made.
+    undone: Vec<Write>,
+}
+
+impl WriteSet {
+    #[inline(always)]
+    pub(crate) fn as_slice(&self) -> &[Write] {
+        &self.writes
+    }
+
+    #[inline(always)]
+    pub(crate) fn as_mut_slice(&mut self) -> &mut [Write] {
+        &mut self.writes
+    }
+
+    #[inline(always)]
+    pub(crate) fn len(&self) -> usize {
+        self.writes.len()
+    }
+
+    #[inline(always)]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.writes.is_empty()
+    }
+
+    #[inline(always)]
+    pub(crate) fn get(&self, write: usize) -> &Write {
+        &self.writes[write]
+    }
+
+    /// Returns whether a record may be in the set. Never false for one that is.
+    #[inline(always)]
+    pub(crate) fn may_have(&self, at: Handle) -> bool {
+        self.filter.may_have(at)
+    }
+
+    /// Returns the number of the write of this record.
+    #[inline(always)]
+    pub(crate) fn position(&mut self, at: Handle) -> Option<usize> {
+        if self.filter.may_have(at) { self.position_slow(at) } else { None }
+    }
+
+    #[inline(never)]
+    fn position_slow(&mut self, at: Handle) -> Option<usize> {
+        if self.writes.len() < INDEX_FROM {
+            return self.writes.iter().position(|write| write.at == at);
+        }
+        let new = self.writes[self.indexed..].iter().zip(self.indexed as u32..);
+        self.index.extend(new.map(|(write, number)| (write.at, number)));
+        self.indexed = self.writes.len();
+        self.index.get(&at).map(|number| *number as usize)
+    }
+
+    /// Adds a write of a record that is not in the set.
+    #[inline(always)]
+    pub(crate) fn push(&mut self, write: Write) {
+        self.filter.add(write.at);
+        self.writes.push(write);
+    }
+
+    /// Makes a write do something else.
+    #[inline]
+    pub(crate) fn change(&mut self, write: usize, op: WriteOp) {
+        if self.has_savepoint {
+            self.changes.push((write as u32, self.writes[write].op));
+        }
+        self.writes[write].op = op;
+    }
+
+    /// Returns the writes that were undone, and whose records this transaction has made.
+    #[inline(always)]
+    pub(crate) fn undone(&self) -> &[Write] {
+        &self.undone
+    }
+
+    /// Takes a savepoint.
+    pub(crate) fn savepoint(&mut self) -> Mark {
+        self.has_savepoint = true;
+        let number = self.next_savepoint;
+        self.next_savepoint += 1;
+        self.savepoints.push(number);
+        Mark { writes: self.writes.len(), changes: self.changes.len(), number }
+    }
+
+    /// Undoes the writes since a savepoint, and calls `read` for each of their rows that was read.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::OtherSavepoint`] if the transaction cannot return to it.
+    pub(crate) fn return_to(&mut self, mark: Mark, mut read: impl FnMut(Sighting)) -> Result<(), Error> {
+        let Ok(known) = self.savepoints.binary_search(&mark.number) else { return Err(Error::OtherSavepoint) };
+        self.savepoints.truncate(known + 1);
+        while self.changes.len() > mark.changes {
+            if let Some((write, op)) = self.changes.pop()
+                && let Some(write) = self.writes.get_mut(write as usize)
+            {
+                write.op = op;
+            }
+        }
+        for write in self.writes.drain(mark.writes..) {
+            // The filter may keep its bit: it only has to know all that are there.
+            self.index.remove(&write.at);
+            if write.is_read {
+                read(write.seen());
+            }
+            // The record stays until the end: it says that its key is absent, and what was seen around it holds.
+            self.undone.extend(write.is_made.then_some(write));
+        }
+        self.indexed = self.indexed.min(mark.writes);
+        Ok(())
+    }
+
+    /// Empties the set.
+    #[inline]
+    pub(crate) fn clear(&mut self) {
+        if !self.writes.is_empty() || self.has_savepoint {
+            self.clear_slow();
+        }
+    }
+
+    #[inline]
+    fn clear_slow(&mut self) {
+        self.writes.clear();
+        self.filter.clear();
+        if self.indexed > 0 || self.has_savepoint {
+            cold_path();
+            self.index.clear();
+            self.indexed = 0;
+            self.has_savepoint = false;
+            self.savepoints.clear();
+            self.changes.clear();
+            self.undone.clear();
+        }
+    }
+}
+
+/// Where a transaction was when a savepoint was taken.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Mark {
+    writes: usize,
+    changes: usize,
+    number: u64,
+}
+
+/// Answers whether a record may be one of some. One record is kept as it is, several have a bit each.
+#[derive(Debug, Default)]
+struct Filter {
+    first: Option<Handle>,
+    has_several: bool,
+    bits: [u64; FILTER_WORDS],
+}
+
+/// So many that two of a hundred records seldom share a bit.
+const FILTER_WORDS: usize = 32;
+
+impl Filter {
+    /// Returns the word of a record's bit, and the bit.
+    #[inline(always)]
+    fn bit(at: Handle) -> (usize, u64) {
+        let bit = at.mixed() % (64 * FILTER_WORDS as u64);
+        ((bit / 64) as usize, 1 << (bit % 64))
+    }
+
+    #[inline(always)]
+    fn add(&mut self, at: Handle) {
+        match self.first {
+            None => self.first = Some(at),
+            Some(_) if self.has_several => self.set(at),
+            Some(first) => {
+                self.has_several = true;
+                self.set(first);
+                self.set(at);
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn set(&mut self, at: Handle) {
+        let (word, bit) = Self::bit(at);
+        self.bits[word] |= bit;
+    }
+
+    #[inline(always)]
+    fn may_have(&self, at: Handle) -> bool {
+        if !self.has_several {
+            return self.first == Some(at);
+        }
+        let (word, bit) = Self::bit(at);
+        self.bits[word] & bit != 0
+    }
+
+    #[inline(always)]
+    fn clear(&mut self) {
+        self.first = None;
+        if self.has_several {
+            self.has_several = false;
+            self.bits = [0; FILTER_WORDS];
+        }
+    }
+}
