@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 
-use drtm_txn::{Change, Hook};
+use drtm_txn::{Commit, RowChange, Sink, SinkError};
 
 use crate::world::{Place, value_of};
 
@@ -27,15 +27,19 @@ impl Scribe {
     }
 }
 
-impl Hook for Scribe {
-    fn changed(&self, change: Change<'_>) {
-        let left = Left {
-            place: Place::of(change.table, change.key),
-            version: change.version.number(),
-            write: change.value.map(value_of),
-        };
-        TOLD.with_borrow_mut(|told| told.push(left));
-        // All that is written is locked now: a good moment for others to have a look.
-        std::thread::yield_now();
+impl Sink for Scribe {
+    fn commit(&self, commit: &Commit<'_>) -> Result<(), SinkError> {
+        for row in commit.rows() {
+            let write = match row.change() {
+                RowChange::Put(value) => Some(value_of(value)),
+                RowChange::Remove => None,
+                other => return Err(format!("no transaction does this here: {other:?}").into()),
+            };
+            let left = Left { place: Place::of(row.table(), row.key()), version: row.version().number(), write };
+            TOLD.with_borrow_mut(|told| told.push(left));
+            // All that is written is locked now: a good moment for others to have a look.
+            std::thread::yield_now();
+        }
+        Ok(())
     }
 }

@@ -1,6 +1,6 @@
 //! What databases are tested on: every engine, with and without a fault.
 
-use std::{fmt::Debug, marker::PhantomData};
+use std::{fmt::Debug, marker::PhantomData, sync::Arc};
 
 use drtm_htm::{Emulated, EmulatedConfig, Engine, Native, NoHtm, Profile};
 use drtm_txn::{Builder, Db, Mutation, Setting};
@@ -26,7 +26,6 @@ pub(crate) struct On<E, F = Sound>(PhantomData<fn() -> (E, F)>);
 
 impl<E: Engine, F: Fault> Setting for On<E, F> {
     type Engine = E;
-    type Hook = Scribe;
     const REGIONS_FROM: usize = 1;
     const FAULT: Option<Mutation> = F::FAULT;
 }
@@ -58,5 +57,5 @@ impl Tested for Emulated {
 }
 
 pub(crate) fn database<E: Engine, F: Fault>(engine: &E) -> Db<On<E, F>> {
-    Builder::new().memory(256 << 20).build_with(engine.clone(), Scribe).expect("memory")
+    Builder::new().memory(256 << 20).sink(Arc::new(Scribe)).build_with(engine.clone()).expect("memory")
 }

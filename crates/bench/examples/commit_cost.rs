@@ -17,7 +17,7 @@ use std::{env, hint::black_box, process::ExitCode};
 use drtm_bench::Plain;
 use drtm_htm::{Engine, NoHtm, Word, fence_locked};
 use drtm_kv::{Fetched, HashConfig, HashTable, Locking, Records, Room, Sighting, State, Store, Version};
-use drtm_txn::{Builder, Db, Setting, Table, TableDef, Tx, Unlogged};
+use drtm_txn::{Builder, Db, Setting, Table, TableDef, Tx};
 
 const ROWS: u64 = 10_000;
 const MEMORY: u64 = 1 << 30;
@@ -59,7 +59,6 @@ struct Local;
 
 impl Setting for Local {
     type Engine = NoHtm;
-    type Hook = Unlogged;
 }
 
 /// By the database.
@@ -96,7 +95,7 @@ impl<const N: usize> Generic<'_, N> {
 
     /// Gives how often rows were written.
     fn carry_out(run: &Run) -> Result<u64, Failure> {
-        let db = Builder::new().memory(MEMORY).build_with::<Local>(NoHtm, Unlogged)?;
+        let db = Builder::new().memory(MEMORY).build_with::<Local>(NoHtm)?;
         let rows = db.table(TableDef::hash("rows").with_room_for(ROWS))?;
         (0..ROWS).try_for_each(|key| db.transact(|tx| tx.insert(rows, &key, &[0; N])))?;
         Generic { db: &db, rows }.transactions(run)?;

@@ -91,8 +91,8 @@ impl<'t> Commit<'t> {
         self.epoch
     }
 
-    /// Returns the rows that the transaction writes, each once. A row that it has inserted and removed again is not
-    /// among them.
+    /// Returns the rows that the transaction writes, each once. One that it has inserted and removed again counts as
+    /// removed.
     #[inline]
     pub fn rows(&self) -> impl Iterator<Item = Row<'t>> + use<'t> {
         let Self { epoch, writes, arena, tables } = *self;
@@ -166,9 +166,6 @@ pub struct Row<'t> {
 impl<'t> Row<'t> {
     #[inline]
     fn new(epoch: u64, write: &'t Write, arena: &'t Arena, tables: &'t [OnceLock<TableInfo>]) -> Option<Self> {
-        if write.is_made && write.op == WriteOp::Remove {
-            return None;
-        }
         let table = tables.get(usize::from(write.table))?.get()?;
         let word = match write.key.in_bytes(&arena.keys) {
             Encoded::Word(word) => word.to_be_bytes(),

@@ -13,7 +13,7 @@ mod explore;
 use std::{fmt::Debug, marker::PhantomData, sync::atomic::Ordering::Relaxed};
 
 use drtm_htm::NoHtm;
-use drtm_txn::{Builder, Change, Db, Error, Hook, Mutation, Ordered, Pod, Setting, Table, TableDef, Tx, Unlogged};
+use drtm_txn::{Builder, Commit, Db, Error, Mutation, Ordered, Pod, Setting, Sink, SinkError, Table, TableDef, Tx};
 use loom::{sync::atomic::AtomicU64, thread};
 
 /// What is wrong with a database.
@@ -46,7 +46,6 @@ struct Model<F>(PhantomData<fn() -> F>);
 
 impl<F: Fault> Setting for Model<F> {
     type Engine = NoHtm;
-    type Hook = Unlogged;
     const FAULT: Option<Mutation> = F::FAULT;
 }
 
@@ -111,7 +110,7 @@ impl Rows {
 impl<F: Fault> World<F> {
     /// A table with these keys, each with a value of one.
     fn new(kind: Kind, keys: &[u64]) -> Self {
-        let db = Builder::new().memory(8 << 10).build_with(NoHtm, Unlogged).expect("memory");
+        let db = Builder::new().memory(8 << 10).build_with(NoHtm).expect("memory");
         let table = match kind {
             Kind::Hash => Rows::Hash(db.table(ROWS).expect("memory")),
             Kind::Tree => Rows::Tree(db.table(SORTED).expect("memory")),
@@ -362,31 +361,24 @@ fn without_validation_a_reader_sees_a_transaction_in_part() {
 #[derive(Debug)]
 struct Told(AtomicU64);
 
-impl Hook for Told {
-    fn changed(&self, _change: Change<'_>) {
+impl Sink for Told {
+    fn commit(&self, _commit: &Commit<'_>) -> Result<(), SinkError> {
         self.0.fetch_add(1, Relaxed);
+        Ok(())
     }
-}
-
-#[derive(Debug)]
-struct Closing<F>(PhantomData<fn() -> F>);
-
-impl<F: Fault> Setting for Closing<F> {
-    type Engine = NoHtm;
-    type Hook = Told;
-    const FAULT: Option<Mutation> = F::FAULT;
 }
 
 /// One writes, the other closes the database.
 fn close_beside_a_writer<F: Fault>() {
     for closer_leads in [false, true] {
         model(2).check(move || {
-            let told = Told(AtomicU64::new(0));
-            let db: Db<Closing<F>> = Builder::new().memory(8 << 10).build_with(NoHtm, told).expect("memory");
+            let counted = Arc::new(Told(AtomicU64::new(0)));
+            let db: Db<Model<F>> =
+                Builder::new().memory(8 << 10).sink(counted.clone()).build_with(NoHtm).expect("memory");
             let rows = db.table(ROWS).expect("memory");
             // What the threads of a model share, as they are all one to the system, is made before there are several.
             drop(db.begin().expect("a transaction"));
-            let write = move |db: &Db<Closing<F>>| {
+            let write = move |db: &Db<Model<F>>| {
                 let written = db.begin().and_then(|mut tx| tx.put(rows, &1, &1).and_then(|()| tx.commit()));
                 match written {
                     Ok(()) => 1,
@@ -394,9 +386,9 @@ fn close_beside_a_writer<F: Fault>() {
                     Err(error) => panic!("{error}"),
                 }
             };
-            let close = |db: &Db<Closing<F>>| {
+            let close = move |db: &Db<Model<F>>| {
                 db.close().expect("no transaction is this thread's");
-                db.hook().0.load(Relaxed)
+                counted.0.load(Relaxed)
             };
             let other = db.clone();
             let (written, told) = if closer_leads {

@@ -16,7 +16,7 @@ mod explore;
 use std::sync::Arc;
 
 use drtm_htm::NoHtm;
-use drtm_txn::{Builder, Db, Ordered, Pod, Setting, Snapshot, Table, TableDef, Unlogged};
+use drtm_txn::{Builder, Db, Ordered, Pod, Setting, Snapshot, Table, TableDef};
 use explore::explore;
 use loom::sync::atomic::{
     AtomicBool,
@@ -28,7 +28,6 @@ struct Model;
 
 impl Setting for Model {
     type Engine = NoHtm;
-    type Hook = Unlogged;
 }
 
 const ROWS: TableDef<u64, Pod<u64>> = TableDef::hash("rows");
@@ -47,7 +46,7 @@ type Rows = Table<u64, Pod<u64>>;
 
 impl<T> World<T> {
     fn of(table: impl FnOnce(&Db<Model>) -> T) -> Self {
-        let db = Builder::new().memory(8 << 10).build_with(NoHtm, Unlogged).expect("memory");
+        let db = Builder::new().memory(8 << 10).build_with(NoHtm).expect("memory");
         let table = table(&db);
         Self { db, table, is_acknowledged: Arc::new(AtomicBool::new(false)) }
     }

@@ -14,7 +14,7 @@ mod explore;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use drtm_htm::NoHtm;
-use drtm_txn::{Builder, Db, Error, Ordered, Pod, Setting, Table, TableDef, Tx, Unlogged};
+use drtm_txn::{Builder, Db, Error, Ordered, Pod, Setting, Table, TableDef, Tx};
 use explore::explore;
 
 #[derive(Debug)]
@@ -22,7 +22,6 @@ struct Model;
 
 impl Setting for Model {
     type Engine = NoHtm;
-    type Hook = Unlogged;
 }
 
 const ROWS: TableDef<u64, Pod<u64>> = TableDef::hash("rows");
@@ -36,7 +35,7 @@ struct World<T> {
 
 impl<T> World<T> {
     fn of(table: impl FnOnce(&Db<Model>) -> T) -> Self {
-        let db = Builder::new().memory(8 << 10).build_with(NoHtm, Unlogged).expect("memory");
+        let db = Builder::new().memory(8 << 10).build_with(NoHtm).expect("memory");
         let table = table(&db);
         // What threads share here, and have each for itself otherwise, is made before there are any.
         db.transact(|_| Ok(())).expect("nobody else is here");

@@ -10,7 +10,7 @@ use std::{
 };
 
 use drtm_htm::Emulated;
-use drtm_txn::{Builder, Conflict, Db, Error, IndexDef, Multi, Pod, Setting, TableDef, Unlogged};
+use drtm_txn::{Builder, Conflict, Db, Error, IndexDef, Multi, Pod, Setting, TableDef};
 use metrics::{Counter, Gauge, Histogram, Key, KeyName, Metadata, Recorder, SharedString, Unit};
 
 /// Keeps what it is given: counters as they are, gauges as the bits of a `f64`.
@@ -73,7 +73,6 @@ struct Regions;
 
 impl Setting for Regions {
     type Engine = Emulated;
-    type Hook = Unlogged;
     const REGIONS_FROM: usize = 1;
 }
 
@@ -84,7 +83,7 @@ const BY_COUNT: IndexDef<u64, Pod<u64>, u64, Multi> = IndexDef::multi("by count"
 fn figures_are_handed_over_when_somebody_asks() -> Result<(), Error> {
     let recorder = Kept::default();
     metrics::with_local_recorder(&recorder, || {
-        let db: Db<Regions> = Builder::new().memory(32 << 20).build_with(Emulated::default(), Unlogged)?;
+        let db: Db<Regions> = Builder::new().memory(32 << 20).build_with(Emulated::default())?;
         let counters = db.table(COUNTERS)?;
         db.index(counters, BY_COUNT)?;
         for key in 0..10 {

@@ -2,7 +2,7 @@
 
 use clap::ValueEnum;
 use drtm_htm::{Emulated, Engine, Native, NoHtm, Rtm};
-use drtm_txn::{Embedded, Setting, Unlogged};
+use drtm_txn::{Embedded, Setting};
 use serde::Serialize;
 
 use crate::Error;
@@ -30,7 +30,6 @@ pub(crate) struct Simulated;
 
 impl Setting for Simulated {
     type Engine = Emulated;
-    type Hook = Unlogged;
     const REGIONS_FROM: usize = 1;
 }
 
@@ -40,7 +39,6 @@ pub(crate) struct Limit;
 
 impl Setting for Limit {
     type Engine = NoHtm;
-    type Hook = Unlogged;
     const ISOLATED: bool = false;
 }
 
@@ -49,7 +47,7 @@ pub(crate) trait Task {
     /// What comes of it.
     type Output;
 
-    fn carry_out<S: Setting<Hook = Unlogged>>(self, engine: S::Engine) -> Result<Self::Output, Error>;
+    fn carry_out<S: Setting>(self, engine: S::Engine) -> Result<Self::Output, Error>;
 }
 
 impl EngineName {

@@ -3,7 +3,7 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use drtm_htm::{Profile, Traced};
-use drtm_txn::{Builder, Setting, Unlogged};
+use drtm_txn::{Builder, Setting};
 
 use super::{Workload, crew::Client, progress::Progress, workload::load};
 use crate::Error;
@@ -14,7 +14,6 @@ struct Watched;
 
 impl Setting for Watched {
     type Engine = Traced;
-    type Hook = Unlogged;
     const ISOLATED: bool = false;
 }
 
@@ -50,7 +49,7 @@ pub(crate) fn footprints<W: Workload>(
     memory: u64,
     profile: Profile,
 ) -> Result<Vec<Footprint>, Error> {
-    let db = Builder::new().memory(memory).build_with::<Watched>(Traced, Unlogged)?;
+    let db = Builder::new().memory(memory).build_with::<Watched>(Traced)?;
     let tables = workload.open(&db)?;
     let progress = Progress::new("loading", workload.pieces());
     load(workload, &db, tables, 1, || progress.step())?;

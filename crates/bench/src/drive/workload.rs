@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use drtm_txn::{Builder, Conflict, Db, Setting, Unlogged};
+use drtm_txn::{Builder, Conflict, Db, Setting};
 
 use super::{
     Options,
@@ -80,11 +80,7 @@ pub(crate) struct Pace {
 }
 
 /// Runs a workload in one setting, of whatever engine.
-pub(crate) fn run_in<S: Setting<Hook = Unlogged>, W: Workload>(
-    workload: &W,
-    engine: S::Engine,
-    pace: Pace,
-) -> Result<Finished, Error> {
+pub(crate) fn run_in<S: Setting, W: Workload>(workload: &W, engine: S::Engine, pace: Pace) -> Result<Finished, Error> {
     Run { workload, pace }.carry_out::<S>(engine)
 }
 
@@ -128,9 +124,9 @@ impl Finished {
 impl<W: Workload> Task for Run<'_, W> {
     type Output = Finished;
 
-    fn carry_out<S: Setting<Hook = Unlogged>>(self, engine: S::Engine) -> Result<Finished, Error> {
+    fn carry_out<S: Setting>(self, engine: S::Engine) -> Result<Finished, Error> {
         let Self { workload, pace: Pace { threads, until, memory, at_once } } = self;
-        let db = Builder::new().memory(memory).at_once(at_once).build_with::<S>(engine, Unlogged)?;
+        let db = Builder::new().memory(memory).at_once(at_once).build_with::<S>(engine)?;
         let tables = workload.open(&db)?;
         let progress = Progress::new("loading", workload.pieces());
         load(workload, &db, tables, threads, || progress.step())?;

@@ -1,7 +1,7 @@
 //! Series of a figure whose horizontal axis is the number of threads.
 
 use drtm_htm::{NoHtm, Rtm};
-use drtm_txn::{Setting, Unlogged};
+use drtm_txn::Setting;
 
 use super::{
     effort::{Effort, Subject, Sum},
@@ -74,7 +74,7 @@ impl<'e> Entry<'e> {
     }
 
     /// A workload in one setting, on an engine of it.
-    pub(super) fn within<S: Setting<Hook = Unlogged>, W: Workload + 'e>(
+    pub(super) fn within<S: Setting, W: Workload + 'e>(
         series: &'static str,
         engine: S::Engine,
         pace: impl Fn(usize) -> Pace + 'e,

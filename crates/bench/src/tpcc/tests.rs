@@ -3,7 +3,7 @@
 use std::num::NonZeroU64;
 
 use drtm_htm::{Native, NoHtm};
-use drtm_txn::{Builder, Db, Embedded, Setting, Unlogged};
+use drtm_txn::{Builder, Db, Embedded, Setting};
 use zerocopy::little_endian::{I64, U32};
 
 use super::{
@@ -26,10 +26,10 @@ struct World<S: Setting> {
     payments: u32,
 }
 
-fn world<S: Setting<Hook = Unlogged>>(engine: S::Engine) -> World<S> {
+fn world<S: Setting>(engine: S::Engine) -> World<S> {
     let scale = Scale::new(2).and_then(|scale| scale.with_customers(30)?.with_items(100)).expect("small");
     let loader = Loader::new(scale, 42, NonZeroU64::MIN);
-    let db = Builder::new().memory(1 << 30).build_with::<S>(engine, Unlogged).expect("memory for a test");
+    let db = Builder::new().memory(1 << 30).build_with::<S>(engine).expect("memory for a test");
     let tables: Tables = Tables::open(&db, &scale).expect("new tables");
     let sink = &mut Loading { db: &db, tables };
     loader.items(sink).expect("room");
@@ -112,7 +112,7 @@ fn an_order_takes_from_stock_and_is_found_by_its_customer() {
     assert_eq!(world.violations(), [""; 0]);
 }
 
-fn nothing_is_left_of_an_unused_item<S: Setting<Hook = Unlogged>>(engine: S::Engine) {
+fn nothing_is_left_of_an_unused_item<S: Setting>(engine: S::Engine) {
     let world = world::<S>(engine);
     let before = world.db.tables().expect("sound");
     let mut inputs = world.inputs(Chances { rollback: 100, ..Chances::STANDARD });

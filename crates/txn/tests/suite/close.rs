@@ -2,7 +2,7 @@
 
 use std::{
     sync::{
-        Barrier,
+        Arc, Barrier,
         atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     },
     thread,
@@ -10,33 +10,26 @@ use std::{
 };
 
 use drtm_htm::{Emulated, Engine, NoHtm};
-use drtm_txn::{Builder, Change, Db, Error, Hook, IndexDef, Pod, Setting, TableDef};
+use drtm_txn::{Builder, Commit, Db, Error, IndexDef, Pod, Sink, SinkError, TableDef};
 
-use crate::scale;
+use crate::{On, scale};
 
 /// Counts the changes that it is told of.
 #[derive(Debug, Default)]
 struct Told(AtomicU64);
 
-impl Hook for Told {
-    fn changed(&self, _change: Change<'_>) {
-        self.0.fetch_add(1, Relaxed);
+impl Sink for Told {
+    fn commit(&self, commit: &Commit<'_>) -> Result<(), SinkError> {
+        self.0.fetch_add(commit.rows().count() as u64, Relaxed);
+        Ok(())
     }
-}
-
-#[derive(Debug)]
-struct Counted<E>(std::marker::PhantomData<E>);
-
-impl<E: Engine> Setting for Counted<E> {
-    type Engine = E;
-    type Hook = Told;
-    const REGIONS_FROM: usize = 1;
 }
 
 const COUNTERS: TableDef<u64, Pod<u64>> = TableDef::hash("counters");
 
-fn database<E: Engine>(engine: E) -> Db<Counted<E>> {
-    Builder::new().memory(16 << 20).build_with(engine, Told::default()).expect("a database")
+fn database<E: Engine>(engine: E) -> (Db<On<E>>, Arc<Told>) {
+    let told = Arc::new(Told::default());
+    (Builder::new().memory(16 << 20).sink(told.clone()).build_with(engine).expect("a database"), told)
 }
 
 #[test]
@@ -145,7 +138,7 @@ fn who_is_inside_may_finish() -> Result<(), Error> {
 /// Many write in all ways there are while somebody closes: what was acknowledged has been told, and nothing is told afterwards.
 fn nothing_commits_afterwards<E: Engine>(engine: &E, rounds: u64) {
     for round in 0..rounds {
-        let db = database(engine.clone());
+        let (db, counted) = database(engine.clone());
         let counters = db.table(COUNTERS).expect("memory");
         db.transact(|tx| (0..4).try_for_each(|key| tx.put(counters, &key, &0))).expect("memory");
         let (acknowledged, is_over, start) = (AtomicU64::new(4), AtomicBool::new(false), Barrier::new(3));
@@ -184,11 +177,11 @@ fn nothing_commits_afterwards<E: Engine>(engine: &E, rounds: u64) {
                 std::hint::spin_loop();
             }
             db.close().expect("this thread has no transaction");
-            let told = db.hook().0.load(Relaxed);
+            let told = counted.0.load(Relaxed);
             is_over.store(true, Relaxed);
             told
         });
-        assert_eq!(db.hook().0.load(Relaxed), told, "something has committed afterwards");
+        assert_eq!(counted.0.load(Relaxed), told, "something has committed afterwards");
         assert_eq!(acknowledged.load(Relaxed), told, "what was told is what was acknowledged");
     }
 }
@@ -207,16 +200,16 @@ fn nothing_commits_after_the_end_in_regions() {
 #[test]
 fn several_close_at_once() {
     for _ in 0..50 * scale() {
-        let db = database(NoHtm);
+        let (db, counted) = database(NoHtm);
         let counters = db.table(COUNTERS).expect("memory");
         thread::scope(|scope| {
             scope.spawn(|| while db.transact(|tx| tx.put(counters, &1, &1)).is_ok() {});
             for _ in 0..2 {
                 scope.spawn(|| {
                     db.close().expect("this thread has no transaction");
-                    let told = db.hook().0.load(Relaxed);
+                    let told = counted.0.load(Relaxed);
                     thread::yield_now();
-                    assert_eq!(db.hook().0.load(Relaxed), told);
+                    assert_eq!(counted.0.load(Relaxed), told);
                 });
             }
         });

@@ -9,7 +9,7 @@ use std::{
 
 use drtm_htm::{Emulated, NoHtm};
 use drtm_txn::{
-    Builder, Codec, Db, Embedded, Error, Key, Mode, Ordered, Part, Pod, Setting, Table, TableDef, Tx, Unlogged, part,
+    Builder, Codec, Db, Embedded, Error, Key, Mode, Ordered, Part, Pod, Setting, Table, TableDef, Tx, part,
 };
 use proptest::{collection::vec, prelude::*};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
@@ -174,9 +174,9 @@ proptest! {
 
     #[test]
     fn rows_are_shown_as_a_model_has_them(steps in steps()) {
-        agree(&Builder::new().memory(64 << 20).build_with::<On<NoHtm>>(NoHtm, Unlogged).expect("a database"), &steps);
+        agree(&Builder::new().memory(64 << 20).build_with::<On<NoHtm>>(NoHtm).expect("a database"), &steps);
         let engine = Emulated::default();
-        agree(&Builder::new().memory(64 << 20).build_with::<On<Emulated>>(engine, Unlogged).expect("a database"), &steps);
+        agree(&Builder::new().memory(64 << 20).build_with::<On<Emulated>>(engine).expect("a database"), &steps);
     }
 }
 

@@ -3,17 +3,18 @@
 
 mod close;
 mod each;
-mod hooks;
+
 mod indexes;
 mod many;
 mod model;
 mod parts;
 mod regions;
+mod sinks;
 mod snapshots;
 mod starvation;
 
 use drtm_htm::Engine;
-use drtm_txn::{Setting, Unlogged};
+use drtm_txn::Setting;
 
 /// A database on a given engine.
 #[derive(Debug)]
@@ -21,7 +22,6 @@ struct On<E>(std::marker::PhantomData<E>);
 
 impl<E: Engine> Setting for On<E> {
     type Engine = E;
-    type Hook = Unlogged;
     const REGIONS_FROM: usize = 1;
 }
 

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fmt::Debug, ops::ControlFlow};
 
 use drtm_htm::NoHtm;
 use drtm_txn::{
-    Builder, Db, Error, Hash, Key, Kind, Lines, Mode, Ordered, Part, Pod, Setting, Table, TableDef, Tx, Unlogged, part,
+    Builder, Db, Error, Hash, Key, Kind, Lines, Mode, Ordered, Part, Pod, Setting, Table, TableDef, Tx, part,
 };
 use proptest::{collection::vec, prelude::*};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
@@ -169,7 +169,7 @@ proptest! {
 
     #[test]
     fn rows_of_many_keys_are_those_of_each(before in before(), wishes in vec(wish(), 1..6)) {
-        let db = Builder::new().memory(16 << 20).build_with::<On<NoHtm>>(NoHtm, Unlogged).expect("memory");
+        let db = Builder::new().memory(16 << 20).build_with::<On<NoHtm>>(NoHtm).expect("memory");
         let program = (&before[..], &wishes[..]);
         agree(&db, db.table(TableDef::<u64, Pod<Row>>::hash("numbers")).expect("room"), u64::from, program);
         agree(&db, db.table(TableDef::<String, Pod<Row>, Hash>::hash("names")).expect("room"), name, program);
@@ -179,7 +179,7 @@ proptest! {
 
 #[test]
 fn what_others_write_meanwhile_is_found_out() {
-    let db = Builder::new().memory(16 << 20).build_with::<On<NoHtm>>(NoHtm, Unlogged).expect("memory");
+    let db = Builder::new().memory(16 << 20).build_with::<On<NoHtm>>(NoHtm).expect("memory");
     let table = db.table(TableDef::<u64, Pod<Row>>::hash("numbers")).expect("room");
     db.transact(|tx| (0..600).try_for_each(|key| tx.insert(table, &key, &Row::of(7)))).expect("room");
     let mut tries = 0;

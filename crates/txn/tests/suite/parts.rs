@@ -1,11 +1,16 @@
 //! Parts of rows, beside whole ones: random programs beside a model, threads that must not tear a row, and where a part is written as a whole.
 
-use std::{collections::BTreeMap, fmt::Debug, sync::Mutex, thread};
+use std::{
+    collections::BTreeMap,
+    fmt::Debug,
+    sync::{Arc, Mutex},
+    thread,
+};
 
 use drtm_htm::{Emulated, NoHtm};
 use drtm_txn::{
-    Builder, Change, Db, Error, Hash, Hook, IndexDef, Key, Kind, Multi, Ordered, Part, Pod, Setting, Table, TableDef,
-    Tx, Unlogged, part,
+    Builder, Commit, Db, Error, Hash, IndexDef, Key, Kind, Multi, Ordered, Part, Pod, RowChange, Setting, Sink,
+    SinkError, Table, TableDef, Tx, part,
 };
 use proptest::{collection::vec, prelude::*};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
@@ -243,7 +248,7 @@ proptest! {
 
     #[test]
     fn parts_are_parts_of_rows(programs in steps()) {
-        let db = Builder::new().memory(16 << 20).build_with::<On<NoHtm>>(NoHtm, Unlogged).expect("memory");
+        let db = Builder::new().memory(16 << 20).build_with::<On<NoHtm>>(NoHtm).expect("memory");
         let hashed = db.table(TableDef::<u64, Pod<Row>>::hash("hashed")).expect("room");
         agree(&db, hashed, u64::from, &programs)?;
         let sorted = db.table(TableDef::<String, Pod<Row>, Ordered>::ordered("sorted")).expect("room");
@@ -251,12 +256,13 @@ proptest! {
     }
 
     #[test]
-    fn whoever_listens_hears_of_whole_rows(programs in steps()) {
-        let db = Builder::new().memory(16 << 20).build_with::<Heard>(NoHtm, Ears::default()).expect("memory");
+    fn a_sink_can_follow_all_rows(programs in steps()) {
+        let ears = Arc::new(Ears::default());
+        let db = Builder::new().memory(16 << 20).sink(ears.clone()).build_with::<On<NoHtm>>(NoHtm).expect("memory");
         let sorted = db.table(TableDef::<u64, Pod<Row>, Ordered>::ordered("sorted")).expect("room");
         agree(&db, sorted, u64::from, &programs)?;
         // What was told last of each row is what it is.
-        let told = db.hook().0.lock().expect("nobody panicked").clone();
+        let told = ears.0.lock().expect("nobody panicked").clone();
         let rows: BTreeMap<Vec<u8>, Vec<u8>> = db
             .read(|tx| tx.range(sorted, ..)?.rows().collect::<Result<Vec<_>, _>>())
             .expect("alone")
@@ -268,7 +274,7 @@ proptest! {
 
     #[test]
     fn indexes_follow_changes_of_parts(programs in steps()) {
-        let db = Builder::new().memory(16 << 20).build_with::<On<NoHtm>>(NoHtm, Unlogged).expect("memory");
+        let db = Builder::new().memory(16 << 20).build_with::<On<NoHtm>>(NoHtm).expect("memory");
         let hashed = db.table(TableDef::<u64, Pod<Row>>::hash("hashed")).expect("room");
         let by_word = db.index(hashed, BY_WORD).expect("room");
         agree(&db, hashed, u64::from, &programs)?;
@@ -288,26 +294,25 @@ proptest! {
 
 const BY_WORD: IndexDef<u64, Pod<Row>, Vec<u8>, Multi> = IndexDef::multi("by word", |_, row| Some(row.word.to_vec()));
 
-/// What was told last of each row.
+/// All rows, as far as a sink can know them.
 #[derive(Debug, Default)]
 struct Ears(Mutex<BTreeMap<Vec<u8>, Vec<u8>>>);
 
-impl Hook for Ears {
-    fn changed(&self, change: Change<'_>) {
+impl Sink for Ears {
+    fn commit(&self, commit: &Commit<'_>) -> Result<(), SinkError> {
         let mut rows = self.0.lock().expect("nobody panics here");
-        match change.value {
-            Some(value) => rows.insert(change.key.to_vec(), value.to_vec()),
-            None => rows.remove(change.key),
-        };
+        for row in commit.rows() {
+            match row.change() {
+                RowChange::Put(value) => drop(rows.insert(row.key().to_vec(), value.to_vec())),
+                RowChange::Patch { offset, bytes } => {
+                    let value = rows.get_mut(row.key()).expect("a patch is of a row that is there");
+                    value[offset..offset + bytes.len()].copy_from_slice(bytes);
+                }
+                _ => drop(rows.remove(row.key())),
+            }
+        }
+        Ok(())
     }
-}
-
-#[derive(Debug)]
-struct Heard;
-
-impl Setting for Heard {
-    type Engine = NoHtm;
-    type Hook = Ears;
 }
 
 /// What all parts of a row add up to, byte by byte, is always the same.
@@ -325,7 +330,7 @@ const ONE: Part<Shared, u8> = part!(Shared, one);
 const OTHER: Part<Shared, u8> = part!(Shared, other);
 
 /// Threads move something from one part of a row to the other, by parts and by whole rows, while others look.
-fn nothing_is_torn<S: Setting<Hook = Unlogged>>(db: &Db<S>) {
+fn nothing_is_torn<S: Setting>(db: &Db<S>) {
     let table = db.table(TableDef::<u64, Pod<Shared>>::hash("shared")).expect("room");
     let row = Shared { one: TOTAL, filler: Long([7; 270]), other: 0 };
     db.transact(|tx| (0..3).try_for_each(|key| tx.insert(table, &key, &row))).expect("room");
@@ -375,18 +380,18 @@ fn nothing_is_torn<S: Setting<Hook = Unlogged>>(db: &Db<S>) {
 
 #[test]
 fn rows_of_which_parts_are_written_are_whole() {
-    nothing_is_torn(&Builder::new().memory(64 << 20).build_with::<On<NoHtm>>(NoHtm, Unlogged).expect("memory"));
+    nothing_is_torn(&Builder::new().memory(64 << 20).build_with::<On<NoHtm>>(NoHtm).expect("memory"));
 }
 
 #[test]
 fn rows_of_which_parts_are_written_are_whole_in_regions() {
     let engine = Emulated::default();
-    nothing_is_torn(&Builder::new().memory(64 << 20).build_with::<On<Emulated>>(engine, Unlogged).expect("memory"));
+    nothing_is_torn(&Builder::new().memory(64 << 20).build_with::<On<Emulated>>(engine).expect("memory"));
 }
 
 #[test]
 fn a_part_that_was_changed_meanwhile_is_a_conflict() {
-    let db = Builder::new().memory(16 << 20).build_with::<On<NoHtm>>(NoHtm, Unlogged).expect("memory");
+    let db = Builder::new().memory(16 << 20).build_with::<On<NoHtm>>(NoHtm).expect("memory");
     let table = db.table(TableDef::<u64, Pod<Row>>::hash("rows")).expect("room");
     db.transact(|tx| tx.insert(table, &1, &Row::of(1))).expect("room");
     let mut late = db.begin().expect("open");

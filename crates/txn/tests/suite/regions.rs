@@ -1,7 +1,7 @@
 //! When commits begin hardware regions.
 
 use drtm_htm::Emulated;
-use drtm_txn::{Builder, Db, Error, Hash, Pod, Setting, Table, TableDef, Unlogged};
+use drtm_txn::{Builder, Db, Error, Hash, Pod, Setting, Table, TableDef};
 
 use crate::On;
 
@@ -11,14 +11,13 @@ struct Usual;
 
 impl Setting for Usual {
     type Engine = Emulated;
-    type Hook = Unlogged;
 }
 
 const COUNTERS: TableDef<u64, Pod<u64>> = TableDef::hash("counters");
 
 /// How many regions have committed, in all, after transactions of so many writes.
-fn regions<S: Setting<Engine = Emulated, Hook = Unlogged>>(writes: &[usize]) -> Result<Vec<u64>, Error> {
-    let db: Db<S> = Builder::new().memory(32 << 20).build_with(Emulated::default(), Unlogged)?;
+fn regions<S: Setting<Engine = Emulated>>(writes: &[usize]) -> Result<Vec<u64>, Error> {
+    let db: Db<S> = Builder::new().memory(32 << 20).build_with(Emulated::default())?;
     let counters = db.table(COUNTERS)?;
     db.transact(|tx| (0..100).try_for_each(|key| tx.insert(counters, &key, &0)))?;
     let before = db.regions().commits;

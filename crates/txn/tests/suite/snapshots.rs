@@ -6,18 +6,18 @@ use std::{
 };
 
 use drtm_htm::{Emulated, EmulatedConfig, NoHtm};
-use drtm_txn::{Builder, Db, Error, Hash, Mode, Ordered, Raw, Serde, Setting, Table, TableDef, Tx, Unlogged};
+use drtm_txn::{Builder, Db, Error, Hash, Mode, Ordered, Raw, Serde, Setting, Table, TableDef, Tx};
 use proptest::prelude::*;
 
 use crate::{On, scale};
 
 fn plain() -> Db<On<NoHtm>> {
-    Builder::new().memory(64 << 20).build_with(NoHtm, Unlogged).expect("a database")
+    Builder::new().memory(64 << 20).build_with(NoHtm).expect("a database")
 }
 
 fn with_regions() -> Db<On<Emulated>> {
     let engine = Emulated::new(EmulatedConfig::default()).expect("an engine");
-    Builder::new().memory(64 << 20).build_with(engine, Unlogged).expect("a database")
+    Builder::new().memory(64 << 20).build_with(engine).expect("a database")
 }
 
 const BY_HASH: TableDef<u64, Serde<(i64, String)>> = TableDef::hash("by hash");

@@ -12,8 +12,7 @@ use std::{
 
 use drtm_htm::{Emulated, Engine, NoHtm};
 use drtm_txn::{
-    Builder, Conflict, Db, Error, IndexDef, Key, Kind, Multi, Ordered, Pod, Serde, Setting, Table, TableDef,
-    Uniqueness, Unlogged,
+    Builder, Conflict, Db, Error, IndexDef, Key, Kind, Multi, Ordered, Pod, Serde, Setting, Table, TableDef, Uniqueness,
 };
 use proptest::prelude::*;
 
@@ -42,7 +41,7 @@ fn build<K: Key + Ord + std::fmt::Debug, O: Kind>(
     rows: &BTreeMap<u16, Row>,
     key: fn(u16) -> K,
 ) -> Result<(), Error> {
-    let db: Db<On<NoHtm>> = Builder::new().memory(16 << 20).build_with(NoHtm, Unlogged)?;
+    let db: Db<On<NoHtm>> = Builder::new().memory(16 << 20).build_with(NoHtm)?;
     let table = db.table(def)?;
     for (row, value) in rows {
         db.transact(|tx| tx.insert(table, &key(*row), value))?;
@@ -122,7 +121,7 @@ const IN_ORDER: TableDef<u64, Pod<Seat>, Ordered> = TableDef::ordered("seats in 
 fn many_write<E: Engine, O: Kind>(engine: E, def: TableDef<u64, Pod<Seat>, O>, keys: u64, writes: u64) {
     let by_holder = IndexDef::<u64, Pod<Seat>, u64>::unique("seats by holder", |_, [holder, _]| Some(holder));
     let by_price = IndexDef::<u64, Pod<Seat>, u64, Multi>::multi("seats by price", |_, [_, price]| Some(price));
-    let db: Db<On<E>> = Builder::new().memory(128 << 20).build_with(engine, Unlogged).expect("memory");
+    let db: Db<On<E>> = Builder::new().memory(128 << 20).build_with(engine).expect("memory");
     let seats = db.table(def).expect("memory");
     // Holders are unique: each seat is another's, from beginning to end.
     db.transact(|tx| (0..keys).try_for_each(|key| tx.insert(seats, &key, &[key, key % 7]))).expect("memory");

@@ -8,7 +8,7 @@ use std::{
 use drtm_htm::{Emulated, NoHtm};
 use drtm_txn::{
     Builder, Db, Error, Hash, Index, IndexDef, Key, Kind, Multi, Ordered, Pod, Serde, Setting, Table, TableDef, Tx,
-    Unique, Uniqueness, Unlogged,
+    Unique, Uniqueness,
 };
 use proptest::prelude::*;
 use serde::{Deserialize, Serialize};
@@ -98,9 +98,9 @@ struct Shop<S: Setting, O> {
 impl<S: Setting, O: Kind> Shop<S, O> {
     fn open(engine: S::Engine, def: Items<O>) -> Result<Self, Error>
     where
-        S: Setting<Hook = Unlogged>,
+        S: Setting,
     {
-        let db = Builder::new().memory(16 << 20).build_with::<S>(engine, Unlogged)?;
+        let db = Builder::new().memory(16 << 20).build_with::<S>(engine)?;
         let items = db.table(def)?;
         let (by_label, by_shelf) = (db.index(items, BY_LABEL)?, db.index(items, BY_SHELF)?);
         let (by_name, by_tag) = (db.index(items, BY_NAME)?, db.index(items, BY_TAG)?);
@@ -210,11 +210,7 @@ fn same<S: Setting, I: Key + Ord + std::fmt::Debug, U: Uniqueness, O: Kind>(
 }
 
 /// Transactions of some steps each; those that are `false` are given up.
-fn run<S: Setting<Hook = Unlogged>, O: Kind>(
-    engine: S::Engine,
-    def: Items<O>,
-    transactions: &[(Vec<Step>, bool)],
-) -> Result<(), Error> {
+fn run<S: Setting, O: Kind>(engine: S::Engine, def: Items<O>, transactions: &[(Vec<Step>, bool)]) -> Result<(), Error> {
     let shop = Shop::<S, O>::open(engine, def)?;
     let mut committed = Model::new();
     for (steps, commits) in transactions {

@@ -6,9 +6,7 @@ use std::{
 };
 
 use drtm_htm::{Emulated, Engine, NoHtm};
-use drtm_txn::{
-    Builder, Db, Error, Index, IndexDef, Mode, Multi, Ordered, Pod, Setting, Table, TableDef, Tx, Unique, Unlogged,
-};
+use drtm_txn::{Builder, Db, Error, Index, IndexDef, Mode, Multi, Ordered, Pod, Setting, Table, TableDef, Tx, Unique};
 
 use crate::{On, scale};
 
@@ -56,9 +54,9 @@ pub(crate) fn rounds(base: u64) -> u64 {
     base * scale()
 }
 
-impl<S: Setting<Hook = Unlogged>> Hall<S> {
+impl<S: Setting> Hall<S> {
     fn open(engine: S::Engine) -> Result<Self, Error> {
-        let db = Builder::new().memory(64 << 20).build_with::<S>(engine, Unlogged)?;
+        let db = Builder::new().memory(64 << 20).build_with::<S>(engine)?;
         let seats = db.table(SEATS)?;
         let (by_holder, by_price) = (db.index(seats, BY_HOLDER)?, db.index(seats, BY_PRICE)?);
         Ok(Self { db, seats, by_holder, by_price })
