@@ -5,8 +5,6 @@
 //! and a large one has an index, which is brought up to date by the first lookup that needs it: a transaction that
 //! only inserts never pays for it.
 
-use std::hint::cold_path;
-
 use drtm_kv::{Handle, Sighting, Version};
 use rustc_hash::FxHashMap;
 
@@ -109,8 +107,8 @@ pub(crate) struct WriteSet {
     /// The numbers of the first `indexed` writes, by their records.
     index: FxHashMap<Handle, u32>,
     indexed: usize,
-    /// Whether a savepoint was taken, so that changes of writes have to be undoable.
-    has_savepoint: bool,
+    /// Whether anything below is in use, or the index.
+    has_more: bool,
     /// The savepoints that the transaction can return to, in order.
     savepoints: Vec<u64>,
     /// The number of the next savepoint. None is used twice.
@@ -167,6 +165,7 @@ impl WriteSet {
         let new = self.writes[self.indexed..].iter().zip(self.indexed as u32..);
         self.index.extend(new.map(|(write, number)| (write.at, number)));
         self.indexed = self.writes.len();
+        self.has_more = true;
         self.index.get(&at).map(|number| *number as usize)
     }
 
@@ -180,7 +179,7 @@ impl WriteSet {
     /// Makes a write do something else.
     #[inline]
     pub(crate) fn change(&mut self, write: usize, op: WriteOp) {
-        if self.has_savepoint {
+        if !self.savepoints.is_empty() {
             self.changes.push((write as u32, self.writes[write].op));
         }
         self.writes[write].op = op;
@@ -194,7 +193,7 @@ impl WriteSet {
 
     /// Takes a savepoint.
     pub(crate) fn savepoint(&mut self) -> Mark {
-        self.has_savepoint = true;
+        self.has_more = true;
         let number = self.next_savepoint;
         self.next_savepoint += 1;
         self.savepoints.push(number);
@@ -232,24 +231,23 @@ impl WriteSet {
     /// Empties the set.
     #[inline]
     pub(crate) fn clear(&mut self) {
-        if !self.writes.is_empty() || self.has_savepoint {
-            self.clear_slow();
+        if !self.writes.is_empty() {
+            self.writes.clear();
+            self.filter.clear();
+        }
+        if self.has_more {
+            self.clear_more();
         }
     }
 
-    #[inline]
-    fn clear_slow(&mut self) {
-        self.writes.clear();
-        self.filter.clear();
-        if self.indexed > 0 || self.has_savepoint {
-            cold_path();
-            self.index.clear();
-            self.indexed = 0;
-            self.has_savepoint = false;
-            self.savepoints.clear();
-            self.changes.clear();
-            self.undone.clear();
-        }
+    #[cold]
+    fn clear_more(&mut self) {
+        self.index.clear();
+        self.indexed = 0;
+        self.savepoints.clear();
+        self.changes.clear();
+        self.undone.clear();
+        self.has_more = false;
     }
 }
 
