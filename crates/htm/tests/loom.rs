@@ -1,14 +1,13 @@
 //! Model checking: every interleaving, and every value that weak memory lets a load return, of small cases.
 //!
 //! ```text
-//! RUSTFLAGS="--cfg drtm_loom" cargo test --release -p drtm-htm --test loom
+//! cargo test --package drtm-htm --features loom --test loom
 //! ```
 //!
 //! Checked are the fallback lock's subscription protocol and the emulated engine's conflict detection, on the very code that runs
 //! otherwise; only the atomics are loom's. Three *mutations* must make the same checks fail, and those tests expect a panic:
 //! regions that do not subscribe, regions that do not validate, and commits without their memory fences. (RTM itself cannot be model checked; its part of the
 //! subscription protocol is the hardware's promise of strong atomicity, which the emulation keeps too.)
-#![cfg(all(drtm_loom, not(drtm_shuttle)))]
 
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
 //! Random schedules of longer runs, with more threads than the model checker could bear: it decides after every access to a word who goes on.
 //!
 //! ```text
-//! RUSTFLAGS="--cfg drtm_loom --cfg drtm_shuttle" cargo test --release -p drtm-kv --test shuttle
+//! cargo test --package drtm-kv --features shuttle --test shuttle
 //! ```
 //!
 //! The code is the one that runs otherwise; only the words are the scheduler's, in a box, and tables and nodes are as small as for the model
@@ -10,7 +10,7 @@
 //!
 //! `DRTM_SHUTTLE=N` runs N times as many schedules. All follow from a seed, `SHUTTLE_RANDOM_SEED` if that is set; a failure prints
 //! the schedule, which `shuttle::replay` runs again.
-#![cfg(drtm_shuttle)]
+#![cfg(not(feature = "loom"))]
 
 #[path = "suite/tables.rs"]
 mod tables;

@@ -20,6 +20,7 @@ use thread_local::ThreadLocal;
 
 use crate::{
     Codec, Embedded, Error, Key, Mode, Setting, Snapshot, Table, TableDef, Tx,
+    bounds::{MODEL, TRIES},
     budget::Budget,
     catalog::Catalog,
     garbage,
@@ -27,7 +28,7 @@ use crate::{
     snapshots::Snapshots,
     stats::Registry,
     table::Kind,
-    ticket::{self, Ticket},
+    ticket::Ticket,
     trace::{self, event},
     work::Work,
 };
@@ -278,7 +279,7 @@ impl<S: Setting> Db<S> {
         let waiter = Waiter::new();
         let (mut tries, mut ticket) = (0, None);
         loop {
-            if M::WRITES && tries == ticket::TRIES {
+            if M::WRITES && tries == TRIES {
                 event!(
                     warn,
                     database = self.inner.number,
@@ -403,7 +404,7 @@ impl<S: Setting> Inner<S> {
     fn enter<'t>(&'t self, thread: &'t Thread<S::Engine>) -> Result<Inside<'t, S::Engine>, Error> {
         let (engine, presence) = (self.engine(), &*thread.presence);
         // The model checker's threads are all the same one here: that another is inside says nothing.
-        if presence.is_inside(engine) && !cfg!(drtm_loom) {
+        if presence.is_inside(engine) && !MODEL {
             return Err(Error::Nested);
         }
         presence.enter(engine, presence.name);
@@ -414,7 +415,7 @@ impl<S: Setting> Inner<S> {
     #[inline(always)]
     fn take(&self, thread: &Thread<S::Engine>) -> Box<Work<S::Engine>> {
         // The model checker's threads are all the same one here, and must not have each other's: that of a lock's holder knows what it has locked.
-        let spare = if cfg!(drtm_loom) { None } else { thread.spare.take().or_else(|| Self::take_another(thread)) };
+        let spare = if MODEL { None } else { thread.spare.take().or_else(|| Self::take_another(thread)) };
         spare.unwrap_or_else(|| self.begin_work())
     }
 

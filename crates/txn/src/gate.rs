@@ -36,7 +36,7 @@ use std::{
 
 use drtm_htm::{Engine, Line, Waiter, Word, fence_locked};
 
-use crate::{Conflict, Error, Setting, db::Inner, mutation::Mutation, sync::Mutex, work::Work};
+use crate::{Conflict, Error, Setting, bounds::MODEL, db::Inner, mutation::Mutation, sync::Mutex, work::Work};
 
 const STATE: u64 = 0b11;
 const OPEN: u64 = 0;
@@ -119,7 +119,7 @@ impl Gate {
     /// Closes, and waits until everybody is out. `own` is the name of the thread that does.
     pub(crate) fn close<E: Engine>(&self, engine: &E, own: u64, patience: Option<Duration>) -> Result<(), Error> {
         // The model checker's threads have all the same name.
-        if !cfg!(drtm_loom) && self.all().iter().any(|presence| engine.load(&presence.who) == own) {
+        if !MODEL && self.all().iter().any(|presence| engine.load(&presence.who) == own) {
             return Err(Error::InTransaction);
         }
         let until = patience.and_then(|patience| Instant::now().checked_add(patience));
@@ -153,7 +153,7 @@ impl Gate {
             if until.is_some_and(|until| Instant::now() >= until) {
                 return Err(Error::StillRunning { transactions });
             }
-            if looks < LOOKS || cfg!(drtm_loom) {
+            if looks < LOOKS || MODEL {
                 looks += 1;
                 waiter.pause();
             } else {

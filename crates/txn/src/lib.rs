@@ -37,6 +37,7 @@
 
 #![forbid(unsafe_code)]
 
+mod bounds;
 mod budget;
 mod catalog;
 mod codec;

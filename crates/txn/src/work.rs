@@ -418,7 +418,7 @@ impl<E: Engine> Work<E> {
     }
 }
 
-#[cfg(all(test, not(drtm_loom)))]
+#[cfg(all(test, not(feature = "model")))]
 mod tests {
     use drtm_htm::NoHtm;
     use drtm_kv::{HashConfig, Placed, Store};

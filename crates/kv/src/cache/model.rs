@@ -1,7 +1,7 @@
 //! Model checking of a cache's set: every interleaving, and every value that weak memory lets a load return, of small cases.
 //!
 //! ```text
-//! RUSTFLAGS="--cfg drtm_loom" cargo test --release -p drtm-kv --lib cache
+//! cargo test --package drtm-kv --features loom --lib cache
 //! ```
 //!
 //! The code is the one that runs otherwise; only the words are loom's, and a set has two entries of two words.

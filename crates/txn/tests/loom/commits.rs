@@ -1,20 +1,15 @@
 //! Model checking of commits: every interleaving, and every value that weak memory lets a load return, of two small transactions.
 //!
-//! ```text
-//! RUSTFLAGS="--cfg drtm_loom" cargo test --release -p drtm-txn --test loom
-//! ```
-//!
 //! The code is the one that runs otherwise; only the words are loom's, in a small box. Databases with a deliberate fault must make the same checks fail, and
 //! those tests expect a panic.
-#![cfg(all(drtm_loom, not(drtm_shuttle)))]
-
-mod explore;
 
 use std::{fmt::Debug, marker::PhantomData, sync::atomic::Ordering::Relaxed};
 
 use drtm_htm::NoHtm;
 use drtm_txn::{Builder, Change, Db, Error, Hook, Mutation, Ordered, Pod, Setting, Table, TableDef, Tx, Unlogged};
 use loom::{sync::atomic::AtomicU64, thread};
+
+use crate::explore;
 
 /// What is wrong with a database.
 trait Fault: Debug + Send + Sync + 'static {

@@ -1,12 +1,7 @@
 //! Model checking of the hash table: every interleaving, and every value that weak memory lets a load return, of small cases.
 //!
-//! ```text
-//! RUSTFLAGS="--cfg drtm_loom" cargo test --release -p drtm-kv --test loom
-//! ```
-//!
 //! The code is the one that runs otherwise; only the words are loom's, in a small box, and a table begins with one bucket. *Mutations*,
 //! deliberate faults, must make the same checks fail, and those tests expect a panic.
-#![cfg(all(drtm_loom, not(drtm_shuttle)))]
 
 use std::sync::Arc;
 

@@ -1,12 +1,7 @@
 //! Model checking of records that a peer reads or writes one-sidedly while their owner writes or reads them: every interleaving, and every value that
 //! weak memory lets a load return, of small cases.
 //!
-//! ```text
-//! RUSTFLAGS="--cfg drtm_loom" cargo test --release -p drtm-kv --test loom_remote
-//! ```
-//!
 //! The peer's verbs are carried out word by word by its own thread, READs and WRITEs in the order of addresses or in another.
-#![cfg(drtm_loom)]
 
 use std::sync::Arc;
 
