@@ -14,6 +14,7 @@ use std::sync::Arc;
 use drtm_htm::{
     Access, Cause, Emulated, EmulatedConfig, Engine, FallbackLock, Htm, Line, Mutation, Outcome, Policy, Profile, Timer,
 };
+use drtm_testing::preemptions;
 use loom::thread;
 
 /// One try for each cause: more only repeats states.
@@ -58,7 +59,7 @@ fn explore(
     // Either on the model's first thread: what loom explores depends on it, and a reader there hides much.
     for second_leads in [false, true] {
         let mut model = loom::model::Builder::new();
-        model.preemption_bound = Some(preemptions());
+        model.preemption_bound = Some(preemptions(3));
         let (engine, check) = (Arc::clone(&engine), Arc::clone(&check));
         model.check(move || {
             let world = World::new(&*engine);
@@ -75,11 +76,6 @@ fn explore(
             check(&world);
         });
     }
-}
-
-/// How often a thread is preempted where it could go on, at most: 3 finds what is known to be findable; more takes longer.
-fn preemptions() -> usize {
-    std::env::var("LOOM_MAX_PREEMPTIONS").ok().and_then(|bound| bound.parse().ok()).unwrap_or(3)
 }
 
 fn add_to_both<'m, A: Access<'m>>(tx: &mut A, memory: &'m Memory, amount: u64) -> Result<(), A::Abort> {

@@ -295,7 +295,7 @@ mod tests {
     #[test]
     fn threads_see_whole_entries_only() {
         let cache = one_set();
-        let rounds = std::env::var("DRTM_STRESS").map_or(1, |factor| factor.parse().expect("a whole number")) * 100_000;
+        let rounds = drtm_testing::rounds(100_000);
         let found: u64 = thread::scope(|scope| {
             let threads = [0, 1, 2, 3].map(|thread| {
                 let cache = &cache;

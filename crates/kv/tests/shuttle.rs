@@ -125,19 +125,17 @@ fn run<T: Table>(make: impl Fn(&Store<NoHtm>) -> T) {
 
 /// Runs under schedules of two kinds: those that switch at every step with equal chances, and those that switch at few places only, anywhere.
 fn explore(schedules: usize, scenario: fn()) {
-    let factor = std::env::var("DRTM_SHUTTLE").ok().map_or(1, |factor| {
-        factor.parse().unwrap_or_else(|_| panic!("DRTM_SHUTTLE must be a whole number, and is {factor:?}"))
-    });
+    let schedules = drtm_testing::schedules(schedules);
     let mut config = Config::new();
     config.stack_size = 256 << 10;
     config.silence_warnings = true;
     let scenario = Arc::new(scenario);
-    let random = RandomScheduler::new_from_seed(1, schedules * factor);
+    let random = RandomScheduler::new_from_seed(1, schedules);
     let ran = Runner::new(random, config.clone()).run({
         let scenario = Arc::clone(&scenario);
         move || scenario()
     });
-    let few_switches = PctScheduler::new_from_seed(2, 4, schedules * factor);
+    let few_switches = PctScheduler::new_from_seed(2, 4, schedules);
     assert_eq!(ran, Runner::new(few_switches, config).run(move || scenario()));
 }
 

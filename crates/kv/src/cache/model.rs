@@ -40,8 +40,7 @@ fn explore(
     // Either on the model's first thread: what loom explores depends on it.
     for second_leads in [false, true] {
         let mut model = loom::model::Builder::new();
-        let bound = std::env::var("LOOM_MAX_PREEMPTIONS").ok().and_then(|bound| bound.parse().ok());
-        model.preemption_bound = Some(bound.unwrap_or(3));
+        model.preemption_bound = Some(drtm_testing::preemptions(3));
         model.check(move || {
             let cache = Arc::new(Tiny::new(Tiny::SET_BYTES).expect("a set"));
             put(&cache, 1, 0);

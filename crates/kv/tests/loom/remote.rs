@@ -12,6 +12,8 @@ use drtm_rdma::{
 };
 use loom::thread;
 
+use crate::explore::model;
+
 const OWNER: NodeId = NodeId(1);
 const KEY: u64 = 7;
 
@@ -114,10 +116,7 @@ fn explore<P: 'static, L: 'static>(
 ) {
     for scattered in [None, Some(1)] {
         for peer_leads in [false, true] {
-            let mut model = loom::model::Builder::new();
-            model.preemption_bound = Some(preemptions());
-            model.max_branches = 50_000;
-            model.check(move || {
+            model(2).check(move || {
                 let world = World::new(scattered);
                 let owner = world.local();
                 if peer_leads {
@@ -136,10 +135,6 @@ fn explore<P: 'static, L: 'static>(
             });
         }
     }
-}
-
-fn preemptions() -> usize {
-    std::env::var("LOOM_MAX_PREEMPTIONS").ok().and_then(|most| most.parse().ok()).unwrap_or(2)
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! The behaviour of verbs, fabrics and the executor, seen from outside.
 //!
-//! Regions have their own tests in `tests/region.rs`; that nothing is allocated is checked in `tests/allocations.rs`.
+//! That nothing is allocated is checked in `tests/allocations.rs`.
 #![cfg(not(feature = "model"))]
 
 mod conformance;
@@ -8,6 +8,7 @@ mod errors;
 mod executor;
 mod imperfections;
 mod messages;
+mod region;
 mod regions;
 mod stress;
 mod support;

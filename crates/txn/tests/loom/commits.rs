@@ -151,15 +151,6 @@ impl<F: Fault> World<F> {
     }
 }
 
-/// All schedules with so many preemptions.
-fn model(preemptions: usize) -> loom::model::Builder {
-    let mut model = loom::model::Builder::new();
-    let bound = std::env::var("LOOM_MAX_PREEMPTIONS").ok().and_then(|bound| bound.parse().ok());
-    model.preemption_bound = Some(bound.unwrap_or(preemptions));
-    model.max_branches = 20_000;
-    model
-}
-
 /// Runs `first` and `second` concurrently in every way there is with so many preemptions, then `check`.
 fn explore<F: Fault, T: Send + 'static>(
     preemptions: usize,
@@ -375,7 +366,7 @@ impl<F: Fault> Setting for Closing<F> {
 /// One writes, the other closes the database.
 fn close_beside_a_writer<F: Fault>() {
     for closer_leads in [false, true] {
-        model(2).check(move || {
+        explore::model(2).check(move || {
             let told = Told(AtomicU64::new(0));
             let db: Db<Closing<F>> = Builder::new().memory(8 << 10).build_with(NoHtm, told).expect("memory");
             let rows = db.table(ROWS).expect("memory");

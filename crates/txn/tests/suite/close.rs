@@ -10,9 +10,8 @@ use std::{
 };
 
 use drtm_htm::{Emulated, Engine, NoHtm};
+use drtm_testing::rounds;
 use drtm_txn::{Builder, Change, Db, Error, Hook, IndexDef, Pod, Setting, TableDef};
-
-use crate::scale;
 
 /// Counts the changes that it is told of.
 #[derive(Debug, Default)]
@@ -195,18 +194,18 @@ fn nothing_commits_afterwards<E: Engine>(engine: &E, rounds: u64) {
 
 #[test]
 fn nothing_commits_after_the_end() {
-    nothing_commits_afterwards(&NoHtm, 400 * scale());
+    nothing_commits_afterwards(&NoHtm, rounds(400));
 }
 
 #[test]
 fn nothing_commits_after_the_end_in_regions() {
-    nothing_commits_afterwards(&Emulated::default(), 100 * scale());
+    nothing_commits_afterwards(&Emulated::default(), rounds(100));
 }
 
 /// Several close at once, and all come back when it is over.
 #[test]
 fn several_close_at_once() {
-    for _ in 0..50 * scale() {
+    for _ in 0..rounds(50) {
         let db = database(NoHtm);
         let counters = db.table(COUNTERS).expect("memory");
         thread::scope(|scope| {

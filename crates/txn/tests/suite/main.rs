@@ -24,10 +24,3 @@ impl<E: Engine> Setting for On<E> {
     type Hook = Unlogged;
     const REGIONS_FROM: usize = 1;
 }
-
-/// How much longer a stress is to run than usual: `DRTM_STRESS`, where that is set.
-fn scale() -> u64 {
-    std::env::var("DRTM_STRESS").ok().map_or(1, |factor| {
-        factor.parse().unwrap_or_else(|_| panic!("DRTM_STRESS must be a whole number, and is {factor:?}"))
-    })
-}

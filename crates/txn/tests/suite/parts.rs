@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, fmt::Debug, sync::Mutex, thread};
 
 use drtm_htm::{Emulated, NoHtm};
+use drtm_testing::rounds;
 use drtm_txn::{
     Builder, Change, Db, Error, Hash, Hook, IndexDef, Key, Kind, Multi, Ordered, Part, Pod, Setting, Table, TableDef,
     Tx, Unlogged, part,
@@ -10,7 +11,7 @@ use drtm_txn::{
 use proptest::{collection::vec, prelude::*};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-use crate::{On, scale};
+use crate::On;
 
 /// Fields that begin and end within words, at words' boundaries, and where the row ends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable)]
@@ -329,7 +330,7 @@ fn nothing_is_torn<S: Setting<Hook = Unlogged>>(db: &Db<S>) {
     let table = db.table(TableDef::<u64, Pod<Shared>>::hash("shared")).expect("room");
     let row = Shared { one: TOTAL, filler: Long([7; 270]), other: 0 };
     db.transact(|tx| (0..3).try_for_each(|key| tx.insert(table, &key, &row))).expect("room");
-    let rounds = 1_500 * scale();
+    let rounds = rounds(1_500);
     thread::scope(|scope| {
         for mover in 0..2_u64 {
             scope.spawn(move || {
