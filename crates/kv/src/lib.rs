@@ -28,6 +28,7 @@
 
 #![forbid(unsafe_code)]
 
+mod bounds;
 mod cache;
 mod checksum;
 mod counter;
@@ -54,7 +55,7 @@ pub use handle::{Fetched, Handle, Kept, LockedRecord, Locking, Placed, Reaped, R
 pub use hash::{BucketChange, BucketHint, BucketVersion, HashConfig, HashPeer, HashTable, Sweep, Whereabouts};
 pub use keys::{Bytes, Inline, Keys, MAX_KEY};
 pub use layout::{BUCKET_BYTES, BUCKET_WORDS, Head, SLOTS, State, Version};
-#[cfg(drtm_loom)]
+#[cfg(feature = "model")]
 #[doc(hidden)]
 pub use mutation::{Mutation, mutated};
 pub use peer::{Location, PeerError};

@@ -10,6 +10,7 @@ use drtm_rdma::{NodeId, Offset, Region};
 
 use crate::{
     HashConfig, HashTable, Inline, KvError, Records, Reserved, Tree, TreeKeys,
+    bounds::MODEL,
     heap::{Arena, Class, Heap},
     keys::Keys,
     layout::{Place, State},
@@ -97,7 +98,7 @@ impl<E: Engine> Store<E> {
             return Err(KvError::RegionTooLarge { capacity: region.capacity(), most });
         }
         let htm = Htm::new(region.engine().clone());
-        let hints_at_once = AtomicBool::new(cfg!(drtm_loom));
+        let hints_at_once = AtomicBool::new(MODEL);
         let shared = Shared { region, htm, heap: Heap::new(), workers: AtomicU64::new(0), node, hints_at_once };
         Ok(Self { shared: Arc::new(shared) })
     }

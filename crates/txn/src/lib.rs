@@ -38,6 +38,7 @@
 #![forbid(unsafe_code)]
 
 mod arena;
+mod bounds;
 mod budget;
 mod catalog;
 mod codec;

@@ -1,20 +1,16 @@
 //! Model checking of the tree: every interleaving, and every value that weak memory lets a load return, of small cases.
 //!
-//! ```text
-//! RUSTFLAGS="--cfg drtm_loom" cargo test --release -p drtm-kv --test loom_tree
-//! ```
-//!
 //! The code is the one that runs otherwise; only the words are loom's, in a small box, and a node has three entries. *Mutations*,
 //! deliberate faults, must make the same checks fail, and those tests expect a panic.
-#![cfg(all(drtm_loom, not(drtm_shuttle)))]
 
-mod explore;
 mod hinted;
 
 use std::ops::ControlFlow;
 
 use drtm_htm::NoHtm;
 use drtm_kv::{Fetched, Lookup, Mutation, Placed, Store, Tree, Version, mutated};
+
+use crate::explore;
 
 #[derive(Clone)]
 struct World {
