@@ -56,6 +56,7 @@ mod mutation;
 mod part;
 mod read_set;
 mod reclaim;
+mod removed;
 mod room;
 mod secondary;
 mod setting;
