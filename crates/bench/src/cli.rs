@@ -6,7 +6,7 @@ use std::{
     process::ExitCode,
 };
 
-use clap::{Parser, Subcommand, ValueEnum};
+use clap::{Parser, Subcommand};
 
 use crate::{Error, compare, htm, kv, paper, report::Report, smallbank, tatp, tpcc, ycsb};
 
@@ -24,11 +24,6 @@ struct Cli {
 
     #[command(subcommand)]
     command: Command,
-}
-
-/// What an option calls a value.
-pub(crate) fn name_of(value: &impl ValueEnum) -> String {
-    value.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
 }
 
 /// Behind a command's own options.

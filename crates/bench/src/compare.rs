@@ -25,8 +25,8 @@ use serde::Serialize;
 use self::desk::{Desk, Order, Seat};
 use crate::{
     Error,
-    cli::name_of,
     drive::{EngineName, Until},
+    names::name_of,
     rates::{Rates, interleave},
     report::{Report, prose, table},
     smallbank::{Hot, SmallBank},

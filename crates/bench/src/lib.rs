@@ -46,6 +46,7 @@ pub mod htm;
 pub mod kv;
 mod memory;
 pub mod mix;
+mod names;
 mod paper;
 mod plain;
 pub mod rates;

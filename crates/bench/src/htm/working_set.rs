@@ -11,8 +11,8 @@ use super::{
 };
 use crate::{
     Error,
-    cli::name_of,
     drive::{Client, FALLBACKS, Footprint, Limit, OVERFLOWS, Pace, Until, Whole, Workload, footprints, run_in},
+    names::name_of,
     report::{Report, prose, table},
     smallbank::{Hot, SmallBank},
     tpcc::{Chances, MixName, Scale, Tpcc},

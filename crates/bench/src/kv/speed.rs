@@ -10,7 +10,7 @@ use serde::Serialize;
 use super::{Draw, Key, MapName, Op, Style, Subject, Work, footprint};
 use crate::{
     Error,
-    cli::name_of,
+    names::name_of,
     rates::{Rates, interleave},
     report::{Report, prose, table},
 };

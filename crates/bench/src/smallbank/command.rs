@@ -11,8 +11,8 @@ use super::{
 };
 use crate::{
     Error,
-    cli::name_of,
     drive::{Options, Workload, if_there, measure, miscounted, of_piece, pieces, spread},
+    names::name_of,
     report::Report,
 };
 

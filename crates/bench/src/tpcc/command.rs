@@ -19,8 +19,8 @@ use super::{
 };
 use crate::{
     Error,
-    cli::name_of,
     drive::{Options, Workload, measure},
+    names::name_of,
     report::Report,
 };
 

@@ -17,8 +17,8 @@ use super::{
 };
 use crate::{
     Error,
-    cli::name_of,
     drive::{Options, Until, Workload, measure, miscounted, of_piece, pieces, spread},
+    names::name_of,
     report::Report,
 };
 
