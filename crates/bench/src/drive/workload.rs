@@ -9,10 +9,8 @@ use std::{
 use drtm_txn::{Builder, Conflict, Db, Setting, Unlogged};
 
 use super::{
-    Options,
     crew::{self, Client, Tally, Until},
     engine::Task,
-    outcome::Outcome,
     progress::Progress,
 };
 use crate::{Error, memory};
@@ -59,13 +57,6 @@ pub(crate) trait Workload: Sync {
         tables: Self::Tables,
         clients: &[&Self::Client<'_, S>],
     ) -> Result<Vec<String>, Error>;
-}
-
-/// Runs a workload as options say.
-pub(crate) fn measure<W: Workload>(workload: &W, options: &Options) -> Result<Outcome, Error> {
-    let run = Run { workload, pace: options.pace()? };
-    let (engine, result) = options.engine.dispatch(run)?;
-    Ok(Outcome::new(workload, options, engine, run.pace.threads, result))
 }
 
 /// How long a workload is run, by how many, and with how much memory.

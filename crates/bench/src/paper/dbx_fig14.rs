@@ -6,7 +6,7 @@ use drtm_txn::Embedded;
 use super::{
     effort::{Effort, Sum},
     entries::{ABORT_RATE, Entry, Grid, PER_SECOND, THREADS},
-    panel::{Means, Measured, Panel, Published, Study},
+    panel::{Measured, Panel, Published, Study},
 };
 use crate::{
     Error,
@@ -16,7 +16,7 @@ use crate::{
 };
 
 pub(super) const STUDIES: &[Study] =
-    &[Study { panels: &[THROUGHPUT, ABORTS, ABORTS_OF_READS, GAIN], means: Means::Workloads(measure) }];
+    &[Study { panels: &[THROUGHPUT, ABORTS, ABORTS_OF_READS, GAIN], measure: measure }];
 
 const RATIO: Axis = Axis { title: "over validated reads", quantity: Quantity::Ratio, scale: chart::Scale::Linear };
 

@@ -3,7 +3,7 @@
 use super::{
     effort::{Effort, Sum},
     entries::{ABORT_RATE, Entry, Grid, PER_SECOND, THREADS},
-    panel::{Curve, Kind, Means, Measured, Panel, Published, Study},
+    panel::{Curve, Kind, Measured, Panel, Published, Study},
 };
 use crate::{
     Error,
@@ -18,10 +18,10 @@ use crate::{
 };
 
 pub(super) const STUDIES: &[Study] = &[
-    Study { panels: &[END_TO_END], means: Means::Workloads(end_to_end) },
-    Study { panels: &[SCALABILITY], means: Means::Workloads(scalability) },
-    Study { panels: &[ABORTS, LOCKS], means: Means::Workloads(in_regions) },
-    Study { panels: &[WHOLE, WHOLE_LOCKS], means: Means::Workloads(whole) },
+    Study { panels: &[END_TO_END], measure: end_to_end },
+    Study { panels: &[SCALABILITY], measure: scalability },
+    Study { panels: &[ABORTS, LOCKS], measure: in_regions },
+    Study { panels: &[WHOLE, WHOLE_LOCKS], measure: whole },
 ];
 
 const LOCK_RATE: Axis = Axis { title: "under the lock", quantity: Quantity::LockRate, scale: chart::Scale::Linear };
