@@ -12,7 +12,7 @@ mod whole;
 mod workload;
 
 pub(crate) use crew::{Client, Done, Tally, Until, run as run_clients};
-pub(crate) use engine::{EngineName, Limit, Task};
+pub(crate) use engine::{EngineName, Quiet, Task, but_limit, open};
 pub(crate) use footprint::{Footprint, footprints};
 pub(crate) use options::{Options, seconds};
 pub(crate) use outcome::{measure, ok_or_violations};

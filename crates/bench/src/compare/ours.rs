@@ -1,11 +1,11 @@
 //! This database in a comparison.
 
-use drtm_txn::{Builder, Setting, Unlogged};
+use drtm_txn::Builder;
 
 use super::desk::Desk;
 use crate::{
     Error,
-    drive::{Task, Workload, load_quietly},
+    drive::{Quiet, Task, Workload, load_quietly, open},
 };
 
 /// The database with a workload, for a desk.
@@ -19,9 +19,9 @@ pub(super) struct Ours<'w, W> {
 impl<W: Workload> Task for Ours<'_, W> {
     type Output = ();
 
-    fn carry_out<S: Setting<Hook = Unlogged>>(self, engine: S::Engine) -> Result<(), Error> {
+    fn carry_out<S: Quiet>(self, engine: S::Engine) -> Result<(), Error> {
         let Self { workload, threads, memory, desk } = self;
-        let db = Builder::new().memory(memory).build_with::<S>(engine, Unlogged)?;
+        let db = open::<S>(Builder::new().memory(memory), engine)?;
         let tables = workload.open(&db)?;
         load_quietly(workload, &db, tables, threads)?;
         let mut clients = workload.clients(&db, tables, threads)?;

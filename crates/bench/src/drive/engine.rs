@@ -1,8 +1,11 @@
 //! What transactions run on, and how the command line names it.
 
-use clap::ValueEnum;
-use drtm_htm::{Emulated, Engine, Native, NoHtm, Rtm};
-use drtm_txn::{Embedded, Setting, Unlogged};
+use clap::{
+    ValueEnum,
+    builder::{PossibleValue, PossibleValuesParser, TypedValueParser},
+};
+use drtm_htm::{Emulated, Engine, Native, Rtm, Traced};
+use drtm_txn::{Builder, Db, Embedded, Setting, Unlogged};
 use serde::Serialize;
 
 use crate::Error;
@@ -20,8 +23,15 @@ pub(crate) enum EngineName {
     Emulated,
     /// This machine's own transactional memory; refused where there is none
     Rtm,
-    /// No isolation, no validation, no way back: one thread on the same tables, which no transactions can be faster than
-    Limit,
+}
+
+/// A configuration of databases that are measured: no hook listens.
+pub(crate) trait Quiet: Setting<Hook = Unlogged> {}
+impl<S: Setting<Hook = Unlogged>> Quiet for S {}
+
+/// Opens a database without a hook.
+pub(crate) fn open<S: Quiet>(builder: Builder, engine: S::Engine) -> Result<Db<S>, Error> {
+    Ok(builder.build_with(engine, Unlogged)?)
 }
 
 /// The emulation of transactional memory.
@@ -34,22 +44,21 @@ impl Setting for Simulated {
     const REGIONS_FROM: usize = 1;
 }
 
-/// What transactions cost is measured against this: the same tables, and nothing that keeps transactions apart.
+/// Record locks, with all accesses to the store traced.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Limit;
+pub(super) struct Watched;
 
-impl Setting for Limit {
-    type Engine = NoHtm;
+impl Setting for Watched {
+    type Engine = Traced;
     type Hook = Unlogged;
-    const ISOLATED: bool = false;
 }
 
-/// What is to be done in a database of whatever setting.
+/// Work on a database of any configuration.
 pub(crate) trait Task {
-    /// What comes of it.
+    /// Its result.
     type Output;
 
-    fn carry_out<S: Setting<Hook = Unlogged>>(self, engine: S::Engine) -> Result<Self::Output, Error>;
+    fn carry_out<S: Quiet>(self, engine: S::Engine) -> Result<Self::Output, Error>;
 }
 
 impl EngineName {
@@ -60,11 +69,11 @@ impl EngineName {
             Self::None => "none",
             Self::Emulated => "emulated",
             Self::Rtm => "rtm",
-            Self::Limit => "limit",
         }
     }
 
-    /// Carries a task out in the setting of this name, and says which engine that is.
+    /// Carries a task out on the engine of this name, and returns the name of the engine that was
+    /// chosen beside the task's result.
     pub(crate) fn dispatch<T: Task>(self, task: T) -> Result<(&'static str, T::Output), Error> {
         Ok(match self {
             Self::Auto => {
@@ -78,7 +87,17 @@ impl EngineName {
             }
             Self::None => (self.name(), task.carry_out::<Embedded>(Native::without_regions())?),
             Self::Emulated => (self.name(), task.carry_out::<Simulated>(Emulated::default())?),
-            Self::Limit => (self.name(), task.carry_out::<Limit>(NoHtm)?),
         })
     }
+}
+
+/// Why `limit` is refused where an option offered it before.
+const NO_LIMIT: &str = "a database without isolation is no longer built; \
+                        `drtm-bench kv speed` measures the tables without transactions";
+
+/// Parses an option's values, and refuses `limit` with its reason.
+pub(crate) fn but_limit<V: ValueEnum + Send + Sync + 'static>() -> impl TypedValueParser<Value = V> {
+    let offered = V::value_variants().iter().filter_map(ValueEnum::to_possible_value);
+    let known = offered.chain([PossibleValue::new("limit").hide(true)]);
+    PossibleValuesParser::new(known).try_map(|name| V::from_str(&name, false).map_err(|_| NO_LIMIT))
 }

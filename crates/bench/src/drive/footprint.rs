@@ -1,24 +1,20 @@
-//! What a workload's transactions touch.
+//! What a workload's transactions touch, their commits included.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use drtm_htm::{Profile, Traced};
-use drtm_txn::{Builder, Setting, Unlogged};
+use drtm_txn::Builder;
 
-use super::{Workload, crew::Client, progress::Progress, workload::load};
+use super::{
+    Workload,
+    crew::Client,
+    engine::{Watched, open},
+    progress::Progress,
+    workload::load,
+};
 use crate::Error;
 
-/// Nothing but the work itself, all of it written down.
-#[derive(Clone, Copy, Debug)]
-struct Watched;
-
-impl Setting for Watched {
-    type Engine = Traced;
-    type Hook = Unlogged;
-    const ISOLATED: bool = false;
-}
-
-/// What transactions of one kind touch, on an average, if they are done in place.
+/// What transactions of one kind touch on average, their commits included.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Footprint {
     pub(crate) transaction: &'static str,
@@ -42,15 +38,15 @@ impl Footprint {
     }
 }
 
-/// Looks at so many transactions of a workload, one after the other, and at whether a region on such a processor could hold them. Kinds that do not come are
-/// left out.
+/// Runs `transactions` of a workload, one after the other, and returns what they touch, and whether
+/// one region of a processor with this profile could hold each. Kinds that do not occur are left out.
 pub(crate) fn footprints<W: Workload>(
     workload: &W,
     transactions: u64,
     memory: u64,
     profile: Profile,
 ) -> Result<Vec<Footprint>, Error> {
-    let db = Builder::new().memory(memory).build_with::<Watched>(Traced, Unlogged)?;
+    let db = open::<Watched>(Builder::new().memory(memory), Traced)?;
     let tables = workload.open(&db)?;
     let progress = Progress::new("loading", workload.pieces());
     load(workload, &db, tables, 1, || progress.step())?;

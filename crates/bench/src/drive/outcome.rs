@@ -19,7 +19,7 @@ use crate::{
 
 /// Loads, runs and checks a workload as options say.
 pub(crate) fn measure<W: Workload>(workload: &W, options: &Options) -> Result<Outcome, Error> {
-    let run = Run { workload, pace: options.pace()? };
+    let run = Run { workload, pace: options.pace() };
     let (engine, result) = options.engine.dispatch(run)?;
     Ok(Outcome::new(workload, options, engine, run.pace.threads, result))
 }

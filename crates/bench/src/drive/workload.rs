@@ -6,11 +6,11 @@ use std::{
     time::Duration,
 };
 
-use drtm_txn::{Builder, Conflict, Db, Setting, Unlogged};
+use drtm_txn::{Builder, Conflict, Db, Setting};
 
 use super::{
     crew::{self, Client, Tally, Until},
-    engine::Task,
+    engine::{Quiet, Task, open},
     progress::Progress,
 };
 use crate::{Error, memory};
@@ -70,12 +70,8 @@ pub(crate) struct Pace {
     pub(crate) at_once: u64,
 }
 
-/// Runs a workload in one setting, of whatever engine.
-pub(crate) fn run_in<S: Setting<Hook = Unlogged>, W: Workload>(
-    workload: &W,
-    engine: S::Engine,
-    pace: Pace,
-) -> Result<Finished, Error> {
+/// Loads, runs and checks a workload on one engine.
+pub(crate) fn run_in<S: Quiet, W: Workload>(workload: &W, engine: S::Engine, pace: Pace) -> Result<Finished, Error> {
     Run { workload, pace }.carry_out::<S>(engine)
 }
 
@@ -119,9 +115,9 @@ impl Finished {
 impl<W: Workload> Task for Run<'_, W> {
     type Output = Finished;
 
-    fn carry_out<S: Setting<Hook = Unlogged>>(self, engine: S::Engine) -> Result<Finished, Error> {
+    fn carry_out<S: Quiet>(self, engine: S::Engine) -> Result<Finished, Error> {
         let Self { workload, pace: Pace { threads, until, memory, at_once } } = self;
-        let db = Builder::new().memory(memory).at_once(at_once).build_with::<S>(engine, Unlogged)?;
+        let db = open::<S>(Builder::new().memory(memory).at_once(at_once), engine)?;
         let tables = workload.open(&db)?;
         let progress = Progress::new("loading", workload.pieces());
         load(workload, &db, tables, threads, || progress.step())?;

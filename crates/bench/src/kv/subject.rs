@@ -246,7 +246,7 @@ fn each<K>(keys: &[K], mut operation: impl FnMut(&K) -> Result<bool, Error>) -> 
 mod tests {
     use super::*;
 
-    fn behaves<K: Key>(name: MapName) {
+    fn behaves<K: Fill>(name: MapName) {
         const RECORDS: u64 = 3_000;
         let subject = K::subject(name, RECORDS).unwrap_or_else(|error| panic!("{name:?}: {error}"));
         let part = |from: u64, to: u64| (from..to).map(K::numbered).collect::<Vec<_>>();

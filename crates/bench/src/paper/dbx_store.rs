@@ -4,7 +4,7 @@ use std::hint::black_box;
 
 use drtm_htm::{Native, NoHtm, Rtm};
 use drtm_kv::{HashConfig, HashTable, Inline, Store, Tree, Worker};
-use drtm_txn::{Builder, Db, Embedded, Ordered, Table, TableDef, Unlogged};
+use drtm_txn::{Builder, Db, Embedded, Ordered, Table, TableDef};
 
 use super::{
     effort::{Effort, Sum},
@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     Error, Plain,
-    drive::{Client, Done, Finished, Until, run_clients, spread},
+    drive::{Client, Done, Finished, Until, open, run_clients, spread},
     report::chart::{Axis, Scale},
     scatter::scatter,
     units::Quantity,
@@ -141,7 +141,7 @@ impl InHash {
 
 impl InDatabase {
     fn filled(records: u64, engine: Native) -> Result<Self, Error> {
-        let db = Builder::new().memory(memory(records)).build_with::<Embedded>(engine, Unlogged)?;
+        let db = open::<Embedded>(Builder::new().memory(memory(records)), engine)?;
         let table = db.table(TableDef::ordered("records"))?;
         (0..records).try_for_each(|number| db.transact(|tx| tx.insert(table, &key(number), &[1; 100])))?;
         Ok(Self { db, table })
