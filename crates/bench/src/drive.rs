@@ -12,6 +12,8 @@ mod whole;
 mod workload;
 
 pub(crate) use crew::{Client, Done, Tally, Until, run as run_clients};
+#[cfg(test)]
+pub(crate) use engine::Simulated;
 pub(crate) use engine::{EngineName, Quiet, Task, but_limit, open};
 pub(crate) use footprint::{Footprint, footprints};
 pub(crate) use options::{Options, seconds};

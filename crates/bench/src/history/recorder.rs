@@ -101,39 +101,38 @@ impl Recorder {
     ///
     /// When there are 4096 already.
     pub fn log<K>(&mut self) -> Result<Log<K>, TooManyLogs> {
+        Ok(Log { clock: self.clock()?, transactions: Vec::new() })
+    }
+
+    /// Returns a clock for another thread, which counts as a log.
+    pub(crate) fn clock(&mut self) -> Result<Clock, TooManyLogs> {
         if self.logs >> LOG_BITS != 0 {
             return Err(TooManyLogs);
         }
         let number = self.logs;
         self.logs += 1;
-        Ok(Log { epoch: self.epoch, number, last: 0, transactions: Vec::new() })
+        Ok(Clock { epoch: self.epoch, number, last: 0 })
     }
 }
 
-/// What one thread's transactions did.
-///
-/// # Example
-///
-/// See [`Recorder`].
+/// A thread's view of the clock that all logs of a recorder read.
 #[derive(Debug)]
-pub struct Log<K> {
+pub(crate) struct Clock {
     epoch: Instant,
     number: u64,
     /// The last moment that was noted here.
     last: u64,
-    transactions: Vec<Transaction<K>>,
 }
 
-impl<K> Log<K> {
-    /// Begins to record a transaction, which is about to begin.
-    pub fn begin(&mut self) -> Recording<'_, K> {
-        let transaction = Transaction::unknown(self.moment(0));
-        Recording { log: self, transaction }
+impl Clock {
+    /// Returns this moment in nanoseconds. It waits until the moment is later than all that were noted
+    /// here: transactions of one thread never seem to overlap, however coarse the clock is.
+    pub(crate) fn moment(&mut self) -> u64 {
+        self.moment_after(0)
     }
 
-    /// This moment, once it is behind `earlier` and all that was noted here: transactions of one thread never seem
-    /// to overlap, however coarse the clock is.
-    fn moment(&mut self, earlier: u64) -> u64 {
+    /// Like [`moment`](Self::moment), but later than `earlier` too.
+    fn moment_after(&mut self, earlier: u64) -> u64 {
         fence(Ordering::SeqCst);
         let earlier = earlier.max(self.last);
         loop {
@@ -145,6 +144,33 @@ impl<K> Log<K> {
         }
         fence(Ordering::SeqCst);
         self.last
+    }
+
+    /// Returns a version that differs from all others, and is greater than all that any clock of the
+    /// recorder has given before.
+    pub(crate) fn version(&mut self) -> u64 {
+        // Another clock may have given one in this moment. The next is later than that.
+        let now = nanoseconds(self.epoch);
+        self.moment_after(now) << LOG_BITS | self.number
+    }
+}
+
+/// What one thread's transactions did.
+///
+/// # Example
+///
+/// See [`Recorder`].
+#[derive(Debug)]
+pub struct Log<K> {
+    clock: Clock,
+    transactions: Vec<Transaction<K>>,
+}
+
+impl<K> Log<K> {
+    /// Begins to record a transaction, which is about to begin.
+    pub fn begin(&mut self) -> Recording<'_, K> {
+        let transaction = Transaction::unknown(self.clock.moment());
+        Recording { log: self, transaction }
     }
 }
 
@@ -222,9 +248,7 @@ impl<K> Recording<'_, K> {
     /// A version for what it is about to write or remove: unlike all others, and greater than all that any log of
     /// the recorder has given before.
     pub fn version(&mut self) -> u64 {
-        // Another log may have given one in this moment. The next is later than that.
-        let now = nanoseconds(self.log.epoch);
-        self.log.moment(now) << LOG_BITS | self.log.number
+        self.log.clock.version()
     }
 
     /// It has committed, just now.
@@ -242,7 +266,7 @@ impl<K> Recording<'_, K> {
     pub fn retry(&mut self) {
         if !self.transaction.operations.is_empty() {
             self.end(Outcome::Aborted);
-            let next = Transaction::unknown(self.log.moment(0));
+            let next = Transaction::unknown(self.log.clock.moment());
             self.log.transactions.push(std::mem::replace(&mut self.transaction, next));
         }
     }
@@ -253,7 +277,7 @@ impl<K> Recording<'_, K> {
 
     fn end(&mut self, outcome: Outcome) {
         self.transaction.outcome = outcome;
-        self.transaction.responded = self.log.moment(0);
+        self.transaction.responded = self.log.clock.moment();
     }
 }
 
