@@ -15,8 +15,7 @@ use crate::{
     units::{self, Quantity},
 };
 
-pub(super) const STUDIES: &[Study] =
-    &[Study { panels: &[THROUGHPUT, ABORTS, ABORTS_OF_READS, GAIN], measure: measure }];
+pub(super) const STUDIES: &[Study] = &[Study { panels: &[THROUGHPUT, ABORTS, ABORTS_OF_READS, GAIN], measure }];
 
 const RATIO: Axis = Axis { title: "over validated reads", quantity: Quantity::Ratio, scale: chart::Scale::Linear };
 

@@ -19,7 +19,7 @@ use crate::{
     units::Quantity,
 };
 
-pub(super) const STUDIES: &[Study] = &[Study { panels: &[TREES, HASH_TABLES, TRANSACTIONS, COST], measure: measure }];
+pub(super) const STUDIES: &[Study] = &[Study { panels: &[TREES, HASH_TABLES, TRANSACTIONS, COST], measure }];
 
 const OPERATIONS: Axis = Axis { title: "operations/s", quantity: Quantity::Operations, scale: Scale::Linear };
 const RATIO: Axis = Axis { title: "over the tree alone", quantity: Quantity::Ratio, scale: Scale::Linear };

@@ -14,7 +14,7 @@ use crate::{
     units::Quantity,
 };
 
-pub(super) const STUDIES: &[Study] = &[Study { panels: &[READ, WRITTEN, FALLBACKS, CAPACITY], measure: measure }];
+pub(super) const STUDIES: &[Study] = &[Study { panels: &[READ, WRITTEN, FALLBACKS, CAPACITY], measure }];
 
 const BYTES: Axis = Axis { title: "bytes", quantity: Quantity::MeanBytes, scale: Scale::Linear };
 const SHARE: Axis = Axis { title: "under the lock", quantity: Quantity::LockRate, scale: Scale::Linear };
