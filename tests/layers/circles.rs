@@ -8,7 +8,8 @@
 //! - from a file to the parent modules that it is part of.
 //!
 //! Code is read as text: comments, `#[cfg(test)]` modules and the bodies of macros' rules are not
-//! understood, and of what `use path::*` imports only paths of two names or more are seen. An item that a macro defines counts as one of the module that its path ends in.
+//! understood, and of what `use path::*` imports only paths of two names or more are seen. An item
+//! that a macro defines counts as one of the module that its path ends in.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -84,7 +85,8 @@ impl Crate {
         reached
     }
 
-    /// Returns the file that `mention`, in `from`, makes it depend on: not itself, and not a parent.
+    /// Returns the file that `mention`, in `from`, makes it depend on: not itself, and not a
+    /// parent.
     fn arrow<'c>(&'c self, from: &Path, mention: &Path) -> Option<&'c Path> {
         let to = self.definer(from, mention, 0)?;
         (!from.starts_with(to)).then_some(to)

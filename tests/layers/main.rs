@@ -1,5 +1,5 @@
-//! The workspace's own rules: which crate and which file may depend on which, and where `unsafe` may
-//! be.
+//! The workspace's own rules: which crate and which file may depend on which, and where `unsafe`
+//! may be.
 
 mod circles;
 
@@ -10,7 +10,8 @@ use std::{
 
 use circles::Crate;
 
-/// The crates from the ground up. Each may depend on those before it, and on no others of the workspace.
+/// The crates from the ground up. Each may depend on those before it, and on no others of the
+/// workspace.
 const LAYERS: [&str; 5] = ["htm", "rdma", "kv", "txn", "bench"];
 
 fn read(path: &str) -> String {

@@ -1,7 +1,7 @@
 //! Histories of clients of the database, written in the form that Elle reads, and judged here:
 //! `drtm-bench history`.
 //!
-//! - [`record`]: what a client asked for and was told, transaction by transaction.
+//! - [`record`]: what a client requested and saw, transaction by transaction.
 //! - [`draw`]: random transactions of the three workloads.
 //! - [`client`]: a thread that runs them, and records them. [`store`]: what each operation does.
 //! - [`run`]: all clients, and the last reads.

@@ -23,8 +23,8 @@
 //!
 //! - `cli`: the top of the command line. A new family of commands is a variant there and a module here.
 //! - `compare`: workloads on this database beside other stores.
-//! - [`history`]: a checker of what transactions saw and left. `elle`: histories of clients, written in
-//!   Elle's form and judged by it.
+//! - [`history`]: a checker of what transactions saw and left. `elle`: histories of clients, written
+//!   in Elle's form and judged by it.
 //! - [`htm`]: studies of transactional memory.
 //! - [`kv`]: the memory store beside other maps.
 //! - [`mix`], [`zipf`]: which transaction comes next, and which record.

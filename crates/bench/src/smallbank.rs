@@ -1,6 +1,6 @@
 //! SmallBank: tables, initial population, inputs, the rules of its transactions, the transactions
-//! themselves, for any store, and the check that no money is lost. `drtm-bench smallbank` runs all of it
-//! on this database.
+//! themselves, for any store, and the check that no money is lost. `drtm-bench smallbank` runs all
+//! of it on this database.
 //!
 //! A bank's customers have a savings and a checking account each. The workload is that of Alomari, Cahill, Fekete and Röhm (2008), with the
 //! sixth transaction and the amounts that H-Store gave it. Money is in cents, always.

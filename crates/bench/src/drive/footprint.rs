@@ -39,7 +39,8 @@ impl Footprint {
 }
 
 /// Runs `transactions` of a workload, one after the other, and returns what they touch, and whether
-/// one region of a processor with this profile could hold each. Kinds that do not occur are left out.
+/// one region of a processor with this profile could hold each. Kinds that do not occur are left
+/// out.
 pub(crate) fn footprints<W: Workload>(
     workload: &W,
     transactions: u64,

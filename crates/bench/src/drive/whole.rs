@@ -1,10 +1,10 @@
-//! Whole transactions as critical sections of one lock, which regions elide where there are any: the simplest way to use transactional memory, and what
-//! it costs when transactions do not fit.
+//! Whole transactions as critical sections of one lock, which regions elide where there are any:
+//! the simplest way to use transactional memory, and what it costs when transactions do not fit.
 //!
 //! A study that breaks a rule on purpose: the database runs on an engine without regions, inside a
-//! region of another engine. This works because hardware does not know engines: all that a thread does
-//! within a region happens atomically or not at all, private memory and record locks included. The
-//! emulation cannot do this, so these regions are RTM's or none.
+//! region of another engine. This works because hardware does not know engines: all that a thread
+//! does within a region happens atomically or not at all, private memory and record locks included.
+//! The emulation cannot do this, so these regions are RTM's or none.
 
 use drtm_htm::{Cause, FallbackLock, Htm, Native, Outcome, Policy, Worker};
 use drtm_txn::{Db, Setting};
@@ -16,8 +16,8 @@ use super::{
 };
 use crate::Error;
 
-/// A workload whose transactions are critical sections of one lock: they run one after the other, or
-/// as if. The database locks and validates as always, which becomes part of each section.
+/// A workload whose transactions are critical sections of one lock: they run as if one
+/// after the other. The database locks and validates as always, which becomes part of each section.
 #[derive(Debug)]
 pub(crate) struct Whole<W> {
     workload: W,
@@ -32,7 +32,8 @@ pub(crate) struct Section<'w, C> {
     client: C,
     worker: Worker<Native>,
     lock: &'w FallbackLock,
-    /// Of each kind, how many ended under the lock, and how many of these because they did not fit into a region.
+    /// Of each kind, how many ended under the lock, and how many of these because they did not fit
+    /// into a region.
     fallbacks: Vec<(u64, u64)>,
 }
 

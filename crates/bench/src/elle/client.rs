@@ -1,4 +1,4 @@
-//! A client: a thread that runs random transactions, and records what it asked for and was told.
+//! A client: a thread that runs random transactions, and records its requests and their results.
 
 use std::{
     sync::atomic::{AtomicU64, Ordering::Relaxed},
@@ -20,7 +20,7 @@ use crate::{
 /// One transaction in so many is given up by its client.
 const GIVEN_UP: u8 = 20;
 
-/// What a client says when it gives a transaction up.
+/// The reason of a client that gives a transaction up.
 const ON_PURPOSE: &str = "given up on purpose";
 
 /// A client of a database.
@@ -39,8 +39,8 @@ pub(super) struct Client<'db, S: Setting> {
 struct Open {
     invoked: u64,
     operations: Vec<Operation>,
-    /// When its closure returned, and a later moment, for the next attempt to begin at: the database
-    /// may begin that before it runs the closure again.
+    /// When its closure returned, and a later moment, at which the next attempt begins: the
+    /// database may begin that attempt before it runs the closure again.
     returned: Option<(u64, u64)>,
 }
 

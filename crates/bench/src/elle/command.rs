@@ -21,24 +21,26 @@ use crate::{
 
 /// Record what random transactions saw, and check that it is strictly serializable
 ///
-/// Clients run short transactions on a few keys, some by closures that are run again on conflict and
-/// some by hand; some only read, in snapshots too. One in twenty is given up. Each attempt is a
+/// Clients run short transactions on a few keys: some by closures that are run again on conflict,
+/// some by hand. Some only read, in snapshots too. One in twenty is given up. Each attempt is a
 /// transaction of the history. In the end, another client reads what is left.
 ///
-/// FILE gets the history as Jepsen writes it (EDN, a map a line, for each invocation and each
-/// completion), which Elle and other checkers read: list-append histories with `[:append k v]` and
-/// `[:r k [v ...]]`, register histories with `[:w k v]` and `[:r k v]`. In the latter, every write follows
-/// a read of its key in its transaction: tell the checker so (Elle: `:wfr-keys? true`), or it may miss
-/// write skew. A predicate history has `[:scan [from to] [[k v] ...]]`, from `from` up to but without `to`,
-/// and `[:remove k true|false]` too, which Elle does not know; that workload is for this command's
-/// own check, of phantoms and of keys that are absent.
+/// FILE gets the history as Jepsen writes it, which Elle and other checkers read: EDN, a map a
+/// line, for each invocation and each completion.
 ///
-/// The check looks for what Adya's definitions forbid (G0, G1, G-single, G2 with phantoms), and for
-/// orders that contradict the clock. In what it tells, T7 is the transaction of the eighth `:invoke`
-/// in FILE. What aborted transactions read is not judged.
+///   list-append  `[:append k v]` and `[:r k [v ...]]`
+///   register     `[:w k v]` and `[:r k v]`. Each write follows a read of its key in its
+///                transaction; tell the checker (Elle: `:wfr-keys? true`), or it may miss write skew
+///   predicate    as register, and `[:scan [from to] [[k v] ...]]`, which excludes `to`, and
+///                `[:remove k true|false]`. Elle does not know these: the workload is for this
+///                command's own check of phantoms and absent keys
 ///
-/// JSON: {workload, threads, engine, simulated, txns, committed, aborted, last_reads, anomalies: [text]},
-/// where txns does not count the last_reads
+/// The check finds what Adya's definitions forbid (G0, G1, G-single, G2 with phantoms) and orders
+/// that contradict the clock. T7 is the transaction of the eighth `:invoke` in FILE. What aborted
+/// transactions read is not judged.
+///
+/// JSON: {workload, threads, engine, simulated, txns, committed, aborted, last_reads,
+/// anomalies: [text]}, where txns does not count the last_reads
 #[derive(Debug, ClapArgs)]
 #[command(verbatim_doc_comment, after_help = AFTER_HELP)]
 pub(crate) struct Args {

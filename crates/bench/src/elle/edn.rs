@@ -7,14 +7,15 @@
 //! {:index 1, :type :ok, :process 0, :time 3400, :f :txn, :value [[:append 3 1] [:r 4 [2 5]]]}
 //! ```
 //!
-//! - `:type` is `:invoke`, then `:ok` if the transaction committed, `:fail` if it did not, or `:info` if
-//!   that is not known. Reads of an invocation, and of a transaction that did not commit, are `nil`.
-//! - Lists: `[:append key value]` and `[:r key [value ...]]`. Registers: `[:w key value]` and
-//!   `[:r key value]`, where `nil` on an `:ok` means that there is none; each write follows a read of the
-//!   same key in its transaction.
-//! - The predicate workload has two operations more, which Elle does not know:
-//!   `[:scan [from to] [[key value] ...]]` reads all registers from `from` up to, but without, `to`; and
-//!   `[:remove key removed]` removes a register, where `removed` is `true` if it was there.
+//! - `:type` is `:invoke`, then `:ok` if the transaction committed, `:fail` if it did not, or
+//!   `:info` if that is not known. Reads of an invocation, and of a transaction that did not
+//!   commit, are `nil`.
+//! - Lists: `[:append key value]` and `[:r key [value ...]]`. Registers: `[:w key value]` and `[:r
+//!   key value]`, where `nil` on an `:ok` means that there is none; each write follows a read of
+//!   the same key in its transaction.
+//! - The predicate workload has two operations more, which Elle does not know: `[:scan [from to]
+//!   [[key value] ...]]` reads all registers from `from` up to, but without, `to`; and `[:remove
+//!   key removed]` removes a register, where `removed` is `true` if it was there.
 
 use std::io::{self, Write};
 
@@ -23,8 +24,8 @@ use crate::history::Outcome;
 
 /// Writes a record, which is in the order of invocations.
 pub(super) fn write(record: &[Observed], out: &mut impl Write) -> io::Result<()> {
-    // Where two happen in one moment, the invocation comes first: nothing is said to have ended before
-    // something else began unless it had.
+    // Where two happen in one moment, the invocation comes first: nothing is said to have ended
+    // before something else began unless it had.
     let mut events: Vec<(u64, bool, &Observed)> = Vec::with_capacity(2 * record.len());
     for observed in record {
         events.push((observed.invoked, false, observed));

@@ -1,9 +1,9 @@
 //! What the checker of histories says of a record.
 //!
-//! The checker needs the order of each row's versions. Of a list, it is the order in its longest read:
-//! the value at place `n` is version `n`, counted from one, and what was appended and never read comes
-//! after. Of a register, versions are numbers that the clock gave after the transaction had read what
-//! it replaced.
+//! The checker needs the order of each row's versions. Of a list, it is the order in its longest
+//! read: the value at place `n` is version `n`, counted from one, and what was appended and never
+//! read comes after. Of a register, versions are numbers that the clock gave after the transaction
+//! had read what it replaced.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 

@@ -1,4 +1,4 @@
-//! What clients asked for and were told.
+//! What clients requested, and which results they got.
 
 use std::ops::Range;
 
@@ -27,8 +27,8 @@ pub(crate) enum Operation {
     List { key: u64, seen: Vec<u64> },
     /// Reads a register.
     Read { key: u64, seen: Option<u64> },
-    /// Writes a register that the transaction has read. `version` orders the writes of a register; it is
-    /// 0 until the write is made.
+    /// Writes a register that the transaction has read. `version` orders the writes of a register;
+    /// it is 0 until the write is made.
     Write { key: u64, value: u64, version: u64 },
     /// Removes a register that the transaction has read, if it is there: `version` is 0 if not.
     Remove { key: u64, version: u64 },

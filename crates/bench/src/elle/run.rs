@@ -30,7 +30,8 @@ pub(super) struct Run {
 }
 
 impl Task for Run {
-    /// What was recorded, in the order of invocations. The last reads are those of a client of their own.
+    /// What was recorded, in the order of invocations. The last reads are those of a client of
+    /// their own.
     type Output = Vec<Observed>;
 
     fn carry_out<S: Quiet>(self, engine: S::Engine) -> Result<Vec<Observed>, Error> {

@@ -1,4 +1,5 @@
-//! What each operation does to the database. Each is done in more than one way, as applications do it.
+//! What each operation does to the database. Each is done in more than one way, as applications do
+//! it.
 
 use drtm_txn::{Db, Error, Mode, Ordered, Pod, Raw, Setting, Table, TableDef, Tx};
 use fastrand::Rng;
@@ -14,8 +15,8 @@ const SORTED_REGISTERS: TableDef<u64, Pod<u64>, Ordered> = TableDef::ordered("so
 /// A value that no client writes: the end of a list whose length is no whole number of values.
 const TORN: u64 = u64::MAX;
 
-/// Lists and registers, of odd keys in tables that keep their order, and of even keys in hash tables.
-/// Where ranges are scanned, all registers are in order.
+/// Lists and registers, of odd keys in tables that keep their order, and of even keys in hash
+/// tables. Where ranges are scanned, all registers are in order.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Store {
     lists: Table<u64, Raw>,

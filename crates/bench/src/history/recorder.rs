@@ -1,24 +1,27 @@
-//! How histories are made: each thread notes what its transactions do in a [`Log`] of its own, without a lock and
-//! without waiting for another. In the end the logs become one [`History`].
+//! How histories are made: each thread notes what its transactions do in a [`Log`] of its own,
+//! without a lock and without waiting for another. In the end the logs become one [`History`].
 //!
 //! # Times
 //!
-//! All logs read one monotonic clock. A moment is read before the first operation and after the commit, so that what is
-//! recorded is never shorter than what happened, and order by the clock is order in fact. A processor may
-//! delay its writes until after it has read the clock, though; a fence keeps it from that.
+//! All logs read one monotonic clock. A moment is read before the first operation and after the
+//! commit, so that what is recorded is never shorter than what happened, and order by the clock is
+//! order in fact. A processor may delay its writes until after it has read the clock, though; a
+//! fence keeps it from that.
 //!
 //! # Versions
 //!
-//! The checker takes a row's versions in the order of their numbers. There are two ways to have such numbers:
+//! The checker takes a row's versions in the order of their numbers. There are two ways to have
+//! such numbers:
 //!
 //! - The store numbers a row's versions, and tells them.
-//! - Each value that is written has a number in it, from [`Recording::version`]. No two are the same, and each is
-//!   greater than all that were given before. So they are in the order of the writes *if every transaction reads a
-//!   row before it asks for the version to write there*, or finds that it is not there: then the version that it
-//!   replaces was given before. Of rows that are written without being read, the order cannot be known this way.
+//! - Each value that is written has a number in it, from [`Recording::version`]. No two are the
+//!   same, and each is greater than all that were given before. So they are in the order of the
+//!   writes *if every transaction reads a row before it asks for the version to write there*, or
+//!   finds that it is not there: then the version that it replaces was given before. Of rows that
+//!   are written without being read, the order cannot be known this way.
 //!
-//! A store that numbers versions only when a transaction commits is recorded by noting the writes after the commit,
-//! and no reads of rows that the transaction itself has written.
+//! A store that numbers versions only when a transaction commits is recorded by noting the writes
+//! after the commit, and no reads of rows that the transaction itself has written.
 
 use std::{
     hint,
@@ -125,8 +128,8 @@ pub(crate) struct Clock {
 }
 
 impl Clock {
-    /// Returns this moment in nanoseconds. It waits until the moment is later than all that were noted
-    /// here: transactions of one thread never seem to overlap, however coarse the clock is.
+    /// Returns this moment in nanoseconds. It waits until the moment is later than all that were
+    /// noted here: transactions of one thread never seem to overlap, however coarse the clock is.
     pub(crate) fn moment(&mut self) -> u64 {
         self.moment_after(0)
     }
@@ -146,8 +149,8 @@ impl Clock {
         self.last
     }
 
-    /// Returns a version that differs from all others, and is greater than all that any clock of the
-    /// recorder has given before.
+    /// Returns a version that differs from all others, and is greater than all that any clock of
+    /// the recorder has given before.
     pub(crate) fn version(&mut self) -> u64 {
         // Another clock may have given one in this moment. The next is later than that.
         let now = nanoseconds(self.epoch);
@@ -190,8 +193,8 @@ impl<K> History<K> {
     }
 }
 
-/// A transaction that is under way. If it is dropped before it is told how it ended, nobody knows: its outcome is
-/// [`Outcome::Unknown`].
+/// A transaction that is under way. If it is dropped before it is told how it ended, nobody knows:
+/// its outcome is [`Outcome::Unknown`].
 ///
 /// # Example
 ///
@@ -236,8 +239,8 @@ impl<K> Recording<'_, K> {
         self.note(Operation::Write { row: Row { table, key }, version, removal: true });
     }
 
-    /// It read a range of keys, and saw `matched` and nothing else. Of a scan that stopped early, the range is what it
-    /// had come through: up to the last key that it saw, that one included.
+    /// It read a range of keys, and saw `matched` and nothing else. Of a scan that stopped early,
+    /// the range is what it had come through: up to the last key that it saw, that one included.
     pub fn scan(&mut self, table: u32, range: impl RangeBounds<K>, matched: impl IntoIterator<Item = (K, u64)>)
     where
         K: Clone,
@@ -245,8 +248,8 @@ impl<K> Recording<'_, K> {
         self.note(Operation::scan(table, range, matched));
     }
 
-    /// A version for what it is about to write or remove: unlike all others, and greater than all that any log of
-    /// the recorder has given before.
+    /// A version for what it is about to write or remove: unlike all others, and greater than all
+    /// that any log of the recorder has given before.
     pub fn version(&mut self) -> u64 {
         self.log.clock.version()
     }
@@ -261,8 +264,8 @@ impl<K> Recording<'_, K> {
         self.end(Outcome::Aborted);
     }
 
-    /// It has aborted, and is about to begin again: for the top of a closure that is run until it commits. Before
-    /// anything was noted, nothing happens.
+    /// It has aborted, and is about to begin again: for the top of a closure that is run until it
+    /// commits. Before anything was noted, nothing happens.
     pub fn retry(&mut self) {
         if !self.transaction.operations.is_empty() {
             self.end(Outcome::Aborted);

@@ -21,9 +21,9 @@ use crate::{
 
 /// Show what whole transactions touch, and how often they do not fit into a region
 ///
-/// Each transaction counts as if it were one region, with its commit: record locks, versions, the read
-/// of what it validates. What it touches of the store is counted by cache lines; memory of its own
-/// (inputs, copies of rows) is not. Bytes are counted by one thread.
+/// Each transaction counts as if it were one region, with its commit: record locks, versions,
+/// validation. What it touches of the store is counted by cache lines; memory of its own (inputs,
+/// copies of rows) is not. Bytes are counted by one thread.
 ///
 /// With --engine emulated, how often a transaction has to fall back on the lock is simulated: it has
 /// to if it does not fit into the cache's sets and ways, and for nothing else. With --engine rtm it

@@ -84,7 +84,8 @@ impl<'e> Entry<'e> {
         })
     }
 
-    /// A workload whose transactions are critical sections, each as a whole in one region or under one lock.
+    /// A workload whose transactions are critical sections: each runs as a whole in one region, or
+    /// under one lock.
     pub(super) fn whole<W: Workload + 'e>(
         series: &'static str,
         effort: &'e Effort,

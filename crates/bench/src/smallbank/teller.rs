@@ -1,8 +1,8 @@
 //! The six transactions, written once for every store.
 //!
-//! Each account is looked up once: it is changed where it is found, and a rule that refuses leaves it
-//! as it is. So there is nothing to undo, except a payment to an account whose balance would be too
-//! great, and there is not as much money.
+//! Each account is looked up once: it is changed where it is found, and a rule that refuses leaves
+//! it as it is. So there is nothing to undo, except a payment to an account whose balance would be
+//! too great, and there is not as much money.
 
 use std::hint::black_box;
 
@@ -23,8 +23,8 @@ pub(crate) trait Accounts: Send {
     /// Why an operation failed.
     type Error: Into<Error>;
 
-    /// Runs `body` in a transaction until it commits, or the body itself fails. Without `writes`, the
-    /// body changes nothing.
+    /// Runs `body` in a transaction until it commits, or the body itself fails. Without `writes`,
+    /// the body changes nothing.
     fn transact<T>(
         &self,
         writes: bool,

@@ -120,7 +120,7 @@ fn a_value_that_is_there_twice() {
 }
 
 #[test]
-fn a_value_that_nobody_wrote() {
+fn a_value_without_a_writer() {
     let lists = [at(0, 0, 9, vec![append(1, 1)]), at(1, 10, 20, vec![list(1, &[1, 7])])];
     let told = judge::anomalies(&lists);
     assert!(told.iter().any(|anomaly| anomaly.contains("which nobody wrote")), "{told:?}");

@@ -63,7 +63,8 @@ fn transactions_that_commit_in_regions_are_strictly_serializable() {
     is_sound::<Simulated>(&Emulated::default());
 }
 
-/// Runs transactions on a broken database until both checkers, or ours alone, find what is expected.
+/// Runs transactions on a broken database until both checkers, or ours alone, find what is
+/// expected.
 fn is_found<F: Fault>(workload: Workload, expected: &[&str], by_adya: bool) {
     let mut others = Vec::new();
     for seed in 0..100 {
