@@ -31,7 +31,7 @@ impl<S: Setting> Accounts for Ours<'_, S> {
     type Error = Error;
 
     /// The database finds out by itself whether a transaction writes.
-    #[inline]
+    #[inline(always)]
     fn transact<T>(
         &self,
         _writes: bool,
@@ -40,23 +40,25 @@ impl<S: Setting> Accounts for Ours<'_, S> {
         self.db.try_transact(body)
     }
 
-    #[inline]
+    #[inline(always)]
     fn prefetch(&self, tx: &mut Tx<'_, S>, savings: &[CustomerKey], checking: &[CustomerKey]) -> Result<(), Error> {
-        tx.prefetch(self.tables.savings, savings.iter())?;
+        if !savings.is_empty() {
+            tx.prefetch(self.tables.savings, savings.iter())?;
+        }
         tx.prefetch(self.tables.checking, checking.iter())
     }
 
-    #[inline]
+    #[inline(always)]
     fn savings(&self, tx: &mut Tx<'_, S>, customer: CustomerKey) -> Result<i64, Error> {
         there(tx.view(self.tables.savings, &customer, |row| row.balance.get())?, SAVINGS)
     }
 
-    #[inline]
+    #[inline(always)]
     fn checking(&self, tx: &mut Tx<'_, S>, customer: CustomerKey) -> Result<i64, Error> {
         there(tx.view(self.tables.checking, &customer, |row| row.balance.get())?, CHECKING)
     }
 
-    #[inline]
+    #[inline(always)]
     fn change_savings(
         &self,
         tx: &mut Tx<'_, S>,
@@ -67,7 +69,7 @@ impl<S: Setting> Accounts for Ours<'_, S> {
         Refused::unless(there(changed, SAVINGS)?)
     }
 
-    #[inline]
+    #[inline(always)]
     fn change_checking(
         &self,
         tx: &mut Tx<'_, S>,

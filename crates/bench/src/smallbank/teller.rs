@@ -80,7 +80,7 @@ impl<E> From<E> for Refused<E> {
 
 impl<E> Refused<E> {
     /// The result of a rule, as a transaction's.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn unless<T>(allowed: Result<T, Refusal>) -> Result<T, Self> {
         allowed.map_err(|_| Self::Rule)
     }
