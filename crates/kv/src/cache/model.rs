@@ -31,33 +31,36 @@ fn get(cache: &Tiny, number: u64) -> Option<u64> {
     Some(one % 10)
 }
 
-/// Runs `first` and `second` concurrently in every way there is, on a cache of one set that has places 1 and 2, then `check`.
+/// Runs `first` and `second` concurrently in every way there is, on a cache of one set that has places 1 and 2,
+/// then `check`.
+///
+/// Either is once on the model's first thread: what loom explores depends on it.
 fn explore(
     first: impl Fn(&Tiny) -> Option<u64> + Copy + Send + Sync + 'static,
     second: impl Fn(&Tiny) -> Option<u64> + Copy + Send + Sync + 'static,
     check: impl Fn(&Tiny, Option<u64>, Option<u64>) + Copy + Send + Sync + 'static,
 ) {
-    // Either on the model's first thread: what loom explores depends on it.
-    for second_leads in [false, true] {
-        let mut model = loom::model::Builder::new();
-        model.preemption_bound = Some(drtm_testing::preemptions(3));
-        model.check(move || {
-            let cache = Arc::new(Tiny::new(Tiny::SET_BYTES).expect("a set"));
-            put(&cache, 1, 0);
-            put(&cache, 2, 0);
-            let other = Arc::clone(&cache);
-            let (one, two) = if second_leads {
-                let thread = thread::spawn(move || first(&other));
-                let two = second(&cache);
-                (thread.join().expect("no panic"), two)
-            } else {
-                let thread = thread::spawn(move || second(&other));
-                let one = first(&cache);
-                (one, thread.join().expect("no panic"))
-            };
-            check(&cache, one, two);
-        });
-    }
+    once(first, second, check);
+    once(second, first, move |cache, two, one| check(cache, one, two));
+}
+
+/// Like [`explore`], with the second as the thread that is spawned.
+fn once(
+    first: impl Fn(&Tiny) -> Option<u64> + Copy + Send + Sync + 'static,
+    second: impl Fn(&Tiny) -> Option<u64> + Copy + Send + Sync + 'static,
+    check: impl Fn(&Tiny, Option<u64>, Option<u64>) + Copy + Send + Sync + 'static,
+) {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(drtm_testing::preemptions(3));
+    model.check(move || {
+        let cache = Arc::new(Tiny::new(Tiny::SET_BYTES).expect("a set"));
+        put(&cache, 1, 0);
+        put(&cache, 2, 0);
+        let other = Arc::clone(&cache);
+        let thread = thread::spawn(move || second(&other));
+        let one = first(&cache);
+        check(&cache, one, thread.join().expect("no panic"));
+    });
 }
 
 #[test]
@@ -130,7 +133,7 @@ fn two_writers_leave_whole_entries_behind() {
 
 #[test]
 fn two_writers_of_one_place_do_not_put_it_there_twice() {
-    explore(
+    once(
         |cache| {
             put(cache, 3, 1);
             None

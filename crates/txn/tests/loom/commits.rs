@@ -162,6 +162,17 @@ fn explore<F: Fault, T: Send + 'static>(
     explore::explore(preemptions, move || World::new(kind, keys), first, second, check);
 }
 
+/// Like [`explore`], for two that differ in the names of keys alone.
+fn mirrored<F: Fault, T: Send + 'static>(
+    preemptions: usize,
+    (kind, keys): (Kind, &'static [u64]),
+    first: impl Fn(&World<F>) -> T + Copy + Send + Sync + 'static,
+    second: impl Fn(&World<F>) -> T + Copy + Send + Sync + 'static,
+    check: impl Fn(&World<F>, T, T) + Send + Sync + 'static,
+) {
+    explore::mirrored(preemptions, move || World::new(kind, keys), first, second, check);
+}
+
 /// Each counts in the same row.
 fn count<F: Fault>(kind: Kind) {
     fn increment<F: Fault>(world: &World<F>) -> Option<()> {
@@ -170,7 +181,7 @@ fn count<F: Fault>(kind: Kind) {
             table.put(tx, 1, value + 1)
         })
     }
-    explore::<F, _>(2, (kind, &[1]), increment, increment, |world, one, two| {
+    mirrored::<F, _>(2, (kind, &[1]), increment, increment, |world, one, two| {
         let counted = one.iter().chain(&two).count() as u64;
         assert_eq!(world.values([1]), [1 + counted], "an update is lost");
     });
@@ -206,7 +217,7 @@ fn cross<F: Fault>(kind: Kind) {
             table.put(tx, to, value + 1)
         })
     }
-    explore::<F, _>(
+    mirrored::<F, _>(
         2,
         (kind, &[1, 2]),
         |world| copy(world, 1, 2),
@@ -257,7 +268,7 @@ fn insert_unless<F: Fault>(preemptions: usize, kind: Kind) {
             Ok(is_free)
         })
     }
-    explore::<F, _>(
+    mirrored::<F, _>(
         preemptions,
         (kind, &[]),
         |world| insert(world, 1, 2),
