@@ -14,7 +14,7 @@ use std::sync::Arc;
 use drtm_htm::{
     Access, Cause, Emulated, EmulatedConfig, Engine, FallbackLock, Htm, Line, Mutation, Outcome, Policy, Profile, Timer,
 };
-use drtm_testing::preemptions;
+use drtm_testing::{long, preemptions};
 use loom::thread;
 
 /// One try for each cause: more only repeats states.
@@ -57,8 +57,19 @@ fn explore(
     second: impl Fn(&World) + Copy + Send + Sync + 'static,
     check: impl Fn(&World) + Copy + Send + Sync + 'static,
 ) {
-    mirrored(engine, first, second, check);
-    mirrored(engine, second, first, check);
+    explore_within(3, engine, first, second, check);
+}
+
+/// Like [`explore`], with at most so many preemptions.
+fn explore_within(
+    preemptions: usize,
+    engine: impl Fn(EmulatedConfig) -> Result<Emulated, drtm_htm::EngineError> + Copy + Send + Sync + 'static,
+    first: impl Fn(&World) + Copy + Send + Sync + 'static,
+    second: impl Fn(&World) + Copy + Send + Sync + 'static,
+    check: impl Fn(&World) + Copy + Send + Sync + 'static,
+) {
+    once(preemptions, engine, first, second, check);
+    once(preemptions, engine, second, first, check);
 }
 
 /// Like [`explore`], for two that differ in nothing but names: which of them is on the model's first thread makes
@@ -69,8 +80,19 @@ fn mirrored(
     second: impl Fn(&World) + Copy + Send + Sync + 'static,
     check: impl Fn(&World) + Copy + Send + Sync + 'static,
 ) {
+    once(3, engine, first, second, check);
+}
+
+/// Explores with the second as the thread that is spawned.
+fn once(
+    usual: usize,
+    engine: impl Fn(EmulatedConfig) -> Result<Emulated, drtm_htm::EngineError> + Copy + Send + Sync + 'static,
+    first: impl Fn(&World) + Copy + Send + Sync + 'static,
+    second: impl Fn(&World) + Copy + Send + Sync + 'static,
+    check: impl Fn(&World) + Copy + Send + Sync + 'static,
+) {
     let mut model = loom::model::Builder::new();
-    model.preemption_bound = Some(preemptions(3));
+    model.preemption_bound = Some(preemptions(usual));
     model.check(move || {
         let world = World::new(engine);
         let other = world.clone();
@@ -216,7 +238,7 @@ fn a_region_that_subscribes_excludes_the_section() {
         });
         assert!(matches!(outcome, Outcome::Committed(()) | Outcome::Fallback(Cause::Conflict | Cause::LockHeld)));
     };
-    explore(Emulated::new, region, section, nothing_lost);
+    explore_within(long(3, 2), Emulated::new, region, section, nothing_lost);
 }
 
 #[test]
@@ -231,7 +253,7 @@ fn elision_counts_every_section_whether_region_or_not() {
         );
         assert_eq!(done, Ok(()));
     };
-    explore(Emulated::new, elide, section, |world| assert_eq!(world.both(), (20, 20)));
+    explore_within(long(3, 2), Emulated::new, elide, section, |world| assert_eq!(world.both(), (20, 20)));
 }
 
 #[test]
