@@ -19,7 +19,7 @@ use criterion::{
 };
 use drtm::{
     Codec, Db, Error, Hash, Key, Kind, Mode, Ordered, Pod, Raw, Serde, Setting, Table, TableDef, Tx,
-    htm::{Native, NoHtm},
+    htm::NoHtm,
     kv::{HashConfig, HashTable, KvError, Store, Tree, Worker},
 };
 use zerocopy::IntoBytes;

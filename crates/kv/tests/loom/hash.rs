@@ -3,13 +3,10 @@
 //! The code is the one that runs otherwise; only the words are loom's, in a small box, and a table begins with one bucket. *Mutations*,
 //! deliberate faults, must make the same checks fail, and those tests expect a panic.
 
-use std::sync::Arc;
-
 use drtm_htm::NoHtm;
 use drtm_kv::{HashConfig, HashTable, Mutation, Store, mutated};
-use loom::thread;
 
-use crate::explore::model;
+use crate::explore;
 
 type Table = HashTable<NoHtm>;
 
@@ -57,34 +54,30 @@ impl World {
 }
 
 /// Runs `first` and `second` concurrently in every way there is, then `check`.
-fn explore<T: 'static>(
-    world: impl Fn() -> World + Send + Sync + 'static,
+///
+/// Either is once on the model's first thread: what loom explores depends on it, and a reader there hides much.
+fn explore<T: Send + 'static>(
+    world: impl Fn() -> World + Copy + Send + Sync + 'static,
     first: impl Fn(&World) -> T + Copy + Send + Sync + 'static,
     second: impl Fn(&World) -> T + Copy + Send + Sync + 'static,
-    check: impl Fn(&World, T, T) + Send + Sync + 'static,
+    check: impl Fn(&World, T, T) + Copy + Send + Sync + 'static,
 ) {
-    let (world, check) = (Arc::new(world), Arc::new(check));
-    // Either on the model's first thread: what loom explores depends on it, and a reader there hides much.
-    for second_leads in [false, true] {
-        let (world, check) = (Arc::clone(&world), Arc::clone(&check));
-        model(2).check(move || {
-            let world = world();
-            let other = world.clone();
-            let (one, other) = if second_leads {
-                let thread = thread::spawn(move || first(&other));
-                let other = second(&world);
-                (thread.join().expect("no panic"), other)
-            } else {
-                let thread = thread::spawn(move || second(&other));
-                let one = first(&world);
-                (one, thread.join().expect("no panic"))
-            };
-            check(&world, one, other);
-        });
-    }
+    explore::explore(2, world, first, second, check);
+    explore::explore(2, world, second, first, move |world, two, one| check(world, one, two));
 }
 
-fn small(keys: &'static [u64]) -> impl Fn() -> World {
+/// Like [`explore`], for two that differ in nothing but names, of keys or values: which of them begins makes no
+/// difference.
+fn mirrored<T: Send + 'static>(
+    world: impl Fn() -> World + Copy + Send + Sync + 'static,
+    first: impl Fn(&World) -> T + Copy + Send + Sync + 'static,
+    second: impl Fn(&World) -> T + Copy + Send + Sync + 'static,
+    check: impl Fn(&World, T, T) + Copy + Send + Sync + 'static,
+) {
+    explore::explore(2, world, first, second, check);
+}
+
+fn small(keys: &'static [u64]) -> impl Fn() -> World + Copy {
     move || World::new(HashConfig::default().fixed(), keys)
 }
 
@@ -95,7 +88,7 @@ fn about_to_grow() -> World {
 
 #[test]
 fn of_two_who_insert_a_key_one_does() {
-    explore(
+    mirrored(
         small(&[]),
         |world| world.insert(7, 1),
         |world| world.insert(7, 2),
@@ -108,7 +101,7 @@ fn of_two_who_insert_a_key_one_does() {
 
 #[test]
 fn two_keys_get_two_slots() {
-    explore(
+    mirrored(
         small(&[]),
         |world| world.insert(7, 1),
         |world| world.insert(8, 2),
@@ -134,7 +127,7 @@ fn a_reader_sees_an_update_whole_or_not_at_all() {
 
 #[test]
 fn of_two_who_update_none_is_lost() {
-    explore(
+    mirrored(
         small(&[7]),
         |world| world.update(7, 1),
         |world| world.update(7, 2),
