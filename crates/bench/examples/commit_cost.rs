@@ -16,7 +16,7 @@ use std::{env, hint::black_box, process::ExitCode};
 
 use drtm_bench::Plain;
 use drtm_htm::{Engine, NoHtm, Word, fence_locked};
-use drtm_kv::{Fetched, HashConfig, HashTable, Locking, Records, Room, Sighting, State, Store, Version};
+use drtm_kv::{Fetched, HashConfig, HashTable, Holder, Locking, Records, Room, Sighting, Store, Version};
 use drtm_txn::{Builder, Db, Setting, Table, TableDef, Tx};
 
 const ROWS: u64 = 10_000;
@@ -125,7 +125,7 @@ struct ByHand<'s, const N: usize> {
     records: Records<'s, NoHtm>,
     /// The epoch.
     number: &'s Word,
-    me: State,
+    me: Holder,
     reads: Vec<Sighting>,
     writes: Vec<Write<N>>,
 }
@@ -195,11 +195,11 @@ impl<const N: usize> ByHand<'_, N> {
     fn carry_out(run: &Run) -> Result<u64, Failure> {
         let store = Store::in_memory(NoHtm, MEMORY)?;
         let table = store.hash_table(HashConfig::for_keys(ROWS))?;
-        let mut worker = store.worker();
+        let mut worker = store.worker()?;
         (0..ROWS).try_for_each(|key| table.insert(&mut worker, key, &[0; N]).map(|_| ()))?;
         let number: &[Word; 1] = store.region().array(store.region().extend(8, 64)?)?;
         NoHtm.store(&number[0], 1);
-        let (records, me) = (store.records(), worker.lock_state());
+        let (records, me) = (store.records(), worker.holder());
         let (reads, writes) = (Vec::with_capacity(64), Vec::with_capacity(64));
         ByHand::<N> { table: &table, records, number: &number[0], me, reads, writes }.transactions(run)?;
         let mut row = [0; N];

@@ -59,7 +59,7 @@ pub type NodeCache = Cache<NODE_WORDS>;
 /// // Node 1 has a table.
 /// let store = Store::in_memory(NoHtm, 16 << 20)?;
 /// let table = store.hash_table(HashConfig::default())?;
-/// table.insert(&mut store.worker(), 7, b"seven")?;
+/// table.insert(&mut store.worker()?, 7, b"seven")?;
 /// let fabric = LocalFabric::new(2, LocalConfig::perfect());
 /// let region = fabric.register(NodeId(1), Arc::clone(store.region()))?;
 ///

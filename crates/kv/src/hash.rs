@@ -178,7 +178,7 @@ pub(crate) const fn kind<K: Keys>() -> u64 {
 ///
 /// let store = Store::in_memory(NoHtm, 64 << 20)?;
 /// let table = store.hash_table(HashConfig::default())?;
-/// let mut worker = store.worker();
+/// let mut worker = store.worker()?;
 /// for key in 0..1_000 {
 ///     assert!(table.insert(&mut worker, key, &key.to_le_bytes())?.is_some());
 /// }
@@ -261,7 +261,7 @@ impl<E: Engine, K: Keys> HashTable<E, K> {
     /// let store = Store::in_memory(NoHtm, 16 << 20)?;
     /// let table = store.hash_table(HashConfig::default())?;
     /// let impatient = table.impatient();
-    /// impatient.insert(&mut store.worker(), 7, b"seven")?;
+    /// impatient.insert(&mut store.worker()?, 7, b"seven")?;
     /// assert!(table.contains(7)?, "it is the same table");
     /// # Ok::<(), drtm_kv::KvError>(())
     /// ```
@@ -359,7 +359,7 @@ impl<E: Engine, K: Keys> HashTable<E, K> {
     #[inline]
     pub fn update(&self, worker: &mut Worker<E>, key: K::Key<'_>, value: &[u8]) -> Result<Option<Version>, KvError> {
         let shape = Shape::of::<K>(key, value.len(), self.table.checked)?;
-        let holder = worker.lock_state();
+        let holder = worker.holder();
         match self.table.replace::<K>(key, holder, shape, value) {
             Some(written) => Ok(Some(written)),
             None => self.table.update::<K>(worker, key, shape, value),

@@ -72,7 +72,7 @@ pub trait Keys: sealed::Sealed + Copy + std::fmt::Debug + Send + Sync + 'static 
 ///
 /// let store = Store::in_memory(NoHtm, 16 << 20)?;
 /// let table = store.hash_table_of::<Inline>(HashConfig::default())?;
-/// table.insert(&mut store.worker(), 42, b"answer")?;
+/// table.insert(&mut store.worker()?, 42, b"answer")?;
 /// # Ok::<(), drtm_kv::KvError>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -127,7 +127,7 @@ impl Keys for Inline {
 ///
 /// let store = Store::in_memory(NoHtm, 16 << 20)?;
 /// let table = store.hash_table_of::<Bytes>(HashConfig::default())?;
-/// let mut worker = store.worker();
+/// let mut worker = store.worker()?;
 /// table.insert(&mut worker, b"user:alice", b"1")?;
 /// assert!(matches!(table.insert(&mut worker, &[0; 5000], b""), Err(KvError::KeyTooLong { length: 5000, .. })));
 /// # Ok::<(), KvError>(())

@@ -32,6 +32,7 @@ mod past;
 mod shape;
 mod write;
 
+pub use hold::Reserved;
 pub use lines::Lines;
 pub use past::Past;
 pub(crate) use past::PastView;
@@ -112,7 +113,7 @@ impl<T> Look<T> {
 ///
 /// let store = Store::in_memory(NoHtm, 16 << 20)?;
 /// let table = store.hash_table(HashConfig::default())?;
-/// table.insert(&mut store.worker(), 7, b"seven")?;
+/// table.insert(&mut store.worker()?, 7, b"seven")?;
 /// let mut value = [0; 16];
 /// let read = table.get(7, &mut value)?.expect("just inserted");
 /// assert_eq!(&value[..read.length], b"seven");

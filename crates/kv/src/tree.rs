@@ -186,7 +186,7 @@ pub enum Existing {
 ///
 /// let store = Store::in_memory(NoHtm, 64 << 20)?;
 /// let tree = store.tree()?;
-/// let mut worker = store.worker();
+/// let mut worker = store.worker()?;
 /// for key in (0..1_000).rev() {
 ///     assert!(tree.insert(&mut worker, key, &key.to_le_bytes())?.is_some());
 /// }
@@ -209,7 +209,7 @@ pub enum Existing {
 ///
 /// let store = Store::in_memory(NoHtm, 64 << 20)?;
 /// let tree = store.tree_of::<Bytes>()?;
-/// let mut worker = store.worker();
+/// let mut worker = store.worker()?;
 /// for key in ["user:bob", "user:alice", "group:staff", "user:"] {
 ///     tree.insert(&mut worker, key.as_bytes(), b"")?;
 /// }
@@ -354,7 +354,7 @@ impl<E: Engine, K: TreeKeys> Tree<E, K> {
     /// let tree = store.tree()?;
     /// let Lookup::Absent(leaf) = tree.lookup(7, &mut [])? else { panic!("the tree is empty") };
     /// assert!(tree.unchanged(&leaf), "7 is still not there");
-    /// tree.insert(&mut store.worker(), 7, b"seven")?;
+    /// tree.insert(&mut store.worker()?, 7, b"seven")?;
     /// assert!(!tree.unchanged(&leaf));
     /// # Ok::<(), drtm_kv::KvError>(())
     /// ```
@@ -413,7 +413,7 @@ impl<E: Engine, K: TreeKeys> Tree<E, K> {
     #[inline]
     pub fn update(&self, worker: &mut Worker<E>, key: K::Key<'_>, value: &[u8]) -> Result<Option<Version>, KvError> {
         let shape = Shape::of::<K::Kept>(key, value.len(), self.table.checked)?;
-        let holder = worker.lock_state();
+        let holder = worker.holder();
         match self.table.search::<K, _>(key, |record| record.overwrite::<K::Kept>(key, holder, shape, value))? {
             // There is no room for it where it is.
             Ok(None) => self.table.relocate::<K>(worker, key, shape, value),
@@ -443,7 +443,7 @@ impl<E: Engine, K: TreeKeys> Tree<E, K> {
     /// use drtm_kv::{Existing, Store};
     ///
     /// let store = Store::in_memory(NoHtm, 16 << 20)?;
-    /// let (tree, mut worker) = (store.tree()?, store.worker());
+    /// let (tree, mut worker) = (store.tree()?, store.worker()?);
     /// let mut found = [0; 8];
     /// assert!(matches!(tree.get_or_insert(&mut worker, 7, b"first", &mut found)?, Existing::Inserted(_)));
     /// let Existing::Found(read) = tree.get_or_insert(&mut worker, 7, b"second", &mut found)? else { panic!("it is there") };
@@ -491,7 +491,7 @@ impl<E: Engine, K: TreeKeys> Tree<E, K> {
     /// use drtm_kv::Store;
     ///
     /// let store = Store::in_memory(NoHtm, 16 << 20)?;
-    /// let (tree, mut worker) = (store.tree()?, store.worker());
+    /// let (tree, mut worker) = (store.tree()?, store.worker()?);
     /// assert_eq!(tree.last(&mut [])?, None);
     /// tree.insert(&mut worker, 1, b"a")?;
     /// tree.insert(&mut worker, u64::MAX, b"z")?;
@@ -531,7 +531,7 @@ impl<E: Engine, K: TreeKeys> Tree<E, K> {
     /// use drtm_kv::{KvError, Store};
     ///
     /// let store = Store::in_memory(NoHtm, 16 << 20)?;
-    /// let (tree, mut worker) = (store.tree()?, store.worker());
+    /// let (tree, mut worker) = (store.tree()?, store.worker()?);
     /// let refused = tree.load(&mut worker, [(2, "two"), (1, "one")]);
     /// assert!(matches!(refused, Err(KvError::NotAscending { row: 1 })));
     /// assert_eq!(tree.load(&mut worker, (0..1_000).map(|key| (key, "value")))?, 1_000);

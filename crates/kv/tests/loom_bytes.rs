@@ -43,12 +43,12 @@ impl World {
     }
 
     fn insert(&self, key: &str) -> bool {
-        let mut worker = self.store.worker();
+        let mut worker = self.store.worker().expect("a worker");
         self.tree.insert(&mut worker, key.as_bytes(), key.as_bytes()).expect("room").is_some()
     }
 
     fn remove(&self, key: &str) -> bool {
-        let mut worker = self.store.worker();
+        let mut worker = self.store.worker().expect("a worker");
         let removed = self.tree.remove(&mut worker, key.as_bytes()).expect("sound").is_some();
         self.kept.lock().expect("no panic").push(worker);
         removed
@@ -133,7 +133,7 @@ fn following_ones_own_layer_does_not_hide_a_key_of_another() {
         let Lookup::Absent(leaf) = world.tree.lookup(MORE.as_bytes(), &mut []).expect("sound") else {
             return world.insert(TWO);
         };
-        let (mut seen, mut worker) = (vec![leaf], world.store.worker());
+        let (mut seen, mut worker) = (vec![leaf], world.store.worker().expect("a worker"));
         let inserted =
             world.tree.insert_noting(&mut worker, TWO.as_bytes(), TWO.as_bytes(), |change| change.carry(&mut seen));
         assert!(inserted.expect("room").is_some());
@@ -149,7 +149,7 @@ fn following_a_layer_that_leaves_does_not_hide_a_key_of_another() {
         let Lookup::Absent(leaf) = world.tree.lookup(TWO.as_bytes(), &mut []).expect("sound") else {
             return world.remove(ONE);
         };
-        let (mut seen, mut worker) = (vec![leaf], world.store.worker());
+        let (mut seen, mut worker) = (vec![leaf], world.store.worker().expect("a worker"));
         let removed = world.tree.remove_noting(&mut worker, ONE.as_bytes(), |change| change.carry(&mut seen));
         assert!(removed.expect("sound").is_some());
         world.kept.lock().expect("no panic").push(worker);
@@ -199,7 +199,7 @@ fn a_key_leaves_while_a_layer_is_made_for_it() {
 #[test]
 fn a_key_moves_while_a_layer_is_made_for_it() {
     let moves = |world: &World| {
-        let (mut worker, key) = (world.store.worker(), ONE.as_bytes());
+        let (mut worker, key) = (world.store.worker().expect("a worker"), ONE.as_bytes());
         let moved = world.tree.update(&mut worker, key, &[key; 3].concat()).expect("room").is_some();
         world.kept.lock().expect("no panic").push(worker);
         moved

@@ -28,8 +28,8 @@ use std::sync::{Arc, Mutex};
 
 use drtm_htm::NoHtm;
 use drtm_kv::{
-    Fetched, Handle, HashConfig, HashTable, Inline, Kept, Locking, Mutation, Past, Placed, Reaped, Sighting, Store,
-    Tree, Version, Worker, mutated,
+    Acquire, Fetched, Handle, HashConfig, HashTable, Inline, Kept, Locking, Mutation, Past, Placed, Reaped, Sighting,
+    Store, Tree, Version, Worker, mutated,
 };
 use loom::thread;
 use transacted::Transacted;
@@ -111,7 +111,7 @@ impl<T: Table> World<T> {
     /// The same, and somebody has locked their records.
     fn locked(keys: &[u64]) -> Self {
         let world = Self::new(keys);
-        let worker = world.store.worker();
+        let worker = world.store.worker().expect("a worker");
         for key in keys {
             world.lock(&worker, world.begun(*key).at);
         }
@@ -130,7 +130,7 @@ impl<T: Table> World<T> {
 
     /// Takes out the record of an absent key: whoever [goes on](Self::go_on) has its memory.
     fn and_its_memory_free(self, key: u64) -> Self {
-        let mut worker = self.store.worker();
+        let mut worker = self.store.worker().expect("a worker");
         assert_eq!(self.table.reap(&mut worker, key, self.begun(key)).expect("sound"), Reaped::Out);
         *self.holder.lock().expect("no panic") = Some(worker);
         self
@@ -145,7 +145,7 @@ impl<T: Table> World<T> {
 
     /// Does something by a worker of its own.
     fn work<R>(&self, work: impl FnOnce(&mut Worker<NoHtm>) -> R) -> R {
-        let mut worker = self.store.worker();
+        let mut worker = self.store.worker().expect("a worker");
         let done = work(&mut worker);
         self.kept.lock().expect("no panic").push(worker);
         done
@@ -165,7 +165,7 @@ impl<T: Table> World<T> {
 
     fn fetch(&self, worker: &Worker<NoHtm>, key: u64) -> Fetched<T::Nothing> {
         let mut found = Vec::new();
-        let fetched = self.table.fetch(key, worker.lock_state(), &mut found).expect("sound");
+        let fetched = self.table.fetch(key, worker.holder(), &mut found).expect("sound");
         if let Fetched::Record(seen) = fetched
             && seen.is_present()
         {
@@ -185,23 +185,23 @@ impl<T: Table> World<T> {
     /// Locks a record that does not move meanwhile. Gives its version.
     fn lock(&self, worker: &Worker<NoHtm>, at: Handle) -> Version {
         loop {
-            match self.store.records().lock(at, worker.lock_state()).expect("sound") {
+            match self.store.records().lock(at, worker.holder()).expect("sound") {
                 Locking::Taken { version, .. } => return version,
                 Locking::Held(_) => thread::yield_now(),
-                Locking::Gone => panic!("nobody takes it away"),
+                Locking::Mine { .. } | Locking::Gone => panic!("it is another's, and nobody takes it away"),
             }
         }
     }
 
     /// Locks a record, if it is still as it was seen.
     fn lock_seen(&self, worker: &Worker<NoHtm>, seen: Sighting) -> bool {
-        match self.store.records().lock(seen.at, worker.lock_state()).expect("sound") {
+        match self.store.records().lock(seen.at, worker.holder()).expect("sound") {
             Locking::Taken { version, .. } if version == seen.version => true,
             Locking::Taken { .. } => {
                 self.store.records().unlock(seen.at);
                 false
             }
-            Locking::Held(_) | Locking::Gone => false,
+            Locking::Mine { .. } | Locking::Held(_) | Locking::Gone => false,
         }
     }
 
@@ -280,7 +280,7 @@ fn what_is_still_so_is_of_one_moment<T: Table>() {
         |world| {
             world.work(|worker| {
                 let seen = [1, 2].map(|key| world.sight(worker, key));
-                if seen.iter().all(|seen| world.store.records().is_still(*seen, worker.lock_state())) {
+                if seen.iter().all(|seen| world.store.records().is_still(*seen, worker.holder())) {
                     let [one, other] = seen.map(|seen| seen.version.number() == 20);
                     assert_eq!(one, other, "two moments");
                 }
@@ -308,7 +308,7 @@ fn a_record_that_moves_is_found_whole<T: Table>() {
                 let seen = world.sight(worker, 1);
                 assert!([10, 20].contains(&seen.version.number()), "{seen:?}");
                 if let Locking::Taken { version, .. } =
-                    world.store.records().lock(seen.at, worker.lock_state()).expect("sound")
+                    world.store.records().lock(seen.at, worker.holder()).expect("sound")
                 {
                     assert_eq!(version, seen.version, "another use of its memory");
                     world.store.records().unlock(seen.at);
@@ -411,15 +411,15 @@ fn who_was_mistaken_about_a_record_unlocks_it_for_nobody_else() {
             world.go_on(|worker| {
                 let Placed::Made(seen) = world.place(worker, 3, &value(0, SHORT)) else { panic!("it is new") };
                 world.lock(worker, seen.at);
-                let (records, other) = (world.store.records(), world.store.worker());
-                let found = records.lock(seen.at, other.lock_state()).expect("sound");
-                assert_eq!(found, Locking::Held(worker.lock_state()), "two have locked it");
+                let (records, other) = (world.store.records(), world.store.worker().expect("a worker"));
+                let found = records.lock(seen.at, other.holder()).expect("sound");
+                assert_eq!(found, Locking::Held(Acquire::Locked(worker.holder())), "two have locked it");
             });
         },
         |world| {
             world.work(|worker| {
                 assert_eq!(world.table.reap(worker, 2, world.begun(2)).expect("sound"), Reaped::Out);
-                let found = world.store.records().lock(world.begun(1).at, worker.lock_state()).expect("sound");
+                let found = world.store.records().lock(world.begun(1).at, worker.holder()).expect("sound");
                 assert_eq!(found, Locking::Gone);
             });
         },

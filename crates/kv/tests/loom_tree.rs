@@ -38,18 +38,21 @@ impl World {
     }
 
     fn insert(&self, key: u64, value: u64) -> bool {
-        self.tree.insert(&mut self.store.worker(), key, &value.to_le_bytes()).expect("room").is_some()
+        self.tree
+            .insert(&mut self.store.worker().expect("a worker"), key, &value.to_le_bytes())
+            .expect("room")
+            .is_some()
     }
 
     /// Inserts keys, each with itself as its value, by one worker, which so tries the leaf of the one before first.
     fn insert_all(&self, keys: &[u64]) -> bool {
-        let mut worker = self.store.worker();
+        let mut worker = self.store.worker().expect("a worker");
         keys.iter().all(|key| self.tree.insert(&mut worker, *key, &key.to_le_bytes()).expect("room").is_some())
     }
 
     /// Gives keys records that are not theirs yet: after the first, as many as can be together.
     fn place_all(&self, keys: &[u64]) -> bool {
-        let mut worker = self.store.worker();
+        let mut worker = self.store.worker().expect("a worker");
         let mut keys = keys;
         while let Some(key) = keys.first() {
             let values: Vec<_> = keys.iter().map(|key| key.to_le_bytes()).collect();
@@ -64,7 +67,7 @@ impl World {
                 count = 1;
             }
             for seen in made {
-                self.store.records().lock(seen.at, worker.lock_state()).expect("sound");
+                self.store.records().lock(seen.at, worker.holder()).expect("sound");
                 self.store.records().publish(seen.at, Version::new(1 << 20)).expect("sound");
             }
             keys = &keys[count..];
@@ -73,7 +76,7 @@ impl World {
     }
 
     fn remove(&self, key: u64) -> bool {
-        self.tree.remove(&mut self.store.worker(), key).expect("sound").is_some()
+        self.tree.remove(&mut self.store.worker().expect("a worker"), key).expect("sound").is_some()
     }
 
     fn get(&self, key: u64) -> Option<u64> {
@@ -220,7 +223,7 @@ fn a_run_is_told_to_who_found_one_of_its_keys_missing() {
         2,
         (&[10], &[]),
         |world| {
-            let me = world.store.worker().lock_state();
+            let me = world.store.worker().expect("a worker").holder();
             let found = world.tree.fetch(30, me, &mut Vec::new()).expect("sound");
             let Fetched::Nothing(leaf) = found else { return true };
             let seen = world.get(30).is_some();
@@ -384,7 +387,7 @@ fn a_node_that_is_used_again_is_not_taken_for_what_it_was() {
         |world| world.get(40).is_none_or(|value| value == 40),
         |world| {
             // The last leaf leaves, and the root takes over the first; then the root is divided again.
-            let mut worker = world.store.worker();
+            let mut worker = world.store.worker().expect("a worker");
             let removed = world.tree.remove(&mut worker, 40).expect("sound").is_some();
             removed && world.tree.insert(&mut worker, 35, &35_u64.to_le_bytes()).expect("room").is_some()
         },
@@ -419,8 +422,9 @@ fn following_ones_own_division_does_not_hide_a_key_of_another() {
         |world| {
             let Lookup::Absent(leaf) = world.tree.lookup(15, &mut []).expect("sound") else { return true };
             let mut seen = vec![leaf];
-            let inserted =
-                world.tree.insert_noting(&mut world.store.worker(), 25, b"", |change| change.carry(&mut seen));
+            let inserted = world
+                .tree
+                .insert_noting(&mut world.store.worker().expect("a worker"), 25, b"", |change| change.carry(&mut seen));
             assert!(inserted.expect("room").is_some());
             let deceived = world.get(15).is_some() && seen.iter().all(|leaf| world.tree.unchanged(leaf));
             !deceived
@@ -436,7 +440,7 @@ fn a_value_moves_while_it_is_read() {
         3,
         (&[10], &[]),
         |world| matches!(world.get_any_length(10), Some(8 | 16)),
-        |world| world.tree.update(&mut world.store.worker(), 10, &[10; 16]).expect("room").is_some(),
+        |world| world.tree.update(&mut world.store.worker().expect("a worker"), 10, &[10; 16]).expect("room").is_some(),
         |world, read, moved| {
             assert!(read && moved);
             assert_eq!(world.get_any_length(10), Some(16));
@@ -458,7 +462,7 @@ impl World {
 
     /// Removes a key, whose memory goes to the same key of another tree, with a value one higher.
     fn hand_over(&self, key: u64) {
-        let (mut worker, other) = (self.store.worker(), self.store.tree().expect("a tree"));
+        let (mut worker, other) = (self.store.worker().expect("a worker"), self.store.tree().expect("a tree"));
         assert!(self.tree.remove(&mut worker, key).expect("sound").is_some());
         assert!(other.insert(&mut worker, key, &(key + 1).to_le_bytes()).expect("room").is_some());
     }

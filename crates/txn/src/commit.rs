@@ -22,7 +22,7 @@ mod validate;
 use std::slice;
 
 use drtm_htm::{Engine, fence_locked};
-use drtm_kv::{KvError, Records, Sighting, State, Worker};
+use drtm_kv::{Holder, KvError, Records, Sighting, Worker};
 
 pub(crate) use self::validate::validate_all;
 use self::{
@@ -92,7 +92,7 @@ struct Parts<'c, S: Setting> {
     reads: &'c ReadSet,
     arena: &'c Arena,
     scratch: &'c mut Scratch,
-    holder: State,
+    holder: Holder,
     admission: Admission,
 }
 

@@ -4,8 +4,8 @@ mod tour;
 
 use drtm_htm::Engine;
 use drtm_kv::{
-    BucketChange, BucketVersion, Bytes, Fetched, Handle, HashConfig, HashTable, Inline, KvError, LeafChange,
-    NodeVersion, Past, Placed, Reaped, Reserved, Room, Sighting, State, Store, Tree, Version, Worker,
+    BucketChange, BucketVersion, Bytes, Fetched, Handle, HashConfig, HashTable, Holder, Inline, KvError, LeafChange,
+    NodeVersion, Past, Placed, Reaped, Reserved, Room, Sighting, Store, Tree, Version, Worker,
 };
 
 use crate::table::{Any, Reach};
@@ -81,7 +81,7 @@ impl<E: Engine> Index<E> {
     pub(crate) fn fetch<O: Reach>(
         &self,
         key: Encoded<'_>,
-        holder: State,
+        holder: Holder,
         into: &mut impl Room,
     ) -> Result<Fetched<Absence>, KvError> {
         Ok(with_key!(
@@ -105,7 +105,7 @@ impl<E: Engine> Index<E> {
         &self,
         at: Handle,
         word: u64,
-        holder: State,
+        holder: Holder,
         into: &mut impl Room,
     ) -> Option<Sighting> {
         match self {
@@ -143,7 +143,7 @@ impl<E: Engine> Index<E> {
 
     /// The record of a key that is there, where that is found quickly. `None` tells nothing.
     #[inline(always)]
-    pub(crate) fn find<O: Reach>(&self, key: Encoded<'_>, holder: State) -> Option<Sighting> {
+    pub(crate) fn find<O: Reach>(&self, key: Encoded<'_>, holder: Holder) -> Option<Sighting> {
         match (self, key) {
             (Self::HashOfWords(table), Encoded::Word(word)) if O::HASHED => table.find(word, holder),
             (Self::HashOfBytes(table), Encoded::Bytes(bytes)) if O::HASHED => table.find(bytes, holder),

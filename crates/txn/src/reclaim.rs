@@ -114,7 +114,7 @@ fn forget<S: Setting>(
     match records.lock(at, state.holder)? {
         // Whoever has moved it, or taken it out, sees to that.
         Locking::Gone => Ok(true),
-        Locking::Held(_) => Ok(false),
+        Locking::Mine { .. } | Locking::Held(_) => Ok(false),
         Locking::Taken { .. } => {
             // Only now: until the record was locked, somebody may have written it for whom a snapshot needs what it was.
             db.snapshots.needs(&db.store, &mut state.scratch.needs)?;

@@ -32,7 +32,7 @@ impl Scheme for Cluster {
         let store = Store::in_region(Arc::clone(region))?;
         let config = HashConfig::for_keys(keys.len() as u64).with_occupancy(occupancy).fixed();
         let table = store.hash_table(config)?;
-        let mut worker = store.worker();
+        let mut worker = store.worker().expect("a worker");
         for (index, key) in keys.iter().enumerate() {
             table.insert(&mut worker, *key, &(index as u64 + 1).to_le_bytes())?;
         }

@@ -122,7 +122,7 @@ impl InTree {
     fn filled(records: u64) -> Result<Self, Error> {
         let store = Store::in_memory(NoHtm, memory(records))?;
         let tree = store.tree_of()?;
-        let mut worker = store.worker();
+        let mut worker = store.worker().expect("a worker");
         (0..records).try_for_each(|number| tree.insert(&mut worker, key(number), &[1; 100]).map(drop))?;
         drop(worker);
         Ok(Self { store, tree })
@@ -133,7 +133,7 @@ impl InHash {
     fn filled(records: u64) -> Result<Self, Error> {
         let store = Store::in_memory(NoHtm, memory(records))?;
         let table = store.hash_table_of(HashConfig::for_keys(records))?;
-        let mut worker = store.worker();
+        let mut worker = store.worker().expect("a worker");
         (0..records).try_for_each(|number| table.insert(&mut worker, key(number), &[1; 100]).map(drop))?;
         drop(worker);
         Ok(Self { store, table })
@@ -159,7 +159,7 @@ impl Records for InTree {
     type Session<'s> = TreeSession<'s>;
 
     fn session(&self) -> TreeSession<'_> {
-        TreeSession { tree: &self.tree, worker: self.store.worker(), value: [1; 100] }
+        TreeSession { tree: &self.tree, worker: self.store.worker().expect("a worker"), value: [1; 100] }
     }
 }
 
@@ -185,7 +185,7 @@ impl Records for InHash {
     type Session<'s> = HashSession<'s>;
 
     fn session(&self) -> HashSession<'_> {
-        HashSession { table: &self.table, worker: self.store.worker(), value: [1; 100] }
+        HashSession { table: &self.table, worker: self.store.worker().expect("a worker"), value: [1; 100] }
     }
 }
 

@@ -12,7 +12,7 @@ use super::{
     segments::Bucket,
 };
 use crate::{
-    KvError, Version, Worker, floor,
+    KvError, Leases, Version, Worker, floor,
     heap::Class,
     keys::Keys,
     layout::Place,
@@ -122,7 +122,6 @@ impl<E: Engine> Table<E> {
                 Put::Below(floor) => {
                     cold_path();
                     version = first(floor);
-                    Record::at(self.region(), place)?.claim(worker.lock_state());
                     place = Record::create::<K>(self.region(), memory, shape, key, value, version)?;
                 }
                 // What a region cannot do, the lock's holder can.
@@ -136,7 +135,7 @@ impl<E: Engine> Table<E> {
         };
         if !matches!(done, Ok(Some(_))) {
             cold_path();
-            Record::at(self.region(), place)?.discard(worker.lock_state());
+            Record::at(self.region(), place)?.discard(worker.holder());
             worker.free(shape.class(), memory);
         }
         done
@@ -158,6 +157,7 @@ impl<E: Engine> Table<E> {
         let hash = K::hash(word);
         let number = self.first_guess(hash)?;
         let (main, floor) = (self.main_bucket(number)?, self.header(header::FLOOR)?);
+        let record = Record::at(self.region(), place)?;
         let outcome = worker.htm.attempt(Policy::DBX, |tx| {
             if Change(main).is_locked(tx)? {
                 return Ok(Put::Retry);
@@ -177,6 +177,7 @@ impl<E: Engine> Table<E> {
                 Ok(_) if matches > 0 => Put::LookAlike,
                 Ok(Room::Behind(_)) => Put::Full,
                 Ok(Room::Slot(bucket, slot)) => {
+                    record.unlock_in(tx)?;
                     Change(bucket).fill(tx, slot, word, place)?;
                     let version = Change(main).version(tx)?;
                     Change(main).release(tx)?;
@@ -204,6 +205,7 @@ impl<E: Engine> Table<E> {
         let (engine, main) = (self.engine(), self.region().array(missed.at)?);
         let seen = bucket::seen(engine, main);
         let empty = plainly(engine, |tx| Change(main).empty(tx));
+        let record = Record::at(self.region(), place)?;
         // With the lock, it is what it was seen to be: whoever has changed it has left another version.
         if empty == 0 || seen.version() != missed.version || !bucket::try_lock(engine, main, seen) {
             return Ok(None);
@@ -212,6 +214,7 @@ impl<E: Engine> Table<E> {
             if floor > version.number() {
                 return Put::Below(floor);
             }
+            record.unlock();
             let word = K::word(key);
             let slot = bucket::first_of(empty, self.line_of::<K>(word));
             plainly(engine, |tx| Change(main).fill(tx, slot, word, place));
@@ -252,12 +255,17 @@ impl<E: Engine> Table<E> {
                 return Ok(Put::Exists);
             }
         }
+        let record = Record::at(self.region(), place)?;
         match room {
-            Room::Slot(bucket, slot) => plainly(engine, |tx| Change(bucket).fill(tx, slot, word, place)),
+            Room::Slot(bucket, slot) => {
+                record.unlock();
+                plainly(engine, |tx| Change(bucket).fill(tx, slot, word, place));
+            }
             Room::Behind(last) => {
                 let link = self.new_overflow()?;
                 let bucket = self.overflow(link)?;
                 let slot = bucket::first_slot(self.line_of::<K>(word));
+                record.unlock();
                 plainly(engine, |tx| Change(bucket).fill(tx, slot, word, place));
                 plainly(engine, |tx| Change(last).set_link(tx, link));
             }
@@ -327,7 +335,7 @@ impl<E: Engine> Table<E> {
         let hash = K::hash(word);
         let number = self.first_guess(hash)?;
         let (main, floor) = (self.main_bucket(number)?, self.header(header::FLOOR)?);
-        let holder = worker.lock_state();
+        let holder = worker.holder();
         let outcome = worker.htm.attempt(Policy::DBX, |tx| {
             let is_here =
                 matches!(Change(main).depth(tx)?, Some(depth) if self.numbering.bucket(hash, depth) == number);
@@ -366,7 +374,7 @@ impl<E: Engine> Table<E> {
         let taken = self.slot_of::<K>(main, key).and_then(|found| {
             let Some(found) = found else { return Ok(Some(None)) };
             let record = Record::at(self.region(), found.place)?;
-            let Look::Found(locked) = record.lock::<K>(key, worker.lock_state())? else { return Ok(None) };
+            let Look::Found(locked) = record.lock::<K>(key, worker.holder(), Leases::None)? else { return Ok(None) };
             let (version, class) = (locked.version(), locked.class());
             floor::raise(self.engine(), self.header(header::FLOOR)?, version);
             plainly(self.engine(), |tx| Change(found.bucket).clear(tx, found.slot));
@@ -394,7 +402,7 @@ impl<E: Engine> Table<E> {
         shape: Shape,
         value: &[u8],
     ) -> Result<Option<Version>, KvError> {
-        let holder = worker.lock_state();
+        let holder = worker.holder();
         match self.search::<K, _>(key, |record| record.overwrite::<K>(key, holder, shape, value))? {
             Some(None) => self.relocate::<K>(worker, key, shape, value),
             Some(written) => Ok(written),
@@ -455,9 +463,10 @@ impl<E: Engine> Table<E> {
     ) -> Result<Option<Option<(Version, crate::heap::Class, Place)>>, KvError> {
         let Some(found) = self.slot_of::<K>(main, key)? else { return Ok(Some(None)) };
         let record = Record::at(self.region(), found.place)?;
-        let Look::Found(locked) = record.lock::<K>(key, worker.lock_state())? else { return Ok(None) };
+        let Look::Found(locked) = record.lock::<K>(key, worker.holder(), Leases::None)? else { return Ok(None) };
         let (version, class) = (locked.version().next(), locked.class());
         let place = Record::create::<K>(self.region(), memory, shape, key, value, version)?;
+        Record::at(self.region(), place)?.unlock();
         plainly(self.engine(), |tx| Change(found.bucket).point(tx, found.slot, place));
         locked.retire();
         Ok(Some(Some((version, class, found.place))))

@@ -12,7 +12,7 @@ use super::{
     segments::Bucket,
 };
 use crate::{
-    Fetched, Handle, KvError, Placed, Reaped, Reserved, Sighting, State, Version, Witness, Worker, floor,
+    Fetched, Handle, Holder, KvError, Placed, Reaped, Reserved, Sighting, Version, Witness, Worker, floor,
     keys::Keys,
     layout::{BUCKET_BYTES, BUCKET_VERSIONS, Bits},
     record::{Lines, Look, Past, PastView, Record},
@@ -125,8 +125,8 @@ impl<E: Engine, K: Keys> HashTable<E, K> {
     /// use drtm_kv::{Fetched, HashConfig, Placed, Store};
     ///
     /// let store = Store::in_memory(NoHtm, 16 << 20)?;
-    /// let (table, mut worker) = (store.hash_table(HashConfig::default())?, store.worker());
-    /// let me = worker.lock_state();
+    /// let (table, mut worker) = (store.hash_table(HashConfig::default())?, store.worker()?);
+    /// let me = worker.holder();
     /// let Fetched::Nothing(bucket) = table.fetch(7, me, &mut Vec::new())? else { panic!("the table is empty") };
     /// assert!(store.records().is_unchanged(&bucket), "7 is still not there");
     ///
@@ -140,7 +140,7 @@ impl<E: Engine, K: Keys> HashTable<E, K> {
     pub fn fetch(
         &self,
         key: K::Key<'_>,
-        holder: State,
+        holder: Holder,
         into: &mut impl Room,
     ) -> Result<Fetched<BucketVersion>, KvError> {
         if let Some((sight, record)) = self.table.sight::<K>(key)
@@ -164,11 +164,11 @@ impl<E: Engine, K: Keys> HashTable<E, K> {
     ///
     /// const WANTED: Lines = Lines::of(&[0..100]);
     /// let store = Store::in_memory(NoHtm, 16 << 20)?;
-    /// let (table, mut worker) = (store.hash_table(HashConfig::default())?, store.worker());
+    /// let (table, mut worker) = (store.hash_table(HashConfig::default())?, store.worker()?);
     /// table.insert(&mut worker, 7, b"seven")?;
     /// table.insert(&mut worker, 8, b"eight")?;
     ///
-    /// let (me, mut value) = (worker.lock_state(), Vec::new());
+    /// let (me, mut value) = (worker.holder(), Vec::new());
     /// let buckets: Vec<_> = table.ask_for([7, 8, 9].into_iter()).collect();
     /// for (key, bucket) in buckets {
     ///     match table.locate(key, bucket, &WANTED) {
@@ -210,7 +210,7 @@ impl<E: Engine, K: Keys> HashTable<E, K> {
     ///
     /// See [`locate`](Self::locate).
     #[inline(always)]
-    pub fn fetch_at(&self, at: Handle, key: K::Key<'_>, holder: State, into: &mut impl Room) -> Option<Sighting> {
+    pub fn fetch_at(&self, at: Handle, key: K::Key<'_>, holder: Holder, into: &mut impl Room) -> Option<Sighting> {
         let record = Record::at(self.table.region(), at.place()).ok()?;
         if K::FITS {
             return record.glance_for::<K>(K::word(key), holder, into);
@@ -255,11 +255,11 @@ impl<E: Engine, K: Keys> HashTable<E, K> {
     /// use drtm_kv::{Fetched, HashConfig, Kept, Past, Store, Version};
     ///
     /// let store = Store::in_memory(NoHtm, 16 << 20)?;
-    /// let (table, mut worker) = (store.hash_table(HashConfig::default())?, store.worker());
+    /// let (table, mut worker) = (store.hash_table(HashConfig::default())?, store.worker()?);
     /// let first = table.insert(&mut worker, 7, b"seven")?.expect("it is new");
     ///
     /// // Who writes the row keeps what it was.
-    /// let (me, records, mut value) = (worker.lock_state(), store.records(), Vec::new());
+    /// let (me, records, mut value) = (worker.holder(), store.records(), Vec::new());
     /// let Fetched::Record(seen) = table.fetch(7, me, &mut value)? else { panic!("it is there") };
     /// records.lock(seen.at, me)?;
     /// assert!(matches!(records.keep(&mut worker, seen.at, true)?, Kept::Copy { .. }));
@@ -297,9 +297,9 @@ impl<E: Engine, K: Keys> HashTable<E, K> {
     /// use drtm_kv::{HashConfig, Placed, Store};
     ///
     /// let store = Store::in_memory(NoHtm, 16 << 20)?;
-    /// let (table, mut worker) = (store.hash_table(HashConfig::default())?, store.worker());
+    /// let (table, mut worker) = (store.hash_table(HashConfig::default())?, store.worker()?);
     /// table.insert(&mut worker, 7, b"seven")?;
-    /// let me = worker.lock_state();
+    /// let me = worker.holder();
     /// let seen = table.find(7, me).expect("it is alone in its bucket");
     /// assert_eq!(table.place(&mut worker, 7, b"", |_| ())?, Placed::Found(seen));
     /// assert_eq!(table.find(8, me), None);
@@ -307,7 +307,7 @@ impl<E: Engine, K: Keys> HashTable<E, K> {
     /// ```
     #[inline(always)]
     #[must_use]
-    pub fn find(&self, key: K::Key<'_>, holder: State) -> Option<Sighting> {
+    pub fn find(&self, key: K::Key<'_>, holder: Holder) -> Option<Sighting> {
         let (sight, record) = self.table.sight::<K>(key)?;
         let sighting = record.peek_sighting::<K>(key, holder, &mut Nowhere)?;
         sight.holds(self.table.engine()).then_some(sighting)
@@ -330,7 +330,7 @@ impl<E: Engine, K: Keys> HashTable<E, K> {
         value: &[u8],
         mut note: impl FnMut(BucketChange),
     ) -> Result<Placed, KvError> {
-        let holder = worker.lock_state();
+        let holder = worker.holder();
         loop {
             // Not by the straight way: whoever expects the key to be there looks for it so before.
             let missed =
@@ -362,9 +362,9 @@ impl<E: Engine, K: Keys> HashTable<E, K> {
     /// use drtm_kv::{HashConfig, Placed, Store};
     ///
     /// let store = Store::in_memory(NoHtm, 16 << 20)?;
-    /// let (table, mut worker) = (store.hash_table(HashConfig::default())?, store.worker());
+    /// let (table, mut worker) = (store.hash_table(HashConfig::default())?, store.worker()?);
     /// let Placed::Made(seen) = table.place(&mut worker, 7, b"seven", |_| ())? else { panic!("it is new") };
-    /// store.records().lock(seen.at, worker.lock_state())?;
+    /// store.records().lock(seen.at, worker.holder())?;
     /// assert!(table.leads_to(7, seen.at)? && !table.leads_to(8, seen.at)?);
     /// # Ok::<(), drtm_kv::KvError>(())
     /// ```
@@ -442,7 +442,7 @@ impl<E: Engine, K: Keys> HashTable<E, K> {
     /// use drtm_kv::{HashConfig, Placed, Reaped, Store};
     ///
     /// let store = Store::in_memory(NoHtm, 16 << 20)?;
-    /// let (table, mut worker) = (store.hash_table(HashConfig::default())?, store.worker());
+    /// let (table, mut worker) = (store.hash_table(HashConfig::default())?, store.worker()?);
     /// let Placed::Made(seen) = table.place(&mut worker, 7, b"seven", |_| ())? else { panic!("it is new") };
     /// assert_eq!(table.reap(&mut worker, 7, seen)?, Reaped::Out);
     /// assert_eq!(table.reap(&mut worker, 7, seen)?, Reaped::Gone, "it is out already");
@@ -456,7 +456,7 @@ impl<E: Engine, K: Keys> HashTable<E, K> {
         let taken = table.slot_at::<K>(main, key, seen.at).and_then(|found| {
             let Some(found) = found else { return Ok(Err(Reaped::Gone)) };
             let record = Record::at(table.region(), found.place)?;
-            let locked = match record.lock_seen::<K>(seen, worker.lock_state())? {
+            let locked = match record.lock_seen::<K>(seen, worker.holder())? {
                 Ok(locked) => locked,
                 Err(reaped) => return Ok(Err(reaped)),
             };

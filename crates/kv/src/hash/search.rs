@@ -9,7 +9,7 @@ use super::{
     segments::Bucket,
 };
 use crate::{
-    Handle, KvError, Read, State, Version,
+    Handle, Holder, KvError, Leases, Read, Version,
     keys::Keys,
     layout::{Bits, LINE_SLOTS, Place, SLOTS, meta_word},
     mutation::{self, Mutation},
@@ -164,12 +164,12 @@ impl<E: Engine> Table<E> {
     pub(super) fn replace<K: Keys>(
         &self,
         key: K::Key<'_>,
-        holder: State,
+        holder: Holder,
         shape: Shape,
         value: &[u8],
     ) -> Option<Version> {
         let (sight, record) = self.sight::<K>(key)?;
-        let locked = record.try_lock::<K>(holder).ok()??;
+        let locked = record.try_lock::<K>(holder, Leases::None).ok()??;
         // From here on, nobody can remove it or move it.
         let is_it = sight.holds(self.engine()) && locked.is_like::<K>(shape, key);
         if is_it { locked.write(shape, value).ok() } else { None }

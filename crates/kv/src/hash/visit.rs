@@ -54,7 +54,7 @@ impl<E: Engine, K: Keys> HashTable<E, K> {
     /// use drtm_kv::{Bytes, HashConfig, KvError, Store};
     ///
     /// let store = Store::in_memory(NoHtm, 16 << 20)?;
-    /// let (table, mut worker) = (store.hash_table_of::<Bytes>(HashConfig::default())?, store.worker());
+    /// let (table, mut worker) = (store.hash_table_of::<Bytes>(HashConfig::default())?, store.worker()?);
     /// table.insert(&mut worker, b"ann", b"1")?;
     /// table.insert(&mut worker, b"bob", b"2")?;
     /// let (mut sweep, mut keys) = (table.sweep()?, Vec::new());

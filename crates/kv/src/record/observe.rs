@@ -7,7 +7,7 @@ use drtm_rdma::OutOfBounds;
 
 use super::{Look, Past, Record, STATE, Shape};
 use crate::{
-    Handle, Sighting,
+    Handle, Holder, Sighting,
     keys::{Keys, MAX_KEY},
     layout::{Head, Place, State, Version},
     mutation::{self, Mutation},
@@ -21,7 +21,7 @@ impl<E: Engine> Record<'_, E> {
     pub(crate) fn observe<K: Keys>(
         &self,
         key: K::Key<'_>,
-        holder: State,
+        holder: Holder,
         into: &mut impl Room,
     ) -> Result<Look<Sighting>, OutOfBounds> {
         match self.begin_for(holder) {
@@ -35,7 +35,7 @@ impl<E: Engine> Record<'_, E> {
     pub(crate) fn observe_word<K: Keys>(
         &self,
         word: u64,
-        holder: State,
+        holder: Holder,
         into: &mut impl Room,
     ) -> Result<Look<Sighting>, OutOfBounds> {
         match self.begin_for(holder) {
@@ -46,7 +46,7 @@ impl<E: Engine> Record<'_, E> {
 
     /// The same in the [usual case](Self::glance): nobody has it locked, or this holder.
     #[inline(always)]
-    pub(crate) fn glance_for<K: Keys>(&self, word: u64, holder: State, into: &mut impl Room) -> Option<Sighting> {
+    pub(crate) fn glance_for<K: Keys>(&self, word: u64, holder: Holder, into: &mut impl Room) -> Option<Sighting> {
         let version = self.glance::<K>(word, |_| !self.is_held_by_another_than(holder), into)?;
         Some(Sighting { at: Handle::of(self.place), version })
     }
@@ -56,7 +56,7 @@ impl<E: Engine> Record<'_, E> {
     pub(crate) fn observe_row<K: Keys>(
         &self,
         key: &mut Vec<u8>,
-        holder: State,
+        holder: Holder,
         into: &mut impl Room,
     ) -> Result<Look<Sighting>, OutOfBounds> {
         match self.begin_for(holder) {
@@ -97,7 +97,7 @@ impl<E: Engine> Record<'_, E> {
     pub(crate) fn peek_sighting<K: Keys>(
         &self,
         key: K::Key<'_>,
-        holder: State,
+        holder: Holder,
         into: &mut impl Room,
     ) -> Option<Sighting> {
         let (version, head) = self.peek::<K, _>(key, |_| !self.is_held_by_another_than(holder), into, |_, _| None)?;
@@ -115,7 +115,7 @@ impl<E: Engine> Record<'_, E> {
 
     /// [Begins](Self::begin) to look at a record that nobody else than this holder has locked.
     #[inline(always)]
-    fn begin_for<T>(&self, holder: State) -> Result<Version, Look<T>> {
+    fn begin_for<T>(&self, holder: Holder) -> Result<Version, Look<T>> {
         let version = self.begin()?;
         if self.is_held_by_another_than(holder) {
             cold_path();
@@ -138,9 +138,8 @@ impl<E: Engine> Record<'_, E> {
     }
 
     #[inline(always)]
-    fn is_held_by_another_than(&self, holder: State) -> bool {
-        let state = State(self.engine().load_relaxed(&self.header[STATE]));
-        state.is_locked() && state != holder
+    fn is_held_by_another_than(&self, holder: Holder) -> bool {
+        !State(self.engine().load_relaxed(&self.header[STATE])).may_be_read_by(holder)
     }
 
     #[inline(always)]

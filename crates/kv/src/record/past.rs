@@ -241,8 +241,8 @@ impl<E: Engine> Record<'_, E> {
         engine.store_relaxed(&copy.header[HEAD], its_head.0);
         let body = self.body(0, shape.body_words())?.iter().zip(copy.body(0, shape.body_words())?);
         body.for_each(|(from, to)| engine.store_relaxed(to, engine.load_relaxed(from)));
+        // It stays locked: no table leads to it, and nobody writes it.
         engine.store(&copy.header[VERSION], version.0);
-        engine.store(&copy.header[STATE], State::FREE.0);
         self.link_older(word);
         Ok(Kept::Copy { bytes: 8 * class.words() })
     }
@@ -274,7 +274,7 @@ impl<E: Engine> Record<'_, E> {
             }
             newer.relink(head.older());
             let class = older.shape_of(head)?.class();
-            older.discard(worker.lock_state());
+            older.discard(worker.holder());
             unneeded.push((class, word));
         }
         Ok(free_all(unneeded, worker))
@@ -287,7 +287,7 @@ impl<E: Engine> Record<'_, E> {
             let older = Record::at(self.region, Place { word, incarnation: 0 })?;
             let head = older.head();
             let class = older.shape_of(head)?.class();
-            older.discard(worker.lock_state());
+            older.discard(worker.holder());
             discarded.push((class, word));
             word = head.older();
         }

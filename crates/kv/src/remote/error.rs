@@ -57,12 +57,6 @@ pub enum RemoteError {
         /// The length of the value given.
         given: usize,
     },
-    /// A state that names no holder of a lock.
-    #[error("{given:?} names no holder; use the state that a worker locks with")]
-    NoHolder {
-        /// The state given.
-        given: State,
-    },
     /// The request is longer than a message can be.
     #[error("a request of {bytes} bytes, and messages have at most {most}; split the value over several keys")]
     RequestTooLong {

@@ -10,7 +10,8 @@ use super::{
     wire::{Answer, HEAD, Request, put_row},
 };
 use crate::{
-    HashTable, KvError, Look, Read, State, Tree, TreeKeys, Version, Worker, keys::Keys, layout::Place, record::Record,
+    HashTable, Holder, KvError, Leases, Look, Read, Tree, TreeKeys, Version, Worker, keys::Keys, layout::Place,
+    record::Record,
 };
 
 /// What was said to a request.
@@ -167,7 +168,9 @@ impl<E: Engine> Job<'_, E> {
                 let range = (bound::<K>(low)?, bound::<K>(high)?);
                 return rows_of::<E, K, T>(table, range, rows, self.most, self.reply);
             }
-            Request::Lock { key, place, holder } => lock::<E, K, T>(table, self::key::<K>(key)?, place, holder)?,
+            Request::Lock { key, place, holder, leases } => {
+                lock::<E, K, T>(table, self::key::<K>(key)?, place, (holder, leases))?
+            }
             // Done before, since it needs no table.
             Request::Unlock { .. } => Said::Answer(Answer::Stale),
         })
@@ -251,13 +254,13 @@ fn lock<E: Engine, K: Keys, T: Table<E, K>>(
     table: &T,
     key: K::Key<'_>,
     place: Place,
-    holder: State,
+    (holder, leases): (Holder, Leases),
 ) -> Result<Said, Failure> {
     let locked = table.with_record(key, |record| {
         if record.place() != place {
             return Ok(record.check::<K>(key)?.map(|_| None));
         }
-        Ok(record.lock::<K>(key, holder)?.map(|locked| Some(locked.keep())))
+        Ok(record.lock::<K>(key, holder, leases)?.map(|locked| Some(locked.keep())))
     })?;
     Ok(Said::Answer(locked.flatten().map_or(Answer::Stale, Answer::Done)))
 }

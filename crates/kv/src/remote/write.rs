@@ -4,7 +4,7 @@ use drtm_rdma::{Pending, Port, VerbError, Verbs, words_for};
 
 use super::{backoff::Backoff, error::RemoteError, lock::RecordLock, record::RecordPeer, scratch::Scratch};
 use crate::{
-    Location, Look, State, Version,
+    Holder, Leases, Location, Look, State, Version,
     checksum::checksum,
     keys::Keys,
     record::{STATE, VERSION},
@@ -95,17 +95,17 @@ impl<K: Keys> RecordPeer<K> {
     /// # Example
     ///
     /// ```
-    /// use drtm_kv::{Exchanged, Inline, Location, Look, RecordPeer, RemoteError, State};
+    /// use drtm_kv::{Exchanged, Holder, Inline, Leases, Location, Look, RecordPeer, RemoteError};
     /// use drtm_rdma::{Port, Verbs};
     ///
     /// /// Counts up a record of eight bytes.
     /// async fn count<P: Port>(
-    ///     verbs: Verbs<'_, P>, records: &RecordPeer<Inline>, location: Location, me: State,
+    ///     verbs: Verbs<'_, P>, records: &RecordPeer<Inline>, location: Location, me: Holder,
     /// ) -> Result<bool, RemoteError> {
     ///     let mut value = Vec::new();
     ///     let Look::Found(version) = records.read(verbs, location, 7, &mut value).await? else { return Ok(false) };
     ///     let count = value.try_into().map_or(0, u64::from_le_bytes) + 1;
-    ///     let exchanged = records.exchange(verbs, location, 7, me, version, &count.to_le_bytes()).await?;
+    ///     let exchanged = records.exchange(verbs, location, 7, (me, Leases::None), version, &count.to_le_bytes()).await?;
     ///     Ok(matches!(exchanged, Look::Found(Exchanged::Done(_))))
     /// }
     /// # let _ = count::<drtm_rdma::LocalPort<drtm_htm::NoHtm>>;
@@ -115,11 +115,11 @@ impl<K: Keys> RecordPeer<K> {
         verbs: Verbs<'_, P>,
         location: Location,
         key: K::Key<'_>,
-        holder: State,
+        me: (Holder, Leases),
         expected: Version,
         value: &[u8],
     ) -> Result<Look<Exchanged>, RemoteError> {
-        let lock = match self.lock(verbs, location, key, holder, &mut Vec::new()).await?.found() {
+        let lock = match self.lock(verbs, location, key, me, &mut Vec::new()).await?.found() {
             Ok(lock) => lock,
             Err(not_had) => return Ok(not_had),
         };

@@ -10,7 +10,7 @@ use super::{
     search::Spot,
 };
 use crate::{
-    KvError, Version, Worker, floor,
+    KvError, Leases, Version, Worker, floor,
     heap::Class,
     layout::Place,
     record::{Look, Record, Shape},
@@ -100,7 +100,7 @@ impl<E: Engine> Table<E> {
     /// Turns a record that was made, and that nobody has learned of, back into free memory.
     #[cold]
     pub(super) fn unmake(&self, worker: &mut Worker<E>, shape: Shape, place: Place) -> Result<(), KvError> {
-        Record::at(self.region(), place)?.discard(worker.lock_state());
+        Record::at(self.region(), place)?.discard(worker.holder());
         worker.free(shape.class(), place.word);
         Ok(())
     }
@@ -120,7 +120,7 @@ impl<E: Engine> Table<E> {
         let Some((leaf, slot)) = K::gap_at(self, last.leaf, key) else { return Ok(None) };
         let floor = self.header(header::FLOOR)?;
         let (shape, place, version) = self.make::<K>(worker, key, value, first, floor)?;
-        match self.put_into((leaf, slot), word, place, version, floor) {
+        match self.put_into((leaf, slot), word, &Record::at(self.region(), place)?, version, floor) {
             Ok(change) => {
                 worker.lasts.set(self.at, Last { leaf: leaf.node.place, word });
                 Ok(Some((place, version, change)))
@@ -154,7 +154,6 @@ impl<E: Engine> Table<E> {
                 }
                 Ok(Put::Below(floor)) => {
                     version = first(floor);
-                    Record::at(self.region(), place)?.claim(worker.lock_state());
                     Record::create::<K::Kept>(self.region(), place.word, shape, key, value, version)?;
                     continue;
                 }
@@ -185,7 +184,8 @@ impl<E: Engine> Table<E> {
         if spot.leaf.stamp.is_full() {
             return self.put_dividing(spot, before, (place, version), note);
         }
-        Ok(match self.put_into((spot.leaf, spot.slot), spot.word, place, version, floor) {
+        let record = Record::at(self.region(), place)?;
+        Ok(match self.put_into((spot.leaf, spot.slot), spot.word, &record, version, floor) {
             Ok(change) => {
                 note(change);
                 Put::Done(spot.leaf.node.place)
@@ -200,7 +200,7 @@ impl<E: Engine> Table<E> {
         &self,
         (leaf, slot): (Seen<'_, E>, usize),
         word: u64,
-        place: Place,
+        record: &Record<'_, E>,
         version: Version,
         floor: &Word,
     ) -> Result<LeafChange, Put> {
@@ -209,7 +209,8 @@ impl<E: Engine> Table<E> {
             return Err(Put::Below(floor));
         }
         let count = leaf.count();
-        leaf.node.insert(count, slot, word, place.to_link());
+        record.unlock();
+        leaf.node.insert(count, slot, word, record.place().to_link());
         Ok(leaf.release(count + 1))
     }
 
@@ -248,7 +249,7 @@ impl<E: Engine> Table<E> {
     ) -> Result<Taken, KvError> {
         let Some(leaf) = spot.leaf.try_lock() else { return Ok(Taken::Retry) };
         let (record, place) = self.record_in(&leaf, spot.slot)?;
-        let locked = match record.lock::<K::Kept>(key, worker.lock_state())? {
+        let locked = match record.lock::<K::Kept>(key, worker.holder(), Leases::None)? {
             Look::Found(locked) => locked,
             Look::Other if !K::FITS => return Ok(Taken::Absent),
             _ => return Ok(Taken::Retry),
@@ -314,13 +315,14 @@ impl<E: Engine> Table<E> {
     ) -> Result<Taken, KvError> {
         let Some(leaf) = spot.leaf.try_lock() else { return Ok(Taken::Retry) };
         let (record, place) = self.record_in(&leaf, spot.slot)?;
-        let locked = match record.lock::<K::Kept>(key, worker.lock_state())? {
+        let locked = match record.lock::<K::Kept>(key, worker.holder(), Leases::None)? {
             Look::Found(locked) => locked,
             Look::Other if !K::FITS => return Ok(Taken::Absent),
             _ => return Ok(Taken::Retry),
         };
         let (version, class) = (locked.version().next(), locked.class());
         let moved = Record::create::<K::Kept>(self.region(), memory, shape, key, value, version)?;
+        Record::at(self.region(), moved)?.unlock();
         leaf.node.point(spot.slot, moved.to_link());
         locked.retire();
         // Dropping the lock leaves the stamp as it was.

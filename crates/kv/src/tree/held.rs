@@ -16,7 +16,7 @@ use super::{
     view::Observed,
 };
 use crate::{
-    Fetched, Handle, KvError, Placed, Reaped, Reserved, Sighting, State, Version, Worker, floor,
+    Fetched, Handle, Holder, KvError, Placed, Reaped, Reserved, Sighting, Version, Worker, floor,
     record::{Past, PastView, Record},
     room::{Nowhere, Room},
 };
@@ -51,10 +51,10 @@ impl<K: TreeKeys> Cursor<K> {
     /// use drtm_kv::{Cursor, Store};
     ///
     /// let store = Store::in_memory(NoHtm, 16 << 20)?;
-    /// let (tree, mut worker) = (store.tree()?, store.worker());
+    /// let (tree, mut worker) = (store.tree()?, store.worker()?);
     /// tree.insert(&mut worker, 7, b"seven")?;
     /// let mut first = Cursor::up(..).expecting(1, 5);
-    /// assert!(tree.advance(&mut first, worker.lock_state(), &mut Vec::new(), &mut Vec::new())?.is_some());
+    /// assert!(tree.advance(&mut first, worker.holder(), &mut Vec::new(), &mut Vec::new())?.is_some());
     /// # Ok::<(), drtm_kv::KvError>(())
     /// ```
     #[must_use]
@@ -74,7 +74,7 @@ impl<E: Engine> Tree<E> {
     /// use drtm_kv::Store;
     ///
     /// let store = Store::in_memory(NoHtm, 16 << 20)?;
-    /// let (tree, mut worker) = (store.tree()?, store.worker());
+    /// let (tree, mut worker) = (store.tree()?, store.worker()?);
     /// tree.ask_for(&mut worker, 7);
     /// // What takes its time goes here.
     /// assert!(tree.insert(&mut worker, 7, b"seven")?.is_some());
@@ -102,8 +102,8 @@ impl<E: Engine, K: TreeKeys> Tree<E, K> {
     /// use drtm_kv::{Fetched, Placed, Store};
     ///
     /// let store = Store::in_memory(NoHtm, 16 << 20)?;
-    /// let (tree, mut worker) = (store.tree()?, store.worker());
-    /// let me = worker.lock_state();
+    /// let (tree, mut worker) = (store.tree()?, store.worker()?);
+    /// let me = worker.holder();
     /// let Fetched::Nothing(leaf) = tree.fetch(7, me, &mut Vec::new())? else { panic!("the tree is empty") };
     /// assert!(tree.unchanged(&leaf), "7 is still not there");
     /// assert!(matches!(tree.place(&mut worker, 7, b"seven", |_| ())?, Placed::Made(_)));
@@ -111,7 +111,12 @@ impl<E: Engine, K: TreeKeys> Tree<E, K> {
     /// # Ok::<(), drtm_kv::KvError>(())
     /// ```
     #[inline]
-    pub fn fetch(&self, key: K::Key<'_>, holder: State, into: &mut impl Room) -> Result<Fetched<NodeVersion>, KvError> {
+    pub fn fetch(
+        &self,
+        key: K::Key<'_>,
+        holder: Holder,
+        into: &mut impl Room,
+    ) -> Result<Fetched<NodeVersion>, KvError> {
         let found = self.table.search::<K, _>(key, |record| record.observe::<K::Kept>(key, holder, into))?;
         Ok(match found {
             Ok(sighting) => Fetched::Record(sighting),
@@ -132,13 +137,13 @@ impl<E: Engine, K: TreeKeys> Tree<E, K> {
     /// use drtm_kv::{Cursor, Store};
     ///
     /// let store = Store::in_memory(NoHtm, 16 << 20)?;
-    /// let (tree, mut worker) = (store.tree()?, store.worker());
+    /// let (tree, mut worker) = (store.tree()?, store.worker()?);
     /// tree.insert(&mut worker, 7, b"seven")?;
     /// let (mut cursor, mut passed, mut value) = (Cursor::up(5..), Vec::new(), Vec::new());
-    /// let row = tree.advance(&mut cursor, worker.lock_state(), &mut passed, &mut value)?;
+    /// let row = tree.advance(&mut cursor, worker.holder(), &mut passed, &mut value)?;
     /// let (key, sighting) = row.expect("inserted above");
     /// assert!(key == 7 && sighting.is_present() && value == b"seven");
-    /// assert!(tree.advance(&mut cursor, worker.lock_state(), &mut passed, &mut value)?.is_none());
+    /// assert!(tree.advance(&mut cursor, worker.holder(), &mut passed, &mut value)?.is_none());
     /// assert!(passed.iter().all(|leaf| tree.unchanged(leaf)));
     /// # Ok::<(), drtm_kv::KvError>(())
     /// ```
@@ -146,7 +151,7 @@ impl<E: Engine, K: TreeKeys> Tree<E, K> {
     pub fn advance<'c>(
         &self,
         cursor: &'c mut Cursor<K>,
-        holder: State,
+        holder: Holder,
         passed: &mut Vec<NodeVersion>,
         value: &mut impl Room,
     ) -> Result<Option<(K::Key<'c>, Sighting)>, KvError> {
@@ -169,10 +174,10 @@ impl<E: Engine, K: TreeKeys> Tree<E, K> {
     /// use drtm_kv::{Cursor, Store};
     ///
     /// let store = Store::in_memory(NoHtm, 16 << 20)?;
-    /// let (tree, mut worker) = (store.tree()?, store.worker());
+    /// let (tree, mut worker) = (store.tree()?, store.worker()?);
     /// tree.load(&mut worker, (0..100).map(|key| (key, "value")))?;
     /// let (mut cursor, mut passed, mut keys) = (Cursor::up(5..), Vec::new(), Vec::new());
-    /// tree.advance_each(&mut cursor, worker.lock_state(), &mut passed, &mut Vec::new(), |key, seen, value| {
+    /// tree.advance_each(&mut cursor, worker.holder(), &mut passed, &mut Vec::new(), |key, seen, value| {
     ///     assert!(seen.is_present() && *value == b"value");
     ///     keys.push(key);
     ///     if keys.len() < 7 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
@@ -184,7 +189,7 @@ impl<E: Engine, K: TreeKeys> Tree<E, K> {
     pub fn advance_each<R: Room>(
         &self,
         cursor: &mut Cursor<K>,
-        holder: State,
+        holder: Holder,
         passed: &mut Vec<NodeVersion>,
         value: &mut R,
         mut show: impl FnMut(K::Key<'_>, Sighting, &mut R) -> ControlFlow<()>,
@@ -217,7 +222,7 @@ impl<E: Engine, K: TreeKeys> Tree<E, K> {
     /// use drtm_kv::{Cursor, Past, Store, Version};
     ///
     /// let store = Store::in_memory(NoHtm, 16 << 20)?;
-    /// let (tree, mut worker) = (store.tree()?, store.worker());
+    /// let (tree, mut worker) = (store.tree()?, store.worker()?);
     /// let first = tree.insert(&mut worker, 7, b"seven")?.expect("it is new");
     /// let (mut cursor, mut value) = (Cursor::up(..), Vec::new());
     /// let row = tree.advance_past(&mut cursor, Version::new(1_000), &mut value)?;
@@ -251,7 +256,7 @@ impl<E: Engine, K: TreeKeys> Tree<E, K> {
     /// use drtm_kv::{Cursor, Past, Store, Version};
     ///
     /// let store = Store::in_memory(NoHtm, 16 << 20)?;
-    /// let (tree, mut worker) = (store.tree()?, store.worker());
+    /// let (tree, mut worker) = (store.tree()?, store.worker()?);
     /// tree.load(&mut worker, (0..100).map(|key| (key, "value")))?;
     /// let (mut cursor, mut keys) = (Cursor::up(5..), Vec::new());
     /// tree.advance_past_each(&mut cursor, Version::new(1_000), &mut Vec::new(), |key, past, value| {
@@ -297,7 +302,7 @@ impl<E: Engine, K: TreeKeys> Tree<E, K> {
             self.table.add(worker, 1)?;
             return Ok(Placed::Made(Sighting { at: Handle::of(place), version }));
         }
-        let holder = worker.lock_state();
+        let holder = worker.holder();
         loop {
             let found =
                 self.table.search::<K, _>(key, |record| record.observe::<K::Kept>(key, holder, &mut Nowhere))?;
@@ -387,7 +392,7 @@ impl<E: Engine, K: TreeKeys> Tree<E, K> {
     /// use drtm_kv::{Placed, Reaped, Store};
     ///
     /// let store = Store::in_memory(NoHtm, 16 << 20)?;
-    /// let (tree, mut worker) = (store.tree()?, store.worker());
+    /// let (tree, mut worker) = (store.tree()?, store.worker()?);
     /// let Placed::Made(seen) = tree.place(&mut worker, 7, b"seven", |_| ())? else { panic!("it is new") };
     /// assert_eq!(tree.reap(&mut worker, 7, seen)?, Reaped::Out);
     /// assert_eq!(tree.reap(&mut worker, 7, seen)?, Reaped::Gone, "it is out already");
@@ -409,7 +414,7 @@ impl<E: Engine, K: TreeKeys> Tree<E, K> {
                 return Ok(Reaped::Gone);
             }
             let record = Record::at(table.region(), seen.at.place())?;
-            let locked = match record.lock_seen::<K::Kept>(seen, worker.lock_state())? {
+            let locked = match record.lock_seen::<K::Kept>(seen, worker.holder())? {
                 Ok(locked) => locked,
                 Err(reaped) => return Ok(reaped),
             };

@@ -39,7 +39,7 @@ use super::{
 use crate::{
     KvError, Version,
     keys::{Keys, Sliced},
-    layout::{Stamp, Target},
+    layout::{Place, Stamp, Target},
     record::{Look, Record},
 };
 
@@ -143,7 +143,9 @@ impl<E: Engine> Table<E> {
             return Ok(Put::Below(floor));
         }
         let nodes: Vec<_> = places.iter().map(|place| self.node(*place)).collect::<Result<_, _>>()?;
+        let record = Record::at(self.region(), Place::from_link(link))?;
         places.clear();
+        record.unlock();
         let mut entries = vec![(slice(key, parting), link), (slice(other, parting), leaf.node.link(spot.slot))];
         entries.sort_unstable();
         let mut made = Vec::with_capacity(nodes.len());

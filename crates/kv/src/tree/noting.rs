@@ -22,7 +22,7 @@ use crate::{KvError, Version, Worker};
 /// use drtm_kv::Store;
 ///
 /// let store = Store::in_memory(NoHtm, 16 << 20)?;
-/// let (tree, mut worker) = (store.tree()?, store.worker());
+/// let (tree, mut worker) = (store.tree()?, store.worker()?);
 /// tree.insert(&mut worker, 10, b"ten")?;
 ///
 /// let mut scan = tree.range(..100);

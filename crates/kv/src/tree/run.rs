@@ -33,7 +33,7 @@ impl<E: Engine> Tree<E> {
     /// use drtm_kv::Store;
     ///
     /// let store = Store::in_memory(NoHtm, 16 << 20)?;
-    /// let (tree, mut worker) = (store.tree()?, store.worker());
+    /// let (tree, mut worker) = (store.tree()?, store.worker()?);
     /// let rows = [(2, &b"two"[..]), (3, b"three"), (4, b"four")];
     /// assert_eq!(tree.place_run(&mut worker, rows, |_| (), |_| ())?, 0, "it has inserted nothing yet");
     /// tree.place(&mut worker, 1, b"one", |_| ())?;
@@ -103,6 +103,7 @@ impl<E: Engine> Table<E> {
         }
         let end = locked.count();
         for ((key, place), slot) in run.iter().zip(end..) {
+            Record::at(self.region(), *place)?.unlock();
             locked.node.set(slot, *key, place.to_link());
             made(Sighting { at: Handle::of(*place), version });
         }

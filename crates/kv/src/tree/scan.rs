@@ -48,7 +48,7 @@ pub struct Row<'s, K: Keys = Inline> {
 ///
 /// let store = Store::in_memory(NoHtm, 16 << 20)?;
 /// let tree = store.tree()?;
-/// let mut worker = store.worker();
+/// let mut worker = store.worker()?;
 /// for key in [10, 20, 30] {
 ///     tree.insert(&mut worker, key, &key.to_le_bytes())?;
 /// }
@@ -90,7 +90,7 @@ impl<'t, E: Engine, K: TreeKeys> Scan<'t, E, K> {
     ///
     /// let store = Store::in_memory(NoHtm, 16 << 20)?;
     /// let tree = store.tree()?;
-    /// tree.load(&mut store.worker(), (0..1_000).map(|key| (key, "value")))?;
+    /// tree.load(&mut store.worker()?, (0..1_000).map(|key| (key, "value")))?;
     /// let mut scan = tree.range(100..).expecting(3, 5);
     /// for key in 100..103 {
     ///     assert_eq!(scan.next()?.map(|row| row.key), Some(key));
@@ -130,7 +130,7 @@ impl<'t, E: Engine, K: TreeKeys> Scan<'t, E, K> {
     ///
     /// let store = Store::in_memory(NoHtm, 16 << 20)?;
     /// let tree = store.tree()?;
-    /// tree.insert(&mut store.worker(), 7, b"seven")?;
+    /// tree.insert(&mut store.worker()?, 7, b"seven")?;
     /// let (mut scan, mut value) = (tree.range(..), [0; 3]);
     /// let (key, read) = scan.next_into(&mut value)?.expect("just inserted");
     /// assert_eq!((key, read.length, &value), (7, 5, b"sev"));
@@ -162,7 +162,7 @@ impl<'t, E: Engine, K: TreeKeys> Scan<'t, E, K> {
     ///
     /// let store = Store::in_memory(NoHtm, 16 << 20)?;
     /// let tree = store.tree()?;
-    /// tree.load(&mut store.worker(), (0..1_000).map(|key| (key, "value")))?;
+    /// tree.load(&mut store.worker()?, (0..1_000).map(|key| (key, "value")))?;
     /// let (mut scan, mut keys) = (tree.range(100..), Vec::new());
     /// scan.each_into(&mut [0; 8], |key, read, value| {
     ///     assert_eq!((read.length, value), (5, &b"value"[..]));

@@ -4,7 +4,7 @@ use drtm_htm::Engine;
 use drtm_rdma::OutOfBounds;
 
 use crate::{
-    Sighting, State, Version,
+    Holder, Sighting, Version,
     keys::{Inline, Sliced},
     record::{Look, Past, PastView, Record},
     room::Room,
@@ -83,7 +83,7 @@ impl<R: Room> View for Observed<'_, PastView, R> {
     }
 }
 
-impl<R: Room> View for Observed<'_, State, R> {
+impl<R: Room> View for Observed<'_, Holder, R> {
     type Found = Sighting;
 
     #[inline(always)]

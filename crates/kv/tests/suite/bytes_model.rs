@@ -210,11 +210,16 @@ impl<E: Engine> Checked<E> {
 
 fn agrees<E: Engine>(stores: &[Store<E>], loaded: &[Key], ops: &[Op]) -> Result<(), TestCaseError> {
     let made = stores[0].tree_of::<Bytes>().expect("a tree");
-    let trees =
-        stores.iter().map(|store| (store.open_tree(made.location()).expect("the same tree"), store.worker())).collect();
+    let trees = stores
+        .iter()
+        .map(|store| (store.open_tree(made.location()).expect("the same tree"), store.worker().expect("a worker")))
+        .collect();
     let mut checked = Checked { trees, model: BTreeMap::new(), highest: HashMap::new() };
     let rows = loaded.iter().map(|key| (key, value(0, 20)));
-    prop_assert_eq!(made.load(&mut stores[0].worker(), rows.clone()).expect("room"), loaded.len() as u64);
+    prop_assert_eq!(
+        made.load(&mut stores[0].worker().expect("a worker"), rows.clone()).expect("room"),
+        loaded.len() as u64
+    );
     for (key, value) in rows {
         let version = made.version(key).expect("sound").expect("just loaded");
         checked.written(key, value, version)?;
@@ -260,7 +265,7 @@ proptest! {
 #[test]
 fn the_longest_keys_that_differ_only_in_their_last_byte() {
     let store = store(NoHtm, 64 * MIB);
-    let (tree, mut worker) = (store.tree_of::<Bytes>().expect("a tree"), store.worker());
+    let (tree, mut worker) = (store.tree_of::<Bytes>().expect("a tree"), store.worker().expect("a worker"));
     let keys: Vec<Key> = (0..100).map(|last| [vec![255; MAX_KEY - 1], vec![last]].concat()).collect();
     let mut settled = 0;
     for round in 0..10 {

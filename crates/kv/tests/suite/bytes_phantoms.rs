@@ -13,7 +13,7 @@ type Bounds = (Bound<Key>, Bound<Key>);
 fn filled(keys: &BTreeSet<Key>) -> (Store<NoHtm>, Tree<NoHtm, Bytes>) {
     let store = store(NoHtm, 64 * MIB);
     let tree = store.tree_of().expect("a tree");
-    let mut worker = store.worker();
+    let mut worker = store.worker().expect("a worker");
     for key in keys.iter().map(Vec::as_slice) {
         assert!(tree.insert(&mut worker, key, key).expect("room").is_some());
     }
@@ -49,7 +49,7 @@ proptest! {
         up: bool,
     ) {
         let (store, tree) = filled(&keys);
-        let mut worker = store.worker();
+        let mut worker = store.worker().expect("a worker");
         for key in others.iter().filter(|key| is_within(&bounds, key)) {
             let before = passed(scan(&tree, &bounds, up));
             prop_assert!(holds(&tree, &before));
@@ -80,7 +80,7 @@ proptest! {
         up: bool,
     ) {
         let (store, tree) = filled(&keys);
-        let mut worker = store.worker();
+        let mut worker = store.worker().expect("a worker");
         let mut scan = scan(&tree, &bounds, up);
         let mut last = None;
         for _ in 0..rows {
@@ -106,7 +106,7 @@ proptest! {
         up: bool,
     ) {
         let (store, tree) = filled(&stays);
-        let mut worker = store.worker();
+        let mut worker = store.worker().expect("a worker");
         let mut scan = scan(&tree, &bounds, up);
         let mut changes = comes.chunks(5).cycle().take(500);
         let mut found: Vec<Key> = Vec::new();
@@ -137,7 +137,7 @@ fn updates_are_no_phantoms_and_what_is_elsewhere_is_not_noticed() {
         |prefix: &'static str| (0..500).map(move |number: u32| format!("{prefix}, number {number:05}").into_bytes());
     let names = ["some common prefix", "some other prefix", "some prefix"];
     let (store, tree) = filled(&names.into_iter().flat_map(keys).collect());
-    let mut worker = store.worker();
+    let mut worker = store.worker().expect("a worker");
     let range = (Bound::Included(b"some other".to_vec()), Bound::Excluded(b"some others".to_vec()));
     let all = passed(scan(&tree, &range, true));
     assert!((20..60).contains(&all.len()), "{}", all.len());

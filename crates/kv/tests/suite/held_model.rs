@@ -8,8 +8,8 @@ use std::collections::HashMap;
 
 use drtm_htm::{Emulated, Engine, NoHtm};
 use drtm_kv::{
-    Bytes, Fetched, HashConfig, Inline, Kept, Keys, KvError, Locking, Past, Placed, Reaped, Sighting, State, Store,
-    Version, Worker,
+    Acquire, Bytes, Fetched, HashConfig, Holder, Inline, Kept, Keys, KvError, Locking, Past, Placed, Reaped, Sighting,
+    Store, Version, Worker,
 };
 use proptest::prelude::*;
 
@@ -126,7 +126,7 @@ impl<'t, E: Engine, K: Numbered, T: Transacted<E, K>> Checked<'t, E, K, T> {
             store,
             table,
             impatient: table.impatient(),
-            workers: [store.worker(), store.worker()],
+            workers: [store.worker().expect("a worker"), store.worker().expect("a worker")],
             rows: HashMap::new(),
             histories: HashMap::new(),
             forgotten: HashMap::new(),
@@ -139,8 +139,8 @@ impl<'t, E: Engine, K: Numbered, T: Transacted<E, K>> Checked<'t, E, K, T> {
         }
     }
 
-    fn holder(&self, who: usize) -> State {
-        self.workers[who].lock_state()
+    fn holder(&self, who: usize) -> Holder {
+        self.workers[who].holder()
     }
 
     /// Who may work on a row: who has it locked, or else anybody.
@@ -341,14 +341,18 @@ impl<'t, E: Engine, K: Numbered, T: Transacted<E, K>> Checked<'t, E, K, T> {
         let Some(row) = self.rows.get_mut(&key) else { return Ok(()) };
         let locking = records.lock(row.now.at, holders[who]).expect("sound");
         if let Some(by) = row.locked_by {
-            prop_assert_eq!(locking, Locking::Held(holders[by]));
+            match by == who {
+                true => prop_assert!(matches!(locking, Locking::Mine { .. }), "{:?}", locking),
+                false => prop_assert_eq!(locking, Locking::Held(Acquire::Locked(holders[by]))),
+            }
         } else {
             let Locking::Taken { version, head } = locking else {
                 return Err(TestCaseError::fail(format!("{locking:?}")));
             };
             prop_assert_eq!((version, head.has_older()), (row.now.version, row.has_past));
             prop_assert_eq!(records.length(row.now.at, head), row.stored.len() as u32);
-            prop_assert_eq!(records.held(row.now.at).expect("sound"), locking);
+            let again = records.lock(row.now.at, holders[who]).expect("sound");
+            prop_assert_eq!(again, Locking::Mine { version, head });
             row.locked_by = Some(who);
         }
         let by = row.locked_by.unwrap_or(who);

@@ -61,13 +61,13 @@ impl<E: Engine, T> Hand<'_, E, T> {
     /// Locks a record, if it is as it was seen.
     fn lock(&self, seen: Sighting) -> bool {
         let records = self.store.records();
-        match records.lock(seen.at, self.worker.lock_state()).expect("sound") {
+        match records.lock(seen.at, self.worker.holder()).expect("sound") {
             Locking::Taken { version, .. } if version == seen.version => true,
             Locking::Taken { .. } => {
                 records.unlock(seen.at);
                 false
             }
-            Locking::Held(_) | Locking::Gone => false,
+            Locking::Mine { .. } | Locking::Held(_) | Locking::Gone => false,
         }
     }
 
@@ -88,7 +88,7 @@ impl<E: Engine, T> Hand<'_, E, T> {
         T: Transacted<E, K>,
     {
         let key = self.random.u16(0..KEYS);
-        let (me, mut found) = (self.worker.lock_state(), Vec::new());
+        let (me, mut found) = (self.worker.holder(), Vec::new());
         let seen = match K::with(key, |key| self.table.fetch(key, me, &mut found)).expect("sound") {
             Fetched::Record(seen) => seen,
             Fetched::Nothing(place) => {
@@ -147,7 +147,14 @@ fn counters<E: Engine, K: Numbered, T: Transacted<E, K>>(sides: &[(&Store<E>, &T
     let hand = |thread: usize| {
         let (store, table) = sides[thread % sides.len()];
         let random = fastrand::Rng::with_seed(thread as u64);
-        Hand { store, table, worker: store.worker(), random, highest: Default::default(), done: Done::default() }
+        Hand {
+            store,
+            table,
+            worker: store.worker().expect("a worker"),
+            random,
+            highest: Default::default(),
+            done: Done::default(),
+        }
     };
     let done = thread::scope(|scope| {
         let readers: Vec<_> = (0..1)
@@ -176,7 +183,7 @@ fn counters<E: Engine, K: Numbered, T: Transacted<E, K>>(sides: &[(&Store<E>, &T
         done
     });
     let (store, table) = sides[0];
-    let (me, mut left, mut found) = (store.worker().lock_state(), 0, Vec::new());
+    let (me, mut left, mut found) = (store.worker().expect("a worker").holder(), 0, Vec::new());
     for key in 0..KEYS {
         if let Fetched::Record(seen) = K::with(key, |key| table.fetch(key, me, &mut found)).expect("sound")
             && seen.is_present()
@@ -202,7 +209,7 @@ fn in_a_hash_table_of_byte_strings_through_two_mappings() {
     let table = one.hash_table_of::<Bytes>(HashConfig::default()).expect("a table");
     let again = other.open_hash_table::<Bytes>(table.location()).expect("the same table");
     // Workers of two stores lock in each their own name only if they are numbered apart.
-    drop((0..100).map(|_| other.worker()).collect::<Vec<_>>());
+    drop((0..100).map(|_| other.worker().expect("a worker")).collect::<Vec<_>>());
     counters(&[(&one, &table), (&other, &again)], 30_000);
 }
 

@@ -68,7 +68,7 @@ impl World {
     fn new(lengths: &[usize]) -> Self {
         let store = store(NoHtm, 64 * MIB);
         let hash = store.hash_table_of::<Inline>(HashConfig::default()).expect("room");
-        let (tree, mut worker) = (store.tree().expect("room"), store.worker());
+        let (tree, mut worker) = (store.tree().expect("room"), store.worker().expect("a worker"));
         let values: Vec<Vec<u8>> =
             (0..).zip(lengths).map(|(key, length)| (0..*length).map(|at| (at * 7 + key) as u8).collect()).collect();
         for (key, value) in (0..).zip(&values) {
@@ -98,7 +98,7 @@ impl World {
 
     /// Reads each value in every way that there is.
     fn check<const W: usize>(&self, wanted: &Parts<W>) -> Result<(), TestCaseError> {
-        let holder = self.worker.lock_state();
+        let holder = self.worker.holder();
         let is_found = |fetched: Result<Sighting, ()>| fetched.is_ok_and(|seen| seen.is_present());
         for (key, value) in (0..).zip(&self.values) {
             let filled = wanted.filled(value);

@@ -9,7 +9,7 @@ use crate::support::{MIB, store};
 #[test]
 fn values_up_to_the_limit_and_no_longer() {
     let store = store(NoHtm, 64 * MIB);
-    let (tree, mut worker) = (store.tree().expect("a tree"), store.worker());
+    let (tree, mut worker) = (store.tree().expect("a tree"), store.worker().expect("a worker"));
     let value = vec![2; MAX_VALUE];
     assert!(tree.insert(&mut worker, 1, &value).expect("just fits").is_some());
     let mut found = vec![0; MAX_VALUE];
@@ -44,7 +44,7 @@ fn a_full_region_refuses_insertions_and_keeps_the_rest() {
     // With long values records run out first, with none nodes do.
     for (length, least) in [(500, 500), (0, 5_000)] {
         let store = store(NoHtm, MIB);
-        let (tree, mut worker) = (store.tree().expect("a tree"), store.worker());
+        let (tree, mut worker) = (store.tree().expect("a tree"), store.worker().expect("a worker"));
         let inserted = fill(&tree, &mut worker, length, |step| step.wrapping_mul(0x9E37_79B9_7F4A_7C15));
         assert!(inserted.len() > least, "{}", inserted.len());
         let all_there = || {
@@ -75,7 +75,7 @@ fn a_full_region_refuses_insertions_and_keeps_the_rest() {
 #[test]
 fn a_run_that_fails_leaves_nothing_behind() {
     let store = store(NoHtm, MIB);
-    let (tree, mut worker) = (store.tree().expect("a tree"), store.worker());
+    let (tree, mut worker) = (store.tree().expect("a tree"), store.worker().expect("a worker"));
     let (value, long) = (vec![7; 500], vec![7; MAX_VALUE + 1]);
     let place_run = |worker: &mut Worker<NoHtm>, from: u64, values: [&[u8]; 3]| {
         let mut made = Vec::new();
@@ -106,7 +106,7 @@ fn a_run_that_fails_leaves_nothing_behind() {
     assert!(next > 500, "{next}");
     assert_eq!(tree.count().expect("sound"), next);
     let (mut cursor, mut passed, mut found) = (Cursor::up(..), Vec::new(), Vec::new());
-    let me = worker.lock_state();
+    let me = worker.holder();
     for key in 0..next {
         let row = tree.advance(&mut cursor, me, &mut passed, &mut found).expect("sound");
         assert!(row.is_some_and(|(there, seen)| there == key && !seen.is_present()), "{key}");
@@ -117,7 +117,7 @@ fn a_run_that_fails_leaves_nothing_behind() {
 #[test]
 fn a_load_that_fails_leaves_nothing_behind() {
     let store = store(NoHtm, 4 * MIB);
-    let (tree, mut worker) = (store.tree().expect("a tree"), store.worker());
+    let (tree, mut worker) = (store.tree().expect("a tree"), store.worker().expect("a worker"));
     let rows = |count: u64| (0..count).map(|key| (key, [7; 100]));
     let refused = tree.load(&mut worker, rows(1_000_000)).expect_err("more than there is room for");
     assert!(matches!(refused, KvError::Region(RegionError::Full { .. })), "{refused}");

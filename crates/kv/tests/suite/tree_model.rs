@@ -213,10 +213,12 @@ impl<E: Engine> Checked<E> {
 
 fn agrees<E: Engine>(stores: &[Store<E>], loaded: u16, ops: &[Op]) -> Result<(), TestCaseError> {
     let made = stores[0].tree().expect("a tree");
-    let trees =
-        stores.iter().map(|store| (store.open_tree(made.location()).expect("the same tree"), store.worker())).collect();
+    let trees = stores
+        .iter()
+        .map(|store| (store.open_tree(made.location()).expect("the same tree"), store.worker().expect("a worker")))
+        .collect();
     let mut checked = Checked { trees, model: BTreeMap::new(), highest: HashMap::new() };
-    let mut worker = stores[0].worker();
+    let mut worker = stores[0].worker().expect("a worker");
     let rows = (1..=loaded).map(|number| (spread(number), value(0, 20)));
     prop_assert_eq!(made.load(&mut worker, rows.clone()).expect("room"), u64::from(loaded));
     for (key, value) in rows {
@@ -278,7 +280,7 @@ fn every_order_of_filling_and_emptying() {
     let orders: [fn(u64) -> u64; 5] = [up, down, outward, inward, scattered];
     let store = store(NoHtm, 256 * MIB);
     let tree = store.tree().expect("a tree");
-    let mut worker = store.worker();
+    let mut worker = store.worker().expect("a worker");
     for fill in orders {
         for empty in orders {
             for step in 0..KEYS {

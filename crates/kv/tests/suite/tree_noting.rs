@@ -38,7 +38,7 @@ pub(crate) struct World<E: Engine, K: Keys = Inline> {
 
 impl<E: Engine, K: TreeKeys> World<E, K> {
     fn new(store: &Store<E>, tree: Tree<E, K>) -> Self {
-        Self { tree, worker: store.worker(), seen: Vec::new() }
+        Self { tree, worker: store.worker().expect("a worker"), seen: Vec::new() }
     }
 
     pub(crate) fn filled(store: &Store<E>, keys: impl IntoIterator<Item = impl AsKey<K>>) -> Self {

@@ -3,8 +3,8 @@
 
 use drtm_htm::Engine;
 use drtm_kv::{
-    BucketChange, BucketVersion, Fetched, Handle, HashTable, Keys, KvError, LeafChange, NodeVersion, Past, Placed,
-    Reaped, Reserved, Sighting, State, Tree, TreeKeys, Version, Witness, Worker,
+    BucketChange, BucketVersion, Fetched, Handle, HashTable, Holder, Keys, KvError, LeafChange, NodeVersion, Past,
+    Placed, Reaped, Reserved, Sighting, Tree, TreeKeys, Version, Witness, Worker,
 };
 
 pub(crate) trait Transacted<E: Engine, K: Keys>: Clone + Send + Sync + 'static {
@@ -18,7 +18,7 @@ pub(crate) trait Transacted<E: Engine, K: Keys>: Clone + Send + Sync + 'static {
 
     fn impatient(&self) -> Self;
     fn count(&self) -> Result<u64, KvError>;
-    fn fetch(&self, key: K::Key<'_>, holder: State, into: &mut Vec<u8>) -> Result<Fetched<Self::Nothing>, KvError>;
+    fn fetch(&self, key: K::Key<'_>, holder: Holder, into: &mut Vec<u8>) -> Result<Fetched<Self::Nothing>, KvError>;
     fn fetch_past(&self, key: K::Key<'_>, before: Version, into: &mut Vec<u8>) -> Result<Past, KvError>;
     fn place(
         &self,
@@ -71,7 +71,7 @@ macro_rules! as_the_table_does {
         fn count(&self) -> Result<u64, KvError> {
             self.count()
         }
-        fn fetch(&self, key: K::Key<'_>, holder: State, into: &mut Vec<u8>) -> Result<Fetched<$nothing>, KvError> {
+        fn fetch(&self, key: K::Key<'_>, holder: Holder, into: &mut Vec<u8>) -> Result<Fetched<$nothing>, KvError> {
             self.fetch(key, holder, into)
         }
         fn fetch_past(&self, key: K::Key<'_>, before: Version, into: &mut Vec<u8>) -> Result<Past, KvError> {

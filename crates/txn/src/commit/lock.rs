@@ -5,7 +5,7 @@
 //! transactions never wait in a circle.
 
 use drtm_htm::{Access, Engine, Plain, Waiter};
-use drtm_kv::{Handle, Head, Locking, Records, State, Version};
+use drtm_kv::{Handle, Head, Holder, Locking, Records, Version};
 
 use crate::{Conflict, Error, Setting, epoch::epoch_of, mutation::Mutation, ticket::Ticket, write_set::Write};
 
@@ -91,7 +91,7 @@ impl Summary {
 /// Why a row could not be locked.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum NotLocked {
-    /// Another transaction has it locked.
+    /// It is locked: by another transaction, or by this one since it has read it.
     Held,
     /// The transaction cannot commit.
     Conflict(Conflict),
@@ -117,7 +117,7 @@ pub(super) fn lock_rows<'s, S: Setting, A: Access<'s>>(
                 (locked + 1, NotLocked::Conflict(Conflict::Validation))
             }
             Locking::Gone => (locked, NotLocked::Conflict(Conflict::Moved)),
-            Locking::Held(_) => (locked, NotLocked::Held),
+            Locking::Mine { .. } | Locking::Held(_) => (locked, NotLocked::Held),
         };
         return Ok(Err(failed));
     }
@@ -132,7 +132,7 @@ pub(super) fn unlock<E: Engine>(records: &Records<'_, E>, locked: &[Write]) {
 /// How rows are waited for that other transactions have locked.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Waiting<'w> {
-    pub(super) holder: State,
+    pub(super) holder: Holder,
     pub(super) ticket: &'w Ticket,
     /// Whether this transaction has locked what it has read, by the right of the ticket.
     pub(super) has_ticket: bool,
@@ -206,13 +206,9 @@ fn lock_patiently<E: Engine>(
 ) -> Result<(Version, Head), Error> {
     let waiter = Waiter::new();
     for _ in 0..PATIENCE {
-        let found = match records.lock(at, waiting.holder)? {
-            // It was locked when it was read.
-            Locking::Held(state) if state == waiting.holder => records.held(at)?,
-            found => found,
-        };
-        match found {
-            Locking::Taken { version, head } => return Ok((version, head)),
+        match records.lock(at, waiting.holder)? {
+            // Or it was locked when it was read.
+            Locking::Taken { version, head } | Locking::Mine { version, head } => return Ok((version, head)),
             Locking::Gone => return Err(Conflict::Moved.into()),
             Locking::Held(_) => {}
         }

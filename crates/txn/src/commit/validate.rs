@@ -1,7 +1,7 @@
 //! Looking again at what was read.
 
 use drtm_htm::{Access, Plain};
-use drtm_kv::{Records, State};
+use drtm_kv::{Holder, Records};
 
 use crate::{Conflict, Setting, inner::Inner, mutation::Mutation, read_set::ReadSet, state::TxState};
 
@@ -11,7 +11,7 @@ pub(super) fn validate<'s, S: Setting, A: Access<'s>>(
     tx: &mut A,
     records: &Records<'s, S::Engine>,
     reads: &ReadSet,
-    holder: State,
+    holder: Holder,
 ) -> Result<Option<Conflict>, A::Abort> {
     for seen in &reads.records {
         if !records.is_still_in(tx, *seen, holder)? && !S::has(Mutation::CommitWithoutValidation) {
@@ -37,7 +37,7 @@ pub(super) fn validate_reads<S: Setting>(
     engine: &S::Engine,
     records: &Records<'_, S::Engine>,
     reads: &ReadSet,
-    holder: State,
+    holder: Holder,
 ) -> Result<(), Conflict> {
     // Many transactions only change rows.
     if reads.is_empty() { Ok(()) } else { validate_some::<S>(engine, records, reads, holder) }
@@ -48,7 +48,7 @@ fn validate_some<S: Setting>(
     engine: &S::Engine,
     records: &Records<'_, S::Engine>,
     reads: &ReadSet,
-    holder: State,
+    holder: Holder,
 ) -> Result<(), Conflict> {
     let Ok(conflict) = validate::<S, _>(&mut Plain::new(engine), records, reads, holder);
     conflict.map_or(Ok(()), Err)

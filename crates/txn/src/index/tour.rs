@@ -1,7 +1,7 @@
 //! Going through all keys of a table, beside others and apart from any transaction.
 
 use drtm_htm::Engine;
-use drtm_kv::{Bytes, Cursor, Inline, KvError, NodeVersion, Nowhere, State, Sweep};
+use drtm_kv::{Bytes, Cursor, Holder, Inline, KvError, NodeVersion, Nowhere, Sweep};
 
 use super::{Encoded, Index};
 
@@ -36,7 +36,7 @@ impl<E: Engine> Index<E> {
     pub(crate) fn go_on(
         &self,
         tour: &mut Tour,
-        holder: State,
+        holder: Holder,
         mut show: impl FnMut(Encoded<'_>),
     ) -> Result<bool, KvError> {
         let Tour { at, passed } = tour;

@@ -10,7 +10,7 @@ const WHOLE: Lines = Lines::of(&[]);
 /// A table with the keys below this one.
 fn table(keys: u64, config: HashConfig) -> HashTable<NoHtm> {
     let store = Store::in_memory(NoHtm, 16 << 20).expect("memory");
-    let (table, mut worker) = (store.hash_table(config).expect("room"), store.worker());
+    let (table, mut worker) = (store.hash_table(config).expect("room"), store.worker().expect("a worker"));
     (0..keys).for_each(|key| assert!(table.insert(&mut worker, key, b"").expect("room").is_some()));
     table
 }
@@ -56,7 +56,7 @@ impl World {
 
     /// Whether the key's record is known, and is its own.
     fn is_found(&mut self, number: u16, key: u64) -> bool {
-        let holder = drtm_kv::State::default();
+        let holder = drtm_kv::Holder::new(0, 0, 0, 0);
         let found = self.record(number, key);
         found.is_some_and(|at| self.table.fetch_at(at, key, holder, &mut Vec::new()).is_some())
     }

@@ -146,12 +146,13 @@ impl<S: Setting> Db<S> {
     /// Gives every row that is there its entries.
     fn fill<K: Key>(&self, opened: &Opened<S::Engine>, index: &Listed) -> Result<(), Error> {
         let db = &*self.inner;
-        let holder = db.store.worker().lock_state();
+        // Its name stays its own as long as it lives.
+        let worker = db.store.worker()?;
         let mut tour = opened.index.tour()?;
         let mut keys: Vec<K> = Vec::new();
         loop {
             let mut is_key = true;
-            let has_more = opened.index.go_on(&mut tour, holder, |key| {
+            let has_more = opened.index.go_on(&mut tour, worker.holder(), |key| {
                 let key = match key {
                     Encoded::Word(word) => K::from_word(word),
                     Encoded::Bytes(bytes) => K::from_bytes(bytes),

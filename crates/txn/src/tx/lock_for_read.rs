@@ -31,7 +31,7 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
                     return Ok(false);
                 }
                 Locking::Gone => return Ok(false),
-                Locking::Held(held) if held == state.holder => return Ok(true),
+                Locking::Mine { .. } => return Ok(true),
                 // In the midst of a commit, which does not wait for this one.
                 Locking::Held(_) => waiter.pause(),
             }

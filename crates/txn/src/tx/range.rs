@@ -3,7 +3,7 @@
 use std::ops::{Bound, RangeBounds};
 
 use drtm_htm::Engine;
-use drtm_kv::{Bytes, Cursor, Inline, KvError, NodeVersion, Nowhere, Room, Sighting, State, Version};
+use drtm_kv::{Bytes, Cursor, Holder, Inline, KvError, NodeVersion, Nowhere, Room, Sighting, Version};
 
 use super::{
     Found, Mode, Tx, Update,
@@ -268,7 +268,7 @@ impl<K: Key, C: Codec, S: Setting, M: Mode> Range<'_, '_, K, C, S, M> {
 fn next_row<E: Engine, K: Key>(
     index: &Index<E>,
     cursor: &mut Position,
-    holder: State,
+    holder: Holder,
     leaves: &mut Vec<NodeVersion>,
     into: &mut impl Room,
 ) -> Result<Option<(Option<K>, Sighting)>, KvError> {

@@ -31,7 +31,7 @@ fn place_of<K: Keys>(table: &HashTable<NoHtm, K>, key: K::Key<'_>) -> Place {
 fn remember<K: Keys>(key: K::Key<'_>, other: K::Key<'_>, lengths: &[usize]) -> Memory {
     let store = Store::in_memory(NoHtm, 16 << 20).expect("a store");
     let table = store.hash_table_of::<K>(HashConfig::default().for_peers()).expect("a table");
-    let mut worker = store.worker();
+    let mut worker = store.worker().expect("a worker");
     let mut memory = Memory { incarnation: 0, images: Vec::new(), values: Vec::new() };
     let mut place = None;
     let keep = |place: Place, memory: &mut Memory| {
