@@ -17,11 +17,7 @@ fn with_table(config: LocalConfig) -> (Cluster, HashTable<NoHtm>) {
 }
 
 fn service(cluster: &Cluster, table: &HashTable<NoHtm>) -> Service<NoHtm> {
-    Service::new(&cluster.store)
-        .expect("a worker")
-        .expect("a worker")
-        .with(TableId(0), table)
-        .expect("a number that is free")
+    Service::new(&cluster.store).expect("a worker").with(TableId(0), table).expect("a number that is free")
 }
 
 fn bytes(length: usize, first: u8) -> Vec<u8> {

@@ -35,11 +35,7 @@ fn table_of(cluster: &Cluster, keys: u64, stamp: u64) -> HashTable<NoHtm> {
 }
 
 fn service(cluster: &Cluster, table: &HashTable<NoHtm>) -> Service<NoHtm> {
-    Service::new(&cluster.store)
-        .expect("a worker")
-        .expect("a worker")
-        .with(TableId(0), table)
-        .expect("a number that is free")
+    Service::new(&cluster.store).expect("a worker").with(TableId(0), table).expect("a number that is free")
 }
 
 /// What readers and writers have seen: key, version, stamp.
