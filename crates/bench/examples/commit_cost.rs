@@ -16,7 +16,7 @@ use std::{env, hint::black_box, process::ExitCode};
 
 use drtm_bench::Plain;
 use drtm_htm::{Engine, NoHtm, Word, fence_locked};
-use drtm_kv::{Fetched, HashConfig, HashTable, Holder, Locking, Records, Room, Sighting, Store, Version};
+use drtm_kv::{Fetched, HashConfig, HashTable, Holder, KvTable, Locking, Records, Room, Sighting, Store, Version};
 use drtm_txn::{Builder, Db, Setting, Table, TableDef, Tx};
 
 const ROWS: u64 = 10_000;

@@ -42,7 +42,7 @@ pub enum Acquire {
 /// # Example
 ///
 /// ```
-/// use drtm_kv::{Acquire, Holder, Leases, State, acquire};
+/// use drtm_kv::{acquire, Acquire, Holder, KvTable, Leases, State};
 ///
 /// let (me, other) = (Holder::new(0, 0, 1, 0), Holder::new(0, 0, 2, 0));
 /// assert_eq!(acquire(State::FREE, me, Leases::None), Acquire::Swap(State::FREE));

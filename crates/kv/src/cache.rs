@@ -53,7 +53,7 @@ pub type NodeCache = Cache<NODE_WORDS>;
 /// ```
 /// use std::sync::Arc;
 /// use drtm_htm::NoHtm;
-/// use drtm_kv::{BucketCache, HashConfig, HashPeer, Inline, Store};
+/// use drtm_kv::{BucketCache, HashConfig, HashPeer, Inline, KvTable, Store};
 /// use drtm_rdma::{Fabric, LocalConfig, LocalFabric, NodeId, Phase, Remote, block_on};
 ///
 /// // Node 1 has a table.

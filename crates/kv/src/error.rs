@@ -8,7 +8,7 @@ use drtm_rdma::{OutOfBounds, RegionError};
 ///
 /// ```
 /// use drtm_htm::NoHtm;
-/// use drtm_kv::{HashConfig, KvError, Store};
+/// use drtm_kv::{HashConfig, KvError, KvTable, Store};
 ///
 /// let store = Store::in_memory(NoHtm, 16 << 20)?;
 /// let table = store.hash_table(HashConfig::default())?;

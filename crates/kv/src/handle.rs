@@ -1,7 +1,9 @@
 //! Records as transactions know them: by where they are, in which use of their memory, and in which version they were seen.
 
+use std::fmt::Debug;
+
 use drtm_htm::{Access, Engine, Plain};
-use drtm_rdma::Region;
+use drtm_rdma::{Offset, Region};
 
 use crate::{
     Acquire, Version,
@@ -37,20 +39,20 @@ impl Handle {
     }
 }
 
-/// A record as it was seen. If its version is a [removed](Version::is_removed) one, it stands for a key that is not there.
+/// An entry of a read set: a record as it was seen. If its version is a [removed](Version::is_removed) one, it stands for a key that is not there.
 ///
 /// # Example
 ///
 /// See [`Records`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Sighting {
+pub struct ReadEntry {
     /// The record.
     pub at: Handle,
     /// The version it had.
     pub version: Version,
 }
 
-impl Sighting {
+impl ReadEntry {
     /// Whether there was such a key.
     #[must_use]
     #[inline(always)]
@@ -59,12 +61,16 @@ impl Sighting {
     }
 }
 
-/// Where a key was not found: as long as it is unchanged, the key is not there.
+/// Where a key was not found, or a range was passed: as long as it is unchanged, no key has come
+/// there.
 ///
 /// # Example
 ///
-/// See [`HashTable::fetch`](crate::HashTable::fetch), [`Tree::fetch`](crate::Tree::fetch).
-pub trait Witness {
+/// See [`KvTable::read`](crate::KvTable::read).
+pub trait PhantomGuard: Copy + Eq + Debug + Send + Sync + 'static {
+    /// Where it is in its region: guards of the same place differ in their versions.
+    fn place(&self) -> Offset;
+
     /// Whether it is unchanged.
     #[doc(hidden)]
     #[inline(always)]
@@ -73,22 +79,26 @@ pub trait Witness {
         holds
     }
 
-    /// The same in a hardware region.
+    /// Whether it is unchanged, in an htm transaction.
     #[doc(hidden)]
     fn holds_in<'m, E: Engine, A: Access<'m>>(&self, tx: &mut A, region: &'m Region<E>) -> Result<bool, A::Abort>;
 }
 
-/// What a transaction finds of a key: a record, or nothing in a place that is looked at again later.
+/// What an insertion has done to a guard. A transaction that has seen `before` replaces it, so that
+/// its own insertions are not taken for others'.
 ///
 /// # Example
 ///
-/// See [`HashTable::fetch`](crate::HashTable::fetch).
+/// See [`KvTable::place`](crate::KvTable::place).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fetched<N> {
-    /// The key's record. The key itself may be absent.
-    Record(Sighting),
-    /// There is none, as long as this is unchanged.
-    Nothing(N),
+#[non_exhaustive]
+pub struct GuardChange<G> {
+    /// What it was: exactly so, up to the change.
+    pub before: G,
+    /// What the change has left.
+    pub after: G,
+    /// Where some of the keys belong now.
+    pub split_off: Option<G>,
 }
 
 /// The record of a key that is to be inserted.
@@ -99,16 +109,16 @@ pub enum Fetched<N> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Placed {
     /// There was one.
-    Found(Sighting),
+    Found(ReadEntry),
     /// There is one now. It says that the key is not there, until its transaction commits.
-    Made(Sighting),
+    Made(ReadEntry),
 }
 
 /// What came of an attempt to take the record of an absent key out of its table.
 ///
 /// # Example
 ///
-/// See [`HashTable::reap`](crate::HashTable::reap).
+/// See [`KvTable::reap`](crate::KvTable::reap).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reaped {
     /// It is out.
@@ -123,7 +133,7 @@ pub enum Reaped {
 ///
 /// # Example
 ///
-/// See [`HashTable::fetch_past`](crate::HashTable::fetch_past).
+/// See [`KvTable::read`](crate::KvTable::read).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "memory for older versions is counted by who keeps them"]
 pub enum Kept {

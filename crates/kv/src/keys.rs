@@ -68,7 +68,7 @@ pub trait Keys: sealed::Sealed + Copy + std::fmt::Debug + Send + Sync + 'static 
 ///
 /// ```
 /// use drtm_htm::NoHtm;
-/// use drtm_kv::{HashConfig, Inline, Store};
+/// use drtm_kv::{HashConfig, Inline, KvTable, Store};
 ///
 /// let store = Store::in_memory(NoHtm, 16 << 20)?;
 /// let table = store.hash_table_of::<Inline>(HashConfig::default())?;
@@ -123,7 +123,7 @@ impl Keys for Inline {
 ///
 /// ```
 /// use drtm_htm::NoHtm;
-/// use drtm_kv::{Bytes, HashConfig, KvError, Store};
+/// use drtm_kv::{Bytes, HashConfig, KvError, KvTable, Store};
 ///
 /// let store = Store::in_memory(NoHtm, 16 << 20)?;
 /// let table = store.hash_table_of::<Bytes>(HashConfig::default())?;

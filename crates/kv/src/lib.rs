@@ -13,7 +13,7 @@
 //!
 //! ```
 //! use drtm_htm::NoHtm;
-//! use drtm_kv::{HashConfig, Store};
+//! use drtm_kv::{HashConfig, KvTable, Store};
 //!
 //! let store = Store::in_memory(NoHtm, 64 << 20)?;
 //! let table = store.hash_table(HashConfig::default())?;
@@ -42,26 +42,26 @@ mod layout;
 mod mutation;
 mod patience;
 mod peer;
-mod put;
 mod record;
 mod records;
 mod remote;
 mod room;
 mod store;
+mod table;
 mod tree;
 
 pub use acquire::{Acquire, Leases, acquire};
 pub use cache::{BucketCache, Cache, NodeCache};
 pub use error::KvError;
-pub use handle::{Fetched, Handle, Kept, Locking, Placed, Reaped, Sighting, Witness};
-pub use hash::{BucketChange, BucketHint, BucketVersion, HashConfig, HashPeer, HashTable, Sweep, Whereabouts};
+pub use handle::{GuardChange, Handle, Kept, Locking, PhantomGuard, Placed, ReadEntry, Reaped};
+pub use hash::{BucketHint, BucketVersion, HashConfig, HashPeer, HashTable, Sweep, Whereabouts};
 pub use keys::{Bytes, Inline, Keys, MAX_KEY};
 pub use layout::{BUCKET_BYTES, BUCKET_WORDS, Head, Holder, SLOTS, State, Version};
 #[cfg(drtm_loom)]
 #[doc(hidden)]
 pub use mutation::{Mutation, mutated};
 pub use peer::{Location, PeerError};
-pub use record::{Lines, Look, MAX_VALUE, Past, Read, Reserved};
+pub use record::{AsOf, Current, ForHolder, Lines, Look, MAX_VALUE, Past, Read, Reserved, Visibility};
 pub use records::{LockedRecord, Records};
 pub use remote::{
     Exchanged, Page, PeerRow, RecordLock, RecordPeer, Refusal, RemoteError, ServedTable, Service, Standing, TableId,
@@ -69,4 +69,5 @@ pub use remote::{
 };
 pub use room::{Memory, Nowhere, Room};
 pub use store::{Store, Worker};
-pub use tree::{AsKey, Cursor, Existing, LeafChange, Lookup, NodeVersion, Row, Scan, Tree, TreeKeys, TreePeer};
+pub use table::KvTable;
+pub use tree::{AsKey, Cursor, NodeVersion, Passed, Row, Scan, Tree, TreeKeys, TreePeer};

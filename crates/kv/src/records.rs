@@ -4,7 +4,7 @@ use drtm_htm::{Access, Engine, Plain};
 use drtm_rdma::{Offset, Region};
 
 use crate::{
-    Handle, Holder, Kept, KvError, Locking, Sighting, State, Version, Witness, Worker,
+    Handle, Holder, Kept, KvError, Leases, Locking, PhantomGuard, ReadEntry, State, Version, Worker,
     layout::Head,
     record::{HEAD, HEADER_WORDS, Record, STATE, VERSION},
 };
@@ -15,12 +15,12 @@ use crate::{
 ///
 /// ```
 /// use drtm_htm::NoHtm;
-/// use drtm_kv::{HashConfig, Placed, Store};
+/// use drtm_kv::{HashConfig, KvTable, Placed, Store};
 ///
 /// let store = Store::in_memory(NoHtm, 16 << 20)?;
 /// let (table, mut worker) = (store.hash_table(HashConfig::default())?, store.worker()?);
 /// table.insert(&mut worker, 7, b"seven")?;
-/// let Placed::Found(seen) = table.place(&mut worker, 7, b"", |_| ())? else { panic!("it is there") };
+/// let Placed::Found(seen) = table.place(&mut worker, 7, b"", None, |_| ())? else { panic!("it is there") };
 ///
 /// let locked = store.records().lock_record(seen.at, worker.holder())?.expect("nobody else is here");
 /// assert_eq!(locked.version(), seen.version);
@@ -82,14 +82,14 @@ impl<E: Engine> LockedRecord<'_, E> {
 ///
 /// ```
 /// use drtm_htm::NoHtm;
-/// use drtm_kv::{Fetched, HashConfig, Locking, Placed, Store, Version};
+/// use drtm_kv::{ForHolder, HashConfig, KvTable, Locking, Placed, Store, Version};
 ///
 /// let store = Store::in_memory(NoHtm, 16 << 20)?;
 /// let (table, mut worker) = (store.hash_table(HashConfig::default())?, store.worker()?);
 /// let me = worker.holder();
 ///
 /// // A key that is to be inserted gets a record that says it is not there yet.
-/// let Placed::Made(seen) = table.place(&mut worker, 7, b"seven", |_| ())? else { panic!("it is new") };
+/// let Placed::Made(seen) = table.place(&mut worker, 7, b"seven", None, |_| ())? else { panic!("it is new") };
 /// assert!(!seen.is_present() && !table.contains(7)?);
 ///
 /// // The commit: lock, look whether all is as it was seen, write, unlock.
@@ -99,7 +99,7 @@ impl<E: Engine> LockedRecord<'_, E> {
 /// table.write_held(seen.at, version.next(), b"seven")?;
 ///
 /// let mut value = Vec::new();
-/// let Fetched::Record(found) = table.fetch(7, me, &mut value)? else { panic!("it is there") };
+/// let Ok(found) = table.read(7, ForHolder(me), &mut value)? else { panic!("it is there") };
 /// assert!(found.is_present() && found.version > seen.version);
 /// assert_eq!(value, b"seven");
 /// # Ok::<(), drtm_kv::KvError>(())
@@ -122,7 +122,7 @@ impl<'s, E: Engine> Records<'s, E> {
     /// Whether a record is as it was seen, and nobody but this holder is about to change it.
     #[must_use]
     #[inline(always)]
-    pub fn is_still(&self, seen: Sighting, holder: Holder) -> bool {
+    pub fn is_still(&self, seen: ReadEntry, holder: Holder) -> bool {
         let Ok(is_still) = self.is_still_in(&mut Plain::new(self.region.engine()), seen, holder);
         is_still
     }
@@ -145,7 +145,7 @@ impl<'s, E: Engine> Records<'s, E> {
     /// When the handle leads out of memory.
     #[inline(always)]
     pub fn lock(&self, at: Handle, holder: Holder) -> Result<Locking, KvError> {
-        Ok(Record::at(self.region, at.place())?.lock_as_it_is(holder))
+        Ok(Record::at(self.region, at.place())?.lock_as_it_is(holder, Leases::None))
     }
 
     /// [Locks](Self::lock) a record that is worked on at once. `None`: it could not be had.
@@ -160,7 +160,7 @@ impl<'s, E: Engine> Records<'s, E> {
     #[inline(always)]
     pub fn lock_record(&self, at: Handle, holder: Holder) -> Result<Option<LockedRecord<'s, E>>, KvError> {
         let record = Record::at(self.region, at.place())?;
-        Ok(match record.lock_as_it_is(holder) {
+        Ok(match record.lock_as_it_is(holder, Leases::None) {
             Locking::Taken { version, head } => Some(LockedRecord { record, version, head }),
             Locking::Mine { .. } | Locking::Held(_) | Locking::Gone => None,
         })
@@ -211,7 +211,7 @@ impl<'s, E: Engine> Records<'s, E> {
     ///
     /// When the region has aborted.
     #[inline(always)]
-    pub fn is_still_in<A: Access<'s>>(&self, tx: &mut A, seen: Sighting, holder: Holder) -> Result<bool, A::Abort> {
+    pub fn is_still_in<A: Access<'s>>(&self, tx: &mut A, seen: ReadEntry, holder: Holder) -> Result<bool, A::Abort> {
         let Ok(header) = self.header(seen.at) else { return Ok(false) };
         // The lock first: one that is taken later is taken by somebody who will find what this one has locked.
         let state = State(tx.load(&header[STATE])?);
@@ -223,7 +223,7 @@ impl<'s, E: Engine> Records<'s, E> {
     /// Whether what was seen where a key was looked for, or a range was passed, is unchanged.
     #[must_use]
     #[inline(always)]
-    pub fn is_unchanged(&self, seen: &impl Witness) -> bool {
+    pub fn is_unchanged(&self, seen: &impl PhantomGuard) -> bool {
         seen.holds(self.region)
     }
 
@@ -233,7 +233,7 @@ impl<'s, E: Engine> Records<'s, E> {
     ///
     /// When the region has aborted.
     #[inline(always)]
-    pub fn is_unchanged_in<A: Access<'s>>(&self, tx: &mut A, seen: &impl Witness) -> Result<bool, A::Abort> {
+    pub fn is_unchanged_in<A: Access<'s>>(&self, tx: &mut A, seen: &impl PhantomGuard) -> Result<bool, A::Abort> {
         seen.holds_in(tx, self.region)
     }
 
@@ -247,7 +247,7 @@ impl<'s, E: Engine> Records<'s, E> {
     ///
     /// # Example
     ///
-    /// See [`HashTable::fetch_past`](crate::HashTable::fetch_past).
+    /// See [`KvTable::read`](crate::KvTable::read).
     pub fn keep(&self, worker: &mut Worker<E>, at: Handle, may_take: bool) -> Result<Kept, KvError> {
         Ok(Record::at(self.region, at.place())?.keep(worker, may_take)?)
     }
@@ -287,13 +287,13 @@ impl<'s, E: Engine> Records<'s, E> {
     ///
     /// ```
     /// use drtm_htm::NoHtm;
-    /// use drtm_kv::{Fetched, HashConfig, Locking, Store};
+    /// use drtm_kv::{ForHolder, HashConfig, KvTable, Locking, Store};
     ///
     /// let store = Store::in_memory(NoHtm, 16 << 20)?;
     /// let (table, mut worker) = (store.hash_table(HashConfig::default())?, store.worker()?);
     /// table.insert(&mut worker, 7, b"seven")?;
     /// let me = worker.holder();
-    /// let Fetched::Record(seen) = table.fetch(7, me, &mut Vec::new())? else { panic!("it is there") };
+    /// let Ok(seen) = table.read(7, ForHolder(me), &mut Vec::new())? else { panic!("it is there") };
     /// let records = store.records();
     /// records.ask_for(seen.at);
     /// // What takes its time goes here.
@@ -334,18 +334,18 @@ impl<'s, E: Engine> Records<'s, E> {
     ///
     /// ```
     /// use drtm_htm::NoHtm;
-    /// use drtm_kv::{HashConfig, KvError, Placed, Store, Version};
+    /// use drtm_kv::{HashConfig, KvError, KvTable, Placed, Store, Version};
     ///
     /// let store = Store::in_memory(NoHtm, 16 << 20)?;
     /// let (table, mut worker) = (store.hash_table(HashConfig::default())?, store.worker()?);
-    /// let Placed::Made(seen) = table.place(&mut worker, 7, b"first   second", |_| ())? else { panic!("it is new") };
+    /// let Placed::Made(seen) = table.place(&mut worker, 7, b"first   second", None, |_| ())? else { panic!("it is new") };
     /// let (records, version) = (store.records(), Version::new(1_000));
     /// for (skipped, part) in [(1, b"SECOND".as_slice()), (0, b"FIRST   ")] {
     ///     records.lock(seen.at, worker.holder())?;
     ///     records.write_part(seen.at, version, skipped, part)?;
     /// }
     /// let mut value = Vec::new();
-    /// table.fetch(7, worker.holder(), &mut value)?;
+    /// table.get(7, &mut [0; 8])?;
     /// assert_eq!(value, b"FIRST   SECOND");
     ///
     /// records.lock(seen.at, worker.holder())?;

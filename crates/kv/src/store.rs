@@ -23,7 +23,7 @@ use crate::{
 ///
 /// ```
 /// use drtm_htm::NoHtm;
-/// use drtm_kv::{HashConfig, Store};
+/// use drtm_kv::{HashConfig, KvTable, Store};
 ///
 /// let store = Store::in_memory(NoHtm, 64 << 20)?;
 /// let accounts = store.hash_table(HashConfig::default())?;
@@ -163,7 +163,7 @@ impl<E: Engine> Store<E> {
     ///
     /// ```
     /// use drtm_htm::{Emulated, NoHtm};
-    /// use drtm_kv::{HashConfig, KvError, Store};
+    /// use drtm_kv::{HashConfig, KvError, KvTable, Store};
     ///
     /// let store = Store::in_memory(Emulated::default(), 16 << 20)?;
     /// let table = store.hash_table(HashConfig::default())?;
@@ -232,7 +232,7 @@ impl<E: Engine> Store<E> {
     ///
     /// ```
     /// use drtm_htm::NoHtm;
-    /// use drtm_kv::{Bytes, HashConfig, Inline, KvError, Store};
+    /// use drtm_kv::{Bytes, HashConfig, Inline, KvError, KvTable, Store};
     ///
     /// let store = Store::in_memory(NoHtm, 16 << 20)?;
     /// let made = store.hash_table(HashConfig::default())?;
@@ -275,7 +275,7 @@ impl<E: Engine> Store<E> {
     ///
     /// ```
     /// use drtm_htm::NoHtm;
-    /// use drtm_kv::{Bytes, Store};
+    /// use drtm_kv::{Bytes, KvTable, Store};
     ///
     /// let store = Store::in_memory(NoHtm, 16 << 20)?;
     /// let (tree, mut worker) = (store.tree_of::<Bytes>()?, store.worker()?);
@@ -297,7 +297,7 @@ impl<E: Engine> Store<E> {
     ///
     /// ```
     /// use drtm_htm::NoHtm;
-    /// use drtm_kv::{Inline, KvError, Store};
+    /// use drtm_kv::{Inline, KvError, KvTable, Store};
     ///
     /// let store = Store::in_memory(NoHtm, 16 << 20)?;
     /// let made = store.tree()?;

@@ -11,7 +11,7 @@
 use std::sync::Arc;
 
 use drtm_htm::NoHtm;
-use drtm_kv::{HashConfig, HashTable, Mutation, Store, mutated};
+use drtm_kv::{HashConfig, HashTable, KvTable, Mutation, Store, mutated};
 use loom::thread;
 
 type Table = HashTable<NoHtm>;

@@ -28,7 +28,7 @@ use std::sync::{Arc, Mutex};
 
 use drtm_htm::NoHtm;
 use drtm_kv::{
-    Acquire, Fetched, Handle, HashConfig, HashTable, Inline, Kept, Locking, Mutation, Past, Placed, Reaped, Sighting,
+    Acquire, Handle, HashConfig, HashTable, Inline, Kept, KvTable, Locking, Mutation, Past, Placed, ReadEntry, Reaped,
     Store, Tree, Version, Worker, mutated,
 };
 use loom::thread;
@@ -87,7 +87,7 @@ struct World<T> {
     /// Who has locked all records of the beginning, or has the memory of one, if that is how a case begins.
     holder: Arc<Mutex<Option<Worker<NoHtm>>>>,
     /// The records of the beginning.
-    begun: Vec<(u64, Sighting)>,
+    begun: Vec<(u64, ReadEntry)>,
 }
 
 impl<T: Table> World<T> {
@@ -104,7 +104,7 @@ impl<T: Table> World<T> {
     }
 
     /// A record of the beginning, as it was then.
-    fn begun(&self, key: u64) -> Sighting {
+    fn begun(&self, key: u64) -> ReadEntry {
         self.begun.iter().find(|(begun, _)| *begun == key).expect("it was there").1
     }
 
@@ -152,21 +152,21 @@ impl<T: Table> World<T> {
     }
 
     fn place(&self, worker: &mut Worker<NoHtm>, key: u64, value: &[u8]) -> Placed {
-        self.table.place(worker, key, value, |_| ()).expect("room")
+        self.table.place(worker, key, value, None, |_| ()).expect("room")
     }
 
     /// Makes a record, and the key present in a version.
-    fn insert(&self, worker: &mut Worker<NoHtm>, key: u64, number: u64) -> Sighting {
+    fn insert(&self, worker: &mut Worker<NoHtm>, key: u64, number: u64) -> ReadEntry {
         let Placed::Made(seen) = self.place(worker, key, &value(number, SHORT)) else { panic!("it is new") };
         self.lock(worker, seen.at);
         self.store.records().publish(seen.at, version(number)).expect("sound");
-        Sighting { version: version(number), ..seen }
+        ReadEntry { version: version(number), ..seen }
     }
 
-    fn fetch(&self, worker: &Worker<NoHtm>, key: u64) -> Fetched<T::Nothing> {
+    fn fetch(&self, worker: &Worker<NoHtm>, key: u64) -> Result<ReadEntry, T::Guard> {
         let mut found = Vec::new();
         let fetched = self.table.fetch(key, worker.holder(), &mut found).expect("sound");
-        if let Fetched::Record(seen) = fetched
+        if let Ok(seen) = fetched
             && seen.is_present()
         {
             assert_is_of(&found, seen.version);
@@ -175,10 +175,10 @@ impl<T: Table> World<T> {
     }
 
     /// The key's record.
-    fn sight(&self, worker: &Worker<NoHtm>, key: u64) -> Sighting {
+    fn sight(&self, worker: &Worker<NoHtm>, key: u64) -> ReadEntry {
         match self.fetch(worker, key) {
-            Fetched::Record(seen) => seen,
-            Fetched::Nothing(_) => panic!("key {key} is not there"),
+            Ok(seen) => seen,
+            Err(_) => panic!("key {key} is not there"),
         }
     }
 
@@ -194,7 +194,7 @@ impl<T: Table> World<T> {
     }
 
     /// Locks a record, if it is still as it was seen.
-    fn lock_seen(&self, worker: &Worker<NoHtm>, seen: Sighting) -> bool {
+    fn lock_seen(&self, worker: &Worker<NoHtm>, seen: ReadEntry) -> bool {
         match self.store.records().lock(seen.at, worker.holder()).expect("sound") {
             Locking::Taken { version, .. } if version == seen.version => true,
             Locking::Taken { .. } => {
@@ -242,8 +242,8 @@ impl<T: Table> World<T> {
     /// The number of the version that a key has, if it is there.
     fn now(&self, key: u64) -> Option<u64> {
         self.work(|worker| match self.fetch(worker, key) {
-            Fetched::Record(seen) => seen.is_present().then_some(seen.version.number()),
-            Fetched::Nothing(_) => None,
+            Ok(seen) => seen.is_present().then_some(seen.version.number()),
+            Err(_) => None,
         })
     }
 }
@@ -355,9 +355,7 @@ fn a_record_is_taken_out_or_used_again<T: Table>() {
         || World::new(&[]).and_an_absent_key(1),
         |world| {
             world.work(|worker| match world.fetch(worker, 1) {
-                Fetched::Record(seen) if !seen.is_present() => {
-                    Did::Reap(world.table.reap(worker, 1, seen).expect("sound"))
-                }
+                Ok(seen) if !seen.is_present() => Did::Reap(world.table.reap(worker, 1, seen).expect("sound")),
                 _ => Did::Reap(Reaped::Gone),
             })
         },
@@ -455,8 +453,8 @@ fn a_key_that_comes_is_told_of<T: Table>() {
         },
         |world| {
             world.work(|worker| {
-                let Fetched::Nothing(place) = world.fetch(worker, 1) else { return };
-                if let Fetched::Record(_) = world.fetch(worker, 1) {
+                let Err(place) = world.fetch(worker, 1) else { return };
+                if let Ok(_) = world.fetch(worker, 1) {
                     assert!(!world.store.records().is_unchanged(&place), "a phantom");
                 }
             });
@@ -491,7 +489,7 @@ fn what_a_removed_key_was_is_found<T: Table>() {
                 let at = world.begun(1).at;
                 world.lock(worker, at);
                 world.keep(worker, at);
-                let seen = Sighting { at, version: version(20).as_removed() };
+                let seen = ReadEntry { at, version: version(20).as_removed() };
                 world.store.records().publish(at, seen.version).expect("sound");
                 assert_eq!(world.table.reap(worker, 1, seen).expect("sound"), Reaped::Busy);
             });

@@ -11,7 +11,9 @@
 use std::sync::Arc;
 
 use drtm_htm::NoHtm;
-use drtm_kv::{HashConfig, HashPeer, HashTable, Holder, Inline, Leases, Location, Look, RecordPeer, Store, TableId};
+use drtm_kv::{
+    HashConfig, HashPeer, HashTable, Holder, Inline, KvTable, Leases, Location, Look, RecordPeer, Store, TableId,
+};
 use drtm_rdma::{
     Buffers, Endpoint, Fabric, LocalConfig, LocalFabric, LocalPort, NodeId, Phase, Region, Remote, Tearing, block_on,
 };

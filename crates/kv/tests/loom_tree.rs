@@ -10,11 +10,13 @@
 
 mod explore;
 mod hinted;
+mod transacted;
 
 use std::ops::ControlFlow;
 
 use drtm_htm::NoHtm;
-use drtm_kv::{Fetched, Lookup, Mutation, Placed, Store, Tree, Version, mutated};
+use drtm_kv::{Current, KvTable, Mutation, Nowhere, Placed, Store, Tree, Version, mutated};
+use transacted::{Transacted, carry};
 
 #[derive(Clone)]
 struct World {
@@ -60,7 +62,7 @@ impl World {
             let mut made = Vec::new();
             let mut count = self.tree.place_run(&mut worker, rows, |seen| made.push(seen), |_| ()).expect("room");
             if count == 0 {
-                match self.tree.place(&mut worker, *key, &key.to_le_bytes(), |_| ()).expect("room") {
+                match self.tree.place(&mut worker, *key, &key.to_le_bytes(), None, |_| ()).expect("room") {
                     Placed::Made(seen) => made.push(seen),
                     Placed::Found(_) => return false,
                 }
@@ -225,7 +227,7 @@ fn a_run_is_told_to_who_found_one_of_its_keys_missing() {
         |world| {
             let me = world.store.worker().expect("a worker").holder();
             let found = world.tree.fetch(30, me, &mut Vec::new()).expect("sound");
-            let Fetched::Nothing(leaf) = found else { return true };
+            let Err(leaf) = found else { return true };
             let seen = world.get(30).is_some();
             !(seen && world.tree.unchanged(&leaf))
         },
@@ -404,7 +406,7 @@ fn an_unchanged_leaf_means_that_a_key_is_still_not_there() {
         3,
         (&[10, 20, 30], &[]),
         |world| {
-            let Lookup::Absent(leaf) = world.tree.lookup(15, &mut []).expect("sound") else { return true };
+            let Err(leaf) = world.tree.read(15, Current, &mut Nowhere).expect("sound") else { return true };
             // Whoever sees the leaf as it was after having seen the key has been deceived.
             let seen = world.get(15).is_some();
             !(seen && world.tree.unchanged(&leaf))
@@ -420,11 +422,12 @@ fn following_ones_own_division_does_not_hide_a_key_of_another() {
         2,
         (&[10, 20, 30], &[]),
         |world| {
-            let Lookup::Absent(leaf) = world.tree.lookup(15, &mut []).expect("sound") else { return true };
+            let Err(leaf) = world.tree.read(15, Current, &mut Nowhere).expect("sound") else { return true };
             let mut seen = vec![leaf];
-            let inserted = world
-                .tree
-                .insert_noting(&mut world.store.worker().expect("a worker"), 25, b"", |change| change.carry(&mut seen));
+            let inserted =
+                world.tree.insert_noting(&mut world.store.worker().expect("a worker"), 25, b"", None, |change| {
+                    carry(&change, &mut seen)
+                });
             assert!(inserted.expect("room").is_some());
             let deceived = world.get(15).is_some() && seen.iter().all(|leaf| world.tree.unchanged(leaf));
             !deceived

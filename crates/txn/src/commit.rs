@@ -22,7 +22,7 @@ mod validate;
 use std::slice;
 
 use drtm_htm::{Engine, fence_locked};
-use drtm_kv::{Holder, KvError, Records, Sighting, Worker};
+use drtm_kv::{Holder, KvError, ReadEntry, Records, Worker};
 
 pub(crate) use self::validate::validate_all;
 use self::{
@@ -211,7 +211,7 @@ impl<S: Setting> Parts<'_, S> {
     fn check_keys(&self, writes: &[Write]) -> Result<(), Error> {
         for write in writes.iter().filter(|write| write.before != write.seen) {
             let Some(opened) = self.db.catalog.get(write.table) else { continue };
-            if !opened.index.leads_to(write.key.in_bytes(&self.arena.keys), write.at)? {
+            if !opened.storage.leads_to(write.key.in_bytes(&self.arena.keys), write.at)? {
                 return Err(Conflict::Moved.into());
             }
         }
@@ -225,7 +225,9 @@ impl<S: Setting> Parts<'_, S> {
         for (write, number) in writes.iter().zip(0..) {
             let WriteOp::Put(value) = write.op else { continue };
             let (false, Some(opened)) = (write.has_room, self.db.catalog.get(write.table)) else { continue };
-            if let Some(memory) = opened.index.reserve(self.worker, write.at, value.length())? {
+            if let Some(memory) =
+                opened.storage.reserve(self.worker, write.key.in_bytes(&self.arena.keys), write.at, value.length())?
+            {
                 self.scratch.reserved.push((number, memory));
             }
         }
@@ -237,7 +239,7 @@ impl<S: Setting> Parts<'_, S> {
     #[inline(never)]
     fn take_out_removed(&mut self, writes: &[Write]) -> Result<(), KvError> {
         for write in writes.iter().filter(|write| write.op == WriteOp::Remove) {
-            let seen = Sighting { at: write.at, version: write.before };
+            let seen = ReadEntry { at: write.at, version: write.before };
             reclaim::reap(self.db, self.worker, write.table, write.key.in_bytes(&self.arena.keys), seen)?;
         }
         Ok(())

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use drtm_htm::{Engine, NoHtm};
-use drtm_kv::{BucketCache, HashConfig, HashPeer, HashTable, Inline, Store};
+use drtm_kv::{BucketCache, HashConfig, HashPeer, HashTable, Inline, KvTable, Store};
 use drtm_rdma::{Offset, Region};
 
 use super::scheme::{Peer, Scheme, remote};

@@ -3,7 +3,7 @@
 use std::hint::black_box;
 
 use drtm_htm::{Native, NoHtm, Rtm};
-use drtm_kv::{HashConfig, HashTable, Inline, Store, Tree, Worker};
+use drtm_kv::{HashConfig, HashTable, Inline, KvTable, Store, Tree, Worker};
 use drtm_txn::{Builder, Db, Embedded, Ordered, Table, TableDef};
 
 use super::{

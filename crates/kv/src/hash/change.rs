@@ -5,18 +5,19 @@ use std::hint::cold_path;
 use drtm_htm::{Access, Engine, Outcome, Policy};
 
 use super::{
-    BucketVersion, Table,
+    BucketChange, BucketVersion, Table,
     bucket::{self, Change},
     chain::{Match, Room, plainly},
     header,
     segments::Bucket,
 };
 use crate::{
-    KvError, Leases, Version, Worker, floor,
+    Current, GuardChange, Handle, KvError, ReadEntry, Version, Worker, floor,
     heap::Class,
     keys::Keys,
     layout::Place,
-    record::{Look, Record, Shape},
+    record::{Look, Record, Shape, WholeKey},
+    room::Nowhere,
 };
 
 /// What became of an attempt to put a record into a chain.
@@ -36,14 +37,6 @@ enum Put {
     /// The chain is not the key's any more, or somebody is changing it.
     Retry,
     Failed(KvError),
-}
-
-/// A record that was put into its chain.
-pub(super) struct New {
-    pub(super) place: Place,
-    pub(super) version: Version,
-    /// The bucket before.
-    pub(super) before: BucketVersion,
 }
 
 impl<E: Engine> Table<E> {
@@ -77,46 +70,40 @@ impl<E: Engine> Table<E> {
         Ok(floor::floor(self.engine(), self.header(header::FLOOR)?))
     }
 
-    pub(super) fn insert<K: Keys>(
-        &self,
-        worker: &mut Worker<E>,
-        key: K::Key<'_>,
-        value: &[u8],
-    ) -> Result<Option<Version>, KvError> {
-        if self.search::<K, _>(key, |record| record.check::<K>(key))?.is_some() {
-            return Ok(None);
-        }
-        Ok(self.put_new::<K>(worker, key, value, None, Version::new)?.map(|new| new.version))
-    }
-
     /// Puts a new record into its chain, unless the key has one: none if its bucket is still what it was when it was `missed`. It has the version that `first` makes of
-    /// the lowest number that it can have.
+    /// the lowest number that it can have. Tells what that has done to buckets.
     pub(super) fn put_new<K: Keys>(
         &self,
         worker: &mut Worker<E>,
         key: K::Key<'_>,
         value: &[u8],
-        missed: Option<BucketVersion>,
+        mut missed: Option<BucketVersion>,
         first: impl Fn(u64) -> Version,
-    ) -> Result<Option<New>, KvError> {
+        mut note: impl FnMut(BucketChange),
+    ) -> Result<Option<ReadEntry>, KvError> {
         let shape = Shape::of::<K>(key, value.len(), self.checked)?;
         let memory = worker.allocate(shape.class())?;
         let mut version = first(self.floor()?);
         let mut place = Record::create::<K>(self.region(), memory, shape, key, value, version)?;
         let waiting = self.patience.begin();
-        let (mut in_region, mut missed) = (true, missed);
+        let mut in_region = true;
         let done = loop {
             let tried = match missed.take() {
                 Some(missed) => self.put_where_missed::<K>(key, missed, place, version),
                 None => Ok(None),
             };
             let tried = match tried {
-                Ok(None) if in_region => self.put_in_region::<K>(worker, key, place, version),
+                Ok(None) if in_region => self.put_in_htm::<K>(worker, key, place, version),
                 tried => tried,
             };
             let put = tried.and_then(|put| put.map_or_else(|| self.put_under_lock::<K>(key, place, version), Ok));
             match put.unwrap_or_else(Put::Failed) {
-                Put::Done(before) => break Ok(Some(New { place, version, before })),
+                Put::Done(before) => {
+                    note(GuardChange { before, after: before.next(), split_off: None });
+                    let counted = self.count(worker, 1)?;
+                    self.grow_if_full::<K>(counted, note)?;
+                    return Ok(Some(ReadEntry { at: Handle::of(place), version }));
+                }
                 Put::Exists => break Ok(None),
                 Put::Failed(error) => break Err(error),
                 Put::Below(floor) => {
@@ -124,7 +111,7 @@ impl<E: Engine> Table<E> {
                     version = first(floor);
                     place = Record::create::<K>(self.region(), memory, shape, key, value, version)?;
                 }
-                // What a region cannot do, the lock's holder can.
+                // What an htm transaction cannot do, the lock's holder can.
                 Put::LookAlike | Put::Full | Put::Unknown => in_region = false,
                 Put::Retry => {
                     if let Err(error) = waiting.pause() {
@@ -133,17 +120,15 @@ impl<E: Engine> Table<E> {
                 }
             }
         };
-        if !matches!(done, Ok(Some(_))) {
-            cold_path();
-            Record::at(self.region(), place)?.discard(worker.holder());
-            worker.free(shape.class(), memory);
-        }
+        cold_path();
+        Record::at(self.region(), place)?.discard(worker.holder());
+        worker.free(shape.class(), memory);
         done
     }
 
     /// Puts a record into its chain in a hardware region. `None` where there is none, or it gave up.
     #[inline(always)]
-    fn put_in_region<K: Keys>(
+    fn put_in_htm<K: Keys>(
         &self,
         worker: &mut Worker<E>,
         key: K::Key<'_>,
@@ -278,8 +263,8 @@ impl<E: Engine> Table<E> {
         let record = Record::at(self.region(), found.place)?;
         let waiting = self.patience.begin();
         loop {
-            match record.identify::<K>(key)? {
-                Look::Found(()) => return Ok(true),
+            match record.read::<K, _>(WholeKey::<K>(key), &mut Current, &mut Nowhere)? {
+                Look::Found(_) => return Ok(true),
                 Look::Other => return Ok(false),
                 Look::Busy | Look::Stale | Look::Absent => waiting.pause()?,
             }
@@ -303,10 +288,10 @@ impl<E: Engine> Table<E> {
         let hash = K::hash(K::word(key));
         let waiting = self.patience.begin();
         loop {
-            if self.search::<K, _>(key, |record| record.check::<K>(key))?.is_none() {
+            if !self.read::<K, _>(key, Current, &mut Nowhere)?.is_ok_and(|found| found.is_present()) {
                 return Ok(None);
             }
-            if let Some((version, class, place)) = self.take_out_in_region::<K>(worker, key)? {
+            if let Some((version, class, place)) = self.take_out_in_htm::<K>(worker, key)? {
                 worker.free(class, place.word);
                 return Ok(Some(version));
             }
@@ -322,7 +307,7 @@ impl<E: Engine> Table<E> {
 
     /// Removes a key in a hardware region. Gives its version and the memory that is free then; `None` where there are no regions, or this is not for one.
     #[inline(always)]
-    fn take_out_in_region<K: Keys>(
+    fn take_out_in_htm<K: Keys>(
         &self,
         worker: &mut Worker<E>,
         key: K::Key<'_>,
@@ -374,7 +359,7 @@ impl<E: Engine> Table<E> {
         let taken = self.slot_of::<K>(main, key).and_then(|found| {
             let Some(found) = found else { return Ok(Some(None)) };
             let record = Record::at(self.region(), found.place)?;
-            let Look::Found(locked) = record.lock::<K>(key, worker.holder(), Leases::None)? else { return Ok(None) };
+            let Look::Found(locked) = record.lock::<K>(key, worker.holder())? else { return Ok(None) };
             let (version, class) = (locked.version(), locked.class());
             floor::raise(self.engine(), self.header(header::FLOOR)?, version);
             plainly(self.engine(), |tx| Change(found.bucket).clear(tx, found.slot));
@@ -404,9 +389,8 @@ impl<E: Engine> Table<E> {
     ) -> Result<Option<Version>, KvError> {
         let holder = worker.holder();
         match self.search::<K, _>(key, |record| record.overwrite::<K>(key, holder, shape, value))? {
-            Some(None) => self.relocate::<K>(worker, key, shape, value),
-            Some(written) => Ok(written),
-            None => Ok(None),
+            Ok(None) => self.relocate::<K>(worker, key, shape, value),
+            written => Ok(written.ok().flatten()),
         }
     }
 
@@ -463,7 +447,7 @@ impl<E: Engine> Table<E> {
     ) -> Result<Option<Option<(Version, crate::heap::Class, Place)>>, KvError> {
         let Some(found) = self.slot_of::<K>(main, key)? else { return Ok(Some(None)) };
         let record = Record::at(self.region(), found.place)?;
-        let Look::Found(locked) = record.lock::<K>(key, worker.holder(), Leases::None)? else { return Ok(None) };
+        let Look::Found(locked) = record.lock::<K>(key, worker.holder())? else { return Ok(None) };
         let (version, class) = (locked.version().next(), locked.class());
         let place = Record::create::<K>(self.region(), memory, shape, key, value, version)?;
         Record::at(self.region(), place)?.unlock();

@@ -47,7 +47,7 @@ use places::Places;
 /// ```
 /// use std::sync::Arc;
 /// use drtm_htm::NoHtm;
-/// use drtm_kv::{HashConfig, HashPeer, Inline, Store};
+/// use drtm_kv::{HashConfig, HashPeer, Inline, KvTable, Store};
 /// use drtm_rdma::{Fabric, LocalConfig, LocalFabric, NodeId, Phase, Remote, block_on};
 ///
 /// // Node 1 has a table.
@@ -73,7 +73,7 @@ use places::Places;
 /// What is found is to be checked: by the time the record is read, it may be another's. The table is asked again then, as often as it takes:
 ///
 /// ```
-/// use drtm_kv::{HashPeer, Inline, Location, PeerError};
+/// use drtm_kv::{HashPeer, Inline, KvTable, Location, PeerError};
 /// use drtm_rdma::{Port, Verbs};
 ///
 /// /// A record's first words, if there is such a key.

@@ -42,7 +42,7 @@ pub(crate) const MAX_INCARNATION: u32 = INCARNATION.max() as u32;
 /// # Example
 ///
 /// ```
-/// use drtm_kv::{Holder, State};
+/// use drtm_kv::{Holder, KvTable, State};
 ///
 /// let holder = Holder::new(3, 1, 17, 0);
 /// assert_eq!((State::FREE.holder(), State::from(holder).holder()), (None, Some(holder)));

@@ -5,7 +5,7 @@ use drtm_rdma::{OutOfBounds, Region, words_for, write_bytes};
 
 use super::{HEAD, Record, STATE, Shape, VERSION, write::Locked};
 use crate::{
-    Acquire, Holder, KvError, Leases, Locking, MAX_VALUE, Reaped, Sighting, Version, Worker,
+    Acquire, Holder, KvError, Leases, Locking, MAX_VALUE, ReadEntry, Reaped, Version, Worker,
     heap::Class,
     keys::Keys,
     layout::{Head, Place, State},
@@ -44,9 +44,9 @@ impl<'r, E: Engine> Record<'r, E> {
 
     /// Locks the record in a holder's name if it is free, and still that of its place.
     #[inline(always)]
-    pub(crate) fn lock_as_it_is(&self, holder: Holder) -> Locking {
+    pub(crate) fn lock_as_it_is(&self, holder: Holder, leases: Leases) -> Locking {
         let is_it = |head: Head| head.incarnation() == self.place.incarnation;
-        if let Err(in_the_way) = self.acquire(holder, Leases::None) {
+        if let Err(in_the_way) = self.acquire(holder, leases) {
             return match self.head() {
                 head if !is_it(head) => Locking::Gone,
                 head if in_the_way == Acquire::Mine => Locking::Mine { version: self.version(), head },
@@ -169,10 +169,10 @@ impl<'r, E: Engine> Record<'r, E> {
     /// Locks a record of a key that is not there, if it is as it was seen.
     pub(crate) fn lock_seen<K: Keys>(
         &self,
-        seen: Sighting,
+        seen: ReadEntry,
         holder: Holder,
     ) -> Result<Result<Locked<'_, 'r, E>, Reaped>, OutOfBounds> {
-        let Some(locked) = self.try_lock::<K>(holder, Leases::None)? else {
+        let Some(locked) = self.try_lock::<K>(holder)? else {
             let is_it = self.head().incarnation() == seen.at.place().incarnation;
             return Ok(Err(if is_it { Reaped::Busy } else { Reaped::Gone }));
         };

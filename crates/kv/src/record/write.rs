@@ -56,12 +56,8 @@ impl<'r, E: Engine> Record<'r, E> {
 
     /// Locks the record if it is free, whosever it is.
     #[inline(always)]
-    pub(crate) fn try_lock<K: Keys>(
-        &self,
-        holder: Holder,
-        leases: Leases,
-    ) -> Result<Option<Locked<'_, 'r, E>>, OutOfBounds> {
-        if self.acquire(holder, leases).is_err() {
+    pub(crate) fn try_lock<K: Keys>(&self, holder: Holder) -> Result<Option<Locked<'_, 'r, E>>, OutOfBounds> {
+        if self.acquire(holder, Leases::None).is_err() {
             return Ok(None);
         }
         let mut locked = Locked { record: self, version: self.version(), shape: Shape::EMPTY };
@@ -74,9 +70,8 @@ impl<'r, E: Engine> Record<'r, E> {
         &self,
         key: K::Key<'_>,
         holder: Holder,
-        leases: Leases,
     ) -> Result<Look<Locked<'_, 'r, E>>, OutOfBounds> {
-        let Some(locked) = self.try_lock::<K>(holder, leases)? else {
+        let Some(locked) = self.try_lock::<K>(holder)? else {
             return Ok(if self.head().incarnation() == self.place.incarnation { Look::Busy } else { Look::Stale });
         };
         let (head, version) = (self.head(), locked.version);
@@ -84,7 +79,7 @@ impl<'r, E: Engine> Record<'r, E> {
         if head.incarnation() != self.place.incarnation || version.is_writing() {
             return Ok(Look::Stale);
         }
-        let is_key = self.has_key::<K>(locked.shape, key)?;
+        let is_key = self.has_key::<K>(head, key)?;
         Ok(match is_key {
             true if version.is_removed() => Look::Absent,
             true => Look::Found(locked),
@@ -101,7 +96,7 @@ impl<'r, E: Engine> Record<'r, E> {
         shape: Shape,
         value: &[u8],
     ) -> Result<Look<Option<Version>>, OutOfBounds> {
-        Ok(match self.lock::<K>(key, holder, Leases::None)? {
+        Ok(match self.lock::<K>(key, holder)? {
             Look::Found(locked) if locked.has_room_for(shape) => Look::Found(Some(locked.write(shape, value)?)),
             Look::Found(_) => Look::Found(None),
             Look::Other => Look::Other,
@@ -278,7 +273,7 @@ impl<E: Engine> Locked<'_, '_, E> {
     /// Whether it is this key's, and its value has this shape.
     #[inline(always)]
     pub(crate) fn is_like<K: Keys>(&self, shape: Shape, key: K::Key<'_>) -> bool {
-        self.shape == shape && self.record.has_key::<K>(shape, key).unwrap_or(false)
+        self.shape == shape && self.record.has_key::<K>(self.record.head(), key).unwrap_or(false)
     }
 
     pub(crate) fn class(&self) -> Class {
@@ -289,13 +284,6 @@ impl<E: Engine> Locked<'_, '_, E> {
     #[inline(always)]
     pub(crate) fn has_room_for(&self, shape: Shape) -> bool {
         shape == self.shape || shape.class() == self.shape.class()
-    }
-
-    /// Leaves the record locked: whoever is named by its state gives the lock up.
-    pub(crate) fn keep(self) -> Version {
-        let version = self.version;
-        std::mem::forget(self);
-        version
     }
 
     /// Writes a value for which the record has room, as the next version.

@@ -10,7 +10,7 @@ use crate::State;
 /// # Example
 ///
 /// ```
-/// use drtm_kv::{Refusal, RemoteError};
+/// use drtm_kv::{KvTable, Refusal, RemoteError};
 ///
 /// let error = RemoteError::from(Refusal::NoTable { table: 3 });
 /// assert_eq!(error.to_string(), "the owner serves no table 3; register it with the service before its number is handed out");

@@ -33,7 +33,7 @@ use crate::{
 /// ```
 /// use std::sync::Arc;
 /// use drtm_htm::NoHtm;
-/// use drtm_kv::{HashConfig, HashPeer, Holder, Inline, Leases, Look, RecordPeer, Store, TableId};
+/// use drtm_kv::{HashConfig, HashPeer, Holder, Inline, KvTable, Leases, Look, RecordPeer, Store, TableId};
 /// use drtm_rdma::{Fabric, LocalConfig, LocalFabric, NodeId, Phase, Region, Remote, block_on};
 ///
 /// // Node 1 has a table for its peers.
@@ -81,7 +81,7 @@ pub struct RecordPeer<K: Keys> {
 /// # Example
 ///
 /// ```
-/// use drtm_kv::{Holder, Standing, Version};
+/// use drtm_kv::{Holder, KvTable, Standing, Version};
 ///
 /// let (mine, other) = (Holder::new(1, 0, 2, 0), Holder::new(3, 0, 4, 0));
 /// let standing = Standing { version: Version::new(5), state: other.into() };

@@ -13,7 +13,9 @@ use super::{
     refusal::Refusal,
     wire::{Answer, HEAD, Request, TableId},
 };
-use crate::{Bytes, HashTable, Holder, Inline, KvError, Store, Tree, Version, Worker, layout::Place, record::Record};
+use crate::{
+    Bytes, HashTable, Holder, Inline, KvError, KvTable, Store, Tree, Version, Worker, layout::Place, record::Record,
+};
 
 /// A table that a [`Service`] answers for.
 ///
@@ -81,7 +83,7 @@ impl<E: Engine> fmt::Debug for ServedTable<E> {
 ///
 /// ```
 /// use drtm_htm::NoHtm;
-/// use drtm_kv::{HashConfig, Inline, Service, Store, TableId, TablePeer};
+/// use drtm_kv::{HashConfig, Inline, KvTable, Service, Store, TableId, TablePeer};
 /// use drtm_rdma::{Executor, Fabric, LocalConfig, LocalFabric, NodeId, Phase};
 ///
 /// let store = Store::in_memory(NoHtm, 16 << 20)?;
@@ -156,7 +158,7 @@ impl<E: Engine> Service<E> {
     ///
     /// ```
     /// use drtm_htm::NoHtm;
-    /// use drtm_kv::{Service, Store};
+    /// use drtm_kv::{KvTable, Service, Store};
     /// use drtm_rdma::NodeId;
     ///
     /// let mut service = Service::new(&Store::in_memory(NoHtm, 1 << 20)?)?;

@@ -18,7 +18,7 @@ const SHORT: usize = 65;
 /// # Example
 ///
 /// ```
-/// use drtm_kv::{RemoteError, Unwritten};
+/// use drtm_kv::{KvTable, RemoteError, Unwritten};
 ///
 /// fn what_now(unwritten: Unwritten) -> &'static str {
 ///     match (unwritten.lock, unwritten.error) {
@@ -95,7 +95,7 @@ impl<K: Keys> RecordPeer<K> {
     /// # Example
     ///
     /// ```
-    /// use drtm_kv::{Exchanged, Holder, Inline, Leases, Location, Look, RecordPeer, RemoteError};
+    /// use drtm_kv::{Exchanged, Holder, Inline, KvTable, Leases, Location, Look, RecordPeer, RemoteError};
     /// use drtm_rdma::{Port, Verbs};
     ///
     /// /// Counts up a record of eight bytes.

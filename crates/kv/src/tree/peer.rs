@@ -34,7 +34,7 @@ use crate::{
 /// ```
 /// use std::sync::Arc;
 /// use drtm_htm::NoHtm;
-/// use drtm_kv::{NodeCache, Store, TreePeer};
+/// use drtm_kv::{KvTable, NodeCache, Store, TreePeer};
 /// use drtm_rdma::{Fabric, LocalConfig, LocalFabric, NodeId, Phase, Remote, block_on};
 ///
 /// // Node 1 has a tree.

@@ -4,7 +4,7 @@ use drtm_htm::Engine;
 
 use super::{LeafChange, Table, Tree, header, lasts::Last, node::Seen};
 use crate::{
-    Handle, KvError, Sighting, Version, Worker, floor,
+    Handle, KvError, ReadEntry, Version, Worker, floor,
     keys::Inline,
     layout::{FANOUT, Place},
     record::Record,
@@ -47,7 +47,7 @@ impl<E: Engine> Tree<E> {
         &self,
         worker: &mut Worker<E>,
         rows: impl IntoIterator<Item = (u64, &'v [u8])>,
-        made: impl FnMut(Sighting),
+        made: impl FnMut(ReadEntry),
         note: impl FnOnce(LeafChange),
     ) -> Result<usize, KvError> {
         let removed = |number| Version::new(number).removed();
@@ -66,7 +66,7 @@ impl<E: Engine> Table<E> {
         worker: &mut Worker<E>,
         rows: impl Iterator<Item = (u64, &'v [u8])>,
         first: impl Fn(u64) -> Version,
-        mut made: impl FnMut(Sighting),
+        mut made: impl FnMut(ReadEntry),
         note: impl FnOnce(LeafChange),
     ) -> Result<usize, KvError> {
         let mut rows = rows.peekable();
@@ -105,7 +105,7 @@ impl<E: Engine> Table<E> {
         for ((key, place), slot) in run.iter().zip(end..) {
             Record::at(self.region(), *place)?.unlock();
             locked.node.set(slot, *key, place.to_link());
-            made(Sighting { at: Handle::of(*place), version });
+            made(ReadEntry { at: Handle::of(*place), version });
         }
         note(locked.release(end + count));
         worker.lasts.set(self.at, Last { leaf: leaf.node.place, word: before });

@@ -1,6 +1,6 @@
 //! Keys that are found by hints, while somebody changes the leaf that a hint leads to.
 
-use drtm_kv::{Mutation, mutated};
+use drtm_kv::{KvTable, Mutation, mutated};
 
 use super::{ABOUT_TO_BE_DIVIDED, World, explore};
 

@@ -10,7 +10,7 @@ use std::{
 };
 
 use drtm_htm::NoHtm;
-use drtm_kv::{HashPeer, HashTable, Holder, Keys, Location, RecordPeer, Service, Store, TableId};
+use drtm_kv::{HashPeer, HashTable, Holder, Keys, KvTable, Location, RecordPeer, Service, Store, TableId};
 use drtm_rdma::{
     Atomicity, Endpoint, Executor, Fabric, LocalConfig, LocalFabric, LocalPort, NodeId, Offset, Phase, Region,
     RegionId, Remote, Tearing, Verbs,

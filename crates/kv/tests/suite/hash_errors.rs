@@ -1,7 +1,7 @@
 //! What a hash table refuses, and that it stays usable.
 
 use drtm_htm::NoHtm;
-use drtm_kv::{Bytes, HashConfig, Inline, KvError, MAX_KEY, MAX_VALUE, Store};
+use drtm_kv::{Bytes, HashConfig, Inline, KvError, KvTable, MAX_KEY, MAX_VALUE, Store};
 use drtm_rdma::{Offset, RegionError};
 
 use crate::support::{MIB, store};

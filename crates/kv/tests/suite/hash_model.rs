@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use drtm_htm::{Emulated, Engine, NoHtm};
-use drtm_kv::{Bytes, HashConfig, HashTable, Inline, Keys, Store, Version, Worker};
+use drtm_kv::{Bytes, HashConfig, HashTable, Inline, Keys, KvTable, Store, Version, Worker};
 use proptest::prelude::*;
 
 use crate::support::{MIB, Numbered, length, mapped_twice, store, tight};

@@ -10,7 +10,7 @@ use std::{
 };
 
 use drtm_htm::{Engine, NoHtm};
-use drtm_kv::{BucketCache, Bytes, HashConfig, HashPeer, HashTable, Inline, PeerError, Store};
+use drtm_kv::{BucketCache, Bytes, HashConfig, HashPeer, HashTable, Inline, KvTable, PeerError, Store};
 use drtm_rdma::{
     Endpoint, Fabric, LocalConfig, LocalPort, NodeId, Phase, Port, Remote, VerbError, Verbs, block_on, run,
 };

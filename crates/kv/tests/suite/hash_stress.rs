@@ -6,7 +6,7 @@ use std::{
 };
 
 use drtm_htm::{Emulated, Engine, NoHtm};
-use drtm_kv::{Bytes, HashConfig, HashTable, Inline, Keys, Store, Version};
+use drtm_kv::{Bytes, HashConfig, HashTable, Inline, Keys, KvTable, Store, Version};
 
 use crate::support::{MIB, mapped_twice, rounds, store, tight, turn_of, value};
 

@@ -7,7 +7,7 @@ use std::{
 };
 
 use drtm_htm::{Engine, NoHtm};
-use drtm_kv::{Bytes, Fetched, HashConfig, Inline, Locking, Past, Placed, Sighting, Store, Version, Worker};
+use drtm_kv::{Bytes, HashConfig, Inline, KvTable, Locking, Past, Placed, ReadEntry, Store, Version, Worker};
 
 use crate::{
     support::{MIB, Numbered, mapped_twice, rounds, store, tight},
@@ -59,7 +59,7 @@ struct Hand<'t, E: Engine, T> {
 
 impl<E: Engine, T> Hand<'_, E, T> {
     /// Locks a record, if it is as it was seen.
-    fn lock(&self, seen: Sighting) -> bool {
+    fn lock(&self, seen: ReadEntry) -> bool {
         let records = self.store.records();
         match records.lock(seen.at, self.worker.holder()).expect("sound") {
             Locking::Taken { version, .. } if version == seen.version => true,
@@ -72,7 +72,7 @@ impl<E: Engine, T> Hand<'_, E, T> {
     }
 
     /// Forgets what is too old, and perhaps keeps what is now.
-    fn settle(&mut self, seen: Sighting) {
+    fn settle(&mut self, seen: ReadEntry) {
         let records = self.store.records();
         let oldest = seen.version.number().saturating_sub(4);
         records.forget(&mut self.worker, seen.at, |_, until| until.number() > oldest).expect("sound");
@@ -90,9 +90,9 @@ impl<E: Engine, T> Hand<'_, E, T> {
         let key = self.random.u16(0..KEYS);
         let (me, mut found) = (self.worker.holder(), Vec::new());
         let seen = match K::with(key, |key| self.table.fetch(key, me, &mut found)).expect("sound") {
-            Fetched::Record(seen) => seen,
-            Fetched::Nothing(place) => {
-                let placed = K::with(key, |key| self.table.place(&mut self.worker, key, &[7; 40], |_| ()));
+            Ok(seen) => seen,
+            Err(place) => {
+                let placed = K::with(key, |key| self.table.place(&mut self.worker, key, &[7; 40], None, |_| ()));
                 let placed = placed.expect("room");
                 if let Placed::Made(_) = placed {
                     assert!(!self.store.records().is_unchanged(&place), "a record has come where nothing has changed");
@@ -116,7 +116,7 @@ impl<E: Engine, T> Hand<'_, E, T> {
             4 if seen.is_present() => {
                 if self.lock(seen) {
                     self.settle(seen);
-                    let gone = Sighting { version: seen.version.next().as_removed(), ..seen };
+                    let gone = ReadEntry { version: seen.version.next().as_removed(), ..seen };
                     self.store.records().publish(gone.at, gone.version).expect("sound");
                     self.done.removed += count;
                     K::with(key, |key| self.table.reap(&mut self.worker, key, gone)).expect("sound");
@@ -185,7 +185,7 @@ fn counters<E: Engine, K: Numbered, T: Transacted<E, K>>(sides: &[(&Store<E>, &T
     let (store, table) = sides[0];
     let (me, mut left, mut found) = (store.worker().expect("a worker").holder(), 0, Vec::new());
     for key in 0..KEYS {
-        if let Fetched::Record(seen) = K::with(key, |key| table.fetch(key, me, &mut found)).expect("sound")
+        if let Ok(seen) = K::with(key, |key| table.fetch(key, me, &mut found)).expect("sound")
             && seen.is_present()
         {
             left += count_of(&found, key, seen.version);

@@ -1,8 +1,9 @@
 //! Records of another node: what is read one-sidedly is whole and current, or says that it is not; what is written so, everyone sees whole.
 
+use crate::transacted::Transacted;
 use drtm_htm::{Engine, NoHtm};
 use drtm_kv::{
-    Bytes, Exchanged, Fetched, HashConfig, HashTable, Head, Holder, Inline, KvError, Leases, Location, Locking, Look,
+    Bytes, Exchanged, HashConfig, HashTable, Head, Holder, Inline, KvError, KvTable, Leases, Location, Locking, Look,
     MAX_VALUE, RecordPeer, RemoteError, Service, Standing, TableId, Version,
 };
 use drtm_rdma::{LocalConfig, NodeId, Offset, Phase};
@@ -33,7 +34,7 @@ fn a_part_that_the_owner_writes_is_read_with_the_rest() {
         let mut worker = cluster.store.worker().expect("a worker");
         table.insert(&mut worker, 7, &bytes(300, 1)).expect("room").expect("new");
         let me = worker.holder();
-        let Ok(Fetched::Record(seen)) = table.fetch(7, me, &mut Vec::new()) else { panic!("it is there") };
+        let Ok(Ok(seen)) = table.fetch(7, me, &mut Vec::new()) else { panic!("it is there") };
         let records = cluster.store.records();
         let Ok(Locking::Taken { head, .. }) = records.lock(seen.at, me) else { panic!("nobody else is here") };
         assert_eq!(records.length(seen.at, head), 300);

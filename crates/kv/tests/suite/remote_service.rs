@@ -7,8 +7,8 @@ use std::{
 
 use drtm_htm::NoHtm;
 use drtm_kv::{
-    Bytes, HashConfig, HashTable, Inline, Keys, KvError, Leases, Look, MAX_KEY, MAX_VALUE, Refusal, RemoteError,
-    Service, Store, TableId, TablePeer, Tree, Version,
+    Bytes, HashConfig, HashTable, Inline, Keys, KvError, KvTable, Leases, Look, MAX_KEY, MAX_VALUE, Refusal,
+    RemoteError, Service, Store, TableId, TablePeer, Tree, Version,
 };
 use drtm_rdma::{LocalConfig, NodeId, Phase, Verbs};
 use proptest::prelude::*;
@@ -304,8 +304,9 @@ fn requests_that_are_none_are_refused() {
         (request(1, NAMED, &[0; MAX_KEY + 1], 0, 0, b""), 3),
         (request(6, HASH, &key, 8, 9, &key), 4),
         (request(3, HASH, &key, 0, 0, &[0; MAX_VALUE + 1]), 5),
-        // Locks: in nobody's name, in another's, and of what is no record.
-        (request(7, HASH, &key, 0, 0, b""), 9),
+        // Locks: without a holder, with half a time, in another node's name, and of what is no record.
+        (request(7, HASH, &key, 0, 1 | 3 << 1, b"half"), 1),
+        (request(7, HASH, &key, 0, 0, b""), 1),
         (request(7, HASH, &key, 0, 1 | 5 << 1, b""), 9),
         (request(8, HASH, b"", 0, 1 | 5 << 1, b""), 9),
         (request(8, HASH, b"", place_in_words, 1 | 3 << 1, b""), 10),

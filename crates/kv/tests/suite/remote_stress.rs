@@ -12,7 +12,8 @@ use std::{
 
 use drtm_htm::NoHtm;
 use drtm_kv::{
-    HashConfig, HashTable, Holder, Inline, Leases, Look, RecordLock, RecordPeer, Service, Standing, TableId, Version,
+    HashConfig, HashTable, Holder, Inline, KvTable, Leases, Look, RecordLock, RecordPeer, Service, Standing, TableId,
+    Version,
 };
 use drtm_rdma::{LocalConfig, NodeId, Phase, Verbs, run};
 

@@ -11,7 +11,7 @@ use std::{
 };
 
 use drtm_htm::{Engine, NoHtm};
-use drtm_kv::{HashConfig, NodeCache, PeerError, Tree, TreePeer};
+use drtm_kv::{HashConfig, KvTable, NodeCache, PeerError, Tree, TreePeer};
 use drtm_rdma::{
     Endpoint, Fabric, LocalConfig, LocalPort, NodeId, Offset, Phase, Port, Remote, Tearing, VerbError, Verbs, block_on,
     run,

@@ -1,7 +1,7 @@
 //! Scans of a tree that changes under them, step by step; and what ascending keys leave behind for scans.
 
 use drtm_htm::NoHtm;
-use drtm_kv::{Bytes, Inline, Scan, Store, Tree, TreeKeys, Worker};
+use drtm_kv::{Bytes, Inline, KvTable, Scan, Store, Tree, TreeKeys, Worker};
 use proptest::prelude::*;
 
 use crate::support::{MIB, each_row, store};

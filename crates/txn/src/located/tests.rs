@@ -1,7 +1,7 @@
 //! Rows that were asked for, of tables that are there and of some that only have a number.
 
 use drtm_htm::NoHtm;
-use drtm_kv::{Handle, HashConfig, HashTable, Store};
+use drtm_kv::{ForHolder, Handle, HashConfig, HashTable, KvTable, Store};
 
 use super::*;
 
@@ -58,7 +58,7 @@ impl World {
     fn is_found(&mut self, number: u16, key: u64) -> bool {
         let holder = drtm_kv::Holder::new(0, 0, 0, 0);
         let found = self.record(number, key);
-        found.is_some_and(|at| self.table.fetch_at(at, key, holder, &mut Vec::new()).is_some())
+        found.is_some_and(|at| self.table.read_at(at, key, ForHolder(holder), &mut Vec::new()).is_some())
     }
 }
 

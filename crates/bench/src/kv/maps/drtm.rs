@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 
 use drtm_htm::NoHtm;
-use drtm_kv::{HashConfig, HashTable, Keys, Store, Tree, TreeKeys, Worker};
+use drtm_kv::{HashConfig, HashTable, Keys, KvTable, Store, Tree, TreeKeys, Worker};
 
 use super::{Map, Session, VALUE, Value};
 use crate::{Error, kv::Key};

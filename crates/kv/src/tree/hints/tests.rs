@@ -3,7 +3,7 @@ use std::sync::Arc;
 use drtm_htm::NoHtm;
 
 use super::*;
-use crate::{Bytes, Store, Tree, Worker, tree::kind::TreeKeys};
+use crate::{Bytes, KvTable, Store, Tree, Worker, tree::kind::TreeKeys};
 
 const CAPACITY: u64 = 64 << 20;
 
