@@ -2,12 +2,12 @@
 
 use drtm_bench::history::{Anomaly, CycleKind};
 use drtm_htm::{Emulated, NoHtm};
+use drtm_testing::rounds;
 use drtm_txn::Mutation;
 
 use crate::{
     random::{KEYS, Size, anomalies},
     settings::{Fault, Tested},
-    stress,
 };
 
 macro_rules! faults {
@@ -35,7 +35,7 @@ fn finds<E: Tested, F: Fault>(is_expected: impl Fn(&Anomaly<u64>) -> bool) {
 fn finds_in<E: Tested, F: Fault>(is_wild: bool, is_expected: impl Fn(&Anomaly<u64>) -> bool) {
     for (name, engine) in E::all() {
         let mut others = 0;
-        let found = (0..RUNS * stress()).any(|seed| {
+        let found = (0..rounds(RUNS)).any(|seed| {
             let size = Size { is_wild, threads: 2 + seed % 3, transactions: 400, keys: KEYS[seed as usize % 3] };
             let all = anomalies::<E, F>(&engine, size, seed);
             others += all.len();

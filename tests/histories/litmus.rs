@@ -11,11 +11,11 @@ use std::{
 };
 
 use drtm_htm::{Emulated, Native, NoHtm};
+use drtm_testing::rounds;
 use drtm_txn::{Conflict, Error, Setting, Tx};
 
 use crate::{
     settings::{On, Sound, Tested, database},
-    stress,
     world::{FIRST_SORTED, Place, TABLES, World, value},
 };
 
@@ -183,7 +183,7 @@ fn meet<E: Tested>(
     for (_, engine) in E::all() {
         let world = World::new(database::<E, Sound>(&engine));
         let done = |ended: Result<(), Error>| ended.expect("nothing but conflicts");
-        for _ in 0..MEETINGS * stress() {
+        for _ in 0..rounds(MEETINGS) {
             done(world.db.transact(|tx| prepare(&world, tx)));
             let barrier = Barrier::new(2);
             thread::scope(|scope| {

@@ -10,8 +10,3 @@ mod random;
 mod scribe;
 mod settings;
 mod world;
-
-/// How many times longer than usual.
-fn stress() -> u64 {
-    std::env::var("DRTM_STRESS").ok().and_then(|times| times.parse().ok()).unwrap_or(1)
-}

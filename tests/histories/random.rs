@@ -8,13 +8,13 @@ use std::{
 
 use drtm_bench::history::{Anomaly, Order, Recorder, check};
 use drtm_htm::{Emulated, Native, NoHtm};
+use drtm_testing::rounds;
 use drtm_txn::{Error, Savepoint, Setting, Tx};
 use fastrand::Rng;
 
 use crate::{
     notes::{Attempt, Notes},
     settings::{Fault, Sound, Tested, database},
-    stress,
     world::{FIRST_SORTED, Place, SHORTEST, TABLES, World, value},
 };
 
@@ -329,7 +329,7 @@ pub(crate) const KEYS: [u64; 3] = [3, 6, 50];
 /// Runs that are checked, on every engine of a type.
 fn check_all<E: Tested>() {
     for (name, engine) in E::all() {
-        for seed in 0..RUNS * stress() {
+        for seed in 0..rounds(RUNS) {
             let size = Size { is_wild: true, threads: 2 + seed % 3, transactions: 600, keys: KEYS[seed as usize % 3] };
             let anomalies = anomalies::<E, Sound>(&engine, size, seed);
             let told: Vec<String> = anomalies.iter().map(ToString::to_string).collect();

@@ -16,7 +16,7 @@ use std::{env, hint::black_box, process::ExitCode};
 
 use drtm_bench::Plain;
 use drtm_htm::{Engine, NoHtm, Word, fence_locked};
-use drtm_kv::{Fetched, HashConfig, HashTable, Holder, KvTable, Locking, Records, Room, Sighting, Store, Version};
+use drtm_kv::{ForHolder, HashConfig, HashTable, Holder, KvTable, Locking, ReadEntry, Records, Room, Store, Version};
 use drtm_txn::{Builder, Db, Setting, Table, TableDef, Tx};
 
 const ROWS: u64 = 10_000;
@@ -115,7 +115,7 @@ impl<const N: usize> Room for Value<N> {
 }
 
 struct Write<const N: usize> {
-    seen: Sighting,
+    seen: ReadEntry,
     value: Value<N>,
 }
 
@@ -126,13 +126,13 @@ struct ByHand<'s, const N: usize> {
     /// The epoch.
     number: &'s Word,
     me: Holder,
-    reads: Vec<Sighting>,
+    reads: Vec<ReadEntry>,
     writes: Vec<Write<N>>,
 }
 
 impl<const N: usize> ByHand<'_, N> {
     #[inline(always)]
-    fn read(&self, key: u64, value: &mut Value<N>) -> Result<Sighting, Failure> {
+    fn read(&self, key: u64, value: &mut Value<N>) -> Result<ReadEntry, Failure> {
         match self.table.fetch(key, self.me, value)? {
             Fetched::Record(seen) if seen.is_present() => Ok(seen),
             _ => Err("a row is missing".into()),

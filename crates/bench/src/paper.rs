@@ -31,7 +31,11 @@ use self::{
     effort::{Effort, Pains},
     panel::{Panel, Study},
 };
-use crate::{Error, htm::EngineName, report::Report};
+use crate::{
+    Error,
+    htm::EngineName,
+    report::{Report, chart},
+};
 
 /// Regenerate figures of the papers, beside the values that their texts give
 ///
@@ -64,7 +68,9 @@ pub(crate) struct Args {
     pains: Pains,
 
     /// Draw charts, too: into this file if its name ends in .svg, else into this directory
-    #[arg(long, value_name = "DIR-or-FILE")]
+    ///
+    /// Only with the feature `plots`.
+    #[arg(long, value_name = "DIR-or-FILE", value_parser = chart::path())]
     svg: Option<PathBuf>,
 }
 

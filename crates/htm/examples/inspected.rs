@@ -1,4 +1,4 @@
-//! The functions whose generated code `tests/codegen.rs` inspects, and whose instructions can be counted:
+//! The functions whose generated code `tests/suite/codegen.rs` inspects, and whose instructions can be counted:
 //!
 //! ```text
 //! cargo build --release -p drtm-htm --example inspected

@@ -2,8 +2,8 @@
 
 #[cfg(target_arch = "x86_64")]
 mod x86_64;
-#[cfg(all(target_arch = "x86_64", not(drtm_loom)))]
-pub(crate) use x86_64::{PIECE, load_bytes, store_bytes};
+#[cfg(all(target_arch = "x86_64", not(feature = "model")))]
+pub(crate) use x86_64::pieces::{PIECE, load_bytes, store_bytes};
 #[cfg(target_arch = "x86_64")]
 pub(crate) use x86_64::{cpuid, prefetch, prefetch_later, xabort, xbegin, xend, xtest};
 

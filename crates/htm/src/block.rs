@@ -5,7 +5,7 @@
 
 use crate::{Word, sync::Ordering::Relaxed};
 
-#[cfg(all(target_arch = "x86_64", not(drtm_loom)))]
+#[cfg(all(target_arch = "x86_64", not(feature = "model")))]
 use crate::arch;
 
 const WORD: usize = size_of::<u64>();
@@ -45,7 +45,7 @@ pub(crate) fn store_by_words(words: &[Word], from: &[u8], store: impl Fn(&Word, 
 /// Copies bytes of words, as the processor does it best.
 #[inline(always)]
 pub(crate) fn load(words: &[Word], into: &mut [u8]) {
-    #[cfg(all(target_arch = "x86_64", not(drtm_loom)))]
+    #[cfg(all(target_arch = "x86_64", not(feature = "model")))]
     if into.len() >= arch::PIECE {
         return arch::load_bytes(words, into);
     }
@@ -58,7 +58,7 @@ pub(crate) fn load(words: &[Word], into: &mut [u8]) {
 /// Copies bytes to words, as the processor does it best.
 #[inline(always)]
 pub(crate) fn store(words: &[Word], from: &[u8]) {
-    #[cfg(all(target_arch = "x86_64", not(drtm_loom)))]
+    #[cfg(all(target_arch = "x86_64", not(feature = "model")))]
     if from.len() >= arch::PIECE {
         return arch::store_bytes(words, from);
     }

@@ -29,7 +29,7 @@ mod region;
 
 pub(crate) use cache::Cache;
 pub use config::{EmulatedConfig, Profile, Timer};
-#[cfg(drtm_loom)]
+#[cfg(feature = "model")]
 #[doc(hidden)]
 pub use mutation::Mutation;
 pub use region::{EmulatedRegion, RegionAborted};
@@ -50,7 +50,7 @@ use crate::{
     sync::{Ordering::SeqCst, fence},
 };
 use lines::Lines;
-#[cfg(not(drtm_loom))]
+#[cfg(not(feature = "model"))]
 use mutation::Mutation;
 use mutation::Mutations;
 use region::Local;
@@ -98,9 +98,9 @@ impl Shared {
 }
 
 // Whether this thread is inside a region, where plain accesses and further regions are mistakes.
-#[cfg(not(drtm_loom))]
+#[cfg(not(feature = "model"))]
 thread_local!(static INSIDE_REGION: Cell<bool> = const { Cell::new(false) });
-#[cfg(drtm_loom)]
+#[cfg(feature = "model")]
 crate::sync::thread_local!(static INSIDE_REGION: Cell<bool> = Cell::new(false));
 
 impl Emulated {
@@ -119,7 +119,7 @@ impl Emulated {
     /// # Errors
     ///
     /// As [`new`](Self::new).
-    #[cfg(drtm_loom)]
+    #[cfg(feature = "model")]
     #[doc(hidden)]
     pub fn mutated(config: EmulatedConfig, mutation: Mutation) -> Result<Self, EngineError> {
         config.check()?;

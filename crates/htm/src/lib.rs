@@ -57,6 +57,7 @@
 mod access;
 mod arch;
 mod block;
+mod bounds;
 mod cause;
 mod emulated;
 mod engine;
@@ -75,7 +76,7 @@ mod word;
 
 pub use access::{Access, MAX_CODE, MAX_NESTING};
 pub use cause::{Cause, Outcome};
-#[cfg(drtm_loom)]
+#[cfg(feature = "model")]
 #[doc(hidden)]
 pub use emulated::Mutation;
 pub use emulated::{Emulated, EmulatedConfig, EmulatedRegion, Profile, RegionAborted, Timer};

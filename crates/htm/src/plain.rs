@@ -124,7 +124,7 @@ pub fn fence_release() {
 /// ```
 #[inline(always)]
 pub fn fence_locked() {
-    if cfg!(all(target_arch = "x86_64", not(drtm_loom))) {
+    if cfg!(all(target_arch = "x86_64", not(feature = "model"))) {
         std::sync::atomic::compiler_fence(SeqCst);
     } else {
         fence(SeqCst);

@@ -1,25 +1,21 @@
 //! The one door through which this crate's atomics come, so that model checking can replace them.
 //!
-//! Under `--cfg drtm_loom` every atomic, fence and thread-local that a *protocol* depends on is loom's,
-//! and a spin is a yield to loom's scheduler. Counters ([`crate::stats`]) stay the standard library's in
-//! all worlds: nothing is ever decided by them.
-//!
-//! Under `--cfg drtm_loom --cfg drtm_shuttle` they are shuttle's instead, which tries some schedules of longer runs where loom tries all
-//! of short ones. Everything else that `drtm_loom` stands for (small tables, memory in a box) is the same.
+//! With the feature `loom` every atomic, fence and thread-local that a *protocol* depends on is loom's,
+//! and a spin is a yield to loom's scheduler. With `shuttle` they are shuttle's, which tries some
+//! schedules of longer runs where loom tries all of short ones. What else differs under model checking
+//! (small tables, memory in a box) is the feature `model`, which both imply. Counters
+//! ([`crate::stats`]) are always the standard library's: nothing is ever decided by them.
 
-#[cfg(not(drtm_loom))]
-pub(crate) use std::sync::atomic::{AtomicU64, Ordering, fence};
-
-#[cfg(all(drtm_loom, not(drtm_shuttle)))]
+#[cfg(feature = "loom")]
 use loom as model;
-#[cfg(drtm_shuttle)]
+#[cfg(all(feature = "shuttle", not(feature = "loom")))]
 use shuttle as model;
+#[cfg(not(any(feature = "loom", feature = "shuttle")))]
+use std as model;
 
-#[cfg(drtm_loom)]
-pub(crate) use model::{
-    sync::atomic::{AtomicU64, Ordering, fence},
-    thread_local,
-};
+pub(crate) use model::sync::atomic::{AtomicU64, Ordering, fence};
+#[cfg(feature = "model")]
+pub(crate) use model::thread_local;
 
 /// Waiting for another thread: spins first, then gives the processor away.
 ///
@@ -40,7 +36,7 @@ pub(crate) use model::{
 /// ```
 #[derive(Debug)]
 pub struct Waiter {
-    #[cfg(not(drtm_loom))]
+    #[cfg(not(feature = "model"))]
     backoff: crossbeam_utils::Backoff,
 }
 
@@ -55,7 +51,7 @@ impl Waiter {
     #[must_use]
     pub fn new() -> Self {
         Self {
-            #[cfg(not(drtm_loom))]
+            #[cfg(not(feature = "model"))]
             backoff: crossbeam_utils::Backoff::new(),
         }
     }
@@ -63,17 +59,17 @@ impl Waiter {
     /// Waits a little, for a thread that will soon be done.
     #[cold]
     pub fn pause(&self) {
-        #[cfg(not(drtm_loom))]
+        #[cfg(not(feature = "model"))]
         self.backoff.snooze();
-        #[cfg(drtm_loom)]
+        #[cfg(feature = "model")]
         model::thread::yield_now();
     }
 
     /// Spins a little longer than last time, to move out of a rival's way. Never yields.
     pub(crate) fn step_aside(&self) {
-        #[cfg(not(drtm_loom))]
+        #[cfg(not(feature = "model"))]
         self.backoff.spin();
-        #[cfg(drtm_loom)]
+        #[cfg(feature = "model")]
         model::thread::yield_now();
     }
 }

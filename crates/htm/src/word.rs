@@ -2,7 +2,10 @@
 
 use std::{fmt, ops::Deref};
 
-use crate::sync::{AtomicU64, Ordering};
+use crate::{
+    bounds::MODEL,
+    sync::{AtomicU64, Ordering},
+};
 
 /// Bytes in a cache line, the granularity at which hardware tracks a region's accesses.
 pub const LINE_BYTES: usize = 64;
@@ -40,18 +43,18 @@ pub const LINE_WORDS: usize = LINE_BYTES / 8;
 pub struct Word(AtomicU64);
 
 // Memory that is mapped, shared with another process or written by a NIC is seen as words: the layout is a promise.
-const _: () = assert!(cfg!(drtm_loom) || (size_of::<Word>() == 8 && align_of::<Word>() == 8));
+const _: () = assert!(MODEL || (size_of::<Word>() == 8 && align_of::<Word>() == 8));
 
 impl Word {
     /// A word holding `value`.
-    #[cfg(not(drtm_loom))]
+    #[cfg(not(feature = "model"))]
     #[must_use]
     pub const fn new(value: u64) -> Self {
         Self(AtomicU64::new(value))
     }
 
     /// A word holding `value`.
-    #[cfg(drtm_loom)]
+    #[cfg(feature = "model")]
     #[must_use]
     pub fn new(value: u64) -> Self {
         Self(AtomicU64::new(value))
@@ -60,9 +63,9 @@ impl Word {
     /// The value, of a word that nobody shares any more.
     #[must_use]
     pub fn into_inner(self) -> u64 {
-        #[cfg(not(drtm_loom))]
+        #[cfg(not(feature = "model"))]
         return self.0.into_inner();
-        #[cfg(drtm_loom)]
+        #[cfg(feature = "model")]
         return self.0.load(Ordering::Relaxed);
     }
 
@@ -123,7 +126,7 @@ impl fmt::Debug for Word {
 #[repr(C, align(64))]
 pub struct Line([Word; LINE_WORDS]);
 
-const _: () = assert!(cfg!(drtm_loom) || size_of::<Line>() == LINE_BYTES);
+const _: () = assert!(MODEL || size_of::<Line>() == LINE_BYTES);
 
 impl Deref for Line {
     type Target = [Word; LINE_WORDS];

@@ -1,20 +1,20 @@
 //! Model checking: every interleaving, and every value that weak memory lets a load return, of small cases.
 //!
 //! ```text
-//! RUSTFLAGS="--cfg drtm_loom" cargo test --release -p drtm-htm --test loom
+//! cargo test --package drtm-htm --features loom --test loom
 //! ```
 //!
 //! Checked are the fallback lock's subscription protocol and the emulated engine's conflict detection, on the very code that runs
 //! otherwise; only the atomics are loom's. Three *mutations* must make the same checks fail, and those tests expect a panic:
 //! regions that do not subscribe, regions that do not validate, and commits without their memory fences. (RTM itself cannot be model checked; its part of the
 //! subscription protocol is the hardware's promise of strong atomicity, which the emulation keeps too.)
-#![cfg(all(drtm_loom, not(drtm_shuttle)))]
 
 use std::sync::Arc;
 
 use drtm_htm::{
     Access, Cause, Emulated, EmulatedConfig, Engine, FallbackLock, Htm, Line, Mutation, Outcome, Policy, Profile, Timer,
 };
+use drtm_testing::preemptions;
 use loom::thread;
 
 /// One try for each cause: more only repeats states.
@@ -59,7 +59,7 @@ fn explore(
     // Either on the model's first thread: what loom explores depends on it, and a reader there hides much.
     for second_leads in [false, true] {
         let mut model = loom::model::Builder::new();
-        model.preemption_bound = Some(preemptions());
+        model.preemption_bound = Some(preemptions(3));
         let (engine, check) = (Arc::clone(&engine), Arc::clone(&check));
         model.check(move || {
             let world = World::new(&*engine);
@@ -76,11 +76,6 @@ fn explore(
             check(&world);
         });
     }
-}
-
-/// How often a thread is preempted where it could go on, at most: 3 finds what is known to be findable; more takes longer.
-fn preemptions() -> usize {
-    std::env::var("LOOM_MAX_PREEMPTIONS").ok().and_then(|bound| bound.parse().ok()).unwrap_or(3)
 }
 
 fn add_to_both<'m, A: Access<'m>>(tx: &mut A, memory: &'m Memory, amount: u64) -> Result<(), A::Abort> {

@@ -25,6 +25,7 @@ use drtm_rdma::{Offset, Region, Remote};
 
 use crate::{
     KvError,
+    bounds::CACHE_BESIDES,
     layout::{BUCKET_WORDS, NODE_WORDS},
 };
 use set::{Set, set_words};
@@ -91,8 +92,7 @@ impl<const WORDS: usize> Cache<WORDS> {
     /// When so much memory cannot be had.
     pub fn new(bytes: u64) -> Result<Self, KvError> {
         let sets = bytes / Self::SET_BYTES;
-        // The region's superblock, and what is lost by beginning with a line.
-        let memory = Region::anonymous(NoHtm, bytes.saturating_add(if cfg!(drtm_loom) { 320 } else { 4096 }))?;
+        let memory = Region::anonymous(NoHtm, bytes.saturating_add(CACHE_BESIDES))?;
         let first = memory.extend(sets * Self::SET_BYTES, 64)?;
         Ok(Self { memory, first, sets })
     }
@@ -158,12 +158,10 @@ fn key(at: Remote) -> Option<u64> {
     (fits && key != 0).then_some(key)
 }
 
-#[cfg(test)]
-#[cfg(drtm_loom)]
+#[cfg(all(test, feature = "loom"))]
 mod model;
 
-#[cfg(test)]
-#[cfg(not(drtm_loom))]
+#[cfg(all(test, not(feature = "model")))]
 mod tests {
     use std::{collections::HashSet, thread};
 
@@ -297,7 +295,7 @@ mod tests {
     #[test]
     fn threads_see_whole_entries_only() {
         let cache = one_set();
-        let rounds = std::env::var("DRTM_STRESS").map_or(1, |factor| factor.parse().expect("a whole number")) * 100_000;
+        let rounds = drtm_testing::rounds(100_000);
         let found: u64 = thread::scope(|scope| {
             let threads = [0, 1, 2, 3].map(|thread| {
                 let cache = &cache;

@@ -2,7 +2,7 @@
 
 use drtm_htm::{Engine, LINE_WORDS, Word};
 
-const SHARDS: usize = if cfg!(drtm_loom) { 1 } else { 16 };
+use crate::bounds::SHARDS;
 
 /// Words that a counter takes, from a line's boundary.
 pub(crate) const WORDS: usize = SHARDS * LINE_WORDS;

@@ -11,7 +11,7 @@ use drtm_htm::{Engine, LINE_WORDS};
 use drtm_rdma::Region;
 use parking_lot::Mutex;
 
-use crate::{KvError, layout::Place};
+use crate::{KvError, bounds::PAGE_WORDS, layout::Place};
 
 /// Sizes of objects, in words: every size up to 32, then each an eighth larger than the one before.
 const CLASSES: [u32; COUNT] = {
@@ -50,9 +50,6 @@ const CLASS_FOR: [u8; NOT_LARGE] = {
 };
 
 const NOT_LARGE: usize = 192;
-
-/// A page is this large, or holds one object that is larger.
-const PAGE_WORDS: u64 = 8 << 10;
 
 /// How far ahead of what is given out fresh memory is asked for, in words, and how many words of an object.
 const AHEAD: u64 = 64;
@@ -185,7 +182,7 @@ impl Pool {
         if let Some(word) = self.free.pop() {
             return Ok(word);
         }
-        let words = if cfg!(drtm_loom) { class.words() } else { PAGE_WORDS.max(class.words()) };
+        let words = PAGE_WORDS.max(class.words());
         let page = match region.extend(8 * words, 64) {
             // Near the end of the region an object may still fit where a page does not.
             Err(_) if words > class.words() => region.extend(8 * class.words(), 8).map(|at| (at, class.words()))?,

@@ -29,6 +29,7 @@
 #![forbid(unsafe_code)]
 
 mod acquire;
+mod bounds;
 mod cache;
 mod checksum;
 mod counter;
@@ -57,7 +58,7 @@ pub use handle::{GuardChange, Handle, Kept, Locking, PhantomGuard, Placed, ReadE
 pub use hash::{BucketHint, BucketVersion, HashConfig, HashPeer, HashTable, Sweep, Whereabouts};
 pub use keys::{Bytes, Inline, Keys, MAX_KEY};
 pub use layout::{BUCKET_BYTES, BUCKET_WORDS, Head, Holder, SLOTS, State, Version};
-#[cfg(drtm_loom)]
+#[cfg(feature = "model")]
 #[doc(hidden)]
 pub use mutation::{Mutation, mutated};
 pub use peer::{Location, PeerError};

@@ -2,7 +2,7 @@
 
 /// A step that can be left out, or done at the wrong time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(not(drtm_loom), expect(unreachable_pub, reason = "exported to the model checker only"))]
+#[cfg_attr(not(feature = "model"), expect(unreachable_pub, reason = "exported to the model checker only"))]
 pub enum Mutation {
     /// A reader does not look at a record's version again after it has copied the value.
     ReadWithoutVersion,
@@ -26,15 +26,15 @@ pub enum Mutation {
     HintWithoutLeaf,
 }
 
-#[cfg(drtm_loom)]
+#[cfg(feature = "model")]
 std::thread_local!(static CHOSEN: std::cell::Cell<Option<Mutation>> = const { std::cell::Cell::new(None) });
 
 /// Whether the code should have this fault.
 #[inline(always)]
 pub(crate) fn includes(mutation: Mutation) -> bool {
-    #[cfg(drtm_loom)]
+    #[cfg(feature = "model")]
     return CHOSEN.get() == Some(mutation);
-    #[cfg(not(drtm_loom))]
+    #[cfg(not(feature = "model"))]
     {
         let _ = mutation;
         false
@@ -42,7 +42,7 @@ pub(crate) fn includes(mutation: Mutation) -> bool {
 }
 
 /// Runs `model` with a fault, in all its threads: the model checker runs them as coroutines of this one.
-#[cfg(drtm_loom)]
+#[cfg(feature = "model")]
 #[doc(hidden)]
 pub fn mutated(mutation: Mutation, model: impl FnOnce()) {
     struct Chosen;

@@ -112,8 +112,7 @@ pub(crate) fn within(table: Remote, what: &'static str, offset: u64, more: u64) 
     }
 }
 
-#[cfg(test)]
-#[cfg(not(drtm_loom))]
+#[cfg(all(test, not(feature = "model")))]
 mod tests {
     use drtm_rdma::{NodeId, RegionId};
 

@@ -11,6 +11,7 @@ use parking_lot::Mutex;
 
 use crate::{
     HashConfig, HashTable, Holder, Inline, KvError, Records, Reserved, Tree, TreeKeys,
+    bounds::MODEL,
     heap::{Arena, Class, Heap},
     keys::Keys,
     layout::{MAX_INCARNATION, Place},
@@ -129,7 +130,7 @@ impl<E: Engine> Store<E> {
             return Err(KvError::RegionTooLarge { capacity: region.capacity(), most });
         }
         let htm = Htm::new(region.engine().clone());
-        let hints_at_once = AtomicBool::new(cfg!(drtm_loom));
+        let hints_at_once = AtomicBool::new(MODEL);
         let (heap, numbers, first) = (Heap::new(), Mutex::default(), Holder::new(node, incarnation, 0, 0));
         Ok(Self { shared: Arc::new(Shared { region, htm, heap, numbers, first, hints_at_once }) })
     }

@@ -1,7 +1,7 @@
 //! Random schedules of longer runs, with more threads than the model checker could bear: it decides after every access to a word who goes on.
 //!
 //! ```text
-//! RUSTFLAGS="--cfg drtm_loom --cfg drtm_shuttle" cargo test --release -p drtm-kv --test shuttle
+//! cargo test --package drtm-kv --features shuttle --test shuttle
 //! ```
 //!
 //! The code is the one that runs otherwise; only the words are the scheduler's, in a box, and tables and nodes are as small as for the model
@@ -10,7 +10,7 @@
 //!
 //! `DRTM_SHUTTLE=N` runs N times as many schedules. All follow from a seed, `SHUTTLE_RANDOM_SEED` if that is set; a failure prints
 //! the schedule, which `shuttle::replay` runs again.
-#![cfg(drtm_shuttle)]
+#![cfg(not(feature = "loom"))]
 
 #[path = "suite/tables.rs"]
 mod tables;
@@ -128,19 +128,17 @@ fn run<T: Table>(make: impl Fn(&Store<NoHtm>) -> T) {
 
 /// Runs under schedules of two kinds: those that switch at every step with equal chances, and those that switch at few places only, anywhere.
 fn explore(schedules: usize, scenario: fn()) {
-    let factor = std::env::var("DRTM_SHUTTLE").ok().map_or(1, |factor| {
-        factor.parse().unwrap_or_else(|_| panic!("DRTM_SHUTTLE must be a whole number, and is {factor:?}"))
-    });
+    let schedules = drtm_testing::schedules(schedules);
     let mut config = Config::new();
     config.stack_size = 256 << 10;
     config.silence_warnings = true;
     let scenario = Arc::new(scenario);
-    let random = RandomScheduler::new_from_seed(1, schedules * factor);
+    let random = RandomScheduler::new_from_seed(1, schedules);
     let ran = Runner::new(random, config.clone()).run({
         let scenario = Arc::clone(&scenario);
         move || scenario()
     });
-    let few_switches = PctScheduler::new_from_seed(2, 4, schedules * factor);
+    let few_switches = PctScheduler::new_from_seed(2, 4, schedules);
     assert_eq!(ran, Runner::new(few_switches, config).run(move || scenario()));
 }
 

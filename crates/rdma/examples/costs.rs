@@ -4,18 +4,18 @@
 //! cargo run --release -p drtm-rdma --example costs
 //! ```
 
-#[cfg(not(drtm_loom))]
+#[cfg(not(feature = "model"))]
 use {
     drtm_htm::{Engine, NoHtm},
     drtm_rdma::{Endpoint, Fabric, LocalConfig, LocalFabric, LocalPort, NodeId, Phase, Region, Remote, block_on, run},
     std::{error::Error, hint::black_box, sync::Arc, time::Instant},
 };
 
-#[cfg(not(drtm_loom))]
+#[cfg(not(feature = "model"))]
 const OPERATIONS: usize = 2_000_000;
 
 /// The best of several runs.
-#[cfg(not(drtm_loom))]
+#[cfg(not(feature = "model"))]
 fn cost(what: &str, mut run: impl FnMut()) {
     let best = (0..5)
         .map(|_| {
@@ -27,7 +27,7 @@ fn cost(what: &str, mut run: impl FnMut()) {
     println!("{what:<60}{best:8.1} ns");
 }
 
-#[cfg(not(drtm_loom))]
+#[cfg(not(feature = "model"))]
 fn with_coroutines(endpoint: &Endpoint<LocalPort<NoHtm>>, at: Remote, coroutines: usize) {
     let verbs = endpoint.during(Phase::Execute);
     let each = OPERATIONS / coroutines;
@@ -75,7 +75,7 @@ fn with_coroutines(endpoint: &Endpoint<LocalPort<NoHtm>>, at: Remote, coroutines
     });
 }
 
-#[cfg(not(drtm_loom))]
+#[cfg(not(feature = "model"))]
 fn main() -> Result<(), Box<dyn Error>> {
     let fabric = LocalFabric::new(2, LocalConfig::perfect());
     let memory = Arc::new(Region::anonymous(NoHtm, 1 << 20)?);
@@ -116,5 +116,5 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-#[cfg(drtm_loom)]
+#[cfg(feature = "model")]
 fn main() {}

@@ -1,9 +1,9 @@
 //! Regions: memory that is reserved once, committed as it is needed, and reached by offsets.
 
-#[cfg(drtm_loom)]
+#[cfg(feature = "model")]
 mod boxed;
 mod error;
-#[cfg(not(drtm_loom))]
+#[cfg(not(feature = "model"))]
 mod mapping;
 mod superblock;
 
@@ -19,16 +19,16 @@ use std::{
 use drtm_htm::{Engine, Sharing, Word, prefetch_at, prefetch_later};
 
 use crate::Offset;
-#[cfg(drtm_loom)]
+#[cfg(feature = "model")]
 use boxed::Mapping;
-#[cfg(not(drtm_loom))]
+#[cfg(not(feature = "model"))]
 use mapping::Mapping;
 use superblock::Superblock;
 
 const WORD: u64 = size_of::<u64>() as u64;
 
-/// A capacity is rounded up to this.
-const PAGE: u64 = 4 << 10;
+/// A capacity is rounded up to this: a page, and under model checking, where each word takes time to make, a word.
+const UNIT: u64 = if cfg!(feature = "model") { WORD } else { 4 << 10 };
 
 /// Shared files are allocated ahead by this much, so that not every extension is a system call.
 const AHEAD: u64 = 2 << 20;
@@ -316,7 +316,7 @@ impl<E: Engine> Region<E> {
 fn checked_capacity(asked: u64) -> Result<u64, RegionError> {
     let least = superblock::BYTES;
     if (least..=MOST).contains(&asked) {
-        Ok(asked.next_multiple_of(if cfg!(drtm_loom) { WORD } else { PAGE }))
+        Ok(asked.next_multiple_of(UNIT))
     } else {
         Err(RegionError::Capacity { asked, least, most: MOST })
     }

@@ -1,7 +1,7 @@
 //! No allocation per operation, once lists and frames have their sizes: counted by the allocator.
 //!
 //! Alone in its binary, since an allocator is a binary's.
-#![cfg(not(drtm_loom))]
+#![cfg(not(feature = "model"))]
 
 use std::{
     alloc::{GlobalAlloc, Layout, System},

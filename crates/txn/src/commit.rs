@@ -22,12 +22,12 @@ mod validate;
 use std::slice;
 
 use drtm_htm::{Engine, fence_locked};
-use drtm_kv::{Holder, KvError, ReadEntry, Records, Worker};
+use drtm_kv::{Holder, KvError, ReadEntry, Records, Version, Worker};
 
 pub(crate) use self::validate::validate_all;
 use self::{
     apply::apply,
-    lock::{Summary, Waiting, lock, unlock},
+    lock::{NotLocked, Summary, lock, lock_in_order, unlock},
     validate::validate_reads,
 };
 use crate::{
@@ -57,26 +57,20 @@ pub(crate) fn is_trivially_committed<S: Setting, M: Mode>(state: &TxState<S::Eng
 /// A conflict, a refusal of the sink, or when memory has run out. Nothing has happened then.
 #[inline]
 pub(crate) fn commit<S: Setting, M: Mode>(db: &Inner<S>, state: &mut TxState<S::Engine>) -> Result<(), Error> {
-    let TxState { worker, holder, reads, writes, arena, scratch, session, .. } = &mut *state;
-    let parts = Parts {
-        db,
-        records: db.store.records(),
-        worker,
-        reads,
-        arena,
-        scratch,
-        holder: *holder,
-        admission: session.admission,
-    };
-    match writes.as_mut_slice() {
-        writes if !M::WRITES || writes.is_empty() => {
-            if !parts.reads.is_of_one_moment() {
-                validate_reads::<S>(db.engine(), &parts.records, parts.reads, parts.holder)?;
+    let mut done = match state.writes.len() {
+        writes if !M::WRITES || writes == 0 => {
+            if !state.reads.is_of_one_moment() {
+                validate_reads(db, &state.reads, state.holder)?;
             }
+            None
         }
-        // The sequence is compiled once more for this.
-        [write] => parts.commit(slice::from_mut(write))?,
-        writes => parts.commit(writes)?,
+        1 => commit_one(db, state)?,
+        _ => commit_many(db, state)?,
+    };
+    while let Some(newest) = done {
+        // A row was written tens of thousands of times in this epoch: time for the next.
+        advance_beyond(db.engine(), db.snapshot_number()?, last_of(newest));
+        done = commit_many(db, state)?;
     }
     if !state.writes.undone().is_empty() {
         reclaim::undo_inserts(db, state);
@@ -84,10 +78,26 @@ pub(crate) fn commit<S: Setting, M: Mode>(db: &Inner<S>, state: &mut TxState<S::
     Ok(reclaim::try_again(db, state)?)
 }
 
+/// Runs the sequence for one row, for which it is compiled once more.
+#[inline(always)]
+fn commit_one<S: Setting>(db: &Inner<S>, state: &mut TxState<S::Engine>) -> Result<Option<Version>, Error> {
+    let (parts, writes) = Parts::of(db, state);
+    match writes {
+        [write] => parts.commit(slice::from_mut(write)),
+        _ => Ok(None),
+    }
+}
+
+/// Runs the sequence for any number of rows.
+#[inline(never)]
+fn commit_many<S: Setting>(db: &Inner<S>, state: &mut TxState<S::Engine>) -> Result<Option<Version>, Error> {
+    let (parts, writes) = Parts::of(db, state);
+    parts.commit(writes)
+}
+
 /// What the sequence works with, beside the write set.
 struct Parts<'c, S: Setting> {
     db: &'c Inner<S>,
-    records: Records<'c, S::Engine>,
     worker: &'c mut Worker<S::Engine>,
     reads: &'c ReadSet,
     arena: &'c Arena,
@@ -96,152 +106,172 @@ struct Parts<'c, S: Setting> {
     admission: Admission,
 }
 
+impl<'c, S: Setting> Parts<'c, S> {
+    #[inline(always)]
+    fn of(db: &'c Inner<S>, state: &'c mut TxState<S::Engine>) -> (Self, &'c mut [Write]) {
+        let TxState { worker, holder, reads, writes, arena, scratch, session, .. } = state;
+        let parts = Self { db, worker, reads, arena, scratch, holder: *holder, admission: session.admission };
+        (parts, writes.as_mut_slice())
+    }
+}
+
 /// Rows that are locked. Dropped, by an error or a panic, they are unlocked.
-struct LockedRows<'l, 's, E: Engine> {
-    records: &'l Records<'s, E>,
+struct LockedRows<'l, E: Engine> {
+    records: Records<'l, E>,
     writes: &'l mut [Write],
 }
 
-impl<E: Engine> Drop for LockedRows<'_, '_, E> {
+impl<E: Engine> Drop for LockedRows<'_, E> {
     #[cold]
     fn drop(&mut self) {
-        unlock(self.records, self.writes);
+        unlock(&self.records, self.writes);
     }
 }
 
 impl<S: Setting> Parts<'_, S> {
+    /// The sequence. Returns `None` if the transaction has committed, otherwise the version of a row that has no
+    /// further version in this epoch; nothing has happened then.
+    // Functions that are not inlined take the parts one by one: a reference to all of them would force them into memory.
     #[inline(always)]
-    fn commit(mut self, writes: &mut [Write]) -> Result<(), Error> {
-        let (epoch, summary) = self.lock_and_validate(writes)?;
-        let records = self.db.store.records();
-        let locked = LockedRows { records: &records, writes };
-        let is_plain = self.prepare(epoch, summary, locked.writes)?;
-        if let Some(sink) = &self.db.sink {
-            let commit = Commit { epoch, writes: locked.writes, arena: self.arena, tables: self.db.catalog.infos() };
+    fn commit(self, writes: &mut [Write]) -> Result<Option<Version>, Error> {
+        let Self { db, worker, reads, arena, scratch, holder, admission } = self;
+        let (epoch, summary) = match region::lock_and_validate(db, worker, reads, writes, holder)? {
+            Some(done) => done,
+            None => lock_and_validate(db, scratch, reads, writes, holder)?,
+        };
+        let locked = LockedRows { records: db.store.records(), writes };
+        if !has_version_in(epoch, summary.newest()) {
+            return Ok(Some(summary.newest()));
+        }
+        let now = db.lifecycle.now(db.engine());
+        if now != admission {
+            confirm(db, admission, now, locked.writes)?;
+        }
+        let is_plain = summary.is_plain(epoch) || prepare(db, worker, arena, scratch, locked.writes, (epoch, summary))?;
+        if let Some(sink) = &db.sink {
+            let commit = Commit { epoch, writes: locked.writes, arena, tables: db.catalog.infos() };
             sink.commit(&commit).map_err(|source| Error::Refused { source })?;
         }
         std::mem::forget(locked);
-        let Self { db, records, worker, arena, scratch, .. } = &mut self;
-        if apply(db, records, worker, arena, scratch, writes, (epoch, is_plain))? {
-            self.take_out_removed(writes)?;
+        if apply(db, worker, arena, scratch, writes, (epoch, is_plain))? {
+            take_out_removed(db, worker, arena, writes)?;
         }
-        Ok(())
+        Ok(None)
     }
+}
 
-    /// Locks the write set, reads the snapshot number, and validates the read set.
-    #[inline(always)]
-    fn lock_and_validate(&mut self, writes: &mut [Write]) -> Result<(u64, Summary), Error> {
-        loop {
-            let Self { db, records, worker, reads, holder, .. } = &mut *self;
-            let (epoch, summary) = match region::lock_and_validate(*db, records, worker, reads, writes, *holder)? {
-                Some(done) => {
-                    fence_locked();
-                    done
-                }
-                None => self.lock_and_validate_plainly(writes)?,
-            };
-            if has_version_in(epoch, summary.newest()) {
-                return Ok((epoch, summary));
-            }
-            // A row was written tens of thousands of times in this epoch: time for the next.
-            unlock(&self.records, writes);
-            advance_beyond(self.db.engine(), self.db.snapshot_number()?, last_of(summary.newest()));
+/// Locks the write set, reads the snapshot number, and validates the read set. If that fails, nothing is locked.
+#[inline(always)]
+fn lock_and_validate<S: Setting>(
+    db: &Inner<S>,
+    scratch: &mut Scratch,
+    reads: &ReadSet,
+    writes: &mut [Write],
+    holder: Holder,
+) -> Result<(u64, Summary), Error> {
+    let too_early = S::has(Mutation::ValidateBeforeLocks).then(|| validate_reads(db, reads, holder));
+    let summary = match lock(db, writes, holder) {
+        Ok(summary) => summary,
+        Err(NotLocked::Conflict(conflict)) => return Err(conflict.into()),
+        Err(NotLocked::Held) => lock_in_order(db, writes, &mut scratch.order, holder, !reads.held.is_empty())?,
+    };
+    fence_locked();
+    let epoch = db.engine().load(db.snapshot_number()?);
+    match too_early.unwrap_or_else(|| validate_reads(db, reads, holder)) {
+        Ok(()) => Ok((epoch, summary)),
+        Err(conflict) => {
+            unlock(&db.store.records(), writes);
+            Err(conflict.into())
         }
     }
+}
 
-    #[inline(always)]
-    fn lock_and_validate_plainly(&mut self, writes: &mut [Write]) -> Result<(u64, Summary), Error> {
-        let Self { db, records, reads, scratch, holder, .. } = self;
-        let engine = db.engine();
-        let too_early =
-            S::has(Mutation::ValidateBeforeLocks).then(|| validate_reads::<S>(engine, records, reads, *holder));
-        let waiting = Waiting { holder: *holder, ticket: &db.ticket, has_ticket: !reads.held.is_empty() };
-        let summary = lock::<S>(engine, records, writes, &mut scratch.order, waiting)?;
-        fence_locked();
-        let epoch = engine.load(db.snapshot_number()?);
-        match too_early.unwrap_or_else(|| validate_reads::<S>(engine, records, reads, *holder)) {
-            Ok(()) => Ok((epoch, summary)),
-            Err(conflict) => {
-                unlock(records, writes);
-                Err(conflict.into())
-            }
-        }
+/// Prepares rows that are not plain: checks that their keys still lead to them, reserves memory for values that do not
+/// fit where they are, and finds out what snapshots need. Returns whether the rows can be written in place all the same.
+#[inline(never)]
+fn prepare<S: Setting>(
+    db: &Inner<S>,
+    worker: &mut Worker<S::Engine>,
+    arena: &Arena,
+    scratch: &mut Scratch,
+    writes: &[Write],
+    (epoch, summary): (u64, Summary),
+) -> Result<bool, Error> {
+    if summary.has_changed() {
+        check_keys(db, arena, writes)?;
     }
+    if summary.lacks_room() {
+        reserve(db, worker, arena, scratch, writes)?;
+    }
+    scratch.needs.clear();
+    if summary.may_be_needed(epoch) {
+        db.snapshots.needs(&db.store, &mut scratch.needs)?;
+    }
+    Ok(!summary.lacks_room() && !summary.has_past() && scratch.needs.is_empty())
+}
 
-    /// Makes sure that nothing but the sink can stop the transaction any more. Returns whether all its values fit where
-    /// they are, and no snapshot needs what they replace.
-    #[inline(always)]
-    fn prepare(&mut self, epoch: u64, summary: Summary, writes: &[Write]) -> Result<bool, Error> {
-        let now = self.db.lifecycle.now(self.db.engine());
-        if now != self.admission {
-            self.confirm(now, writes)?;
-        }
-        if summary.has_changed() {
-            self.check_keys(writes)?;
-        }
-        if summary.lacks_room() {
-            self.reserve(writes)?;
-        }
-        self.scratch.needs.clear();
-        if summary.may_be_needed(epoch) {
-            self.db.snapshots.needs(&self.db.store, &mut self.scratch.needs)?;
-        }
-        Ok(!summary.lacks_room() && !summary.has_past() && self.scratch.needs.is_empty())
+/// Checks that a transaction that was admitted before the database or its schema changed may commit.
+#[cold]
+#[inline(never)]
+fn confirm<S: Setting>(db: &Inner<S>, admitted: Admission, now: Admission, writes: &[Write]) -> Result<(), Error> {
+    if now.is_closed() && !S::has(Mutation::CommitDespiteClosing) {
+        return Err(Error::Closed);
     }
+    let admitted = admitted.schema_epoch();
+    let is_outdated = |table: u16| db.catalog.get(table).is_some_and(|opened| opened.indexes.changed_at() > admitted);
+    if now.schema_epoch() != admitted && writes.iter().any(|write| is_outdated(write.table)) {
+        return Err(Conflict::Indexed.into());
+    }
+    Ok(())
+}
 
-    /// Checks that a transaction that was admitted before the database or its schema changed may commit.
-    #[cold]
-    #[inline(never)]
-    fn confirm(&self, now: Admission, writes: &[Write]) -> Result<(), Error> {
-        if now.is_closed() && !S::has(Mutation::CommitDespiteClosing) {
-            return Err(Error::Closed);
+/// Checks that the records of rows that others have written meanwhile are still those of their keys.
+#[cold]
+#[inline(never)]
+fn check_keys<S: Setting>(db: &Inner<S>, arena: &Arena, writes: &[Write]) -> Result<(), Error> {
+    for write in writes.iter().filter(|write| write.before != write.seen) {
+        let Some(opened) = db.catalog.get(write.table) else { continue };
+        if !opened.storage.leads_to(write.key.in_bytes(&arena.keys), write.at)? {
+            return Err(Conflict::Moved.into());
         }
-        let admitted = self.admission.schema_epoch();
-        let is_outdated =
-            |table: u16| self.db.catalog.get(table).is_some_and(|opened| opened.indexes.changed_at() > admitted);
-        if now.schema_epoch() != admitted && writes.iter().any(|write| is_outdated(write.table)) {
-            return Err(Conflict::Indexed.into());
-        }
-        Ok(())
     }
+    Ok(())
+}
 
-    /// Checks that the records of rows that others have written meanwhile are still those of their keys.
-    #[cold]
-    #[inline(never)]
-    fn check_keys(&self, writes: &[Write]) -> Result<(), Error> {
-        for write in writes.iter().filter(|write| write.before != write.seen) {
-            let Some(opened) = self.db.catalog.get(write.table) else { continue };
-            if !opened.storage.leads_to(write.key.in_bytes(&self.arena.keys), write.at)? {
-                return Err(Conflict::Moved.into());
-            }
+/// Reserves memory for the values that do not fit where they are.
+#[cold]
+#[inline(never)]
+fn reserve<S: Setting>(
+    db: &Inner<S>,
+    worker: &mut Worker<S::Engine>,
+    arena: &Arena,
+    scratch: &mut Scratch,
+    writes: &[Write],
+) -> Result<(), Error> {
+    for (write, number) in writes.iter().zip(0..) {
+        let WriteOp::Put(value) = write.op else { continue };
+        let (false, Some(opened)) = (write.has_room, db.catalog.get(write.table)) else { continue };
+        if let Some(memory) =
+            opened.storage.reserve(worker, write.key.in_bytes(&arena.keys), write.at, value.length())?
+        {
+            scratch.reserved.push((number, memory));
         }
-        Ok(())
     }
+    Ok(())
+}
 
-    /// Reserves memory for the values that do not fit where they are.
-    #[cold]
-    #[inline(never)]
-    fn reserve(&mut self, writes: &[Write]) -> Result<(), Error> {
-        for (write, number) in writes.iter().zip(0..) {
-            let WriteOp::Put(value) = write.op else { continue };
-            let (false, Some(opened)) = (write.has_room, self.db.catalog.get(write.table)) else { continue };
-            if let Some(memory) =
-                opened.storage.reserve(self.worker, write.key.in_bytes(&self.arena.keys), write.at, value.length())?
-            {
-                self.scratch.reserved.push((number, memory));
-            }
-        }
-        Ok(())
+/// Takes the records of removed rows out of their tables.
+#[cold]
+#[inline(never)]
+fn take_out_removed<S: Setting>(
+    db: &Inner<S>,
+    worker: &mut Worker<S::Engine>,
+    arena: &Arena,
+    writes: &[Write],
+) -> Result<(), KvError> {
+    for write in writes.iter().filter(|write| write.op == WriteOp::Remove) {
+        let seen = ReadEntry { at: write.at, version: write.before };
+        reclaim::reap(db, worker, write.table, write.key.in_bytes(&arena.keys), seen)?;
     }
-
-    /// Takes the records of removed rows out of their tables.
-    #[cold]
-    #[inline(never)]
-    fn take_out_removed(&mut self, writes: &[Write]) -> Result<(), KvError> {
-        for write in writes.iter().filter(|write| write.op == WriteOp::Remove) {
-            let seen = ReadEntry { at: write.at, version: write.before };
-            reclaim::reap(self.db, self.worker, write.table, write.key.in_bytes(&self.arena.keys), seen)?;
-        }
-        Ok(())
-    }
+    Ok(())
 }

@@ -16,9 +16,9 @@ use drtm_htm::Waiter;
 
 use crate::{
     Codec, Embedded, Error, Key, Mode, Setting, Snapshot, Table, TableDef, Tx,
+    bounds::TRIES,
     inner::Inner,
     table::Kind,
-    ticket,
     trace::{self, event},
 };
 
@@ -235,7 +235,7 @@ impl<S: Setting> Db<S> {
         let waiter = Waiter::new();
         let (mut tries, mut ticket) = (0, None);
         loop {
-            if M::WRITES && tries == ticket::TRIES {
+            if M::WRITES && tries == TRIES {
                 event!(
                     warn,
                     database = self.inner.number,

@@ -12,6 +12,7 @@ use thread_local::ThreadLocal;
 
 use crate::{
     Error, Setting, Sink,
+    bounds::MODEL,
     budget::Budget,
     catalog::Catalog,
     garbage,
@@ -103,7 +104,7 @@ impl<S: Setting> Inner<S> {
     pub(crate) fn enter<'t>(&'t self, thread: &'t Thread<S::Engine>) -> Result<Inside<'t, S::Engine>, Error> {
         let (engine, slot) = (self.engine(), &*thread.slot);
         // The model checker's threads are all one here, so another's closure may be running.
-        if slot.is_active(engine) && !cfg!(drtm_loom) {
+        if slot.is_active(engine) && !MODEL {
             return Err(Error::Nested);
         }
         slot.enter(engine, slot.name);
@@ -114,7 +115,7 @@ impl<S: Setting> Inner<S> {
     #[inline(always)]
     pub(crate) fn take(&self, thread: &Thread<S::Engine>) -> Result<Box<TxState<S::Engine>>, Error> {
         // The model checker's threads are all one here, and must not take each other's states, which name lock holders.
-        let spare = if cfg!(drtm_loom) { None } else { thread.spare.take().or_else(|| Self::take_another(thread)) };
+        let spare = if MODEL { None } else { thread.spare.take().or_else(|| Self::take_another(thread)) };
         spare.map_or_else(|| self.new_state(), Ok)
     }
 

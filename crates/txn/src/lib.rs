@@ -38,6 +38,7 @@
 #![forbid(unsafe_code)]
 
 mod arena;
+mod bounds;
 mod budget;
 mod catalog;
 mod codec;
@@ -54,6 +55,7 @@ mod mutation;
 mod part;
 mod read_set;
 mod reclaim;
+mod removed;
 mod room;
 mod secondary;
 mod setting;

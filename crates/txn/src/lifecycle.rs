@@ -40,7 +40,7 @@ use std::{
 
 use drtm_htm::{Engine, Line, Waiter, Word, fence_locked};
 
-use crate::{Error, sync::Mutex};
+use crate::{Error, bounds::MODEL, sync::Mutex};
 
 const STATE: u64 = 0b11;
 const OPEN: u64 = 0;
@@ -152,7 +152,7 @@ impl Lifecycle {
     /// Closes, and waits until no transaction is active. `own` is the name of the calling thread.
     pub(crate) fn close<E: Engine>(&self, engine: &E, own: u64, patience: Option<Duration>) -> Result<(), Error> {
         // The model checker's threads have all the same name.
-        if !cfg!(drtm_loom) && self.all().iter().any(|slot| engine.load(&slot.thread) == own) {
+        if !MODEL && self.all().iter().any(|slot| engine.load(&slot.thread) == own) {
             return Err(Error::InTransaction);
         }
         let until = patience.and_then(|patience| Instant::now().checked_add(patience));
@@ -186,7 +186,7 @@ impl Lifecycle {
             if until.is_some_and(|until| Instant::now() >= until) {
                 return Err(Error::StillRunning { transactions });
             }
-            if looks < LOOKS || cfg!(drtm_loom) {
+            if looks < LOOKS || MODEL {
                 looks += 1;
                 waiter.pause();
             } else {

@@ -19,10 +19,8 @@ use drtm_htm::{Engine, LINE_WORDS, Word, fence_locked};
 use drtm_kv::{KvError, Store, Version};
 use drtm_rdma::Offset;
 
+pub(crate) use crate::bounds::MOST_SNAPSHOTS;
 use crate::{Error, epoch::first_after};
-
-/// The most snapshots that can be open at once. Writers look at as many of them as ever were.
-pub(crate) const MOST_SNAPSHOTS: usize = if cfg!(drtm_loom) { 2 } else { 128 };
 
 const OPEN: usize = 1;
 const USED: usize = 2;

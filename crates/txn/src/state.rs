@@ -102,14 +102,10 @@ impl<E: Engine> TxState<E> {
         self.writes.clear();
         self.arena.clear();
         self.located.clear();
-        if !self.scratch.reserved.is_empty() {
-            self.give_back_reserved();
-        }
     }
 
-    /// Gives back memory that a commit has reserved and not used.
-    #[cold]
-    fn give_back_reserved(&mut self) {
+    /// Gives back memory that a failed commit has reserved.
+    pub(crate) fn give_back_reserved(&mut self) {
         let Self { scratch, worker, .. } = self;
         scratch.reserved.drain(..).for_each(|(_, memory)| worker.give_back(memory));
     }

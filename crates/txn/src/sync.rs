@@ -1,20 +1,20 @@
 //! The door through which the ticket's mutex and flag come, and the mutex through which threads learn of each other's words, so that model checking can replace them.
 //! Words have a door of their own, in `drtm_htm`; all other mutexes only guard what the process knows by itself.
 
-#[cfg(not(all(drtm_loom, not(drtm_shuttle))))]
+#[cfg(not(feature = "loom"))]
 pub(crate) use {
     parking_lot::{Mutex, MutexGuard},
     std::sync::atomic::{AtomicBool, Ordering},
 };
 
-#[cfg(all(drtm_loom, not(drtm_shuttle)))]
+#[cfg(feature = "loom")]
 pub(crate) use {
     loom::sync::atomic::{AtomicBool, Ordering},
     model::{Mutex, MutexGuard},
 };
 
 /// The model checker's mutex in the shape of the one that is used otherwise.
-#[cfg(all(drtm_loom, not(drtm_shuttle)))]
+#[cfg(feature = "loom")]
 mod model {
     use std::{
         ops::{Deref, DerefMut},

@@ -6,9 +6,6 @@
 
 use crate::sync::{AtomicBool, Mutex, MutexGuard, Ordering::Relaxed};
 
-/// How often a transaction fails before it asks for the ticket.
-pub(crate) const TRIES: u32 = if cfg!(drtm_loom) { 1 } else { 48 };
-
 #[derive(Debug, Default)]
 pub(crate) struct Ticket {
     queue: Mutex<()>,

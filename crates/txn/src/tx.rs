@@ -349,6 +349,7 @@ impl<'db, S: Setting, M: Mode> Tx<'db, S, M> {
             None => state.session.counters.gave_up(),
         }
         state.release(&self.db.store.records());
+        state.give_back_reserved();
         reclaim::undo_inserts(self.db, &mut state);
         state.clear();
         self.db.give_back(self.db.thread(), state);

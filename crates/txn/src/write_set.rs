@@ -5,8 +5,6 @@
 //! and a large one has an index, which is brought up to date by the first lookup that needs it: a transaction that
 //! only inserts never pays for it.
 
-use std::hint::cold_path;
-
 use drtm_kv::{Handle, ReadEntry, Version};
 use rustc_hash::FxHashMap;
 
@@ -109,8 +107,8 @@ pub(crate) struct WriteSet {
     /// The numbers of the first `indexed` writes, by their records.
     index: FxHashMap<Handle, u32>,
     indexed: usize,
-    /// Whether a savepoint was taken, so that changes of writes have to be undoable.
-    has_savepoint: bool,
+    /// Whether anything below is in use, or the index.
+    has_more: bool,
     /// The savepoints that the transaction can return to, in order.
     savepoints: Vec<u64>,
     /// The number of the next savepoint. None is used twice.
@@ -167,6 +165,7 @@ impl WriteSet {
         let new = self.writes[self.indexed..].iter().zip(self.indexed as u32..);
         self.index.extend(new.map(|(write, number)| (write.at, number)));
         self.indexed = self.writes.len();
+        self.has_more = true;
         self.index.get(&at).map(|number| *number as usize)
     }
 
@@ -180,7 +179,7 @@ impl WriteSet {
     /// Makes a write do something else.
     #[inline]
     pub(crate) fn change(&mut self, write: usize, op: WriteOp) {
-        if self.has_savepoint {
+        if !self.savepoints.is_empty() {
             self.changes.push((write as u32, self.writes[write].op));
         }
         self.writes[write].op = op;
@@ -194,7 +193,7 @@ impl WriteSet {
 
     /// Takes a savepoint.
     pub(crate) fn savepoint(&mut self) -> Mark {
-        self.has_savepoint = true;
+        self.has_more = true;
         let number = self.next_savepoint;
         self.next_savepoint += 1;
         self.savepoints.push(number);
@@ -232,24 +231,23 @@ impl WriteSet {
     /// Empties the set.
     #[inline]
     pub(crate) fn clear(&mut self) {
-        if !self.writes.is_empty() || self.has_savepoint {
-            self.clear_slow();
+        if !self.writes.is_empty() {
+            self.writes.clear();
+            self.filter.clear();
+        }
+        if self.has_more {
+            self.clear_more();
         }
     }
 
-    #[inline]
-    fn clear_slow(&mut self) {
-        self.writes.clear();
-        self.filter.clear();
-        if self.indexed > 0 || self.has_savepoint {
-            cold_path();
-            self.index.clear();
-            self.indexed = 0;
-            self.has_savepoint = false;
-            self.savepoints.clear();
-            self.changes.clear();
-            self.undone.clear();
-        }
+    #[cold]
+    fn clear_more(&mut self) {
+        self.index.clear();
+        self.indexed = 0;
+        self.savepoints.clear();
+        self.changes.clear();
+        self.undone.clear();
+        self.has_more = false;
     }
 }
 
@@ -314,6 +312,111 @@ impl Filter {
         if self.has_several {
             self.has_several = false;
             self.bits = [0; FILTER_WORDS];
+        }
+    }
+}
+
+#[cfg(all(test, not(feature = "model")))]
+mod tests {
+    use drtm_htm::NoHtm;
+    use drtm_kv::{HashConfig, KvTable, Placed, Store};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Records to write.
+    fn records(count: u64) -> Vec<ReadEntry> {
+        let store = Store::in_memory(NoHtm, 16 << 20).expect("a store");
+        let table = store.hash_table(HashConfig::default()).expect("a table");
+        let mut worker = store.worker();
+        let mut record = |key| match table.place(&mut worker, key, b"", None, |_| ()).expect("room") {
+            Placed::Made(seen) | Placed::Found(seen) => seen,
+        };
+        (0..count).map(&mut record).collect()
+    }
+
+    #[test]
+    fn the_filter_misses_no_record_whether_there_are_none_one_or_many() {
+        let records: Vec<_> = records(200).iter().map(|record| record.at).collect();
+        let mut filter = Filter::default();
+        for count in [0, 1, 2, 3, 100, 1, 0] {
+            let (added, others) = records.split_at(count);
+            added.iter().for_each(|at| filter.add(*at));
+            assert!(added.iter().all(|at| filter.may_have(*at)));
+            let mistaken = others.iter().filter(|at| filter.may_have(**at)).count();
+            assert!(if count < 2 { mistaken == 0 } else { mistaken < others.len() / 4 }, "{mistaken} with {count}");
+            filter.clear();
+            assert!(!records.iter().any(|at| filter.may_have(*at)));
+        }
+    }
+
+    #[derive(Clone, Copy, Debug)]
+    enum Step {
+        /// Writes some row.
+        Write(usize),
+        Savepoint,
+        /// Returns to one of the savepoints.
+        Return(usize),
+        Clear,
+    }
+
+    fn steps() -> impl Strategy<Value = Vec<Step>> {
+        let step = prop_oneof![
+            20 => (0..30_usize).prop_map(Step::Write),
+            3 => Just(Step::Savepoint),
+            2 => (0..4_usize).prop_map(Step::Return),
+            1 => Just(Step::Clear),
+        ];
+        prop::collection::vec(step, 0..80)
+    }
+
+    proptest! {
+        #[test]
+        fn a_write_is_found_by_its_record_and_undone(steps in steps()) {
+            let records = records(30);
+            let (mut set, mut model) = (WriteSet::default(), Vec::<(usize, WriteOp)>::new());
+            let mut savepoints: Vec<(Mark, Vec<(usize, WriteOp)>)> = Vec::new();
+            for (step, number) in steps.into_iter().zip(0..) {
+                // Each write is another.
+                let op = WriteOp::Patch { bytes: ArenaRange::default(), skipped: number };
+                match step {
+                    Step::Write(row) => match set.position(records[row].at) {
+                        Some(write) => {
+                            set.change(write, op);
+                            model[write].1 = op;
+                        }
+                        None => {
+                            set.push(Write::found(records[row], 1, op, ArenaKey::Word(row as u64), row % 2 == 0));
+                            model.push((row, op));
+                        }
+                    },
+                    Step::Savepoint => savepoints.push((set.savepoint(), model.clone())),
+                    Step::Return(back) => {
+                        let Some(at) = savepoints.len().checked_sub(back + 1) else { continue };
+                        let mut read = Vec::new();
+                        let (mark, before) = savepoints[at].clone();
+                        set.return_to(mark, |seen| read.push(seen)).expect("it is this transaction's");
+                        let undone = model.split_off(before.len());
+                        let undone = undone.iter().filter(|(row, _)| row % 2 == 0).map(|(row, _)| records[*row]);
+                        prop_assert_eq!(read, undone.collect::<Vec<_>>());
+                        model = before;
+                        for (later, _) in savepoints.drain(at + 1..) {
+                            prop_assert!(matches!(set.return_to(later, |_| ()), Err(Error::OtherSavepoint)));
+                        }
+                    }
+                    Step::Clear => {
+                        set.clear();
+                        model.clear();
+                        savepoints.clear();
+                    }
+                }
+                prop_assert_eq!(set.as_slice().iter().map(|write| write.op).collect::<Vec<_>>(),
+                    model.iter().map(|(_, op)| *op).collect::<Vec<_>>());
+                for (row, record) in records.iter().enumerate() {
+                    let expected = model.iter().position(|(written, _)| *written == row);
+                    prop_assert_eq!(set.position(record.at), expected);
+                }
+            }
         }
     }
 }

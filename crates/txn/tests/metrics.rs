@@ -1,5 +1,4 @@
 //! What a database hands over to a recorder: all figures that it has, under the names that are documented, and only when it is asked.
-#![cfg(feature = "metrics")]
 
 use std::{
     collections::BTreeMap,

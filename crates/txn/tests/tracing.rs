@@ -1,5 +1,4 @@
 //! What a database tells of itself: what is rare, and nothing of a transaction that succeeds.
-#![cfg(feature = "tracing")]
 
 use std::{
     fmt::{Debug, Write},

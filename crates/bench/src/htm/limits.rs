@@ -9,7 +9,11 @@ use drtm_htm::Stats;
 use serde::Serialize;
 
 use super::{EngineName, Load, Order, Rig, Setup, abort_rate, machine::NamedProfile, sweep::Kind};
-use crate::{Error, report::Report, units::parse_bytes};
+use crate::{
+    Error,
+    report::{Report, chart},
+    units::parse_bytes,
+};
 
 /// Measure how often regions abort, by size, order and duration
 ///
@@ -74,7 +78,9 @@ pub(crate) struct Args {
     attempts: Option<u64>,
 
     /// Draw the abort rates as a chart, too
-    #[arg(long, value_name = "FILE")]
+    ///
+    /// Only with the feature `plots`.
+    #[arg(long, value_name = "FILE", value_parser = chart::path())]
     svg: Option<PathBuf>,
 }
 

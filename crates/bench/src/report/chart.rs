@@ -1,38 +1,28 @@
-//! Charts: lines through what was measured, diamonds for what was published.
+//! Charts: lines through what was measured, diamonds for what was published. `drawing` draws them, with the
+//! feature `plots`.
 
-use std::{fs, path::Path};
+#[cfg(feature = "plots")]
+mod drawing;
 
-use plotters::{
-    coord::Shift,
-    prelude::*,
-    style::text_anchor::{HPos, Pos, VPos},
+use std::{
+    fs,
+    path::{Path, PathBuf},
 };
+
+use clap::builder::{PathBufValueParser, TypedValueParser};
 
 use crate::{Error, units::Quantity};
 
-const SIZE: (u32, u32) = (960, 600);
-/// The height of what is above the axes, and where it begins.
-const HEAD: i32 = 108;
-const LEFT: i32 = 24;
-const FONT: &str = "sans-serif";
-const INK: RGBColor = RGBColor(34, 40, 49);
-const FAINT_INK: RGBColor = RGBColor(92, 101, 112);
-const GRID: RGBColor = RGBColor(226, 230, 235);
-
-const KB: f64 = 1024.0;
-
-/// Told apart in print and by the colour-blind (Okabe and Ito).
-const COLOURS: [RGBColor; 7] = [
-    RGBColor(0, 114, 178),
-    RGBColor(213, 94, 0),
-    RGBColor(0, 158, 115),
-    RGBColor(204, 121, 167),
-    RGBColor(86, 180, 233),
-    RGBColor(230, 159, 0),
-    RGBColor(90, 90, 90),
-];
+/// Where a chart goes, for an option. Refused in a build that draws none.
+pub(crate) fn path() -> impl TypedValueParser<Value = PathBuf> {
+    PathBufValueParser::new().try_map(|path| {
+        let refusal = "this build draws no charts: build with `--features plots`";
+        if cfg!(feature = "plots") { Ok(path) } else { Err(refusal) }
+    })
+}
 
 /// A chart of several series over one pair of axes.
+#[cfg_attr(not(feature = "plots"), expect(dead_code, reason = "only drawing reads it"))]
 #[derive(Debug)]
 pub(crate) struct Chart {
     pub(crate) title: String,
@@ -43,6 +33,7 @@ pub(crate) struct Chart {
     pub(crate) series: Vec<Series>,
 }
 
+#[cfg_attr(not(feature = "plots"), expect(dead_code, reason = "only drawing reads all of it"))]
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Axis {
     pub(crate) title: &'static str,
@@ -58,6 +49,7 @@ pub(crate) enum Scale {
     Doubling,
 }
 
+#[cfg_attr(not(feature = "plots"), expect(dead_code, reason = "only drawing reads it"))]
 #[derive(Debug)]
 pub(crate) struct Series {
     pub(crate) name: String,
@@ -68,154 +60,11 @@ pub(crate) struct Series {
 
 impl Chart {
     pub(crate) fn write(&self, path: &Path) -> Result<(), Error> {
-        let mut svg = String::new();
-        self.draw(&mut svg).map_err(|error| Error::Chart(error.to_string()))?;
-        fs::write(path, svg).map_err(|source| Error::File { path: path.to_owned(), source })
+        fs::write(path, self.svg()?).map_err(|source| Error::File { path: path.to_owned(), source })
     }
 
-    fn draw(&self, svg: &mut String) -> Result<(), Box<dyn std::error::Error>> {
-        let root = SVGBackend::with_string(svg, SIZE).into_drawing_area();
-        root.fill(&WHITE)?;
-        self.head(&root)?;
-        let (_, body) = root.split_vertically(HEAD);
-        let range = |axis: Axis, of: fn((f64, f64)) -> f64| axis.range(self.points().map(of));
-        let mut chart = ChartBuilder::on(&body)
-            .margin(18)
-            .margin_top(0)
-            .x_label_area_size(52)
-            .y_label_area_size(78)
-            .build_cartesian_2d(range(self.x, |point| point.0), range(self.y, |point| point.1))?;
-        let label = |axis: Axis| move |at: &f64| axis.label(*at);
-        chart
-            .configure_mesh()
-            .bold_line_style(GRID)
-            .light_line_style(TRANSPARENT)
-            .axis_style(FAINT_INK)
-            .x_desc(self.x.title)
-            .y_desc(self.y.title)
-            .x_labels(15)
-            .y_labels(11)
-            .x_label_formatter(&label(self.x))
-            .y_label_formatter(&label(self.y))
-            .label_style((FONT, 15).into_font().color(&FAINT_INK))
-            .axis_desc_style((FONT, 16).into_font().color(&INK))
-            .draw()?;
-        for (series, colour) in self.coloured() {
-            let line: Vec<_> = self.placed(&series.points).collect();
-            chart.draw_series(LineSeries::new(line.iter().copied(), colour.stroke_width(2)))?;
-            chart.draw_series(line.iter().map(|&at| Circle::new(at, 3, colour.filled())))?;
-        }
-        for (series, colour) in self.coloured() {
-            chart.draw_series(self.placed(&series.published).map(|at| EmptyElement::at(at) + diamond(0, colour)))?;
-        }
-        drop(chart);
-        root.present()?;
-        Ok(())
-    }
-
-    /// Title, caption and legend, above the axes where they hide nothing.
-    fn head<B: DrawingBackend>(&self, root: &DrawingArea<B, Shift>) -> Result<(), DrawingAreaErrorKind<B::ErrorType>> {
-        let place = Pos::new(HPos::Left, VPos::Center);
-        let title = (FONT, 23).into_font().style(FontStyle::Bold).color(&INK).pos(place);
-        let caption = (FONT, 14).into_font().color(&FAINT_INK).pos(place);
-        let entry = (FONT, 15).into_font().color(&INK).pos(place);
-        root.draw_text(&self.title, &title, (LEFT, 28))?;
-        root.draw_text(&self.caption, &caption, (LEFT, 56))?;
-        let mut at = (LEFT, 86);
-        for (series, colour) in self.coloured() {
-            let line = PathElement::new([(0, 0), (24, 0)], colour.stroke_width(2));
-            root.draw(&(EmptyElement::at(at) + line + Circle::new((12, 0), 3, colour.filled())))?;
-            root.draw_text(&series.name, &entry, (at.0 + 32, at.1))?;
-            at.0 += 32 + text_width(&series.name) + 24;
-        }
-        if self.series.iter().any(|series| !series.published.is_empty()) {
-            root.draw(&(EmptyElement::at(at) + diamond(12, INK)))?;
-            root.draw_text("published", &entry, (at.0 + 32, at.1))?;
-        }
-        Ok(())
-    }
-
-    fn coloured(&self) -> impl Iterator<Item = (&Series, RGBColor)> {
-        self.series.iter().zip(COLOURS.iter().copied().cycle())
-    }
-
-    /// All points that have a place on the axes.
-    fn points(&self) -> impl Iterator<Item = (f64, f64)> {
-        self.series.iter().flat_map(|series| self.placed(&series.points).chain(self.placed(&series.published)))
-    }
-
-    fn placed(&self, points: &[(f64, f64)]) -> impl Iterator<Item = (f64, f64)> {
-        points.iter().filter_map(|&(x, y)| Some((self.x.place(x)?, self.y.place(y)?)))
-    }
-}
-
-impl Axis {
-    /// Where a value lies on the axis.
-    fn place(self, value: f64) -> Option<f64> {
-        match self.scale {
-            // So that ticks are at whole kilobytes.
-            Scale::Linear if self.quantity == Quantity::Bytes => Some(value / KB),
-            Scale::Linear => Some(value),
-            Scale::Doubling => (value > 0.0).then(|| value.log2()),
-        }
-    }
-
-    /// What is written at a tick.
-    fn label(self, at: f64) -> String {
-        match self.scale {
-            Scale::Linear if self.quantity == Quantity::AbortRate => format!("{at:.1}"),
-            Scale::Linear if self.quantity == Quantity::Bytes => self.quantity.show(at * KB),
-            Scale::Linear => self.quantity.show(at),
-            Scale::Doubling if at.fract() == 0.0 => self.quantity.show(at.exp2()),
-            Scale::Doubling => String::new(),
-        }
-    }
-
-    /// From end to end, with a little room behind the last point.
-    fn range(self, places: impl Iterator<Item = f64>) -> std::ops::Range<f64> {
-        let (low, high) =
-            places.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), at| (low.min(at), high.max(at)));
-        match self {
-            Self { quantity: Quantity::AbortRate, .. } => 0.0..1.05,
-            _ if low > high => 0.0..1.0,
-            Self { scale: Scale::Linear, .. } => 0.0..(high * 1.05).max(1.0),
-            Self { scale: Scale::Doubling, .. } => low.floor()..high.ceil().max(low.floor() + 1.0) + 0.15,
-        }
-    }
-}
-
-/// About how wide a legend's entry is: whoever shows the chart chooses the font.
-fn text_width(text: &str) -> i32 {
-    const CHARACTER: usize = 8;
-    i32::try_from(text.chars().count() * CHARACTER).unwrap_or(i32::MAX / 2)
-}
-
-/// A hollow diamond around a point that is `x` to the right.
-fn diamond(x: i32, colour: RGBColor) -> PathElement<(i32, i32)> {
-    const REACH: i32 = 8;
-    PathElement::new([(x - REACH, 0), (x, -REACH), (x + REACH, 0), (x, REACH), (x - REACH, 0)], colour.stroke_width(2))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_doubling_axis_has_ticks_at_powers_of_two_and_no_zero() {
-        let axis = Axis { title: "", quantity: Quantity::Bytes, scale: Scale::Doubling };
-        assert_eq!(axis.place(0.0), None);
-        assert_eq!(axis.place(4096.0), Some(12.0));
-        assert_eq!(axis.label(12.0), "4 KB");
-        assert_eq!(axis.label(12.5), "");
-    }
-
-    #[test]
-    fn an_empty_chart_can_be_drawn() {
-        let axis = Axis { title: "x", quantity: Quantity::Bytes, scale: Scale::Doubling };
-        let series = Series { name: "none".to_owned(), points: Vec::new(), published: Vec::new() };
-        let chart = Chart { title: "t".to_owned(), caption: "c".to_owned(), x: axis, y: axis, series: vec![series] };
-        let mut svg = String::new();
-        chart.draw(&mut svg).expect("drawn");
-        assert!(svg.starts_with("<svg") && svg.trim_end().ends_with("</svg>"), "{svg}");
+    #[cfg(not(feature = "plots"))]
+    fn svg(&self) -> Result<String, Error> {
+        Err(Error::Chart("the feature `plots` is not in this build".to_owned()))
     }
 }

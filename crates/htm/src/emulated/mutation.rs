@@ -2,7 +2,7 @@
 
 /// A step of the conflict detection that can be left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(not(drtm_loom), expect(unreachable_pub, reason = "exported to the model checker only"))]
+#[cfg_attr(not(feature = "model"), expect(unreachable_pub, reason = "exported to the model checker only"))]
 pub enum Mutation {
     /// Regions go on, and commit, without checking that what they have read is unchanged.
     SkipValidation,
@@ -13,16 +13,16 @@ pub enum Mutation {
 /// The faults of one engine.
 #[derive(Debug, Default)]
 pub(super) struct Mutations {
-    #[cfg(drtm_loom)]
+    #[cfg(feature = "model")]
     pub(super) chosen: Option<Mutation>,
 }
 
 impl Mutations {
     #[inline(always)]
     pub(super) fn include(&self, mutation: Mutation) -> bool {
-        #[cfg(drtm_loom)]
+        #[cfg(feature = "model")]
         return self.chosen == Some(mutation);
-        #[cfg(not(drtm_loom))]
+        #[cfg(not(feature = "model"))]
         {
             let _ = mutation;
             false

@@ -22,12 +22,10 @@ use super::{
 use crate::{
     Access, Word,
     access::code,
+    bounds::PATIENCE,
     cause::Cause,
     sync::{Ordering::Release, Waiter},
 };
-
-/// How often a load looks again at a line that somebody is writing to, before the region counts it as a conflict.
-const PATIENCE: u32 = if cfg!(drtm_loom) { 2 } else { 64 };
 
 /// Proof that an emulated region has aborted: the error to return from its body.
 ///

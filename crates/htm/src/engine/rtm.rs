@@ -18,7 +18,7 @@
 //!
 //! # What was executed
 //!
-//! Few machines have RTM that commits. The code generated for this engine is inspected on every one (`tests/codegen.rs`); the tests that enter regions have
+//! Few machines have RTM that commits. The code generated for this engine is inspected on every one (`tests/suite/codegen.rs`); the tests that enter regions have
 //! run on one that has it, and say so where there is none.
 
 use std::{convert::Infallible, marker::PhantomData};

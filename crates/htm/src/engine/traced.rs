@@ -155,7 +155,7 @@ impl Engine for Traced {
     }
 }
 
-#[cfg(all(test, not(drtm_loom)))]
+#[cfg(all(test, not(feature = "model")))]
 mod tests {
     use super::*;
     use crate::Line;

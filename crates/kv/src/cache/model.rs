@@ -1,7 +1,7 @@
 //! Model checking of a cache's set: every interleaving, and every value that weak memory lets a load return, of small cases.
 //!
 //! ```text
-//! RUSTFLAGS="--cfg drtm_loom" cargo test --release -p drtm-kv --lib cache
+//! cargo test --package drtm-kv --features loom --lib cache
 //! ```
 //!
 //! The code is the one that runs otherwise; only the words are loom's, and a set has two entries of two words.
@@ -40,8 +40,7 @@ fn explore(
     // Either on the model's first thread: what loom explores depends on it.
     for second_leads in [false, true] {
         let mut model = loom::model::Builder::new();
-        let bound = std::env::var("LOOM_MAX_PREEMPTIONS").ok().and_then(|bound| bound.parse().ok());
-        model.preemption_bound = Some(bound.unwrap_or(3));
+        model.preemption_bound = Some(drtm_testing::preemptions(3));
         model.check(move || {
             let cache = Arc::new(Tiny::new(Tiny::SET_BYTES).expect("a set"));
             put(&cache, 1, 0);

@@ -21,10 +21,8 @@
 
 use drtm_htm::{Engine, NoHtm, Word, fence_acquire, fence_release};
 
-use crate::layout::Field;
-
-/// Entries in a set. Few under model checking.
-pub(super) const WAYS: usize = if cfg!(drtm_loom) { 2 } else { 7 };
+pub(super) use crate::bounds::WAYS;
+use crate::{bounds::MODEL, layout::Field};
 
 const KEYS: usize = 1;
 const ENTRIES: usize = KEYS + WAYS;
@@ -34,7 +32,7 @@ const LOCK: Field = Field::new(0, 1);
 const HITS: Field = LOCK.then(HIT_BITS * WAYS as u32);
 const VERSION: Field = HITS.then(63 - HIT_BITS * WAYS as u32);
 
-const _: () = assert!(VERSION.ends_word() && (cfg!(drtm_loom) || ENTRIES == 8));
+const _: () = assert!(VERSION.ends_word() && (MODEL || ENTRIES == 8));
 
 /// Words of a set of entries of so many words.
 pub(super) const fn set_words(entry: usize) -> usize {

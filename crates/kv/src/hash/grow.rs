@@ -11,13 +11,11 @@ use super::{
 };
 use crate::{
     KvError,
+    bounds::TURN,
     keys::Keys,
     layout::{Place, SLOTS},
     mutation::{self, Mutation},
 };
-
-/// A worker looks whether the table should grow whenever its shard has counted so many keys more.
-const TURN: i64 = if cfg!(drtm_loom) { 1 } else { 32 };
 
 impl<E: Engine> Table<E> {
     /// The first `count` buckets of a new table.

@@ -34,6 +34,7 @@ use super::{
 };
 use crate::{
     BucketCache, Location,
+    bounds::MODEL,
     keys::Keys,
     layout::{BUCKET_BYTES, BUCKET_WORDS, Bits, Place, SLOTS, key_word, meta_word},
     peer::{Patience, PeerError},
@@ -303,4 +304,4 @@ fn link(bucket: &Fetched) -> u64 {
     Bits::link(bucket[meta_word(Bits::LINK_SLOT)])
 }
 
-const _: () = assert!(size_of::<Bucket>() as u64 == BUCKET_BYTES || cfg!(drtm_loom));
+const _: () = assert!(size_of::<Bucket>() as u64 == BUCKET_BYTES || MODEL);

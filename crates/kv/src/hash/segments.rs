@@ -15,16 +15,11 @@ use drtm_htm::{Engine, Word};
 use drtm_rdma::{Offset, Region, RegionError};
 use parking_lot::Mutex;
 
+pub(super) use crate::bounds::{DOUBLING, FIRST};
 use crate::{
     KvError,
     layout::{BUCKET_BYTES, BUCKET_WORDS},
 };
-
-/// Buckets in the first segment.
-pub(super) const FIRST: u64 = if cfg!(drtm_loom) { 1 } else { 16 };
-
-/// Segments that double the array.
-pub(super) const DOUBLING: usize = if cfg!(drtm_loom) { 3 } else { 9 };
 
 /// Buckets in every further segment.
 const WHOLE: u64 = FIRST << (DOUBLING - 1);
@@ -246,7 +241,7 @@ impl Segments {
     }
 }
 
-#[cfg(all(test, not(drtm_loom)))]
+#[cfg(all(test, not(feature = "model")))]
 mod tests {
     use drtm_htm::NoHtm;
 

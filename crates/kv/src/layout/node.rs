@@ -32,9 +32,8 @@
 //! the node's low one.
 
 use super::{Field, PLACE_BITS, Place};
-
-/// Entries in a node. Few under model checking, so that small cases divide nodes.
-pub(crate) const FANOUT: usize = if cfg!(drtm_loom) { 3 } else { 30 };
+pub(crate) use crate::bounds::FANOUT;
+use crate::bounds::MODEL;
 
 /// Words before the keys.
 pub(crate) const NODE_HEADER: usize = 4;
@@ -42,7 +41,7 @@ pub(crate) const NODE_HEADER: usize = 4;
 /// Words in a node.
 pub(crate) const NODE_WORDS: usize = NODE_HEADER + 2 * FANOUT;
 
-const _: () = assert!(cfg!(drtm_loom) || NODE_WORDS * 8 == 512);
+const _: () = assert!(MODEL || NODE_WORDS * 8 == 512);
 
 const LOCK: Field = Field::new(0, 1);
 const USED: Field = LOCK.then(1);

@@ -80,13 +80,18 @@ impl<'r, E: Engine> Record<'r, E> {
     #[inline(always)]
     pub(crate) fn write_part_held(&self, version: Version, skipped: usize, part: &[u8]) -> Result<(), KvError> {
         let (now, head) = (self.version(), self.head());
-        let all = if skipped == 0 { self.plain_words(head, part.len()) } else { None };
         // Mostly it is all of it.
-        let Some(words) = all.or_else(|| self.words_of_part(head, skipped, part.len())) else {
-            return Self::write_part_apart(self.region, self.place, version, skipped, part);
+        let words = match skipped {
+            0 if head.is_plain(part.len()) => self.plain_words(head, part.len()),
+            _ => self.words_of_part(head, skipped, part.len()),
         };
-        self.write_words(now, version, words, part);
-        Ok(())
+        match words {
+            Some(words) => {
+                self.write_words(now, version, words, part);
+                Ok(())
+            }
+            None => Self::write_part_apart(self.region, self.place, version, skipped, part),
+        }
     }
 
     /// Writes these words of a value in a record that the caller has locked, and that has this version. Unlocks it.

@@ -103,7 +103,7 @@ impl Lines {
     }
 }
 
-#[cfg(all(test, not(drtm_loom)))]
+#[cfg(all(test, not(feature = "model")))]
 #[expect(clippy::single_range_in_vec_init, reason = "several parts, of which there may be one")]
 mod tests {
     use super::*;

@@ -2,11 +2,7 @@
 
 use drtm_rdma::{Port, Verbs};
 
-/// Tries before an operation gives up.
-const TRIES: u32 = if cfg!(drtm_loom) { 2 } else { 100 };
-
-/// The most turns of the other coroutines between two tries.
-const LONGEST: u32 = if cfg!(drtm_loom) { 1 } else { 64 };
+use crate::bounds::{LONGEST, TRIES};
 
 #[derive(Debug, Default)]
 pub(super) struct Backoff {

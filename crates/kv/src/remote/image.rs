@@ -3,7 +3,7 @@
 //! Nothing here is trusted before the checksum has been checked, and lengths not even then: an image may be torn, stale, of memory that is no
 //! record, or from a peer that lies. Whatever the words are, looking at them ends in one of the cases of [`Image`].
 
-#[cfg(all(test, not(drtm_loom)))]
+#[cfg(all(test, not(feature = "model")))]
 mod tests;
 
 use std::convert::Infallible;

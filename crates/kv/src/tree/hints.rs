@@ -39,7 +39,9 @@ use drtm_rdma::{Offset, Region};
 
 use super::{Table, kind::Kind, search::Spot};
 use crate::{
-    KvError, counter,
+    KvError,
+    bounds::{FIRST_BITS, HINTS_BESIDES, MODEL},
+    counter,
     layout::{FANOUT, Field, PLACE_BITS, Place},
     mutation::{self, Mutation},
     record::{HEADER_WORDS, Record},
@@ -64,16 +66,14 @@ const LEAST_KEYS: u64 = 1 << 10;
 /// So much of a store's memory is needed for a key at least: there are never more hints than keys could be.
 const BYTES_PER_KEY: u64 = 64;
 
-/// The first generation has so many bits of the hash for its sets at most, and each has so many more than the one before.
-const FIRST_BITS: u32 = if cfg!(drtm_loom) { 0 } else { 8 };
+/// Each generation has so many more bits of the hash for its sets than the one before.
 const GENERATION_BITS: u32 = 4;
 
 /// Enough for any store.
 const GENERATIONS: usize = 8;
 
-const _: () = assert!(
-    cfg!(drtm_loom) || largest(GENERATIONS - 1) as u128 * (BYTES_PER_KEY * WAYS as u64) as u128 >= 8 << PLACE_BITS
-);
+const _: () =
+    assert!(MODEL || largest(GENERATIONS - 1) as u128 * (BYTES_PER_KEY * WAYS as u64) as u128 >= 8 << PLACE_BITS);
 
 /// Of the keys without a hint, one in so many asks how many keys there are.
 const ASKING: u64 = 1 << 6;
@@ -149,7 +149,7 @@ struct Sets {
 impl Hints {
     /// For a tree in a store of so many bytes. `at_once`: not only when there are many keys.
     pub(super) fn new(capacity: u64, at_once: bool) -> Self {
-        let most = if cfg!(drtm_loom) { 1 } else { 1 << (capacity / (BYTES_PER_KEY * WAYS as u64)).max(1).ilog2() };
+        let most = if MODEL { 1 } else { 1 << (capacity / (BYTES_PER_KEY * WAYS as u64)).max(1).ilog2() };
         let generations = [const { OnceLock::new() }; GENERATIONS];
         let hints = Self { generations, in_use: AtomicU64::new(InUse::of(1).0), most };
         if at_once {
@@ -328,7 +328,7 @@ impl<E: Engine> Table<E> {
             };
             self.hints.keep(hash, hint(spot.slot, record.place().to_link()));
             // The model checker has its hands full with the hint above, which is kept in the same way.
-            if K::FITS && !cfg!(drtm_loom) {
+            if K::FITS && !MODEL {
                 for slot in 0..spot.leaf.stamp.count() {
                     let (key, link) = spot.leaf.node.entry(slot);
                     self.hints.keep_besides(Hints::hash(key), hint(slot, link));
@@ -353,8 +353,7 @@ impl Hint {
 
 impl Sets {
     fn new(sets: u64) -> Option<Self> {
-        // The region's superblock, and what is lost by beginning with a line.
-        let memory = Region::anonymous(NoHtm, sets * SET_BYTES + if cfg!(drtm_loom) { 512 } else { 4096 }).ok()?;
+        let memory = Region::anonymous(NoHtm, sets * SET_BYTES + HINTS_BESIDES).ok()?;
         let tags = memory.extend(8 * sets, 64).ok()?;
         let hints = memory.extend((SET_BYTES - 8) * sets, 64).ok()?;
         Some(Self { memory, tags, hints })
@@ -404,5 +403,5 @@ fn first(bytes: u64, byte: u64) -> Option<usize> {
     (zero != 0).then(|| zero.trailing_zeros() as usize / 8)
 }
 
-#[cfg(all(test, not(drtm_loom)))]
+#[cfg(all(test, not(feature = "model")))]
 mod tests;

@@ -310,8 +310,7 @@ impl<E: Engine> Drop for Locked<'_, E> {
     }
 }
 
-#[cfg(test)]
-#[cfg(not(drtm_loom))]
+#[cfg(all(test, not(feature = "model")))]
 mod tests {
     use drtm_htm::NoHtm;
 

@@ -6,11 +6,9 @@ use parking_lot::Mutex;
 
 use crate::{
     KvError,
+    bounds::PAGE_NODES,
     layout::{NODE_WORDS, Place},
 };
-
-/// Nodes that are cut from the region at once.
-const PAGE_NODES: u64 = if cfg!(drtm_loom) { 1 } else { 64 };
 
 /// Nodes that are not part of the tree. Whoever divides a node takes from here; what everybody reads lies elsewhere.
 #[derive(Debug, Default)]

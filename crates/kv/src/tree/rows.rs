@@ -7,7 +7,7 @@ use drtm_htm::{Engine, LINE_WORDS};
 use drtm_rdma::{Region, words_for};
 
 use super::node::{Node, Seen};
-use crate::{layout::Place, record::HEADER_WORDS};
+use crate::{bounds::MODEL, layout::Place, record::HEADER_WORDS};
 
 /// What a scan asks for before it comes to it.
 #[derive(Clone, Copy, Debug)]
@@ -32,7 +32,7 @@ impl Ahead {
     /// So many rows with values of so many bytes.
     pub(super) fn of(rows: usize, bytes: usize) -> Self {
         // The model checker has no caches, and would only take each load for one more that others can come before or after.
-        let rest = if cfg!(drtm_loom) { 0 } else { rows };
+        let rest = if MODEL { 0 } else { rows };
         Self { rest, lines: (HEADER_WORDS + words_for(bytes)).div_ceil(LINE_WORDS).min(MOST_LINES) }
     }
 

@@ -4,14 +4,13 @@ use drtm_htm::Engine;
 
 use super::{LeafChange, Table, Tree, header, lasts::Last, node::Seen};
 use crate::{
-    Handle, KvError, ReadEntry, Version, Worker, floor,
+    Handle, KvError, ReadEntry, Version, Worker,
+    bounds::RUN,
+    floor,
     keys::Inline,
     layout::{FANOUT, Place},
     record::Record,
 };
-
-/// The most records that are made at once, before the leaf is locked.
-const RUN: usize = if cfg!(drtm_loom) { 2 } else { 16 };
 
 /// A record that was made for a run, and of which nobody has learned.
 type Made = (u64, Place);

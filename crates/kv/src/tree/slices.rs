@@ -91,8 +91,7 @@ pub(super) fn compare(key: &[u8], edge: &[u64], depth: usize) -> Ordering {
     pairs.map(|(slice, edge)| slice.cmp(edge)).find(|order| order.is_ne()).unwrap_or(Ordering::Equal)
 }
 
-#[cfg(test)]
-#[cfg(not(drtm_loom))]
+#[cfg(all(test, not(feature = "model")))]
 mod tests {
     use proptest::prelude::*;
 

@@ -202,8 +202,7 @@ impl Cut {
     }
 }
 
-#[cfg(test)]
-#[cfg(not(drtm_loom))]
+#[cfg(all(test, not(feature = "model")))]
 mod tests {
     use drtm_htm::{NoHtm, Word};
 

@@ -1,5 +1,5 @@
-//! The behaviour of the store, seen from outside. Model checking is in `tests/loom.rs`.
-#![cfg(not(drtm_loom))]
+//! The behaviour of the store, seen from outside. Model checking is in `tests/loom`.
+#![cfg(not(feature = "model"))]
 
 mod bytes_errors;
 mod bytes_model;

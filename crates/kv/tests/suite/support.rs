@@ -12,6 +12,8 @@ use drtm_rdma::Region;
 use proptest::prelude::*;
 use rustix::fs::{MemfdFlags, memfd_create};
 
+pub(crate) use drtm_testing::rounds;
+
 pub(crate) const MIB: u64 = 1 << 20;
 
 /// A store whose trees have hints from their first keys on.
@@ -63,14 +65,6 @@ fn some_rows<E: Engine, K: TreeKeys, B: Memory + ?Sized>(
         if left > 0 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     });
     shown.expect("sound");
-}
-
-/// How many rounds a stress runs: `base`, times `DRTM_STRESS` where that is set.
-pub(crate) fn rounds(base: u64) -> u64 {
-    let factor = std::env::var("DRTM_STRESS").ok().map_or(1, |factor| {
-        factor.parse().unwrap_or_else(|_| panic!("DRTM_STRESS must be a whole number, and is {factor:?}"))
-    });
-    base * factor
 }
 
 /// A value that shows whether it is whole: its length and each byte follow from key and turn, which it begins with.

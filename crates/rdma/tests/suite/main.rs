@@ -1,13 +1,14 @@
 //! The behaviour of verbs, fabrics and the executor, seen from outside.
 //!
-//! Regions have their own tests in `tests/region.rs`; that nothing is allocated is checked in `tests/allocations.rs`.
-#![cfg(not(drtm_loom))]
+//! That nothing is allocated is checked in `tests/allocations.rs`.
+#![cfg(not(feature = "model"))]
 
 mod conformance;
 mod errors;
 mod executor;
 mod imperfections;
 mod messages;
+mod region;
 mod regions;
 mod stress;
 mod support;

@@ -16,6 +16,8 @@ use drtm_rdma::{
     Verbs, block_on,
 };
 
+pub(crate) use drtm_testing::rounds;
+
 /// Runs the same checks over every backend that there is, in several moods. A check is given the backend as a type, and how
 /// the fabric is to behave; what it needs beside that (small queues, say) it adds itself.
 macro_rules! on_every_fabric {
@@ -51,14 +53,6 @@ pub(crate) use on_every_fabric;
 /// Bytes of each node's region that are allocated, from [`BASE`] on.
 pub(crate) const BYTES: u64 = 256 << 10;
 pub(crate) const BASE: Offset = Offset::new(4096);
-
-/// How many rounds a stress runs: `base`, times `DRTM_STRESS` where that is set.
-pub(crate) fn rounds(base: u64) -> u64 {
-    let factor = std::env::var("DRTM_STRESS").ok().map_or(1, |factor| {
-        factor.parse().unwrap_or_else(|_| panic!("DRTM_STRESS must be a whole number, and is {factor:?}"))
-    });
-    base * factor
-}
 
 /// A backend, as the suite makes it.
 pub(crate) trait Rig {

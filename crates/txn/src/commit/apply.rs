@@ -7,7 +7,7 @@ use drtm_kv::{Kept, KvError, Records, Version, Worker};
 
 use super::lock::unlock;
 use crate::{
-    Error, Setting,
+    Setting,
     arena::Arena,
     budget::Spent,
     garbage::NewPast,
@@ -22,42 +22,43 @@ use crate::{
 ///
 /// # Errors
 ///
-/// The first error of a corrupt store. The other rows are written and unlocked all the same.
+/// When the store is corrupt. The other rows are unlocked all the same.
 #[inline(always)]
 pub(super) fn apply<S: Setting>(
     db: &Inner<S>,
-    records: &Records<'_, S::Engine>,
     worker: &mut Worker<S::Engine>,
     arena: &Arena,
     scratch: &mut Scratch,
     writes: &mut [Write],
     (epoch, is_plain): (u64, bool),
-) -> Result<bool, Error> {
+) -> Result<bool, KvError> {
+    let records = db.store.records();
     if S::has(Mutation::UnlockBeforeVersions) {
-        unlock(records, writes);
+        unlock(&records, writes);
         // Let a waiting transaction in.
         std::thread::yield_now();
     }
     if !is_plain {
         cold_path();
-        return Special::new(db, worker, arena, scratch, epoch).write_all(records, writes);
+        return Special::new(db, worker, arena, scratch, epoch).write_all(writes);
     }
-    let (values, mut has_removed, mut failed) = (arena.values.bytes(), false, Ok(()));
-    for write in writes {
+    let (values, mut has_removed) = (arena.values.bytes(), false);
+    for number in 0..writes.len() {
+        let write = &mut writes[number];
         let version = write.version_in(epoch);
-        match write_in_place(records, write, values, version) {
+        match write_in_place(&records, write, values, version) {
             Ok(is_removed) => has_removed |= is_removed,
-            Err(error) => failed = failed.and(Err(leave(records, write, error))),
+            Err(error) => return Err(leave(db, &writes[number..], error)),
         }
     }
-    failed.map(|()| has_removed)
+    Ok(has_removed)
 }
 
-/// Unlocks a row that could not be written.
+/// Unlocks the row that could not be written, and those behind it.
 #[cold]
-fn leave<E: Engine>(records: &Records<'_, E>, write: &Write, error: KvError) -> Error {
-    records.unlock(write.at);
-    error.into()
+fn leave<S: Setting>(db: &Inner<S>, left: &[Write], error: KvError) -> KvError {
+    unlock(&db.store.records(), left);
+    error
 }
 
 /// Writes and unlocks a row whose value has room. Returns whether the row was removed.
@@ -107,16 +108,20 @@ impl<'a, S: Setting> Special<'a, S> {
     }
 
     #[inline(never)]
-    fn write_all(mut self, records: &Records<'_, S::Engine>, writes: &mut [Write]) -> Result<bool, Error> {
-        let (mut has_removed, mut failed) = (false, Ok(()));
-        for (write, number) in writes.iter_mut().zip(0..) {
-            match self.write(records, write, number) {
+    fn write_all(mut self, writes: &mut [Write]) -> Result<bool, KvError> {
+        let records = &self.db.store.records();
+        let (mut has_removed, mut failed) = (false, None);
+        for number in 0..writes.len() {
+            match self.write(records, &mut writes[number], number as u32) {
                 Ok(is_removed) => has_removed |= is_removed,
-                Err(error) => failed = failed.and(Err(leave(records, write, error))),
+                Err(error) => {
+                    failed = Some(leave(self.db, &writes[number..], error));
+                    break;
+                }
             }
         }
         self.db.past.enter(self.spent);
-        failed.map(|()| has_removed)
+        failed.map_or(Ok(has_removed), Err)
     }
 
     fn write(&mut self, records: &Records<'_, S::Engine>, write: &mut Write, number: u32) -> Result<bool, KvError> {

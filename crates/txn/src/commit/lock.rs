@@ -7,7 +7,7 @@
 use drtm_htm::{Access, Engine, Plain, Waiter};
 use drtm_kv::{Handle, Head, Holder, Locking, Records, Version};
 
-use crate::{Conflict, Error, Setting, epoch::epoch_of, mutation::Mutation, ticket::Ticket, write_set::Write};
+use crate::{Conflict, Error, Setting, epoch::epoch_of, inner::Inner, mutation::Mutation, write_set::Write};
 
 /// How often a row that another transaction has locked is tried again.
 const PATIENCE: u32 = 256;
@@ -32,26 +32,29 @@ impl Summary {
         self.newest
     }
 
-    /// Whether the new value of a row does not fit where its record is.
+    /// Whether every row is as it was found, has no older versions, and a value that fits, and no snapshot needs what it
+    /// is before a commit of this epoch.
     #[inline(always)]
+    pub(super) fn is_plain(&self, epoch: u64) -> bool {
+        self.marks == 0 && epoch_of(self.oldest) >= epoch
+    }
+
+    /// Whether the new value of a row does not fit where its record is.
     pub(super) fn lacks_room(&self) -> bool {
         self.marks & LACKS_ROOM != 0
     }
 
-    /// Whether a row has older versions.
-    #[inline(always)]
-    pub(super) fn has_past(&self) -> bool {
-        self.marks & HAS_PAST != 0
-    }
-
     /// Whether a row is no longer as it was found.
-    #[inline(always)]
     pub(super) fn has_changed(&self) -> bool {
         self.marks & HAS_CHANGED != 0
     }
 
+    /// Whether a row has older versions.
+    pub(super) fn has_past(&self) -> bool {
+        self.marks & HAS_PAST != 0
+    }
+
     /// Whether a snapshot may need what a row is before a commit of this epoch.
-    #[inline(always)]
     pub(super) fn may_be_needed(&self, epoch: u64) -> bool {
         self.has_past() || epoch_of(self.oldest) < epoch
     }
@@ -91,7 +94,7 @@ impl Summary {
 /// Why a row could not be locked.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum NotLocked {
-    /// It is locked: by another transaction, or by this one since it has read it.
+    /// Another transaction has it locked.
     Held,
     /// The transaction cannot commit.
     Conflict(Conflict),
@@ -129,61 +132,44 @@ pub(super) fn unlock<E: Engine>(records: &Records<'_, E>, locked: &[Write]) {
     locked.iter().for_each(|write| records.unlock(write.at));
 }
 
-/// How rows are waited for that other transactions have locked.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Waiting<'w> {
-    pub(super) holder: Holder,
-    pub(super) ticket: &'w Ticket,
-    /// Whether this transaction has locked what it has read, by the right of the ticket.
-    pub(super) has_ticket: bool,
+/// Locks all rows in any order, without waiting. If that fails, nothing is locked.
+#[inline(always)]
+pub(super) fn lock<S: Setting>(db: &Inner<S>, writes: &mut [Write], holder: Holder) -> Result<Summary, NotLocked> {
+    let records = &db.store.records();
+    // A place that leads out of memory leads to no record.
+    let swap = |at| records.lock(at, holder).unwrap_or(Locking::Gone);
+    let Ok(tried) = lock_rows::<S, _>(&mut Plain::new(db.engine()), records, writes, |_, at| Ok(swap(at)));
+    tried.map_err(|(locked, why)| {
+        unlock(records, &writes[..locked]);
+        why
+    })
 }
 
-/// Locks all rows, in any order if that works at once, otherwise in the order of their records.
+/// Locks all rows in the order of their records, waiting for other transactions.
 ///
 /// # Errors
 ///
-/// A conflict; nothing is locked then.
-#[inline(always)]
-pub(super) fn lock<S: Setting>(
-    engine: &S::Engine,
-    records: &Records<'_, S::Engine>,
-    writes: &mut [Write],
-    order: &mut Vec<(Handle, u32)>,
-    waiting: Waiting<'_>,
-) -> Result<Summary, Error> {
-    // A place that leads out of memory leads to no record.
-    let swap = |at| records.lock(at, waiting.holder).unwrap_or(Locking::Gone);
-    let Ok(tried) = lock_rows::<S, _>(&mut Plain::new(engine), records, writes, |_, at| Ok(swap(at)));
-    match tried {
-        Ok(summary) => Ok(summary),
-        Err((locked, why)) => {
-            unlock(records, &writes[..locked]);
-            match why {
-                NotLocked::Conflict(conflict) => Err(conflict.into()),
-                NotLocked::Held => lock_in_order::<S>(engine, records, writes, order, waiting),
-            }
-        }
-    }
-}
-
+/// A conflict; nothing is locked then. `has_ticket` says that this transaction has locked what it has read, by the right
+/// of the ticket.
 #[cold]
 #[inline(never)]
-fn lock_in_order<S: Setting>(
-    engine: &S::Engine,
-    records: &Records<'_, S::Engine>,
+pub(super) fn lock_in_order<S: Setting>(
+    db: &Inner<S>,
     writes: &mut [Write],
     order: &mut Vec<(Handle, u32)>,
-    waiting: Waiting<'_>,
+    holder: Holder,
+    has_ticket: bool,
 ) -> Result<Summary, Error> {
+    let records = &db.store.records();
     order.clear();
     order.extend(writes.iter().zip(0..).map(|(write, index)| (write.at, index)));
     order.sort_unstable_by_key(|(at, _)| *at);
     let mut summary = Summary::NOTHING;
     for (count, (at, index)) in order.iter().enumerate() {
-        let failed = match lock_patiently(records, *at, waiting) {
+        let failed = match lock_patiently(db, *at, holder, has_ticket) {
             Ok(found) => {
                 let write = &mut writes[*index as usize];
-                let Ok(is_it) = summary.add::<S, _>(&mut Plain::new(engine), records, write, found);
+                let Ok(is_it) = summary.add::<S, _>(&mut Plain::new(db.engine()), records, write, found);
                 if is_it {
                     continue;
                 }
@@ -199,20 +185,21 @@ fn lock_in_order<S: Setting>(
 }
 
 /// Locks a row, waiting a little.
-fn lock_patiently<E: Engine>(
-    records: &Records<'_, E>,
+fn lock_patiently<S: Setting>(
+    db: &Inner<S>,
     at: Handle,
-    waiting: Waiting<'_>,
+    holder: Holder,
+    has_ticket: bool,
 ) -> Result<(Version, Head), Error> {
-    let waiter = Waiter::new();
+    let (records, waiter) = (db.store.records(), Waiter::new());
     for _ in 0..PATIENCE {
-        match records.lock(at, waiting.holder)? {
+        match records.lock(at, holder)? {
             // Or it was locked when it was read.
             Locking::Taken { version, head } | Locking::Mine { version, head } => return Ok((version, head)),
             Locking::Gone => return Err(Conflict::Moved.into()),
             Locking::Held(_) => {}
         }
-        if waiting.ticket.is_taken() && !waiting.has_ticket {
+        if db.ticket.is_taken() && !has_ticket {
             return Err(Conflict::Yielded.into());
         }
         waiter.pause();

@@ -1,7 +1,7 @@
 //! Locking and validating in one htm transaction, over nothing but states and versions, so that it stays small.
 
-use drtm_htm::{Access, Cause, Engine, Outcome, Policy};
-use drtm_kv::{Holder, Records, Worker};
+use drtm_htm::{Access, Cause, Engine, Outcome, Policy, fence_locked};
+use drtm_kv::{Holder, Worker};
 
 use super::{
     lock::{NotLocked, Summary, lock_rows},
@@ -23,7 +23,6 @@ const PHANTOM: u8 = 4;
 #[inline(always)]
 pub(super) fn lock_and_validate<S: Setting>(
     db: &Inner<S>,
-    records: &Records<'_, S::Engine>,
     worker: &mut Worker<S::Engine>,
     reads: &ReadSet,
     writes: &mut [Write],
@@ -32,7 +31,7 @@ pub(super) fn lock_and_validate<S: Setting>(
     if writes.len() < S::REGIONS_FROM || !db.engine().has_regions() {
         return Ok(None);
     }
-    let number = db.snapshot_number()?;
+    let (records, number) = (&db.store.records(), db.snapshot_number()?);
     let outcome = worker.htm().attempt(Policy::DBX, |tx| {
         let conflict = match lock_rows::<S, _>(tx, records, writes, |tx, at| records.lock_in(tx, at, holder))? {
             Ok(summary) => {
@@ -52,7 +51,10 @@ pub(super) fn lock_and_validate<S: Setting>(
         })
     });
     match outcome {
-        Outcome::Committed(done) => Ok(Some(done)),
+        Outcome::Committed(done) => {
+            fence_locked();
+            Ok(Some(done))
+        }
         Outcome::Fallback(Cause::Explicit(MOVED)) => Err(Conflict::Moved.into()),
         Outcome::Fallback(Cause::Explicit(CHANGED)) => Err(Conflict::Validation.into()),
         Outcome::Fallback(Cause::Explicit(PHANTOM)) => Err(Conflict::Phantom.into()),

@@ -33,31 +33,21 @@ pub(super) fn validate<'s, S: Setting, A: Access<'s>>(
 
 /// [Validates](validate) the read set, outside of an htm transaction.
 #[inline(always)]
-pub(super) fn validate_reads<S: Setting>(
-    engine: &S::Engine,
-    records: &Records<'_, S::Engine>,
-    reads: &ReadSet,
-    holder: Holder,
-) -> Result<(), Conflict> {
+pub(super) fn validate_reads<S: Setting>(db: &Inner<S>, reads: &ReadSet, holder: Holder) -> Result<(), Conflict> {
     // Many transactions only change rows.
-    if reads.is_empty() { Ok(()) } else { validate_some::<S>(engine, records, reads, holder) }
+    if reads.is_empty() { Ok(()) } else { validate_some(db, reads, holder) }
 }
 
 #[inline(never)]
-fn validate_some<S: Setting>(
-    engine: &S::Engine,
-    records: &Records<'_, S::Engine>,
-    reads: &ReadSet,
-    holder: Holder,
-) -> Result<(), Conflict> {
-    let Ok(conflict) = validate::<S, _>(&mut Plain::new(engine), records, reads, holder);
+fn validate_some<S: Setting>(db: &Inner<S>, reads: &ReadSet, holder: Holder) -> Result<(), Conflict> {
+    let Ok(conflict) = validate::<S, _>(&mut Plain::new(db.engine()), &db.store.records(), reads, holder);
     conflict.map_or(Ok(()), Err)
 }
 
 /// Validates all that a running transaction has seen, the rows that it is going to write included.
 pub(crate) fn validate_all<S: Setting>(db: &Inner<S>, state: &TxState<S::Engine>) -> Result<(), Conflict> {
     let records = db.store.records();
-    validate_reads::<S>(db.engine(), &records, &state.reads, state.holder)?;
+    validate_reads(db, &state.reads, state.holder)?;
     for write in state.writes.as_slice() {
         if write.is_read && !records.is_still(write.seen(), state.holder) {
             return Err(Conflict::Validation);

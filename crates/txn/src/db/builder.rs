@@ -13,8 +13,8 @@ use thread_local::ThreadLocal;
 
 use super::Db;
 use crate::{
-    Error, Setting, Sink, budget::Budget, catalog::Catalog, garbage, inner::Inner, lifecycle::Lifecycle,
-    snapshots::Snapshots, stats::Registry, ticket::Ticket, trace::event,
+    Error, Setting, Sink, bounds::LEAST_MEMORY, budget::Budget, catalog::Catalog, garbage, inner::Inner,
+    lifecycle::Lifecycle, snapshots::Snapshots, stats::Registry, ticket::Ticket, trace::event,
 };
 
 /// How a database is to be made.
@@ -42,9 +42,6 @@ const MEMORY: u64 = 64 << 30;
 
 /// Memory for older versions of rows, if nothing else is said.
 const OLDER_VERSIONS: u64 = 1 << 30;
-
-/// The least memory with which a database can begin. The model checker makes one for each execution, word by word.
-const LEAST_MEMORY: u64 = if cfg!(drtm_loom) { 8 << 10 } else { 4 << 20 };
 
 impl Default for Builder {
     fn default() -> Self {

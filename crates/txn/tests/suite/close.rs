@@ -10,9 +10,10 @@ use std::{
 };
 
 use drtm_htm::{Emulated, Engine, NoHtm};
+use drtm_testing::rounds;
 use drtm_txn::{Builder, Commit, Db, Error, IndexDef, Pod, Sink, SinkError, TableDef};
 
-use crate::{On, scale};
+use crate::On;
 
 /// Counts the changes that it is told of.
 #[derive(Debug, Default)]
@@ -188,18 +189,18 @@ fn nothing_commits_afterwards<E: Engine>(engine: &E, rounds: u64) {
 
 #[test]
 fn nothing_commits_after_the_end() {
-    nothing_commits_afterwards(&NoHtm, 400 * scale());
+    nothing_commits_afterwards(&NoHtm, rounds(400));
 }
 
 #[test]
 fn nothing_commits_after_the_end_in_regions() {
-    nothing_commits_afterwards(&Emulated::default(), 100 * scale());
+    nothing_commits_afterwards(&Emulated::default(), rounds(100));
 }
 
 /// Several close at once, and all come back when it is over.
 #[test]
 fn several_close_at_once() {
-    for _ in 0..50 * scale() {
+    for _ in 0..rounds(50) {
         let (db, counted) = database(NoHtm);
         let counters = db.table(COUNTERS).expect("memory");
         thread::scope(|scope| {

@@ -1,5 +1,5 @@
-//! The behaviour of databases, seen from outside: one program, since most of the time that tests take is the compiler's. Model checking is in `tests/loom.rs`.
-#![cfg(not(drtm_loom))]
+//! The behaviour of databases, seen from outside: one program, since most of the time that tests take is the compiler's. Model checking is in `tests/loom`.
+#![cfg(not(feature = "model"))]
 
 mod close;
 mod each;
@@ -23,11 +23,4 @@ struct On<E>(std::marker::PhantomData<E>);
 impl<E: Engine> Setting for On<E> {
     type Engine = E;
     const REGIONS_FROM: usize = 1;
-}
-
-/// How much longer a stress is to run than usual: `DRTM_STRESS`, where that is set.
-fn scale() -> u64 {
-    std::env::var("DRTM_STRESS").ok().map_or(1, |factor| {
-        factor.parse().unwrap_or_else(|_| panic!("DRTM_STRESS must be a whole number, and is {factor:?}"))
-    })
 }

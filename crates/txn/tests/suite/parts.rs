@@ -8,6 +8,7 @@ use std::{
 };
 
 use drtm_htm::{Emulated, NoHtm};
+use drtm_testing::rounds;
 use drtm_txn::{
     Builder, Commit, Db, Error, Hash, IndexDef, Key, Kind, Multi, Ordered, Part, Pod, RowChange, Setting, Sink,
     SinkError, Table, TableDef, Tx, part,
@@ -15,7 +16,7 @@ use drtm_txn::{
 use proptest::{collection::vec, prelude::*};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-use crate::{On, scale};
+use crate::On;
 
 /// Fields that begin and end within words, at words' boundaries, and where the row ends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable)]
@@ -334,7 +335,7 @@ fn nothing_is_torn<S: Setting>(db: &Db<S>) {
     let table = db.table(TableDef::<u64, Pod<Shared>>::hash("shared")).expect("room");
     let row = Shared { one: TOTAL, filler: Long([7; 270]), other: 0 };
     db.transact(|tx| (0..3).try_for_each(|key| tx.insert(table, &key, &row))).expect("room");
-    let rounds = 1_500 * scale();
+    let rounds = rounds(1_500);
     thread::scope(|scope| {
         for mover in 0..2_u64 {
             scope.spawn(move || {

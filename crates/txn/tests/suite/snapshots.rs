@@ -6,10 +6,11 @@ use std::{
 };
 
 use drtm_htm::{Emulated, EmulatedConfig, NoHtm};
+use drtm_testing::rounds;
 use drtm_txn::{Builder, Db, Error, Hash, Mode, Ordered, Raw, Serde, Setting, Table, TableDef, Tx};
 use proptest::prelude::*;
 
-use crate::{On, scale};
+use crate::On;
 
 fn plain() -> Db<On<NoHtm>> {
     Builder::new().memory(64 << 20).build_with(NoHtm).expect("a database")
@@ -97,7 +98,7 @@ fn money_is_neither_made_nor_lost<S: Setting>(db: &Db<S>) {
             .map(|writer| {
                 scope.spawn(move || {
                     let mut random = fastrand::Rng::with_seed(writer);
-                    for _ in 0..2_000 * scale() {
+                    for _ in 0..rounds(2_000) {
                         let (from, to) = (random.u64(0..KEYS), random.u64(0..KEYS));
                         if from == to {
                             continue;

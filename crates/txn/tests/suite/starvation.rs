@@ -2,9 +2,8 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
+use drtm_testing::rounds;
 use drtm_txn::{Db, Error, Ordered, Pod, TableDef};
-
-use crate::scale;
 
 const COUNTERS: TableDef<u64, Pod<u64>> = TableDef::hash("counters");
 const QUEUE: TableDef<u64, Pod<u64>, Ordered> = TableDef::ordered("queue");
@@ -14,7 +13,7 @@ fn one_key_that_all_want() {
     let db = Db::new().expect("a database");
     let counters = db.table(COUNTERS).expect("a table");
     db.transact(|tx| tx.put(counters, &0, &0)).expect("room");
-    let each = 3_000 * scale();
+    let each = rounds(3_000);
     std::thread::scope(|scope| {
         for _ in 0..4 {
             scope.spawn(|| {
@@ -54,7 +53,7 @@ fn one_who_reads_everything_while_others_write() {
                 }
             });
         }
-        for round in 0..3 * scale() {
+        for round in 0..rounds(3) {
             let summed = db.transact(|tx| {
                 tries.fetch_add(1, Relaxed);
                 let mut sum = 0;
@@ -94,7 +93,7 @@ fn one_whose_rows_are_others_at_every_try() {
             }
         };
         scope.spawn(redirect);
-        for _ in 0..5 * scale() {
+        for _ in 0..rounds(5) {
             let followed = db.transact(|tx| {
                 let mut at = 0;
                 for _ in 0..40 {

@@ -11,12 +11,13 @@ use std::{
 };
 
 use drtm_htm::{Emulated, Engine, NoHtm};
+use drtm_testing::rounds;
 use drtm_txn::{
     Builder, Conflict, Db, Error, IndexDef, Key, Kind, Multi, Ordered, Pod, Serde, Setting, Table, TableDef, Uniqueness,
 };
 use proptest::prelude::*;
 
-use super::stress::{generator, rounds};
+use super::stress::generator;
 use crate::On;
 
 /// A row: what it is found by under one name, and by what under the other.

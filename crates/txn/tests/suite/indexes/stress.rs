@@ -6,9 +6,10 @@ use std::{
 };
 
 use drtm_htm::{Emulated, Engine, NoHtm};
+use drtm_testing::rounds;
 use drtm_txn::{Builder, Db, Error, Index, IndexDef, Mode, Multi, Ordered, Pod, Setting, Table, TableDef, Tx, Unique};
 
-use crate::{On, scale};
+use crate::On;
 
 /// A seat's holder and price.
 type Seat = [u64; 2];
@@ -47,11 +48,6 @@ impl Look {
         let holders = self.by_holder.windows(2);
         assert!(holders.into_iter().all(|pair| pair[0].0 < pair[1].0), "a holder has two seats: {:?}", self.by_holder);
     }
-}
-
-/// How many rounds a stress runs: `base`, times `DRTM_STRESS` where that is set.
-pub(crate) fn rounds(base: u64) -> u64 {
-    base * scale()
 }
 
 impl<S: Setting> Hall<S> {

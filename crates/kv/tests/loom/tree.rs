@@ -1,22 +1,17 @@
 //! Model checking of the tree: every interleaving, and every value that weak memory lets a load return, of small cases.
 //!
-//! ```text
-//! RUSTFLAGS="--cfg drtm_loom" cargo test --release -p drtm-kv --test loom_tree
-//! ```
-//!
 //! The code is the one that runs otherwise; only the words are loom's, in a small box, and a node has three entries. *Mutations*,
 //! deliberate faults, must make the same checks fail, and those tests expect a panic.
-#![cfg(all(drtm_loom, not(drtm_shuttle)))]
 
-mod explore;
 mod hinted;
-mod transacted;
 
 use std::ops::ControlFlow;
 
+use crate::transacted::{Transacted, carry};
 use drtm_htm::NoHtm;
 use drtm_kv::{Current, KvTable, Mutation, Nowhere, Placed, Store, Tree, Version, mutated};
-use transacted::{Transacted, carry};
+
+use crate::explore;
 
 #[derive(Clone)]
 struct World {

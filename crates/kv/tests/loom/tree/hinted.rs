@@ -2,7 +2,8 @@
 
 use drtm_kv::{KvTable, Mutation, mutated};
 
-use super::{ABOUT_TO_BE_DIVIDED, World, explore};
+use super::{ABOUT_TO_BE_DIVIDED, World};
+use crate::explore;
 
 /// A world as [`explore`] has it, in which these keys have been found, so that there are hints of where they are.
 fn explore_hinted<T: Send + 'static>(

@@ -2,7 +2,6 @@
 //!
 //! Few machines have RTM, so its engine is inspected on all: between `xbegin` and `xend` there are the body's moves
 //! and nothing else. And where there are no regions, an attempt must leave no trace in its caller.
-#![cfg(all(not(drtm_loom), target_arch = "x86_64"))]
 
 use std::{fs, path::PathBuf, process::Command, sync::OnceLock};
 

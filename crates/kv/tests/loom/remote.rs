@@ -1,12 +1,7 @@
 //! Model checking of records that a peer reads or writes one-sidedly while their owner writes or reads them: every interleaving, and every value that
 //! weak memory lets a load return, of small cases.
 //!
-//! ```text
-//! RUSTFLAGS="--cfg drtm_loom" cargo test --release -p drtm-kv --test loom_remote
-//! ```
-//!
 //! The peer's verbs are carried out word by word by its own thread, READs and WRITEs in the order of addresses or in another.
-#![cfg(drtm_loom)]
 
 use std::sync::Arc;
 
@@ -18,6 +13,8 @@ use drtm_rdma::{
     Buffers, Endpoint, Fabric, LocalConfig, LocalFabric, LocalPort, NodeId, Phase, Region, Remote, Tearing, block_on,
 };
 use loom::thread;
+
+use crate::explore::model;
 
 const OWNER: NodeId = NodeId(1);
 const KEY: u64 = 7;
@@ -125,10 +122,7 @@ fn explore<P: 'static, L: 'static>(
 ) {
     for scattered in [None, Some(1)] {
         for peer_leads in [false, true] {
-            let mut model = loom::model::Builder::new();
-            model.preemption_bound = Some(preemptions());
-            model.max_branches = 50_000;
-            model.check(move || {
+            model(2).check(move || {
                 let world = World::new(scattered);
                 let owner = world.local();
                 if peer_leads {
@@ -147,10 +141,6 @@ fn explore<P: 'static, L: 'static>(
             });
         }
     }
-}
-
-fn preemptions() -> usize {
-    std::env::var("LOOM_MAX_PREEMPTIONS").ok().and_then(|most| most.parse().ok()).unwrap_or(2)
 }
 
 #[test]

@@ -1,20 +1,19 @@
 //! Model checking of commits: every interleaving, and every value that weak memory lets a load return, of two small transactions.
 //!
-//! ```text
-//! RUSTFLAGS="--cfg drtm_loom" cargo test --release -p drtm-txn --test loom
-//! ```
-//!
 //! The code is the one that runs otherwise; only the words are loom's, in a small box. Databases with a deliberate fault must make the same checks fail, and
 //! those tests expect a panic.
-#![cfg(all(drtm_loom, not(drtm_shuttle)))]
 
-mod explore;
-
-use std::{fmt::Debug, marker::PhantomData, sync::atomic::Ordering::Relaxed};
+use std::{
+    fmt::Debug,
+    marker::PhantomData,
+    sync::{Arc, atomic::Ordering::Relaxed},
+};
 
 use drtm_htm::NoHtm;
 use drtm_txn::{Builder, Commit, Db, Error, Mutation, Ordered, Pod, Setting, Sink, SinkError, Table, TableDef, Tx};
 use loom::{sync::atomic::AtomicU64, thread};
+
+use crate::explore;
 
 /// What is wrong with a database.
 trait Fault: Debug + Send + Sync + 'static {
@@ -153,15 +152,6 @@ impl<F: Fault> World<F> {
         });
         values.and_then(|values| values.try_into().ok()).expect("nobody else is here")
     }
-}
-
-/// All schedules with so many preemptions.
-fn model(preemptions: usize) -> loom::model::Builder {
-    let mut model = loom::model::Builder::new();
-    let bound = std::env::var("LOOM_MAX_PREEMPTIONS").ok().and_then(|bound| bound.parse().ok());
-    model.preemption_bound = Some(bound.unwrap_or(preemptions));
-    model.max_branches = 20_000;
-    model
 }
 
 /// Runs `first` and `second` concurrently in every way there is with so many preemptions, then `check`.
@@ -371,7 +361,7 @@ impl Sink for Told {
 /// One writes, the other closes the database.
 fn close_beside_a_writer<F: Fault>() {
     for closer_leads in [false, true] {
-        model(2).check(move || {
+        explore::model(2).check(move || {
             let counted = Arc::new(Told(AtomicU64::new(0)));
             let db: Db<Model<F>> =
                 Builder::new().memory(8 << 10).sink(counted.clone()).build_with(NoHtm).expect("memory");
@@ -386,17 +376,17 @@ fn close_beside_a_writer<F: Fault>() {
                     Err(error) => panic!("{error}"),
                 }
             };
-            let close = move |db: &Db<Model<F>>| {
+            let close = |db: &Db<Model<F>>, counted: &Told| {
                 db.close().expect("no transaction is this thread's");
                 counted.0.load(Relaxed)
             };
             let other = db.clone();
             let (written, told) = if closer_leads {
                 let writer = thread::spawn(move || write(&other));
-                let told = close(&db);
+                let told = close(&db, &counted);
                 (writer.join().expect("no panic"), told)
             } else {
-                let closer = thread::spawn(move || close(&other));
+                let closer = thread::spawn(move || close(&other, &counted));
                 let written = write(&db);
                 (written, closer.join().expect("no panic"))
             };

@@ -2,7 +2,16 @@
 
 use std::sync::Arc;
 
+use drtm_testing::preemptions;
 use loom::thread;
+
+/// All schedules with so many preemptions.
+pub(crate) fn model(usual: usize) -> loom::model::Builder {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(preemptions(usual));
+    model.max_branches = 20_000;
+    model
+}
 
 /// Runs `first` and `second` concurrently on a world in every way there is with so many preemptions, then `check`.
 pub(crate) fn explore<W: Clone + Send + Sync + 'static, T: Send + 'static>(
@@ -15,12 +24,8 @@ pub(crate) fn explore<W: Clone + Send + Sync + 'static, T: Send + 'static>(
     let (world, check) = (Arc::new(world), Arc::new(check));
     // Either on the model's first thread: what loom explores depends on it, and a reader there hides much.
     for second_leads in [false, true] {
-        let mut model = loom::model::Builder::new();
-        let bound = std::env::var("LOOM_MAX_PREEMPTIONS").ok().and_then(|bound| bound.parse().ok());
-        model.preemption_bound = Some(bound.unwrap_or(preemptions));
-        model.max_branches = 20_000;
         let (world, check) = (Arc::clone(&world), Arc::clone(&check));
-        model.check(move || {
+        model(preemptions).check(move || {
             let world = world();
             let other = world.clone();
             let (one, two) = if second_leads {

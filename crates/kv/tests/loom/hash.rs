@@ -1,18 +1,15 @@
 //! Model checking of the hash table: every interleaving, and every value that weak memory lets a load return, of small cases.
 //!
-//! ```text
-//! RUSTFLAGS="--cfg drtm_loom" cargo test --release -p drtm-kv --test loom
-//! ```
-//!
 //! The code is the one that runs otherwise; only the words are loom's, in a small box, and a table begins with one bucket. *Mutations*,
 //! deliberate faults, must make the same checks fail, and those tests expect a panic.
-#![cfg(all(drtm_loom, not(drtm_shuttle)))]
 
 use std::sync::Arc;
 
 use drtm_htm::NoHtm;
 use drtm_kv::{HashConfig, HashTable, KvTable, Mutation, Store, mutated};
 use loom::thread;
+
+use crate::explore::model;
 
 type Table = HashTable<NoHtm>;
 
@@ -69,11 +66,8 @@ fn explore<T: 'static>(
     let (world, check) = (Arc::new(world), Arc::new(check));
     // Either on the model's first thread: what loom explores depends on it, and a reader there hides much.
     for second_leads in [false, true] {
-        let mut model = loom::model::Builder::new();
-        model.preemption_bound = Some(preemptions());
-        model.max_branches = 20_000;
         let (world, check) = (Arc::clone(&world), Arc::clone(&check));
-        model.check(move || {
+        model(2).check(move || {
             let world = world();
             let other = world.clone();
             let (one, other) = if second_leads {
@@ -88,11 +82,6 @@ fn explore<T: 'static>(
             check(&world, one, other);
         });
     }
-}
-
-/// How often a thread is preempted where it could go on, at most.
-fn preemptions() -> usize {
-    std::env::var("LOOM_MAX_PREEMPTIONS").ok().and_then(|bound| bound.parse().ok()).unwrap_or(2)
 }
 
 fn small(keys: &'static [u64]) -> impl Fn() -> World {

@@ -1,21 +1,15 @@
 //! Model checking of the starvation ticket: every interleaving, and every value that weak memory lets a load return, of transactions that are run until they
 //! commit, and ask for the ticket when they have failed once.
 //!
-//! ```text
-//! RUSTFLAGS="--cfg drtm_loom" cargo test --release -p drtm-txn --test loom_ticket
-//! ```
-//!
 //! The code is the one that runs otherwise; only the words and the ticket are loom's. Who waits for ever is found: as a deadlock, or because an execution has
 //! no end.
-#![cfg(all(drtm_loom, not(drtm_shuttle)))]
-
-mod explore;
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use drtm_htm::NoHtm;
 use drtm_txn::{Builder, Db, Error, Ordered, Pod, Setting, Table, TableDef, Tx};
-use explore::explore;
+
+use crate::explore::explore;
 
 #[derive(Debug)]
 struct Model;

@@ -1,6 +1,15 @@
 //! What the model-checked tests share.
 
+use drtm_testing::preemptions;
 use loom::thread;
+
+/// All schedules with so many preemptions.
+pub(crate) fn model(usual: usize) -> loom::model::Builder {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(preemptions(usual));
+    model.max_branches = 50_000;
+    model
+}
 
 /// Runs `first` and `second` concurrently on a world, in every way there is with so many preemptions, then `check`.
 pub(crate) fn explore<W: Clone + Send + Sync + 'static, T: Send + 'static>(
@@ -10,11 +19,7 @@ pub(crate) fn explore<W: Clone + Send + Sync + 'static, T: Send + 'static>(
     second: impl Fn(&W) -> T + Copy + Send + Sync + 'static,
     check: impl Fn(&W, T, T) + Send + Sync + 'static,
 ) {
-    let bound = std::env::var("LOOM_MAX_PREEMPTIONS").ok().and_then(|bound| bound.parse().ok());
-    let mut model = loom::model::Builder::new();
-    model.preemption_bound = Some(bound.unwrap_or(preemptions));
-    model.max_branches = 20_000;
-    model.check(move || {
+    model(preemptions).check(move || {
         let world = world();
         let other = world.clone();
         // The one that changes something begins: the checker remembers only the last access to a word, and forgets a reader's when the

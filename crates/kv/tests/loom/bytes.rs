@@ -1,21 +1,15 @@
 //! Model checking of the tree of byte strings: layers that come and go while keys are looked for, scanned and inserted.
 //!
-//! ```text
-//! RUSTFLAGS="--cfg drtm_loom" cargo test --release -p drtm-kv --test loom_bytes
-//! ```
-//!
 //! The code is the one that runs otherwise; only the words are loom's, in a small box, and a node has three entries. Each case runs twice,
 //! with either thread beginning: what the checker explores depends on it.
-#![cfg(drtm_loom)]
-
-mod explore;
-mod transacted;
 
 use std::sync::{Arc, Mutex};
 
+use crate::transacted::{Transacted, carry};
 use drtm_htm::NoHtm;
 use drtm_kv::{Bytes, Current, KvTable, Nowhere, Scan, Store, Tree, Worker};
-use transacted::{Transacted, carry};
+
+use crate::explore;
 
 /// Keys that part in the second layer, two that part in the third, and one that is alone. (A slice has seven bytes.)
 const ONE: &str = "layer: one";

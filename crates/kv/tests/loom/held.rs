@@ -1,9 +1,5 @@
 //! Model checking of what transactions do with records: every interleaving, and every value that weak memory lets a load return, of small cases.
 //!
-//! ```text
-//! RUSTFLAGS="--cfg drtm_loom" cargo test --release -p drtm-kv --test loom_held
-//! ```
-//!
 //! The code is the one that runs otherwise; only the words are loom's, in a small box. Each case runs on both kinds of tables, and twice on each, with either
 //! thread beginning: what the checker explores depends on it. *Mutations*, deliberate faults, must make the same checks fail, and those tests expect a panic.
 //!
@@ -19,10 +15,6 @@
 //! - memory that is filled once more without its lock: `who_was_mistaken_about_a_record_unlocks_it_for_nobody_else`.
 //!
 //! Older versions that are forgotten without being marked as free are not noticed here: what is kept in their memory next marks it as well.
-#![cfg(all(drtm_loom, not(drtm_shuttle)))]
-
-mod explore;
-mod transacted;
 
 use std::sync::{Arc, Mutex};
 
@@ -32,7 +24,8 @@ use drtm_kv::{
     Store, Tree, Version, Worker, mutated,
 };
 use loom::thread;
-use transacted::Transacted;
+
+use crate::{explore, transacted::Transacted};
 
 /// Both kinds of tables.
 trait Table: Transacted<NoHtm, Inline> {

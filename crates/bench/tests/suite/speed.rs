@@ -52,19 +52,28 @@ fn rows_have_the_fields_that_scripts_rely_on() {
 }
 
 #[test]
-fn strings_are_keys_of_both_tables_and_not_of_a_map_of_numbers() {
+fn strings_are_keys_of_both_tables() {
     let rows = json(&quick(&["--engine", "drtm-hash,drtm-tree", "--key-bytes", "32", "--no-memory"]));
     let rows = rows.as_array().expect("an array");
     assert!(rows.len() == 4 && rows.iter().all(|row| row["key_bytes"] == 32));
     assert!(rows.iter().all(|row| row["bytes_per_record"].is_null()));
+}
 
-    if !cfg!(feature = "peers") {
-        return;
-    }
+#[cfg(feature = "peers")]
+#[test]
+fn strings_are_no_keys_of_a_map_of_numbers() {
     let refused = kv(&quick(&["--engine", "congee", "--key-bytes", "32"]));
     assert_eq!(refused.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&refused.stderr).contains("congee does not support keys"));
     assert!(refused.stdout.is_empty());
+}
+
+#[cfg(not(feature = "peers"))]
+#[test]
+fn a_map_that_is_not_built_in_is_refused_and_names_the_feature() {
+    let refused = kv(&quick(&["--engine", "congee"]));
+    assert_eq!((refused.status.code(), refused.stdout.len()), (Some(2), 0));
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("the feature `peers`"), "{refused:?}");
 }
 
 #[test]

@@ -1,27 +1,21 @@
 //! Model checking of snapshots: every interleaving, and every value that weak memory lets a load return, of a snapshot that is opened, read and closed while
 //! a transaction commits.
 //!
-//! ```text
-//! RUSTFLAGS="--cfg drtm_loom" cargo test --release -p drtm-txn --test loom_snapshots
-//! ```
-//!
 //! The code is the one that runs otherwise; only the words are loom's, in a small box, and there is room for two snapshots.
 //!
 //! Faults that have been tried by hand, and were found by `a_snapshot_sees_a_transaction_whole_or_not_at_all`: a commit that reads the snapshot number before
 //! it has locked what it writes, or does not ask what open snapshots need; a snapshot that does not order what it reads behind its number.
-#![cfg(all(drtm_loom, not(drtm_shuttle)))]
-
-mod explore;
 
 use std::sync::Arc;
 
 use drtm_htm::NoHtm;
 use drtm_txn::{Builder, Db, Ordered, Pod, Setting, Snapshot, Table, TableDef};
-use explore::explore;
 use loom::sync::atomic::{
     AtomicBool,
     Ordering::{Acquire, Release},
 };
+
+use crate::explore::explore;
 
 #[derive(Debug)]
 struct Model;

@@ -1,0 +1,10 @@
+//! The binary as scripts see it, and what its studies must find: one program, since most of the time that
+//! tests take is the compiler's.
+
+mod command_line;
+mod compare;
+mod limits;
+mod lookups;
+mod paper;
+mod speed;
+mod workloads;

@@ -1,0 +1,16 @@
+//! Model checking of the store: every interleaving, and every value that weak memory lets a load return, of
+//! small cases.
+//!
+//! ```text
+//! cargo test --package drtm-kv --features loom --test loom
+//! ```
+
+mod bytes;
+mod explore;
+mod hash;
+mod held;
+mod remote;
+mod tree;
+
+#[path = "../transacted/mod.rs"]
+mod transacted;

@@ -1,0 +1,61 @@
+//! How thorough this workspace's tests are: the one place that reads the environment variables which say so.
+
+#![forbid(unsafe_code)]
+
+use std::{env, str::FromStr};
+
+/// How many rounds a stress runs: `usual`, times `DRTM_STRESS` where that is set.
+///
+/// # Example
+///
+/// ```
+/// assert!(drtm_testing::rounds(100) >= 100);
+/// ```
+///
+/// # Panics
+///
+/// Panics where the variable is no whole number.
+#[must_use]
+pub fn rounds(usual: u64) -> u64 {
+    usual * number("DRTM_STRESS").unwrap_or(1)
+}
+
+/// How many random schedules are tried: `usual`, times `DRTM_SHUTTLE` where that is set.
+///
+/// # Example
+///
+/// ```
+/// assert!(drtm_testing::schedules(100) >= 100);
+/// ```
+///
+/// # Panics
+///
+/// Panics where the variable is no whole number.
+#[must_use]
+pub fn schedules(usual: usize) -> usize {
+    usual * number("DRTM_SHUTTLE").unwrap_or(1)
+}
+
+/// How often the model checker preempts a thread that could go on, at most: `usual`, unless
+/// `LOOM_MAX_PREEMPTIONS` is set.
+///
+/// # Example
+///
+/// ```
+/// assert!(drtm_testing::preemptions(2) <= 8);
+/// ```
+///
+/// # Panics
+///
+/// Panics where the variable is no whole number.
+#[must_use]
+pub fn preemptions(usual: usize) -> usize {
+    number("LOOM_MAX_PREEMPTIONS").unwrap_or(usual)
+}
+
+/// A variable's value, if it is set.
+fn number<N: FromStr>(variable: &str) -> Option<N> {
+    let value = env::var_os(variable)?;
+    let parsed = value.to_str().and_then(|value| value.parse().ok());
+    Some(parsed.unwrap_or_else(|| panic!("{variable} must be a whole number, and is {}", value.display())))
+}
