@@ -133,8 +133,8 @@ struct ByHand<'s, const N: usize> {
 impl<const N: usize> ByHand<'_, N> {
     #[inline(always)]
     fn read(&self, key: u64, value: &mut Value<N>) -> Result<ReadEntry, Failure> {
-        match self.table.fetch(key, self.me, value)? {
-            Fetched::Record(seen) if seen.is_present() => Ok(seen),
+        match self.table.read(key, ForHolder(self.me), value)? {
+            Ok(seen) if seen.is_present() => Ok(seen),
             _ => Err("a row is missing".into()),
         }
     }

@@ -328,7 +328,7 @@ mod tests {
     fn records(count: u64) -> Vec<ReadEntry> {
         let store = Store::in_memory(NoHtm, 16 << 20).expect("a store");
         let table = store.hash_table(HashConfig::default()).expect("a table");
-        let mut worker = store.worker();
+        let mut worker = store.worker().expect("a worker");
         let mut record = |key| match table.place(&mut worker, key, b"", None, |_| ()).expect("room") {
             Placed::Made(seen) | Placed::Found(seen) => seen,
         };
