@@ -63,10 +63,10 @@ pub use layout::{BUCKET_BYTES, BUCKET_WORDS, Head, Holder, SLOTS, State, Version
 pub use mutation::{Mutation, mutated};
 pub use peer::{Location, PeerError};
 pub use record::{AsOf, Current, ForHolder, Lines, Look, MAX_VALUE, Past, Read, Reserved, Visibility};
-pub use records::{LockedRecord, Records};
+pub use records::Records;
 pub use remote::{
-    Exchanged, Page, PeerRow, RecordLock, RecordPeer, Refusal, RemoteError, ServedTable, Service, Standing, TableId,
-    TablePeer, Unwritten,
+    Page, PeerRow, RecordLock, RecordPeer, Refusal, RemoteError, ServedTable, Service, Standing, TableId, TablePeer,
+    Unwritten,
 };
 pub use room::{Memory, Nowhere, Room};
 pub use store::{Store, Worker};

@@ -9,73 +9,6 @@ use crate::{
     record::{HEAD, HEADER_WORDS, Record, STATE, VERSION},
 };
 
-/// A record that somebody has [locked](Records::lock_record), and what it was like then. It stays locked until it is written or unlocked.
-///
-/// # Example
-///
-/// ```
-/// use drtm_htm::NoHtm;
-/// use drtm_kv::{HashConfig, KvTable, Placed, Store};
-///
-/// let store = Store::in_memory(NoHtm, 16 << 20)?;
-/// let (table, mut worker) = (store.hash_table(HashConfig::default())?, store.worker()?);
-/// table.insert(&mut worker, 7, b"seven")?;
-/// let Placed::Found(seen) = table.place(&mut worker, 7, b"", None, |_| ())? else { panic!("it is there") };
-///
-/// let locked = store.records().lock_record(seen.at, worker.holder())?.expect("nobody else is here");
-/// assert_eq!(locked.version(), seen.version);
-/// let locked = locked.write(seen.version.next(), b"longer").expect_err("it has no room for that");
-/// assert!(locked.write(seen.version.next(), b"SEVEN").is_ok());
-/// let mut value = [0; 5];
-/// table.get(7, &mut value)?;
-/// assert_eq!(&value, b"SEVEN");
-/// # Ok::<(), drtm_kv::KvError>(())
-/// ```
-#[derive(Debug)]
-#[must_use = "somebody has to unlock it"]
-pub struct LockedRecord<'s, E: Engine> {
-    record: Record<'s, E>,
-    version: Version,
-    head: Head,
-}
-
-impl<E: Engine> LockedRecord<'_, E> {
-    /// Its version.
-    #[inline(always)]
-    pub fn version(&self) -> Version {
-        self.version
-    }
-
-    /// Its head: whether it links to older versions, and how long its value is.
-    #[inline(always)]
-    pub fn head(&self) -> Head {
-        self.head
-    }
-
-    /// Gives it another value, and unlocks it: if that is all there is to do, as it is for one of the same length, and without a checksum or older versions. Otherwise nothing has
-    /// happened, and it is given back.
-    ///
-    /// # Errors
-    ///
-    /// The record, still locked.
-    #[inline(always)]
-    pub fn write(self, version: Version, value: &[u8]) -> Result<(), Self> {
-        match self.record.plain_words(self.head, value.len()) {
-            Some(words) => {
-                self.record.write_words(self.version, version, words, value);
-                Ok(())
-            }
-            None => Err(self),
-        }
-    }
-
-    /// Unlocks it as it is.
-    #[inline(always)]
-    pub fn unlock(self) {
-        self.record.unlock();
-    }
-}
-
 /// The records of a store by their handles, whatever table they are in: what a transaction does with its read set and its write set.
 ///
 /// # Example
@@ -146,24 +79,6 @@ impl<'s, E: Engine> Records<'s, E> {
     #[inline(always)]
     pub fn lock(&self, at: Handle, holder: Holder) -> Result<Locking, KvError> {
         Ok(Record::at(self.region, at.place())?.lock_as_it_is(holder, Leases::None))
-    }
-
-    /// [Locks](Self::lock) a record that is worked on at once. `None`: it could not be had.
-    ///
-    /// # Errors
-    ///
-    /// When the handle leads out of memory.
-    ///
-    /// # Example
-    ///
-    /// See [`LockedRecord`].
-    #[inline(always)]
-    pub fn lock_record(&self, at: Handle, holder: Holder) -> Result<Option<LockedRecord<'s, E>>, KvError> {
-        let record = Record::at(self.region, at.place())?;
-        Ok(match record.lock_as_it_is(holder, Leases::None) {
-            Locking::Taken { version, head } => Some(LockedRecord { record, version, head }),
-            Locking::Mine { .. } | Locking::Held(_) | Locking::Gone => None,
-        })
     }
 
     /// The length of the value of a record that is locked, and has this head: another of the same length needs no other memory.

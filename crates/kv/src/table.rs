@@ -6,10 +6,11 @@ use drtm_htm::{Engine, Waiter};
 use drtm_rdma::Offset;
 
 use crate::{
-    Current, GuardChange, Handle, KvError, PhantomGuard, Placed, Read, ReadEntry, Reaped, Reserved, Store, Version,
-    Visibility, Worker,
+    Current, GuardChange, Handle, KvError, Leases, Locking, PhantomGuard, Placed, Read, ReadEntry, Reaped, Reserved,
+    Store, Version, Visibility, Worker,
     keys::Keys,
-    record::{KeyWord, Look, Record, WholeKey},
+    patience::Patience,
+    record::{KeyWord, Look, Record, Shape, WholeKey},
     room::{Buffer, Memory, Nowhere, Room},
 };
 
@@ -53,6 +54,9 @@ pub trait KvTable<E: Engine, K: Keys>: sealed::Sealed + Clone + Debug + Send + S
 
     #[doc(hidden)]
     fn store(&self) -> &Store<E>;
+
+    #[doc(hidden)]
+    fn patience(&self) -> Patience;
 
     /// Where the table is in its region, for opening it again.
     #[must_use]
@@ -132,7 +136,42 @@ pub trait KvTable<E: Engine, K: Keys>: sealed::Sealed + Clone + Debug + Send + S
     /// # Errors
     ///
     /// As for [`insert`](Self::insert).
-    fn update(&self, worker: &mut Worker<E>, key: K::Key<'_>, value: &[u8]) -> Result<Option<Version>, KvError>;
+    #[inline]
+    fn update(&self, worker: &mut Worker<E>, key: K::Key<'_>, value: &[u8]) -> Result<Option<Version>, KvError> {
+        self.update_slow(worker, key, value)
+    }
+
+    #[doc(hidden)]
+    fn update_slow(&self, worker: &mut Worker<E>, key: K::Key<'_>, value: &[u8]) -> Result<Option<Version>, KvError> {
+        // Also where there is no such key.
+        Shape::of::<Self::Kept>(key, value.len(), false)?;
+        let waiting = self.patience().begin();
+        while let Ok(ReadEntry { at, version }) = self.read(key, Current, &mut Nowhere)?
+            && !version.is_removed()
+        {
+            let record = Record::at(self.store().region(), at.place())?;
+            let Locking::Taken { version, .. } = record.lock_as_it_is(worker.holder(), Leases::None) else {
+                waiting.pause()?;
+                continue;
+            };
+            if version.is_removed() {
+                record.unlock();
+                break;
+            }
+            let written = match self.reserve(worker, at, value.len()) {
+                // It is unlocked, whatever comes of it.
+                Ok(None) => return self.write_held(at, version.next(), value).map(|()| Some(version.next())),
+                Ok(Some(to)) => self.move_held(worker, key, at, to, version.next(), value).map(drop),
+                Err(error) => Err(error),
+            };
+            if written.is_err() {
+                // If that has found the store corrupt, it may have been unlocked before.
+                let _ = record.release(worker.holder());
+            }
+            return written.map(|()| Some(version.next()));
+        }
+        Ok(None)
+    }
 
     /// Gives a key a value, whether it is there or not. Gives the value's version.
     ///
@@ -336,7 +375,8 @@ pub trait KvTable<E: Engine, K: Keys>: sealed::Sealed + Clone + Debug + Send + S
     ///
     /// # Errors
     ///
-    /// When the store is corrupt.
+    /// When the store is corrupt; [`KvError::Busy`], and then the record stays locked as it is, and
+    /// the memory has been given back.
     fn move_held(
         &self,
         worker: &mut Worker<E>,

@@ -158,6 +158,10 @@ impl<E: Engine, K: Keys> KvTable<E, K> for HashTable<E, K> {
         &self.table.store
     }
 
+    fn patience(&self) -> Patience {
+        self.table.patience
+    }
+
     fn location(&self) -> Offset {
         self.table.at
     }
@@ -195,7 +199,7 @@ impl<E: Engine, K: Keys> KvTable<E, K> for HashTable<E, K> {
         let shape = Shape::of::<K>(key, value.len(), self.table.checked)?;
         match self.table.replace::<K>(key, worker.holder(), shape, value) {
             Some(written) => Ok(Some(written)),
-            None => self.table.update::<K>(worker, key, shape, value),
+            None => self.update_slow(worker, key, value),
         }
     }
 
@@ -240,7 +244,13 @@ impl<E: Engine, K: Keys> KvTable<E, K> for HashTable<E, K> {
     ) -> Result<Handle, KvError> {
         let table = &*self.table;
         let record = Record::at(table.region(), at.place())?;
-        let (_, main) = table.lock_chain(K::hash(K::word(key)))?;
+        let (_, main) = match table.lock_chain(K::hash(K::word(key))) {
+            Ok(locked) => locked,
+            Err(error) => {
+                worker.give_back(to);
+                return Err(error);
+            }
+        };
         let moved = table.slot_at::<K>(main, key, at).and_then(|found| {
             let found = found.ok_or_else(|| lost(at))?;
             let locked = record.held::<K>()?;

@@ -25,10 +25,7 @@ use crate::{
 /// See [`Current`], [`ForHolder`] and [`AsOf`].
 pub trait Visibility: See {}
 
-impl Visibility for Current {}
-impl Visibility for Present {}
-impl Visibility for ForHolder {}
-impl Visibility for AsOf {}
+impl<V: See> Visibility for V {}
 
 /// Sees records as they are, locked or not, those of keys that are not there too.
 ///
@@ -123,14 +120,20 @@ pub trait See {
     /// Whether the records of keys that are not there are found, too.
     const FINDS_ABSENT: bool = true;
 
-    /// What a record with this version is to the reader.
-    fn see<E: Engine>(&mut self, record: &Record<'_, E>, version: Version) -> Seen;
-
-    /// Whether it sees this version, in the usual case.
-    fn sees_at_once<E: Engine>(&self, record: &Record<'_, E>, version: Version) -> bool;
-
     /// What it finds.
     fn found(at: Handle, version: Version) -> Self::Found;
+
+    /// Whether it sees this version, in the usual case.
+    #[inline(always)]
+    fn sees_at_once<E: Engine>(&self, _record: &Record<'_, E>, _version: Version) -> bool {
+        true
+    }
+
+    /// What a record with this version is to the reader.
+    #[inline(always)]
+    fn see<E: Engine>(&mut self, record: &Record<'_, E>, version: Version) -> Seen {
+        if self.sees_at_once(record, version) { Seen::Now } else { Seen::Locked }
+    }
 
     /// Follows a record's links to older versions.
     fn read_older<E: Engine>(
@@ -147,16 +150,6 @@ impl See for Current {
     type Found = ReadEntry;
 
     #[inline(always)]
-    fn see<E: Engine>(&mut self, _record: &Record<'_, E>, _version: Version) -> Seen {
-        Seen::Now
-    }
-
-    #[inline(always)]
-    fn sees_at_once<E: Engine>(&self, _record: &Record<'_, E>, _version: Version) -> bool {
-        true
-    }
-
-    #[inline(always)]
     fn found(at: Handle, version: Version) -> ReadEntry {
         ReadEntry { at, version }
     }
@@ -165,16 +158,6 @@ impl See for Current {
 impl See for Present {
     type Found = ReadEntry;
     const FINDS_ABSENT: bool = false;
-
-    #[inline(always)]
-    fn see<E: Engine>(&mut self, record: &Record<'_, E>, version: Version) -> Seen {
-        Current.see(record, version)
-    }
-
-    #[inline(always)]
-    fn sees_at_once<E: Engine>(&self, record: &Record<'_, E>, version: Version) -> bool {
-        Current.sees_at_once(record, version)
-    }
 
     #[inline(always)]
     fn found(at: Handle, version: Version) -> ReadEntry {
@@ -186,18 +169,13 @@ impl See for ForHolder {
     type Found = ReadEntry;
 
     #[inline(always)]
-    fn see<E: Engine>(&mut self, record: &Record<'_, E>, version: Version) -> Seen {
-        if self.sees_at_once(record, version) { Seen::Now } else { Seen::Locked }
+    fn found(at: Handle, version: Version) -> ReadEntry {
+        ReadEntry { at, version }
     }
 
     #[inline(always)]
     fn sees_at_once<E: Engine>(&self, record: &Record<'_, E>, _version: Version) -> bool {
         State(record.engine().load_relaxed(&record.header[STATE])).may_be_read_by(self.0)
-    }
-
-    #[inline(always)]
-    fn found(at: Handle, version: Version) -> ReadEntry {
-        ReadEntry { at, version }
     }
 }
 

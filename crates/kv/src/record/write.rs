@@ -87,25 +87,6 @@ impl<'r, E: Engine> Record<'r, E> {
         })
     }
 
-    /// Writes another value, if there is room for it where the record is: gives its version then.
-    #[inline(always)]
-    pub(crate) fn overwrite<K: Keys>(
-        &self,
-        key: K::Key<'_>,
-        holder: Holder,
-        shape: Shape,
-        value: &[u8],
-    ) -> Result<Look<Option<Version>>, OutOfBounds> {
-        Ok(match self.lock::<K>(key, holder)? {
-            Look::Found(locked) if locked.has_room_for(shape) => Look::Found(Some(locked.write(shape, value)?)),
-            Look::Found(_) => Look::Found(None),
-            Look::Other => Look::Other,
-            Look::Absent => Look::Absent,
-            Look::Stale => Look::Stale,
-            Look::Busy => Look::Busy,
-        })
-    }
-
     /// Where the record is.
     pub(crate) fn place(&self) -> Place {
         self.place

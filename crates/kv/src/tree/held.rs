@@ -20,7 +20,7 @@ use crate::{
     ForHolder, Handle, KvError, Placed, ReadEntry, Reaped, Reserved, Store, Version, Visibility, Worker, counter,
     floor,
     patience::Patience,
-    record::{Record, Shape},
+    record::Record,
     room::{Nowhere, Room},
     table::{KvTable, sealed::Sealed},
 };
@@ -182,6 +182,10 @@ impl<E: Engine, K: TreeKeys> KvTable<E, K> for Tree<E, K> {
         &self.table.store
     }
 
+    fn patience(&self) -> Patience {
+        self.table.patience
+    }
+
     fn location(&self) -> Offset {
         self.table.at
     }
@@ -211,17 +215,6 @@ impl<E: Engine, K: TreeKeys> KvTable<E, K> for Tree<E, K> {
             self.table.add(worker, 1)?;
         }
         Ok(new)
-    }
-
-    #[inline]
-    fn update(&self, worker: &mut Worker<E>, key: K::Key<'_>, value: &[u8]) -> Result<Option<Version>, KvError> {
-        let shape = Shape::of::<K::Kept>(key, value.len(), self.table.checked)?;
-        let holder = worker.holder();
-        match self.table.search::<K, _>(key, |record| record.overwrite::<K::Kept>(key, holder, shape, value))? {
-            // There is no room for it where it is.
-            Ok(None) => self.table.relocate::<K>(worker, key, shape, value),
-            written => Ok(written.ok().flatten()),
-        }
     }
 
     fn remove(&self, worker: &mut Worker<E>, key: K::Key<'_>) -> Result<Option<Version>, KvError> {

@@ -3,8 +3,8 @@
 use crate::transacted::Transacted;
 use drtm_htm::{Engine, NoHtm};
 use drtm_kv::{
-    Bytes, Exchanged, HashConfig, HashTable, Head, Holder, Inline, KvError, KvTable, Leases, Location, Locking, Look,
-    MAX_VALUE, RecordPeer, RemoteError, Service, Standing, TableId, Version,
+    Bytes, HashConfig, HashTable, Head, Holder, Inline, KvError, KvTable, Leases, Location, Locking, Look, MAX_VALUE,
+    RecordPeer, RemoteError, Service, Standing, TableId, Version,
 };
 use drtm_rdma::{LocalConfig, NodeId, Offset, Phase};
 
@@ -272,7 +272,7 @@ fn state_word(holder: Holder) -> u64 {
 }
 
 #[test]
-fn a_value_is_exchanged_if_its_version_is_the_expected_one() {
+fn a_value_is_written_if_its_version_is_the_expected_one() {
     for config in moods() {
         let (cluster, table) = with_table(config);
         let mut worker = cluster.store.worker().expect("a worker");
@@ -283,16 +283,21 @@ fn a_value_is_exchanged_if_its_version_is_the_expected_one() {
             alone(&endpoint, async {
                 let Peer { lookup, records } = Peer::<Inline>::open(&cluster, verbs, &table).await;
                 let location = lookup.find(verbs, 7).await.expect("sound").expect("inserted above");
-                let me = holder(PEERS[1], 0);
-                let exchange =
-                    |expected, value| records.exchange(verbs, location, 7, (me, Leases::None), expected, value);
-                let exchanged = exchange(first, b"later").await.expect("sound");
-                let Look::Found(Exchanged::Done(second)) = exchanged else { panic!("{exchanged:?}") };
+                let me = (holder(PEERS[1], 0), Leases::None);
+                let lock = async || {
+                    let locked = records.lock(verbs, location, 7, me, &mut Vec::new()).await.expect("sound");
+                    let Look::Found(lock) = locked else { panic!("{locked:?}") };
+                    lock
+                };
+                let lock_before = lock().await;
+                assert_eq!(lock_before.version(), first);
+                let second = records.write(verbs, lock_before, b"later").await.expect("of the same length");
                 assert_eq!(second, first.next());
-                let refused = exchange(first, b"never").await.expect("sound");
-                assert_eq!(refused, Look::Found(Exchanged::Changed(second)));
-                let refused = exchange(second, b"too long").await.unwrap_err();
-                assert_eq!(refused, RemoteError::OtherLength { is: 5, given: 8 });
+                let lock_after = lock().await;
+                assert_eq!(lock_after.version(), second, "a writer that expects the first finds out");
+                let refused = records.write(verbs, lock_after, b"too long").await.unwrap_err();
+                assert_eq!(refused.error, RemoteError::OtherLength { is: 5, given: 8 });
+                records.unlock(verbs, refused.lock.expect("nothing was written")).await.expect("it is ours");
                 let mut found = [0; 5];
                 assert_eq!(table.get(7, &mut found).expect("sound").map(|read| read.version), Some(second));
                 assert_eq!(&found, b"later");
