@@ -20,7 +20,7 @@ use criterion::{
 use drtm::{
     Codec, Db, Error, Hash, Key, Kind, Mode, Ordered, Pod, Raw, Serde, Setting, Table, TableDef, Tx,
     htm::NoHtm,
-    kv::{HashConfig, HashTable, KvError, Store, Tree, Worker},
+    kv::{HashConfig, HashTable, KvError, KvTable, Store, Tree, Worker},
 };
 use zerocopy::IntoBytes;
 
@@ -156,7 +156,7 @@ struct Alone {
 impl Alone {
     fn filled(keys: &[u64]) -> Result<Self, KvError> {
         let store = Store::in_memory(NoHtm, 64 << 30)?;
-        let (table, mut worker) = (store.hash_table(HashConfig::default())?, store.worker());
+        let (table, mut worker) = (store.hash_table(HashConfig::default())?, store.worker()?);
         for key in keys {
             table.insert(&mut worker, *key, ROW.as_bytes())?;
         }
@@ -209,7 +209,7 @@ impl Alone {
 /// The other table alone. Rows come in the same order as in databases, so that it is as full, and they lie in memory alike.
 fn tree_alone(keys: &[u64]) -> Result<Tree<NoHtm>, KvError> {
     let store = Store::in_memory(NoHtm, 64 << 30)?;
-    let (tree, mut worker) = (store.tree()?, store.worker());
+    let (tree, mut worker) = (store.tree()?, store.worker()?);
     keys.iter().try_for_each(|key| tree.insert(&mut worker, *key, ROW.as_bytes()).map(drop))?;
     Ok(tree)
 }

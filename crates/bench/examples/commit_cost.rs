@@ -16,7 +16,7 @@ use std::{env, hint::black_box, process::ExitCode};
 
 use drtm_bench::Plain;
 use drtm_htm::{Engine, NoHtm, Word, fence_locked};
-use drtm_kv::{Fetched, HashConfig, HashTable, Locking, Records, Room, Sighting, State, Store, Version};
+use drtm_kv::{ForHolder, HashConfig, HashTable, Holder, KvTable, Locking, ReadEntry, Records, Room, Store, Version};
 use drtm_txn::{Builder, Db, Setting, Table, TableDef, Tx};
 
 const ROWS: u64 = 10_000;
@@ -115,7 +115,7 @@ impl<const N: usize> Room for Value<N> {
 }
 
 struct Write<const N: usize> {
-    seen: Sighting,
+    seen: ReadEntry,
     value: Value<N>,
 }
 
@@ -125,16 +125,16 @@ struct ByHand<'s, const N: usize> {
     records: Records<'s, NoHtm>,
     /// The epoch.
     number: &'s Word,
-    me: State,
-    reads: Vec<Sighting>,
+    me: Holder,
+    reads: Vec<ReadEntry>,
     writes: Vec<Write<N>>,
 }
 
 impl<const N: usize> ByHand<'_, N> {
     #[inline(always)]
-    fn read(&self, key: u64, value: &mut Value<N>) -> Result<Sighting, Failure> {
-        match self.table.fetch(key, self.me, value)? {
-            Fetched::Record(seen) if seen.is_present() => Ok(seen),
+    fn read(&self, key: u64, value: &mut Value<N>) -> Result<ReadEntry, Failure> {
+        match self.table.read(key, ForHolder(self.me), value)? {
+            Ok(seen) if seen.is_present() => Ok(seen),
             _ => Err("a row is missing".into()),
         }
     }
@@ -195,11 +195,11 @@ impl<const N: usize> ByHand<'_, N> {
     fn carry_out(run: &Run) -> Result<u64, Failure> {
         let store = Store::in_memory(NoHtm, MEMORY)?;
         let table = store.hash_table(HashConfig::for_keys(ROWS))?;
-        let mut worker = store.worker();
+        let mut worker = store.worker()?;
         (0..ROWS).try_for_each(|key| table.insert(&mut worker, key, &[0; N]).map(|_| ()))?;
         let number: &[Word; 1] = store.region().array(store.region().extend(8, 64)?)?;
         NoHtm.store(&number[0], 1);
-        let (records, me) = (store.records(), worker.lock_state());
+        let (records, me) = (store.records(), worker.holder());
         let (reads, writes) = (Vec::with_capacity(64), Vec::with_capacity(64));
         ByHand::<N> { table: &table, records, number: &number[0], me, reads, writes }.transactions(run)?;
         let mut row = [0; N];

@@ -54,13 +54,13 @@ pub type NodeCache = Cache<NODE_WORDS>;
 /// ```
 /// use std::sync::Arc;
 /// use drtm_htm::NoHtm;
-/// use drtm_kv::{BucketCache, HashConfig, HashPeer, Inline, Store};
+/// use drtm_kv::{BucketCache, HashConfig, HashPeer, Inline, KvTable, Store};
 /// use drtm_rdma::{Fabric, LocalConfig, LocalFabric, NodeId, Phase, Remote, block_on};
 ///
 /// // Node 1 has a table.
 /// let store = Store::in_memory(NoHtm, 16 << 20)?;
 /// let table = store.hash_table(HashConfig::default())?;
-/// table.insert(&mut store.worker(), 7, b"seven")?;
+/// table.insert(&mut store.worker()?, 7, b"seven")?;
 /// let fabric = LocalFabric::new(2, LocalConfig::perfect());
 /// let region = fabric.register(NodeId(1), Arc::clone(store.region()))?;
 ///

@@ -8,11 +8,11 @@ use drtm_rdma::{OutOfBounds, RegionError};
 ///
 /// ```
 /// use drtm_htm::NoHtm;
-/// use drtm_kv::{HashConfig, KvError, Store};
+/// use drtm_kv::{HashConfig, KvError, KvTable, Store};
 ///
 /// let store = Store::in_memory(NoHtm, 16 << 20)?;
 /// let table = store.hash_table(HashConfig::default())?;
-/// let error = table.insert(&mut store.worker(), 1, &[0; 1 << 20]).unwrap_err();
+/// let error = table.insert(&mut store.worker()?, 1, &[0; 1 << 20]).unwrap_err();
 /// assert!(matches!(error, KvError::ValueTooLong { length: 1048576, .. }));
 /// # Ok::<(), KvError>(())
 /// ```
@@ -99,6 +99,12 @@ pub enum KvError {
         must_be: &'static str,
         /// What was given.
         is: String,
+    },
+    /// As many workers are alive as locks can tell apart.
+    #[error("{most} workers of this store are alive, as many as locks can name; let some end, or share them")]
+    TooManyWorkers {
+        /// How many there can be.
+        most: u32,
     },
     /// A table leads to a bucket that is not there.
     #[error("the hash table is corrupt: bucket {bucket} is not there")]

@@ -32,24 +32,22 @@ mod search;
 mod segments;
 mod visit;
 
-pub use held::{BucketChange, BucketHint, BucketVersion, Whereabouts};
+use held::BucketChange;
+pub use held::{BucketHint, BucketVersion, Whereabouts};
 pub use peer::HashPeer;
 pub use visit::Sweep;
 
 use std::{marker::PhantomData, sync::Arc};
 
 use drtm_htm::{Engine, LINE_WORDS, Word};
-use drtm_rdma::{Offset, OutOfBounds, Region};
+use drtm_rdma::{Offset, Region};
 use parking_lot::Mutex;
 
 use crate::{
-    KvError, Read, Store, Version, Worker, checksum, counter, floor,
+    KvError, Store, Version, Worker, checksum, counter, floor,
     keys::{Inline, Keys},
     layout::SLOTS,
     patience::Patience,
-    put::update_or_insert,
-    record::{Look, Record, Shape},
-    room::{Buffer, Memory},
 };
 use hint::Hint;
 use numbering::Numbering;
@@ -174,11 +172,11 @@ pub(crate) const fn kind<K: Keys>() -> u64 {
 ///
 /// ```
 /// use drtm_htm::NoHtm;
-/// use drtm_kv::{HashConfig, Store};
+/// use drtm_kv::{HashConfig, KvTable, Store};
 ///
 /// let store = Store::in_memory(NoHtm, 64 << 20)?;
 /// let table = store.hash_table(HashConfig::default())?;
-/// let mut worker = store.worker();
+/// let mut worker = store.worker()?;
 /// for key in 0..1_000 {
 ///     assert!(table.insert(&mut worker, key, &key.to_le_bytes())?.is_some());
 /// }
@@ -243,57 +241,6 @@ impl<E: Engine, K: Keys> HashTable<E, K> {
         Ok(Self { table: Arc::new(Table::at(store, at)?), keys: PhantomData })
     }
 
-    /// Where the table is in its region, for [opening](Store::open_hash_table) it again.
-    #[must_use]
-    pub fn location(&self) -> Offset {
-        self.table.at
-    }
-
-    /// A handle whose operations do not wait for a record that somebody else has locked or is writing: they fail with [`KvError::Busy`]
-    /// after a moment. For threads that others may be waiting for, as those do that answer messages.
-    ///
-    /// # Example
-    ///
-    /// ```
-    /// use drtm_htm::NoHtm;
-    /// use drtm_kv::{HashConfig, Store};
-    ///
-    /// let store = Store::in_memory(NoHtm, 16 << 20)?;
-    /// let table = store.hash_table(HashConfig::default())?;
-    /// let impatient = table.impatient();
-    /// impatient.insert(&mut store.worker(), 7, b"seven")?;
-    /// assert!(table.contains(7)?, "it is the same table");
-    /// # Ok::<(), drtm_kv::KvError>(())
-    /// ```
-    #[must_use]
-    pub fn impatient(&self) -> Self {
-        let Table { store, at, numbering, grows_at, checked, .. } = &*self.table;
-        let table = Table { patience: Patience::Short, ..Table::new(store, *at, *numbering, *grows_at, *checked) };
-        Self { table: Arc::new(table), keys: PhantomData }
-    }
-
-    pub(crate) fn store(&self) -> &Store<E> {
-        &self.table.store
-    }
-
-    /// Looks at a key's record, if there is one, until `look` has found what it looks for.
-    pub(crate) fn with_record<T>(
-        &self,
-        key: K::Key<'_>,
-        look: impl FnMut(&Record<'_, E>) -> Result<Look<T>, OutOfBounds>,
-    ) -> Result<Option<T>, KvError> {
-        self.table.search::<K, _>(key, look)
-    }
-
-    /// Keys in the table: exactly, if nobody is inserting or removing.
-    ///
-    /// # Errors
-    ///
-    /// [`KvError::Corrupt`] when the table's header cannot be reached.
-    pub fn count(&self) -> Result<u64, KvError> {
-        self.table.keys()
-    }
-
     /// Buckets, without overflow.
     ///
     /// # Errors
@@ -301,91 +248,6 @@ impl<E: Engine, K: Keys> HashTable<E, K> {
     /// [`KvError::Corrupt`] when the table's header cannot be reached.
     pub fn buckets(&self) -> Result<u64, KvError> {
         self.table.buckets()
-    }
-
-    /// Copies a key's value to `into`, as far as there is room. Quickest where it fills that.
-    ///
-    /// # Errors
-    ///
-    /// When the key is too long, or the store is corrupt.
-    #[inline]
-    pub fn get<B: Memory + ?Sized>(&self, key: K::Key<'_>, into: &mut B) -> Result<Option<Read>, KvError> {
-        if let Some(read) = self.table.glance::<K>(key, into) {
-            return Ok(Some(read));
-        }
-        let mut buffer = Buffer::new(into);
-        let found = self.table.search::<K, _>(key, |record| record.read::<K>(key, &mut buffer))?;
-        Ok(found.map(|version| buffer.read(version)))
-    }
-
-    /// Whether there is such a key.
-    ///
-    /// # Errors
-    ///
-    /// When the key is too long, or the store is corrupt.
-    pub fn contains(&self, key: K::Key<'_>) -> Result<bool, KvError> {
-        Ok(self.version(key)?.is_some())
-    }
-
-    /// The version of a key's value.
-    ///
-    /// # Errors
-    ///
-    /// When the key is too long, or the store is corrupt.
-    pub fn version(&self, key: K::Key<'_>) -> Result<Option<Version>, KvError> {
-        self.table.search::<K, _>(key, |record| record.check::<K>(key))
-    }
-
-    /// Inserts a key that is not there yet. Gives the version that its value has, or `None` if the key is there: then
-    /// nothing has changed.
-    ///
-    /// # Errors
-    ///
-    /// When key or value are too long, or memory has run out. Nothing has changed then.
-    pub fn insert(&self, worker: &mut Worker<E>, key: K::Key<'_>, value: &[u8]) -> Result<Option<Version>, KvError> {
-        let inserted = self.table.insert::<K>(worker, key, value)?;
-        if inserted.is_some() {
-            let counted = self.table.count(worker, 1)?;
-            self.table.grow_if_full::<K>(counted, |_| ())?;
-        }
-        Ok(inserted)
-    }
-
-    /// Gives a key that is there another value. Gives the new version, or `None` if there is no such key.
-    ///
-    /// # Errors
-    ///
-    /// As for [`insert`](Self::insert).
-    #[inline]
-    pub fn update(&self, worker: &mut Worker<E>, key: K::Key<'_>, value: &[u8]) -> Result<Option<Version>, KvError> {
-        let shape = Shape::of::<K>(key, value.len(), self.table.checked)?;
-        let holder = worker.lock_state();
-        match self.table.replace::<K>(key, holder, shape, value) {
-            Some(written) => Ok(Some(written)),
-            None => self.table.update::<K>(worker, key, shape, value),
-        }
-    }
-
-    /// Gives a key a value, whether it is there or not. Gives the value's version.
-    ///
-    /// # Errors
-    ///
-    /// As for [`insert`](Self::insert).
-    pub fn put(&self, worker: &mut Worker<E>, key: K::Key<'_>, value: &[u8]) -> Result<Version, KvError> {
-        update_or_insert(worker, |worker| self.update(worker, key, value), |worker| self.insert(worker, key, value))
-    }
-
-    /// Removes a key. Gives the version that was removed, or `None` if there was no such key.
-    ///
-    /// # Errors
-    ///
-    /// When the key is too long, or the store is corrupt.
-    pub fn remove(&self, worker: &mut Worker<E>, key: K::Key<'_>) -> Result<Option<Version>, KvError> {
-        let removed = self.table.remove::<K>(worker, key)?;
-        if removed.is_some() {
-            self.table.count(worker, -1)?;
-        }
-        Ok(removed)
     }
 
     /// Calls `visit` with every key's slot word, value and version. A key that is there all the while is visited once; one that comes or goes

@@ -68,11 +68,11 @@ pub trait Keys: sealed::Sealed + Copy + std::fmt::Debug + Send + Sync + 'static 
 ///
 /// ```
 /// use drtm_htm::NoHtm;
-/// use drtm_kv::{HashConfig, Inline, Store};
+/// use drtm_kv::{HashConfig, Inline, KvTable, Store};
 ///
 /// let store = Store::in_memory(NoHtm, 16 << 20)?;
 /// let table = store.hash_table_of::<Inline>(HashConfig::default())?;
-/// table.insert(&mut store.worker(), 42, b"answer")?;
+/// table.insert(&mut store.worker()?, 42, b"answer")?;
 /// # Ok::<(), drtm_kv::KvError>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -123,11 +123,11 @@ impl Keys for Inline {
 ///
 /// ```
 /// use drtm_htm::NoHtm;
-/// use drtm_kv::{Bytes, HashConfig, KvError, Store};
+/// use drtm_kv::{Bytes, HashConfig, KvError, KvTable, Store};
 ///
 /// let store = Store::in_memory(NoHtm, 16 << 20)?;
 /// let table = store.hash_table_of::<Bytes>(HashConfig::default())?;
-/// let mut worker = store.worker();
+/// let mut worker = store.worker()?;
 /// table.insert(&mut worker, b"user:alice", b"1")?;
 /// assert!(matches!(table.insert(&mut worker, &[0; 5000], b""), Err(KvError::KeyTooLong { length: 5000, .. })));
 /// # Ok::<(), KvError>(())

@@ -10,7 +10,8 @@ pub use head::Head;
 pub(crate) use node::{FANOUT, NODE_HEADER, NODE_WORDS, Stamp, Target};
 pub use slot::{BUCKET_BYTES, BUCKET_WORDS, SLOTS};
 pub(crate) use slot::{BUCKET_VERSIONS, Bits, LINE_SLOTS, Place, key_word, meta_word};
-pub use state::State;
+pub(crate) use state::MAX_INCARNATION;
+pub use state::{Holder, State};
 pub use version::Version;
 
 /// A field of a word: `BITS` wide, from bit `SHIFT` up.

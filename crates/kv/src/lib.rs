@@ -6,18 +6,18 @@
 //! - [`Tree`]: keeps keys, integers or byte strings, in their order. Reads take no locks; a [`Scan`] tells which leaves it has passed, so that keys that come or go later are noticed.
 //! - [`TreePeer`]: the same tree from another node; with a [`Cache`], by one READ.
 //! - [`RecordPeer`]: records of another node, read, locked and written by one-sided verbs. [`TablePeer`], [`Service`]: tables of another node, by messages.
-//! - [`State`], [`Version`], [`Head`]: the words of a record's header, which protocols build on.
+//! - [`State`], [`Version`], [`Head`]: the words of a record's header, which protocols build on. [`acquire`] decides when a record's lock can be taken.
 //!
 //! A table is only words in a region: another handle, in this process or another that maps the same region, [opens](Store::open_hash_table)
 //! it and uses it at the same time.
 //!
 //! ```
 //! use drtm_htm::NoHtm;
-//! use drtm_kv::{HashConfig, Store};
+//! use drtm_kv::{HashConfig, KvTable, Store};
 //!
 //! let store = Store::in_memory(NoHtm, 64 << 20)?;
 //! let table = store.hash_table(HashConfig::default())?;
-//! let mut worker = store.worker();
+//! let mut worker = store.worker()?;
 //! table.insert(&mut worker, 7, b"seven")?;
 //!
 //! let mut value = [0; 16];
@@ -28,6 +28,7 @@
 
 #![forbid(unsafe_code)]
 
+mod acquire;
 mod bounds;
 mod cache;
 mod checksum;
@@ -42,28 +43,32 @@ mod layout;
 mod mutation;
 mod patience;
 mod peer;
-mod put;
 mod record;
+mod records;
 mod remote;
 mod room;
 mod store;
+mod table;
 mod tree;
 
+pub use acquire::{Acquire, Leases, acquire};
 pub use cache::{BucketCache, Cache, NodeCache};
 pub use error::KvError;
-pub use handle::{Fetched, Handle, Kept, LockedRecord, Locking, Placed, Reaped, Records, Reserved, Sighting, Witness};
-pub use hash::{BucketChange, BucketHint, BucketVersion, HashConfig, HashPeer, HashTable, Sweep, Whereabouts};
+pub use handle::{GuardChange, Handle, Kept, Locking, PhantomGuard, Placed, ReadEntry, Reaped};
+pub use hash::{BucketHint, BucketVersion, HashConfig, HashPeer, HashTable, Sweep, Whereabouts};
 pub use keys::{Bytes, Inline, Keys, MAX_KEY};
-pub use layout::{BUCKET_BYTES, BUCKET_WORDS, Head, SLOTS, State, Version};
+pub use layout::{BUCKET_BYTES, BUCKET_WORDS, Head, Holder, SLOTS, State, Version};
 #[cfg(feature = "model")]
 #[doc(hidden)]
 pub use mutation::{Mutation, mutated};
 pub use peer::{Location, PeerError};
-pub use record::{Lines, Look, MAX_VALUE, Past, Read};
+pub use record::{AsOf, Current, ForHolder, Lines, Look, MAX_VALUE, Past, Read, Reserved, Visibility};
+pub use records::Records;
 pub use remote::{
-    Exchanged, Page, PeerRow, RecordLock, RecordPeer, Refusal, RemoteError, ServedTable, Service, Standing, TableId,
-    TablePeer, Unwritten,
+    Page, PeerRow, RecordLock, RecordPeer, Refusal, RemoteError, ServedTable, Service, Standing, TableId, TablePeer,
+    Unwritten,
 };
 pub use room::{Memory, Nowhere, Room};
 pub use store::{Store, Worker};
-pub use tree::{AsKey, Cursor, Existing, LeafChange, Lookup, NodeVersion, Row, Scan, Tree, TreeKeys, TreePeer};
+pub use table::KvTable;
+pub use tree::{AsKey, Cursor, NodeVersion, Passed, Row, Scan, Tree, TreeKeys, TreePeer};

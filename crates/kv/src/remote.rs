@@ -43,4 +43,4 @@ pub use record::{RecordPeer, Standing};
 pub use refusal::Refusal;
 pub use service::{ServedTable, Service};
 pub use wire::TableId;
-pub use write::{Exchanged, Unwritten};
+pub use write::Unwritten;

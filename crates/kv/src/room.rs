@@ -63,7 +63,7 @@ impl Room for Vec<u8> {
 /// # Example
 ///
 /// ```
-/// use drtm_kv::{Nowhere, Room};
+/// use drtm_kv::{KvTable, Nowhere, Room};
 ///
 /// assert!(Nowhere.of(7).is_empty());
 /// ```
@@ -108,13 +108,6 @@ impl<'b, B: Memory + ?Sized> Buffer<'b, B> {
     #[inline(always)]
     pub(crate) fn new(memory: &'b mut B) -> Self {
         Self { memory, length: 0 }
-    }
-
-    /// Lets `copy` fill it with a value of any length, which it gives.
-    #[inline(always)]
-    pub(crate) fn fill(&mut self, copy: impl FnOnce(&mut [u8]) -> Option<usize>) -> Option<()> {
-        self.length = copy(self.memory.as_mut())?;
-        Some(())
     }
 
     /// As much of the value as there was room for.

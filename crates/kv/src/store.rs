@@ -2,18 +2,19 @@
 
 use std::sync::{
     Arc,
-    atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+    atomic::{AtomicBool, Ordering::Relaxed},
 };
 
 use drtm_htm::{Engine, Htm};
 use drtm_rdma::{NodeId, Offset, Region};
+use parking_lot::Mutex;
 
 use crate::{
-    HashConfig, HashTable, Inline, KvError, Records, Reserved, Tree, TreeKeys,
+    HashConfig, HashTable, Holder, Inline, KvError, Records, Reserved, Tree, TreeKeys,
     bounds::MODEL,
     heap::{Arena, Class, Heap},
     keys::Keys,
-    layout::{Place, State},
+    layout::{MAX_INCARNATION, Place},
     tree::Lasts,
 };
 
@@ -23,11 +24,11 @@ use crate::{
 ///
 /// ```
 /// use drtm_htm::NoHtm;
-/// use drtm_kv::{HashConfig, Store};
+/// use drtm_kv::{HashConfig, KvTable, Store};
 ///
 /// let store = Store::in_memory(NoHtm, 64 << 20)?;
 /// let accounts = store.hash_table(HashConfig::default())?;
-/// let mut worker = store.worker();
+/// let mut worker = store.worker()?;
 /// accounts.insert(&mut worker, 1, b"hundred")?;
 /// let mut balance = [0; 7];
 /// assert!(accounts.get(1, &mut balance)?.is_some());
@@ -44,9 +45,31 @@ struct Shared<E: Engine> {
     region: Arc<Region<E>>,
     htm: Htm<E>,
     heap: Heap,
-    workers: AtomicU64,
-    node: u8,
+    numbers: Mutex<Numbers>,
+    /// The name of the store's first worker in locks: the others differ in their numbers.
+    first: Holder,
     hints_at_once: AtomicBool,
+}
+
+/// The numbers of workers. One is used again once its worker has ended, so that no two workers
+/// that live at the same time lock records in the same name.
+#[derive(Debug, Default)]
+struct Numbers {
+    /// Numbers of workers that have ended.
+    free: Vec<u16>,
+    /// How many numbers were ever used.
+    used: u32,
+}
+
+impl Numbers {
+    fn take(&mut self) -> Result<u16, KvError> {
+        if let Some(number) = self.free.pop() {
+            return Ok(number);
+        }
+        let number = u16::try_from(self.used).map_err(|_| KvError::TooManyWorkers { most: self.used })?;
+        self.used += 1;
+        Ok(number)
+    }
 }
 
 impl<E: Engine> Store<E> {
@@ -65,14 +88,15 @@ impl<E: Engine> Store<E> {
     ///
     /// When the region is larger than places in a table can tell apart.
     pub fn in_region(region: Arc<Region<E>>) -> Result<Self, KvError> {
-        Self::in_region_of(NodeId(0), region)
+        Self::in_region_of(NodeId(0), 0, region)
     }
 
-    /// A store in a region that belongs to a node: its workers lock records in that node's name.
+    /// A store in a region that belongs to a node: its workers lock records in that node's name, and in that of the node's current life. A node that was ended and
+    /// starts again has a higher incarnation, so that what its former life has locked can be told.
     ///
     /// # Errors
     ///
-    /// As for [`in_region`](Self::in_region), and when the node's number is more than a lock has room for.
+    /// As for [`in_region`](Self::in_region), and when the node's number or incarnation is more than a lock has room for.
     ///
     /// # Example
     ///
@@ -83,24 +107,32 @@ impl<E: Engine> Store<E> {
     /// use drtm_rdma::{NodeId, Region};
     ///
     /// let region = Arc::new(Region::anonymous(NoHtm, 16 << 20)?);
-    /// let store = Store::in_region_of(NodeId(3), region)?;
-    /// assert_eq!(store.worker().lock_state().owner(), 3);
+    /// let store = Store::in_region_of(NodeId(3), 1, region)?;
+    /// let holder = store.worker()?.holder();
+    /// assert_eq!((holder.node(), holder.incarnation()), (3, 1));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn in_region_of(node: NodeId, region: Arc<Region<E>>) -> Result<Self, KvError> {
+    pub fn in_region_of(node: NodeId, incarnation: u32, region: Arc<Region<E>>) -> Result<Self, KvError> {
         let node = u8::try_from(node.0).map_err(|_| KvError::Config {
             what: "the number of a node that has a store",
             must_be: "from 0 to 255",
             is: node.0.to_string(),
         })?;
+        if incarnation > MAX_INCARNATION {
+            return Err(KvError::Config {
+                what: "the incarnation of a node that has a store",
+                must_be: "below 2^31",
+                is: incarnation.to_string(),
+            });
+        }
         let most = 8 * (Place::MAX_WORD + 1);
         if region.capacity() > most {
             return Err(KvError::RegionTooLarge { capacity: region.capacity(), most });
         }
         let htm = Htm::new(region.engine().clone());
         let hints_at_once = AtomicBool::new(MODEL);
-        let shared = Shared { region, htm, heap: Heap::new(), workers: AtomicU64::new(0), node, hints_at_once };
-        Ok(Self { shared: Arc::new(shared) })
+        let (heap, numbers, first) = (Heap::new(), Mutex::default(), Holder::new(node, incarnation, 0, 0));
+        Ok(Self { shared: Arc::new(Shared { region, htm, heap, numbers, first, hints_at_once }) })
     }
 
     /// Whether this is a handle of the same store.
@@ -132,15 +164,15 @@ impl<E: Engine> Store<E> {
     ///
     /// ```
     /// use drtm_htm::{Emulated, NoHtm};
-    /// use drtm_kv::{HashConfig, KvError, Store};
+    /// use drtm_kv::{HashConfig, KvError, KvTable, Store};
     ///
     /// let store = Store::in_memory(Emulated::default(), 16 << 20)?;
     /// let table = store.hash_table(HashConfig::default())?;
-    /// table.insert(&mut store.worker(), 1, b"one")?;
+    /// table.insert(&mut store.worker()?, 1, b"one")?;
     /// assert_eq!(store.regions().commits, 1);
     ///
     /// let without = Store::in_memory(NoHtm, 16 << 20)?;
-    /// without.hash_table(HashConfig::default())?.insert(&mut without.worker(), 1, b"one")?;
+    /// without.hash_table(HashConfig::default())?.insert(&mut without.worker()?, 1, b"one")?;
     /// assert_eq!(without.regions().attempts(), 0);
     /// # Ok::<(), KvError>(())
     /// ```
@@ -157,18 +189,20 @@ impl<E: Engine> Store<E> {
     }
 
     /// A worker for one thread.
-    #[must_use]
-    pub fn worker(&self) -> Worker<E> {
-        let number = self.shared.workers.fetch_add(1, Relaxed);
-        Worker {
+    ///
+    /// # Errors
+    ///
+    /// [`KvError::TooManyWorkers`] when 65,536 workers are alive.
+    pub fn worker(&self) -> Result<Worker<E>, KvError> {
+        let (number, first) = (self.shared.numbers.lock().take()?, self.shared.first);
+        Ok(Worker {
             htm: self.shared.htm.worker(),
             arena: Arena::new(),
-            number,
-            state: State::locked_by(self.shared.node, number as u16, 0),
+            holder: Holder::new(first.node(), first.incarnation(), number, 0),
             lasts: Lasts::default(),
             discarded: Vec::new(),
             store: self.clone(),
-        }
+        })
     }
 
     /// A new hash table with keys of eight bytes.
@@ -199,11 +233,11 @@ impl<E: Engine> Store<E> {
     ///
     /// ```
     /// use drtm_htm::NoHtm;
-    /// use drtm_kv::{Bytes, HashConfig, Inline, KvError, Store};
+    /// use drtm_kv::{Bytes, HashConfig, Inline, KvError, KvTable, Store};
     ///
     /// let store = Store::in_memory(NoHtm, 16 << 20)?;
     /// let made = store.hash_table(HashConfig::default())?;
-    /// made.insert(&mut store.worker(), 1, b"one")?;
+    /// made.insert(&mut store.worker()?, 1, b"one")?;
     /// let opened = store.open_hash_table::<Inline>(made.location())?;
     /// assert!(opened.contains(1)?);
     /// assert!(matches!(store.open_hash_table::<Bytes>(made.location()), Err(KvError::NotThisTable { .. })));
@@ -242,10 +276,10 @@ impl<E: Engine> Store<E> {
     ///
     /// ```
     /// use drtm_htm::NoHtm;
-    /// use drtm_kv::{Bytes, Store};
+    /// use drtm_kv::{Bytes, KvTable, Store};
     ///
     /// let store = Store::in_memory(NoHtm, 16 << 20)?;
-    /// let (tree, mut worker) = (store.tree_of::<Bytes>()?, store.worker());
+    /// let (tree, mut worker) = (store.tree_of::<Bytes>()?, store.worker()?);
     /// tree.insert(&mut worker, b"user:alice", b"1")?;
     /// assert!(tree.contains(b"user:alice")?);
     /// # Ok::<(), drtm_kv::KvError>(())
@@ -264,11 +298,11 @@ impl<E: Engine> Store<E> {
     ///
     /// ```
     /// use drtm_htm::NoHtm;
-    /// use drtm_kv::{Inline, KvError, Store};
+    /// use drtm_kv::{Inline, KvError, KvTable, Store};
     ///
     /// let store = Store::in_memory(NoHtm, 16 << 20)?;
     /// let made = store.tree()?;
-    /// made.insert(&mut store.worker(), 1, b"one")?;
+    /// made.insert(&mut store.worker()?, 1, b"one")?;
     /// let opened = store.open_tree::<Inline>(made.location())?;
     /// assert!(opened.contains(1)?);
     /// let refused = store.open_hash_table::<Inline>(made.location());
@@ -289,8 +323,7 @@ impl<E: Engine> Store<E> {
 pub struct Worker<E: Engine> {
     pub(crate) htm: drtm_htm::Worker<E>,
     arena: Arena,
-    number: u64,
-    state: State,
+    holder: Holder,
     /// Where it inserts into trees.
     pub(crate) lasts: Lasts,
     /// For memory that is about to be free, so that nothing is allocated for that.
@@ -302,14 +335,32 @@ impl<E: Engine> Worker<E> {
     /// Which worker this is, for spreading what workers share.
     #[inline(always)]
     pub(crate) fn number(&self) -> u64 {
-        self.number
+        self.holder.worker().into()
     }
 
-    /// The state of a record that this worker has locked, here or on another node.
+    /// The name in which this worker locks records, here or on another node, while it runs one transaction at a time.
     #[must_use]
     #[inline(always)]
-    pub fn lock_state(&self) -> State {
-        self.state
+    pub fn holder(&self) -> Holder {
+        self.holder
+    }
+
+    /// The name of the transaction in one of this worker's slots: of several that take turns, each has its own.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm_htm::NoHtm;
+    /// use drtm_kv::Store;
+    ///
+    /// let worker = Store::in_memory(NoHtm, 1 << 20)?.worker()?;
+    /// assert_eq!(worker.holder_in(0), worker.holder());
+    /// assert_ne!(worker.holder_in(1), worker.holder());
+    /// # Ok::<(), drtm_kv::KvError>(())
+    /// ```
+    #[must_use]
+    pub fn holder_in(&self, slot: u8) -> Holder {
+        self.holder.in_slot(slot)
     }
 
     /// Its way into hardware regions, for changes of several records at once.
@@ -343,8 +394,27 @@ impl<E: Engine> Worker<E> {
 }
 
 impl<E: Engine> Drop for Worker<E> {
-    /// Leaves its free memory to the others.
+    /// Leaves its free memory and its number to others.
     fn drop(&mut self) {
         self.arena.leave(&self.store.shared.heap);
+        self.store.shared.numbers.lock().free.push(self.holder.worker());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_is_used_again_only_when_its_worker_has_ended() {
+        let mut numbers = Numbers::default();
+        let taken: Vec<_> = (0..=u16::MAX).map(|_| numbers.take().expect("a number")).collect();
+        assert!(taken.iter().copied().eq(0..=u16::MAX));
+        assert!(matches!(numbers.take(), Err(KvError::TooManyWorkers { most: 65_536 })));
+        numbers.free.extend([7, 9]);
+        let mut again = [(); 2].map(|()| numbers.take().expect("a worker has ended"));
+        again.sort_unstable();
+        assert_eq!(again, [7, 9]);
+        assert!(numbers.take().is_err());
     }
 }

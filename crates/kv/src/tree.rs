@@ -38,7 +38,6 @@ mod layers;
 mod leaves;
 mod load;
 mod node;
-mod noting;
 mod peer;
 mod pool;
 mod prune;
@@ -49,33 +48,29 @@ mod scan;
 mod search;
 mod slices;
 mod split;
-mod view;
 mod walk;
 
 pub use held::Cursor;
 pub use kind::{AsKey, TreeKeys};
 pub(crate) use lasts::Lasts;
-pub use noting::LeafChange;
 pub use peer::TreePeer;
 pub use scan::{Row, Scan};
 
 use std::{marker::PhantomData, ops::RangeBounds, sync::Arc};
 
 use drtm_htm::{Access, Engine, Word};
-use drtm_rdma::{Offset, OutOfBounds, Region};
+use drtm_rdma::{Offset, Region};
 use smallvec::SmallVec;
 
 use crate::{
-    KvError, Read, Store, Version, Witness, Worker, checksum, counter, floor,
+    GuardChange, KvError, PhantomGuard, Read, Store, Worker, checksum, counter, floor,
     keys::{Inline, Keys},
     layout::{NODE_WORDS, Stamp},
     patience::Patience,
-    put::update_or_insert,
-    record::{Look, Record, Shape},
-    room::{Buffer, Memory},
 };
 use hints::Hints;
 use leaves::Direction;
+pub use leaves::Passed;
 use node::Seen;
 use pool::Pool;
 
@@ -115,7 +110,7 @@ pub(crate) const fn kind<K: Keys>() -> u64 {
 ///
 /// # Example
 ///
-/// See [`Scan`] and [`Tree::lookup`].
+/// See [`Scan`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct NodeVersion {
@@ -135,7 +130,15 @@ impl NodeVersion {
     }
 }
 
-impl Witness for NodeVersion {
+/// What a change has done to a leaf.
+type LeafChange = GuardChange<NodeVersion>;
+
+impl PhantomGuard for NodeVersion {
+    #[inline(always)]
+    fn place(&self) -> Offset {
+        self.at
+    }
+
     #[inline]
     fn holds_in<'m, E: Engine, A: Access<'m>>(&self, tx: &mut A, region: &'m Region<E>) -> Result<bool, A::Abort> {
         // A place outside the region is no leaf of it. And what is being changed, nobody can have seen yet.
@@ -144,33 +147,9 @@ impl Witness for NodeVersion {
     }
 }
 
-/// What [`Tree::lookup`] has found.
-///
-/// # Example
-///
-/// See [`Tree::lookup`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Lookup {
-    /// The key's value.
-    Found(Read),
-    /// No such key, as long as this leaf is [unchanged](Tree::unchanged).
-    Absent(NodeVersion),
-}
-
-/// What [`Tree::get_or_insert`] has found, or done.
-///
-/// # Example
-///
-/// See [`Tree::get_or_insert`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Existing {
-    /// The key was there: this is its value.
-    Found(Read),
-    /// It was not, and was inserted with this version.
-    Inserted(Version),
-}
-
 /// An ordered table over registered memory: a B+ tree. Clones are the same tree.
+///
+/// Its operations are those of every [table](crate::KvTable), and scans.
 ///
 /// Keys are integers, or with [`Bytes`](crate::Bytes) byte strings of up to [`MAX_KEY`](crate::MAX_KEY) bytes. Values are byte strings of up to [`MAX_VALUE`](crate::MAX_VALUE) bytes. Operations on a key are linearizable;
 /// what a [`Scan`] sees is said there.
@@ -186,7 +165,7 @@ pub enum Existing {
 ///
 /// let store = Store::in_memory(NoHtm, 64 << 20)?;
 /// let tree = store.tree()?;
-/// let mut worker = store.worker();
+/// let mut worker = store.worker()?;
 /// for key in (0..1_000).rev() {
 ///     assert!(tree.insert(&mut worker, key, &key.to_le_bytes())?.is_some());
 /// }
@@ -205,11 +184,11 @@ pub enum Existing {
 ///
 /// ```
 /// use drtm_htm::NoHtm;
-/// use drtm_kv::{Bytes, Store};
+/// use drtm_kv::{Bytes, KvTable, Store};
 ///
 /// let store = Store::in_memory(NoHtm, 64 << 20)?;
 /// let tree = store.tree_of::<Bytes>()?;
-/// let mut worker = store.worker();
+/// let mut worker = store.worker()?;
 /// for key in ["user:bob", "user:alice", "group:staff", "user:"] {
 ///     tree.insert(&mut worker, key.as_bytes(), b"")?;
 /// }
@@ -283,190 +262,10 @@ impl<E: Engine, K: TreeKeys> Tree<E, K> {
         Self { table: Arc::new(table), keys: PhantomData }
     }
 
-    /// A handle whose operations do not wait for a record that somebody else has locked or is writing, as
-    /// [of a hash table](crate::HashTable::impatient).
-    #[must_use]
-    pub fn impatient(&self) -> Self {
-        let Table { store, at, checked, hints, .. } = &*self.table;
-        Self::waiting(store, *at, *checked, Patience::Short, Arc::clone(hints))
-    }
-
-    pub(crate) fn store(&self) -> &Store<E> {
-        &self.table.store
-    }
-
-    /// Looks at a key's record, if there is one, until `look` has found what it looks for. In another key's record it must find nothing.
-    pub(crate) fn with_record<T>(
-        &self,
-        key: K::Key<'_>,
-        look: impl FnMut(&Record<'_, E>) -> Result<Look<T>, OutOfBounds>,
-    ) -> Result<Option<T>, KvError> {
-        Ok(self.table.search::<K, _>(key, look)?.ok())
-    }
-
     /// Spoils the tree's [hints](Store::hinting_at_once) at random: they must not matter.
     #[doc(hidden)]
     pub fn scribble_hints(&self, seed: u64) {
         self.table.hints.scribble(seed);
-    }
-
-    /// Where the tree is in its region, for [opening](Store::open_tree) it again.
-    #[must_use]
-    pub fn location(&self) -> Offset {
-        self.table.at
-    }
-
-    /// Keys in the tree: exactly, if nobody is inserting or removing.
-    ///
-    /// # Errors
-    ///
-    /// [`KvError::Corrupt`] when the tree's header cannot be reached.
-    pub fn count(&self) -> Result<u64, KvError> {
-        Ok(counter::sum(self.table.engine(), self.table.counter()?))
-    }
-
-    /// Copies a key's value to `into`, as far as there is room. Quickest where it fills that.
-    ///
-    /// # Errors
-    ///
-    /// When the key is too long, or the store is corrupt.
-    #[inline]
-    pub fn get<B: Memory + ?Sized>(&self, key: K::Key<'_>, into: &mut B) -> Result<Option<Read>, KvError> {
-        Ok(match self.lookup(key, into)? {
-            Lookup::Found(read) => Some(read),
-            Lookup::Absent(_) => None,
-        })
-    }
-
-    /// [Gets](Self::get) a key's value; if there is no such key, gives the leaf that would have it, as it was.
-    ///
-    /// # Errors
-    ///
-    /// When the key is too long, or the store is corrupt.
-    ///
-    /// # Example
-    ///
-    /// ```
-    /// use drtm_htm::NoHtm;
-    /// use drtm_kv::{Lookup, Store};
-    ///
-    /// let store = Store::in_memory(NoHtm, 16 << 20)?;
-    /// let tree = store.tree()?;
-    /// let Lookup::Absent(leaf) = tree.lookup(7, &mut [])? else { panic!("the tree is empty") };
-    /// assert!(tree.unchanged(&leaf), "7 is still not there");
-    /// tree.insert(&mut store.worker(), 7, b"seven")?;
-    /// assert!(!tree.unchanged(&leaf));
-    /// # Ok::<(), drtm_kv::KvError>(())
-    /// ```
-    #[inline]
-    pub fn lookup<B: Memory + ?Sized>(&self, key: K::Key<'_>, into: &mut B) -> Result<Lookup, KvError> {
-        let mut buffer = Buffer::new(into);
-        Ok(match self.table.search::<K, _>(key, |record| record.read::<K::Kept>(key, &mut buffer))? {
-            Ok(version) => Lookup::Found(buffer.read(version)),
-            Err(spot) => Lookup::Absent(NodeVersion::of(&spot.leaf)),
-        })
-    }
-
-    /// Whether a leaf has the same keys as when it was seen, and the same keys belong to it. Updates of values do not change it.
-    /// To tell one's own changes from those of others, see [`LeafChange`].
-    ///
-    /// A change that is being made, and that nobody can have seen yet, does not count.
-    #[must_use]
-    #[inline]
-    pub fn unchanged(&self, leaf: &NodeVersion) -> bool {
-        leaf.holds(self.table.region())
-    }
-
-    /// Whether there is such a key.
-    ///
-    /// # Errors
-    ///
-    /// When the key is too long, or the store is corrupt.
-    pub fn contains(&self, key: K::Key<'_>) -> Result<bool, KvError> {
-        Ok(self.version(key)?.is_some())
-    }
-
-    /// The version of a key's value.
-    ///
-    /// # Errors
-    ///
-    /// When the key is too long, or the store is corrupt.
-    pub fn version(&self, key: K::Key<'_>) -> Result<Option<Version>, KvError> {
-        Ok(self.table.search::<K, _>(key, |record| record.check::<K::Kept>(key))?.ok())
-    }
-
-    /// Inserts a key that is not there yet. Gives the version that its value has, or `None` if the key is there: then
-    /// nothing has changed.
-    ///
-    /// # Errors
-    ///
-    /// When key or value are too long, or memory has run out. Nothing has changed then.
-    pub fn insert(&self, worker: &mut Worker<E>, key: K::Key<'_>, value: &[u8]) -> Result<Option<Version>, KvError> {
-        self.insert_noting(worker, key, value, |_| ())
-    }
-
-    /// Gives a key that is there another value. Gives the new version, or `None` if there is no such key.
-    ///
-    /// # Errors
-    ///
-    /// As for [`insert`](Self::insert).
-    #[inline]
-    pub fn update(&self, worker: &mut Worker<E>, key: K::Key<'_>, value: &[u8]) -> Result<Option<Version>, KvError> {
-        let shape = Shape::of::<K::Kept>(key, value.len(), self.table.checked)?;
-        let holder = worker.lock_state();
-        match self.table.search::<K, _>(key, |record| record.overwrite::<K::Kept>(key, holder, shape, value))? {
-            // There is no room for it where it is.
-            Ok(None) => self.table.relocate::<K>(worker, key, shape, value),
-            written => Ok(written.ok().flatten()),
-        }
-    }
-
-    /// Gives a key a value, whether it is there or not. Gives the value's version.
-    ///
-    /// # Errors
-    ///
-    /// As for [`insert`](Self::insert).
-    pub fn put(&self, worker: &mut Worker<E>, key: K::Key<'_>, value: &[u8]) -> Result<Version, KvError> {
-        update_or_insert(worker, |worker| self.update(worker, key, value), |worker| self.insert(worker, key, value))
-    }
-
-    /// Copies a key's value to `into`, as far as there is room, or inserts the key with `value` if it is not there.
-    ///
-    /// # Errors
-    ///
-    /// As for [`insert`](Self::insert).
-    ///
-    /// # Example
-    ///
-    /// ```
-    /// use drtm_htm::NoHtm;
-    /// use drtm_kv::{Existing, Store};
-    ///
-    /// let store = Store::in_memory(NoHtm, 16 << 20)?;
-    /// let (tree, mut worker) = (store.tree()?, store.worker());
-    /// let mut found = [0; 8];
-    /// assert!(matches!(tree.get_or_insert(&mut worker, 7, b"first", &mut found)?, Existing::Inserted(_)));
-    /// let Existing::Found(read) = tree.get_or_insert(&mut worker, 7, b"second", &mut found)? else { panic!("it is there") };
-    /// assert_eq!(&found[..read.length], b"first");
-    /// # Ok::<(), drtm_kv::KvError>(())
-    /// ```
-    pub fn get_or_insert(
-        &self,
-        worker: &mut Worker<E>,
-        key: K::Key<'_>,
-        value: &[u8],
-        into: &mut [u8],
-    ) -> Result<Existing, KvError> {
-        self.get_or_insert_noting(worker, key, value, into, |_| ())
-    }
-
-    /// Removes a key. Gives the version that was removed, or `None` if there was no such key.
-    ///
-    /// # Errors
-    ///
-    /// When the key is too long, or the store is corrupt.
-    pub fn remove(&self, worker: &mut Worker<E>, key: K::Key<'_>) -> Result<Option<Version>, KvError> {
-        self.remove_noting(worker, key, |_| ())
     }
 
     /// The lowest key: an integer, or a vector of bytes. Its value is copied to `into`, as far as there is room.
@@ -491,7 +290,7 @@ impl<E: Engine, K: TreeKeys> Tree<E, K> {
     /// use drtm_kv::Store;
     ///
     /// let store = Store::in_memory(NoHtm, 16 << 20)?;
-    /// let (tree, mut worker) = (store.tree()?, store.worker());
+    /// let (tree, mut worker) = (store.tree()?, store.worker()?);
     /// assert_eq!(tree.last(&mut [])?, None);
     /// tree.insert(&mut worker, 1, b"a")?;
     /// tree.insert(&mut worker, u64::MAX, b"z")?;
@@ -528,10 +327,10 @@ impl<E: Engine, K: TreeKeys> Tree<E, K> {
     ///
     /// ```
     /// use drtm_htm::NoHtm;
-    /// use drtm_kv::{KvError, Store};
+    /// use drtm_kv::{KvError, KvTable, Store};
     ///
     /// let store = Store::in_memory(NoHtm, 16 << 20)?;
-    /// let (tree, mut worker) = (store.tree()?, store.worker());
+    /// let (tree, mut worker) = (store.tree()?, store.worker()?);
     /// let refused = tree.load(&mut worker, [(2, "two"), (1, "one")]);
     /// assert!(matches!(refused, Err(KvError::NotAscending { row: 1 })));
     /// assert_eq!(tree.load(&mut worker, (0..1_000).map(|key| (key, "value")))?, 1_000);

@@ -18,7 +18,7 @@ mod tables;
 use std::{collections::BTreeMap, sync::Arc};
 
 use drtm_htm::NoHtm;
-use drtm_kv::{HashConfig, Mutation, Store, mutated};
+use drtm_kv::{HashConfig, KvTable, Mutation, Store, mutated};
 use shuttle::{
     Config, Runner,
     rand::{Rng, thread_rng},
@@ -54,7 +54,7 @@ fn turn_of(key: u64, found: &[u8]) -> u64 {
 
 /// Inserts, updates and removes keys of its own, and knows what must be there. Gives what is left.
 fn own<T: Table>(store: &Store<NoHtm>, table: &T, owner: u64) -> BTreeMap<u64, u64> {
-    let mut worker = store.worker();
+    let mut worker = store.worker().expect("a worker");
     let mut there: BTreeMap<u64, u64> = [(owner, 0)].into();
     let mut found = [0; 64];
     for turn in 1..=TURNS {
@@ -102,7 +102,10 @@ fn run<T: Table>(make: impl Fn(&Store<NoHtm>) -> T) {
     let store = Store::in_memory(NoHtm, 64 << 10).expect("a store");
     let table = make(&store);
     for owner in 0..OWNERS {
-        table.insert(&mut store.worker(), owner, &value(owner, 0)).expect("room").expect("not there");
+        table
+            .insert(&mut store.worker().expect("a worker"), owner, &value(owner, 0))
+            .expect("room")
+            .expect("not there");
     }
     let owners: Vec<_> = (0..OWNERS)
         .map(|owner| {

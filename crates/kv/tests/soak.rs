@@ -36,11 +36,11 @@ type Known = Vec<Option<u64>>;
 /// One thread's phase.
 fn churn<T: Table>(store: &Store<NoHtm>, table: &T, thread: u64, phase: u64, known: &mut Known) {
     let mut random = fastrand::Rng::with_seed(phase * THREADS + thread);
-    let mut worker = store.worker();
+    let mut worker = store.worker().expect("a worker");
     let mut found = [0; 400];
     for turn in 0..rounds(PHASE) {
         if turn % WORKER == WORKER - 1 {
-            worker = store.worker();
+            worker = store.worker().expect("a worker");
         }
         let index = random.usize(0..known.len());
         let key = thread + THREADS * index as u64;

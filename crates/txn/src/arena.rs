@@ -4,7 +4,7 @@ mod values;
 
 pub(crate) use values::{ArenaRange, Value, Values, append};
 
-use crate::{Error, Key, index::Encoded};
+use crate::{Error, Key, storage::KeyRef};
 
 /// Bytes of keys and values.
 #[derive(Debug, Default)]
@@ -67,10 +67,10 @@ impl ArenaKey {
 
     /// Returns the key, which was kept in `bytes`.
     #[inline(always)]
-    pub(crate) fn in_bytes(self, bytes: &[u8]) -> Encoded<'_> {
+    pub(crate) fn in_bytes(self, bytes: &[u8]) -> KeyRef<'_> {
         match self {
-            Self::Word(word) => Encoded::Word(word),
-            Self::Bytes(range) => Encoded::Bytes(range.of(bytes)),
+            Self::Word(word) => KeyRef::Word(word),
+            Self::Bytes(range) => KeyRef::Bytes(range.of(bytes)),
         }
     }
 }

@@ -9,14 +9,14 @@ use std::sync::{
 };
 
 use drtm_htm::Engine;
-use drtm_kv::{Handle, KvError, Lines, Past, Room, Store, Version, Whereabouts, Worker};
+use drtm_kv::{AsOf, Handle, KvError, Lines, Past, Room, Store, Version, Whereabouts, Worker};
 use parking_lot::Mutex;
 
 use crate::{
     Codec, Error, Key, TableDef,
-    index::{Encoded, Index},
     located::{Asked, Left, Located},
     secondary::Indexes,
+    storage::{KeyRef, Storage},
     table::{Kind, Reach, TableInfo, Types},
     trace::event,
 };
@@ -29,7 +29,7 @@ pub(crate) const MOST_TABLES: usize = 1024;
 pub(crate) struct Opened<E: Engine> {
     pub(crate) number: u16,
     pub(crate) name: &'static str,
-    pub(crate) index: Index<E>,
+    pub(crate) storage: Storage<E>,
     /// Bytes of a key that packs into a word.
     pub(crate) key_size: usize,
     /// Bytes of a value, if all have as many.
@@ -58,28 +58,29 @@ impl<E: Engine> Opened<E> {
         self.standing.store(if is_empty { EMPTY } else { LOST }, SeqCst);
     }
 
-    /// Copies a row's value as it was before a version, from where it was located if it was.
+    /// Reads what a row was before a version, from where it was located if it was.
     #[inline(always)]
-    pub(crate) fn fetch_past<O: Reach>(
+    pub(crate) fn read_past<O: Reach>(
         &self,
         located: Option<Handle>,
-        key: Encoded<'_>,
+        key: KeyRef<'_>,
         before: Version,
         into: &mut impl Room,
     ) -> Result<Past, KvError> {
-        if let Some(at) = located
-            && let Some(past) = self.index.fetch_past_at::<O>(at, key, before, into)
+        let view = AsOf::new(before);
+        if let (Some(at), KeyRef::Word(word)) = (located, key)
+            && let Some(past) = self.storage.read_at::<O, _>(at, word, view, into)
         {
             return Ok(past);
         }
-        self.index.fetch_past::<O>(key, before, into)
+        Ok(self.storage.read::<O, _>(key, view, into)?.unwrap_or(Past::Absent))
     }
 
     /// Asks for records whose buckets were asked for.
     #[inline(always)]
     fn locate(&self, asked: Asked<'_>) -> Left {
-        match &self.index {
-            Index::HashOfWords(table) => asked.locate(|word, bucket, lines| table.locate(word, bucket, lines)),
+        match &self.storage {
+            Storage::HashOfWords(table) => asked.locate(|word, bucket, lines| table.locate(word, bucket, lines)),
             _ => Left::NOTHING,
         }
     }
@@ -94,9 +95,9 @@ impl<E: Engine> Opened<E> {
         lines: &'static Lines,
         go_on: impl FnOnce(&mut Located),
     ) {
-        match &self.index {
-            Index::TreeOfWords(tree) if O::SORTED => words.iter().for_each(|word| tree.ask_for(worker, *word)),
-            Index::HashOfWords(table) if O::HASHED => {
+        match &self.storage {
+            Storage::TreeOfWords(tree) if O::SORTED => words.iter().for_each(|word| tree.ask_for(worker, *word)),
+            Storage::HashOfWords(table) if O::HASHED => {
                 let rows = table.ask_for(words.iter().copied());
                 if !located.note(self.number, rows, lines, go_on) {
                     // Not remembered, but asked for all the same.
@@ -220,7 +221,7 @@ impl<E: Engine> Catalog<E> {
         }
         let number = *count;
         let Some(slot) = self.tables.get(number) else { return Err(Error::TooManyTables { most: MOST_TABLES }) };
-        let index = Index::create(store, O::ORDERED, K::FITS, def.rows)?;
+        let storage = Storage::create(store, O::ORDERED, K::FITS, def.rows)?;
         let (name, key_size) = (def.name(), K::SIZE.unwrap_or(0));
         let (whole_since, standing) = (AtomicU64::new(0), AtomicU8::new(OPEN));
         let info = TableInfo { name, key_size, is_index: types.is_index() };
@@ -229,7 +230,7 @@ impl<E: Engine> Catalog<E> {
         slot.get_or_init(|| Opened {
             number,
             name,
-            index,
+            storage,
             key_size,
             value_size: C::SIZE,
             indexes: Indexes::default(),

@@ -22,7 +22,7 @@ mod validate;
 use std::slice;
 
 use drtm_htm::{Engine, fence_locked};
-use drtm_kv::{KvError, Records, Sighting, State, Version, Worker};
+use drtm_kv::{Holder, KvError, ReadEntry, Records, Version, Worker};
 
 pub(crate) use self::validate::validate_all;
 use self::{
@@ -102,7 +102,7 @@ struct Parts<'c, S: Setting> {
     reads: &'c ReadSet,
     arena: &'c Arena,
     scratch: &'c mut Scratch,
-    holder: State,
+    holder: Holder,
     admission: Admission,
 }
 
@@ -167,7 +167,7 @@ fn lock_and_validate<S: Setting>(
     scratch: &mut Scratch,
     reads: &ReadSet,
     writes: &mut [Write],
-    holder: State,
+    holder: Holder,
 ) -> Result<(u64, Summary), Error> {
     let too_early = S::has(Mutation::ValidateBeforeLocks).then(|| validate_reads(db, reads, holder));
     let summary = match lock(db, writes, holder) {
@@ -201,7 +201,7 @@ fn prepare<S: Setting>(
         check_keys(db, arena, writes)?;
     }
     if summary.lacks_room() {
-        reserve(db, worker, scratch, writes)?;
+        reserve(db, worker, arena, scratch, writes)?;
     }
     scratch.needs.clear();
     if summary.may_be_needed(epoch) {
@@ -231,7 +231,7 @@ fn confirm<S: Setting>(db: &Inner<S>, admitted: Admission, now: Admission, write
 fn check_keys<S: Setting>(db: &Inner<S>, arena: &Arena, writes: &[Write]) -> Result<(), Error> {
     for write in writes.iter().filter(|write| write.before != write.seen) {
         let Some(opened) = db.catalog.get(write.table) else { continue };
-        if !opened.index.leads_to(write.key.in_bytes(&arena.keys), write.at)? {
+        if !opened.storage.leads_to(write.key.in_bytes(&arena.keys), write.at)? {
             return Err(Conflict::Moved.into());
         }
     }
@@ -244,13 +244,16 @@ fn check_keys<S: Setting>(db: &Inner<S>, arena: &Arena, writes: &[Write]) -> Res
 fn reserve<S: Setting>(
     db: &Inner<S>,
     worker: &mut Worker<S::Engine>,
+    arena: &Arena,
     scratch: &mut Scratch,
     writes: &[Write],
 ) -> Result<(), Error> {
     for (write, number) in writes.iter().zip(0..) {
         let WriteOp::Put(value) = write.op else { continue };
         let (false, Some(opened)) = (write.has_room, db.catalog.get(write.table)) else { continue };
-        if let Some(memory) = opened.index.reserve(worker, write.at, value.length())? {
+        if let Some(memory) =
+            opened.storage.reserve(worker, write.key.in_bytes(&arena.keys), write.at, value.length())?
+        {
             scratch.reserved.push((number, memory));
         }
     }
@@ -267,7 +270,7 @@ fn take_out_removed<S: Setting>(
     writes: &[Write],
 ) -> Result<(), KvError> {
     for write in writes.iter().filter(|write| write.op == WriteOp::Remove) {
-        let seen = Sighting { at: write.at, version: write.before };
+        let seen = ReadEntry { at: write.at, version: write.before };
         reclaim::reap(db, worker, write.table, write.key.in_bytes(&arena.keys), seen)?;
     }
     Ok(())

@@ -245,7 +245,7 @@ impl<S: Setting> Db<S> {
                 ticket = Some(self.inner.ticket.take());
             }
             let admission = self.inner.lifecycle.admit(self.inner.engine(), tries > 0)?;
-            let mut state = self.inner.take(thread);
+            let mut state = self.inner.take(thread)?;
             state.session.admission = admission;
             let mut tx = Tx::new(&self.inner, state, false, ticket.is_some());
             if !M::WRITES && tries > 0 {
@@ -298,7 +298,7 @@ impl<S: Setting> Db<S> {
         if thread.slot.is_active(engine) {
             return Err(Error::Nested);
         }
-        let mut state = db.take(thread);
+        let mut state = db.take(thread)?;
         state.session.enter(engine, &db.lifecycle, thread.slot.name);
         match db.lifecycle.admit(engine, false) {
             Ok(admission) => {

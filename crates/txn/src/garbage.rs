@@ -10,16 +10,16 @@
 //! but while snapshots are open (see `reclaim`).
 
 use crossbeam_queue::SegQueue;
-use drtm_kv::{Handle, Sighting, Version};
+use drtm_kv::{Handle, ReadEntry, Version};
 use smallvec::SmallVec;
 
-use crate::index::Encoded;
+use crate::storage::KeyRef;
 
 /// Something that cannot be taken back yet.
 #[derive(Debug)]
 pub(crate) enum Garbage {
     /// The record of a row that is gone.
-    Row { table: u16, key: GarbageKey, seen: Sighting },
+    Row { table: u16, key: GarbageKey, seen: ReadEntry },
     /// Older versions of rows, which may be needed as long as a snapshot is open that does not see this version.
     Past { rows: Rows, until: Version },
 }
@@ -35,20 +35,20 @@ pub(crate) enum GarbageKey {
     Bytes(Box<[u8]>),
 }
 
-impl From<Encoded<'_>> for GarbageKey {
-    fn from(key: Encoded<'_>) -> Self {
+impl From<KeyRef<'_>> for GarbageKey {
+    fn from(key: KeyRef<'_>) -> Self {
         match key {
-            Encoded::Word(word) => Self::Word(word),
-            Encoded::Bytes(bytes) => Self::Bytes(bytes.into()),
+            KeyRef::Word(word) => Self::Word(word),
+            KeyRef::Bytes(bytes) => Self::Bytes(bytes.into()),
         }
     }
 }
 
 impl GarbageKey {
-    pub(crate) fn as_ref(&self) -> Encoded<'_> {
+    pub(crate) fn as_ref(&self) -> KeyRef<'_> {
         match self {
-            Self::Word(word) => Encoded::Word(*word),
-            Self::Bytes(bytes) => Encoded::Bytes(bytes),
+            Self::Word(word) => KeyRef::Word(*word),
+            Self::Bytes(bytes) => KeyRef::Bytes(bytes),
         }
     }
 }

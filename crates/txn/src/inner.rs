@@ -113,10 +113,10 @@ impl<S: Setting> Inner<S> {
 
     /// Returns a state for a transaction of this thread.
     #[inline(always)]
-    pub(crate) fn take(&self, thread: &Thread<S::Engine>) -> Box<TxState<S::Engine>> {
+    pub(crate) fn take(&self, thread: &Thread<S::Engine>) -> Result<Box<TxState<S::Engine>>, Error> {
         // The model checker's threads are all one here, and must not take each other's states, which name lock holders.
         let spare = if MODEL { None } else { thread.spare.take().or_else(|| Self::take_another(thread)) };
-        spare.unwrap_or_else(|| self.new_state())
+        spare.map_or_else(|| self.new_state(), Ok)
     }
 
     #[cold]
@@ -127,8 +127,8 @@ impl<S: Setting> Inner<S> {
 
     #[cold]
     #[inline(never)]
-    fn new_state(&self) -> Box<TxState<S::Engine>> {
-        Box::new(TxState::new(self.store.worker(), self.registry.register()))
+    fn new_state(&self) -> Result<Box<TxState<S::Engine>>, Error> {
+        Ok(Box::new(TxState::new(self.store.worker()?, self.registry.register())))
     }
 
     /// Keeps a state for this thread's next transaction.

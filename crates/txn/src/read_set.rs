@@ -1,9 +1,9 @@
 //! The read set: what must still be so when the transaction commits.
 
-use drtm_kv::{BucketVersion, Handle, NodeVersion, Sighting};
+use drtm_kv::{BucketVersion, GuardChange, Handle, NodeVersion, PhantomGuard, ReadEntry};
 
 use crate::{
-    index::{Absence, Shift},
+    storage::{Absence, Shift},
     write_set::WriteTarget,
 };
 
@@ -14,7 +14,7 @@ const FIRST_CHECK: usize = 256;
 #[derive(Debug)]
 pub(crate) struct ReadSet {
     /// Rows that were read and are not written.
-    pub(crate) records: Vec<Sighting>,
+    pub(crate) records: Vec<ReadEntry>,
     /// Leaves that ranges went through, and in which keys were absent.
     pub(crate) leaves: Vec<NodeVersion>,
     /// Buckets in which keys were absent.
@@ -56,14 +56,14 @@ impl ReadSet {
     /// Lets the guards follow a change that this transaction has made itself.
     pub(crate) fn follow(&mut self, shift: Shift) {
         match shift {
-            Shift::Leaf(change) => change.carry(&mut self.leaves),
-            Shift::Bucket(change) => change.carry(&mut self.buckets),
+            Shift::Leaf(change) => carry(&mut self.leaves, change),
+            Shift::Bucket(change) => carry(&mut self.buckets, change),
         }
     }
 
     /// Removes a row that is going to be written, if it was read last. Returns whether it was.
     #[inline(always)]
-    pub(crate) fn take_back(&mut self, seen: Sighting) -> bool {
+    pub(crate) fn take_back(&mut self, seen: ReadEntry) -> bool {
         self.records.pop_if(|last| *last == seen).is_some()
     }
 
@@ -81,6 +81,18 @@ impl ReadSet {
         self.leaves.clear();
         self.buckets.clear();
         self.next_check = FIRST_CHECK;
+    }
+}
+
+/// Lets guards follow a change.
+fn carry<G: PhantomGuard>(guards: &mut Vec<G>, change: GuardChange<G>) {
+    let mut is_there = false;
+    for guard in guards.iter_mut().filter(|guard| **guard == change.before) {
+        *guard = change.after;
+        is_there = true;
+    }
+    if is_there {
+        guards.extend(change.split_off);
     }
 }
 

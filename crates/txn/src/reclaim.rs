@@ -2,9 +2,9 @@
 //! threads that commit, and by a thread that closes a snapshot.
 
 use drtm_htm::Engine;
-use drtm_kv::{Handle, KvError, Locking, Reaped, Sighting, Worker};
+use drtm_kv::{Handle, KvError, Locking, ReadEntry, Reaped, Worker};
 
-use crate::{Setting, budget::Spent, garbage::Garbage, index::Encoded, inner::Inner, state::TxState};
+use crate::{Setting, budget::Spent, garbage::Garbage, inner::Inner, state::TxState, storage::KeyRef};
 
 /// How many commits there are between attempts to take something back, and how much is tried at once: whatever a snapshot that stays open holds up, a commit does
 /// not become slow for it.
@@ -16,12 +16,12 @@ pub(crate) fn reap<S: Setting>(
     db: &Inner<S>,
     worker: &mut Worker<S::Engine>,
     table: u16,
-    key: Encoded<'_>,
-    seen: Sighting,
+    key: KeyRef<'_>,
+    seen: ReadEntry,
 ) -> Result<(), KvError> {
     let Some(opened) = db.catalog.get(table) else { return Ok(()) };
     // Nothing is taken out of what somebody with the ticket may have passed.
-    let reaped = if db.ticket.is_taken() { Reaped::Busy } else { opened.index.reap(worker, key, seen)? };
+    let reaped = if db.ticket.is_taken() { Reaped::Busy } else { opened.storage.reap(worker, key, seen)? };
     if reaped == Reaped::Busy {
         db.garbage.push(Garbage::Row { table, key: key.into(), seen });
     }
@@ -78,7 +78,7 @@ fn try_each<S: Setting>(db: &Inner<S>, state: &mut TxState<S::Engine>, spent: &m
         tried += 1;
         let is_done = match &mut left {
             Garbage::Row { table, key, seen } => match db.catalog.get(*table) {
-                Some(opened) => opened.index.reap(&mut state.worker, key.as_ref(), *seen)? != Reaped::Busy,
+                Some(opened) => opened.storage.reap(&mut state.worker, key.as_ref(), *seen)? != Reaped::Busy,
                 None => true,
             },
             Garbage::Past { rows, .. } => {
@@ -114,7 +114,7 @@ fn forget<S: Setting>(
     match records.lock(at, state.holder)? {
         // Whoever has moved it, or taken it out, sees to that.
         Locking::Gone => Ok(true),
-        Locking::Held(_) => Ok(false),
+        Locking::Mine { .. } | Locking::Held(_) => Ok(false),
         Locking::Taken { .. } => {
             // Only now: until the record was locked, somebody may have written it for whom a snapshot needs what it was.
             db.snapshots.needs(&db.store, &mut state.scratch.needs)?;

@@ -10,16 +10,16 @@
 
 use std::{collections::BTreeMap, ops::Bound};
 
-use crate::index::Encoded;
+use crate::storage::KeyRef;
 
 /// A key as spans have it: its encoding, of which a word's has eight bytes. Both are in the order of the keys.
 pub(crate) type Bytes = Vec<u8>;
 
 /// The encoding of a key.
-pub(crate) fn bytes_of(key: Encoded<'_>) -> Bytes {
+pub(crate) fn bytes_of(key: KeyRef<'_>) -> Bytes {
     match key {
-        Encoded::Word(word) => word.to_be_bytes().to_vec(),
-        Encoded::Bytes(bytes) => bytes.to_vec(),
+        KeyRef::Word(word) => word.to_be_bytes().to_vec(),
+        KeyRef::Bytes(bytes) => bytes.to_vec(),
     }
 }
 
@@ -116,7 +116,7 @@ mod tests {
     }
 
     fn key(number: u8) -> Bytes {
-        bytes_of(Encoded::Bytes(&[number]))
+        bytes_of(KeyRef::Bytes(&[number]))
     }
 
     proptest! {
@@ -153,7 +153,7 @@ mod tests {
     fn spans_that_touch_are_one() {
         let mut spans = RemovedSpans::default();
         for number in 0..1_000_u64 {
-            let word = |number: u64| bytes_of(Encoded::Word(number));
+            let word = |number: u64| bytes_of(KeyRef::Word(number));
             spans.add(1, word(number.saturating_sub(1)), word(number));
         }
         assert_eq!(spans.ends.len(), 1);

@@ -7,7 +7,7 @@ use drtm_kv::Version;
 use crate::{
     SinkError,
     arena::{Arena, ArenaRange},
-    index::Encoded,
+    storage::KeyRef,
     table::TableInfo,
     write_set::{Write, WriteOp},
 };
@@ -168,8 +168,8 @@ impl<'t> Row<'t> {
     fn new(epoch: u64, write: &'t Write, arena: &'t Arena, tables: &'t [OnceLock<TableInfo>]) -> Option<Self> {
         let table = tables.get(usize::from(write.table))?.get()?;
         let word = match write.key.in_bytes(&arena.keys) {
-            Encoded::Word(word) => word.to_be_bytes(),
-            Encoded::Bytes(_) => [0; 8],
+            KeyRef::Word(word) => word.to_be_bytes(),
+            KeyRef::Bytes(_) => [0; 8],
         };
         Some(Self { table, write, arena, epoch, word })
     }
@@ -200,8 +200,8 @@ impl<'t> Row<'t> {
     #[inline]
     pub fn key(&self) -> &[u8] {
         match self.write.key.in_bytes(&self.arena.keys) {
-            Encoded::Bytes(bytes) => bytes,
-            Encoded::Word(_) => &self.word[self.word.len() - self.table.key_size.min(self.word.len())..],
+            KeyRef::Bytes(bytes) => bytes,
+            KeyRef::Word(_) => &self.word[self.word.len() - self.table.key_size.min(self.word.len())..],
         }
     }
 

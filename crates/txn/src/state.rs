@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use drtm_htm::Engine;
-use drtm_kv::{Handle, Records, Reserved, State, Worker};
+use drtm_kv::{Handle, Holder, Records, Reserved, Worker};
 
 use crate::{
     arena::Arena,
@@ -25,7 +25,7 @@ pub(crate) const LONG_READ: usize = 1024;
 pub(crate) struct TxState<E: Engine> {
     pub(crate) worker: Worker<E>,
     /// The lock word of this transaction.
-    pub(crate) holder: State,
+    pub(crate) holder: Holder,
     pub(crate) reads: ReadSet,
     pub(crate) writes: WriteSet,
     pub(crate) arena: Arena,
@@ -83,7 +83,7 @@ impl Session {
 impl<E: Engine> TxState<E> {
     pub(crate) fn new(worker: Worker<E>, counters: Arc<Counters>) -> Self {
         Self {
-            holder: worker.lock_state(),
+            holder: worker.holder(),
             worker,
             reads: ReadSet::default(),
             writes: WriteSet::default(),

@@ -5,6 +5,7 @@
 //! where it looks for anything, ranges included, and whoever else looks for the key finds something that will change if the insertion commits.
 
 mod by;
+mod drive;
 mod each;
 mod entry;
 mod lock_for_read;
@@ -28,16 +29,16 @@ pub use savepoint::Savepoint;
 use std::{hint::cold_path, marker::PhantomData};
 
 use drtm_htm::fence_locked;
-use drtm_kv::{Sighting, Version};
+use drtm_kv::{ReadEntry, Version};
 
 use crate::{
     Codec, Conflict, Embedded, Error, Key, Setting, Table,
     catalog::Opened,
     commit,
-    index::{Absence, Encoded},
     inner::{Inner, Thread},
     reclaim, snapshots,
     state::{LONG_READ, TxState},
+    storage::{Absence, KeyRef},
     trace::event,
     write_set::WriteOp,
 };
@@ -116,13 +117,13 @@ impl Found {
 
 /// A key as the store takes it.
 #[inline(always)]
-pub(crate) fn encode<'b, K: Key>(key: &K, buffer: &'b mut Vec<u8>) -> Encoded<'b> {
+pub(crate) fn encode<'b, K: Key>(key: &K, buffer: &'b mut Vec<u8>) -> KeyRef<'b> {
     if K::FITS {
-        Encoded::Word(key.word())
+        KeyRef::Word(key.word())
     } else {
         buffer.clear();
         key.write(buffer, true);
-        Encoded::Bytes(buffer)
+        KeyRef::Bytes(buffer)
     }
 }
 
@@ -160,7 +161,7 @@ impl<'db, S: Setting, M: Mode> Tx<'db, S, M> {
 
     /// Remembers a record that was read. From time to time looks at all of them again, so that a transaction that cannot commit does not go on for long.
     #[inline(always)]
-    pub(crate) fn track_read(&mut self, seen: Sighting) -> Result<(), Error> {
+    pub(crate) fn track_read(&mut self, seen: ReadEntry) -> Result<(), Error> {
         if self.past().is_some() {
             return Ok(());
         }
@@ -170,7 +171,7 @@ impl<'db, S: Setting, M: Mode> Tx<'db, S, M> {
 
     /// The same for a row that is going to be changed, which is not remembered: it is once [that has failed](crate::work::Changing), and otherwise is among what is written.
     #[inline(always)]
-    pub(crate) fn track_read_to_change(&mut self, seen: Sighting) -> Result<(), Error> {
+    pub(crate) fn track_read_to_change(&mut self, seen: ReadEntry) -> Result<(), Error> {
         if self.is_to_check() {
             cold_path();
             self.track_read(seen)?;

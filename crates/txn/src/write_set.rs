@@ -5,7 +5,7 @@
 //! and a large one has an index, which is brought up to date by the first lookup that needs it: a transaction that
 //! only inserts never pays for it.
 
-use drtm_kv::{Handle, Sighting, Version};
+use drtm_kv::{Handle, ReadEntry, Version};
 use rustc_hash::FxHashMap;
 
 use crate::{
@@ -42,7 +42,7 @@ impl WriteOp {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum WriteTarget {
     /// A record that this transaction does not write yet.
-    Seen(Sighting),
+    Seen(ReadEntry),
     /// The write with this number.
     Written(usize),
     /// An older version, which cannot be written.
@@ -71,14 +71,14 @@ pub(crate) struct Write {
 impl Write {
     /// A write of a record that was found. If it was read, it must not be in the read set too.
     #[inline(always)]
-    pub(crate) fn found(found: Sighting, table: u16, op: WriteOp, key: ArenaKey, is_read: bool) -> Self {
-        let Sighting { at, version: seen } = found;
+    pub(crate) fn found(found: ReadEntry, table: u16, op: WriteOp, key: ArenaKey, is_read: bool) -> Self {
+        let ReadEntry { at, version: seen } = found;
         Self { at, table, op, is_made: false, is_read, key, seen, before: Version::default(), has_room: true }
     }
 
     /// A write of a record that was made for it. It counts as read: the key was absent.
     #[inline(always)]
-    pub(crate) fn made(made: Sighting, table: u16, op: WriteOp, key: ArenaKey) -> Self {
+    pub(crate) fn made(made: ReadEntry, table: u16, op: WriteOp, key: ArenaKey) -> Self {
         Self { is_made: true, ..Self::found(made, table, op, key, true) }
     }
 
@@ -91,8 +91,8 @@ impl Write {
 
     /// The record as it was found.
     #[inline(always)]
-    pub(crate) fn seen(&self) -> Sighting {
-        Sighting { at: self.at, version: self.seen }
+    pub(crate) fn seen(&self) -> ReadEntry {
+        ReadEntry { at: self.at, version: self.seen }
     }
 }
 
@@ -205,7 +205,7 @@ impl WriteSet {
     /// # Errors
     ///
     /// [`Error::OtherSavepoint`] if the transaction cannot return to it.
-    pub(crate) fn return_to(&mut self, mark: Mark, mut read: impl FnMut(Sighting)) -> Result<(), Error> {
+    pub(crate) fn return_to(&mut self, mark: Mark, mut read: impl FnMut(ReadEntry)) -> Result<(), Error> {
         let Ok(known) = self.savepoints.binary_search(&mark.number) else { return Err(Error::OtherSavepoint) };
         self.savepoints.truncate(known + 1);
         while self.changes.len() > mark.changes {
@@ -319,17 +319,17 @@ impl Filter {
 #[cfg(all(test, not(feature = "model")))]
 mod tests {
     use drtm_htm::NoHtm;
-    use drtm_kv::{HashConfig, Placed, Store};
+    use drtm_kv::{HashConfig, KvTable, Placed, Store};
     use proptest::prelude::*;
 
     use super::*;
 
     /// Records to write.
-    fn records(count: u64) -> Vec<Sighting> {
+    fn records(count: u64) -> Vec<ReadEntry> {
         let store = Store::in_memory(NoHtm, 16 << 20).expect("a store");
         let table = store.hash_table(HashConfig::default()).expect("a table");
-        let mut worker = store.worker();
-        let mut record = |key| match table.place(&mut worker, key, b"", |_| ()).expect("room") {
+        let mut worker = store.worker().expect("a worker");
+        let mut record = |key| match table.place(&mut worker, key, b"", None, |_| ()).expect("room") {
             Placed::Made(seen) | Placed::Found(seen) => seen,
         };
         (0..count).map(&mut record).collect()

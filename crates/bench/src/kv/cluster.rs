@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use drtm_htm::{Engine, NoHtm};
-use drtm_kv::{BucketCache, HashConfig, HashPeer, HashTable, Inline, Store};
+use drtm_kv::{BucketCache, HashConfig, HashPeer, HashTable, Inline, KvTable, Store};
 use drtm_rdma::{Offset, Region};
 
 use super::scheme::{Peer, Scheme, remote};
@@ -32,7 +32,7 @@ impl Scheme for Cluster {
         let store = Store::in_region(Arc::clone(region))?;
         let config = HashConfig::for_keys(keys.len() as u64).with_occupancy(occupancy).fixed();
         let table = store.hash_table(config)?;
-        let mut worker = store.worker();
+        let mut worker = store.worker().expect("a worker");
         for (index, key) in keys.iter().enumerate() {
             table.insert(&mut worker, *key, &(index as u64 + 1).to_le_bytes())?;
         }

@@ -3,7 +3,7 @@
 use std::hint::black_box;
 
 use drtm_htm::{Native, NoHtm, Rtm};
-use drtm_kv::{HashConfig, HashTable, Inline, Store, Tree, Worker};
+use drtm_kv::{HashConfig, HashTable, Inline, KvTable, Store, Tree, Worker};
 use drtm_txn::{Builder, Db, Embedded, Ordered, Table, TableDef};
 
 use super::{
@@ -121,7 +121,7 @@ impl InTree {
     fn filled(records: u64) -> Result<Self, Error> {
         let store = Store::in_memory(NoHtm, memory(records))?;
         let tree = store.tree_of()?;
-        let mut worker = store.worker();
+        let mut worker = store.worker().expect("a worker");
         (0..records).try_for_each(|number| tree.insert(&mut worker, key(number), &[1; 100]).map(drop))?;
         drop(worker);
         Ok(Self { store, tree })
@@ -132,7 +132,7 @@ impl InHash {
     fn filled(records: u64) -> Result<Self, Error> {
         let store = Store::in_memory(NoHtm, memory(records))?;
         let table = store.hash_table_of(HashConfig::for_keys(records))?;
-        let mut worker = store.worker();
+        let mut worker = store.worker().expect("a worker");
         (0..records).try_for_each(|number| table.insert(&mut worker, key(number), &[1; 100]).map(drop))?;
         drop(worker);
         Ok(Self { store, table })
@@ -158,7 +158,7 @@ impl Records for InTree {
     type Session<'s> = TreeSession<'s>;
 
     fn session(&self) -> TreeSession<'_> {
-        TreeSession { tree: &self.tree, worker: self.store.worker(), value: [1; 100] }
+        TreeSession { tree: &self.tree, worker: self.store.worker().expect("a worker"), value: [1; 100] }
     }
 }
 
@@ -184,7 +184,7 @@ impl Records for InHash {
     type Session<'s> = HashSession<'s>;
 
     fn session(&self) -> HashSession<'_> {
-        HashSession { table: &self.table, worker: self.store.worker(), value: [1; 100] }
+        HashSession { table: &self.table, worker: self.store.worker().expect("a worker"), value: [1; 100] }
     }
 }
 

@@ -88,9 +88,9 @@ pub(super) fn first_match_from<E: Engine>(engine: &E, bucket: &Bucket, line: usi
     in_line(line).or_else(|| in_line(line ^ 1)).unwrap_or(SLOTS)
 }
 
-/// A slot as it was seen, for whoever follows it without looking at anything else.
+/// A slot as it was seen, for a reader that follows it without looking at anything else.
 #[derive(Debug)]
-pub(super) struct Sight<'b> {
+pub(super) struct SeenSlot<'b> {
     /// The chain's main bucket.
     main: &'b Bucket,
     seen: Seen,
@@ -98,7 +98,7 @@ pub(super) struct Sight<'b> {
     meta: u64,
 }
 
-impl<'b> Sight<'b> {
+impl<'b> SeenSlot<'b> {
     /// The slot of a bucket in the chain of `main`, which was seen like this before.
     #[inline(always)]
     pub(super) fn of<E: Engine>(

@@ -5,18 +5,19 @@ use std::hint::cold_path;
 use drtm_htm::{Access, Engine, Outcome, Policy};
 
 use super::{
-    BucketVersion, Table,
+    BucketChange, BucketVersion, Table,
     bucket::{self, Change},
     chain::{Match, Room, plainly},
     header,
     segments::Bucket,
 };
 use crate::{
-    KvError, Version, Worker, floor,
+    Current, GuardChange, Handle, KvError, ReadEntry, Version, Worker, floor,
     heap::Class,
     keys::Keys,
     layout::Place,
-    record::{Look, Record, Shape},
+    record::{Look, Record, Shape, WholeKey},
+    room::Nowhere,
 };
 
 /// What became of an attempt to put a record into a chain.
@@ -36,14 +37,6 @@ enum Put {
     /// The chain is not the key's any more, or somebody is changing it.
     Retry,
     Failed(KvError),
-}
-
-/// A record that was put into its chain.
-pub(super) struct New {
-    pub(super) place: Place,
-    pub(super) version: Version,
-    /// The bucket before.
-    pub(super) before: BucketVersion,
 }
 
 impl<E: Engine> Table<E> {
@@ -77,55 +70,48 @@ impl<E: Engine> Table<E> {
         Ok(floor::floor(self.engine(), self.header(header::FLOOR)?))
     }
 
-    pub(super) fn insert<K: Keys>(
-        &self,
-        worker: &mut Worker<E>,
-        key: K::Key<'_>,
-        value: &[u8],
-    ) -> Result<Option<Version>, KvError> {
-        if self.search::<K, _>(key, |record| record.check::<K>(key))?.is_some() {
-            return Ok(None);
-        }
-        Ok(self.put_new::<K>(worker, key, value, None, Version::new)?.map(|new| new.version))
-    }
-
     /// Puts a new record into its chain, unless the key has one: none if its bucket is still what it was when it was `missed`. It has the version that `first` makes of
-    /// the lowest number that it can have.
+    /// the lowest number that it can have. Tells what that has done to buckets.
     pub(super) fn put_new<K: Keys>(
         &self,
         worker: &mut Worker<E>,
         key: K::Key<'_>,
         value: &[u8],
-        missed: Option<BucketVersion>,
+        mut missed: Option<BucketVersion>,
         first: impl Fn(u64) -> Version,
-    ) -> Result<Option<New>, KvError> {
+        mut note: impl FnMut(BucketChange),
+    ) -> Result<Option<ReadEntry>, KvError> {
         let shape = Shape::of::<K>(key, value.len(), self.checked)?;
         let memory = worker.allocate(shape.class())?;
         let mut version = first(self.floor()?);
         let mut place = Record::create::<K>(self.region(), memory, shape, key, value, version)?;
         let waiting = self.patience.begin();
-        let (mut in_region, mut missed) = (true, missed);
+        let mut in_region = true;
         let done = loop {
             let tried = match missed.take() {
                 Some(missed) => self.put_where_missed::<K>(key, missed, place, version),
                 None => Ok(None),
             };
             let tried = match tried {
-                Ok(None) if in_region => self.put_in_region::<K>(worker, key, place, version),
+                Ok(None) if in_region => self.put_in_htm::<K>(worker, key, place, version),
                 tried => tried,
             };
             let put = tried.and_then(|put| put.map_or_else(|| self.put_under_lock::<K>(key, place, version), Ok));
             match put.unwrap_or_else(Put::Failed) {
-                Put::Done(before) => break Ok(Some(New { place, version, before })),
+                Put::Done(before) => {
+                    note(GuardChange { before, after: before.next(), split_off: None });
+                    let counted = self.count(worker, 1)?;
+                    self.grow_if_full::<K>(counted, note)?;
+                    return Ok(Some(ReadEntry { at: Handle::of(place), version }));
+                }
                 Put::Exists => break Ok(None),
                 Put::Failed(error) => break Err(error),
                 Put::Below(floor) => {
                     cold_path();
                     version = first(floor);
-                    Record::at(self.region(), place)?.claim(worker.lock_state());
                     place = Record::create::<K>(self.region(), memory, shape, key, value, version)?;
                 }
-                // What a region cannot do, the lock's holder can.
+                // What an htm transaction cannot do, the lock's holder can.
                 Put::LookAlike | Put::Full | Put::Unknown => in_region = false,
                 Put::Retry => {
                     if let Err(error) = waiting.pause() {
@@ -134,17 +120,15 @@ impl<E: Engine> Table<E> {
                 }
             }
         };
-        if !matches!(done, Ok(Some(_))) {
-            cold_path();
-            Record::at(self.region(), place)?.discard(worker.lock_state());
-            worker.free(shape.class(), memory);
-        }
+        cold_path();
+        Record::at(self.region(), place)?.discard(worker.holder());
+        worker.free(shape.class(), memory);
         done
     }
 
     /// Puts a record into its chain in a hardware region. `None` where there is none, or it gave up.
     #[inline(always)]
-    fn put_in_region<K: Keys>(
+    fn put_in_htm<K: Keys>(
         &self,
         worker: &mut Worker<E>,
         key: K::Key<'_>,
@@ -158,6 +142,7 @@ impl<E: Engine> Table<E> {
         let hash = K::hash(word);
         let number = self.first_guess(hash)?;
         let (main, floor) = (self.main_bucket(number)?, self.header(header::FLOOR)?);
+        let record = Record::at(self.region(), place)?;
         let outcome = worker.htm.attempt(Policy::DBX, |tx| {
             if Change(main).is_locked(tx)? {
                 return Ok(Put::Retry);
@@ -177,6 +162,7 @@ impl<E: Engine> Table<E> {
                 Ok(_) if matches > 0 => Put::LookAlike,
                 Ok(Room::Behind(_)) => Put::Full,
                 Ok(Room::Slot(bucket, slot)) => {
+                    record.unlock_in(tx)?;
                     Change(bucket).fill(tx, slot, word, place)?;
                     let version = Change(main).version(tx)?;
                     Change(main).release(tx)?;
@@ -204,6 +190,7 @@ impl<E: Engine> Table<E> {
         let (engine, main) = (self.engine(), self.region().array(missed.at)?);
         let seen = bucket::seen(engine, main);
         let empty = plainly(engine, |tx| Change(main).empty(tx));
+        let record = Record::at(self.region(), place)?;
         // With the lock, it is what it was seen to be: whoever has changed it has left another version.
         if empty == 0 || seen.version() != missed.version || !bucket::try_lock(engine, main, seen) {
             return Ok(None);
@@ -212,6 +199,7 @@ impl<E: Engine> Table<E> {
             if floor > version.number() {
                 return Put::Below(floor);
             }
+            record.unlock();
             let word = K::word(key);
             let slot = bucket::first_of(empty, self.line_of::<K>(word));
             plainly(engine, |tx| Change(main).fill(tx, slot, word, place));
@@ -252,12 +240,17 @@ impl<E: Engine> Table<E> {
                 return Ok(Put::Exists);
             }
         }
+        let record = Record::at(self.region(), place)?;
         match room {
-            Room::Slot(bucket, slot) => plainly(engine, |tx| Change(bucket).fill(tx, slot, word, place)),
+            Room::Slot(bucket, slot) => {
+                record.unlock();
+                plainly(engine, |tx| Change(bucket).fill(tx, slot, word, place));
+            }
             Room::Behind(last) => {
                 let link = self.new_overflow()?;
                 let bucket = self.overflow(link)?;
                 let slot = bucket::first_slot(self.line_of::<K>(word));
+                record.unlock();
                 plainly(engine, |tx| Change(bucket).fill(tx, slot, word, place));
                 plainly(engine, |tx| Change(last).set_link(tx, link));
             }
@@ -270,8 +263,8 @@ impl<E: Engine> Table<E> {
         let record = Record::at(self.region(), found.place)?;
         let waiting = self.patience.begin();
         loop {
-            match record.identify::<K>(key)? {
-                Look::Found(()) => return Ok(true),
+            match record.read::<K, _>(WholeKey::<K>(key), &mut Current, &mut Nowhere)? {
+                Look::Found(_) => return Ok(true),
                 Look::Other => return Ok(false),
                 Look::Busy | Look::Stale | Look::Absent => waiting.pause()?,
             }
@@ -295,10 +288,10 @@ impl<E: Engine> Table<E> {
         let hash = K::hash(K::word(key));
         let waiting = self.patience.begin();
         loop {
-            if self.search::<K, _>(key, |record| record.check::<K>(key))?.is_none() {
+            if !self.read::<K, _>(key, Current, &mut Nowhere)?.is_ok_and(|found| found.is_present()) {
                 return Ok(None);
             }
-            if let Some((version, class, place)) = self.take_out_in_region::<K>(worker, key)? {
+            if let Some((version, class, place)) = self.take_out_in_htm::<K>(worker, key)? {
                 worker.free(class, place.word);
                 return Ok(Some(version));
             }
@@ -314,7 +307,7 @@ impl<E: Engine> Table<E> {
 
     /// Removes a key in a hardware region. Gives its version and the memory that is free then; `None` where there are no regions, or this is not for one.
     #[inline(always)]
-    fn take_out_in_region<K: Keys>(
+    fn take_out_in_htm<K: Keys>(
         &self,
         worker: &mut Worker<E>,
         key: K::Key<'_>,
@@ -327,7 +320,7 @@ impl<E: Engine> Table<E> {
         let hash = K::hash(word);
         let number = self.first_guess(hash)?;
         let (main, floor) = (self.main_bucket(number)?, self.header(header::FLOOR)?);
-        let holder = worker.lock_state();
+        let holder = worker.holder();
         let outcome = worker.htm.attempt(Policy::DBX, |tx| {
             let is_here =
                 matches!(Change(main).depth(tx)?, Some(depth) if self.numbering.bucket(hash, depth) == number);
@@ -366,7 +359,7 @@ impl<E: Engine> Table<E> {
         let taken = self.slot_of::<K>(main, key).and_then(|found| {
             let Some(found) = found else { return Ok(Some(None)) };
             let record = Record::at(self.region(), found.place)?;
-            let Look::Found(locked) = record.lock::<K>(key, worker.lock_state())? else { return Ok(None) };
+            let Look::Found(locked) = record.lock::<K>(key, worker.holder())? else { return Ok(None) };
             let (version, class) = (locked.version(), locked.class());
             floor::raise(self.engine(), self.header(header::FLOOR)?, version);
             plainly(self.engine(), |tx| Change(found.bucket).clear(tx, found.slot));
@@ -383,83 +376,5 @@ impl<E: Engine> Table<E> {
                 version
             })
         }))
-    }
-
-    /// Gives a key a value where its record is, or elsewhere if there is no room for it there.
-    #[cold]
-    pub(super) fn update<K: Keys>(
-        &self,
-        worker: &mut Worker<E>,
-        key: K::Key<'_>,
-        shape: Shape,
-        value: &[u8],
-    ) -> Result<Option<Version>, KvError> {
-        let holder = worker.lock_state();
-        match self.search::<K, _>(key, |record| record.overwrite::<K>(key, holder, shape, value))? {
-            Some(None) => self.relocate::<K>(worker, key, shape, value),
-            Some(written) => Ok(written),
-            None => Ok(None),
-        }
-    }
-
-    /// Gives a key a value that does not fit where its record is: writes it elsewhere, and lets the slot point there.
-    fn relocate<K: Keys>(
-        &self,
-        worker: &mut Worker<E>,
-        key: K::Key<'_>,
-        shape: Shape,
-        value: &[u8],
-    ) -> Result<Option<Version>, KvError> {
-        let memory = worker.allocate(shape.class())?;
-        let waiting = self.patience.begin();
-        let moved = loop {
-            let moved = self.lock_chain(K::hash(K::word(key))).and_then(|(_, main)| {
-                let moved = self.move_record::<K>(worker, main, key, memory, shape, value);
-                self.unlock_chain(main, Vec::new());
-                moved
-            });
-            match moved {
-                Ok(None) => {
-                    if let Err(error) = waiting.pause() {
-                        break Err(error);
-                    }
-                }
-                Ok(Some(moved)) => break Ok(moved),
-                Err(error) => break Err(error),
-            }
-        };
-        match moved {
-            Ok(Some((version, class, place))) => {
-                worker.free(class, place.word);
-                Ok(Some(version))
-            }
-            not_moved => {
-                // Memory that was used before is still as it was freed, and fresh memory is still fresh.
-                worker.free(shape.class(), memory);
-                not_moved.map(|_| None)
-            }
-        }
-    }
-
-    /// Moves a key's record, in a chain that is locked, to other memory. `None`: the record is locked. Otherwise, if there is
-    /// such a key: its new version, and the memory that it has left.
-    #[expect(clippy::type_complexity, reason = "said in the line above, and used once")]
-    fn move_record<K: Keys>(
-        &self,
-        worker: &Worker<E>,
-        main: &Bucket,
-        key: K::Key<'_>,
-        memory: u64,
-        shape: Shape,
-        value: &[u8],
-    ) -> Result<Option<Option<(Version, crate::heap::Class, Place)>>, KvError> {
-        let Some(found) = self.slot_of::<K>(main, key)? else { return Ok(Some(None)) };
-        let record = Record::at(self.region(), found.place)?;
-        let Look::Found(locked) = record.lock::<K>(key, worker.lock_state())? else { return Ok(None) };
-        let (version, class) = (locked.version().next(), locked.class());
-        let place = Record::create::<K>(self.region(), memory, shape, key, value, version)?;
-        plainly(self.engine(), |tx| Change(found.bucket).point(tx, found.slot, place));
-        locked.retire();
-        Ok(Some(Some((version, class, found.place))))
     }
 }

@@ -86,7 +86,8 @@ impl<E: Engine> Table<E> {
         self.free_overflows(emptied);
         // Who comes into the new bucket from now on changes its version.
         let split_off = Some(self.bucket_version(number, fresh));
-        Ok(Some(BucketChange { before: self.bucket_version(parent, seen), split_off }))
+        let before = self.bucket_version(parent, seen);
+        Ok(Some(BucketChange { before, after: before.next(), split_off }))
     }
 
     /// Moves the keys that the hash's next bit tells to from `old`, which is locked, to `new`, which is not in use yet; both have the new depth

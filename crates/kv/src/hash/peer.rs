@@ -48,13 +48,13 @@ use places::Places;
 /// ```
 /// use std::sync::Arc;
 /// use drtm_htm::NoHtm;
-/// use drtm_kv::{HashConfig, HashPeer, Inline, Store};
+/// use drtm_kv::{HashConfig, HashPeer, Inline, KvTable, Store};
 /// use drtm_rdma::{Fabric, LocalConfig, LocalFabric, NodeId, Phase, Remote, block_on};
 ///
 /// // Node 1 has a table.
 /// let store = Store::in_memory(NoHtm, 16 << 20)?;
 /// let table = store.hash_table(HashConfig::default())?;
-/// table.insert(&mut store.worker(), 7, b"seven")?;
+/// table.insert(&mut store.worker()?, 7, b"seven")?;
 /// let fabric = LocalFabric::new(2, LocalConfig::perfect());
 /// let region = fabric.register(NodeId(1), Arc::clone(store.region()))?;
 ///
@@ -74,7 +74,7 @@ use places::Places;
 /// What is found is to be checked: by the time the record is read, it may be another's. The table is asked again then, as often as it takes:
 ///
 /// ```
-/// use drtm_kv::{HashPeer, Inline, Location, PeerError};
+/// use drtm_kv::{HashPeer, Inline, KvTable, Location, PeerError};
 /// use drtm_rdma::{Port, Verbs};
 ///
 /// /// A record's first words, if there is such a key.

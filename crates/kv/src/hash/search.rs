@@ -5,17 +5,25 @@ use drtm_rdma::{OutOfBounds, Region};
 
 use super::{
     BucketHint, BucketVersion, Table, Whereabouts,
-    bucket::{self, Sight},
+    bucket::{self, SeenSlot},
     segments::Bucket,
 };
 use crate::{
-    Handle, KvError, Read, State, Version,
+    Handle, Holder, KvError, Version, Visibility,
     keys::Keys,
     layout::{Bits, LINE_SLOTS, Place, SLOTS, meta_word},
     mutation::{self, Mutation},
-    record::{Lines, Look, Record, Shape},
-    room::{Buffer, Memory},
+    record::{Lines, Look, Record, Shape, WholeKey},
+    room::Room,
 };
+
+/// What the fast path finds.
+pub(super) enum Located<'t, E: Engine> {
+    /// The record that the key's slot seems to lead to.
+    Record(SeenSlot<'t>, Record<'t, E>),
+    /// The key has none, as long as this bucket is unchanged.
+    Absent(BucketVersion),
+}
 
 impl<E: Engine> Table<E> {
     /// Where a search for this hash begins: the right bucket, unless the number of buckets has just changed.
@@ -36,24 +44,35 @@ impl<E: Engine> Table<E> {
         self.overflow.recall(self.region(), link).ok_or(KvError::NoBucket { bucket: link })
     }
 
-    /// The key's record, where it most probably is: straight, without a loop, so that operations one after the other overlap. `None`
-    /// means that there is more to it, and that [`search`](Self::search) will tell.
+    /// The fast path to a key's record: once, without a loop, so that operations one after the other
+    /// overlap.
     ///
-    /// It is that record for sure if the [`Sight`] still holds after what was to be done with it.
+    /// It is that record for sure if the [`SeenSlot`] still holds after what was to be done with it.
     #[inline(always)]
-    pub(super) fn sight<K: Keys>(&self, key: K::Key<'_>) -> Option<(Sight<'_>, Record<'_, E>)> {
+    pub(super) fn try_locate<K: Keys>(&self, key: K::Key<'_>) -> Option<Located<'_, E>> {
         let engine = self.engine();
         let word = K::word(key);
         let (hash, guess) = (K::hash(word), self.hint.now());
-        let main = self.main.glance(self.region(), guess.bucket(hash))?;
+        let number = guess.bucket(hash);
+        let main = self.main.try_get(self.region(), number)?;
         let seen = bucket::seen(engine, main);
         let (bucket, slot) = match bucket::first_match_from(engine, main, guess.line(hash), word) {
-            SLOTS => self.sight_beyond(main, word)?,
+            SLOTS if bucket::link(engine, main) == 0 => return self.try_miss(main, number, hash, seen),
+            SLOTS => self.try_locate_beyond(main, word)?,
             slot => (main, slot),
         };
-        let sight = Sight::of(engine, main, seen, bucket, slot)?;
-        let record = Record::at(self.region(), Place { word: sight.word(), incarnation: 0 }).ok()?;
-        Some((sight, record))
+        let slot = SeenSlot::of(engine, main, seen, bucket, slot)?;
+        let record = Record::at(self.region(), Place { word: slot.word(), incarnation: 0 }).ok()?;
+        Some(Located::Record(slot, record))
+    }
+
+    /// A key is not in a bucket without others behind it: if this is the key's, and as it was seen.
+    #[inline(always)]
+    fn try_miss(&self, main: &Bucket, number: u64, hash: u64, before: bucket::Seen) -> Option<Located<'_, E>> {
+        fence_acquire();
+        let is_right = self.elsewhere(main, number, hash).ok()?.is_none();
+        let is_same = bucket::seen(self.engine(), main).version() == before.version();
+        (is_right && is_same).then(|| Located::Absent(self.bucket_version(number, before)))
     }
 
     /// Asks for the memory of the buckets where keys most probably are.
@@ -79,7 +98,7 @@ impl<E: Engine> Table<E> {
         let slot = bucket::first_match(self.engine(), line, K::word(key));
         // A branch, but one that is seldom taken otherwise.
         if slot >= LINE_SLOTS - 1 {
-            return self.ask_for_record_apart::<K>(key, hint, lines);
+            return self.ask_for_record_slow::<K>(key, hint, lines);
         }
         // The slot keeps its tag, and so its meta word says what a link says.
         let place = Place::from_link(self.engine().load(&line[meta_word(slot)]));
@@ -88,7 +107,7 @@ impl<E: Engine> Table<E> {
 
     /// The same where the key is not in the line's first slots: anywhere in the bucket, or behind it.
     #[inline(never)]
-    fn ask_for_record_apart<K: Keys>(&self, key: K::Key<'_>, hint: BucketHint, lines: &Lines) -> Whereabouts {
+    fn ask_for_record_slow<K: Keys>(&self, key: K::Key<'_>, hint: BucketHint, lines: &Lines) -> Whereabouts {
         let Ok(bucket) = self.region().array(hint.bucket()) else { return Whereabouts::Unknown };
         let (engine, word) = (self.engine(), K::word(key));
         let seen = bucket::seen(engine, bucket);
@@ -132,12 +151,12 @@ impl<E: Engine> Table<E> {
 
     /// The slot among the chain's overflow buckets that seems to have this key.
     #[inline(never)]
-    fn sight_beyond<'t>(&'t self, main: &'t Bucket, key: u64) -> Option<(&'t Bucket, usize)> {
+    fn try_locate_beyond<'t>(&'t self, main: &'t Bucket, key: u64) -> Option<(&'t Bucket, usize)> {
         let mut bucket = main;
         loop {
             bucket = match bucket::link(self.engine(), bucket) {
                 0 => return None,
-                link => self.overflow.glance(self.region(), link)?,
+                link => self.overflow.try_get(self.region(), link)?,
             };
             match bucket::first_match(self.engine(), bucket, key) {
                 SLOTS => {}
@@ -146,48 +165,47 @@ impl<E: Engine> Table<E> {
         }
     }
 
-    /// Reads a value by the straight way.
+    /// Reads a key's record: by the fast path, or with more care.
     #[inline(always)]
-    pub(super) fn glance<K: Keys>(&self, key: K::Key<'_>, into: &mut (impl Memory + ?Sized)) -> Option<Read> {
-        let (sight, record) = self.sight::<K>(key)?;
-        let mut buffer = Buffer::new(into);
-        let is_fit = |version: Version| !version.is_removed();
-        let (version, _) = record.peek::<K, _>(key, is_fit, &mut buffer, |head, buffer| {
-            buffer.fill(|memory| Record::copy_any::<K>(self.region(), sight.word(), head, memory))
-        })?;
-        let read = buffer.read(version);
-        sight.holds(self.engine()).then_some(read)
+    pub(super) fn read<K: Keys, V: Visibility>(
+        &self,
+        key: K::Key<'_>,
+        mut view: V,
+        into: &mut impl Room,
+    ) -> Result<Result<V::Found, BucketVersion>, KvError> {
+        match self.try_locate::<K>(key) {
+            Some(Located::Record(slot, record)) => {
+                if let Some(found) = record.try_read_by_slot::<K, V>(WholeKey::<K>(key), &view, into)
+                    && slot.holds(self.engine())
+                {
+                    return Ok(Ok(found));
+                }
+            }
+            Some(Located::Absent(bucket)) => return Ok(Err(bucket)),
+            None => {}
+        }
+        self.search::<K, _>(key, |record| record.read::<K, V>(WholeKey::<K>(key), &mut view, into))
     }
 
-    /// Gives a record another value of the same shape by the straight way.
+    /// Gives a record another value of the same shape by the fast path.
     #[inline(always)]
     pub(super) fn replace<K: Keys>(
         &self,
         key: K::Key<'_>,
-        holder: State,
+        holder: Holder,
         shape: Shape,
         value: &[u8],
     ) -> Option<Version> {
-        let (sight, record) = self.sight::<K>(key)?;
+        let Some(Located::Record(slot, record)) = self.try_locate::<K>(key) else { return None };
         let locked = record.try_lock::<K>(holder).ok()??;
-        // From here on, nobody can remove it or move it.
-        let is_it = sight.holds(self.engine()) && locked.is_like::<K>(shape, key);
+        // From here on, no other can remove it or move it.
+        let is_it = slot.holds(self.engine()) && locked.is_like::<K>(shape, key);
         if is_it { locked.write(shape, value).ok() } else { None }
     }
 
-    /// Looks at the key's record with `look`, as often as it takes for it to be found whole, or found not to be there.
-    #[inline(always)]
-    pub(super) fn search<K: Keys, T>(
-        &self,
-        key: K::Key<'_>,
-        look: impl FnMut(&Record<'_, E>) -> Result<Look<T>, OutOfBounds>,
-    ) -> Result<Option<T>, KvError> {
-        Ok(self.search_for::<K, _>(key, look)?.ok())
-    }
-
-    /// The same, and gives the bucket in which it was found that the key is not there.
+    /// Looks at the key's record with `look`, until that has found it whole. `Err`: the bucket in which it was found that the key has none.
     #[inline(never)]
-    pub(super) fn search_for<K: Keys, T>(
+    pub(super) fn search<K: Keys, T>(
         &self,
         key: K::Key<'_>,
         mut look: impl FnMut(&Record<'_, E>) -> Result<Look<T>, OutOfBounds>,

@@ -127,7 +127,7 @@ impl Segments {
     /// A bucket, if its segment is there.
     #[inline(always)]
     pub(super) fn get<'r, E: Engine>(&self, region: &'r Region<E>, bucket: u64) -> Result<Option<&'r Bucket>, KvError> {
-        match self.glance(region, bucket) {
+        match self.try_get(region, bucket) {
             Some(found) => Ok(Some(found)),
             None => self.reach(region, bucket),
         }
@@ -135,7 +135,7 @@ impl Segments {
 
     /// A bucket whose segment this handle has learned of.
     #[inline(always)]
-    pub(super) fn glance<'r, E: Engine>(&self, region: &'r Region<E>, bucket: u64) -> Option<&'r Bucket> {
+    pub(super) fn try_get<'r, E: Engine>(&self, region: &'r Region<E>, bucket: u64) -> Option<&'r Bucket> {
         let begins = self.known.get(run(bucket))?.load(Relaxed);
         region.array(Self::offset(begins, bucket)).ok()
     }

@@ -7,10 +7,11 @@ use drtm_htm::{Engine, Waiter, fence_acquire};
 
 use super::{HashTable, Table, bucket};
 use crate::{
-    KvError, Version,
+    Current, KvError, Version,
     keys::Keys,
     layout::{Place, SLOTS, key_word},
-    record::{Look, Record},
+    record::{KeyInto, KeyWord, Look, Record},
+    room::Nowhere,
 };
 
 /// Where a visit of a table's keys has come to.
@@ -51,10 +52,10 @@ impl<E: Engine, K: Keys> HashTable<E, K> {
     ///
     /// ```
     /// use drtm_htm::NoHtm;
-    /// use drtm_kv::{Bytes, HashConfig, KvError, Store};
+    /// use drtm_kv::{Bytes, HashConfig, KvError, KvTable, Store};
     ///
     /// let store = Store::in_memory(NoHtm, 16 << 20)?;
-    /// let (table, mut worker) = (store.hash_table_of::<Bytes>(HashConfig::default())?, store.worker());
+    /// let (table, mut worker) = (store.hash_table_of::<Bytes>(HashConfig::default())?, store.worker()?);
     /// table.insert(&mut worker, b"ann", b"1")?;
     /// table.insert(&mut worker, b"bob", b"2")?;
     /// let (mut sweep, mut keys) = (table.sweep()?, Vec::new());
@@ -134,7 +135,10 @@ impl<E: Engine> Table<E> {
                 if K::FITS {
                     key.clear();
                     key.extend(word.to_le_bytes());
-                } else if Record::at(self.region(), place)?.copy_key::<K>(key)? != Look::Found(()) {
+                } else if !matches!(
+                    Record::at(self.region(), place)?.read::<K, _>(KeyInto(key), &mut Current, &mut Nowhere)?,
+                    Look::Found(_)
+                ) {
                     // It has moved, perhaps.
                     waiter.pause();
                     continue 'again;
@@ -157,10 +161,11 @@ impl<E: Engine> Table<E> {
                 if self.numbering.bucket(K::hash(word), depth) != number {
                     continue;
                 }
-                match Record::at(self.region(), place)?.copy::<K>(word, &mut rows.value)? {
-                    Look::Found(version) => rows.keep(word, version),
-                    Look::Absent => {}
-                    Look::Stale | Look::Other | Look::Busy => {
+                let record = Record::at(self.region(), place)?;
+                match record.read::<K, _>(KeyWord(word), &mut Current, &mut rows.value)? {
+                    Look::Found(found) if found.is_present() => rows.keep(word, found.version),
+                    Look::Found(_) => {}
+                    Look::Absent | Look::Stale | Look::Other | Look::Busy => {
                         waiter.pause();
                         continue 'again;
                     }

@@ -1,62 +1,74 @@
-//! The state word: a record's lock and lease.
+//! The state word: a record's lock, or its lease.
 //!
 //! ```text
-//!  63                                                             9 8        1    0
-//! +----------------------------------------------------------------+----------+------+
-//! | unlocked: lease end (55)                                       | owner    | lock |
-//! | locked:   node incarnation (39)             | worker (16)      | (8)      |      |
-//! +----------------------------------------------------------------+----------+------+
+//!  63                            33 32     25 24            9 8        1    0
+//! +--------------------------------+---------+---------------+----------+------+
+//! | locked: node incarnation (31)  | slot (8)| worker (16)   | node (8) | 1    |
+//! | unlocked: lease end (55)                                 | zero (8) | 0    |
+//! +----------------------------------------------------------+----------+------+
 //! ```
 //!
-//! | field | written by | meaning |
-//! |---|---|---|
-//! | lock | whoever takes or gives up the lock | the record is about to be written |
-//! | owner | the taker | the node that holds the lock; zero while unlocked |
-//! | lease end | a reader on another node | until then the value must not change; zero for no lease |
-//! | worker, node incarnation | the taker | which of the owner's workers, in which of the owner's lives |
+//! A locked word names the transaction that holds the lock: the node, which of the node's
+//! lives, the worker, and the slot of that worker. Two transactions that run at the same time
+//! never have the same word. This is DrTM's layout (Fig. 9), with the rest of the name in the
+//! bits that a lock leaves of the lease.
 //!
-//! This is DrTM's layout (Fig. 9), which leaves the lease idle while the lock is held; here it then says who may have died
-//! with the lock. Transitions: *free* (all zero) to *locked* and back, by the holder only; *free* to *leased* and to a later lease, by
-//! anyone; *leased* to *locked* once the lease has ended.
+//! | field | meaning |
+//! |---|---|
+//! | lock | a transaction holds the record |
+//! | node | the holder's node |
+//! | worker, slot | which of the node's workers, and which of its transactions |
+//! | node incarnation | in which life of the node the lock was taken |
+//! | lease end | until then the value does not change; zero: no lease |
+//!
+//! [`acquire`](crate::acquire) decides which words may be replaced by a lock.
 
 use super::Field;
 
 const LOCK: Field = Field::new(0, 1);
-const OWNER: Field = LOCK.then(8);
-const LEASE_END: Field = OWNER.then(55);
-const WORKER: Field = OWNER.then(16);
-const NODE_INCARNATION: Field = WORKER.then(39);
+const NODE: Field = LOCK.then(8);
+const LEASE_END: Field = NODE.then(55);
+const WORKER: Field = NODE.then(16);
+const SLOT: Field = WORKER.then(8);
+const INCARNATION: Field = SLOT.then(31);
 
-const _: () = assert!(LEASE_END.ends_word() && NODE_INCARNATION.ends_word());
+const _: () = assert!(LEASE_END.ends_word() && INCARNATION.ends_word());
 
-/// A record's lock and lease, in one word.
+/// The highest incarnation that a node can have: 31 bits.
+pub(crate) const MAX_INCARNATION: u32 = INCARNATION.max() as u32;
+
+/// A record's lock or lease, in one word.
 ///
 /// # Example
 ///
 /// ```
-/// use drtm_kv::State;
+/// use drtm_kv::{Holder, KvTable, State};
 ///
-/// assert!(!State::FREE.is_locked());
-/// let locked = State::locked_by(3, 17, 1);
-/// assert_eq!((locked.is_locked(), locked.owner(), locked.worker()), (true, 3, 17));
+/// let holder = Holder::new(3, 1, 17, 0);
+/// assert_eq!((State::FREE.holder(), State::from(holder).holder()), (None, Some(holder)));
 /// assert_eq!(State::leased_until(1_000).lease_end(), 1_000);
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(transparent)]
 pub struct State(pub(crate) u64);
 
+/// A transaction as locks name it: the state word of a record that it has locked.
+///
+/// # Example
+///
+/// ```
+/// use drtm_kv::Holder;
+///
+/// let holder = Holder::new(3, 1, 17, 2);
+/// assert_eq!((holder.node(), holder.incarnation(), holder.worker(), holder.slot()), (3, 1, 17, 2));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(transparent)]
+pub struct Holder(State);
+
 impl State {
     /// Neither locked nor leased.
     pub const FREE: Self = Self(0);
-
-    /// Locked by a worker of a node in one of its lives. The incarnation keeps its 39 lowest bits.
-    #[must_use]
-    pub const fn locked_by(owner: u8, worker: u16, node_incarnation: u64) -> Self {
-        let word = LOCK.set(0, 1);
-        let word = OWNER.set(word, owner as u64);
-        let word = WORKER.set(word, worker as u64);
-        Self(NODE_INCARNATION.set(word, node_incarnation))
-    }
 
     /// Leased until a time, of which the 55 lowest bits are kept.
     #[must_use]
@@ -64,35 +76,84 @@ impl State {
         Self(LEASE_END.set(0, end))
     }
 
-    /// Whether the record is locked.
+    /// When the lease ends; zero if there is none. A locked record has none.
+    #[must_use]
+    pub const fn lease_end(self) -> u64 {
+        if self.is_locked() { 0 } else { LEASE_END.get(self.0) }
+    }
+
+    /// Whether a transaction holds the record.
     #[must_use]
     #[inline(always)]
     pub const fn is_locked(self) -> bool {
         LOCK.get(self.0) != 0
     }
 
-    /// The node that holds the lock.
+    /// The transaction that holds the record.
     #[must_use]
-    pub const fn owner(self) -> u8 {
-        OWNER.get(self.0) as u8
+    #[inline(always)]
+    pub const fn holder(self) -> Option<Holder> {
+        if self.is_locked() { Some(Holder(self)) } else { None }
     }
 
-    /// The owner's worker that holds the lock. Only while locked.
+    /// Whether no transaction other than this one is about to write the record.
+    #[must_use]
+    #[inline(always)]
+    pub const fn may_be_read_by(self, holder: Holder) -> bool {
+        !self.is_locked() || self.0 == holder.word()
+    }
+}
+
+impl Holder {
+    /// The transaction in this slot of a node's worker, in one of the node's lives. The
+    /// incarnation keeps its 31 lowest bits.
+    #[must_use]
+    pub const fn new(node: u8, incarnation: u32, worker: u16, slot: u8) -> Self {
+        let word = NODE.set(LOCK.set(0, 1), node as u64);
+        let word = SLOT.set(WORKER.set(word, worker as u64), slot as u64);
+        Self(State(INCARNATION.set(word, incarnation as u64)))
+    }
+
+    /// The transaction in another slot of the same worker.
+    #[must_use]
+    pub const fn in_slot(self, slot: u8) -> Self {
+        Self(State(SLOT.set(self.word(), slot as u64)))
+    }
+
+    /// The node.
+    #[must_use]
+    pub const fn node(self) -> u8 {
+        NODE.get(self.word()) as u8
+    }
+
+    /// The node's life.
+    #[must_use]
+    pub const fn incarnation(self) -> u32 {
+        INCARNATION.get(self.word()) as u32
+    }
+
+    /// The node's worker.
     #[must_use]
     pub const fn worker(self) -> u16 {
-        WORKER.get(self.0) as u16
+        WORKER.get(self.word()) as u16
     }
 
-    /// The owner's life in which the lock was taken. Only while locked.
+    /// The worker's transaction.
     #[must_use]
-    pub const fn node_incarnation(self) -> u64 {
-        NODE_INCARNATION.get(self.0)
+    pub const fn slot(self) -> u8 {
+        SLOT.get(self.word()) as u8
     }
 
-    /// When the lease ends, zero if there is none. A locked record has none.
-    #[must_use]
-    pub const fn lease_end(self) -> u64 {
-        if self.is_locked() { 0 } else { LEASE_END.get(self.0) }
+    #[inline(always)]
+    pub(crate) const fn word(self) -> u64 {
+        self.0.0
+    }
+}
+
+impl From<Holder> for State {
+    #[inline(always)]
+    fn from(holder: Holder) -> Self {
+        holder.0
     }
 }
 
@@ -103,15 +164,17 @@ mod tests {
     #[test]
     fn the_layout_is_drtm_s() {
         // W_LOCKED | (owner << 1), and lease end << (1 + 8), as in the paper.
-        assert_eq!(State::locked_by(0xAB, 0, 0).0, 0xAB << 1 | 1);
+        assert_eq!(Holder::new(0xAB, 0, 0, 0).word(), 0xAB << 1 | 1);
         assert_eq!(State::leased_until(7).0, 7 << 9);
         assert_eq!(State::leased_until(u64::MAX).lease_end(), (1 << 55) - 1);
     }
 
     #[test]
     fn a_lock_names_its_holder_and_is_no_lease() {
-        let state = State::locked_by(255, u16::MAX, (1 << 39) - 1);
-        assert_eq!((state.owner(), state.worker(), state.node_incarnation()), (255, u16::MAX, (1 << 39) - 1));
-        assert_eq!((state.0, state.lease_end()), (u64::MAX, 0));
+        let holder = Holder::new(255, MAX_INCARNATION, u16::MAX, 255);
+        let fields = (holder.node(), holder.incarnation(), holder.worker(), holder.slot());
+        assert_eq!(fields, (255, MAX_INCARNATION, u16::MAX, 255));
+        assert_eq!((holder.word(), State::from(holder).lease_end()), (u64::MAX, 0));
+        assert_eq!(holder.in_slot(7), Holder::new(255, MAX_INCARNATION, u16::MAX, 7));
     }
 }

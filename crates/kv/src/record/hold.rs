@@ -1,14 +1,28 @@
 //! Records whose lock a transaction holds.
 
-use drtm_htm::{Engine, Word};
+use drtm_htm::{Access, Engine, Word};
 use drtm_rdma::{OutOfBounds, Region, words_for, write_bytes};
 
-use super::{Record, STATE, write::Locked};
+use super::{HEAD, Record, STATE, Shape, VERSION, write::Locked};
 use crate::{
-    KvError, MAX_VALUE, Reaped, Reserved, Sighting, Version, Worker,
+    Acquire, Holder, KvError, Leases, Locking, MAX_VALUE, ReadEntry, Reaped, Version, Worker,
+    heap::Class,
     keys::Keys,
     layout::{Head, Place, State},
 };
+
+/// Memory for a record that has to move, for a value of one length.
+///
+/// # Example
+///
+/// See [`HashTable::reserve`](crate::HashTable::reserve).
+#[derive(Debug)]
+#[must_use = "memory that is not given back is lost"]
+pub struct Reserved {
+    pub(crate) word: u64,
+    pub(crate) class: Class,
+    pub(crate) shape: Shape,
+}
 
 impl<'r, E: Engine> Record<'r, E> {
     /// The record as one that the caller has locked.
@@ -28,19 +42,38 @@ impl<'r, E: Engine> Record<'r, E> {
         Ok(written?)
     }
 
-    /// Locks the record in a holder's name if it is free, and still that of its place: gives its version and head then. Otherwise who has it.
+    /// Locks the record in a holder's name if it is free, and still that of its place.
     #[inline(always)]
-    pub(crate) fn lock_as_it_is(&self, holder: State) -> Result<(Version, Head), Option<State>> {
+    pub(crate) fn lock_as_it_is(&self, holder: Holder, leases: Leases) -> Locking {
         let is_it = |head: Head| head.incarnation() == self.place.incarnation;
-        if let Err(found) = self.engine().compare_exchange(&self.header[STATE], State::FREE.0, holder.0) {
-            return Err(is_it(self.head()).then_some(State(found)));
+        if let Err(in_the_way) = self.acquire(holder, leases) {
+            return match self.head() {
+                head if !is_it(head) => Locking::Gone,
+                head if in_the_way == Acquire::Mine => Locking::Mine { version: self.version(), head },
+                _ => Locking::Held(in_the_way),
+            };
         }
         let (version, head) = (self.version(), self.head());
         if !is_it(head) || version.is_writing() {
             self.unlock();
-            return Err(None);
+            return Locking::Gone;
         }
-        Ok((version, head))
+        Locking::Taken { version, head }
+    }
+
+    /// [Locks](Self::lock_as_it_is) the record in an htm transaction.
+    #[inline(always)]
+    pub(crate) fn lock_in<A: Access<'r>>(&self, tx: &mut A, holder: Holder) -> Result<Locking, A::Abort> {
+        let head = Head(tx.load(&self.header[HEAD])?);
+        let version = Version(tx.load(&self.header[VERSION])?);
+        if head.incarnation() != self.place.incarnation || version.is_writing() {
+            return Ok(Locking::Gone);
+        }
+        Ok(match self.acquire_in(tx, holder)? {
+            Ok(()) => Locking::Taken { version, head },
+            Err(Acquire::Mine) => Locking::Mine { version, head },
+            Err(in_the_way) => Locking::Held(in_the_way),
+        })
     }
 
     /// Writes whole words of a value, from the one behind the first `skipped` on, in a record that the caller has locked. Unlocks it.
@@ -115,6 +148,7 @@ impl<'r, E: Engine> Record<'r, E> {
         Ok(self.put((now, shape), (version, shape), &value)?)
     }
 
+    /// Gives up the lock, which the caller has.
     #[inline(always)]
     pub(crate) fn unlock(&self) {
         self.engine().store(&self.header[STATE], State::FREE.0);
@@ -140,8 +174,8 @@ impl<'r, E: Engine> Record<'r, E> {
     /// Locks a record of a key that is not there, if it is as it was seen.
     pub(crate) fn lock_seen<K: Keys>(
         &self,
-        seen: Sighting,
-        holder: State,
+        seen: ReadEntry,
+        holder: Holder,
     ) -> Result<Result<Locked<'_, 'r, E>, Reaped>, OutOfBounds> {
         let Some(locked) = self.try_lock::<K>(holder)? else {
             let is_it = self.head().incarnation() == seen.at.place().incarnation;
@@ -168,10 +202,12 @@ impl<E: Engine> Locked<'_, '_, E> {
         value: &[u8],
     ) -> Result<Place, OutOfBounds> {
         let place = Record::create::<K>(self.record.region, to.word, to.shape, key, value, version)?;
+        let record = Record::at(self.record.region, place)?;
         // What it was is the other record's past from now on.
         if self.record.has_past() {
-            Record::at(self.record.region, place)?.take_over(self.record);
+            record.take_over(self.record);
         }
+        record.unlock();
         Ok(place)
     }
 }

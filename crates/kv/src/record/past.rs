@@ -13,12 +13,11 @@
 use drtm_htm::{Engine, fence_acquire, fence_release};
 use drtm_rdma::OutOfBounds;
 
-use super::{HEAD, Look, Record, STATE, Shape, VERSION};
+use super::{AsOf, HEAD, Look, Record, Shape, VERSION};
 use crate::{
     Kept, Version, Worker,
     heap::Class,
-    keys::{Inline, Keys, MAX_KEY},
-    layout::{Head, Place, State},
+    layout::{Head, Place},
     room::Room,
 };
 
@@ -26,7 +25,7 @@ use crate::{
 ///
 /// # Example
 ///
-/// See [`HashTable::fetch_past`](crate::HashTable::fetch_past).
+/// See [`HashTable::read`](crate::HashTable::read).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Past {
     /// The key was there, with this version.
@@ -45,127 +44,15 @@ impl Past {
     }
 }
 
-/// A look into the past: at the versions before one.
-#[derive(Debug)]
-pub(crate) struct PastView {
-    /// Whoever writes this version, or a later one, comes too late to be seen.
-    before: Version,
-    /// A lock, and the record's version, that were found and may be an earlier writer's.
-    met: Option<(State, Version, u64)>,
-}
-
-impl PastView {
-    pub(crate) fn new(before: Version) -> Self {
-        Self { before, met: None }
-    }
-
-    #[inline(always)]
-    fn sees(&self, version: Version) -> bool {
-        version.number() < self.before.number()
-    }
-
-    /// Whether somebody has the record locked who may write a version that is to be seen. Whoever takes the lock from now on does not: so only the first
-    /// holder that is met has to be waited for.
-    #[inline(always)]
-    fn must_wait(&mut self, state: State, version: Version, word: u64) -> bool {
-        if !state.is_locked() {
-            return false;
-        }
-        match self.met {
-            Some(met) if met.2 == word => met == (state, version, word),
-            _ => {
-                self.met = Some((state, version, word));
-                true
-            }
-        }
-    }
-}
-
 impl<E: Engine> Record<'_, E> {
-    /// Copies the value that a key had.
-    #[inline]
-    pub(crate) fn observe_past<K: Keys>(
-        &self,
-        key: K::Key<'_>,
-        view: &mut PastView,
-        into: &mut impl Room,
-    ) -> Result<Look<Past>, OutOfBounds> {
-        self.past(view, into, |record, head| record.shape_for::<K>(head, key))
-    }
-
-    /// The same, of a record of which only the key's word is known.
-    #[inline]
-    pub(crate) fn observe_past_word(
-        &self,
-        word: u64,
-        view: &mut PastView,
-        into: &mut impl Room,
-    ) -> Result<Look<Past>, OutOfBounds> {
-        self.past(
-            view,
-            into,
-            |record, head| {
-                if record.key_word() == word { record.shape::<Inline>(head).map(Some) } else { Ok(None) }
-            },
-        )
-    }
-
-    /// The same in the [usual case](Self::glance): the version that there is, is to be seen, and nobody is about to write another.
-    #[inline(always)]
-    pub(crate) fn glance_past<K: Keys>(&self, word: u64, view: &PastView, into: &mut impl Room) -> Option<Past> {
-        let is_fit = |version| view.sees(version) && !State(self.engine().load(&self.header[STATE])).is_locked();
-        self.glance::<K>(word, is_fit, into).map(Past::Present)
-    }
-
-    /// The same, and copies the key, of a record that keeps it.
-    #[inline]
-    pub(crate) fn observe_past_row<K: Keys>(
-        &self,
-        key: &mut Vec<u8>,
-        view: &mut PastView,
-        into: &mut impl Room,
-    ) -> Result<Look<Past>, OutOfBounds> {
-        self.past(view, into, |record, head| {
-            let shape = record.shape::<K>(head)?;
-            if shape.key.is_some_and(|length| length > MAX_KEY) {
-                return Ok(None);
-            }
-            record.copy_kept_key::<K>(key).map(|()| Some(shape))
-        })
-    }
-
-    /// Looks at the record, of which `shape_if_it` tells the shape if it is the one looked for.
-    #[inline(always)]
-    fn past(
-        &self,
-        view: &mut PastView,
-        into: &mut impl Room,
-        shape_if_it: impl FnOnce(&Self, Head) -> Result<Option<Shape>, OutOfBounds>,
-    ) -> Result<Look<Past>, OutOfBounds> {
-        let version = match self.begin() {
-            Ok(version) => version,
-            Err(look) => return Ok(look),
-        };
-        let head = self.head();
-        if !view.sees(version) {
-            // Whoever has it locked is later still.
-            let is_it = shape_if_it(self, head).map(|shape| shape.map(drop));
-            return match self.end_either(version, is_it)?.found() {
-                Ok(()) => self.older(head, view, into),
-                Err(look) => Ok(look),
-            };
-        }
-        let state = State(self.engine().load(&self.header[STATE]));
-        if view.must_wait(state, version, self.place.word) {
-            return Ok(Look::Busy);
-        }
-        let copied = self.copy_if_it(shape_if_it(self, head), version, into);
-        Ok(self.end_either(version, copied)?.map(|()| Past::of(version)))
-    }
-
     /// Follows the links from a head, which was the record's when its version was looked at last.
     #[cold]
-    fn older(&self, mut head: Head, view: &PastView, into: &mut impl Room) -> Result<Look<Past>, OutOfBounds> {
+    pub(super) fn read_older(
+        &self,
+        mut head: Head,
+        view: &AsOf,
+        into: &mut impl Room,
+    ) -> Result<Look<Past>, OutOfBounds> {
         let mut newer = self.again();
         loop {
             let word = match head.older() {
@@ -179,9 +66,11 @@ impl<E: Engine> Record<'_, E> {
             if newer.head() != head || version.is_writing() {
                 return Ok(Look::Busy);
             }
-            let past = view.sees(version).then(|| {
-                let shape = older.shape_of(its_head)?;
-                older.copy_present(shape, version, into).map(|()| Past::of(version))
+            let past = view.includes(version).then(|| {
+                if !version.is_removed() {
+                    older.copy_wanted(older.shape_of(its_head)?, into)?;
+                }
+                Ok(Past::of(version))
             });
             // Its memory may have had another use when its head was read, and have been linked from here again since.
             fence_acquire();
@@ -241,8 +130,8 @@ impl<E: Engine> Record<'_, E> {
         engine.store_relaxed(&copy.header[HEAD], its_head.0);
         let body = self.body(0, shape.body_words())?.iter().zip(copy.body(0, shape.body_words())?);
         body.for_each(|(from, to)| engine.store_relaxed(to, engine.load_relaxed(from)));
+        // It stays locked: no table leads to it, and nobody writes it.
         engine.store(&copy.header[VERSION], version.0);
-        engine.store(&copy.header[STATE], State::FREE.0);
         self.link_older(word);
         Ok(Kept::Copy { bytes: 8 * class.words() })
     }
@@ -274,7 +163,7 @@ impl<E: Engine> Record<'_, E> {
             }
             newer.relink(head.older());
             let class = older.shape_of(head)?.class();
-            older.discard(worker.lock_state());
+            older.discard(worker.holder());
             unneeded.push((class, word));
         }
         Ok(free_all(unneeded, worker))
@@ -287,7 +176,7 @@ impl<E: Engine> Record<'_, E> {
             let older = Record::at(self.region, Place { word, incarnation: 0 })?;
             let head = older.head();
             let class = older.shape_of(head)?.class();
-            older.discard(worker.lock_state());
+            older.discard(worker.holder());
             discarded.push((class, word));
             word = head.older();
         }

@@ -1,10 +1,11 @@
 //! Writing records: making them, locking them, giving them another value, freeing their memory.
 
-use drtm_htm::{Access, Engine, Waiter, Word, fence_release};
+use drtm_htm::{Access, Engine, Word, fence_release};
 use drtm_rdma::{OutOfBounds, Region, words_for, write_bytes};
 
 use super::{HEAD, HEADER_WORDS, KEY, Look, Record, STATE, Shape, VERSION};
 use crate::{
+    Acquire, Holder, Leases, acquire,
     checksum::checksum,
     heap::Class,
     keys::{Inline, Keys},
@@ -12,14 +13,51 @@ use crate::{
     mutation::{self, Mutation},
 };
 
-/// How often somebody is waited for who is about to unlock a record.
-const PATIENCE: u32 = 1 << 20;
-
 impl<'r, E: Engine> Record<'r, E> {
+    /// Takes the record's lock, whichever key the record has. `Err`: what is in the way.
+    ///
+    /// Most records are free, so that the swap comes first, without a look at the word before.
+    #[inline(always)]
+    pub(crate) fn acquire(&self, holder: Holder, leases: Leases) -> Result<(), Acquire> {
+        match self.engine().compare_exchange(&self.header[STATE], State::FREE.0, holder.word()) {
+            Ok(_) => Ok(()),
+            Err(found) => self.acquire_slow(State(found), holder, leases),
+        }
+    }
+
+    #[cold]
+    fn acquire_slow(&self, mut seen: State, holder: Holder, leases: Leases) -> Result<(), Acquire> {
+        loop {
+            match acquire(seen, holder, leases) {
+                Acquire::Swap(from) => {
+                    match self.engine().compare_exchange(&self.header[STATE], from.0, holder.word()) {
+                        Ok(_) => return Ok(()),
+                        Err(found) => seen = State(found),
+                    }
+                }
+                in_the_way => return Err(in_the_way),
+            }
+        }
+    }
+
+    /// [Takes](Self::acquire) the record's lock in an htm transaction.
+    #[inline(always)]
+    pub(crate) fn acquire_in<A: Access<'r>>(
+        &self,
+        tx: &mut A,
+        holder: Holder,
+    ) -> Result<Result<(), Acquire>, A::Abort> {
+        let state = &self.header[STATE];
+        match acquire(State(tx.load(state)?), holder, Leases::None) {
+            Acquire::Swap(_) => tx.store(state, holder.word()).map(Ok),
+            in_the_way => Ok(Err(in_the_way)),
+        }
+    }
+
     /// Locks the record if it is free, whosever it is.
     #[inline(always)]
-    pub(crate) fn try_lock<K: Keys>(&self, holder: State) -> Result<Option<Locked<'_, 'r, E>>, OutOfBounds> {
-        if self.engine().compare_exchange(&self.header[STATE], State::FREE.0, holder.0).is_err() {
+    pub(crate) fn try_lock<K: Keys>(&self, holder: Holder) -> Result<Option<Locked<'_, 'r, E>>, OutOfBounds> {
+        if self.acquire(holder, Leases::None).is_err() {
             return Ok(None);
         }
         let mut locked = Locked { record: self, version: self.version(), shape: Shape::EMPTY };
@@ -28,7 +66,11 @@ impl<'r, E: Engine> Record<'r, E> {
     }
 
     /// Locks the record if it is free and still the one looked for.
-    pub(crate) fn lock<K: Keys>(&self, key: K::Key<'_>, holder: State) -> Result<Look<Locked<'_, 'r, E>>, OutOfBounds> {
+    pub(crate) fn lock<K: Keys>(
+        &self,
+        key: K::Key<'_>,
+        holder: Holder,
+    ) -> Result<Look<Locked<'_, 'r, E>>, OutOfBounds> {
         let Some(locked) = self.try_lock::<K>(holder)? else {
             return Ok(if self.head().incarnation() == self.place.incarnation { Look::Busy } else { Look::Stale });
         };
@@ -37,30 +79,11 @@ impl<'r, E: Engine> Record<'r, E> {
         if head.incarnation() != self.place.incarnation || version.is_writing() {
             return Ok(Look::Stale);
         }
-        let is_key = self.has_key::<K>(locked.shape, key)?;
+        let is_key = self.has_key::<K>(head, key)?;
         Ok(match is_key {
             true if version.is_removed() => Look::Absent,
             true => Look::Found(locked),
             false => Look::Other,
-        })
-    }
-
-    /// Writes another value, if there is room for it where the record is: gives its version then.
-    #[inline(always)]
-    pub(crate) fn overwrite<K: Keys>(
-        &self,
-        key: K::Key<'_>,
-        holder: State,
-        shape: Shape,
-        value: &[u8],
-    ) -> Result<Look<Option<Version>>, OutOfBounds> {
-        Ok(match self.lock::<K>(key, holder)? {
-            Look::Found(locked) if locked.has_room_for(shape) => Look::Found(Some(locked.write(shape, value)?)),
-            Look::Found(_) => Look::Found(None),
-            Look::Other => Look::Other,
-            Look::Absent => Look::Absent,
-            Look::Stale => Look::Stale,
-            Look::Busy => Look::Busy,
         })
     }
 
@@ -70,18 +93,28 @@ impl<'r, E: Engine> Record<'r, E> {
     }
 
     /// Gives up a lock that this holder has [kept](Locked::keep). Otherwise tells the record's state, which is as it was.
-    pub(crate) fn release(&self, holder: State) -> Result<(), State> {
+    pub(crate) fn release(&self, holder: Holder) -> Result<(), State> {
         if self.head().incarnation() != self.place.incarnation {
             return Err(State(self.engine().load(&self.header[STATE])));
         }
         // If it is the holder's, it stays so, and so does the incarnation.
-        match self.engine().compare_exchange(&self.header[STATE], holder.0, State::FREE.0) {
+        match self.engine().compare_exchange(&self.header[STATE], holder.word(), State::FREE.0) {
             Ok(_) => Ok(()),
             Err(found) => Err(State(found)),
         }
     }
 
-    /// Fills memory that nobody knows of yet, and makes a record of it.
+    /// Gives up the lock in an htm transaction.
+    #[inline(always)]
+    pub(crate) fn unlock_in<A: Access<'r>>(&self, tx: &mut A) -> Result<(), A::Abort> {
+        tx.store(&self.header[STATE], State::FREE.0)
+    }
+
+    /// Fills memory that no table leads to, and makes a record of it. Its maker
+    /// [unlocks](Self::unlock) it just before a table leads to it, when nothing can fail any more:
+    /// used memory stays locked until then, and fresh memory has no handle by which it could be
+    /// locked. So a late caller with a handle of the memory's last use never gets the lock, and
+    /// the maker never has to wait for it.
     // By itself: the ways to copy a value need more registers than what is around them can spare.
     #[inline(never)]
     pub(crate) fn create<K: Keys>(
@@ -95,7 +128,6 @@ impl<'r, E: Engine> Record<'r, E> {
         let mut record = Self::at(region, Place { word, incarnation: 0 })?;
         record.place.incarnation = record.head().incarnation();
         let engine = region.engine();
-        // Memory that was used before is marked and locked already, fresh memory is not known to anyone.
         engine.store_relaxed(&record.header[VERSION], version.writing().0);
         fence_release();
         engine.store_relaxed(&record.header[KEY], K::word(key));
@@ -110,22 +142,7 @@ impl<'r, E: Engine> Record<'r, E> {
             seal(engine, record.header, body, shape, version, value);
         }
         engine.store(&record.header[VERSION], version.0);
-        engine.store(&record.header[STATE], State::FREE.0);
         Ok(record.place)
-    }
-
-    /// Locks a record that nobody has learned of yet. Somebody who takes its memory for what it was before may have it locked, until he finds out and unlocks it:
-    /// were its memory used anew meanwhile, he would unlock it for who has locked it then.
-    pub(crate) fn claim(&self, holder: State) {
-        let (waiter, engine) = (Waiter::new(), self.engine());
-        for _ in 0..PATIENCE {
-            if engine.compare_exchange(&self.header[STATE], State::FREE.0, holder.0).is_ok() {
-                return;
-            }
-            waiter.pause();
-        }
-        // He is gone, or the store is corrupt.
-        engine.store(&self.header[STATE], holder.0);
     }
 
     /// Writes a value for which the record, which the caller has locked, has room: instead of one of some version and shape.
@@ -177,26 +194,18 @@ impl<'r, E: Engine> Record<'r, E> {
         }
     }
 
-    /// [Discards](Self::discard) a record of which only the place is known. Gives the class of its memory.
-    pub(crate) fn discard_any<K: Keys>(&self, holder: State) -> Result<Class, OutOfBounds> {
-        let shape = self.shape::<K>(self.head())?;
-        self.discard(holder);
-        Ok(shape.class())
-    }
-
-    /// Makes the memory of a record free in a region, as [`Locked::retire`] does under the lock. `None`: it is locked, or not a small one, or not the one
-    /// looked for any more.
+    /// Makes the memory of a record free in an htm transaction, as [`Locked::retire`] does under the lock. `None`: it is locked, or not a small one, or not the
+    /// one looked for any more.
     pub(crate) fn retire_in<A: Access<'r>>(
         &self,
         tx: &mut A,
-        holder: State,
+        holder: Holder,
     ) -> Result<Option<(Version, Class)>, A::Abort> {
         let version = Version(tx.load(&self.header[VERSION])?);
         let head = Head(tx.load(&self.header[HEAD])?);
-        let is_free = tx.load(&self.header[STATE])? == State::FREE.0 && !version.is_writing() && !version.is_removed();
+        let is_it = head.incarnation() == self.place.incarnation && !version.is_writing() && !version.is_removed();
         match Shape::told::<Inline, _>(head, || Err(())) {
-            Ok(shape) if is_free && head.incarnation() == self.place.incarnation => {
-                tx.store(&self.header[STATE], holder.0)?;
+            Ok(shape) if is_it && self.acquire_in(tx, holder)?.is_ok() => {
                 tx.store(&self.header[VERSION], version.next().removed().writing().0)?;
                 tx.store(&self.header[HEAD], head.reborn().0)?;
                 Ok(Some((version, shape.class())))
@@ -205,10 +214,10 @@ impl<'r, E: Engine> Record<'r, E> {
         }
     }
 
-    /// Turns a record that nobody has learned of back into free memory.
-    pub(crate) fn discard(&self, holder: State) {
-        self.claim(holder);
+    /// Turns a record that no table leads to, and that was never [unlocked](Self::unlock), back into free memory. That stays locked, in this holder's name.
+    pub(crate) fn discard(&self, holder: Holder) {
         let engine = self.engine();
+        engine.store(&self.header[STATE], holder.word());
         engine.store(&self.header[VERSION], self.version().removed().writing().0);
         engine.store(&self.header[HEAD], self.head().reborn().0);
     }
@@ -245,7 +254,7 @@ impl<E: Engine> Locked<'_, '_, E> {
     /// Whether it is this key's, and its value has this shape.
     #[inline(always)]
     pub(crate) fn is_like<K: Keys>(&self, shape: Shape, key: K::Key<'_>) -> bool {
-        self.shape == shape && self.record.has_key::<K>(shape, key).unwrap_or(false)
+        self.shape == shape && self.record.has_key::<K>(self.record.head(), key).unwrap_or(false)
     }
 
     pub(crate) fn class(&self) -> Class {
@@ -256,13 +265,6 @@ impl<E: Engine> Locked<'_, '_, E> {
     #[inline(always)]
     pub(crate) fn has_room_for(&self, shape: Shape) -> bool {
         shape == self.shape || shape.class() == self.shape.class()
-    }
-
-    /// Leaves the record locked: whoever is named by its state gives the lock up.
-    pub(crate) fn keep(self) -> Version {
-        let version = self.version;
-        std::mem::forget(self);
-        version
     }
 
     /// Writes a value for which the record has room, as the next version.

@@ -26,7 +26,7 @@ use crate::{Version, keys::Keys};
 /// ```
 /// use std::ops::Bound::{Excluded, Unbounded};
 /// use drtm_htm::NoHtm;
-/// use drtm_kv::{HashConfig, Inline, Refusal, RemoteError, Service, Store, TableId, TablePeer};
+/// use drtm_kv::{HashConfig, Inline, KvTable, Refusal, RemoteError, Service, Store, TableId, TablePeer};
 /// use drtm_rdma::{Executor, Fabric, LocalConfig, LocalFabric, NodeId, Phase};
 ///
 /// let store = Store::in_memory(NoHtm, 16 << 20)?;

@@ -10,7 +10,7 @@ use crate::State;
 /// # Example
 ///
 /// ```
-/// use drtm_kv::{Refusal, RemoteError};
+/// use drtm_kv::{KvTable, Refusal, RemoteError};
 ///
 /// let error = RemoteError::from(Refusal::NoTable { table: 3 });
 /// assert_eq!(error.to_string(), "the owner serves no table 3; register it with the service before its number is handed out");
@@ -56,12 +56,6 @@ pub enum RemoteError {
         is: usize,
         /// The length of the value given.
         given: usize,
-    },
-    /// A state that names no holder of a lock.
-    #[error("{given:?} names no holder; use the state that a worker locks with")]
-    NoHolder {
-        /// The state given.
-        given: State,
     },
     /// The request is longer than a message can be.
     #[error("a request of {bytes} bytes, and messages have at most {most}; split the value over several keys")]

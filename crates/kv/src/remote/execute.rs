@@ -3,14 +3,13 @@
 use std::ops::Bound;
 
 use drtm_htm::Engine;
-use drtm_rdma::OutOfBounds;
 
 use super::{
     refusal::Refusal,
     wire::{Answer, HEAD, Request, put_row},
 };
 use crate::{
-    HashTable, KvError, Look, Read, State, Tree, TreeKeys, Version, Worker, keys::Keys, layout::Place, record::Record,
+    Handle, Holder, KvError, KvTable, Leases, Locking, Version, Worker, keys::Keys, layout::Place, record::Record,
 };
 
 /// What was said to a request.
@@ -47,101 +46,6 @@ impl From<KvError> for Failure {
     }
 }
 
-/// A table, whatever its kind.
-pub(super) trait Table<E: Engine, K: Keys> {
-    fn get(&self, key: K::Key<'_>, into: &mut [u8]) -> Result<Option<Read>, KvError>;
-    fn insert(&self, worker: &mut Worker<E>, key: K::Key<'_>, value: &[u8]) -> Result<Option<Version>, KvError>;
-    fn put(&self, worker: &mut Worker<E>, key: K::Key<'_>, value: &[u8]) -> Result<Version, KvError>;
-    fn update(&self, worker: &mut Worker<E>, key: K::Key<'_>, value: &[u8]) -> Result<Option<Version>, KvError>;
-    fn remove(&self, worker: &mut Worker<E>, key: K::Key<'_>) -> Result<Option<Version>, KvError>;
-    fn with_record<T>(
-        &self,
-        key: K::Key<'_>,
-        look: impl FnMut(&Record<'_, E>) -> Result<Look<T>, OutOfBounds>,
-    ) -> Result<Option<T>, KvError>;
-
-    /// Calls `visit` with the rows of a range in their order, until it says that it has enough; whether it has said so. `None` where there
-    /// is no order.
-    fn visit<'k>(
-        &self,
-        range: (Bound<K::Key<'k>>, Bound<K::Key<'k>>),
-        visit: impl FnMut(&[u8], &[u8], Version) -> bool,
-    ) -> Result<Option<bool>, KvError>;
-}
-
-/// What is the same for all kinds: their own operations.
-macro_rules! operations {
-    ($keys:ty) => {
-        fn get(&self, key: <$keys as Keys>::Key<'_>, into: &mut [u8]) -> Result<Option<Read>, KvError> {
-            self.get(key, into)
-        }
-
-        fn insert(
-            &self,
-            worker: &mut Worker<E>,
-            key: <$keys as Keys>::Key<'_>,
-            value: &[u8],
-        ) -> Result<Option<Version>, KvError> {
-            self.insert(worker, key, value)
-        }
-
-        fn put(&self, worker: &mut Worker<E>, key: <$keys as Keys>::Key<'_>, value: &[u8]) -> Result<Version, KvError> {
-            self.put(worker, key, value)
-        }
-
-        fn update(
-            &self,
-            worker: &mut Worker<E>,
-            key: <$keys as Keys>::Key<'_>,
-            value: &[u8],
-        ) -> Result<Option<Version>, KvError> {
-            self.update(worker, key, value)
-        }
-
-        fn remove(&self, worker: &mut Worker<E>, key: <$keys as Keys>::Key<'_>) -> Result<Option<Version>, KvError> {
-            self.remove(worker, key)
-        }
-
-        fn with_record<T>(
-            &self,
-            key: <$keys as Keys>::Key<'_>,
-            look: impl FnMut(&Record<'_, E>) -> Result<Look<T>, OutOfBounds>,
-        ) -> Result<Option<T>, KvError> {
-            self.with_record(key, look)
-        }
-    };
-}
-
-impl<E: Engine, K: Keys> Table<E, K> for HashTable<E, K> {
-    operations!(K);
-
-    fn visit<'k>(
-        &self,
-        _range: (Bound<K::Key<'k>>, Bound<K::Key<'k>>),
-        _visit: impl FnMut(&[u8], &[u8], Version) -> bool,
-    ) -> Result<Option<bool>, KvError> {
-        Ok(None)
-    }
-}
-
-impl<E: Engine, K: TreeKeys> Table<E, K> for Tree<E, K> {
-    operations!(K);
-
-    fn visit<'k>(
-        &self,
-        range: (Bound<K::Key<'k>>, Bound<K::Key<'k>>),
-        mut visit: impl FnMut(&[u8], &[u8], Version) -> bool,
-    ) -> Result<Option<bool>, KvError> {
-        let mut scan = self.range(range);
-        while let Some(row) = scan.next()? {
-            if !K::with_bytes(row.key, |key| visit(key, row.value, row.version)) {
-                return Ok(Some(true));
-            }
-        }
-        Ok(Some(false))
-    }
-}
-
 /// Room for a value before its length is known.
 const LIKELY: usize = 256;
 
@@ -155,7 +59,7 @@ pub(super) struct Job<'j, E: Engine> {
 }
 
 impl<E: Engine> Job<'_, E> {
-    pub(super) fn on<K: Keys, T: Table<E, K>>(self, table: &T) -> Result<Said, Failure> {
+    pub(super) fn on<K: Keys, T: KvTable<E, K>>(self, table: &T) -> Result<Said, Failure> {
         let worker = self.worker;
         Ok(match self.request {
             Request::Get { key } => return get::<E, K, T>(table, self::key::<K>(key)?, self.most, self.reply),
@@ -167,7 +71,9 @@ impl<E: Engine> Job<'_, E> {
                 let range = (bound::<K>(low)?, bound::<K>(high)?);
                 return rows_of::<E, K, T>(table, range, rows, self.most, self.reply);
             }
-            Request::Lock { key, place, holder } => lock::<E, K, T>(table, self::key::<K>(key)?, place, holder)?,
+            Request::Lock { key, place, holder, leases } => {
+                lock::<E, K, T>(table, self::key::<K>(key)?, place, (holder, leases))?
+            }
             // Done before, since it needs no table.
             Request::Unlock { .. } => Said::Answer(Answer::Stale),
         })
@@ -186,7 +92,7 @@ fn bound<K: Keys>(bound: Bound<&[u8]>) -> Result<Bound<K::Key<'_>>, Refusal> {
     })
 }
 
-fn get<E: Engine, K: Keys, T: Table<E, K>>(
+fn get<E: Engine, K: Keys, T: KvTable<E, K>>(
     table: &T,
     key: K::Key<'_>,
     most: usize,
@@ -209,7 +115,7 @@ fn get<E: Engine, K: Keys, T: Table<E, K>>(
     }
 }
 
-fn rows_of<'k, E: Engine, K: Keys, T: Table<E, K>>(
+fn rows_of<'k, E: Engine, K: Keys, T: KvTable<E, K>>(
     table: &T,
     range: (Bound<K::Key<'k>>, Bound<K::Key<'k>>),
     limit: u64,
@@ -247,17 +153,23 @@ fn rows_of<'k, E: Engine, K: Keys, T: Table<E, K>>(
 }
 
 /// Locks the key's record, if it is where the peer believes it to be.
-fn lock<E: Engine, K: Keys, T: Table<E, K>>(
+fn lock<E: Engine, K: Keys, T: KvTable<E, K>>(
     table: &T,
     key: K::Key<'_>,
     place: Place,
-    holder: State,
+    (holder, leases): (Holder, Leases),
 ) -> Result<Said, Failure> {
-    let locked = table.with_record(key, |record| {
-        if record.place() != place {
-            return Ok(record.check::<K>(key)?.map(|_| None));
+    let at = Handle::of(place);
+    if !table.leads_to(key, at)? {
+        return Ok(Said::Answer(Answer::Stale));
+    }
+    Ok(match Record::at(table.store().region(), place).map_err(KvError::from)?.lock_as_it_is(holder, leases) {
+        Locking::Taken { version, .. } if version.is_removed() => {
+            table.store().records().unlock(at);
+            Said::Answer(Answer::Stale)
         }
-        Ok(record.lock::<K>(key, holder)?.map(|locked| Some(locked.keep())))
-    })?;
-    Ok(Said::Answer(locked.flatten().map_or(Answer::Stale, Answer::Done)))
+        Locking::Taken { version, .. } => Said::Answer(Answer::Done(version)),
+        Locking::Mine { .. } | Locking::Held(_) => Said::Answer(Answer::Busy),
+        Locking::Gone => Said::Answer(Answer::Stale),
+    })
 }

@@ -10,7 +10,7 @@ use super::{
     wire::{Answer, Request, call},
 };
 use crate::{
-    Head, Location, Look, State, Version,
+    Acquire, Head, Holder, Leases, Location, Look, State, Version, acquire,
     keys::Keys,
     layout::Place,
     record::{HEAD, STATE},
@@ -45,7 +45,7 @@ impl Locking {
 #[must_use = "the record stays locked until it is written or unlocked"]
 pub struct RecordLock {
     pub(super) location: Location,
-    pub(super) holder: State,
+    pub(super) holder: Holder,
     /// The word that stands for the key.
     pub(super) key: u64,
     pub(super) whole: Whole,
@@ -72,29 +72,25 @@ impl RecordLock {
 }
 
 impl<K: Keys> RecordPeer<K> {
-    /// Locks the record in the name of `holder`, and reads its value.
+    /// Locks the record in the name of `holder`, who knows this of leases, and reads its value.
     ///
     /// One round trip where state words are swapped by peers, two where the owner is asked to lock: it must
     /// [serve](crate::Service) the table then.
     ///
     /// # Errors
     ///
-    /// When an operation fails, the record is corrupt, or `holder` is none. The record is not locked then, unless the fabric has failed to say whether
-    /// it is.
+    /// When an operation fails, or the record is corrupt. The record is not locked then, unless the fabric has failed to say whether it is.
     pub async fn lock<P: Port>(
         &self,
         verbs: Verbs<'_, P>,
         location: Location,
         key: K::Key<'_>,
-        holder: State,
+        (holder, leases): (Holder, Leases),
         value: &mut Vec<u8>,
     ) -> Result<Look<RecordLock>, RemoteError> {
-        if !holder.is_locked() {
-            return Err(RemoteError::NoHolder { given: holder });
-        }
         let mut backoff = Backoff::default();
         let fetched = loop {
-            match self.acquire(verbs, location, key, holder).await?.found() {
+            match self.acquire(verbs, location, key, holder, leases).await?.found() {
                 Ok(fetched) => break fetched,
                 Err(Look::Busy) if backoff.again(verbs).await => {}
                 Err(not_had) => return Ok(not_had),
@@ -126,13 +122,15 @@ impl<K: Keys> RecordPeer<K> {
         verbs: Verbs<'e, P>,
         location: Location,
         key: K::Key<'_>,
-        holder: State,
+        holder: Holder,
+        leases: Leases,
     ) -> Result<Look<Option<Words<'e, P>>>, RemoteError> {
         match Locking::over(verbs.endpoint().capabilities()) {
-            Locking::BySwap => self.swap_and_fetch(verbs, location, holder).await,
+            Locking::BySwap => self.swap_and_fetch(verbs, location, holder, leases).await,
             Locking::ByMessage => {
                 let place = Place { word: location.record.offset.word(), incarnation: location.incarnation };
-                let request = K::with_bytes(key, |key| Request::Lock { key, place, holder }.to_bytes(self.table));
+                let request =
+                    K::with_bytes(key, |key| Request::Lock { key, place, holder, leases }.to_bytes(self.table));
                 match call(verbs, Self::owner(location), request).await?.answer()? {
                     Answer::Done(_) => Ok(Look::Found(None)),
                     Answer::Stale => Ok(Look::Stale),
@@ -143,56 +141,69 @@ impl<K: Keys> RecordPeer<K> {
         }
     }
 
+    /// Swaps the state word as [`acquire`] says, first as of a free record, and fetches the record along with that.
     async fn swap_and_fetch<'e, P: Port>(
         &self,
         verbs: Verbs<'e, P>,
         location: Location,
-        holder: State,
+        holder: Holder,
+        leases: Leases,
     ) -> Result<Look<Option<Words<'e, P>>>, RemoteError> {
         let at = location.record + 8 * STATE as u64;
-        let mut batch = verbs.batch();
-        let swap = batch.compare_swap(at, State::FREE.0, holder.0);
-        let read = batch.read(location.record, self.expected.words(verbs));
-        let (Ok(swap), Ok(read)) = (swap, read) else {
-            // There was no room for both at once.
-            drop(batch);
-            let found = verbs.compare_swap(at, State::FREE.0, holder.0).await?;
-            return Ok(if found == State::FREE.0 { Look::Found(None) } else { Look::Busy });
-        };
-        batch.ring();
-        let found = swap.await?;
-        // Not decisive: what cannot be fetched so is fetched otherwise.
-        let words = match read.await {
-            Ok(words) => Some(words),
-            Err(VerbError::OutOfBounds { .. }) => None,
-            Err(error) if found == State::FREE.0 => {
-                self.release(verbs, location, holder).await?;
-                return Err(error.into());
+        let mut seen = State::FREE;
+        while let Acquire::Swap(from) = acquire(seen, holder, leases) {
+            let mut batch = verbs.batch();
+            let swap = batch.compare_swap(at, from.0, holder.word());
+            let read = batch.read(location.record, self.expected.words(verbs));
+            let (found, words) = match (swap, read) {
+                (Ok(swap), Ok(read)) => {
+                    batch.ring();
+                    (State(swap.await?), Some(read.await))
+                }
+                _ => {
+                    // There was no room for both at once.
+                    drop(batch);
+                    (State(verbs.compare_swap(at, from.0, holder.word()).await?), None)
+                }
+            };
+            // Not decisive: what cannot be fetched so is fetched otherwise.
+            let words = match words {
+                None | Some(Err(VerbError::OutOfBounds { .. })) => None,
+                Some(Ok(words)) => Some(words),
+                Some(Err(error)) => {
+                    if found == from {
+                        self.release(verbs, location, holder).await?;
+                    }
+                    return Err(error.into());
+                }
+            };
+            if found == from {
+                return Ok(Look::Found(words));
             }
-            Err(error) => return Err(error.into()),
-        };
-        let is_stale = |words: &Words<'_, P>| Head(words[HEAD]).incarnation() != location.incarnation;
-        Ok(match &words {
-            _ if found == State::FREE.0 => Look::Found(words),
             // Memory that is free is locked, too, and will be for long.
-            Some(words) if is_stale(words) => Look::Stale,
-            _ => Look::Busy,
-        })
+            if words.is_some_and(|words| Head(words[HEAD]).incarnation() != location.incarnation) {
+                return Ok(Look::Stale);
+            }
+            seen = found;
+        }
+        Ok(Look::Busy)
     }
 
-    async fn release<P: Port>(&self, verbs: Verbs<'_, P>, at: Location, holder: State) -> Result<(), RemoteError> {
+    async fn release<P: Port>(&self, verbs: Verbs<'_, P>, at: Location, holder: Holder) -> Result<(), RemoteError> {
         let found = match Locking::over(verbs.endpoint().capabilities()) {
-            Locking::BySwap => State(verbs.compare_swap(at.record + 8 * STATE as u64, holder.0, State::FREE.0).await?),
+            Locking::BySwap => {
+                State(verbs.compare_swap(at.record + 8 * STATE as u64, holder.word(), State::FREE.0).await?)
+            }
             Locking::ByMessage => {
                 let place = Place { word: at.record.offset.word(), incarnation: at.incarnation };
                 let request = Request::Unlock { place, holder }.to_bytes(self.table);
                 match call(verbs, Self::owner(at), request).await?.answer()? {
-                    Answer::Done(_) => holder,
+                    Answer::Done(_) => holder.into(),
                     Answer::Held(found) => found,
                     _ => return Err(RemoteError::Reply { what: "it does not answer a request to unlock" }),
                 }
             }
         };
-        if found == holder { Ok(()) } else { Err(RemoteError::NotHolder { at: at.record, found }) }
+        if found == holder.into() { Ok(()) } else { Err(RemoteError::NotHolder { at: at.record, found }) }
     }
 }

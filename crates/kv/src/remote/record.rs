@@ -12,7 +12,7 @@ use super::{
     wire::TableId,
 };
 use crate::{
-    Head, Location, Look, State, Version,
+    Head, Holder, Location, Look, State, Version,
     checksum::{self, FLAGS},
     hash,
     keys::Keys,
@@ -33,14 +33,14 @@ use crate::{
 /// ```
 /// use std::sync::Arc;
 /// use drtm_htm::NoHtm;
-/// use drtm_kv::{HashConfig, HashPeer, Inline, Look, RecordPeer, State, Store, TableId};
+/// use drtm_kv::{HashConfig, HashPeer, Holder, Inline, KvTable, Leases, Look, RecordPeer, Store, TableId};
 /// use drtm_rdma::{Fabric, LocalConfig, LocalFabric, NodeId, Phase, Region, Remote, block_on};
 ///
 /// // Node 1 has a table for its peers.
 /// let memory = Arc::new(Region::anonymous(NoHtm, 16 << 20)?);
-/// let store = Store::in_region_of(NodeId(1), memory)?;
+/// let store = Store::in_region_of(NodeId(1), 0, memory)?;
 /// let table = store.hash_table(HashConfig::default().for_peers())?;
-/// table.insert(&mut store.worker(), 7, b"seven")?;
+/// table.insert(&mut store.worker()?, 7, b"seven")?;
 /// let fabric = LocalFabric::new(2, LocalConfig::perfect());
 /// let region = fabric.register(NodeId(1), Arc::clone(store.region()))?;
 ///
@@ -48,7 +48,7 @@ use crate::{
 /// let endpoint = fabric.endpoint(NodeId(0))?;
 /// let verbs = endpoint.during(Phase::Execute);
 /// let at = Remote { node: NodeId(1), region, offset: table.location() };
-/// let me = State::locked_by(0, 1, 0);
+/// let me = (Holder::new(0, 0, 1, 0), Leases::None);
 /// block_on(&endpoint, async {
 ///     let lookup = HashPeer::<Inline>::open(verbs, at).await?;
 ///     let records = RecordPeer::<Inline>::open(verbs, at, TableId(0)).await?;
@@ -81,13 +81,13 @@ pub struct RecordPeer<K: Keys> {
 /// # Example
 ///
 /// ```
-/// use drtm_kv::{Standing, State, Version};
+/// use drtm_kv::{Holder, KvTable, Standing, Version};
 ///
-/// let (mine, other) = (State::locked_by(1, 2, 0), State::locked_by(3, 4, 0));
-/// let standing = Standing { version: Version::new(5), state: other };
-/// assert!(!standing.is_still(Version::new(5), mine), "somebody is about to write it");
-/// assert!(Standing { state: mine, ..standing }.is_still(Version::new(5), mine));
-/// assert!(!Standing { state: mine, ..standing }.is_still(Version::new(4), mine));
+/// let (mine, other) = (Holder::new(1, 0, 2, 0), Holder::new(3, 0, 4, 0));
+/// let standing = Standing { version: Version::new(5), state: other.into() };
+/// assert!(!standing.is_still(Version::new(5), mine), "another is about to write it");
+/// assert!(Standing { state: mine.into(), ..standing }.is_still(Version::new(5), mine));
+/// assert!(!Standing { state: mine.into(), ..standing }.is_still(Version::new(4), mine));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Standing {
@@ -100,8 +100,8 @@ pub struct Standing {
 impl Standing {
     /// Whether the value is still of this version, and nobody else is about to change it.
     #[must_use]
-    pub fn is_still(&self, version: Version, holder: State) -> bool {
-        self.version == version && (!self.state.is_locked() || self.state == holder)
+    pub fn is_still(&self, version: Version, holder: Holder) -> bool {
+        self.version == version && self.state.may_be_read_by(holder)
     }
 }
 

@@ -13,7 +13,9 @@ use super::{
     refusal::Refusal,
     wire::{Answer, HEAD, Request, TableId},
 };
-use crate::{Bytes, HashTable, Inline, KvError, State, Store, Tree, Version, Worker, layout::Place, record::Record};
+use crate::{
+    Bytes, HashTable, Holder, Inline, KvError, KvTable, Store, Tree, Version, Worker, layout::Place, record::Record,
+};
 
 /// A table that a [`Service`] answers for.
 ///
@@ -81,12 +83,12 @@ impl<E: Engine> fmt::Debug for ServedTable<E> {
 ///
 /// ```
 /// use drtm_htm::NoHtm;
-/// use drtm_kv::{HashConfig, Inline, Service, Store, TableId, TablePeer};
+/// use drtm_kv::{HashConfig, Inline, KvTable, Service, Store, TableId, TablePeer};
 /// use drtm_rdma::{Executor, Fabric, LocalConfig, LocalFabric, NodeId, Phase};
 ///
 /// let store = Store::in_memory(NoHtm, 16 << 20)?;
 /// let accounts = store.hash_table(HashConfig::default())?;
-/// let mut service = Service::new(&store).with(TableId(1), &accounts)?;
+/// let mut service = Service::new(&store)?.with(TableId(1), &accounts)?;
 ///
 /// let fabric = LocalFabric::<NoHtm>::new(1, LocalConfig::perfect());
 /// let endpoint = fabric.endpoint(NodeId(0))?;
@@ -110,9 +112,12 @@ pub struct Service<E: Engine> {
 
 impl<E: Engine> Service<E> {
     /// A service without tables.
-    #[must_use]
-    pub fn new(store: &Store<E>) -> Self {
-        Self { worker: store.worker(), store: store.clone(), tables: Vec::new() }
+    ///
+    /// # Errors
+    ///
+    /// When the store has no [worker](Store::worker) left.
+    pub fn new(store: &Store<E>) -> Result<Self, KvError> {
+        Ok(Self { worker: store.worker()?, store: store.clone(), tables: Vec::new() })
     }
 
     /// The same with a table, under a number that has been none's.
@@ -153,10 +158,10 @@ impl<E: Engine> Service<E> {
     ///
     /// ```
     /// use drtm_htm::NoHtm;
-    /// use drtm_kv::{Service, Store};
+    /// use drtm_kv::{KvTable, Service, Store};
     /// use drtm_rdma::NodeId;
     ///
-    /// let mut service = Service::new(&Store::in_memory(NoHtm, 1 << 20)?);
+    /// let mut service = Service::new(&Store::in_memory(NoHtm, 1 << 20)?)?;
     /// let mut reply = Vec::new();
     /// service.answer(NodeId(1), b"nonsense", 1024, &mut reply);
     /// assert!(!reply.is_empty(), "a refusal that says why");
@@ -179,9 +184,9 @@ impl<E: Engine> Service<E> {
         let table = self.tables.iter().find(|(taken, _)| *taken == number);
         let Some((_, table)) = table else { return Err(Refusal::NoTable { table: number.0 }.into()) };
         if let Request::Lock { holder, .. } | Request::Unlock { holder, .. } = request
-            && !(holder.is_locked() && u16::from(holder.owner()) == from.0)
+            && u16::from(holder.node()) != from.0
         {
-            return Err(Refusal::NotItsName { owner: holder.owner() }.into());
+            return Err(Refusal::NotItsName { owner: holder.node() }.into());
         }
         if let Request::Unlock { place, holder } = request {
             return Ok(Said::Answer(unlock(&self.store, place, holder)?));
@@ -196,7 +201,7 @@ impl<E: Engine> Service<E> {
     }
 }
 
-fn unlock<E: Engine>(store: &Store<E>, place: Place, holder: State) -> Result<Answer<'static>, KvError> {
+fn unlock<E: Engine>(store: &Store<E>, place: Place, holder: Holder) -> Result<Answer<'static>, KvError> {
     let version = Version::default();
     Ok(Record::at(store.region(), place)?.release(holder).map_or_else(Answer::Held, |()| Answer::Done(version)))
 }

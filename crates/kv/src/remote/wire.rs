@@ -8,8 +8,10 @@
 //!      4   length of the key, or of a range's low    number of rows
 //!      8   lock: the record's link (see the tree's   version; state; first number of a refusal
 //!          leaves); range: length of high
-//!     16   lock: the holder's state; range: most rows second number of a refusal
-//!     24.. key or low, then value or high            value; rows; text of a refusal
+//!     16   lock: the holder's state; range: most     second number of a refusal
+//!          rows
+//!     24.. key or low, then value or high; lock: key, value; rows; text of a refusal
+//!          then the time, if leases may expire
 //! ```
 //!
 //! A row is the lengths of key and value (32 bits each), the version, then key and value. Whatever is not used is zero, and what is not zero is
@@ -21,7 +23,7 @@ use std::{fmt, ops::Bound};
 use drtm_rdma::{NodeId, Port, Reply, Verbs};
 
 use super::{error::RemoteError, refusal::Refusal, scratch::Scratch};
-use crate::{State, Version, layout::Place};
+use crate::{Holder, Leases, State, Version, layout::Place};
 
 /// Bytes of the head of requests and answers.
 pub(super) const HEAD: usize = 24;
@@ -57,8 +59,8 @@ pub(super) enum Request<'m> {
     Update { key: &'m [u8], value: &'m [u8] },
     Remove { key: &'m [u8] },
     Range { low: Bound<&'m [u8]>, high: Bound<&'m [u8]>, rows: u64 },
-    Lock { key: &'m [u8], place: Place, holder: State },
-    Unlock { place: Place, holder: State },
+    Lock { key: &'m [u8], place: Place, holder: Holder, leases: Leases },
+    Unlock { place: Place, holder: Holder },
 }
 
 const GET: u8 = 1;
@@ -105,6 +107,7 @@ fn u64_at(bytes: &[u8; HEAD], at: usize) -> u64 {
 impl<'m> Request<'m> {
     /// The request to a table, as bytes.
     pub(super) fn to_bytes(self, table: TableId) -> Packet {
+        let now;
         let (operation, bounds, first, rest, a, b): (u8, u8, &[u8], &[u8], u64, u64) = match self {
             Self::Get { key } => (GET, 0, key, &[], 0, 0),
             Self::Insert { key, value } => (INSERT, 0, key, value, 0, 0),
@@ -115,8 +118,17 @@ impl<'m> Request<'m> {
                 let ((low_bits, low), (high_bits, high)) = (bound_to_bits(low), bound_to_bits(high));
                 (RANGE, low_bits | high_bits << 2, low, high, high.len() as u64, rows)
             }
-            Self::Lock { key, place, holder } => (LOCK, 0, key, &[], place.to_link(), holder.0),
-            Self::Unlock { place, holder } => (UNLOCK, 0, &[], &[], place.to_link(), holder.0),
+            Self::Lock { key, place, holder, leases } => {
+                let rest: &[u8] = match leases {
+                    Leases::None => &[],
+                    Leases::At(time) => {
+                        now = time.to_le_bytes();
+                        &now
+                    }
+                };
+                (LOCK, 0, key, rest, place.to_link(), holder.word())
+            }
+            Self::Unlock { place, holder } => (UNLOCK, 0, &[], &[], place.to_link(), holder.word()),
         };
         let mut scratch = Scratch::new();
         let length = HEAD + first.len() + rest.len();
@@ -147,7 +159,7 @@ impl<'m> Request<'m> {
         let (bounds, numbers, has_rest) = match head[0] {
             INSERT | PUT | UPDATE => (head[1] == 0, a == 0 && b == 0, true),
             GET | REMOVE => (head[1] == 0, a == 0 && b == 0, rest.is_empty()),
-            LOCK => (head[1] == 0, true, rest.is_empty()),
+            LOCK => (head[1] == 0, true, matches!(rest.len(), 0 | 8)),
             UNLOCK => (head[1] == 0, true, tail.is_empty()),
             RANGE => (head[1] < 16, true, a == rest.len() as u64),
             _ => return Err(Refusal::malformed("there is no such operation")),
@@ -158,15 +170,17 @@ impl<'m> Request<'m> {
         if !has_rest {
             return Err(Refusal::malformed("its length is not what its head says"));
         }
-        let (key, value, place, holder) = (first, rest, Place::from_link(a), State(b));
+        let (key, value, place) = (first, rest, Place::from_link(a));
+        let holder = || State(b).holder().ok_or_else(|| Refusal::malformed("it names no holder of a lock"));
+        let leases = rest.first_chunk().map_or(Leases::None, |now| Leases::At(u64::from_le_bytes(*now)));
         let request = match head[0] {
             GET => Self::Get { key },
             INSERT => Self::Insert { key, value },
             PUT => Self::Put { key, value },
             UPDATE => Self::Update { key, value },
             REMOVE => Self::Remove { key },
-            LOCK => Self::Lock { key, place, holder },
-            UNLOCK => Self::Unlock { place, holder },
+            LOCK => Self::Lock { key, place, holder: holder()?, leases },
+            UNLOCK => Self::Unlock { place, holder: holder()? },
             _ => match (bound_from_bits(head[1] & 3, first), bound_from_bits(head[1] >> 2, rest)) {
                 (Some(low), Some(high)) => Self::Range { low, high, rows: b },
                 _ => return Err(Refusal::malformed("its bounds are none")),

@@ -4,7 +4,7 @@ use drtm_rdma::{Pending, Port, VerbError, Verbs, words_for};
 
 use super::{backoff::Backoff, error::RemoteError, lock::RecordLock, record::RecordPeer, scratch::Scratch};
 use crate::{
-    Location, Look, State, Version,
+    Location, State, Version,
     checksum::checksum,
     keys::Keys,
     record::{STATE, VERSION},
@@ -18,7 +18,7 @@ const SHORT: usize = 65;
 /// # Example
 ///
 /// ```
-/// use drtm_kv::{RemoteError, Unwritten};
+/// use drtm_kv::{KvTable, RemoteError, Unwritten};
 ///
 /// fn what_now(unwritten: Unwritten) -> &'static str {
 ///     match (unwritten.lock, unwritten.error) {
@@ -35,19 +35,6 @@ pub struct Unwritten {
     pub lock: Option<RecordLock>,
     /// Why.
     pub error: RemoteError,
-}
-
-/// What [`RecordPeer::exchange`] has done.
-///
-/// # Example
-///
-/// See [`RecordPeer::exchange`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Exchanged {
-    /// The value was exchanged, and has this version.
-    Done(Version),
-    /// The record has this other version: nothing was changed.
-    Changed(Version),
 }
 
 impl<K: Keys> RecordPeer<K> {
@@ -82,59 +69,6 @@ impl<K: Keys> RecordPeer<K> {
         match freed.await {
             Ok(()) => Ok(version),
             Err(error) => Err(Unwritten { lock: None, error: error.into() }),
-        }
-    }
-
-    /// Gives the record another value if it still has this version.
-    ///
-    /// # Errors
-    ///
-    /// As for [`lock`](Self::lock), and when the value has another length than the one before. If it is known that nothing was
-    /// written, the record is not locked any more.
-    ///
-    /// # Example
-    ///
-    /// ```
-    /// use drtm_kv::{Exchanged, Inline, Location, Look, RecordPeer, RemoteError, State};
-    /// use drtm_rdma::{Port, Verbs};
-    ///
-    /// /// Counts up a record of eight bytes.
-    /// async fn count<P: Port>(
-    ///     verbs: Verbs<'_, P>, records: &RecordPeer<Inline>, location: Location, me: State,
-    /// ) -> Result<bool, RemoteError> {
-    ///     let mut value = Vec::new();
-    ///     let Look::Found(version) = records.read(verbs, location, 7, &mut value).await? else { return Ok(false) };
-    ///     let count = value.try_into().map_or(0, u64::from_le_bytes) + 1;
-    ///     let exchanged = records.exchange(verbs, location, 7, me, version, &count.to_le_bytes()).await?;
-    ///     Ok(matches!(exchanged, Look::Found(Exchanged::Done(_))))
-    /// }
-    /// # let _ = count::<drtm_rdma::LocalPort<drtm_htm::NoHtm>>;
-    /// ```
-    pub async fn exchange<P: Port>(
-        &self,
-        verbs: Verbs<'_, P>,
-        location: Location,
-        key: K::Key<'_>,
-        holder: State,
-        expected: Version,
-        value: &[u8],
-    ) -> Result<Look<Exchanged>, RemoteError> {
-        let lock = match self.lock(verbs, location, key, holder, &mut Vec::new()).await?.found() {
-            Ok(lock) => lock,
-            Err(not_had) => return Ok(not_had),
-        };
-        let found = lock.version();
-        if found != expected {
-            self.unlock(verbs, lock).await?;
-            return Ok(Look::Found(Exchanged::Changed(found)));
-        }
-        match self.write(verbs, lock, value).await {
-            Ok(version) => Ok(Look::Found(Exchanged::Done(version))),
-            Err(Unwritten { lock: Some(lock), error }) => {
-                self.unlock(verbs, lock).await?;
-                Err(error)
-            }
-            Err(Unwritten { lock: None, error }) => Err(error),
         }
     }
 }

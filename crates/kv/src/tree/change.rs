@@ -3,14 +3,14 @@
 use drtm_htm::{Engine, Waiter, Word};
 
 use super::{
-    LeafChange, Table, header,
+    LeafChange, NodeVersion, Table, header,
     kind::Kind,
     lasts::Last,
     node::{Locked, Seen},
     search::Spot,
 };
 use crate::{
-    KvError, Version, Worker, floor,
+    Handle, KvError, ReadEntry, Version, Worker, floor,
     heap::Class,
     layout::Place,
     record::{Look, Record, Shape},
@@ -53,18 +53,13 @@ impl<E: Engine> Table<E> {
         worker: &mut Worker<E>,
         key: K::Key<'_>,
         value: &[u8],
-        mut note: impl FnMut(LeafChange),
     ) -> Result<Option<Version>, KvError> {
-        if let Some((_, version, change)) = self.put_near::<K>(worker, key, value, Version::new)? {
-            note(change);
-            return Ok(Some(version));
+        let mut new = self.put_near::<K>(worker, None, key, value, Version::new, &mut |_| ())?;
+        if new.is_none() {
+            let Some(spot) = self.vacancy::<K>(key)? else { return Ok(None) };
+            new = self.put_new::<K>(worker, spot, key, value, Version::new, &mut |_| ())?;
         }
-        match self.vacancy::<K>(key)? {
-            Some(spot) => {
-                Ok(self.put_new::<K>(worker, spot, key, value, Version::new, &mut note)?.map(|(_, version)| version))
-            }
-            None => Ok(None),
-        }
+        Ok(new.map(|new| new.version))
     }
 
     /// Makes a record that is to be put somewhere. It has the version that `first` makes of the lowest number that it can have.
@@ -100,30 +95,33 @@ impl<E: Engine> Table<E> {
     /// Turns a record that was made, and that nobody has learned of, back into free memory.
     #[cold]
     pub(super) fn unmake(&self, worker: &mut Worker<E>, shape: Shape, place: Place) -> Result<(), KvError> {
-        Record::at(self.region(), place)?.discard(worker.lock_state());
+        Record::at(self.region(), place)?.discard(worker.holder());
         worker.free(shape.class(), place.word);
         Ok(())
     }
 
-    /// Puts a new record into the leaf where this worker has put one last, if its key belongs there, and there is room. `None`: it is for others to find out
-    /// what to do, and nothing has been done.
+    /// Puts a new record into the leaf in which the key was missed, or where this worker has put one last, if its key belongs there, and there is room. `None`: it is
+    /// for others to find out what to do, and nothing has been done.
     #[inline(never)]
     pub(super) fn put_near<K: Kind>(
         &self,
         worker: &mut Worker<E>,
+        missed: Option<NodeVersion>,
         key: K::Key<'_>,
         value: &[u8],
         first: impl Fn(u64) -> Version,
-    ) -> Result<Option<(Place, Version, LeafChange)>, KvError> {
+        note: &mut impl FnMut(LeafChange),
+    ) -> Result<Option<ReadEntry>, KvError> {
         let word = K::slice(key, 0);
-        let Some(last) = worker.lasts.of(self.at, word) else { return Ok(None) };
-        let Some((leaf, slot)) = K::gap_at(self, last.leaf, key) else { return Ok(None) };
+        let near = missed.map(|leaf| leaf.at.word()).or_else(|| worker.lasts.of(self.at, word).map(|last| last.leaf));
+        let Some((leaf, slot)) = near.and_then(|near| K::gap_at(self, near, key)) else { return Ok(None) };
         let floor = self.header(header::FLOOR)?;
         let (shape, place, version) = self.make::<K>(worker, key, value, first, floor)?;
-        match self.put_into((leaf, slot), word, place, version, floor) {
+        match self.put_into((leaf, slot), word, &Record::at(self.region(), place)?, version, floor) {
             Ok(change) => {
                 worker.lasts.set(self.at, Last { leaf: leaf.node.place, word });
-                Ok(Some((place, version, change)))
+                note(change);
+                Ok(Some(ReadEntry { at: Handle::of(place), version }))
             }
             Err(_) => {
                 self.unmake(worker, shape, place)?;
@@ -141,7 +139,7 @@ impl<E: Engine> Table<E> {
         value: &[u8],
         first: impl Fn(u64) -> Version,
         note: &mut impl FnMut(LeafChange),
-    ) -> Result<Option<(Place, Version)>, KvError> {
+    ) -> Result<Option<ReadEntry>, KvError> {
         let before = worker.lasts.of(self.at, spot.word).map(|last| last.word);
         let floor = self.header(header::FLOOR)?;
         let (shape, place, mut version) = self.make::<K>(worker, key, value, &first, floor)?;
@@ -150,11 +148,10 @@ impl<E: Engine> Table<E> {
             match self.put::<K>(&spot, before, key, (place, version), floor, note) {
                 Ok(Put::Done(leaf)) => {
                     worker.lasts.set(self.at, Last { leaf, word: spot.word });
-                    return Ok(Some((place, version)));
+                    return Ok(Some(ReadEntry { at: Handle::of(place), version }));
                 }
                 Ok(Put::Below(floor)) => {
                     version = first(floor);
-                    Record::at(self.region(), place)?.claim(worker.lock_state());
                     Record::create::<K::Kept>(self.region(), place.word, shape, key, value, version)?;
                     continue;
                 }
@@ -185,7 +182,8 @@ impl<E: Engine> Table<E> {
         if spot.leaf.stamp.is_full() {
             return self.put_dividing(spot, before, (place, version), note);
         }
-        Ok(match self.put_into((spot.leaf, spot.slot), spot.word, place, version, floor) {
+        let record = Record::at(self.region(), place)?;
+        Ok(match self.put_into((spot.leaf, spot.slot), spot.word, &record, version, floor) {
             Ok(change) => {
                 note(change);
                 Put::Done(spot.leaf.node.place)
@@ -200,7 +198,7 @@ impl<E: Engine> Table<E> {
         &self,
         (leaf, slot): (Seen<'_, E>, usize),
         word: u64,
-        place: Place,
+        record: &Record<'_, E>,
         version: Version,
         floor: &Word,
     ) -> Result<LeafChange, Put> {
@@ -209,29 +207,25 @@ impl<E: Engine> Table<E> {
             return Err(Put::Below(floor));
         }
         let count = leaf.count();
-        leaf.node.insert(count, slot, word, place.to_link());
+        record.unlock();
+        leaf.node.insert(count, slot, word, record.place().to_link());
         Ok(leaf.release(count + 1))
     }
 
-    pub(super) fn remove<K: Kind>(
-        &self,
-        worker: &mut Worker<E>,
-        key: K::Key<'_>,
-        mut note: impl FnMut(LeafChange),
-    ) -> Result<Option<Version>, KvError> {
+    pub(super) fn remove<K: Kind>(&self, worker: &mut Worker<E>, key: K::Key<'_>) -> Result<Option<Version>, KvError> {
         let waiting = self.patience.begin();
         loop {
             let spot = K::spot(self, key)?;
             if spot.link.is_none() {
                 return Ok(None);
             }
-            match self.take_out::<K>(worker, &spot, key, &mut note)? {
+            match self.take_out::<K>(worker, &spot, key)? {
                 Taken::Retry => waiting.pause()?,
                 Taken::Absent => return Ok(None),
                 Taken::Done(version, class, place) => {
                     worker.free(class, place.word);
                     if spot.leaf.stamp.count() == 1 {
-                        K::reclaim(self, key, &mut note)?;
+                        K::reclaim(self, key)?;
                     }
                     return Ok(Some(version));
                 }
@@ -239,16 +233,10 @@ impl<E: Engine> Table<E> {
         }
     }
 
-    fn take_out<K: Kind>(
-        &self,
-        worker: &Worker<E>,
-        spot: &Spot<'_, E>,
-        key: K::Key<'_>,
-        note: &mut impl FnMut(LeafChange),
-    ) -> Result<Taken, KvError> {
+    fn take_out<K: Kind>(&self, worker: &Worker<E>, spot: &Spot<'_, E>, key: K::Key<'_>) -> Result<Taken, KvError> {
         let Some(leaf) = spot.leaf.try_lock() else { return Ok(Taken::Retry) };
         let (record, place) = self.record_in(&leaf, spot.slot)?;
-        let locked = match record.lock::<K::Kept>(key, worker.lock_state())? {
+        let locked = match record.lock::<K::Kept>(key, worker.holder())? {
             Look::Found(locked) => locked,
             Look::Other if !K::FITS => return Ok(Taken::Absent),
             _ => return Ok(Taken::Retry),
@@ -257,7 +245,7 @@ impl<E: Engine> Table<E> {
         floor::raise(self.engine(), self.header(header::FLOOR)?, version);
         leaf.node.remove(count, spot.slot);
         locked.retire();
-        note(leaf.release(count - 1));
+        leaf.release(count - 1);
         Ok(Taken::Done(version, class, place))
     }
 
@@ -265,65 +253,5 @@ impl<E: Engine> Table<E> {
     fn record_in(&self, leaf: &Locked<'_, E>, slot: usize) -> Result<(Record<'_, E>, Place), KvError> {
         let place = Place::from_link(leaf.node.link(slot));
         Ok((Record::at(self.region(), place)?, place))
-    }
-
-    /// Gives a key a value that does not fit where its record is: writes it elsewhere, and lets the leaf point there. The leaf has the same
-    /// keys as before, and so the same stamp.
-    #[cold]
-    pub(super) fn relocate<K: Kind>(
-        &self,
-        worker: &mut Worker<E>,
-        key: K::Key<'_>,
-        shape: Shape,
-        value: &[u8],
-    ) -> Result<Option<Version>, KvError> {
-        let memory = worker.allocate(shape.class())?;
-        let waiting = self.patience.begin();
-        let moved = loop {
-            let spot = match K::spot(self, key) {
-                Ok(spot) if spot.link.is_some() => spot,
-                gone => break gone.map(|_| None),
-            };
-            match self.move_record::<K>(worker, &spot, key, memory, shape, value) {
-                Ok(Taken::Retry) => {
-                    if let Err(error) = waiting.pause() {
-                        break Err(error);
-                    }
-                }
-                Ok(Taken::Absent) => break Ok(None),
-                Ok(Taken::Done(version, class, place)) => {
-                    worker.free(class, place.word);
-                    return Ok(Some(version));
-                }
-                Err(error) => break Err(error),
-            }
-        };
-        // Memory that was used before is still as it was freed, and fresh memory is still fresh.
-        worker.free(shape.class(), memory);
-        moved
-    }
-
-    fn move_record<K: Kind>(
-        &self,
-        worker: &Worker<E>,
-        spot: &Spot<'_, E>,
-        key: K::Key<'_>,
-        memory: u64,
-        shape: Shape,
-        value: &[u8],
-    ) -> Result<Taken, KvError> {
-        let Some(leaf) = spot.leaf.try_lock() else { return Ok(Taken::Retry) };
-        let (record, place) = self.record_in(&leaf, spot.slot)?;
-        let locked = match record.lock::<K::Kept>(key, worker.lock_state())? {
-            Look::Found(locked) => locked,
-            Look::Other if !K::FITS => return Ok(Taken::Absent),
-            _ => return Ok(Taken::Retry),
-        };
-        let (version, class) = (locked.version().next(), locked.class());
-        let moved = Record::create::<K::Kept>(self.region(), memory, shape, key, value, version)?;
-        leaf.node.point(spot.slot, moved.to_link());
-        locked.retire();
-        // Dropping the lock leaves the stamp as it was.
-        Ok(Taken::Done(version, class, place))
     }
 }

@@ -1,24 +1,28 @@
-//! What transactions do with the tree: find records, singly and in their order, make records for keys that are to be inserted, write records that they
-//! hold, and take out those of keys that are gone.
+//! What a tree does as [a table](KvTable), and how records are read in their order.
 
-use std::ops::{ControlFlow, RangeBounds};
+use std::{
+    ops::{Bound, ControlFlow, RangeBounds},
+    sync::Arc,
+};
 
 use drtm_htm::{Engine, Waiter};
 use drtm_rdma::Offset;
 
 use super::{
-    LeafChange, NodeVersion, Tree,
+    LeafChange, NodeVersion, Table, Tree,
     kind::TreeKeys,
-    leaves::{Direction, Untold},
+    leaves::{Direction, Passed},
     node::Locked,
     rows::Ahead,
     search::Spot,
-    view::Observed,
 };
 use crate::{
-    Fetched, Handle, KvError, Placed, Reaped, Reserved, Sighting, State, Version, Worker, floor,
-    record::{Past, PastView, Record},
+    ForHolder, Handle, KvError, Placed, ReadEntry, Reaped, Reserved, Store, Version, Visibility, Worker, counter,
+    floor,
+    patience::Patience,
+    record::Record,
     room::{Nowhere, Room},
+    table::{KvTable, sealed::Sealed},
 };
 
 /// Where a transaction's scan of a range is. Unlike a [`Scan`](super::Scan) it borrows nothing.
@@ -48,13 +52,13 @@ impl<K: TreeKeys> Cursor<K> {
     ///
     /// ```
     /// use drtm_htm::NoHtm;
-    /// use drtm_kv::{Cursor, Store};
+    /// use drtm_kv::{Current, Cursor, KvTable, Store};
     ///
     /// let store = Store::in_memory(NoHtm, 16 << 20)?;
-    /// let (tree, mut worker) = (store.tree()?, store.worker());
+    /// let (tree, mut worker) = (store.tree()?, store.worker()?);
     /// tree.insert(&mut worker, 7, b"seven")?;
     /// let mut first = Cursor::up(..).expecting(1, 5);
-    /// assert!(tree.advance(&mut first, worker.lock_state(), &mut Vec::new(), &mut Vec::new())?.is_some());
+    /// assert!(tree.advance(&mut first, &mut Current, &mut (), &mut Vec::new())?.is_some());
     /// # Ok::<(), drtm_kv::KvError>(())
     /// ```
     #[must_use]
@@ -74,7 +78,7 @@ impl<E: Engine> Tree<E> {
     /// use drtm_kv::Store;
     ///
     /// let store = Store::in_memory(NoHtm, 16 << 20)?;
-    /// let (tree, mut worker) = (store.tree()?, store.worker());
+    /// let (tree, mut worker) = (store.tree()?, store.worker()?);
     /// tree.ask_for(&mut worker, 7);
     /// // What takes its time goes here.
     /// assert!(tree.insert(&mut worker, 7, b"seven")?.is_some());
@@ -88,38 +92,7 @@ impl<E: Engine> Tree<E> {
 }
 
 impl<E: Engine, K: TreeKeys> Tree<E, K> {
-    /// Copies a key's value for a transaction of this holder, waiting while others have its record locked. If there is no record, gives the leaf that would
-    /// have it, as it was.
-    ///
-    /// # Errors
-    ///
-    /// When the key is too long, or the store is corrupt.
-    ///
-    /// # Example
-    ///
-    /// ```
-    /// use drtm_htm::NoHtm;
-    /// use drtm_kv::{Fetched, Placed, Store};
-    ///
-    /// let store = Store::in_memory(NoHtm, 16 << 20)?;
-    /// let (tree, mut worker) = (store.tree()?, store.worker());
-    /// let me = worker.lock_state();
-    /// let Fetched::Nothing(leaf) = tree.fetch(7, me, &mut Vec::new())? else { panic!("the tree is empty") };
-    /// assert!(tree.unchanged(&leaf), "7 is still not there");
-    /// assert!(matches!(tree.place(&mut worker, 7, b"seven", |_| ())?, Placed::Made(_)));
-    /// assert!(!tree.unchanged(&leaf));
-    /// # Ok::<(), drtm_kv::KvError>(())
-    /// ```
-    #[inline]
-    pub fn fetch(&self, key: K::Key<'_>, holder: State, into: &mut impl Room) -> Result<Fetched<NodeVersion>, KvError> {
-        let found = self.table.search::<K, _>(key, |record| record.observe::<K::Kept>(key, holder, into))?;
-        Ok(match found {
-            Ok(sighting) => Fetched::Record(sighting),
-            Err(spot) => Fetched::Nothing(NodeVersion::of(&spot.leaf)),
-        })
-    }
-
-    /// Moves a cursor to the next record, which may be one of a key that is not there, and copies its value. Adds the leaves that are passed.
+    /// Moves a cursor to the next record, and reads it as a reader of this visibility. Adds the leaves that are passed, to a vector or to none: `()`.
     ///
     /// # Errors
     ///
@@ -129,28 +102,32 @@ impl<E: Engine, K: TreeKeys> Tree<E, K> {
     ///
     /// ```
     /// use drtm_htm::NoHtm;
-    /// use drtm_kv::{Cursor, Store};
+    /// use drtm_kv::{AsOf, Cursor, ForHolder, KvTable, Past, Store, Version};
     ///
     /// let store = Store::in_memory(NoHtm, 16 << 20)?;
-    /// let (tree, mut worker) = (store.tree()?, store.worker());
-    /// tree.insert(&mut worker, 7, b"seven")?;
+    /// let (tree, mut worker) = (store.tree()?, store.worker()?);
+    /// let first = tree.insert(&mut worker, 7, b"seven")?.expect("it is new");
     /// let (mut cursor, mut passed, mut value) = (Cursor::up(5..), Vec::new(), Vec::new());
-    /// let row = tree.advance(&mut cursor, worker.lock_state(), &mut passed, &mut value)?;
-    /// let (key, sighting) = row.expect("inserted above");
-    /// assert!(key == 7 && sighting.is_present() && value == b"seven");
-    /// assert!(tree.advance(&mut cursor, worker.lock_state(), &mut passed, &mut value)?.is_none());
-    /// assert!(passed.iter().all(|leaf| tree.unchanged(leaf)));
+    /// let mut view = ForHolder(worker.holder());
+    /// let (key, seen) = tree.advance(&mut cursor, &mut view, &mut passed, &mut value)?.expect("inserted above");
+    /// assert!(key == 7 && seen.is_present() && value == b"seven");
+    /// assert!(tree.advance(&mut cursor, &mut view, &mut passed, &mut value)?.is_none());
+    /// assert!(passed.iter().all(|leaf| store.records().is_unchanged(leaf)));
+    ///
+    /// let mut past = AsOf::new(Version::new(1_000));
+    /// let row = tree.advance(&mut Cursor::up(..), &mut past, &mut (), &mut value)?.map(|(key, past)| (key, past));
+    /// assert_eq!(row, Some((7, Past::Present(first))));
     /// # Ok::<(), drtm_kv::KvError>(())
     /// ```
     #[inline]
-    pub fn advance<'c>(
+    pub fn advance<'c, V: Visibility>(
         &self,
         cursor: &'c mut Cursor<K>,
-        holder: State,
-        passed: &mut Vec<NodeVersion>,
+        view: &mut V,
+        passed: &mut impl Passed,
         value: &mut impl Room,
-    ) -> Result<Option<(K::Key<'c>, Sighting)>, KvError> {
-        K::next(&self.table, &mut cursor.cursor, passed, &mut Observed { view: holder, value })
+    ) -> Result<Option<(K::Key<'c>, V::Found)>, KvError> {
+        K::next(&self.table, &mut cursor.cursor, passed, view, value)
     }
 
     /// Moves a cursor from record to record, as [`advance`](Self::advance) does, and shows each, with its value where it was copied to; until there are no more
@@ -166,189 +143,113 @@ impl<E: Engine, K: TreeKeys> Tree<E, K> {
     /// use std::ops::ControlFlow;
     ///
     /// use drtm_htm::NoHtm;
-    /// use drtm_kv::{Cursor, Store};
+    /// use drtm_kv::{Cursor, ForHolder, KvTable, Store};
     ///
     /// let store = Store::in_memory(NoHtm, 16 << 20)?;
-    /// let (tree, mut worker) = (store.tree()?, store.worker());
+    /// let (tree, mut worker) = (store.tree()?, store.worker()?);
     /// tree.load(&mut worker, (0..100).map(|key| (key, "value")))?;
     /// let (mut cursor, mut passed, mut keys) = (Cursor::up(5..), Vec::new(), Vec::new());
-    /// tree.advance_each(&mut cursor, worker.lock_state(), &mut passed, &mut Vec::new(), |key, seen, value| {
+    /// let mut view = ForHolder(worker.holder());
+    /// tree.advance_each(&mut cursor, &mut view, &mut passed, &mut Vec::new(), |key, seen, value| {
     ///     assert!(seen.is_present() && *value == b"value");
     ///     keys.push(key);
     ///     if keys.len() < 7 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     /// })?;
-    /// assert!(keys.into_iter().eq(5..12) && passed.iter().all(|leaf| tree.unchanged(leaf)));
+    /// assert!(keys.into_iter().eq(5..12) && passed.iter().all(|leaf| store.records().is_unchanged(leaf)));
     /// # Ok::<(), drtm_kv::KvError>(())
     /// ```
     #[inline]
-    pub fn advance_each<R: Room>(
+    pub fn advance_each<V: Visibility, R: Room>(
         &self,
         cursor: &mut Cursor<K>,
-        holder: State,
-        passed: &mut Vec<NodeVersion>,
+        view: &mut V,
+        passed: &mut impl Passed,
         value: &mut R,
-        mut show: impl FnMut(K::Key<'_>, Sighting, &mut R) -> ControlFlow<()>,
+        show: impl FnMut(K::Key<'_>, V::Found, &mut R) -> ControlFlow<()>,
     ) -> Result<(), KvError> {
-        let mut observed = Observed { view: holder, value };
-        K::each(&self.table, &mut cursor.cursor, passed, &mut observed, |key, seen, at| show(key, seen, at.value))
+        K::each(&self.table, &mut cursor.cursor, passed, view, value, show)
+    }
+}
+
+impl<E: Engine, K: TreeKeys> Sealed for Tree<E, K> {}
+
+impl<E: Engine, K: TreeKeys> KvTable<E, K> for Tree<E, K> {
+    type Guard = NodeVersion;
+    type Kept = K::Kept;
+
+    #[inline(always)]
+    fn store(&self) -> &Store<E> {
+        &self.table.store
     }
 
-    /// Copies the value that a key had before a version, as [of a hash table](crate::HashTable::fetch_past).
-    ///
-    /// # Errors
-    ///
-    /// When the key is too long, or the store is corrupt.
-    pub fn fetch_past(&self, key: K::Key<'_>, before: Version, into: &mut impl Room) -> Result<Past, KvError> {
-        let mut view = PastView::new(before);
-        let found = self.table.search::<K, _>(key, |record| record.observe_past::<K::Kept>(key, &mut view, into))?;
-        Ok(found.unwrap_or(Past::Absent))
+    fn patience(&self) -> Patience {
+        self.table.patience
     }
 
-    /// Moves a cursor to the next record, and copies the value that its key had before a version.
-    ///
-    /// # Errors
-    ///
-    /// When the store is corrupt.
-    ///
-    /// # Example
-    ///
-    /// ```
-    /// use drtm_htm::NoHtm;
-    /// use drtm_kv::{Cursor, Past, Store, Version};
-    ///
-    /// let store = Store::in_memory(NoHtm, 16 << 20)?;
-    /// let (tree, mut worker) = (store.tree()?, store.worker());
-    /// let first = tree.insert(&mut worker, 7, b"seven")?.expect("it is new");
-    /// let (mut cursor, mut value) = (Cursor::up(..), Vec::new());
-    /// let row = tree.advance_past(&mut cursor, Version::new(1_000), &mut value)?;
-    /// assert_eq!(row, Some((7, Past::Present(first))));
-    /// # Ok::<(), drtm_kv::KvError>(())
-    /// ```
+    fn location(&self) -> Offset {
+        self.table.at
+    }
+
+    fn impatient(&self) -> Self {
+        let Table { store, at, checked, hints, .. } = &*self.table;
+        Self::waiting(store, *at, *checked, Patience::Short, Arc::clone(hints))
+    }
+
+    fn count(&self) -> Result<u64, KvError> {
+        Ok(counter::sum(self.table.engine(), self.table.counter()?))
+    }
+
     #[inline]
-    pub fn advance_past<'c>(
+    fn read<V: Visibility>(
         &self,
-        cursor: &'c mut Cursor<K>,
-        before: Version,
-        value: &mut impl Room,
-    ) -> Result<Option<(K::Key<'c>, Past)>, KvError> {
-        let mut view = Observed { view: PastView::new(before), value };
-        K::next(&self.table, &mut cursor.cursor, &mut Untold, &mut view)
+        key: K::Key<'_>,
+        view: V,
+        into: &mut impl Room,
+    ) -> Result<Result<V::Found, NodeVersion>, KvError> {
+        Ok(self.table.read::<K, V>(key, view, into)?.map_err(|spot| NodeVersion::of(&spot.leaf)))
     }
 
-    /// Moves a cursor from record to record, as [`advance_past`](Self::advance_past) does, and shows each, with its value where it was copied to; until there are no
-    /// more or `show` breaks off.
-    ///
-    /// # Errors
-    ///
-    /// When the store is corrupt.
-    ///
-    /// # Example
-    ///
-    /// ```
-    /// use std::ops::ControlFlow;
-    ///
-    /// use drtm_htm::NoHtm;
-    /// use drtm_kv::{Cursor, Past, Store, Version};
-    ///
-    /// let store = Store::in_memory(NoHtm, 16 << 20)?;
-    /// let (tree, mut worker) = (store.tree()?, store.worker());
-    /// tree.load(&mut worker, (0..100).map(|key| (key, "value")))?;
-    /// let (mut cursor, mut keys) = (Cursor::up(5..), Vec::new());
-    /// tree.advance_past_each(&mut cursor, Version::new(1_000), &mut Vec::new(), |key, past, value| {
-    ///     assert!(matches!(past, Past::Present(_)) && *value == b"value");
-    ///     keys.push(key);
-    ///     if keys.len() < 7 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
-    /// })?;
-    /// assert!(keys.into_iter().eq(5..12));
-    /// # Ok::<(), drtm_kv::KvError>(())
-    /// ```
-    #[inline]
-    pub fn advance_past_each<R: Room>(
-        &self,
-        cursor: &mut Cursor<K>,
-        before: Version,
-        value: &mut R,
-        mut show: impl FnMut(K::Key<'_>, Past, &mut R) -> ControlFlow<()>,
-    ) -> Result<(), KvError> {
-        let mut view = Observed { view: PastView::new(before), value };
-        K::each(&self.table, &mut cursor.cursor, &mut Untold, &mut view, |key, past, at| show(key, past, at.value))
+    fn insert(&self, worker: &mut Worker<E>, key: K::Key<'_>, value: &[u8]) -> Result<Option<Version>, KvError> {
+        let new = self.table.insert::<K>(worker, key, value)?;
+        if new.is_some() {
+            self.table.add(worker, 1)?;
+        }
+        Ok(new)
     }
 
-    /// Finds a key's record, or makes one, which says that the key is not there, and has this value already for when it will be. Tells what that has done to
-    /// leaves.
-    ///
-    /// # Errors
-    ///
-    /// As for [`insert`](Self::insert).
-    ///
-    /// # Example
-    ///
-    /// See [`fetch`](Self::fetch).
-    pub fn place(
+    fn remove(&self, worker: &mut Worker<E>, key: K::Key<'_>) -> Result<Option<Version>, KvError> {
+        let removed = self.table.remove::<K>(worker, key)?;
+        if removed.is_some() {
+            self.table.add(worker, -1)?;
+        }
+        Ok(removed)
+    }
+
+    fn place(
         &self,
         worker: &mut Worker<E>,
         key: K::Key<'_>,
         value: &[u8],
+        missed: Option<NodeVersion>,
         mut note: impl FnMut(LeafChange),
     ) -> Result<Placed, KvError> {
         let removed = |number| Version::new(number).removed();
-        if let Some((place, version, change)) = self.table.put_near::<K>(worker, key, value, removed)? {
-            note(change);
-            self.table.add(worker, 1)?;
-            return Ok(Placed::Made(Sighting { at: Handle::of(place), version }));
-        }
-        let holder = worker.lock_state();
-        loop {
-            let found =
-                self.table.search::<K, _>(key, |record| record.observe::<K::Kept>(key, holder, &mut Nowhere))?;
-            let spot = match found {
-                Ok(sighting) => return Ok(Placed::Found(sighting)),
-                Err(spot) => spot,
-            };
-            if let Some((place, version)) = self.table.put_new::<K>(worker, spot, key, value, removed, &mut note)? {
-                self.table.add(worker, 1)?;
-                return Ok(Placed::Made(Sighting { at: Handle::of(place), version }));
+        let table = &*self.table;
+        let mut tried = table.put_near::<K>(worker, missed, key, value, removed, &mut note)?;
+        let made = loop {
+            if let Some(made) = tried {
+                break made;
             }
-        }
+            match table.read::<K, _>(key, ForHolder(worker.holder()), &mut Nowhere)? {
+                Ok(found) => return Ok(Placed::Found(found)),
+                Err(spot) => tried = table.put_new::<K>(worker, spot, key, value, removed, &mut note)?,
+            }
+        };
+        table.add(worker, 1)?;
+        Ok(Placed::Made(made))
     }
 
-    /// Whether a key's record is this one, which the caller has locked, as [of a hash table](crate::HashTable::leads_to).
-    ///
-    /// # Errors
-    ///
-    /// When the store is corrupt.
-    pub fn leads_to(&self, key: K::Key<'_>, at: Handle) -> Result<bool, KvError> {
-        let found = self
-            .table
-            .search::<K, _>(key, |record| Ok(record.identify::<K::Kept>(key)?.map(|()| Handle::of(record.place()))))?;
-        Ok(found.is_ok_and(|found| found == at))
-    }
-
-    /// Takes memory for a value of this length, for a record that the caller has locked, as [of a hash table](crate::HashTable::reserve).
-    ///
-    /// # Errors
-    ///
-    /// As for [`update`](Self::update).
-    pub fn reserve(&self, worker: &mut Worker<E>, at: Handle, length: usize) -> Result<Option<Reserved>, KvError> {
-        Record::at(self.table.region(), at.place())?.reserve::<K::Kept>(worker, length)
-    }
-
-    /// Writes a record that the caller has locked, in a version of its own choice, and unlocks it. It must have room for the value.
-    ///
-    /// # Errors
-    ///
-    /// When the store is corrupt.
-    #[inline]
-    pub fn write_held(&self, at: Handle, version: Version, value: &[u8]) -> Result<(), KvError> {
-        Record::at(self.table.region(), at.place())?.write_held::<K::Kept>(version, value)
-    }
-
-    /// The same in [other memory](Self::reserve). Gives the record's handle there.
-    ///
-    /// # Errors
-    ///
-    /// When the store is corrupt.
-    pub fn move_held(
+    fn move_held(
         &self,
         worker: &mut Worker<E>,
         key: K::Key<'_>,
@@ -374,26 +275,7 @@ impl<E: Engine, K: TreeKeys> Tree<E, K> {
         }
     }
 
-    /// Takes out the record of a key that is gone, if it is still as it was seen and nobody has it locked.
-    ///
-    /// # Errors
-    ///
-    /// When the store is corrupt.
-    ///
-    /// # Example
-    ///
-    /// ```
-    /// use drtm_htm::NoHtm;
-    /// use drtm_kv::{Placed, Reaped, Store};
-    ///
-    /// let store = Store::in_memory(NoHtm, 16 << 20)?;
-    /// let (tree, mut worker) = (store.tree()?, store.worker());
-    /// let Placed::Made(seen) = tree.place(&mut worker, 7, b"seven", |_| ())? else { panic!("it is new") };
-    /// assert_eq!(tree.reap(&mut worker, 7, seen)?, Reaped::Out);
-    /// assert_eq!(tree.reap(&mut worker, 7, seen)?, Reaped::Gone, "it is out already");
-    /// # Ok::<(), drtm_kv::KvError>(())
-    /// ```
-    pub fn reap(&self, worker: &mut Worker<E>, key: K::Key<'_>, seen: Sighting) -> Result<Reaped, KvError> {
+    fn reap(&self, worker: &mut Worker<E>, key: K::Key<'_>, seen: ReadEntry) -> Result<Reaped, KvError> {
         let table = &*self.table;
         let waiter = Waiter::new();
         loop {
@@ -409,7 +291,7 @@ impl<E: Engine, K: TreeKeys> Tree<E, K> {
                 return Ok(Reaped::Gone);
             }
             let record = Record::at(table.region(), seen.at.place())?;
-            let locked = match record.lock_seen::<K::Kept>(seen, worker.lock_state())? {
+            let locked = match record.lock_seen::<K::Kept>(seen, worker.holder())? {
                 Ok(locked) => locked,
                 Err(reaped) => return Ok(reaped),
             };
@@ -421,10 +303,24 @@ impl<E: Engine, K: TreeKeys> Tree<E, K> {
             worker.free(class, seen.at.place().word);
             table.add(worker, -1)?;
             if count == 1 {
-                K::reclaim(table, key, &mut |_| ())?;
+                K::reclaim(table, key)?;
             }
             return Ok(Reaped::Out);
         }
+    }
+
+    fn visit<'k>(
+        &self,
+        range: (Bound<K::Key<'k>>, Bound<K::Key<'k>>),
+        mut visit: impl FnMut(&[u8], &[u8], Version) -> bool,
+    ) -> Result<Option<bool>, KvError> {
+        let mut scan = self.range(range);
+        while let Some(row) = scan.next()? {
+            if !K::with_bytes(row.key, |key| visit(key, row.value, row.version)) {
+                return Ok(Some(true));
+            }
+        }
+        Ok(Some(false))
     }
 }
 

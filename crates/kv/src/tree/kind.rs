@@ -16,12 +16,12 @@ use super::{
     rows::Ahead,
     search::Spot,
     slices,
-    view::{FoundRow, View},
     walk::Walk,
 };
 use crate::{
-    KvError, Version,
+    KvError, Version, Visibility,
     keys::{Bytes, Inline, Keys, Sliced},
+    room::Room,
 };
 
 /// A kind of keys that a [`Tree`](super::Tree) can have.
@@ -96,36 +96,34 @@ pub trait Kind: Keys {
     ) -> Result<Put, KvError>;
 
     /// Takes out of the tree what has become empty on the way to a key.
-    fn reclaim<E: Engine>(
-        table: &Table<E>,
-        key: Self::Key<'_>,
-        note: &mut impl FnMut(LeafChange),
-    ) -> Result<(), KvError>;
+    fn reclaim<E: Engine>(table: &Table<E>, key: Self::Key<'_>) -> Result<(), KvError>;
 
     fn cursor<'k>(range: impl RangeBounds<Self::Key<'k>>, direction: Direction) -> Self::Cursor;
 
     /// Tells a scan how far it will probably go.
     fn expect(cursor: &mut Self::Cursor, ahead: Ahead);
 
-    /// Moves to the next row. Shows its record, and tells of the leaves that are passed.
-    fn next<'c, E: Engine, V: View>(
+    /// Moves to the next row. Reads its record, and tells of the leaves that are passed.
+    fn next<'c, E: Engine, V: Visibility>(
         table: &Table<E>,
         cursor: &'c mut Self::Cursor,
         passed: &mut impl Passed,
         view: &mut V,
-    ) -> Result<Option<FoundRow<Self::Key<'c>, V>>, KvError>;
+        value: &mut impl Room,
+    ) -> Result<Option<(Self::Key<'c>, V::Found)>, KvError>;
 
     /// Shows the rows that follow, one after the other, until there are no more or `show` breaks off.
     #[inline(always)]
-    fn each<E: Engine, V: View>(
+    fn each<E: Engine, V: Visibility, R: Room>(
         table: &Table<E>,
         cursor: &mut Self::Cursor,
         passed: &mut impl Passed,
         view: &mut V,
-        mut show: impl FnMut(Self::Key<'_>, V::Found, &mut V) -> ControlFlow<()>,
+        value: &mut R,
+        mut show: impl FnMut(Self::Key<'_>, V::Found, &mut R) -> ControlFlow<()>,
     ) -> Result<(), KvError> {
-        while let Some((key, found)) = Self::next(table, cursor, passed, view)? {
-            if show(key, found, view).is_break() {
+        while let Some((key, found)) = Self::next(table, cursor, passed, view, value)? {
+            if show(key, found, value).is_break() {
                 break;
             }
         }
@@ -180,8 +178,8 @@ impl Kind for Inline {
         Ok(Put::Retry)
     }
 
-    fn reclaim<E: Engine>(table: &Table<E>, key: u64, note: &mut impl FnMut(LeafChange)) -> Result<(), KvError> {
-        table.reclaim(key, note)
+    fn reclaim<E: Engine>(table: &Table<E>, key: u64) -> Result<(), KvError> {
+        table.reclaim(key)
     }
 
     fn cursor<'k>(range: impl RangeBounds<Self::Key<'k>>, direction: Direction) -> Leaves {
@@ -193,24 +191,26 @@ impl Kind for Inline {
     }
 
     #[inline(always)]
-    fn next<'c, E: Engine, V: View>(
+    fn next<'c, E: Engine, V: Visibility>(
         table: &Table<E>,
         cursor: &'c mut Leaves,
         passed: &mut impl Passed,
         view: &mut V,
-    ) -> Result<Option<FoundRow<Self::Key<'c>, V>>, KvError> {
-        cursor.next(table, passed, view)
+        value: &mut impl Room,
+    ) -> Result<Option<(Self::Key<'c>, V::Found)>, KvError> {
+        cursor.next(table, passed, view, value)
     }
 
     #[inline(always)]
-    fn each<E: Engine, V: View>(
+    fn each<E: Engine, V: Visibility, R: Room>(
         table: &Table<E>,
         cursor: &mut Leaves,
         passed: &mut impl Passed,
         view: &mut V,
-        show: impl FnMut(u64, V::Found, &mut V) -> ControlFlow<()>,
+        value: &mut R,
+        show: impl FnMut(u64, V::Found, &mut R) -> ControlFlow<()>,
     ) -> Result<(), KvError> {
-        cursor.each(table, passed, view, show)
+        cursor.each(table, passed, view, value, show)
     }
 }
 
@@ -262,8 +262,8 @@ impl Kind for Bytes {
         table.put_parting(spot, key, link, version, note)
     }
 
-    fn reclaim<E: Engine>(table: &Table<E>, key: &[u8], note: &mut impl FnMut(LeafChange)) -> Result<(), KvError> {
-        table.prune(key, note)
+    fn reclaim<E: Engine>(table: &Table<E>, key: &[u8]) -> Result<(), KvError> {
+        table.prune(key)
     }
 
     fn cursor<'k>(range: impl RangeBounds<Self::Key<'k>>, direction: Direction) -> Walk {
@@ -275,12 +275,13 @@ impl Kind for Bytes {
     }
 
     #[inline(always)]
-    fn next<'c, E: Engine, V: View>(
+    fn next<'c, E: Engine, V: Visibility>(
         table: &Table<E>,
         cursor: &'c mut Walk,
         passed: &mut impl Passed,
         view: &mut V,
-    ) -> Result<Option<FoundRow<&'c [u8], V>>, KvError> {
-        cursor.next(table, passed, view)
+        value: &mut impl Room,
+    ) -> Result<Option<(&'c [u8], V::Found)>, KvError> {
+        cursor.next(table, passed, view, value)
     }
 }

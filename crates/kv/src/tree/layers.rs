@@ -37,10 +37,11 @@ use super::{
     slices::{self, slice},
 };
 use crate::{
-    KvError, Version,
+    Current, KvError, Version,
     keys::{Keys, Sliced},
-    layout::{Stamp, Target},
-    record::{Look, Record},
+    layout::{Place, Stamp, Target},
+    record::{KeyInto, Look, Record},
+    room::Nowhere,
 };
 
 impl<E: Engine> Table<E> {
@@ -101,7 +102,8 @@ impl<E: Engine> Table<E> {
         let Some(other_place) = spot.record() else { return Ok(Put::Retry) };
         let mut other = Vec::new();
         let record = Record::at(self.region(), other_place)?;
-        let Look::Found(()) = record.copy_key::<Sliced>(&mut other)? else { return Ok(Put::Retry) };
+        let read = record.read::<Sliced, _>(KeyInto(&mut other), &mut Current, &mut Nowhere)?;
+        let Look::Found(_) = read else { return Ok(Put::Retry) };
         // Of all keys on the same way, so that only a record can be wrong here that is not this entry's any more.
         let goes_same_way = slices::common(key, &other, 0) > spot.depth && slices::goes_on(spot.word) && *key != *other;
         if !goes_same_way {
@@ -143,7 +145,9 @@ impl<E: Engine> Table<E> {
             return Ok(Put::Below(floor));
         }
         let nodes: Vec<_> = places.iter().map(|place| self.node(*place)).collect::<Result<_, _>>()?;
+        let record = Record::at(self.region(), Place::from_link(link))?;
         places.clear();
+        record.unlock();
         let mut entries = vec![(slice(key, parting), link), (slice(other, parting), leaf.node.link(spot.slot))];
         entries.sort_unstable();
         let mut made = Vec::with_capacity(nodes.len());

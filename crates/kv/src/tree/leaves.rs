@@ -12,13 +12,13 @@ use super::{
     NodeVersion, Table,
     node::{Known, Node, Seen},
     rows::{Ahead, Rows},
-    view::View,
 };
 use crate::{
-    KvError,
+    KvError, Visibility,
     keys::Inline,
     layout::Place,
-    record::{Look, Record},
+    record::{KeyWord, Look, Record},
+    room::Room,
 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,7 +27,7 @@ pub enum Direction {
     Down,
 }
 
-/// Whoever is told of the leaves that a scan passes.
+/// Where the leaves go that a scan passes: to a vector, or nowhere.
 pub trait Passed {
     /// This one, as it was.
     fn add(&mut self, leaf: NodeVersion);
@@ -47,11 +47,8 @@ impl Passed for SmallVec<[NodeVersion; 4]> {
     }
 }
 
-/// Nobody is: what was there in the past stays as it was.
-#[derive(Debug)]
-pub(super) struct Untold;
-
-impl Passed for Untold {
+/// None is told: what was there in the past stays as it was.
+impl Passed for () {
     #[inline(always)]
     fn add(&mut self, _leaf: NodeVersion) {}
 }
@@ -108,15 +105,16 @@ impl Leaves {
     }
 
     #[inline(always)]
-    pub(super) fn next<E: Engine, V: View>(
+    pub(super) fn next<E: Engine, V: Visibility>(
         &mut self,
         table: &Table<E>,
         passed: &mut impl Passed,
         view: &mut V,
+        value: &mut impl Room,
     ) -> Result<Option<(u64, V::Found)>, KvError> {
         loop {
             while let Some((key, link)) = self.next_entry(table)? {
-                if let Some(found) = table.row_at(key, link, view)? {
+                if let Some(found) = table.row_at(key, link, view, value)? {
                     return Ok(Some((key, found)));
                 }
             }
@@ -141,17 +139,18 @@ impl Leaves {
 
     /// Shows one row after the other, until there are no more or `show` breaks off.
     #[inline(always)]
-    pub(super) fn each<E: Engine, V: View>(
+    pub(super) fn each<E: Engine, V: Visibility, R: Room>(
         &mut self,
         table: &Table<E>,
         passed: &mut impl Passed,
         view: &mut V,
-        mut show: impl FnMut(u64, V::Found, &mut V) -> ControlFlow<()>,
+        value: &mut R,
+        mut show: impl FnMut(u64, V::Found, &mut R) -> ControlFlow<()>,
     ) -> Result<(), KvError> {
         loop {
             if self.rows.are_there() {
                 let mut rows = self.rows;
-                let flow = self.each_of(&mut rows, table, view, &mut show);
+                let flow = self.each_of(&mut rows, table, view, value, &mut show);
                 self.rows = rows;
                 if flow?.is_break() {
                     return Ok(());
@@ -164,12 +163,13 @@ impl Leaves {
 
     /// The same for the rows of the current leaf.
     #[inline(always)]
-    fn each_of<E: Engine, V: View>(
+    fn each_of<E: Engine, V: Visibility, R: Room>(
         &mut self,
         rows: &mut Rows,
         table: &Table<E>,
         view: &mut V,
-        mut show: impl FnMut(u64, V::Found, &mut V) -> ControlFlow<()>,
+        value: &mut R,
+        mut show: impl FnMut(u64, V::Found, &mut R) -> ControlFlow<()>,
     ) -> Result<ControlFlow<()>, KvError> {
         let (region, leaf, next_leaf) = (table.region(), self.leaf.seen(table)?, self.next_leaf(table));
         while rows.are_there() {
@@ -177,8 +177,8 @@ impl Leaves {
                 self.lose(rows);
                 break;
             };
-            let Some(found) = table.row_at(key, link, view)? else { continue };
-            if show(key, found, view).is_break() {
+            let Some(found) = table.row_at(key, link, view, value)? else { continue };
+            if show(key, found, value).is_break() {
                 return Ok(ControlFlow::Break(()));
             }
         }
@@ -284,29 +284,41 @@ impl<E: Engine> Table<E> {
 
     /// The key's row, of which the leaf says that it is here. `None`: there is none any more.
     #[inline(always)]
-    fn row_at<V: View>(&self, key: u64, link: u64, view: &mut V) -> Result<Option<V::Found>, KvError> {
+    fn row_at<V: Visibility>(
+        &self,
+        key: u64,
+        link: u64,
+        view: &mut V,
+        value: &mut impl Room,
+    ) -> Result<Option<V::Found>, KvError> {
         let place = Place::from_link(link);
-        match view.glance(&Record::at(self.region(), place)?, key) {
+        match Record::at(self.region(), place)?.try_read::<Inline, V>(KeyWord(key), view, value) {
             Some(found) => Ok(Some(found)),
-            None => self.look_at(place, key, view),
+            None => self.row_at_slow(place, key, view, value),
         }
     }
 
-    /// Shows the record that was the key's, or the one that is now. `None`: there is none any more.
+    /// Reads the record that was the key's, or the one that is now. `None`: there is none any more.
     #[cold]
     #[inline(never)]
-    fn look_at<V: View>(&self, place: Place, key: u64, view: &mut V) -> Result<Option<V::Found>, KvError> {
+    fn row_at_slow<V: Visibility>(
+        &self,
+        place: Place,
+        key: u64,
+        view: &mut V,
+        value: &mut impl Room,
+    ) -> Result<Option<V::Found>, KvError> {
         let record = Record::at(self.region(), place)?;
         let waiting = self.patience.begin();
         loop {
-            match view.row(&record, key)? {
+            match record.read::<Inline, V>(KeyWord(key), view, value)? {
                 Look::Found(found) => return Ok(Some(found)),
                 Look::Absent => return Ok(None),
                 Look::Stale | Look::Other => break,
                 Look::Busy => waiting.pause()?,
             }
         }
-        Ok(self.search::<Inline, _>(key, |record| view.row(record, key))?.ok())
+        Ok(self.search::<Inline, _>(key, |record| record.read::<Inline, V>(KeyWord(key), view, value))?.ok())
     }
 }
 

@@ -8,7 +8,7 @@
 
 use std::cmp::Ordering;
 
-use drtm_htm::Engine;
+use drtm_htm::{Engine, Waiter};
 
 use super::{
     Table,
@@ -16,7 +16,7 @@ use super::{
     node::Node,
 };
 use crate::{
-    KvError, Version, Worker, counter,
+    KvError, Leases, Version, Worker, counter,
     layout::{FANOUT, Place, Stamp, Target},
     record::{Record, Shape},
 };
@@ -139,7 +139,10 @@ impl<'t, E: Engine> Made<'t, E> {
             }
             let memory = worker.allocate(shape.class())?;
             match Record::create::<K::Kept>(self.table.region(), memory, shape, key, value, version) {
-                Ok(place) => self.pending = Some(place),
+                Ok(place) => {
+                    Record::at(self.table.region(), place)?.unlock();
+                    self.pending = Some(place);
+                }
                 Err(error) => {
                     worker.free(shape.class(), memory);
                     return Err(error.into());
@@ -233,7 +236,15 @@ impl<'t, E: Engine> Made<'t, E> {
         let links = leaves.flat_map(Blank::entries).map(|(_, link)| Target::of(link));
         for target in links.chain(self.pending.map(Target::Record)) {
             if let Target::Record(place) = target {
-                let class = Record::at(self.table.region(), place)?.discard_any::<K::Kept>(worker.lock_state())?;
+                let record = Record::at(self.table.region(), place)?;
+                // A late caller with a handle of the memory's last use may have it locked. It
+                // finds out and unlocks it, and waits for nothing meanwhile.
+                let waiter = Waiter::new();
+                while record.acquire(worker.holder(), Leases::None).is_err() {
+                    waiter.pause();
+                }
+                let class = record.shape::<K::Kept>(record.head())?.class();
+                record.discard(worker.holder());
                 worker.free(class, place.word);
             }
         }

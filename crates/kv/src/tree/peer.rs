@@ -34,13 +34,13 @@ use crate::{
 /// ```
 /// use std::sync::Arc;
 /// use drtm_htm::NoHtm;
-/// use drtm_kv::{NodeCache, Store, TreePeer};
+/// use drtm_kv::{KvTable, NodeCache, Store, TreePeer};
 /// use drtm_rdma::{Fabric, LocalConfig, LocalFabric, NodeId, Phase, Remote, block_on};
 ///
 /// // Node 1 has a tree.
 /// let store = Store::in_memory(NoHtm, 16 << 20)?;
 /// let tree = store.tree()?;
-/// tree.load(&mut store.worker(), (0..10_000).map(|key| (key, b"value")))?;
+/// tree.load(&mut store.worker()?, (0..10_000).map(|key| (key, b"value")))?;
 /// let fabric = LocalFabric::new(2, LocalConfig::perfect());
 /// let region = fabric.register(NodeId(1), Arc::clone(store.region()))?;
 ///

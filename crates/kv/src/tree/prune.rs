@@ -10,39 +10,39 @@
 use drtm_htm::{Engine, Waiter};
 use smallvec::smallvec;
 
-use super::{LeafChange, PerLevel, Table, node::Locked, reclaim::lock_all, search::Spot};
+use super::{PerLevel, Table, node::Locked, reclaim::lock_all, search::Spot};
 use crate::KvError;
 
 impl<E: Engine> Table<E> {
     #[cold]
-    pub(super) fn prune(&self, key: &[u8], note: &mut impl FnMut(LeafChange)) -> Result<(), KvError> {
+    pub(super) fn prune(&self, key: &[u8]) -> Result<(), KvError> {
         let waiter = Waiter::new();
-        while !self.try_prune(key, note)? {
+        while !self.try_prune(key)? {
             waiter.pause();
         }
         Ok(())
     }
 
     /// Takes one step. Whether there is nothing left to do.
-    fn try_prune(&self, key: &[u8], note: &mut impl FnMut(LeafChange)) -> Result<bool, KvError> {
+    fn try_prune(&self, key: &[u8]) -> Result<bool, KvError> {
         let mut above = PerLevel::new();
         let Some(last) = self.try_way(key, |spot| above.push(spot))? else { return Ok(false) };
         if last.root.stamp.level() > 0 && last.root.stamp.count() == 1 {
-            self.try_lower(last.root, note)?;
+            self.try_lower(last.root)?;
         } else if last.leaf.stamp.count() > 0 {
             return Ok(true);
         } else if !is_one_leaf(&last) {
-            self.try_reclaim(last.root, last.word, note)?;
+            self.try_reclaim(last.root, last.word)?;
         } else if above.is_empty() {
             return Ok(true);
         } else {
-            self.try_drop_layers(last, above, note);
+            self.try_drop_layers(last, above);
         }
         Ok(false)
     }
 
     /// Takes a layer out that is an empty leaf, given the places where the way leaves the layers above it.
-    fn try_drop_layers(&self, empty: Spot<'_, E>, mut above: PerLevel<Spot<'_, E>>, note: &mut impl FnMut(LeafChange)) {
+    fn try_drop_layers(&self, empty: Spot<'_, E>, mut above: PerLevel<Spot<'_, E>>) {
         let mut gone: PerLevel<_> = smallvec![empty.leaf];
         while let Some(spot) = above.pop() {
             if !above.is_empty() && is_one_leaf(&spot) && spot.leaf.stamp.count() == 1 {
@@ -53,12 +53,9 @@ impl<E: Engine> Table<E> {
             let Some(gone) = lock_all(gone) else { return };
             let count = kept.count();
             kept.node.remove(count, spot.slot);
-            let kept = kept.release(count - 1);
-            let changes: PerLevel<_> = gone.iter().map(|gone| LeafChange { before: gone.before(), ..kept }).collect();
+            kept.release(count - 1);
             let gone: PerLevel<_> = gone.into_iter().map(Locked::retire).collect();
             self.pool.give(gone);
-            note(kept);
-            changes.into_iter().for_each(note);
             return;
         }
     }

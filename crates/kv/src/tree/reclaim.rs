@@ -23,7 +23,7 @@
 use drtm_htm::{Engine, Waiter};
 
 use super::{
-    LeafChange, PerLevel, Table,
+    PerLevel, Table,
     node::{Locked, Seen},
     search::Step,
 };
@@ -32,24 +32,19 @@ use crate::KvError;
 impl<E: Engine> Table<E> {
     /// Takes the leaf for this key out of the tree, which has one layer, if it is empty.
     #[cold]
-    pub(super) fn reclaim(&self, key: u64, note: &mut impl FnMut(LeafChange)) -> Result<(), KvError> {
+    pub(super) fn reclaim(&self, key: u64) -> Result<(), KvError> {
         let waiter = Waiter::new();
-        while !self.try_reclaim(self.top()?, key, note)? {
+        while !self.try_reclaim(self.top()?, key)? {
             waiter.pause();
         }
-        while !self.try_lower(self.top()?, note)? {
+        while !self.try_lower(self.top()?)? {
             waiter.pause();
         }
         Ok(())
     }
 
     /// Takes the leaf for this key, under this root, out of the tree. Whether there is nothing left to do.
-    pub(super) fn try_reclaim(
-        &self,
-        root: Seen<'_, E>,
-        key: u64,
-        note: &mut impl FnMut(LeafChange),
-    ) -> Result<bool, KvError> {
+    pub(super) fn try_reclaim(&self, root: Seen<'_, E>, key: u64) -> Result<bool, KvError> {
         let Some(path) = self.try_path(root, key)? else { return Ok(false) };
         let Some((leaf, inner)) = path.split_last() else { return Ok(true) };
         if leaf.seen.stamp.count() > 0 {
@@ -68,16 +63,12 @@ impl<E: Engine> Table<E> {
         let counts: PerLevel<_> = kept.iter().zip(&gone).map(|(kept, gone)| merge(kept, gone, leftward)).collect();
         let count = locked_fork.count();
         locked_fork.node.remove(count, fork.slot + usize::from(!leftward));
-        // Of both, the last is the leaf.
-        let kept_leaf = kept.into_iter().zip(counts).map(|(kept, count)| kept.release(count)).last();
+        for (kept, count) in kept.into_iter().zip(counts) {
+            kept.release(count);
+        }
         locked_fork.release(count - 1);
-        let gone_leaf = gone.last().map(Locked::before);
         let gone: PerLevel<_> = gone.into_iter().map(Locked::retire).collect();
         self.pool.give(gone);
-        if let (Some(kept), Some(before)) = (kept_leaf, gone_leaf) {
-            note(kept);
-            note(LeafChange { before, ..kept });
-        }
         Ok(true)
     }
 
@@ -109,7 +100,7 @@ impl<E: Engine> Table<E> {
     }
 
     /// Lets a root take over what its only child has. Whether there is nothing left to do.
-    pub(super) fn try_lower(&self, root: Seen<'_, E>, note: &mut impl FnMut(LeafChange)) -> Result<bool, KvError> {
+    pub(super) fn try_lower(&self, root: Seen<'_, E>) -> Result<bool, KvError> {
         let (level, count) = (root.stamp.level(), root.stamp.count());
         let child = root.node.link(0);
         if !root.stamp.is_readable() || !root.node.still(root.stamp) {
@@ -128,12 +119,8 @@ impl<E: Engine> Table<E> {
         let count = child.count();
         root.node.copy(0, child.node, 0..count);
         let stamp = root.seen.changed(count).at_level(child.seen.level());
-        let (before, after) = (child.before(), root.release_as(stamp));
-        let is_leaf = child.seen.level() == 0;
+        root.release_as(stamp);
         self.pool.give([child.retire()]);
-        if is_leaf {
-            note(LeafChange { before, after, split_off: None });
-        }
         // Perhaps it can be lowered again.
         Ok(false)
     }

@@ -4,7 +4,7 @@ use drtm_htm::Engine;
 
 use super::{LeafChange, Table, Tree, header, lasts::Last, node::Seen};
 use crate::{
-    Handle, KvError, Sighting, Version, Worker,
+    Handle, KvError, ReadEntry, Version, Worker,
     bounds::RUN,
     floor,
     keys::Inline,
@@ -32,7 +32,7 @@ impl<E: Engine> Tree<E> {
     /// use drtm_kv::Store;
     ///
     /// let store = Store::in_memory(NoHtm, 16 << 20)?;
-    /// let (tree, mut worker) = (store.tree()?, store.worker());
+    /// let (tree, mut worker) = (store.tree()?, store.worker()?);
     /// let rows = [(2, &b"two"[..]), (3, b"three"), (4, b"four")];
     /// assert_eq!(tree.place_run(&mut worker, rows, |_| (), |_| ())?, 0, "it has inserted nothing yet");
     /// tree.place(&mut worker, 1, b"one", |_| ())?;
@@ -46,7 +46,7 @@ impl<E: Engine> Tree<E> {
         &self,
         worker: &mut Worker<E>,
         rows: impl IntoIterator<Item = (u64, &'v [u8])>,
-        made: impl FnMut(Sighting),
+        made: impl FnMut(ReadEntry),
         note: impl FnOnce(LeafChange),
     ) -> Result<usize, KvError> {
         let removed = |number| Version::new(number).removed();
@@ -65,7 +65,7 @@ impl<E: Engine> Table<E> {
         worker: &mut Worker<E>,
         rows: impl Iterator<Item = (u64, &'v [u8])>,
         first: impl Fn(u64) -> Version,
-        mut made: impl FnMut(Sighting),
+        mut made: impl FnMut(ReadEntry),
         note: impl FnOnce(LeafChange),
     ) -> Result<usize, KvError> {
         let mut rows = rows.peekable();
@@ -102,8 +102,9 @@ impl<E: Engine> Table<E> {
         }
         let end = locked.count();
         for ((key, place), slot) in run.iter().zip(end..) {
+            Record::at(self.region(), *place)?.unlock();
             locked.node.set(slot, *key, place.to_link());
-            made(Sighting { at: Handle::of(*place), version });
+            made(ReadEntry { at: Handle::of(*place), version });
         }
         note(locked.release(end + count));
         worker.lasts.set(self.at, Last { leaf: leaf.node.place, word: before });

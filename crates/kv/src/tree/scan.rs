@@ -5,10 +5,11 @@ use std::ops::{ControlFlow, RangeBounds};
 use drtm_htm::Engine;
 use smallvec::SmallVec;
 
-use super::{NodeVersion, Tree, kind::TreeKeys, leaves::Direction, rows::Ahead, view::Copied};
+use super::{NodeVersion, Tree, kind::TreeKeys, leaves::Direction, rows::Ahead};
 use crate::{
     KvError, Read, Version,
     keys::{Inline, Keys},
+    record::Present,
     room::{Buffer, Memory},
 };
 
@@ -48,7 +49,7 @@ pub struct Row<'s, K: Keys = Inline> {
 ///
 /// let store = Store::in_memory(NoHtm, 16 << 20)?;
 /// let tree = store.tree()?;
-/// let mut worker = store.worker();
+/// let mut worker = store.worker()?;
 /// for key in [10, 20, 30] {
 ///     tree.insert(&mut worker, key, &key.to_le_bytes())?;
 /// }
@@ -90,7 +91,7 @@ impl<'t, E: Engine, K: TreeKeys> Scan<'t, E, K> {
     ///
     /// let store = Store::in_memory(NoHtm, 16 << 20)?;
     /// let tree = store.tree()?;
-    /// tree.load(&mut store.worker(), (0..1_000).map(|key| (key, "value")))?;
+    /// tree.load(&mut store.worker()?, (0..1_000).map(|key| (key, "value")))?;
     /// let mut scan = tree.range(100..).expecting(3, 5);
     /// for key in 100..103 {
     ///     assert_eq!(scan.next()?.map(|row| row.key), Some(key));
@@ -111,9 +112,9 @@ impl<'t, E: Engine, K: TreeKeys> Scan<'t, E, K> {
     // Not `Iterator::next`: a row borrows the cursor's buffers.
     #[expect(clippy::should_implement_trait, reason = "a row borrows the cursor, which an iterator's item cannot")]
     pub fn next(&mut self) -> Result<Option<Row<'_, K>>, KvError> {
-        let mut copied = Copied(&mut self.value);
-        let row = K::next(&self.tree.table, &mut self.cursor, &mut self.passed, &mut copied)?;
-        Ok(row.map(|(key, version)| Row { key, value: &self.value, version }))
+        let Self { tree, cursor, passed, value } = self;
+        let row = K::next(&tree.table, cursor, passed, &mut Present, value)?;
+        Ok(row.map(|(key, found)| Row { key, value, version: found.version }))
     }
 
     /// The next row's key, and its value copied to `into`, as far as there is room: one copy instead of [two](Self::next).
@@ -130,7 +131,7 @@ impl<'t, E: Engine, K: TreeKeys> Scan<'t, E, K> {
     ///
     /// let store = Store::in_memory(NoHtm, 16 << 20)?;
     /// let tree = store.tree()?;
-    /// tree.insert(&mut store.worker(), 7, b"seven")?;
+    /// tree.insert(&mut store.worker()?, 7, b"seven")?;
     /// let (mut scan, mut value) = (tree.range(..), [0; 3]);
     /// let (key, read) = scan.next_into(&mut value)?.expect("just inserted");
     /// assert_eq!((key, read.length, &value), (7, 5, b"sev"));
@@ -140,8 +141,8 @@ impl<'t, E: Engine, K: TreeKeys> Scan<'t, E, K> {
     #[inline]
     pub fn next_into(&mut self, into: &mut [u8]) -> Result<Option<(K::Key<'_>, Read)>, KvError> {
         let mut buffer = Buffer::new(into);
-        let row = K::next(&self.tree.table, &mut self.cursor, &mut self.passed, &mut Copied(&mut buffer))?;
-        Ok(row.map(|(key, version)| (key, buffer.read(version))))
+        let row = K::next(&self.tree.table, &mut self.cursor, &mut self.passed, &mut Present, &mut buffer)?;
+        Ok(row.map(|(key, found)| (key, buffer.read(found.version))))
     }
 
     /// Shows the rows that follow, one after the other, until there are no more or `show` breaks off: for many rows quicker than to
@@ -162,7 +163,7 @@ impl<'t, E: Engine, K: TreeKeys> Scan<'t, E, K> {
     ///
     /// let store = Store::in_memory(NoHtm, 16 << 20)?;
     /// let tree = store.tree()?;
-    /// tree.load(&mut store.worker(), (0..1_000).map(|key| (key, "value")))?;
+    /// tree.load(&mut store.worker()?, (0..1_000).map(|key| (key, "value")))?;
     /// let (mut scan, mut keys) = (tree.range(100..), Vec::new());
     /// scan.each_into(&mut [0; 8], |key, read, value| {
     ///     assert_eq!((read.length, value), (5, &b"value"[..]));
@@ -183,8 +184,8 @@ impl<'t, E: Engine, K: TreeKeys> Scan<'t, E, K> {
     ) -> Result<(), KvError> {
         let mut buffer = Buffer::new(into);
         let Self { tree, cursor, passed, .. } = self;
-        K::each(&tree.table, cursor, passed, &mut Copied(&mut buffer), |key, version, Copied(buffer)| {
-            show(key, buffer.read(version), buffer.bytes())
+        K::each(&tree.table, cursor, passed, &mut Present, &mut buffer, |key, found, buffer| {
+            show(key, buffer.read(found.version), buffer.bytes())
         })
     }
 

@@ -11,9 +11,10 @@ use super::{
     node::{Node, Seen},
 };
 use crate::{
-    KvError, Worker,
+    Current, KvError, Visibility, Worker,
     layout::Place,
-    record::{Look, Record},
+    record::{Look, Record, WholeKey},
+    room::{Nowhere, Room},
 };
 
 /// The highest level whose nodes are asked for ahead: leaves are level 0.
@@ -229,6 +230,17 @@ impl<E: Engine> Table<E> {
         }
     }
 
+    /// Reads a key's record. `Err`: where it would be, if it has none.
+    #[inline(always)]
+    pub(super) fn read<K: Kind, V: Visibility>(
+        &self,
+        key: K::Key<'_>,
+        mut view: V,
+        into: &mut impl Room,
+    ) -> Result<Result<V::Found, Spot<'_, E>>, KvError> {
+        self.search::<K, _>(key, |record| record.read::<K::Kept, V>(WholeKey::<K::Kept>(key), &mut view, into))
+    }
+
     /// The nodes from the root to the leaf for a key, each the child of the one before. `None`, as for [`try_leaf`](Self::try_leaf).
     pub(super) fn try_path<'t>(
         &'t self,
@@ -269,6 +281,6 @@ impl<E: Engine> Table<E> {
             let spot = K::spot(self, key)?;
             return Ok(spot.link.is_none().then_some(spot));
         }
-        Ok(self.search::<K, _>(key, |record| record.identify::<K::Kept>(key))?.err())
+        Ok(self.read::<K, _>(key, Current, &mut Nowhere)?.err())
     }
 }

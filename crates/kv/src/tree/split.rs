@@ -18,6 +18,7 @@ use super::{
 use crate::{
     KvError, Version,
     layout::{FANOUT, Place, Stamp},
+    record::Record,
 };
 
 /// A key and its link.
@@ -59,9 +60,11 @@ impl<E: Engine> Table<E> {
         if let Some(floor) = self.floor_above(version)? {
             return Ok(Put::Below(floor));
         }
-        let was = leaf.before();
+        let (was, record) = (leaf.before(), Record::at(self.region(), place)?);
         Ok(match self.divide(spot.root, leaf, (spot.word, place.to_link()), before)? {
             Some(Divided { left, right, is_left }) => {
+                // Only now, since to divide can fail. Until here others wait for it.
+                record.unlock();
                 note(LeafChange { before: was, after: left, split_off: Some(right) });
                 Put::Done(if is_left { left } else { right }.at.word())
             }

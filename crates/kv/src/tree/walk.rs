@@ -21,12 +21,13 @@ use super::{
     node::{Known, Seen},
     rows::Ahead,
     slices::{self, slices},
-    view::{FoundRow, View},
 };
 use crate::{
-    KvError,
+    KvError, Visibility,
+    keys::Sliced,
     layout::{Place, Target},
-    record::{Look, Record},
+    record::{KeyInto, Look, Record},
+    room::Room,
 };
 
 /// Where a scan of byte strings is.
@@ -94,12 +95,13 @@ impl Walk {
         Self { direction, near, far, layers, prefix, is_over, key, ahead: Ahead::default() }
     }
 
-    pub(super) fn next<'c, E: Engine, V: View>(
+    pub(super) fn next<'c, E: Engine, V: Visibility>(
         &'c mut self,
         table: &Table<E>,
         passed: &mut impl Passed,
         view: &mut V,
-    ) -> Result<Option<FoundRow<&'c [u8], V>>, KvError> {
+        value: &mut impl Room,
+    ) -> Result<Option<(&'c [u8], V::Found)>, KvError> {
         let waiter = Waiter::new();
         loop {
             let Some(layer) = self.layers.last_mut() else {
@@ -112,7 +114,7 @@ impl Walk {
             let stuck_at = if let Some((word, link)) = layer.leaves.next_entry(table)? {
                 let goes_on = match Target::of(link) {
                     Target::Layer(place) => self.enter(table, word, place)?,
-                    Target::Record(place) => match self.come_to(table, word, place, view)? {
+                    Target::Record(place) => match self.come_to(table, word, place, view, value)? {
                         Come::To(found) => return Ok(Some((&self.key, found))),
                         Come::Past => true,
                         Come::Lost => false,
@@ -202,19 +204,20 @@ impl Walk {
 
     /// Copies the row that the current layer's word leads to.
     #[inline(always)]
-    fn come_to<E: Engine, V: View>(
+    fn come_to<E: Engine, V: Visibility>(
         &mut self,
         table: &Table<E>,
         word: u64,
         place: Place,
         view: &mut V,
+        value: &mut impl Room,
     ) -> Result<Come<V::Found>, KvError> {
         let depth = self.layers.len() - 1;
         let Some(layer) = self.layers.last() else { return Ok(Come::Lost) };
         let record = Record::at(table.region(), place)?;
         let waiter = Waiter::new();
         let found = loop {
-            match view.keyed_row(&record, &mut self.key)? {
+            match record.read::<Sliced, V>(KeyInto(&mut self.key), view, value)? {
                 Look::Found(found) if slices::leads(&self.key, &self.prefix, word) => break found,
                 // As good as one that is not in the range.
                 Look::Absent => return Ok(Come::Past),

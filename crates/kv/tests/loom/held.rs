@@ -20,8 +20,8 @@ use std::sync::{Arc, Mutex};
 
 use drtm_htm::NoHtm;
 use drtm_kv::{
-    Fetched, Handle, HashConfig, HashTable, Inline, Kept, Locking, Mutation, Past, Placed, Reaped, Sighting, Store,
-    Tree, Version, Worker, mutated,
+    Acquire, Handle, HashConfig, HashTable, Inline, Kept, KvTable, Locking, Mutation, Past, Placed, ReadEntry, Reaped,
+    Store, Tree, Version, Worker, mutated,
 };
 use loom::thread;
 
@@ -80,7 +80,7 @@ struct World<T> {
     /// Who has locked all records of the beginning, or has the memory of one, if that is how a case begins.
     holder: Arc<Mutex<Option<Worker<NoHtm>>>>,
     /// The records of the beginning.
-    begun: Vec<(u64, Sighting)>,
+    begun: Vec<(u64, ReadEntry)>,
 }
 
 impl<T: Table> World<T> {
@@ -97,14 +97,14 @@ impl<T: Table> World<T> {
     }
 
     /// A record of the beginning, as it was then.
-    fn begun(&self, key: u64) -> Sighting {
+    fn begun(&self, key: u64) -> ReadEntry {
         self.begun.iter().find(|(begun, _)| *begun == key).expect("it was there").1
     }
 
     /// The same, and somebody has locked their records.
     fn locked(keys: &[u64]) -> Self {
         let world = Self::new(keys);
-        let worker = world.store.worker();
+        let worker = world.store.worker().expect("a worker");
         for key in keys {
             world.lock(&worker, world.begun(*key).at);
         }
@@ -123,7 +123,7 @@ impl<T: Table> World<T> {
 
     /// Takes out the record of an absent key: whoever [goes on](Self::go_on) has its memory.
     fn and_its_memory_free(self, key: u64) -> Self {
-        let mut worker = self.store.worker();
+        let mut worker = self.store.worker().expect("a worker");
         assert_eq!(self.table.reap(&mut worker, key, self.begun(key)).expect("sound"), Reaped::Out);
         *self.holder.lock().expect("no panic") = Some(worker);
         self
@@ -138,28 +138,28 @@ impl<T: Table> World<T> {
 
     /// Does something by a worker of its own.
     fn work<R>(&self, work: impl FnOnce(&mut Worker<NoHtm>) -> R) -> R {
-        let mut worker = self.store.worker();
+        let mut worker = self.store.worker().expect("a worker");
         let done = work(&mut worker);
         self.kept.lock().expect("no panic").push(worker);
         done
     }
 
     fn place(&self, worker: &mut Worker<NoHtm>, key: u64, value: &[u8]) -> Placed {
-        self.table.place(worker, key, value, |_| ()).expect("room")
+        self.table.place(worker, key, value, None, |_| ()).expect("room")
     }
 
     /// Makes a record, and the key present in a version.
-    fn insert(&self, worker: &mut Worker<NoHtm>, key: u64, number: u64) -> Sighting {
+    fn insert(&self, worker: &mut Worker<NoHtm>, key: u64, number: u64) -> ReadEntry {
         let Placed::Made(seen) = self.place(worker, key, &value(number, SHORT)) else { panic!("it is new") };
         self.lock(worker, seen.at);
         self.store.records().publish(seen.at, version(number)).expect("sound");
-        Sighting { version: version(number), ..seen }
+        ReadEntry { version: version(number), ..seen }
     }
 
-    fn fetch(&self, worker: &Worker<NoHtm>, key: u64) -> Fetched<T::Nothing> {
+    fn fetch(&self, worker: &Worker<NoHtm>, key: u64) -> Result<ReadEntry, T::Guard> {
         let mut found = Vec::new();
-        let fetched = self.table.fetch(key, worker.lock_state(), &mut found).expect("sound");
-        if let Fetched::Record(seen) = fetched
+        let fetched = self.table.fetch(key, worker.holder(), &mut found).expect("sound");
+        if let Ok(seen) = fetched
             && seen.is_present()
         {
             assert_is_of(&found, seen.version);
@@ -168,33 +168,33 @@ impl<T: Table> World<T> {
     }
 
     /// The key's record.
-    fn sight(&self, worker: &Worker<NoHtm>, key: u64) -> Sighting {
+    fn sight(&self, worker: &Worker<NoHtm>, key: u64) -> ReadEntry {
         match self.fetch(worker, key) {
-            Fetched::Record(seen) => seen,
-            Fetched::Nothing(_) => panic!("key {key} is not there"),
+            Ok(seen) => seen,
+            Err(_) => panic!("key {key} is not there"),
         }
     }
 
     /// Locks a record that does not move meanwhile. Gives its version.
     fn lock(&self, worker: &Worker<NoHtm>, at: Handle) -> Version {
         loop {
-            match self.store.records().lock(at, worker.lock_state()).expect("sound") {
+            match self.store.records().lock(at, worker.holder()).expect("sound") {
                 Locking::Taken { version, .. } => return version,
                 Locking::Held(_) => thread::yield_now(),
-                Locking::Gone => panic!("nobody takes it away"),
+                Locking::Mine { .. } | Locking::Gone => panic!("it is another's, and nobody takes it away"),
             }
         }
     }
 
     /// Locks a record, if it is still as it was seen.
-    fn lock_seen(&self, worker: &Worker<NoHtm>, seen: Sighting) -> bool {
-        match self.store.records().lock(seen.at, worker.lock_state()).expect("sound") {
+    fn lock_seen(&self, worker: &Worker<NoHtm>, seen: ReadEntry) -> bool {
+        match self.store.records().lock(seen.at, worker.holder()).expect("sound") {
             Locking::Taken { version, .. } if version == seen.version => true,
             Locking::Taken { .. } => {
                 self.store.records().unlock(seen.at);
                 false
             }
-            Locking::Held(_) | Locking::Gone => false,
+            Locking::Mine { .. } | Locking::Held(_) | Locking::Gone => false,
         }
     }
 
@@ -235,8 +235,8 @@ impl<T: Table> World<T> {
     /// The number of the version that a key has, if it is there.
     fn now(&self, key: u64) -> Option<u64> {
         self.work(|worker| match self.fetch(worker, key) {
-            Fetched::Record(seen) => seen.is_present().then_some(seen.version.number()),
-            Fetched::Nothing(_) => None,
+            Ok(seen) => seen.is_present().then_some(seen.version.number()),
+            Err(_) => None,
         })
     }
 }
@@ -273,7 +273,7 @@ fn what_is_still_so_is_of_one_moment<T: Table>() {
         |world| {
             world.work(|worker| {
                 let seen = [1, 2].map(|key| world.sight(worker, key));
-                if seen.iter().all(|seen| world.store.records().is_still(*seen, worker.lock_state())) {
+                if seen.iter().all(|seen| world.store.records().is_still(*seen, worker.holder())) {
                     let [one, other] = seen.map(|seen| seen.version.number() == 20);
                     assert_eq!(one, other, "two moments");
                 }
@@ -301,7 +301,7 @@ fn a_record_that_moves_is_found_whole<T: Table>() {
                 let seen = world.sight(worker, 1);
                 assert!([10, 20].contains(&seen.version.number()), "{seen:?}");
                 if let Locking::Taken { version, .. } =
-                    world.store.records().lock(seen.at, worker.lock_state()).expect("sound")
+                    world.store.records().lock(seen.at, worker.holder()).expect("sound")
                 {
                     assert_eq!(version, seen.version, "another use of its memory");
                     world.store.records().unlock(seen.at);
@@ -348,9 +348,7 @@ fn a_record_is_taken_out_or_used_again<T: Table>() {
         || World::new(&[]).and_an_absent_key(1),
         |world| {
             world.work(|worker| match world.fetch(worker, 1) {
-                Fetched::Record(seen) if !seen.is_present() => {
-                    Did::Reap(world.table.reap(worker, 1, seen).expect("sound"))
-                }
+                Ok(seen) if !seen.is_present() => Did::Reap(world.table.reap(worker, 1, seen).expect("sound")),
                 _ => Did::Reap(Reaped::Gone),
             })
         },
@@ -404,15 +402,15 @@ fn who_was_mistaken_about_a_record_unlocks_it_for_nobody_else() {
             world.go_on(|worker| {
                 let Placed::Made(seen) = world.place(worker, 3, &value(0, SHORT)) else { panic!("it is new") };
                 world.lock(worker, seen.at);
-                let (records, other) = (world.store.records(), world.store.worker());
-                let found = records.lock(seen.at, other.lock_state()).expect("sound");
-                assert_eq!(found, Locking::Held(worker.lock_state()), "two have locked it");
+                let (records, other) = (world.store.records(), world.store.worker().expect("a worker"));
+                let found = records.lock(seen.at, other.holder()).expect("sound");
+                assert_eq!(found, Locking::Held(Acquire::Locked(worker.holder())), "two have locked it");
             });
         },
         |world| {
             world.work(|worker| {
                 assert_eq!(world.table.reap(worker, 2, world.begun(2)).expect("sound"), Reaped::Out);
-                let found = world.store.records().lock(world.begun(1).at, worker.lock_state()).expect("sound");
+                let found = world.store.records().lock(world.begun(1).at, worker.holder()).expect("sound");
                 assert_eq!(found, Locking::Gone);
             });
         },
@@ -448,8 +446,8 @@ fn a_key_that_comes_is_told_of<T: Table>() {
         },
         |world| {
             world.work(|worker| {
-                let Fetched::Nothing(place) = world.fetch(worker, 1) else { return };
-                if let Fetched::Record(_) = world.fetch(worker, 1) {
+                let Err(place) = world.fetch(worker, 1) else { return };
+                if let Ok(_) = world.fetch(worker, 1) {
                     assert!(!world.store.records().is_unchanged(&place), "a phantom");
                 }
             });
@@ -484,7 +482,7 @@ fn what_a_removed_key_was_is_found<T: Table>() {
                 let at = world.begun(1).at;
                 world.lock(worker, at);
                 world.keep(worker, at);
-                let seen = Sighting { at, version: version(20).as_removed() };
+                let seen = ReadEntry { at, version: version(20).as_removed() };
                 world.store.records().publish(at, seen.version).expect("sound");
                 assert_eq!(world.table.reap(worker, 1, seen).expect("sound"), Reaped::Busy);
             });

@@ -6,7 +6,9 @@
 use std::sync::Arc;
 
 use drtm_htm::NoHtm;
-use drtm_kv::{HashConfig, HashPeer, HashTable, Inline, Location, Look, RecordPeer, State, Store, TableId};
+use drtm_kv::{
+    HashConfig, HashPeer, HashTable, Holder, Inline, KvTable, Leases, Location, Look, RecordPeer, Store, TableId,
+};
 use drtm_rdma::{
     Buffers, Endpoint, Fabric, LocalConfig, LocalFabric, LocalPort, NodeId, Phase, Region, Remote, Tearing, block_on,
 };
@@ -45,7 +47,10 @@ struct Local {
 
 impl Local {
     fn update(&self, number: u64) {
-        self.table.update(&mut self.store.worker(), KEY, &value(number)).expect("room").expect("it is there");
+        self.table
+            .update(&mut self.store.worker().expect("a worker"), KEY, &value(number))
+            .expect("room")
+            .expect("it is there");
     }
 
     fn get(&self) -> u64 {
@@ -59,9 +64,9 @@ impl World {
     /// A record with the number 1, and a peer that knows its place.
     fn new(scattered: Option<u64>) -> Self {
         let memory = Arc::new(Region::anonymous(NoHtm, 4096).expect("a region"));
-        let store = Store::in_region_of(OWNER, Arc::clone(&memory)).expect("a store");
+        let store = Store::in_region_of(OWNER, 0, Arc::clone(&memory)).expect("a store");
         let table = store.hash_table(HashConfig::default().for_peers()).expect("a table");
-        table.insert(&mut store.worker(), KEY, &value(1)).expect("room").expect("new");
+        table.insert(&mut store.worker().expect("a worker"), KEY, &value(1)).expect("room").expect("new");
         let config = LocalConfig::perfect().tearing(Tearing::Words).mailbox(1);
         let config = config.buffers(Buffers { small: 8, medium: 1, large: 1 });
         let config = scattered.map_or(config.clone(), |seed| config.seed(seed).scattered(true));
@@ -95,9 +100,10 @@ impl World {
     /// Adds ten, if the lock can be had.
     fn add_ten(&self) -> bool {
         let (verbs, mut found) = (self.endpoint.during(Phase::Commit), Vec::new());
-        let me = State::locked_by(0, 1, 0);
+        let me = Holder::new(0, 0, 1, 0);
         block_on(&self.endpoint, async {
-            let Look::Found(lock) = self.records.lock(verbs, self.location, KEY, me, &mut found).await.expect("sound")
+            let Look::Found(lock) =
+                self.records.lock(verbs, self.location, KEY, (me, Leases::None), &mut found).await.expect("sound")
             else {
                 return false;
             };

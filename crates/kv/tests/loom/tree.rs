@@ -7,8 +7,9 @@ mod hinted;
 
 use std::ops::ControlFlow;
 
+use crate::transacted::{Transacted, carry};
 use drtm_htm::NoHtm;
-use drtm_kv::{Fetched, Lookup, Mutation, Placed, Store, Tree, Version, mutated};
+use drtm_kv::{Current, KvTable, Mutation, Nowhere, Placed, Store, Tree, Version, mutated};
 
 use crate::explore;
 
@@ -34,18 +35,21 @@ impl World {
     }
 
     fn insert(&self, key: u64, value: u64) -> bool {
-        self.tree.insert(&mut self.store.worker(), key, &value.to_le_bytes()).expect("room").is_some()
+        self.tree
+            .insert(&mut self.store.worker().expect("a worker"), key, &value.to_le_bytes())
+            .expect("room")
+            .is_some()
     }
 
     /// Inserts keys, each with itself as its value, by one worker, which so tries the leaf of the one before first.
     fn insert_all(&self, keys: &[u64]) -> bool {
-        let mut worker = self.store.worker();
+        let mut worker = self.store.worker().expect("a worker");
         keys.iter().all(|key| self.tree.insert(&mut worker, *key, &key.to_le_bytes()).expect("room").is_some())
     }
 
     /// Gives keys records that are not theirs yet: after the first, as many as can be together.
     fn place_all(&self, keys: &[u64]) -> bool {
-        let mut worker = self.store.worker();
+        let mut worker = self.store.worker().expect("a worker");
         let mut keys = keys;
         while let Some(key) = keys.first() {
             let values: Vec<_> = keys.iter().map(|key| key.to_le_bytes()).collect();
@@ -53,14 +57,14 @@ impl World {
             let mut made = Vec::new();
             let mut count = self.tree.place_run(&mut worker, rows, |seen| made.push(seen), |_| ()).expect("room");
             if count == 0 {
-                match self.tree.place(&mut worker, *key, &key.to_le_bytes(), |_| ()).expect("room") {
+                match self.tree.place(&mut worker, *key, &key.to_le_bytes(), None, |_| ()).expect("room") {
                     Placed::Made(seen) => made.push(seen),
                     Placed::Found(_) => return false,
                 }
                 count = 1;
             }
             for seen in made {
-                self.store.records().lock(seen.at, worker.lock_state()).expect("sound");
+                self.store.records().lock(seen.at, worker.holder()).expect("sound");
                 self.store.records().publish(seen.at, Version::new(1 << 20)).expect("sound");
             }
             keys = &keys[count..];
@@ -69,7 +73,7 @@ impl World {
     }
 
     fn remove(&self, key: u64) -> bool {
-        self.tree.remove(&mut self.store.worker(), key).expect("sound").is_some()
+        self.tree.remove(&mut self.store.worker().expect("a worker"), key).expect("sound").is_some()
     }
 
     fn get(&self, key: u64) -> Option<u64> {
@@ -216,9 +220,9 @@ fn a_run_is_told_to_who_found_one_of_its_keys_missing() {
         2,
         (&[10], &[]),
         |world| {
-            let me = world.store.worker().lock_state();
+            let me = world.store.worker().expect("a worker").holder();
             let found = world.tree.fetch(30, me, &mut Vec::new()).expect("sound");
-            let Fetched::Nothing(leaf) = found else { return true };
+            let Err(leaf) = found else { return true };
             let seen = world.get(30).is_some();
             !(seen && world.tree.unchanged(&leaf))
         },
@@ -380,7 +384,7 @@ fn a_node_that_is_used_again_is_not_taken_for_what_it_was() {
         |world| world.get(40).is_none_or(|value| value == 40),
         |world| {
             // The last leaf leaves, and the root takes over the first; then the root is divided again.
-            let mut worker = world.store.worker();
+            let mut worker = world.store.worker().expect("a worker");
             let removed = world.tree.remove(&mut worker, 40).expect("sound").is_some();
             removed && world.tree.insert(&mut worker, 35, &35_u64.to_le_bytes()).expect("room").is_some()
         },
@@ -397,7 +401,7 @@ fn an_unchanged_leaf_means_that_a_key_is_still_not_there() {
         3,
         (&[10, 20, 30], &[]),
         |world| {
-            let Lookup::Absent(leaf) = world.tree.lookup(15, &mut []).expect("sound") else { return true };
+            let Err(leaf) = world.tree.read(15, Current, &mut Nowhere).expect("sound") else { return true };
             // Whoever sees the leaf as it was after having seen the key has been deceived.
             let seen = world.get(15).is_some();
             !(seen && world.tree.unchanged(&leaf))
@@ -413,10 +417,12 @@ fn following_ones_own_division_does_not_hide_a_key_of_another() {
         2,
         (&[10, 20, 30], &[]),
         |world| {
-            let Lookup::Absent(leaf) = world.tree.lookup(15, &mut []).expect("sound") else { return true };
+            let Err(leaf) = world.tree.read(15, Current, &mut Nowhere).expect("sound") else { return true };
             let mut seen = vec![leaf];
             let inserted =
-                world.tree.insert_noting(&mut world.store.worker(), 25, b"", |change| change.carry(&mut seen));
+                world.tree.insert_noting(&mut world.store.worker().expect("a worker"), 25, b"", None, |change| {
+                    carry(&change, &mut seen)
+                });
             assert!(inserted.expect("room").is_some());
             let deceived = world.get(15).is_some() && seen.iter().all(|leaf| world.tree.unchanged(leaf));
             !deceived
@@ -432,7 +438,7 @@ fn a_value_moves_while_it_is_read() {
         3,
         (&[10], &[]),
         |world| matches!(world.get_any_length(10), Some(8 | 16)),
-        |world| world.tree.update(&mut world.store.worker(), 10, &[10; 16]).expect("room").is_some(),
+        |world| world.tree.update(&mut world.store.worker().expect("a worker"), 10, &[10; 16]).expect("room").is_some(),
         |world, read, moved| {
             assert!(read && moved);
             assert_eq!(world.get_any_length(10), Some(16));
@@ -454,7 +460,7 @@ impl World {
 
     /// Removes a key, whose memory goes to the same key of another tree, with a value one higher.
     fn hand_over(&self, key: u64) {
-        let (mut worker, other) = (self.store.worker(), self.store.tree().expect("a tree"));
+        let (mut worker, other) = (self.store.worker().expect("a worker"), self.store.tree().expect("a tree"));
         assert!(self.tree.remove(&mut worker, key).expect("sound").is_some());
         assert!(other.insert(&mut worker, key, &(key + 1).to_le_bytes()).expect("room").is_some());
     }

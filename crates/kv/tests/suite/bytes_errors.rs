@@ -1,7 +1,7 @@
 //! What a tree of byte strings refuses, that it stays usable, and that corrupt memory is noticed.
 
 use drtm_htm::{Engine, NoHtm, Word};
-use drtm_kv::{Bytes, Inline, KvError, MAX_KEY, Store, Tree};
+use drtm_kv::{Bytes, Current, Inline, KvError, KvTable, MAX_KEY, Nowhere, Store, Tree};
 use drtm_rdma::RegionError;
 
 use crate::support::{MIB, store};
@@ -15,7 +15,7 @@ fn tree(capacity: u64) -> (Store<NoHtm>, Tree<NoHtm, Bytes>) {
 #[test]
 fn keys_up_to_the_limit_and_no_longer() {
     let (store, tree) = tree(64 * MIB);
-    let mut worker = store.worker();
+    let mut worker = store.worker().expect("a worker");
     for length in [0, 1, MAX_KEY] {
         assert!(tree.insert(&mut worker, &vec![9; length], b"fits").expect("room").is_some());
         assert!(tree.contains(&vec![9; length]).expect("sound"));
@@ -27,8 +27,8 @@ fn keys_up_to_the_limit_and_no_longer() {
         tree.put(&mut worker, &long, b"").map(drop),
         tree.remove(&mut worker, &long).map(drop),
         tree.get(&long, &mut []).map(drop),
-        tree.lookup(&long, &mut []).map(drop),
-        tree.get_or_insert(&mut worker, &long, b"", &mut []).map(drop),
+        tree.read(&long, Current, &mut Nowhere).map(drop),
+        tree.place(&mut worker, &long, b"", None, |_| ()).map(drop),
     ];
     for refused in refused {
         assert!(
@@ -60,7 +60,7 @@ fn a_full_region_refuses_insertions_and_keeps_the_rest() {
     // Each needs layers of its own; without prefixes in common it is the records that run out.
     for common in [0, 700] {
         let (store, tree) = tree(MIB);
-        let mut worker = store.worker();
+        let mut worker = store.worker().expect("a worker");
         let key = |number: u32| {
             [vec![(number / 2) as u8; common], (number / 2).to_be_bytes().repeat(3), vec![number as u8 % 2]].concat()
         };
@@ -103,7 +103,7 @@ fn a_full_region_refuses_insertions_and_keeps_the_rest() {
 #[test]
 fn a_load_that_fails_leaves_nothing_behind() {
     let (store, tree) = tree(4 * MIB);
-    let mut worker = store.worker();
+    let mut worker = store.worker().expect("a worker");
     let rows = |count: u32| (0..count).map(|number| (format!("a prefix in common, and number {number:08}"), [7; 20]));
     let refused = tree.load(&mut worker, rows(1_000_000)).expect_err("more than there is room for");
     assert!(matches!(refused, KvError::Region(RegionError::Full { .. })), "{refused}");
@@ -132,7 +132,7 @@ fn link<'t>(store: &'t Store<NoHtm>, tree: &Tree<NoHtm, Bytes>, slot: u64) -> &'
 /// A tree of two keys in a layer, to which the root's only link leads.
 fn with_layer() -> (Store<NoHtm>, Tree<NoHtm, Bytes>) {
     let (store, tree) = tree(MIB);
-    let mut worker = store.worker();
+    let mut worker = store.worker().expect("a worker");
     for key in [&b"a layer: one"[..], b"a layer: two"] {
         tree.insert(&mut worker, key, key).expect("room").expect("it was not there");
     }
@@ -150,7 +150,7 @@ fn a_link_out_of_memory_is_noticed() {
     let (store, tree) = with_layer();
     let link = link(&store, &tree, 0);
     NoHtm.store(link, NoHtm.load(link) | 0xFF << 32);
-    let mut worker = store.worker();
+    let mut worker = store.worker().expect("a worker");
     for tried in [
         tree.get(b"a layer: one", &mut []).map(drop),
         tree.insert(&mut worker, b"a layer: three", b"").map(drop),
@@ -182,7 +182,7 @@ fn layers_that_go_in_a_circle_are_noticed() {
 #[test]
 fn a_layer_below_the_end_of_a_key_is_noticed() {
     let (store, tree) = with_layer();
-    let mut worker = store.worker();
+    let mut worker = store.worker().expect("a worker");
     tree.insert(&mut worker, b"short", b"").expect("room").expect("it was not there");
     let (layer, short) = (link(&store, &tree, 0), link(&store, &tree, 1));
     NoHtm.store(short, NoHtm.load(layer));
@@ -196,7 +196,7 @@ fn a_layer_below_the_end_of_a_key_is_noticed() {
 #[test]
 fn a_record_of_another_way_is_noticed() {
     let (store, tree) = tree(MIB);
-    let mut worker = store.worker();
+    let mut worker = store.worker().expect("a worker");
     tree.insert(&mut worker, b"some key", b"").expect("room").expect("it was not there");
     tree.insert(&mut worker, b"that key", b"").expect("room").expect("it was not there");
     NoHtm.store(link(&store, &tree, 0), NoHtm.load(link(&store, &tree, 1)));

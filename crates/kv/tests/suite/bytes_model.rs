@@ -5,8 +5,9 @@ use std::{
     ops::Bound,
 };
 
+use crate::transacted::Transacted;
 use drtm_htm::{Emulated, Engine, NoHtm};
-use drtm_kv::{Bytes, Existing, Lookup, MAX_KEY, Read, Scan, Store, Tree, Version, Worker};
+use drtm_kv::{Bytes, Current, KvTable, MAX_KEY, Nowhere, Read, Scan, Store, Tree, Version, Worker};
 use proptest::prelude::*;
 
 use crate::support::{Key, MIB, each_row, is_backward, key, key_bound as bound, mapped_twice, store, tight};
@@ -18,7 +19,7 @@ enum Op {
     Insert(Key, usize),
     Update(Key, usize),
     Put(Key, usize),
-    GetOrInsert(Key, usize),
+    ReadOrInsert(Key, usize),
     Remove(Key),
     /// Inserts so many keys that begin like this: which divides nodes in whatever layer that is.
     InsertRun(Key, u16),
@@ -37,7 +38,7 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
         5 => (key(), length()).prop_map(|(key, length)| Op::Insert(key, length)),
         3 => (key(), length()).prop_map(|(key, length)| Op::Update(key, length)),
         2 => (key(), length()).prop_map(|(key, length)| Op::Put(key, length)),
-        2 => (key(), length()).prop_map(|(key, length)| Op::GetOrInsert(key, length)),
+        2 => (key(), length()).prop_map(|(key, length)| Op::ReadOrInsert(key, length)),
         3 => key().prop_map(Op::Remove),
         1 => (key(), 1..100u16).prop_map(|(key, count)| Op::InsertRun(key, count)),
         2 => key().prop_map(Op::RemoveAll),
@@ -106,13 +107,15 @@ impl<E: Engine> Checked<E> {
                 let version = tree.put(worker, key, &value).expect("room");
                 self.written(key, value, version)?;
             }
-            Op::GetOrInsert(key, length) => {
-                let (value, mut found) = (value(turn, *length), vec![0; 2_000]);
-                match (tree.get_or_insert(worker, key, &value, &mut found).expect("room"), self.model.get(key)) {
-                    (Existing::Inserted(version), None) => self.written(key, value, version)?,
-                    (Existing::Found(read), Some((value, version))) => {
-                        prop_assert_eq!((&found[..read.length], read.version), (&value[..], *version));
+            Op::ReadOrInsert(key, length) => {
+                let (value, mut found) = (value(turn, *length), Vec::new());
+                match (tree.read(key, Current, &mut found).expect("sound"), self.model.get(key)) {
+                    (Err(leaf), None) => {
+                        // The leaf in which the key was missed is where it is inserted.
+                        let version = tree.insert_noting(worker, key, &value, Some(leaf), |_| ()).expect("room");
+                        self.written(key, value, version.expect("it was not there"))?;
                     }
+                    (Ok(seen), Some((value, version))) => prop_assert_eq!((&found, seen.version), (value, *version)),
                     (existing, expected) => prop_assert!(false, "{:?} and {:?}", existing, expected),
                 }
             }
@@ -179,8 +182,8 @@ impl<E: Engine> Checked<E> {
         match (read, self.model.get(key)) {
             (None, None) => {
                 prop_assert!(!tree.contains(key).expect("sound"));
-                let absent = tree.lookup(key, &mut []).expect("sound");
-                prop_assert!(matches!(absent, Lookup::Absent(leaf) if tree.unchanged(&leaf)));
+                let absent = tree.read(key, Current, &mut Nowhere).expect("sound");
+                prop_assert!(matches!(absent, Err(leaf) if tree.unchanged(&leaf)));
             }
             (Some(read), Some((value, version))) => {
                 prop_assert_eq!((&found[..read.length], read.version), (&value[..], *version));
@@ -210,11 +213,16 @@ impl<E: Engine> Checked<E> {
 
 fn agrees<E: Engine>(stores: &[Store<E>], loaded: &[Key], ops: &[Op]) -> Result<(), TestCaseError> {
     let made = stores[0].tree_of::<Bytes>().expect("a tree");
-    let trees =
-        stores.iter().map(|store| (store.open_tree(made.location()).expect("the same tree"), store.worker())).collect();
+    let trees = stores
+        .iter()
+        .map(|store| (store.open_tree(made.location()).expect("the same tree"), store.worker().expect("a worker")))
+        .collect();
     let mut checked = Checked { trees, model: BTreeMap::new(), highest: HashMap::new() };
     let rows = loaded.iter().map(|key| (key, value(0, 20)));
-    prop_assert_eq!(made.load(&mut stores[0].worker(), rows.clone()).expect("room"), loaded.len() as u64);
+    prop_assert_eq!(
+        made.load(&mut stores[0].worker().expect("a worker"), rows.clone()).expect("room"),
+        loaded.len() as u64
+    );
     for (key, value) in rows {
         let version = made.version(key).expect("sound").expect("just loaded");
         checked.written(key, value, version)?;
@@ -260,7 +268,7 @@ proptest! {
 #[test]
 fn the_longest_keys_that_differ_only_in_their_last_byte() {
     let store = store(NoHtm, 64 * MIB);
-    let (tree, mut worker) = (store.tree_of::<Bytes>().expect("a tree"), store.worker());
+    let (tree, mut worker) = (store.tree_of::<Bytes>().expect("a tree"), store.worker().expect("a worker"));
     let keys: Vec<Key> = (0..100).map(|last| [vec![255; MAX_KEY - 1], vec![last]].concat()).collect();
     let mut settled = 0;
     for round in 0..10 {

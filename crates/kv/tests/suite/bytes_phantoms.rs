@@ -2,8 +2,9 @@
 
 use std::{collections::BTreeSet, ops::Bound};
 
+use crate::transacted::Transacted;
 use drtm_htm::NoHtm;
-use drtm_kv::{Bytes, Lookup, NodeVersion, Scan, Store, Tree};
+use drtm_kv::{Bytes, Current, KvTable, NodeVersion, Nowhere, Scan, Store, Tree};
 use proptest::prelude::*;
 
 use crate::support::{Key, MIB, is_backward, key, key_bound, store};
@@ -13,7 +14,7 @@ type Bounds = (Bound<Key>, Bound<Key>);
 fn filled(keys: &BTreeSet<Key>) -> (Store<NoHtm>, Tree<NoHtm, Bytes>) {
     let store = store(NoHtm, 64 * MIB);
     let tree = store.tree_of().expect("a tree");
-    let mut worker = store.worker();
+    let mut worker = store.worker().expect("a worker");
     for key in keys.iter().map(Vec::as_slice) {
         assert!(tree.insert(&mut worker, key, key).expect("room").is_some());
     }
@@ -49,7 +50,7 @@ proptest! {
         up: bool,
     ) {
         let (store, tree) = filled(&keys);
-        let mut worker = store.worker();
+        let mut worker = store.worker().expect("a worker");
         for key in others.iter().filter(|key| is_within(&bounds, key)) {
             let before = passed(scan(&tree, &bounds, up));
             prop_assert!(holds(&tree, &before));
@@ -57,7 +58,7 @@ proptest! {
             prop_assert_eq!(holds(&tree, &before), !existed);
 
             let before = passed(scan(&tree, &bounds, up));
-            let Lookup::Absent(leaf) = tree.lookup(key, &mut []).expect("sound") else {
+            let Err(leaf) = tree.read(key, Current, &mut Nowhere).expect("sound") else {
                 return Err(TestCaseError::fail("it was removed"));
             };
             prop_assert!(tree.insert(&mut worker, key, b"new").expect("room").is_some());
@@ -80,7 +81,7 @@ proptest! {
         up: bool,
     ) {
         let (store, tree) = filled(&keys);
-        let mut worker = store.worker();
+        let mut worker = store.worker().expect("a worker");
         let mut scan = scan(&tree, &bounds, up);
         let mut last = None;
         for _ in 0..rows {
@@ -106,7 +107,7 @@ proptest! {
         up: bool,
     ) {
         let (store, tree) = filled(&stays);
-        let mut worker = store.worker();
+        let mut worker = store.worker().expect("a worker");
         let mut scan = scan(&tree, &bounds, up);
         let mut changes = comes.chunks(5).cycle().take(500);
         let mut found: Vec<Key> = Vec::new();
@@ -137,7 +138,7 @@ fn updates_are_no_phantoms_and_what_is_elsewhere_is_not_noticed() {
         |prefix: &'static str| (0..500).map(move |number: u32| format!("{prefix}, number {number:05}").into_bytes());
     let names = ["some common prefix", "some other prefix", "some prefix"];
     let (store, tree) = filled(&names.into_iter().flat_map(keys).collect());
-    let mut worker = store.worker();
+    let mut worker = store.worker().expect("a worker");
     let range = (Bound::Included(b"some other".to_vec()), Bound::Excluded(b"some others".to_vec()));
     let all = passed(scan(&tree, &range, true));
     assert!((20..60).contains(&all.len()), "{}", all.len());

@@ -10,7 +10,7 @@ use std::{
 };
 
 use drtm_htm::NoHtm;
-use drtm_kv::{HashPeer, HashTable, Keys, Location, RecordPeer, Service, State, Store, TableId};
+use drtm_kv::{HashPeer, HashTable, Holder, Keys, KvTable, Location, RecordPeer, Service, Store, TableId};
 use drtm_rdma::{
     Atomicity, Endpoint, Executor, Fabric, LocalConfig, LocalFabric, LocalPort, NodeId, Offset, Phase, Region,
     RegionId, Remote, Tearing, Verbs,
@@ -51,7 +51,7 @@ impl Cluster {
 
     pub(crate) fn with_capacity(config: LocalConfig, capacity: u64) -> Self {
         let memory = Arc::new(Region::anonymous(NoHtm, capacity).expect("a region"));
-        let store = Store::in_region_of(OWNER, Arc::clone(&memory)).expect("a store");
+        let store = Store::in_region_of(OWNER, 0, Arc::clone(&memory)).expect("a store");
         let fabric = LocalFabric::new(3, config);
         let region = fabric.register(OWNER, memory).expect("room for a region");
         Self { store, fabric, region }
@@ -108,8 +108,8 @@ pub(crate) fn alone<T>(endpoint: &Endpoint<PortOf>, coroutine: impl Future<Outpu
 }
 
 /// Who a peer's coroutine is, as the holder of locks.
-pub(crate) fn holder(node: NodeId, coroutine: usize) -> State {
-    State::locked_by(node.0 as u8, coroutine as u16, 0)
+pub(crate) fn holder(node: NodeId, coroutine: usize) -> Holder {
+    Holder::new(node.0 as u8, 0, 0, coroutine as u8)
 }
 
 /// A hash table as a peer has it: where keys are, and what is there.

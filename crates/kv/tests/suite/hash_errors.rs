@@ -1,7 +1,7 @@
 //! What a hash table refuses, and that it stays usable.
 
 use drtm_htm::NoHtm;
-use drtm_kv::{Bytes, HashConfig, Inline, KvError, MAX_KEY, MAX_VALUE, Store};
+use drtm_kv::{Bytes, HashConfig, Inline, KvError, KvTable, MAX_KEY, MAX_VALUE, Store};
 use drtm_rdma::{Offset, RegionError};
 
 use crate::support::{MIB, store};
@@ -10,7 +10,7 @@ use crate::support::{MIB, store};
 fn values_and_keys_up_to_the_limit_and_no_longer() {
     let store = store(NoHtm, 64 * MIB);
     let table = store.hash_table_of::<Bytes>(HashConfig::default()).expect("a table");
-    let mut worker = store.worker();
+    let mut worker = store.worker().expect("a worker");
     let (key, value) = (vec![1; MAX_KEY], vec![2; MAX_VALUE]);
     assert!(table.insert(&mut worker, &key, &value).expect("just fits").is_some());
     let mut found = vec![0; MAX_VALUE];
@@ -34,7 +34,7 @@ fn values_and_keys_up_to_the_limit_and_no_longer() {
 fn a_full_region_refuses_insertions_and_keeps_the_rest() {
     let store = store(NoHtm, MIB);
     let table = store.hash_table(HashConfig::default()).expect("a table");
-    let mut worker = store.worker();
+    let mut worker = store.worker().expect("a worker");
     let mut inserted = Vec::new();
     let refused = (0_u64..).find_map(|key| match table.insert(&mut worker, key, &[7; 500]) {
         Ok(Some(_)) => {
@@ -66,7 +66,7 @@ fn a_full_region_refuses_insertions_and_keeps_the_rest() {
 fn a_table_that_does_not_grow_fills_its_chains() {
     let store = store(NoHtm, 64 * MIB);
     let table = store.hash_table(HashConfig::for_keys(100).fixed()).expect("a table");
-    let mut worker = store.worker();
+    let mut worker = store.worker().expect("a worker");
     for key in 0..10_000 {
         assert!(table.insert(&mut worker, key, b"").expect("room").is_some());
     }

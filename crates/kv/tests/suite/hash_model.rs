@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use drtm_htm::{Emulated, Engine, NoHtm};
-use drtm_kv::{Bytes, HashConfig, HashTable, Inline, Keys, Store, Version, Worker};
+use drtm_kv::{Bytes, HashConfig, HashTable, Inline, Keys, KvTable, Store, Version, Worker};
 use proptest::prelude::*;
 
 use crate::support::{MIB, Numbered, length, mapped_twice, store, tight};
@@ -131,7 +131,7 @@ fn agrees<E: Engine, K: Numbered>(stores: &[Store<E>], config: HashConfig, ops: 
     let made = stores[0].hash_table_of::<K>(config).expect("a table");
     let tables: Vec<_> =
         stores.iter().map(|store| store.open_hash_table::<K>(made.location()).expect("the same table")).collect();
-    let tables = tables.iter().zip(stores).map(|(table, store)| (table, store.worker())).collect();
+    let tables = tables.iter().zip(stores).map(|(table, store)| (table, store.worker().expect("a worker"))).collect();
     Checked { tables, model: HashMap::new(), highest: HashMap::new() }.run(ops)
 }
 
@@ -183,7 +183,7 @@ proptest! {
 fn a_table_grows_to_its_occupancy_and_finds_everything() {
     let store = store(NoHtm, 256 * MIB);
     let table = store.hash_table(HashConfig::default()).expect("a table");
-    let mut worker = store.worker();
+    let mut worker = store.worker().expect("a worker");
     for key in 0..100_000_u64 {
         assert!(table.insert(&mut worker, key, &key.to_le_bytes()).expect("room").is_some());
     }
@@ -201,7 +201,7 @@ fn a_table_grows_to_its_occupancy_and_finds_everything() {
 fn keys_come_and_go_in_regions_where_there_are_any() {
     let store = store(Emulated::default(), 16 * MIB);
     let table = store.hash_table(HashConfig::for_keys(1_000)).expect("a table");
-    let mut worker = store.worker();
+    let mut worker = store.worker().expect("a worker");
     for key in 0..100 {
         assert!(table.insert(&mut worker, key, b"value").expect("room").is_some());
     }

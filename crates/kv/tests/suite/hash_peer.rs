@@ -10,7 +10,7 @@ use std::{
 };
 
 use drtm_htm::{Engine, NoHtm};
-use drtm_kv::{BucketCache, Bytes, HashConfig, HashPeer, HashTable, Inline, PeerError, Store};
+use drtm_kv::{BucketCache, Bytes, HashConfig, HashPeer, HashTable, Inline, KvTable, PeerError, Store};
 use drtm_rdma::{
     Endpoint, Fabric, LocalConfig, LocalPort, NodeId, Phase, Port, Remote, VerbError, Verbs, block_on, run,
 };
@@ -66,7 +66,7 @@ fn reads_per_lookup(occupancy: f64) -> f64 {
     let config = HashConfig::for_keys(keys.len() as u64).with_occupancy(occupancy).fixed();
     let table = store.hash_table(config).expect("a table");
     assert_eq!(table.buckets().expect("sound"), 1 << 15);
-    let mut worker = store.worker();
+    let mut worker = store.worker().expect("a worker");
     for key in &keys {
         assert!(table.insert(&mut worker, *key, b"").expect("room").is_some());
     }
@@ -101,7 +101,7 @@ fn remembered(
 ) -> (Store<NoHtm>, HashTable<NoHtm>, Endpoint<LocalPort<NoHtm>>, HashPeer<Inline>) {
     let store = store(NoHtm, 64 * MIB);
     let table = store.hash_table(config).expect("a table");
-    let mut worker = store.worker();
+    let mut worker = store.worker().expect("a worker");
     for key in keys {
         assert!(table.insert(&mut worker, *key, &value(*key, 0)).expect("room").is_some());
     }
@@ -137,7 +137,7 @@ fn what_was_fetched_once_is_found_without_a_read() {
 #[test]
 fn what_moved_went_or_came_is_noticed() {
     let (store, table, endpoint, peer) = remembered(&[1, 2, 3], HashConfig::default());
-    let mut worker = store.worker();
+    let mut worker = store.worker().expect("a worker");
     let verbs = endpoint.during(Phase::Lookup);
     let find = |key| block_on(&endpoint, peer.find(verbs, key)).expect("sound");
     let again = |key| block_on(&endpoint, peer.find_again(verbs, key)).expect("sound");
@@ -176,7 +176,7 @@ fn a_table_that_has_grown_is_found_again_and_remembered() {
     let verbs = endpoint.during(Phase::Lookup);
     let get = |key| block_on(&endpoint, get(verbs, &peer, key));
     assert!(keys.iter().all(|key| get(*key).0.is_some()));
-    let mut worker = store.worker();
+    let mut worker = store.worker().expect("a worker");
     for key in 50..20_000 {
         table.insert(&mut worker, key, &value(key, 0)).expect("room");
     }
@@ -210,7 +210,7 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
 fn answers_are_the_models(ops: &[Op], memory: Memory, config: LocalConfig) -> Result<(), TestCaseError> {
     let store = store(NoHtm, 16 * MIB);
     let table = store.hash_table(HashConfig::default()).expect("a table");
-    let mut worker = store.worker();
+    let mut worker = store.worker().expect("a worker");
     let (fabric, base) = fabric(&store, config);
     let endpoint = fabric.endpoint(PEER).expect("an endpoint");
     let verbs = endpoint.during(Phase::Lookup);
@@ -295,7 +295,7 @@ fn look_up(endpoint: &Endpoint<LocalPort<NoHtm>>, peer: &HashPeer<Inline>, seed:
 fn stress(memory: Memory, config: LocalConfig) {
     let store = store(NoHtm, 256 * MIB);
     let table = store.hash_table(HashConfig::default()).expect("a table");
-    let mut worker = store.worker();
+    let mut worker = store.worker().expect("a worker");
     for key in (0..4 * KEYS).step_by(4) {
         assert!(table.insert(&mut worker, key, b"stays").expect("room").is_some());
     }

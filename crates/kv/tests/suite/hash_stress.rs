@@ -6,7 +6,7 @@ use std::{
 };
 
 use drtm_htm::{Emulated, Engine, NoHtm};
-use drtm_kv::{Bytes, HashConfig, HashTable, Inline, Keys, Store, Version};
+use drtm_kv::{Bytes, HashConfig, HashTable, Inline, Keys, KvTable, Store, Version};
 
 use crate::support::{MIB, mapped_twice, rounds, store, tight, turn_of, value};
 
@@ -50,7 +50,7 @@ fn owners_and_readers<E: Engine>(stores: &[Store<E>], base: u64) {
 
 /// Gives how many keys are left.
 fn own_keys<E: Engine>(store: &Store<E>, table: &HashTable<E>, owner: u64, turns: u64) -> u64 {
-    let mut worker = store.worker();
+    let mut worker = store.worker().expect("a worker");
     let mut random = fastrand::Rng::with_seed(owner);
     let mut present: Vec<Option<u64>> = vec![None; KEYS as usize];
     let mut highest = vec![Version::default(); KEYS as usize];
@@ -130,7 +130,8 @@ fn in_regions_that_often_fail() {
 fn in_regions_with_a_handle_that_is_behind() {
     const MANY: u64 = 10_000;
     let store = store(Emulated::default(), 64 * MIB);
-    let (mut worker, made) = (store.worker(), store.hash_table(HashConfig::default()).expect("a table"));
+    let (mut worker, made) =
+        (store.worker().expect("a worker"), store.hash_table(HashConfig::default()).expect("a table"));
     let behind: HashTable<Emulated> = store.open_hash_table(made.location()).expect("the same table");
     for key in 0..MANY {
         made.insert(&mut worker, key, b"ahead").expect("room").expect("new");
@@ -154,7 +155,7 @@ fn contested<E: Engine>(store: &Store<E>, base: u64) {
             .map(|thread| {
                 let table = &table;
                 scope.spawn(move || {
-                    let mut worker = store.worker();
+                    let mut worker = store.worker().expect("a worker");
                     let mut random = fastrand::Rng::with_seed(thread);
                     let mut balance = 0;
                     for _ in 0..rounds(base) {
@@ -205,7 +206,7 @@ fn churn_needs_no_more_memory_after_a_while() {
             for thread in 0..2_u64 {
                 let (store, table) = (&store, &table);
                 scope.spawn(move || {
-                    let mut worker = store.worker();
+                    let mut worker = store.worker().expect("a worker");
                     let mut random = fastrand::Rng::with_seed(seed + thread);
                     for _ in 0..rounds(20_000) {
                         let key = random.u64(0..2_000);
@@ -236,11 +237,11 @@ fn sweeps_beside_growth<K: Keys, E: Engine>(engine: E, base: u64) {
         let key = K::from_bytes(&name).expect("eight bytes are a key of either kind");
         table.put(worker, key, &vec![1; length]).expect("room");
     };
-    let mut worker = store.worker();
+    let mut worker = store.worker().expect("a worker");
     (0..STEADY).for_each(|key| put(&mut worker, key, 8));
     thread::scope(|scope| {
         scope.spawn(|| {
-            let (mut worker, mut random) = (store.worker(), fastrand::Rng::with_seed(7));
+            let (mut worker, mut random) = (store.worker().expect("a worker"), fastrand::Rng::with_seed(7));
             for other in STEADY..STEADY + rounds(base) {
                 put(&mut worker, other, 8);
                 put(&mut worker, random.u64(0..STEADY), random.usize(0..200));

@@ -8,14 +8,14 @@ use std::collections::HashMap;
 
 use drtm_htm::{Emulated, Engine, NoHtm};
 use drtm_kv::{
-    Bytes, Fetched, HashConfig, Inline, Kept, Keys, KvError, Locking, Past, Placed, Reaped, Sighting, State, Store,
+    Acquire, Bytes, HashConfig, Holder, Inline, Kept, Keys, KvError, Locking, Past, Placed, ReadEntry, Reaped, Store,
     Version, Worker,
 };
 use proptest::prelude::*;
 
 use crate::{
     support::{MIB, Numbered, length, store, tight},
-    transacted::Transacted,
+    transacted::{Transacted, carry},
 };
 
 #[derive(Clone, Debug)]
@@ -86,7 +86,7 @@ fn ops(keys: u16) -> impl Strategy<Value = Vec<Op>> {
 /// What is known of a key that has a record.
 #[derive(Debug)]
 struct Row {
-    now: Sighting,
+    now: ReadEntry,
     /// What is in the record, be the key there or not.
     stored: Vec<u8>,
     locked_by: Option<usize>,
@@ -108,9 +108,9 @@ struct Checked<'t, E: Engine, K: Keys, T: Transacted<E, K>> {
     /// The version from which on nothing older is known of a key, since there was no memory for it.
     forgotten: HashMap<u16, u64>,
     /// Sightings that are not true any more.
-    late: HashMap<u16, Vec<Sighting>>,
+    late: HashMap<u16, Vec<ReadEntry>>,
     /// Where a key was not found, and what was split off there since.
-    missing: Vec<(u16, Vec<T::Nothing>)>,
+    missing: Vec<(u16, Vec<T::Guard>)>,
     /// Whether places may have changed otherwise than by records that were made since they were seen.
     is_disturbed: bool,
     clock: u64,
@@ -126,7 +126,7 @@ impl<'t, E: Engine, K: Numbered, T: Transacted<E, K>> Checked<'t, E, K, T> {
             store,
             table,
             impatient: table.impatient(),
-            workers: [store.worker(), store.worker()],
+            workers: [store.worker().expect("a worker"), store.worker().expect("a worker")],
             rows: HashMap::new(),
             histories: HashMap::new(),
             forgotten: HashMap::new(),
@@ -139,8 +139,8 @@ impl<'t, E: Engine, K: Numbered, T: Transacted<E, K>> Checked<'t, E, K, T> {
         }
     }
 
-    fn holder(&self, who: usize) -> State {
-        self.workers[who].lock_state()
+    fn holder(&self, who: usize) -> Holder {
+        self.workers[who].holder()
     }
 
     /// Who may work on a row: who has it locked, or else anybody.
@@ -180,7 +180,8 @@ impl<'t, E: Engine, K: Numbered, T: Transacted<E, K>> Checked<'t, E, K, T> {
         let who = self.one_who_may(key, turn);
         let mut changes = Vec::new();
         let worker = &mut self.workers[who];
-        let placed = K::with(key, |key| self.impatient.place(worker, key, &stored, |change| changes.push(change)));
+        let placed =
+            K::with(key, |key| self.impatient.place(worker, key, &stored, None, |change| changes.push(change)));
         if matches!(placed, Err(KvError::Busy)) && self.is_in_the_way(key, who) {
             return Ok(());
         }
@@ -203,7 +204,7 @@ impl<'t, E: Engine, K: Numbered, T: Transacted<E, K>> Checked<'t, E, K, T> {
         } else {
             self.missing.retain(|(missing, _)| *missing != key);
             for (_, places) in &mut self.missing {
-                changes.iter().for_each(|change| T::carry(change, places));
+                changes.iter().for_each(|change| carry(change, places));
             }
         }
         self.rows.insert(key, Row { now, stored, locked_by: None, has_past: false });
@@ -257,7 +258,7 @@ impl<'t, E: Engine, K: Numbered, T: Transacted<E, K>> Checked<'t, E, K, T> {
         let worker = &mut self.workers[who];
         let now = K::with(key, |key| self.table.write(worker, key, at, version, &value)).expect("room");
         self.is_disturbed |= now != at;
-        self.written(key, Sighting { at: now, version }, Some(value));
+        self.written(key, ReadEntry { at: now, version }, Some(value));
         Ok(())
     }
 
@@ -275,7 +276,7 @@ impl<'t, E: Engine, K: Numbered, T: Transacted<E, K>> Checked<'t, E, K, T> {
         let end = (begin + 8 * words).min(new.len());
         new[begin..end].fill(turn as u8);
         self.store.records().write_part(at, version, begin / 8, &new[begin..end]).expect("within the value");
-        self.written(key, Sighting { at, version }, Some(new));
+        self.written(key, ReadEntry { at, version }, Some(new));
         Ok(())
     }
 
@@ -284,11 +285,11 @@ impl<'t, E: Engine, K: Numbered, T: Transacted<E, K>> Checked<'t, E, K, T> {
         let at = self.rows[&key].now.at;
         let version = if value.is_some() { version } else { version.as_removed() };
         self.store.records().publish(at, version).expect("sound");
-        self.written(key, Sighting { at, version }, value);
+        self.written(key, ReadEntry { at, version }, value);
         Ok(())
     }
 
-    fn written(&mut self, key: u16, now: Sighting, value: Option<Vec<u8>>) {
+    fn written(&mut self, key: u16, now: ReadEntry, value: Option<Vec<u8>>) {
         if let Some(row) = self.rows.get_mut(&key) {
             self.late.entry(key).or_default().push(row.now);
             row.now = now;
@@ -341,14 +342,18 @@ impl<'t, E: Engine, K: Numbered, T: Transacted<E, K>> Checked<'t, E, K, T> {
         let Some(row) = self.rows.get_mut(&key) else { return Ok(()) };
         let locking = records.lock(row.now.at, holders[who]).expect("sound");
         if let Some(by) = row.locked_by {
-            prop_assert_eq!(locking, Locking::Held(holders[by]));
+            match by == who {
+                true => prop_assert!(matches!(locking, Locking::Mine { .. }), "{:?}", locking),
+                false => prop_assert_eq!(locking, Locking::Held(Acquire::Locked(holders[by]))),
+            }
         } else {
             let Locking::Taken { version, head } = locking else {
                 return Err(TestCaseError::fail(format!("{locking:?}")));
             };
             prop_assert_eq!((version, head.has_older()), (row.now.version, row.has_past));
             prop_assert_eq!(records.length(row.now.at, head), row.stored.len() as u32);
-            prop_assert_eq!(records.held(row.now.at).expect("sound"), locking);
+            let again = records.lock(row.now.at, holders[who]).expect("sound");
+            prop_assert_eq!(again, Locking::Mine { version, head });
             row.locked_by = Some(who);
         }
         let by = row.locked_by.unwrap_or(who);
@@ -405,14 +410,14 @@ impl<'t, E: Engine, K: Numbered, T: Transacted<E, K>> Checked<'t, E, K, T> {
                     prop_assert!(matches!(fetched, Err(KvError::Busy)), "{:?}", fetched);
                 }
                 Some(row) => {
-                    prop_assert_eq!(fetched.expect("sound"), Fetched::Record(row.now));
+                    prop_assert_eq!(fetched.expect("sound"), Ok(row.now));
                     if row.now.is_present() {
                         prop_assert_eq!(&found, &row.stored);
                     }
                 }
                 None if matches!(fetched, Err(KvError::Busy)) && self.is_in_the_way(key, who) => {}
                 None => {
-                    let Fetched::Nothing(place) = fetched.expect("sound") else {
+                    let Err(place) = fetched.expect("sound") else {
                         return Err(TestCaseError::fail("found what is not there"));
                     };
                     prop_assert!(self.store.records().is_unchanged(&place));

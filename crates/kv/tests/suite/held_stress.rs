@@ -7,7 +7,7 @@ use std::{
 };
 
 use drtm_htm::{Engine, NoHtm};
-use drtm_kv::{Bytes, Fetched, HashConfig, Inline, Locking, Past, Placed, Sighting, Store, Version, Worker};
+use drtm_kv::{Bytes, HashConfig, Inline, KvTable, Locking, Past, Placed, ReadEntry, Store, Version, Worker};
 
 use crate::{
     support::{MIB, Numbered, mapped_twice, rounds, store, tight},
@@ -59,20 +59,20 @@ struct Hand<'t, E: Engine, T> {
 
 impl<E: Engine, T> Hand<'_, E, T> {
     /// Locks a record, if it is as it was seen.
-    fn lock(&self, seen: Sighting) -> bool {
+    fn lock(&self, seen: ReadEntry) -> bool {
         let records = self.store.records();
-        match records.lock(seen.at, self.worker.lock_state()).expect("sound") {
+        match records.lock(seen.at, self.worker.holder()).expect("sound") {
             Locking::Taken { version, .. } if version == seen.version => true,
             Locking::Taken { .. } => {
                 records.unlock(seen.at);
                 false
             }
-            Locking::Held(_) | Locking::Gone => false,
+            Locking::Mine { .. } | Locking::Held(_) | Locking::Gone => false,
         }
     }
 
     /// Forgets what is too old, and perhaps keeps what is now.
-    fn settle(&mut self, seen: Sighting) {
+    fn settle(&mut self, seen: ReadEntry) {
         let records = self.store.records();
         let oldest = seen.version.number().saturating_sub(4);
         records.forget(&mut self.worker, seen.at, |_, until| until.number() > oldest).expect("sound");
@@ -88,11 +88,11 @@ impl<E: Engine, T> Hand<'_, E, T> {
         T: Transacted<E, K>,
     {
         let key = self.random.u16(0..KEYS);
-        let (me, mut found) = (self.worker.lock_state(), Vec::new());
+        let (me, mut found) = (self.worker.holder(), Vec::new());
         let seen = match K::with(key, |key| self.table.fetch(key, me, &mut found)).expect("sound") {
-            Fetched::Record(seen) => seen,
-            Fetched::Nothing(place) => {
-                let placed = K::with(key, |key| self.table.place(&mut self.worker, key, &[7; 40], |_| ()));
+            Ok(seen) => seen,
+            Err(place) => {
+                let placed = K::with(key, |key| self.table.place(&mut self.worker, key, &[7; 40], None, |_| ()));
                 let placed = placed.expect("room");
                 if let Placed::Made(_) = placed {
                     assert!(!self.store.records().is_unchanged(&place), "a record has come where nothing has changed");
@@ -116,7 +116,7 @@ impl<E: Engine, T> Hand<'_, E, T> {
             4 if seen.is_present() => {
                 if self.lock(seen) {
                     self.settle(seen);
-                    let gone = Sighting { version: seen.version.next().as_removed(), ..seen };
+                    let gone = ReadEntry { version: seen.version.next().as_removed(), ..seen };
                     self.store.records().publish(gone.at, gone.version).expect("sound");
                     self.done.removed += count;
                     K::with(key, |key| self.table.reap(&mut self.worker, key, gone)).expect("sound");
@@ -147,7 +147,14 @@ fn counters<E: Engine, K: Numbered, T: Transacted<E, K>>(sides: &[(&Store<E>, &T
     let hand = |thread: usize| {
         let (store, table) = sides[thread % sides.len()];
         let random = fastrand::Rng::with_seed(thread as u64);
-        Hand { store, table, worker: store.worker(), random, highest: Default::default(), done: Done::default() }
+        Hand {
+            store,
+            table,
+            worker: store.worker().expect("a worker"),
+            random,
+            highest: Default::default(),
+            done: Done::default(),
+        }
     };
     let done = thread::scope(|scope| {
         let readers: Vec<_> = (0..1)
@@ -176,9 +183,9 @@ fn counters<E: Engine, K: Numbered, T: Transacted<E, K>>(sides: &[(&Store<E>, &T
         done
     });
     let (store, table) = sides[0];
-    let (me, mut left, mut found) = (store.worker().lock_state(), 0, Vec::new());
+    let (me, mut left, mut found) = (store.worker().expect("a worker").holder(), 0, Vec::new());
     for key in 0..KEYS {
-        if let Fetched::Record(seen) = K::with(key, |key| table.fetch(key, me, &mut found)).expect("sound")
+        if let Ok(seen) = K::with(key, |key| table.fetch(key, me, &mut found)).expect("sound")
             && seen.is_present()
         {
             left += count_of(&found, key, seen.version);
@@ -202,7 +209,7 @@ fn in_a_hash_table_of_byte_strings_through_two_mappings() {
     let table = one.hash_table_of::<Bytes>(HashConfig::default()).expect("a table");
     let again = other.open_hash_table::<Bytes>(table.location()).expect("the same table");
     // Workers of two stores lock in each their own name only if they are numbered apart.
-    drop((0..100).map(|_| other.worker()).collect::<Vec<_>>());
+    drop((0..100).map(|_| other.worker().expect("a worker")).collect::<Vec<_>>());
     counters(&[(&one, &table), (&other, &again)], 30_000);
 }
 

@@ -1,9 +1,10 @@
 //! Records of another node: what is read one-sidedly is whole and current, or says that it is not; what is written so, everyone sees whole.
 
+use crate::transacted::Transacted;
 use drtm_htm::{Engine, NoHtm};
 use drtm_kv::{
-    Bytes, Exchanged, Fetched, HashConfig, HashTable, Head, Inline, KvError, Location, Locking, Look, MAX_VALUE,
-    RecordPeer, RemoteError, Service, Standing, State, TableId, Version,
+    Bytes, HashConfig, HashTable, Head, Holder, Inline, KvError, KvTable, Leases, Location, Locking, Look, MAX_VALUE,
+    RecordPeer, RemoteError, Service, Standing, TableId, Version,
 };
 use drtm_rdma::{LocalConfig, NodeId, Offset, Phase};
 
@@ -17,7 +18,7 @@ fn with_table(config: LocalConfig) -> (Cluster, HashTable<NoHtm>) {
 }
 
 fn service(cluster: &Cluster, table: &HashTable<NoHtm>) -> Service<NoHtm> {
-    Service::new(&cluster.store).with(TableId(0), table).expect("a number that is free")
+    Service::new(&cluster.store).expect("a worker").with(TableId(0), table).expect("a number that is free")
 }
 
 fn bytes(length: usize, first: u8) -> Vec<u8> {
@@ -30,10 +31,10 @@ const LENGTHS: [usize; 14] = [0, 1, 7, 8, 9, 100, 254, 255, 256, 4_000, 5_000, 3
 fn a_part_that_the_owner_writes_is_read_with_the_rest() {
     for config in moods() {
         let (cluster, table) = with_table(config);
-        let mut worker = cluster.store.worker();
+        let mut worker = cluster.store.worker().expect("a worker");
         table.insert(&mut worker, 7, &bytes(300, 1)).expect("room").expect("new");
-        let me = worker.lock_state();
-        let Ok(Fetched::Record(seen)) = table.fetch(7, me, &mut Vec::new()) else { panic!("it is there") };
+        let me = worker.holder();
+        let Ok(Ok(seen)) = table.fetch(7, me, &mut Vec::new()) else { panic!("it is there") };
         let records = cluster.store.records();
         let Ok(Locking::Taken { head, .. }) = records.lock(seen.at, me) else { panic!("nobody else is here") };
         assert_eq!(records.length(seen.at, head), 300);
@@ -59,7 +60,7 @@ fn values_of_every_length_are_read_and_written() {
     for config in moods() {
         let (cluster, table) = with_table(config);
         let named = cluster.store.hash_table_of::<Bytes>(HashConfig::default().for_peers()).expect("a table");
-        let mut worker = cluster.store.worker();
+        let mut worker = cluster.store.worker().expect("a worker");
         // Keys from one byte to the longest.
         let key_of = |length: usize| [bytes(length % 4_091, 7), (length as u32).to_le_bytes().to_vec()].concat();
         for length in LENGTHS {
@@ -93,7 +94,8 @@ fn values_of_every_length_are_read_and_written() {
                     let key = length as u64;
                     let location = peer.find(verbs, key).await;
                     let me = holder(PEERS[0], 0);
-                    let locked = peer.records.lock(verbs, location, key, me, &mut value).await.expect("sound");
+                    let locked =
+                        peer.records.lock(verbs, location, key, (me, Leases::None), &mut value).await.expect("sound");
                     let Look::Found(lock) = locked else { panic!("{length}: {locked:?}") };
                     assert_eq!(value, bytes(length, 1));
                     let unwritten = peer.records.write(verbs, lock, &bytes(length + 1, 3)).await.unwrap_err();
@@ -106,7 +108,8 @@ fn values_of_every_length_are_read_and_written() {
 
                     let key = key_of(length);
                     let location = lookup.find(verbs, &key).await.expect("sound").expect("it is there");
-                    let locked = records.lock(verbs, location, &key, me, &mut value).await.expect("sound");
+                    let locked =
+                        records.lock(verbs, location, &key, (me, Leases::None), &mut value).await.expect("sound");
                     let Look::Found(lock) = locked else { panic!("{length}: {locked:?}") };
                     assert_eq!(value, bytes(length, 2));
                     records.write(verbs, lock, &bytes(length, 4)).await.expect("room");
@@ -131,7 +134,7 @@ fn values_of_every_length_are_read_and_written() {
 fn stale_after(change: impl Fn(&HashTable<NoHtm>, &mut drtm_kv::Worker<NoHtm>)) {
     for config in moods() {
         let (cluster, table) = with_table(config);
-        let mut worker = cluster.store.worker();
+        let mut worker = cluster.store.worker().expect("a worker");
         table.insert(&mut worker, 7, b"seven").expect("room").expect("new");
         cluster.serving(service(&cluster, &table), || {
             let endpoint = cluster.endpoint(PEERS[0]);
@@ -147,7 +150,7 @@ fn stale_after(change: impl Fn(&HashTable<NoHtm>, &mut drtm_kv::Worker<NoHtm>)) 
                 assert_eq!(read, Look::Stale);
                 assert_eq!(records.check(verbs, location).await.expect("sound"), Look::Stale);
                 let me = holder(PEERS[0], 0);
-                let locked = records.lock(verbs, location, 7, me, &mut value).await.expect("sound");
+                let locked = records.lock(verbs, location, 7, (me, Leases::None), &mut value).await.expect("sound");
                 assert!(matches!(locked, Look::Stale), "{locked:?}");
                 // Whatever is there now can be used.
                 for key in [7, 8] {
@@ -203,7 +206,7 @@ fn word(cluster: &Cluster, location: Location, word: u64) -> &drtm_htm::Word {
 fn a_lock_keeps_others_out_and_only_its_holder_frees_it() {
     for config in moods() {
         let (cluster, table) = with_table(config);
-        let mut worker = cluster.store.worker();
+        let mut worker = cluster.store.worker().expect("a worker");
         let inserted = table.insert(&mut worker, 7, b"seven").expect("room").expect("new");
         cluster.serving(service(&cluster, &table), || {
             let endpoint = cluster.endpoint(PEERS[0]);
@@ -213,58 +216,66 @@ fn a_lock_keeps_others_out_and_only_its_holder_frees_it() {
                 let location = lookup.find(verbs, 7).await.expect("sound").expect("inserted above");
                 let mut value = Vec::new();
                 let (me, other) = (holder(PEERS[0], 1), holder(PEERS[0], 2));
-                let locked = records.lock(verbs, location, 7, me, &mut value).await.expect("sound");
+                let locked = records.lock(verbs, location, 7, (me, Leases::None), &mut value).await.expect("sound");
                 let Look::Found(lock) = locked else { panic!("{locked:?}") };
                 assert_eq!((lock.version(), &value[..]), (inserted, &b"seven"[..]));
 
-                let refused = records.lock(verbs, location, 7, other, &mut value).await.expect("sound");
+                let refused = records.lock(verbs, location, 7, (other, Leases::None), &mut value).await.expect("sound");
                 assert!(matches!(refused, Look::Busy), "{refused:?}");
                 let impatient = table.impatient();
-                let mut local = cluster.store.worker();
+                let mut local = cluster.store.worker().expect("a worker");
                 assert!(matches!(impatient.update(&mut local, 7, b"SEVEN"), Err(KvError::Busy)));
                 assert!(matches!(impatient.update(&mut local, 7, &[0; 900]), Err(KvError::Busy)));
                 assert!(matches!(impatient.remove(&mut local, 7), Err(KvError::Busy)));
                 // Nobody writes yet, so the value is still what it was.
                 assert_eq!(records.read(verbs, location, 7, &mut value).await.expect("sound"), Look::Found(inserted));
                 let standing = records.check(verbs, location).await.expect("sound");
-                assert_eq!(standing, Look::Found(Standing { version: inserted, state: me }));
+                assert_eq!(standing, Look::Found(Standing { version: inserted, state: me.into() }));
                 let Look::Found(standing) = standing else { unreachable!() };
                 assert!(standing.is_still(inserted, me) && !standing.is_still(inserted, other));
 
                 // Somebody takes the lock away, as a recovery may: then it is not ours to free.
                 NoHtm.store(word(&cluster, location, 1), state_word(other));
                 let refused = records.unlock(verbs, lock).await.unwrap_err();
-                assert_eq!(refused, RemoteError::NotHolder { at: location.record, found: other });
+                assert_eq!(refused, RemoteError::NotHolder { at: location.record, found: other.into() });
                 assert_eq!(NoHtm.load(word(&cluster, location, 1)), state_word(other));
                 NoHtm.store(word(&cluster, location, 1), 0);
 
                 // Given up, it can be had by the other.
-                let locked = records.lock(verbs, location, 7, me, &mut value).await.expect("sound");
+                let locked = records.lock(verbs, location, 7, (me, Leases::None), &mut value).await.expect("sound");
                 let Look::Found(lock) = locked else { panic!("{locked:?}") };
                 records.unlock(verbs, lock).await.expect("it is ours");
-                let locked = records.lock(verbs, location, 7, other, &mut value).await.expect("sound");
+                let locked = records.lock(verbs, location, 7, (other, Leases::None), &mut value).await.expect("sound");
                 let Look::Found(lock) = locked else { panic!("{locked:?}") };
                 let written = records.write(verbs, lock, b"SEVEN").await.expect("of the same length");
                 assert_eq!(table.version(7).expect("sound"), Some(written));
                 assert!(table.update(&mut local, 7, b"seven").expect("room").is_some(), "nobody holds it");
 
-                let nobody = records.lock(verbs, location, 7, State::FREE, &mut value).await.unwrap_err();
-                assert_eq!(nobody, RemoteError::NoHolder { given: State::FREE });
+                // A lease is waited out, by the clock of the one that asks.
+                NoHtm.store(word(&cluster, location, 1), 1_000 << 9);
+                for leases in [Leases::None, Leases::At(1_000)] {
+                    let locked = records.lock(verbs, location, 7, (me, leases), &mut value).await.expect("sound");
+                    assert!(matches!(locked, Look::Busy), "{locked:?}");
+                }
+                let locked = records.lock(verbs, location, 7, (me, Leases::At(1_001)), &mut value).await;
+                let Look::Found(lock) = locked.expect("sound") else { panic!("the lease has expired") };
+                records.unlock(verbs, lock).await.expect("it is ours");
             });
         });
     }
 }
 
 /// DrTM's layout, by hand.
-fn state_word(state: State) -> u64 {
-    1 | u64::from(state.owner()) << 1 | u64::from(state.worker()) << 9 | state.node_incarnation() << 25
+fn state_word(holder: Holder) -> u64 {
+    let (node, worker, slot) = (u64::from(holder.node()), u64::from(holder.worker()), u64::from(holder.slot()));
+    1 | node << 1 | worker << 9 | slot << 25 | u64::from(holder.incarnation()) << 33
 }
 
 #[test]
-fn a_value_is_exchanged_if_its_version_is_the_expected_one() {
+fn a_value_is_written_if_its_version_is_the_expected_one() {
     for config in moods() {
         let (cluster, table) = with_table(config);
-        let mut worker = cluster.store.worker();
+        let mut worker = cluster.store.worker().expect("a worker");
         let first = table.insert(&mut worker, 7, b"first").expect("room").expect("new");
         cluster.serving(service(&cluster, &table), || {
             let endpoint = cluster.endpoint(PEERS[1]);
@@ -272,15 +283,21 @@ fn a_value_is_exchanged_if_its_version_is_the_expected_one() {
             alone(&endpoint, async {
                 let Peer { lookup, records } = Peer::<Inline>::open(&cluster, verbs, &table).await;
                 let location = lookup.find(verbs, 7).await.expect("sound").expect("inserted above");
-                let me = holder(PEERS[1], 0);
-                let exchange = |expected, value| records.exchange(verbs, location, 7, me, expected, value);
-                let exchanged = exchange(first, b"later").await.expect("sound");
-                let Look::Found(Exchanged::Done(second)) = exchanged else { panic!("{exchanged:?}") };
+                let me = (holder(PEERS[1], 0), Leases::None);
+                let lock = async || {
+                    let locked = records.lock(verbs, location, 7, me, &mut Vec::new()).await.expect("sound");
+                    let Look::Found(lock) = locked else { panic!("{locked:?}") };
+                    lock
+                };
+                let lock_before = lock().await;
+                assert_eq!(lock_before.version(), first);
+                let second = records.write(verbs, lock_before, b"later").await.expect("of the same length");
                 assert_eq!(second, first.next());
-                let refused = exchange(first, b"never").await.expect("sound");
-                assert_eq!(refused, Look::Found(Exchanged::Changed(second)));
-                let refused = exchange(second, b"too long").await.unwrap_err();
-                assert_eq!(refused, RemoteError::OtherLength { is: 5, given: 8 });
+                let lock_after = lock().await;
+                assert_eq!(lock_after.version(), second, "a writer that expects the first finds out");
+                let refused = records.write(verbs, lock_after, b"too long").await.unwrap_err();
+                assert_eq!(refused.error, RemoteError::OtherLength { is: 5, given: 8 });
+                records.unlock(verbs, refused.lock.expect("nothing was written")).await.expect("it is ours");
                 let mut found = [0; 5];
                 assert_eq!(table.get(7, &mut found).expect("sound").map(|read| read.version), Some(second));
                 assert_eq!(&found, b"later");
@@ -299,7 +316,7 @@ fn records_at_the_very_end_of_memory_are_read() {
             .store
             .hash_table(HashConfig::for_keys(1_400).with_occupancy(0.3).fixed().for_peers())
             .expect("a table");
-        let mut worker = cluster.store.worker();
+        let mut worker = cluster.store.worker().expect("a worker");
         let endpoint = cluster.endpoint(PEERS[0]);
         let verbs = endpoint.during(Phase::Execute);
         alone(&endpoint, async {
@@ -327,7 +344,7 @@ fn records_at_the_very_end_of_memory_are_read() {
 fn a_record_that_contradicts_its_checksum_is_corrupt_and_what_has_none_is_refused() {
     for config in moods() {
         let (cluster, table) = with_table(config);
-        let mut worker = cluster.store.worker();
+        let mut worker = cluster.store.worker().expect("a worker");
         table.insert(&mut worker, 7, &[1; 104]).expect("room").expect("new");
         let plain = cluster.store.hash_table(HashConfig::default()).expect("a table");
         plain.insert(&mut worker, 7, b"seven").expect("room").expect("new");
@@ -347,7 +364,8 @@ fn a_record_that_contradicts_its_checksum_is_corrupt_and_what_has_none_is_refuse
                     NoHtm.store(word, sound ^ 1 << 40);
                     let read = records.read(verbs, location, 7, &mut value).await;
                     assert_eq!(read, Err(corrupt.clone()), "word {damaged}");
-                    let locked = records.lock(verbs, location, 7, holder(PEERS[0], 0), &mut value).await;
+                    let locked =
+                        records.lock(verbs, location, 7, (holder(PEERS[0], 0), Leases::None), &mut value).await;
                     assert_eq!(locked.unwrap_err(), corrupt);
                     NoHtm.store(word, sound);
                     let read = records.read(verbs, location, 7, &mut value).await.expect("mended");
@@ -362,7 +380,10 @@ fn a_record_that_contradicts_its_checksum_is_corrupt_and_what_has_none_is_refuse
                     assert_eq!(records.read(verbs, location, 7, &mut value).await, Err(corrupt.clone()));
                     NoHtm.store(word, sound);
                 }
-                assert!(table.update(&mut cluster.store.worker(), 7, b"x").expect("room").is_some(), "nobody holds it");
+                assert!(
+                    table.update(&mut cluster.store.worker().expect("a worker"), 7, b"x").expect("room").is_some(),
+                    "nobody holds it"
+                );
 
                 let open = |offset| RecordPeer::<Inline>::open(verbs, cluster.at(offset), TableId(0));
                 for unchecked in [plain.location(), tree.location()] {
@@ -390,7 +411,7 @@ fn a_record_that_contradicts_its_checksum_is_corrupt_and_what_has_none_is_refuse
 #[test]
 fn a_read_is_one_read_and_a_write_two_round_trips() {
     let (cluster, table) = with_table(LocalConfig::perfect());
-    let mut worker = cluster.store.worker();
+    let mut worker = cluster.store.worker().expect("a worker");
     for key in 0..10 {
         table.insert(&mut worker, key, &bytes(200, key as u8)).expect("room").expect("new");
     }
@@ -405,7 +426,10 @@ fn a_read_is_one_read_and_a_write_two_round_trips() {
             let read = records.read(verbs, location, key, &mut value).await.expect("sound");
             assert!(matches!(read, Look::Found(_)));
             let between = endpoint.counters().total();
-            let locked = records.lock(verbs, location, key, holder(PEERS[0], 0), &mut value).await.expect("sound");
+            let locked = records
+                .lock(verbs, location, key, (holder(PEERS[0], 0), Leases::None), &mut value)
+                .await
+                .expect("sound");
             let Look::Found(lock) = locked else { panic!("{locked:?}") };
             records.write(verbs, lock, &value).await.expect("of the same length");
             let after = endpoint.counters().total();
@@ -420,10 +444,16 @@ fn a_read_is_one_read_and_a_write_two_round_trips() {
 #[test]
 fn locks_name_their_holders_node() {
     let cluster = Cluster::new(LocalConfig::perfect());
-    assert_eq!(u16::from(cluster.store.worker().lock_state().owner()), OWNER.0);
+    assert_eq!(u16::from(cluster.store.worker().expect("a worker").holder().node()), OWNER.0);
     let region = std::sync::Arc::clone(cluster.store.region());
-    let refused = drtm_kv::Store::in_region_of(NodeId(256), region);
-    assert!(matches!(refused, Err(KvError::Config { .. })));
+    for (node, incarnation) in [(256, 0), (0, 1 << 31)] {
+        let refused = drtm_kv::Store::in_region_of(NodeId(node), incarnation, std::sync::Arc::clone(&region));
+        assert!(matches!(refused, Err(KvError::Config { .. })));
+    }
+    let store = drtm_kv::Store::in_region_of(NodeId(255), (1 << 31) - 1, region).expect("room");
+    let worker = store.worker().expect("a worker");
+    assert_eq!((worker.holder().node(), worker.holder().incarnation()), (255, (1 << 31) - 1));
+    assert_eq!((worker.holder_in(9).slot(), worker.holder_in(0)), (9, worker.holder()));
     assert_ne!(holder(PEERS[0], 0), holder(PEERS[1], 0));
     assert!(Version::new(1) < Version::new(2));
 }

@@ -7,8 +7,8 @@ use std::{
 
 use drtm_htm::NoHtm;
 use drtm_kv::{
-    Bytes, HashConfig, HashTable, Inline, Keys, KvError, Look, MAX_KEY, MAX_VALUE, Refusal, RemoteError, Service,
-    Store, TableId, TablePeer, Tree, Version,
+    Bytes, HashConfig, HashTable, Inline, Keys, KvError, KvTable, Leases, Look, MAX_KEY, MAX_VALUE, Refusal,
+    RemoteError, Service, Store, TableId, TablePeer, Tree, Version,
 };
 use drtm_rdma::{LocalConfig, NodeId, Phase, Verbs};
 use proptest::prelude::*;
@@ -41,7 +41,7 @@ impl Tables {
     }
 
     fn service(&self, store: &Store<NoHtm>) -> Service<NoHtm> {
-        let service = Service::new(store).with(HASH, &self.hash).expect("free");
+        let service = Service::new(store).expect("a worker").with(HASH, &self.hash).expect("free");
         let service = service.with(NAMED, &self.named).expect("free").with(TREE, &self.tree).expect("free");
         service.with(ORDERED_NAMES, &self.ordered_names).expect("free")
     }
@@ -212,7 +212,7 @@ proptest! {
 fn on_its_own() -> (Store<NoHtm>, Tables, Service<NoHtm>) {
     let store = store(NoHtm, 16 * MIB);
     let tables = Tables::new(&store);
-    let mut worker = store.worker();
+    let mut worker = store.worker().expect("a worker");
     tables.hash.insert(&mut worker, 7, b"seven").expect("room").expect("new");
     tables.named.insert(&mut worker, b"seven", b"7").expect("room").expect("new");
     tables.tree.insert(&mut worker, 7, b"seven").expect("room").expect("new");
@@ -273,7 +273,7 @@ proptest! {
             prop_assert!((24..=most.max(24)).contains(&reply.len()));
         }
         // All is as usable as before.
-        let mut worker = store.worker();
+        let mut worker = store.worker().expect("a worker");
         tables.hash.impatient().put(&mut worker, 8, b"eight").expect("a table that works");
         tables.named.impatient().put(&mut worker, b"eight", b"8").expect("a table that works");
         tables.tree.impatient().put(&mut worker, 8, b"eight").expect("a table that works");
@@ -304,8 +304,9 @@ fn requests_that_are_none_are_refused() {
         (request(1, NAMED, &[0; MAX_KEY + 1], 0, 0, b""), 3),
         (request(6, HASH, &key, 8, 9, &key), 4),
         (request(3, HASH, &key, 0, 0, &[0; MAX_VALUE + 1]), 5),
-        // Locks: in nobody's name, in another's, and of what is no record.
-        (request(7, HASH, &key, 0, 0, b""), 9),
+        // Locks: without a holder, with half a time, in another node's name, and of what is no record.
+        (request(7, HASH, &key, 0, 1 | 3 << 1, b"half"), 1),
+        (request(7, HASH, &key, 0, 0, b""), 1),
         (request(7, HASH, &key, 0, 1 | 5 << 1, b""), 9),
         (request(8, HASH, b"", 0, 1 | 5 << 1, b""), 9),
         (request(8, HASH, b"", place_in_words, 1 | 3 << 1, b""), 10),
@@ -340,7 +341,7 @@ fn owners_errors_reach_the_peer_as_what_they_are() {
                 assert_eq!(no_order, RemoteError::Refused(Refusal::NotOrdered));
 
                 // Inserted by the owner: longer than any reply.
-                let mut worker = cluster.store.worker();
+                let mut worker = cluster.store.worker().expect("a worker");
                 tables.hash.insert(&mut worker, 5, &[5; MAX_VALUE]).expect("room").expect("new");
                 tables.tree.insert(&mut worker, 5, &[5; MAX_VALUE]).expect("room").expect("new");
                 let mut value = Vec::new();
@@ -381,7 +382,7 @@ fn a_service_waits_for_nobody() {
     for config in moods() {
         let cluster = Cluster::new(config);
         let tables = Tables::new(&cluster.store);
-        let mut worker = cluster.store.worker();
+        let mut worker = cluster.store.worker().expect("a worker");
         tables.hash.insert(&mut worker, 7, b"seven").expect("room").expect("new");
         cluster.serving(tables.service(&cluster.store), || {
             let endpoint = cluster.endpoint(PEERS[0]);
@@ -392,7 +393,10 @@ fn a_service_waits_for_nobody() {
                 let location = Peer::<Inline>::open(&cluster, verbs, &tables.hash).await.find(verbs, 7).await;
                 let hash = TablePeer::<Inline>::new(OWNER, HASH);
                 let mut value = Vec::new();
-                let locked = records.lock(verbs, location, 7, holder(PEERS[0], 0), &mut value).await.expect("sound");
+                let locked = records
+                    .lock(verbs, location, 7, (holder(PEERS[0], 0), Leases::None), &mut value)
+                    .await
+                    .expect("sound");
                 let Look::Found(lock) = locked else { panic!("{locked:?}") };
                 // Were the owner to wait for the lock here, it could not hear that it is given up.
                 for length in [5, 500] {
@@ -415,5 +419,8 @@ fn tables_are_served_under_numbers_of_their_own() {
     let (store, tables, service) = on_its_own();
     assert!(matches!(service.with(HASH, &tables.tree), Err(KvError::Config { .. })));
     let (_other, tables_of_another, _) = on_its_own();
-    assert!(matches!(Service::new(&store).with(HASH, &tables_of_another.hash), Err(KvError::Config { .. })));
+    assert!(matches!(
+        Service::new(&store).expect("a worker").with(HASH, &tables_of_another.hash),
+        Err(KvError::Config { .. })
+    ));
 }

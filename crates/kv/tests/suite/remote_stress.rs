@@ -12,7 +12,8 @@ use std::{
 
 use drtm_htm::NoHtm;
 use drtm_kv::{
-    HashConfig, HashTable, Inline, Look, RecordLock, RecordPeer, Service, Standing, State, TableId, Version,
+    HashConfig, HashTable, Holder, Inline, KvTable, Leases, Look, RecordLock, RecordPeer, Service, Standing, TableId,
+    Version,
 };
 use drtm_rdma::{LocalConfig, NodeId, Phase, Verbs, run};
 
@@ -27,7 +28,7 @@ const COROUTINES: usize = 2;
 
 fn table_of(cluster: &Cluster, keys: u64, stamp: u64) -> HashTable<NoHtm> {
     let table = cluster.store.hash_table(HashConfig::default().for_peers()).expect("a table");
-    let mut worker = cluster.store.worker();
+    let mut worker = cluster.store.worker().expect("a worker");
     for key in 0..keys {
         table.insert(&mut worker, key, &stamped(stamp, WORDS)).expect("room").expect("new");
     }
@@ -35,7 +36,7 @@ fn table_of(cluster: &Cluster, keys: u64, stamp: u64) -> HashTable<NoHtm> {
 }
 
 fn service(cluster: &Cluster, table: &HashTable<NoHtm>) -> Service<NoHtm> {
-    Service::new(&cluster.store).with(TableId(0), table).expect("a number that is free")
+    Service::new(&cluster.store).expect("a worker").with(TableId(0), table).expect("a number that is free")
 }
 
 /// What readers and writers have seen: key, version, stamp.
@@ -96,7 +97,7 @@ async fn reads_and_writes(
     verbs: Verbs<'_, PortOf>,
     peer: &Peer<Inline>,
     history: &History,
-    me: State,
+    me: Holder,
     seed: u64,
     turns: u64,
 ) {
@@ -109,17 +110,22 @@ async fn reads_and_writes(
             if let Look::Found(version) = peer.records.read(verbs, location, key, &mut value).await.expect("sound") {
                 history.has_read(key, version, &value);
                 if let Look::Found(standing) = peer.records.check(verbs, location).await.expect("sound") {
-                    assert!(standing.version >= version && standing.state != me, "{standing:?} after {version:?}");
+                    assert!(
+                        standing.version >= version && standing.state != me.into(),
+                        "{standing:?} after {version:?}"
+                    );
                 }
             }
             continue;
         }
-        let Look::Found(lock) = peer.records.lock(verbs, location, key, me, &mut value).await.expect("sound") else {
+        let Look::Found(lock) =
+            peer.records.lock(verbs, location, key, (me, Leases::None), &mut value).await.expect("sound")
+        else {
             continue;
         };
         history.has_read(key, lock.version(), &value);
         let standing = peer.records.check(verbs, location).await.expect("sound");
-        assert_eq!(standing, Look::Found(Standing { version: lock.version(), state: me }));
+        assert_eq!(standing, Look::Found(Standing { version: lock.version(), state: me.into() }));
         if random.u8(0..4) == 0 {
             peer.records.unlock(verbs, lock).await.expect("it is ours");
             continue;
@@ -166,7 +172,7 @@ fn everyone_reads_and_writes(config: LocalConfig, keys: u64, turns: u64, owner_w
                 })
             });
             scope.spawn(|| {
-                let (mut worker, mut random) = (cluster.store.worker(), fastrand::Rng::with_seed(9));
+                let (mut worker, mut random) = (cluster.store.worker().expect("a worker"), fastrand::Rng::with_seed(9));
                 let mut found = vec![0; 8 * WORDS];
                 while !done.load(Relaxed) {
                     let key = random.u64(0..keys);
@@ -201,10 +207,10 @@ async fn lock_account(
     verbs: Verbs<'_, PortOf>,
     peer: &Peer<Inline>,
     account: u64,
-    me: State,
+    me: Holder,
 ) -> Option<(RecordLock, u64)> {
     let (location, mut value) = (peer.find(verbs, account).await, Vec::new());
-    let locked = peer.records.lock(verbs, location, account, me, &mut value).await.expect("sound");
+    let locked = peer.records.lock(verbs, location, account, (me, Leases::None), &mut value).await.expect("sound");
     let Look::Found(lock) = locked else { return None };
     Some((lock, stamp_of(&value).expect("a whole balance")))
 }
@@ -214,7 +220,7 @@ async fn pay(verbs: Verbs<'_, PortOf>, records: &RecordPeer<Inline>, lock: Recor
 }
 
 /// Moves money between accounts, with both locked. Gives how often it could.
-async fn transfers(verbs: Verbs<'_, PortOf>, peer: &Peer<Inline>, me: State, seed: u64, turns: u64) -> u64 {
+async fn transfers(verbs: Verbs<'_, PortOf>, peer: &Peer<Inline>, me: Holder, seed: u64, turns: u64) -> u64 {
     let mut random = fastrand::Rng::with_seed(seed);
     let mut done = 0;
     for _ in 0..turns {
@@ -287,7 +293,7 @@ fn fooled(config: LocalConfig, longest: Duration) -> bool {
     let done = AtomicBool::new(false);
     thread::scope(|scope| {
         scope.spawn(|| {
-            let mut worker = cluster.store.worker();
+            let mut worker = cluster.store.worker().expect("a worker");
             let mut stamp = 0;
             while !done.load(Relaxed) {
                 stamp += 1;

@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 
 use drtm_htm::NoHtm;
 use drtm_kv::{
-    Cursor, Fetched, HashConfig, HashTable, Inline, Lines, Room, Sighting, Store, Tree, Whereabouts, Worker,
+    Cursor, ForHolder, HashConfig, HashTable, Inline, KvTable, Lines, ReadEntry, Room, Store, Tree, Whereabouts, Worker,
 };
 use proptest::prelude::*;
 
@@ -68,7 +68,7 @@ impl World {
     fn new(lengths: &[usize]) -> Self {
         let store = store(NoHtm, 64 * MIB);
         let hash = store.hash_table_of::<Inline>(HashConfig::default()).expect("room");
-        let (tree, mut worker) = (store.tree().expect("room"), store.worker());
+        let (tree, mut worker) = (store.tree().expect("room"), store.worker().expect("a worker"));
         let values: Vec<Vec<u8>> =
             (0..).zip(lengths).map(|(key, length)| (0..*length).map(|at| (at * 7 + key) as u8).collect()).collect();
         for (key, value) in (0..).zip(&values) {
@@ -98,15 +98,12 @@ impl World {
 
     /// Reads each value in every way that there is.
     fn check<const W: usize>(&self, wanted: &Parts<W>) -> Result<(), TestCaseError> {
-        let holder = self.worker.lock_state();
-        let is_found = |fetched: Result<Sighting, ()>| fetched.is_ok_and(|seen| seen.is_present());
+        let mut holder = ForHolder(self.worker.holder());
+        let is_found = |fetched: Result<ReadEntry, ()>| fetched.is_ok_and(|seen| seen.is_present());
         for (key, value) in (0..).zip(&self.values) {
             let filled = wanted.filled(value);
             let mut room = wanted.clone();
-            let fetched = match self.hash.fetch(key, holder, &mut room).expect("no error") {
-                Fetched::Record(seen) => Ok(seen),
-                Fetched::Nothing(_) => Err(()),
-            };
+            let fetched = self.hash.read(key, holder, &mut room).expect("no error").map_err(drop);
             prop_assert!(is_found(fetched) && room == filled, "hash {key}: {room:?}");
 
             let (_, bucket) = self.hash.ask_for([key].into_iter()).next().expect("one");
@@ -114,17 +111,14 @@ impl World {
                 let mut room = wanted.clone();
                 // A value of another length, or one without what is wanted of it, is left to those who look with more care.
                 let is_usual = value.len() == W && wanted.is_within(value);
-                match self.hash.fetch_at(at, key, holder, &mut room) {
+                match self.hash.read_at(at, key, holder, &mut room) {
                     Some(_) => prop_assert!(room == filled, "hash {key}, as located: {room:?}"),
                     None => prop_assert!(!is_usual, "hash {key}, as located"),
                 }
             }
 
             let mut room = wanted.clone();
-            let fetched = match self.tree.fetch(key, holder, &mut room).expect("no error") {
-                Fetched::Record(seen) => Ok(seen),
-                Fetched::Nothing(_) => Err(()),
-            };
+            let fetched = self.tree.read(key, holder, &mut room).expect("no error").map_err(drop);
             prop_assert!(is_found(fetched) && room == filled, "tree {key}: {room:?}");
         }
         self.check_slices(W)?;
@@ -134,7 +128,7 @@ impl World {
             rows.push((key, room.clone()));
             ControlFlow::Continue(())
         };
-        self.tree.advance_each(&mut cursor, holder, &mut leaves, &mut room, each).expect("no error");
+        self.tree.advance_each(&mut cursor, &mut holder, &mut leaves, &mut room, each).expect("no error");
         let expected = (0..).zip(self.values.iter().map(|value| wanted.filled(value)));
         prop_assert!(rows.into_iter().eq(expected));
         Ok(())

@@ -1,15 +1,9 @@
 //! What both kinds of tables can do, for tests that are written once.
 
 use drtm_htm::NoHtm;
-use drtm_kv::{HashTable, KvError, Read, Tree, Version, Worker};
+use drtm_kv::{HashTable, Inline, KvError, KvTable, Tree};
 
-pub(crate) trait Table: Clone + Send + Sync + 'static {
-    fn get(&self, key: u64, into: &mut [u8]) -> Result<Option<Read>, KvError>;
-    fn insert(&self, worker: &mut Worker<NoHtm>, key: u64, value: &[u8]) -> Result<Option<Version>, KvError>;
-    fn update(&self, worker: &mut Worker<NoHtm>, key: u64, value: &[u8]) -> Result<Option<Version>, KvError>;
-    fn remove(&self, worker: &mut Worker<NoHtm>, key: u64) -> Result<Option<Version>, KvError>;
-    fn count(&self) -> Result<u64, KvError>;
-
+pub(crate) trait Table: KvTable<NoHtm, Inline> {
     /// All keys with their values: in order, if the table has one, and downward if that is asked for.
     fn all(&self, down: bool) -> Result<Vec<(u64, Vec<u8>)>, KvError>;
 
@@ -17,29 +11,7 @@ pub(crate) trait Table: Clone + Send + Sync + 'static {
     fn is_right_order(keys: &[u64], down: bool) -> bool;
 }
 
-macro_rules! as_the_table_does {
-    () => {
-        fn get(&self, key: u64, into: &mut [u8]) -> Result<Option<Read>, KvError> {
-            self.get(key, into)
-        }
-        fn insert(&self, worker: &mut Worker<NoHtm>, key: u64, value: &[u8]) -> Result<Option<Version>, KvError> {
-            self.insert(worker, key, value)
-        }
-        fn update(&self, worker: &mut Worker<NoHtm>, key: u64, value: &[u8]) -> Result<Option<Version>, KvError> {
-            self.update(worker, key, value)
-        }
-        fn remove(&self, worker: &mut Worker<NoHtm>, key: u64) -> Result<Option<Version>, KvError> {
-            self.remove(worker, key)
-        }
-        fn count(&self) -> Result<u64, KvError> {
-            self.count()
-        }
-    };
-}
-
 impl Table for HashTable<NoHtm> {
-    as_the_table_does!();
-
     fn all(&self, _down: bool) -> Result<Vec<(u64, Vec<u8>)>, KvError> {
         let mut all = Vec::new();
         self.for_each(|key, value, _| all.push((key, value.to_vec())))?;
@@ -52,8 +24,6 @@ impl Table for HashTable<NoHtm> {
 }
 
 impl Table for Tree<NoHtm> {
-    as_the_table_does!();
-
     fn all(&self, down: bool) -> Result<Vec<(u64, Vec<u8>)>, KvError> {
         let mut scan = if down { self.range_back(..) } else { self.range(..) };
         let mut all = Vec::new();

@@ -1,7 +1,7 @@
 //! What a tree refuses, and that it stays usable.
 
 use drtm_htm::NoHtm;
-use drtm_kv::{Cursor, HashConfig, Inline, KvError, MAX_VALUE, Tree, Worker};
+use drtm_kv::{Cursor, ForHolder, HashConfig, Inline, KvError, KvTable, MAX_VALUE, Tree, Worker};
 use drtm_rdma::{Offset, RegionError};
 
 use crate::support::{MIB, store};
@@ -9,7 +9,7 @@ use crate::support::{MIB, store};
 #[test]
 fn values_up_to_the_limit_and_no_longer() {
     let store = store(NoHtm, 64 * MIB);
-    let (tree, mut worker) = (store.tree().expect("a tree"), store.worker());
+    let (tree, mut worker) = (store.tree().expect("a tree"), store.worker().expect("a worker"));
     let value = vec![2; MAX_VALUE];
     assert!(tree.insert(&mut worker, 1, &value).expect("just fits").is_some());
     let mut found = vec![0; MAX_VALUE];
@@ -20,7 +20,7 @@ fn values_up_to_the_limit_and_no_longer() {
     assert!(too_long(tree.insert(&mut worker, 2, &long).expect_err("a byte too long")));
     assert!(too_long(tree.update(&mut worker, 1, &long).expect_err("a byte too long")));
     assert!(too_long(tree.put(&mut worker, 1, &long).expect_err("a byte too long")));
-    assert!(too_long(tree.get_or_insert(&mut worker, 2, &long, &mut []).expect_err("a byte too long")));
+    assert!(too_long(tree.place(&mut worker, 2, &long, None, |_| ()).expect_err("a byte too long")));
     assert_eq!(tree.count().expect("sound"), 1);
 }
 
@@ -44,7 +44,7 @@ fn a_full_region_refuses_insertions_and_keeps_the_rest() {
     // With long values records run out first, with none nodes do.
     for (length, least) in [(500, 500), (0, 5_000)] {
         let store = store(NoHtm, MIB);
-        let (tree, mut worker) = (store.tree().expect("a tree"), store.worker());
+        let (tree, mut worker) = (store.tree().expect("a tree"), store.worker().expect("a worker"));
         let inserted = fill(&tree, &mut worker, length, |step| step.wrapping_mul(0x9E37_79B9_7F4A_7C15));
         assert!(inserted.len() > least, "{}", inserted.len());
         let all_there = || {
@@ -75,7 +75,7 @@ fn a_full_region_refuses_insertions_and_keeps_the_rest() {
 #[test]
 fn a_run_that_fails_leaves_nothing_behind() {
     let store = store(NoHtm, MIB);
-    let (tree, mut worker) = (store.tree().expect("a tree"), store.worker());
+    let (tree, mut worker) = (store.tree().expect("a tree"), store.worker().expect("a worker"));
     let (value, long) = (vec![7; 500], vec![7; MAX_VALUE + 1]);
     let place_run = |worker: &mut Worker<NoHtm>, from: u64, values: [&[u8]; 3]| {
         let mut made = Vec::new();
@@ -83,7 +83,7 @@ fn a_run_that_fails_leaves_nothing_behind() {
         assert_eq!(placed.as_ref().map_or(0, |count| *count), made.len());
         placed
     };
-    tree.place(&mut worker, 0, &value, |_| ()).expect("room");
+    tree.place(&mut worker, 0, &value, None, |_| ()).expect("room");
     // More often than there is memory for what was made before the row that is refused.
     for _ in 0..10_000 {
         let refused = place_run(&mut worker, 1, [&value, &value, &long]);
@@ -94,7 +94,7 @@ fn a_run_that_fails_leaves_nothing_behind() {
     let mut next = 1;
     let refused = loop {
         match place_run(&mut worker, next, [&value, &value, &value]) {
-            Ok(0) => match tree.place(&mut worker, next, &value, |_| ()) {
+            Ok(0) => match tree.place(&mut worker, next, &value, None, |_| ()) {
                 Ok(_) => next += 1,
                 Err(error) => break error,
             },
@@ -106,18 +106,18 @@ fn a_run_that_fails_leaves_nothing_behind() {
     assert!(next > 500, "{next}");
     assert_eq!(tree.count().expect("sound"), next);
     let (mut cursor, mut passed, mut found) = (Cursor::up(..), Vec::new(), Vec::new());
-    let me = worker.lock_state();
+    let mut me = ForHolder(worker.holder());
     for key in 0..next {
-        let row = tree.advance(&mut cursor, me, &mut passed, &mut found).expect("sound");
+        let row = tree.advance(&mut cursor, &mut me, &mut passed, &mut found).expect("sound");
         assert!(row.is_some_and(|(there, seen)| there == key && !seen.is_present()), "{key}");
     }
-    assert!(tree.advance(&mut cursor, me, &mut passed, &mut found).expect("sound").is_none());
+    assert!(tree.advance(&mut cursor, &mut me, &mut passed, &mut found).expect("sound").is_none());
 }
 
 #[test]
 fn a_load_that_fails_leaves_nothing_behind() {
     let store = store(NoHtm, 4 * MIB);
-    let (tree, mut worker) = (store.tree().expect("a tree"), store.worker());
+    let (tree, mut worker) = (store.tree().expect("a tree"), store.worker().expect("a worker"));
     let rows = |count: u64| (0..count).map(|key| (key, [7; 100]));
     let refused = tree.load(&mut worker, rows(1_000_000)).expect_err("more than there is room for");
     assert!(matches!(refused, KvError::Region(RegionError::Full { .. })), "{refused}");

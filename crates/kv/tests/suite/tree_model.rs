@@ -5,8 +5,9 @@ use std::{
     ops::Bound,
 };
 
+use crate::transacted::Transacted;
 use drtm_htm::{Emulated, Engine, NoHtm};
-use drtm_kv::{Existing, Lookup, Scan, Store, Tree, Version, Worker};
+use drtm_kv::{Current, KvTable, Nowhere, Scan, Store, Tree, Version, Worker};
 use proptest::prelude::*;
 
 use crate::support::{MIB, each_row, is_backward, mapped_twice, store, tight};
@@ -18,7 +19,7 @@ enum Op {
     Insert(u16, usize),
     Update(u16, usize),
     Put(u16, usize),
-    GetOrInsert(u16, usize),
+    ReadOrInsert(u16, usize),
     Remove(u16),
     /// Inserts so many keys from this one on, upward or downward: which divides nodes.
     InsertRun(u16, u16, bool),
@@ -45,7 +46,7 @@ fn ops(keys: u16) -> impl Strategy<Value = Vec<Op>> {
         4 => (0..keys, length()).prop_map(|(key, length)| Op::Insert(key, length)),
         3 => (0..keys, length()).prop_map(|(key, length)| Op::Update(key, length)),
         2 => (0..keys, length()).prop_map(|(key, length)| Op::Put(key, length)),
-        2 => (0..keys, length()).prop_map(|(key, length)| Op::GetOrInsert(key, length)),
+        2 => (0..keys, length()).prop_map(|(key, length)| Op::ReadOrInsert(key, length)),
         3 => (0..keys).prop_map(Op::Remove),
         2 => (0..keys, 1..100u16, any::<bool>()).prop_map(|(key, count, up)| Op::InsertRun(key, count, up)),
         2 => (0..keys, 1..200u16).prop_map(|(key, count)| Op::RemoveRun(key, count)),
@@ -114,13 +115,15 @@ impl<E: Engine> Checked<E> {
                 let version = tree.put(worker, key, &value).expect("room");
                 self.written(key, value, version)?;
             }
-            Op::GetOrInsert(key, length) => {
-                let (key, value, mut found) = (spread(key), value(turn, length), vec![0; 2_000]);
-                match (tree.get_or_insert(worker, key, &value, &mut found).expect("room"), self.model.get(&key)) {
-                    (Existing::Inserted(version), None) => self.written(key, value, version)?,
-                    (Existing::Found(read), Some((value, version))) => {
-                        prop_assert_eq!((&found[..read.length], read.version), (&value[..], *version));
+            Op::ReadOrInsert(key, length) => {
+                let (key, value, mut found) = (spread(key), value(turn, length), Vec::new());
+                match (tree.read(key, Current, &mut found).expect("sound"), self.model.get(&key)) {
+                    (Err(leaf), None) => {
+                        // The leaf in which the key was missed is where it is inserted.
+                        let version = tree.insert_noting(worker, key, &value, Some(leaf), |_| ()).expect("room");
+                        self.written(key, value, version.expect("it was not there"))?;
                     }
+                    (Ok(seen), Some((value, version))) => prop_assert_eq!((&found, seen.version), (value, *version)),
                     (existing, expected) => prop_assert!(false, "{:?} and {:?}", existing, expected),
                 }
             }
@@ -183,8 +186,8 @@ impl<E: Engine> Checked<E> {
         let read = tree.get(key, &mut found).expect("sound");
         match (read, self.model.get(&key)) {
             (None, None) => {
-                let absent = tree.lookup(key, &mut []).expect("sound");
-                prop_assert!(matches!(absent, Lookup::Absent(leaf) if tree.unchanged(&leaf)));
+                let absent = tree.read(key, Current, &mut Nowhere).expect("sound");
+                prop_assert!(matches!(absent, Err(leaf) if tree.unchanged(&leaf)));
             }
             (Some(read), Some((value, version))) => {
                 prop_assert_eq!((&found[..read.length], read.version), (&value[..], *version));
@@ -213,10 +216,12 @@ impl<E: Engine> Checked<E> {
 
 fn agrees<E: Engine>(stores: &[Store<E>], loaded: u16, ops: &[Op]) -> Result<(), TestCaseError> {
     let made = stores[0].tree().expect("a tree");
-    let trees =
-        stores.iter().map(|store| (store.open_tree(made.location()).expect("the same tree"), store.worker())).collect();
+    let trees = stores
+        .iter()
+        .map(|store| (store.open_tree(made.location()).expect("the same tree"), store.worker().expect("a worker")))
+        .collect();
     let mut checked = Checked { trees, model: BTreeMap::new(), highest: HashMap::new() };
-    let mut worker = stores[0].worker();
+    let mut worker = stores[0].worker().expect("a worker");
     let rows = (1..=loaded).map(|number| (spread(number), value(0, 20)));
     prop_assert_eq!(made.load(&mut worker, rows.clone()).expect("room"), u64::from(loaded));
     for (key, value) in rows {
@@ -278,7 +283,7 @@ fn every_order_of_filling_and_emptying() {
     let orders: [fn(u64) -> u64; 5] = [up, down, outward, inward, scattered];
     let store = store(NoHtm, 256 * MIB);
     let tree = store.tree().expect("a tree");
-    let mut worker = store.worker();
+    let mut worker = store.worker().expect("a worker");
     for fill in orders {
         for empty in orders {
             for step in 0..KEYS {

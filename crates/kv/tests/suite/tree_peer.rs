@@ -11,7 +11,7 @@ use std::{
 };
 
 use drtm_htm::{Engine, NoHtm};
-use drtm_kv::{HashConfig, NodeCache, PeerError, Tree, TreePeer};
+use drtm_kv::{HashConfig, KvTable, NodeCache, PeerError, Tree, TreePeer};
 use drtm_rdma::{
     Endpoint, Fabric, LocalConfig, LocalPort, NodeId, Offset, Phase, Port, Remote, Tearing, VerbError, Verbs, block_on,
     run,
@@ -63,7 +63,7 @@ fn a_lookup_is_one_read_where_inner_nodes_are_remembered() {
     let store = store(NoHtm, 64 * MIB);
     let tree = store.tree().expect("a tree");
     let even = || (0..100_000_u64).map(|key| 2 * key);
-    tree.load(&mut store.worker(), even().map(|key| (key, b"value"))).expect("room");
+    tree.load(&mut store.worker().expect("a worker"), even().map(|key| (key, b"value"))).expect("room");
     let (fabric, base) = fabric(&store, LocalConfig::perfect());
     let endpoint = fabric.endpoint(PEER).expect("an endpoint");
     // Twenty-seven entries to a node: 3704 leaves, 138 nodes above them, 6 above those, and the root.
@@ -94,7 +94,7 @@ fn a_leaf_that_is_the_root_is_one_read_too() {
     let peer = open(&endpoint, place_of(base, &tree), Memory::Everything.cache());
     assert_eq!(reads(&endpoint, &peer, [0, 7, u64::MAX].into_iter(), false), 9);
     for key in [0, 7, u64::MAX] {
-        tree.insert(&mut store.worker(), key, b"value").expect("room");
+        tree.insert(&mut store.worker().expect("a worker"), key, b"value").expect("room");
     }
     assert_eq!(reads(&endpoint, &peer, [0, 7, u64::MAX].into_iter(), true), 3);
 }
@@ -103,7 +103,7 @@ fn a_leaf_that_is_the_root_is_one_read_too() {
 fn what_is_out_of_date_is_fetched_again_and_no_more() {
     let store = store(NoHtm, 64 * MIB);
     let tree = store.tree().expect("a tree");
-    let mut worker = store.worker();
+    let mut worker = store.worker().expect("a worker");
     let spread = |key: u64| 1_000 * key;
     tree.load(&mut worker, (0..100_000).map(|key| (spread(key), b"value"))).expect("room");
     let (fabric, base) = fabric(&store, LocalConfig::perfect());
@@ -158,7 +158,7 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
 fn answers_are_the_models(ops: &[Op], memory: Memory, config: LocalConfig) -> Result<(), TestCaseError> {
     let store = store(NoHtm, 16 * MIB);
     let tree = store.tree().expect("a tree");
-    let mut worker = store.worker();
+    let mut worker = store.worker().expect("a worker");
     let (fabric, base) = fabric(&store, config);
     let endpoint = fabric.endpoint(PEER).expect("an endpoint");
     let verbs = endpoint.during(Phase::Lookup);
@@ -241,7 +241,7 @@ fn look_up(endpoint: &Endpoint<LocalPort<NoHtm>>, peer: &TreePeer, seed: u64, do
 fn stress(memory: Memory, config: LocalConfig) {
     let store = store(NoHtm, 256 * MIB);
     let tree = store.tree().expect("a tree");
-    let mut worker = store.worker();
+    let mut worker = store.worker().expect("a worker");
     for key in (0..1_000).step_by(10) {
         assert!(tree.insert(&mut worker, key, &value(key, 0)).expect("room").is_some());
     }
@@ -292,7 +292,7 @@ fn what_is_there_is_found_and_nothing_else_while_leaves_are_divided_and_leave() 
 fn a_key_that_is_shifted_while_its_leaf_is_fetched_is_not_absent() {
     let store = store(NoHtm, 16 * MIB);
     let tree = store.tree().expect("a tree");
-    let mut worker = store.worker();
+    let mut worker = store.worker().expect("a worker");
     let stays = || (100..120_u64).map(|key| 10 * key);
     for key in stays() {
         tree.insert(&mut worker, key, b"stays").expect("room");
@@ -331,7 +331,7 @@ fn a_key_that_is_shifted_while_its_leaf_is_fetched_is_not_absent() {
 fn absence_waits_for_whoever_is_changing_the_leaf() {
     let store = store(NoHtm, 16 * MIB);
     let tree = store.tree().expect("a tree");
-    tree.insert(&mut store.worker(), 7, b"seven").expect("room");
+    tree.insert(&mut store.worker().expect("a worker"), 7, b"seven").expect("room");
     let (fabric, base) = fabric(&store, LocalConfig::harsh(1));
     // The root, a leaf as yet, is the last of the header's words. Its stamp's lowest bit is the lock.
     let stamp = &store.region().words(Offset::new(tree.location().bytes() + 8 * 136), 1).expect("the root")[0];
@@ -371,7 +371,7 @@ fn only_the_tree_that_is_there_can_be_opened_and_a_corrupt_one_is_an_error() {
     assert!(matches!(opened(Remote { node: NodeId(9), ..at }), Err(PeerError::Verb(_))));
 
     for key in 0..100 {
-        tree.insert(&mut store.worker(), key, b"value").expect("room");
+        tree.insert(&mut store.worker().expect("a worker"), key, b"value").expect("room");
     }
     // The root is the last of the header's words; its links are behind four words and thirty keys.
     let root = Offset::new(tree.location().bytes() + 8 * 136);

@@ -1,7 +1,8 @@
 //! What a scan says that it has passed: enough to notice every key that comes or goes.
 
+use crate::transacted::Transacted;
 use drtm_htm::{Engine, NoHtm};
-use drtm_kv::{Lookup, NodeVersion, Scan, Store, Tree};
+use drtm_kv::{Current, KvTable, NodeVersion, Nowhere, Scan, Store, Tree};
 use proptest::prelude::*;
 
 use crate::support::{MIB, store};
@@ -10,7 +11,7 @@ use crate::support::{MIB, store};
 fn filled(keys: u64) -> (Store<NoHtm>, Tree<NoHtm>) {
     let store = store(NoHtm, 64 * MIB);
     let tree = store.tree().expect("a tree");
-    let mut worker = store.worker();
+    let mut worker = store.worker().expect("a worker");
     for key in 0..keys {
         tree.insert(&mut worker, 2 * (key * 7_919 % keys), &[1; 20]).expect("room");
     }
@@ -34,7 +35,7 @@ proptest! {
         keys in 1_009..1_010u64, from in 0..2_100u64, length in 0..300u64, at in 0..300u64, up: bool,
     ) {
         let (store, tree) = filled(keys);
-        let mut worker = store.worker();
+        let mut worker = store.worker().expect("a worker");
         let range = from..=from + length;
         let key = from + at % (length + 1);
         let scan = || passed(if up { tree.range(range.clone()) } else { tree.range_back(range.clone()) });
@@ -58,7 +59,7 @@ proptest! {
     #[test]
     fn all_that_happens_to_a_range_is_noticed_whatever_it_does_to_the_tree(from in 0..2_000u64, length in 0..400u64) {
         let (store, tree) = filled(1_009);
-        let mut worker = store.worker();
+        let mut worker = store.worker().expect("a worker");
         let before = passed(tree.range(from..=from + length));
         // Everything is removed and as much inserted elsewhere, so that the nodes are used for something else.
         for key in 0..1_009 {
@@ -75,7 +76,7 @@ proptest! {
 #[test]
 fn updates_are_no_phantoms() {
     let (store, tree) = filled(1_009);
-    let mut worker = store.worker();
+    let mut worker = store.worker().expect("a worker");
     let all = passed(tree.range(..));
     for key in 0..1_009 {
         // In place, then elsewhere, and back.
@@ -91,7 +92,7 @@ fn updates_are_no_phantoms() {
 #[test]
 fn what_is_outside_a_range_is_mostly_not_noticed() {
     let (store, tree) = filled(10_007);
-    let mut worker = store.worker();
+    let mut worker = store.worker().expect("a worker");
     let passed = passed(tree.range(5_000..5_200));
     assert!(passed.len() < 20, "{}", passed.len());
     for key in (1..3_000).chain(8_000..12_000).step_by(2) {
@@ -103,7 +104,7 @@ fn what_is_outside_a_range_is_mostly_not_noticed() {
 #[test]
 fn a_scan_that_stops_early_has_passed_what_it_came_to() {
     let (store, tree) = filled(1_009);
-    let mut worker = store.worker();
+    let mut worker = store.worker().expect("a worker");
     let mut scan = tree.range(100..);
     for expected in (100..160).step_by(2) {
         assert_eq!(scan.next().expect("sound").map(|row| row.key), Some(expected));
@@ -121,13 +122,13 @@ fn a_scan_that_stops_early_has_passed_what_it_came_to() {
 #[test]
 fn a_key_that_is_not_there_is_not_there_until_its_leaf_changes() {
     let (store, tree) = filled(1_009);
-    let mut worker = store.worker();
+    let mut worker = store.worker().expect("a worker");
     for key in (1..2_000).step_by(2) {
-        let Lookup::Absent(leaf) = tree.lookup(key, &mut []).expect("sound") else { panic!("{key} is not there") };
+        let Err(leaf) = tree.read(key, Current, &mut Nowhere).expect("sound") else { panic!("{key} is not there") };
         assert!(tree.unchanged(&leaf));
         tree.insert(&mut worker, key, b"").expect("room");
         assert!(!tree.unchanged(&leaf));
-        assert!(matches!(tree.lookup(key, &mut []).expect("sound"), Lookup::Found(_)));
+        assert!(matches!(tree.read(key, Current, &mut Nowhere).expect("sound"), Ok(_)));
     }
 }
 

@@ -1,7 +1,7 @@
 //! Scans of a tree that changes under them, step by step; and what ascending keys leave behind for scans.
 
 use drtm_htm::NoHtm;
-use drtm_kv::{Bytes, Inline, Scan, Store, Tree, TreeKeys, Worker};
+use drtm_kv::{Bytes, Inline, KvTable, Scan, Store, Tree, TreeKeys, Worker};
 use proptest::prelude::*;
 
 use crate::support::{MIB, each_row, store};
@@ -59,7 +59,7 @@ proptest! {
     fn a_scan_goes_on_where_its_leaf_changes(changes in changes(), from in 0..800_u64, length in 0..800_u64, up: bool) {
         let store = store(NoHtm, 64 * MIB);
         let tree: Tree<NoHtm, Inline> = store.tree().expect("a tree");
-        let mut worker = store.worker();
+        let mut worker = store.worker().expect("a worker");
         for number in (0..=1_600).step_by(2) {
             tree.insert(&mut worker, number, b"always").expect("room");
         }
@@ -81,7 +81,7 @@ proptest! {
     ) {
         let store = store(NoHtm, 64 * MIB);
         let tree: Tree<NoHtm, Bytes> = store.tree_of().expect("a tree");
-        let mut worker = store.worker();
+        let mut worker = store.worker().expect("a worker");
         for number in (0..=1_600).step_by(2) {
             tree.insert(&mut worker, &name(number), b"always").expect("room");
         }
@@ -109,7 +109,7 @@ fn leaves(tree: &Tree<NoHtm>) -> usize {
 fn filled(fill: impl FnOnce(&Store<NoHtm>, &Tree<NoHtm>, &mut Worker<NoHtm>)) -> usize {
     let store = store(NoHtm, 64 * MIB);
     let tree = store.tree().expect("a tree");
-    fill(&store, &tree, &mut store.worker());
+    fill(&store, &tree, &mut store.worker().expect("a worker"));
     leaves(&tree)
 }
 

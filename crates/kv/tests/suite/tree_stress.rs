@@ -6,7 +6,7 @@ use std::{
 };
 
 use drtm_htm::{Emulated, Engine, NoHtm};
-use drtm_kv::{AsKey, Bytes, Inline, Scan, Store, Tree, TreeKeys, Version};
+use drtm_kv::{AsKey, Bytes, Inline, KvTable, Scan, Store, Tree, TreeKeys, Version};
 
 use crate::support::{MIB, each_row, mapped_twice, rounds, store, tight, turn_of, value};
 
@@ -59,7 +59,7 @@ impl Spelling for Bytes {
 fn owners_and_scanners<E: Engine, K: Spelling>(stores: &[Store<E>], base: u64) {
     let made = stores[0].tree_of::<K>().expect("a tree");
     let stop = AtomicBool::new(false);
-    let mut worker = stores[0].worker();
+    let mut worker = stores[0].worker().expect("a worker");
     for key in (0..OWNERS * KEYS).filter(|key| (key / OWNERS).is_multiple_of(KEPT)) {
         made.insert(&mut worker, K::spell(key).as_key(), &value(key, 0)).expect("room");
     }
@@ -92,7 +92,7 @@ fn owners_and_scanners<E: Engine, K: Spelling>(stores: &[Store<E>], base: u64) {
 
 /// Gives how many keys are left. Removes runs of keys now and then, so that leaves become empty.
 fn own_keys<E: Engine, K: Spelling>(store: &Store<E>, tree: &Tree<E, K>, owner: u64, turns: u64) -> u64 {
-    let mut worker = store.worker();
+    let mut worker = store.worker().expect("a worker");
     let mut random = fastrand::Rng::with_seed(owner);
     let mut present: Vec<Option<u64>> = (0..KEYS).map(|index| index.is_multiple_of(KEPT).then_some(0)).collect();
     let mut highest = vec![Version::default(); KEYS as usize];
@@ -216,7 +216,7 @@ fn contest<K: Spelling>() {
             .map(|thread| {
                 let (store, tree) = (&store, &tree);
                 scope.spawn(move || {
-                    let mut worker = store.worker();
+                    let mut worker = store.worker().expect("a worker");
                     let mut random = fastrand::Rng::with_seed(thread);
                     let mut balance = 0;
                     for _ in 0..rounds(1_000) {
@@ -272,7 +272,7 @@ fn churn_needs_no_more_memory_after_a_while() {
             for thread in 0..2_u64 {
                 let store = &store;
                 scope.spawn(move || {
-                    let mut worker = store.worker();
+                    let mut worker = store.worker().expect("a worker");
                     let mut random = fastrand::Rng::with_seed(thread);
                     for key in (next..next + rounds(20_000)).filter(|key| key % 2 == thread) {
                         tree.insert(&mut worker, key, &vec![1; random.usize(0..200)]).expect("room");
@@ -307,7 +307,7 @@ fn churn_of_prefixes_needs_no_more_memory_after_a_while() {
             for thread in 0..2_u8 {
                 let (store, tree) = (&store, &tree);
                 scope.spawn(move || {
-                    let mut worker = store.worker();
+                    let mut worker = store.worker().expect("a worker");
                     let mut random = fastrand::Rng::with_seed(2 * round + u64::from(thread));
                     for _ in 0..rounds(60) {
                         // Both threads' keys have the prefix in common, and what is behind it.

@@ -3,43 +3,58 @@
 
 use drtm_htm::Engine;
 use drtm_kv::{
-    BucketChange, BucketVersion, Fetched, Handle, HashTable, Keys, KvError, LeafChange, NodeVersion, Past, Placed,
-    Reaped, Reserved, Sighting, State, Tree, TreeKeys, Version, Witness, Worker,
+    AsOf, ForHolder, GuardChange, Handle, Holder, Keys, KvError, KvTable, Locking, Past, PhantomGuard, Placed,
+    ReadEntry, Version, Worker,
 };
 
-pub(crate) trait Transacted<E: Engine, K: Keys>: Clone + Send + Sync + 'static {
-    /// Where a key was not found.
-    type Nothing: Witness + Copy + PartialEq + std::fmt::Debug;
-    /// What making a record has done to such places.
-    type Change;
+/// Lets places that were seen follow one's own change.
+pub(crate) fn carry<G: PhantomGuard>(change: &GuardChange<G>, seen: &mut Vec<G>) {
+    let mut is_there = false;
+    for guard in seen.iter_mut().filter(|guard| **guard == change.before) {
+        assert_eq!(guard.place(), change.before.place());
+        *guard = change.after;
+        is_there = true;
+    }
+    if is_there {
+        seen.extend(change.split_off);
+    }
+}
 
-    /// Lets places that were seen follow one's own change.
-    fn carry(change: &Self::Change, seen: &mut Vec<Self::Nothing>);
+pub(crate) trait Transacted<E: Engine, K: Keys>: KvTable<E, K> {
+    fn fetch(
+        &self,
+        key: K::Key<'_>,
+        holder: Holder,
+        into: &mut Vec<u8>,
+    ) -> Result<Result<ReadEntry, Self::Guard>, KvError> {
+        self.read(key, ForHolder(holder), into)
+    }
 
-    fn impatient(&self) -> Self;
-    fn count(&self) -> Result<u64, KvError>;
-    fn fetch(&self, key: K::Key<'_>, holder: State, into: &mut Vec<u8>) -> Result<Fetched<Self::Nothing>, KvError>;
-    fn fetch_past(&self, key: K::Key<'_>, before: Version, into: &mut Vec<u8>) -> Result<Past, KvError>;
-    fn place(
+    fn fetch_past(&self, key: K::Key<'_>, before: Version, into: &mut Vec<u8>) -> Result<Past, KvError> {
+        Ok(self.read(key, AsOf::new(before), into)?.unwrap_or(Past::Absent))
+    }
+
+    /// Whether a place is unchanged where a key was not found.
+    fn unchanged(&self, guard: &Self::Guard) -> bool {
+        self.store().records().is_unchanged(guard)
+    }
+
+    /// Inserts a key that is not there, as a transaction does, and tells what that has done to guards.
+    fn insert_noting(
         &self,
         worker: &mut Worker<E>,
         key: K::Key<'_>,
         value: &[u8],
-        note: impl FnMut(Self::Change),
-    ) -> Result<Placed, KvError>;
-    fn leads_to(&self, key: K::Key<'_>, at: Handle) -> Result<bool, KvError>;
-    fn reserve(&self, worker: &mut Worker<E>, at: Handle, length: usize) -> Result<Option<Reserved>, KvError>;
-    fn write_held(&self, at: Handle, version: Version, value: &[u8]) -> Result<(), KvError>;
-    fn move_held(
-        &self,
-        worker: &mut Worker<E>,
-        key: K::Key<'_>,
-        at: Handle,
-        to: Reserved,
-        version: Version,
-        value: &[u8],
-    ) -> Result<Handle, KvError>;
-    fn reap(&self, worker: &mut Worker<E>, key: K::Key<'_>, seen: Sighting) -> Result<Reaped, KvError>;
+        missed: Option<Self::Guard>,
+        note: impl FnMut(GuardChange<Self::Guard>),
+    ) -> Result<Option<Version>, KvError> {
+        let Placed::Made(made) = self.place(worker, key, value, missed, note)? else { return Ok(None) };
+        let Locking::Taken { version, .. } = self.store().records().lock(made.at, worker.holder())? else {
+            panic!("no other has use for it")
+        };
+        self.store().records().publish(made.at, version.next())?;
+        Ok(Some(version.next()))
+    }
 
     /// Writes a record that the worker has locked, where it is or in other memory. Gives where it is then.
     fn write(
@@ -57,65 +72,4 @@ pub(crate) trait Transacted<E: Engine, K: Keys>: Clone + Send + Sync + 'static {
     }
 }
 
-macro_rules! as_the_table_does {
-    ($nothing:ty, $change:ty) => {
-        type Nothing = $nothing;
-        type Change = $change;
-
-        fn carry(change: &$change, seen: &mut Vec<$nothing>) {
-            change.carry(seen);
-        }
-        fn impatient(&self) -> Self {
-            self.impatient()
-        }
-        fn count(&self) -> Result<u64, KvError> {
-            self.count()
-        }
-        fn fetch(&self, key: K::Key<'_>, holder: State, into: &mut Vec<u8>) -> Result<Fetched<$nothing>, KvError> {
-            self.fetch(key, holder, into)
-        }
-        fn fetch_past(&self, key: K::Key<'_>, before: Version, into: &mut Vec<u8>) -> Result<Past, KvError> {
-            self.fetch_past(key, before, into)
-        }
-        fn place(
-            &self,
-            worker: &mut Worker<E>,
-            key: K::Key<'_>,
-            value: &[u8],
-            note: impl FnMut($change),
-        ) -> Result<Placed, KvError> {
-            self.place(worker, key, value, note)
-        }
-        fn leads_to(&self, key: K::Key<'_>, at: Handle) -> Result<bool, KvError> {
-            self.leads_to(key, at)
-        }
-        fn reserve(&self, worker: &mut Worker<E>, at: Handle, length: usize) -> Result<Option<Reserved>, KvError> {
-            self.reserve(worker, at, length)
-        }
-        fn write_held(&self, at: Handle, version: Version, value: &[u8]) -> Result<(), KvError> {
-            self.write_held(at, version, value)
-        }
-        fn move_held(
-            &self,
-            worker: &mut Worker<E>,
-            key: K::Key<'_>,
-            at: Handle,
-            to: Reserved,
-            version: Version,
-            value: &[u8],
-        ) -> Result<Handle, KvError> {
-            self.move_held(worker, key, at, to, version, value)
-        }
-        fn reap(&self, worker: &mut Worker<E>, key: K::Key<'_>, seen: Sighting) -> Result<Reaped, KvError> {
-            self.reap(worker, key, seen)
-        }
-    };
-}
-
-impl<E: Engine, K: Keys> Transacted<E, K> for HashTable<E, K> {
-    as_the_table_does!(BucketVersion, BucketChange);
-}
-
-impl<E: Engine, K: TreeKeys> Transacted<E, K> for Tree<E, K> {
-    as_the_table_does!(NodeVersion, LeafChange);
-}
+impl<E: Engine, K: Keys, T: KvTable<E, K>> Transacted<E, K> for T {}

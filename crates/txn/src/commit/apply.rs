@@ -136,7 +136,7 @@ impl<'a, S: Setting> Special<'a, S> {
         } else if let (WriteOp::Put(value), Some(opened)) = (write.op, self.db.catalog.get(write.table)) {
             let memory = self.scratch.reserved.pop_if(|(reserved, _)| *reserved == number).map(|(_, memory)| memory);
             let (key, value) = (write.key.in_bytes(&self.arena.keys), value.of(self.arena.values.bytes()));
-            now_at = opened.index.write(self.worker, key, write.at, memory, version, value)?;
+            now_at = opened.storage.write(self.worker, key, write.at, memory, version, value)?;
         }
         // A row that had older versions is in the queue already, unless it has moved.
         if has_past && (!had_past || now_at != write.at) {

@@ -5,7 +5,7 @@
 //! transactions never wait in a circle.
 
 use drtm_htm::{Access, Engine, Plain, Waiter};
-use drtm_kv::{Handle, Head, Locking, Records, State, Version};
+use drtm_kv::{Handle, Head, Holder, Locking, Records, Version};
 
 use crate::{Conflict, Error, Setting, epoch::epoch_of, inner::Inner, mutation::Mutation, write_set::Write};
 
@@ -120,7 +120,7 @@ pub(super) fn lock_rows<'s, S: Setting, A: Access<'s>>(
                 (locked + 1, NotLocked::Conflict(Conflict::Validation))
             }
             Locking::Gone => (locked, NotLocked::Conflict(Conflict::Moved)),
-            Locking::Held(_) => (locked, NotLocked::Held),
+            Locking::Mine { .. } | Locking::Held(_) => (locked, NotLocked::Held),
         };
         return Ok(Err(failed));
     }
@@ -134,7 +134,7 @@ pub(super) fn unlock<E: Engine>(records: &Records<'_, E>, locked: &[Write]) {
 
 /// Locks all rows in any order, without waiting. If that fails, nothing is locked.
 #[inline(always)]
-pub(super) fn lock<S: Setting>(db: &Inner<S>, writes: &mut [Write], holder: State) -> Result<Summary, NotLocked> {
+pub(super) fn lock<S: Setting>(db: &Inner<S>, writes: &mut [Write], holder: Holder) -> Result<Summary, NotLocked> {
     let records = &db.store.records();
     // A place that leads out of memory leads to no record.
     let swap = |at| records.lock(at, holder).unwrap_or(Locking::Gone);
@@ -157,7 +157,7 @@ pub(super) fn lock_in_order<S: Setting>(
     db: &Inner<S>,
     writes: &mut [Write],
     order: &mut Vec<(Handle, u32)>,
-    holder: State,
+    holder: Holder,
     has_ticket: bool,
 ) -> Result<Summary, Error> {
     let records = &db.store.records();
@@ -188,18 +188,14 @@ pub(super) fn lock_in_order<S: Setting>(
 fn lock_patiently<S: Setting>(
     db: &Inner<S>,
     at: Handle,
-    holder: State,
+    holder: Holder,
     has_ticket: bool,
 ) -> Result<(Version, Head), Error> {
     let (records, waiter) = (db.store.records(), Waiter::new());
     for _ in 0..PATIENCE {
-        let found = match records.lock(at, holder)? {
-            // It was locked when it was read.
-            Locking::Held(state) if state == holder => records.held(at)?,
-            found => found,
-        };
-        match found {
-            Locking::Taken { version, head } => return Ok((version, head)),
+        match records.lock(at, holder)? {
+            // Or it was locked when it was read.
+            Locking::Taken { version, head } | Locking::Mine { version, head } => return Ok((version, head)),
             Locking::Gone => return Err(Conflict::Moved.into()),
             Locking::Held(_) => {}
         }

@@ -1,7 +1,7 @@
 //! Locking and validating in one htm transaction, over nothing but states and versions, so that it stays small.
 
 use drtm_htm::{Access, Cause, Engine, Outcome, Policy, fence_locked};
-use drtm_kv::{State, Worker};
+use drtm_kv::{Holder, Worker};
 
 use super::{
     lock::{NotLocked, Summary, lock_rows},
@@ -26,7 +26,7 @@ pub(super) fn lock_and_validate<S: Setting>(
     worker: &mut Worker<S::Engine>,
     reads: &ReadSet,
     writes: &mut [Write],
-    holder: State,
+    holder: Holder,
 ) -> Result<Option<(u64, Summary)>, Error> {
     if writes.len() < S::REGIONS_FROM || !db.engine().has_regions() {
         return Ok(None);

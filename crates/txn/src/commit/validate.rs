@@ -1,7 +1,7 @@
 //! Looking again at what was read.
 
 use drtm_htm::{Access, Plain};
-use drtm_kv::{Records, State};
+use drtm_kv::{Holder, Records};
 
 use crate::{Conflict, Setting, inner::Inner, mutation::Mutation, read_set::ReadSet, state::TxState};
 
@@ -11,7 +11,7 @@ pub(super) fn validate<'s, S: Setting, A: Access<'s>>(
     tx: &mut A,
     records: &Records<'s, S::Engine>,
     reads: &ReadSet,
-    holder: State,
+    holder: Holder,
 ) -> Result<Option<Conflict>, A::Abort> {
     for seen in &reads.records {
         if !records.is_still_in(tx, *seen, holder)? && !S::has(Mutation::CommitWithoutValidation) {
@@ -33,13 +33,13 @@ pub(super) fn validate<'s, S: Setting, A: Access<'s>>(
 
 /// [Validates](validate) the read set, outside of an htm transaction.
 #[inline(always)]
-pub(super) fn validate_reads<S: Setting>(db: &Inner<S>, reads: &ReadSet, holder: State) -> Result<(), Conflict> {
+pub(super) fn validate_reads<S: Setting>(db: &Inner<S>, reads: &ReadSet, holder: Holder) -> Result<(), Conflict> {
     // Many transactions only change rows.
     if reads.is_empty() { Ok(()) } else { validate_some(db, reads, holder) }
 }
 
 #[inline(never)]
-fn validate_some<S: Setting>(db: &Inner<S>, reads: &ReadSet, holder: State) -> Result<(), Conflict> {
+fn validate_some<S: Setting>(db: &Inner<S>, reads: &ReadSet, holder: Holder) -> Result<(), Conflict> {
     let Ok(conflict) = validate::<S, _>(&mut Plain::new(db.engine()), &db.store.records(), reads, holder);
     conflict.map_or(Ok(()), Err)
 }

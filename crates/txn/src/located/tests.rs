@@ -1,7 +1,7 @@
 //! Rows that were asked for, of tables that are there and of some that only have a number.
 
 use drtm_htm::NoHtm;
-use drtm_kv::{Handle, HashConfig, HashTable, Store};
+use drtm_kv::{ForHolder, Handle, HashConfig, HashTable, KvTable, Store};
 
 use super::*;
 
@@ -10,7 +10,7 @@ const WHOLE: Lines = Lines::of(&[]);
 /// A table with the keys below this one.
 fn table(keys: u64, config: HashConfig) -> HashTable<NoHtm> {
     let store = Store::in_memory(NoHtm, 16 << 20).expect("memory");
-    let (table, mut worker) = (store.hash_table(config).expect("room"), store.worker());
+    let (table, mut worker) = (store.hash_table(config).expect("room"), store.worker().expect("a worker"));
     (0..keys).for_each(|key| assert!(table.insert(&mut worker, key, b"").expect("room").is_some()));
     table
 }
@@ -56,9 +56,9 @@ impl World {
 
     /// Whether the key's record is known, and is its own.
     fn is_found(&mut self, number: u16, key: u64) -> bool {
-        let holder = drtm_kv::State::default();
+        let holder = drtm_kv::Holder::new(0, 0, 0, 0);
         let found = self.record(number, key);
-        found.is_some_and(|at| self.table.fetch_at(at, key, holder, &mut Vec::new()).is_some())
+        found.is_some_and(|at| self.table.read_at(at, key, ForHolder(holder), &mut Vec::new()).is_some())
     }
 }
 

@@ -19,7 +19,7 @@ use crate::{
     Codec, Db, Error, Key, Ordered, Raw, Setting, Table,
     catalog::Opened,
     epoch::first_after,
-    index::Encoded,
+    storage::KeyRef,
     table::Kind,
     trace::{event, within},
 };
@@ -145,16 +145,14 @@ impl<S: Setting> Db<S> {
 
     /// Gives every row that is there its entries.
     fn fill<K: Key>(&self, opened: &Opened<S::Engine>, index: &Listed) -> Result<(), Error> {
-        let db = &*self.inner;
-        let holder = db.store.worker().lock_state();
-        let mut tour = opened.index.tour()?;
+        let mut tour = opened.storage.tour()?;
         let mut keys: Vec<K> = Vec::new();
         loop {
             let mut is_key = true;
-            let has_more = opened.index.go_on(&mut tour, holder, |key| {
+            let has_more = opened.storage.go_on(&mut tour, |key| {
                 let key = match key {
-                    Encoded::Word(word) => K::from_word(word),
-                    Encoded::Bytes(bytes) => K::from_bytes(bytes),
+                    KeyRef::Word(word) => K::from_word(word),
+                    KeyRef::Bytes(bytes) => K::from_bytes(bytes),
                 };
                 is_key &= key.is_some();
                 keys.extend(key);

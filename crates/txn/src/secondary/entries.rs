@@ -1,7 +1,7 @@
 //! The entries that a row has in the indexes of its table: listed before and after a change, so that what differs is changed and nothing else.
 
 use super::{Indexes, upkeep};
-use crate::{Error, Key, arena::ArenaKey, index::Encoded};
+use crate::{Error, Key, arena::ArenaKey, storage::KeyRef};
 
 /// The entries of a row that is written. Kept by a thread, so that nothing is allocated once it has grown to its size.
 #[derive(Debug, Default)]
@@ -64,7 +64,7 @@ pub(crate) struct Entry<'e> {
     pub(crate) is_unique: bool,
     /// Whether the index has not got the entries of all rows yet.
     pub(crate) is_partial: bool,
-    pub(crate) key: Encoded<'e>,
+    pub(crate) key: KeyRef<'e>,
 }
 
 /// The entries of a row with one value.
@@ -143,9 +143,9 @@ mod tests {
     fn what_differs_is_told_once_and_nothing_else() {
         let (old, new) = (listed(&[(2, "b"), (1, "a"), (2, "c")]), listed(&[(2, "c"), (1, "b"), (1, "b"), (3, "c")]));
         let gone: Vec<_> = old.without(&new).map(|entry| (entry.index, entry.key)).collect();
-        assert_eq!(gone, [(1, Encoded::Bytes(b"a")), (2, Encoded::Bytes(b"b"))]);
+        assert_eq!(gone, [(1, KeyRef::Bytes(b"a")), (2, KeyRef::Bytes(b"b"))]);
         let come: Vec<_> = new.without(&old).map(|entry| (entry.index, entry.key)).collect();
-        assert_eq!(come, [(1, Encoded::Bytes(b"b")), (3, Encoded::Bytes(b"c"))]);
+        assert_eq!(come, [(1, KeyRef::Bytes(b"b")), (3, KeyRef::Bytes(b"c"))]);
         assert_eq!(old.without(&old).count(), 0);
     }
 }

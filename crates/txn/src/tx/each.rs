@@ -3,29 +3,18 @@
 use std::ops::ControlFlow;
 
 use drtm_htm::Engine;
-use drtm_kv::{Sighting, Version};
+use drtm_kv::{AsOf, ForHolder, ReadEntry, Version};
 
 use super::{
     Found, Mode, Range,
+    drive::{Present, Snapshot, Stop, drive},
     range::Position,
-    read::{Row, was_found},
+    read::Row,
 };
 use crate::{
-    Codec, Error, Key, Setting, arena::Arena, catalog::Opened, index::Index, part::Wanted, read_set::ReadSet, room::Of,
-    state::TxState, write_set::WriteTarget,
+    Codec, Error, Key, Setting, arena::Arena, catalog::Opened, part::Wanted, read_set::ReadSet, room::Of,
+    state::TxState, storage::Storage, write_set::WriteTarget,
 };
-
-/// Why no more rows are shown.
-pub(super) enum Stop {
-    /// There are none.
-    Over,
-    /// Whoever sees them has seen enough.
-    Enough,
-    /// The transaction may have written this one, or has read so much that it has to look at all of it again. Where the values end that it keeps.
-    At(u64, Sighting, usize),
-    /// It is none of the table's.
-    Failed(Error),
-}
 
 impl<K: Key, C: Codec, S: Setting, M: Mode> Range<'_, '_, K, C, S, M> {
     /// Shows the rows that follow, one after the other, until there are no more or `see` breaks off. For many rows quicker than to ask for
@@ -67,8 +56,9 @@ impl<K: Key, C: Codec, S: Setting, M: Mode> Range<'_, '_, K, C, S, M> {
                 Stop::Over => return self.tx.passed(),
                 Stop::Enough => return Ok(()),
                 Stop::Failed(error) => return Err(error),
-                Stop::At(word, seen, end) => {
-                    if let Some((key, found, _)) = self.row_apart(word, seen, end, &Wanted::TO_READ)?
+                Stop::At(word, seen) => {
+                    let end = self.tx.state().arena.values.len();
+                    if let Some((key, found, _)) = self.row_slow(word, seen, end, &Wanted::TO_READ)?
                         && self.tx.show::<C, _>(self.opened, found, |view| see(key, view))?.is_break()
                     {
                         return Ok(());
@@ -84,7 +74,7 @@ impl<K: Key, C: Codec, S: Setting, M: Mode> Range<'_, '_, K, C, S, M> {
         Ok(())
     }
 
-    /// Shows rows as long as there is nothing special about them. `None` if there is about the transaction, or about the keys.
+    /// Shows rows by the fast path. `None` if the transaction, or the table, has none.
     #[inline(always)]
     fn run(&mut self, see: &mut impl FnMut(K, C::View<'_>) -> ControlFlow<()>) -> Result<Option<Stop>, Error> {
         match self.tx.past() {
@@ -100,29 +90,14 @@ impl<K: Key, C: Codec, S: Setting, M: Mode> Range<'_, '_, K, C, S, M> {
         see: &mut impl FnMut(K, C::View<'_>) -> ControlFlow<()>,
     ) -> Result<Option<Stop>, Error> {
         let Self { tx, opened, cursor, .. } = self;
-        let (Index::TreeOfWords(tree), Position::Words(cursor)) = (&opened.index, cursor) else { return Ok(None) };
-        let TxState {
-            reads: ReadSet { leaves, records: reads, next_check, .. },
-            arena: Arena { value, values, .. },
-            writes,
-            holder,
-            ..
-        } = tx.state();
-        let mut stop = Stop::Over;
-        let room = &mut Of::<C, _>::new(value);
-        tree.advance_each(cursor, *holder, leaves, room, |word, seen, Of { room: value, .. }| {
-            let is_time_to_check = reads.len() + writes.len() + 1 >= *next_check;
-            if is_time_to_check || writes.may_have(seen.at) {
-                stop = Stop::At(word, seen, values.len());
-                return ControlFlow::Break(());
-            }
-            reads.push(seen);
-            if !seen.is_present() {
-                return ControlFlow::Continue(());
-            }
-            shown::<K, C, _>(opened, word, value.bytes(), see).map_break(|why| stop = why)
-        })?;
-        Ok(Some(stop))
+        let (Storage::TreeOfWords(tree), Position::Words(cursor)) = (&opened.storage, cursor) else { return Ok(None) };
+        let TxState { reads, arena: Arena { value, .. }, writes, holder, .. } = tx.state();
+        let ReadSet { leaves, records, next_check, .. } = reads;
+        let (view, reader) = (&mut ForHolder(*holder), &mut Present { records, writes, next_check: *next_check });
+        drive((tree, cursor), view, leaves, reader, &mut Of::<C, _>::new(value), |word, _, room| {
+            shown::<K, C, _>(opened, word, room.room.bytes(), see)
+        })
+        .map(Some)
     }
 
     #[inline(never)]
@@ -132,27 +107,22 @@ impl<K: Key, C: Codec, S: Setting, M: Mode> Range<'_, '_, K, C, S, M> {
         see: &mut impl FnMut(K, C::View<'_>) -> ControlFlow<()>,
     ) -> Result<Option<Stop>, Error> {
         let Self { tx, opened, cursor, .. } = self;
-        let (Index::TreeOfWords(tree), Position::Words(cursor)) = (&opened.index, cursor) else { return Ok(None) };
-        let mut stop = Stop::Over;
+        let (Storage::TreeOfWords(tree), Position::Words(cursor)) = (&opened.storage, cursor) else { return Ok(None) };
+        let (view, reader) = (&mut AsOf::new(before), &mut Snapshot { table: opened.name });
         let room = &mut Of::<C, _>::new(&mut tx.state().arena.value);
-        tree.advance_past_each(cursor, before, room, |word, past, Of { room: value, .. }| {
-            let flow = match was_found(opened, past) {
-                Ok(Some(_)) => shown::<K, C, _>(opened, word, value.bytes(), see),
-                Ok(None) => ControlFlow::Continue(()),
-                Err(error) => ControlFlow::Break(Stop::Failed(error)),
-            };
-            flow.map_break(|why| stop = why)
-        })?;
-        Ok(Some(stop))
+        drive((tree, cursor), view, &mut (), reader, room, |word, _, room| {
+            shown::<K, C, _>(opened, word, room.room.bytes(), see)
+        })
+        .map(Some)
     }
 
     /// A row of which there is more to be said than what its record has; if its value was to be changed, it was copied behind those that are kept. `None`: there is none.
     #[cold]
     #[inline(never)]
-    pub(super) fn row_apart(
+    pub(super) fn row_slow(
         &mut self,
         word: u64,
-        seen: Sighting,
+        seen: ReadEntry,
         end: usize,
         wanted: &Wanted,
     ) -> Result<Option<(K, Found, WriteTarget)>, Error> {

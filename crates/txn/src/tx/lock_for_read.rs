@@ -1,7 +1,7 @@
 //! Locking what is read: for the transaction that has the [ticket](crate::ticket).
 
 use drtm_htm::Waiter;
-use drtm_kv::{Locking, Sighting};
+use drtm_kv::{Locking, ReadEntry};
 
 use super::{Mode, Tx};
 use crate::{Conflict, Error, Setting};
@@ -15,7 +15,7 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
 
     /// Locks a record, unless it is locked already. False if it is not as it was seen: then it must be looked at again.
     #[cold]
-    pub(super) fn lock_for_read(&mut self, seen: Sighting) -> Result<bool, Error> {
+    pub(super) fn lock_for_read(&mut self, seen: ReadEntry) -> Result<bool, Error> {
         let db = self.db;
         let records = db.store.records();
         let waiter = Waiter::new();
@@ -31,7 +31,7 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
                     return Ok(false);
                 }
                 Locking::Gone => return Ok(false),
-                Locking::Held(held) if held == state.holder => return Ok(true),
+                Locking::Mine { .. } => return Ok(true),
                 // In the midst of a commit, which does not wait for this one.
                 Locking::Held(_) => waiter.pause(),
             }

@@ -2,24 +2,25 @@
 
 use std::{borrow::Borrow, ops::ControlFlow};
 
-use drtm_kv::{Handle, HashTable, Lines, Past, Version, Whereabouts};
+use drtm_htm::Engine;
+use drtm_kv::{AsOf, ForHolder, HashTable, KvTable, Lines, Visibility, Whereabouts};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use super::{
     Mode, Tx,
+    drive::{Present, Reader, Snapshot},
     read::{Group, Row, expected_bytes},
 };
 use crate::{
     Codec, Error, Flat, Key, Part, Setting, Table,
     arena::Arena,
-    arena::Value,
     catalog::Opened,
-    index::Index,
     located::Located,
     part::{Span, Wanted},
     read_set::ReadSet,
     room::Taken,
     state::TxState,
+    storage::Storage,
     table::{Kind, Reach},
     write_set::WriteTarget,
 };
@@ -219,7 +220,7 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
                 if O::HASHED && db.catalog.hasten(&mut self.state().located, opened.number, *word) {
                     continue;
                 }
-                if see(self.bytes_apart::<O>(opened, *word, span)?)?.is_break() {
+                if see(self.bytes_slow::<O>(opened, *word, span)?)?.is_break() {
                     return Ok(());
                 }
                 rest = behind;
@@ -254,67 +255,39 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
         span: Span,
         see: &mut impl FnMut(Option<&[u8]>) -> Result<ControlFlow<()>, Error>,
     ) -> Result<(usize, ControlFlow<()>), Error> {
-        match (&opened.index, self.past()) {
-            (Index::HashOfWords(table), Some(before)) if O::HASHED => {
-                self.run_in_past::<C>((opened.number, table), words, before, span, see)
-            }
-            (Index::HashOfWords(table), None) if O::HASHED && self.is_plain() => {
-                self.run_in_present::<C>((opened.number, table), words, span, see)
-            }
-            _ => Ok((0, ControlFlow::Continue(()))),
+        let Storage::HashOfWords(table) = &opened.storage else { return Ok((0, ControlFlow::Continue(()))) };
+        let past = self.past();
+        if !O::HASHED || !(past.is_some() || self.is_plain()) {
+            return Ok((0, ControlFlow::Continue(())));
         }
-    }
-
-    #[inline(never)]
-    fn run_in_present<C: Codec>(
-        &mut self,
-        (number, table): (u16, &HashTable<S::Engine>),
-        words: &[u64],
-        span: Span,
-        see: &mut impl FnMut(Option<&[u8]>) -> Result<ControlFlow<()>, Error>,
-    ) -> Result<(usize, ControlFlow<()>), Error> {
-        let TxState {
-            located,
-            arena: Arena { value, values, .. },
-            reads: ReadSet { records: reads, next_check, .. },
-            writes,
-            holder,
-            ..
-        } = self.state();
-        let most = next_check.saturating_sub(reads.len() + writes.len() + 1);
-        let words = &words[..words.len().min(most)];
-        let wanted = Wanted::part_to_read(span);
-        run_of_located(located, number, words, value, see, |at, word, value| {
-            let room = &mut Taken::new(value, values, &wanted, C::SIZE);
-            let Some(sighting) = table.fetch_at(at, word, *holder, room) else { return false };
-            let is_new = !writes.may_have(sighting.at);
-            if is_new {
-                reads.push(sighting);
+        let TxState { reads: ReadSet { records, next_check, .. }, arena, located, writes, holder, .. } = self.state();
+        match past {
+            Some(before) => {
+                let reader = &mut Snapshot { table: opened.name };
+                run_located::<C, _, _>(
+                    (opened.number, table),
+                    words,
+                    (AsOf::new(before), reader),
+                    (located, arena, span),
+                    see,
+                )
             }
-            is_new
-        })
-    }
-
-    #[inline(never)]
-    fn run_in_past<C: Codec>(
-        &mut self,
-        (number, table): (u16, &HashTable<S::Engine>),
-        words: &[u64],
-        before: Version,
-        span: Span,
-        see: &mut impl FnMut(Option<&[u8]>) -> Result<ControlFlow<()>, Error>,
-    ) -> Result<(usize, ControlFlow<()>), Error> {
-        let TxState { located, arena: Arena { value, values, .. }, .. } = self.state();
-        let wanted = Wanted::part_to_read(span);
-        run_of_located(located, number, words, value, see, |at, word, value| {
-            let room = &mut Taken::new(value, values, &wanted, C::SIZE);
-            matches!(table.fetch_past_at(at, word, before, room), Some(Past::Present(_)))
-        })
+            None => {
+                let reader = &mut Present { records, writes, next_check: *next_check };
+                run_located::<C, _, _>(
+                    (opened.number, table),
+                    words,
+                    (ForHolder(*holder), reader),
+                    (located, arena, span),
+                    see,
+                )
+            }
+        }
     }
 
     /// What is wanted of a row about which there is something special.
     #[inline(never)]
-    fn bytes_apart<O: Reach>(
+    fn bytes_slow<O: Reach>(
         &mut self,
         opened: &Opened<S::Engine>,
         word: u64,
@@ -334,23 +307,26 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
     }
 }
 
-/// Shows rows as long as each is where it was asked for, and `fetch` finds it there and copies what is wanted. Gives how many.
-#[inline(always)]
-fn run_of_located(
-    located: &mut Located,
-    number: u16,
+/// Shows rows as long as each is where it was asked for, and nothing about it is special. Gives how many.
+#[inline(never)]
+fn run_located<C: Codec, V: Visibility + Copy, E: Engine>(
+    (number, table): (u16, &HashTable<E>),
     words: &[u64],
-    value: &mut Value,
+    (view, reader): (V, &mut impl Reader<V>),
+    (located, arena, span): (&mut Located, &mut Arena, Span),
     see: &mut impl FnMut(Option<&[u8]>) -> Result<ControlFlow<()>, Error>,
-    mut fetch: impl FnMut(Handle, u64, &mut Value) -> bool,
 ) -> Result<(usize, ControlFlow<()>), Error> {
-    let mut seen = 0;
-    let mut flow = ControlFlow::Continue(());
+    let Arena { value, values, .. } = arena;
+    let wanted = Wanted::part_to_read(span);
+    let (mut seen, mut flow) = (0, ControlFlow::Continue(()));
     for (word, entry) in words.iter().zip(located.ahead(number)) {
         let Whereabouts::Record(at) = entry.at else { break };
-        if entry.word != *word || !fetch(at, *word, value) {
+        if entry.word != *word {
             break;
         }
+        let room = &mut Taken::new(value, values, &wanted, C::SIZE);
+        let Some(found) = table.read_at(at, *word, view, room) else { break };
+        let Ok(true) = reader.take(found) else { break };
         seen += 1;
         flow = see(Some(value.bytes()))?;
         if flow.is_break() {

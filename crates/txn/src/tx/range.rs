@@ -3,15 +3,15 @@
 use std::ops::{Bound, RangeBounds};
 
 use drtm_htm::Engine;
-use drtm_kv::{Bytes, Cursor, Inline, KvError, NodeVersion, Nowhere, Room, Sighting, State, Version};
+use drtm_kv::{AsOf, Bytes, Cursor, ForHolder, Inline, KvError, Nowhere, Passed, Room, Version, Visibility};
 
 use super::{
     Found, Mode, Tx, Update,
     read::{Row, expected_bytes, was_found},
 };
 use crate::{
-    Codec, Embedded, Error, Key, Ordered, Setting, Table, arena::Arena, catalog::Opened, index::Index, part::Wanted,
-    read_set::ReadSet, room::End, state::TxState, write_set::WriteTarget,
+    Codec, Embedded, Error, Key, Ordered, Setting, Table, arena::Arena, catalog::Opened, part::Wanted,
+    read_set::ReadSet, room::End, state::TxState, storage::Storage, write_set::WriteTarget,
 };
 
 /// The rows of a range, one after the other, with the transaction's own among them. What it has passed is part of what the transaction has read, rows that
@@ -211,12 +211,12 @@ impl<K: Key, C: Codec, S: Setting, M: Mode> Range<'_, '_, K, C, S, M> {
             let TxState { reads: ReadSet { leaves, .. }, arena: Arena { value, values, .. }, holder, .. } =
                 self.tx.state();
             let start = values.len();
-            let (index, cursor) = (&self.opened.index, &mut self.cursor);
+            let (storage, cursor, view) = (&self.opened.storage, &mut self.cursor, &mut ForHolder(*holder));
             let row = match *wanted {
-                Wanted::NOTHING => next_row(index, cursor, *holder, leaves, &mut Nowhere)?,
+                Wanted::NOTHING => next_row(storage, cursor, view, leaves, &mut Nowhere)?,
                 // A range's rows are taken whole: what follows is next to it.
-                Wanted { is_to_change: false, .. } => next_row(index, cursor, *holder, leaves, value)?,
-                _ => next_row(index, cursor, *holder, leaves, &mut End { values, start })?,
+                Wanted { is_to_change: false, .. } => next_row(storage, cursor, view, leaves, value)?,
+                _ => next_row(storage, cursor, view, leaves, &mut End { values, start })?,
             };
             let Some((key, seen)) = row else {
                 self.tx.passed()?;
@@ -243,18 +243,8 @@ impl<K: Key, C: Codec, S: Setting, M: Mode> Range<'_, '_, K, C, S, M> {
     fn advance_past(&mut self, before: Version) -> Result<Option<(K, Found, WriteTarget)>, Error> {
         loop {
             let value = &mut self.tx.state().arena.value;
-            let row = match (&self.opened.index, &mut self.cursor) {
-                (Index::TreeOfWords(tree), Position::Words(cursor)) => {
-                    let row = tree.advance_past(cursor, before, value)?;
-                    row.map(|(word, past)| (K::from_word(word), past))
-                }
-                (Index::TreeOfBytes(tree), Position::Bytes(cursor)) => {
-                    let row = tree.advance_past(cursor, before, value)?;
-                    row.map(|(bytes, past)| (K::from_bytes(bytes), past))
-                }
-                // As above.
-                _ => unreachable!("a range of a table of another kind"),
-            };
+            let (storage, cursor, view) = (&self.opened.storage, &mut self.cursor, &mut AsOf::new(before));
+            let row = next_row(storage, cursor, view, &mut (), value)?;
             let Some((key, past)) = row else { return Ok(None) };
             let Some(found) = was_found(self.opened, past)? else { continue };
             let Some(key) = key else { return Err(Error::Key { table: self.opened.name }) };
@@ -263,23 +253,21 @@ impl<K: Key, C: Codec, S: Setting, M: Mode> Range<'_, '_, K, C, S, M> {
     }
 }
 
-/// Moves a cursor to the next record of a table, whatever there is, and copies its value.
+/// Moves a cursor to the next record of a table, and reads it.
 #[inline(always)]
-fn next_row<E: Engine, K: Key>(
-    index: &Index<E>,
+fn next_row<E: Engine, K: Key, V: Visibility>(
+    storage: &Storage<E>,
     cursor: &mut Position,
-    holder: State,
-    leaves: &mut Vec<NodeVersion>,
+    view: &mut V,
+    passed: &mut impl Passed,
     into: &mut impl Room,
-) -> Result<Option<(Option<K>, Sighting)>, KvError> {
-    Ok(match (index, cursor) {
-        (Index::TreeOfWords(tree), Position::Words(cursor)) => {
-            let row = tree.advance(cursor, holder, leaves, into)?;
-            row.map(|(word, seen)| (K::from_word(word), seen))
+) -> Result<Option<(Option<K>, V::Found)>, KvError> {
+    Ok(match (storage, cursor) {
+        (Storage::TreeOfWords(tree), Position::Words(cursor)) => {
+            tree.advance(cursor, view, passed, into)?.map(|(word, found)| (K::from_word(word), found))
         }
-        (Index::TreeOfBytes(tree), Position::Bytes(cursor)) => {
-            let row = tree.advance(cursor, holder, leaves, into)?;
-            row.map(|(bytes, seen)| (K::from_bytes(bytes), seen))
+        (Storage::TreeOfBytes(tree), Position::Bytes(cursor)) => {
+            tree.advance(cursor, view, passed, into)?.map(|(bytes, found)| (K::from_bytes(bytes), found))
         }
         // The table's type says that it is ordered, and of which keys.
         _ => unreachable!("a range of a table of another kind"),

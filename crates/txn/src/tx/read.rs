@@ -3,7 +3,7 @@
 use std::{borrow::Borrow, hint::cold_path};
 
 use drtm_htm::Engine;
-use drtm_kv::{Fetched, Handle, Lines, Past, Sighting};
+use drtm_kv::{ForHolder, Handle, Lines, Past, ReadEntry};
 
 use super::{Found, Mode, Tx, encode};
 use crate::{
@@ -233,7 +233,7 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
             let TxState { arena: Arena { value, values, .. }, holder, .. } = self.state();
             let start = values.len();
             let room = &mut Taken::new(value, values, wanted, C::SIZE);
-            if let Some(seen) = opened.index.fetch_at::<O>(at, word, *holder, room) {
+            if let Some(seen) = opened.storage.read_at::<O, _>(at, word, ForHolder(*holder), room) {
                 return self.row_of(seen, wanted, start);
             }
             cold_path();
@@ -281,12 +281,12 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
         let encoded = encode(key, buffer);
         let room = &mut Taken::new(value, values, wanted, opened.value_size);
         if let Some(before) = past {
-            let found = opened.fetch_past::<O>(near, encoded, before, room)?;
+            let found = opened.read_past::<O>(near, encoded, before, room)?;
             return Ok(Some(Row { found: was_found(opened, found)?, record: None }));
         }
-        let seen = match opened.index.fetch::<O>(encoded, *holder, room)? {
-            Fetched::Record(seen) => seen,
-            Fetched::Nothing(absence) => {
+        let seen = match opened.storage.read::<O, _>(encoded, ForHolder(*holder), room)? {
+            Ok(seen) => seen,
+            Err(absence) => {
                 cold_path();
                 state.arena.values.truncate(start);
                 self.track_absent(absence)?;
@@ -305,7 +305,7 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
 
     /// The row of a record that was found, and whose value was copied; if it was to be changed, to the end of the values, which was here before.
     #[inline(always)]
-    pub(super) fn row_of(&mut self, seen: Sighting, wanted: &Wanted, start: usize) -> Result<Row, Error> {
+    pub(super) fn row_of(&mut self, seen: ReadEntry, wanted: &Wanted, start: usize) -> Result<Row, Error> {
         if self.state().writes.may_have(seen.at) {
             cold_path();
             if let Some(row) = self.row_written(seen, wanted, start)? {
@@ -329,7 +329,7 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
 
     /// The same for a record that the transaction has written, if it has: by itself, as most reads are of others.
     #[inline(never)]
-    fn row_written(&mut self, seen: Sighting, wanted: &Wanted, start: usize) -> Result<Option<Row>, Error> {
+    fn row_written(&mut self, seen: ReadEntry, wanted: &Wanted, start: usize) -> Result<Option<Row>, Error> {
         let TxState { writes, arena, .. } = self.state();
         let Some(write) = writes.position(seen.at) else { return Ok(None) };
         let Write { op, seen: read, .. } = *writes.get(write);

@@ -93,7 +93,7 @@ impl<S: Setting> Tx<'_, S> {
         let TxState { worker, arena, reads, writes, .. } = self.state();
         let named = rows.iter().map(|row| (row.word, row.value.of(arena.values.bytes())));
         let mut made = rows.iter();
-        let count = opened.index.place_run(
+        let count = opened.storage.place_run(
             worker,
             named,
             |seen| {

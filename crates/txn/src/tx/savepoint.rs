@@ -1,6 +1,6 @@
 //! Going back to a point within a transaction.
 
-use drtm_kv::State;
+use drtm_kv::Holder;
 
 use super::Tx;
 use crate::{Error, Setting, state::TxState, write_set::Mark};
@@ -33,7 +33,7 @@ use crate::{Error, Setting, state::TxState, write_set::Mark};
 pub struct Savepoint {
     mark: Mark,
     /// Whose it is: a transaction refuses a savepoint of another.
-    holder: State,
+    holder: Holder,
     database: u32,
 }
 

@@ -5,16 +5,22 @@ use std::{
     ops::{ControlFlow, RangeBounds},
 };
 
-use super::{Range, Tx, each::Stop, range::Position};
+use drtm_kv::ForHolder;
+
+use super::{
+    Range, Tx,
+    drive::{Present, Stop, drive},
+    range::Position,
+};
 use crate::{
     Codec, Error, Key, Ordered, Setting, Table,
     arena::Arena,
     arena::ArenaKey,
-    index::Index,
     part::Wanted,
     read_set::ReadSet,
     room::{End, Of},
     state::TxState,
+    storage::Storage,
     write_set::{Write, WriteOp},
 };
 
@@ -96,13 +102,13 @@ impl<K: Key, C: Codec, S: Setting> Range<'_, '_, K, C, S> {
         C::Value: Borrow<C::Given>,
     {
         let wanted = &Wanted::TO_CHANGE;
-        while let Some(stop) = self.run_changing(&mut change)? {
+        while let Some((stop, end)) = self.run_changing(&mut change)? {
             match stop {
                 Stop::Over => return self.tx.passed(),
                 Stop::Enough => return Ok(()),
                 Stop::Failed(error) => return Err(error),
-                Stop::At(word, seen, end) => {
-                    if let Some((key, found, record)) = self.row_apart(word, seen, end, wanted)?
+                Stop::At(word, seen) => {
+                    if let Some((key, found, record)) = self.row_slow(word, seen, end, wanted)?
                         && self
                             .tx
                             .change_found::<K, C, _>(self.opened, &key, wanted, found, record, |value| {
@@ -123,12 +129,12 @@ impl<K: Key, C: Codec, S: Setting> Range<'_, '_, K, C, S> {
         Ok(())
     }
 
-    /// Changes rows as long as there is nothing special about them. `None` if there is about the transaction, or about the table.
+    /// Changes rows by the fast path. Gives where the values end that the transaction keeps, too. `None` if the transaction, or the table, has none.
     #[inline(never)]
     fn run_changing(
         &mut self,
         change: &mut impl FnMut(&K, &mut C::Value) -> ControlFlow<()>,
-    ) -> Result<Option<Stop>, Error>
+    ) -> Result<Option<(Stop, usize)>, Error>
     where
         C::Value: Borrow<C::Given>,
     {
@@ -136,52 +142,43 @@ impl<K: Key, C: Codec, S: Setting> Range<'_, '_, K, C, S> {
             return Ok(None);
         }
         let Self { tx, opened, cursor, .. } = self;
-        let (Index::TreeOfWords(tree), Position::Words(cursor)) = (&opened.index, cursor) else { return Ok(None) };
-        let TxState {
-            reads: ReadSet { leaves, records: reads, next_check, .. },
-            arena: Arena { values, .. },
-            writes,
-            holder,
-            ..
-        } = tx.state();
-        let mut stop = Stop::Over;
+        let (Storage::TreeOfWords(tree), Position::Words(cursor)) = (&opened.storage, cursor) else { return Ok(None) };
+        let TxState { reads, arena: Arena { values, .. }, writes, holder, .. } = tx.state();
+        let ReadSet { leaves, records, next_check, .. } = reads;
+        let (view, reader) = (&mut ForHolder(*holder), &mut Present { records, writes, next_check: *next_check });
         let start = values.len();
         let mut end = End { values, start };
         let room = &mut Of::<C, _>::new(&mut end);
-        tree.advance_each(cursor, *holder, leaves, room, |word, seen, Of { room: End { values, start }, .. }| {
-            if reads.len() + writes.len() + 1 >= *next_check || writes.may_have(seen.at) {
-                stop = Stop::At(word, seen, *start);
-                return ControlFlow::Break(());
-            }
-            // Also if changing it fails, it has been read.
-            reads.push(seen);
-            if !seen.is_present() {
-                return ControlFlow::Continue(());
-            }
-            let changed = match K::from_word(word) {
-                Some(key) => values.change::<C, _>(*start, opened.name, |value| change(&key, value)),
-                None => Err(Error::Key { table: opened.name }),
-            };
-            match changed {
-                Ok((value, flow)) => {
-                    *start = values.len();
-                    // What is written need not be looked at twice.
-                    reads.pop();
-                    writes.push(Write::found(seen, opened.number, WriteOp::Put(value), ArenaKey::Word(word), true));
-                    if flow.is_break() {
-                        stop = Stop::Enough;
-                    }
-                    return flow;
+        let stop = drive(
+            (tree, cursor),
+            view,
+            leaves,
+            reader,
+            room,
+            |word, reader, Of { room: End { values, start }, .. }| {
+                let changed = match K::from_word(word) {
+                    Some(key) => values.change::<C, _>(*start, opened.name, |value| change(&key, value)),
+                    None => Err(Error::Key { table: opened.name }),
+                };
+                // Also if changing it fails, it has been read.
+                let (value, flow) = match changed {
+                    Ok(changed) => changed,
+                    Err(error) => return ControlFlow::Break(Stop::Failed(error)),
+                };
+                *start = values.len();
+                // What is written need not be validated twice.
+                if let Some(seen) = reader.records.pop() {
+                    let write = Write::found(seen, opened.number, WriteOp::Put(value), ArenaKey::Word(word), true);
+                    reader.writes.push(write);
                 }
-                Err(error) => stop = Stop::Failed(error),
-            }
-            ControlFlow::Break(())
-        })?;
-        // What was copied of a row that is not there is nobody's.
+                flow.map_break(|()| Stop::Enough)
+            },
+        )?;
+        // What was copied of a row that is not there belongs to none.
         if !matches!(stop, Stop::At(..)) {
             end.values.truncate(end.start);
         }
-        Ok(Some(stop))
+        Ok(Some((stop, end.start)))
     }
 
     /// Removes the next row, where it is found, and gives what it was; `None` if there are no more rows.

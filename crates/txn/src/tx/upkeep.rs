@@ -6,9 +6,9 @@ use super::{Found, Tx};
 use crate::{
     Conflict, Error, Key, Ordered, Raw, Setting, Table,
     catalog::Opened,
-    index::Encoded,
     part::Wanted,
     secondary::{Entry, Listed, RowEntries},
+    storage::KeyRef,
     table::Any,
     write_set::WriteOp,
 };
@@ -81,8 +81,8 @@ impl<S: Setting> Tx<'_, S> {
             return Ok(true);
         }
         let was_there = match entry.key {
-            Encoded::Word(word) => self.remove(self.bare::<u64>(entry.index), &word)?,
-            Encoded::Bytes(bytes) => {
+            KeyRef::Word(word) => self.remove(self.bare::<u64>(entry.index), &word)?,
+            KeyRef::Bytes(bytes) => {
                 bytes.clone_into(key);
                 self.remove(self.bare::<Vec<u8>>(entry.index), key)?
             }
@@ -93,8 +93,8 @@ impl<S: Setting> Tx<'_, S> {
     /// The key of the row that has an entry of a unique index.
     fn owner(&mut self, entry: Entry<'_>, key: &mut Vec<u8>) -> Result<Option<Vec<u8>>, Error> {
         match entry.key {
-            Encoded::Word(word) => self.get(self.bare::<u64>(entry.index), &word),
-            Encoded::Bytes(bytes) => {
+            KeyRef::Word(word) => self.get(self.bare::<u64>(entry.index), &word),
+            KeyRef::Bytes(bytes) => {
                 bytes.clone_into(key);
                 self.get(self.bare::<Vec<u8>>(entry.index), key)
             }
@@ -105,8 +105,8 @@ impl<S: Setting> Tx<'_, S> {
         // An entry of another kind has the row's key within its own, so that it can be nobody else's.
         let (value, overwrites) = if entry.is_unique { (row, false) } else { (&[][..], true) };
         match entry.key {
-            Encoded::Word(word) => self.place(self.bare::<u64>(entry.index), &word, value, overwrites),
-            Encoded::Bytes(bytes) => {
+            KeyRef::Word(word) => self.place(self.bare::<u64>(entry.index), &word, value, overwrites),
+            KeyRef::Bytes(bytes) => {
                 bytes.clone_into(key);
                 self.place(self.bare::<Vec<u8>>(entry.index), key, value, overwrites)
             }
@@ -149,8 +149,8 @@ impl<S: Setting> Tx<'_, S> {
     /// An entry's key as bytes.
     fn spelled(&self, entry: Entry<'_>) -> Vec<u8> {
         match entry.key {
-            Encoded::Bytes(bytes) => bytes.to_vec(),
-            Encoded::Word(word) => {
+            KeyRef::Bytes(bytes) => bytes.to_vec(),
+            KeyRef::Word(word) => {
                 let bytes = word.to_be_bytes();
                 let size = self.db.catalog.get(entry.index).map_or(0, |index| index.key_size);
                 bytes[bytes.len() - size.min(bytes.len())..].to_vec()

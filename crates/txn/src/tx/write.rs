@@ -343,14 +343,10 @@ impl<S: Setting> Tx<'_, S> {
         overwrites: bool,
     ) -> Result<(), Error> {
         self.yield_to_ticket()?;
-        let TxState { worker, arena: Arena { key: buffer, values, .. }, reads, holder, .. } = self.state();
+        let TxState { worker, arena: Arena { key: buffer, values, .. }, reads, .. } = self.state();
         let encoded = encode(key, buffer);
-        // Mostly what may be overwritten is there, and what may not is not.
-        let found = if overwrites { opened.index.find::<O>(encoded, *holder) } else { None };
-        let placed = match found {
-            Some(seen) => Placed::Found(seen),
-            None => opened.index.place::<O>(worker, encoded, value.of(values.bytes()), |shift| reads.follow(shift))?,
-        };
+        let placed =
+            opened.storage.place::<O>(worker, encoded, value.of(values.bytes()), |shift| reads.follow(shift))?;
         match placed {
             Placed::Made(seen) => {
                 let state = self.state();

@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 
 use drtm_htm::NoHtm;
-use drtm_kv::{HashConfig, HashTable, Keys, Store, Tree, TreeKeys, Worker};
+use drtm_kv::{HashConfig, HashTable, Keys, KvTable, Store, Tree, TreeKeys, Worker};
 
 use super::{Map, Session, VALUE, Value};
 use crate::{Error, kv::Key};
@@ -34,7 +34,7 @@ impl<K: Key> Map<K> for DrtmHash<K::Kind> {
     }
 
     fn session(&self) -> Self::Session<'_> {
-        HashSession { table: &self.table, worker: self.store.worker() }
+        HashSession { table: &self.table, worker: self.store.worker().expect("a worker") }
     }
 
     fn taken(&self) -> Option<u64> {
@@ -85,7 +85,7 @@ impl<K: Key> Map<K> for DrtmTree<K::Kind> {
     }
 
     fn session(&self) -> Self::Session<'_> {
-        TreeSession { tree: &self.tree, worker: self.store.worker() }
+        TreeSession { tree: &self.tree, worker: self.store.worker().expect("a worker") }
     }
 
     fn taken(&self) -> Option<u64> {

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::{Image, Keys, LEAST_WORDS};
 use crate::{
-    Bytes, HashConfig, HashTable, Inline, Look, MAX_VALUE, Store, Version,
+    Bytes, Current, HashConfig, HashTable, Inline, KvTable, MAX_VALUE, Nowhere, Store, Version,
     layout::Place,
     record::{HEADER_WORDS, STATE},
 };
@@ -23,15 +23,14 @@ struct Memory {
 }
 
 fn place_of<K: Keys>(table: &HashTable<NoHtm, K>, key: K::Key<'_>) -> Place {
-    let place = table.with_record(key, |record| Ok(Look::Found(record.place()))).expect("sound");
-    place.expect("it is there")
+    table.read(key, Current, &mut Nowhere).expect("sound").expect("it is there").at.place()
 }
 
 /// A record of `key` with some values, one of them being written, and then another key's in the same memory.
 fn remember<K: Keys>(key: K::Key<'_>, other: K::Key<'_>, lengths: &[usize]) -> Memory {
     let store = Store::in_memory(NoHtm, 16 << 20).expect("a store");
     let table = store.hash_table_of::<K>(HashConfig::default().for_peers()).expect("a table");
-    let mut worker = store.worker();
+    let mut worker = store.worker().expect("a worker");
     let mut memory = Memory { incarnation: 0, images: Vec::new(), values: Vec::new() };
     let mut place = None;
     let keep = |place: Place, memory: &mut Memory| {

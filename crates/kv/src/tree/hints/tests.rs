@@ -3,7 +3,7 @@ use std::sync::Arc;
 use drtm_htm::NoHtm;
 
 use super::*;
-use crate::{Bytes, Store, Tree, Worker, tree::kind::TreeKeys};
+use crate::{Bytes, KvTable, Store, Tree, Worker, tree::kind::TreeKeys};
 
 const CAPACITY: u64 = 64 << 20;
 
@@ -89,7 +89,7 @@ fn generations_have_room_for_their_sets() {
 /// A tree with hints, and whoever changes it.
 fn tree<K: TreeKeys>() -> (Tree<NoHtm, K>, Worker<NoHtm>) {
     let store = Store::in_memory(NoHtm, CAPACITY).expect("a store").hinting_at_once();
-    (store.tree_of().expect("a tree"), store.worker())
+    (store.tree_of().expect("a tree"), store.worker().expect("a worker"))
 }
 
 /// Whether a get would go by a hint.
@@ -119,7 +119,7 @@ fn a_key_that_was_found_is_hinted_at_until_its_leaf_is_another() {
     insert(last - 1);
     assert!(!is_hinted(&tree, last) && get(&tree, last) == Some(last) && is_hinted(&tree, last));
     // An update where it is changes nothing; another size of memory does.
-    let mut worker = tree.store().worker();
+    let mut worker = tree.store().worker().expect("a worker");
     assert!(tree.update(&mut worker, last, &7_u64.to_le_bytes()).expect("room").is_some());
     assert!(is_hinted(&tree, last) && get(&tree, last) == Some(7));
     assert!(tree.update(&mut worker, last, &[8; 200]).expect("room").is_some());
@@ -212,7 +212,7 @@ fn hints_for_others_keys_with_the_same_hash_are_not_believed() {
 #[test]
 fn small_trees_have_none_and_large_ones_do() {
     let store = Store::in_memory(NoHtm, CAPACITY).expect("a store");
-    let (tree, mut worker) = (store.tree().expect("a tree"), store.worker());
+    let (tree, mut worker) = (store.tree().expect("a tree"), store.worker().expect("a worker"));
     let insert = |keys: std::ops::Range<u64>, worker: &mut Worker<NoHtm>| {
         keys.for_each(|key| assert!(tree.insert(worker, key, b"").expect("room").is_some()));
     };

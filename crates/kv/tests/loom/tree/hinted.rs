@@ -1,6 +1,6 @@
 //! Keys that are found by hints, while somebody changes the leaf that a hint leads to.
 
-use drtm_kv::{Mutation, mutated};
+use drtm_kv::{KvTable, Mutation, mutated};
 
 use super::{ABOUT_TO_BE_DIVIDED, World};
 use crate::explore;
@@ -58,7 +58,7 @@ fn a_hint_of_a_leaf_whose_memory_is_used_again_leads_nowhere() {
         (&[10, 20, 30, 40], &[], &[40]),
         |world| {
             // The last leaf leaves, and the root takes over the first; then the root is divided again.
-            let mut worker = world.store.worker();
+            let mut worker = world.store.worker().expect("a worker");
             let removed = world.tree.remove(&mut worker, 40).expect("sound").is_some();
             removed && world.tree.insert(&mut worker, 35, &35_u64.to_le_bytes()).expect("room").is_some()
         },
@@ -75,7 +75,7 @@ fn what_was_seen_to_have_moved_is_not_found_by_a_hint_where_it_was() {
     explore_hinted(
         3,
         (&[10], &[], &[10]),
-        |world| world.tree.update(&mut world.store.worker(), 10, &[10; 16]).expect("room").is_some(),
+        |world| world.tree.update(&mut world.store.worker().expect("a worker"), 10, &[10; 16]).expect("room").is_some(),
         |world| {
             // A scan has no use for hints.
             let length = |world: &World| world.tree.range(..).next().expect("sound").map(|row| row.value.len());

@@ -1,0 +1,387 @@
+//! Reading a record: one way, whatever the reader may see and however it knows the record.
+//!
+//! What a reader may see is its [`Visibility`], and how it knows the record is an [`Identity`].
+//! [`Record::try_read`] is the fast path: it looks once, and gives up if anything is unusual.
+//! [`Record::read`] says what is unusual. See `docs/decisions/0026`.
+
+use std::hint::cold_path;
+
+use drtm_htm::{Engine, fence_acquire};
+use drtm_rdma::{OutOfBounds, Region, words_for};
+
+use super::{Look, Past, Record, STATE};
+use crate::{
+    Handle, Holder, ReadEntry,
+    keys::Keys,
+    layout::{Head, Place, State, Version},
+    mutation::{self, Mutation},
+    room::Room,
+};
+
+/// What a reader may see of records, as a type, so that the code for each is its own.
+///
+/// # Example
+///
+/// See [`Current`], [`ForHolder`] and [`AsOf`].
+pub trait Visibility: See {}
+
+impl<V: See> Visibility for V {}
+
+/// Sees records as they are, locked or not, those of keys that are not there too.
+///
+/// # Example
+///
+/// ```
+/// use drtm_htm::NoHtm;
+/// use drtm_kv::{Current, HashConfig, KvTable, Store};
+///
+/// let store = Store::in_memory(NoHtm, 16 << 20)?;
+/// let (table, mut worker) = (store.hash_table(HashConfig::default())?, store.worker()?);
+/// let version = table.insert(&mut worker, 7, b"seven")?.expect("it is new");
+/// let found = table.read(7, Current, &mut Vec::new())?.expect("it is there");
+/// assert!(found.is_present() && found.version == version);
+/// # Ok::<(), drtm_kv::KvError>(())
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Current;
+
+/// Sees records as they are, unless another transaction holds them: what a transaction may see.
+///
+/// # Example
+///
+/// See [`KvTable::read`](crate::KvTable::read).
+#[derive(Clone, Copy, Debug)]
+pub struct ForHolder(pub Holder);
+
+/// Sees what keys were before a version. For readers that know that all earlier versions have
+/// been written, or are being written under the records' locks, and that what they need was
+/// [kept](crate::Records::keep).
+///
+/// # Example
+///
+/// See [`KvTable::read`](crate::KvTable::read).
+#[derive(Clone, Copy, Debug)]
+pub struct AsOf {
+    before: Version,
+    /// A lock, and the record's version, that were found and may be an earlier writer's.
+    met: Option<(State, Version, u64)>,
+}
+
+impl AsOf {
+    /// Before this version.
+    #[must_use]
+    pub fn new(before: Version) -> Self {
+        Self { before, met: None }
+    }
+
+    #[inline(always)]
+    pub(super) fn includes(&self, version: Version) -> bool {
+        version.number() < self.before.number()
+    }
+
+    /// Whether a transaction holds the record that may write a version that is to be seen. One
+    /// that takes the lock from now on does not: so only the first holder that is met has to be
+    /// waited for.
+    #[inline(always)]
+    fn must_wait(&mut self, state: State, version: Version, word: u64) -> bool {
+        if !state.is_locked() {
+            return false;
+        }
+        match self.met {
+            Some(met) if met.2 == word => met == (state, version, word),
+            _ => {
+                self.met = Some((state, version, word));
+                true
+            }
+        }
+    }
+}
+
+/// Sees the records of keys that are there, as they are.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Present;
+
+/// What a record with some version is to a reader.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Seen {
+    /// This version is what it sees.
+    Now,
+    /// It must wait for the lock's holder.
+    Locked,
+    /// It sees an older version.
+    Older,
+}
+
+/// What a [`Visibility`] consists of. Public only as far as that has it.
+pub trait See {
+    /// What is found.
+    type Found;
+
+    /// Whether the records of keys that are not there are found, too.
+    const FINDS_ABSENT: bool = true;
+
+    /// What it finds.
+    fn found(at: Handle, version: Version) -> Self::Found;
+
+    /// Whether it sees this version, in the usual case.
+    #[inline(always)]
+    fn sees_at_once<E: Engine>(&self, _record: &Record<'_, E>, _version: Version) -> bool {
+        true
+    }
+
+    /// What a record with this version is to the reader.
+    #[inline(always)]
+    fn see<E: Engine>(&mut self, record: &Record<'_, E>, version: Version) -> Seen {
+        if self.sees_at_once(record, version) { Seen::Now } else { Seen::Locked }
+    }
+
+    /// Follows a record's links to older versions.
+    fn read_older<E: Engine>(
+        &self,
+        _record: &Record<'_, E>,
+        _head: Head,
+        _into: &mut impl Room,
+    ) -> Result<Look<Self::Found>, OutOfBounds> {
+        Ok(Look::Busy)
+    }
+}
+
+impl See for Current {
+    type Found = ReadEntry;
+
+    #[inline(always)]
+    fn found(at: Handle, version: Version) -> ReadEntry {
+        ReadEntry { at, version }
+    }
+}
+
+impl See for Present {
+    type Found = ReadEntry;
+    const FINDS_ABSENT: bool = false;
+
+    #[inline(always)]
+    fn found(at: Handle, version: Version) -> ReadEntry {
+        ReadEntry { at, version }
+    }
+}
+
+impl See for ForHolder {
+    type Found = ReadEntry;
+
+    #[inline(always)]
+    fn found(at: Handle, version: Version) -> ReadEntry {
+        ReadEntry { at, version }
+    }
+
+    #[inline(always)]
+    fn sees_at_once<E: Engine>(&self, record: &Record<'_, E>, _version: Version) -> bool {
+        State(record.engine().load_relaxed(&record.header[STATE])).may_be_read_by(self.0)
+    }
+}
+
+impl See for AsOf {
+    type Found = Past;
+
+    #[inline(always)]
+    fn see<E: Engine>(&mut self, record: &Record<'_, E>, version: Version) -> Seen {
+        // A transaction that holds a record which is too new is later still.
+        if !self.includes(version) {
+            return Seen::Older;
+        }
+        let state = State(record.engine().load(&record.header[STATE]));
+        if self.must_wait(state, version, record.place.word) { Seen::Locked } else { Seen::Now }
+    }
+
+    #[inline(always)]
+    fn sees_at_once<E: Engine>(&self, record: &Record<'_, E>, version: Version) -> bool {
+        self.includes(version) && !State(record.engine().load(&record.header[STATE])).is_locked()
+    }
+
+    #[inline(always)]
+    fn found(_at: Handle, version: Version) -> Past {
+        Past::of(version)
+    }
+
+    fn read_older<E: Engine>(
+        &self,
+        record: &Record<'_, E>,
+        head: Head,
+        into: &mut impl Room,
+    ) -> Result<Look<Past>, OutOfBounds> {
+        record.read_older(head, self, into)
+    }
+}
+
+/// How a reader knows the record that it reads.
+pub(crate) trait Identity<K: Keys> {
+    /// Whether a record with this head is the one.
+    fn is<E: Engine>(&mut self, record: &Record<'_, E>, head: Head) -> Result<bool, OutOfBounds>;
+}
+
+/// By its whole key.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct WholeKey<'k, K: Keys>(pub(crate) K::Key<'k>);
+
+/// By the word that stands for its key.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct KeyWord(pub(crate) u64);
+
+/// By its place alone: the key is copied out, of a record that keeps it.
+#[derive(Debug)]
+pub(crate) struct KeyInto<'b>(pub(crate) &'b mut Vec<u8>);
+
+impl<K: Keys> Identity<K> for WholeKey<'_, K> {
+    #[inline(always)]
+    fn is<E: Engine>(&mut self, record: &Record<'_, E>, head: Head) -> Result<bool, OutOfBounds> {
+        record.has_key::<K>(head, self.0)
+    }
+}
+
+impl<K: Keys> Identity<K> for KeyWord {
+    #[inline(always)]
+    fn is<E: Engine>(&mut self, record: &Record<'_, E>, _head: Head) -> Result<bool, OutOfBounds> {
+        Ok(record.key_word() == self.0)
+    }
+}
+
+impl<K: Keys> Identity<K> for KeyInto<'_> {
+    #[inline(always)]
+    fn is<E: Engine>(&mut self, record: &Record<'_, E>, head: Head) -> Result<bool, OutOfBounds> {
+        record.copy_kept_key::<K>(head, self.0).map(|()| true)
+    }
+}
+
+impl<E: Engine> Record<'_, E> {
+    /// Reads the record by the fast path: once, if it is whole, present, the one that is meant, and
+    /// no lock is in the way. `None`: [read](Self::read) it.
+    #[inline(always)]
+    pub(crate) fn try_read<K: Keys, V: See>(
+        &self,
+        identity: impl Identity<K>,
+        view: &V,
+        into: &mut impl Room,
+    ) -> Option<V::Found> {
+        let (version, _) = self.look_once::<K, V>(identity, view, into)?;
+        let is_same = self.head().incarnation() == self.place.incarnation;
+        (is_same || mutation::includes(Mutation::ReadWithoutVersion)).then(|| V::found(Handle::of(self.place), version))
+    }
+
+    /// Reads by the fast path a record of which only the word is known, and not the incarnation:
+    /// the caller makes sure that a slot leads there all the while.
+    #[inline(always)]
+    pub(crate) fn try_read_by_slot<K: Keys, V: See>(
+        &self,
+        identity: impl Identity<K>,
+        view: &V,
+        into: &mut impl Room,
+    ) -> Option<V::Found> {
+        let (version, head) = self.look_once::<K, V>(identity, view, into)?;
+        let place = Place { incarnation: head.incarnation(), ..self.place };
+        Some(V::found(Handle::of(place), version))
+    }
+
+    #[inline(always)]
+    fn look_once<K: Keys, V: See>(
+        &self,
+        mut identity: impl Identity<K>,
+        view: &V,
+        into: &mut impl Room,
+    ) -> Option<(Version, Head)> {
+        let version = self.version();
+        if version.is_writing() || version.is_removed() || !view.sees_at_once(self, version) {
+            return None;
+        }
+        let head = self.head();
+        if !identity.is(self, head).ok()? {
+            return None;
+        }
+        self.copy::<K, _>(head, into).ok()?;
+        fence_acquire();
+        let is_same = self.version() == version || mutation::includes(Mutation::ReadWithoutVersion);
+        is_same.then_some((version, head))
+    }
+
+    /// Reads the record if it is the one that is meant, and copies as much of its value as is
+    /// wanted. What was copied means nothing unless something is found.
+    #[inline(always)]
+    pub(crate) fn read<K: Keys, V: See>(
+        &self,
+        mut identity: impl Identity<K>,
+        view: &mut V,
+        into: &mut impl Room,
+    ) -> Result<Look<V::Found>, OutOfBounds> {
+        let version = self.version();
+        let head = self.head();
+        let is_current = head.incarnation() == self.place.incarnation;
+        if version.is_writing() {
+            cold_path();
+            return Ok(if is_current { Look::Busy } else { Look::Stale });
+        }
+        let seen = view.see(self, version);
+        if seen == Seen::Locked {
+            cold_path();
+            return Ok(if is_current { Look::Busy } else { Look::Stale });
+        }
+        let is_it = identity.is(self, head).and_then(|is_it| {
+            if is_it && seen == Seen::Now && !version.is_removed() {
+                self.copy::<K, _>(head, into)?;
+            }
+            Ok(is_it)
+        });
+        // What was seen may be nonsense, errors included, unless the version is the same still.
+        fence_acquire();
+        if self.version() != version && !mutation::includes(Mutation::ReadWithoutVersion) {
+            cold_path();
+            return Ok(Look::Busy);
+        }
+        // Then the incarnation and the key say whether this is the record: its memory may have had
+        // another use since the reader learned of it.
+        if self.head().incarnation() != self.place.incarnation {
+            cold_path();
+            return Ok(Look::Stale);
+        }
+        match is_it? {
+            false => Ok(Look::Other),
+            true if seen == Seen::Older => view.read_older(self, head, into),
+            true if !V::FINDS_ABSENT && version.is_removed() => Ok(Look::Absent),
+            true => Ok(Look::Found(V::found(Handle::of(self.place), version))),
+        }
+    }
+
+    /// Copies as much of the value as is wanted.
+    ///
+    /// A value that is as long as is expected is copied without waiting for the head: where it is,
+    /// and how much, does not depend on that then.
+    #[inline(always)]
+    fn copy<K: Keys, R: Room>(&self, head: Head, into: &mut R) -> Result<(), OutOfBounds> {
+        if !R::IS_WANTED {
+            return Ok(());
+        }
+        let (true, Some(whole)) = (K::FITS, into.whole()) else {
+            return self.copy_wanted(self.shape::<K>(head)?, into);
+        };
+        let is_short = whole <= Head::MAX_SHORT;
+        let before = usize::from(!is_short);
+        // Behind a shorter value there may be less memory.
+        if let Ok(body) = self.body(0, before + words_for(whole)) {
+            let is_as_long = match head.short_length() {
+                Some(length) => is_short && usize::from(length) == whole,
+                None => !is_short && self.engine().load_relaxed(&body[0]) == whole as u64,
+            };
+            if is_as_long {
+                self.copy_parts(&body[before..], whole, into);
+                return Ok(());
+            }
+        }
+        Self::copy_slow::<K, R>(self.region, self.place.word, head, into)
+    }
+
+    /// Copies what is wanted of a value of another length than was expected.
+    // It looks for the record once more: one that it was given would have to be in memory, for all others, too.
+    #[cold]
+    #[inline(never)]
+    fn copy_slow<K: Keys, R: Room>(region: &Region<E>, word: u64, head: Head, into: &mut R) -> Result<(), OutOfBounds> {
+        let record = Record::at(region, Place { word, incarnation: 0 })?;
+        record.copy_wanted(record.shape::<K>(head)?, into)
+    }
+}

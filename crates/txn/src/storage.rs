@@ -1,0 +1,194 @@
+//! A table's rows in the store, whichever of its four shapes the table has.
+
+mod tour;
+
+use drtm_htm::Engine;
+use drtm_kv::{
+    BucketVersion, Bytes, GuardChange, Handle, HashConfig, HashTable, Inline, KvError, KvTable, NodeVersion, Placed,
+    ReadEntry, Reaped, Reserved, Room, Store, Tree, Version, Visibility, Worker,
+};
+
+use crate::table::{Any, Reach};
+
+/// A key, as the store takes it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum KeyRef<'k> {
+    Word(u64),
+    Bytes(&'k [u8]),
+}
+
+/// Where a key was not found.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Absence {
+    Bucket(BucketVersion),
+    Leaf(NodeVersion),
+}
+
+impl From<BucketVersion> for Absence {
+    #[inline(always)]
+    fn from(bucket: BucketVersion) -> Self {
+        Self::Bucket(bucket)
+    }
+}
+
+impl From<NodeVersion> for Absence {
+    #[inline(always)]
+    fn from(leaf: NodeVersion) -> Self {
+        Self::Leaf(leaf)
+    }
+}
+
+/// What a transaction's own insertion did to the guards of absent keys.
+#[derive(Debug)]
+pub(crate) enum Shift {
+    Bucket(GuardChange<BucketVersion>),
+    Leaf(GuardChange<NodeVersion>),
+}
+
+impl From<GuardChange<BucketVersion>> for Shift {
+    #[inline(always)]
+    fn from(change: GuardChange<BucketVersion>) -> Self {
+        Self::Bucket(change)
+    }
+}
+
+impl From<GuardChange<NodeVersion>> for Shift {
+    #[inline(always)]
+    fn from(change: GuardChange<NodeVersion>) -> Self {
+        Self::Leaf(change)
+    }
+}
+
+/// The primary storage of a table.
+#[derive(Debug)]
+pub(crate) enum Storage<E: Engine> {
+    HashOfWords(HashTable<E, Inline>),
+    HashOfBytes(HashTable<E, Bytes>),
+    TreeOfWords(Tree<E, Inline>),
+    TreeOfBytes(Tree<E, Bytes>),
+}
+
+/// Runs an operation on whichever table it is, with the key that goes with it.
+macro_rules! dispatch {
+    ($reach:ty, $storage:expr, $key:expr, |$table:ident, $name:ident| $body:expr) => {
+        match ($storage, $key) {
+            (Storage::HashOfWords($table), KeyRef::Word($name)) if <$reach>::HASHED => $body,
+            (Storage::HashOfBytes($table), KeyRef::Bytes($name)) if <$reach>::HASHED => $body,
+            (Storage::TreeOfWords($table), KeyRef::Word($name)) if <$reach>::SORTED => $body,
+            (Storage::TreeOfBytes($table), KeyRef::Bytes($name)) if <$reach>::SORTED => $body,
+            // The type of keys decides about both, and is checked when the table is opened.
+            _ => unreachable!("a key of another kind than its table's"),
+        }
+    };
+}
+
+impl<E: Engine> Storage<E> {
+    pub(crate) fn create(store: &Store<E>, is_ordered: bool, fits: bool, rows: u64) -> Result<Self, KvError> {
+        let config = HashConfig::for_keys(rows);
+        Ok(match (is_ordered, fits) {
+            (false, true) => Self::HashOfWords(store.hash_table(config)?),
+            (false, false) => Self::HashOfBytes(store.hash_table_of(config)?),
+            (true, true) => Self::TreeOfWords(store.tree()?),
+            (true, false) => Self::TreeOfBytes(store.tree_of()?),
+        })
+    }
+
+    /// Reads what a key is to a reader of this visibility.
+    #[inline(always)]
+    pub(crate) fn read<O: Reach, V: Visibility>(
+        &self,
+        key: KeyRef<'_>,
+        view: V,
+        into: &mut impl Room,
+    ) -> Result<Result<V::Found, Absence>, KvError> {
+        dispatch!(O, self, key, |table, key| Ok(table.read(key, view, into)?.map_err(Absence::from)))
+    }
+
+    /// Reads a row from a record that was located before, if it is still the row's.
+    #[inline(always)]
+    pub(crate) fn read_at<O: Reach, V: Visibility>(
+        &self,
+        at: Handle,
+        word: u64,
+        view: V,
+        into: &mut impl Room,
+    ) -> Option<V::Found> {
+        match self {
+            Self::HashOfWords(table) if O::HASHED => table.read_at(at, word, view, into),
+            _ => None,
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn place<O: Reach>(
+        &self,
+        worker: &mut Worker<E>,
+        key: KeyRef<'_>,
+        value: &[u8],
+        mut note: impl FnMut(Shift),
+    ) -> Result<Placed, KvError> {
+        dispatch!(O, self, key, |table, key| table.place(worker, key, value, None, |change| note(change.into())))
+    }
+
+    /// Makes records for the first of some keys that ascend, as far as that can be done at once. Gives how many.
+    #[inline(always)]
+    pub(crate) fn place_run<'v>(
+        &self,
+        worker: &mut Worker<E>,
+        rows: impl Iterator<Item = (u64, &'v [u8])>,
+        made: impl FnMut(ReadEntry),
+        note: impl FnOnce(Shift),
+    ) -> Result<usize, KvError> {
+        match self {
+            Self::TreeOfWords(tree) => tree.place_run(worker, rows, made, |change| note(change.into())),
+            _ => Ok(0),
+        }
+    }
+
+    /// Whether a key's record is this one, which is locked.
+    #[cold]
+    pub(crate) fn leads_to(&self, key: KeyRef<'_>, at: Handle) -> Result<bool, KvError> {
+        dispatch!(Any, self, key, |table, key| table.leads_to(key, at))
+    }
+
+    pub(crate) fn reserve(
+        &self,
+        worker: &mut Worker<E>,
+        key: KeyRef<'_>,
+        at: Handle,
+        length: usize,
+    ) -> Result<Option<Reserved>, KvError> {
+        dispatch!(Any, self, key, |table, _key| table.reserve(worker, at, length))
+    }
+
+    /// Writes a record that is locked with a value of another length, where it is or in this memory. Gives where it is then.
+    #[inline(never)]
+    pub(crate) fn write(
+        &self,
+        worker: &mut Worker<E>,
+        key: KeyRef<'_>,
+        at: Handle,
+        to: Option<Reserved>,
+        version: Version,
+        value: &[u8],
+    ) -> Result<Handle, KvError> {
+        dispatch!(Any, self, key, |table, key| match to {
+            None => table.write_held(at, version, value).map(|()| at),
+            Some(to) => table.move_held(worker, key, at, to, version, value),
+        })
+    }
+
+    pub(crate) fn reap(&self, worker: &mut Worker<E>, key: KeyRef<'_>, seen: ReadEntry) -> Result<Reaped, KvError> {
+        dispatch!(Any, self, key, |table, key| table.reap(worker, key, seen))
+    }
+
+    /// Rows, and records that stand for rows that are not there.
+    pub(crate) fn records(&self) -> Result<u64, KvError> {
+        match self {
+            Self::HashOfWords(table) => table.count(),
+            Self::HashOfBytes(table) => table.count(),
+            Self::TreeOfWords(table) => table.count(),
+            Self::TreeOfBytes(table) => table.count(),
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! The fast path over many rows: one driver for ranges that are shown or changed, and one look for rows of many keys,
+//! whatever the transaction may see.
+
+use std::ops::ControlFlow;
+
+use drtm_htm::Engine;
+use drtm_kv::{AsOf, Cursor, ForHolder, Inline, Passed, Past, ReadEntry, Room, Tree, Visibility};
+
+use crate::{Error, write_set::WriteSet};
+
+/// What a transaction notes of the rows that it comes to.
+pub(super) trait Reader<V: Visibility> {
+    /// Notes a row, and returns whether it is there.
+    ///
+    /// # Errors
+    ///
+    /// Why the fast path ends at this row.
+    fn take(&mut self, found: V::Found) -> Result<bool, Special>;
+}
+
+/// What is special about a row.
+pub(super) enum Special {
+    /// The transaction may have written it, or it is time to validate what was read.
+    Own(ReadEntry),
+    /// It cannot be read.
+    Failed(Error),
+}
+
+/// A transaction that reads the present: rows become part of its read set.
+pub(super) struct Present<'t> {
+    pub(super) records: &'t mut Vec<ReadEntry>,
+    pub(super) writes: &'t mut WriteSet,
+    pub(super) next_check: usize,
+}
+
+impl Reader<ForHolder> for Present<'_> {
+    #[inline(always)]
+    fn take(&mut self, seen: ReadEntry) -> Result<bool, Special> {
+        let is_time_to_check = self.records.len() + self.writes.len() + 1 >= self.next_check;
+        // Rows that the transaction has written itself, or removed, leave the fast path here, and only here.
+        if is_time_to_check || self.writes.may_have(seen.at) {
+            return Err(Special::Own(seen));
+        }
+        self.records.push(seen);
+        Ok(seen.is_present())
+    }
+}
+
+/// A snapshot of a table with this name: nothing has to be noted.
+pub(super) struct Snapshot {
+    pub(super) table: &'static str,
+}
+
+impl Reader<AsOf> for Snapshot {
+    #[inline(always)]
+    fn take(&mut self, past: Past) -> Result<bool, Special> {
+        match past {
+            Past::Present(_) => Ok(true),
+            Past::Absent => Ok(false),
+            Past::Forgotten => Err(Special::Failed(Error::Forgotten { table: self.table })),
+        }
+    }
+}
+
+/// Why no more rows are shown.
+pub(super) enum Stop {
+    /// There are none.
+    Over,
+    /// The caller has seen enough.
+    Enough,
+    /// The row of this word needs more than the fast path.
+    At(u64, ReadEntry),
+    /// It is none of the table's.
+    Failed(Error),
+}
+
+/// Shows rows of a range, until there are no more, or one is special, or `show` breaks off.
+#[inline(always)]
+pub(super) fn drive<E: Engine, V: Visibility, T: Reader<V>, R: Room>(
+    (tree, cursor): (&Tree<E>, &mut Cursor<Inline>),
+    view: &mut V,
+    passed: &mut impl Passed,
+    reader: &mut T,
+    room: &mut R,
+    mut show: impl FnMut(u64, &mut T, &mut R) -> ControlFlow<Stop>,
+) -> Result<Stop, Error> {
+    let mut stop = Stop::Over;
+    tree.advance_each(cursor, view, passed, room, |word, found, room| {
+        let flow = match reader.take(found) {
+            Ok(true) => show(word, reader, room),
+            Ok(false) => ControlFlow::Continue(()),
+            Err(Special::Own(seen)) => ControlFlow::Break(Stop::At(word, seen)),
+            Err(Special::Failed(error)) => ControlFlow::Break(Stop::Failed(error)),
+        };
+        flow.map_break(|why| stop = why)
+    })?;
+    Ok(stop)
+}
