@@ -47,6 +47,7 @@ mod db;
 mod epoch;
 mod error;
 mod garbage;
+mod guards;
 mod inner;
 mod key;
 mod lifecycle;

@@ -1,8 +1,9 @@
 //! The read set: what must still be so when the transaction commits.
 
-use drtm_kv::{BucketVersion, GuardChange, Handle, NodeVersion, PhantomGuard, ReadEntry};
+use drtm_kv::{BucketVersion, Handle, NodeVersion, ReadEntry};
 
 use crate::{
+    guards::GuardIndex,
     storage::{Absence, Shift},
     write_set::WriteTarget,
 };
@@ -23,12 +24,15 @@ pub(crate) struct ReadSet {
     pub(crate) held: Vec<Handle>,
     /// How many reads and writes there are when the set is validated again.
     pub(crate) next_check: usize,
+    leaf_index: GuardIndex,
+    bucket_index: GuardIndex,
 }
 
 impl Default for ReadSet {
     fn default() -> Self {
         let (records, leaves, buckets, held) = Default::default();
-        Self { records, leaves, buckets, held, next_check: FIRST_CHECK }
+        let (leaf_index, bucket_index) = Default::default();
+        Self { records, leaves, buckets, held, next_check: FIRST_CHECK, leaf_index, bucket_index }
     }
 }
 
@@ -56,8 +60,8 @@ impl ReadSet {
     /// Lets the guards follow a change that this transaction has made itself.
     pub(crate) fn follow(&mut self, shift: Shift) {
         match shift {
-            Shift::Leaf(change) => carry(&mut self.leaves, change),
-            Shift::Bucket(change) => carry(&mut self.buckets, change),
+            Shift::Leaf(change) => self.leaf_index.carry(&mut self.leaves, change),
+            Shift::Bucket(change) => self.bucket_index.carry(&mut self.buckets, change),
         }
     }
 
@@ -81,18 +85,8 @@ impl ReadSet {
         self.leaves.clear();
         self.buckets.clear();
         self.next_check = FIRST_CHECK;
-    }
-}
-
-/// Lets guards follow a change.
-fn carry<G: PhantomGuard>(guards: &mut Vec<G>, change: GuardChange<G>) {
-    let mut is_there = false;
-    for guard in guards.iter_mut().filter(|guard| **guard == change.before) {
-        *guard = change.after;
-        is_there = true;
-    }
-    if is_there {
-        guards.extend(change.split_off);
+        self.leaf_index.clear();
+        self.bucket_index.clear();
     }
 }
 

@@ -1,0 +1,164 @@
+//! Phantom guards follow the changes that the transaction makes itself.
+//!
+//! A guard says in which version a bucket or a leaf was when a key was absent there. An insertion of the transaction's
+//! own changes it, and must not look like another's. So the guard is replaced, at every insertion: few guards are gone
+//! through, many have an index, which is brought up to date by the first change that needs it.
+
+use drtm_kv::{GuardChange, PhantomGuard};
+use drtm_rdma::Offset;
+use rustc_hash::FxHashMap;
+
+/// From how many guards on they are looked up by an index.
+const INDEX_FROM: usize = if cfg!(test) { 4 } else { 64 };
+
+/// Where a list has the guard of a place.
+#[derive(Debug, Default)]
+pub(crate) struct GuardIndex {
+    /// The positions of guards among the first `indexed`.
+    positions: FxHashMap<Offset, usize>,
+    indexed: usize,
+}
+
+impl GuardIndex {
+    /// Lets the guards of a list follow a change.
+    #[inline]
+    pub(crate) fn carry<G: PhantomGuard>(&mut self, guards: &mut Vec<G>, change: GuardChange<G>) {
+        if guards.len() < INDEX_FROM && self.indexed == 0 {
+            let mut is_there = false;
+            for guard in guards.iter_mut().filter(|guard| **guard == change.before) {
+                *guard = change.after;
+                is_there = true;
+            }
+            if is_there {
+                guards.extend(change.split_off);
+            }
+        } else {
+            self.carry_many(guards, change);
+        }
+    }
+
+    #[inline(never)]
+    fn carry_many<G: PhantomGuard>(&mut self, guards: &mut Vec<G>, change: GuardChange<G>) {
+        self.update(guards);
+        let position = self.positions.get(&change.before.place()).copied();
+        let Some(position) = position.filter(|at| guards[*at] == change.before) else { return };
+        guards[position] = change.after;
+        if change.after.place() != change.before.place() {
+            self.positions.remove(&change.before.place());
+            self.positions.insert(change.after.place(), position);
+        }
+        guards.extend(change.split_off);
+        self.update(guards);
+    }
+
+    /// Indexes the guards at the end of a list, and takes those out that it has already.
+    fn update<G: PhantomGuard>(&mut self, guards: &mut Vec<G>) {
+        let mut kept = self.indexed;
+        for at in self.indexed..guards.len() {
+            let guard = guards[at];
+            match self.positions.get(&guard.place()) {
+                Some(known) if guards[*known] == guard => continue,
+                // Another transaction has changed the place meanwhile. Only one of both guards can hold, so the
+                // transaction cannot commit, whichever is found.
+                Some(_) => {}
+                None => drop(self.positions.insert(guard.place(), kept)),
+            }
+            guards[kept] = guard;
+            kept += 1;
+        }
+        guards.truncate(kept);
+        self.indexed = kept;
+    }
+
+    /// Forgets the guards of a list that was cleared.
+    #[inline(always)]
+    pub(crate) fn clear(&mut self) {
+        if self.indexed > 0 {
+            self.clear_slow();
+        }
+    }
+
+    #[cold]
+    fn clear_slow(&mut self) {
+        self.positions.clear();
+        self.indexed = 0;
+    }
+}
+
+#[cfg(all(test, not(feature = "model")))]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use drtm_htm::NoHtm;
+    use drtm_kv::{Current, HashConfig, HashTable, KvTable, Placed, Store, Tree};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[derive(Clone, Copy, Debug)]
+    enum Step {
+        /// Looks for a key.
+        Look(u64),
+        /// Inserts a key, as the transaction does.
+        Insert(u64),
+        /// Inserts a key, as another transaction does.
+        Disturb(u64),
+    }
+
+    fn steps() -> impl Strategy<Value = Vec<Step>> {
+        let step = prop_oneof![
+            20 => (0..3_000_u64).prop_map(Step::Look),
+            20 => (0..3_000_u64).prop_map(Step::Insert),
+            1 => (0..3_000_u64).prop_map(Step::Disturb),
+        ];
+        prop::collection::vec(step, 0..400)
+    }
+
+    /// Guards hold as long as only the transaction itself inserts, and fail if another inserts where one is.
+    fn run<T: KvTable<NoHtm, drtm_kv::Inline>>(store: &Store<NoHtm>, table: &T, steps: &[Step]) {
+        let mut worker = store.worker().expect("a worker");
+        let (mut guards, mut index) = (Vec::new(), GuardIndex::default());
+        // The keys that the transaction has seen absent, and whether another has inserted one of them.
+        let (mut absent, mut is_disturbed) = (BTreeSet::new(), false);
+        for step in steps {
+            match *step {
+                Step::Look(key) => {
+                    if let Err(guard) = table.read(key, Current, &mut drtm_kv::Nowhere).expect("sound") {
+                        guards.push(guard);
+                        absent.insert(key);
+                    }
+                }
+                Step::Insert(key) => {
+                    let placed = table.place(&mut worker, key, b"", None, |change| index.carry(&mut guards, change));
+                    if let Placed::Made(_) = placed.expect("room") {
+                        absent.remove(&key);
+                    }
+                }
+                Step::Disturb(key) => {
+                    if let Placed::Made(_) = table.place(&mut worker, key, b"", None, |_| ()).expect("room") {
+                        is_disturbed |= absent.contains(&key);
+                    }
+                }
+            }
+            let records = store.records();
+            let hold = guards.iter().all(|guard| records.is_unchanged(guard));
+            assert!(!(is_disturbed && hold), "a phantom is overlooked");
+            if !steps.iter().any(|step| matches!(step, Step::Disturb(_))) {
+                assert!(hold, "the transaction's own insertion is taken for another's");
+            }
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+
+        #[test]
+        fn guards_follow_own_insertions_and_no_others(steps in steps()) {
+            let store = Store::in_memory(NoHtm, 64 << 20).expect("a store");
+            let hash: HashTable<NoHtm> = store.hash_table(HashConfig::default()).expect("a table");
+            run(&store, &hash, &steps);
+            let tree: Tree<NoHtm> = store.tree().expect("a tree");
+            run(&store, &tree, &steps);
+        }
+    }
+}
