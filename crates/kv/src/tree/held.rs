@@ -66,6 +66,35 @@ impl<K: TreeKeys> Cursor<K> {
         K::expect(&mut self.cursor, Ahead::of(rows, bytes));
         self
     }
+
+    /// Skips what lies before a key, in the direction of the scan, which continues from there on. The key must not lie
+    /// behind rows that were returned.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use std::ops::Bound::{Excluded, Included};
+    /// use drtm_htm::NoHtm;
+    /// use drtm_kv::{Current, Cursor, KvTable, Store};
+    ///
+    /// let store = Store::in_memory(NoHtm, 16 << 20)?;
+    /// let (tree, mut worker) = (store.tree()?, store.worker()?);
+    /// (0..100).try_for_each(|key| tree.insert(&mut worker, key, b"").map(drop))?;
+    /// let mut next = |cursor: &mut Cursor<_>| {
+    ///     let row = tree.advance(cursor, &mut Current, &mut (), &mut Vec::new())?;
+    ///     Ok::<_, drtm_kv::KvError>(row.map(|(key, _)| key))
+    /// };
+    /// let mut up = Cursor::up(..80);
+    /// assert_eq!(next(&mut up)?, Some(0));
+    /// up.skip_to(Excluded(50));
+    /// assert_eq!(next(&mut up)?, Some(51));
+    /// up.skip_to(Included(80));
+    /// assert_eq!(next(&mut up)?, None);
+    /// # Ok::<(), drtm_kv::KvError>(())
+    /// ```
+    pub fn skip_to(&mut self, key: Bound<K::Key<'_>>) {
+        K::skip_to(&mut self.cursor, key);
+    }
 }
 
 impl<E: Engine> Tree<E> {

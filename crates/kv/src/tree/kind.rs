@@ -3,7 +3,7 @@
 use std::{
     cmp::Ordering,
     fmt::Debug,
-    ops::{ControlFlow, RangeBounds},
+    ops::{Bound, ControlFlow, RangeBounds},
 };
 
 use drtm_htm::Engine;
@@ -103,6 +103,9 @@ pub trait Kind: Keys {
     /// Tells a scan how far it will probably go.
     fn expect(cursor: &mut Self::Cursor, ahead: Ahead);
 
+    /// Makes a scan continue from a key on.
+    fn skip_to(cursor: &mut Self::Cursor, key: Bound<Self::Key<'_>>);
+
     /// Moves to the next row. Reads its record, and tells of the leaves that are passed.
     fn next<'c, E: Engine, V: Visibility>(
         table: &Table<E>,
@@ -190,6 +193,10 @@ impl Kind for Inline {
         cursor.expect(ahead);
     }
 
+    fn skip_to(cursor: &mut Leaves, key: Bound<u64>) {
+        cursor.skip_to(key);
+    }
+
     #[inline(always)]
     fn next<'c, E: Engine, V: Visibility>(
         table: &Table<E>,
@@ -272,6 +279,10 @@ impl Kind for Bytes {
 
     fn expect(cursor: &mut Walk, ahead: Ahead) {
         cursor.ahead = ahead;
+    }
+
+    fn skip_to(cursor: &mut Walk, key: Bound<&[u8]>) {
+        cursor.skip_to(key);
     }
 
     #[inline(always)]

@@ -88,6 +88,20 @@ impl Leaves {
         self.rows.ahead = ahead;
     }
 
+    /// Continues from a key on: leaves out what lies before it.
+    pub(super) fn skip_to(&mut self, key: Bound<u64>) {
+        let (is_up, last) = (self.rows.step == 1, self.last);
+        let next = match key {
+            Bound::Included(key) => Some(key),
+            Bound::Excluded(key) if is_up => key.checked_add(1),
+            Bound::Excluded(key) => key.checked_sub(1),
+            Bound::Unbounded => return,
+        };
+        self.rows.end();
+        self.hint = 0;
+        self.beyond = next.filter(|next| if is_up { *next <= last } else { *next >= last });
+    }
+
     /// The next key behind the rows of the current leaf, if the range goes on.
     #[inline(always)]
     pub(super) fn beyond(&self) -> Option<u64> {

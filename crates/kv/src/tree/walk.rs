@@ -83,16 +83,37 @@ enum Come<T> {
 impl Walk {
     pub(super) fn new<'k>(range: impl RangeBounds<&'k [u8]>, direction: Direction) -> Self {
         let (low, high) = (low_edge(range.start_bound()), high_edge(range.end_bound()));
-        let is_above = |high: &Vec<u64>| {
-            low.iter().zip(high).find(|(low, high)| low != high).is_some_and(|(low, high)| low > high)
-        };
-        let is_over = high.as_ref().is_none_or(is_above);
+        let is_over = high.is_none();
         let (near, far) = match direction {
             Direction::Up => (low, high.unwrap_or_default()),
             Direction::Down => (high.unwrap_or_default(), low),
         };
         let (layers, prefix, key) = (Vec::new(), Vec::new(), Vec::new());
-        Self { direction, near, far, layers, prefix, is_over, key, ahead: Ahead::default() }
+        let mut walk = Self { direction, near, far, layers, prefix, is_over, key, ahead: Ahead::default() };
+        walk.is_over |= walk.is_beyond_far();
+        walk
+    }
+
+    /// Whether the edge from which the walk goes on lies beyond the other.
+    fn is_beyond_far(&self) -> bool {
+        let differing = self.near.iter().zip(&self.far).find(|(near, far)| near != far);
+        differing.is_some_and(|(near, far)| match self.direction {
+            Direction::Up => near > far,
+            Direction::Down => near < far,
+        })
+    }
+
+    /// Continues from a key on: leaves out what lies before it.
+    pub(super) fn skip_to(&mut self, key: Bound<&[u8]>) {
+        let near = match self.direction {
+            Direction::Up => Some(low_edge(key.as_ref())),
+            Direction::Down => high_edge(key.as_ref()),
+        };
+        self.is_over |= near.is_none();
+        self.near = near.unwrap_or_default();
+        self.is_over |= self.is_beyond_far();
+        self.layers.clear();
+        self.prefix.clear();
     }
 
     pub(super) fn next<'c, E: Engine, V: Visibility>(

@@ -24,6 +24,7 @@ mod tree_noting;
 mod tree_peer;
 mod tree_phantoms;
 mod tree_scan;
+mod tree_skip;
 mod tree_stress;
 
 #[path = "../transacted/mod.rs"]
