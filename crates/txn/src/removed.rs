@@ -41,8 +41,11 @@ impl RemovedSpans {
         self.ends.is_empty()
     }
 
+    #[inline(always)]
     pub(crate) fn clear(&mut self) {
-        self.ends.clear();
+        if !self.is_empty() {
+            self.ends.clear();
+        }
     }
 
     /// Returns the span that has this key: its first key, and its end.
@@ -79,7 +82,15 @@ impl RemovedSpans {
     }
 
     /// Takes a key out of its span, since there is a row again.
-    pub(crate) fn cut(&mut self, table: u16, key: &Bytes) {
+    #[inline(always)]
+    pub(crate) fn cut(&mut self, table: u16, key: KeyRef<'_>) {
+        if !self.is_empty() {
+            self.cut_slow(table, &bytes_of(key));
+        }
+    }
+
+    #[cold]
+    fn cut_slow(&mut self, table: u16, key: &Bytes) {
         let Some((start, end)) = self.around(table, key) else { return };
         let (start, end) = (start.clone(), end.clone());
         let next = successor(key.clone());
@@ -132,7 +143,7 @@ mod tests {
                         model.extend(one..=other);
                     }
                     Step::Cut(number) => {
-                        spans.cut(7, &key(number));
+                        spans.cut(7, KeyRef::Bytes(&[number]));
                         model.remove(&number);
                     }
                 }

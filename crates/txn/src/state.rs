@@ -11,10 +11,11 @@ use crate::{
     lifecycle::{ActiveSlot, Admission, Lifecycle},
     located::Located,
     read_set::ReadSet,
+    removed::RemovedSpans,
     secondary::RowEntries,
     snapshots::Needs,
     stats::Counters,
-    write_set::WriteSet,
+    write_set::{WriteOp, WriteSet},
 };
 
 /// How many reads a read-only transaction has made when it continues in a snapshot. Fewer are validated again sooner
@@ -28,6 +29,8 @@ pub(crate) struct TxState<E: Engine> {
     pub(crate) holder: Holder,
     pub(crate) reads: ReadSet,
     pub(crate) writes: WriteSet,
+    /// Where the transaction has removed every row.
+    pub(crate) removed: RemovedSpans,
     pub(crate) arena: Arena,
     /// Places of rows that were prefetched.
     pub(crate) located: Located,
@@ -87,6 +90,7 @@ impl<E: Engine> TxState<E> {
             worker,
             reads: ReadSet::default(),
             writes: WriteSet::default(),
+            removed: RemovedSpans::default(),
             arena: Arena::default(),
             located: Located::default(),
             entries: RowEntries::default(),
@@ -102,6 +106,7 @@ impl<E: Engine> TxState<E> {
         self.writes.clear();
         self.arena.clear();
         self.located.clear();
+        self.removed.clear();
     }
 
     /// Gives back memory that a failed commit has reserved.
@@ -117,6 +122,22 @@ impl<E: Engine> TxState<E> {
             let holder = self.holder;
             // Those that were written are unlocked by now, and may be locked by another transaction.
             self.reads.held.drain(..).for_each(|at| records.unlock_if_held(at, holder));
+        }
+    }
+
+    /// Takes the key of a write out of the spans in which there is no row, unless the write removes its row.
+    #[inline(always)]
+    pub(crate) fn uncover(&mut self, write: usize) {
+        if !self.removed.is_empty() {
+            self.uncover_slow(write);
+        }
+    }
+
+    #[cold]
+    fn uncover_slow(&mut self, write: usize) {
+        let write = self.writes.get(write);
+        if write.op != WriteOp::Remove {
+            self.removed.cut(write.table, write.key.in_bytes(&self.arena.keys));
         }
     }
 

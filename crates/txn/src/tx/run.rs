@@ -6,6 +6,7 @@ use crate::{
     arena::{ArenaKey, ArenaRange},
     catalog::Opened,
     state::TxState,
+    storage::KeyRef,
     table::Kind,
     write_set::{Write, WriteOp},
 };
@@ -90,7 +91,7 @@ impl<S: Setting> Tx<'_, S> {
     #[inline(always)]
     fn insert_together(&mut self, opened: &Opened<S::Engine>, rows: &[Row]) -> Result<usize, Error> {
         self.yield_to_ticket()?;
-        let TxState { worker, arena, reads, writes, .. } = self.state();
+        let TxState { worker, arena, reads, writes, removed, .. } = self.state();
         let named = rows.iter().map(|row| (row.word, row.value.of(arena.values.bytes())));
         let mut made = rows.iter();
         let count = opened.storage.place_run(
@@ -99,6 +100,7 @@ impl<S: Setting> Tx<'_, S> {
             |seen| {
                 if let Some(Row { word, value }) = made.next() {
                     writes.push(Write::made(seen, opened.number, WriteOp::Insert(*value), ArenaKey::Word(*word)));
+                    removed.cut(opened.number, KeyRef::Word(*word));
                 }
             },
             |shift| reads.follow(shift),

@@ -52,10 +52,12 @@ impl<S: Setting> Tx<'_, S> {
     /// [`Error::OtherSavepoint`] if the savepoint is another transaction's, or of a part that was undone.
     pub fn return_to(&mut self, savepoint: Savepoint) -> Result<(), Error> {
         let database = self.db.number;
-        let TxState { writes, reads, holder, .. } = self.state();
+        let TxState { writes, reads, removed, holder, .. } = self.state();
         if savepoint.holder != *holder || savepoint.database != database {
             return Err(Error::OtherSavepoint);
         }
+        // Rows that it has removed since are there again.
+        removed.clear();
         writes.return_to(savepoint.mark, |seen| reads.records.push(seen))
     }
 }

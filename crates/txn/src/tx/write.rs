@@ -264,7 +264,10 @@ impl<S: Setting> Tx<'_, S> {
     ) -> Result<(), Error> {
         let state = self.state();
         match record {
-            WriteTarget::Written(write) => state.writes.change(write, op),
+            WriteTarget::Written(write) => {
+                state.writes.change(write, op);
+                state.uncover(write);
+            }
             WriteTarget::Seen(seen) => {
                 let kept = match state.arena.keep_key(key) {
                     Ok(kept) => kept,
@@ -274,6 +277,7 @@ impl<S: Setting> Tx<'_, S> {
                     }
                 };
                 state.writes.push(Write::found(seen, opened.number, op, kept, is_read));
+                state.uncover(state.writes.len() - 1);
             }
             // Only who does not write sees the past.
             WriteTarget::Past => return Ok(()),
@@ -353,6 +357,7 @@ impl<S: Setting> Tx<'_, S> {
                 let kept = state.arena.keep_key(key)?;
                 // First among the writes, so that it is taken back if the transaction cannot go on.
                 state.writes.push(Write::made(seen, opened.number, WriteOp::Insert(value), kept));
+                state.uncover(state.writes.len() - 1);
                 self.passed()?;
                 // Nobody else can have found it who would not make way.
                 if self.has_ticket() && !self.lock_for_read(seen)? {
