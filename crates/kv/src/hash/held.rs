@@ -186,6 +186,16 @@ impl<E: Engine, K: Keys> KvTable<E, K> for HashTable<E, K> {
         self.table.read::<K, V>(key, view, into)
     }
 
+    #[inline(always)]
+    fn try_read<V: Visibility>(
+        &self,
+        key: K::Key<'_>,
+        view: &V,
+        into: &mut impl Room,
+    ) -> Option<Result<V::Found, BucketVersion>> {
+        self.table.try_read::<K, V>(key, view, into)
+    }
+
     fn insert(&self, worker: &mut Worker<E>, key: K::Key<'_>, value: &[u8]) -> Result<Option<Version>, KvError> {
         let Err(missed) = self.read(key, Current, &mut Nowhere)? else { return Ok(None) };
         // An htm transaction needs no lock.

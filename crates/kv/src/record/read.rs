@@ -322,12 +322,10 @@ impl<E: Engine> Record<'_, E> {
             cold_path();
             return Ok(if is_current { Look::Busy } else { Look::Stale });
         }
-        let is_it = identity.is(self, head).and_then(|is_it| {
-            if is_it && seen == Seen::Now && !version.is_removed() {
-                self.copy::<K, _>(head, into)?;
-            }
-            Ok(is_it)
-        });
+        let is_it = match identity.is(self, head) {
+            Ok(true) if seen == Seen::Now && !version.is_removed() => self.copy::<K, _>(head, into).map(|()| true),
+            is_it => is_it,
+        };
         // What was seen may be nonsense, errors included, unless the version is the same still.
         fence_acquire();
         if self.version() != version && !mutation::includes(Mutation::ReadWithoutVersion) {
