@@ -8,7 +8,7 @@
 use std::time::Duration;
 
 use criterion::{BenchmarkGroup, Criterion, Throughput, criterion_group, criterion_main, measurement::WallTime};
-use drtm_bench::kv::{Draw, Key, MapName, Op, Style, Subject, Work};
+use drtm_bench::kv::{Draw, Fill, Key, MapName, Op, Style, Subject, Work};
 
 /// Operations of a thread in one iteration: few enough that they end, many enough that beginning does not count.
 const SLICE: usize = 16_384;
@@ -81,7 +81,7 @@ fn measure<K: Key>(
 }
 
 impl Study {
-    fn run<K: Key>(&self, criterion: &mut Criterion) {
+    fn run<K: Fill>(&self, criterion: &mut Criterion) {
         let records = records();
         for draw in self.draws {
             let mut group = criterion.benchmark_group(format!("{}/{draw:?}/{records}", self.name).to_lowercase());

@@ -19,8 +19,8 @@ use criterion::{
 };
 use drtm::{
     Codec, Db, Error, Hash, Key, Kind, Mode, Ordered, Pod, Raw, Serde, Setting, Table, TableDef, Tx,
-    htm::{Native, NoHtm},
-    kv::{HashConfig, HashTable, KvError, Store, Tree, Worker},
+    htm::NoHtm,
+    kv::{HashConfig, HashTable, KvError, KvTable, Store, Tree, Worker},
 };
 use zerocopy::IntoBytes;
 

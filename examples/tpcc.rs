@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! cargo run --release --example tpcc
-//! cargo run --release --example tpcc -- --threads 1 --engine limit
+//! cargo run --release --example tpcc -- --threads 1 --engine none
 //! cargo run --release --example tpcc -- --help
 //! ```
 //!

@@ -6,9 +6,9 @@ use std::{
     process::ExitCode,
 };
 
-use clap::{Parser, Subcommand, ValueEnum};
+use clap::{Parser, Subcommand};
 
-use crate::{Error, compare, htm, kv, paper, report::Report, smallbank, tatp, tpcc, ycsb};
+use crate::{Error, compare, elle, htm, kv, paper, report::Report, smallbank, tatp, tpcc, ycsb};
 
 /// The yardstick of drtm: measures it, and regenerates the figures of the papers it stands on.
 #[derive(Debug, Parser)]
@@ -26,11 +26,6 @@ struct Cli {
     command: Command,
 }
 
-/// What an option calls a value.
-pub(crate) fn name_of(value: &impl ValueEnum) -> String {
-    value.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
-}
-
 /// Behind a command's own options.
 const LAST: usize = 900;
 
@@ -41,6 +36,7 @@ Examples:
   drtm-bench tpcc                                   TPC-C, with its consistency checked
   drtm-bench ycsb --mix a --threads 2               the same of YCSB; smallbank and tatp likewise
   drtm-bench compare smallbank                      this database beside others, in turns
+  drtm-bench history --out list-append.edn          whether transactions are strictly serializable
   drtm-bench paper dbx-fig1 --svg figures           all panels of a figure, as tables and as charts
   drtm-bench paper --all --json                     every figure, for a script
 
@@ -50,6 +46,7 @@ Exit status: 0 done and every check held, 1 a check failed, 2 wrong usage.";
 #[derive(Debug, Subcommand)]
 enum Command {
     Compare(compare::Args),
+    History(elle::Args),
     /// Study transactional memory: what there is, and what its regions can bear
     #[command(after_help = htm::AFTER_HELP)]
     Htm {
@@ -108,6 +105,7 @@ impl Cli {
         let report = Report::new(self.json);
         match &self.command {
             Command::Compare(args) => args.carry_out(self.seed, &report),
+            Command::History(args) => args.carry_out(self.seed, &report),
             Command::Htm { command } => command.carry_out(self.seed, &report),
             Command::Kv { command } => command.carry_out(self.seed, &report),
             Command::Paper(args) => args.carry_out(self.seed, &report),

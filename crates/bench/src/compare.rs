@@ -25,8 +25,8 @@ use serde::Serialize;
 use self::desk::{Desk, Order, Seat};
 use crate::{
     Error,
-    cli::name_of,
-    drive::{EngineName, Until},
+    drive::{EngineName, Until, but_limit},
+    names::name_of,
     rates::{Rates, interleave},
     report::{Report, prose, table},
     smallbank::{Hot, SmallBank},
@@ -59,8 +59,7 @@ pub(crate) struct Args {
     workload: WorkloadName,
 
     /// The stores; ratios are to the first of them [default: all that there are]
-    #[arg(long, value_enum, value_delimiter = ',', value_name = "STORE,...", hide_default_value = true,
-        default_values_t = StoreName::IN_THIS_BUILD.iter().copied())]
+    #[arg(long, value_parser = but_limit::<StoreName>(), value_delimiter = ',', value_name = "STORE,...")]
     store: Vec<StoreName>,
 
     /// Threads that run transactions, in each store
@@ -90,7 +89,7 @@ pub(crate) struct Args {
 
 const AFTER_HELP: &str = "\
 Examples:
-  drtm-bench compare smallbank                                  what isolation costs this database
+  drtm-bench compare smallbank                                  all stores of this build
   drtm-bench compare ycsb --store drtm,surrealmx --threads 2    with --features stores";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
@@ -107,8 +106,6 @@ enum WorkloadName {
 enum StoreName {
     /// This database, with what the machine has
     Drtm,
-    /// The same tables without transactions: for one thread, which no transactions can be faster than
-    Limit,
     /// Multi-version, with serializable transactions; in memory
     #[value(name = "surrealmx")]
     #[serde(rename = "surrealmx")]
@@ -118,19 +115,12 @@ enum StoreName {
 }
 
 impl StoreName {
-    const IN_THIS_BUILD: &[Self] = if cfg!(feature = "stores") {
-        &[Self::Drtm, Self::Limit, Self::SurrealMx, Self::Redb]
-    } else {
-        &[Self::Drtm, Self::Limit]
-    };
+    const IN_THIS_BUILD: &[Self] =
+        if cfg!(feature = "stores") { &[Self::Drtm, Self::SurrealMx, Self::Redb] } else { &[Self::Drtm] };
 
-    /// Why it cannot be measured, if so.
-    fn refusal(self, threads: usize) -> Option<&'static str> {
-        match self {
-            Self::Limit if threads > 1 => Some("is for one thread: nothing keeps its transactions apart"),
-            _ if Self::IN_THIS_BUILD.contains(&self) => None,
-            _ => Some("is not in this build: build with --features stores"),
-        }
+    /// Returns why it cannot be measured, if so.
+    fn refusal(self) -> Option<&'static str> {
+        (!Self::IN_THIS_BUILD.contains(&self)).then_some("is not in this build: build with --features stores")
     }
 }
 
@@ -151,10 +141,9 @@ struct Row {
 impl Args {
     pub(crate) fn carry_out(&self, seed: u64, report: &Report) -> Result<(), Error> {
         let threads = usize::from(self.threads);
-        let able: Vec<StoreName> =
-            self.store.iter().copied().filter(|store| store.refusal(threads).is_none()).collect();
-        if let (Some(first), true) = (self.store.first(), able.is_empty()) {
-            let why = first.refusal(threads).unwrap_or("is not for this");
+        let able: Vec<StoreName> = self.stores().iter().copied().filter(|store| store.refusal().is_none()).collect();
+        if let (Some(first), true) = (self.stores().first(), able.is_empty()) {
+            let why = first.refusal().unwrap_or("is not for this");
             return Err(Error::NotSupported { engine: name_of(first), why });
         }
         let rows = match self.workload {
@@ -165,6 +154,11 @@ impl Args {
         report.result(&rows)?;
         let violated = rows.iter().find_map(|row| Some((row.consistency.len(), row.consistency.first()?.clone())));
         violated.map_or(Ok(()), |(violations, first)| Err(Error::Inconsistent { violations, first }))
+    }
+
+    /// The stores as given, or all that there are.
+    fn stores(&self) -> &[StoreName] {
+        if self.store.is_empty() { StoreName::IN_THIS_BUILD } else { &self.store }
     }
 
     fn records(&self) -> u64 {
@@ -217,14 +211,13 @@ impl Args {
         let ours = ours::Ours { workload, threads, memory: u64::from(self.memory) << 30, desk };
         match store {
             StoreName::Drtm => EngineName::Auto.dispatch(ours).map(|_| ()),
-            StoreName::Limit => EngineName::Limit.dispatch(ours).map(|_| ()),
             #[cfg(feature = "stores")]
             StoreName::SurrealMx => peer::host::<W, surrealmx::SurrealMx>(workload, threads, desk),
             #[cfg(feature = "stores")]
             StoreName::Redb => peer::host::<W, redb::Redb>(workload, threads, desk),
             #[cfg(not(feature = "stores"))]
             StoreName::SurrealMx | StoreName::Redb => {
-                let why = store.refusal(threads).unwrap_or("is not for this");
+                let why = store.refusal().unwrap_or("is not for this");
                 Err(Error::NotSupported { engine: name_of(&store), why })
             }
         }
@@ -244,8 +237,8 @@ impl Args {
             vec![name_of(&row.store), rate(median), rate(min), rate(max), format!("{:.2}", median / first), checked]
         });
         let mut text = format!("{title}\n{}\n", table(&["store", "tx/s", "least", "most", "ratio", "check"], 1, cells));
-        for store in &self.store {
-            if let Some(why) = store.refusal(threads) {
+        for store in self.stores() {
+            if let Some(why) = store.refusal() {
                 text += &prose(&format!("Left out: {} {why}.", name_of(store)));
                 text.push('\n');
             }

@@ -12,10 +12,12 @@ mod whole;
 mod workload;
 
 pub(crate) use crew::{Client, Done, Tally, Until, run as run_clients};
-pub(crate) use engine::{EngineName, Limit, Task};
+#[cfg(test)]
+pub(crate) use engine::Simulated;
+pub(crate) use engine::{EngineName, Task, but_limit};
 pub(crate) use footprint::{Footprint, footprints};
 pub(crate) use options::{Options, seconds};
-pub(crate) use outcome::ok_or_violations;
+pub(crate) use outcome::{measure, ok_or_violations};
 pub(crate) use population::{if_there, of_piece, pieces, spread, there};
 pub(crate) use whole::{FALLBACKS, OVERFLOWS, Whole};
-pub(crate) use workload::{Finished, Pace, Run, Workload, load_quietly, measure, miscounted, run_in};
+pub(crate) use workload::{Finished, Pace, Run, Workload, load_quietly, miscounted, run_in};

@@ -204,6 +204,19 @@ pub enum Error {
         first: String,
     },
 
+    /// A history shows what no serial execution could have shown.
+    #[error("the history is not strictly serializable: {anomalies} anomalies, the first of them: {first}")]
+    Anomalies {
+        /// How many there are.
+        anomalies: usize,
+        /// The first, in words.
+        first: String,
+    },
+
+    /// A history cannot be recorded for so many threads.
+    #[error(transparent)]
+    Logs(#[from] crate::history::TooManyLogs),
+
     /// The operating system refused a thread.
     #[error("no thread to be had ({0}): use fewer threads, or raise the limit on them")]
     Thread(#[source] io::Error),
@@ -247,6 +260,7 @@ impl Error {
             | Self::Database(_)
             | Self::Key(_)
             | Self::Figure { .. }
+            | Self::Anomalies { .. }
             | Self::Inconsistent { .. } => 1,
             _ => 2,
         }

@@ -36,7 +36,8 @@ pub(crate) mod working_set;
 
 pub use load::Load;
 pub use machine::Machine;
-pub use rig::{Order, Rig, Setup, abort_rate};
+pub use region::Order;
+pub use rig::{Rig, Setup, abort_rate};
 
 pub(crate) use machine::{EngineName, MEASURED, describe};
 

@@ -6,7 +6,7 @@
 //! # Example
 //!
 //! ```
-//! use drtm_bench::kv::{Draw, Key, MapName, Op, Style, Work};
+//! use drtm_bench::kv::{Draw, Fill, MapName, Op, Style, Work};
 //!
 //! let work = Work { op: Op::Get, style: Style::Overlapping, rows: 0, keys: vec![Draw::Uniform.keys(5_000, 2_000, 1)] };
 //! for map in [MapName::DrtmHash, MapName::DrtmTree] {
@@ -32,7 +32,7 @@ mod subject;
 
 pub use keys::{Draw, Key};
 pub use names::{MapName, Op, Style};
-pub use subject::{Subject, Work};
+pub use subject::{Fill, Subject, Work};
 
 use clap::Subcommand;
 

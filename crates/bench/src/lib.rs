@@ -23,7 +23,8 @@
 //!
 //! - `cli`: the top of the command line. A new family of commands is a variant there and a module here.
 //! - `compare`: workloads on this database beside other stores.
-//! - [`history`]: a checker of what transactions saw and left.
+//! - [`history`]: a checker of what transactions saw and left. `elle`: histories of clients, written
+//!   in Elle's form and judged by it.
 //! - [`htm`]: studies of transactional memory.
 //! - [`kv`]: the memory store beside other maps.
 //! - [`mix`], [`zipf`]: which transaction comes next, and which record.
@@ -40,12 +41,14 @@ mod chance;
 mod cli;
 mod compare;
 mod drive;
+mod elle;
 mod error;
 pub mod history;
 pub mod htm;
 pub mod kv;
 mod memory;
 pub mod mix;
+mod names;
 mod paper;
 mod plain;
 pub mod rates;

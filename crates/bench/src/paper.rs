@@ -150,7 +150,7 @@ impl Args {
         let effort = Effort::new(&self.pains, self.engine, seed);
         let (mut rows, mut failure) = (Vec::new(), None);
         for study in studies().filter(|study| study.panels.iter().any(|panel| wanted(&panel))) {
-            let measured = study.measure(&effort)?;
+            let measured = (study.measure)(&effort)?;
             for (panel, curves) in study.panels.iter().zip(&measured.curves).filter(|(panel, _)| wanted(panel)) {
                 let panel_rows = panel.rows(curves);
                 report.text(&panel.text(&panel_rows, &measured))?;

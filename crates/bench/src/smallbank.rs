@@ -1,5 +1,6 @@
-//! SmallBank: tables, initial population, inputs, the rules of its transactions, the check that no money is lost, and all of it on our database:
-//! `drtm-bench smallbank`.
+//! SmallBank: tables, initial population, inputs, the rules of its transactions, the transactions
+//! themselves, for any store, and the check that no money is lost. `drtm-bench smallbank` runs all
+//! of it on this database.
 //!
 //! A bank's customers have a savings and a checking account each. The workload is that of Alomari, Cahill, Fekete and Röhm (2008), with the
 //! sixth transaction and the amounts that H-Store gave it. Money is in cents, always.
@@ -27,6 +28,7 @@
 mod check;
 mod command;
 mod inputs;
+mod ours;
 mod population;
 pub mod rules;
 mod schema;
@@ -36,7 +38,7 @@ mod tests;
 
 pub(crate) use command::{Args, Hot, SmallBank};
 #[cfg(feature = "stores")]
-pub(crate) use teller::KINDS;
+pub(crate) use teller::{Accounts, Refused, Teller};
 
 pub use check::{Condition, Ledger, View, Violation, check};
 pub use inputs::{Amounts, HotSet, Inputs, Kind, STANDARD_MIX, Transaction};

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use drtm_htm::{
     Access, Cause, Emulated, EmulatedConfig, Engine, FallbackLock, Htm, Line, Mutation, Outcome, Policy, Profile, Timer,
 };
-use drtm_testing::preemptions;
+use drtm_testing::{long, preemptions};
 use loom::thread;
 
 /// One try for each cause: more only repeats states.
@@ -49,33 +49,58 @@ impl World {
 }
 
 /// Runs `first` and `second` concurrently in every way there is, then `check`.
+///
+/// Either is once on the model's first thread: what loom explores depends on it, and a reader there hides much.
 fn explore(
-    engine: impl Fn(EmulatedConfig) -> Result<Emulated, drtm_htm::EngineError> + Send + Sync + 'static,
+    engine: impl Fn(EmulatedConfig) -> Result<Emulated, drtm_htm::EngineError> + Copy + Send + Sync + 'static,
     first: impl Fn(&World) + Copy + Send + Sync + 'static,
     second: impl Fn(&World) + Copy + Send + Sync + 'static,
-    check: impl Fn(&World) + Send + Sync + 'static,
+    check: impl Fn(&World) + Copy + Send + Sync + 'static,
 ) {
-    let (engine, check) = (Arc::new(engine), Arc::new(check));
-    // Either on the model's first thread: what loom explores depends on it, and a reader there hides much.
-    for second_leads in [false, true] {
-        let mut model = loom::model::Builder::new();
-        model.preemption_bound = Some(preemptions(3));
-        let (engine, check) = (Arc::clone(&engine), Arc::clone(&check));
-        model.check(move || {
-            let world = World::new(&*engine);
-            let other = world.clone();
-            if second_leads {
-                let thread = thread::spawn(move || first(&other));
-                second(&world);
-                thread.join().expect("no panic");
-            } else {
-                let thread = thread::spawn(move || second(&other));
-                first(&world);
-                thread.join().expect("no panic");
-            }
-            check(&world);
-        });
-    }
+    explore_within(3, engine, first, second, check);
+}
+
+/// Like [`explore`], with at most so many preemptions.
+fn explore_within(
+    preemptions: usize,
+    engine: impl Fn(EmulatedConfig) -> Result<Emulated, drtm_htm::EngineError> + Copy + Send + Sync + 'static,
+    first: impl Fn(&World) + Copy + Send + Sync + 'static,
+    second: impl Fn(&World) + Copy + Send + Sync + 'static,
+    check: impl Fn(&World) + Copy + Send + Sync + 'static,
+) {
+    once(preemptions, engine, first, second, check);
+    once(preemptions, engine, second, first, check);
+}
+
+/// Like [`explore`], for two that differ in nothing but names: which of them is on the model's first thread makes
+/// no difference.
+fn mirrored(
+    engine: impl Fn(EmulatedConfig) -> Result<Emulated, drtm_htm::EngineError> + Copy + Send + Sync + 'static,
+    first: impl Fn(&World) + Copy + Send + Sync + 'static,
+    second: impl Fn(&World) + Copy + Send + Sync + 'static,
+    check: impl Fn(&World) + Copy + Send + Sync + 'static,
+) {
+    once(3, engine, first, second, check);
+}
+
+/// Explores with the second as the thread that is spawned.
+fn once(
+    usual: usize,
+    engine: impl Fn(EmulatedConfig) -> Result<Emulated, drtm_htm::EngineError> + Copy + Send + Sync + 'static,
+    first: impl Fn(&World) + Copy + Send + Sync + 'static,
+    second: impl Fn(&World) + Copy + Send + Sync + 'static,
+    check: impl Fn(&World) + Copy + Send + Sync + 'static,
+) {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(preemptions(usual));
+    model.check(move || {
+        let world = World::new(engine);
+        let other = world.clone();
+        let thread = thread::spawn(move || second(&other));
+        first(&world);
+        thread.join().expect("no panic");
+        check(&world);
+    });
 }
 
 fn add_to_both<'m, A: Access<'m>>(tx: &mut A, memory: &'m Memory, amount: u64) -> Result<(), A::Abort> {
@@ -92,7 +117,7 @@ fn add_in_a_region(world: &World) {
 
 #[test]
 fn two_regions_never_lose_an_update() {
-    explore(Emulated::new, add_in_a_region, add_in_a_region, |world| {
+    mirrored(Emulated::new, add_in_a_region, add_in_a_region, |world| {
         let commits = world.htm.stats().commits;
         assert_eq!(world.both(), (commits, commits));
     });
@@ -155,7 +180,7 @@ fn no_write_skew(world: &World) {
 
 #[test]
 fn two_regions_that_read_what_the_other_writes_do_not_both_commit() {
-    explore(Emulated::new, set_x_unless_y, set_y_unless_x, no_write_skew);
+    mirrored(Emulated::new, set_x_unless_y, set_y_unless_x, no_write_skew);
 }
 
 #[test]
@@ -213,7 +238,7 @@ fn a_region_that_subscribes_excludes_the_section() {
         });
         assert!(matches!(outcome, Outcome::Committed(()) | Outcome::Fallback(Cause::Conflict | Cause::LockHeld)));
     };
-    explore(Emulated::new, region, section, nothing_lost);
+    explore_within(long(3, 2), Emulated::new, region, section, nothing_lost);
 }
 
 #[test]
@@ -228,7 +253,7 @@ fn elision_counts_every_section_whether_region_or_not() {
         );
         assert_eq!(done, Ok(()));
     };
-    explore(Emulated::new, elide, section, |world| assert_eq!(world.both(), (20, 20)));
+    explore_within(long(3, 2), Emulated::new, elide, section, |world| assert_eq!(world.both(), (20, 20)));
 }
 
 #[test]

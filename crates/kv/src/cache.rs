@@ -147,6 +147,23 @@ const LINE_BITS: u32 = 37;
 
 const _: () = assert!(NODE_BITS + REGION_BITS + LINE_BITS == 64);
 
+/// What peers do with a cache, for the model checker.
+#[cfg(feature = "model")]
+#[doc(hidden)]
+impl<const WORDS: usize> Cache<WORDS> {
+    pub fn recall(&self, at: Remote) -> Option<[u64; WORDS]> {
+        self.get(at)
+    }
+
+    pub fn remember(&self, at: Remote, words: &[u64; WORDS]) {
+        self.put(at, words);
+    }
+
+    pub fn dismiss(&self, at: Remote) {
+        self.forget(at);
+    }
+}
+
 /// The word that names a place, never zero. Places that do not fit are not remembered: of the 2048th region of a node or a later one, beyond 8 TiB, where no
 /// table is, or within a line, where no bucket or node begins.
 #[inline(always)]
@@ -157,9 +174,6 @@ fn key(at: Remote) -> Option<u64> {
     let key = (node << REGION_BITS | region) << LINE_BITS | line;
     (fits && key != 0).then_some(key)
 }
-
-#[cfg(all(test, feature = "loom"))]
-mod model;
 
 #[cfg(all(test, not(feature = "model")))]
 mod tests {

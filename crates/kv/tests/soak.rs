@@ -109,6 +109,7 @@ fn soak<T: Table>(make: impl Fn(&Store<NoHtm>) -> T) {
 
 /// In one test, one after the other: both look at the process's memory.
 #[test]
+#[ignore = "a soak: scripts/test --all runs it"]
 fn memory_stays_what_it_was() {
     soak(|store| store.hash_table(HashConfig::default()).expect("a table"));
     soak(|store| store.tree().expect("a tree"));

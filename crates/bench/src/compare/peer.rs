@@ -20,7 +20,7 @@ pub(super) trait Peer: Sized + Sync {
 }
 
 /// What a transaction does.
-pub(super) trait Rows {
+pub(crate) trait Rows {
     /// Copies a row's value, which has this length.
     fn get(&mut self, key: u64, value: &mut [u8]) -> Result<(), Error>;
 

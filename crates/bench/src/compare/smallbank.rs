@@ -1,16 +1,13 @@
 //! SmallBank on other stores: two rows for each customer.
 
-use std::hint::black_box;
-
 use zerocopy::little_endian::I64;
 
 use super::peer::{OnPeers, Peer, Rows};
 use crate::{
     Error,
-    drive::{Client, Done, of_piece, pieces},
+    drive::{of_piece, pieces},
     smallbank::{
-        Checking, CustomerKey, Inputs, KINDS, Ledger, Savings, SmallBank, Transaction, View, check,
-        rules::{self, Refusal},
+        Accounts, Checking, CustomerKey, Ledger, Refused, Savings, SmallBank, Teller, View, check, rules::Refusal,
     },
 };
 
@@ -32,104 +29,66 @@ fn set(rows: &mut dyn Rows, key: u64, balance: i64) -> Result<(), Error> {
     rows.put(key, &balance.to_le_bytes())
 }
 
-/// A thread that serves customers.
-#[repr(align(128))]
-pub(crate) struct Teller<'p, P> {
-    peer: &'p P,
-    inputs: Inputs,
-    ledger: Ledger,
-}
+/// A store with two rows for each customer.
+pub(crate) struct OnPeer<'p, P>(&'p P);
 
-/// Why a transaction was not committed.
-enum Refused {
-    Rule,
-    Failed(Error),
-}
+impl<P: Peer> Accounts for OnPeer<'_, P> {
+    type Tx<'t> = dyn Rows + 't;
+    type Error = Error;
 
-impl From<Error> for Refused {
-    fn from(error: Error) -> Self {
-        Self::Failed(error)
+    fn transact<T>(
+        &self,
+        writes: bool,
+        mut body: impl FnMut(&mut (dyn Rows + '_)) -> Result<T, Refused<Error>>,
+    ) -> Result<T, Refused<Error>> {
+        self.0.transact(writes, |rows| body(rows))
     }
-}
 
-impl From<Refusal> for Refused {
-    fn from(_: Refusal) -> Self {
-        Self::Rule
-    }
-}
-
-impl<P: Peer> Teller<'_, P> {
-    fn serve(&mut self, transaction: &Transaction) -> Result<(), Refused> {
-        let Self { peer, ledger, .. } = self;
-        match *transaction {
-            Transaction::Balance { customer } => {
-                let sum = peer.transact(false, |rows| {
-                    Ok::<_, Refused>(rules::balance(
-                        balance(rows, savings(customer))?,
-                        balance(rows, checking(customer))?,
-                    ))
-                })?;
-                black_box(sum);
-            }
-            Transaction::DepositChecking { customer, amount } => {
-                peer.transact(true, |rows| {
-                    let after = rules::deposit_checking(balance(rows, checking(customer))?, amount)?;
-                    Ok::<_, Refused>(set(rows, checking(customer), after)?)
-                })?;
-                ledger.put(amount);
-            }
-            Transaction::TransactSavings { customer, amount } => {
-                peer.transact(true, |rows| {
-                    let after = rules::transact_savings(balance(rows, savings(customer))?, amount)?;
-                    Ok::<_, Refused>(set(rows, savings(customer), after)?)
-                })?;
-                ledger.put(amount);
-            }
-            Transaction::Amalgamate { from, to } => peer.transact(true, |rows| {
-                let (saved, checked) = (balance(rows, savings(from))?, balance(rows, checking(from))?);
-                let after = rules::amalgamate(saved, checked, balance(rows, checking(to))?)?;
-                set(rows, savings(from), 0)?;
-                set(rows, checking(from), 0)?;
-                Ok::<_, Refused>(set(rows, checking(to), after)?)
-            })?,
-            Transaction::WriteCheck { customer, amount } => {
-                let taken = peer.transact(true, |rows| {
-                    let saved = balance(rows, savings(customer))?;
-                    let check = rules::write_check(saved, balance(rows, checking(customer))?, amount)?;
-                    set(rows, checking(customer), check.checking)?;
-                    Ok::<_, Refused>(check.taken)
-                })?;
-                ledger.take(taken);
-            }
-            Transaction::SendPayment { from, to, amount } => peer.transact(true, |rows| {
-                let before = (balance(rows, checking(from))?, balance(rows, checking(to))?);
-                let after = rules::send_payment(before.0, before.1, amount)?;
-                set(rows, checking(from), after.0)?;
-                Ok::<_, Refused>(set(rows, checking(to), after.1)?)
-            })?,
-        }
+    /// The other stores cannot be told ahead.
+    fn prefetch(&self, _: &mut (dyn Rows + '_), _: &[CustomerKey], _: &[CustomerKey]) -> Result<(), Error> {
         Ok(())
     }
+
+    fn savings(&self, rows: &mut (dyn Rows + '_), customer: CustomerKey) -> Result<i64, Error> {
+        balance(rows, savings(customer))
+    }
+
+    fn checking(&self, rows: &mut (dyn Rows + '_), customer: CustomerKey) -> Result<i64, Error> {
+        balance(rows, checking(customer))
+    }
+
+    fn change_savings(
+        &self,
+        rows: &mut (dyn Rows + '_),
+        customer: CustomerKey,
+        rule: impl FnOnce(i64) -> Result<i64, Refusal>,
+    ) -> Result<i64, Refused<Error>> {
+        change(rows, savings(customer), rule)
+    }
+
+    fn change_checking(
+        &self,
+        rows: &mut (dyn Rows + '_),
+        customer: CustomerKey,
+        rule: impl FnOnce(i64) -> Result<i64, Refusal>,
+    ) -> Result<i64, Refused<Error>> {
+        change(rows, checking(customer), rule)
+    }
 }
 
-impl<P: Peer> Client for Teller<'_, P> {
-    fn kinds() -> &'static [&'static str] {
-        KINDS
-    }
-
-    fn run_next(&mut self, _date: u64) -> Result<Done, Error> {
-        let transaction = self.inputs.draw();
-        let is_committed = match self.serve(&transaction) {
-            Ok(()) => true,
-            Err(Refused::Rule) => false,
-            Err(Refused::Failed(error)) => return Err(error),
-        };
-        Ok(Done { kind: transaction.kind() as usize, is_committed })
-    }
+/// Changes a balance by a rule, and returns what it was before.
+fn change(
+    rows: &mut dyn Rows,
+    key: u64,
+    rule: impl FnOnce(i64) -> Result<i64, Refusal>,
+) -> Result<i64, Refused<Error>> {
+    let before = balance(rows, key)?;
+    set(rows, key, Refused::unless(rule(before))?)?;
+    Ok(before)
 }
 
 impl OnPeers for SmallBank {
-    type Worker<'w, P: Peer + 'w> = Teller<'w, P>;
+    type Worker<'w, P: Peer + 'w> = Teller<OnPeer<'w, P>>;
 
     fn fill<P: Peer>(&self, peer: &P) -> Result<(), Error> {
         let customers = self.bank().customers();
@@ -145,25 +104,25 @@ impl OnPeers for SmallBank {
         })
     }
 
-    fn workers<'w, P: Peer>(&'w self, peer: &'w P, threads: usize) -> Result<Vec<Teller<'w, P>>, Error> {
-        let teller = |thread| Ok(Teller { peer, inputs: self.inputs(thread)?, ledger: Ledger::default() });
+    fn workers<'w, P: Peer>(&'w self, peer: &'w P, threads: usize) -> Result<Vec<Teller<OnPeer<'w, P>>>, Error> {
+        let teller = |thread| Ok(Teller::new(OnPeer(peer), self.inputs(thread)?));
         (0..threads).map(teller).collect()
     }
 
-    fn verify<P: Peer>(&self, peer: &P, workers: &[Teller<'_, P>]) -> Result<Vec<String>, Error> {
+    fn verify<P: Peer>(&self, peer: &P, workers: &[Teller<OnPeer<'_, P>>]) -> Result<Vec<String>, Error> {
         let mut ledger = Ledger::default();
-        workers.iter().for_each(|teller| ledger.add(&teller.ledger));
-        let accounts = Accounts { peer, customers: self.bank().customers() };
+        workers.iter().for_each(|teller| ledger.add(teller.ledger()));
+        let accounts = Balances { peer, customers: self.bank().customers() };
         Ok(check(&accounts, self.bank(), &ledger)?.iter().map(ToString::to_string).collect())
     }
 }
 
-struct Accounts<'p, P> {
+struct Balances<'p, P> {
     peer: &'p P,
     customers: u64,
 }
 
-impl<P: Peer> Accounts<'_, P> {
+impl<P: Peer> Balances<'_, P> {
     fn balances(&self, key: fn(CustomerKey) -> u64) -> impl Iterator<Item = Result<(CustomerKey, I64), Error>> {
         (0..self.customers).map(move |customer| {
             let found = self.peer.transact(false, |rows| balance(rows, key(customer)))?;
@@ -172,7 +131,7 @@ impl<P: Peer> Accounts<'_, P> {
     }
 }
 
-impl<P: Peer> View for Accounts<'_, P> {
+impl<P: Peer> View for Balances<'_, P> {
     type Error = Error;
 
     fn savings(&self) -> impl Iterator<Item = Result<(CustomerKey, Savings), Error>> {

@@ -1,7 +1,10 @@
 //! What transactions run on, and how the command line names it.
 
-use clap::ValueEnum;
-use drtm_htm::{Emulated, Engine, Native, NoHtm, Rtm};
+use clap::{
+    ValueEnum,
+    builder::{PossibleValue, PossibleValuesParser, TypedValueParser},
+};
+use drtm_htm::{Emulated, Engine, Native, Rtm, Traced};
 use drtm_txn::{Embedded, Setting};
 use serde::Serialize;
 
@@ -20,8 +23,6 @@ pub(crate) enum EngineName {
     Emulated,
     /// This machine's own transactional memory; refused where there is none
     Rtm,
-    /// No isolation, no validation, no way back: one thread on the same tables, which no transactions can be faster than
-    Limit,
 }
 
 /// The emulation of transactional memory.
@@ -33,18 +34,17 @@ impl Setting for Simulated {
     const REGIONS_FROM: usize = 1;
 }
 
-/// What transactions cost is measured against this: the same tables, and nothing that keeps transactions apart.
+/// Record locks, with all accesses to the store traced.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Limit;
+pub(super) struct Watched;
 
-impl Setting for Limit {
-    type Engine = NoHtm;
-    const ISOLATED: bool = false;
+impl Setting for Watched {
+    type Engine = Traced;
 }
 
-/// What is to be done in a database of whatever setting.
+/// Work on a database of any configuration.
 pub(crate) trait Task {
-    /// What comes of it.
+    /// Its result.
     type Output;
 
     fn carry_out<S: Setting>(self, engine: S::Engine) -> Result<Self::Output, Error>;
@@ -58,11 +58,11 @@ impl EngineName {
             Self::None => "none",
             Self::Emulated => "emulated",
             Self::Rtm => "rtm",
-            Self::Limit => "limit",
         }
     }
 
-    /// Carries a task out in the setting of this name, and says which engine that is.
+    /// Carries a task out on the engine of this name, and returns the name of the engine that was
+    /// chosen beside the task's result.
     pub(crate) fn dispatch<T: Task>(self, task: T) -> Result<(&'static str, T::Output), Error> {
         Ok(match self {
             Self::Auto => {
@@ -76,7 +76,17 @@ impl EngineName {
             }
             Self::None => (self.name(), task.carry_out::<Embedded>(Native::without_regions())?),
             Self::Emulated => (self.name(), task.carry_out::<Simulated>(Emulated::default())?),
-            Self::Limit => (self.name(), task.carry_out::<Limit>(NoHtm)?),
         })
     }
+}
+
+/// Why `limit` is refused where an option offered it before.
+const NO_LIMIT: &str = "a database without isolation is no longer built; \
+                        `drtm-bench kv speed` measures the tables without transactions";
+
+/// Parses an option's values, and refuses `limit` with its reason.
+pub(crate) fn but_limit<V: ValueEnum + Send + Sync + 'static>() -> impl TypedValueParser<Value = V> {
+    let offered = V::value_variants().iter().filter_map(ValueEnum::to_possible_value);
+    let known = offered.chain([PossibleValue::new("limit").hide(true)]);
+    PossibleValuesParser::new(known).try_map(|name| V::from_str(&name, false).map_err(|_| NO_LIMIT))
 }

@@ -1,23 +1,14 @@
-//! What a workload's transactions touch.
+//! What a workload's transactions touch, their commits included.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use drtm_htm::{Profile, Traced};
-use drtm_txn::{Builder, Setting};
+use drtm_txn::Builder;
 
-use super::{Workload, crew::Client, progress::Progress, workload::load};
+use super::{Workload, crew::Client, engine::Watched, progress::Progress, workload::load};
 use crate::Error;
 
-/// Nothing but the work itself, all of it written down.
-#[derive(Clone, Copy, Debug)]
-struct Watched;
-
-impl Setting for Watched {
-    type Engine = Traced;
-    const ISOLATED: bool = false;
-}
-
-/// What transactions of one kind touch, on an average, if they are done in place.
+/// What transactions of one kind touch on average, their commits included.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Footprint {
     pub(crate) transaction: &'static str,
@@ -41,8 +32,9 @@ impl Footprint {
     }
 }
 
-/// Looks at so many transactions of a workload, one after the other, and at whether a region on such a processor could hold them. Kinds that do not come are
-/// left out.
+/// Runs `transactions` of a workload, one after the other, and returns what they touch, and whether
+/// one region of a processor with this profile could hold each. Kinds that do not occur are left
+/// out.
 pub(crate) fn footprints<W: Workload>(
     workload: &W,
     transactions: u64,

@@ -4,13 +4,16 @@ use std::time::Duration;
 
 use clap::{Args, value_parser};
 
-use super::{EngineName, crew::Until, workload::Pace};
-use crate::Error;
+use super::{
+    crew::Until,
+    engine::{EngineName, but_limit},
+    workload::Pace,
+};
 
 /// How a workload is run.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Options {
-    /// Threads that run transactions [default: one for each processor; with --engine limit one]
+    /// Threads that run transactions [default: one for each processor]
     #[arg(long, value_parser = value_parser!(u16).range(1..=1024), value_name = "N")]
     threads: Option<u16>,
 
@@ -23,7 +26,7 @@ pub(crate) struct Options {
     transactions: Option<u64>,
 
     /// What transactions run on
-    #[arg(long, value_enum, default_value_t = EngineName::Auto)]
+    #[arg(long, value_parser = but_limit::<EngineName>(), default_value = EngineName::Auto.name())]
     pub(crate) engine: EngineName,
 
     /// Memory that the database may use, in GiB. It is reserved, and taken as rows come
@@ -65,28 +68,14 @@ pub(crate) fn seconds(given: &str) -> Result<Duration, String> {
 }
 
 impl Options {
-    /// # Errors
-    ///
-    /// When there are more than the engine bears.
-    pub(crate) fn threads(&self) -> Result<usize, Error> {
-        match (self.engine, self.threads) {
-            (EngineName::Limit, None | Some(1)) => Ok(1),
-            (EngineName::Limit, Some(_)) => Err(Error::Options {
-                option: "--threads",
-                with: "--engine limit",
-                instead: "nothing keeps its transactions apart, so that it is for one thread: leave --threads out",
-            }),
-            (_, Some(threads)) => Ok(threads.into()),
-            (_, None) => Ok(std::thread::available_parallelism().map_or(1, Into::into)),
-        }
+    /// The number of threads: as given, or one for each processor.
+    pub(crate) fn threads(&self) -> usize {
+        self.threads.map_or_else(|| std::thread::available_parallelism().map_or(1, Into::into), Into::into)
     }
 
-    /// # Errors
-    ///
-    /// When there are more threads than the engine bears.
-    pub(super) fn pace(&self) -> Result<Pace, Error> {
+    pub(super) fn pace(&self) -> Pace {
         let (memory, at_once) = (u64::from(self.memory) << 30, u64::from(self.at_once) << 30);
-        Ok(Pace { threads: self.threads()?, until: self.until(), memory, at_once })
+        Pace { threads: self.threads(), until: self.until(), memory, at_once }
     }
 
     pub(crate) fn until(&self) -> Until {

@@ -9,13 +9,20 @@ use super::{
     EngineName, Options,
     crew::Client,
     latency::Percentiles,
-    workload::{Finished, Workload},
+    workload::{Finished, Run, Workload},
 };
 use crate::{
     Error,
     report::{Report, prose, table},
     units,
 };
+
+/// Loads, runs and checks a workload as options say.
+pub(crate) fn measure<W: Workload>(workload: &W, options: &Options) -> Result<Outcome, Error> {
+    let run = Run { workload, pace: options.pace() };
+    let (engine, result) = options.engine.dispatch(run)?;
+    Ok(Outcome::new(workload, options, engine, run.pace.threads, result))
+}
 
 /// What scripts read.
 #[derive(Debug, Serialize)]

@@ -1,9 +1,10 @@
-//! Whole transactions as critical sections of one lock, which regions elide where there are any: the simplest way to use transactional memory, and what
-//! it costs when transactions do not fit.
+//! Whole transactions as critical sections of one lock, which regions elide where there are any:
+//! the simplest way to use transactional memory, and what it costs when transactions do not fit.
 //!
-//! A study, which does on purpose what nobody else may: the database's accesses are plain ones of an engine without regions, and are made inside a region of
-//! another. That works because no hardware asks which engine it was: whatever a thread does between a region's beginning and its end happens as one, private
-//! memory included, or has never been. The emulation has no such power, so that these regions are RTM's or none.
+//! A study that breaks a rule on purpose: the database runs on an engine without regions, inside a
+//! region of another engine. This works because hardware does not know engines: all that a thread
+//! does within a region happens atomically or not at all, private memory and record locks included.
+//! The emulation cannot do this, so these regions are RTM's or none.
 
 use drtm_htm::{Cause, FallbackLock, Htm, Native, Outcome, Policy, Worker};
 use drtm_txn::{Db, Setting};
@@ -15,8 +16,8 @@ use super::{
 };
 use crate::Error;
 
-/// A workload whose transactions run one after the other, or as if. The database is to be one that does not keep them apart itself: then all that they do is
-/// done in place, and in a release build the hardware makes it part of the region.
+/// A workload whose transactions are critical sections of one lock: they run as if one
+/// after the other. The database locks and validates as always, which becomes part of each section.
 #[derive(Debug)]
 pub(crate) struct Whole<W> {
     workload: W,
@@ -31,7 +32,8 @@ pub(crate) struct Section<'w, C> {
     client: C,
     worker: Worker<Native>,
     lock: &'w FallbackLock,
-    /// Of each kind, how many ended under the lock, and how many of these because they did not fit into a region.
+    /// Of each kind, how many ended under the lock, and how many of these because they did not fit
+    /// into a region.
     fallbacks: Vec<(u64, u64)>,
 }
 
@@ -57,7 +59,7 @@ impl<C: Client> Client for Section<'_, C> {
             Outcome::Committed(done) => return done,
             Outcome::Fallback(cause) => cause,
         };
-        // What happens under the lock is not undone, and need not be: a transaction is given up before it has changed anything.
+        // The lock excludes all other sections, so the transaction finds no conflict.
         let Ok(done) = lock.run(worker.engine(), |_| Ok(client.run_next(date))) else {
             unreachable!("the section aborts nothing")
         };

@@ -9,10 +9,8 @@ use std::{
 use drtm_txn::{Builder, Conflict, Db, Setting};
 
 use super::{
-    Options,
     crew::{self, Client, Tally, Until},
     engine::Task,
-    outcome::Outcome,
     progress::Progress,
 };
 use crate::{Error, memory};
@@ -61,13 +59,6 @@ pub(crate) trait Workload: Sync {
     ) -> Result<Vec<String>, Error>;
 }
 
-/// Runs a workload as options say.
-pub(crate) fn measure<W: Workload>(workload: &W, options: &Options) -> Result<Outcome, Error> {
-    let run = Run { workload, pace: options.pace()? };
-    let (engine, result) = options.engine.dispatch(run)?;
-    Ok(Outcome::new(workload, options, engine, run.pace.threads, result))
-}
-
 /// How long a workload is run, by how many, and with how much memory.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pace {
@@ -79,7 +70,7 @@ pub(crate) struct Pace {
     pub(crate) at_once: u64,
 }
 
-/// Runs a workload in one setting, of whatever engine.
+/// Loads, runs and checks a workload on one engine.
 pub(crate) fn run_in<S: Setting, W: Workload>(workload: &W, engine: S::Engine, pace: Pace) -> Result<Finished, Error> {
     Run { workload, pace }.carry_out::<S>(engine)
 }

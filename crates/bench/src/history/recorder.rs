@@ -1,24 +1,27 @@
-//! How histories are made: each thread notes what its transactions do in a [`Log`] of its own, without a lock and
-//! without waiting for another. In the end the logs become one [`History`].
+//! How histories are made: each thread notes what its transactions do in a [`Log`] of its own,
+//! without a lock and without waiting for another. In the end the logs become one [`History`].
 //!
 //! # Times
 //!
-//! All logs read one monotonic clock. A moment is read before the first operation and after the commit, so that what is
-//! recorded is never shorter than what happened, and order by the clock is order in fact. A processor may
-//! delay its writes until after it has read the clock, though; a fence keeps it from that.
+//! All logs read one monotonic clock. A moment is read before the first operation and after the
+//! commit, so that what is recorded is never shorter than what happened, and order by the clock is
+//! order in fact. A processor may delay its writes until after it has read the clock, though; a
+//! fence keeps it from that.
 //!
 //! # Versions
 //!
-//! The checker takes a row's versions in the order of their numbers. There are two ways to have such numbers:
+//! The checker takes a row's versions in the order of their numbers. There are two ways to have
+//! such numbers:
 //!
 //! - The store numbers a row's versions, and tells them.
-//! - Each value that is written has a number in it, from [`Recording::version`]. No two are the same, and each is
-//!   greater than all that were given before. So they are in the order of the writes *if every transaction reads a
-//!   row before it asks for the version to write there*, or finds that it is not there: then the version that it
-//!   replaces was given before. Of rows that are written without being read, the order cannot be known this way.
+//! - Each value that is written has a number in it, from [`Recording::version`]. No two are the
+//!   same, and each is greater than all that were given before. So they are in the order of the
+//!   writes *if every transaction reads a row before it asks for the version to write there*, or
+//!   finds that it is not there: then the version that it replaces was given before. Of rows that
+//!   are written without being read, the order cannot be known this way.
 //!
-//! A store that numbers versions only when a transaction commits is recorded by noting the writes after the commit,
-//! and no reads of rows that the transaction itself has written.
+//! A store that numbers versions only when a transaction commits is recorded by noting the writes
+//! after the commit, and no reads of rows that the transaction itself has written.
 
 use std::{
     hint,
@@ -101,39 +104,38 @@ impl Recorder {
     ///
     /// When there are 4096 already.
     pub fn log<K>(&mut self) -> Result<Log<K>, TooManyLogs> {
+        Ok(Log { clock: self.clock()?, transactions: Vec::new() })
+    }
+
+    /// Returns a clock for another thread, which counts as a log.
+    pub(crate) fn clock(&mut self) -> Result<Clock, TooManyLogs> {
         if self.logs >> LOG_BITS != 0 {
             return Err(TooManyLogs);
         }
         let number = self.logs;
         self.logs += 1;
-        Ok(Log { epoch: self.epoch, number, last: 0, transactions: Vec::new() })
+        Ok(Clock { epoch: self.epoch, number, last: 0 })
     }
 }
 
-/// What one thread's transactions did.
-///
-/// # Example
-///
-/// See [`Recorder`].
+/// A thread's view of the clock that all logs of a recorder read.
 #[derive(Debug)]
-pub struct Log<K> {
+pub(crate) struct Clock {
     epoch: Instant,
     number: u64,
     /// The last moment that was noted here.
     last: u64,
-    transactions: Vec<Transaction<K>>,
 }
 
-impl<K> Log<K> {
-    /// Begins to record a transaction, which is about to begin.
-    pub fn begin(&mut self) -> Recording<'_, K> {
-        let transaction = Transaction::unknown(self.moment(0));
-        Recording { log: self, transaction }
+impl Clock {
+    /// Returns this moment in nanoseconds. It waits until the moment is later than all that were
+    /// noted here: transactions of one thread never seem to overlap, however coarse the clock is.
+    pub(crate) fn moment(&mut self) -> u64 {
+        self.moment_after(0)
     }
 
-    /// This moment, once it is behind `earlier` and all that was noted here: transactions of one thread never seem
-    /// to overlap, however coarse the clock is.
-    fn moment(&mut self, earlier: u64) -> u64 {
+    /// Like [`moment`](Self::moment), but later than `earlier` too.
+    fn moment_after(&mut self, earlier: u64) -> u64 {
         fence(Ordering::SeqCst);
         let earlier = earlier.max(self.last);
         loop {
@@ -145,6 +147,33 @@ impl<K> Log<K> {
         }
         fence(Ordering::SeqCst);
         self.last
+    }
+
+    /// Returns a version that differs from all others, and is greater than all that any clock of
+    /// the recorder has given before.
+    pub(crate) fn version(&mut self) -> u64 {
+        // Another clock may have given one in this moment. The next is later than that.
+        let now = nanoseconds(self.epoch);
+        self.moment_after(now) << LOG_BITS | self.number
+    }
+}
+
+/// What one thread's transactions did.
+///
+/// # Example
+///
+/// See [`Recorder`].
+#[derive(Debug)]
+pub struct Log<K> {
+    clock: Clock,
+    transactions: Vec<Transaction<K>>,
+}
+
+impl<K> Log<K> {
+    /// Begins to record a transaction, which is about to begin.
+    pub fn begin(&mut self) -> Recording<'_, K> {
+        let transaction = Transaction::unknown(self.clock.moment());
+        Recording { log: self, transaction }
     }
 }
 
@@ -164,8 +193,8 @@ impl<K> History<K> {
     }
 }
 
-/// A transaction that is under way. If it is dropped before it is told how it ended, nobody knows: its outcome is
-/// [`Outcome::Unknown`].
+/// A transaction that is under way. If it is dropped before it is told how it ended, nobody knows:
+/// its outcome is [`Outcome::Unknown`].
 ///
 /// # Example
 ///
@@ -210,8 +239,8 @@ impl<K> Recording<'_, K> {
         self.note(Operation::Write { row: Row { table, key }, version, removal: true });
     }
 
-    /// It read a range of keys, and saw `matched` and nothing else. Of a scan that stopped early, the range is what it
-    /// had come through: up to the last key that it saw, that one included.
+    /// It read a range of keys, and saw `matched` and nothing else. Of a scan that stopped early,
+    /// the range is what it had come through: up to the last key that it saw, that one included.
     pub fn scan(&mut self, table: u32, range: impl RangeBounds<K>, matched: impl IntoIterator<Item = (K, u64)>)
     where
         K: Clone,
@@ -219,12 +248,10 @@ impl<K> Recording<'_, K> {
         self.note(Operation::scan(table, range, matched));
     }
 
-    /// A version for what it is about to write or remove: unlike all others, and greater than all that any log of
-    /// the recorder has given before.
+    /// A version for what it is about to write or remove: unlike all others, and greater than all
+    /// that any log of the recorder has given before.
     pub fn version(&mut self) -> u64 {
-        // Another log may have given one in this moment. The next is later than that.
-        let now = nanoseconds(self.log.epoch);
-        self.log.moment(now) << LOG_BITS | self.log.number
+        self.log.clock.version()
     }
 
     /// It has committed, just now.
@@ -237,12 +264,12 @@ impl<K> Recording<'_, K> {
         self.end(Outcome::Aborted);
     }
 
-    /// It has aborted, and is about to begin again: for the top of a closure that is run until it commits. Before
-    /// anything was noted, nothing happens.
+    /// It has aborted, and is about to begin again: for the top of a closure that is run until it
+    /// commits. Before anything was noted, nothing happens.
     pub fn retry(&mut self) {
         if !self.transaction.operations.is_empty() {
             self.end(Outcome::Aborted);
-            let next = Transaction::unknown(self.log.moment(0));
+            let next = Transaction::unknown(self.log.clock.moment());
             self.log.transactions.push(std::mem::replace(&mut self.transaction, next));
         }
     }
@@ -253,7 +280,7 @@ impl<K> Recording<'_, K> {
 
     fn end(&mut self, outcome: Outcome) {
         self.transaction.outcome = outcome;
-        self.transaction.responded = self.log.moment(0);
+        self.transaction.responded = self.log.clock.moment();
     }
 }
 

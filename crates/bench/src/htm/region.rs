@@ -6,12 +6,38 @@
 
 use std::{hint::black_box, time::Duration, time::Instant};
 
+use clap::ValueEnum;
 use drtm_htm::{Access, Engine, EngineKind, FallbackLock, NoHtm, Policy, Word, Worker};
+use serde::Serialize;
 
 use super::{
-    Load, Order,
-    memory::{Draw, PAGE_LINES, Page, words},
+    Load,
+    memory::{Draw, PAGE_BYTES, PAGE_LINES, Page, words},
 };
+
+/// The order in which a region touches lines.
+///
+/// # Example
+///
+/// See [`htm`](crate::htm).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, ValueEnum)]
+#[non_exhaustive]
+pub enum Order {
+    /// Adjacent lines, from the beginning of a page on: all sets of the cache are used evenly
+    #[default]
+    #[serde(rename = "seq")]
+    #[value(name = "seq")]
+    Sequential,
+    /// Distinct lines of a much larger area, drawn anew for every region
+    #[serde(rename = "random")]
+    Random,
+}
+
+impl Order {
+    /// The least area that a thread's random lines are drawn from, 64 MB: sixteen times the read tracker of the
+    /// profiles.
+    pub(super) const LEAST_RANDOM_PAGES: usize = (64 << 20) / PAGE_BYTES;
+}
 
 /// Every abort is final, so that a region begun is an attempt counted.
 const ONE_TRY: Policy = Policy::DBX.divided_by(u32::MAX);

@@ -5,40 +5,14 @@ use std::{
     thread,
 };
 
-use clap::ValueEnum;
 use drtm_htm::{Emulated, EmulatedConfig, Engine, Htm, Profile, Stats};
-use serde::Serialize;
 
 use super::{
-    Load, Machine,
-    memory::{Memory, PAGE_BYTES},
+    Load, Machine, Order,
+    memory::Memory,
     region::{Work, pages_for},
 };
 use crate::Error;
-
-/// The order in which a region touches lines.
-///
-/// # Example
-///
-/// See [`htm`](crate::htm).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, ValueEnum)]
-#[non_exhaustive]
-pub enum Order {
-    /// Adjacent lines, from the beginning of a page on: all sets of the cache are used evenly
-    #[default]
-    #[serde(rename = "seq")]
-    #[value(name = "seq")]
-    Sequential,
-    /// Distinct lines of a much larger area, drawn anew for every region
-    #[serde(rename = "random")]
-    Random,
-}
-
-impl Order {
-    /// The least area that a thread's random lines are drawn from, 64 MB: sixteen times the read tracker of the
-    /// profiles.
-    pub(super) const LEAST_RANDOM_PAGES: usize = (64 << 20) / PAGE_BYTES;
-}
 
 /// How regions are run.
 ///

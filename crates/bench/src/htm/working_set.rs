@@ -1,8 +1,8 @@
 //! `htm working-set`: what whole transactions touch, and how often they fit into a region.
 
 use clap::{Args as ClapArgs, ValueEnum, value_parser};
-use drtm_htm::{NoHtm, Profile, Rtm};
-use drtm_txn::Hash;
+use drtm_htm::{Native, Profile, Rtm};
+use drtm_txn::{Embedded, Hash};
 use serde::Serialize;
 
 use super::{
@@ -11,8 +11,8 @@ use super::{
 };
 use crate::{
     Error,
-    cli::name_of,
-    drive::{Client, FALLBACKS, Footprint, Limit, OVERFLOWS, Pace, Until, Whole, Workload, footprints, run_in},
+    drive::{Client, FALLBACKS, Footprint, OVERFLOWS, Pace, Until, Whole, Workload, footprints, run_in},
+    names::name_of,
     report::{Report, prose, table},
     smallbank::{Hot, SmallBank},
     tpcc::{Chances, MixName, Scale, Tpcc},
@@ -21,9 +21,9 @@ use crate::{
 
 /// Show what whole transactions touch, and how often they do not fit into a region
 ///
-/// Transactions are done in place, with nothing that keeps them apart: as if each were one region. What
-/// they touch of the store is counted by cache lines; memory of their own (inputs, copies of rows) is
-/// not. Bytes are counted by one thread.
+/// Each transaction counts as if it were one region, with its commit: record locks, versions,
+/// validation. What it touches of the store is counted by cache lines; memory of its own (inputs,
+/// copies of rows) is not. Bytes are counted by one thread.
 ///
 /// With --engine emulated, how often a transaction has to fall back on the lock is simulated: it has
 /// to if it does not fit into the cache's sets and ways, and for nothing else. With --engine rtm it
@@ -132,7 +132,8 @@ impl Scope {
         let rtm = Rtm::detect().map_err(Error::no_rtm)?;
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
         let pace = Pace { threads, until: Until::Transactions(self.transactions), memory, at_once: 0 };
-        let finished = run_in::<Limit, _>(&Whole::new(workload(threads)?, rtm.into()), NoHtm, pace)?;
+        let finished =
+            run_in::<Embedded, _>(&Whole::new(workload(threads)?, rtm.into()), Native::without_regions(), pace)?;
         if let [first, ..] = finished.violations.as_slice() {
             return Err(Error::Inconsistent { violations: finished.violations.len(), first: first.clone() });
         }
@@ -140,7 +141,7 @@ impl Scope {
             let mut counts = finished.counted.iter().filter(|(name, _)| *name == format!("{transaction}{what}"));
             counts.next().map_or(0, |(_, count)| *count)
         };
-        let kinds = <W::Client<'_, Limit>>::kinds();
+        let kinds = <W::Client<'_, Embedded>>::kinds();
         let row = |one: &Footprint| {
             let place = kinds.iter().position(|kind| *kind == one.transaction);
             let count = place.map_or(0, |place| finished.tally.latencies[place].count());

@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 use clap::{Args as ClapArgs, value_parser};
 use serde::{Deserialize, Serialize};
 
-use super::{Key, MapName, speed::key_bytes};
+use super::{Fill, Key, MapName, keys::key_bytes};
 use crate::{
     Error,
     memory::resident,
@@ -64,7 +64,7 @@ impl Args {
         report.result(&footprint)
     }
 
-    fn measure<K: Key>(&self) -> Result<Footprint, Error> {
+    fn measure<K: Fill>(&self) -> Result<Footprint, Error> {
         let before = resident()?;
         let subject = K::subject(self.engine, self.records)?;
         let bytes = resident()?.saturating_sub(before);

@@ -2,14 +2,16 @@
 
 use std::hash::Hash;
 
-use clap::ValueEnum;
+use clap::{
+    ValueEnum,
+    builder::{PossibleValuesParser, TypedValueParser},
+};
 #[cfg(feature = "peers")]
 use concurrent_map::Minimum as Least;
 use drtm_kv::{Bytes, Inline, Keys, TreeKeys};
 use serde::Serialize;
 
-use super::{MapName, Subject, subject};
-use crate::{Error, tpcc::Random, zipf::Zipf};
+use crate::{tpcc::Random, zipf::Zipf};
 
 /// The exponent of Zipf's distribution, as in YCSB.
 const EXPONENT: f64 = 0.99;
@@ -50,13 +52,6 @@ pub trait Key: Least + Copy + Ord + Hash + Send + Sync + 'static {
     /// The key, with these bits of it the other way.
     #[doc(hidden)]
     fn flipped(self, bits: u8) -> Self;
-
-    /// A map with keys of this kind, filled with those that are numbered below `records`.
-    ///
-    /// # Errors
-    ///
-    /// When the map has no such keys, or memory has run out.
-    fn subject(map: MapName, records: u64) -> Result<Box<dyn Subject<Self>>, Error>;
 }
 
 /// Multiplication by an odd number: another key for each number, and neighbours far apart.
@@ -81,10 +76,6 @@ impl Key for u64 {
     #[inline]
     fn flipped(self, bits: u8) -> Self {
         self ^ Self::from(bits)
-    }
-
-    fn subject(map: MapName, records: u64) -> Result<Box<dyn Subject<Self>>, Error> {
-        subject::with_numbers(map, records)
     }
 }
 
@@ -111,10 +102,11 @@ impl Key for [u8; 32] {
         self[31] ^= bits;
         self
     }
+}
 
-    fn subject(map: MapName, records: u64) -> Result<Box<dyn Subject<Self>>, Error> {
-        subject::with_any(map, records)
-    }
+/// Parses the number of a key's bytes: of a kind of keys that there is.
+pub(super) fn key_bytes() -> impl TypedValueParser<Value = u32> {
+    PossibleValuesParser::new(["8", "32"]).map(|bytes| if bytes == "8" { u64::BYTES } else { <[u8; 32]>::BYTES })
 }
 
 /// How keys are drawn.

@@ -6,7 +6,7 @@ use serde::Serialize;
 use super::{cached, cluster::Cluster, counting::Counting, cuckoo::Cuckoo, hopscotch::Hopscotch, scheme::Scheme};
 use crate::{
     Error,
-    cli::name_of,
+    names::name_of,
     report::{Report, prose, table},
 };
 

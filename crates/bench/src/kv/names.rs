@@ -2,7 +2,7 @@
 
 use clap::ValueEnum;
 
-use crate::cli::name_of;
+use crate::names::name_of;
 use serde::Serialize;
 
 use super::Key;

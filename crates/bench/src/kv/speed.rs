@@ -1,16 +1,12 @@
 //! `kv speed`: the store's tables beside other maps, in one sitting.
 
-use clap::{
-    Args as ClapArgs,
-    builder::{PossibleValuesParser, TypedValueParser},
-    value_parser,
-};
+use clap::{Args as ClapArgs, value_parser};
 use serde::Serialize;
 
-use super::{Draw, Key, MapName, Op, Style, Subject, Work, footprint};
+use super::{Draw, Fill, Key, MapName, Op, Style, Subject, Work, footprint, keys::key_bytes};
 use crate::{
     Error,
-    cli::name_of,
+    names::name_of,
     rates::{Rates, interleave},
     report::{Report, prose, table},
 };
@@ -86,11 +82,6 @@ pub(crate) struct Args {
     no_memory: bool,
 }
 
-/// The keys there are.
-pub(super) fn key_bytes() -> impl TypedValueParser<Value = u32> {
-    PossibleValuesParser::new(["8", "32"]).map(|bytes| if bytes == "8" { u64::BYTES } else { <[u8; 32]>::BYTES })
-}
-
 #[derive(Debug, Serialize)]
 struct Row {
     engine: MapName,
@@ -121,7 +112,7 @@ impl Args {
         report.result(&rows)
     }
 
-    fn rows<K: Key>(&self, seed: u64) -> Result<Vec<Row>, Error> {
+    fn rows<K: Fill>(&self, seed: u64) -> Result<Vec<Row>, Error> {
         let contenders = self.contenders::<K>()?;
         let mut rows = Vec::new();
         for &dist in &self.dist {
@@ -135,7 +126,7 @@ impl Args {
     }
 
     /// The maps that can do any of what was asked, filled.
-    fn contenders<K: Key>(&self) -> Result<Vec<Contender<K>>, Error> {
+    fn contenders<K: Fill>(&self) -> Result<Vec<Contender<K>>, Error> {
         let able: Vec<MapName> = self.engine.iter().copied().filter(|name| self.refusal(*name).is_none()).collect();
         let Some(first) = self.engine.first().filter(|_| able.is_empty()) else { return self.fill(&able) };
         let why = self.refusal(*first).unwrap_or("is not for this");
@@ -153,7 +144,7 @@ impl Args {
         self.op.iter().flat_map(|op| self.threads.iter().map(|threads| (*op, usize::from(*threads))))
     }
 
-    fn fill<K: Key>(&self, names: &[MapName]) -> Result<Vec<Contender<K>>, Error> {
+    fn fill<K: Fill>(&self, names: &[MapName]) -> Result<Vec<Contender<K>>, Error> {
         let mut footprints = Vec::with_capacity(names.len());
         for name in names {
             footprints.push(match self.no_memory {

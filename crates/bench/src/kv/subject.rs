@@ -36,7 +36,7 @@ pub trait Subject<K> {
     /// # Example
     ///
     /// ```
-    /// use drtm_bench::kv::{Draw, Key, MapName, Op, Style, Work};
+    /// use drtm_bench::kv::{Draw, Fill, MapName, Op, Style, Work};
     ///
     /// let subject = u64::subject(MapName::DrtmHash, 1_000)?;
     /// let keys = vec![Draw::Uniform.keys(1_000, 100, 1), Draw::Uniform.keys(1_000, 100, 2)];
@@ -50,22 +50,43 @@ pub trait Subject<K> {
     fn taken(&self) -> Option<u64>;
 }
 
+/// Keys of a kind that maps can be filled with.
+pub trait Fill: Key {
+    /// Returns a map with keys of this kind: all that are numbered below `records`.
+    ///
+    /// # Errors
+    ///
+    /// When the map has no such keys, or memory has run out.
+    ///
+    /// # Example
+    ///
+    /// See [`Subject::run`].
+    fn subject(map: MapName, records: u64) -> Result<Box<dyn Subject<Self>>, Error>;
+}
+
+impl Fill for u64 {
+    fn subject(map: MapName, records: u64) -> Result<Box<dyn Subject<Self>>, Error> {
+        match map {
+            #[cfg(feature = "peers")]
+            MapName::Congee => filled::<u64, maps::ArtByCongee>(map, records),
+            _ => with_any(map, records),
+        }
+    }
+}
+
+impl Fill for [u8; 32] {
+    fn subject(map: MapName, records: u64) -> Result<Box<dyn Subject<Self>>, Error> {
+        with_any(map, records)
+    }
+}
+
 struct Filled<M> {
     map: M,
     name: MapName,
 }
 
-/// A filled map whose keys are numbers.
-pub(super) fn with_numbers(name: MapName, records: u64) -> Result<Box<dyn Subject<u64>>, Error> {
-    match name {
-        #[cfg(feature = "peers")]
-        MapName::Congee => filled::<u64, maps::ArtByCongee>(name, records),
-        _ => with_any(name, records),
-    }
-}
-
-/// A filled map, if it takes keys of any kind.
-pub(super) fn with_any<K: Key>(name: MapName, records: u64) -> Result<Box<dyn Subject<K>>, Error> {
+/// Returns a filled map, if it takes keys of any kind.
+fn with_any<K: Key>(name: MapName, records: u64) -> Result<Box<dyn Subject<K>>, Error> {
     match name {
         MapName::DrtmHash => filled::<K, maps::DrtmHash<K::Kind>>(name, records),
         MapName::DrtmTree => filled::<K, maps::DrtmTree<K::Kind>>(name, records),
@@ -225,7 +246,7 @@ fn each<K>(keys: &[K], mut operation: impl FnMut(&K) -> Result<bool, Error>) -> 
 mod tests {
     use super::*;
 
-    fn behaves<K: Key>(name: MapName) {
+    fn behaves<K: Fill>(name: MapName) {
         const RECORDS: u64 = 3_000;
         let subject = K::subject(name, RECORDS).unwrap_or_else(|error| panic!("{name:?}: {error}"));
         let part = |from: u64, to: u64| (from..to).map(K::numbered).collect::<Vec<_>>();

@@ -6,7 +6,7 @@ use drtm_txn::{Embedded, Hash, Ordered};
 use super::{
     effort::{Effort, Sum},
     entries::{Entry, Grid, NO_RTM, PER_SECOND, THREADS},
-    panel::{Means, Measured, Panel, Published, Study},
+    panel::{Measured, Panel, Published, Study},
 };
 use crate::{
     Error,
@@ -16,9 +16,9 @@ use crate::{
 };
 
 pub(super) const STUDIES: &[Study] = &[
-    Study { panels: &[NEW_ORDERS], means: Means::Workloads(new_orders) },
-    Study { panels: &[STANDARD], means: Means::Workloads(standard) },
-    Study { panels: &[FACTORS, GAINS], means: Means::Workloads(factors) },
+    Study { panels: &[NEW_ORDERS], measure: new_orders },
+    Study { panels: &[STANDARD], measure: standard },
+    Study { panels: &[FACTORS, GAINS], measure: factors },
 ];
 
 const RATIO: Axis = Axis { title: "over the first", quantity: Quantity::Ratio, scale: Scale::Linear };

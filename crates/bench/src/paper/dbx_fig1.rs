@@ -5,7 +5,7 @@ use std::time::Duration;
 use drtm_htm::Profile;
 
 use super::{
-    panel::{Means, Panel, Published, Study},
+    panel::{Panel, Published, Study},
     regions::{Line, Regions, line},
 };
 use crate::{
@@ -21,19 +21,21 @@ pub(super) const ABORT_RATE: Axis = Axis { title: "abort rate", quantity: Quanti
 pub(super) const STUDIES: &[Study] = &[
     Study {
         panels: &[A],
-        means: Means::Regions(Regions { profile: Profile::L1_32K_8, threads: 4, measure: in_sequence }),
+        measure: |effort| Regions { profile: Profile::L1_32K_8, threads: 4, measure: in_sequence }.measure(effort),
     },
     Study {
         panels: &[B],
-        means: Means::Regions(Regions { profile: Profile::L1_32K_8.hyperthreaded(), threads: 8, measure: in_sequence }),
+        measure: |effort| {
+            Regions { profile: Profile::L1_32K_8.hyperthreaded(), threads: 8, measure: in_sequence }.measure(effort)
+        },
     },
     Study {
         panels: &[C],
-        means: Means::Regions(Regions { profile: Profile::L1_32K_8, threads: 1, measure: frontiers }),
+        measure: |effort| Regions { profile: Profile::L1_32K_8, threads: 1, measure: frontiers }.measure(effort),
     },
     Study {
         panels: &[D],
-        means: Means::Regions(Regions { profile: Profile::L1_32K_8, threads: 1, measure: by_duration }),
+        measure: |effort| Regions { profile: Profile::L1_32K_8, threads: 1, measure: by_duration }.measure(effort),
     },
 ];
 

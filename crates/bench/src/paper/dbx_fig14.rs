@@ -6,7 +6,7 @@ use drtm_txn::Embedded;
 use super::{
     effort::{Effort, Sum},
     entries::{ABORT_RATE, Entry, Grid, PER_SECOND, THREADS},
-    panel::{Means, Measured, Panel, Published, Study},
+    panel::{Measured, Panel, Published, Study},
 };
 use crate::{
     Error,
@@ -15,8 +15,7 @@ use crate::{
     units::{self, Quantity},
 };
 
-pub(super) const STUDIES: &[Study] =
-    &[Study { panels: &[THROUGHPUT, ABORTS, ABORTS_OF_READS, GAIN], means: Means::Workloads(measure) }];
+pub(super) const STUDIES: &[Study] = &[Study { panels: &[THROUGHPUT, ABORTS, ABORTS_OF_READS, GAIN], measure }];
 
 const RATIO: Axis = Axis { title: "over validated reads", quantity: Quantity::Ratio, scale: chart::Scale::Linear };
 

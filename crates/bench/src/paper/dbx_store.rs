@@ -9,7 +9,7 @@ use drtm_txn::{Builder, Db, Embedded, Ordered, Table, TableDef};
 use super::{
     effort::{Effort, Sum},
     entries::{Entry, Grid, NO_RTM, THREADS},
-    panel::{Curve, Kind, Means, Measured, Panel, Published, Study},
+    panel::{Curve, Kind, Measured, Panel, Published, Study},
 };
 use crate::{
     Error, Plain,
@@ -19,8 +19,7 @@ use crate::{
     units::Quantity,
 };
 
-pub(super) const STUDIES: &[Study] =
-    &[Study { panels: &[TREES, HASH_TABLES, TRANSACTIONS, COST], means: Means::Workloads(measure) }];
+pub(super) const STUDIES: &[Study] = &[Study { panels: &[TREES, HASH_TABLES, TRANSACTIONS, COST], measure }];
 
 const OPERATIONS: Axis = Axis { title: "operations/s", quantity: Quantity::Operations, scale: Scale::Linear };
 const RATIO: Axis = Axis { title: "over the tree alone", quantity: Quantity::Ratio, scale: Scale::Linear };

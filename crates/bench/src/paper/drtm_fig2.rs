@@ -4,7 +4,7 @@ use drtm_htm::{LINE_BYTES, Profile};
 
 use super::{
     dbx_fig1::{ABORT_RATE, WORKING_SET, in_sequence},
-    panel::{Means, Panel, Published, Study},
+    panel::{Panel, Published, Study},
     regions::{Line, Regions, line},
 };
 use crate::{
@@ -16,11 +16,11 @@ use crate::{
 pub(super) const STUDIES: &[Study] = &[
     Study {
         panels: &[A],
-        means: Means::Regions(Regions { profile: Profile::L1_32K_8, threads: 1, measure: in_sequence }),
+        measure: |effort| Regions { profile: Profile::L1_32K_8, threads: 1, measure: in_sequence }.measure(effort),
     },
     Study {
         panels: &[B],
-        means: Means::Regions(Regions { profile: Profile::L1_32K_8, threads: 1, measure: at_random }),
+        measure: |effort| Regions { profile: Profile::L1_32K_8, threads: 1, measure: at_random }.measure(effort),
     },
 ];
 

@@ -2,7 +2,7 @@
 
 use super::{
     effort::Effort,
-    panel::{Curve, Found, Kind, Means, Measured, Panel, Published, Study},
+    panel::{Curve, Found, Kind, Measured, Panel, Published, Study},
 };
 use crate::{
     Error,
@@ -14,8 +14,7 @@ use crate::{
     units::Quantity,
 };
 
-pub(super) const STUDIES: &[Study] =
-    &[Study { panels: &[READ, WRITTEN, FALLBACKS, CAPACITY], means: Means::Workloads(measure) }];
+pub(super) const STUDIES: &[Study] = &[Study { panels: &[READ, WRITTEN, FALLBACKS, CAPACITY], measure }];
 
 const BYTES: Axis = Axis { title: "bytes", quantity: Quantity::MeanBytes, scale: Scale::Linear };
 const SHARE: Axis = Axis { title: "under the lock", quantity: Quantity::LockRate, scale: Scale::Linear };

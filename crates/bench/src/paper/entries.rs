@@ -1,7 +1,7 @@
 //! Series of a figure whose horizontal axis is the number of threads.
 
-use drtm_htm::{NoHtm, Rtm};
-use drtm_txn::Setting;
+use drtm_htm::{Native, Rtm};
+use drtm_txn::{Embedded, Setting};
 
 use super::{
     effort::{Effort, Subject, Sum},
@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     Error,
-    drive::{EngineName, Limit, Pace, Whole, Workload, run_in},
+    drive::{EngineName, Pace, Whole, Workload, run_in},
     report::chart::{Axis, Scale},
     units::Quantity,
 };
@@ -66,10 +66,8 @@ impl<'e> Entry<'e> {
             return Self::absent(series, NO_RTM);
         }
         let kind = if engine == EngineName::Emulated { Kind::Simulated } else { Kind::Measured };
-        Self::of(series, kind, move |threads| match (engine, threads) {
-            // Nothing keeps its transactions apart.
-            (EngineName::Limit, 2..) => Ok(None),
-            _ => Ok(Some(effort.subject(workload(threads)?, engine, effort.pace(threads)))),
+        Self::of(series, kind, move |threads| {
+            Ok(Some(effort.subject(workload(threads)?, engine, effort.pace(threads))))
         })
     }
 
@@ -86,7 +84,8 @@ impl<'e> Entry<'e> {
         })
     }
 
-    /// A workload whose transactions are done in place, each as a whole in one region or under one lock.
+    /// A workload whose transactions are critical sections: each runs as a whole in one region, or
+    /// under one lock.
     pub(super) fn whole<W: Workload + 'e>(
         series: &'static str,
         effort: &'e Effort,
@@ -96,10 +95,10 @@ impl<'e> Entry<'e> {
         let engine = match (has_regions, Rtm::detect()) {
             (true, Ok(rtm)) => rtm.into(),
             (true, Err(_)) => return Self::absent(series, NO_RTM),
-            (false, _) => drtm_htm::Native::without_regions(),
+            (false, _) => Native::without_regions(),
         };
         let whole = move |threads| Ok(Whole::new(workload(threads)?, engine));
-        Self::within::<Limit, _>(series, NoHtm, |threads| effort.pace(threads), whole)
+        Self::within::<Embedded, _>(series, Native::without_regions(), |threads| effort.pace(threads), whole)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::{effort::Effort, regions::Regions};
+use super::effort::Effort;
 use crate::{Error, report::chart::Axis, units::Quantity};
 
 /// An experiment.
@@ -10,16 +10,8 @@ use crate::{Error, report::chart::Axis, units::Quantity};
 pub(super) struct Study {
     /// What it fills.
     pub(super) panels: &'static [Panel],
-    pub(super) means: Means,
-}
-
-/// How an experiment is made.
-#[derive(Debug)]
-pub(super) enum Means {
-    /// Regions without a store around them.
-    Regions(Regions),
-    /// Databases, or what they consist of.
-    Workloads(fn(&Effort) -> Result<Measured, Error>),
+    /// Makes it.
+    pub(super) measure: fn(&Effort) -> Result<Measured, Error>,
 }
 
 /// One diagram of a figure, or one column of a table.
@@ -143,15 +135,6 @@ pub(super) struct Row {
 
 /// Why a published point of a series that there is has no value.
 const NOT_ASKED: &str = "there is no such value in this run";
-
-impl Study {
-    pub(super) fn measure(&self, effort: &Effort) -> Result<Measured, Error> {
-        match &self.means {
-            Means::Regions(regions) => regions.measure(effort),
-            Means::Workloads(measure) => measure(effort),
-        }
-    }
-}
 
 impl Panel {
     /// The name of the figure that this is a panel of.

@@ -7,12 +7,13 @@ use serde_json::Value;
 
 use super::{
     Bank, Checking, CustomerKey, HotSet, Inputs, Ledger, STANDARD_MIX, Savings, View, check,
-    teller::{CHECKING, SAVINGS, Tables, Teller},
+    ours::{CHECKING, Ours, SAVINGS, Tables},
+    teller::Teller,
 };
 use crate::{
     Error,
-    cli::name_of,
     drive::{Options, Workload, if_there, measure, miscounted, of_piece, pieces, spread},
+    names::name_of,
     report::Report,
 };
 
@@ -44,8 +45,7 @@ pub(crate) struct Args {
 const AFTER_HELP: &str = "\
 Examples:
   drtm-bench smallbank                              a hundred thousand customers, of whom 4 % are hot
-  drtm-bench smallbank --customers 18000 --hot alomari --threads 2
-  drtm-bench smallbank --threads 1 --engine limit   the same without transactions";
+  drtm-bench smallbank --customers 18000 --hot alomari --threads 2";
 
 /// Which customers are asked for more often.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize)]
@@ -101,7 +101,7 @@ impl SmallBank {
 impl Workload for SmallBank {
     const NAME: &'static str = "smallbank";
     type Tables = Tables;
-    type Client<'w, S: Setting> = Teller<'w, S>;
+    type Client<'w, S: Setting> = Teller<Ours<'w, S>>;
 
     fn size(&self) -> Vec<(&'static str, Value)> {
         vec![("customers", self.bank.customers().into()), ("hot", name_of(&self.hot).into())]
@@ -134,11 +134,16 @@ impl Workload for SmallBank {
         db: &'w Db<S>,
         tables: Tables,
         threads: usize,
-    ) -> Result<Vec<Teller<'w, S>>, Error> {
-        (0..threads).map(|thread| Ok(Teller::new(db, tables, self.inputs(thread)?))).collect()
+    ) -> Result<Vec<Self::Client<'w, S>>, Error> {
+        (0..threads).map(|thread| Ok(Teller::new(Ours { db, tables }, self.inputs(thread)?))).collect()
     }
 
-    fn check<S: Setting>(&self, db: &Db<S>, tables: Tables, clients: &[&Teller<'_, S>]) -> Result<Vec<String>, Error> {
+    fn check<S: Setting>(
+        &self,
+        db: &Db<S>,
+        tables: Tables,
+        clients: &[&Self::Client<'_, S>],
+    ) -> Result<Vec<String>, Error> {
         let mut ledger = Ledger::default();
         clients.iter().for_each(|client| ledger.add(client.ledger()));
         let rows = Rows { db, tables, customers: self.bank.customers() };

@@ -1,171 +1,169 @@
-//! The six transactions, and who runs them.
+//! The six transactions, written once for every store.
 //!
-//! Each row is looked up once: it is changed where it is found, and a rule that refuses leaves it as it is. So nothing has to be undone but a
-//! payment to somebody whose balance would be too great, and there is not as much money.
+//! Each account is looked up once: it is changed where it is found, and a rule that refuses leaves
+//! it as it is. So there is nothing to undo, except a payment to an account whose balance would be
+//! too great, and there is not as much money.
 
 use std::hint::black_box;
 
-use drtm_txn::{Db, Error as DbError, Pod, Setting, Table, Tx};
-use zerocopy::little_endian::I64;
-
 use super::{
-    Checking, CustomerKey, Inputs, Ledger, Savings, Transaction,
+    CustomerKey, Inputs, Ledger, Transaction,
     rules::{self, Refusal},
 };
 use crate::{
     Error,
-    drive::{Client, Done, there},
+    drive::{Client, Done},
 };
 
-pub(super) const SAVINGS: &str = "savings";
-pub(super) const CHECKING: &str = "checking";
+/// A store with the accounts of all customers. Its transactions are serializable.
+pub(crate) trait Accounts: Send {
+    /// A transaction that is under way.
+    type Tx<'t>: ?Sized;
 
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Tables {
-    pub(super) savings: Table<CustomerKey, Pod<Savings>>,
-    pub(super) checking: Table<CustomerKey, Pod<Checking>>,
+    /// Why an operation failed.
+    type Error: Into<Error>;
+
+    /// Runs `body` in a transaction until it commits, or the body itself fails. Without `writes`,
+    /// the body changes nothing.
+    fn transact<T>(
+        &self,
+        writes: bool,
+        body: impl FnMut(&mut Self::Tx<'_>) -> Result<T, Refused<Self::Error>>,
+    ) -> Result<T, Refused<Self::Error>>;
+
+    /// Tells the store which accounts a transaction is about to look up, so that it can fetch them.
+    fn prefetch(
+        &self,
+        tx: &mut Self::Tx<'_>,
+        savings: &[CustomerKey],
+        checking: &[CustomerKey],
+    ) -> Result<(), Self::Error>;
+
+    /// Returns the balance of a customer's savings account.
+    fn savings(&self, tx: &mut Self::Tx<'_>, customer: CustomerKey) -> Result<i64, Self::Error>;
+
+    /// Returns the balance of a customer's checking account.
+    fn checking(&self, tx: &mut Self::Tx<'_>, customer: CustomerKey) -> Result<i64, Self::Error>;
+
+    /// Changes a savings account's balance by `rule`, and returns what it was before.
+    fn change_savings(
+        &self,
+        tx: &mut Self::Tx<'_>,
+        customer: CustomerKey,
+        rule: impl FnOnce(i64) -> Result<i64, Refusal>,
+    ) -> Result<i64, Refused<Self::Error>>;
+
+    /// Changes a checking account's balance by `rule`, and returns what it was before.
+    fn change_checking(
+        &self,
+        tx: &mut Self::Tx<'_>,
+        customer: CustomerKey,
+        rule: impl FnOnce(i64) -> Result<i64, Refusal>,
+    ) -> Result<i64, Refused<Self::Error>>;
+}
+
+/// Why a transaction was not committed.
+#[derive(Debug)]
+pub(crate) enum Refused<E> {
+    /// A rule does not allow it.
+    Rule,
+    /// The store failed.
+    Failed(E),
+}
+
+impl<E> From<E> for Refused<E> {
+    #[inline]
+    fn from(error: E) -> Self {
+        Self::Failed(error)
+    }
+}
+
+impl<E> Refused<E> {
+    /// The result of a rule, as a transaction's.
+    #[inline(always)]
+    pub(crate) fn unless<T>(allowed: Result<T, Refusal>) -> Result<T, Self> {
+        allowed.map_err(|_| Self::Rule)
+    }
 }
 
 /// A thread that serves customers.
 #[derive(Debug)]
 #[repr(align(128))]
-pub(crate) struct Teller<'db, S: Setting> {
-    db: &'db Db<S>,
-    tables: Tables,
+pub(crate) struct Teller<A> {
+    accounts: A,
     inputs: Inputs,
     ledger: Ledger,
 }
 
-/// Why a transaction was not committed.
-#[derive(Debug)]
-enum Refused {
-    /// What it asks for is not allowed.
-    Rule,
-    Failed(DbError),
-}
-
-impl From<DbError> for Refused {
-    fn from(error: DbError) -> Self {
-        Self::Failed(error)
-    }
-}
-
-impl From<Refusal> for Refused {
-    fn from(_: Refusal) -> Self {
-        Self::Rule
-    }
-}
-
-impl<'db, S: Setting> Teller<'db, S> {
-    pub(super) fn new(db: &'db Db<S>, tables: Tables, inputs: Inputs) -> Self {
-        Self { db, tables, inputs, ledger: Ledger::default() }
+impl<A: Accounts> Teller<A> {
+    pub(crate) fn new(accounts: A, inputs: Inputs) -> Self {
+        Self { accounts, inputs, ledger: Ledger::default() }
     }
 
-    /// What its customers have put and taken.
-    pub(super) fn ledger(&self) -> &Ledger {
+    /// What its customers have put in and taken out.
+    pub(crate) fn ledger(&self) -> &Ledger {
         &self.ledger
     }
 
-    /// Who wants a second row asks for its memory while the first is looked at.
-    fn serve(&mut self, transaction: &Transaction) -> Result<(), Refused> {
-        let Self { db, tables, ledger, .. } = self;
+    fn serve(&mut self, transaction: &Transaction) -> Result<(), Refused<A::Error>> {
+        let Self { accounts, ledger, .. } = self;
         match *transaction {
             Transaction::Balance { customer } => {
-                let balance = db.try_transact(|tx| {
-                    tx.prefetch(tables.savings, [customer].iter())?;
-                    tx.prefetch(tables.checking, [customer].iter())?;
-                    let savings = tables.savings_of(tx, customer)?;
-                    let checking = tx.view(tables.checking, &customer, |row| row.balance.get())?;
-                    Ok::<_, Refused>(rules::balance(savings, there(checking, CHECKING)?))
+                let balance = accounts.transact(false, |tx| {
+                    accounts.prefetch(tx, &[customer], &[customer])?;
+                    let savings = accounts.savings(tx, customer)?;
+                    Ok(rules::balance(savings, accounts.checking(tx, customer)?))
                 })?;
                 black_box(balance);
             }
             Transaction::DepositChecking { customer, amount } => {
-                db.try_transact(|tx| {
-                    tables.change_checking(tx, customer, |balance| rules::deposit_checking(balance, amount))
+                accounts.transact(true, |tx| {
+                    accounts.change_checking(tx, customer, |balance| rules::deposit_checking(balance, amount))
                 })?;
                 ledger.put(amount);
             }
             Transaction::TransactSavings { customer, amount } => {
-                db.try_transact(|tx| {
-                    tables.change_savings(tx, customer, |balance| rules::transact_savings(balance, amount))
+                accounts.transact(true, |tx| {
+                    accounts.change_savings(tx, customer, |balance| rules::transact_savings(balance, amount))
                 })?;
                 ledger.put(amount);
             }
-            Transaction::Amalgamate { from, to } => db.try_transact(|tx| {
-                tx.prefetch(tables.savings, [from].iter())?;
-                tx.prefetch(tables.checking, [from, to].iter())?;
-                let savings = tables.change_savings(tx, from, |_| Ok(0))?;
-                let checking = tables.change_checking(tx, from, |_| Ok(0))?;
-                tables.change_checking(tx, to, |balance| rules::amalgamate(savings, checking, balance))?;
-                Ok::<_, Refused>(())
+            Transaction::Amalgamate { from, to } => accounts.transact(true, |tx| {
+                accounts.prefetch(tx, &[from], &[from, to])?;
+                let savings = accounts.change_savings(tx, from, |_| Ok(0))?;
+                let checking = accounts.change_checking(tx, from, |_| Ok(0))?;
+                accounts.change_checking(tx, to, |balance| rules::amalgamate(savings, checking, balance))?;
+                Ok(())
             })?,
             Transaction::WriteCheck { customer, amount } => {
-                let taken = db.try_transact(|tx| {
-                    tx.prefetch(tables.savings, [customer].iter())?;
-                    tx.prefetch(tables.checking, [customer].iter())?;
-                    let savings = tables.savings_of(tx, customer)?;
+                let taken = accounts.transact(true, |tx| {
+                    accounts.prefetch(tx, &[customer], &[customer])?;
+                    let savings = accounts.savings(tx, customer)?;
                     let mut taken = 0;
-                    tables.change_checking(tx, customer, |balance| {
+                    accounts.change_checking(tx, customer, |balance| {
                         let check = rules::write_check(savings, balance, amount)?;
                         taken = check.taken;
                         Ok(check.checking)
                     })?;
-                    Ok::<_, Refused>(taken)
+                    Ok(taken)
                 })?;
                 ledger.take(taken);
             }
-            Transaction::SendPayment { from, to, amount } => db.try_transact(|tx| {
-                tx.prefetch(tables.checking, [from, to].iter())?;
-                tables.change_checking(tx, from, |balance| Ok(rules::send_payment(balance, 0, amount)?.0))?;
-                tables.change_checking(tx, to, |balance| rules::deposit_checking(balance, amount))?;
-                Ok::<_, Refused>(())
+            Transaction::SendPayment { from, to, amount } => accounts.transact(true, |tx| {
+                accounts.prefetch(tx, &[], &[from, to])?;
+                accounts.change_checking(tx, from, |balance| Ok(rules::send_payment(balance, 0, amount)?.0))?;
+                accounts.change_checking(tx, to, |balance| rules::deposit_checking(balance, amount))?;
+                Ok(())
             })?,
         }
         Ok(())
     }
 }
 
-impl Tables {
-    fn savings_of<S: Setting>(&self, tx: &mut Tx<'_, S>, customer: CustomerKey) -> Result<i64, DbError> {
-        there(tx.view(self.savings, &customer, |row| row.balance.get())?, SAVINGS)
-    }
-
-    fn change_savings<S: Setting>(
-        &self,
-        tx: &mut Tx<'_, S>,
-        customer: CustomerKey,
-        rule: impl FnOnce(i64) -> Result<i64, Refusal>,
-    ) -> Result<i64, Refused> {
-        let changed = tx.update(self.savings, &customer, |row| change(&mut row.balance, rule))?;
-        Ok(there(changed, SAVINGS)??)
-    }
-
-    fn change_checking<S: Setting>(
-        &self,
-        tx: &mut Tx<'_, S>,
-        customer: CustomerKey,
-        rule: impl FnOnce(i64) -> Result<i64, Refusal>,
-    ) -> Result<i64, Refused> {
-        let changed = tx.update(self.checking, &customer, |row| change(&mut row.balance, rule))?;
-        Ok(there(changed, CHECKING)??)
-    }
-}
-
-/// Changes a balance by a rule, and gives what it was before.
-fn change(balance: &mut I64, rule: impl FnOnce(i64) -> Result<i64, Refusal>) -> Result<i64, Refusal> {
-    let before = balance.get();
-    balance.set(rule(before)?);
-    Ok(before)
-}
-
-/// As [`Kind`](super::Kind) numbers them.
-pub(crate) const KINDS: &[&str] =
-    &["balance", "deposit-checking", "transact-savings", "amalgamate", "write-check", "send-payment"];
-
-impl<S: Setting> Client for Teller<'_, S> {
+impl<A: Accounts> Client for Teller<A> {
+    /// As [`Kind`](super::Kind) numbers them.
     fn kinds() -> &'static [&'static str] {
-        KINDS
+        &["balance", "deposit-checking", "transact-savings", "amalgamate", "write-check", "send-payment"]
     }
 
     fn run_next(&mut self, _date: u64) -> Result<Done, Error> {

@@ -13,8 +13,8 @@ use super::{
 };
 use crate::{
     Error,
-    cli::name_of,
     drive::{Options, Workload, if_there, measure, miscounted, of_piece, pieces, spread},
+    names::name_of,
     report::Report,
 };
 
@@ -44,8 +44,7 @@ pub(crate) struct Args {
 const AFTER_HELP: &str = "\
 Examples:
   drtm-bench tatp                                   a hundred thousand subscribers
-  drtm-bench tatp --subscribers 1000000 --choice uniform --threads 2
-  drtm-bench tatp --threads 1 --engine limit        the same without transactions";
+  drtm-bench tatp --subscribers 1000000 --choice uniform --threads 2";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum ChoiceName {

@@ -19,8 +19,8 @@ use super::{
 };
 use crate::{
     Error,
-    cli::name_of,
     drive::{Options, Workload, measure},
+    names::name_of,
     report::Report,
 };
 
@@ -69,7 +69,6 @@ pub(crate) struct Args {
 const AFTER_HELP: &str = "\
 Examples:
   drtm-bench tpcc                                    one warehouse and one thread for each processor
-  drtm-bench tpcc --threads 1 --engine limit         the same without transactions: the most that there could be
   drtm-bench tpcc --warehouses 1 --threads 2 --json  contention, for a script
   drtm-bench tpcc --mix stock-level-half --reads validated
                                                      long reads, refused when others write what they have read";
@@ -111,7 +110,7 @@ impl Args {
     pub(crate) fn carry_out(&self, seed: u64, report: &Report) -> Result<(), Error> {
         let warehouses = match self.warehouses {
             Some(warehouses) => warehouses,
-            None => self.options.threads()?.try_into().unwrap_or(u16::MAX),
+            None => self.options.threads().try_into().unwrap_or(u16::MAX),
         };
         let scale = Scale::new(warehouses)?.with_customers(self.customers)?.with_items(self.items)?;
         let chances = Chances { remote_item: self.remote_items, ..Chances::STANDARD };

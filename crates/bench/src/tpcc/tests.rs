@@ -2,7 +2,7 @@
 
 use std::num::NonZeroU64;
 
-use drtm_htm::{Native, NoHtm};
+use drtm_htm::Native;
 use drtm_txn::{Builder, Db, Embedded, Setting};
 use zerocopy::little_endian::{I64, U32};
 
@@ -14,7 +14,6 @@ use super::{
     tables::{Loading, Tables},
     transactions::{self, LastOrder, LowStock, Refused, Scratch},
 };
-use crate::drive::Limit;
 
 const DATE: u64 = 1_700_000_000_000_000;
 
@@ -112,8 +111,9 @@ fn an_order_takes_from_stock_and_is_found_by_its_customer() {
     assert_eq!(world.violations(), [""; 0]);
 }
 
-fn nothing_is_left_of_an_unused_item<S: Setting>(engine: S::Engine) {
-    let world = world::<S>(engine);
+#[test]
+fn nothing_is_left_of_an_order_of_an_unused_item() {
+    let world = world::<Embedded>(Native::without_regions());
     let before = world.db.tables().expect("sound");
     let mut inputs = world.inputs(Chances { rollback: 100, ..Chances::STANDARD });
     for _ in 0..20 {
@@ -124,12 +124,6 @@ fn nothing_is_left_of_an_unused_item<S: Setting>(engine: S::Engine) {
     assert_eq!(row.next_order.get(), 31);
     assert_eq!(world.db.tables().expect("sound"), before);
     assert_eq!(world.violations(), [""; 0]);
-}
-
-#[test]
-fn nothing_is_left_of_an_order_of_an_unused_item() {
-    nothing_is_left_of_an_unused_item::<Embedded>(Native::without_regions());
-    nothing_is_left_of_an_unused_item::<Limit>(NoHtm);
 }
 
 #[test]

@@ -17,8 +17,8 @@ use super::{
 };
 use crate::{
     Error,
-    cli::name_of,
     drive::{Options, Until, Workload, measure, miscounted, of_piece, pieces, spread},
+    names::name_of,
     report::Report,
 };
 
@@ -68,7 +68,7 @@ const AFTER_HELP: &str = "\
 Examples:
   drtm-bench ycsb --mix a --threads 2                          half reads, half updates
   drtm-bench ycsb --mix x --ops 16 --reads 50 --dist zipf      contention between long transactions
-  drtm-bench ycsb --mix x --ops 1 --dist uniform --engine limit";
+  drtm-bench ycsb --mix x --ops 1 --dist uniform --threads 1   single operations";
 
 /// The sizes there are.
 fn value_bytes() -> impl TypedValueParser<Value = usize> {
@@ -137,7 +137,7 @@ impl Args {
     }
 
     fn ycsb<O: Shelf, const FIELDS: usize>(&self, seed: u64) -> Result<Ycsb<O, FIELDS>, Error> {
-        let threads = self.options.threads()?;
+        let threads = self.options.threads();
         let (kind, dist) = match self.mix.core() {
             None => {
                 let dist = self.dist.unwrap_or(Dist::Zipf);

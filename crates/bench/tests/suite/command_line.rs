@@ -215,6 +215,11 @@ fn wrong_usage_is_told_apart_and_leaves_stdout_empty() {
         &["htm", "working-set", "--workload", "ycsb"],
         &["htm", "working-set", "--engine", "rtm", "--profile", "l1-32k-8"],
         &["--seed", "minus-one", "htm", "probe"],
+        &["history", "--workload", "bank"],
+        &["history", "--threads", "0"],
+        &["history", "--txns", "0"],
+        &["history", "--nodes", "2"],
+        &["history", "--txns", "10", "--out", "/no/such/directory/lists.edn"],
     ] {
         assert_wrong(wrong);
     }
@@ -255,6 +260,7 @@ fn every_level_of_help_has_examples() {
         &["smallbank", "--help"],
         &["tatp", "--help"],
         &["ycsb", "--help"],
+        &["history", "--help"],
     ]) {
         let output = drtm_bench(level);
         assert_eq!(output.status.code(), Some(0), "{level:?}");
@@ -276,7 +282,7 @@ fn settings_of_workloads_that_cannot_be_are_refused_and_say_why() {
         (&["--protocol", "farm"], "several yet"),
         (&["--engine", "warp-drive"], "possible values"),
         (&["--mix", "a"], "possible values"),
-        (&["--engine", "limit", "--threads", "2"], "one thread"),
+        (&["--engine", "limit"], "without isolation is no longer built"),
         (&["--warehouses", "0"], "1.."),
         (&["--remote-items", "101"], "100"),
         (&["--secs", "0"], "0.01"),
@@ -289,7 +295,10 @@ fn settings_of_workloads_that_cannot_be_are_refused_and_say_why() {
     for (workload, arguments, reason) in [
         ("smallbank", &["--customers", "20"][..], "hot customers of 20"),
         ("smallbank", &["--customers", "1"], "2.."),
-        ("smallbank", &["--engine", "limit", "--threads", "2"], "one thread"),
+        ("smallbank", &["--engine", "limit", "--threads", "1"], "without isolation is no longer built"),
+        ("history", &["--engine", "limit"], "without isolation is no longer built"),
+        ("tatp", &["--engine", "limit"], "without isolation is no longer built"),
+        ("ycsb", &["--engine", "limit"], "without isolation is no longer built"),
         ("tatp", &["--subscribers", "0"], "1.."),
         ("ycsb", &["--mix", "e", "--value-bytes", "100"], "scans are of"),
         ("ycsb", &["--mix", "x", "--dist", "latest"], "nothing is inserted"),
@@ -314,6 +323,38 @@ fn a_workload_s_summary_is_for_people_unless_json_is_asked_for() {
         "p99.9",
         "every condition holds",
     ] {
+        assert!(shown.contains(part), "{part}: {shown}");
+    }
+}
+
+#[test]
+fn a_history_is_judged_and_written_with_every_invocation_and_completion() {
+    for workload in ["list-append", "register", "predicate"] {
+        let file = fresh(&format!("{workload}.edn"));
+        let name = file.to_str().expect("utf-8");
+        let arguments = ["history", "--workload", workload, "--threads", "3", "--txns", "700", "--seed", "5"];
+        let verdict = json(&[&arguments[..], &["--engine", "none", "--out", name, "--json"]].concat());
+        assert_eq!((&verdict["txns"], &verdict["anomalies"]), (&700.into(), &Value::Array(Vec::new())), "{verdict}");
+        let count = |field: &str| verdict[field].as_u64().expect("a count");
+        assert_eq!(count("committed") + count("aborted"), 700, "{verdict}");
+        assert!(count("committed") > 350 && count("last_reads") > 0, "{verdict}");
+        let written = fs::read_to_string(&file).expect("the file");
+        let of_type =
+            |kind: &str| written.lines().filter(|line| line.contains(&format!(":type :{kind},"))).count() as u64;
+        let all = 700 + count("last_reads");
+        assert_eq!((of_type("invoke"), of_type("ok") + of_type("fail")), (all, all));
+        assert_eq!((of_type("fail"), written.lines().count() as u64), (count("aborted"), 2 * all));
+        let indexed = written.lines().enumerate().all(|(at, line)| line.starts_with(&format!("{{:index {at}, ")));
+        assert!(indexed && written.lines().all(|line| line.ends_with("]]}") && line.contains(":f :txn, :value [[:")));
+    }
+}
+
+#[test]
+fn a_history_without_json_is_told_to_people() {
+    let output = drtm_bench(&["history", "--engine", "emulated", "--txns", "200", "--threads", "2"]);
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    let shown = String::from_utf8(output.stdout).expect("text");
+    for part in ["list-append, 2 threads, engine emulated (SIMULATED)", "200 transactions: ", "strictly serializable"] {
         assert!(shown.contains(part), "{part}: {shown}");
     }
 }

@@ -26,8 +26,7 @@ fn all_stores_of_this_build_run_both_workloads() {
     for workload in ["smallbank", "ycsb"] {
         let rows = compare(&[workload, "--records", "2000"]).expect("everything holds");
         let names: Vec<&Value> = rows.iter().map(|row| &row["store"]).collect();
-        let expected: &[&str] =
-            if cfg!(feature = "stores") { &["drtm", "limit", "surrealmx", "redb"] } else { &["drtm", "limit"] };
+        let expected: &[&str] = if cfg!(feature = "stores") { &["drtm", "surrealmx", "redb"] } else { &["drtm"] };
         assert_eq!(names, expected);
         for row in &rows {
             assert_eq!(
@@ -41,11 +40,9 @@ fn all_stores_of_this_build_run_both_workloads() {
 }
 
 #[test]
-fn what_is_for_one_thread_is_left_out_of_two() {
-    let rows = compare(&["smallbank", "--records", "2000", "--threads", "2"]).expect("everything holds");
-    assert!(rows.iter().all(|row| row["store"] != "limit" && row["threads"] == 2) && !rows.is_empty());
-    let (status, why) = compare(&["ycsb", "--store", "limit", "--threads", "2"]).expect_err("nothing is left");
-    assert!(status == Some(2) && why.contains("one thread"), "{status:?}: {why}");
+fn a_store_without_isolation_is_refused_with_the_reason() {
+    let (status, why) = compare(&["ycsb", "--store", "drtm,limit"]).expect_err("it is no longer built");
+    assert!(status == Some(2) && why.contains("without isolation is no longer built"), "{status:?}: {why}");
 }
 
 #[test]

@@ -79,12 +79,10 @@ fn what_is_not_ours_or_not_here_has_a_reason_and_no_value() {
         ("Silo", false),
         ("Silo-Masstree", false),
         ("commits in RTM", has_rtm()),
-        ("no isolation", true),
         ("record locks", true),
     ];
     assert_eq!(series(&rows, "dbx-fig5"), expected.map(|(name, is_here)| (name.to_owned(), is_here)));
     assert_eq!(points(&rows, "dbx-fig5", "record locks").len(), 2);
-    assert_eq!(points(&rows, "dbx-fig5", "no isolation").len(), 1, "it is for one thread");
     let masstree: Vec<_> = rows.iter().filter(|row| row["series"] == "Silo-Masstree").collect();
     assert_eq!(
         masstree.iter().map(|row| row["published"].as_f64()).collect::<Vec<_>>(),

@@ -3,13 +3,10 @@
 //! The code is the one that runs otherwise; only the words are loom's, in a small box, and a table begins with one bucket. *Mutations*,
 //! deliberate faults, must make the same checks fail, and those tests expect a panic.
 
-use std::sync::Arc;
-
 use drtm_htm::NoHtm;
 use drtm_kv::{HashConfig, HashTable, KvTable, Mutation, Store, mutated};
-use loom::thread;
 
-use crate::explore::model;
+use crate::explore;
 
 type Table = HashTable<NoHtm>;
 
@@ -33,16 +30,22 @@ impl World {
 
     fn insert(&self, key: u64, value: u64) -> bool {
         let value = [value.to_le_bytes(), value.to_le_bytes()].concat();
-        self.table.insert(&mut self.store.worker().expect("a worker"), key, &value).expect("room").is_some()
+        self.table
+            .insert(&mut self.store.worker().expect("a worker").expect("a worker"), key, &value)
+            .expect("room")
+            .is_some()
     }
 
     fn update(&self, key: u64, value: u64) -> bool {
         let value = [value.to_le_bytes(), value.to_le_bytes()].concat();
-        self.table.update(&mut self.store.worker().expect("a worker"), key, &value).expect("room").is_some()
+        self.table
+            .update(&mut self.store.worker().expect("a worker").expect("a worker"), key, &value)
+            .expect("room")
+            .is_some()
     }
 
     fn remove(&self, key: u64) -> bool {
-        self.table.remove(&mut self.store.worker().expect("a worker"), key).expect("sound").is_some()
+        self.table.remove(&mut self.store.worker().expect("a worker").expect("a worker"), key).expect("sound").is_some()
     }
 
     /// The key's value, which must be whole.
@@ -57,34 +60,30 @@ impl World {
 }
 
 /// Runs `first` and `second` concurrently in every way there is, then `check`.
-fn explore<T: 'static>(
-    world: impl Fn() -> World + Send + Sync + 'static,
+///
+/// Either is once on the model's first thread: what loom explores depends on it, and a reader there hides much.
+fn explore<T: Send + 'static>(
+    world: impl Fn() -> World + Copy + Send + Sync + 'static,
     first: impl Fn(&World) -> T + Copy + Send + Sync + 'static,
     second: impl Fn(&World) -> T + Copy + Send + Sync + 'static,
-    check: impl Fn(&World, T, T) + Send + Sync + 'static,
+    check: impl Fn(&World, T, T) + Copy + Send + Sync + 'static,
 ) {
-    let (world, check) = (Arc::new(world), Arc::new(check));
-    // Either on the model's first thread: what loom explores depends on it, and a reader there hides much.
-    for second_leads in [false, true] {
-        let (world, check) = (Arc::clone(&world), Arc::clone(&check));
-        model(2).check(move || {
-            let world = world();
-            let other = world.clone();
-            let (one, other) = if second_leads {
-                let thread = thread::spawn(move || first(&other));
-                let other = second(&world);
-                (thread.join().expect("no panic"), other)
-            } else {
-                let thread = thread::spawn(move || second(&other));
-                let one = first(&world);
-                (one, thread.join().expect("no panic"))
-            };
-            check(&world, one, other);
-        });
-    }
+    explore::explore(2, world, first, second, check);
+    explore::explore(2, world, second, first, move |world, two, one| check(world, one, two));
 }
 
-fn small(keys: &'static [u64]) -> impl Fn() -> World {
+/// Like [`explore`], for two that differ in nothing but names, of keys or values: which of them begins makes no
+/// difference.
+fn mirrored<T: Send + 'static>(
+    world: impl Fn() -> World + Copy + Send + Sync + 'static,
+    first: impl Fn(&World) -> T + Copy + Send + Sync + 'static,
+    second: impl Fn(&World) -> T + Copy + Send + Sync + 'static,
+    check: impl Fn(&World, T, T) + Copy + Send + Sync + 'static,
+) {
+    explore::explore(2, world, first, second, check);
+}
+
+fn small(keys: &'static [u64]) -> impl Fn() -> World + Copy {
     move || World::new(HashConfig::default().fixed(), keys)
 }
 
@@ -95,7 +94,7 @@ fn about_to_grow() -> World {
 
 #[test]
 fn of_two_who_insert_a_key_one_does() {
-    explore(
+    mirrored(
         small(&[]),
         |world| world.insert(7, 1),
         |world| world.insert(7, 2),
@@ -108,7 +107,7 @@ fn of_two_who_insert_a_key_one_does() {
 
 #[test]
 fn two_keys_get_two_slots() {
-    explore(
+    mirrored(
         small(&[]),
         |world| world.insert(7, 1),
         |world| world.insert(8, 2),
@@ -134,7 +133,7 @@ fn a_reader_sees_an_update_whole_or_not_at_all() {
 
 #[test]
 fn of_two_who_update_none_is_lost() {
-    explore(
+    mirrored(
         small(&[7]),
         |world| world.update(7, 1),
         |world| world.update(7, 2),
@@ -154,7 +153,7 @@ fn a_removed_key_s_memory_is_never_read_as_the_key() {
         |world| world.get(7),
         |world| {
             // The record's memory is used again, at once, for another key.
-            let mut worker = world.store.worker().expect("a worker");
+            let mut worker = world.store.worker().expect("a worker").expect("a worker");
             assert!(world.table.remove(&mut worker, 7).expect("sound").is_some());
             let value = [8_u64.to_le_bytes(), 8_u64.to_le_bytes()].concat();
             assert!(world.table.insert(&mut worker, 8, &value).expect("room").is_some());
@@ -170,7 +169,7 @@ fn a_removed_key_s_memory_is_never_read_as_the_key() {
 /// Removes a key, and gives its record's memory to another table's record of the same key.
 fn hand_over(world: &World) {
     let other = world.store.hash_table(HashConfig::default().fixed()).expect("room");
-    let mut worker = world.store.worker().expect("a worker");
+    let mut worker = world.store.worker().expect("a worker").expect("a worker");
     assert!(world.table.remove(&mut worker, 7).expect("sound").is_some());
     let value = [8_u64.to_le_bytes(), 8_u64.to_le_bytes()].concat();
     assert!(other.insert(&mut worker, 7, &value).expect("room").is_some());
@@ -261,7 +260,13 @@ fn a_key_whose_record_moves_is_visited_once() {
             assert!(matches!(visited[..], [(7, 16 | 40)]), "{visited:?}");
             true
         },
-        |world| world.table.update(&mut world.store.worker().expect("a worker"), 7, &[7; 40]).expect("room").is_some(),
+        |world| {
+            world
+                .table
+                .update(&mut world.store.worker().expect("a worker").expect("a worker"), 7, &[7; 40])
+                .expect("room")
+                .is_some()
+        },
         |_, visited, moved| assert!(visited && moved),
     );
 }

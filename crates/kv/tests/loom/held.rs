@@ -420,9 +420,9 @@ fn who_was_mistaken_about_a_record_unlocks_it_for_nobody_else() {
 
 /// Of two who make a key's record one does, and both have the same.
 fn a_key_has_one_record<T: Table>() {
-    explore::<T, _>(
-        2,
-        || World::new(&[]),
+    explore::explore(
+        T::PREEMPTIONS.min(2),
+        || World::<T>::new(&[]),
         |world| world.work(|worker| world.place(worker, 1, &value(1, SHORT))),
         |world| world.work(|worker| world.place(worker, 1, &value(2, SHORT))),
         |world, one, other| {

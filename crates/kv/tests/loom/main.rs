@@ -6,6 +6,7 @@
 //! ```
 
 mod bytes;
+mod cache;
 mod explore;
 mod hash;
 mod held;

@@ -9,7 +9,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use drtm_htm::NoHtm;
 use drtm_txn::{Builder, Db, Error, Ordered, Pod, Setting, Table, TableDef, Tx};
 
-use crate::explore::explore;
+use crate::explore::{explore, mirrored};
 
 #[derive(Debug)]
 struct Model;
@@ -65,7 +65,7 @@ impl World<Rows> {
 
 #[test]
 fn all_come_through() {
-    explore(
+    mirrored(
         2,
         || World::new(&[1]),
         |world| world.count(&[1]),
@@ -77,7 +77,7 @@ fn all_come_through() {
 /// In the opposite order, so that two who lock what they read would wait for each other.
 #[test]
 fn of_those_who_have_failed_one_after_the_other_goes_on() {
-    explore(
+    mirrored(
         1,
         || World::new(&[1, 2]),
         |world| world.count(&[1, 2]),
@@ -127,7 +127,7 @@ fn no_key_comes_into_what_the_holder_has_read() {
         });
         inserted.expect("everybody comes through")
     }
-    explore(
+    mirrored(
         1,
         || World::of(|db| db.table(SORTED).expect("memory")),
         |world| insert_unless(world, 1),

@@ -54,10 +54,6 @@ pub(in crate::tpcc) fn order<S: Setting, O: Shelf>(
     date: u64,
 ) -> Result<Receipt, Refused> {
     db.try_transact(|tx| {
-        if !S::ISOLATED {
-            // What cannot be undone must not be begun.
-            find_last(tx, tables, input)?;
-        }
         let (warehouse, district, customer) = input.customer;
         let (info, wanted) = info_of(district);
         // What is wanted is in places all over memory.
@@ -99,18 +95,6 @@ pub(in crate::tpcc) fn order<S: Setting, O: Shelf>(
         tx.insert(tables.new_orders, &key, &NewOrder)?;
         Ok(Receipt { number, total: total(sum, discount.get(), tax + district_tax), last, credit, brands })
     })
-}
-
-/// Whether the last item is there: the only one that may not be.
-fn find_last<S: Setting, O: Shelf>(
-    tx: &mut Tx<'_, S>,
-    tables: &Tables<O>,
-    input: &NewOrderInput,
-) -> Result<(), Refused> {
-    match input.lines().last() {
-        Some(line) if !tx.contains(tables.items, &line.item)? => Err(Refused::UnusedItem),
-        _ => Ok(()),
-    }
 }
 
 const SUPPLY: Part<Stock, Supply> = part!(Stock, supply);

@@ -1,63 +1,65 @@
 //! Model checking of a cache's set: every interleaving, and every value that weak memory lets a load return, of small cases.
 //!
-//! ```text
-//! cargo test --package drtm-kv --features loom --lib cache
-//! ```
-//!
 //! The code is the one that runs otherwise; only the words are loom's, and a set has two entries of two words.
 
 use std::sync::Arc;
 
+use drtm_kv::Cache;
 use drtm_rdma::{NodeId, Offset, RegionId, Remote};
 use loom::thread;
 
-use super::Cache;
+use crate::explore::model;
 
 type Tiny = Cache<2>;
+
+/// A stamp, two keys, and two entries of two words.
+const SET_BYTES: u64 = 8 * (1 + 2 + 2 * 2);
 
 fn place(number: u64) -> Remote {
     Remote { node: NodeId(0), region: RegionId(0), offset: Offset::new(64 * number) }
 }
 
 fn put(cache: &Tiny, number: u64, time: u64) {
-    cache.put(place(number), &[10 * number + time; 2]);
+    cache.remember(place(number), &[10 * number + time; 2]);
 }
 
 /// When what is remembered of a place was put; it must be whole, and of this place.
 fn get(cache: &Tiny, number: u64) -> Option<u64> {
-    let [one, two] = cache.get(place(number))?;
+    let [one, two] = cache.recall(place(number))?;
     assert_eq!(one, two, "half of two entries");
     assert_eq!(one / 10, number, "another place's");
     Some(one % 10)
 }
 
-/// Runs `first` and `second` concurrently in every way there is, on a cache of one set that has places 1 and 2, then `check`.
+/// Runs `first` and `second` concurrently in every way there is, on a cache of one set that has places 1 and 2,
+/// then `check`.
+///
+/// Either is once on the model's first thread: what loom explores depends on it.
 fn explore(
     first: impl Fn(&Tiny) -> Option<u64> + Copy + Send + Sync + 'static,
     second: impl Fn(&Tiny) -> Option<u64> + Copy + Send + Sync + 'static,
     check: impl Fn(&Tiny, Option<u64>, Option<u64>) + Copy + Send + Sync + 'static,
 ) {
-    // Either on the model's first thread: what loom explores depends on it.
-    for second_leads in [false, true] {
-        let mut model = loom::model::Builder::new();
-        model.preemption_bound = Some(drtm_testing::preemptions(3));
-        model.check(move || {
-            let cache = Arc::new(Tiny::new(Tiny::SET_BYTES).expect("a set"));
-            put(&cache, 1, 0);
-            put(&cache, 2, 0);
-            let other = Arc::clone(&cache);
-            let (one, two) = if second_leads {
-                let thread = thread::spawn(move || first(&other));
-                let two = second(&cache);
-                (thread.join().expect("no panic"), two)
-            } else {
-                let thread = thread::spawn(move || second(&other));
-                let one = first(&cache);
-                (one, thread.join().expect("no panic"))
-            };
-            check(&cache, one, two);
-        });
-    }
+    once(first, second, check);
+    once(second, first, move |cache, two, one| check(cache, one, two));
+}
+
+/// Like [`explore`], with the second as the thread that is spawned.
+fn once(
+    first: impl Fn(&Tiny) -> Option<u64> + Copy + Send + Sync + 'static,
+    second: impl Fn(&Tiny) -> Option<u64> + Copy + Send + Sync + 'static,
+    check: impl Fn(&Tiny, Option<u64>, Option<u64>) + Copy + Send + Sync + 'static,
+) {
+    model(3).check(move || {
+        let cache = Arc::new(Tiny::new(SET_BYTES).expect("a set"));
+        assert_eq!(cache.capacity(), 2, "one set");
+        put(&cache, 1, 0);
+        put(&cache, 2, 0);
+        let other = Arc::clone(&cache);
+        let thread = thread::spawn(move || second(&other));
+        let one = first(&cache);
+        check(&cache, one, thread.join().expect("no panic"));
+    });
 }
 
 #[test]
@@ -95,7 +97,7 @@ fn a_reader_is_not_deceived_by_an_entry_that_goes_and_comes_again() {
     explore(
         |cache| get(cache, 1),
         |cache| {
-            cache.forget(place(1));
+            cache.dismiss(place(1));
             put(cache, 1, 1);
             None
         },
@@ -130,7 +132,7 @@ fn two_writers_leave_whole_entries_behind() {
 
 #[test]
 fn two_writers_of_one_place_do_not_put_it_there_twice() {
-    explore(
+    once(
         |cache| {
             put(cache, 3, 1);
             None
@@ -141,7 +143,7 @@ fn two_writers_of_one_place_do_not_put_it_there_twice() {
         },
         |cache, _, _| {
             assert!(matches!(get(cache, 3), Some(1 | 2)));
-            cache.forget(place(3));
+            cache.dismiss(place(3));
             assert_eq!(get(cache, 3), None, "it was there twice");
             assert!(get(cache, 1).is_some() != get(cache, 2).is_some());
         },

@@ -1,0 +1,44 @@
+//! What clients requested, and which results they got.
+
+use std::ops::Range;
+
+use crate::history::Outcome;
+
+/// A transaction as its client saw it.
+#[derive(Clone, Debug)]
+pub(crate) struct Observed {
+    /// The client, which runs one transaction at a time.
+    pub(crate) process: usize,
+    /// When it was invoked, in nanoseconds.
+    pub(crate) invoked: u64,
+    /// When its client learnt how it ended. Means nothing where that is unknown.
+    pub(crate) completed: u64,
+    pub(crate) outcome: Outcome,
+    /// In order. What reads saw counts only if the transaction committed.
+    pub(crate) operations: Vec<Operation>,
+}
+
+/// One operation of a transaction. Until it is done, what it saw is empty.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Operation {
+    /// Appends a value to a list.
+    Append { key: u64, value: u64 },
+    /// Reads a whole list.
+    List { key: u64, seen: Vec<u64> },
+    /// Reads a register.
+    Read { key: u64, seen: Option<u64> },
+    /// Writes a register that the transaction has read. `version` orders the writes of a register;
+    /// it is 0 until the write is made.
+    Write { key: u64, value: u64, version: u64 },
+    /// Removes a register that the transaction has read, if it is there: `version` is 0 if not.
+    Remove { key: u64, version: u64 },
+    /// Reads all registers in a range of keys.
+    Scan { keys: Range<u64>, seen: Vec<(u64, u64)> },
+}
+
+impl Operation {
+    /// Whether it changes anything.
+    pub(crate) fn writes(&self) -> bool {
+        matches!(self, Self::Append { .. } | Self::Write { .. } | Self::Remove { .. })
+    }
+}

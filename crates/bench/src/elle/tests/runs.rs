@@ -1,0 +1,109 @@
+//! Random transactions.
+
+use super::*;
+
+/// A database with a deliberate fault.
+#[derive(Debug)]
+struct Broken<F>(PhantomData<fn() -> F>);
+
+trait Fault: std::fmt::Debug + Send + Sync + 'static {
+    const FAULT: Mutation;
+}
+
+impl<F: Fault> Setting for Broken<F> {
+    type Engine = NoHtm;
+    const FAULT: Option<Mutation> = Some(F::FAULT);
+}
+
+macro_rules! faults {
+    ($($fault:ident),+) => {$(
+        #[derive(Debug)]
+        struct $fault;
+
+        impl Fault for $fault {
+            const FAULT: Mutation = Mutation::$fault;
+        }
+    )+};
+}
+
+faults!(CommitWithoutValidation, CommitDespitePhantoms);
+
+fn run(workload: Workload, threads: usize, transactions: u64, seed: u64) -> Run {
+    Run { workload, threads, transactions, seed }
+}
+
+/// Asserts that neither checker finds anything, in runs of every workload.
+fn is_sound<S: Setting>(engine: &S::Engine)
+where
+    S::Engine: Engine,
+{
+    for workload in [Workload::ListAppend, Workload::Register, Workload::Predicate] {
+        for (seed, threads) in [(1, 1), (2, 2), (3, 4)] {
+            let record = run(workload, threads, 2_000, seed).carry_out::<S>(engine.clone()).expect("memory");
+            let told = judge::anomalies(&record);
+            assert!(told.is_empty(), "{workload:?}, {threads} threads:\n{}", told.join("\n"));
+            let by_clients = record.iter().filter(|observed| observed.process < threads);
+            assert_eq!(by_clients.count(), 2_000);
+            assert!(record.iter().filter(|observed| observed.process == threads).count() > 0, "the last reads");
+            if workload != Workload::Predicate {
+                assert_eq!(judged_by_adya(&record, true), (Valid::True, vec![]), "{workload:?}, {threads} threads");
+            }
+        }
+    }
+}
+
+#[test]
+fn transactions_under_record_locks_are_strictly_serializable() {
+    is_sound::<Embedded>(&Native::without_regions());
+}
+
+#[test]
+fn transactions_that_commit_in_regions_are_strictly_serializable() {
+    is_sound::<Simulated>(&Emulated::default());
+}
+
+/// Runs transactions on a broken database until both checkers, or ours alone, find what is
+/// expected.
+fn is_found<F: Fault>(workload: Workload, expected: &[&str], by_adya: bool) {
+    let mut others = Vec::new();
+    for seed in 0..100 {
+        let record = run(workload, 4, 2_000, seed).carry_out::<Broken<F>>(NoHtm).expect("memory");
+        let told = judge::anomalies(&record);
+        let is_expected = |anomaly: &String| expected.iter().any(|name| anomaly.starts_with(name));
+        let found = told.iter().any(is_expected);
+        if found && (!by_adya || judged_by_adya(&record, true).0 == Valid::False) {
+            let verdict = Verdict::of(workload, 4, ("none", false), &record);
+            let error = verdict.end().expect_err("an anomaly");
+            assert_eq!(error.exit_status(), 1, "{error}");
+            return;
+        }
+        others.extend(told);
+    }
+    panic!("{workload:?}: none of {expected:?}, but {others:?}");
+}
+
+#[test]
+fn lists_show_commits_without_validation() {
+    is_found::<CommitWithoutValidation>(Workload::ListAppend, &["lost update", "G-single"], true);
+}
+
+#[test]
+fn registers_show_commits_without_validation() {
+    is_found::<CommitWithoutValidation>(Workload::Register, &["lost update", "G-single"], true);
+}
+
+#[test]
+fn scans_show_commits_despite_phantoms() {
+    is_found::<CommitDespitePhantoms>(Workload::Predicate, &["G2:"], false);
+}
+
+#[test]
+fn one_client_s_history_is_a_function_of_the_seed() {
+    let operations = |seed| -> Vec<(Outcome, Vec<Operation>)> {
+        let run = run(Workload::ListAppend, 1, 500, seed);
+        let record = run.carry_out::<Embedded>(Native::without_regions()).expect("memory");
+        record.into_iter().map(|observed| (observed.outcome, observed.operations)).collect()
+    };
+    assert_eq!(operations(1), operations(1));
+    assert_ne!(operations(1), operations(2));
+}
