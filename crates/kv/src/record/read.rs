@@ -323,7 +323,9 @@ impl<E: Engine> Record<'_, E> {
             return Ok(if is_current { Look::Busy } else { Look::Stale });
         }
         let is_it = match identity.is(self, head) {
-            Ok(true) if seen == Seen::Now && !version.is_removed() => self.copy::<K, _>(head, into).map(|()| true),
+            Ok(true) if seen == Seen::Now && !version.is_removed() => {
+                self.shape::<K>(head).and_then(|shape| self.copy_wanted(shape, into)).map(|()| true)
+            }
             is_it => is_it,
         };
         // What was seen may be nonsense, errors included, unless the version is the same still.
@@ -346,7 +348,7 @@ impl<E: Engine> Record<'_, E> {
         }
     }
 
-    /// Copies as much of the value as is wanted.
+    /// Copies as much of the value as is wanted, on the fast path.
     ///
     /// A value that is as long as is expected is copied without waiting for the head: where it is,
     /// and how much, does not depend on that then.
