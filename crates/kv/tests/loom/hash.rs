@@ -30,22 +30,16 @@ impl World {
 
     fn insert(&self, key: u64, value: u64) -> bool {
         let value = [value.to_le_bytes(), value.to_le_bytes()].concat();
-        self.table
-            .insert(&mut self.store.worker().expect("a worker").expect("a worker"), key, &value)
-            .expect("room")
-            .is_some()
+        self.table.insert(&mut self.store.worker().expect("a worker"), key, &value).expect("room").is_some()
     }
 
     fn update(&self, key: u64, value: u64) -> bool {
         let value = [value.to_le_bytes(), value.to_le_bytes()].concat();
-        self.table
-            .update(&mut self.store.worker().expect("a worker").expect("a worker"), key, &value)
-            .expect("room")
-            .is_some()
+        self.table.update(&mut self.store.worker().expect("a worker"), key, &value).expect("room").is_some()
     }
 
     fn remove(&self, key: u64) -> bool {
-        self.table.remove(&mut self.store.worker().expect("a worker").expect("a worker"), key).expect("sound").is_some()
+        self.table.remove(&mut self.store.worker().expect("a worker"), key).expect("sound").is_some()
     }
 
     /// The key's value, which must be whole.
@@ -153,7 +147,7 @@ fn a_removed_key_s_memory_is_never_read_as_the_key() {
         |world| world.get(7),
         |world| {
             // The record's memory is used again, at once, for another key.
-            let mut worker = world.store.worker().expect("a worker").expect("a worker");
+            let mut worker = world.store.worker().expect("a worker");
             assert!(world.table.remove(&mut worker, 7).expect("sound").is_some());
             let value = [8_u64.to_le_bytes(), 8_u64.to_le_bytes()].concat();
             assert!(world.table.insert(&mut worker, 8, &value).expect("room").is_some());
@@ -169,7 +163,7 @@ fn a_removed_key_s_memory_is_never_read_as_the_key() {
 /// Removes a key, and gives its record's memory to another table's record of the same key.
 fn hand_over(world: &World) {
     let other = world.store.hash_table(HashConfig::default().fixed()).expect("room");
-    let mut worker = world.store.worker().expect("a worker").expect("a worker");
+    let mut worker = world.store.worker().expect("a worker");
     assert!(world.table.remove(&mut worker, 7).expect("sound").is_some());
     let value = [8_u64.to_le_bytes(), 8_u64.to_le_bytes()].concat();
     assert!(other.insert(&mut worker, 7, &value).expect("room").is_some());
@@ -260,13 +254,7 @@ fn a_key_whose_record_moves_is_visited_once() {
             assert!(matches!(visited[..], [(7, 16 | 40)]), "{visited:?}");
             true
         },
-        |world| {
-            world
-                .table
-                .update(&mut world.store.worker().expect("a worker").expect("a worker"), 7, &[7; 40])
-                .expect("room")
-                .is_some()
-        },
+        |world| world.table.update(&mut world.store.worker().expect("a worker"), 7, &[7; 40]).expect("room").is_some(),
         |_, visited, moved| assert!(visited && moved),
     );
 }
