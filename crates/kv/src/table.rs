@@ -272,26 +272,13 @@ pub trait KvTable<E: Engine, K: Keys>: sealed::Sealed + Clone + Debug + Send + S
     }
 
     /// Reads what a key is from a record where it was before. `None`: [read](Self::read) the key.
-    /// The record may be another's by now, or locked.
+    /// The record may be another's by now, or locked, or the reader sees an older version.
     ///
     /// # Example
     ///
     /// See [`HashTable::locate`](crate::HashTable::locate).
     #[inline(always)]
-    fn read_at<V: Visibility>(&self, at: Handle, key: K::Key<'_>, view: V, into: &mut impl Room) -> Option<V::Found> {
-        let record = Record::at(self.store().region(), at.place()).ok()?;
-        if K::FITS
-            && let Some(found) = record.try_read::<Self::Kept, V>(KeyWord(Self::Kept::word(key)), &view, into)
-        {
-            return Some(found);
-        }
-        self.read_at_slow(at, key, view, into)
-    }
-
-    #[doc(hidden)]
-    #[cold]
-    #[inline(never)]
-    fn read_at_slow<V: Visibility>(
+    fn read_at<V: Visibility>(
         &self,
         at: Handle,
         key: K::Key<'_>,
@@ -299,6 +286,9 @@ pub trait KvTable<E: Engine, K: Keys>: sealed::Sealed + Clone + Debug + Send + S
         into: &mut impl Room,
     ) -> Option<V::Found> {
         let record = Record::at(self.store().region(), at.place()).ok()?;
+        if K::FITS {
+            return record.try_read::<Self::Kept, V>(KeyWord(Self::Kept::word(key)), &view, into);
+        }
         match record.read::<Self::Kept, V>(WholeKey::<Self::Kept>(key), &mut view, into) {
             Ok(Look::Found(found)) => Some(found),
             _ => None,

@@ -7,7 +7,7 @@
 use std::hint::cold_path;
 
 use drtm_htm::{Engine, fence_acquire};
-use drtm_rdma::{OutOfBounds, Region, words_for};
+use drtm_rdma::{OutOfBounds, words_for};
 
 use super::{Look, Past, Record, STATE};
 use crate::{
@@ -295,7 +295,7 @@ impl<E: Engine> Record<'_, E> {
         if !identity.is(self, head).ok()? {
             return None;
         }
-        self.copy::<K, _>(head, into).ok()?;
+        self.copy_expected::<K, _>(head, into)?;
         fence_acquire();
         let is_same = self.version() == version || mutation::includes(Mutation::ReadWithoutVersion);
         is_same.then_some((version, head))
@@ -351,37 +351,27 @@ impl<E: Engine> Record<'_, E> {
     /// Copies as much of the value as is wanted, on the fast path.
     ///
     /// A value that is as long as is expected is copied without waiting for the head: where it is,
-    /// and how much, does not depend on that then.
+    /// and how much, does not depend on that then. `None`: it is of another length.
+    // What is of another length is not copied from here: the room would have to be in memory, for
+    // all others, too.
     #[inline(always)]
-    fn copy<K: Keys, R: Room>(&self, head: Head, into: &mut R) -> Result<(), OutOfBounds> {
+    fn copy_expected<K: Keys, R: Room>(&self, head: Head, into: &mut R) -> Option<()> {
         if !R::IS_WANTED {
-            return Ok(());
+            return Some(());
         }
         let (true, Some(whole)) = (K::FITS, into.whole()) else {
-            return self.copy_wanted(self.shape::<K>(head)?, into);
+            return self.copy_wanted(self.shape::<K>(head).ok()?, into).ok();
         };
         let is_short = whole <= Head::MAX_SHORT;
         let before = usize::from(!is_short);
-        // Behind a shorter value there may be less memory.
-        if let Ok(body) = self.body(0, before + words_for(whole)) {
-            let is_as_long = match head.short_length() {
-                Some(length) => is_short && usize::from(length) == whole,
-                None => !is_short && self.engine().load_relaxed(&body[0]) == whole as u64,
-            };
-            if is_as_long {
-                self.copy_parts(&body[before..], whole, into);
-                return Ok(());
-            }
+        let body = self.body(0, before + words_for(whole)).ok()?;
+        let is_as_long = match head.short_length() {
+            Some(length) => is_short && usize::from(length) == whole,
+            None => !is_short && self.engine().load_relaxed(&body[0]) == whole as u64,
+        };
+        if is_as_long {
+            self.copy_parts(&body[before..], whole, into);
         }
-        Self::copy_slow::<K, R>(self.region, self.place.word, head, into)
-    }
-
-    /// Copies what is wanted of a value of another length than was expected.
-    // It looks for the record once more: one that it was given would have to be in memory, for all others, too.
-    #[cold]
-    #[inline(never)]
-    fn copy_slow<K: Keys, R: Room>(region: &Region<E>, word: u64, head: Head, into: &mut R) -> Result<(), OutOfBounds> {
-        let record = Record::at(region, Place { word, incarnation: 0 })?;
-        record.copy_wanted(record.shape::<K>(head)?, into)
+        is_as_long.then_some(())
     }
 }
