@@ -27,6 +27,9 @@ pub trait Visibility: See {}
 
 impl<V: See> Visibility for V {}
 
+/// A key, and what is found of its record.
+pub(crate) type FoundRow<K, V> = (K, <V as See>::Found);
+
 /// Sees records as they are, locked or not, those of keys that are not there too.
 ///
 /// # Example

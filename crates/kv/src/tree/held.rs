@@ -20,7 +20,7 @@ use crate::{
     ForHolder, Handle, KvError, Placed, ReadEntry, Reaped, Reserved, Store, Version, Visibility, Worker, counter,
     floor,
     patience::Patience,
-    record::Record,
+    record::{FoundRow, Record},
     room::{Nowhere, Room},
     table::{KvTable, sealed::Sealed},
 };
@@ -126,7 +126,7 @@ impl<E: Engine, K: TreeKeys> Tree<E, K> {
         view: &mut V,
         passed: &mut impl Passed,
         value: &mut impl Room,
-    ) -> Result<Option<(K::Key<'c>, V::Found)>, KvError> {
+    ) -> Result<Option<FoundRow<K::Key<'c>, V>>, KvError> {
         K::next(&self.table, &mut cursor.cursor, passed, view, value)
     }
 

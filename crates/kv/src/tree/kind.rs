@@ -21,6 +21,7 @@ use super::{
 use crate::{
     KvError, Version, Visibility,
     keys::{Bytes, Inline, Keys, Sliced},
+    record::FoundRow,
     room::Room,
 };
 
@@ -110,7 +111,7 @@ pub trait Kind: Keys {
         passed: &mut impl Passed,
         view: &mut V,
         value: &mut impl Room,
-    ) -> Result<Option<(Self::Key<'c>, V::Found)>, KvError>;
+    ) -> Result<Option<FoundRow<Self::Key<'c>, V>>, KvError>;
 
     /// Shows the rows that follow, one after the other, until there are no more or `show` breaks off.
     #[inline(always)]
@@ -197,7 +198,7 @@ impl Kind for Inline {
         passed: &mut impl Passed,
         view: &mut V,
         value: &mut impl Room,
-    ) -> Result<Option<(Self::Key<'c>, V::Found)>, KvError> {
+    ) -> Result<Option<FoundRow<Self::Key<'c>, V>>, KvError> {
         cursor.next(table, passed, view, value)
     }
 
@@ -281,7 +282,7 @@ impl Kind for Bytes {
         passed: &mut impl Passed,
         view: &mut V,
         value: &mut impl Room,
-    ) -> Result<Option<(&'c [u8], V::Found)>, KvError> {
+    ) -> Result<Option<FoundRow<&'c [u8], V>>, KvError> {
         cursor.next(table, passed, view, value)
     }
 }
