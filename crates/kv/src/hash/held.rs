@@ -18,7 +18,7 @@ use crate::{
     keys::Keys,
     layout::{BUCKET_BYTES, BUCKET_VERSIONS, Bits},
     patience::Patience,
-    record::{Lines, Record, Shape},
+    record::{Lines, Record, Shape, WholeKey},
     room::{Nowhere, Room},
     table::{KvTable, sealed::Sealed},
 };
@@ -229,13 +229,19 @@ impl<E: Engine, K: Keys> KvTable<E, K> for HashTable<E, K> {
         mut missed: Option<BucketVersion>,
         mut note: impl FnMut(BucketChange),
     ) -> Result<Placed, KvError> {
-        let view = ForHolder(worker.holder());
+        let mut view = ForHolder(worker.holder());
         loop {
-            let missed =
-                match missed.take().map_or_else(|| self.read(key, view, &mut Nowhere), |missed| Ok(Err(missed)))? {
-                    Ok(found) => return Ok(Placed::Found(found)),
-                    Err(missed) => missed,
-                };
+            // Not by the fast path: a caller that expects the key to be there has tried that.
+            let read = match missed.take() {
+                Some(missed) => Err(missed),
+                None => {
+                    self.table.search::<K, _>(key, |record| record.read(WholeKey::<K>(key), &mut view, &mut Nowhere))?
+                }
+            };
+            let missed = match read {
+                Ok(found) => return Ok(Placed::Found(found)),
+                Err(missed) => missed,
+            };
             let removed = |number| Version::new(number).removed();
             if let Some(new) = self.table.put_new::<K>(worker, key, value, Some(missed), removed, &mut note)? {
                 return Ok(Placed::Made(new));
