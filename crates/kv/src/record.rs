@@ -35,7 +35,7 @@ pub use hold::Reserved;
 pub use lines::Lines;
 pub use past::Past;
 pub use read::{AsOf, Current, ForHolder, Visibility};
-pub(crate) use read::{KeyInto, KeyWord, Present, WholeKey};
+pub(crate) use read::{FoundRow, KeyInto, KeyWord, Present, WholeKey};
 pub(crate) use shape::Shape;
 
 use std::hint::cold_path;

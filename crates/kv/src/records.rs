@@ -259,9 +259,9 @@ impl<'s, E: Engine> Records<'s, E> {
     ///     records.lock(seen.at, worker.holder())?;
     ///     records.write_part(seen.at, version, skipped, part)?;
     /// }
-    /// let mut value = Vec::new();
-    /// table.get(7, &mut [0; 8])?;
-    /// assert_eq!(value, b"FIRST   SECOND");
+    /// let mut value = [0; 14];
+    /// table.get(7, &mut value)?;
+    /// assert_eq!(&value, b"FIRST   SECOND");
     ///
     /// records.lock(seen.at, worker.holder())?;
     /// let refused = records.write_part(seen.at, version, 0, b"in a word");

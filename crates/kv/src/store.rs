@@ -103,7 +103,7 @@ impl<E: Engine> Store<E> {
     /// ```
     /// use std::sync::Arc;
     /// use drtm_htm::NoHtm;
-    /// use drtm_kv::Store;
+    /// use drtm_kv::{KvTable, Store};
     /// use drtm_rdma::{NodeId, Region};
     ///
     /// let region = Arc::new(Region::anonymous(NoHtm, 16 << 20)?);
@@ -351,7 +351,7 @@ impl<E: Engine> Worker<E> {
     ///
     /// ```
     /// use drtm_htm::NoHtm;
-    /// use drtm_kv::Store;
+    /// use drtm_kv::{KvTable, Store};
     ///
     /// let worker = Store::in_memory(NoHtm, 1 << 20)?.worker()?;
     /// assert_eq!(worker.holder_in(0), worker.holder());

@@ -260,8 +260,19 @@ pub trait KvTable<E: Engine, K: Keys>: sealed::Sealed + Clone + Debug + Send + S
         into: &mut impl Room,
     ) -> Result<Result<V::Found, Self::Guard>, KvError>;
 
+    /// [Reads](Self::read) a key by the fast path, where there is one. `None` tells nothing.
+    #[inline(always)]
+    fn try_read<V: Visibility>(
+        &self,
+        _key: K::Key<'_>,
+        _view: &V,
+        _into: &mut impl Room,
+    ) -> Option<Result<V::Found, Self::Guard>> {
+        None
+    }
+
     /// Reads what a key is from a record where it was before. `None`: [read](Self::read) the key.
-    /// The record may be another's by now, or locked.
+    /// The record may be another's by now, or locked, or the reader sees an older version.
     ///
     /// # Example
     ///
@@ -275,10 +286,8 @@ pub trait KvTable<E: Engine, K: Keys>: sealed::Sealed + Clone + Debug + Send + S
         into: &mut impl Room,
     ) -> Option<V::Found> {
         let record = Record::at(self.store().region(), at.place()).ok()?;
-        if K::FITS
-            && let Some(found) = record.try_read::<Self::Kept, V>(KeyWord(Self::Kept::word(key)), &view, into)
-        {
-            return Some(found);
+        if K::FITS {
+            return record.try_read::<Self::Kept, V>(KeyWord(Self::Kept::word(key)), &view, into);
         }
         match record.read::<Self::Kept, V>(WholeKey::<Self::Kept>(key), &mut view, into) {
             Ok(Look::Found(found)) => Some(found),

@@ -161,7 +161,7 @@ impl PhantomGuard for NodeVersion {
 ///
 /// ```
 /// use drtm_htm::NoHtm;
-/// use drtm_kv::Store;
+/// use drtm_kv::{KvTable, Store};
 ///
 /// let store = Store::in_memory(NoHtm, 64 << 20)?;
 /// let tree = store.tree()?;
@@ -287,7 +287,7 @@ impl<E: Engine, K: TreeKeys> Tree<E, K> {
     ///
     /// ```
     /// use drtm_htm::NoHtm;
-    /// use drtm_kv::Store;
+    /// use drtm_kv::{KvTable, Store};
     ///
     /// let store = Store::in_memory(NoHtm, 16 << 20)?;
     /// let (tree, mut worker) = (store.tree()?, store.worker()?);

@@ -4,8 +4,8 @@ mod tour;
 
 use drtm_htm::Engine;
 use drtm_kv::{
-    BucketVersion, Bytes, GuardChange, Handle, HashConfig, HashTable, Inline, KvError, KvTable, NodeVersion, Placed,
-    ReadEntry, Reaped, Reserved, Room, Store, Tree, Version, Visibility, Worker,
+    BucketVersion, Bytes, ForHolder, GuardChange, Handle, HashConfig, HashTable, Inline, KvError, KvTable, NodeVersion,
+    Nowhere, Placed, ReadEntry, Reaped, Reserved, Room, Store, Tree, Version, Visibility, Worker,
 };
 
 use crate::table::{Any, Reach};
@@ -119,15 +119,27 @@ impl<E: Engine> Storage<E> {
         }
     }
 
+    /// Finds a key's record, or makes one. If the row `may_be_there`, it mostly is.
     #[inline(always)]
     pub(crate) fn place<O: Reach>(
         &self,
         worker: &mut Worker<E>,
         key: KeyRef<'_>,
         value: &[u8],
+        may_be_there: bool,
         mut note: impl FnMut(Shift),
     ) -> Result<Placed, KvError> {
-        dispatch!(O, self, key, |table, key| table.place(worker, key, value, None, |change| note(change.into())))
+        dispatch!(O, self, key, |table, key| {
+            let view = ForHolder(worker.holder());
+            let read = if may_be_there { table.try_read(key, &view, &mut Nowhere) } else { None };
+            match read {
+                Some(Ok(found)) => Ok(Placed::Found(found)),
+                missed => {
+                    let missed = missed.and_then(Result::err);
+                    table.place(worker, key, value, missed, |change| note(change.into()))
+                }
+            }
+        })
     }
 
     /// Makes records for the first of some keys that ascend, as far as that can be done at once. Gives how many.

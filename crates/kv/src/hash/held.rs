@@ -18,7 +18,7 @@ use crate::{
     keys::Keys,
     layout::{BUCKET_BYTES, BUCKET_VERSIONS, Bits},
     patience::Patience,
-    record::{Lines, Record, Shape},
+    record::{Lines, Record, Shape, WholeKey},
     room::{Nowhere, Room},
     table::{KvTable, sealed::Sealed},
 };
@@ -186,6 +186,16 @@ impl<E: Engine, K: Keys> KvTable<E, K> for HashTable<E, K> {
         self.table.read::<K, V>(key, view, into)
     }
 
+    #[inline(always)]
+    fn try_read<V: Visibility>(
+        &self,
+        key: K::Key<'_>,
+        view: &V,
+        into: &mut impl Room,
+    ) -> Option<Result<V::Found, BucketVersion>> {
+        self.table.try_read::<K, V>(key, view, into)
+    }
+
     fn insert(&self, worker: &mut Worker<E>, key: K::Key<'_>, value: &[u8]) -> Result<Option<Version>, KvError> {
         let Err(missed) = self.read(key, Current, &mut Nowhere)? else { return Ok(None) };
         // An htm transaction needs no lock.
@@ -219,13 +229,19 @@ impl<E: Engine, K: Keys> KvTable<E, K> for HashTable<E, K> {
         mut missed: Option<BucketVersion>,
         mut note: impl FnMut(BucketChange),
     ) -> Result<Placed, KvError> {
-        let view = ForHolder(worker.holder());
+        let mut view = ForHolder(worker.holder());
         loop {
-            let missed =
-                match missed.take().map_or_else(|| self.read(key, view, &mut Nowhere), |missed| Ok(Err(missed)))? {
-                    Ok(found) => return Ok(Placed::Found(found)),
-                    Err(missed) => missed,
-                };
+            // Not by the fast path: a caller that expects the key to be there has tried that.
+            let read = match missed.take() {
+                Some(missed) => Err(missed),
+                None => {
+                    self.table.search::<K, _>(key, |record| record.read(WholeKey::<K>(key), &mut view, &mut Nowhere))?
+                }
+            };
+            let missed = match read {
+                Ok(found) => return Ok(Placed::Found(found)),
+                Err(missed) => missed,
+            };
             let removed = |number| Version::new(number).removed();
             if let Some(new) = self.table.put_new::<K>(worker, key, value, Some(missed), removed, &mut note)? {
                 return Ok(Placed::Made(new));

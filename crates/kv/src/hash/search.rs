@@ -165,6 +165,23 @@ impl<E: Engine> Table<E> {
         }
     }
 
+    /// Reads a key's record by the fast path, or tells that it has none.
+    #[inline(always)]
+    pub(super) fn try_read<K: Keys, V: Visibility>(
+        &self,
+        key: K::Key<'_>,
+        view: &V,
+        into: &mut impl Room,
+    ) -> Option<Result<V::Found, BucketVersion>> {
+        match self.try_locate::<K>(key)? {
+            Located::Record(slot, record) => {
+                let found = record.try_read_by_slot::<K, V>(WholeKey::<K>(key), view, into)?;
+                slot.holds(self.engine()).then_some(Ok(found))
+            }
+            Located::Absent(bucket) => Some(Err(bucket)),
+        }
+    }
+
     /// Reads a key's record: by the fast path, or with more care.
     #[inline(always)]
     pub(super) fn read<K: Keys, V: Visibility>(
@@ -173,18 +190,10 @@ impl<E: Engine> Table<E> {
         mut view: V,
         into: &mut impl Room,
     ) -> Result<Result<V::Found, BucketVersion>, KvError> {
-        match self.try_locate::<K>(key) {
-            Some(Located::Record(slot, record)) => {
-                if let Some(found) = record.try_read_by_slot::<K, V>(WholeKey::<K>(key), &view, into)
-                    && slot.holds(self.engine())
-                {
-                    return Ok(Ok(found));
-                }
-            }
-            Some(Located::Absent(bucket)) => return Ok(Err(bucket)),
-            None => {}
+        match self.try_read::<K, V>(key, &view, into) {
+            Some(read) => Ok(read),
+            None => self.search::<K, _>(key, |record| record.read::<K, V>(WholeKey::<K>(key), &mut view, into)),
         }
-        self.search::<K, _>(key, |record| record.read::<K, V>(WholeKey::<K>(key), &mut view, into))
     }
 
     /// Gives a record another value of the same shape by the fast path.

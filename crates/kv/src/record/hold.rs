@@ -15,7 +15,7 @@ use crate::{
 ///
 /// # Example
 ///
-/// See [`HashTable::reserve`](crate::HashTable::reserve).
+/// See [`KvTable::reserve`](crate::KvTable::reserve).
 #[derive(Debug)]
 #[must_use = "memory that is not given back is lost"]
 pub struct Reserved {

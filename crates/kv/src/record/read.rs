@@ -7,7 +7,7 @@
 use std::hint::cold_path;
 
 use drtm_htm::{Engine, fence_acquire};
-use drtm_rdma::{OutOfBounds, Region, words_for};
+use drtm_rdma::{OutOfBounds, words_for};
 
 use super::{Look, Past, Record, STATE};
 use crate::{
@@ -26,6 +26,9 @@ use crate::{
 pub trait Visibility: See {}
 
 impl<V: See> Visibility for V {}
+
+/// A key, and what is found of its record.
+pub(crate) type FoundRow<K, V> = (K, <V as See>::Found);
 
 /// Sees records as they are, locked or not, those of keys that are not there too.
 ///
@@ -295,7 +298,7 @@ impl<E: Engine> Record<'_, E> {
         if !identity.is(self, head).ok()? {
             return None;
         }
-        self.copy::<K, _>(head, into).ok()?;
+        self.copy_expected::<K, _>(head, into)?;
         fence_acquire();
         let is_same = self.version() == version || mutation::includes(Mutation::ReadWithoutVersion);
         is_same.then_some((version, head))
@@ -322,12 +325,12 @@ impl<E: Engine> Record<'_, E> {
             cold_path();
             return Ok(if is_current { Look::Busy } else { Look::Stale });
         }
-        let is_it = identity.is(self, head).and_then(|is_it| {
-            if is_it && seen == Seen::Now && !version.is_removed() {
-                self.copy::<K, _>(head, into)?;
+        let is_it = match identity.is(self, head) {
+            Ok(true) if seen == Seen::Now && !version.is_removed() => {
+                self.shape::<K>(head).and_then(|shape| self.copy_wanted(shape, into)).map(|()| true)
             }
-            Ok(is_it)
-        });
+            is_it => is_it,
+        };
         // What was seen may be nonsense, errors included, unless the version is the same still.
         fence_acquire();
         if self.version() != version && !mutation::includes(Mutation::ReadWithoutVersion) {
@@ -348,40 +351,30 @@ impl<E: Engine> Record<'_, E> {
         }
     }
 
-    /// Copies as much of the value as is wanted.
+    /// Copies as much of the value as is wanted, on the fast path.
     ///
     /// A value that is as long as is expected is copied without waiting for the head: where it is,
-    /// and how much, does not depend on that then.
+    /// and how much, does not depend on that then. `None`: it is of another length.
+    // What is of another length is not copied from here: the room would have to be in memory, for
+    // all others, too.
     #[inline(always)]
-    fn copy<K: Keys, R: Room>(&self, head: Head, into: &mut R) -> Result<(), OutOfBounds> {
+    fn copy_expected<K: Keys, R: Room>(&self, head: Head, into: &mut R) -> Option<()> {
         if !R::IS_WANTED {
-            return Ok(());
+            return Some(());
         }
         let (true, Some(whole)) = (K::FITS, into.whole()) else {
-            return self.copy_wanted(self.shape::<K>(head)?, into);
+            return self.copy_wanted(self.shape::<K>(head).ok()?, into).ok();
         };
         let is_short = whole <= Head::MAX_SHORT;
         let before = usize::from(!is_short);
-        // Behind a shorter value there may be less memory.
-        if let Ok(body) = self.body(0, before + words_for(whole)) {
-            let is_as_long = match head.short_length() {
-                Some(length) => is_short && usize::from(length) == whole,
-                None => !is_short && self.engine().load_relaxed(&body[0]) == whole as u64,
-            };
-            if is_as_long {
-                self.copy_parts(&body[before..], whole, into);
-                return Ok(());
-            }
+        let body = self.body(0, before + words_for(whole)).ok()?;
+        let is_as_long = match head.short_length() {
+            Some(length) => is_short && usize::from(length) == whole,
+            None => !is_short && self.engine().load_relaxed(&body[0]) == whole as u64,
+        };
+        if is_as_long {
+            self.copy_parts(&body[before..], whole, into);
         }
-        Self::copy_slow::<K, R>(self.region, self.place.word, head, into)
-    }
-
-    /// Copies what is wanted of a value of another length than was expected.
-    // It looks for the record once more: one that it was given would have to be in memory, for all others, too.
-    #[cold]
-    #[inline(never)]
-    fn copy_slow<K: Keys, R: Room>(region: &Region<E>, word: u64, head: Head, into: &mut R) -> Result<(), OutOfBounds> {
-        let record = Record::at(region, Place { word, incarnation: 0 })?;
-        record.copy_wanted(record.shape::<K>(head)?, into)
+        is_as_long.then_some(())
     }
 }

@@ -31,7 +31,7 @@ use crate::{Version, keys::Keys};
 ///
 /// let store = Store::in_memory(NoHtm, 16 << 20)?;
 /// let orders = store.tree()?;
-/// let mut service = Service::new(&store).with(TableId(1), &orders)?;
+/// let mut service = Service::new(&store)?.with(TableId(1), &orders)?;
 /// let fabric = LocalFabric::<NoHtm>::new(1, LocalConfig::perfect());
 /// let endpoint = fabric.endpoint(NodeId(0))?;
 /// let verbs = endpoint.during(Phase::Execute);

@@ -20,7 +20,7 @@ use crate::{
     ForHolder, Handle, KvError, Placed, ReadEntry, Reaped, Reserved, Store, Version, Visibility, Worker, counter,
     floor,
     patience::Patience,
-    record::Record,
+    record::{FoundRow, Record},
     room::{Nowhere, Room},
     table::{KvTable, sealed::Sealed},
 };
@@ -104,7 +104,7 @@ impl<E: Engine> Tree<E> {
     ///
     /// ```
     /// use drtm_htm::NoHtm;
-    /// use drtm_kv::Store;
+    /// use drtm_kv::{KvTable, Store};
     ///
     /// let store = Store::in_memory(NoHtm, 16 << 20)?;
     /// let (tree, mut worker) = (store.tree()?, store.worker()?);
@@ -155,7 +155,7 @@ impl<E: Engine, K: TreeKeys> Tree<E, K> {
         view: &mut V,
         passed: &mut impl Passed,
         value: &mut impl Room,
-    ) -> Result<Option<(K::Key<'c>, V::Found)>, KvError> {
+    ) -> Result<Option<FoundRow<K::Key<'c>, V>>, KvError> {
         K::next(&self.table, &mut cursor.cursor, passed, view, value)
     }
 

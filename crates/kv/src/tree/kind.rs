@@ -21,6 +21,7 @@ use super::{
 use crate::{
     KvError, Version, Visibility,
     keys::{Bytes, Inline, Keys, Sliced},
+    record::FoundRow,
     room::Room,
 };
 
@@ -113,7 +114,7 @@ pub trait Kind: Keys {
         passed: &mut impl Passed,
         view: &mut V,
         value: &mut impl Room,
-    ) -> Result<Option<(Self::Key<'c>, V::Found)>, KvError>;
+    ) -> Result<Option<FoundRow<Self::Key<'c>, V>>, KvError>;
 
     /// Shows the rows that follow, one after the other, until there are no more or `show` breaks off.
     #[inline(always)]
@@ -204,7 +205,7 @@ impl Kind for Inline {
         passed: &mut impl Passed,
         view: &mut V,
         value: &mut impl Room,
-    ) -> Result<Option<(Self::Key<'c>, V::Found)>, KvError> {
+    ) -> Result<Option<FoundRow<Self::Key<'c>, V>>, KvError> {
         cursor.next(table, passed, view, value)
     }
 
@@ -292,7 +293,7 @@ impl Kind for Bytes {
         passed: &mut impl Passed,
         view: &mut V,
         value: &mut impl Room,
-    ) -> Result<Option<(&'c [u8], V::Found)>, KvError> {
+    ) -> Result<Option<FoundRow<&'c [u8], V>>, KvError> {
         cursor.next(table, passed, view, value)
     }
 }

@@ -38,14 +38,14 @@ pub struct Row<'s, K: Keys = Inline> {
 /// # What was passed
 ///
 /// The leaves that a scan has passed are [told](Self::passed), each as it was: they cover the range from where it began to the row that was come
-/// to last, or all of it when there are no more. As long as each is [unchanged](Tree::unchanged), no key has come into that part of the
+/// to last, or all of it when there are no more. As long as each is [unchanged](crate::Records::is_unchanged), no key has come into that part of the
 /// range or gone from it. Values are another matter: they have versions of their own.
 ///
 /// # Example
 ///
 /// ```
 /// use drtm_htm::NoHtm;
-/// use drtm_kv::Store;
+/// use drtm_kv::{KvTable, Store};
 ///
 /// let store = Store::in_memory(NoHtm, 16 << 20)?;
 /// let tree = store.tree()?;
@@ -62,9 +62,9 @@ pub struct Row<'s, K: Keys = Inline> {
 /// assert_eq!(keys, [20, 30]);
 ///
 /// // Nothing has come between them, until something does.
-/// assert!(scan.passed().iter().all(|leaf| tree.unchanged(leaf)));
+/// assert!(scan.passed().iter().all(|leaf| store.records().is_unchanged(leaf)));
 /// tree.insert(&mut worker, 25, b"phantom")?;
-/// assert!(!scan.passed().iter().all(|leaf| tree.unchanged(leaf)));
+/// assert!(!scan.passed().iter().all(|leaf| store.records().is_unchanged(leaf)));
 /// # Ok::<(), drtm_kv::KvError>(())
 /// ```
 #[derive(Debug)]
@@ -87,7 +87,7 @@ impl<'t, E: Engine, K: TreeKeys> Scan<'t, E, K> {
     ///
     /// ```
     /// use drtm_htm::NoHtm;
-    /// use drtm_kv::Store;
+    /// use drtm_kv::{KvTable, Store};
     ///
     /// let store = Store::in_memory(NoHtm, 16 << 20)?;
     /// let tree = store.tree()?;
@@ -127,7 +127,7 @@ impl<'t, E: Engine, K: TreeKeys> Scan<'t, E, K> {
     ///
     /// ```
     /// use drtm_htm::NoHtm;
-    /// use drtm_kv::Store;
+    /// use drtm_kv::{KvTable, Store};
     ///
     /// let store = Store::in_memory(NoHtm, 16 << 20)?;
     /// let tree = store.tree()?;
@@ -159,7 +159,7 @@ impl<'t, E: Engine, K: TreeKeys> Scan<'t, E, K> {
     /// use std::ops::ControlFlow;
     ///
     /// use drtm_htm::NoHtm;
-    /// use drtm_kv::Store;
+    /// use drtm_kv::{KvTable, Store};
     ///
     /// let store = Store::in_memory(NoHtm, 16 << 20)?;
     /// let tree = store.tree()?;

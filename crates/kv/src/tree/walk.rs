@@ -26,7 +26,7 @@ use crate::{
     KvError, Visibility,
     keys::Sliced,
     layout::{Place, Target},
-    record::{KeyInto, Look, Record},
+    record::{FoundRow, KeyInto, Look, Record},
     room::Room,
 };
 
@@ -122,7 +122,7 @@ impl Walk {
         passed: &mut impl Passed,
         view: &mut V,
         value: &mut impl Room,
-    ) -> Result<Option<(&'c [u8], V::Found)>, KvError> {
+    ) -> Result<Option<FoundRow<&'c [u8], V>>, KvError> {
         let waiter = Waiter::new();
         loop {
             let Some(layer) = self.layers.last_mut() else {

@@ -253,6 +253,9 @@ impl<K: Key, C: Codec, S: Setting, M: Mode> Range<'_, '_, K, C, S, M> {
     }
 }
 
+/// A key, if it is one of the table's, and what is found of its record.
+type FoundRow<K, F> = (Option<K>, F);
+
 /// Moves a cursor to the next record of a table, and reads it.
 #[inline(always)]
 fn next_row<E: Engine, K: Key, V: Visibility>(
@@ -261,7 +264,7 @@ fn next_row<E: Engine, K: Key, V: Visibility>(
     view: &mut V,
     passed: &mut impl Passed,
     into: &mut impl Room,
-) -> Result<Option<(Option<K>, V::Found)>, KvError> {
+) -> Result<Option<FoundRow<K, V::Found>>, KvError> {
     Ok(match (storage, cursor) {
         (Storage::TreeOfWords(tree), Position::Words(cursor)) => {
             tree.advance(cursor, view, passed, into)?.map(|(word, found)| (K::from_word(word), found))

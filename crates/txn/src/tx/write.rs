@@ -349,8 +349,9 @@ impl<S: Setting> Tx<'_, S> {
         self.yield_to_ticket()?;
         let TxState { worker, arena: Arena { key: buffer, values, .. }, reads, .. } = self.state();
         let encoded = encode(key, buffer);
-        let placed =
-            opened.storage.place::<O>(worker, encoded, value.of(values.bytes()), |shift| reads.follow(shift))?;
+        let placed = opened
+            .storage
+            .place::<O>(worker, encoded, value.of(values.bytes()), overwrites, |shift| reads.follow(shift))?;
         match placed {
             Placed::Made(seen) => {
                 let state = self.state();
