@@ -2,6 +2,10 @@
 
 mod desk;
 mod inner;
+mod nodes;
+mod sleep;
+
+pub use sleep::Sleep;
 
 use std::{
     cell::{Cell, RefCell},
@@ -132,11 +136,23 @@ impl<P: Port> Endpoint<P> {
         .await;
     }
 
-    /// Waits until something holds that other threads or coroutines bring about, asking between their turns.
-    pub async fn until(&self, mut holds: impl FnMut() -> bool) {
-        while !holds() {
-            self.yield_now().await;
-        }
+    /// How often this endpoint's thread went to sleep, because nothing was ready.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use drtm_htm::NoHtm;
+    /// use drtm_rdma::{Fabric, LocalConfig, LocalFabric, NodeId, block_on};
+    ///
+    /// let endpoint = LocalFabric::<NoHtm>::new(1, LocalConfig::perfect()).endpoint(NodeId(0))?;
+    /// block_on(&endpoint, endpoint.sleep(Duration::from_millis(20)));
+    /// assert!(endpoint.naps() > 0);
+    /// # Ok::<(), drtm_rdma::FabricError>(())
+    /// ```
+    #[must_use]
+    pub fn naps(&self) -> u64 {
+        self.inner.borrow().naps
     }
 
     /// Buffers that are neither with an operation nor with a value: of words, of bytes. And operations that somebody still holds.
@@ -151,7 +167,7 @@ impl<P: Port> Endpoint<P> {
     }
 
     /// Whoever polls is to poll again soon.
-    fn again(&self, context: &Context<'_>) {
+    pub(crate) fn again(&self, context: &Context<'_>) {
         match self.current.get() {
             NOBODY => {
                 self.progress();

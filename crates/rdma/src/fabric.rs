@@ -5,8 +5,12 @@
 //! - A *word* is read and written whole.
 //! - What is posted from one endpoint to one node takes effect in the order of posting, with the exception below, and completes in that
 //!   order. So a message or a flag written after a value is seen after the value.
-//! - Nothing is lost or done twice. An operation ends with its completion, or with
-//!   [`VerbError::Disconnected`](crate::VerbError::Disconnected), and then it is not known whether it took effect.
+//! - Nothing is lost or done twice. An operation ends exactly once: with its completion, or with an error that
+//!   [says](crate::VerbError::may_have_taken_effect) whether it can have taken effect.
+//! - A queue belongs to one [incarnation](crate::Incarnation) of a node. When that leaves or dies, what is under way ends with
+//!   [`VerbError::Disconnected`](crate::VerbError::Disconnected), and what is posted from then on with
+//!   [`VerbError::Gone`](crate::VerbError::Gone), until the endpoint [reconnects](crate::Endpoint::reconnect). Nothing waits for a
+//!   node that is gone.
 //! - Once posted, an operation goes on, whether or not anyone still waits for it. Dropping its future changes nothing at
 //!   the other end, and is safe at any time: the buffer belongs to the operation until that is over.
 //! - An unsignaled operation that fails takes the place of the next signaled one to the same node: that is not carried out, and completes
@@ -32,7 +36,7 @@ use std::{fmt, sync::Arc};
 
 use drtm_htm::Engine;
 
-use crate::{Capabilities, Endpoint, FabricError, NodeId, Region, RegionId, port::Backend};
+use crate::{Capabilities, Endpoint, FabricError, NodeId, Region, RegionId, Salvage, port::Backend};
 
 /// Something that joins nodes: they register memory with it, and their workers get endpoints from it.
 ///
@@ -84,6 +88,13 @@ pub trait Fabric: Clone + Send + Sync + fmt::Debug + 'static {
     ///
     /// When the node is unknown or has left, or has as many endpoints as it can have.
     fn endpoint(&self, node: NodeId) -> Result<Endpoint<Self::Port>, FabricError>;
+
+    /// What is left of a region of the last incarnation of a node that has died, to be read.
+    ///
+    /// # Errors
+    ///
+    /// When the node is unknown, or there is nothing left.
+    fn salvage(&self, node: NodeId, region: RegionId) -> Result<Salvage<Self::Engine>, FabricError>;
 }
 
 /// What carries an endpoint's operations: implemented by the backends of this crate, named by generic code.

@@ -33,6 +33,7 @@
 //! ```
 
 mod address;
+mod alarm;
 mod batch;
 mod buffers;
 mod bytes;
@@ -44,12 +45,17 @@ mod executor;
 mod fabric;
 mod intent;
 mod local;
+mod membership;
 mod message;
 mod pending;
 mod port;
 mod region;
+mod salvage;
+mod sync;
 mod tasks;
 mod tickets;
+mod time;
+mod timers;
 mod verbs;
 
 pub use address::{NodeId, Offset, RegionId, Remote};
@@ -58,12 +64,15 @@ pub use buffers::Buffers;
 pub use bytes::{read_bytes, words_for, write_bytes};
 pub use capabilities::{Atomicity, Capabilities, Order};
 pub use counters::{Counters, Phase, Tally};
-pub use endpoint::Endpoint;
+pub use endpoint::{Endpoint, Sleep};
 pub use error::{FabricError, VerbError};
-pub use executor::{Executor, block_on, run};
+pub use executor::{Ended, Executor, Injector, Round, Spawner, block_on, run};
 pub use fabric::{Fabric, Port};
 pub use local::{LocalConfig, LocalFabric, LocalPort, Tearing};
+pub use membership::{Incarnation, NodeEvent, Presence};
 pub use message::Message;
 pub use pending::{Pending, Reply, Words};
 pub use region::{OutOfBounds, ROOTS, Region, RegionError};
+pub use salvage::Salvage;
+pub use time::{Elapsed, Time};
 pub use verbs::Verbs;

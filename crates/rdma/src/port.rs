@@ -5,7 +5,10 @@
 
 use std::fmt;
 
-use crate::{Buffers, Capabilities, NodeId, Remote, VerbError, buffers::Buffer};
+use crate::{
+    Buffers, Capabilities, Incarnation, NodeEvent, NodeId, Presence, Remote, Time, VerbError, alarm::Ringer,
+    buffers::Buffer,
+};
 
 /// Names an operation that somebody wants to hear of. Never the same for two operations of an endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,10 +58,11 @@ pub struct Work {
 /// A received message's memory, which belongs to the backend and goes back to it.
 pub(crate) type Frame = Vec<u8>;
 
-/// Whom a reply goes to: one endpoint, in one of its lives, and one of its calls.
+/// Whom a reply goes to: one endpoint of an incarnation, in one of its lives, and one of its calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReplyTo {
     pub(crate) node: NodeId,
+    pub(crate) incarnation: Incarnation,
     pub(crate) endpoint: u16,
     pub(crate) life: u32,
     pub(crate) ticket: Ticket,
@@ -81,8 +85,11 @@ pub trait Events {
     /// A call was answered; without a frame, it was dropped unanswered.
     fn replied(&mut self, ticket: Ticket, from: NodeId, frame: Option<Frame>);
 
-    /// A node has left. Calls that it has taken will not be answered.
-    fn departed(&mut self, node: NodeId);
+    /// The incarnation of a node that the queue to it belongs to is gone. Calls that it has taken will not be answered.
+    fn departed(&mut self, node: NodeId, incarnation: Incarnation);
+
+    /// Nodes have come or gone.
+    fn changed(&mut self);
 }
 
 /// How a port stands after a poll, from the best news to the worst.
@@ -90,7 +97,7 @@ pub trait Events {
 pub enum Activity {
     /// Nothing is under way.
     Idle,
-    /// All that is under way waits for a peer to take messages.
+    /// All that is under way waits for a peer: to take messages, or to make its memory known.
     Blocked,
     /// Something is under way and needs only to be polled.
     Busy,
@@ -137,6 +144,30 @@ pub trait Backend: fmt::Debug + Send {
 
     /// Takes back the frame of a reply.
     fn recycle_reply(&mut self, frame: Frame);
+
+    /// The time on the fabric's clock.
+    fn now(&self) -> Time;
+
+    /// What other threads ring to end a [`wait`](Self::wait), after publishing what they ring for.
+    fn ringer(&self) -> Ringer;
+
+    /// Sleeps until there may be something to poll for, or to receive where the endpoint is `receiving`; until the alarm is rung;
+    /// or until a moment. Does not sleep where there is something already, nor where `quiet` says so, which is asked when whatever comes
+    /// later would end the sleep. May return earlier. Never called while the last poll found that something is [`Activity::Busy`].
+    fn wait(&mut self, until: Option<Time>, receiving: bool, quiet: impl FnOnce() -> bool);
+
+    /// Says that nobody at this endpoint receives any more: another endpoint of the node may have to.
+    fn retire(&mut self);
+
+    /// How a node stands.
+    fn presence(&self, node: NodeId) -> Presence;
+
+    /// What is new of the nodes.
+    fn next_event(&mut self) -> Option<NodeEvent>;
+
+    /// Makes the queue to a node belong to the incarnation that is here now, and gives that. What is still in the queue fails.
+    /// Gives nothing while the end of the one before is not reported yet: poll first.
+    fn reconnect(&mut self, node: NodeId) -> Result<Option<Incarnation>, VerbError>;
 }
 
 /// An answer, in the frame of the message that it answers, which goes back to the backend either way.

@@ -25,6 +25,19 @@ impl TaskSet {
         }
     }
 
+    /// Makes room for one more, besides those there.
+    pub(crate) fn make_room(&mut self, task: Task) {
+        let words = task as usize / 64 + 1;
+        if self.bits.len() < words {
+            self.bits.resize(words, 0);
+        }
+    }
+
+    /// Whether there is anyone, looked at in detail.
+    pub(crate) fn any(&self) -> bool {
+        self.bits.iter().any(|bits| *bits != 0)
+    }
+
     /// Nobody is not inserted, nor is anyone for whom there is no room: a coroutine of an executor that has ended.
     #[inline(always)]
     pub(crate) fn insert(&mut self, task: Task) {

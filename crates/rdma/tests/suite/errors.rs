@@ -2,8 +2,8 @@
 
 use drtm_htm::NoHtm;
 use drtm_rdma::{
-    Atomicity, Buffers, Fabric, FabricError, LocalConfig, LocalFabric, NodeId, Phase, RegionId, Remote, VerbError,
-    block_on, run,
+    Atomicity, Buffers, Fabric, FabricError, Incarnation, LocalConfig, LocalFabric, NodeId, Phase, RegionId, Remote,
+    VerbError, block_on, run,
 };
 
 use crate::support::{Rig, World, on_every_fabric, with, word};
@@ -124,7 +124,9 @@ fn a_node_that_left_is_disconnected<R: Rig>(config: LocalConfig) {
     let world = World::<R>::new(3, config);
     let endpoint = world.endpoint(0);
     let leaving = world.endpoint(1);
-    let gone = VerbError::Disconnected { node: NodeId(1) };
+    let (node, incarnation) = (NodeId(1), Incarnation(1));
+    let gone = VerbError::Gone { node, incarnation };
+    let cut_off = VerbError::Disconnected { node, incarnation };
     let verbs = endpoint.during(Phase::Other);
     let asked = block_on(&endpoint, async {
         let mut batch = verbs.batch();
@@ -137,11 +139,11 @@ fn a_node_that_left_is_disconnected<R: Rig>(config: LocalConfig) {
     .expect("posted");
     R::close(&world.fabric, NodeId(1));
     block_on(&endpoint, async {
-        assert_eq!(asked.await.err(), Some(gone), "a call that it had taken");
+        assert_eq!(asked.await.err(), Some(cut_off), "a call that it had taken");
         assert_eq!(verbs.read_word(word(1, 0)).await, Err(gone));
         assert_eq!(verbs.fetch_add(word(1, 0), 1).await, Err(gone));
         assert_eq!(verbs.send(NodeId(1), b"hello").await, Err(gone));
-        assert_eq!(verbs.call(NodeId(1), b"hello").await.err(), Some(gone));
+        assert!(verbs.call(NodeId(1), b"hello").await.is_err_and(|error| error.is_departure()));
         verbs.read_word(word(2, 0)).await
     })
     .expect("the others are there");
@@ -164,7 +166,10 @@ fn a_late_failure_is_not_taken_for_anothers<R: Rig>(config: LocalConfig) {
         endpoint.progress();
         failed = call.try_take();
     }
-    assert_eq!(failed.ok().and_then(Result::err), Some(VerbError::Disconnected { node: NodeId(1) }));
+    assert_eq!(
+        failed.ok().and_then(Result::err),
+        Some(VerbError::Disconnected { node: NodeId(1), incarnation: Incarnation(1) })
+    );
     // Takes the place of the call in the endpoint's books, while the request may still be on its way.
     assert_eq!(block_on(&endpoint, verbs.read_word(word(2, 0))), Ok(0));
 }
