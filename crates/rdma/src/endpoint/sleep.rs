@@ -94,15 +94,10 @@ impl<P: Port> Endpoint<P> {
 /// use drtm_rdma::{Fabric, LocalConfig, LocalFabric, NodeId, run};
 ///
 /// let endpoint = LocalFabric::<NoHtm>::new(1, LocalConfig::perfect()).endpoint(NodeId(0))?;
-/// let order = std::cell::RefCell::new(Vec::new());
-/// run(&endpoint, 3, |index| {
-///     let (endpoint, order) = (&endpoint, &order);
-///     async move {
-///         endpoint.sleep(Duration::from_millis(30 - 10 * index as u64)).await;
-///         order.borrow_mut().push(index);
-///     }
-/// });
-/// assert_eq!(order.into_inner(), [2, 1, 0]);
+/// let start = endpoint.now();
+/// // All at the same time.
+/// run(&endpoint, 100, |_| endpoint.sleep_until(start + Duration::from_millis(3)));
+/// assert!(endpoint.now() >= start + Duration::from_millis(3));
 /// # Ok::<(), drtm_rdma::FabricError>(())
 /// ```
 pub struct Sleep<'e, P: Port> {

@@ -125,7 +125,7 @@ impl<'e, P: Port, F: Future<Output = ()> + ?Sized, I: Intake<F>> Coroutines<'e, 
         while self.goes_on() {
             if self.round() {
                 idle.end();
-            } else if !idle.is_due() {
+            } else if !idle.is_due(|| self.endpoint.now()) {
                 idle.spin();
             } else if !self.rest(&mut idle) {
                 break;

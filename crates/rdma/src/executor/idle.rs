@@ -14,6 +14,12 @@ const LEAST: u32 = 16;
 const FIRST: u32 = 128;
 const MOST: u32 = 2048;
 
+/// Rounds that are too short for a look at the clock.
+const FEW: u32 = 4;
+
+/// Spinning that has lasted long enough.
+const LONG: Duration = Duration::from_micros(200);
+
 /// A sleep that was not worth it.
 const SHORT: Duration = Duration::from_micros(50);
 
@@ -53,9 +59,16 @@ impl Idle {
         self.backoff.snooze();
     }
 
-    /// Whether there was enough spinning.
-    pub(super) fn is_due(&self) -> bool {
-        self.rounds >= self.budget
+    /// Whether there was enough spinning: by rounds, or by time, where each takes long because others want the processor.
+    pub(super) fn is_due(&mut self, clock: impl FnOnce() -> Time) -> bool {
+        if self.rounds >= self.budget {
+            return true;
+        }
+        if self.rounds < FEW {
+            return false;
+        }
+        let now = clock();
+        now.since(*self.since.get_or_insert(now)) > LONG
     }
 
     /// Whether there has been nothing to run for longer than there is patience for.

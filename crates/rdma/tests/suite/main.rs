@@ -3,11 +3,14 @@
 //! Regions have their own tests in `tests/region.rs`; that nothing is allocated is checked in `tests/allocations.rs`.
 #![cfg(not(drtm_loom))]
 
+mod agent;
 mod conformance;
 mod errors;
 mod executor;
 mod imperfections;
 mod messages;
+mod nodes;
 mod regions;
 mod stress;
 mod support;
+mod waiting;
