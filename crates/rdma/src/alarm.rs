@@ -102,6 +102,7 @@ mod model {
     use loom::{sync::atomic::AtomicBool, thread};
 
     use super::*;
+    use crate::sync::explore;
 
     /// Sleeps until all that `published` stands for is there. A wake-up that is lost is a deadlock, which loom reports.
     fn sleep_until(alarm: &Alarm, published: impl Fn() -> bool) {
@@ -116,7 +117,7 @@ mod model {
 
     #[test]
     fn no_wake_up_is_lost() {
-        loom::model(|| {
+        explore(|| {
             let shared = Arc::new((Alarm::default(), AtomicBool::new(false)));
             let theirs = Arc::clone(&shared);
             let waker = thread::spawn(move || {
@@ -130,7 +131,7 @@ mod model {
 
     #[test]
     fn two_wakers_need_not_know_of_each_other() {
-        loom::model(|| {
+        explore(|| {
             let shared = Arc::new((Alarm::default(), AtomicBool::new(false), AtomicBool::new(false)));
             let wakers = [0, 1].map(|which| {
                 let theirs = Arc::clone(&shared);
@@ -150,7 +151,7 @@ mod model {
     #[test]
     #[should_panic(expected = "deadlock")]
     fn a_waker_without_its_fence_is_found() {
-        loom::model(|| {
+        explore(|| {
             let shared = Arc::new((Alarm::default(), AtomicBool::new(false)));
             let theirs = Arc::clone(&shared);
             let waker = thread::spawn(move || {

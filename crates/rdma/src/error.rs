@@ -199,6 +199,12 @@ pub enum FabricError {
         /// The node.
         node: NodeId,
     },
+    /// The region is of one process alone.
+    #[error("{node} cannot register a region that other processes cannot map; make it with `Region::shared`")]
+    NotShared {
+        /// The node.
+        node: NodeId,
+    },
     /// Nothing of the node is left: it has not died, or its memory is forgotten.
     #[error("nothing of {region} of {node} can be salvaged; it has not died, or came back and died again")]
     NothingLeft {

@@ -5,7 +5,7 @@
 //! - [`Region`]: memory that is reserved once, committed as needed, seen as words, and addressed by offsets that mean the
 //!   same wherever it is mapped. [`Offset`], [`Remote`]: typed addresses.
 //! - [`Fabric`]: what joins nodes; its documentation says what verbs promise and do not promise. [`LocalFabric`] joins nodes of one
-//!   process. [`Capabilities`]: what a fabric can do.
+//!   process, [`ShmFabric`] processes of one machine. [`Capabilities`]: what a fabric can do.
 //! - [`Endpoint`]: one worker thread's way into a fabric. [`Verbs`]: its operations, one at a time; [`Batch`]: several in one round
 //!   trip; [`Pending`], [`Words`], [`Reply`], [`Message`]: what becomes of them.
 //! - [`Counters`]: what was done, by [`Phase`].
@@ -39,6 +39,8 @@ mod buffers;
 mod bytes;
 mod capabilities;
 mod counters;
+#[doc(hidden)]
+pub mod die;
 mod endpoint;
 mod error;
 mod executor;
@@ -46,11 +48,15 @@ mod fabric;
 mod intent;
 mod local;
 mod membership;
+mod memory;
 mod message;
 mod pending;
 mod port;
 mod region;
+mod ring;
 mod salvage;
+#[cfg(not(drtm_loom))]
+mod shm;
 mod sync;
 mod tasks;
 mod tickets;
@@ -74,5 +80,7 @@ pub use message::Message;
 pub use pending::{Pending, Reply, Words};
 pub use region::{OutOfBounds, ROOTS, Region, RegionError};
 pub use salvage::Salvage;
+#[cfg(not(drtm_loom))]
+pub use shm::{JoinError, ShmConfig, ShmFabric, ShmPort};
 pub use time::{Elapsed, Time};
 pub use verbs::Verbs;

@@ -10,7 +10,6 @@
 mod config;
 mod life;
 mod mailbox;
-mod memory;
 mod nic;
 mod node;
 mod port;

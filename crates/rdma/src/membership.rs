@@ -75,27 +75,6 @@ impl Presence {
             Self::Here(incarnation) | Self::Left(incarnation) | Self::Died(incarnation) => Some(incarnation),
         }
     }
-
-    /// As a word that threads share.
-    pub(crate) fn packed(self) -> u64 {
-        let (kind, incarnation) = match self {
-            Self::Never => (0, Incarnation(0)),
-            Self::Here(incarnation) => (1, incarnation),
-            Self::Left(incarnation) => (2, incarnation),
-            Self::Died(incarnation) => (3, incarnation),
-        };
-        kind << 32 | u64::from(incarnation.0)
-    }
-
-    pub(crate) fn unpacked(word: u64) -> Self {
-        let incarnation = Incarnation(word as u32);
-        match word >> 32 {
-            1 => Self::Here(incarnation),
-            2 => Self::Left(incarnation),
-            3 => Self::Died(incarnation),
-            _ => Self::Never,
-        }
-    }
 }
 
 /// A change of how a node stands, as one endpoint learns of it: from [`Endpoint::next_event`](crate::Endpoint::next_event).
@@ -150,20 +129,5 @@ impl Told {
             }
         }
         None
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_presence_survives_being_a_word() {
-        let incarnation = Incarnation(u32::MAX);
-        for presence in
-            [Presence::Never, Presence::Here(incarnation), Presence::Left(incarnation), Presence::Died(Incarnation(1))]
-        {
-            assert_eq!(Presence::unpacked(presence.packed()), presence);
-        }
     }
 }

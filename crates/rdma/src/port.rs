@@ -130,7 +130,7 @@ pub trait Backend: fmt::Debug + Send {
     fn poll(&mut self, events: &mut impl Events) -> Activity;
 
     /// Whether there may be a message to receive.
-    fn has_mail(&self) -> bool;
+    fn has_mail(&mut self) -> bool;
 
     /// Takes the next message sent to this node.
     fn receive(&mut self) -> Option<Received>;

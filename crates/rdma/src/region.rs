@@ -24,6 +24,8 @@ use boxed::Mapping;
 #[cfg(not(drtm_loom))]
 use mapping::Mapping;
 use superblock::Superblock;
+#[cfg(not(drtm_loom))]
+pub(crate) use superblock::{kind_of, name_of};
 
 const WORD: u64 = size_of::<u64>() as u64;
 
@@ -106,6 +108,36 @@ impl<E: Engine> Region<E> {
         self.mapping.populate(bytes as usize).map_err(|source| RegionError::Populate { bytes, source })
     }
 
+    /// A region in memory that other processes can map when they are handed its file, which the fabric does. The file has no name and no
+    /// size limit but the machine's memory, and is sealed against being cut short.
+    ///
+    /// # Errors
+    ///
+    /// As for [`create`](Self::create).
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm_htm::NoHtm;
+    /// use drtm_rdma::Region;
+    ///
+    /// let region = Region::shared(NoHtm, 1 << 30)?;
+    /// let offset = region.extend(64, 64)?;
+    /// # let _ = offset;
+    /// # Ok::<(), drtm_rdma::RegionError>(())
+    /// ```
+    pub fn shared(engine: E, capacity: u64) -> Result<Self, RegionError> {
+        use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
+
+        engine.admits(Sharing::Processes)?;
+        let failed =
+            |errno: rustix::io::Errno| RegionError::Allocate { bytes: superblock::BYTES, source: errno.into() };
+        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+        let file: File = memfd_create("drtm-region", flags).map_err(failed)?.into();
+        fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::SEAL).map_err(failed)?;
+        Self::create(engine, file, capacity)
+    }
+
     /// A region that other processes can [open](Self::open), in a file that is empty: on a memory file system, or made by
     /// `memfd_create`.
     ///
@@ -148,6 +180,43 @@ impl<E: Engine> Region<E> {
         let region = Self::new(mapping, engine, capacity, Some(file));
         region.refresh()?;
         Ok(region)
+    }
+
+    /// A region that another process made with [`shared`](Self::shared): one whose file cannot be cut short.
+    #[cfg(not(drtm_loom))]
+    pub(crate) fn open_sealed(engine: E, file: File) -> Result<Self, RegionError> {
+        use rustix::fs::{SealFlags, fcntl_get_seals};
+
+        match fcntl_get_seals(&file) {
+            Ok(seals) if seals.contains(SealFlags::SHRINK) => Self::open(engine, file),
+            _ => Err(RegionError::Unsealed),
+        }
+    }
+
+    /// The same memory once more, mapped so that nothing can be written to it.
+    #[cfg(not(drtm_loom))]
+    pub(crate) fn read_only(&self) -> Result<Self, RegionError> {
+        let file = self.file.as_ref().ok_or(RegionError::Unsealed)?;
+        let file = file.try_clone().map_err(|source| RegionError::Inspect { source })?;
+        let mapping = map(self.capacity, |bytes| Mapping::of_file_read_only(&file, bytes))?;
+        let region = Self::new(mapping, self.engine.clone(), self.capacity, Some(file));
+        region.refresh()?;
+        Ok(region)
+    }
+
+    /// The file behind a shared region, to be handed to other processes.
+    #[cfg(not(drtm_loom))]
+    pub(crate) fn file(&self) -> Option<&File> {
+        self.file.as_ref()
+    }
+
+    /// A word as an alarm, which all processes that map it see as one, and never as a word.
+    #[cfg(not(drtm_loom))]
+    pub(crate) fn alarm(&self, at: Offset) -> Result<&crate::alarm::Alarm, OutOfBounds> {
+        self.words(at, 1)?;
+        // SAFETY: in bounds, as just checked; and this crate uses these words as alarms only, so that no access of another size
+        // meets them.
+        Ok(unsafe { self.mapping.alarm(at.word() as usize) })
     }
 
     fn new(mapping: Mapping, engine: E, capacity: u64, file: Option<File>) -> Self {

@@ -100,3 +100,11 @@ mod modelled {
         }
     }
 }
+
+/// Runs a model in every way there is, with few preemptions, which is where mistakes are found.
+#[cfg(all(test, drtm_loom, not(drtm_shuttle)))]
+pub(crate) fn explore(run: impl Fn() + Sync + Send + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = builder.preemption_bound.or(Some(3));
+    builder.check(run);
+}

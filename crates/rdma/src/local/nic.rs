@@ -7,15 +7,11 @@ use fastrand::Rng;
 
 use crate::{
     Atomicity, Buffers, Incarnation, NodeId, Remote, Time, VerbError,
+    memory::{self, Units},
     port::{Activity, Reply, ReplyTo, Verb, Work},
 };
 
-use super::{
-    LocalConfig,
-    life::Life,
-    mailbox::Kind,
-    memory::{self, Units},
-};
+use super::{LocalConfig, life::Life, mailbox::Kind};
 
 /// What a queue holds.
 #[derive(Debug)]

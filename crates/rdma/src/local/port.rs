@@ -244,7 +244,7 @@ impl<E: Engine> Backend for LocalPort<E> {
     }
 
     #[inline(always)]
-    fn has_mail(&self) -> bool {
+    fn has_mail(&mut self) -> bool {
         !self.home.mail.is_empty()
     }
 

@@ -5,6 +5,8 @@ use std::{fs::File, io};
 use drtm_htm::Word;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
 
+use crate::alarm::Alarm;
+
 /// What the processor can map as one page where the system lets it: mappings begin at a multiple of it.
 const HUGE_PAGE: usize = 2 << 20;
 
@@ -35,8 +37,16 @@ impl Mapping {
 
     /// The memory of a file, from its beginning; the file may be shorter.
     pub(super) fn of_file(file: &File, bytes: usize) -> io::Result<Self> {
+        Self::of_file_with(file, bytes, ProtFlags::READ | ProtFlags::WRITE)
+    }
+
+    /// The memory of a file, in which a write would be a signal.
+    pub(super) fn of_file_read_only(file: &File, bytes: usize) -> io::Result<Self> {
+        Self::of_file_with(file, bytes, ProtFlags::READ)
+    }
+
+    fn of_file_with(file: &File, bytes: usize, protection: ProtFlags) -> io::Result<Self> {
         let mapping = Self::reserve(bytes, ProtFlags::empty())?;
-        let protection = ProtFlags::READ | ProtFlags::WRITE;
         let flags = MapFlags::SHARED | MapFlags::FIXED | MapFlags::NORESERVE;
         // SAFETY: the fixed range lies within the reservation just made, which nothing refers to yet.
         unsafe { mmap(mapping.words.cast(), bytes, protection, flags, file, 0) }?;
@@ -92,6 +102,21 @@ impl Mapping {
         // SAFETY: in bounds by the caller's promise, hence mapped for as long as `self` lives; page-aligned at the base, hence
         // word-aligned; every bit pattern is a `Word`, and all access to it, by whomever, is atomic.
         unsafe { std::slice::from_raw_parts(start, count) }
+    }
+}
+
+impl Mapping {
+    /// A word as an alarm.
+    ///
+    /// # Safety
+    ///
+    /// As for [`words`](Self::words); and the word is never accessed as one.
+    pub(super) unsafe fn alarm(&self, word: usize) -> &Alarm {
+        // SAFETY: in bounds by the caller's promise.
+        let alarm = unsafe { self.words.add(word) }.cast::<Alarm>();
+        // SAFETY: in bounds by the caller's promise, hence mapped for as long as `self` lives; aligned as a word is; every bit pattern
+        // is an alarm, and all access to it, by whatever process, is atomic and of its size.
+        unsafe { &*alarm }
     }
 }
 

@@ -10,6 +10,7 @@ mod executor;
 mod imperfections;
 mod messages;
 mod nodes;
+mod processes;
 mod regions;
 mod stress;
 mod support;

@@ -32,13 +32,14 @@ macro_rules! on_every_fabric {
         }), $($check),+ }
         on_every_fabric! { @with latency, Local<NoHtm>,
             [LocalConfig::perfect().latency(Duration::from_micros(5))], $($check),+ }
+        on_every_fabric! { @with shm, Processes, [ShmMood::default()], $($check),+ }
         on_every_fabric! { @with emulated, Local<Emulated>, [LocalConfig::perfect(), LocalConfig::harsh(1)], $($check),+ }
     };
     (@with $name:ident, $rig:ty, $moods:expr, $($check:ident),+) => {
         mod $name {
             #[allow(unused_imports)]
             use {
-                $crate::support::Local,
+                $crate::{processes::{Processes, ShmMood}, support::Local},
                 drtm_htm::{Emulated, NoHtm},
                 drtm_rdma::{Atomicity, LocalConfig, Tearing},
                 std::time::Duration,
@@ -108,6 +109,8 @@ pub(crate) struct World<R: Rig> {
     pub(crate) memory: Arc<Region<<R::Fabric as Fabric>::Engine>>,
     /// Of node 1, 2 and so on.
     pub(crate) agents: Vec<R::Agent>,
+    /// What goes away with the world, after everything else.
+    pub(crate) _rest: Box<dyn std::any::Any + Send + Sync>,
 }
 
 impl<R: Rig> World<R> {
@@ -170,7 +173,7 @@ impl<E: Engine + Default> Rig for Local<E> {
         let mut memory = memory.into_iter();
         let mine = memory.next().expect("node 0");
         let agents = memory.zip(1..).map(|(memory, node)| Resident(Site::new(fabric.clone(), NodeId(node), memory)));
-        World { agents: agents.collect(), memory: mine, fabric }
+        World { agents: agents.collect(), memory: mine, fabric, _rest: Box::new(()) }
     }
 
     fn restart(world: &mut World<Self>, node: NodeId) {
