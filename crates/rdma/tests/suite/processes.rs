@@ -132,6 +132,12 @@ impl Process {
         self.answer()
     }
 
+    pub(crate) fn signal(&self, signal: rustix::process::Signal) {
+        let id = self.child.lock().expect("no panic").id();
+        let id = rustix::process::Pid::from_raw(id as i32).expect("a process");
+        rustix::process::kill_process(id, signal).expect("it is ours");
+    }
+
     /// Ends it, as `kill -9` does.
     pub(crate) fn kill(&self) {
         let mut child = self.child.lock().expect("no panic");
