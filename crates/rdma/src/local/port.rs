@@ -294,7 +294,7 @@ impl<E: Engine> Backend for LocalPort<E> {
         place.alarm.announce();
         let nothing = place.replies.is_empty()
             && self.shared.changes.load(Relaxed) == self.changes
-            && !(receiving && !home.mail.is_empty());
+            && (!receiving || home.mail.is_empty());
         if nothing && quiet() {
             place.alarm.sleep(until.map(|until| until.since(time::of_this_machine())));
         }

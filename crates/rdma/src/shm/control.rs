@@ -148,7 +148,8 @@ impl Control {
     /// Tells one of this node's endpoints of a ring that leads to it.
     pub(super) fn announce(&self, to: u16, lane: Lane, from: (NodeId, u16), ring: Announced) {
         let row = self.row(to, lane, usize::from(from.0.0), usize::from(from.1));
-        let value = u64::from(ring.incarnation.0) << 32 | ring.at.bytes() / LINE;
+        let line = ring.at.bytes() / LINE;
+        let value = u64::from(ring.incarnation.0) << 32 | line;
         NoHtm.store(self.word(row), value);
         NoHtm.fetch_add(self.word(self.endpoint(to) + ANNOUNCED), 1);
     }

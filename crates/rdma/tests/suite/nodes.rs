@@ -143,7 +143,7 @@ fn callers_of_a_node_that_dies_do_not_hang<R: Rig>(mood: R::Mood) {
     let mut executor = Executor::new(&endpoint).patience(PATIENCE);
     for _ in 0..20 {
         executor.spawn(async {
-            let error = verbs.call(NodeId(1), b"hello").await.err().expect("it dies");
+            let error = verbs.call(NodeId(1), b"hello").await.expect_err("it dies");
             assert!(error.is_departure(), "{error}");
             ends.set(ends.get() + 1);
         });
@@ -165,7 +165,7 @@ fn an_endpoint_that_sleeps_is_told<R: Rig>(mood: R::Mood) {
     let verbs = endpoint.during(Phase::Other);
     let mut executor = Executor::new(&endpoint).patience(PATIENCE);
     executor.spawn(async {
-        let error = verbs.call(NodeId(1), b"hello").await.err().expect("it dies");
+        let error = verbs.call(NodeId(1), b"hello").await.expect_err("it dies");
         assert!(error.may_have_taken_effect());
     });
     while endpoint.naps() == 0 {
