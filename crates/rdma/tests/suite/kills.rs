@@ -52,7 +52,12 @@ fn be_a_victim() {
         executor.spawn(async move { work(verbs, node).await });
     }
     // Until it has slept, too.
-    executor.spawn(endpoint.sleep(Duration::from_millis(40)));
+    executor.spawn(async {
+        while endpoint.naps() < 4 {
+            endpoint.sleep(Duration::from_millis(5)).await;
+        }
+        endpoint.sleep(Duration::from_millis(20)).await;
+    });
     executor.run();
     drop(endpoint);
     fabric.leave();

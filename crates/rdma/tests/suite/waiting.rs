@@ -25,6 +25,7 @@ on_every_fabric!(
     a_reply_wakes_an_endpoint_that_sleeps,
     the_clock_goes_on_and_sleeps_last,
     a_deadline_ends_a_wait_and_nothing_else,
+    an_idle_worker_sleeps,
 );
 
 /// The server has slept for long when the call comes.
@@ -106,14 +107,17 @@ fn a_deadline_ends_a_wait_and_nothing_else<R: Rig>(mood: R::Mood) {
     assert_eq!(world.load(word(1, 0)), 1000);
 }
 
-#[test]
-fn an_idle_executor_sleeps() {
-    let world = Plain::new(2, LocalConfig::perfect());
-    let endpoint = world.endpoint(0);
+/// One that serves, has served, and waits.
+fn an_idle_worker_sleeps<R: Rig>(mood: R::Mood) {
+    let world = World::<R>::new(1, mood);
+    let endpoint = world.endpoint();
     let verbs = endpoint.during(Phase::Other);
     let mut executor = Executor::new(&endpoint);
-    executor.serve(verbs.serve(|_, _, _| {}));
-    executor.spawn(endpoint.sleep(Duration::from_millis(300)));
+    executor.serve(verbs.serve(|_, request, reply| reply.extend_from_slice(request)));
+    executor.spawn(async {
+        assert!(verbs.call(NodeId(0), b"to myself").await.is_ok());
+        endpoint.sleep(Duration::from_millis(300)).await;
+    });
     let cpu = || {
         let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
         Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
