@@ -1,11 +1,12 @@
-//! Three processes and one hash table: its owner, and two peers that look rows up and update them in the owner's memory by
-//! one-sided verbs, and insert rows by messages.
+//! Three processes and one hash table: its owner, and two peers that look rows up and update them
+//! in the owner's memory by one-sided verbs, and insert rows by messages.
 //!
 //! ```text
 //! cargo run --release --example processes
 //! ```
 //!
-//! The program starts itself twice more. At the end, the owner finds every update and every insertion of its peers in its table.
+//! The program starts itself twice more. At the end, the owner finds every update and every
+//! insertion of its peers in its table.
 
 use std::{
     error::Error,

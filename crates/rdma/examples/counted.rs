@@ -1,29 +1,26 @@
-//! One kind of operation on the in-process fabric, so often: for counting its instructions. See `scripts/verb-cost`.
+//! One kind of operation on a fabric, so often: for counting its instructions. See
+//! `scripts/verb-cost`.
 //!
 //! ```text
-//! cargo run --release -p drtm-rdma --example counted -- read 1000
+//! cargo run --release -p drtm-rdma --example counted -- local read 1000
+//! cargo run --release -p drtm-rdma --example counted -- shm read 1000
 //! ```
 
 #[cfg(not(drtm_loom))]
-fn main() -> Result<(), Box<dyn std::error::Error>> {
-    use std::{hint::black_box, sync::Arc};
+use {
+    drtm_htm::NoHtm,
+    drtm_rdma::{Executor, Fabric, LocalConfig, LocalFabric, NodeId, Phase, Region, Remote, ShmConfig, ShmFabric, run},
+    std::{error::Error, hint::black_box, sync::Arc},
+};
 
-    use drtm_htm::NoHtm;
-    use drtm_rdma::{Executor, Fabric, LocalConfig, LocalFabric, NodeId, Phase, Region, Remote, run};
+#[cfg(not(drtm_loom))]
+const COROUTINES: usize = 8;
 
-    const COROUTINES: usize = 8;
-
-    let mut arguments = std::env::args().skip(1);
-    let what = arguments.next().ok_or("name an operation: read, write, swap, batch, switch or call")?;
-    let each = arguments.next().ok_or("say how often")?.parse::<usize>()? / COROUTINES;
-
-    let fabric = LocalFabric::new(2, LocalConfig::perfect());
-    let memory = Arc::new(Region::anonymous(NoHtm, 1 << 20)?);
-    let offset = memory.extend(4096, 4096)?;
-    let at = Remote { node: NodeId(1), region: fabric.register(NodeId(1), memory)?, offset };
+#[cfg(not(drtm_loom))]
+fn measure<F: Fabric>(fabric: &F, at: Remote, what: &str, each: usize) -> Result<(), Box<dyn Error>> {
     let endpoint = fabric.endpoint(NodeId(0))?;
     let verbs = endpoint.during(Phase::Execute);
-    match what.as_str() {
+    match what {
         "read" => drop(run(&endpoint, COROUTINES, |_| async {
             for _ in 0..each {
                 black_box(verbs.read(at, 8).await.is_ok());
@@ -69,6 +66,32 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         other => return Err(format!("no operation {other:?}: read, write, swap, batch, switch or call").into()),
     }
     Ok(())
+}
+
+#[cfg(not(drtm_loom))]
+fn main() -> Result<(), Box<dyn Error>> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let [fabric, what, count] = &arguments[..] else { return Err("name a fabric, an operation and a number".into()) };
+    let each = count.parse::<usize>()? / COROUTINES;
+    let owner = NodeId(1);
+    if fabric == "local" {
+        let fabric = LocalFabric::new(2, LocalConfig::perfect());
+        let memory = Arc::new(Region::anonymous(NoHtm, 1 << 20)?);
+        let offset = memory.extend(4096, 4096)?;
+        let at = Remote { node: owner, region: fabric.register(owner, memory)?, offset };
+        return measure(&fabric, at, what, each);
+    }
+    // Two members of a group in one process: the verbs are the same as between two.
+    let directory = std::env::temp_dir().join(format!("drtm-counted-{}", std::process::id()));
+    let join = |node| ShmFabric::join(NoHtm, ShmConfig::new("counted", NodeId(node)).directory(&directory));
+    let (fabric, other) = (join(0)?, join(1)?);
+    let memory = Arc::new(Region::shared(NoHtm, 1 << 20)?);
+    let offset = memory.extend(4096, 4096)?;
+    let at = Remote { node: owner, region: other.register(owner, memory)?, offset };
+    let outcome = measure(&fabric, at, what, each);
+    drop((fabric, other));
+    std::fs::remove_dir_all(&directory)?;
+    outcome
 }
 
 #[cfg(drtm_loom)]

@@ -9,9 +9,10 @@
 //!   word = AWAKE
 //! ```
 //!
-//! Either the waker's fence comes first, and then the last look finds what it has published; or the sleeper's does, and then the
-//! waker finds the sleeper asleep. A waker that finds nobody asleep has done no more than a fence and a load, and never a system
-//! call. The model of this is below; without either fence it fails.
+//! Either the waker's fence comes first, and then the last look finds what it has published; or the
+//! sleeper's does, and then the waker finds the sleeper asleep. A waker that does not find it
+//! asleep has done no more than a fence and a load, and never a system call. The model of this is
+//! below; without either fence it fails.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -46,7 +47,8 @@ impl Alarm {
         self.0.word().store(AWAKE, Relaxed);
     }
 
-    /// Wakes the owner, if it sleeps or is about to, after something was published for it. Tells whether it did.
+    /// Wakes the owner, if it sleeps or is about to, after something was published for it. Tells
+    /// whether it did.
     #[inline]
     pub(crate) fn ring(&self) -> bool {
         fence(SeqCst);
@@ -104,7 +106,8 @@ mod model {
     use super::*;
     use crate::sync::explore;
 
-    /// Sleeps until all that `published` stands for is there. A wake-up that is lost is a deadlock, which loom reports.
+    /// Sleeps until all that `published` stands for is there. A wake-up that is lost is a deadlock,
+    /// which loom reports.
     fn sleep_until(alarm: &Alarm, published: impl Fn() -> bool) {
         while !published() {
             alarm.announce();

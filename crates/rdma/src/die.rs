@@ -1,7 +1,8 @@
-//! Places where a test can have the process die, as a power cut would end it: at once, with nothing cleaned up.
+//! Places where a test can have the process die, as a power cut would end it: at once, with nothing
+//! cleaned up.
 //!
-//! `DRTM_DIE_AT=site:n` ends the process by `SIGKILL` when it comes to the named site for the `n`th time. Without the feature
-//! `kill-points` there are no such places: the calls compile to nothing.
+//! `DRTM_DIE_AT=site:n` ends the process by `SIGKILL` when it reaches the named site for the `n`th
+//! time. Without the feature `kill-points` there are no such places: the calls compile to nothing.
 
 /// Every site, for tests to go through.
 #[cfg(feature = "kill-points")]

@@ -80,7 +80,8 @@ pub enum VerbError {
         /// The size needed.
         bytes: usize,
     },
-    /// The node's incarnation left or died while the operation was under way. Whether it took effect is not known.
+    /// The node's incarnation left or died while the operation was under way. Whether it took
+    /// effect is not known.
     #[error("{node}, {incarnation}, is disconnected; whether the operation took effect is not known")]
     Disconnected {
         /// The node.
@@ -111,7 +112,8 @@ pub enum VerbError {
 }
 
 impl VerbError {
-    /// Whether an operation that ended like this may have taken effect all the same. Otherwise it certainly has not.
+    /// Whether an operation that ended like this may have taken effect all the same. Otherwise it
+    /// certainly has not.
     ///
     /// # Example
     ///

@@ -1,14 +1,18 @@
 //! The executor: the coroutines of one worker thread, and the completions that wake them.
 //!
-//! A worker would be idle for the whole of every round trip, so it runs several transactions at a time, each a coroutine: a plain Rust
-//! future. One [round](Executor::round) of the executor polls the completion queue once, and then each coroutine that something has
-//! completed for, once. A switch is a bit found in a word and a call; nothing is allocated but at the spawning of a coroutine.
+//! A worker would be idle for the whole of every round trip, so it runs several transactions at a
+//! time, each a coroutine: a plain Rust future. One [round](Executor::round) of the executor polls
+//! the completion queue once, and then each coroutine that something has completed for, once. A
+//! switch is a bit found in a word and a call; nothing is allocated but at the spawning of a
+//! coroutine.
 //!
-//! Operations of the endpoint do not go through wakers: the endpoint knows which coroutine runs and remembers it with the operation.
-//! Other futures may be awaited as well. Their waker sets a flag that each round looks at, so another thread may wake a coroutine.
+//! Operations of the endpoint do not go through wakers: the endpoint knows which coroutine runs and
+//! remembers it with the operation. Other futures may be awaited as well. Their waker sets a flag
+//! that each round looks at, so another thread may wake a coroutine.
 //!
-//! An executor without anything to do spins for a while, and then sleeps (`idle`). Completions, messages, timers, nodes that come or
-//! go, wakers and [injected](Injector) coroutines end the sleep (`alarm`).
+//! An executor without anything to do spins for a while, and then sleeps (`idle`). Completions,
+//! messages, timers, nodes that come or go, wakers and [injected](Injector) coroutines end the
+//! sleep (`alarm`).
 
 mod bell;
 mod coroutines;
@@ -25,7 +29,8 @@ use intake::{Door, Shut};
 
 /// Runs one future on this thread, with the endpoint's completions.
 ///
-/// Returns when the future is done and everything that was posted is over, unsignaled operations included.
+/// Returns when the future is done and everything that was posted is over, unsignaled operations
+/// included.
 ///
 /// # Panics
 ///
@@ -171,8 +176,8 @@ impl<'f, P: Port> Executor<'f, P> {
         self.coroutines.intake().spawner()
     }
 
-    /// A handle by which other threads have coroutines run here. While there is one, an executor whose coroutines wait for nothing
-    /// of their own sleeps, and does not take that for a mistake.
+    /// A handle by which other threads have coroutines run here. While there is one, an executor
+    /// whose coroutines wait for nothing of their own sleeps, and does not take that for a mistake.
     ///
     /// # Example
     ///
@@ -187,7 +192,7 @@ impl<'f, P: Port> Executor<'f, P> {
     /// let injector = executor.injector();
     /// injector.inject(move |worker| async move {
     ///     // Made on the worker, and so it may use the worker's endpoint.
-    ///     answers.send(worker.endpoint().node()).expect("somebody listens");
+    ///     answers.send(worker.endpoint().node()).expect("the receiver is there");
     /// })?;
     /// executor.run();
     /// assert_eq!(answer.recv()?, NodeId(0));
@@ -199,7 +204,8 @@ impl<'f, P: Port> Executor<'f, P> {
         self.coroutines.intake().injector()
     }
 
-    /// Makes a run panic when for so long no coroutine could go on. For tests, which had better fail than hang.
+    /// Makes a run panic when for so long no coroutine could go on. For tests, which had better
+    /// fail than hang.
     #[must_use]
     pub fn patience(mut self, patience: Duration) -> Self {
         self.coroutines.patience = Some(patience);
@@ -208,12 +214,13 @@ impl<'f, P: Port> Executor<'f, P> {
 
     /// One round: polls for completions, and then each coroutine that can go on, once.
     ///
-    /// For programs with a loop of their own. [`run`](Self::run) is rounds with waiting between them.
+    /// For programs with a loop of their own. [`run`](Self::run) is rounds with waiting between
+    /// them.
     ///
     /// # Panics
     ///
-    /// When called by a coroutine that runs on the same endpoint, or while another executor has begun and not ended there. A panic of
-    /// a coroutine is kept for [`run`](Self::run).
+    /// When called by a coroutine that runs on the same endpoint, or while another executor has
+    /// begun and not ended there. A panic of a coroutine is kept for [`run`](Self::run).
     ///
     /// # Example
     ///
@@ -231,7 +238,8 @@ impl<'f, P: Port> Executor<'f, P> {
         self.coroutines.one_round()
     }
 
-    /// Sleeps until there may be something to do in a round, at the longest for `at_most`. Returns at once where there is something.
+    /// Sleeps until there may be something to do in a round, at the longest for `at_most`. Returns
+    /// at once where there is something.
     ///
     /// # Example
     ///
@@ -252,15 +260,18 @@ impl<'f, P: Port> Executor<'f, P> {
         self.coroutines.park(at_most);
     }
 
-    /// Runs until all coroutines that were spawned or injected are done, and everything that was posted is over, unsignaled
-    /// operations included. (What waits for a peer to take messages is left to later polls.)
+    /// Runs until all coroutines that were spawned or injected are done, and everything that was
+    /// posted is over, unsignaled operations included. (What waits for a peer to take messages is
+    /// left to later polls.)
     ///
     /// # Panics
     ///
-    /// - With the panic of a coroutine. The other coroutines run to their end first, so that no transaction is cut off in its middle;
-    ///   a panic of a service ends them, since they may wait for it.
-    /// - When the coroutines that are left wait, and nothing is under way that could wake one: that would be for ever. (Calls count as
-    ///   under way, and so do messages waited for, timers and injectors.)
+    /// - With the panic of a coroutine. The other coroutines run to their end first, so that no
+    ///   transaction is cut off in its middle; a panic of a service ends them, since they may wait
+    ///   for it.
+    /// - When the coroutines that are left wait, and nothing is under way that could wake one: that
+    ///   would be for ever. (Calls count as under way, and so do messages waited for, timers and
+    ///   injectors.)
     /// - As [`round`](Self::round) does.
     pub fn run(self) {
         self.coroutines.run();

@@ -1,11 +1,13 @@
 //! The fabric of nodes within one process.
 //!
-//! Several logical nodes share an address space, and one-sided verbs are carried out by the thread that posted them, on the
-//! target's memory, through the target's engine. What a processor of the target does at the same time is really at the same time; an emulated region that a verb
+//! Several logical nodes share an address space, and one-sided verbs are carried out by the thread
+//! that posted them, on the target's memory, through the target's engine. What a processor of the
+//! target does at the same time is really at the same time; an emulated region that a verb
 //! conflicts with aborts, as it would in hardware.
 //!
-//! It is as fast as memory when [perfect](LocalConfig::perfect), and then kinder than any NIC. When [harsh](LocalConfig::harsh) it
-//! simulates what verbs do not promise, which is the way to test with.
+//! It is as fast as memory when [perfect](LocalConfig::perfect), and then kinder than any NIC. When
+//! [harsh](LocalConfig::harsh) it simulates what verbs do not promise, which is the way to test
+//! with.
 
 mod config;
 mod life;
@@ -99,7 +101,8 @@ impl<E: Engine> LocalFabric<E> {
     }
 
     /// Makes a node leave: whatever is posted to it from now on, or unanswered by it, fails as
-    /// [disconnected](crate::VerbError::Disconnected) or [gone](crate::VerbError::Gone). Its own endpoints can finish what they do.
+    /// [disconnected](crate::VerbError::Disconnected) or [gone](crate::VerbError::Gone). Its own
+    /// endpoints can finish what they do.
     ///
     /// # Errors
     ///
@@ -110,8 +113,9 @@ impl<E: Engine> LocalFabric<E> {
         Ok(())
     }
 
-    /// Makes a node die, as far as one process can simulate it: like [`close`](Self::close), but its own endpoints do nothing more,
-    /// and what is left of its memory can be [salvaged](Fabric::salvage). Threads of the node go on; what they do to the memory by
+    /// Makes a node die, as far as one process can simulate it: like [`close`](Self::close), but
+    /// its own endpoints do nothing more, and what is left of its memory can be
+    /// [salvaged](Fabric::salvage). Threads of the node go on; what they do to the memory by
     /// themselves is not prevented.
     ///
     /// # Errors
@@ -123,7 +127,8 @@ impl<E: Engine> LocalFabric<E> {
         Ok(())
     }
 
-    /// Lets a node that has left or died come back, as another incarnation, with nothing registered.
+    /// Lets a node that has left or died come back, as another incarnation, with nothing
+    /// registered.
     ///
     /// # Errors
     ///

@@ -6,9 +6,9 @@ use crate::NodeId;
 
 /// Which of the lives of a node: grows each time the node comes back, and is never used twice.
 ///
-/// An endpoint's queue to a node belongs to one incarnation. When that is gone, what is posted fails until
-/// [`Endpoint::reconnect`](crate::Endpoint::reconnect) accepts the next one: addresses in the memory of the old one mean nothing in
-/// that of the new.
+/// An endpoint's queue to a node belongs to one incarnation. When that is gone, what is posted
+/// fails until [`Endpoint::reconnect`](crate::Endpoint::reconnect) accepts the next one: addresses
+/// in the memory of the old one mean nothing in that of the new.
 ///
 /// # Example
 ///
@@ -77,10 +77,11 @@ impl Presence {
     }
 }
 
-/// A change of how a node stands, as one endpoint learns of it: from [`Endpoint::next_event`](crate::Endpoint::next_event).
+/// A change of how a node stands, as one endpoint learns of it: from
+/// [`Endpoint::next_event`](crate::Endpoint::next_event).
 ///
-/// What changed several times between two looks is told once: a node that has died and come back is told as the new incarnation
-/// being here, and that the old one is gone follows.
+/// What changed several times between two looks is told once: a node that has died and come back is
+/// told as the new incarnation being here, and that the old one is gone follows.
 ///
 /// # Example
 ///

@@ -8,9 +8,9 @@ use crate::{Remote, Tearing};
 
 /// Copies words of one line as they were at one moment.
 ///
-/// They are read again until twice the same: then each held its value from the first reading to the second, and all held theirs between
-/// the two. (A word that changed and changed back meanwhile goes unnoticed, but no writer that keeps a version in the
-/// line does that to the version.)
+/// They are read again until twice the same: then each held its value from the first reading to the
+/// second, and all held theirs between the two. (A word that changed and changed back meanwhile
+/// goes unnoticed, but no writer that keeps a version in the line does that to the version.)
 #[inline]
 fn fetch_line<E: Engine>(engine: &E, words: &[Word], into: &mut [u64]) {
     for (word, value) in words.iter().zip(into.iter_mut()) {

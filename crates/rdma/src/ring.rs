@@ -6,12 +6,13 @@
 //!       16..     the frames, of which each is a head of three words and its bytes, rounded up to words; it may wrap around
 //! ```
 //!
-//! A frame is published by one store of the tail: a producer that dies before it has written nothing, as far as anyone can tell, and
-//! one that dies after it has written all. A consumer that dies frees nothing more, and a producer finds the ring full.
+//! A frame is published by one store of the tail: a producer that dies before it has written
+//! nothing, and one that dies after it has written all. A consumer that dies frees nothing more,
+//! and a producer finds the ring full.
 //!
-//! Each side keeps its own count in its own memory and only stores it; the other's is read, and believed only as far as it
-//! makes sense. A ring whose counts or lengths make none is [`Corrupt`], and no more is read of it. Whatever they are, nothing outside
-//! the ring's words is touched.
+//! Each side keeps its own count in its own memory and only stores it; the other's is read, and
+//! believed only as far as it makes sense. A ring whose counts or lengths make none is [`Corrupt`],
+//! and no more is read of it. Whatever they are, nothing outside the ring's words is touched.
 
 use drtm_htm::{Engine, NoHtm, Word};
 
@@ -302,7 +303,8 @@ mod model {
         FrameHead { kind: FrameKind::Call, endpoint: number as u16, life: number, ticket }
     }
 
-    /// Three frames, of which the ring has room for two, so that the last one waits for room and wraps around.
+    /// Three frames, of which the ring has room for two, so that the last one waits for room and
+    /// wraps around.
     fn exchange(spoil: fn(&[Word])) {
         explore(move || {
             let ring = ring();

@@ -6,9 +6,11 @@ use drtm_htm::Engine;
 
 use crate::{Offset, OutOfBounds, Region};
 
-/// A region of a dead incarnation, for recovery to read: from [`Fabric::salvage`](crate::Fabric::salvage).
+/// A region of a dead incarnation, for recovery to read: from
+/// [`Fabric::salvage`](crate::Fabric::salvage).
 ///
-/// It is as the incarnation left it, but for operations of peers that were under way. Nothing can be written to it.
+/// It is as the incarnation left it, but for operations of peers that were under way. Nothing can
+/// be written to it.
 ///
 /// # Example
 ///
@@ -44,7 +46,8 @@ impl<E: Engine> Salvage<E> {
         self.region.allocated()
     }
 
-    /// A word by its index below [`ROOTS`](crate::ROOTS), where what is in the region is found again.
+    /// A word by its index below [`ROOTS`](crate::ROOTS), where what is in the region is found
+    /// again.
     #[must_use]
     pub fn root(&self, index: usize) -> Option<u64> {
         self.region.root(index).map(|word| self.region.engine().load(word))

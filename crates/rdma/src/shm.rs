@@ -2,30 +2,35 @@
 //!
 //! # Groups
 //!
-//! Nodes are processes. They meet in a *group*, which is a directory of mode 0700: a lock file and a socket for each node, and a file
-//! that names format, version and engine. A process that [joins](ShmFabric::join) takes its node's lock, which the system
-//! releases when the process ends, however it ends; connects to every node that is there; and exchanges memory with it: files without a
-//! name, sealed against being cut short, passed over the sockets. Joining is one process at a time.
+//! Nodes are processes. They meet in a *group*, which is a directory of mode 0700: a lock file and
+//! a socket for each node, and a file that names format, version and engine. A process that
+//! [joins](ShmFabric::join) takes its node's lock, which the system releases when the process ends,
+//! however it ends; connects to every node that is there; and exchanges memory with it: files
+//! without a name, sealed against being cut short, passed over the sockets. Joining is one process
+//! at a time.
 //!
 //! # Verbs and messages
 //!
-//! One-sided verbs are the poster's own loads, stores and swaps on the peer's memory, so atomics are atomic with everything.
-//! Messages go through rings (`ring`), one for requests and one for replies from each endpoint to each endpoint that it has sent
-//! something to. The producer makes a ring in its own memory, and announces it in the consumer's. An endpoint sleeps on one
-//! word (`alarm`), which its peers ring.
+//! One-sided verbs are the poster's own loads, stores and swaps on the peer's memory, so atomics
+//! are atomic with everything. Messages go through rings (`ring`), one for requests and one for
+//! replies from each endpoint to each endpoint that it has sent something to. The producer makes a
+//! ring in its own memory, and announces it in the consumer's. An endpoint sleeps on one word
+//! (`alarm`), which its peers ring.
 //!
 //! # Death
 //!
-//! A node has died when its socket hangs up: that is, when the system says so. There are no timeouts; a process that is stopped is
-//! alive. One thread per process watches the sockets and tells the process's endpoints. A peer that dies, at whatever instruction,
-//! leaves its memory readable, and no lock held that others need.
+//! A node has died when its socket hangs up: that is, when the system says so. There are no
+//! timeouts; a process that is stopped is alive. One thread per process watches the sockets and
+//! tells the process's endpoints. A peer that dies, at whatever instruction, leaves its memory
+//! readable, and no lock held that others need.
 //!
-//! # Who is trusted
+//! # What is trusted
 //!
-//! The processes of a group belong to one user and trust each other with their memory's contents. What they find there
-//! never leads outside of a region or a ring, but it may be wrong. A process of the same user that truncates a *named* region file
-//! while others map it can end them; files that [`Region::shared`](crate::Region::shared) makes cannot be truncated. A process that
-//! forks must not use the fabric in the child, nor keep it there: the node would not be seen to die.
+//! The processes of a group belong to one user and trust each other with their memory's contents.
+//! What they find there never leads outside of a region or a ring, but it may be wrong. A process
+//! of the same user that truncates a *named* region file while others map it can end them; files
+//! that [`Region::shared`](crate::Region::shared) makes cannot be truncated. A process that forks
+//! must not use the fabric in the child, nor keep it there: the node would not be seen to die.
 
 mod config;
 mod control;
@@ -74,12 +79,14 @@ const NODES: usize = 64;
 /// Endpoints that a node can have at a time.
 const ENDPOINTS: usize = 32;
 
-/// Regions that a node can register: few enough that telling a peer of all of them never waits for it.
+/// Regions that a node can register: few enough that telling a peer of all of them never waits for
+/// it.
 const REGIONS: usize = 64;
 
 /// One process's membership of a group: a node. Clones are the same node.
 ///
-/// The node leaves when the last clone and the last endpoint are dropped, or with [`leave`](Self::leave).
+/// The node leaves when the last clone and the last endpoint are dropped, or with
+/// [`leave`](Self::leave).
 ///
 /// # Example
 ///
@@ -124,7 +131,8 @@ struct Shared<E: Engine> {
     /// The node itself, as one of the nodes.
     home: Arc<Peer<E>>,
     lives: Box<[RwLock<Lives<E>>]>,
-    /// How often a node has come or gone, or a region been made known, so that a port finds out by one look.
+    /// How often a node has come or gone, or a region been made known, so that a port finds out by
+    /// one look.
     changes: AtomicU32,
     /// Of each endpoint, what outlives it.
     places: Box<[Place]>,
@@ -134,7 +142,8 @@ struct Shared<E: Engine> {
     links: Mutex<Links>,
 }
 
-/// What is left of an endpoint for the next one in its place, and what the endpoints of a node do for each other.
+/// What is left of an endpoint for the next one in its place, and what the endpoints of a node do
+/// for each other.
 #[derive(Debug, Default)]
 struct Place {
     /// Grows whenever an endpoint leaves.
@@ -217,12 +226,14 @@ impl<E: Engine> Shared<E> {
 }
 
 impl<E: Engine> ShmFabric<E> {
-    /// Joins a group as a node, and connects to all nodes that are there. Returns when this has memory from each.
+    /// Joins a group as a node, and connects to all nodes that are there. Returns when this has
+    /// memory from each.
     ///
     /// # Errors
     ///
-    /// When the group is another user's, or of another format, version or engine; when the node is there already; when a node
-    /// that is there does not answer in [time](ShmConfig::patience); or when the system refuses something.
+    /// When the group is another user's, or of another format, version or engine; when the node is
+    /// there already; when a node that is there does not answer in [time](ShmConfig::patience); or
+    /// when the system refuses something.
     pub fn join(engine: E, config: ShmConfig) -> Result<Self, JoinError> {
         Ok(Self { member: Arc::new(Member::join(engine, config)?) })
     }
@@ -239,7 +250,8 @@ impl<E: Engine> ShmFabric<E> {
         self.member.shared.home.incarnation
     }
 
-    /// Leaves the group in good order: peers are told that this node has left, and to its own endpoints all nodes are gone.
+    /// Leaves the group in good order: peers are told that this node has left, and to its own
+    /// endpoints all nodes are gone.
     ///
     /// # Example
     ///
@@ -263,7 +275,8 @@ impl<E: Engine> ShmFabric<E> {
         self.member.leave();
     }
 
-    /// Removes from a directory what groups have left none of whose nodes is alive. Gives how many those were. Joining does so, too.
+    /// Removes from a directory what groups have left none of whose nodes is alive. Gives how many
+    /// those were. Joining does so, too.
     ///
     /// # Errors
     ///
@@ -322,5 +335,6 @@ impl<E: Engine> Fabric for ShmFabric<E> {
     }
 }
 
-/// Memory for what a node's peers need to know of it. No emulation here: it is the fabric's, and never in a region.
+/// Memory for what a node's peers need to know of it. No emulation here: it is the fabric's, and
+/// never in a region.
 type ControlRegion = Region<NoHtm>;

@@ -1,7 +1,9 @@
-//! The one door for the atomics of the crate's own protocols, so that model checking can replace them.
+//! The one door for the atomics of the crate's own protocols, so that model checking can replace
+//! them.
 //!
-//! Under `--cfg drtm_loom` they are loom's, and a futex is a mutex with a condition; with `--cfg drtm_shuttle` in addition they
-//! are shuttle's. Everything else in this crate (flags that only end a wait sooner, counters) stays the standard library's.
+//! Under `--cfg drtm_loom` they are loom's, and a futex is a mutex with a condition; with `--cfg
+//! drtm_shuttle` in addition they are shuttle's. Everything else in this crate (flags that only end
+//! a wait sooner, counters) stays the standard library's.
 
 #[cfg(not(drtm_loom))]
 pub(crate) use std::sync::atomic::{AtomicU32, Ordering, fence};
@@ -41,13 +43,15 @@ mod real {
             &self.0
         }
 
-        /// Sleeps while the word is `value`, for so long at the most. May return earlier, for no reason.
+        /// Sleeps while the word is `value`, for so long at the most. May return earlier, for no
+        /// reason.
         pub(crate) fn sleep(&self, value: u32, at_most: Option<Duration>) {
             let timeout = at_most.map(|time| Timespec {
                 tv_sec: i64::try_from(time.as_secs()).unwrap_or(i64::MAX),
                 tv_nsec: Nsecs::from(time.subsec_nanos()),
             });
-            // An error is one of: another value, a signal, the end of the time. All are looked into by the caller.
+            // An error is one of: another value, a signal, the end of the time. All are looked into
+            // by the caller.
             let _ = futex::wait(&self.0, futex::Flags::empty(), value, timeout.as_ref());
         }
 

@@ -33,12 +33,13 @@ impl TaskSet {
         }
     }
 
-    /// Whether there is anyone, looked at in detail.
+    /// Whether it has any member, by a look at every bit.
     pub(crate) fn any(&self) -> bool {
         self.bits.iter().any(|bits| *bits != 0)
     }
 
-    /// Nobody is not inserted, nor is anyone for whom there is no room: a coroutine of an executor that has ended.
+    /// Nobody is not inserted, nor is anyone for whom there is no room: a coroutine of an executor
+    /// that has ended.
     #[inline(always)]
     pub(crate) fn insert(&mut self, task: Task) {
         if let Some(bits) = self.bits.get_mut(task as usize / 64) {

@@ -4,8 +4,8 @@ use std::{fmt, ops::Add, time::Duration};
 
 /// A moment on a fabric's clock, in nanoseconds. It never goes backwards.
 ///
-/// On the fabrics of one machine it counts from the same moment in all processes, so that moments can be exchanged between them.
-/// Between machines it cannot be.
+/// On the fabrics of one machine it counts from the same moment in all processes, so that moments
+/// can be exchanged between them. Between machines it cannot be.
 ///
 /// # Example
 ///

@@ -1,11 +1,12 @@
-//! Coroutines that sleep: a heap by the time of waking, from which a sleep that is given up can be taken out again.
+//! Coroutines that sleep: a heap by the time of waking, from which a sleep that is given up can be
+//! taken out again.
 //!
-//! A deadline seldom passes; it is set for an operation and taken out when that completes. So taking out is as cheap as setting,
-//! and neither allocates once the lists have their size.
+//! A deadline seldom passes; it is set for an operation and taken out when that completes. So
+//! taking out is as cheap as setting, and neither allocates once the lists have their size.
 
 use crate::{Time, tickets::Task};
 
-/// Names a timer that is set. Used once: by whoever takes it out, or by nobody, after it has gone off.
+/// Names a timer that is set. Stale once the timer is taken out or has gone off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TimerId {
     index: u32,

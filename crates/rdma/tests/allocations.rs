@@ -32,7 +32,8 @@ unsafe impl GlobalAlloc for Counting {
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the caller keeps the contract, which is the same; the memory came from `alloc` above.
+        // SAFETY: the caller keeps the contract, which is the same; the memory came from `alloc`
+        // above.
         unsafe { System.dealloc(pointer, layout) }
     }
 }

@@ -1,4 +1,5 @@
-//! Regions: bounds, limits, sharing between mappings, and everything that a file can have wrong with it.
+//! Regions: bounds, limits, sharing between mappings, and everything that a file can have wrong
+//! with it.
 #![cfg(not(drtm_loom))]
 
 use std::{fs::File, os::unix::fs::FileExt, thread};

@@ -1,5 +1,5 @@
-//! What one node does to another's records and tables, on shared memory: the very tests that the in-process fabric passes, over nodes
-//! each of which has mapped the owner's region for itself.
+//! What one node does to another's records and tables, on shared memory: the very tests that the
+//! in-process fabric passes, over nodes each of which has mapped the owner's region for itself.
 #![cfg(not(drtm_loom))]
 
 mod cluster;

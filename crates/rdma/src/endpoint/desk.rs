@@ -1,4 +1,5 @@
-//! Where completions arrive: buffers go back, values go to whoever waits for them, and those are woken.
+//! Where completions arrive: buffers go back, values go to whoever waits for them, and those are
+//! woken.
 
 use crate::{
     Counters, Incarnation, NodeId, VerbError,

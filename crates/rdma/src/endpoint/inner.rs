@@ -65,7 +65,8 @@ impl<P: Port> Inner<P> {
         (self.desk.words.free(), self.desk.bytes.free(), self.desk.tickets.open_count())
     }
 
-    /// An executor starts: so many coroutines, all of which can go on. False if one is at it already.
+    /// An executor starts: so many coroutines, all of which can go on. False if one is at it
+    /// already.
     pub(crate) fn begin_run(&mut self, tasks: usize) -> bool {
         if std::mem::replace(&mut self.occupied, true) {
             return false;
@@ -119,7 +120,8 @@ impl<P: Port> Inner<P> {
         }
     }
 
-    /// Sleeps until something happens, or until a timer goes off, or for `at_most`. Does not where `quiet` says so.
+    /// Sleeps until something happens, or until a timer goes off, or for `at_most`. Does not where
+    /// `quiet` says so.
     pub(crate) fn nap(&mut self, at_most: Option<std::time::Duration>, quiet: impl FnOnce() -> bool) {
         let timer = self.desk.timers.next();
         let until = match (timer, at_most) {
@@ -138,7 +140,8 @@ impl<P: Port> Inner<P> {
         self.desk.crowded.insert(task);
     }
 
-    /// Turns an intention into a request: checks it, sets a place in the queue aside, and takes a buffer.
+    /// Turns an intention into a request: checks it, sets a place in the queue aside, and takes a
+    /// buffer.
     #[inline(always)]
     fn prepare(&mut self, intent: &Intent<'_>) -> Result<Verb, VerbError> {
         intent.check(&self.capabilities)?;

@@ -11,8 +11,8 @@ impl<P: Port> Endpoint<P> {
         self.inner().port.presence(node)
     }
 
-    /// Waits until a node has come, left, died or come back, and tells of it: of each change since the endpoint was made once, to
-    /// one of those that wait at this endpoint.
+    /// Waits until a node has come, left, died or come back, and tells of it: of each change since
+    /// the endpoint was made once, to one of those that wait at this endpoint.
     pub async fn next_event(&self) -> NodeEvent {
         poll_fn(|context| {
             self.poll_with(context, |inner, task| {
@@ -26,10 +26,11 @@ impl<P: Port> Endpoint<P> {
         .await
     }
 
-    /// Makes this endpoint's queue to a node belong to the incarnation of it that is here now, and gives that.
+    /// Makes this endpoint's queue to a node belong to the incarnation of it that is here now, and
+    /// gives that.
     ///
-    /// Until this is called, operations to a node that came back fail as those to one that is gone: the new incarnation has
-    /// other memory, where the old one's addresses mean nothing.
+    /// Until this is called, operations to a node that came back fail as those to one that is gone:
+    /// the new incarnation has other memory, where the old one's addresses mean nothing.
     ///
     /// # Errors
     ///

@@ -23,14 +23,15 @@ impl<P: Port> Endpoint<P> {
         self.inner().port.now()
     }
 
-    /// Waits until a moment, while other coroutines go on. Where none has anything to do, the thread sleeps.
-    #[must_use = "nobody sleeps who does not await it"]
+    /// Waits until a moment, while other coroutines go on. Where none has anything to do, the
+    /// thread sleeps.
+    #[must_use = "a sleep does nothing unless it is awaited"]
     pub fn sleep_until(&self, at: Time) -> Sleep<'_, P> {
         Sleep { endpoint: self, at, timer: None }
     }
 
     /// Waits so long, from the time of this call.
-    #[must_use = "nobody sleeps who does not await it"]
+    #[must_use = "a sleep does nothing unless it is awaited"]
     pub fn sleep(&self, duration: Duration) -> Sleep<'_, P> {
         self.sleep_until(self.now() + duration)
     }
@@ -39,7 +40,8 @@ impl<P: Port> Endpoint<P> {
     ///
     /// # Errors
     ///
-    /// [`Elapsed`], when the deadline passes first. The future is dropped then; what it has posted goes on.
+    /// [`Elapsed`], when the deadline passes first. The future is dropped then; what it has posted
+    /// goes on.
     ///
     /// # Example
     ///
@@ -51,7 +53,7 @@ impl<P: Port> Endpoint<P> {
     /// let fabric = LocalFabric::<NoHtm>::new(2, LocalConfig::perfect());
     /// let endpoint = fabric.endpoint(NodeId(0))?;
     /// let deadline = endpoint.now() + Duration::from_millis(5);
-    /// // Nobody answers there.
+    /// // No endpoint answers there.
     /// let call = endpoint.during(Phase::Other).call(NodeId(1), b"hello?");
     /// assert!(block_on(&endpoint, endpoint.before(deadline, call)).is_err());
     /// # Ok::<(), drtm_rdma::FabricError>(())
@@ -67,8 +69,9 @@ impl<P: Port> Endpoint<P> {
         .await
     }
 
-    /// Waits until something holds that other threads or coroutines bring about: asks between their turns, and after a while more
-    /// seldom, so that the thread can sleep. Better is a future that is woken.
+    /// Waits until something holds that other threads or coroutines bring about: asks between their
+    /// turns, and after a while more seldom, so that the thread can sleep. Better is a future that
+    /// is woken.
     pub async fn until(&self, mut holds: impl FnMut() -> bool) {
         let mut turns = 0;
         let mut pause = Duration::from_micros(10);

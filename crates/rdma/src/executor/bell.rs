@@ -74,7 +74,8 @@ impl Bells {
         }
     }
 
-    /// Whether anyone could still ring this one's bell: whether its waker was cloned, and the clone is still there.
+    /// Whether anyone could still ring this one's bell: whether its waker was cloned, and the clone
+    /// is still there.
     pub(super) fn may_ring(&self, index: usize) -> bool {
         // This list has one, and the executor's waker another.
         self.bells.get(index).is_some_and(|bell| Arc::strong_count(bell) > 2)

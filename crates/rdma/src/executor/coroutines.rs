@@ -27,13 +27,14 @@ pub(super) enum Kind {
 }
 
 struct Coroutine<F: ?Sized> {
-    /// Absent when it has come to its end.
+    /// Absent when it has ended.
     future: Option<Pin<Box<F>>>,
     kind: Kind,
     waker: Waker,
 }
 
-/// Coroutines of one type, which may be that of a boxed one of any type, and where more of them come from.
+/// Coroutines of one type, which may be that of a boxed one of any type, and where more of them
+/// come from.
 pub(super) struct Coroutines<'e, P: Port, F: Future<Output = ()> + ?Sized, I: Intake<F>> {
     endpoint: &'e Endpoint<P>,
     coroutines: Vec<Coroutine<F>>,
@@ -157,7 +158,8 @@ impl<'e, P: Port, F: Future<Output = ()> + ?Sized, I: Intake<F>> Coroutines<'e, 
         self.left > 0 || !self.intake.shut()
     }
 
-    /// Nothing was ready for a while: sleeps, where that makes sense. False when it would be for ever, or for too long.
+    /// Nothing was ready for a while: sleeps, where that makes sense. False when it would be for
+    /// ever, or for too long.
     #[cold]
     fn rest(&mut self, idle: &mut Idle) -> bool {
         let now = self.endpoint.now();
@@ -206,7 +208,8 @@ impl<'e, P: Port, F: Future<Output = ()> + ?Sized, I: Intake<F>> Coroutines<'e, 
         }
     }
 
-    /// Polls for completions, and then each coroutine that can go on, once. Tells whether there was one.
+    /// Polls for completions, and then each coroutine that can go on, once. Tells whether there was
+    /// one.
     #[inline]
     fn round(&mut self) -> bool {
         if !self.intake.is_empty() {
@@ -219,7 +222,8 @@ impl<'e, P: Port, F: Future<Output = ()> + ?Sized, I: Intake<F>> Coroutines<'e, 
         }
         let mut ran = false;
         for index in 0..self.coroutines.len().div_ceil(64) {
-            // Those that become ready meanwhile are for the next round, so that none is passed over.
+            // Those that become ready meanwhile are for the next round, so that none is passed
+            // over.
             let mut ready = self.endpoint.inner().desk.ready.take_word(index);
             while ready != 0 {
                 let task = 64 * index + ready.trailing_zeros() as usize;

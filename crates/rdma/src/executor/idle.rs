@@ -1,7 +1,8 @@
 //! What an executor does while no coroutine can go on: it spins, and then sleeps.
 //!
-//! To sleep and be woken takes microseconds, a completion on shared memory less than one. So it spins first, and the longer, the
-//! sooner its last sleeps ended: twice as long after a sleep that spinning would have saved, half as long after another.
+//! To sleep and be woken takes microseconds, a completion on shared memory less than one. So it
+//! spins first, and the longer, the sooner its last sleeps ended: twice as long after a sleep that
+//! spinning would have saved, half as long after another.
 
 use std::time::Duration;
 
@@ -9,7 +10,8 @@ use crossbeam_utils::Backoff;
 
 use crate::Time;
 
-/// Rounds of spinning before a sleep: at the least, at first, at the most. After the first few, each gives the processor away.
+/// Rounds of spinning before a sleep: at the least, at first, at the most. After the first few,
+/// each gives the processor away.
 const LEAST: u32 = 16;
 const FIRST: u32 = 128;
 const MOST: u32 = 2048;
@@ -41,7 +43,8 @@ impl Default for Idle {
 }
 
 impl Idle {
-    /// The longest sleep of an endpoint that waits for a peer to take messages: a peer does not say when it has.
+    /// The longest sleep of an endpoint that waits for a peer to take messages: a peer does not say
+    /// when it has.
     pub(super) const BLOCKED: Duration = Duration::from_millis(1);
     const FIRST_BLOCKED: Duration = Duration::from_micros(20);
 
@@ -59,7 +62,8 @@ impl Idle {
         self.backoff.snooze();
     }
 
-    /// Whether there was enough spinning: by rounds, or by time, where each takes long because others want the processor.
+    /// Whether there was enough spinning: by rounds, or by time, where each takes long because
+    /// others want the processor.
     pub(super) fn is_due(&mut self, clock: impl FnOnce() -> Time) -> bool {
         if self.rounds >= self.budget {
             return true;

@@ -1,4 +1,5 @@
-//! Where coroutines come from while an executor runs: from its own coroutines, and from other threads.
+//! Where coroutines come from while an executor runs: from its own coroutines, and from other
+//! threads.
 
 use std::{
     cell::{Cell, RefCell},
@@ -177,8 +178,8 @@ impl<P: Port> Drop for Door<'_, P> {
 #[error("the executor has ended, and the coroutine was not run")]
 pub struct Ended;
 
-/// Spawns coroutines on the executor that it came from, while that runs: from [`Executor::spawner`](crate::Executor::spawner), or
-/// with an [injected](Injector) coroutine.
+/// Spawns coroutines on the executor that it came from, while that runs: from
+/// [`Executor::spawner`](crate::Executor::spawner), or with an [injected](Injector) coroutine.
 ///
 /// # Example
 ///
@@ -234,7 +235,8 @@ impl<P: Port> fmt::Debug for Spawner<'_, P> {
     }
 }
 
-/// Has coroutines run on an executor of another thread, from [`Executor::injector`](crate::Executor::injector).
+/// Has coroutines run on an executor of another thread, from
+/// [`Executor::injector`](crate::Executor::injector).
 ///
 /// # Example
 ///
@@ -249,12 +251,14 @@ impl<'f, P: Port> Injector<'f, P> {
         Self { injected: Arc::clone(injected) }
     }
 
-    /// Sends a closure to the executor's thread, which makes a coroutine of it and runs that. The closure is sent, and not the
-    /// coroutine, which may hold what does not leave its thread. An executor that sleeps is woken.
+    /// Sends a closure to the executor's thread, which makes a coroutine of it and runs that. The
+    /// closure is sent, and not the coroutine, which may hold what does not leave its thread. An
+    /// executor that sleeps is woken.
     ///
     /// # Errors
     ///
-    /// [`Ended`], and nothing is run. Otherwise the coroutine is run to its end, unless a panic ends the executor.
+    /// [`Ended`], and nothing is run. Otherwise the coroutine is run to its end, unless a panic
+    /// ends the executor.
     pub fn inject<F, C>(&self, make: F) -> Result<(), Ended>
     where
         F: FnOnce(Spawner<'f, P>) -> C + Send + 'f,
@@ -283,7 +287,8 @@ impl<P: Port> Clone for Injector<'_, P> {
 impl<P: Port> Drop for Injector<'_, P> {
     fn drop(&mut self) {
         if self.injected.injectors.fetch_sub(1, AcqRel) == 1 {
-            // An executor that sleeps for want of anything else has to find out that nothing will come.
+            // An executor that sleeps for want of anything else has to find out that nothing will
+            // come.
             self.injected.any.store(true, Release);
             self.injected.ringer.ring();
         }

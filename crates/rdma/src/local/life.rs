@@ -1,4 +1,5 @@
-//! One incarnation of a node: its registered memory, its mailboxes, and the one unit of its NIC that atomics go through.
+//! One incarnation of a node: its registered memory, its mailboxes, and the one unit of its NIC
+//! that atomics go through.
 
 use std::sync::{
     Arc, OnceLock,
@@ -50,7 +51,8 @@ pub(super) struct Life<E: Engine> {
 #[derive(Debug)]
 pub(super) struct Place {
     pub(super) replies: Mailbox,
-    /// Grows whenever an endpoint leaves the place, so that replies to an earlier one are not mistaken.
+    /// Grows whenever an endpoint leaves the place, so that replies to an earlier one are not
+    /// mistaken.
     pub(super) life: AtomicU32,
     pub(super) alarm: Alarm,
     /// Whether mail ends the endpoint's sleep.
@@ -157,7 +159,8 @@ impl<E: Engine> Life<E> {
         Ok((*used - 1) as u16)
     }
 
-    /// The endpoint there moves out. What is still in its mailbox stays for the next one to discard.
+    /// The endpoint there moves out. What is still in its mailbox stays for the next one to
+    /// discard.
     pub(super) fn move_out(&self, index: u16) {
         if let Some(place) = self.place(index) {
             place.life.fetch_add(1, Release);
@@ -172,7 +175,8 @@ impl<E: Engine> Life<E> {
     /// Wakes an endpoint for mail that has just been delivered, if one sleeps.
     #[inline(always)]
     pub(super) fn wake_for_mail(&self) {
-        // Beside the fence of a sleeper's announcement: either it finds the mail, or it is found here.
+        // Beside the fence of a sleeper's announcement: either it finds the mail, or it is found
+        // here.
         fence(SeqCst);
         if self.sleepers.load(Relaxed) > 0 {
             self.wake_one();

@@ -200,11 +200,12 @@ impl Nic {
         Some(Ok(0))
     }
 
-    /// Hands a reply to the endpoint that waits for it, if that is still there. False if there is no room.
+    /// Hands a reply to the endpoint that waits for it, if that is still there. False if there is
+    /// no room.
     fn deliver_reply<E: Engine>(&self, reply_to: ReplyTo, reply: &Reply, to: &Target<'_, E>) -> bool {
         let Some(place) = to.life.place(reply_to.endpoint) else { return true };
         let stale = reply_to.incarnation != to.life.incarnation || place.life.load(Acquire) != reply_to.life;
-        // Of the dead, nobody would make room.
+        // A dead endpoint never makes room.
         if stale || to.life.is_dead() || to.silenced {
             return true;
         }
@@ -295,7 +296,8 @@ impl Nic {
 
     /// In which order the units of an operation are accessed: the last of the list first.
     fn order(&mut self, units: usize, scattered: bool) -> Vec<u32> {
-        // With room for a small buffer at once, so that lists do not grow one after the other for ever.
+        // With room for a small buffer at once, so that lists do not grow one after the other for
+        // ever.
         let mut order = self.spare.pop().unwrap_or_else(|| Vec::with_capacity(Buffers::SMALL / 8));
         order.extend((0..units as u32).rev());
         if scattered {

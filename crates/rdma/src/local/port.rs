@@ -55,7 +55,8 @@ pub struct LocalPort<E: Engine> {
     immediate: bool,
     nodes: usize,
     depth: usize,
-    /// For each node one for requests, and after those one for replies, which wait for nothing that waits for requests.
+    /// For each node one for requests, and after those one for replies, which wait for nothing that
+    /// waits for requests.
     queues: Vec<Queue<E>>,
     /// Queues that are not empty.
     active: Vec<u32>,
@@ -263,7 +264,7 @@ impl<E: Engine> Backend for LocalPort<E> {
     fn reply(&mut self, to: ReplyTo, reply: Reply) {
         let index = self.nodes + usize::from(to.node.0);
         let queue = &mut self.queues[index];
-        // Replies to an earlier incarnation that it still holds are for nobody.
+        // Replies to an earlier incarnation that it still holds are dropped.
         if queue.life().is_none_or(|life| life.incarnation != to.incarnation) {
             queue.connect(self.shared.nodes[usize::from(to.node.0)].life());
         }

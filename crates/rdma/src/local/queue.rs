@@ -1,7 +1,8 @@
 //! A queue pair, simulated: what one endpoint has under way to one node, in order.
 //!
-//! An operation begins when all before it are over, except that a write or a message may begin while reads before it are
-//! still under way. It may take several polls. Completions are reported in order.
+//! An operation begins when all before it are over, except that a write or a message may begin
+//! while reads before it are still under way. It may take several polls. Completions are reported
+//! in order.
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -65,7 +66,8 @@ impl<E: Engine> Queue<E> {
         self.life.as_ref()
     }
 
-    /// Makes the queue belong to an incarnation. What it still holds for the one before fails at the next polls.
+    /// Makes the queue belong to an incarnation. What it still holds for the one before fails at
+    /// the next polls.
     #[cold]
     pub(super) fn connect(&mut self, life: Arc<Life<E>>) {
         if let Some(before) = self.life.replace(life) {
@@ -191,7 +193,8 @@ impl<E: Engine> Queue<E> {
         }
     }
 
-    /// The endpoint goes away. A simulated NIC that is between the halves of an atomic ends it, for the sake of others.
+    /// The endpoint goes away. A simulated NIC that is between the halves of an atomic ends it, for
+    /// the sake of others.
     pub(super) fn abandon(&mut self, home: &Life<E>) {
         for posted in self.pending.drain(..) {
             match (posted.job, posted.stage) {

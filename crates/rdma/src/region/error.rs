@@ -96,7 +96,8 @@ pub enum RegionError {
         /// The checksum of what was found.
         computed: u32,
     },
-    /// The region was made with an engine of another kind, whose accesses would not be atomic with this one's.
+    /// The region was made with an engine of another kind, whose accesses would not be atomic with
+    /// this one's.
     #[error(
         "the region was made with an engine {found}, and this engine is one {ours}; open it with an engine of its kind"
     )]

@@ -11,8 +11,9 @@
 //!       8..32  roots: one word for each thing that must be found again
 //! ```
 //!
-//! Words 0 to 3 and 5 are written once, before anyone else can see the region. Accesses through engines of two kinds would not be
-//! atomic with each other, so a region is opened only with an engine of the kind that it was made with.
+//! Words 0 to 3 and 5 are written once, before any other process can see the region. Accesses
+//! through engines of two kinds would not be atomic with each other, so a region is opened only
+//! with an engine of the kind that it was made with.
 
 use drtm_htm::{Engine, EngineKind, Word};
 

@@ -31,7 +31,8 @@ pub struct ShmConfig {
 }
 
 impl ShmConfig {
-    /// The node `node`, below 64, of a group by this name, in the user's own directory of the running system.
+    /// The node `node`, below 64, of a group by this name, in the user's own directory of the
+    /// running system.
     pub fn new(group: &str, node: NodeId) -> Self {
         let directory = match std::env::var_os("XDG_RUNTIME_DIR") {
             Some(directory) => Path::new(&directory).join("drtm"),
@@ -69,7 +70,8 @@ impl ShmConfig {
         Self { calls: calls.max(1), ..self }
     }
 
-    /// Bytes of each ring for messages, rounded up to a power of two of at least 4 KiB. A message has at most so many, less a line.
+    /// Bytes of each ring for messages, rounded up to a power of two of at least 4 KiB. A message
+    /// has at most so many, less a line.
     pub fn ring_bytes(self, bytes: usize) -> Self {
         Self { ring_words: (bytes.clamp(4 << 10, 16 << 20) / 8).next_power_of_two(), ..self }
     }

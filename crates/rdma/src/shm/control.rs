@@ -1,4 +1,5 @@
-//! A node's memory for its peers: where its endpoints sleep, which rings lead to them, and the rings that lead from them.
+//! A node's memory for its peers: where its endpoints sleep, which rings lead to them, and the
+//! rings that lead from them.
 //!
 //! ```text
 //! root   0   format
@@ -14,8 +15,8 @@
 //!            incarnation of the producer (32 bits), its ring's offset in its control memory in lines (32); zero for none
 //! ```
 //!
-//! A word has one writer: the owner, but for the alarm; and in an inbox the producer that the word is for. The counts of announcements are
-//! added to by all.
+//! A word has one writer: the owner, but for the alarm; and in an inbox the producer that the word
+//! is for. The counts of announcements are added to by all.
 
 use std::sync::Arc;
 

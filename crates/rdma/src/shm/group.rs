@@ -7,8 +7,9 @@
 //! 3.sock    where node 3 is to be greeted
 //! ```
 //!
-//! Locks are the system's: it releases them when a process ends, whatever ends it. So what is locked is alive, and everything else is
-//! left over and may be taken or removed by the process that holds `join`.
+//! Locks are the system's: it releases them when a process ends, whatever ends it. So what is
+//! locked is alive, and everything else is left over and may be taken or removed by the process
+//! that holds `join`.
 
 use std::{
     fs::{self, DirBuilder, File, OpenOptions},
@@ -54,7 +55,8 @@ pub(super) struct Seat {
 
 impl Drop for Seat {
     fn drop(&mut self) {
-        // Before the lock is released, hence of this node. Where it cannot be removed, the next one that joins will try again.
+        // Before the lock is released, hence of this node. Where it cannot be removed, the next one
+        // that joins will try again.
         let _ = fs::remove_file(&self.socket);
     }
 }
@@ -108,7 +110,8 @@ pub(super) fn enter(config: &ShmConfig, engine: u64) -> Result<Entry, JoinError>
     Ok(Entry { seat: Seat { _lock: lock, socket: path }, listener, incarnation, others, directory, _joining: joining })
 }
 
-/// Makes the directory, where there is none, checks that only this user can enter it, and locks it for joining.
+/// Makes the directory, where there is none, checks that only this user can enter it, and locks it
+/// for joining.
 fn lock_directory(directory: &Path, patience: Duration) -> Result<File, JoinError> {
     let start = Instant::now();
     let shown = directory.display();
@@ -196,7 +199,8 @@ fn take_seat(directory: &Path, node: NodeId) -> Result<(File, Incarnation), Join
     };
     let incarnation =
         last.checked_add(1).ok_or_else(|| JoinError::Format { found: last.to_string(), known: known() })?;
-    // In place and of the same length or longer, so that a death between leaves one number or the other.
+    // In place and of the same length or longer, so that a death between leaves one number or the
+    // other.
     file.seek(SeekFrom::Start(0)).map_err(JoinError::io(what()))?;
     file.write_all(format!("{incarnation:010}").as_bytes()).map_err(JoinError::io(what()))?;
     Ok((file, Incarnation(incarnation)))
@@ -259,7 +263,8 @@ pub(super) fn clean_up_but(directory: &Path, but: Option<&str>) -> Result<usize,
     Ok(removed)
 }
 
-/// Removes a group, unless a node of it is alive or a process is joining. What cannot be removed stays.
+/// Removes a group, unless a node of it is alive or a process is joining. What cannot be removed
+/// stays.
 fn remove_if_dead(group: &Path) -> bool {
     let join = group.join("join");
     let Ok(Some(joining)) = try_lock(&join, false) else { return false };

@@ -24,7 +24,8 @@ pub(super) struct Link {
 }
 
 impl Link {
-    /// Sends a letter. A peer to which that cannot be done is cut off, which its watcher and ours find out by the socket.
+    /// Sends a letter. A peer to which that cannot be done is cut off, which its watcher and ours
+    /// find out by the socket.
     fn send<E: Engine>(&self, letter: &Letter, region: Option<&Region<E>>) {
         let file = region.and_then(Region::file).map(AsFd::as_fd);
         if wire::send(&self.socket, letter, file).is_err() {
@@ -34,7 +35,8 @@ impl Link {
     }
 }
 
-/// All of them. Locked while one comes, goes, or is told something, so that each peer is told of each region once.
+/// All of them. Locked while one comes, goes, or is told something, so that each peer is told of
+/// each region once.
 #[derive(Debug, Default)]
 pub(super) struct Links {
     pub(super) links: Vec<Link>,

@@ -82,7 +82,8 @@ impl<E: Engine> Peer<E> {
         Err(VerbError::UnknownRegion { node: self.node, region: at.region })
     }
 
-    /// Words of this node, and the engine to access them by; nothing where the region is not known here yet.
+    /// Words of this node, and the engine to access them by; nothing where the region is not known
+    /// here yet.
     #[inline(always)]
     pub(super) fn words(&self, at: Remote, count: usize) -> Result<Option<(&E, &[Word])>, VerbError> {
         if self.is_over() {

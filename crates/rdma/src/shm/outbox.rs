@@ -1,5 +1,5 @@
-//! The rings that lead from an endpoint, in its node's own memory: made when something is sent, and used again by the next endpoint in
-//! the same place.
+//! The rings that lead from an endpoint, in its node's own memory: made when something is sent, and
+//! used again by the next endpoint in the same place.
 
 use std::collections::HashMap;
 
@@ -35,7 +35,8 @@ pub(super) struct OutRing {
 }
 
 impl OutRing {
-    /// The ring from an endpoint of this node to one of a peer's. Nothing when there is no memory for one.
+    /// The ring from an endpoint of this node to one of a peer's. Nothing when there is no memory
+    /// for one.
     #[cold]
     pub(super) fn open<E: Engine>(
         shared: &Shared<E>,
@@ -55,8 +56,8 @@ impl OutRing {
             let producer = Producer::new(control.ring(at, words).ok()?);
             return Some(Self { at, words, producer });
         }
-        // A ring to an incarnation that has died has no consumer, and serves the next. One to an incarnation that has left may be
-        // read still.
+        // A ring to an incarnation that has died has no consumer, and serves the next. One to an
+        // incarnation that has left may be read still.
         let dead = |incarnation| shared.life_of(to.node, incarnation).is_none_or(|life| life.has_died());
         let at = match made {
             Some((incarnation, at)) if dead(incarnation) => at,

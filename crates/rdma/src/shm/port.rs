@@ -184,7 +184,8 @@ impl<E: Engine> ShmPort<E> {
         Ok(())
     }
 
-    /// The endpoints of this node whose requests are looked at: its own first, and every now and then all.
+    /// The endpoints of this node whose requests are looked at: its own first, and every now and
+    /// then all.
     fn inboxes(&self, all: bool) -> impl Iterator<Item = u16> + use<E> {
         let own = self.sender.endpoint;
         // What came when there was no endpoint lies with the first.
@@ -192,7 +193,8 @@ impl<E: Engine> ShmPort<E> {
         std::iter::once(own).chain((0..used).filter(move |endpoint| *endpoint != own))
     }
 
-    /// Whether there is mail, as far as can be seen: another endpoint of the node may be about to take it.
+    /// Whether there is mail, as far as can be seen: another endpoint of the node may be about to
+    /// take it.
     fn mail_is_there(&self, all: bool) -> bool {
         self.inboxes(all).any(|endpoint| match self.shared.places[usize::from(endpoint)].inbox.try_lock() {
             Some(inbox) => inbox.may_have(&self.shared, endpoint),

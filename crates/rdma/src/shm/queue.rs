@@ -1,4 +1,5 @@
-//! What one endpoint has under way to one node, in order: carried out at the next poll, and until then where a peer takes no message.
+//! What one endpoint has under way to one node, in order: carried out at the next poll, and until
+//! then where a peer takes no message.
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -72,7 +73,8 @@ impl<E: Engine> Queue<E> {
         self.life.as_ref()
     }
 
-    /// Makes the queue belong to an incarnation. It is empty then: everything for one that is over ends at the next poll.
+    /// Makes the queue belong to an incarnation. It is empty then: everything for one that is over
+    /// ends at the next poll.
     #[cold]
     pub(super) fn connect(&mut self, life: Arc<Peer<E>>) {
         debug_assert!(self.pending.is_empty(), "what is for one incarnation is not carried out on another");
@@ -199,7 +201,8 @@ impl<E: Engine> Queue<E> {
         Ok(Step::Done(0))
     }
 
-    /// Chooses an endpoint that receives. Not while another has messages of this queue to receive first, so that they stay in order.
+    /// Chooses an endpoint that receives. Not while another has messages of this queue to receive
+    /// first, so that they stay in order.
     #[cold]
     fn choose(&mut self, shared: &Shared<E>, from: u16, life: &Peer<E>) -> u16 {
         if let Some(receiver) = self.receiver

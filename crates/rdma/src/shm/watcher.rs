@@ -1,4 +1,5 @@
-//! The thread that watches the peers: greets those that join, takes in their regions, and sees them go.
+//! The thread that watches the peers: greets those that join, takes in their regions, and sees them
+//! go.
 
 use std::{
     fs::File,
@@ -93,7 +94,7 @@ impl<E: Engine> Watcher<E> {
         }
     }
 
-    /// A stranger says who it is, or goes away.
+    /// A stranger introduces itself, or goes away.
     fn hear(&mut self, index: usize) {
         match wire::receive(&self.strangers[index]) {
             Post::Nothing => {}
@@ -168,7 +169,8 @@ impl<E: Engine> Watcher<E> {
     }
 }
 
-/// A region that a peer has sent: one that cannot be cut short, or a named file, which its users have agreed not to cut.
+/// A region that a peer has sent: one that cannot be cut short, or a named file, which its users
+/// have agreed not to cut.
 fn open<E: Engine>(engine: E, file: File) -> Result<Region<E>, RegionError> {
     let named = file.metadata().is_ok_and(|metadata| metadata.nlink() > 0);
     if named { Region::open(engine, file) } else { Region::open_sealed(engine, file) }

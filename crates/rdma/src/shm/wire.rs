@@ -1,4 +1,5 @@
-//! What processes of a group tell each other over their sockets: letters of a fixed size, each whole or not at all, some with a file.
+//! What processes of a group tell each other over their sockets: letters of a fixed size, each
+//! whole or not at all, some with a file.
 //!
 //! ```text
 //! byte   0..4    "drtm"
@@ -12,7 +13,8 @@
 //!       36..64   zero
 //! ```
 //!
-//! All numbers are little-endian. A letter is read from another process of the same user, and checked all the same.
+//! All numbers are little-endian. A letter is read from another process of the same user, and
+//! checked all the same.
 
 use std::{
     fs::File,

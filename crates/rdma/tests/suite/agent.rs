@@ -1,4 +1,5 @@
-//! What a node other than the test's own does, when it is told to: looks at its memory, answers calls, collects messages, leaves.
+//! What a node other than the test's own does, when it is told to: looks at its memory, answers
+//! calls, collects messages, leaves.
 
 use std::{
     sync::{
@@ -25,7 +26,8 @@ pub(crate) enum Order {
     Load(Offset),
     /// Begins to answer calls, on a thread of its own.
     Serve(Service),
-    /// Begins to receive so many messages, each with the next number, and checks that what was written before each is there.
+    /// Begins to receive so many messages, each with the next number, and checks that what was
+    /// written before each is there.
     Collect(u64),
     /// Begins to answer calls, and to call the other nodes, of so many, by so many coroutines.
     CallAround(u16, u64),

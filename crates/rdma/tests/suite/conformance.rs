@@ -255,7 +255,8 @@ fn a_completion_can_be_polled_for<R: Rig>(mood: R::Mood) {
     assert_eq!((old, world.load(word(1, 0))), (Ok(0), 3));
 }
 
-/// Drops the future of each verb after each number of polls. What was posted takes effect whole, and all buffers come back.
+/// Drops the future of each verb after each number of polls. What was posted takes effect whole,
+/// and all buffers come back.
 fn futures_may_be_dropped_at_any_step<R: Rig>(mood: R::Mood) {
     let world = World::<R>::new(2, mood);
     let endpoint = world.endpoint();

@@ -161,7 +161,8 @@ fn endpoints_of_a_node_that_left_may_finish_and_there_are_no_more() {
     assert_eq!(world.fabric.endpoint(NodeId(1)).err(), Some(FabricError::Closed { node: NodeId(1) }));
 }
 
-/// A call that fails early because the node leaves, while its request is still on the way: that it fails too is nobody's business any more.
+/// A call that fails early because the node leaves, while its request is still on the way: that it
+/// fails too is nobody's business any more.
 fn a_late_failure_is_not_taken_for_anothers<R: Rig>(mood: R::Mood) {
     let world = World::<R>::new(3, mood);
     let endpoint = world.endpoint();
@@ -179,7 +180,8 @@ fn a_late_failure_is_not_taken_for_anothers<R: Rig>(mood: R::Mood) {
         failed.ok().and_then(Result::err),
         Some(VerbError::Disconnected { node: NodeId(1), incarnation: Incarnation(1) })
     );
-    // Takes the place of the call in the endpoint's books, while the request may still be on its way.
+    // Takes the place of the call in the endpoint's books, while the request may still be on its
+    // way.
     assert_eq!(block_on(&endpoint, verbs.read_word(word(2, 0))), Ok(0));
 }
 

@@ -151,7 +151,7 @@ fn a_stopped_process_is_alive() {
     let verbs = endpoint.during(Phase::Other);
     agent.ask(Order::Serve(Service::Backwards));
     agent.signal(rustix::process::Signal::STOP);
-    // Its memory is there, its answers wait, and nobody takes it for dead.
+    // Its memory is there, its answers wait, and it is not taken for dead.
     block_on(&endpoint, async {
         verbs.write(word(1, 0), &[7]).await.expect("memory");
         assert_eq!(verbs.read_word(word(1, 0)).await, Ok(7));
@@ -230,7 +230,8 @@ fn regions_grow_and_become_known_to_all() {
     });
 }
 
-/// What is left when the process that leaves still has endpoints: they end what they do, with errors.
+/// What is left when the process that leaves still has endpoints: they end what they do, with
+/// errors.
 #[test]
 fn a_node_that_left_is_alone() {
     let directory = Directory::new();

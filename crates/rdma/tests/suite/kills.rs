@@ -1,8 +1,10 @@
-//! Processes that die in the middle of anything: at each named step (`--features kill-points`), and at random.
+//! Processes that die in the middle of anything: at each named step (`--features kill-points`), and
+//! at random.
 //!
-//! The victim is node 1, a process that uses verbs, calls, answers, sleeps and at last leaves. The survivors are the test, node 0, and an
-//! agent, node 2. However the victim ends, everything that the survivors have posted ends, once; they can work with each other as
-//! before; what is left of the victim can be read; and it can come back.
+//! The victim is node 1, a process that uses verbs, calls, answers, sleeps and at last leaves. The
+//! survivors are the test, node 0, and an agent, node 2. However the victim ends, everything that
+//! the survivors have posted ends, once; they can work with each other as before; what is left of
+//! the victim can be read; and it can come back.
 
 use std::{
     cell::Cell,
@@ -192,12 +194,12 @@ fn a_process_may_die_at_every_step() {
                         assert_eq!(remains.load(BASE), Ok(4711));
                     }
                 }
-                // It died before it was known, or it does not come to this step so often.
+                // It died before it was known, or it does not reach this step so often.
                 Presence::Never | Presence::Left(_) => {}
                 other => panic!("{site}:{times} leaves it {other:?}"),
             }
             let reached = matches!(presence, Presence::Died(_) | Presence::Never);
-            assert!(times > 1 || reached, "the victim never comes to {site}");
+            assert!(times > 1 || reached, "the victim never reaches {site}");
             survivors.take_back(presence.last());
         }
     }

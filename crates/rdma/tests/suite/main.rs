@@ -1,6 +1,7 @@
 //! The behaviour of verbs, fabrics and the executor, seen from outside.
 //!
-//! Regions have their own tests in `tests/region.rs`; that nothing is allocated is checked in `tests/allocations.rs`.
+//! Regions have their own tests in `tests/region.rs`; that nothing is allocated is checked in
+//! `tests/allocations.rs`.
 #![cfg(not(drtm_loom))]
 
 mod agent;

@@ -182,7 +182,8 @@ fn full_mailboxes_all_around_are_no_deadlock<R: Rig>(mood: R::Mood) {
     }
 }
 
-/// Both nodes' mailboxes are full, and calls to both wait for room: replies pass them, and so make room.
+/// Both nodes' mailboxes are full, and calls to both wait for room: replies pass them, and so make
+/// room.
 #[test]
 fn a_call_that_waits_for_room_holds_no_reply_up() {
     for config in [LocalConfig::perfect(), LocalConfig::harsh(1), LocalConfig::harsh(2)] {

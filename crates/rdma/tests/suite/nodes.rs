@@ -1,5 +1,5 @@
-//! Nodes leave, die and come back, and what is posted to them ends all the same: once, and with an error that says what it can
-//! have done.
+//! Nodes leave, die and come back, and what is posted to them ends all the same: once, and with an
+//! error that says what it can have done.
 
 use std::time::Duration;
 
@@ -55,7 +55,7 @@ fn each_operation_to_a_node_that_died_ends_once<R: Rig>(mood: R::Mood) {
         }
         assert_eq!(other.await, Ok(0));
     });
-    // The one that nobody waits for is heard of by the next.
+    // The failure of the unsignaled one is reported by the next.
     assert_eq!(block_on(&endpoint, verbs.read_word(word(1, 0))), Err(gone));
     assert_eq!(endpoint.at_rest(), rest, "every buffer is back");
 }
@@ -138,7 +138,7 @@ fn callers_of_a_node_that_dies_do_not_hang<R: Rig>(mood: R::Mood) {
     let world = World::<R>::new(2, mood);
     let endpoint = world.endpoint();
     let verbs = endpoint.during(Phase::Other);
-    // Nobody serves there: the calls are taken, and not answered.
+    // No endpoint serves there: the calls are taken, and not answered.
     let ends = std::cell::Cell::new(0);
     let mut executor = Executor::new(&endpoint).patience(PATIENCE);
     for _ in 0..20 {

@@ -1,5 +1,5 @@
-//! The fabric of processes, as the suite makes it: the test is node 0, and each other node is a process of its own, which is this very
-//! program, told to be an agent.
+//! The fabric of processes, as the suite makes it: the test is node 0, and each other node is a
+//! process of its own, which is this very program, told to be an agent.
 
 use std::{
     io::{BufRead, BufReader, Write},
@@ -221,7 +221,8 @@ fn read(line: &str) -> Order {
     }
 }
 
-/// No test, but what another process of this program is. Ends with the socket that its orders come by.
+/// No test, but what another process of this program is. Ends with the socket that its orders come
+/// by.
 #[test]
 fn be_an_agent() {
     let (Some(what), Some(directory)) = (std::env::var_os("DRTM_AGENT"), std::env::var_os("DRTM_AGENT_DIRECTORY"))

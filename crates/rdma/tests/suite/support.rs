@@ -1,7 +1,8 @@
 //! A small world of nodes with memory, and what the tests of several files share.
 //!
-//! The tests themselves are node 0. What they want of the other nodes they ask of those nodes' agents, since another node's memory
-//! is its own: an agent is a thread of this process or a process of its own (`agent`).
+//! The tests themselves are node 0. What they want of the other nodes they ask of those nodes'
+//! agents, since another node's memory is its own: an agent is a thread of this process or a
+//! process of its own (`agent`).
 
 use std::{
     future::Future,
@@ -21,8 +22,9 @@ use drtm_rdma::{
 
 use crate::agent::{Agent, Order, Site};
 
-/// Runs the same checks over every backend that there is, in several moods. A check is given the backend as a type, and how
-/// the fabric is to behave; what it needs beside that (small queues, say) it adds itself.
+/// Runs the same checks over every backend that there is, in several moods. A check is given the
+/// backend as a type, and how the fabric is to behave; what it needs beside that (small queues,
+/// say) it adds itself.
 macro_rules! on_every_fabric {
     ($($check:ident),+ $(,)?) => {
         on_every_fabric! { @with perfect, Local<NoHtm>, [LocalConfig::perfect()], $($check),+ }
@@ -184,7 +186,8 @@ impl<E: Engine + Default> Rig for Local<E> {
     }
 }
 
-/// Nodes of the in-process fabric, all of them in the hands of the test: for what only that fabric does.
+/// Nodes of the in-process fabric, all of them in the hands of the test: for what only that fabric
+/// does.
 pub(crate) struct Nodes<E: Engine> {
     pub(crate) fabric: LocalFabric<E>,
     memory: Vec<Arc<Region<E>>>,

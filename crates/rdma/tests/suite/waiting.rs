@@ -43,7 +43,7 @@ fn a_call_wakes_an_endpoint_that_sleeps<R: Rig>(mood: R::Mood) {
     world.agent(1).ask(Order::Halt);
 }
 
-/// The caller sleeps when the reply comes: nobody serves yet when it calls.
+/// The caller sleeps when the reply comes: no endpoint serves yet when it calls.
 fn a_reply_wakes_an_endpoint_that_sleeps<R: Rig>(mood: R::Mood) {
     let world = World::<R>::new(2, mood);
     let endpoint = world.endpoint();
@@ -100,7 +100,7 @@ fn a_deadline_ends_a_wait_and_nothing_else<R: Rig>(mood: R::Mood) {
             added.expect("in time").expect("the word is there");
         }
     });
-    // The call goes on, and is answered to nobody.
+    // The call goes on, and its answer is dropped.
     world.agent(1).ask(Order::Serve(Service::Backwards));
     with(&endpoint, async |verbs| verbs.call(NodeId(1), b"another").await.map(drop));
     world.agent(1).ask(Order::Halt);
@@ -165,7 +165,8 @@ fn a_waker_of_another_thread_wakes_a_sleeper() {
     assert!(slept, "it never slept");
 }
 
-/// Threads inject while the executor sleeps, runs and ends: each coroutine runs exactly once, or its thread is told that it will not.
+/// Threads inject while the executor sleeps, runs and ends: each coroutine runs exactly once, or
+/// its thread is told that it will not.
 #[test]
 fn injected_coroutines_run_exactly_once() {
     for round in 0..rounds(20) {
