@@ -285,6 +285,15 @@ impl<E: Engine> ShmFabric<E> {
         group::clean_up(directory)
     }
 
+    /// A peer's region as it is mapped here, if it is known: for measuring what verbs cost beside
+    /// plain loads.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn peer_region(&self, node: NodeId, region: RegionId) -> Option<Arc<Region<E>>> {
+        let life = self.member.shared.life(node)?;
+        life.regions.get(usize::from(region.0))?.get().cloned()
+    }
+
     fn own(&self, node: NodeId) -> Result<&Shared<E>, FabricError> {
         let shared = &self.member.shared;
         if node == shared.node { Ok(shared) } else { Err(FabricError::Foreign { node }) }
