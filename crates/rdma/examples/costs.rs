@@ -1,4 +1,5 @@
-//! What the in-process fabric and the executor cost, when perfect: nanoseconds for each operation, by the wall clock.
+//! What the in-process fabric and the executor cost, when perfect: nanoseconds for each operation,
+//! by the wall clock.
 //!
 //! ```text
 //! cargo run --release -p drtm-rdma --example costs

@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-/// A place in a region, in bytes from its beginning. The same in every process that maps the region, wherever it is mapped.
+/// A place in a region, in bytes from its beginning. The same in every process that maps the
+/// region, wherever it is mapped.
 ///
 /// # Example
 ///

@@ -4,15 +4,17 @@ use std::fmt;
 
 use crate::{NodeId, Pending, Port, Remote, Reply, VerbError, Verbs, Words, intent::Intent, port::Work};
 
-/// Operations that are posted together. They share a doorbell for each node that they go to, and hence a round trip.
+/// Operations that are posted together. They share a doorbell for each node that they go to, and
+/// hence a round trip.
 ///
-/// Nothing happens before the batch is [rung](Self::ring); a batch that is dropped instead has done nothing. Operations to the same
-/// node take effect in the order in which they were added, as [`fabric`](crate::Fabric) explains.
+/// Nothing happens before the batch is [rung](Self::ring); a batch that is dropped instead has done
+/// nothing. Operations to the same node take effect in the order in which they were added, as
+/// [`fabric`](crate::Fabric) explains.
 ///
 /// # Errors
 ///
-/// All methods: what [`VerbError`] names. A batch does not wait for room, since what it has set aside already might be what it
-/// would wait for; the operations added before an error remain good.
+/// All methods: what [`VerbError`] names. A batch does not wait for room, since what it has set
+/// aside already might be what it would wait for; the operations added before an error remain good.
 ///
 /// # Example
 ///

@@ -1,19 +1,25 @@
-//! The memory that verbs read into and write from: a fixed number of buffers, owned by the endpoint.
+//! The memory that verbs read into and write from: a fixed number of buffers, owned by the
+//! endpoint.
 //!
-//! A NIC accesses only memory that was registered beforehand, and goes on accessing it until the operation completes, whatever has
-//! become of whoever posted it. So a buffer is *moved*: from the pool into the posted operation, from its completion
-//! to whoever awaits it or else back to the pool, and from a dropped value back to the pool. Nobody can reach a buffer while an operation
+//! A NIC accesses only memory that was registered beforehand, and goes on accessing it until the
+//! operation completes, whatever has become of whoever posted it. So a buffer is *moved*: from the
+//! pool into the posted operation, from its completion to whoever awaits it or else back to the
+//! pool, and from a dropped value back to the pool. Nobody can reach a buffer while an operation
 //! has it, since there is only one owner at any time and the compiler sees to it.
 //!
-//! In debug builds a buffer in the pool is poisoned, so that a value which was never fetched looks like it.
+//! In debug builds a buffer in the pool is poisoned, so that a value which was never fetched looks
+//! like it.
 
 use std::ops::{Deref, DerefMut};
 
-/// How many buffers an endpoint has, of each of three sizes and of each of two kinds (for words and for messages).
+/// How many buffers an endpoint has, of each of three sizes and of each of two kinds (for words and
+/// for messages).
 ///
-/// An operation takes the smallest free buffer that is large enough. Where none is free it waits for an operation under way to give
-/// one back, and fails with [`VerbError::BuffersExhausted`](crate::VerbError::BuffersExhausted) when none is under way:
-/// then all are values of completed reads that are still held, and to wait for them might be to wait for oneself.
+/// An operation takes the smallest free buffer that is large enough. Where none is free it waits
+/// for an operation under way to give one back, and fails with
+/// [`VerbError::BuffersExhausted`](crate::VerbError::BuffersExhausted) when none is under way: then
+/// all are values of completed reads that are still held, and to wait for them might be to wait for
+/// oneself.
 ///
 /// # Example
 ///

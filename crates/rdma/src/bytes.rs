@@ -1,7 +1,7 @@
 //! Bytes in words: the first byte is a word's lowest, whatever the machine.
 //!
-//! Memory that others access at the same time is only ever accessed a word at a time. A copy that is made here may be
-//! torn between words; who needs better checks a version, before and after.
+//! Memory that others access at the same time is only ever accessed a word at a time. A copy that
+//! is made here may be torn between words; who needs better checks a version, before and after.
 
 use drtm_htm::{Engine, Word};
 
@@ -38,7 +38,8 @@ pub fn read_bytes<E: Engine>(engine: &E, words: &[Word], into: &mut [u8]) {
     engine.load_bytes(words, into);
 }
 
-/// Copies `from` to the beginning of `words`. The rest of the last word that it reaches becomes zero.
+/// Copies `from` to the beginning of `words`. The rest of the last word that it reaches becomes
+/// zero.
 ///
 /// # Panics
 ///

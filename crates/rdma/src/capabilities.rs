@@ -15,8 +15,9 @@
 pub enum Atomicity {
     /// There are no remote atomics: take locks by message.
     None,
-    /// With other remote atomics on the same node, and with nothing else: beside a processor's compare-and-swap, or beside a
-    /// remote write, an update can be lost. Most NICs are of this kind. Let exactly one agent change a given word.
+    /// With other remote atomics on the same node, and with nothing else: beside a processor's
+    /// compare-and-swap, or beside a remote write, an update can be lost. Most NICs are of this
+    /// kind. Let exactly one agent change a given word.
     Hca,
     /// With everything, the owner's processors included.
     Global,
@@ -33,8 +34,8 @@ pub enum Atomicity {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Order {
-    /// In the order of posting, except that a write or a message may overtake a read posted before it. Await the read first
-    /// where that matters. This is what verbs promise.
+    /// In the order of posting, except that a write or a message may overtake a read posted before
+    /// it. Await the read first where that matters. This is what verbs promise.
     ReadsMayBePassed,
     /// In the order of posting.
     Posted,
@@ -58,8 +59,8 @@ pub struct Capabilities {
     pub atomicity: Atomicity,
     /// How ordered operations to one node are.
     pub ordering: Order,
-    /// Aligned blocks of so many bytes are read as they were at one moment: 64 where a cache line is fetched whole, 8 where only a
-    /// word is. Nothing larger is ever promised.
+    /// Aligned blocks of so many bytes are read as they were at one moment: 64 where a cache line
+    /// is fetched whole, 8 where only a word is. Nothing larger is ever promised.
     pub atomic_read_bytes: usize,
     /// A write of at most so many bytes travels inside the request, without a buffer.
     pub inline_bytes: usize,

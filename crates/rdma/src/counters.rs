@@ -2,7 +2,8 @@
 
 use std::ops::{Index, Sub};
 
-/// What an operation is for. Chosen by protocol code with [`Endpoint::during`](crate::Endpoint::during).
+/// What an operation is for. Chosen by protocol code with
+/// [`Endpoint::during`](crate::Endpoint::during).
 ///
 /// # Example
 ///
@@ -43,8 +44,8 @@ macro_rules! tally {
     ($($(#[$doc:meta])+ $field:ident,)+) => {
         /// Counts of one phase, or of several together.
         ///
-        /// An operation counts when its doorbell is rung, whatever becomes of it. Bytes are those of values and messages, without
-        /// any fabric's headers.
+        /// An operation counts when its doorbell is rung, whatever becomes of it. Bytes are those
+        /// of values and messages, without any fabric's headers.
         ///
         /// # Example
         ///

@@ -2,6 +2,10 @@
 
 mod desk;
 mod inner;
+mod nodes;
+mod sleep;
+
+pub use sleep::Sleep;
 
 use std::{
     cell::{Cell, RefCell},
@@ -19,11 +23,13 @@ use inner::Inner;
 
 /// One worker thread's queue pairs, completion queue, buffers and counters.
 ///
-/// An endpoint may be made on one thread and used on another, but it is used by one thread at a time; the compiler refuses everything
-/// else. All coroutines of that thread share it by reference. Verbs are posted through [`during`](Self::during).
+/// An endpoint may be made on one thread and used on another, but it is used by one thread at a
+/// time; the compiler refuses everything else. All coroutines of that thread share it by reference.
+/// Verbs are posted through [`during`](Self::during).
 ///
-/// What is still under way when an endpoint is dropped may take effect, or in part, or not. [`run`](crate::run) and its like return when
-/// nothing is; otherwise there is [`drain`](Self::drain).
+/// What is still under way when an endpoint is dropped may take effect, or in part, or not.
+/// [`run`](crate::run) and its like return when nothing is; otherwise there is
+/// [`drain`](Self::drain).
 ///
 /// ```compile_fail
 /// use drtm_htm::NoHtm;
@@ -80,7 +86,8 @@ impl<P: Port> Endpoint<P> {
 
     /// The verbs, counted as part of a phase.
     ///
-    /// The phase is a part of the handle, and not of the endpoint, because coroutines in different phases share the endpoint.
+    /// The phase is a part of the handle, and not of the endpoint, because coroutines in different
+    /// phases share the endpoint.
     #[inline(always)]
     pub fn during(&self, phase: Phase) -> Verbs<'_, P> {
         Verbs::new(self, phase)
@@ -104,14 +111,17 @@ impl<P: Port> Endpoint<P> {
         self.inner.borrow().counters()
     }
 
-    /// Polls the completion queue once, and tells whether anything is still under way that only needs to be polled.
+    /// Polls the completion queue once, and tells whether anything is still under way that only
+    /// needs to be polled.
     ///
-    /// The executor does so between coroutines; this is for who has none, and for tests that go step by step.
+    /// The executor does so between coroutines; this is for who has none, and for tests that go
+    /// step by step.
     pub fn progress(&self) -> bool {
         self.inner.borrow_mut().poll() == Activity::Busy
     }
 
-    /// Polls until everything posted is over, except what waits for a peer to take messages. Does not wait for replies.
+    /// Polls until everything posted is over, except what waits for a peer to take messages. Does
+    /// not wait for replies.
     pub fn drain(&self) {
         let backoff = crossbeam_utils::Backoff::new();
         while self.progress() {
@@ -132,14 +142,27 @@ impl<P: Port> Endpoint<P> {
         .await;
     }
 
-    /// Waits until something holds that other threads or coroutines bring about, asking between their turns.
-    pub async fn until(&self, mut holds: impl FnMut() -> bool) {
-        while !holds() {
-            self.yield_now().await;
-        }
+    /// How often this endpoint's thread went to sleep, because nothing was ready.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use drtm_htm::NoHtm;
+    /// use drtm_rdma::{Fabric, LocalConfig, LocalFabric, NodeId, block_on};
+    ///
+    /// let endpoint = LocalFabric::<NoHtm>::new(1, LocalConfig::perfect()).endpoint(NodeId(0))?;
+    /// block_on(&endpoint, endpoint.sleep(Duration::from_millis(20)));
+    /// assert!(endpoint.naps() > 0);
+    /// # Ok::<(), drtm_rdma::FabricError>(())
+    /// ```
+    #[must_use]
+    pub fn naps(&self) -> u64 {
+        self.inner.borrow().naps
     }
 
-    /// Buffers that are neither with an operation nor with a value: of words, of bytes. And operations that somebody still holds.
+    /// Buffers that are neither with an operation nor with a value: of words, of bytes. And
+    /// operations that somebody still holds.
     #[doc(hidden)]
     pub fn at_rest(&self) -> (usize, usize, usize) {
         self.inner.borrow().at_rest()
@@ -151,7 +174,7 @@ impl<P: Port> Endpoint<P> {
     }
 
     /// Whoever polls is to poll again soon.
-    fn again(&self, context: &Context<'_>) {
+    pub(crate) fn again(&self, context: &Context<'_>) {
         match self.current.get() {
             NOBODY => {
                 self.progress();
@@ -161,8 +184,9 @@ impl<P: Port> Endpoint<P> {
         }
     }
 
-    /// Asks `take` for something that completions bring. Under our executor the coroutine is remembered by `take` and woken;
-    /// under any other, this poll drives the endpoint and asks to be repeated.
+    /// Asks `take` for something that completions bring. Under our executor the coroutine is
+    /// remembered by `take` and woken; under any other, this poll drives the endpoint and asks to
+    /// be repeated.
     #[inline(always)]
     pub(crate) fn poll_with<T>(
         &self,
@@ -186,7 +210,8 @@ impl<P: Port> Endpoint<P> {
         Poll::Pending
     }
 
-    /// Waits for what `error` says is lacking, if something under way will bring it; the error otherwise.
+    /// Waits for what `error` says is lacking, if something under way will bring it; the error
+    /// otherwise.
     #[cold]
     pub(crate) fn wait_for_room(&self, error: VerbError, context: &Context<'_>) -> Poll<VerbError> {
         let mut inner = self.inner();

@@ -1,6 +1,6 @@
 //! What can go wrong with a verb, and with setting up a fabric.
 
-use crate::{NodeId, RegionId, Remote};
+use crate::{Incarnation, NodeId, RegionId, Remote};
 
 /// A verb that was refused or failed.
 ///
@@ -80,11 +80,22 @@ pub enum VerbError {
         /// The size needed.
         bytes: usize,
     },
-    /// The node has left, or the connection to it is lost. Whether the operation took effect is not known.
-    #[error("{node} is disconnected; whether the operation took effect is not known")]
+    /// The node's incarnation left or died while the operation was under way. Whether it took
+    /// effect is not known.
+    #[error("{node}, {incarnation}, is disconnected; whether the operation took effect is not known")]
     Disconnected {
         /// The node.
         node: NodeId,
+        /// Which of its incarnations the operation was for.
+        incarnation: Incarnation,
+    },
+    /// The node's incarnation was gone before the operation began, which had no effect.
+    #[error("{node}, {incarnation}, is gone, and the operation had no effect; reconnect when the node is back")]
+    Gone {
+        /// The node.
+        node: NodeId,
+        /// Which of its incarnations the operation was for.
+        incarnation: Incarnation,
     },
     /// This fabric has no remote atomics.
     #[error("this fabric has no remote atomics; take locks by message")]
@@ -98,6 +109,42 @@ pub enum VerbError {
         /// The node called.
         node: NodeId,
     },
+}
+
+impl VerbError {
+    /// Whether an operation that ended like this may have taken effect all the same. Otherwise it
+    /// certainly has not.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm_rdma::{Incarnation, NodeId, VerbError};
+    ///
+    /// let (node, incarnation) = (NodeId(1), Incarnation(1));
+    /// assert!(VerbError::Disconnected { node, incarnation }.may_have_taken_effect());
+    /// assert!(!VerbError::Gone { node, incarnation }.may_have_taken_effect());
+    /// ```
+    #[must_use]
+    pub fn may_have_taken_effect(&self) -> bool {
+        // A handler that gives no answer has been called, perhaps.
+        matches!(self, Self::Disconnected { .. } | Self::Unanswered { .. })
+    }
+
+    /// Whether the node, or the incarnation of it that the operation was for, is no longer there.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm_rdma::{Incarnation, NodeId, VerbError};
+    ///
+    /// let (node, incarnation) = (NodeId(1), Incarnation(1));
+    /// assert!(VerbError::Gone { node, incarnation }.is_departure());
+    /// assert!(!VerbError::UnknownNode { node }.is_departure());
+    /// ```
+    #[must_use]
+    pub fn is_departure(&self) -> bool {
+        matches!(self, Self::Disconnected { .. } | Self::Gone { .. })
+    }
 }
 
 /// A fabric that cannot be set up as asked.
@@ -136,10 +183,36 @@ pub enum FabricError {
         /// How many those are.
         most: usize,
     },
-    /// The node has left.
-    #[error("{node} has left the fabric; join again as another node")]
+    /// The node has left or died.
+    #[error("{node} has left the fabric; it may come back as another incarnation")]
     Closed {
         /// The node.
         node: NodeId,
+    },
+    /// The node is here, and cannot come back before it has left or died.
+    #[error("{node} is here already")]
+    Present {
+        /// The node.
+        node: NodeId,
+    },
+    /// The node is another process's.
+    #[error("{node} is not of this process; only its own process can do that")]
+    Foreign {
+        /// The node.
+        node: NodeId,
+    },
+    /// The region is of one process alone.
+    #[error("{node} cannot register a region that other processes cannot map; make it with `Region::shared`")]
+    NotShared {
+        /// The node.
+        node: NodeId,
+    },
+    /// Nothing of the node is left: it has not died, or its memory is forgotten.
+    #[error("nothing of {region} of {node} can be salvaged; it has not died, or came back and died again")]
+    NothingLeft {
+        /// The node.
+        node: NodeId,
+        /// The region.
+        region: RegionId,
     },
 }

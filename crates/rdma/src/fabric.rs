@@ -3,41 +3,51 @@
 //! # What is promised
 //!
 //! - A *word* is read and written whole.
-//! - What is posted from one endpoint to one node takes effect in the order of posting, with the exception below, and completes in that
-//!   order. So a message or a flag written after a value is seen after the value.
-//! - Nothing is lost or done twice. An operation ends with its completion, or with
-//!   [`VerbError::Disconnected`](crate::VerbError::Disconnected), and then it is not known whether it took effect.
-//! - Once posted, an operation goes on, whether or not anyone still waits for it. Dropping its future changes nothing at
-//!   the other end, and is safe at any time: the buffer belongs to the operation until that is over.
-//! - An unsignaled operation that fails takes the place of the next signaled one to the same node: that is not carried out, and completes
-//!   with the failure. Unsignaled ones in between are not carried out either. So a failure is never unheard, unless nothing
-//!   follows.
+//! - What is posted from one endpoint to one node takes effect in the order of posting, with the
+//!   exception below, and completes in that order. So a message or a flag written after a value is
+//!   seen after the value.
+//! - Nothing is lost or done twice. An operation ends exactly once: with its completion, or with an
+//!   error that [says](crate::VerbError::may_have_taken_effect) whether it can have taken effect.
+//! - A queue belongs to one [incarnation](crate::Incarnation) of a node. When that leaves or dies,
+//!   what is under way ends with [`VerbError::Disconnected`](crate::VerbError::Disconnected), and
+//!   what is posted from then on with [`VerbError::Gone`](crate::VerbError::Gone), until the
+//!   endpoint [reconnects](crate::Endpoint::reconnect). Nothing waits for a node that is gone.
+//! - Once posted, an operation goes on, whether or not anyone still waits for it. Dropping its
+//!   future changes nothing at the other end, and is safe at any time: the buffer belongs to the
+//!   operation until that is over.
+//! - An unsignaled operation that fails takes the place of the next signaled one to the same node:
+//!   that is not carried out, and completes with the failure. Unsignaled ones in between are not
+//!   carried out either. So a failure is never unheard, unless nothing follows.
 //!
 //! # What is not
 //!
-//! - *Reads are torn.* One READ may see some of a writer's words new and others old, whatever the writer's order, since it
-//!   fetches cache lines in any order. Only within a block of
-//!   [`Capabilities::atomic_read_bytes`](crate::Capabilities::atomic_read_bytes) is what it sees from one moment.
-//! - *Writes arrive in any order.* The words of one WRITE become visible in any order. To publish, write the value first, and then
-//!   what announces it, by a second operation.
-//! - *Reads may be passed* by writes and messages posted after them to the same node. Await the read first.
+//! - *Reads are torn.* One READ may see some of a writer's words new and others old, whatever the
+//!   writer's order, since it fetches cache lines in any order. Only within a block of
+//!   [`Capabilities::atomic_read_bytes`](crate::Capabilities::atomic_read_bytes) is what it sees
+//!   from one moment.
+//! - *Writes arrive in any order.* The words of one WRITE become visible in any order. To publish,
+//!   write the value first, and then what announces it, by a second operation.
+//! - *Reads may be passed* by writes and messages posted after them to the same node. Await the
+//!   read first.
 //! - Operations to *different nodes*, or from different endpoints, are not ordered at all.
 //! - *Atomics* are atomic only with what [`Atomicity`](crate::Atomicity) says.
-//! - Replies are not ordered with one-sided operations, and which endpoint of a node receives a message is not determined.
+//! - Replies are not ordered with one-sided operations, and which endpoint of a node receives a
+//!   message is not determined.
 //!
-//! The in-process fabric shows all of these when it is [told to](crate::LocalConfig::harsh), so that code which relies on more fails in
-//! tests.
+//! The in-process fabric shows all of these when it is [told to](crate::LocalConfig::harsh), so
+//! that code which relies on more fails in tests.
 
 use std::{fmt, sync::Arc};
 
 use drtm_htm::Engine;
 
-use crate::{Capabilities, Endpoint, FabricError, NodeId, Region, RegionId, port::Backend};
+use crate::{Capabilities, Endpoint, FabricError, NodeId, Region, RegionId, Salvage, port::Backend};
 
-/// Something that joins nodes: they register memory with it, and their workers get endpoints from it.
+/// Something that joins nodes: they register memory with it, and their workers get endpoints from
+/// it.
 ///
-/// Handles are cheap to clone and the same for all threads. Code that works on any fabric is generic over this, or over the
-/// [`Port`] of its endpoints.
+/// Handles are cheap to clone and the same for all threads. Code that works on any fabric is
+/// generic over this, or over the [`Port`] of its endpoints.
 ///
 /// # Example
 ///
@@ -70,8 +80,8 @@ pub trait Fabric: Clone + Send + Sync + fmt::Debug + 'static {
     /// What this fabric can do.
     fn capabilities(&self) -> Capabilities;
 
-    /// Lets the peers of `node` access a region of its memory, under the identifier returned. Regions are numbered from zero in the
-    /// order of registration, and stay registered.
+    /// Lets the peers of `node` access a region of its memory, under the identifier returned.
+    /// Regions are numbered from zero in the order of registration, and stay registered.
     ///
     /// # Errors
     ///
@@ -84,9 +94,17 @@ pub trait Fabric: Clone + Send + Sync + fmt::Debug + 'static {
     ///
     /// When the node is unknown or has left, or has as many endpoints as it can have.
     fn endpoint(&self, node: NodeId) -> Result<Endpoint<Self::Port>, FabricError>;
+
+    /// What is left of a region of the last incarnation of a node that has died, to be read.
+    ///
+    /// # Errors
+    ///
+    /// When the node is unknown, or there is nothing left.
+    fn salvage(&self, node: NodeId, region: RegionId) -> Result<Salvage<Self::Engine>, FabricError>;
 }
 
-/// What carries an endpoint's operations: implemented by the backends of this crate, named by generic code.
+/// What carries an endpoint's operations: implemented by the backends of this crate, named by
+/// generic code.
 ///
 /// # Example
 ///

@@ -1,4 +1,5 @@
-//! What is to be done, before there is a buffer for it: the checks that every fabric makes, and makes first.
+//! What is to be done, before there is a buffer for it: the checks that every fabric makes, and
+//! makes first.
 
 use crate::{Atomicity, Capabilities, NodeId, Remote, Tally, VerbError, buffers::Pool, port::Verb};
 

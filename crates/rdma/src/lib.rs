@@ -2,14 +2,17 @@
 //!
 //! # The parts
 //!
-//! - [`Region`]: memory that is reserved once, committed as needed, seen as words, and addressed by offsets that mean the
-//!   same wherever it is mapped. [`Offset`], [`Remote`]: typed addresses.
-//! - [`Fabric`]: what joins nodes; its documentation says what verbs promise and do not promise. [`LocalFabric`] joins nodes of one
-//!   process. [`Capabilities`]: what a fabric can do.
-//! - [`Endpoint`]: one worker thread's way into a fabric. [`Verbs`]: its operations, one at a time; [`Batch`]: several in one round
-//!   trip; [`Pending`], [`Words`], [`Reply`], [`Message`]: what becomes of them.
+//! - [`Region`]: memory that is reserved once, committed as needed, seen as words, and addressed by
+//!   offsets that mean the same wherever it is mapped. [`Offset`], [`Remote`]: typed addresses.
+//! - [`Fabric`]: what joins nodes; its documentation says what verbs promise and do not promise.
+//!   [`LocalFabric`] joins nodes of one process, [`ShmFabric`] processes of one machine.
+//!   [`Capabilities`]: what a fabric can do.
+//! - [`Endpoint`]: one worker thread's way into a fabric. [`Verbs`]: its operations, one at a time;
+//!   [`Batch`]: several in one round trip; [`Pending`], [`Words`], [`Reply`], [`Message`]: what
+//!   becomes of them.
 //! - [`Counters`]: what was done, by [`Phase`].
-//! - [`Executor`], [`run`], [`block_on`]: many coroutines on one thread, which go on as completions arrive.
+//! - [`Executor`], [`run`], [`block_on`]: many coroutines on one thread, which go on as completions
+//!   arrive.
 //!
 //! # Example
 //!
@@ -33,23 +36,35 @@
 //! ```
 
 mod address;
+mod alarm;
 mod batch;
 mod buffers;
 mod bytes;
 mod capabilities;
 mod counters;
+#[doc(hidden)]
+pub mod die;
 mod endpoint;
 mod error;
 mod executor;
 mod fabric;
 mod intent;
 mod local;
+mod membership;
+mod memory;
 mod message;
 mod pending;
 mod port;
 mod region;
+mod ring;
+mod salvage;
+#[cfg(not(feature = "model"))]
+mod shm;
+mod sync;
 mod tasks;
 mod tickets;
+mod time;
+mod timers;
 mod verbs;
 
 pub use address::{NodeId, Offset, RegionId, Remote};
@@ -58,12 +73,17 @@ pub use buffers::Buffers;
 pub use bytes::{read_bytes, words_for, write_bytes};
 pub use capabilities::{Atomicity, Capabilities, Order};
 pub use counters::{Counters, Phase, Tally};
-pub use endpoint::Endpoint;
+pub use endpoint::{Endpoint, Sleep};
 pub use error::{FabricError, VerbError};
-pub use executor::{Executor, block_on, run};
+pub use executor::{Ended, Executor, Injector, Round, Spawner, block_on, run};
 pub use fabric::{Fabric, Port};
 pub use local::{LocalConfig, LocalFabric, LocalPort, Tearing};
+pub use membership::{Incarnation, NodeEvent, Presence};
 pub use message::Message;
 pub use pending::{Pending, Reply, Words};
 pub use region::{OutOfBounds, ROOTS, Region, RegionError};
+pub use salvage::Salvage;
+#[cfg(not(feature = "model"))]
+pub use shm::{JoinError, ShmConfig, ShmFabric, ShmPort};
+pub use time::{Elapsed, Time};
 pub use verbs::Verbs;

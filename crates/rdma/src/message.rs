@@ -53,13 +53,15 @@ impl<'e, P: Port> Message<'e, P> {
         self.from
     }
 
-    /// Whether the sender waits for a reply. A call that is dropped without one fails with [`VerbError::Unanswered`].
+    /// Whether the sender waits for a reply. A call that is dropped without one fails with
+    /// [`VerbError::Unanswered`].
     #[must_use]
     pub fn is_call(&self) -> bool {
         self.reply_to.is_some()
     }
 
-    /// Replies. Nothing is sent where no reply is waited for. Never waits; whether the caller is still there is not found out.
+    /// Replies. Nothing is sent where no reply is waited for. Never waits; whether the caller is
+    /// still there is not found out.
     ///
     /// # Errors
     ///

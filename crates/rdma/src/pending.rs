@@ -16,10 +16,11 @@ use crate::{
     tickets::{NOBODY, Value},
 };
 
-/// An operation of a [`Batch`](crate::Batch) and its completion, to be awaited or [polled](Self::try_take) after the batch is rung.
+/// An operation of a [`Batch`](crate::Batch) and its completion, to be awaited or
+/// [polled](Self::try_take) after the batch is rung.
 ///
-/// Dropping it loses interest in the completion, not the operation. Awaiting it before the batch is rung gives
-/// [`VerbError::NotRung`].
+/// Dropping it loses interest in the completion, not the operation. Awaiting it before the batch is
+/// rung gives [`VerbError::NotRung`].
 ///
 /// # Example
 ///
@@ -59,8 +60,8 @@ impl<'e, P: Port, T> Pending<'e, P, T> {
 
     /// Makes the operation an unsignaled one, to be carried out without anyone waiting for it.
     ///
-    /// If it fails, the next signaled operation to the same node reports that. (After the batch was rung this only loses interest in
-    /// the completion.)
+    /// If it fails, the next signaled operation to the same node reports that. (After the batch was
+    /// rung this only loses interest in the completion.)
     pub fn unsignaled(self) {
         drop(self);
     }

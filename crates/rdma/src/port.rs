@@ -1,13 +1,18 @@
 //! What a backend does for an endpoint: takes requests, and says what became of them.
 //!
-//! Everything that is the same whatever carries the operations (buffers, futures, counters, batches, the executor) is on the
-//! endpoint's side of this interface. A backend owns queue pairs, a completion queue and the receiving of messages.
+//! Everything that is the same whatever carries the operations (buffers, futures, counters,
+//! batches, the executor) is on the endpoint's side of this interface. A backend owns queue pairs,
+//! a completion queue and the receiving of messages.
 
 use std::fmt;
 
-use crate::{Buffers, Capabilities, NodeId, Remote, VerbError, buffers::Buffer};
+use crate::{
+    Buffers, Capabilities, Incarnation, NodeEvent, NodeId, Presence, Remote, Time, VerbError, alarm::Ringer,
+    buffers::Buffer,
+};
 
-/// Names an operation that somebody wants to hear of. Never the same for two operations of an endpoint.
+/// Names an operation that somebody wants to hear of. Never the same for two operations of an
+/// endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ticket {
     pub(crate) index: u32,
@@ -27,7 +32,8 @@ pub enum Verb {
     FetchAdd { at: Remote, add: u64 },
     /// Delivers a message that wants no reply.
     Send { to: NodeId, bytes: Buffer<u8> },
-    /// Delivers a message that wants one. Completes, for the endpoint, with the reply, unless it fails.
+    /// Delivers a message that wants one. Completes, for the endpoint, with the reply, unless it
+    /// fails.
     Call { to: NodeId, bytes: Buffer<u8> },
 }
 
@@ -55,10 +61,11 @@ pub struct Work {
 /// A received message's memory, which belongs to the backend and goes back to it.
 pub(crate) type Frame = Vec<u8>;
 
-/// Whom a reply goes to: one endpoint, in one of its lives, and one of its calls.
+/// Whom a reply goes to: one endpoint of an incarnation, in one of its lives, and one of its calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReplyTo {
     pub(crate) node: NodeId,
+    pub(crate) incarnation: Incarnation,
     pub(crate) endpoint: u16,
     pub(crate) life: u32,
     pub(crate) ticket: Ticket,
@@ -75,14 +82,19 @@ pub struct Received {
 
 /// What a poll finds out.
 pub trait Events {
-    /// An operation is over. Its buffers come back with it, signaled or not. The result is what an atomic found, or anything.
+    /// An operation is over. Its buffers come back with it, signaled or not. The result is what an
+    /// atomic found, or anything.
     fn completed(&mut self, ticket: Option<Ticket>, verb: Verb, result: Result<u64, VerbError>);
 
     /// A call was answered; without a frame, it was dropped unanswered.
     fn replied(&mut self, ticket: Ticket, from: NodeId, frame: Option<Frame>);
 
-    /// A node has left. Calls that it has taken will not be answered.
-    fn departed(&mut self, node: NodeId);
+    /// The incarnation of a node that the queue to it belongs to is gone. Calls that it has taken
+    /// will not be answered.
+    fn departed(&mut self, node: NodeId, incarnation: Incarnation);
+
+    /// Nodes have come or gone.
+    fn changed(&mut self);
 }
 
 /// How a port stands after a poll, from the best news to the worst.
@@ -90,7 +102,7 @@ pub trait Events {
 pub enum Activity {
     /// Nothing is under way.
     Idle,
-    /// All that is under way waits for a peer to take messages.
+    /// All that is under way waits for a peer: to take messages, or to make its memory known.
     Blocked,
     /// Something is under way and needs only to be polled.
     Busy,
@@ -107,7 +119,8 @@ pub trait Backend: fmt::Debug + Send {
     /// What buffers the endpoint is to have.
     fn buffers(&self) -> Buffers;
 
-    /// Sets a place in the queue to a node aside. It is free again when the operation completes or is released.
+    /// Sets a place in the queue to a node aside. It is free again when the operation completes or
+    /// is released.
     fn reserve(&mut self, to: NodeId) -> Result<(), VerbError>;
 
     /// Gives up a place that was reserved, and not used.
@@ -119,17 +132,19 @@ pub trait Backend: fmt::Debug + Send {
     /// Lets everything queued begin: one doorbell for each node with something queued.
     fn ring(&mut self);
 
-    /// Moves what is under way along and reports what is over. Completions to one node come in the order of posting.
+    /// Moves what is under way along and reports what is over. Completions to one node come in the
+    /// order of posting.
     fn poll(&mut self, events: &mut impl Events) -> Activity;
 
     /// Whether there may be a message to receive.
-    fn has_mail(&self) -> bool;
+    fn has_mail(&mut self) -> bool;
 
     /// Takes the next message sent to this node.
     fn receive(&mut self) -> Option<Received>;
 
-    /// Answers a call, with the frame that it came in; without one, says that there will be no answer. Needs no place in a queue,
-    /// so that a request that waits for room can never hold up the reply that makes room.
+    /// Answers a call, with the frame that it came in; without one, says that there will be no
+    /// answer. Needs no place in a queue, so that a request that waits for room can never hold up
+    /// the reply that makes room.
     fn reply(&mut self, to: ReplyTo, reply: Reply);
 
     /// Takes back the frame of a received message.
@@ -137,9 +152,38 @@ pub trait Backend: fmt::Debug + Send {
 
     /// Takes back the frame of a reply.
     fn recycle_reply(&mut self, frame: Frame);
+
+    /// The time on the fabric's clock.
+    fn now(&self) -> Time;
+
+    /// What other threads ring to end a [`wait`](Self::wait), after publishing what they ring for.
+    fn ringer(&self) -> Ringer;
+
+    /// Sleeps until there may be something to poll for, or to receive where the endpoint is
+    /// `receiving`; until the alarm is rung; or until a moment. Does not sleep where there is
+    /// something already, nor where `quiet` says so, which is asked when whatever comes later would
+    /// end the sleep. May return earlier. Never called while the last poll found that something is
+    /// [`Activity::Busy`].
+    fn wait(&mut self, until: Option<Time>, receiving: bool, quiet: impl FnOnce() -> bool);
+
+    /// Says that no coroutine at this endpoint receives any more: another endpoint of the node may
+    /// have to.
+    fn retire(&mut self);
+
+    /// How a node stands.
+    fn presence(&self, node: NodeId) -> Presence;
+
+    /// What is new of the nodes.
+    fn next_event(&mut self) -> Option<NodeEvent>;
+
+    /// Makes the queue to a node belong to the incarnation that is here now, and gives that. What
+    /// is still in the queue fails. Gives nothing while the end of the one before is not reported
+    /// yet: poll first.
+    fn reconnect(&mut self, node: NodeId) -> Result<Option<Incarnation>, VerbError>;
 }
 
-/// An answer, in the frame of the message that it answers, which goes back to the backend either way.
+/// An answer, in the frame of the message that it answers, which goes back to the backend either
+/// way.
 #[derive(Debug)]
 pub struct Reply {
     pub(crate) frame: Frame,

@@ -24,6 +24,8 @@ use boxed::Mapping;
 #[cfg(not(feature = "model"))]
 use mapping::Mapping;
 use superblock::Superblock;
+#[cfg(not(feature = "model"))]
+pub(crate) use superblock::{kind_of, name_of};
 
 const WORD: u64 = size_of::<u64>() as u64;
 
@@ -36,11 +38,12 @@ const AHEAD: u64 = 2 << 20;
 /// What 48 bits of offset reach.
 const MOST: u64 = 1 << 48;
 
-/// One contiguous reservation of memory: words that are local here, and reachable from elsewhere by their offset.
+/// One contiguous reservation of memory: words that are local here, and reachable from elsewhere by
+/// their offset.
 ///
-/// Address space for the whole capacity is reserved at once; memory is used only as it is [allocated](Self::extend), and nothing
-/// beyond what is allocated can be touched. That a region is full is an error and never a signal. Nothing in a region may depend
-/// on where it is mapped.
+/// Address space for the whole capacity is reserved at once; memory is used only as it is
+/// [allocated](Self::extend), and nothing beyond what is allocated can be touched. That a region is
+/// full is an error and never a signal. Nothing in a region may depend on where it is mapped.
 ///
 /// A region owns the [`Engine`] through which its words are accessed: one memory, one engine.
 ///
@@ -80,7 +83,8 @@ impl<E: Engine> Region<E> {
         Ok(Self::new(mapping, engine, capacity, None).formatted())
     }
 
-    /// Has the system provide the first `bytes` of memory now. Otherwise it does when they are touched first, which takes as long, at a less convenient time.
+    /// Has the system provide the first `bytes` of memory now. Otherwise it does when they are
+    /// touched first, which takes as long, at a less convenient time.
     ///
     /// # Errors
     ///
@@ -106,14 +110,47 @@ impl<E: Engine> Region<E> {
         self.mapping.populate(bytes as usize).map_err(|source| RegionError::Populate { bytes, source })
     }
 
-    /// A region that other processes can [open](Self::open), in a file that is empty: on a memory file system, or made by
-    /// `memfd_create`.
-    ///
-    /// Processes that share a region trust each other with its contents, and not to cut the file short.
+    /// A region in memory that other processes can map when they are handed its file, which the
+    /// fabric does. The file has no name and no size limit but the machine's memory, and is sealed
+    /// against being cut short.
     ///
     /// # Errors
     ///
-    /// When the engine cannot protect shared memory, the capacity is no region's, or the system refuses.
+    /// As for [`create`](Self::create).
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm_htm::NoHtm;
+    /// use drtm_rdma::Region;
+    ///
+    /// let region = Region::shared(NoHtm, 1 << 30)?;
+    /// let offset = region.extend(64, 64)?;
+    /// # let _ = offset;
+    /// # Ok::<(), drtm_rdma::RegionError>(())
+    /// ```
+    pub fn shared(engine: E, capacity: u64) -> Result<Self, RegionError> {
+        use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
+
+        engine.admits(Sharing::Processes)?;
+        let failed =
+            |errno: rustix::io::Errno| RegionError::Allocate { bytes: superblock::BYTES, source: errno.into() };
+        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+        let file: File = memfd_create("drtm-region", flags).map_err(failed)?.into();
+        fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::SEAL).map_err(failed)?;
+        Self::create(engine, file, capacity)
+    }
+
+    /// A region that other processes can [open](Self::open), in a file that is empty: on a memory
+    /// file system, or made by `memfd_create`.
+    ///
+    /// Processes that share a region trust each other with its contents, and not to cut the file
+    /// short.
+    ///
+    /// # Errors
+    ///
+    /// When the engine cannot protect shared memory, the capacity is no region's, or the system
+    /// refuses.
     pub fn create(engine: E, file: File, capacity: u64) -> Result<Self, RegionError> {
         engine.admits(Sharing::Processes)?;
         let capacity = checked_capacity(capacity)?;
@@ -126,11 +163,13 @@ impl<E: Engine> Region<E> {
         Ok(Self::new(mapping, engine, capacity, Some(file)).formatted())
     }
 
-    /// A region that another process has [created](Self::create), or this one, elsewhere in its address space.
+    /// A region that another process has [created](Self::create), or this one, elsewhere in its
+    /// address space.
     ///
     /// # Errors
     ///
-    /// When the file is not a region, or of another format, damaged, or shorter than it says; or as for `create`.
+    /// When the file is not a region, or of another format, damaged, or shorter than it says; or as
+    /// for `create`.
     pub fn open(engine: E, file: File) -> Result<Self, RegionError> {
         engine.admits(Sharing::Processes)?;
         let found = size(&file)?;
@@ -148,6 +187,44 @@ impl<E: Engine> Region<E> {
         let region = Self::new(mapping, engine, capacity, Some(file));
         region.refresh()?;
         Ok(region)
+    }
+
+    /// A region that another process made with [`shared`](Self::shared): one whose file cannot be
+    /// cut short.
+    #[cfg(not(feature = "model"))]
+    pub(crate) fn open_sealed(engine: E, file: File) -> Result<Self, RegionError> {
+        use rustix::fs::{SealFlags, fcntl_get_seals};
+
+        match fcntl_get_seals(&file) {
+            Ok(seals) if seals.contains(SealFlags::SHRINK) => Self::open(engine, file),
+            _ => Err(RegionError::Unsealed),
+        }
+    }
+
+    /// The same memory once more, mapped so that nothing can be written to it.
+    #[cfg(not(feature = "model"))]
+    pub(crate) fn read_only(&self) -> Result<Self, RegionError> {
+        let file = self.file.as_ref().ok_or(RegionError::Unsealed)?;
+        let file = file.try_clone().map_err(|source| RegionError::Inspect { source })?;
+        let mapping = map(self.capacity, |bytes| Mapping::of_file_read_only(&file, bytes))?;
+        let region = Self::new(mapping, self.engine.clone(), self.capacity, Some(file));
+        region.refresh()?;
+        Ok(region)
+    }
+
+    /// The file behind a shared region, to be handed to other processes.
+    #[cfg(not(feature = "model"))]
+    pub(crate) fn file(&self) -> Option<&File> {
+        self.file.as_ref()
+    }
+
+    /// A word as an alarm, which all processes that map it see as one, and never as a word.
+    #[cfg(not(feature = "model"))]
+    pub(crate) fn alarm(&self, at: Offset) -> Result<&crate::alarm::Alarm, OutOfBounds> {
+        self.words(at, 1)?;
+        // SAFETY: in bounds, as just checked; and this crate uses these words as alarms only, so
+        // that no access of another size meets them.
+        Ok(unsafe { self.mapping.alarm(at.word() as usize) })
     }
 
     fn new(mapping: Mapping, engine: E, capacity: u64, file: Option<File>) -> Self {
@@ -183,7 +260,8 @@ impl<E: Engine> Region<E> {
         self.mapping.huge_pages()
     }
 
-    /// A word that is found again by its index, below [`ROOTS`]: where the directories of what is in the region begin.
+    /// A word that is found again by its index, below [`ROOTS`]: where the directories of what is
+    /// in the region begin.
     #[must_use]
     pub fn root(&self, index: usize) -> Option<&Word> {
         self.superblock().root(index)
@@ -193,8 +271,8 @@ impl<E: Engine> Region<E> {
     ///
     /// # Errors
     ///
-    /// [`RegionError::Full`] when the capacity does not allow it, [`RegionError::Allocate`] when the system does not. The region
-    /// is as good as before then.
+    /// [`RegionError::Full`] when the capacity does not allow it, [`RegionError::Allocate`] when
+    /// the system does not. The region is as good as before then.
     ///
     /// # Panics
     ///
@@ -211,7 +289,8 @@ impl<E: Engine> Region<E> {
                 .filter(|new_end| *new_end <= self.capacity)
                 .ok_or(RegionError::Full { asked: bytes, left: self.capacity - end, capacity: self.capacity })?;
             if let Some(file) = &self.file {
-                // Before anyone can be told of the words, there must be memory behind them. To allocate twice is harmless.
+                // Before anyone can be told of the words, there must be memory behind them. To
+                // allocate twice is harmless.
                 allocate(file, new_end, self.capacity)?;
             }
             match self.engine.compare_exchange(allocated, end, new_end) {
@@ -231,14 +310,15 @@ impl<E: Engine> Region<E> {
     /// When they are not all allocated, or `at` is not a word's boundary.
     #[inline(always)]
     pub fn words(&self, at: Offset, count: usize) -> Result<&[Word], OutOfBounds> {
-        // Rotating makes an offset that is no multiple of eight a huge index, so that one comparison checks both.
+        // Rotating makes an offset that is no multiple of eight a huge index, so that one
+        // comparison checks both.
         let first = at.bytes().rotate_right(WORD.trailing_zeros()) as usize;
         let within = |known: usize| first.saturating_add(count) <= known;
         if !within(self.known.load(Relaxed)) && !within(self.catch_up()) {
             return Err(OutOfBounds { at, words: count });
         }
-        // SAFETY: what `known` counts is allocated: within the mapping, and within the file where there is one, whose users
-        // do not cut it short.
+        // SAFETY: what `known` counts is allocated: within the mapping, and within the file where
+        // there is one, whose users do not cut it short.
         Ok(unsafe { self.mapping.words(first, count) })
     }
 
@@ -252,7 +332,8 @@ impl<E: Engine> Region<E> {
         self.words(at, N)?.try_into().map_err(|_| OutOfBounds { at, words: N })
     }
 
-    /// Asks the processor for the cache line of a word, by its number, which will be wanted soon. A hint: there need not be as many words.
+    /// Asks the processor for the cache line of a word, by its number, which will be wanted soon. A
+    /// hint: there need not be as many words.
     ///
     /// # Example
     ///
@@ -272,7 +353,8 @@ impl<E: Engine> Region<E> {
         prefetch_at(self.mapping.address(word));
     }
 
-    /// The same for a word that is wanted a little later, with many others, as [`drtm_htm::prefetch_later`].
+    /// The same for a word that is wanted a little later, with many others, as
+    /// [`drtm_htm::prefetch_later`].
     ///
     /// # Example
     ///
@@ -283,7 +365,8 @@ impl<E: Engine> Region<E> {
     }
 
     fn superblock(&self) -> Superblock<'_> {
-        // SAFETY: a region has at least its superblock, in the file too: `create` allocates it and `open` checks.
+        // SAFETY: a region has at least its superblock, in the file too: `create` allocates it and
+        // `open` checks.
         Superblock(unsafe { self.mapping.words(0, superblock::WORDS) })
     }
 

@@ -25,7 +25,21 @@ impl TaskSet {
         }
     }
 
-    /// Nobody is not inserted, nor is anyone for whom there is no room: a coroutine of an executor that has ended.
+    /// Makes room for one more, besides those there.
+    pub(crate) fn make_room(&mut self, task: Task) {
+        let words = task as usize / 64 + 1;
+        if self.bits.len() < words {
+            self.bits.resize(words, 0);
+        }
+    }
+
+    /// Whether it has any member, by a look at every bit.
+    pub(crate) fn any(&self) -> bool {
+        self.bits.iter().any(|bits| *bits != 0)
+    }
+
+    /// Nobody is not inserted, nor is anyone for whom there is no room: a coroutine of an executor
+    /// that has ended.
     #[inline(always)]
     pub(crate) fn insert(&mut self, task: Task) {
         if let Some(bits) = self.bits.get_mut(task as usize / 64) {

@@ -1,4 +1,5 @@
-//! The operations that somebody waits for: one entry each, from staging to the moment its value is taken.
+//! The operations that somebody waits for: one entry each, from staging to the moment its value is
+//! taken.
 //!
 //! ```text
 //!            ring                complete               take
@@ -11,8 +12,8 @@
 //!   free             free, and the buffer goes back to its pool
 //! ```
 //!
-//! "Drop" is that of the future. An entry's generation grows when it is freed, so that what arrives late for an earlier
-//! operation is recognised.
+//! "Drop" is that of the future. An entry's generation grows when it is freed, so that what arrives
+//! late for an earlier operation is recognised.
 
 use crate::{
     NodeId, Phase, VerbError,

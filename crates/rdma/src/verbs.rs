@@ -15,16 +15,17 @@ use crate::{
 
 /// An endpoint's verbs, counted as part of one phase. A handle to be copied.
 ///
-/// Each method posts one operation, rings the doorbell and completes when the operation has: a round trip. Several operations in
-/// one round trip are a [`Batch`]. Nothing is posted before the future is first polled; from then on dropping it leaves the operation
-/// to go on by itself.
+/// Each method posts one operation, rings the doorbell and completes when the operation has: a
+/// round trip. Several operations in one round trip are a [`Batch`]. Nothing is posted before the
+/// future is first polled; from then on dropping it leaves the operation to go on by itself.
 ///
-/// Where a queue is full or buffers are short, these wait for operations under way to make room, and fail only when none is under
-/// way, so that waiting could be for ever.
+/// Where a queue is full or buffers are short, these wait for operations under way to make room,
+/// and fail only when none is under way, so that waiting could be for ever.
 ///
 /// # Errors
 ///
-/// All methods: what [`VerbError`] names. Alignment and size are checked when posted, bounds at the target.
+/// All methods: what [`VerbError`] names. Alignment and size are checked when posted, bounds at the
+/// target.
 ///
 /// # Example
 ///
@@ -110,7 +111,8 @@ impl<'e, P: Port> Verbs<'e, P> {
         self.perform(Intent::Write { to, words })
     }
 
-    /// COMPARE-AND-SWAP: stores `new` if the word is `expected`. Gives what the word was; the swap was made if that is `expected`.
+    /// COMPARE-AND-SWAP: stores `new` if the word is `expected`. Gives what the word was; the swap
+    /// was made if that is `expected`.
     #[inline]
     pub fn compare_swap(self, at: Remote, expected: u64, new: u64) -> impl Future<Output = Result<u64, VerbError>> {
         self.perform(Intent::CompareSwap { at, expected, new })
@@ -128,7 +130,8 @@ impl<'e, P: Port> Verbs<'e, P> {
         self.perform(Intent::Send { to, bytes })
     }
 
-    /// Sends a message and waits for its reply: until somebody receives it at that node and replies, or the node leaves.
+    /// Sends a message and waits for its reply: until somebody receives it at that node and
+    /// replies, or the node leaves.
     #[inline]
     pub fn call(self, to: NodeId, request: &[u8]) -> impl Future<Output = Result<Reply<'e, P>, VerbError>> {
         self.perform(Intent::Call { to, bytes: request })
@@ -149,8 +152,9 @@ impl<'e, P: Port> Verbs<'e, P> {
         Message::new(self, received)
     }
 
-    /// Answers calls for ever: `handler` is given the caller, the request, and where to put the reply. What it puts there for a message
-    /// that asks for no reply is discarded. Meant to be [served](crate::Executor::serve) beside the coroutines of a worker.
+    /// Answers calls for ever: `handler` is given the caller, the request, and where to put the
+    /// reply. What it puts there for a message that asks for no reply is discarded. Meant to be
+    /// [served](crate::Executor::serve) beside the coroutines of a worker.
     ///
     /// A reply that is too long reaches the caller as [`VerbError::Unanswered`].
     pub async fn serve(self, mut handler: impl FnMut(NodeId, &[u8], &mut Vec<u8>)) -> Infallible {

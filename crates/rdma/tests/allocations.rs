@@ -11,7 +11,8 @@ use std::{
 
 use drtm_htm::NoHtm;
 use drtm_rdma::{
-    Executor, Fabric, LocalConfig, LocalFabric, LocalPort, NodeId, Phase, Region, Remote, VerbError, Verbs,
+    Executor, Fabric, LocalConfig, LocalFabric, NodeId, Phase, Port, Region, Remote, ShmConfig, ShmFabric, VerbError,
+    Verbs,
 };
 
 struct Counting;
@@ -32,7 +33,8 @@ unsafe impl GlobalAlloc for Counting {
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the caller keeps the contract, which is the same; the memory came from `alloc` above.
+        // SAFETY: the caller keeps the contract, which is the same; the memory came from `alloc`
+        // above.
         unsafe { System.dealloc(pointer, layout) }
     }
 }
@@ -40,7 +42,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-async fn everything(verbs: Verbs<'_, LocalPort<NoHtm>>, at: Remote, rounds: usize) -> Result<(), VerbError> {
+async fn everything<P: Port>(verbs: Verbs<'_, P>, at: Remote, rounds: usize) -> Result<(), VerbError> {
     for _ in 0..rounds {
         let words = verbs.read(at, 40).await?;
         verbs.write(at, &words).await?;
@@ -67,20 +69,38 @@ fn operations_and_switches_allocate_nothing() {
         let offset = memory.extend(4096, 4096).expect("room");
         let region = fabric.register(NodeId(1), memory).expect("a node");
         let at = Remote { node: NodeId(1), region, offset };
-        let endpoint = fabric.endpoint(NodeId(0)).expect("an endpoint");
-        let verbs = endpoint.during(Phase::Other);
-        let mut executor = Executor::new(&endpoint);
-        executor.serve(verbs.serve(|_, request, reply| reply.extend_from_slice(request)));
-        for _ in 0..4 {
-            executor.spawn(async move {
-                // Lists grow to their sizes, and every frame is used once.
-                everything(verbs, at, 2000).await.expect("the words are there");
-                let before = allocations();
-                everything(verbs, at, 200).await.expect("the words are there");
-                let allocated = allocations() - before;
-                assert_eq!(allocated, 0, "allocations by 200 rounds of everything");
-            });
-        }
-        executor.run();
+        allocates_nothing(&fabric, at);
     }
+}
+
+#[test]
+fn nor_do_they_on_shared_memory() {
+    let directory = std::env::temp_dir().join(format!("drtm-allocations-{}", std::process::id()));
+    {
+        let join = |node| ShmFabric::join(NoHtm, ShmConfig::new("suite", NodeId(node)).directory(&directory));
+        let [fabric, other] = [0, 1].map(|node| join(node).expect("a group"));
+        let memory = Arc::new(Region::shared(NoHtm, 1 << 20).expect("a region"));
+        let offset = memory.extend(4096, 4096).expect("room");
+        let region = other.register(NodeId(1), memory).expect("a node");
+        allocates_nothing(&fabric, Remote { node: NodeId(1), region, offset });
+    }
+    std::fs::remove_dir_all(&directory).expect("a directory");
+}
+
+fn allocates_nothing<F: Fabric>(fabric: &F, at: Remote) {
+    let endpoint = fabric.endpoint(NodeId(0)).expect("an endpoint");
+    let verbs = endpoint.during(Phase::Other);
+    let mut executor = Executor::new(&endpoint);
+    executor.serve(verbs.serve(|_, request, reply| reply.extend_from_slice(request)));
+    for _ in 0..4 {
+        executor.spawn(async move {
+            // Lists grow to their sizes, and every frame is used once.
+            everything(verbs, at, 2000).await.expect("the words are there");
+            let before = allocations();
+            everything(verbs, at, 200).await.expect("the words are there");
+            let allocated = allocations() - before;
+            assert_eq!(allocated, 0, "allocations by 200 rounds of everything");
+        });
+    }
+    executor.run();
 }

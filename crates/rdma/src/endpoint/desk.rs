@@ -1,11 +1,13 @@
-//! Where completions arrive: buffers go back, values go to whoever waits for them, and those are woken.
+//! Where completions arrive: buffers go back, values go to whoever waits for them, and those are
+//! woken.
 
 use crate::{
-    Counters, NodeId, VerbError,
+    Counters, Incarnation, NodeId, VerbError,
     buffers::Pool,
     port::{Events, Frame, Ticket, Verb},
     tasks::TaskSet,
     tickets::{Completed, Tickets, Value},
+    timers::Timers,
 };
 
 /// What completions touch.
@@ -19,6 +21,10 @@ pub(crate) struct Desk {
     pub(crate) ready: TaskSet,
     /// Coroutines that wait for room in a queue or for a buffer.
     pub(super) crowded: TaskSet,
+    /// Coroutines that wait for nodes to come or go.
+    pub(crate) watchers: TaskSet,
+    /// Coroutines that sleep.
+    pub(crate) timers: Timers,
     /// Operations posted and not completed, those without a ticket included.
     pub(crate) under_way: usize,
     /// Calls not answered.
@@ -112,10 +118,14 @@ impl Events for Desk {
         }
     }
 
-    fn departed(&mut self, node: NodeId) {
+    fn departed(&mut self, node: NodeId, incarnation: Incarnation) {
         while let Some(ticket) = self.tickets.call_to(node) {
-            self.settle(ticket, Err(VerbError::Disconnected { node }));
+            self.settle(ticket, Err(VerbError::Disconnected { node, incarnation }));
             self.calls -= 1;
         }
+    }
+
+    fn changed(&mut self) {
+        self.ready.take_all(&mut self.watchers);
     }
 }

@@ -7,17 +7,24 @@ use crate::{
     port::{Activity, Frame, Received, Reply, ReplyTo, Ticket, Verb, Work},
     tasks::TaskSet,
     tickets::{Task, Tickets, Value},
+    timers::Timers,
 };
 
 use super::desk::Desk;
 
 #[derive(Debug)]
 pub(crate) struct Inner<P> {
-    port: P,
+    pub(crate) port: P,
     capabilities: Capabilities,
     pub(crate) desk: Desk,
     /// Coroutines that wait for a message.
     pub(crate) receivers: TaskSet,
+    /// Whether an executor runs coroutines here.
+    occupied: bool,
+    /// How the last poll found things.
+    pub(crate) activity: Activity,
+    /// How often the endpoint has slept.
+    pub(crate) naps: u64,
     /// Lists for batches, so that each need not allocate its own.
     spare: Vec<Vec<Work>>,
 }
@@ -35,11 +42,16 @@ impl<P: Port> Inner<P> {
                 counters: Counters::default(),
                 ready: TaskSet::default(),
                 crowded: TaskSet::default(),
+                watchers: TaskSet::default(),
+                timers: Timers::default(),
                 under_way: 0,
                 calls: 0,
                 unwanted: Vec::new(),
             },
             receivers: TaskSet::default(),
+            occupied: false,
+            activity: Activity::Idle,
+            naps: 0,
             spare: Vec::new(),
         }
     }
@@ -53,25 +65,74 @@ impl<P: Port> Inner<P> {
         (self.desk.words.free(), self.desk.bytes.free(), self.desk.tickets.open_count())
     }
 
-    /// An executor starts: so many coroutines, all of which can go on.
-    pub(crate) fn begin_run(&mut self, tasks: usize) {
+    /// An executor starts: so many coroutines, all of which can go on. False if one is at it
+    /// already.
+    pub(crate) fn begin_run(&mut self, tasks: usize) -> bool {
+        if std::mem::replace(&mut self.occupied, true) {
+            return false;
+        }
         self.desk.ready.fill(tasks);
         self.receivers.reset(tasks);
         self.desk.crowded.reset(tasks);
+        self.desk.watchers.reset(tasks);
+        true
     }
 
-    /// Polls the port once and wakes whoever can go on.
+    /// The executor has another coroutine, which can go on.
+    pub(crate) fn admit(&mut self, task: Task) {
+        for set in [&mut self.receivers, &mut self.desk.crowded, &mut self.desk.watchers, &mut self.desk.ready] {
+            set.make_room(task);
+        }
+        self.desk.ready.insert(task);
+    }
+
+    /// The executor ends, with all of its coroutines.
+    pub(crate) fn end_run(&mut self) {
+        self.occupied = false;
+        if !self.receivers.is_empty() {
+            self.receivers.reset(0);
+            self.port.retire();
+        }
+    }
+
+    /// Polls the port once and wakes whatever can go on.
     #[inline]
     pub(crate) fn poll(&mut self) -> Activity {
         let Self { port, desk, .. } = self;
         let activity = port.poll(desk);
+        if !desk.timers.is_empty() {
+            self.wake_sleepers();
+        }
         while let Some(frame) = self.desk.unwanted.pop() {
             self.port.recycle_reply(frame);
         }
         if !self.receivers.is_empty() && self.port.has_mail() {
             self.desk.ready.take_all(&mut self.receivers);
         }
+        self.activity = activity;
         activity
+    }
+
+    fn wake_sleepers(&mut self) {
+        let now = self.port.now();
+        while let Some(task) = self.desk.timers.go_off(now) {
+            self.desk.ready.insert(task);
+        }
+    }
+
+    /// Sleeps until something happens, or until a timer goes off, or for `at_most`. Does not where
+    /// `quiet` says so.
+    pub(crate) fn nap(&mut self, at_most: Option<std::time::Duration>, quiet: impl FnOnce() -> bool) {
+        let timer = self.desk.timers.next();
+        let until = match (timer, at_most) {
+            (timer, None) => timer,
+            (timer, Some(at_most)) => {
+                let latest = self.port.now() + at_most;
+                Some(timer.map_or(latest, |timer| timer.min(latest)))
+            }
+        };
+        self.naps += 1;
+        self.port.wait(until, !self.receivers.is_empty(), quiet);
     }
 
     /// A coroutine waits for room.
@@ -79,7 +140,8 @@ impl<P: Port> Inner<P> {
         self.desk.crowded.insert(task);
     }
 
-    /// Turns an intention into a request: checks it, sets a place in the queue aside, and takes a buffer.
+    /// Turns an intention into a request: checks it, sets a place in the queue aside, and takes a
+    /// buffer.
     #[inline(always)]
     fn prepare(&mut self, intent: &Intent<'_>) -> Result<Verb, VerbError> {
         intent.check(&self.capabilities)?;

@@ -12,11 +12,15 @@ use std::{
     task::{Wake, Waker},
 };
 
+use crate::alarm::Ringer;
+
 /// A coroutine's bell, which any thread may ring.
 struct Bell {
     rung: AtomicBool,
     /// Whether any of the executor's bells is rung: one look a round is enough for all.
     any: Arc<AtomicBool>,
+    /// Wakes the executor's thread, if it sleeps.
+    ringer: Ringer,
 }
 
 impl Wake for Bell {
@@ -27,20 +31,32 @@ impl Wake for Bell {
     fn wake_by_ref(self: &Arc<Self>) {
         self.rung.store(true, Release);
         self.any.store(true, Release);
+        self.ringer.ring();
     }
 }
 
 /// The bells of an executor's coroutines.
-#[derive(Default)]
 pub(super) struct Bells {
     any: Arc<AtomicBool>,
     bells: Vec<Arc<Bell>>,
+    ringer: Ringer,
 }
 
 impl Bells {
+    /// None, of an executor whose thread this wakes.
+    pub(super) fn new(ringer: Ringer) -> Self {
+        Self { any: Arc::default(), bells: Vec::new(), ringer }
+    }
+
+    /// Whether none is rung, as the last look before a sleep finds it.
+    pub(super) fn are_quiet(&self) -> bool {
+        !self.any.load(Acquire)
+    }
+
     /// The next coroutine's waker.
     pub(super) fn add(&mut self) -> Waker {
-        let bell = Arc::new(Bell { rung: AtomicBool::new(false), any: Arc::clone(&self.any) });
+        let ringer = self.ringer.clone();
+        let bell = Arc::new(Bell { rung: AtomicBool::new(false), any: Arc::clone(&self.any), ringer });
         self.bells.push(Arc::clone(&bell));
         Waker::from(bell)
     }
@@ -58,7 +74,8 @@ impl Bells {
         }
     }
 
-    /// Whether anyone could still ring this one's bell: whether its waker was cloned, and the clone is still there.
+    /// Whether anyone could still ring this one's bell: whether its waker was cloned, and the clone
+    /// is still there.
     pub(super) fn may_ring(&self, index: usize) -> bool {
         // This list has one, and the executor's waker another.
         self.bells.get(index).is_some_and(|bell| Arc::strong_count(bell) > 2)

@@ -16,7 +16,8 @@ use crate::{Atomicity, Buffers, Capabilities, Order};
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tearing {
-    /// A cache line is fetched as it was at one moment, as by a NIC on a processor with coherent caches.
+    /// A cache line is fetched as it was at one moment, as by a NIC on a processor with coherent
+    /// caches.
     Lines,
     /// Nothing but a word is.
     Words,
@@ -52,7 +53,8 @@ pub struct LocalConfig {
 }
 
 impl LocalConfig {
-    /// As fast as can be: every operation is carried out at the first poll, in order, and atomics are atomic with everything.
+    /// As fast as can be: every operation is carried out at the first poll, in order, and atomics
+    /// are atomic with everything.
     pub fn perfect() -> Self {
         Self {
             seed: 0,
@@ -70,8 +72,9 @@ impl LocalConfig {
         }
     }
 
-    /// As unkind as verbs may be, and reproducibly so on one thread: delayed starts, a few lines or words at a time between polls
-    /// and in any order, reads passed by writes, atomics that are atomic only with each other.
+    /// As unkind as verbs may be, and reproducibly so on one thread: delayed starts, a few lines or
+    /// words at a time between polls and in any order, reads passed by writes, atomics that are
+    /// atomic only with each other.
     pub fn harsh(seed: u64) -> Self {
         Self {
             seed,
@@ -99,7 +102,8 @@ impl LocalConfig {
         Self { tearing, ..self }
     }
 
-    /// Whether the lines of a READ and the words of a WRITE are accessed in any order, or else in that of their addresses.
+    /// Whether the lines of a READ and the words of a WRITE are accessed in any order, or else in
+    /// that of their addresses.
     pub fn scattered(self, scattered: bool) -> Self {
         Self { scattered, ..self }
     }
@@ -109,7 +113,8 @@ impl LocalConfig {
         Self { passing, ..self }
     }
 
-    /// The most lines or words that one poll moves, to or from one node; `None` for all. At least 1.
+    /// The most lines or words that one poll moves, to or from one node; `None` for all. At least
+    /// 1.
     pub fn steps(self, steps: Option<u32>) -> Self {
         Self { steps: steps.map(|steps| steps.max(1)), ..self }
     }
@@ -129,7 +134,8 @@ impl LocalConfig {
         Self { queue_depth: queue_depth.max(1), ..self }
     }
 
-    /// Messages that a node holds for its endpoints to receive, and calls that an endpoint may have unanswered. At least 1.
+    /// Messages that a node holds for its endpoints to receive, and calls that an endpoint may have
+    /// unanswered. At least 1.
     pub fn mailbox(self, messages: usize) -> Self {
         Self { mailbox: messages.max(1), ..self }
     }

@@ -1,7 +1,8 @@
 //! Where messages wait until they are received.
 //!
-//! A mailbox has a fixed number of frames, and a message needs one: so it can be full, and then the sender's queue waits, as a reliable
-//! connection does when the receiver is not ready. Frames keep their memory, so after a while nothing is allocated.
+//! A mailbox has a fixed number of frames, and a message needs one: so it can be full, and then the
+//! sender's queue waits, as a reliable connection does when the receiver is not ready. Frames keep
+//! their memory, so after a while nothing is allocated.
 
 use crossbeam_queue::ArrayQueue;
 

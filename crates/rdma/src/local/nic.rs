@@ -1,21 +1,17 @@
 //! The simulated NIC: carries one operation out, at once or a line or a word at a time.
 
-use std::time::Instant;
+use std::sync::atomic::Ordering::Acquire;
 
-use drtm_htm::Engine;
+use drtm_htm::{Engine, Word};
 use fastrand::Rng;
 
 use crate::{
-    Atomicity, Buffers, NodeId, Remote, VerbError,
+    Atomicity, Buffers, Incarnation, NodeId, Remote, Time, VerbError,
+    memory::{self, Units},
     port::{Activity, Reply, ReplyTo, Verb, Work},
 };
 
-use super::{
-    Shared,
-    mailbox::Kind,
-    memory::{self, Units},
-    node::Node,
-};
+use super::{LocalConfig, life::Life, mailbox::Kind};
 
 /// What a queue holds.
 #[derive(Debug)]
@@ -59,7 +55,7 @@ pub(super) struct Posted {
     pub(super) job: Job,
     pub(super) stage: Stage,
     /// Not before.
-    pub(super) due: Option<Instant>,
+    pub(super) due: Option<Time>,
 }
 
 pub(super) type Outcome = Result<u64, VerbError>;
@@ -73,14 +69,39 @@ pub(super) struct Nic {
     /// Lists for the orders in which lines and words are accessed.
     pub(super) spare: Vec<Vec<u32>>,
     /// When this poll is, where that matters.
-    pub(super) now: Option<Instant>,
+    pub(super) now: Option<Time>,
 }
 
-fn target<E: Engine>(shared: &Shared<E>, node: NodeId) -> Result<&Node<E>, VerbError> {
-    match shared.node(node) {
-        None => Err(VerbError::UnknownNode { node }),
-        Some(target) if target.is_closed() => Err(VerbError::Disconnected { node }),
-        Some(target) => Ok(target),
+/// Whom a queue leads to.
+pub(super) struct Target<'a, E: Engine> {
+    /// The incarnation that the queue belongs to.
+    pub(super) life: &'a Life<E>,
+    pub(super) config: &'a LocalConfig,
+    /// Whether the poster's own node has died, and posts nothing more.
+    pub(super) silenced: bool,
+    pub(super) poster: (NodeId, Incarnation),
+}
+
+impl<'a, E: Engine> Target<'a, E> {
+    /// The incarnation, while it is here.
+    #[inline(always)]
+    fn here(&self, node: NodeId) -> Result<&'a Life<E>, VerbError> {
+        if self.life.is_over() || self.silenced {
+            return Err(self.gone(node));
+        }
+        Ok(self.life)
+    }
+
+    #[cold]
+    fn gone(&self, node: NodeId) -> VerbError {
+        let (node, incarnation) = if self.silenced { self.poster } else { (node, self.life.incarnation) };
+        VerbError::Gone { node, incarnation }
+    }
+
+    /// Words of it, and the engine to access them by.
+    #[inline(always)]
+    fn words(&self, at: Remote, count: usize) -> Result<(&'a E, &'a [Word]), VerbError> {
+        self.here(at.node)?.words(at, count)
     }
 }
 
@@ -96,24 +117,24 @@ fn change(verb: &Verb, old: u64) -> Option<u64> {
 impl Nic {
     /// Carries an operation out completely. `None`: a message for which there is no room.
     #[inline(always)]
-    pub(super) fn carry_out<E: Engine>(&mut self, job: &mut Job, shared: &Shared<E>) -> Option<Outcome> {
-        let Job::Work(work) = job else { return self.deliver(job, shared) };
+    pub(super) fn carry_out<E: Engine>(&mut self, job: &mut Job, to: &Target<'_, E>) -> Option<Outcome> {
+        let Job::Work(work) = job else { return self.deliver(job, to) };
         let outcome = match &mut work.verb {
-            Verb::Read { from, into } => Self::read(shared, *from, into),
-            Verb::Write { to, from } => Self::write(shared, *to, from),
+            Verb::Read { from, into } => Self::read(to, *from, into),
+            Verb::Write { to: at, from } => Self::write(to, *at, from),
             Verb::CompareSwap { at, .. } | Verb::FetchAdd { at, .. } => {
                 let at = *at;
-                Self::atomic(&work.verb, at, shared)
+                Self::atomic(&work.verb, at, to)
             }
-            Verb::Send { .. } | Verb::Call { .. } => return self.deliver(job, shared),
+            Verb::Send { .. } | Verb::Call { .. } => return self.deliver(job, to),
         };
         Some(outcome)
     }
 
     #[inline]
-    fn read<E: Engine>(shared: &Shared<E>, from: Remote, into: &mut [u64]) -> Outcome {
-        let (engine, words) = target(shared, from.node)?.words(from, into.len())?;
-        let units = Units::of_read(from, into.len(), shared.config.tearing);
+    fn read<E: Engine>(to: &Target<'_, E>, from: Remote, into: &mut [u64]) -> Outcome {
+        let (engine, words) = to.words(from, into.len())?;
+        let units = Units::of_read(from, into.len(), to.config.tearing);
         for unit in 0..units.count() {
             memory::fetch(engine, words, into, units.range(unit));
         }
@@ -121,17 +142,16 @@ impl Nic {
     }
 
     #[inline]
-    fn write<E: Engine>(shared: &Shared<E>, to: Remote, from: &[u64]) -> Outcome {
-        let (engine, words) = target(shared, to.node)?.words(to, from.len())?;
+    fn write<E: Engine>(to: &Target<'_, E>, at: Remote, from: &[u64]) -> Outcome {
+        let (engine, words) = to.words(at, from.len())?;
         memory::store(engine, words, from, 0..from.len());
         Ok(0)
     }
 
     #[inline]
-    fn atomic<E: Engine>(verb: &Verb, at: Remote, shared: &Shared<E>) -> Outcome {
-        let node = target(shared, at.node)?;
-        let (engine, words) = node.words(at, 1)?;
-        if shared.config.atomicity == Atomicity::Global {
+    fn atomic<E: Engine>(verb: &Verb, at: Remote, to: &Target<'_, E>) -> Outcome {
+        let (engine, words) = to.words(at, 1)?;
+        if to.config.atomicity == Atomicity::Global {
             return Ok(match *verb {
                 Verb::CompareSwap { expected, new, .. } => {
                     engine.compare_exchange(&words[0], expected, new).unwrap_or_else(|found| found)
@@ -140,55 +160,65 @@ impl Nic {
                 _ => engine.load(&words[0]),
             });
         }
-        node.atomics().take();
+        to.life.atomics().take();
         let old = engine.load(&words[0]);
-        Self::end_atomic(verb, old, shared)
+        Self::end_atomic(verb, old, to.life)
     }
 
     /// The second half of an atomic that is atomic only with its like.
-    pub(super) fn end_atomic<E: Engine>(verb: &Verb, old: u64, shared: &Shared<E>) -> Outcome {
+    pub(super) fn end_atomic<E: Engine>(verb: &Verb, old: u64, life: &Life<E>) -> Outcome {
         let (Verb::CompareSwap { at, .. } | Verb::FetchAdd { at, .. }) = *verb else { return Ok(old) };
-        let node = shared.node(at.node).ok_or(VerbError::UnknownNode { node: at.node })?;
-        let stored = node.words(at, 1).map(|(engine, words)| {
+        let stored = life.words(at, 1).map(|(engine, words)| {
             if let Some(new) = change(verb, old) {
                 engine.store(&words[0], new);
             }
             old
         });
-        node.atomics().release();
+        life.atomics().release();
         stored
     }
 
     /// Hands a message to its receiver, if there is room for it.
-    fn deliver<E: Engine>(&self, job: &Job, shared: &Shared<E>) -> Option<Outcome> {
-        let (node, bytes, reply_to) = match job {
-            Job::Reply(to, reply) => {
-                let Some(place) = shared.node(to.node).and_then(|node| node.place(to.endpoint)) else {
-                    return Some(Ok(0));
-                };
-                if place.life.load(std::sync::atomic::Ordering::Acquire) != to.life {
-                    return Some(Ok(0));
-                }
-                let kind = Kind::Reply { life: to.life, ticket: to.ticket, refused: reply.refused };
-                return place.replies.deliver(self.address.node, kind, &reply.frame).then_some(Ok(0));
+    fn deliver<E: Engine>(&self, job: &Job, to: &Target<'_, E>) -> Option<Outcome> {
+        let (node, bytes, kind) = match job {
+            Job::Reply(reply_to, reply) => return self.deliver_reply(*reply_to, reply, to).then_some(Ok(0)),
+            Job::Work(Work { verb: Verb::Send { to, bytes }, .. }) => (*to, bytes, Kind::Message),
+            Job::Work(Work { verb: Verb::Call { to, bytes }, ticket: Some(ticket) }) => {
+                (*to, bytes, Kind::Call(ReplyTo { ticket: *ticket, ..self.address }))
             }
-            Job::Work(Work { verb: Verb::Send { to, bytes }, .. }) => (*to, bytes, None),
-            Job::Work(Work { verb: Verb::Call { to, bytes }, ticket }) => (*to, bytes, *ticket),
+            Job::Work(Work { verb: Verb::Call { to, bytes }, ticket: None }) => (*to, bytes, Kind::Message),
             Job::Work(_) => return Some(Ok(0)),
         };
-        let target = match target(shared, node) {
-            Ok(target) => target,
+        let life = match to.here(node) {
+            Ok(life) => life,
             Err(error) => return Some(Err(error)),
         };
-        let kind = match reply_to {
-            Some(ticket) => Kind::Call(ReplyTo { ticket, ..self.address }),
-            None => Kind::Message,
-        };
-        target.mail.deliver(self.address.node, kind, bytes).then_some(Ok(0))
+        if !life.mail.deliver(self.address.node, kind, bytes) {
+            return None;
+        }
+        life.wake_for_mail();
+        Some(Ok(0))
+    }
+
+    /// Hands a reply to the endpoint that waits for it, if that is still there. False if there is
+    /// no room.
+    fn deliver_reply<E: Engine>(&self, reply_to: ReplyTo, reply: &Reply, to: &Target<'_, E>) -> bool {
+        let Some(place) = to.life.place(reply_to.endpoint) else { return true };
+        let stale = reply_to.incarnation != to.life.incarnation || place.life.load(Acquire) != reply_to.life;
+        // A dead endpoint never makes room.
+        if stale || to.life.is_dead() || to.silenced {
+            return true;
+        }
+        let kind = Kind::Reply { life: reply_to.life, ticket: reply_to.ticket, refused: reply.refused };
+        let delivered = place.replies.deliver(self.address.node, kind, &reply.frame);
+        if delivered {
+            place.alarm.ring();
+        }
+        delivered
     }
 
     /// Moves one operation along, by at most `budget` lines or words.
-    pub(super) fn advance<E: Engine>(&mut self, posted: &mut Posted, shared: &Shared<E>, budget: &mut u32) -> Activity {
+    pub(super) fn advance<E: Engine>(&mut self, posted: &mut Posted, to: &Target<'_, E>, budget: &mut u32) -> Activity {
         loop {
             posted.stage = match &mut posted.stage {
                 Stage::Waiting(_) if posted.due > self.now => return Activity::Busy,
@@ -196,13 +226,13 @@ impl Nic {
                     *polls -= 1;
                     return Activity::Busy;
                 }
-                Stage::Waiting(0) => match self.begin(&mut posted.job, shared) {
+                Stage::Waiting(0) => match self.begin(&mut posted.job, to) {
                     Ok(stage) => stage,
                     Err(activity) => return activity,
                 },
                 Stage::Moving(order) => {
                     let Job::Work(work) = &mut posted.job else { return Activity::Idle };
-                    match Self::transfer(&mut work.verb, shared, order, budget) {
+                    match Self::transfer(&mut work.verb, to, order, budget) {
                         Ok(()) if !order.is_empty() => return Activity::Busy,
                         outcome => {
                             self.spare.push(std::mem::take(order));
@@ -212,12 +242,12 @@ impl Nic {
                 }
                 Stage::Between { old } => {
                     let Job::Work(work) = &posted.job else { return Activity::Idle };
-                    Stage::Over(Self::end_atomic(&work.verb, *old, shared))
+                    Stage::Over(Self::end_atomic(&work.verb, *old, to.life))
                 }
                 Stage::Over(_) => return Activity::Idle,
             };
             if let Stage::Between { .. } = posted.stage
-                && shared.config.steps.is_some()
+                && to.config.steps.is_some()
                 && self.rng.bool()
             {
                 // Here another may come between.
@@ -228,35 +258,34 @@ impl Nic {
     }
 
     /// An operation's first step. An error is that it cannot begin yet, and why.
-    fn begin<E: Engine>(&mut self, job: &mut Job, shared: &Shared<E>) -> Result<Stage, Activity> {
+    fn begin<E: Engine>(&mut self, job: &mut Job, to: &Target<'_, E>) -> Result<Stage, Activity> {
         if let Job::Work(work) = &*job {
             let (at, units) = match &work.verb {
-                Verb::Read { from, into } => (*from, Units::of_read(*from, into.len(), shared.config.tearing)),
-                Verb::Write { to, from } => (*to, Units::of_write(from.len())),
+                Verb::Read { from, into } => (*from, Units::of_read(*from, into.len(), to.config.tearing)),
+                Verb::Write { to: at, from } => (*at, Units::of_write(from.len())),
                 Verb::CompareSwap { at, .. } | Verb::FetchAdd { at, .. }
-                    if shared.config.atomicity != Atomicity::Global =>
+                    if to.config.atomicity != Atomicity::Global =>
                 {
-                    return Self::begin_atomic(*at, shared);
+                    return Self::begin_atomic(*at, to);
                 }
-                _ => return self.whole(job, shared),
+                _ => return self.whole(job, to),
             };
-            return Ok(match target(shared, at.node) {
-                Ok(_) => Stage::Moving(self.order(units.count(), shared.config.scattered)),
+            return Ok(match to.here(at.node) {
+                Ok(_) => Stage::Moving(self.order(units.count(), to.config.scattered)),
                 Err(error) => Stage::Over(Err(error)),
             });
         }
-        self.whole(job, shared)
+        self.whole(job, to)
     }
 
-    fn whole<E: Engine>(&mut self, job: &mut Job, shared: &Shared<E>) -> Result<Stage, Activity> {
-        self.carry_out(job, shared).map(Stage::Over).ok_or(Activity::Blocked)
+    fn whole<E: Engine>(&mut self, job: &mut Job, to: &Target<'_, E>) -> Result<Stage, Activity> {
+        self.carry_out(job, to).map(Stage::Over).ok_or(Activity::Blocked)
     }
 
-    fn begin_atomic<E: Engine>(at: Remote, shared: &Shared<E>) -> Result<Stage, Activity> {
-        let found = target(shared, at.node).and_then(|node| Ok((node, node.words(at, 1)?)));
-        match found {
-            Ok((node, (engine, words))) => {
-                if !node.atomics().try_take() {
+    fn begin_atomic<E: Engine>(at: Remote, to: &Target<'_, E>) -> Result<Stage, Activity> {
+        match to.words(at, 1) {
+            Ok((engine, words)) => {
+                if !to.life.atomics().try_take() {
                     return Err(Activity::Busy);
                 }
                 Ok(Stage::Between { old: engine.load(&words[0]) })
@@ -267,7 +296,8 @@ impl Nic {
 
     /// In which order the units of an operation are accessed: the last of the list first.
     fn order(&mut self, units: usize, scattered: bool) -> Vec<u32> {
-        // With room for a small buffer at once, so that lists do not grow one after the other for ever.
+        // With room for a small buffer at once, so that lists do not grow one after the other for
+        // ever.
         let mut order = self.spare.pop().unwrap_or_else(|| Vec::with_capacity(Buffers::SMALL / 8));
         order.extend((0..units as u32).rev());
         if scattered {
@@ -278,24 +308,30 @@ impl Nic {
 
     fn transfer<E: Engine>(
         verb: &mut Verb,
-        shared: &Shared<E>,
+        to: &Target<'_, E>,
         order: &mut Vec<u32>,
         budget: &mut u32,
     ) -> Result<(), VerbError> {
         let (at, count) = match verb {
             Verb::Read { from, into } => (*from, into.len()),
-            Verb::Write { to, from } => (*to, from.len()),
+            Verb::Write { to: at, from } => (*at, from.len()),
             _ => return Ok(()),
         };
-        let found = target(shared, at.node).and_then(|node| node.words(at, count));
-        let (engine, words) = found.inspect_err(|_| order.clear())?;
+        let (engine, words) = to.words(at, count).map_err(|error| {
+            order.clear();
+            match error {
+                // Some of it may have been moved.
+                VerbError::Gone { node, incarnation } => VerbError::Disconnected { node, incarnation },
+                other => other,
+            }
+        })?;
         while *budget > 0
             && let Some(unit) = order.pop()
         {
             *budget -= 1;
             match verb {
                 Verb::Read { from, into } => {
-                    let range = Units::of_read(*from, count, shared.config.tearing).range(unit as usize);
+                    let range = Units::of_read(*from, count, to.config.tearing).range(unit as usize);
                     memory::fetch(engine, words, into, range);
                 }
                 Verb::Write { from, .. } => {

@@ -1,143 +1,58 @@
-//! A node: its registered memory, its mailboxes, and the one unit of its NIC that atomics go through.
+//! A node: the incarnation of it that is here, and the last that died.
 
-use std::sync::{
-    Arc, OnceLock,
-    atomic::{
-        AtomicBool, AtomicU32,
-        Ordering::{Acquire, Relaxed, Release},
-    },
-};
+use std::sync::Arc;
 
-use crossbeam_utils::{Backoff, CachePadded};
-use drtm_htm::{Engine, Word};
-use parking_lot::Mutex;
+use drtm_htm::Engine;
+use parking_lot::RwLock;
 
-use crate::{FabricError, NodeId, Region, RegionId, Remote, VerbError};
+use crate::{FabricError, Incarnation, NodeId, Presence};
 
-use super::{LocalConfig, mailbox::Mailbox};
-
-/// Regions that a node can register.
-const REGIONS: usize = 256;
+use super::{LocalConfig, life::Life};
 
 #[derive(Debug)]
 pub(super) struct Node<E: Engine> {
-    /// Filled from the front, and never changed after: read without a lock.
-    regions: Box<[OnceLock<Arc<Region<E>>>]>,
-    registration: Mutex<()>,
-    closed: AtomicBool,
-    /// What was sent to the node.
-    pub(super) mail: Mailbox,
-    /// A place for each endpoint, used again when one is dropped.
-    endpoints: Box<[OnceLock<Place>]>,
-    /// Places that are free, the next one to use last; and how many were ever used.
-    vacancies: Mutex<(Vec<u16>, usize)>,
-    atomics: CachePadded<AtomicUnit>,
-    mailbox: usize,
+    lives: RwLock<Lives<E>>,
 }
 
-/// What others know of an endpoint.
 #[derive(Debug)]
-pub(super) struct Place {
-    pub(super) replies: Mailbox,
-    /// Grows whenever an endpoint leaves the place, so that replies to an earlier one are not mistaken.
-    pub(super) life: AtomicU32,
+struct Lives<E: Engine> {
+    /// The one that is here, or was last.
+    now: Arc<Life<E>>,
+    /// The last that died before it, of which recovery may want what is left.
+    dead: Option<Arc<Life<E>>>,
 }
 
 impl<E: Engine> Node<E> {
     pub(super) fn new(config: &LocalConfig) -> Self {
-        Self {
-            regions: (0..REGIONS).map(|_| OnceLock::new()).collect(),
-            registration: Mutex::new(()),
-            closed: AtomicBool::new(false),
-            mail: Mailbox::new(config.mailbox),
-            endpoints: (0..config.endpoints).map(|_| OnceLock::new()).collect(),
-            vacancies: Mutex::default(),
-            atomics: CachePadded::default(),
-            mailbox: config.mailbox,
+        let now = Arc::new(Life::new(Incarnation(1), config));
+        Self { lives: RwLock::new(Lives { now, dead: None }) }
+    }
+
+    pub(super) fn life(&self) -> Arc<Life<E>> {
+        Arc::clone(&self.lives.read().now)
+    }
+
+    /// The last that died.
+    pub(super) fn dead(&self) -> Option<Arc<Life<E>>> {
+        let lives = self.lives.read();
+        if lives.now.is_dead() { Some(Arc::clone(&lives.now)) } else { lives.dead.clone() }
+    }
+
+    pub(super) fn presence(&self) -> Presence {
+        self.lives.read().now.presence()
+    }
+
+    /// Comes back, with nothing.
+    pub(super) fn revive(&self, node: NodeId, config: &LocalConfig) -> Result<Incarnation, FabricError> {
+        let mut lives = self.lives.write();
+        if !lives.now.is_over() {
+            return Err(FabricError::Present { node });
         }
-    }
-
-    pub(super) fn register(&self, node: NodeId, region: Arc<Region<E>>) -> Result<RegionId, FabricError> {
-        let _one_at_a_time = self.registration.lock();
-        let full = FabricError::TooManyRegions { node, most: REGIONS };
-        let index = self.regions.iter().position(|place| place.get().is_none()).ok_or(full)?;
-        self.regions[index].set(region).map_err(|_| full)?;
-        Ok(RegionId(index as u16))
-    }
-
-    pub(super) fn close(&self) {
-        self.closed.store(true, Release);
-    }
-
-    #[inline(always)]
-    pub(super) fn is_closed(&self) -> bool {
-        self.closed.load(Acquire)
-    }
-
-    /// Words of this node, and the engine to access them by.
-    #[inline]
-    pub(super) fn words(&self, at: Remote, count: usize) -> Result<(&E, &[Word]), VerbError> {
-        let region = self
-            .regions
-            .get(usize::from(at.region.0))
-            .and_then(OnceLock::get)
-            .ok_or(VerbError::UnknownRegion { node: at.node, region: at.region })?;
-        let words = region.words(at.offset, count).map_err(|_| VerbError::OutOfBounds { at, words: count })?;
-        Ok((region.engine(), words))
-    }
-
-    /// Moves an endpoint in.
-    pub(super) fn move_in(&self, node: NodeId) -> Result<u16, FabricError> {
-        if self.is_closed() {
-            return Err(FabricError::Closed { node });
+        let incarnation = Incarnation(lives.now.incarnation.0 + 1);
+        let before = std::mem::replace(&mut lives.now, Arc::new(Life::new(incarnation, config)));
+        if before.is_dead() {
+            lives.dead = Some(before);
         }
-        let (free, used) = &mut *self.vacancies.lock();
-        if let Some(index) = free.pop() {
-            return Ok(index);
-        }
-        let most = self.endpoints.len();
-        let place = self.endpoints.get(*used).ok_or(FabricError::TooManyEndpoints { node, most })?;
-        place.get_or_init(|| Place { replies: Mailbox::new(self.mailbox), life: AtomicU32::new(0) });
-        *used += 1;
-        Ok((*used - 1) as u16)
-    }
-
-    /// The endpoint there moves out. What is still in its mailbox stays for the next one to discard.
-    pub(super) fn move_out(&self, index: u16) {
-        if let Some(place) = self.place(index) {
-            place.life.fetch_add(1, Release);
-        }
-        self.vacancies.lock().0.push(index);
-    }
-
-    pub(super) fn place(&self, index: u16) -> Option<&Place> {
-        self.endpoints.get(usize::from(index))?.get()
-    }
-
-    pub(super) fn atomics(&self) -> &AtomicUnit {
-        &self.atomics
-    }
-}
-
-/// What makes a NIC's atomics atomic with each other: only one is carried out at a time.
-#[derive(Debug, Default)]
-pub(super) struct AtomicUnit {
-    taken: AtomicBool,
-}
-
-impl AtomicUnit {
-    pub(super) fn try_take(&self) -> bool {
-        !self.taken.load(Relaxed) && !self.taken.swap(true, Acquire)
-    }
-
-    pub(super) fn take(&self) {
-        let backoff = Backoff::new();
-        while !self.try_take() {
-            backoff.snooze();
-        }
-    }
-
-    pub(super) fn release(&self) {
-        self.taken.store(false, Release);
+        Ok(incarnation)
     }
 }

@@ -6,23 +6,26 @@ use std::{
         Arc,
         atomic::Ordering::{Acquire, Relaxed},
     },
-    time::Instant,
 };
 
 use drtm_htm::Engine;
 use fastrand::Rng;
 
 use crate::{
-    Buffers, Capabilities, FabricError, NodeId, Port, VerbError,
+    Buffers, Capabilities, FabricError, Incarnation, NodeEvent, NodeId, Port, Presence, Time, VerbError,
+    alarm::Ringer,
+    membership::Told,
     port::{Activity, Backend, Events, Frame, Received, Reply, ReplyTo, Ticket, Work},
+    time,
 };
 
 use super::{
     Shared,
+    life::{Life, Place},
     mailbox::Kind,
     nic::{Job, Nic},
-    node::{Node, Place},
-    queue::Queue,
+    node::Node,
+    queue::{Polled, Queue},
 };
 
 /// What carries the operations of a [`LocalFabric`](super::LocalFabric)'s endpoints.
@@ -45,79 +48,86 @@ use super::{
 /// ```
 pub struct LocalPort<E: Engine> {
     shared: Arc<Shared<E>>,
+    /// The incarnation of its node that it belongs to, and its place there.
+    home: Arc<Life<E>>,
+    place: Arc<Place>,
     nic: Nic,
     immediate: bool,
-    /// For each node one for requests, and after those one for replies, which wait for nothing that waits for requests.
-    queues: Vec<Queue>,
+    nodes: usize,
+    depth: usize,
+    /// For each node one for requests, and after those one for replies, which wait for nothing that
+    /// waits for requests.
+    queues: Vec<Queue<E>>,
     /// Queues that are not empty.
     active: Vec<u32>,
-    /// Departures that were reported, and of whom.
-    departures: u32,
-    departed: Vec<bool>,
+    /// Changes that were looked at, and what was told of them.
+    changes: u32,
+    told: Told,
 }
 
 impl<E: Engine> LocalPort<E> {
     pub(super) fn new(shared: &Arc<Shared<E>>, node: NodeId) -> Result<Self, FabricError> {
-        let home = shared.node(node).ok_or(FabricError::UnknownNode { node })?;
+        let home = shared.node(node).ok_or(FabricError::UnknownNode { node })?.life();
         let endpoint = home.move_in(node)?;
-        let life = home.place(endpoint).map_or(0, |place| place.life.load(Acquire));
+        let place = home.place(endpoint).map(Arc::clone).ok_or(FabricError::Closed { node })?;
+        let life = place.life.load(Acquire);
         let chance =
             shared.config.seed ^ (u64::from(node.0) << 32 | u64::from(endpoint) << 8).wrapping_mul(0x9E37_79B9);
         let nothing = Ticket { index: 0, generation: 0 };
         Ok(Self {
             nic: Nic {
-                address: ReplyTo { node, endpoint, life, ticket: nothing },
+                address: ReplyTo { node, incarnation: home.incarnation, endpoint, life, ticket: nothing },
                 rng: Rng::with_seed(chance),
                 spare: Vec::new(),
                 now: None,
             },
             immediate: shared.config.is_immediate(),
+            nodes: shared.nodes.len(),
+            depth: shared.config.queue_depth,
             queues: (0..2 * shared.nodes.len()).map(|_| Queue::default()).collect(),
             active: Vec::new(),
-            departures: 0,
-            departed: vec![false; shared.nodes.len()],
+            changes: shared.changes.load(Acquire),
+            told: Told::of(shared.nodes.iter().map(Node::presence)),
             shared: Arc::clone(shared),
+            home,
+            place,
         })
-    }
-
-    fn home(&self) -> &Node<E> {
-        // An endpoint is made for a node that there is.
-        &self.shared.nodes[usize::from(self.nic.address.node.0)]
-    }
-
-    fn place(&self) -> Option<&Place> {
-        self.home().place(self.nic.address.endpoint)
     }
 
     #[inline(always)]
     fn push(&mut self, index: usize, job: Job) {
         let queue = &mut self.queues[index];
-        queue.push(job, &mut self.nic, &self.shared.config);
+        if self.immediate {
+            queue.push(job);
+        } else {
+            queue.push_for_later(job, &mut self.nic, &self.shared.config);
+        }
         if !std::mem::replace(&mut queue.active, true) {
             self.active.push(index as u32);
         }
     }
 
     #[cold]
-    fn report_departures(&mut self, events: &mut impl Events) {
-        self.departures = self.shared.departures.load(Acquire);
-        for (index, node) in self.shared.nodes.iter().enumerate() {
-            if node.is_closed() && !std::mem::replace(&mut self.departed[index], true) {
-                events.departed(NodeId(index as u16));
+    fn report_changes(&mut self, events: &mut impl Events) {
+        self.changes = self.shared.changes.load(Acquire);
+        for (node, queue) in self.queues[..self.nodes].iter_mut().enumerate() {
+            if let Some(incarnation) = queue.departure() {
+                events.departed(NodeId(node as u16), incarnation);
             }
         }
+        events.changed();
     }
 
     fn report_replies(&self, events: &mut impl Events) {
-        let Some(place) = self.place() else { return };
-        if place.replies.is_empty() {
+        let replies = &self.place.replies;
+        if replies.is_empty() {
             return;
         }
-        while let Some(letter) = place.replies.receive() {
+        while let Some(letter) = replies.receive() {
             match letter.kind {
                 Kind::Reply { life, ticket, refused } if life == self.nic.address.life => {
                     let frame = if refused {
-                        place.replies.recycle(letter.frame);
+                        replies.recycle(letter.frame);
                         None
                     } else {
                         Some(letter.frame)
@@ -125,9 +135,40 @@ impl<E: Engine> LocalPort<E> {
                     events.replied(ticket, letter.from, frame);
                 }
                 // For an endpoint that was here before.
-                _ => place.replies.recycle(letter.frame),
+                _ => replies.recycle(letter.frame),
             }
         }
+    }
+
+    /// The first time, the queue is connected. Otherwise there is no room.
+    #[cold]
+    fn reserve_or_refuse(&mut self, to: NodeId) -> Result<(), VerbError> {
+        let index = usize::from(to.0);
+        if index >= self.nodes {
+            return Err(VerbError::UnknownNode { node: to });
+        }
+        if self.queues[index].life().is_none() {
+            self.connect(to)?;
+        }
+        let queue = &mut self.queues[index];
+        if queue.taken >= self.depth {
+            return Err(VerbError::QueueFull { node: to, depth: self.depth });
+        }
+        queue.taken += 1;
+        Ok(())
+    }
+
+    /// Makes the queue to a node belong to the incarnation that is here, or was last.
+    #[cold]
+    fn connect(&mut self, to: NodeId) -> Result<(), VerbError> {
+        let node = self.shared.node(to).ok_or(VerbError::UnknownNode { node: to })?;
+        let life = node.life();
+        if life.is_over() {
+            // Which is news for this queue, though not for the port.
+            self.changes = self.changes.wrapping_sub(1);
+        }
+        self.queues[usize::from(to.0)].connect(life);
+        Ok(())
     }
 }
 
@@ -148,14 +189,16 @@ impl<E: Engine> Backend for LocalPort<E> {
 
     #[inline(always)]
     fn reserve(&mut self, to: NodeId) -> Result<(), VerbError> {
-        let nodes = self.shared.nodes.len();
-        let queue = self.queues[..nodes].get_mut(usize::from(to.0)).ok_or(VerbError::UnknownNode { node: to })?;
-        let depth = self.shared.config.queue_depth;
-        if queue.taken >= depth {
-            return Err(VerbError::QueueFull { node: to, depth });
+        let index = usize::from(to.0);
+        if index < self.nodes
+            && let Some(queue) = self.queues.get_mut(index)
+            && queue.life().is_some()
+            && queue.taken < self.depth
+        {
+            queue.taken += 1;
+            return Ok(());
         }
-        queue.taken += 1;
-        Ok(())
+        self.reserve_or_refuse(to)
     }
 
     fn release(&mut self, to: NodeId) {
@@ -173,22 +216,23 @@ impl<E: Engine> Backend for LocalPort<E> {
 
     #[inline]
     fn poll(&mut self, events: &mut impl Events) -> Activity {
-        if self.shared.departures.load(Relaxed) != self.departures {
-            self.report_departures(events);
+        if self.shared.changes.load(Relaxed) != self.changes {
+            self.report_changes(events);
         }
         self.report_replies(events);
-        if !self.immediate && !self.shared.config.latency.is_zero() && !self.active.is_empty() {
-            self.nic.now = Some(Instant::now());
+        if self.active.is_empty() {
+            return Activity::Idle;
         }
+        if !self.immediate && !self.shared.config.latency.is_zero() {
+            self.nic.now = Some(time::of_this_machine());
+        }
+        let silenced = self.home.is_dead();
+        let mut by = Polled { nic: &mut self.nic, home: &self.home, config: &self.shared.config, silenced };
         let mut activity = Activity::Idle;
         let mut index = 0;
         while let Some(&active) = self.active.get(index) {
             let queue = &mut self.queues[active as usize];
-            let found = if self.immediate {
-                queue.finish(&mut self.nic, &self.shared, events)
-            } else {
-                queue.advance(&mut self.nic, &self.shared, events)
-            };
+            let found = if self.immediate { queue.finish(&mut by, events) } else { queue.advance(&mut by, events) };
             activity = activity.max(found);
             if queue.is_empty() {
                 queue.active = false;
@@ -201,16 +245,15 @@ impl<E: Engine> Backend for LocalPort<E> {
     }
 
     #[inline(always)]
-    fn has_mail(&self) -> bool {
-        !self.home().mail.is_empty()
+    fn has_mail(&mut self) -> bool {
+        !self.home.mail.is_empty()
     }
 
     fn receive(&mut self) -> Option<Received> {
-        let home = self.home();
-        if home.mail.is_empty() {
+        if self.home.mail.is_empty() {
             return None;
         }
-        let letter = home.mail.receive()?;
+        let letter = self.home.mail.receive()?;
         let reply_to = match letter.kind {
             Kind::Call(reply_to) => Some(reply_to),
             Kind::Message | Kind::Reply { .. } => None,
@@ -219,26 +262,85 @@ impl<E: Engine> Backend for LocalPort<E> {
     }
 
     fn reply(&mut self, to: ReplyTo, reply: Reply) {
-        self.push(self.shared.nodes.len() + usize::from(to.node.0), Job::Reply(to, reply));
+        let index = self.nodes + usize::from(to.node.0);
+        let queue = &mut self.queues[index];
+        // Replies to an earlier incarnation that it still holds are dropped.
+        if queue.life().is_none_or(|life| life.incarnation != to.incarnation) {
+            queue.connect(self.shared.nodes[usize::from(to.node.0)].life());
+        }
+        self.push(index, Job::Reply(to, reply));
     }
 
     fn recycle_message(&mut self, frame: Frame) {
-        self.home().mail.recycle(frame);
+        self.home.mail.recycle(frame);
     }
 
     fn recycle_reply(&mut self, frame: Frame) {
-        if let Some(place) = self.place() {
-            place.replies.recycle(frame);
+        self.place.replies.recycle(frame);
+    }
+
+    fn now(&self) -> Time {
+        time::of_this_machine()
+    }
+
+    fn ringer(&self) -> Ringer {
+        Ringer::new(Arc::clone(&self.place) as _)
+    }
+
+    fn wait(&mut self, until: Option<Time>, receiving: bool, quiet: impl FnOnce() -> bool) {
+        let (home, place) = (&self.home, &self.place);
+        if receiving {
+            home.lie_down(place);
         }
+        place.alarm.announce();
+        let nothing = place.replies.is_empty()
+            && self.shared.changes.load(Relaxed) == self.changes
+            && (!receiving || home.mail.is_empty());
+        if nothing && quiet() {
+            place.alarm.sleep(until.map(|until| until.since(time::of_this_machine())));
+        }
+        place.alarm.retract();
+        if receiving {
+            home.get_up(place);
+        }
+    }
+
+    fn retire(&mut self) {
+        if !self.home.mail.is_empty() {
+            self.home.wake_for_mail();
+        }
+    }
+
+    fn presence(&self, node: NodeId) -> Presence {
+        self.shared.node(node).map(Node::presence).unwrap_or_default()
+    }
+
+    fn next_event(&mut self) -> Option<NodeEvent> {
+        self.told.next(self.shared.nodes.iter().map(Node::presence))
+    }
+
+    fn reconnect(&mut self, node: NodeId) -> Result<Option<Incarnation>, VerbError> {
+        let life = self.shared.node(node).ok_or(VerbError::UnknownNode { node })?.life();
+        let incarnation = life.incarnation;
+        if life.is_over() {
+            return Err(VerbError::Gone { node, incarnation });
+        }
+        let queue = &self.queues[usize::from(node.0)];
+        if queue.life().is_none_or(|now| now.incarnation != incarnation) {
+            if !queue.may_connect() {
+                return Ok(None);
+            }
+            self.connect(node)?;
+        }
+        Ok(Some(incarnation))
     }
 }
 
 impl<E: Engine> Drop for LocalPort<E> {
     fn drop(&mut self) {
-        let (home, me) = (self.home(), self.nic.address);
-        home.move_out(me.endpoint);
+        self.home.move_out(self.nic.address.endpoint);
         for queue in &mut self.queues {
-            queue.abandon(&self.shared, me.node);
+            queue.abandon(&self.home);
         }
     }
 }

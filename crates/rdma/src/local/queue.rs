@@ -1,24 +1,31 @@
 //! A queue pair, simulated: what one endpoint has under way to one node, in order.
 //!
-//! An operation begins when all before it are over, except that a write or a message may begin while reads before it are
-//! still under way. It may take several polls. Completions are reported in order.
+//! An operation begins when all before it are over, except that a write or a message may begin
+//! while reads before it are still under way. It may take several polls. Completions are reported
+//! in order.
 
-use std::{collections::VecDeque, time::Instant};
+use std::{collections::VecDeque, sync::Arc};
 
 use drtm_htm::Engine;
 
 use crate::{
-    NodeId, VerbError,
+    Incarnation, VerbError,
     port::{Activity, Events, Work},
+    time,
 };
 
 use super::{
-    LocalConfig, Shared,
-    nic::{Job, Nic, Outcome, Posted, Stage},
+    LocalConfig,
+    life::Life,
+    nic::{Job, Nic, Outcome, Posted, Stage, Target},
 };
 
-#[derive(Debug, Default)]
-pub(super) struct Queue {
+#[derive(Debug)]
+pub(super) struct Queue<E: Engine> {
+    /// The incarnation that the queue belongs to: from its first use, and from a reconnection.
+    life: Option<Arc<Life<E>>>,
+    /// Whether the port has said that this incarnation is over.
+    departed: bool,
     pending: VecDeque<Posted>,
     /// Whether it is on the port's list.
     pub(super) active: bool,
@@ -28,11 +35,82 @@ pub(super) struct Queue {
     broken: Option<VerbError>,
 }
 
-impl Queue {
+/// What a port gives its queues while it polls.
+pub(super) struct Polled<'a, E: Engine> {
+    pub(super) nic: &'a mut Nic,
+    pub(super) home: &'a Life<E>,
+    pub(super) config: &'a LocalConfig,
+    /// Whether the home has died.
+    pub(super) silenced: bool,
+}
+
+impl<'a, E: Engine> Polled<'a, E> {
     #[inline(always)]
-    pub(super) fn push(&mut self, job: Job, nic: &mut Nic, config: &LocalConfig) {
+    fn target<'t>(&self, life: &'t Life<E>) -> Target<'t, E>
+    where
+        'a: 't,
+    {
+        let poster = (self.nic.address.node, self.nic.address.incarnation);
+        Target { life, config: self.config, silenced: self.silenced, poster }
+    }
+}
+
+impl<E: Engine> Default for Queue<E> {
+    fn default() -> Self {
+        Self { life: None, departed: false, pending: VecDeque::new(), active: false, taken: 0, broken: None }
+    }
+}
+
+impl<E: Engine> Queue<E> {
+    pub(super) fn life(&self) -> Option<&Arc<Life<E>>> {
+        self.life.as_ref()
+    }
+
+    /// Makes the queue belong to an incarnation. What it still holds for the one before fails at
+    /// the next polls.
+    #[cold]
+    pub(super) fn connect(&mut self, life: Arc<Life<E>>) {
+        if let Some(before) = self.life.replace(life) {
+            for posted in &mut self.pending {
+                posted.stage = Stage::Over(Self::cut_off(posted, &before));
+            }
+        }
+        (self.departed, self.broken) = (false, None);
+    }
+
+    /// How an operation ends whose incarnation is replaced.
+    fn cut_off(posted: &Posted, before: &Life<E>) -> Outcome {
+        let Job::Work(work) = &posted.job else { return Ok(0) };
+        let (node, incarnation) = (work.verb.node(), before.incarnation);
+        match posted.stage {
+            Stage::Waiting(_) => Err(VerbError::Gone { node, incarnation }),
+            Stage::Moving(_) => Err(VerbError::Disconnected { node, incarnation }),
+            Stage::Between { old } => Nic::end_atomic(&work.verb, old, before),
+            Stage::Over(outcome) => outcome,
+        }
+    }
+
+    /// Whether nothing that belongs to an incarnation before is still to be reported.
+    pub(super) fn may_connect(&self) -> bool {
+        self.life.is_none() || self.departed
+    }
+
+    /// The incarnation, when it is over and this was not asked before.
+    pub(super) fn departure(&mut self) -> Option<Incarnation> {
+        let life = self.life.as_ref().filter(|life| life.is_over())?;
+        (!std::mem::replace(&mut self.departed, true)).then_some(life.incarnation)
+    }
+
+    /// Adds what begins at the next poll.
+    #[inline(always)]
+    pub(super) fn push(&mut self, job: Job) {
+        self.pending.push_back(Posted { job, stage: Stage::Waiting(0), due: None });
+    }
+
+    /// Adds what begins as late as the configuration wants it.
+    pub(super) fn push_for_later(&mut self, job: Job, nic: &mut Nic, config: &LocalConfig) {
         let delay = if config.delay == 0 { 0 } else { nic.rng.u32(..=config.delay) };
-        let due = (!config.latency.is_zero()).then(|| Instant::now() + config.latency);
+        let due = (!config.latency.is_zero()).then(|| time::of_this_machine() + config.latency);
         self.pending.push_back(Posted { job, stage: Stage::Waiting(delay), due });
     }
 
@@ -42,39 +120,32 @@ impl Queue {
 
     /// Carries out everything, at once and in order.
     #[inline(always)]
-    pub(super) fn finish<E: Engine>(
-        &mut self,
-        nic: &mut Nic,
-        shared: &Shared<E>,
-        events: &mut impl Events,
-    ) -> Activity {
+    pub(super) fn finish(&mut self, by: &mut Polled<'_, E>, events: &mut impl Events) -> Activity {
+        let Some(life) = &self.life else { return Activity::Idle };
+        let to = by.target(life);
         while let Some(posted) = self.pending.front_mut() {
             let outcome = match self.broken {
                 Some(error) => Err(error),
-                None => match nic.carry_out(&mut posted.job, shared) {
+                None => match by.nic.carry_out(&mut posted.job, &to) {
                     Some(outcome) => outcome,
                     None => return Activity::Blocked,
                 },
             };
             let Some(posted) = self.pending.pop_front() else { break };
             Self::note(&mut self.broken, &posted.job, &outcome);
-            self.report(posted.job, outcome, shared, nic.address.node, events);
+            Self::report(&mut self.taken, posted.job, outcome, by.home, events);
         }
         Activity::Idle
     }
 
     /// Carries out a little.
-    pub(super) fn advance<E: Engine>(
-        &mut self,
-        nic: &mut Nic,
-        shared: &Shared<E>,
-        events: &mut impl Events,
-    ) -> Activity {
-        let mut budget = shared.config.steps.map_or(u32::MAX, |steps| nic.rng.u32(1..=steps));
+    pub(super) fn advance(&mut self, by: &mut Polled<'_, E>, events: &mut impl Events) -> Activity {
+        let Some(life) = &self.life else { return Activity::Idle };
+        let to = by.target(life);
+        let mut budget = by.config.steps.map_or(u32::MAX, |steps| by.nic.rng.u32(1..=steps));
         let mut behind_a_read = false;
         let mut activity = Activity::Idle;
-        for index in 0..self.pending.len() {
-            let posted = &mut self.pending[index];
+        for posted in &mut self.pending {
             if matches!(posted.stage, Stage::Over(_)) {
                 continue;
             }
@@ -85,19 +156,19 @@ impl Queue {
             if let (Stage::Waiting(_), Some(error)) = (&posted.stage, self.broken) {
                 posted.stage = Stage::Over(Err(error));
             } else {
-                activity = activity.max(nic.advance(posted, shared, &mut budget));
+                activity = activity.max(by.nic.advance(posted, &to, &mut budget));
             }
             match &posted.stage {
                 Stage::Over(outcome) => {
                     Self::note(&mut self.broken, &posted.job, outcome);
                 }
-                _ if shared.config.passing && posted.job.is_read() => behind_a_read = true,
+                _ if by.config.passing && posted.job.is_read() => behind_a_read = true,
                 _ => break,
             }
         }
         while matches!(self.pending.front(), Some(Posted { stage: Stage::Over(_), .. })) {
             let Some(Posted { job, stage: Stage::Over(outcome), .. }) = self.pending.pop_front() else { break };
-            self.report(job, outcome, shared, nic.address.node, events);
+            Self::report(&mut self.taken, job, outcome, by.home, events);
         }
         activity
     }
@@ -111,41 +182,29 @@ impl Queue {
     }
 
     #[inline(always)]
-    fn report<E: Engine>(
-        &mut self,
-        job: Job,
-        outcome: Outcome,
-        shared: &Shared<E>,
-        me: NodeId,
-        events: &mut impl Events,
-    ) {
+    fn report(taken: &mut usize, job: Job, outcome: Outcome, home: &Life<E>, events: &mut impl Events) {
         match job {
             Job::Work(Work { ticket, verb }) => {
-                self.taken -= 1;
+                *taken -= 1;
                 events.completed(ticket, verb, outcome);
             }
             // A caller that is gone misses nothing.
-            Job::Reply(_, reply) => {
-                if let Some(node) = shared.node(me) {
-                    node.mail.recycle(reply.frame);
-                }
-            }
+            Job::Reply(_, reply) => home.mail.recycle(reply.frame),
         }
     }
 
-    /// The endpoint goes away. A simulated NIC that is between the halves of an atomic ends it, for the sake of others.
-    pub(super) fn abandon<E: Engine>(&mut self, shared: &Shared<E>, me: NodeId) {
+    /// The endpoint goes away. A simulated NIC that is between the halves of an atomic ends it, for
+    /// the sake of others.
+    pub(super) fn abandon(&mut self, home: &Life<E>) {
         for posted in self.pending.drain(..) {
             match (posted.job, posted.stage) {
                 (Job::Work(work), Stage::Between { old }) => {
-                    // The words were there when the atomic began, and regions do not shrink.
-                    let _ = Nic::end_atomic(&work.verb, old, shared);
-                }
-                (Job::Reply(_, reply), _) => {
-                    if let Some(node) = shared.node(me) {
-                        node.mail.recycle(reply.frame);
+                    if let Some(life) = &self.life {
+                        // The words were there when the atomic began, and regions do not shrink.
+                        let _ = Nic::end_atomic(&work.verb, old, life);
                     }
                 }
+                (Job::Reply(_, reply), _) => home.mail.recycle(reply.frame),
                 (Job::Work(_), _) => {}
             }
         }

@@ -1,4 +1,5 @@
-//! The model checker's memory: words in a box, since its atomics are larger than eight bytes and cannot be mapped.
+//! The model checker's memory: words in a box, since its atomics are larger than eight bytes and
+//! cannot be mapped.
 
 use std::io;
 

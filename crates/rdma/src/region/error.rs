@@ -96,6 +96,20 @@ pub enum RegionError {
         /// The checksum of what was found.
         computed: u32,
     },
+    /// The region was made with an engine of another kind, whose accesses would not be atomic with
+    /// this one's.
+    #[error(
+        "the region was made with an engine {found}, and this engine is one {ours}; open it with an engine of its kind"
+    )]
+    OtherEngine {
+        /// The kind that the region names.
+        found: &'static str,
+        /// The kind of the engine given.
+        ours: &'static str,
+    },
+    /// The file may be cut short by the process that made it, which others could not survive.
+    #[error("the region's file is not sealed against shrinking; make it with `Region::shared`")]
+    Unsealed,
     /// The file does not hold what its superblock says.
     #[error(
         "the region's file has {found} bytes where its superblock promises {promised}; it was cut short or is still being made"

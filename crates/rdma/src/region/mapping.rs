@@ -5,13 +5,17 @@ use std::{fs::File, io};
 use drtm_htm::Word;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
 
-/// What the processor can map as one page where the system lets it: mappings begin at a multiple of it.
+use crate::alarm::Alarm;
+
+/// What the processor can map as one page where the system lets it: mappings begin at a multiple of
+/// it.
 const HUGE_PAGE: usize = 2 << 20;
 
 /// A reservation of address space, readable and writable as words from its beginning to `bytes`.
 ///
-/// The system fills it with zeros, page by page, when it is first touched. With a file behind it, a page beyond the file's end is
-/// a signal when touched: it is [`super::Region`] that hands out only words within what has been allocated.
+/// The system fills it with zeros, page by page, when it is first touched. With a file behind it, a
+/// page beyond the file's end is a signal when touched: it is [`super::Region`] that hands out only
+/// words within what has been allocated.
 #[derive(Debug)]
 pub(super) struct Mapping {
     /// The reservation, which contains the words and what was skipped to align them.
@@ -22,7 +26,8 @@ pub(super) struct Mapping {
     huge_pages: bool,
 }
 
-// SAFETY: the mapping is memory that belongs to no thread; it is only ever seen as `Word`s, which are atomic.
+// SAFETY: the mapping is memory that belongs to no thread; it is only ever seen as `Word`s, which
+// are atomic.
 unsafe impl Send for Mapping {}
 // SAFETY: as above.
 unsafe impl Sync for Mapping {}
@@ -35,10 +40,19 @@ impl Mapping {
 
     /// The memory of a file, from its beginning; the file may be shorter.
     pub(super) fn of_file(file: &File, bytes: usize) -> io::Result<Self> {
+        Self::of_file_with(file, bytes, ProtFlags::READ | ProtFlags::WRITE)
+    }
+
+    /// The memory of a file, in which a write would be a signal.
+    pub(super) fn of_file_read_only(file: &File, bytes: usize) -> io::Result<Self> {
+        Self::of_file_with(file, bytes, ProtFlags::READ)
+    }
+
+    fn of_file_with(file: &File, bytes: usize, protection: ProtFlags) -> io::Result<Self> {
         let mapping = Self::reserve(bytes, ProtFlags::empty())?;
-        let protection = ProtFlags::READ | ProtFlags::WRITE;
         let flags = MapFlags::SHARED | MapFlags::FIXED | MapFlags::NORESERVE;
-        // SAFETY: the fixed range lies within the reservation just made, which nothing refers to yet.
+        // SAFETY: the fixed range lies within the reservation just made, which nothing refers to
+        // yet.
         unsafe { mmap(mapping.words.cast(), bytes, protection, flags, file, 0) }?;
         Ok(mapping.advised())
     }
@@ -83,21 +97,40 @@ impl Mapping {
     ///
     /// # Safety
     ///
-    /// `first + count` words fit into the mapping and, where there is a file, into the file, whose end never moves back.
+    /// `first + count` words fit into the mapping and, where there is a file, into the file, whose
+    /// end never moves back.
     #[inline(always)]
     pub(super) unsafe fn words(&self, first: usize, count: usize) -> &[Word] {
         debug_assert!((first + count) * size_of::<Word>() <= self.bytes);
         // SAFETY: in bounds by the caller's promise.
         let start = unsafe { self.words.add(first) };
-        // SAFETY: in bounds by the caller's promise, hence mapped for as long as `self` lives; page-aligned at the base, hence
-        // word-aligned; every bit pattern is a `Word`, and all access to it, by whomever, is atomic.
+        // SAFETY: in bounds by the caller's promise, hence mapped for as long as `self` lives;
+        // page-aligned at the base, hence word-aligned; every bit pattern is a `Word`, and all
+        // access to it, by whomever, is atomic.
         unsafe { std::slice::from_raw_parts(start, count) }
+    }
+}
+
+impl Mapping {
+    /// A word as an alarm.
+    ///
+    /// # Safety
+    ///
+    /// As for [`words`](Self::words); and the word is never accessed as one.
+    pub(super) unsafe fn alarm(&self, word: usize) -> &Alarm {
+        // SAFETY: in bounds by the caller's promise.
+        let alarm = unsafe { self.words.add(word) }.cast::<Alarm>();
+        // SAFETY: in bounds by the caller's promise, hence mapped for as long as `self` lives;
+        // aligned as a word is; every bit pattern is an alarm, and all access to it, by whatever
+        // process, is atomic and of its size.
+        unsafe { &*alarm }
     }
 }
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: the whole reservation is this value's, and no reference to its words outlives the value.
+        // SAFETY: the whole reservation is this value's, and no reference to its words outlives the
+        // value.
         let unmapped = unsafe { munmap(self.reserved, self.reserved_bytes) };
         debug_assert!(unmapped.is_ok(), "a reservation is unmapped once, as it was made");
     }

@@ -4,15 +4,18 @@
 //! word  0      magic
 //!       1      format
 //!       2      capacity in bytes
-//!       3      checksum of words 0 to 2 (CRC-32C of their little-endian bytes)
+//!       3      checksum of words 0, 1, 2 and 5 (CRC-32C of their little-endian bytes)
 //!       4      bytes allocated, from the region's beginning; grows
-//!       5..8   zero
+//!       5      kind of engine: 1 without regions, 2 hardware's, 3 emulated
+//!       6..8   zero
 //!       8..32  roots: one word for each thing that must be found again
 //! ```
 //!
-//! Words 0 to 3 are written once, before anyone else can see the region.
+//! Words 0 to 3 and 5 are written once, before any other process can see the region. Accesses
+//! through engines of two kinds would not be atomic with each other, so a region is opened only
+//! with an engine of the kind that it was made with.
 
-use drtm_htm::{Engine, Word};
+use drtm_htm::{Engine, EngineKind, Word};
 
 use super::RegionError;
 
@@ -26,10 +29,11 @@ pub(super) const BYTES: u64 = 8 * WORDS as u64;
 pub const ROOTS: usize = WORDS - FIRST_ROOT;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"drtm-reg");
-const FORMAT: u64 = 1;
+const FORMAT: u64 = 2;
 
 const CHECKSUM: usize = 3;
 const ALLOCATED: usize = 4;
+const ENGINE: usize = 5;
 const FIRST_ROOT: usize = 8;
 
 /// The superblock of a mapped region.
@@ -39,9 +43,9 @@ pub(super) struct Superblock<'a>(pub(super) &'a [Word]);
 impl<'a> Superblock<'a> {
     /// Describes a new region in which nothing but the superblock is allocated.
     pub(super) fn write<E: Engine>(self, engine: &E, capacity: u64) {
-        let described = [MAGIC, FORMAT, capacity];
-        for (word, value) in self.0.iter().zip(described) {
-            engine.store(word, value);
+        let described = [MAGIC, FORMAT, capacity, kind_of(engine)];
+        for (word, value) in DESCRIBED.into_iter().zip(described) {
+            engine.store(&self.0[word], value);
         }
         engine.store(&self.0[CHECKSUM], u64::from(checksum(described)));
         engine.store(self.allocated(), BYTES);
@@ -49,16 +53,20 @@ impl<'a> Superblock<'a> {
 
     /// The capacity, if this is a superblock that is whole and known.
     pub(super) fn read<E: Engine>(self, engine: &E) -> Result<u64, RegionError> {
-        let [magic, format, capacity] = [0, 1, 2].map(|word| engine.load(&self.0[word]));
+        let described = DESCRIBED.map(|word| engine.load(&self.0[word]));
+        let [magic, format, capacity, kind] = described;
         if magic != MAGIC {
             return Err(RegionError::Magic { found: magic });
         }
         if format != FORMAT {
             return Err(RegionError::Format { found: format, known: FORMAT });
         }
-        let (found, computed) = (engine.load(&self.0[CHECKSUM]), checksum([magic, format, capacity]));
+        let (found, computed) = (engine.load(&self.0[CHECKSUM]), checksum(described));
         if found != u64::from(computed) {
             return Err(RegionError::Checksum { found: found as u32, computed });
+        }
+        if kind != kind_of(engine) {
+            return Err(RegionError::OtherEngine { found: name_of(kind), ours: name_of(kind_of(engine)) });
         }
         Ok(capacity)
     }
@@ -73,6 +81,28 @@ impl<'a> Superblock<'a> {
     }
 }
 
-fn checksum(words: [u64; 3]) -> u32 {
+/// The words that describe the region.
+const DESCRIBED: [usize; 4] = [0, 1, 2, ENGINE];
+
+/// An engine that has found no regions on this machine is as one that knows none.
+pub(crate) fn kind_of<E: Engine>(engine: &E) -> u64 {
+    match E::KIND {
+        _ if !engine.has_regions() => 1,
+        EngineKind::None => 1,
+        EngineKind::Rtm => 2,
+        EngineKind::Emulated => 3,
+    }
+}
+
+pub(crate) fn name_of(kind: u64) -> &'static str {
+    match kind {
+        1 => "without regions",
+        2 => "of hardware regions",
+        3 => "of emulated regions",
+        _ => "of an unknown kind",
+    }
+}
+
+fn checksum(words: [u64; 4]) -> u32 {
     words.iter().fold(0, |crc, word| crc32c::crc32c_append(crc, &word.to_le_bytes()))
 }

@@ -1,6 +1,6 @@
 //! What every fabric must do: one-sided verbs, batches, completions, counters.
 
-use drtm_rdma::{LocalConfig, NodeId, Order, Pending, Phase, VerbError, block_on, run};
+use drtm_rdma::{NodeId, Order, Pending, Phase, VerbError, block_on, run};
 
 use crate::support::{Rig, World, on_every_fabric, poll_and_drop, with, word};
 
@@ -21,9 +21,9 @@ on_every_fabric!(
     all_sizes_and_alignments_travel_whole,
 );
 
-fn every_verb_does_what_it_says<R: Rig>(config: LocalConfig) {
-    let world = World::<R>::new(2, config);
-    let endpoint = world.endpoint(0);
+fn every_verb_does_what_it_says<R: Rig>(mood: R::Mood) {
+    let world = World::<R>::new(2, mood);
+    let endpoint = world.endpoint();
     // The own node is a target like others.
     for node in [0, 1] {
         with(&endpoint, async |verbs| {
@@ -43,9 +43,9 @@ fn every_verb_does_what_it_says<R: Rig>(config: LocalConfig) {
     }
 }
 
-fn operations_to_one_node_take_effect_in_order<R: Rig>(config: LocalConfig) {
-    let world = World::<R>::new(2, config);
-    let endpoint = world.endpoint(0);
+fn operations_to_one_node_take_effect_in_order<R: Rig>(mood: R::Mood) {
+    let world = World::<R>::new(2, mood);
+    let endpoint = world.endpoint();
     let at = word(1, 7);
     with(&endpoint, async |verbs| {
         for round in 0..20 {
@@ -68,9 +68,9 @@ fn operations_to_one_node_take_effect_in_order<R: Rig>(config: LocalConfig) {
     });
 }
 
-fn a_read_awaited_first_is_never_passed<R: Rig>(config: LocalConfig) {
-    let world = World::<R>::new(2, config);
-    let endpoint = world.endpoint(0);
+fn a_read_awaited_first_is_never_passed<R: Rig>(mood: R::Mood) {
+    let world = World::<R>::new(2, mood);
+    let endpoint = world.endpoint();
     let at = word(1, 0);
     with(&endpoint, async |verbs| {
         for round in 1..50 {
@@ -95,9 +95,9 @@ fn a_read_awaited_first_is_never_passed<R: Rig>(config: LocalConfig) {
     }
 }
 
-fn completions_come_in_the_order_of_posting<R: Rig>(config: LocalConfig) {
-    let world = World::<R>::new(2, config);
-    let endpoint = world.endpoint(0);
+fn completions_come_in_the_order_of_posting<R: Rig>(mood: R::Mood) {
+    let world = World::<R>::new(2, mood);
+    let endpoint = world.endpoint();
     let verbs = endpoint.during(Phase::Other);
     for _ in 0..20 {
         let mut batch = verbs.batch();
@@ -116,9 +116,9 @@ fn completions_come_in_the_order_of_posting<R: Rig>(config: LocalConfig) {
     }
 }
 
-fn a_batch_reaches_several_nodes_by_a_doorbell_each<R: Rig>(config: LocalConfig) {
-    let world = World::<R>::new(4, config);
-    let endpoint = world.endpoint(0);
+fn a_batch_reaches_several_nodes_by_a_doorbell_each<R: Rig>(mood: R::Mood) {
+    let world = World::<R>::new(4, mood);
+    let endpoint = world.endpoint();
     let verbs = endpoint.during(Phase::Lock);
     block_on(&endpoint, async {
         let mut batch = verbs.batch();
@@ -138,9 +138,9 @@ fn a_batch_reaches_several_nodes_by_a_doorbell_each<R: Rig>(config: LocalConfig)
     assert_eq!((tally.fetch_adds, tally.doorbells, tally.round_trips), (5, 3, 3));
 }
 
-fn counters_are_exact<R: Rig>(config: LocalConfig) {
-    let world = World::<R>::new(3, config);
-    let endpoint = world.endpoint(0);
+fn counters_are_exact<R: Rig>(mood: R::Mood) {
+    let world = World::<R>::new(3, mood);
+    let endpoint = world.endpoint();
     let other = endpoint.during(Phase::Other);
     block_on(&endpoint, async {
         let lookup = other.during(Phase::Lookup);
@@ -175,12 +175,12 @@ fn counters_are_exact<R: Rig>(config: LocalConfig) {
     assert_eq!(counters.total().operations(), 7);
     assert_eq!((endpoint.counters() - counters).total(), Default::default());
     drop(endpoint);
-    assert_eq!(world.endpoint(0).counters(), Default::default(), "they are the endpoint's, not the place's");
+    assert_eq!(world.endpoint().counters(), Default::default(), "they are the endpoint's, not the place's");
 }
 
-fn a_batch_that_is_not_rung_does_nothing<R: Rig>(config: LocalConfig) {
-    let world = World::<R>::new(2, config);
-    let endpoint = world.endpoint(0);
+fn a_batch_that_is_not_rung_does_nothing<R: Rig>(mood: R::Mood) {
+    let world = World::<R>::new(2, mood);
+    let endpoint = world.endpoint();
     let rest = endpoint.at_rest();
     with(&endpoint, async |verbs| {
         let mut batch = verbs.batch();
@@ -206,9 +206,9 @@ fn a_batch_that_is_not_rung_does_nothing<R: Rig>(config: LocalConfig) {
     assert_eq!(endpoint.at_rest(), rest);
 }
 
-fn unsignaled_operations_take_effect_and_their_failures_are_heard<R: Rig>(config: LocalConfig) {
-    let world = World::<R>::new(3, config);
-    let endpoint = world.endpoint(0);
+fn unsignaled_operations_take_effect_and_their_failures_are_heard<R: Rig>(mood: R::Mood) {
+    let world = World::<R>::new(3, mood);
+    let endpoint = world.endpoint();
     let verbs = endpoint.during(Phase::Other);
     block_on(&endpoint, async {
         let mut batch = verbs.batch();
@@ -239,9 +239,9 @@ fn unsignaled_operations_take_effect_and_their_failures_are_heard<R: Rig>(config
     assert_eq!(world.load(word(1, 0)), 9);
 }
 
-fn a_completion_can_be_polled_for<R: Rig>(config: LocalConfig) {
-    let world = World::<R>::new(2, config);
-    let endpoint = world.endpoint(0);
+fn a_completion_can_be_polled_for<R: Rig>(mood: R::Mood) {
+    let world = World::<R>::new(2, mood);
+    let endpoint = world.endpoint();
     let mut batch = endpoint.during(Phase::Other).batch();
     let mut pending = batch.fetch_add(word(1, 0), 3).expect("room");
     batch.ring();
@@ -255,10 +255,11 @@ fn a_completion_can_be_polled_for<R: Rig>(config: LocalConfig) {
     assert_eq!((old, world.load(word(1, 0))), (Ok(0), 3));
 }
 
-/// Drops the future of each verb after each number of polls. What was posted takes effect whole, and all buffers come back.
-fn futures_may_be_dropped_at_any_step<R: Rig>(config: LocalConfig) {
-    let world = World::<R>::new(2, config);
-    let endpoint = world.endpoint(0);
+/// Drops the future of each verb after each number of polls. What was posted takes effect whole,
+/// and all buffers come back.
+fn futures_may_be_dropped_at_any_step<R: Rig>(mood: R::Mood) {
+    let world = World::<R>::new(2, mood);
+    let endpoint = world.endpoint();
     let rest = endpoint.at_rest();
     let verbs = endpoint.during(Phase::Other);
     let at = word(1, 5);
@@ -298,9 +299,9 @@ fn futures_may_be_dropped_at_any_step<R: Rig>(config: LocalConfig) {
     }
 }
 
-fn values_outlive_what_comes_after<R: Rig>(config: LocalConfig) {
-    let world = World::<R>::new(2, config);
-    let endpoint = world.endpoint(0);
+fn values_outlive_what_comes_after<R: Rig>(mood: R::Mood) {
+    let world = World::<R>::new(2, mood);
+    let endpoint = world.endpoint();
     with(&endpoint, async |verbs| {
         let mut kept = Vec::new();
         for value in 0..50 {
@@ -314,9 +315,9 @@ fn values_outlive_what_comes_after<R: Rig>(config: LocalConfig) {
     });
 }
 
-fn any_executor_will_do<R: Rig>(config: LocalConfig) {
-    let world = World::<R>::new(2, config);
-    let endpoint = world.endpoint(0);
+fn any_executor_will_do<R: Rig>(mood: R::Mood) {
+    let world = World::<R>::new(2, mood);
+    let endpoint = world.endpoint();
     let verbs = endpoint.during(Phase::Other);
     let work = async {
         let mut batch = verbs.batch();
@@ -338,9 +339,9 @@ fn any_executor_will_do<R: Rig>(config: LocalConfig) {
     assert_eq!(found, Ok(2));
 }
 
-fn coroutines_share_an_endpoint<R: Rig>(config: LocalConfig) {
-    let world = World::<R>::new(3, config);
-    let endpoint = world.endpoint(0);
+fn coroutines_share_an_endpoint<R: Rig>(mood: R::Mood) {
+    let world = World::<R>::new(3, mood);
+    let endpoint = world.endpoint();
     let verbs = endpoint.during(Phase::Other);
     let sums = run(&endpoint, 100, |index| async move {
         let mine = word(1 + (index % 2) as u16, 16 * index as u64);
@@ -358,9 +359,9 @@ fn coroutines_share_an_endpoint<R: Rig>(config: LocalConfig) {
     }
 }
 
-fn all_sizes_and_alignments_travel_whole<R: Rig>(config: LocalConfig) {
-    let world = World::<R>::new(2, config);
-    let endpoint = world.endpoint(0);
+fn all_sizes_and_alignments_travel_whole<R: Rig>(mood: R::Mood) {
+    let world = World::<R>::new(2, mood);
+    let endpoint = world.endpoint();
     let most = endpoint.capabilities().max_read_bytes / 8;
     with(&endpoint, async |verbs| {
         for words in [1, 2, 7, 8, 9, 63, 64, 65, 512, 513, most] {

@@ -2,24 +2,26 @@
 
 use drtm_htm::NoHtm;
 use drtm_rdma::{
-    Atomicity, Buffers, Fabric, FabricError, LocalConfig, LocalFabric, NodeId, Phase, RegionId, Remote, VerbError,
-    block_on, run,
+    Atomicity, Buffers, Fabric, FabricError, Incarnation, LocalConfig, LocalFabric, NodeId, Phase, RegionId, Remote,
+    VerbError, block_on, run,
 };
 
-use crate::support::{Rig, World, on_every_fabric, with, word};
+use crate::{
+    agent::{Agent, Order},
+    support::{Mood, Plain, Rig, World, on_every_fabric, with, word},
+};
 
 on_every_fabric!(
     a_late_failure_is_not_taken_for_anothers,
-    atomics_that_are_not_there_are_refused,
     bad_addresses_are_refused_by_name,
     a_full_queue_refuses_a_batch_and_makes_a_coroutine_wait,
     short_buffers_make_wait_and_are_an_error_when_waiting_is_vain,
     a_node_that_left_is_disconnected,
 );
 
-fn bad_addresses_are_refused_by_name<R: Rig>(config: LocalConfig) {
-    let world = World::<R>::new(2, config);
-    let endpoint = world.endpoint(0);
+fn bad_addresses_are_refused_by_name<R: Rig>(mood: R::Mood) {
+    let world = World::<R>::new(2, mood);
+    let endpoint = world.endpoint();
     let good = word(1, 0);
     let end = word(1, crate::support::BYTES / 8);
     let nowhere = Remote { node: NodeId(7), ..good };
@@ -65,8 +67,9 @@ fn bad_addresses_are_refused_by_name<R: Rig>(config: LocalConfig) {
     assert_eq!(endpoint.at_rest().2, 0);
 }
 
-fn atomics_that_are_not_there_are_refused<R: Rig>(config: LocalConfig) {
-    let world = World::<R>::new(2, config.atomicity(Atomicity::None));
+#[test]
+fn atomics_that_are_not_there_are_refused() {
+    let world = Plain::new(2, LocalConfig::harsh(1).atomicity(Atomicity::None));
     let endpoint = world.endpoint(0);
     with(&endpoint, async |verbs| {
         assert_eq!(verbs.fetch_add(word(1, 0), 1).await, Err(VerbError::AtomicsUnsupported));
@@ -75,9 +78,9 @@ fn atomics_that_are_not_there_are_refused<R: Rig>(config: LocalConfig) {
     });
 }
 
-fn a_full_queue_refuses_a_batch_and_makes_a_coroutine_wait<R: Rig>(config: LocalConfig) {
-    let world = World::<R>::new(3, config.queue_depth(4));
-    let endpoint = world.endpoint(0);
+fn a_full_queue_refuses_a_batch_and_makes_a_coroutine_wait<R: Rig>(mood: R::Mood) {
+    let world = World::<R>::new(3, mood.queue_depth(4));
+    let endpoint = world.endpoint();
     let verbs = endpoint.during(Phase::Other);
     let full = VerbError::QueueFull { node: NodeId(1), depth: 4 };
     block_on(&endpoint, async {
@@ -100,9 +103,9 @@ fn a_full_queue_refuses_a_batch_and_makes_a_coroutine_wait<R: Rig>(config: Local
     assert_eq!(olds, (4..54).collect::<Vec<_>>());
 }
 
-fn short_buffers_make_wait_and_are_an_error_when_waiting_is_vain<R: Rig>(config: LocalConfig) {
-    let world = World::<R>::new(2, config.buffers(Buffers { small: 2, medium: 1, large: 0 }));
-    let endpoint = world.endpoint(0);
+fn short_buffers_make_wait_and_are_an_error_when_waiting_is_vain<R: Rig>(mood: R::Mood) {
+    let world = World::<R>::new(2, mood.buffers(Buffers { small: 2, medium: 1, large: 0 }));
+    let endpoint = world.endpoint();
     let verbs = endpoint.during(Phase::Other);
     let outcomes = run(&endpoint, 20, |_| async move { verbs.read(word(1, 0), 8).await.map(|words| words[0]) });
     assert!(outcomes.iter().all(|outcome| *outcome == Ok(0)), "each waits for another's buffer");
@@ -120,11 +123,12 @@ fn short_buffers_make_wait_and_are_an_error_when_waiting_is_vain<R: Rig>(config:
     assert_eq!(block_on(&endpoint, verbs.read(word(1, 0), 1024)).err(), Some(large));
 }
 
-fn a_node_that_left_is_disconnected<R: Rig>(config: LocalConfig) {
-    let world = World::<R>::new(3, config);
-    let endpoint = world.endpoint(0);
-    let leaving = world.endpoint(1);
-    let gone = VerbError::Disconnected { node: NodeId(1) };
+fn a_node_that_left_is_disconnected<R: Rig>(mood: R::Mood) {
+    let world = World::<R>::new(3, mood);
+    let endpoint = world.endpoint();
+    let (node, incarnation) = (NodeId(1), Incarnation(1));
+    let gone = VerbError::Gone { node, incarnation };
+    let cut_off = VerbError::Disconnected { node, incarnation };
     let verbs = endpoint.during(Phase::Other);
     let asked = block_on(&endpoint, async {
         let mut batch = verbs.batch();
@@ -135,37 +139,49 @@ fn a_node_that_left_is_disconnected<R: Rig>(config: LocalConfig) {
         Ok::<_, VerbError>(asked)
     })
     .expect("posted");
-    R::close(&world.fabric, NodeId(1));
+    world.agent(1).ask(Order::Leave);
     block_on(&endpoint, async {
-        assert_eq!(asked.await.err(), Some(gone), "a call that it had taken");
+        assert_eq!(asked.await.err(), Some(cut_off), "a call that it had taken");
         assert_eq!(verbs.read_word(word(1, 0)).await, Err(gone));
         assert_eq!(verbs.fetch_add(word(1, 0), 1).await, Err(gone));
         assert_eq!(verbs.send(NodeId(1), b"hello").await, Err(gone));
-        assert_eq!(verbs.call(NodeId(1), b"hello").await.err(), Some(gone));
+        assert!(verbs.call(NodeId(1), b"hello").await.is_err_and(|error| error.is_departure()));
         verbs.read_word(word(2, 0)).await
     })
     .expect("the others are there");
-    // It may finish what it does.
+}
+
+#[test]
+fn endpoints_of_a_node_that_left_may_finish_and_there_are_no_more() {
+    let world = Plain::new(2, LocalConfig::perfect());
+    let leaving = world.endpoint(1);
+    world.fabric.close(NodeId(1)).expect("a node");
     with(&leaving, async |verbs| verbs.write(word(0, 0), &[1]).await);
+    assert_eq!(world.load(word(0, 0)), 1);
     assert_eq!(world.fabric.endpoint(NodeId(1)).err(), Some(FabricError::Closed { node: NodeId(1) }));
 }
 
-/// A call that fails early because the node leaves, while its request is still on the way: that it fails too is nobody's business any more.
-fn a_late_failure_is_not_taken_for_anothers<R: Rig>(config: LocalConfig) {
-    let world = World::<R>::new(3, config);
-    let endpoint = world.endpoint(0);
+/// A call that fails early because the node leaves, while its request is still on the way: that it
+/// fails too is nobody's business any more.
+fn a_late_failure_is_not_taken_for_anothers<R: Rig>(mood: R::Mood) {
+    let world = World::<R>::new(3, mood);
+    let endpoint = world.endpoint();
     let verbs = endpoint.during(Phase::Other);
     let mut batch = verbs.batch();
     let call = batch.call(NodeId(1), b"too late").expect("room");
     batch.ring();
-    R::close(&world.fabric, NodeId(1));
+    world.agent(1).ask(Order::Leave);
     let mut failed = Err(call);
     while let Err(call) = failed {
         endpoint.progress();
         failed = call.try_take();
     }
-    assert_eq!(failed.ok().and_then(Result::err), Some(VerbError::Disconnected { node: NodeId(1) }));
-    // Takes the place of the call in the endpoint's books, while the request may still be on its way.
+    assert_eq!(
+        failed.ok().and_then(Result::err),
+        Some(VerbError::Disconnected { node: NodeId(1), incarnation: Incarnation(1) })
+    );
+    // Takes the place of the call in the endpoint's books, while the request may still be on its
+    // way.
     assert_eq!(block_on(&endpoint, verbs.read_word(word(2, 0))), Ok(0));
 }
 

@@ -1,5 +1,5 @@
-//! What verbs do not promise, made visible: these tests search for each imperfection, on one thread and by seeds, and must
-//! find it where it is configured and nowhere else.
+//! What verbs do not promise, made visible: these tests search for each imperfection, on one thread
+//! and by seeds, and must find it where it is configured and nowhere else.
 
 use drtm_rdma::{Atomicity, LocalConfig, Phase, Tearing, VerbError, block_on};
 
@@ -31,7 +31,8 @@ fn read_under_a_writer(world: &Plain, words: usize, writes: &[&[u64]]) -> Vec<u6
     }
 }
 
-/// What a READ sees of two lines, the second of which the owner writes first, and both between two polls.
+/// What a READ sees of two lines, the second of which the owner writes first, and both between two
+/// polls.
 fn two_lines(world: &Plain) -> (u64, u64) {
     let words = read_under_a_writer(world, 16, &[&[8, 0]]);
     (words[0], words[8])
@@ -68,7 +69,8 @@ fn a_line_is_read_at_one_moment_unless_told_otherwise() {
     assert!(found(|seed| LocalConfig::harsh(seed).tearing(Tearing::Words), tears_within_a_line));
 }
 
-/// The owner looks while a WRITE is under way: whether it finds a word new whose predecessor is old.
+/// The owner looks while a WRITE is under way: whether it finds a word new whose predecessor is
+/// old.
 fn writes_out_of_order(world: &Plain) -> bool {
     let endpoint = world.endpoint(0);
     let mut batch = endpoint.during(Phase::Other).batch();

@@ -3,12 +3,18 @@
 //! That nothing is allocated is checked in `tests/allocations.rs`.
 #![cfg(not(feature = "model"))]
 
+mod agent;
 mod conformance;
 mod errors;
 mod executor;
+mod group;
 mod imperfections;
+mod kills;
 mod messages;
+mod nodes;
+mod processes;
 mod region;
 mod regions;
 mod stress;
 mod support;
+mod waiting;

@@ -1,17 +1,13 @@
 //! Messages, calls and their replies.
 
-use std::{
-    sync::atomic::{
-        AtomicBool, AtomicU64,
-        Ordering::{Acquire, Release},
-    },
-    thread,
-    time::{Duration, Instant},
+use std::{thread, time::Duration};
+
+use drtm_rdma::{Executor, Fabric, LocalConfig, NodeId, Phase, VerbError, Verbs, block_on};
+
+use crate::{
+    agent::{Agent, Order, Service, Site},
+    support::{Mood, Plain, Rig, World, on_every_fabric, with, word},
 };
-
-use drtm_rdma::{Executor, Fabric, LocalConfig, NodeId, Phase, Port, VerbError, Verbs, block_on};
-
-use crate::support::{Rig, Sets, World, on_every_fabric, with, word};
 
 on_every_fabric!(
     calls_of_every_length_are_echoed,
@@ -19,40 +15,27 @@ on_every_fabric!(
     a_call_that_is_not_answered_fails,
     a_caller_may_lose_interest_at_any_step,
     messages_arrive_once_and_in_order_and_after_what_was_written_before,
-    a_call_that_waits_for_room_holds_no_reply_up,
     full_mailboxes_all_around_are_no_deadlock,
     a_reply_to_an_endpoint_that_is_gone_reaches_no_other,
     endpoints_of_a_node_share_its_mail,
 );
 
-/// Runs a client on node 0 while node 1 answers `serve`-style, each on a thread of its own.
-fn client_and_server<R: Rig, T: Send>(
+/// Runs a client on node 0 while node 1 answers.
+fn client_and_server<R: Rig, T>(
     world: &World<R>,
-    mut handler: impl FnMut(NodeId, &[u8], &mut Vec<u8>) + Send,
-    client: impl AsyncFnOnce(Verbs<'_, <R::Fabric as Fabric>::Port>) -> T + Send,
+    service: Service,
+    client: impl AsyncFnOnce(Verbs<'_, <R::Fabric as Fabric>::Port>) -> T,
 ) -> T {
-    let over = AtomicBool::new(false);
-    thread::scope(|scope| {
-        scope.spawn(|| {
-            let endpoint = world.endpoint(1);
-            let mut executor = Executor::new(&endpoint);
-            executor.serve(endpoint.during(Phase::Other).serve(&mut handler));
-            executor.spawn(endpoint.until(|| over.load(Acquire)));
-            executor.run();
-        });
-        let _over = Sets(&over);
-        let endpoint = world.endpoint(0);
-        block_on(&endpoint, client(endpoint.during(Phase::Other)))
-    })
+    world.agent(1).ask(Order::Serve(service));
+    let endpoint = world.endpoint();
+    let value = block_on(&endpoint, client(endpoint.during(Phase::Other)));
+    world.agent(1).ask(Order::Halt);
+    value
 }
 
-fn calls_of_every_length_are_echoed<R: Rig>(config: LocalConfig) {
-    let world = World::<R>::new(2, config);
-    let echo = |from: NodeId, request: &[u8], reply: &mut Vec<u8>| {
-        assert_eq!(from, NodeId(0));
-        reply.extend(request.iter().rev());
-    };
-    client_and_server(&world, echo, async |verbs| {
+fn calls_of_every_length_are_echoed<R: Rig>(mood: R::Mood) {
+    let world = World::<R>::new(2, mood);
+    client_and_server(&world, Service::Backwards, async |verbs| {
         let most = verbs.endpoint().capabilities().max_message_bytes;
         let mut bytes_out = 0;
         for length in [0, 1, 7, 8, 511, 512, 513, 4096, 4097, most] {
@@ -68,13 +51,9 @@ fn calls_of_every_length_are_echoed<R: Rig>(config: LocalConfig) {
     });
 }
 
-fn many_calls_at_a_time_get_each_its_own_reply<R: Rig>(config: LocalConfig) {
-    let world = World::<R>::new(2, config.mailbox(8));
-    let square = |_: NodeId, request: &[u8], reply: &mut Vec<u8>| {
-        let number = u64::from_le_bytes(request.try_into().expect("eight bytes"));
-        reply.extend((number * number).to_le_bytes());
-    };
-    client_and_server(&world, square, async |verbs| {
+fn many_calls_at_a_time_get_each_its_own_reply<R: Rig>(mood: R::Mood) {
+    let world = World::<R>::new(2, mood.mailbox(8));
+    client_and_server(&world, Service::Square, async |verbs| {
         for round in 0..20_u64 {
             let mut batch = verbs.batch();
             let calls: Vec<_> = (0..8)
@@ -90,9 +69,9 @@ fn many_calls_at_a_time_get_each_its_own_reply<R: Rig>(config: LocalConfig) {
     });
 }
 
-fn a_call_that_is_not_answered_fails<R: Rig>(config: LocalConfig) {
-    let world = World::<R>::new(2, config);
-    let endpoint = world.endpoint(0);
+fn a_call_that_is_not_answered_fails<R: Rig>(mood: R::Mood) {
+    let world = World::<R>::new(2, mood);
+    let endpoint = world.endpoint();
     let verbs = endpoint.during(Phase::Other);
     let mut executor = Executor::new(&endpoint).patience(Duration::from_secs(10));
     executor.serve(async {
@@ -118,9 +97,9 @@ fn a_call_that_is_not_answered_fails<R: Rig>(config: LocalConfig) {
     executor.run();
 }
 
-fn a_caller_may_lose_interest_at_any_step<R: Rig>(config: LocalConfig) {
-    let world = World::<R>::new(2, config.mailbox(4));
-    let endpoint = world.endpoint(0);
+fn a_caller_may_lose_interest_at_any_step<R: Rig>(mood: R::Mood) {
+    let world = World::<R>::new(2, mood.mailbox(4));
+    let endpoint = world.endpoint();
     let rest = endpoint.at_rest();
     let verbs = endpoint.during(Phase::Other);
     for polls in 0..40 {
@@ -154,89 +133,66 @@ fn a_caller_may_lose_interest_at_any_step<R: Rig>(config: LocalConfig) {
     executor.run();
 }
 
-fn messages_arrive_once_and_in_order_and_after_what_was_written_before<R: Rig>(config: LocalConfig) {
-    let world = World::<R>::new(2, config.mailbox(3));
+fn messages_arrive_once_and_in_order_and_after_what_was_written_before<R: Rig>(mood: R::Mood) {
+    let world = World::<R>::new(2, mood.mailbox(3));
     let count = 150_u64;
-    thread::scope(|scope| {
-        scope.spawn(|| {
-            let endpoint = world.endpoint(0);
-            with(&endpoint, async |verbs| {
-                for number in 0..count {
-                    let mut batch = verbs.batch();
-                    batch.write(word(1, number * 16), &[number + 1; 16])?.unsignaled();
-                    let sent = batch.send(NodeId(1), &number.to_le_bytes())?;
-                    batch.ring();
-                    if number % 3 == 0 {
-                        sent.await?;
-                    } else {
-                        sent.unsignaled();
-                        // Room for the next batch.
-                        endpoint.yield_now().await;
-                    }
-                }
-                Ok(())
-            });
-            assert_eq!(endpoint.counters().total().sends, count);
-            // Messages may still wait for room there.
-            while endpoint.at_rest() != world.endpoint(0).at_rest() {
-                endpoint.progress();
-                thread::yield_now();
+    world.agent(1).ask(Order::Collect(count));
+    let endpoint = world.endpoint();
+    with(&endpoint, async |verbs| {
+        for number in 0..count {
+            let mut batch = verbs.batch();
+            batch.write(word(1, number * 16), &[number + 1; 16])?.unsignaled();
+            let sent = batch.send(NodeId(1), &number.to_le_bytes())?;
+            batch.ring();
+            if number % 3 == 0 {
+                sent.await?;
+            } else {
+                sent.unsignaled();
+                // Room for the next batch.
+                endpoint.yield_now().await;
             }
-        });
-        let endpoint = world.endpoint(1);
-        with(&endpoint, async |verbs| {
-            for number in 0..count {
-                let message = verbs.recv().await;
-                assert_eq!((message.from(), message.is_call()), (NodeId(0), false));
-                assert_eq!(message[..], number.to_le_bytes(), "once, and in order");
-                for index in 0..16 {
-                    assert_eq!(world.load(word(1, number * 16 + index)), number + 1, "written before it was sent");
-                }
-            }
-            Ok(())
-        });
-        let tally = endpoint.counters().total();
-        assert_eq!((tally.received, tally.bytes_in), (count, 8 * count));
-    });
-}
-
-fn full_mailboxes_all_around_are_no_deadlock<R: Rig>(config: LocalConfig) {
-    const NODES: u16 = 3;
-    /// Calls the others in turns.
-    async fn caller<P: Port>(verbs: Verbs<'_, P>) {
-        for number in 0..20_u64 {
-            let to = (verbs.endpoint().node().0 + 1 + (number % 2) as u16) % NODES;
-            let reply = verbs.call(NodeId(to), &number.to_le_bytes()).await.expect("a reply");
-            assert_eq!(reply[..], number.to_le_bytes());
         }
+        Ok(())
+    });
+    assert_eq!(endpoint.counters().total().sends, count);
+    // Messages may still wait for room there.
+    while endpoint.at_rest() != world.endpoint().at_rest() {
+        endpoint.progress();
+        thread::yield_now();
     }
-    // Two nodes may have two calls each to the third, which has room for two messages.
-    let world = World::<R>::new(NODES, config.mailbox(2).queue_depth(2));
-    let left = AtomicU64::new(u64::from(NODES) * 4);
-    thread::scope(|scope| {
-        for node in 0..NODES {
-            let (world, left) = (&world, &left);
-            scope.spawn(move || {
-                let endpoint = world.endpoint(node);
-                let verbs = endpoint.during(Phase::Other);
-                let mut executor = Executor::new(&endpoint).patience(Duration::from_secs(20));
-                executor.serve(verbs.serve(|_, request, reply| reply.extend_from_slice(request)));
-                for _ in 0..4 {
-                    executor.spawn(async move {
-                        caller(verbs).await;
-                        left.fetch_sub(1, Release);
-                        stay(verbs, left).await;
-                    });
-                }
-                executor.run();
-            });
-        }
-    });
+    assert_eq!(world.agent(1).ask(Order::Await), count);
+    world.agent(1).ask(Order::Halt);
 }
 
-/// Both nodes' mailboxes are full, and calls to both wait for room: replies pass them, and so make room.
-fn a_call_that_waits_for_room_holds_no_reply_up<R: Rig>(config: LocalConfig) {
-    let world = World::<R>::new(2, config.mailbox(1));
+fn full_mailboxes_all_around_are_no_deadlock<R: Rig>(mood: R::Mood) {
+    const NODES: u16 = 3;
+    // Two nodes may have two calls each to the third, which has room for two messages.
+    let world = World::<R>::new(NODES, mood.mailbox(2).queue_depth(2));
+    let mine = Site::new(world.fabric.clone(), NodeId(0), std::sync::Arc::clone(&world.memory));
+    for node in 1..NODES {
+        world.agent(node).ask(Order::CallAround(NODES, 4));
+    }
+    mine.obey(Order::CallAround(NODES, 4));
+    for node in 1..NODES {
+        assert_eq!(world.agent(node).ask(Order::Await), 4);
+    }
+    assert_eq!(mine.obey(Order::Await), 4);
+    for node in 1..NODES {
+        world.agent(node).ask(Order::Halt);
+    }
+}
+
+/// Both nodes' mailboxes are full, and calls to both wait for room: replies pass them, and so make
+/// room.
+#[test]
+fn a_call_that_waits_for_room_holds_no_reply_up() {
+    for config in [LocalConfig::perfect(), LocalConfig::harsh(1), LocalConfig::harsh(2)] {
+        a_waiting_call_holds_no_reply_up(config);
+    }
+}
+
+fn a_waiting_call_holds_no_reply_up(config: LocalConfig) {
+    let world = Plain::new(2, config.mailbox(1));
     let first = [world.endpoint(0), world.endpoint(1)];
     let second = [world.endpoint(0), world.endpoint(1)];
     let poll_all = || {
@@ -266,50 +222,37 @@ fn a_call_that_waits_for_room_holds_no_reply_up<R: Rig>(config: LocalConfig) {
     }
 }
 
-/// Stays, to serve the others, until all have ended.
-async fn stay<P: Port>(verbs: Verbs<'_, P>, left: &AtomicU64) {
-    let start = Instant::now();
-    verbs.endpoint().until(|| left.load(Acquire) == 0 || start.elapsed() > Duration::from_secs(20)).await;
-    assert_eq!(left.load(Acquire), 0, "calls that were never answered");
-}
-
-fn a_reply_to_an_endpoint_that_is_gone_reaches_no_other<R: Rig>(config: LocalConfig) {
-    let world = World::<R>::new(2, config);
-    let server = world.endpoint(1);
+fn a_reply_to_an_endpoint_that_is_gone_reaches_no_other<R: Rig>(mood: R::Mood) {
+    let world = World::<R>::new(2, mood);
     for round in 0..20_u64 {
         {
-            let leaving = world.endpoint(0);
+            let leaving = world.endpoint();
             let mut batch = leaving.during(Phase::Other).batch();
             batch.call(NodeId(1), b"stale").expect("room").unsignaled();
             batch.ring();
             leaving.drain();
         }
         // Takes the same place.
-        let endpoint = world.endpoint(0);
+        let endpoint = world.endpoint();
         let mut batch = endpoint.during(Phase::Other).batch();
         let call = batch.call(NodeId(1), &round.to_le_bytes()).expect("room");
         batch.ring();
         endpoint.drain();
-        with(&server, async |verbs| {
-            for _ in 0..2 {
-                let message = verbs.recv().await;
-                let bytes = message.to_vec();
-                message.reply(&bytes)?;
-            }
-            Ok(())
-        });
+        world.agent(1).ask(Order::Serve(Service::Backwards));
         let reply = block_on(&endpoint, call).expect("a reply");
-        assert_eq!(reply[..], round.to_le_bytes());
+        assert_eq!(reply[..], round.to_be_bytes());
+        drop(reply);
+        world.agent(1).ask(Order::Halt);
     }
 }
 
-fn endpoints_of_a_node_share_its_mail<R: Rig>(config: LocalConfig) {
-    let world = World::<R>::new(2, config);
-    let sender = world.endpoint(0);
+fn endpoints_of_a_node_share_its_mail<R: Rig>(mood: R::Mood) {
+    let world = World::<R>::new(2, mood);
+    let [one, other] = [world.endpoint(), world.endpoint()];
+    let sender = world.endpoint();
     for number in 0..10_u8 {
-        with(&sender, async |verbs| verbs.send(NodeId(1), &[number]).await);
+        with(&sender, async |verbs| verbs.send(NodeId(0), &[number]).await);
     }
-    let [one, other] = [world.endpoint(1), world.endpoint(1)];
     for number in 0..10_u8 {
         let endpoint = if number % 3 == 0 { &one } else { &other };
         with(endpoint, async |verbs| {

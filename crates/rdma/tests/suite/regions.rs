@@ -1,4 +1,5 @@
-//! Verbs beside emulated regions: what a NIC does to memory aborts the regions that it conflicts with.
+//! Verbs beside emulated regions: what a NIC does to memory aborts the regions that it conflicts
+//! with.
 
 use drtm_htm::{Access, Cause, Emulated, Htm, Outcome, Policy};
 use drtm_rdma::{LocalConfig, Phase, block_on};
@@ -7,7 +8,8 @@ use crate::support::{Emulation, rounds, with, word};
 
 const ONCE: Policy = Policy::DBX.divided_by(u32::MAX);
 
-/// A region reads a word, a verb of another thread comes between, and the region reads and writes once more.
+/// A region reads a word, a verb of another thread comes between, and the region reads and writes
+/// once more.
 fn region_meets(config: LocalConfig, verb: impl Fn(&Emulation) + Sync) -> Outcome<u64> {
     let world = Emulation::new(2, config);
     let mut worker = Htm::new(world.region(1).engine().clone()).worker();
@@ -49,7 +51,8 @@ fn a_verb_that_reads_or_goes_elsewhere_does_not() {
     }
 }
 
-/// Regions of the owner and verbs of a peer change the same counter: nothing is lost, at the global level.
+/// Regions of the owner and verbs of a peer change the same counter: nothing is lost, at the global
+/// level.
 #[test]
 fn regions_and_global_atomics_lose_nothing() {
     let world = Emulation::new(2, LocalConfig::perfect());

@@ -49,7 +49,8 @@ fn remote_additions_are_all_counted() {
     }
 }
 
-/// A lock that is taken by compare-and-swap and given back by a write, and two values on two lines that it protects.
+/// A lock that is taken by compare-and-swap and given back by a write, and two values on two lines
+/// that it protects.
 struct Guarded {
     lock: Remote,
     values: [Remote; 2],
@@ -110,8 +111,8 @@ fn a_lock_by_verbs_protects_two_words() {
     }
 }
 
-/// An owner writes lines whose words are all the same, under a version in each line that is odd meanwhile. Readers take what the versions
-/// say is whole, and it must be.
+/// An owner writes lines whose words are all the same, under a version in each line that is odd
+/// meanwhile. Readers take what the versions say is whole, and it must be.
 fn read_under_versions(config: LocalConfig, lines: u64, count: u64) {
     let world = Plain::new(2, config);
     let over = AtomicBool::new(false);

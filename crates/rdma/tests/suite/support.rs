@@ -1,4 +1,8 @@
 //! A small world of nodes with memory, and what the tests of several files share.
+//!
+//! The tests themselves are node 0. What they want of the other nodes they ask of those nodes'
+//! agents, since another node's memory is its own: an agent is a thread of this process or a
+//! process of its own (`agent`).
 
 use std::{
     future::Future,
@@ -12,14 +16,17 @@ use std::{
 
 use drtm_htm::{Emulated, Engine, NoHtm};
 use drtm_rdma::{
-    Endpoint, Fabric, LocalConfig, LocalFabric, NodeId, Offset, Phase, Port, Region, RegionId, Remote, VerbError,
-    Verbs, block_on,
+    Buffers, Endpoint, Fabric, LocalConfig, LocalFabric, NodeId, Offset, Phase, Port, Region, RegionId, Remote,
+    VerbError, Verbs, block_on,
 };
 
 pub(crate) use drtm_testing::rounds;
 
-/// Runs the same checks over every backend that there is, in several moods. A check is given the backend as a type, and how
-/// the fabric is to behave; what it needs beside that (small queues, say) it adds itself.
+use crate::agent::{Agent, Order, Site};
+
+/// Runs the same checks over every backend that there is, in several moods. A check is given the
+/// backend as a type, and how the fabric is to behave; what it needs beside that (small queues,
+/// say) it adds itself.
 macro_rules! on_every_fabric {
     ($($check:ident),+ $(,)?) => {
         on_every_fabric! { @with perfect, Local<NoHtm>, [LocalConfig::perfect()], $($check),+ }
@@ -29,20 +36,21 @@ macro_rules! on_every_fabric {
         }), $($check),+ }
         on_every_fabric! { @with latency, Local<NoHtm>,
             [LocalConfig::perfect().latency(Duration::from_micros(5))], $($check),+ }
+        on_every_fabric! { @with shm, Processes, [ShmMood::default()], $($check),+ }
         on_every_fabric! { @with emulated, Local<Emulated>, [LocalConfig::perfect(), LocalConfig::harsh(1)], $($check),+ }
     };
-    (@with $name:ident, $rig:ty, $configs:expr, $($check:ident),+) => {
+    (@with $name:ident, $rig:ty, $moods:expr, $($check:ident),+) => {
         mod $name {
             #[allow(unused_imports)]
             use {
-                $crate::support::Local,
+                $crate::{processes::{Processes, ShmMood}, support::Local},
                 drtm_htm::{Emulated, NoHtm},
                 drtm_rdma::{Atomicity, LocalConfig, Tearing},
                 std::time::Duration,
             };
             $(#[test] fn $check() {
-                for config in $configs {
-                    super::$check::<$rig>(config);
+                for mood in $moods {
+                    super::$check::<$rig>(mood);
                 }
             })+
         }
@@ -54,48 +62,140 @@ pub(crate) use on_every_fabric;
 pub(crate) const BYTES: u64 = 256 << 10;
 pub(crate) const BASE: Offset = Offset::new(4096);
 
-/// A backend, as the suite makes it.
-pub(crate) trait Rig {
-    type Fabric: Fabric;
+/// How a fabric is to behave, as far as checks of every fabric have a say in it.
+pub(crate) trait Mood: Clone {
+    fn queue_depth(self, operations: usize) -> Self;
 
-    /// A fabric of so many nodes that behaves like `base`, and the engine for its memory.
-    fn fabric(nodes: u16, base: LocalConfig) -> (Self::Fabric, <Self::Fabric as Fabric>::Engine);
+    /// Calls that an endpoint may have unanswered, and hardly more room for messages.
+    fn mailbox(self, messages: usize) -> Self;
 
-    /// Makes a node leave.
-    fn close(fabric: &Self::Fabric, node: NodeId);
+    fn buffers(self, buffers: Buffers) -> Self;
 }
 
-/// The in-process fabric, over one engine.
-pub(crate) struct Local<E>(std::marker::PhantomData<E>);
-
-impl<E: Engine + Default> Rig for Local<E> {
-    type Fabric = LocalFabric<E>;
-
-    fn fabric(nodes: u16, base: LocalConfig) -> (LocalFabric<E>, E) {
-        (LocalFabric::new(nodes, base), E::default())
+impl Mood for LocalConfig {
+    fn queue_depth(self, operations: usize) -> Self {
+        LocalConfig::queue_depth(self, operations)
     }
 
-    fn close(fabric: &LocalFabric<E>, node: NodeId) {
-        fabric.close(node).expect("a node");
+    fn mailbox(self, messages: usize) -> Self {
+        LocalConfig::mailbox(self, messages)
     }
+
+    fn buffers(self, buffers: Buffers) -> Self {
+        LocalConfig::buffers(self, buffers)
+    }
+}
+
+/// A backend, as the suite makes it.
+pub(crate) trait Rig: Sized {
+    type Mood: Mood;
+    type Fabric: Fabric;
+    type Agent: Agent;
+
+    /// A fabric of so many nodes: node 0 with its memory, here, and the agents of the others.
+    fn start(nodes: u16, mood: Self::Mood) -> World<Self>;
+
+    /// Lets a node that is gone come back, with fresh memory.
+    fn restart(world: &mut World<Self>, node: NodeId);
 }
 
 /// Nodes, each with one region of [`BYTES`].
 pub(crate) struct World<R: Rig> {
     pub(crate) fabric: R::Fabric,
-    memory: Vec<Arc<Region<<R::Fabric as Fabric>::Engine>>>,
+    pub(crate) memory: Arc<Region<<R::Fabric as Fabric>::Engine>>,
+    /// Of node 1, 2 and so on.
+    pub(crate) agents: Vec<R::Agent>,
+    /// What goes away with the world, after everything else.
+    pub(crate) _rest: Box<dyn std::any::Any + Send + Sync>,
 }
 
-pub(crate) type Plain = World<Local<NoHtm>>;
-pub(crate) type Emulation = World<Local<Emulated>>;
-
 impl<R: Rig> World<R> {
+    pub(crate) fn new(nodes: u16, mood: R::Mood) -> Self {
+        R::start(nodes, mood)
+    }
+
+    pub(crate) fn endpoint(&self) -> Endpoint<<R::Fabric as Fabric>::Port> {
+        self.fabric.endpoint(NodeId(0)).expect("an endpoint")
+    }
+
+    pub(crate) fn agent(&self, node: u16) -> &R::Agent {
+        &self.agents[usize::from(node) - 1]
+    }
+
+    /// What the node's own processor finds in a word.
+    pub(crate) fn load(&self, at: Remote) -> u64 {
+        match at.node {
+            NodeId(0) => self.memory.engine().load(&self.memory.words(at.offset, 1).expect("a word")[0]),
+            NodeId(node) => self.agent(node).ask(Order::Load(at.offset)),
+        }
+    }
+
+    pub(crate) fn restart(&mut self, node: u16) {
+        R::restart(self, NodeId(node));
+    }
+}
+
+/// A region as each node has one.
+pub(crate) fn fresh<E: Engine>(region: Region<E>) -> Arc<Region<E>> {
+    assert_eq!(region.extend(BYTES, 4096).expect("room"), BASE);
+    Arc::new(region)
+}
+
+/// The in-process fabric, over one engine.
+pub(crate) struct Local<E>(std::marker::PhantomData<E>);
+
+/// An agent that is a part of this process.
+pub(crate) struct Resident<E: Engine>(Site<LocalFabric<E>>);
+
+impl<E: Engine> Agent for Resident<E> {
+    fn ask(&self, order: Order) -> u64 {
+        let node = self.0.node;
+        match order {
+            Order::Leave => self.0.fabric.close(node).expect("a node"),
+            Order::Die => self.0.fabric.kill(node).expect("a node"),
+            order => return self.0.obey(order),
+        }
+        0
+    }
+}
+
+impl<E: Engine + Default> Rig for Local<E> {
+    type Mood = LocalConfig;
+    type Fabric = LocalFabric<E>;
+    type Agent = Resident<E>;
+
+    fn start(nodes: u16, mood: LocalConfig) -> World<Self> {
+        let Nodes { fabric, memory } = Nodes::<E>::new(nodes, mood);
+        let mut memory = memory.into_iter();
+        let mine = memory.next().expect("node 0");
+        let agents = memory.zip(1..).map(|(memory, node)| Resident(Site::new(fabric.clone(), NodeId(node), memory)));
+        World { agents: agents.collect(), memory: mine, fabric, _rest: Box::new(()) }
+    }
+
+    fn restart(world: &mut World<Self>, node: NodeId) {
+        world.fabric.revive(node).expect("it is gone");
+        let memory = fresh(Region::anonymous(world.memory.engine().clone(), 1 << 20).expect("a region"));
+        world.fabric.register(node, Arc::clone(&memory)).expect("a node");
+        world.agents[usize::from(node.0) - 1] = Resident(Site::new(world.fabric.clone(), node, memory));
+    }
+}
+
+/// Nodes of the in-process fabric, all of them in the hands of the test: for what only that fabric
+/// does.
+pub(crate) struct Nodes<E: Engine> {
+    pub(crate) fabric: LocalFabric<E>,
+    memory: Vec<Arc<Region<E>>>,
+}
+
+pub(crate) type Plain = Nodes<NoHtm>;
+pub(crate) type Emulation = Nodes<Emulated>;
+
+impl<E: Engine + Default> Nodes<E> {
     pub(crate) fn new(nodes: u16, config: LocalConfig) -> Self {
-        let (fabric, engine) = R::fabric(nodes, config);
+        let (fabric, engine) = (LocalFabric::new(nodes, config), E::default());
         let memory = (0..nodes)
             .map(|node| {
-                let region = Arc::new(Region::anonymous(engine.clone(), 1 << 20).expect("a region"));
-                assert_eq!(region.extend(BYTES, 4096).expect("room"), BASE);
+                let region = fresh(Region::anonymous(engine.clone(), 1 << 20).expect("a region"));
                 let id = fabric.register(NodeId(node), Arc::clone(&region)).expect("a node");
                 assert_eq!(id, RegionId(0));
                 region
@@ -104,11 +204,11 @@ impl<R: Rig> World<R> {
         Self { fabric, memory }
     }
 
-    pub(crate) fn endpoint(&self, node: u16) -> Endpoint<<R::Fabric as Fabric>::Port> {
+    pub(crate) fn endpoint(&self, node: u16) -> Endpoint<<LocalFabric<E> as Fabric>::Port> {
         self.fabric.endpoint(NodeId(node)).expect("an endpoint")
     }
 
-    pub(crate) fn region(&self, node: u16) -> &Region<<R::Fabric as Fabric>::Engine> {
+    pub(crate) fn region(&self, node: u16) -> &Region<E> {
         &self.memory[usize::from(node)]
     }
 

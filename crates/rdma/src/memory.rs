@@ -4,15 +4,13 @@ use std::ops::Range;
 
 use drtm_htm::{Engine, LINE_WORDS, Word};
 
-use crate::Remote;
-
-use super::Tearing;
+use crate::{Remote, Tearing};
 
 /// Copies words of one line as they were at one moment.
 ///
-/// They are read again until twice the same: then each held its value from the first reading to the second, and all held theirs between
-/// the two. (A word that changed and changed back meanwhile goes unnoticed, but no writer that keeps a version in the
-/// line does that to the version.)
+/// They are read again until twice the same: then each held its value from the first reading to the
+/// second, and all held theirs between the two. (A word that changed and changed back meanwhile
+/// goes unnoticed, but no writer that keeps a version in the line does that to the version.)
 #[inline]
 fn fetch_line<E: Engine>(engine: &E, words: &[Word], into: &mut [u64]) {
     for (word, value) in words.iter().zip(into.iter_mut()) {
@@ -36,7 +34,7 @@ fn fetch_line<E: Engine>(engine: &E, words: &[Word], into: &mut [u64]) {
 
 /// A READ's units: the lines that it touches, or its words.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Units {
+pub(crate) struct Units {
     /// Words before the first line's end, and in all.
     first: usize,
     words: usize,
@@ -45,7 +43,7 @@ pub(super) struct Units {
 
 impl Units {
     #[inline(always)]
-    pub(super) fn of_read(at: Remote, words: usize, tearing: Tearing) -> Self {
+    pub(crate) fn of_read(at: Remote, words: usize, tearing: Tearing) -> Self {
         let line = match tearing {
             Tearing::Lines => LINE_WORDS,
             Tearing::Words => 1,
@@ -55,12 +53,12 @@ impl Units {
         Self { first, words, line }
     }
 
-    pub(super) fn of_write(words: usize) -> Self {
+    pub(crate) fn of_write(words: usize) -> Self {
         Self { first: 1, words, line: 1 }
     }
 
     #[inline(always)]
-    pub(super) fn count(&self) -> usize {
+    pub(crate) fn count(&self) -> usize {
         match self.words {
             0 => 0,
             words => 1 + words.saturating_sub(self.first).div_ceil(self.line),
@@ -69,7 +67,7 @@ impl Units {
 
     /// The words of one unit.
     #[inline(always)]
-    pub(super) fn range(&self, unit: usize) -> Range<usize> {
+    pub(crate) fn range(&self, unit: usize) -> Range<usize> {
         let end = self.first + unit * self.line;
         end.saturating_sub(self.line)..end.min(self.words)
     }
@@ -77,13 +75,13 @@ impl Units {
 
 /// Fetches one unit of a READ.
 #[inline]
-pub(super) fn fetch<E: Engine>(engine: &E, words: &[Word], into: &mut [u64], range: Range<usize>) {
+pub(crate) fn fetch<E: Engine>(engine: &E, words: &[Word], into: &mut [u64], range: Range<usize>) {
     fetch_line(engine, &words[range.clone()], &mut into[range]);
 }
 
 /// Stores one unit of a WRITE.
 #[inline]
-pub(super) fn store<E: Engine>(engine: &E, words: &[Word], from: &[u64], range: Range<usize>) {
+pub(crate) fn store<E: Engine>(engine: &E, words: &[Word], from: &[u64], range: Range<usize>) {
     for (word, value) in words[range.clone()].iter().zip(&from[range]) {
         engine.store(word, *value);
     }

@@ -1,0 +1,168 @@
+//! Going to sleep, and being woken: one word for each endpoint.
+//!
+//! ```text
+//!   sleeper                               waker
+//!   word = ASLEEP                         publishes (a message, a flag, a rung bell)
+//!   fence                                 fence
+//!   last look at what is published        word = ASLEEP?  then  word = AWAKE, and wake
+//!   sleeps while word = ASLEEP
+//!   word = AWAKE
+//! ```
+//!
+//! Either the waker's fence comes first, and then the last look finds what it has published; or the
+//! sleeper's does, and then the waker finds the sleeper asleep. A waker that does not find it
+//! asleep has done no more than a fence and a load, and never a system call. The model of this is
+//! below; without either fence it fails.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use crate::sync::{
+    Futex,
+    Ordering::{Relaxed, SeqCst},
+    fence,
+};
+
+const AWAKE: u32 = 0;
+const ASLEEP: u32 = 1;
+
+/// One endpoint's word.
+#[derive(Debug, Default)]
+#[repr(transparent)]
+pub(crate) struct Alarm(Futex);
+
+impl Alarm {
+    /// Says that the owner is about to sleep. After this comes the last look.
+    pub(crate) fn announce(&self) {
+        self.0.word().store(ASLEEP, Relaxed);
+        fence(SeqCst);
+    }
+
+    /// Sleeps until it is rung, for so long at the most. May return earlier.
+    pub(crate) fn sleep(&self, at_most: Option<Duration>) {
+        self.0.sleep(ASLEEP, at_most);
+    }
+
+    /// Says that the owner is awake.
+    pub(crate) fn retract(&self) {
+        self.0.word().store(AWAKE, Relaxed);
+    }
+
+    /// Wakes the owner, if it sleeps or is about to, after something was published for it. Tells
+    /// whether it did.
+    #[inline]
+    pub(crate) fn ring(&self) -> bool {
+        fence(SeqCst);
+        self.ring_again()
+    }
+
+    /// Like [`ring`](Self::ring), by a thread that has put a fence behind what it published.
+    #[inline]
+    pub(crate) fn ring_again(&self) -> bool {
+        self.0.word().load(Relaxed) == ASLEEP && self.wake()
+    }
+
+    #[cold]
+    fn wake(&self) -> bool {
+        // Of several wakers, one makes the system call.
+        let asleep = self.0.word().swap(AWAKE, SeqCst) == ASLEEP;
+        if asleep {
+            self.0.wake();
+        }
+        asleep
+    }
+}
+
+/// What rings an endpoint's alarm from other threads: off every hot path, hence behind a pointer.
+#[derive(Clone)]
+pub struct Ringer(Arc<dyn Ring>);
+
+/// Something with an alarm in it.
+pub(crate) trait Ring: Send + Sync {
+    fn ring(&self);
+}
+
+impl Ringer {
+    pub(crate) fn new(alarm: Arc<dyn Ring>) -> Self {
+        Self(alarm)
+    }
+
+    pub(crate) fn ring(&self) {
+        self.0.ring();
+    }
+}
+
+impl fmt::Debug for Ringer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Ringer(..)")
+    }
+}
+
+#[cfg(all(test, feature = "loom"))]
+mod model {
+    use std::sync::Arc;
+
+    use loom::{sync::atomic::AtomicBool, thread};
+
+    use super::*;
+    use crate::sync::explore;
+
+    /// Sleeps until all that `published` stands for is there. A wake-up that is lost is a deadlock,
+    /// which loom reports.
+    fn sleep_until(alarm: &Alarm, published: impl Fn() -> bool) {
+        while !published() {
+            alarm.announce();
+            if !published() {
+                alarm.sleep(None);
+            }
+            alarm.retract();
+        }
+    }
+
+    #[test]
+    fn no_wake_up_is_lost() {
+        explore(|| {
+            let shared = Arc::new((Alarm::default(), AtomicBool::new(false)));
+            let theirs = Arc::clone(&shared);
+            let waker = thread::spawn(move || {
+                theirs.1.store(true, Relaxed);
+                theirs.0.ring();
+            });
+            sleep_until(&shared.0, || shared.1.load(Relaxed));
+            waker.join().expect("no panic");
+        });
+    }
+
+    #[test]
+    fn two_wakers_need_not_know_of_each_other() {
+        explore(|| {
+            let shared = Arc::new((Alarm::default(), AtomicBool::new(false), AtomicBool::new(false)));
+            let wakers = [0, 1].map(|which| {
+                let theirs = Arc::clone(&shared);
+                thread::spawn(move || {
+                    if which == 0 { &theirs.1 } else { &theirs.2 }.store(true, Relaxed);
+                    theirs.0.ring();
+                })
+            });
+            sleep_until(&shared.0, || shared.1.load(Relaxed) && shared.2.load(Relaxed));
+            for waker in wakers {
+                waker.join().expect("no panic");
+            }
+        });
+    }
+
+    /// The mutation: a waker without its fence.
+    #[test]
+    #[should_panic(expected = "deadlock")]
+    fn a_waker_without_its_fence_is_found() {
+        explore(|| {
+            let shared = Arc::new((Alarm::default(), AtomicBool::new(false)));
+            let theirs = Arc::clone(&shared);
+            let waker = thread::spawn(move || {
+                theirs.1.store(true, Relaxed);
+                theirs.0.ring_again();
+            });
+            sleep_until(&shared.0, || shared.1.load(Relaxed));
+            waker.join().expect("no panic");
+        });
+    }
+}

@@ -1,0 +1,66 @@
+//! Places where a test can have the process die, as a power cut would end it: at once, with nothing
+//! cleaned up.
+//!
+//! `DRTM_DIE_AT=site:n` ends the process by `SIGKILL` when it reaches the named site for the `n`th
+//! time. Without the feature `kill-points` there are no such places: the calls compile to nothing.
+
+/// Every site, for tests to go through.
+#[cfg(feature = "kill-points")]
+pub const SITES: &[&str] = &[
+    "join.locked",
+    "join.bound",
+    "join.greeted",
+    "join.joined",
+    "register.known",
+    "register.told",
+    "verb.read",
+    "verb.write",
+    "verb.written.half",
+    "verb.written",
+    "verb.swap",
+    "verb.swapped",
+    "ring.made",
+    "ring.announced",
+    "frame.begun",
+    "frame.filled",
+    "frame.published",
+    "wake.looked",
+    "wake.rung",
+    "receive.taken",
+    "receive.freed",
+    "reply.begun",
+    "nap.announced",
+    "nap.over",
+    "leave.begun",
+];
+
+#[cfg(not(feature = "kill-points"))]
+#[inline(always)]
+pub(crate) fn site(_name: &'static str) {}
+
+#[cfg(feature = "kill-points")]
+pub(crate) fn site(name: &'static str) {
+    use std::sync::{
+        OnceLock,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    };
+
+    static WANTED: OnceLock<Option<(String, AtomicU64)>> = OnceLock::new();
+
+    debug_assert!(SITES.contains(&name), "{name} is not among the sites");
+    let wanted = WANTED.get_or_init(|| {
+        let setting = std::env::var("DRTM_DIE_AT").ok()?;
+        let (site, times) = setting.split_once(':').unwrap_or((&setting, "1"));
+        let times = times.parse().unwrap_or_else(|_| panic!("DRTM_DIE_AT is site:n, and was {setting:?}"));
+        assert!(SITES.contains(&site), "DRTM_DIE_AT names no site: {site:?}; there are {SITES:?}");
+        Some((site.to_owned(), AtomicU64::new(times)))
+    });
+    if let Some((site, left)) = wanted
+        && site == name
+        && left.fetch_sub(1, Relaxed) == 1
+    {
+        let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL);
+        // The signal takes effect before the call returns, but for other threads.
+        std::process::abort();
+    }
+}

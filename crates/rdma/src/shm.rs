@@ -1,0 +1,349 @@
+//! The fabric of processes on one machine, which share memory.
+//!
+//! # Groups
+//!
+//! Nodes are processes. They meet in a *group*, which is a directory of mode 0700: a lock file and
+//! a socket for each node, and a file that names format, version and engine. A process that
+//! [joins](ShmFabric::join) takes its node's lock, which the system releases when the process ends,
+//! however it ends; connects to every node that is there; and exchanges memory with it: files
+//! without a name, sealed against being cut short, passed over the sockets. Joining is one process
+//! at a time.
+//!
+//! # Verbs and messages
+//!
+//! One-sided verbs are the poster's own loads, stores and swaps on the peer's memory, so atomics
+//! are atomic with everything. Messages go through rings (`ring`), one for requests and one for
+//! replies from each endpoint to each endpoint that it has sent something to. The producer makes a
+//! ring in its own memory, and announces it in the consumer's. An endpoint sleeps on one word
+//! (`alarm`), which its peers ring.
+//!
+//! # Death
+//!
+//! A node has died when its socket hangs up: that is, when the system says so. There are no
+//! timeouts; a process that is stopped is alive. One thread per process watches the sockets and
+//! tells the process's endpoints. A peer that dies, at whatever instruction, leaves its memory
+//! readable, and no lock held that others need.
+//!
+//! # What is trusted
+//!
+//! The processes of a group belong to one user and trust each other with their memory's contents.
+//! What they find there never leads outside of a region or a ring, but it may be wrong. A process
+//! of the same user that truncates a *named* region file while others map it can end them; files
+//! that [`Region::shared`](crate::Region::shared) makes cannot be truncated. A process that forks
+//! must not use the fabric in the child, nor keep it there: the node would not be seen to die.
+
+mod config;
+mod control;
+mod error;
+mod group;
+mod inbox;
+mod links;
+mod member;
+mod node;
+mod outbox;
+mod port;
+mod queue;
+mod watcher;
+mod wire;
+
+pub use config::ShmConfig;
+pub use error::JoinError;
+pub use port::ShmPort;
+
+use std::{
+    path::Path,
+    sync::{
+        Arc, OnceLock,
+        atomic::{
+            AtomicU32, AtomicUsize,
+            Ordering::{AcqRel, Acquire, Release},
+        },
+    },
+};
+
+use drtm_htm::{Engine, NoHtm};
+use parking_lot::{Mutex, RwLock};
+
+use crate::{
+    Capabilities, Endpoint, Fabric, FabricError, Incarnation, NodeId, Presence, Region, RegionId, Salvage, die,
+};
+use control::Control;
+use inbox::Inbox;
+use links::Links;
+use member::Member;
+use node::{Lives, Peer};
+
+/// Nodes that a group can have.
+const NODES: usize = 64;
+
+/// Endpoints that a node can have at a time.
+const ENDPOINTS: usize = 32;
+
+/// Regions that a node can register: few enough that telling a peer of all of them never waits for
+/// it.
+const REGIONS: usize = 64;
+
+/// One process's membership of a group: a node. Clones are the same node.
+///
+/// The node leaves when the last clone and the last endpoint are dropped, or with
+/// [`leave`](Self::leave).
+///
+/// # Example
+///
+/// ```
+/// use std::sync::Arc;
+/// use drtm_htm::{Engine, NoHtm};
+/// use drtm_rdma::{Fabric, NodeId, Phase, Region, Remote, ShmConfig, ShmFabric, block_on};
+///
+/// // Two nodes, which would be processes; here they are two members of one group in one process.
+/// let directory = std::env::temp_dir().join(format!("drtm-example-{}", std::process::id()));
+/// let config = |node| ShmConfig::new("example", NodeId(node)).directory(&directory);
+/// let [one, two] = [ShmFabric::join(NoHtm, config(0))?, ShmFabric::join(NoHtm, config(1))?];
+///
+/// let memory = Arc::new(Region::shared(NoHtm, 1 << 20)?);
+/// let offset = memory.extend(8, 8)?;
+/// let there = Remote { node: NodeId(1), region: two.register(NodeId(1), Arc::clone(&memory))?, offset };
+///
+/// let endpoint = one.endpoint(NodeId(0))?;
+/// block_on(&endpoint, endpoint.during(Phase::Execute).fetch_add(there, 7))?;
+/// assert_eq!(NoHtm.load(&memory.words(offset, 1)?[0]), 7);
+/// # drop((endpoint, one, two));
+/// # std::fs::remove_dir_all(&directory)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct ShmFabric<E: Engine> {
+    member: Arc<Member<E>>,
+}
+
+impl<E: Engine> Clone for ShmFabric<E> {
+    fn clone(&self) -> Self {
+        Self { member: Arc::clone(&self.member) }
+    }
+}
+
+/// What all handles, ports and threads of a node have in common.
+#[derive(Debug)]
+struct Shared<E: Engine> {
+    node: NodeId,
+    engine: E,
+    config: ShmConfig,
+    /// The node itself, as one of the nodes.
+    home: Arc<Peer<E>>,
+    lives: Box<[RwLock<Lives<E>>]>,
+    /// How often a node has come or gone, or a region been made known, so that a port finds out by
+    /// one look.
+    changes: AtomicU32,
+    /// Of each endpoint, what outlives it.
+    places: Box<[Place]>,
+    /// Places that were ever used.
+    used: AtomicUsize,
+    vacant: Mutex<Vec<u16>>,
+    links: Mutex<Links>,
+}
+
+/// What is left of an endpoint for the next one in its place, and what the endpoints of a node do
+/// for each other.
+#[derive(Debug, Default)]
+struct Place {
+    /// Grows whenever an endpoint leaves.
+    life: AtomicU32,
+    inbox: Mutex<Inbox>,
+    /// Rings that were made for endpoints in this place.
+    outbox: Mutex<outbox::Outbox>,
+}
+
+impl<E: Engine> Shared<E> {
+    fn control(&self) -> &Control {
+        &self.home.control
+    }
+
+    /// The incarnation of a node that is here, or was last.
+    fn life(&self, node: NodeId) -> Option<Arc<Peer<E>>> {
+        self.lives.get(usize::from(node.0))?.read().now.clone()
+    }
+
+    /// A certain incarnation of a node, if it is known still.
+    fn life_of(&self, node: NodeId, incarnation: Incarnation) -> Option<Arc<Peer<E>>> {
+        let lives = self.lives.get(usize::from(node.0))?.read();
+        [&lives.now, &lives.dead].into_iter().flatten().find(|life| life.incarnation == incarnation).cloned()
+    }
+
+    fn presence(&self, node: usize) -> Presence {
+        self.lives.get(node).and_then(|lives| Some(lives.read().now.as_ref()?.presence())).unwrap_or_default()
+    }
+
+    fn presences(&self) -> impl Iterator<Item = Presence> {
+        (0..NODES).map(|node| self.presence(node))
+    }
+
+    /// Tells all endpoints of this process that something has changed.
+    fn tell(&self) {
+        self.changes.fetch_add(1, Release);
+        for endpoint in 0..self.used.load(Acquire) {
+            self.control().alarm(endpoint as u16).ring();
+        }
+    }
+
+    /// A node has come, in place of its incarnation before.
+    fn welcome(&self, life: Arc<Peer<E>>) {
+        let node = usize::from(life.node.0);
+        self.lives[node].write().replace(life);
+        self.tell();
+    }
+
+    /// A node has gone.
+    fn part(&self, life: &Peer<E>, in_good_order: bool) {
+        if in_good_order {
+            life.leave();
+        } else {
+            life.die();
+        }
+        self.tell();
+    }
+
+    /// A place for an endpoint.
+    fn move_in(&self) -> Result<u16, FabricError> {
+        if self.home.is_over() {
+            return Err(FabricError::Closed { node: self.node });
+        }
+        let mut vacant = self.vacant.lock();
+        if let Some(endpoint) = vacant.pop() {
+            return Ok(endpoint);
+        }
+        let endpoint = self.used.load(Acquire);
+        if endpoint == ENDPOINTS {
+            return Err(FabricError::TooManyEndpoints { node: self.node, most: ENDPOINTS });
+        }
+        self.used.fetch_add(1, AcqRel);
+        Ok(endpoint as u16)
+    }
+
+    fn move_out(&self, endpoint: u16) {
+        self.places[usize::from(endpoint)].life.fetch_add(1, Release);
+        self.vacant.lock().push(endpoint);
+    }
+}
+
+impl<E: Engine> ShmFabric<E> {
+    /// Joins a group as a node, and connects to all nodes that are there. Returns when this has
+    /// memory from each.
+    ///
+    /// # Errors
+    ///
+    /// When the group is another user's, or of another format, version or engine; when the node is
+    /// there already; when a node that is there does not answer in [time](ShmConfig::patience); or
+    /// when the system refuses something.
+    pub fn join(engine: E, config: ShmConfig) -> Result<Self, JoinError> {
+        Ok(Self { member: Arc::new(Member::join(engine, config)?) })
+    }
+
+    /// The node that this process is.
+    #[must_use]
+    pub fn node(&self) -> NodeId {
+        self.member.shared.node
+    }
+
+    /// Which of the node's lives this is.
+    #[must_use]
+    pub fn incarnation(&self) -> Incarnation {
+        self.member.shared.home.incarnation
+    }
+
+    /// Leaves the group in good order: peers are told that this node has left, and to its own
+    /// endpoints all nodes are gone.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm_htm::NoHtm;
+    /// use drtm_rdma::{Fabric, NodeId, Presence, ShmConfig, ShmFabric};
+    ///
+    /// let directory = std::env::temp_dir().join(format!("drtm-leave-{}", std::process::id()));
+    /// let config = |node| ShmConfig::new("example", NodeId(node)).directory(&directory);
+    /// let [one, two] = [ShmFabric::join(NoHtm, config(0))?, ShmFabric::join(NoHtm, config(1))?];
+    /// let endpoint = one.endpoint(NodeId(0))?;
+    /// two.leave();
+    /// while endpoint.presence(NodeId(1)) != Presence::Left(two.incarnation()) {
+    ///     std::thread::yield_now();
+    /// }
+    /// # drop((endpoint, one, two));
+    /// # std::fs::remove_dir_all(&directory)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn leave(&self) {
+        self.member.leave();
+    }
+
+    /// Removes from a directory what groups have left none of whose nodes is alive. Gives how many
+    /// those were. Joining does so, too.
+    ///
+    /// # Errors
+    ///
+    /// When the directory cannot be read.
+    pub fn clean_up(directory: &Path) -> Result<usize, JoinError> {
+        group::clean_up(directory)
+    }
+
+    /// A peer's region as it is mapped here, if it is known: for measuring what verbs cost beside
+    /// plain loads.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn peer_region(&self, node: NodeId, region: RegionId) -> Option<Arc<Region<E>>> {
+        let life = self.member.shared.life(node)?;
+        life.regions.get(usize::from(region.0))?.get().cloned()
+    }
+
+    fn own(&self, node: NodeId) -> Result<&Shared<E>, FabricError> {
+        let shared = &self.member.shared;
+        if node == shared.node { Ok(shared) } else { Err(FabricError::Foreign { node }) }
+    }
+}
+
+impl<E: Engine> Fabric for ShmFabric<E> {
+    type Engine = E;
+    type Port = ShmPort<E>;
+
+    fn capabilities(&self) -> Capabilities {
+        self.member.shared.config.capabilities()
+    }
+
+    /// The region must be [shared](Region::shared), or in a file.
+    fn register(&self, node: NodeId, region: Arc<Region<E>>) -> Result<RegionId, FabricError> {
+        let shared = self.own(node)?;
+        if region.file().is_none() {
+            return Err(FabricError::NotShared { node });
+        }
+        let links = shared.links.lock();
+        if shared.home.is_over() {
+            return Err(FabricError::Closed { node });
+        }
+        let full = FabricError::TooManyRegions { node, most: REGIONS };
+        let index = shared.home.regions.iter().position(|place| place.get().is_none()).ok_or(full)?;
+        let id = RegionId(index as u16);
+        shared.home.regions[index].set(Arc::clone(&region)).map_err(|_| full)?;
+        // First the number, so that a peer that is told of the region early waits until it has it.
+        shared.control().set_regions(index + 1);
+        die::site("register.known");
+        links.tell_region(shared, id, &region);
+        die::site("register.told");
+        Ok(id)
+    }
+
+    fn endpoint(&self, node: NodeId) -> Result<Endpoint<ShmPort<E>>, FabricError> {
+        self.own(node)?;
+        ShmPort::new(&self.member).map(Endpoint::new)
+    }
+
+    fn salvage(&self, node: NodeId, region: RegionId) -> Result<Salvage<E>, FabricError> {
+        let nothing = FabricError::NothingLeft { node, region };
+        let lives = self.member.shared.lives.get(usize::from(node.0)).ok_or(FabricError::UnknownNode { node })?.read();
+        let dead = lives.last_dead().ok_or(nothing)?;
+        let left = dead.regions.get(usize::from(region.0)).and_then(OnceLock::get).ok_or(nothing)?;
+        left.read_only().map(|region| Salvage::new(Arc::new(region))).map_err(|_| nothing)
+    }
+}
+
+/// Memory for what a node's peers need to know of it. No emulation here: it is the fabric's, and
+/// never in a region.
+type ControlRegion = Region<NoHtm>;

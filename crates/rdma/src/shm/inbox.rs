@@ -1,0 +1,135 @@
+//! The rings that lead to an endpoint, in one lane.
+
+use drtm_htm::{Engine, NoHtm};
+
+use crate::{
+    NodeId, Offset,
+    ring::{Consumer, Corrupt, DATA, FrameHead},
+};
+
+use super::{
+    ENDPOINTS, NODES, Shared,
+    control::{Announced, Control, Lane},
+};
+
+/// The ring's own count of its words, behind the producer's tail.
+pub(super) const SIZE: usize = 1;
+
+/// A ring that another endpoint writes.
+#[derive(Debug)]
+struct InRing {
+    from: (NodeId, u16),
+    announced: Announced,
+    /// The producer's memory, which this keeps mapped.
+    control: Control,
+    at: Offset,
+    words: usize,
+    consumer: Consumer,
+}
+
+impl InRing {
+    /// A ring where a peer says that one is, if there can be one.
+    fn open(from: (NodeId, u16), announced: Announced, control: &Control) -> Option<Self> {
+        let head = control.ring(announced.at, DATA).ok()?;
+        let size = usize::try_from(NoHtm.load(&head[SIZE])).ok().filter(|size| size.is_power_of_two())?;
+        let words = DATA.checked_add(size)?;
+        let consumer = Consumer::new(control.ring(announced.at, words).ok()?);
+        Some(Self { from, announced, control: control.clone(), at: announced.at, words, consumer })
+    }
+
+    fn is_empty(&self) -> bool {
+        match self.control.ring(self.at, self.words) {
+            Ok(ring) => self.consumer.is_empty(ring),
+            Err(_) => true,
+        }
+    }
+
+    fn pop(&mut self, into: &mut Vec<u8>) -> Result<Option<FrameHead>, Corrupt> {
+        let ring = self.control.ring(self.at, self.words).map_err(|_| Corrupt)?;
+        self.consumer.pop(ring, into)
+    }
+}
+
+/// The rings of one lane, and how many announcements were looked at.
+#[derive(Debug, Default)]
+pub(super) struct Inbox {
+    rings: Vec<InRing>,
+    seen: u64,
+    /// Where to look first, so that no ring is passed over for ever.
+    next: usize,
+}
+
+impl Inbox {
+    /// Whether there may be something.
+    #[inline]
+    pub(super) fn may_have<E: Engine>(&self, shared: &Shared<E>, endpoint: u16) -> bool {
+        self.seen != shared.control().announcements(endpoint) || self.rings.iter().any(|ring| !ring.is_empty())
+    }
+
+    /// Takes the next frame, and from which node.
+    #[inline]
+    pub(super) fn take<E: Engine>(
+        &mut self,
+        shared: &Shared<E>,
+        (endpoint, lane): (u16, Lane),
+        into: &mut Vec<u8>,
+    ) -> Option<(NodeId, Announced, FrameHead)> {
+        let announcements = shared.control().announcements(endpoint);
+        if self.seen != announcements {
+            self.look(shared, endpoint, lane);
+            self.seen = announcements;
+        }
+        let rings = self.rings.len();
+        for turn in 0..rings {
+            let index = (self.next + turn) % rings;
+            let ring = &mut self.rings[index];
+            match ring.pop(into) {
+                Ok(None) => {}
+                Ok(Some(head)) => {
+                    let (from, announced) = (ring.from.0, ring.announced);
+                    self.next = index + 1;
+                    return Some((from, announced, head));
+                }
+                Err(Corrupt) => {
+                    self.refuse(shared, index);
+                    return None;
+                }
+            }
+        }
+        None
+    }
+
+    /// A peer whose ring makes no sense is cut off: nothing that it writes can be believed.
+    #[cold]
+    fn refuse<E: Engine>(&mut self, shared: &Shared<E>, index: usize) {
+        let ring = self.rings.swap_remove(index);
+        if let Some(life) = shared.life_of(ring.from.0, ring.announced.incarnation) {
+            shared.part(&life, false);
+        }
+    }
+
+    /// Finds the rings that were announced.
+    #[cold]
+    fn look<E: Engine>(&mut self, shared: &Shared<E>, endpoint: u16, lane: Lane) {
+        // Rings of the dead are read to their end first.
+        self.rings.retain(|ring| {
+            let life = shared.life_of(ring.from.0, ring.announced.incarnation);
+            life.is_some_and(|life| !life.is_over()) || !ring.is_empty()
+        });
+        for node in 0..NODES {
+            if shared.life(NodeId(node as u16)).is_none() {
+                continue;
+            }
+            for from in 0..ENDPOINTS {
+                let Some(announced) = shared.control().announced(endpoint, lane, node, from) else { continue };
+                let from = (NodeId(node as u16), from as u16);
+                if self.rings.iter().any(|ring| ring.from == from && ring.announced == announced) {
+                    continue;
+                }
+                let producer = shared.life_of(from.0, announced.incarnation);
+                let ring = producer.and_then(|life| InRing::open(from, announced, &life.control));
+                self.rings.extend(ring);
+            }
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! The sockets to this node's peers.
+
+use std::{
+    os::fd::{AsFd, OwnedFd},
+    sync::Arc,
+};
+
+use drtm_htm::Engine;
+use rustix::net::{Shutdown, shutdown};
+
+use crate::{Incarnation, NodeId, Region, RegionId, region::kind_of};
+
+use super::{
+    Shared,
+    wire::{self, Kind, Letter},
+};
+
+/// A socket to one incarnation of a peer.
+#[derive(Clone, Debug)]
+pub(super) struct Link {
+    pub(super) node: NodeId,
+    pub(super) incarnation: Incarnation,
+    pub(super) socket: Arc<OwnedFd>,
+}
+
+impl Link {
+    /// Sends a letter. A peer to which that cannot be done is cut off, which its watcher and ours
+    /// find out by the socket.
+    fn send<E: Engine>(&self, letter: &Letter, region: Option<&Region<E>>) {
+        let file = region.and_then(Region::file).map(AsFd::as_fd);
+        if wire::send(&self.socket, letter, file).is_err() {
+            // It fails only where the socket is closed already.
+            let _ = shutdown(&self.socket, Shutdown::Both);
+        }
+    }
+}
+
+/// All of them. Locked while one comes, goes, or is told something, so that each peer is told of
+/// each region once.
+#[derive(Debug, Default)]
+pub(super) struct Links {
+    pub(super) links: Vec<Link>,
+}
+
+impl Links {
+    /// A letter from this node.
+    pub(super) fn letter<E: Engine>(shared: &Shared<E>, kind: Kind) -> Letter {
+        Letter::new(kind, shared.node, shared.home.incarnation, kind_of(&shared.engine))
+    }
+
+    /// Tells all peers of a region.
+    pub(super) fn tell_region<E: Engine>(&self, shared: &Shared<E>, id: RegionId, region: &Region<E>) {
+        let letter = Letter { region: id, ..Self::letter(shared, Kind::Region) };
+        for link in &self.links {
+            link.send(&letter, Some(region));
+        }
+    }
+
+    /// Adds a peer, which is told of all regions.
+    pub(super) fn add<E: Engine>(&mut self, shared: &Shared<E>, link: Link) {
+        for (index, region) in shared.home.regions.iter().map_while(|region| region.get()).enumerate() {
+            let letter = Letter { region: RegionId(index as u16), ..Self::letter(shared, Kind::Region) };
+            link.send(&letter, Some(&**region));
+        }
+        self.links.push(link);
+    }
+
+    pub(super) fn remove(&mut self, node: NodeId, incarnation: Incarnation) {
+        self.links.retain(|link| (link.node, link.incarnation) != (node, incarnation));
+    }
+
+    /// Tells all peers that this node leaves.
+    pub(super) fn say_goodbye<E: Engine>(&self, shared: &Shared<E>) {
+        let letter = Self::letter(shared, Kind::Goodbye);
+        for link in &self.links {
+            link.send::<E>(&letter, None);
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! Incarnations of nodes, as this process knows them: their memory, and whether they are here.
+
+use std::sync::{
+    Arc, OnceLock,
+    atomic::{
+        AtomicU8,
+        Ordering::{Acquire, SeqCst},
+    },
+};
+
+use drtm_htm::{Engine, Word};
+
+use crate::{Incarnation, NodeId, Presence, Region, Remote, VerbError};
+
+use super::{REGIONS, control::Control};
+
+const HERE: u8 = 0;
+const LEFT: u8 = 1;
+const DEAD: u8 = 2;
+
+/// One incarnation.
+#[derive(Debug)]
+pub(super) struct Peer<E: Engine> {
+    pub(super) node: NodeId,
+    pub(super) incarnation: Incarnation,
+    pub(super) control: Control,
+    /// Set as they become known, and never changed after: read without a lock.
+    pub(super) regions: Box<[OnceLock<Arc<Region<E>>>]>,
+    state: AtomicU8,
+}
+
+impl<E: Engine> Peer<E> {
+    pub(super) fn new(node: NodeId, incarnation: Incarnation, control: Control) -> Self {
+        let regions = (0..REGIONS).map(|_| OnceLock::new()).collect();
+        Self { node, incarnation, control, regions, state: AtomicU8::new(HERE) }
+    }
+
+    #[inline(always)]
+    pub(super) fn is_over(&self) -> bool {
+        self.state.load(Acquire) != HERE
+    }
+
+    pub(super) fn has_died(&self) -> bool {
+        self.state.load(Acquire) == DEAD
+    }
+
+    /// The first end counts.
+    pub(super) fn leave(&self) {
+        let _ = self.state.compare_exchange(HERE, LEFT, SeqCst, SeqCst);
+    }
+
+    pub(super) fn die(&self) {
+        let _ = self.state.compare_exchange(HERE, DEAD, SeqCst, SeqCst);
+    }
+
+    pub(super) fn presence(&self) -> Presence {
+        match self.state.load(Acquire) {
+            HERE => Presence::Here(self.incarnation),
+            LEFT => Presence::Left(self.incarnation),
+            _ => Presence::Died(self.incarnation),
+        }
+    }
+
+    pub(super) fn gone(&self) -> VerbError {
+        VerbError::Gone { node: self.node, incarnation: self.incarnation }
+    }
+
+    /// A region; nothing where it is registered, and not known here yet.
+    #[inline(always)]
+    fn region(&self, at: Remote) -> Result<Option<&Arc<Region<E>>>, VerbError> {
+        match self.regions.get(usize::from(at.region.0)).and_then(OnceLock::get) {
+            Some(region) => Ok(Some(region)),
+            None => self.unknown(at),
+        }
+    }
+
+    #[cold]
+    fn unknown(&self, at: Remote) -> Result<Option<&Arc<Region<E>>>, VerbError> {
+        if usize::from(at.region.0) < self.control.regions().min(REGIONS) {
+            return Ok(None);
+        }
+        Err(VerbError::UnknownRegion { node: self.node, region: at.region })
+    }
+
+    /// Words of this node, and the engine to access them by; nothing where the region is not known
+    /// here yet.
+    #[inline(always)]
+    pub(super) fn words(&self, at: Remote, count: usize) -> Result<Option<(&E, &[Word])>, VerbError> {
+        if self.is_over() {
+            return Err(self.gone());
+        }
+        let Some(region) = self.region(at)? else { return Ok(None) };
+        let words = region.words(at.offset, count).map_err(|_| VerbError::OutOfBounds { at, words: count })?;
+        Ok(Some((region.engine(), words)))
+    }
+
+    /// Asks the processor for the lines of a READ that is posted. A hint.
+    #[inline(always)]
+    pub(super) fn prefetch(&self, at: Remote, words: usize) {
+        /// More are on their way than a processor asks for at a time.
+        const LINES: u64 = 8;
+        if let Some(region) = self.regions.get(usize::from(at.region.0)).and_then(OnceLock::get) {
+            let first = at.offset.word();
+            for line in 0..(words as u64).div_ceil(8).min(LINES) {
+                region.prefetch(first + 8 * line);
+            }
+        }
+    }
+}
+
+/// The incarnations of a node that are remembered.
+#[derive(Debug)]
+pub(super) struct Lives<E: Engine> {
+    /// The one that is here, or was last.
+    pub(super) now: Option<Arc<Peer<E>>>,
+    /// The last that died before it, of which recovery may want what is left.
+    pub(super) dead: Option<Arc<Peer<E>>>,
+}
+
+impl<E: Engine> Default for Lives<E> {
+    fn default() -> Self {
+        Self { now: None, dead: None }
+    }
+}
+
+impl<E: Engine> Lives<E> {
+    pub(super) fn replace(&mut self, life: Arc<Peer<E>>) {
+        if let Some(before) = self.now.replace(life) {
+            // It cannot be here any more, whether or not its socket has said so yet.
+            before.die();
+            if before.has_died() {
+                self.dead = Some(before);
+            }
+        }
+    }
+
+    pub(super) fn last_dead(&self) -> Option<&Arc<Peer<E>>> {
+        self.now.as_ref().filter(|life| life.has_died()).or(self.dead.as_ref())
+    }
+}

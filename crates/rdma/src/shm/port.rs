@@ -1,0 +1,411 @@
+//! An endpoint's port into the fabric of processes.
+
+use std::{
+    collections::VecDeque,
+    fmt,
+    sync::{
+        Arc,
+        atomic::Ordering::{Acquire, Relaxed},
+    },
+};
+
+use drtm_htm::Engine;
+
+use crate::{
+    Buffers, Capabilities, FabricError, Incarnation, NodeEvent, NodeId, Port, Presence, Time, VerbError,
+    alarm::Ringer,
+    die,
+    membership::Told,
+    port::{Activity, Backend, Events, Frame, Received, Reply, ReplyTo, Work},
+    ring::{FrameHead, FrameKind},
+    time,
+};
+
+use super::{
+    NODES, Shared,
+    control::{Lane, OwnAlarm},
+    inbox::Inbox,
+    member::Member,
+    node::Peer,
+    queue::{Queue, Sender},
+};
+
+/// Polls between two looks at what was sent to endpoints that do not receive.
+const SELDOM: u32 = 64;
+
+/// Frames that a port keeps.
+const SPARE: usize = 256;
+
+/// What carries the operations of a [`ShmFabric`](super::ShmFabric)'s endpoints.
+///
+/// # Example
+///
+/// ```
+/// use drtm_htm::NoHtm;
+/// use drtm_rdma::{Endpoint, ShmPort};
+///
+/// /// A worker of a program that runs in several processes.
+/// struct Worker {
+///     endpoint: Endpoint<ShmPort<NoHtm>>,
+/// }
+/// # let _ = |worker: Worker| worker.endpoint;
+/// ```
+pub struct ShmPort<E: Engine> {
+    /// The node stays while it has endpoints.
+    member: Arc<Member<E>>,
+    shared: Arc<Shared<E>>,
+    sender: Sender,
+    /// For each node.
+    queues: Vec<Queue<E>>,
+    /// Queues that are not empty.
+    active: Vec<u32>,
+    depth: usize,
+    /// Replies that wait for room, and for nothing that waits for requests.
+    replies_out: VecDeque<(ReplyTo, Reply)>,
+    /// Replies to this endpoint.
+    replies_in: Inbox,
+    spare: Vec<Frame>,
+    /// Whether peers know that this endpoint receives.
+    receives: bool,
+    /// Polls until the mail of the node's other endpoints is looked at; zero after a sleep.
+    until_look: u32,
+    /// Changes that were looked at, and what was told of them.
+    changes: u32,
+    told: Told,
+}
+
+impl<E: Engine> ShmPort<E> {
+    pub(super) fn new(member: &Arc<Member<E>>) -> Result<Self, FabricError> {
+        let shared = Arc::clone(&member.shared);
+        let endpoint = shared.move_in()?;
+        let life = shared.places[usize::from(endpoint)].life.load(Acquire);
+        Ok(Self {
+            member: Arc::clone(member),
+            sender: Sender { endpoint, life },
+            queues: (0..NODES).map(|_| Queue::default()).collect(),
+            active: Vec::new(),
+            depth: shared.config.queue_depth,
+            replies_out: VecDeque::new(),
+            replies_in: Inbox::default(),
+            spare: Vec::new(),
+            receives: false,
+            until_look: 0,
+            changes: shared.changes.load(Acquire),
+            told: Told::of(shared.presences()),
+            shared,
+        })
+    }
+
+    #[cold]
+    fn report_changes(&mut self, events: &mut impl Events) {
+        self.changes = self.shared.changes.load(Acquire);
+        for (node, queue) in self.queues.iter_mut().enumerate() {
+            if let Some(incarnation) = queue.departure() {
+                events.departed(NodeId(node as u16), incarnation);
+            }
+        }
+        events.changed();
+    }
+
+    #[inline]
+    fn report_replies(&mut self, events: &mut impl Events) {
+        let Sender { endpoint, life } = self.sender;
+        loop {
+            let mut frame = self.spare.pop().unwrap_or_default();
+            match self.replies_in.take(&self.shared, (endpoint, Lane::Replies), &mut frame) {
+                Some((from, _, FrameHead { kind: FrameKind::Reply, life: to, ticket, .. })) if to == life => {
+                    events.replied(ticket, from, Some(frame));
+                }
+                Some((from, _, FrameHead { kind: FrameKind::Refusal, life: to, ticket, .. })) if to == life => {
+                    self.keep(frame);
+                    events.replied(ticket, from, None);
+                }
+                // For an endpoint that was here before.
+                Some(_) => self.keep(frame),
+                None => return self.keep(frame),
+            }
+        }
+    }
+
+    fn keep(&mut self, frame: Frame) {
+        if self.spare.len() < SPARE {
+            self.spare.push(frame);
+        }
+    }
+
+    /// Sends a reply, unless its caller is gone. False if there is no room.
+    fn send_reply(&mut self, to: ReplyTo, reply: &Reply) -> bool {
+        let Some(queue) = self.queues.get_mut(usize::from(to.node.0)) else { return true };
+        let life = match queue.life() {
+            Some(life) if life.incarnation == to.incarnation => Arc::clone(life),
+            _ => match self.shared.life_of(to.node, to.incarnation) {
+                Some(life) => life,
+                None => return true,
+            },
+        };
+        if life.is_over() || self.shared.home.is_over() {
+            return true;
+        }
+        die::site("reply.begun");
+        let kind = if reply.refused { FrameKind::Refusal } else { FrameKind::Reply };
+        let head = FrameHead { kind, endpoint: to.endpoint, life: to.life, ticket: to.ticket };
+        queue.push_frame(&self.shared, self.sender.endpoint, &life, (to.endpoint, Lane::Replies), head, &reply.frame)
+    }
+
+    #[cold]
+    fn send_waiting_replies(&mut self) {
+        for _ in 0..self.replies_out.len() {
+            let Some((to, reply)) = self.replies_out.pop_front() else { return };
+            if self.send_reply(to, &reply) {
+                self.keep(reply.frame);
+            } else {
+                self.replies_out.push_back((to, reply));
+            }
+        }
+    }
+
+    /// The first time, the queue is connected. Otherwise there is no room.
+    #[cold]
+    fn reserve_or_refuse(&mut self, to: NodeId) -> Result<(), VerbError> {
+        let unknown = VerbError::UnknownNode { node: to };
+        let queue = self.queues.get_mut(usize::from(to.0)).ok_or(unknown)?;
+        if queue.life().is_none() {
+            let life = self.shared.life(to).ok_or(unknown)?;
+            if life.is_over() {
+                // Which is news for this queue, though not for the port.
+                self.changes = self.changes.wrapping_sub(1);
+            }
+            queue.connect(life);
+        }
+        if queue.taken >= self.depth {
+            return Err(VerbError::QueueFull { node: to, depth: self.depth });
+        }
+        queue.taken += 1;
+        Ok(())
+    }
+
+    /// The endpoints of this node whose requests are looked at: its own first, and every now and
+    /// then all.
+    fn inboxes(&self, all: bool) -> impl Iterator<Item = u16> + use<E> {
+        let own = self.sender.endpoint;
+        // What came when there was no endpoint lies with the first.
+        let used = if all { self.shared.used.load(Acquire).max(1) as u16 } else { 0 };
+        std::iter::once(own).chain((0..used).filter(move |endpoint| *endpoint != own))
+    }
+
+    /// Whether there is mail, as far as can be seen: another endpoint of the node may be about to
+    /// take it.
+    fn mail_is_there(&self, all: bool) -> bool {
+        self.inboxes(all).any(|endpoint| match self.shared.places[usize::from(endpoint)].inbox.try_lock() {
+            Some(inbox) => inbox.may_have(&self.shared, endpoint),
+            None => true,
+        })
+    }
+
+    fn set_receives(&mut self, receives: bool) {
+        if self.receives != receives {
+            self.receives = receives;
+            self.shared.control().set_receives(self.sender.endpoint, receives);
+        }
+    }
+
+    /// Wakes the node's other endpoints that receive, for mail that this one leaves.
+    fn pass_on(&self) {
+        if self.mail_is_there(true) {
+            let control = self.shared.control();
+            for endpoint in self.inboxes(true).filter(|endpoint| control.receives(*endpoint)) {
+                control.alarm(endpoint).ring();
+            }
+        }
+    }
+}
+
+impl<E: Engine> Port for ShmPort<E> {}
+
+impl<E: Engine> Backend for ShmPort<E> {
+    fn node(&self) -> NodeId {
+        self.shared.node
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        self.shared.config.capabilities()
+    }
+
+    fn buffers(&self) -> Buffers {
+        self.shared.config.buffers
+    }
+
+    #[inline(always)]
+    fn reserve(&mut self, to: NodeId) -> Result<(), VerbError> {
+        if let Some(queue) = self.queues.get_mut(usize::from(to.0))
+            && queue.life().is_some()
+            && queue.taken < self.depth
+        {
+            queue.taken += 1;
+            return Ok(());
+        }
+        self.reserve_or_refuse(to)
+    }
+
+    fn release(&mut self, to: NodeId) {
+        self.queues[usize::from(to.0)].taken -= 1;
+    }
+
+    #[inline(always)]
+    fn post(&mut self, work: Work) {
+        let index = usize::from(work.verb.node().0);
+        let queue = &mut self.queues[index];
+        queue.push(work);
+        if !std::mem::replace(&mut queue.active, true) {
+            self.active.push(index as u32);
+        }
+    }
+
+    /// Posted requests begin at the next poll.
+    #[inline(always)]
+    fn ring(&mut self) {}
+
+    #[inline]
+    fn poll(&mut self, events: &mut impl Events) -> Activity {
+        if self.shared.changes.load(Relaxed) != self.changes {
+            self.report_changes(events);
+        }
+        if self.replies_in.may_have(&self.shared, self.sender.endpoint) {
+            self.report_replies(events);
+        }
+        let mut activity = Activity::Idle;
+        if !self.replies_out.is_empty() {
+            self.send_waiting_replies();
+            if !self.replies_out.is_empty() {
+                activity = Activity::Blocked;
+            }
+        }
+        let mut index = 0;
+        while let Some(&active) = self.active.get(index) {
+            let queue = &mut self.queues[active as usize];
+            activity = activity.max(queue.finish(&self.shared, self.sender, events));
+            if queue.is_empty() {
+                queue.active = false;
+                self.active.swap_remove(index);
+            } else {
+                index += 1;
+            }
+        }
+        activity
+    }
+
+    fn has_mail(&mut self) -> bool {
+        self.set_receives(true);
+        let all = self.until_look == 0;
+        self.until_look = if all { SELDOM } else { self.until_look - 1 };
+        self.mail_is_there(all)
+    }
+
+    fn receive(&mut self) -> Option<Received> {
+        self.set_receives(true);
+        let mut frame = self.spare.pop().unwrap_or_default();
+        for endpoint in self.inboxes(true) {
+            let place = &self.shared.places[usize::from(endpoint)];
+            let Some(mut inbox) = place.inbox.try_lock() else { continue };
+            let Some((from, announced, head)) = inbox.take(&self.shared, (endpoint, Lane::Requests), &mut frame) else {
+                continue;
+            };
+            let FrameHead { kind, endpoint, life, ticket } = head;
+            let call = ReplyTo { node: from, incarnation: announced.incarnation, endpoint, life, ticket };
+            return Some(Received { from, frame, reply_to: (kind == FrameKind::Call).then_some(call) });
+        }
+        self.keep(frame);
+        None
+    }
+
+    fn reply(&mut self, to: ReplyTo, reply: Reply) {
+        if self.replies_out.is_empty() && self.send_reply(to, &reply) {
+            self.keep(reply.frame);
+        } else {
+            self.replies_out.push_back((to, reply));
+        }
+    }
+
+    fn recycle_message(&mut self, frame: Frame) {
+        self.keep(frame);
+    }
+
+    fn recycle_reply(&mut self, frame: Frame) {
+        self.keep(frame);
+    }
+
+    fn now(&self) -> Time {
+        time::of_this_machine()
+    }
+
+    fn ringer(&self) -> Ringer {
+        let (control, endpoint) = (self.shared.control().clone(), self.sender.endpoint);
+        Ringer::new(Arc::new(OwnAlarm { control, endpoint }))
+    }
+
+    fn wait(&mut self, until: Option<Time>, receiving: bool, quiet: impl FnOnce() -> bool) {
+        if receiving {
+            self.set_receives(true);
+        }
+        let alarm = self.shared.control().alarm(self.sender.endpoint);
+        alarm.announce();
+        die::site("nap.announced");
+        let nothing = !self.replies_in.may_have(&self.shared, self.sender.endpoint)
+            && self.shared.changes.load(Relaxed) == self.changes
+            && !(receiving && self.mail_is_there(true));
+        if nothing && quiet() {
+            alarm.sleep(until.map(|until| until.since(time::of_this_machine())));
+        }
+        alarm.retract();
+        die::site("nap.over");
+        self.until_look = 0;
+    }
+
+    fn retire(&mut self) {
+        self.set_receives(false);
+        self.pass_on();
+    }
+
+    fn presence(&self, node: NodeId) -> Presence {
+        self.shared.presence(usize::from(node.0))
+    }
+
+    fn next_event(&mut self) -> Option<NodeEvent> {
+        self.told.next(self.shared.presences())
+    }
+
+    fn reconnect(&mut self, node: NodeId) -> Result<Option<Incarnation>, VerbError> {
+        let life: Arc<Peer<E>> = self.shared.life(node).ok_or(VerbError::UnknownNode { node })?;
+        if life.is_over() {
+            return Err(life.gone());
+        }
+        let queue = &mut self.queues[usize::from(node.0)];
+        let incarnation = life.incarnation;
+        if queue.life().is_none_or(|now| now.incarnation != incarnation) {
+            if !queue.may_connect() {
+                return Ok(None);
+            }
+            queue.connect(life);
+        }
+        Ok(Some(incarnation))
+    }
+}
+
+impl<E: Engine> Drop for ShmPort<E> {
+    fn drop(&mut self) {
+        // Replies that were given are sent, as far as there is room.
+        self.send_waiting_replies();
+        self.set_receives(false);
+        self.pass_on();
+        self.shared.move_out(self.sender.endpoint);
+    }
+}
+
+impl<E: Engine> fmt::Debug for ShmPort<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ShmPort")
+            .field("node", &self.member.shared.node)
+            .field("endpoint", &self.sender.endpoint)
+            .finish_non_exhaustive()
+    }
+}

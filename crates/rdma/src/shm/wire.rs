@@ -1,0 +1,203 @@
+//! What processes of a group tell each other over their sockets: letters of a fixed size, each
+//! whole or not at all, some with a file.
+//!
+//! ```text
+//! byte   0..4    "drtm"
+//!        4..6    format
+//!        6..8    kind: 1 hello, 2 welcome, 3 region, 4 goodbye, 5 refusal
+//!        8..10   node
+//!       10..12   region
+//!       12..16   incarnation
+//!       16..20   kind of engine
+//!       20..36   version of the library, padded with zeros
+//!       36..64   zero
+//! ```
+//!
+//! All numbers are little-endian. A letter is read from another process of the same user, and
+//! checked all the same.
+
+use std::{
+    fs::File,
+    io::{IoSlice, IoSliceMut},
+    mem::MaybeUninit,
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+};
+
+use rustix::{
+    io::Errno,
+    net::{
+        RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
+        recvmsg, sendmsg,
+    },
+};
+
+use crate::{Incarnation, NodeId, RegionId};
+
+const BYTES: usize = 64;
+const MAGIC: [u8; 4] = *b"drtm";
+const FORMAT: u16 = 1;
+
+/// What both sides must have in common.
+pub(super) const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// From a process that joins, with its control memory.
+    Hello,
+    /// The answer, with that of the process that is there.
+    Welcome,
+    /// A region, with its file.
+    Region,
+    /// The node leaves.
+    Goodbye,
+    /// The process that joins does not fit.
+    Refusal,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Letter {
+    pub(super) kind: Kind,
+    pub(super) node: NodeId,
+    pub(super) region: RegionId,
+    pub(super) incarnation: Incarnation,
+    pub(super) engine: u32,
+    pub(super) version: [u8; 16],
+}
+
+impl Letter {
+    pub(super) fn new(kind: Kind, node: NodeId, incarnation: Incarnation, engine: u64) -> Self {
+        let mut version = [0; 16];
+        let length = VERSION.len().min(version.len());
+        version[..length].copy_from_slice(&VERSION.as_bytes()[..length]);
+        Self { kind, node, region: RegionId(0), incarnation, engine: engine as u32, version }
+    }
+
+    fn packed(&self) -> [u8; BYTES] {
+        let kind: u16 = match self.kind {
+            Kind::Hello => 1,
+            Kind::Welcome => 2,
+            Kind::Region => 3,
+            Kind::Goodbye => 4,
+            Kind::Refusal => 5,
+        };
+        let mut bytes = [0; BYTES];
+        bytes[0..4].copy_from_slice(&MAGIC);
+        bytes[4..6].copy_from_slice(&FORMAT.to_le_bytes());
+        bytes[6..8].copy_from_slice(&kind.to_le_bytes());
+        bytes[8..10].copy_from_slice(&self.node.0.to_le_bytes());
+        bytes[10..12].copy_from_slice(&self.region.0.to_le_bytes());
+        bytes[12..16].copy_from_slice(&self.incarnation.0.to_le_bytes());
+        bytes[16..20].copy_from_slice(&self.engine.to_le_bytes());
+        bytes[20..36].copy_from_slice(&self.version);
+        bytes
+    }
+
+    fn unpacked(bytes: &[u8]) -> Option<Self> {
+        let bytes: &[u8; BYTES] = bytes.try_into().ok()?;
+        let two = |at: usize| u16::from_le_bytes([bytes[at], bytes[at + 1]]);
+        let four = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
+        if bytes[0..4] != MAGIC || two(4) != FORMAT || bytes[36..].iter().any(|byte| *byte != 0) {
+            return None;
+        }
+        let kind = match two(6) {
+            1 => Kind::Hello,
+            2 => Kind::Welcome,
+            3 => Kind::Region,
+            4 => Kind::Goodbye,
+            5 => Kind::Refusal,
+            _ => return None,
+        };
+        let mut version = [0; 16];
+        version.copy_from_slice(&bytes[20..36]);
+        Some(Self {
+            kind,
+            node: NodeId(two(8)),
+            region: RegionId(two(10)),
+            incarnation: Incarnation(four(12)),
+            engine: four(16),
+            version,
+        })
+    }
+
+    /// Whether a process that sends this can be a peer of one that would send `ours`.
+    pub(super) fn fits(&self, ours: &Self) -> bool {
+        self.version == ours.version && self.engine == ours.engine
+    }
+}
+
+/// What a look at a socket finds.
+#[derive(Debug)]
+pub(super) enum Post {
+    Letter(Letter, Option<File>),
+    /// Nothing yet.
+    Nothing,
+    /// The other side is gone, or does not speak as it should.
+    Over,
+}
+
+/// Sends a letter. Never waits: a socket has room for all that is ever sent at a time.
+pub(super) fn send(socket: impl AsFd, letter: &Letter, file: Option<BorrowedFd<'_>>) -> rustix::io::Result<()> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    let files = file.as_slice();
+    if !files.is_empty() {
+        control.push(SendAncillaryMessage::ScmRights(files));
+    }
+    let bytes = letter.packed();
+    let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+    sendmsg(socket, &[IoSlice::new(&bytes)], &mut control, flags).map(drop)
+}
+
+/// Takes the next letter, if one is there. Files that should not have come are closed.
+pub(super) fn receive(socket: impl AsFd) -> Post {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let mut bytes = [0; BYTES + 1];
+    let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
+    let received = loop {
+        match recvmsg(&socket, &mut [IoSliceMut::new(&mut bytes)], &mut control, flags) {
+            Ok(received) => break received.bytes,
+            Err(Errno::INTR) => {}
+            Err(Errno::AGAIN) => return Post::Nothing,
+            Err(_) => return Post::Over,
+        }
+    };
+    let files = control.drain().filter_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(files) => Some(files),
+        _ => None,
+    });
+    let file: Option<OwnedFd> = files.flatten().last();
+    match Letter::unpacked(&bytes[..received]) {
+        Some(letter) => Post::Letter(letter, file.map(File::from)),
+        None => Post::Over,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn letters_survive_the_way() {
+        for kind in [Kind::Hello, Kind::Welcome, Kind::Region, Kind::Goodbye, Kind::Refusal] {
+            let mut letter = Letter::new(kind, NodeId(9), Incarnation(77), 2);
+            letter.region = RegionId(3);
+            assert_eq!(Letter::unpacked(&letter.packed()), Some(letter));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_whatever_are_more_than_refused(mut bytes in prop::collection::vec(any::<u8>(), 0..80), magic: bool) {
+            if magic && bytes.len() >= 6 {
+                bytes[0..4].copy_from_slice(&MAGIC);
+                bytes[4..6].copy_from_slice(&FORMAT.to_le_bytes());
+            }
+            if let Some(letter) = Letter::unpacked(&bytes) {
+                prop_assert_eq!(&letter.packed()[..], &bytes[..]);
+            }
+        }
+    }
+}

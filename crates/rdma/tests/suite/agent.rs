@@ -1,0 +1,187 @@
+//! What a node other than the test's own does, when it is told to: looks at its memory, answers
+//! calls, collects messages, leaves.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{
+            AtomicBool, AtomicU64,
+            Ordering::{Acquire, Release},
+        },
+    },
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+
+use drtm_htm::Engine;
+use drtm_rdma::{Executor, Fabric, NodeId, Offset, Phase, Port, Region, Verbs};
+
+/// Long enough for anything but a deadlock.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+
+/// What an agent can be told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Order {
+    /// Gives a word of the node's memory.
+    Load(Offset),
+    /// Begins to answer calls, on a thread of its own.
+    Serve(Service),
+    /// Begins to receive so many messages, each with the next number, and checks that what was
+    /// written before each is there.
+    Collect(u64),
+    /// Begins to answer calls, and to call the other nodes, of so many, by so many coroutines.
+    CallAround(u16, u64),
+    /// Waits until what was begun is done, as far as it ends by itself. Gives how much was done.
+    Await,
+    /// Ends what was begun.
+    Halt,
+    /// Leaves the fabric in good order.
+    Leave,
+    /// Ends at once, as if killed.
+    Die,
+}
+
+/// How calls are answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Service {
+    /// By the request, backwards.
+    Backwards,
+    /// By the request's number times itself.
+    Square,
+}
+
+/// Something that takes orders for a node.
+pub(crate) trait Agent: Sync {
+    fn ask(&self, order: Order) -> u64;
+}
+
+/// A node, where it is.
+pub(crate) struct Site<F: Fabric> {
+    pub(crate) fabric: F,
+    pub(crate) node: NodeId,
+    memory: Arc<Region<F::Engine>>,
+    begun: std::sync::Mutex<Option<Begun>>,
+}
+
+/// Something that goes on, on another thread.
+struct Begun {
+    thread: JoinHandle<()>,
+    halt: Arc<AtomicBool>,
+    progress: Arc<Progress>,
+}
+
+#[derive(Default)]
+struct Progress {
+    done: AtomicU64,
+    finished: AtomicBool,
+}
+
+impl<F: Fabric> Site<F> {
+    pub(crate) fn new(fabric: F, node: NodeId, memory: Arc<Region<F::Engine>>) -> Self {
+        Self { fabric, node, memory, begun: std::sync::Mutex::default() }
+    }
+
+    pub(crate) fn obey(&self, order: Order) -> u64 {
+        let word = |at| &self.memory.words(at, 1).expect("a word")[0];
+        match order {
+            Order::Load(at) => return self.memory.engine().load(word(at)),
+            Order::Serve(_) | Order::Collect(_) | Order::CallAround(..) => self.begin(order),
+            Order::Await => return self.wait(),
+            Order::Halt => self.halt(),
+            Order::Leave | Order::Die => unreachable!("for what holds the fabric"),
+        }
+        0
+    }
+
+    fn begin(&self, order: Order) {
+        self.halt();
+        let (halt, progress) = (Arc::new(AtomicBool::new(false)), Arc::new(Progress::default()));
+        let thread = {
+            let (halt, progress) = (Arc::clone(&halt), Arc::clone(&progress));
+            let (fabric, node, memory) = (self.fabric.clone(), self.node, Arc::clone(&self.memory));
+            // An agent is ready when it says so.
+            let endpoint = fabric.endpoint(node).expect("an endpoint");
+            thread::spawn(move || {
+                let verbs = endpoint.during(Phase::Other);
+                let mut executor = Executor::new(&endpoint);
+                match order {
+                    Order::Serve(service) => executor.serve(verbs.serve(move |_, request, reply| match service {
+                        Service::Backwards => reply.extend(request.iter().rev()),
+                        Service::Square => {
+                            let number = u64::from_le_bytes(request.try_into().expect("eight bytes"));
+                            reply.extend((number * number).to_le_bytes());
+                        }
+                    })),
+                    Order::Collect(count) => executor.spawn(collect(verbs, memory, count, &progress)),
+                    Order::CallAround(nodes, callers) => {
+                        executor.serve(verbs.serve(|_, request, reply| reply.extend_from_slice(request)));
+                        for _ in 0..callers {
+                            let progress = &progress;
+                            executor.spawn(async move {
+                                call_around(verbs, nodes).await;
+                                if progress.done.fetch_add(1, Release) + 1 == callers {
+                                    progress.finished.store(true, Release);
+                                }
+                            });
+                        }
+                    }
+                    _ => {}
+                }
+                executor.spawn(endpoint.until(|| halt.load(Acquire)));
+                executor.run();
+            })
+        };
+        *self.begun.lock().expect("no panic") = Some(Begun { thread, halt, progress });
+    }
+
+    fn wait(&self) -> u64 {
+        let begun = self.begun.lock().expect("no panic");
+        let Begun { progress, thread, .. } = begun.as_ref().expect("something was begun");
+        let start = std::time::Instant::now();
+        while !progress.finished.load(Acquire) {
+            assert!(start.elapsed() < PATIENCE && !thread.is_finished(), "what was begun does not end");
+            thread::sleep(Duration::from_micros(200));
+        }
+        progress.done.load(Acquire)
+    }
+
+    fn halt(&self) {
+        if let Some(Begun { thread, halt, .. }) = self.begun.lock().expect("no panic").take() {
+            halt.store(true, Release);
+            thread.join().expect("no panic");
+        }
+    }
+}
+
+impl<F: Fabric> Drop for Site<F> {
+    fn drop(&mut self) {
+        if !thread::panicking() {
+            self.halt();
+        }
+    }
+}
+
+async fn collect<P: Port, E: Engine>(verbs: Verbs<'_, P>, memory: Arc<Region<E>>, count: u64, progress: &Progress) {
+    for number in 0..count {
+        let message = verbs.recv().await;
+        assert!(!message.is_call());
+        assert_eq!(message[..], number.to_le_bytes(), "once, and in order");
+        let words = memory.words(crate::support::word(0, number * 16).offset, 16).expect("words");
+        for word in words {
+            assert_eq!(memory.engine().load(word), number + 1, "written before it was sent");
+        }
+        progress.done.store(number + 1, Release);
+    }
+    let tally = verbs.endpoint().counters().total();
+    assert_eq!((tally.received, tally.bytes_in), (count, 8 * count));
+    progress.finished.store(true, Release);
+}
+
+/// Calls the other nodes in turns.
+pub(crate) async fn call_around<P: Port>(verbs: Verbs<'_, P>, nodes: u16) {
+    for number in 0..20_u64 {
+        let to = (verbs.endpoint().node().0 + 1 + (number % u64::from(nodes - 1)) as u16) % nodes;
+        let reply = verbs.call(NodeId(to), &number.to_le_bytes()).await.expect("a reply");
+        assert_eq!(reply[..], number.to_le_bytes());
+    }
+}
