@@ -33,17 +33,18 @@ use crate::{
 #[derive(Debug)]
 pub struct Cursor<K: TreeKeys> {
     cursor: K::Cursor,
+    is_upward: bool,
 }
 
 impl<K: TreeKeys> Cursor<K> {
     /// At the beginning of a range, to go upward.
     pub fn up<'k>(range: impl RangeBounds<K::Key<'k>>) -> Self {
-        Self { cursor: K::cursor(range, Direction::Up) }
+        Self { cursor: K::cursor(range, Direction::Up), is_upward: true }
     }
 
     /// At the end of a range, to go downward.
     pub fn down<'k>(range: impl RangeBounds<K::Key<'k>>) -> Self {
-        Self { cursor: K::cursor(range, Direction::Down) }
+        Self { cursor: K::cursor(range, Direction::Down), is_upward: false }
     }
 
     /// Says how many rows are probably wanted, and how many bytes a value has: so much is asked for ahead. Of many rows of a hundred bytes if nothing is said.
@@ -65,6 +66,12 @@ impl<K: TreeKeys> Cursor<K> {
     pub fn expecting(mut self, rows: usize, bytes: usize) -> Self {
         K::expect(&mut self.cursor, Ahead::of(rows, bytes));
         self
+    }
+
+    /// Returns whether the scan goes upward.
+    #[must_use]
+    pub fn is_upward(&self) -> bool {
+        self.is_upward
     }
 
     /// Skips what lies before a key, in the direction of the scan, which continues from there on. The key must not lie

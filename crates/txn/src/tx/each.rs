@@ -89,15 +89,24 @@ impl<K: Key, C: Codec, S: Setting, M: Mode> Range<'_, '_, K, C, S, M> {
         &mut self,
         see: &mut impl FnMut(K, C::View<'_>) -> ControlFlow<()>,
     ) -> Result<Option<Stop>, Error> {
+        let before = self.tx.state().seen();
         let Self { tx, opened, cursor, .. } = self;
         let (Storage::TreeOfWords(tree), Position::Words(cursor)) = (&opened.storage, cursor) else { return Ok(None) };
         let TxState { reads, arena: Arena { value, .. }, writes, holder, .. } = tx.state();
         let ReadSet { leaves, records, next_check, .. } = reads;
         let (view, reader) = (&mut ForHolder(*holder), &mut Present { records, writes, next_check: *next_check });
-        drive((tree, cursor), view, leaves, reader, &mut Of::<C, _>::new(value), |word, _, room| {
+        let stop = drive((tree, cursor), view, leaves, reader, &mut Of::<C, _>::new(value), |word, _, room| {
             shown::<K, C, _>(opened, word, room.room.bytes(), see)
-        })
-        .map(Some)
+        })?;
+        self.end_run(before);
+        Ok(Some(stop))
+    }
+
+    /// Notes whether a run, before which the transaction had seen so many rows, has passed another.
+    pub(super) fn end_run(&mut self, before: usize) {
+        if self.tx.state().seen() != before {
+            self.removed = None;
+        }
     }
 
     #[inline(never)]
@@ -127,9 +136,12 @@ impl<K: Key, C: Codec, S: Setting, M: Mode> Range<'_, '_, K, C, S, M> {
         wanted: &Wanted,
     ) -> Result<Option<(K, Found, WriteTarget)>, Error> {
         let Some(key) = K::from_word(word) else { return Err(Error::Key { table: self.opened.name }) };
-        let Row { found: Some(found), record: Some(record) } = self.tx.row_of(seen, wanted, end)? else {
+        let row = self.tx.row_of(seen, wanted, end)?;
+        let Row { found: Some(found), record: Some(record) } = row else {
+            self.pass_absent(&key, row);
             return Ok(None);
         };
+        self.removed = None;
         if let WriteTarget::Written(_) = record {
             self.tx.passed()?;
         }

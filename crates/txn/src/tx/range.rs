@@ -6,12 +6,12 @@ use drtm_htm::Engine;
 use drtm_kv::{AsOf, Bytes, Cursor, ForHolder, Inline, KvError, Nowhere, Passed, Room, Version, Visibility};
 
 use super::{
-    Found, Mode, Tx, Update,
+    Found, Mode, Tx, Update, encode,
     read::{Row, expected_bytes, was_found},
 };
 use crate::{
     Codec, Embedded, Error, Key, Ordered, Setting, Table, arena::Arena, catalog::Opened, part::Wanted,
-    read_set::ReadSet, room::End, state::TxState, storage::Storage, write_set::WriteTarget,
+    read_set::ReadSet, removed, room::End, state::TxState, storage::Storage, write_set::WriteTarget,
 };
 
 /// The rows of a range, one after the other, with the transaction's own among them. What it has passed is part of what the transaction has read, rows that
@@ -45,6 +45,8 @@ pub struct Range<'t, 'db, K: Key, C: Codec, S: Setting = Embedded, M: Mode = Upd
     pub(super) tx: &'t mut Tx<'db, S, M>,
     pub(super) opened: &'db Opened<S::Engine>,
     pub(super) cursor: Position,
+    /// A row that the transaction itself has removed, if the range has passed no other row since.
+    pub(super) removed: Option<removed::Bytes>,
     types: std::marker::PhantomData<fn() -> (K, C)>,
 }
 
@@ -88,6 +90,21 @@ impl Position {
             Way::Up => Cursor::up(bounds),
             Way::Down => Cursor::down(bounds),
         })
+    }
+
+    /// Skips the keys from one to before another, all in encoded form, the current one among them.
+    fn skip(&mut self, start: &removed::Bytes, end: &removed::Bytes) {
+        match self {
+            Self::Words(cursor) => {
+                // A longer string than a word's comes right behind the word.
+                let (to, is_reached) = if cursor.is_upward() { (end, true) } else { (start, false) };
+                let Some(word) = to.first_chunk().map(|word| u64::from_be_bytes(*word)) else { return };
+                let is_included = (to.len() == size_of::<u64>()) == is_reached;
+                cursor.skip_to(if is_included { Bound::Included(word) } else { Bound::Excluded(word) });
+            }
+            Self::Bytes(cursor) if cursor.is_upward() => cursor.skip_to(Bound::Included(end)),
+            Self::Bytes(cursor) => cursor.skip_to(Bound::Excluded(start)),
+        }
     }
 
     /// Says how many rows are probably wanted, and how many bytes a value has.
@@ -230,12 +247,30 @@ impl<K: Key, C: Codec, S: Setting, M: Mode> Range<'_, '_, K, C, S, M> {
             } else {
                 self.tx.row_of(seen, wanted, start)?
             };
-            let Row { found: Some(found), record: Some(record) } = row else { continue };
+            let Row { found: Some(found), record: Some(record) } = row else {
+                self.pass_absent(&key, row);
+                continue;
+            };
+            self.removed = None;
             if let WriteTarget::Written(_) = record {
                 self.tx.passed()?;
             }
             return Ok(Some((key, found, record)));
         }
+    }
+
+    /// Notes that a row was passed which is not there. If the transaction itself has removed it, the range goes on
+    /// behind all that it has removed there.
+    #[cold]
+    pub(super) fn pass_absent(&mut self, key: &K, row: Row) {
+        let Some(WriteTarget::Written(_)) = row.record else { return };
+        let TxState { removed, arena, .. } = self.tx.state();
+        let here = removed::bytes_of(encode(key, &mut arena.key));
+        removed.add(self.opened.number, self.removed.take().unwrap_or_else(|| here.clone()), here.clone());
+        if let Some((start, end)) = removed.around(self.opened.number, &here) {
+            self.cursor.skip(start, end);
+        }
+        self.removed = Some(here);
     }
 
     /// Moves to the next row that was there.
@@ -285,7 +320,7 @@ impl<'db, S: Setting, M: Mode> Tx<'db, S, M> {
     ) -> Result<Range<'_, 'db, K, C, S, M>, Error> {
         let opened = self.opened(table)?;
         let cursor = cursor.expecting(usize::MAX, expected_bytes::<C>());
-        Ok(Range { tx: self, opened, cursor, types: std::marker::PhantomData })
+        Ok(Range { tx: self, opened, cursor, removed: None, types: std::marker::PhantomData })
     }
 
     /// The rows of a range, in the order of their keys.

@@ -141,6 +141,7 @@ impl<K: Key, C: Codec, S: Setting> Range<'_, '_, K, C, S> {
         if !self.tx.is_plain() || !self.opened.indexes.are_none() {
             return Ok(None);
         }
+        let before = self.tx.state().seen();
         let Self { tx, opened, cursor, .. } = self;
         let (Storage::TreeOfWords(tree), Position::Words(cursor)) = (&opened.storage, cursor) else { return Ok(None) };
         let TxState { reads, arena: Arena { values, .. }, writes, holder, .. } = tx.state();
@@ -178,7 +179,9 @@ impl<K: Key, C: Codec, S: Setting> Range<'_, '_, K, C, S> {
         if !matches!(stop, Stop::At(..)) {
             end.values.truncate(end.start);
         }
-        Ok(Some((stop, end.start)))
+        let start = end.start;
+        self.end_run(before);
+        Ok(Some((stop, start)))
     }
 
     /// Removes the next row, where it is found, and gives what it was; `None` if there are no more rows.

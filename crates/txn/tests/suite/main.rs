@@ -9,6 +9,7 @@ mod many;
 mod model;
 mod parts;
 mod regions;
+mod removals;
 mod sinks;
 mod snapshots;
 mod starvation;

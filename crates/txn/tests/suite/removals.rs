@@ -1,0 +1,171 @@
+//! Ranges over rows that the transaction itself has removed, beside a sorted map: such rows are passed together, and
+//! come back by insertion and by savepoints.
+
+use std::{collections::BTreeMap, ops::ControlFlow};
+
+use drtm_htm::NoHtm;
+use drtm_txn::{Builder, Db, Error, Key, Ordered, Pod, Savepoint, Table, TableDef, Tx};
+use proptest::prelude::*;
+
+use crate::On;
+
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    PopFirst(u16),
+    PopLast(u16),
+    Remove(u16),
+    Put(u16),
+    /// Removes some rows of a range, one after the other.
+    RemoveNext(u16, usize),
+    Count(u16, u16),
+    /// Adds to each row of a range.
+    UpdateEach(u16, u16),
+    ViewEach(u16, u16),
+    Savepoint,
+    ReturnTo(usize),
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let key = || 0..60_u16;
+    let step = prop_oneof![
+        6 => key().prop_map(Step::PopFirst),
+        4 => key().prop_map(Step::PopLast),
+        4 => key().prop_map(Step::Remove),
+        4 => key().prop_map(Step::Put),
+        3 => (key(), 0..6_usize).prop_map(|(from, rows)| Step::RemoveNext(from, rows)),
+        2 => (key(), key()).prop_map(|(from, to)| Step::Count(from, to)),
+        1 => (key(), key()).prop_map(|(from, to)| Step::UpdateEach(from, to)),
+        2 => (key(), key()).prop_map(|(from, to)| Step::ViewEach(from, to)),
+        1 => Just(Step::Savepoint),
+        1 => (0..3_usize).prop_map(Step::ReturnTo),
+    ];
+    prop::collection::vec(step, 0..80)
+}
+
+type Model = BTreeMap<u16, u64>;
+
+fn range(from: u16, to: u16) -> std::ops::Range<u16> {
+    from.min(to)..to.max(from)
+}
+
+fn run<K: Key + Ord>(
+    tx: &mut Tx<'_, On<NoHtm>>,
+    rows: Table<K, Pod<u64>, Ordered>,
+    name: impl Fn(u16) -> K,
+    steps: &[Step],
+    model: &mut Model,
+) -> Result<(), Error> {
+    let mut savepoints: Vec<(Savepoint, Model)> = Vec::new();
+    let between = |from, to| {
+        let range = range(from, to);
+        name(range.start)..name(range.end)
+    };
+    for (step, number) in steps.iter().zip(0_u64..) {
+        match *step {
+            Step::PopFirst(from) => {
+                let expected = model.range(from..).next().map(|(key, value)| (*key, *value));
+                let popped = tx.pop_first(rows, name(from)..)?;
+                assert_eq!(
+                    popped.map(|(key, value)| (key == name(expected.unwrap_or_default().0), value)),
+                    expected.map(|(_, value)| (true, value))
+                );
+                expected.map(|(key, _)| model.remove(&key));
+            }
+            Step::PopLast(to) => {
+                let expected = model.range(..to).next_back().map(|(key, value)| (*key, *value));
+                let popped = tx.pop_last(rows, ..name(to))?;
+                assert_eq!(
+                    popped.map(|(key, value)| (key == name(expected.unwrap_or_default().0), value)),
+                    expected.map(|(_, value)| (true, value))
+                );
+                expected.map(|(key, _)| model.remove(&key));
+            }
+            Step::Remove(key) => assert_eq!(tx.remove(rows, &name(key))?, model.remove(&key).is_some()),
+            Step::Put(key) => {
+                tx.put(rows, &name(key), &number)?;
+                model.insert(key, number);
+            }
+            Step::RemoveNext(from, count) => {
+                let keys: Vec<u16> = model.range(from..).take(count).map(|(key, _)| *key).collect();
+                let mut range = tx.range(rows, name(from)..)?;
+                for key in keys {
+                    let removed = range.remove_next()?.expect("there is a row");
+                    assert!(removed == (name(key), model[&key]));
+                    model.remove(&key);
+                }
+            }
+            Step::Count(from, to) => {
+                assert_eq!(tx.count(rows, between(from, to))?, model.range(range(from, to)).count() as u64);
+            }
+            Step::UpdateEach(from, to) => {
+                tx.range(rows, between(from, to))?.update_each(|_, value| {
+                    *value += 1_000;
+                    ControlFlow::Continue(())
+                })?;
+                model.range_mut(range(from, to)).for_each(|(_, value)| *value += 1_000);
+            }
+            Step::ViewEach(from, to) => {
+                let mut seen = Vec::new();
+                tx.range(rows, between(from, to))?.view_each(|key, value| {
+                    seen.push((key, value));
+                    ControlFlow::Continue(())
+                })?;
+                let expected: Vec<_> = model.range(range(from, to)).map(|(key, value)| (name(*key), *value)).collect();
+                assert!(seen == expected, "{} rows instead of {}", seen.len(), expected.len());
+            }
+            Step::Savepoint => savepoints.push((tx.savepoint(), model.clone())),
+            Step::ReturnTo(back) => {
+                let Some(at) = savepoints.len().checked_sub(back + 1) else { continue };
+                savepoints.truncate(at + 1);
+                tx.return_to(savepoints[at].0)?;
+                *model = savepoints[at].1.clone();
+            }
+        }
+    }
+    Ok(())
+}
+
+fn agree<K: Key + Ord>(def: TableDef<K, Pod<u64>, Ordered>, name: impl Fn(u16) -> K, steps: &[Step]) {
+    let db: Db<On<NoHtm>> = Builder::new().memory(32 << 20).build_with(NoHtm).expect("memory");
+    let rows = db.table(def).expect("memory");
+    let before: Model = (0..60).step_by(2).map(|key| (key, u64::from(key))).collect();
+    db.transact(|tx| before.iter().try_for_each(|(key, value)| tx.put(rows, &name(*key), value))).expect("memory");
+    let mut model = before.clone();
+    db.transact(|tx| run(tx, rows, &name, steps, &mut model)).expect("memory");
+    let left = db.read(|tx| tx.range(rows, ..)?.rows().collect::<Result<Vec<_>, _>>()).expect("sound");
+    assert!(left == model.iter().map(|(key, value)| (name(*key), *value)).collect::<Vec<_>>());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 128, ..ProptestConfig::default() })]
+
+    #[test]
+    fn ranges_pass_what_the_transaction_has_removed(steps in steps()) {
+        agree(TableDef::ordered("words"), u64::from, &steps);
+        agree(TableDef::ordered("names"), |key| format!("a name of more than a word {key:03}"), &steps);
+    }
+}
+
+/// Without passing them together, this would look at 200 million rows.
+#[test]
+fn twenty_thousand_rows_are_popped_in_one_transaction() {
+    const ROWS: u64 = 20_000;
+    let db = Db::new().expect("memory");
+    let rows = db.table(TableDef::<u64, Pod<u64>, Ordered>::ordered("rows")).expect("memory");
+    db.transact(|tx| (0..ROWS).try_for_each(|key| tx.put(rows, &key, &key))).expect("memory");
+    let popped = db.transact(|tx| {
+        let mut popped = 0;
+        while let Some((key, _)) = tx.pop_first(rows, ..)? {
+            assert_eq!(key, popped);
+            popped += 1;
+            if popped % 3 == 0 && popped < ROWS / 2 {
+                // It comes back in the midst of what was removed, and is popped again.
+                tx.put(rows, &(popped / 2), &0)?;
+                assert_eq!(tx.pop_first(rows, ..)?, Some((popped / 2, 0)));
+            }
+        }
+        Ok(popped)
+    });
+    assert_eq!(popped.expect("memory"), ROWS);
+    assert_eq!(db.read(|tx| tx.count(rows, ..)).expect("sound"), 0);
+}
