@@ -7,7 +7,7 @@
 use std::time::{Duration, Instant};
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use drtm_txn::{Db, Error, Kind, Ordered, Pod, Table, TableDef};
+use drtm_txn::{Db, Error, Kind, Ordered, Pod, Table, TableDef, Tx};
 
 type Row = [u64; 4];
 
@@ -57,12 +57,15 @@ trait Subject {
     fn run(&mut self, work: Work, size: u64);
 }
 
+/// Pops the first row of a table. Returns whether there was one.
+type Pop<O> = fn(&mut Tx<'_>, Table<u64, Pod<Row>, O>) -> Result<bool, Error>;
+
 struct Ours<O: Kind> {
     name: &'static str,
     db: Db,
     table: Table<u64, Pod<Row>, O>,
     /// How a row is popped, where there is an order.
-    pop: Option<fn(&mut drtm_txn::Tx<'_>, Table<u64, Pod<Row>, O>) -> Result<bool, Error>>,
+    pop: Option<Pop<O>>,
 }
 
 impl<O: Kind> Subject for Ours<O> {
@@ -140,7 +143,7 @@ fn ordered(criterion: &mut Criterion) {
     measure(criterion, || {
         let db = Db::new().expect("memory");
         let table = db.table(SORTED).expect("memory");
-        let pop: fn(&mut drtm_txn::Tx<'_>, _) -> _ = |tx, table| Ok(tx.pop_first(table, ..)?.is_some());
+        let pop: Pop<_> = |tx, table| Ok(tx.pop_first(table, ..)?.is_some());
         Box::new(Ours { name: "ordered", db, table, pop: Some(pop) })
     });
 }

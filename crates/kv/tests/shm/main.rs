@@ -16,6 +16,5 @@ mod remote_stress;
 #[allow(dead_code)]
 #[path = "../suite/support.rs"]
 mod support;
-#[allow(dead_code)]
 #[path = "../transacted/mod.rs"]
 mod transacted;
