@@ -160,11 +160,12 @@ impl<'f, P: Port> Executor<'f, P> {
     ///
     /// let endpoint = LocalFabric::<NoHtm>::new(1, LocalConfig::perfect()).endpoint(NodeId(0))?;
     /// let count = std::cell::Cell::new(0);
+    /// let counted = &count;
     /// let mut executor = Executor::new(&endpoint);
     /// let spawner = executor.spawner();
-    /// executor.spawn(async {
+    /// executor.spawn(async move {
     ///     for _ in 0..3 {
-    ///         spawner.spawn(async { count.set(count.get() + 1) }).expect("the executor runs");
+    ///         spawner.spawn(async { counted.set(counted.get() + 1) }).expect("the executor runs");
     ///     }
     /// });
     /// executor.run();

@@ -13,6 +13,21 @@ use crate::{Remote, Tearing};
 /// goes unnoticed, but no writer that keeps a version in the line does that to the version.)
 #[inline]
 fn fetch_line<E: Engine>(engine: &E, words: &[Word], into: &mut [u64]) {
+    // A whole line, as most are, without a loop over its words.
+    if let (Ok(line), Ok(into)) =
+        (<&[Word; LINE_WORDS]>::try_from(words), <&mut [u64; LINE_WORDS]>::try_from(&mut *into))
+    {
+        let mut before = line.each_ref().map(|word| engine.load(word));
+        loop {
+            let again = line.each_ref().map(|word| engine.load(word));
+            if again == before {
+                *into = again;
+                return;
+            }
+            before = again;
+            std::hint::spin_loop();
+        }
+    }
     for (word, value) in words.iter().zip(into.iter_mut()) {
         *value = engine.load(word);
     }
@@ -70,6 +85,19 @@ impl Units {
     pub(crate) fn range(&self, unit: usize) -> Range<usize> {
         let end = self.first + unit * self.line;
         end.saturating_sub(self.line)..end.min(self.words)
+    }
+}
+
+/// Fetches all of a READ, line by line or word by word, in the order of addresses.
+#[inline]
+pub(crate) fn fetch_all<E: Engine>(engine: &E, words: &[Word], into: &mut [u64], at: Remote, tearing: Tearing) {
+    // A record or a bucket within one line, which is what most look at.
+    if tearing == Tearing::Lines && at.offset.word() as usize % LINE_WORDS + into.len() <= LINE_WORDS {
+        return fetch_line(engine, words, into);
+    }
+    let units = Units::of_read(at, into.len(), tearing);
+    for unit in 0..units.count() {
+        fetch(engine, words, into, units.range(unit));
     }
 }
 

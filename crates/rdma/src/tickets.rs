@@ -75,18 +75,19 @@ pub(crate) struct Tickets {
 }
 
 impl Tickets {
-    /// An operation that is staged, or, with `posted`, goes out at once.
+    /// An operation that is staged, or, with `posted`, goes out at once, and the coroutine that
+    /// waits for it already.
     #[inline(always)]
-    pub(crate) fn open(&mut self, posted: bool, call: Option<(NodeId, Phase)>) -> Ticket {
+    pub(crate) fn open(&mut self, posted: bool, waiter: Task, call: Option<(NodeId, Phase)>) -> Ticket {
         let state = if posted { State::Posted } else { State::Staged };
         let index = match self.free.pop() {
             Some(index) => {
                 let entry = &mut self.entries[index as usize];
-                (entry.state, entry.waiter, entry.call) = (state, NOBODY, call);
+                (entry.state, entry.waiter, entry.call) = (state, waiter, call);
                 index
             }
             None => {
-                self.entries.push(Entry { generation: 0, waiter: NOBODY, state, call });
+                self.entries.push(Entry { generation: 0, waiter, state, call });
                 // So that freeing an entry never allocates.
                 self.free.reserve(self.entries.len());
                 (self.entries.len() - 1) as u32

@@ -11,6 +11,7 @@ use crate::{
     Batch, Endpoint, Message, NodeId, Phase, Port, Remote, Reply, VerbError, Words,
     intent::Intent,
     pending::{Given, Pending},
+    tickets::NOBODY,
 };
 
 /// An endpoint's verbs, counted as part of one phase. A handle to be copied.
@@ -189,9 +190,16 @@ impl<'e, P: Port, T: Given<'e, P>> Future for Operation<'e, '_, P, T> {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let Verbs { endpoint, phase } = self.verbs;
         if self.pending.is_none() {
-            let posted = endpoint.inner().post(&self.intent, phase);
+            let task = endpoint.current();
+            let posted = endpoint.inner().post(&self.intent, phase, task);
             match posted {
-                Ok(ticket) => self.pending = Some(Pending::new(endpoint, ticket)),
+                Ok(ticket) => {
+                    self.pending = Some(Pending::new(endpoint, ticket));
+                    // The coroutine is known to wait. It completes at the next poll of the port.
+                    if task != NOBODY {
+                        return Poll::Pending;
+                    }
+                }
                 Err(error) => return endpoint.wait_for_room(error, context).map(Err),
             }
         }

@@ -6,7 +6,7 @@ use crate::{
     intent::Intent,
     port::{Activity, Frame, Received, Reply, ReplyTo, Ticket, Verb, Work},
     tasks::TaskSet,
-    tickets::{Task, Tickets, Value},
+    tickets::{NOBODY, Task, Tickets, Value},
     timers::Timers,
 };
 
@@ -159,22 +159,22 @@ impl<P: Port> Inner<P> {
     /// Adds a request to a batch.
     pub(crate) fn stage(&mut self, intent: &Intent<'_>, phase: Phase) -> Result<(Work, Ticket), VerbError> {
         let verb = self.prepare(intent)?;
-        let ticket = self.open(intent, phase, false);
+        let ticket = self.open(intent, phase, false, NOBODY);
         Ok((Work { ticket: Some(ticket), verb }, ticket))
     }
 
     #[inline(always)]
-    fn open(&mut self, intent: &Intent<'_>, phase: Phase, posted: bool) -> Ticket {
+    fn open(&mut self, intent: &Intent<'_>, phase: Phase, posted: bool, waiter: Task) -> Ticket {
         let call = matches!(intent, Intent::Call { .. }).then(|| (intent.node(), phase));
         self.desk.calls += usize::from(call.is_some());
-        self.desk.tickets.open(posted, call)
+        self.desk.tickets.open(posted, waiter, call)
     }
 
-    /// Posts one request and rings its doorbell.
+    /// Posts one request, for which a coroutine waits, and rings its doorbell.
     #[inline(always)]
-    pub(crate) fn post(&mut self, intent: &Intent<'_>, phase: Phase) -> Result<Ticket, VerbError> {
+    pub(crate) fn post(&mut self, intent: &Intent<'_>, phase: Phase, waiter: Task) -> Result<Ticket, VerbError> {
         let verb = self.prepare(intent)?;
-        let ticket = self.open(intent, phase, true);
+        let ticket = self.open(intent, phase, true, waiter);
         let tally = self.desk.counters.phase(phase);
         tally.doorbells += 1;
         tally.round_trips += 1;

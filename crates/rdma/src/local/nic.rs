@@ -134,10 +134,7 @@ impl Nic {
     #[inline]
     fn read<E: Engine>(to: &Target<'_, E>, from: Remote, into: &mut [u64]) -> Outcome {
         let (engine, words) = to.words(from, into.len())?;
-        let units = Units::of_read(from, into.len(), to.config.tearing);
-        for unit in 0..units.count() {
-            memory::fetch(engine, words, into, units.range(unit));
-        }
+        memory::fetch_all(engine, words, into, from, to.config.tearing);
         Ok(0)
     }
 

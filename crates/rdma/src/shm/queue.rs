@@ -6,8 +6,7 @@ use std::{collections::VecDeque, sync::Arc};
 use drtm_htm::Engine;
 
 use crate::{
-    Incarnation, VerbError, die,
-    memory::{self, Units},
+    Incarnation, Tearing, VerbError, die, memory,
     port::{Activity, Events, Ticket, Verb, Work},
     ring::{FrameHead, FrameKind},
 };
@@ -139,10 +138,7 @@ impl<E: Engine> Queue<E> {
             Verb::Read { from, into } => {
                 let Some((engine, words)) = life.words(*from, into.len())? else { return Ok(Step::Later) };
                 die::site("verb.read");
-                let units = Units::of_read(*from, into.len(), crate::Tearing::Lines);
-                for unit in 0..units.count() {
-                    memory::fetch(engine, words, into, units.range(unit));
-                }
+                memory::fetch_all(engine, words, into, *from, Tearing::Lines);
                 Ok(Step::Done(0))
             }
             Verb::Write { to, from } => {

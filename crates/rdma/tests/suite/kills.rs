@@ -190,7 +190,7 @@ fn a_process_may_die_at_every_step() {
             match presence {
                 Presence::Died(_) => {
                     // One that dies before it has registered anything leaves nothing to read.
-                    if let Ok(remains) = survivors.fabric.salvage(VICTIM, RegionId(0)) {
+                    if let Ok(remains) = survivors.fabric.salvage(VICTIM, drtm_rdma::RegionId(0)) {
                         assert_eq!(remains.load(BASE), Ok(4711));
                     }
                 }
