@@ -14,7 +14,7 @@ use crate::{
 ///
 /// # Example
 ///
-/// See [`Records`].
+/// See [`Records`](crate::Records).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(transparent)]
 pub struct Handle(u64);
@@ -43,7 +43,7 @@ impl Handle {
 ///
 /// # Example
 ///
-/// See [`Records`].
+/// See [`Records`](crate::Records).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReadEntry {
     /// The record.
@@ -105,7 +105,7 @@ pub struct GuardChange<G> {
 ///
 /// # Example
 ///
-/// See [`Records`].
+/// See [`Records`](crate::Records).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Placed {
     /// There was one.
@@ -153,14 +153,14 @@ pub enum Kept {
 ///
 /// # Example
 ///
-/// See [`Records`].
+/// See [`Records`](crate::Records).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Locking {
     /// It is locked now.
     Taken {
         /// Its version.
         version: Version,
-        /// Its head: whether it links to older versions, and how long its value is, or [where](Records::length) that is to be found.
+        /// Its head: whether it links to older versions, and how long its value is, or [where](crate::Records::length) that is to be found.
         head: Head,
     },
     /// This holder has it locked already.

@@ -321,7 +321,7 @@ impl<E: Engine, K: TreeKeys> Tree<E, K> {
     /// # Errors
     ///
     /// [`KvError::NotAscending`]; [`KvError::NotEmpty`], also when others have used the tree meanwhile; or as for
-    /// [`insert`](Self::insert). The tree is as it was then.
+    /// [`insert`](crate::KvTable::insert). The tree is as it was then.
     ///
     /// # Example
     ///

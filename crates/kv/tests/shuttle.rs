@@ -18,7 +18,7 @@ mod tables;
 use std::{collections::BTreeMap, sync::Arc};
 
 use drtm_htm::NoHtm;
-use drtm_kv::{HashConfig, KvTable, Mutation, Store, mutated};
+use drtm_kv::{HashConfig, Mutation, Store, mutated};
 use shuttle::{
     Config, Runner,
     rand::{Rng, thread_rng},

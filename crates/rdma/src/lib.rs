@@ -56,6 +56,7 @@ mod message;
 mod pending;
 mod port;
 mod region;
+#[cfg_attr(feature = "model", allow(dead_code, reason = "models use it in tests only"))]
 mod ring;
 mod salvage;
 #[cfg(not(feature = "model"))]

@@ -25,7 +25,7 @@ use crate::{
 ///
 /// # Example
 ///
-/// See [`HashTable::read`](crate::HashTable::read).
+/// See [`KvTable::read`](crate::KvTable::read).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Past {
     /// The key was there, with this version.

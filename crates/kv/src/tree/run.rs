@@ -18,12 +18,12 @@ type Made = (u64, Place);
 const NOTHING: Made = (0, Place { word: 0, incarnation: 0 });
 
 impl<E: Engine> Tree<E> {
-    /// Makes records, as [`place`](Self::place) does, for the first of some keys that ascend: those that belong into the leaf where this worker has inserted last in
+    /// Makes records, as [`place`](crate::KvTable::place) does, for the first of some keys that ascend: those that belong into the leaf where this worker has inserted last in
     /// this tree, behind all that are there. Gives how many; none where that cannot be done at once. Each is `made` as it comes.
     ///
     /// # Errors
     ///
-    /// As for [`insert`](Self::insert). None of the keys has been given a record then.
+    /// As for [`insert`](crate::KvTable::insert). None of the keys has been given a record then.
     ///
     /// # Example
     ///
