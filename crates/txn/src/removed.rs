@@ -54,7 +54,10 @@ impl RemovedSpans {
     fn at_or_before(&self, table: u16, key: &Bytes) -> Option<(&Bytes, &Bytes)> {
         let (_, least) = (table, (table, Bytes::new()));
         let here = (table, key.clone());
-        self.ends.range((Bound::Included(least), Bound::Included(here))).next_back().map(|((_, start), end)| (start, end))
+        self.ends
+            .range((Bound::Included(least), Bound::Included(here)))
+            .next_back()
+            .map(|((_, start), end)| (start, end))
     }
 
     /// Adds the span of all keys from one to another, both included, between which there is no row.

@@ -261,7 +261,7 @@ impl<'db, S: Setting, M: Mode> Tx<'db, S, M> {
         // Whoever has only read a row has nothing of what follows, neither its registers nor its stack.
         if commit::is_trivially_committed::<S, M>(self.state()) && self.doomed.is_none() {
             self.has_committed(thread);
-            return Ok(());
+            return self.db.log.as_ref().map_or(Ok(()), |log| log.after_commit(0));
         }
         self.try_commit_all(thread)
     }
@@ -276,8 +276,9 @@ impl<'db, S: Setting, M: Mode> Tx<'db, S, M> {
         };
         match committed {
             Ok(()) => {
+                let logged_in = self.state().session.logged_in;
                 self.has_committed(thread);
-                Ok(())
+                db.log.as_ref().map_or(Ok(()), |log| log.after_commit(logged_in))
             }
             Err(error) => Err(self.end_with(error)),
         }
