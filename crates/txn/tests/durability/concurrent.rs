@@ -101,12 +101,24 @@ fn is_revived<S: Setting<Engine = NoHtm>>() -> Option<bool> {
     let test = Stopping::<S>::new();
     test.put(0).expect("it is not stopped");
     let is_late = thread::scope(|scope| {
+        // The leader knows only threads that have committed before it leads.
+        let (begin, begins) = channel();
+        let (ready, is_ready) = channel();
+        let test = &test;
+        let late = scope.spawn(move || {
+            test.put(0).and_then(|()| {
+                ready.send(()).expect("it waits for it");
+                begins.recv().expect("it is told");
+                test.put(2)
+            })
+        });
+        is_ready.recv().expect("it commits");
         let stopped = scope.spawn(|| test.put(STOPPED));
         test.reached.lock().recv().expect("it gets there");
         // This one advances the number, and waits for the epoch of the first.
         let leader = scope.spawn(|| test.put(1));
         thread::sleep(Duration::from_millis(80));
-        let late = scope.spawn(|| test.put(2));
+        begin.send(()).expect("it waits for it");
         thread::sleep(Duration::from_millis(80));
         // A write and a sync close the first epoch; the next write finds that the machine has stopped.
         test.disk.fail_at(test.disk.calls() + 2, Fault::Crash);
