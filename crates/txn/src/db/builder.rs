@@ -59,6 +59,9 @@ pub struct Builder {
     segment_bytes: u64,
 }
 
+/// Where a log is, and when commits wait for it.
+type LogPlace = (Arc<dyn Storage>, Durability);
+
 /// Memory that a database may use if nothing else is said. It is reserved, not used.
 const MEMORY: u64 = 64 << 30;
 
@@ -186,7 +189,7 @@ impl Builder {
     }
 
     /// Returns where the log is, and when commits wait for it; `None` if there is to be no log.
-    fn log(&self) -> Result<Option<(Arc<dyn Storage>, Durability)>, Error> {
+    fn log(&self) -> Result<Option<LogPlace>, Error> {
         let refused = |must_be, is: &str| Err(Error::Config { what: "durability", must_be, is: is.to_owned() });
         match (&self.storage, &self.path, self.durability) {
             (None, None, None | Some(Durability::None)) => Ok(None),

@@ -189,13 +189,19 @@ impl<E: Engine> Log<E> {
     pub(crate) fn after_commit(&self, epoch: u64) -> Result<(), Error> {
         match epoch {
             _ if self.mode != Durability::Sync => Ok(()),
-            0 if !self.is_dirty.load(SeqCst) && !self.is_flushing.load(SeqCst) => Ok(()),
+            0 if self.is_clean() => Ok(()),
             0 => {
                 let now = self.engine().load(self.number()?);
                 self.wait_until_durable(now)
             }
             epoch => self.wait_until_durable(epoch),
         }
+    }
+
+    /// Returns whether everything that was visible when this was called is durable.
+    // A flush says that it is under way before it clears the mark, and that it has failed before it says that it is over.
+    fn is_clean(&self) -> bool {
+        !self.is_dirty.load(SeqCst) && !self.is_flushing.load(SeqCst) && self.failed.get().is_none()
     }
 
     /// Waits until every transaction of this epoch, and of those before, is durable.
@@ -226,7 +232,7 @@ impl<E: Engine> Log<E> {
     }
 
     fn flush_if_dirty(&self) -> Result<(), Error> {
-        if !self.is_dirty.load(SeqCst) && !self.is_flushing.load(SeqCst) {
+        if self.is_clean() {
             return Ok(());
         }
         self.wait_until_durable(self.engine().load(self.number()?))

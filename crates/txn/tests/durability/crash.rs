@@ -46,7 +46,7 @@ fn check<S: Setting<Engine = NoHtm>>(seed: u64, first: u64, second: u64) -> Resu
     let disk = disk.after_crash(&mut choose);
     disk.fail_at(second, Fault::Crash);
     let left = run::<S>(&disk, seed + 1, left.possible)?;
-    let disk = if seed % 4 == 0 { disk.after_kill() } else { disk.after_crash(&mut choose) };
+    let disk = if seed.is_multiple_of(4) { disk.after_kill() } else { disk.after_crash(&mut choose) };
     // Without another crash all of it must succeed.
     let left = run::<S>(&disk, seed + 2, left.possible)?;
     let db = open::<S>(&disk.after_kill()).map_err(|error| error.to_string())?;
