@@ -81,7 +81,8 @@ fn run_logged<S: Setting, M: Mode>(
     }
 }
 
-#[inline]
+// Compiled once for each caller, so that a commit without a log calls nothing for it.
+#[inline(always)]
 fn run<S: Setting, M: Mode>(db: &Inner<S>, state: &mut TxState<S::Engine>) -> Result<(), Error> {
     let mut done = match state.writes.len() {
         writes if !M::WRITES || writes == 0 => {
@@ -129,6 +130,7 @@ struct Parts<'c, S: Setting> {
     arena: &'c Arena,
     scratch: &'c mut Scratch,
     holder: State,
+    admission: Admission,
     session: &'c mut Session,
 }
 
@@ -136,7 +138,7 @@ impl<'c, S: Setting> Parts<'c, S> {
     #[inline(always)]
     fn of(db: &'c Inner<S>, state: &'c mut TxState<S::Engine>) -> (Self, &'c mut [Write]) {
         let TxState { worker, holder, reads, writes, arena, scratch, session, .. } = state;
-        let parts = Self { db, worker, reads, arena, scratch, holder: *holder, session };
+        let parts = Self { db, worker, reads, arena, scratch, holder: *holder, admission: session.admission, session };
         (parts, writes.as_mut_slice())
     }
 }
@@ -160,7 +162,7 @@ impl<S: Setting> Parts<'_, S> {
     // Functions that are not inlined take the parts one by one: a reference to all of them would force them into memory.
     #[inline(always)]
     fn commit(self, writes: &mut [Write]) -> Result<Option<Version>, Error> {
-        let Self { db, worker, reads, arena, scratch, holder, session } = self;
+        let Self { db, worker, reads, arena, scratch, holder, admission, session } = self;
         let (epoch, summary) = match region::lock_and_validate(db, worker, reads, writes, holder)? {
             Some(done) => done,
             None => lock_and_validate(db, scratch, reads, writes, holder)?,
@@ -170,8 +172,8 @@ impl<S: Setting> Parts<'_, S> {
             return Ok(Some(summary.newest()));
         }
         let now = db.lifecycle.now(db.engine());
-        if now != session.admission {
-            confirm(db, session.admission, now, locked.writes)?;
+        if now != admission {
+            confirm(db, admission, now, locked.writes)?;
         }
         let is_plain = summary.is_plain(epoch) || prepare(db, worker, arena, scratch, locked.writes, (epoch, summary))?;
         if db.is_told {

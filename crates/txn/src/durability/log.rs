@@ -186,6 +186,7 @@ impl<E: Engine> Log<E> {
     /// # Errors
     ///
     /// [`Error::OutcomeUnknown`].
+    #[inline(never)]
     pub(crate) fn after_commit(&self, epoch: u64) -> Result<(), Error> {
         match epoch {
             _ if self.mode != Durability::Sync => Ok(()),
