@@ -1,5 +1,7 @@
 //! The tables of a database: found by number, without a lock; opened by name.
 
+mod name;
+
 use std::sync::{
     OnceLock,
     atomic::{
@@ -14,6 +16,7 @@ use parking_lot::Mutex;
 
 use crate::{
     Codec, Error, Key, TableDef,
+    durability::format::TableShape,
     located::{Asked, Left, Located},
     secondary::Indexes,
     storage::{KeyRef, Storage},
@@ -38,7 +41,10 @@ pub(crate) struct Opened<E: Engine> {
     /// The first moment from which on it is whole: a snapshot that ends before does not see all of an index that was made from rows later.
     pub(crate) whole_since: AtomicU64,
     standing: AtomicU8,
-    types: Types,
+    /// What it was opened with. A table that was recovered has no types until it is opened.
+    types: OnceLock<Types>,
+    /// What it was recovered as.
+    shape: Option<TableShape>,
 }
 
 /// It can be found by its name.
@@ -51,6 +57,20 @@ const LOST: u8 = 2;
 impl<E: Engine> Opened<E> {
     fn stands(&self, standing: u8) -> bool {
         self.standing.load(Relaxed) == standing
+    }
+
+    /// Opens the table with these types, if it has them, or was recovered as a table of this shape.
+    fn give_types(&self, types: Types, shape: TableShape) -> Result<(), Error> {
+        let is_other = |is: String, asked: String| Err(Error::OtherTypes { name: self.name, is, asked });
+        match (self.types.get(), &self.shape) {
+            (Some(its), _) if its.are_as(&types) => Ok(()),
+            (Some(its), _) => is_other(its.to_string(), types.to_string()),
+            (None, Some(its)) if *its == shape && !types.is_index() => {
+                self.types.get_or_init(|| types);
+                Ok(())
+            }
+            (None, its) => is_other(its.as_ref().map_or_else(String::new, ToString::to_string), shape.to_string()),
+        }
     }
 
     /// Takes the table's name from it.
@@ -118,14 +138,22 @@ pub(crate) struct Catalog<E: Engine> {
     /// What a sink is told of them, by their numbers.
     infos: Box<[OnceLock<TableInfo>]>,
     /// How many there are. Held while one is made, so that no name is made twice.
-    count: Mutex<usize>,
+    count: Mutex<Count>,
+}
+
+#[derive(Debug, Default)]
+struct Count {
+    /// Tables, those of indexes included.
+    tables: usize,
+    /// The identity of the next table that is none of an index. None is used twice.
+    next_id: u16,
 }
 
 impl<E: Engine> Catalog<E> {
     pub(crate) fn new() -> Self {
         let tables = (0..MOST_TABLES).map(|_| OnceLock::new()).collect();
         let infos = (0..MOST_TABLES).map(|_| OnceLock::new()).collect();
-        Self { tables, infos, count: Mutex::new(0) }
+        Self { tables, infos, count: Mutex::default() }
     }
 
     #[inline(always)]
@@ -198,47 +226,105 @@ impl<E: Engine> Catalog<E> {
         (0..).zip(self.tables.iter().map_while(OnceLock::get))
     }
 
-    /// The number of the table that is defined like this, which is made if there is none.
+    /// Returns the identity of a table.
+    pub(crate) fn id(&self, number: u16) -> Option<u16> {
+        Some(self.infos.get(usize::from(number))?.get()?.id)
+    }
+
+    /// Returns the table with this identity, if it was recovered.
+    pub(crate) fn with_id(&self, id: u16) -> Option<&Opened<E>> {
+        let number = self.infos.iter().position(|info| info.get().is_some_and(|info| info.id == id && !info.is_index));
+        self.tables.get(number?)?.get()
+    }
+
+    /// Makes a table that a log has, and which has no types until it is opened.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooManyTables`], or when memory has run out.
+    pub(crate) fn restore(
+        &self,
+        store: &Store<E>,
+        id: u16,
+        shape: TableShape,
+        indexes: Vec<String>,
+    ) -> Result<(), Error> {
+        let mut count = self.count.lock();
+        let size = |size: Option<u32>| size.map(|size| size as usize);
+        let (key_size, value_size) = (size(shape.key_size), size(shape.value_size));
+        let fits = key_size.is_some_and(|size| size <= size_of::<u64>());
+        let storage = Storage::create(store, shape.is_ordered, fits, 0)?;
+        let name = name::kept(&shape.name);
+        let info = TableInfo { id, name, key_size: key_size.unwrap_or(0), is_index: false };
+        let opened = |number| Opened {
+            number,
+            name,
+            storage,
+            key_size: key_size.unwrap_or(0),
+            value_size,
+            indexes: Indexes::recorded(indexes),
+            whole_since: AtomicU64::new(0),
+            standing: AtomicU8::new(OPEN),
+            types: OnceLock::new(),
+            shape: Some(shape),
+        };
+        self.add(&mut count, info, opened)?;
+        count.next_id = count.next_id.max(id.saturating_add(1));
+        Ok(())
+    }
+
+    /// Adds a table behind all others.
+    fn add(&self, count: &mut Count, info: TableInfo, opened: impl FnOnce(u16) -> Opened<E>) -> Result<u16, Error> {
+        let number = count.tables;
+        let Some(slot) = self.tables.get(number) else { return Err(Error::TooManyTables { most: MOST_TABLES }) };
+        self.infos[number].get_or_init(|| info);
+        slot.get_or_init(|| opened(number as u16));
+        count.tables += 1;
+        Ok(number as u16)
+    }
+
+    /// The number of the table that is defined like this, which is made if there is none. Before it is, `announce` is
+    /// told its identity and shape, unless it is the table of an index.
     pub(crate) fn open<K: Key, C: Codec, O: Kind>(
         &self,
         store: &Store<E>,
         def: TableDef<K, C, O>,
+        announce: impl FnOnce(u16, TableShape) -> Result<(), Error>,
     ) -> Result<u16, Error> {
         let mut count = self.count.lock();
         let types = def.types();
         if let Some((number, table)) = self.all().find(|(_, table)| table.name == def.name()) {
-            if !table.types.are_as(&types) {
-                let (is, asked) = (table.types.to_string(), types.to_string());
-                return Err(Error::OtherTypes { name: def.name(), is, asked });
-            }
+            table.give_types(types, def.shape())?;
             return Ok(number);
         }
-        let is_the_same =
-            |table: &Opened<E>| table.stands(EMPTY) && table.name == def.name() && table.types.are_as(&types);
+        let has_types = |table: &Opened<E>| table.types.get().is_some_and(|its| its.are_as(&types));
+        let is_the_same = |table: &Opened<E>| table.stands(EMPTY) && table.name == def.name() && has_types(table);
         if let Some((number, table)) = self.made().find(|(_, table)| is_the_same(table)) {
             table.standing.store(OPEN, SeqCst);
             return Ok(number);
         }
-        let number = *count;
-        let Some(slot) = self.tables.get(number) else { return Err(Error::TooManyTables { most: MOST_TABLES }) };
+        if count.tables == MOST_TABLES {
+            return Err(Error::TooManyTables { most: MOST_TABLES });
+        }
         let storage = Storage::create(store, O::ORDERED, K::FITS, def.rows)?;
         let (name, key_size) = (def.name(), K::SIZE.unwrap_or(0));
-        let (whole_since, standing) = (AtomicU64::new(0), AtomicU8::new(OPEN));
-        let info = TableInfo { name, key_size, is_index: types.is_index() };
-        self.infos[number].get_or_init(|| info);
-        let number = number as u16;
-        slot.get_or_init(|| Opened {
+        let info = TableInfo { id: count.next_id, name, key_size, is_index: types.is_index() };
+        if !types.is_index() {
+            announce(info.id, def.shape())?;
+            count.next_id += 1;
+        }
+        let number = self.add(&mut count, info, |number| Opened {
             number,
             name,
             storage,
             key_size,
             value_size: C::SIZE,
             indexes: Indexes::default(),
-            whole_since,
-            standing,
-            types,
-        });
-        *count += 1;
+            whole_since: AtomicU64::new(0),
+            standing: AtomicU8::new(OPEN),
+            types: types.into(),
+            shape: None,
+        })?;
         drop(count);
         event!(debug, table = def.name(), is_ordered = O::ORDERED, "a table has been made");
         Ok(number)

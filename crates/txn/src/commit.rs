@@ -33,13 +33,14 @@ use self::{
 use crate::{
     Commit, Conflict, Error, Mode, Setting,
     arena::Arena,
+    durability::Log,
     epoch::{advance_beyond, has_version_in, last_of},
     inner::Inner,
     lifecycle::Admission,
     mutation::Mutation,
     read_set::ReadSet,
     reclaim,
-    state::{Scratch, TxState},
+    state::{Scratch, Session, TxState},
     write_set::{Write, WriteOp},
 };
 
@@ -57,6 +58,32 @@ pub(crate) fn is_trivially_committed<S: Setting, M: Mode>(state: &TxState<S::Eng
 /// A conflict, a refusal of the sink, or when memory has run out. Nothing has happened then.
 #[inline]
 pub(crate) fn commit<S: Setting, M: Mode>(db: &Inner<S>, state: &mut TxState<S::Engine>) -> Result<(), Error> {
+    match &db.log {
+        None => run::<S, M>(db, state),
+        Some(log) => run_logged::<S, M>(db, state, log),
+    }
+}
+
+/// [Runs](run) a commit under an epoch that is held open until it is over.
+#[inline(never)]
+fn run_logged<S: Setting, M: Mode>(
+    db: &Inner<S>,
+    state: &mut TxState<S::Engine>,
+    log: &Log<S::Engine>,
+) -> Result<(), Error> {
+    state.session.logged_in = 0;
+    match state.session.participant.clone() {
+        Some(participant) if M::WRITES && !state.writes.is_empty() => {
+            let _open = log.enter(&participant)?;
+            run::<S, M>(db, state)
+        }
+        _ => run::<S, M>(db, state),
+    }
+}
+
+// Compiled once for each caller, so that a commit without a log calls nothing for it.
+#[inline(always)]
+fn run<S: Setting, M: Mode>(db: &Inner<S>, state: &mut TxState<S::Engine>) -> Result<(), Error> {
     let mut done = match state.writes.len() {
         writes if !M::WRITES || writes == 0 => {
             if !state.reads.is_of_one_moment() {
@@ -104,13 +131,14 @@ struct Parts<'c, S: Setting> {
     scratch: &'c mut Scratch,
     holder: Holder,
     admission: Admission,
+    session: &'c mut Session,
 }
 
 impl<'c, S: Setting> Parts<'c, S> {
     #[inline(always)]
     fn of(db: &'c Inner<S>, state: &'c mut TxState<S::Engine>) -> (Self, &'c mut [Write]) {
         let TxState { worker, holder, reads, writes, arena, scratch, session, .. } = state;
-        let parts = Self { db, worker, reads, arena, scratch, holder: *holder, admission: session.admission };
+        let parts = Self { db, worker, reads, arena, scratch, holder: *holder, admission: session.admission, session };
         (parts, writes.as_mut_slice())
     }
 }
@@ -134,7 +162,7 @@ impl<S: Setting> Parts<'_, S> {
     // Functions that are not inlined take the parts one by one: a reference to all of them would force them into memory.
     #[inline(always)]
     fn commit(self, writes: &mut [Write]) -> Result<Option<Version>, Error> {
-        let Self { db, worker, reads, arena, scratch, holder, admission } = self;
+        let Self { db, worker, reads, arena, scratch, holder, admission, session } = self;
         let (epoch, summary) = match region::lock_and_validate(db, worker, reads, writes, holder)? {
             Some(done) => done,
             None => lock_and_validate(db, scratch, reads, writes, holder)?,
@@ -148,9 +176,8 @@ impl<S: Setting> Parts<'_, S> {
             confirm(db, admission, now, locked.writes)?;
         }
         let is_plain = summary.is_plain(epoch) || prepare(db, worker, arena, scratch, locked.writes, (epoch, summary))?;
-        if let Some(sink) = &db.sink {
-            let commit = Commit { epoch, writes: locked.writes, arena, tables: db.catalog.infos() };
-            sink.commit(&commit).map_err(|source| Error::Refused { source })?;
+        if db.is_told {
+            tell(db, session, &Commit { epoch, writes: locked.writes, arena, tables: db.catalog.infos() })?;
         }
         std::mem::forget(locked);
         if apply(db, worker, arena, scratch, writes, (epoch, is_plain))? {
@@ -158,6 +185,20 @@ impl<S: Setting> Parts<'_, S> {
         }
         Ok(None)
     }
+}
+
+/// Tells the sink, which may refuse, and then the log.
+#[inline(never)]
+fn tell<S: Setting>(db: &Inner<S>, session: &mut Session, commit: &Commit<'_>) -> Result<(), Error> {
+    if let Some(sink) = &db.sink {
+        sink.commit(commit).map_err(|source| Error::Refused { source })?;
+    }
+    if let (Some(log), Some(participant)) = (&db.log, &session.participant)
+        && log.append(participant, commit)?
+    {
+        session.logged_in = commit.epoch();
+    }
+    Ok(())
 }
 
 /// Locks the write set, reads the snapshot number, and validates the read set. If that fails, nothing is locked.

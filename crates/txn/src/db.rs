@@ -17,6 +17,7 @@ use drtm_htm::Waiter;
 use crate::{
     Codec, Embedded, Error, Key, Mode, Setting, Snapshot, Table, TableDef, Tx,
     bounds::TRIES,
+    durability::format::Created,
     inner::Inner,
     table::Kind,
     trace::{self, event},
@@ -77,7 +78,15 @@ impl<S: Setting> Db<S> {
     /// See [`TableDef`].
     pub fn table<K: Key, C: Codec, O: Kind>(&self, def: TableDef<K, C, O>) -> Result<Table<K, C, O>, Error> {
         self.inner.lifecycle.admit(self.inner.engine(), false)?;
-        let number = self.inner.catalog.open(&self.inner.store, def)?;
+        let db = &*self.inner;
+        let announce = |id, shape| match &db.log {
+            None => Ok(()),
+            Some(log) => log.announce(&Created::Table(id, shape)),
+        };
+        let number = db.catalog.open(&db.store, def, announce)?;
+        if let Some(log) = &db.log {
+            log.after_commit(0)?;
+        }
         Ok(Table::new(self.inner.number, number))
     }
 
@@ -222,7 +231,7 @@ impl<S: Setting> Db<S> {
     /// # Ok::<(), Error>(())
     /// ```
     pub fn snapshot(&self) -> Result<Snapshot<'_, S>, Error> {
-        let mut tx = self.open(false)?;
+        let mut tx = self.begin_any(false)?;
         tx.turn_to_snapshot()?;
         Ok(tx)
     }
@@ -283,7 +292,7 @@ impl<S: Setting> Db<S> {
     ///
     /// See [`Tx`].
     pub fn begin(&self) -> Result<Tx<'_, S>, Error> {
-        self.open(true)
+        self.begin_any(true)
     }
 
     /// Whether this thread is running a transaction's closure.
@@ -292,7 +301,7 @@ impl<S: Setting> Db<S> {
     }
 
     /// A transaction that no closure is run in.
-    fn open<M: Mode>(&self, is_opaque: bool) -> Result<Tx<'_, S, M>, Error> {
+    fn begin_any<M: Mode>(&self, is_opaque: bool) -> Result<Tx<'_, S, M>, Error> {
         let (db, engine) = (&*self.inner, self.inner.engine());
         let thread = db.thread();
         if thread.slot.is_active(engine) {

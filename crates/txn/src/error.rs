@@ -3,7 +3,7 @@
 use drtm_kv::KvError;
 use drtm_rdma::RegionError;
 
-use crate::CodecError;
+use crate::{CodecError, LogError};
 
 /// Why a [sink](crate::Sink) refuses a transaction.
 pub type SinkError = Box<dyn std::error::Error + Send + Sync>;
@@ -259,6 +259,32 @@ pub enum Error {
         /// The sink's reason.
         source: SinkError,
     },
+    /// The log could not be written while this transaction waited for it. Whether it is there when the database is
+    /// opened again is not known; until then it has happened in memory.
+    #[error(
+        "whether the transaction has become durable is not known, since the log failed: {reason}; open the database again"
+    )]
+    OutcomeUnknown {
+        /// What has failed.
+        reason: String,
+    },
+    /// The log could not be written earlier, so nothing is committed any more. Reads go on.
+    #[error("the log failed, and nothing is committed any more: {reason}; open the database again")]
+    Poisoned {
+        /// What has failed.
+        reason: String,
+    },
+    /// The table has an index that is recorded in the log, and was not opened since the database was.
+    #[error("index `{index}` of `{table}` is not open: open it (`Db::index`) before the table is written")]
+    IndexNotOpened {
+        /// The table.
+        table: &'static str,
+        /// The index.
+        index: String,
+    },
+    /// The log cannot be opened.
+    #[error(transparent)]
+    Log(#[from] LogError),
     /// The engine asked for cannot be had.
     #[error(transparent)]
     Engine(#[from] drtm_htm::EngineError),

@@ -15,12 +15,14 @@ use crate::{
     bounds::MODEL,
     budget::Budget,
     catalog::Catalog,
+    durability::Log,
     garbage,
     lifecycle::{ActiveSlot, Lifecycle},
     snapshots::Snapshots,
     state::TxState,
     stats::Registry,
     ticket::Ticket,
+    trace::event,
 };
 
 #[derive(Debug)]
@@ -31,6 +33,10 @@ pub(crate) struct Inner<S: Setting> {
     pub(crate) catalog: Catalog<S::Engine>,
     /// What is told of commits, if anything is.
     pub(crate) sink: Option<Arc<dyn Sink>>,
+    /// What makes commits durable, if anything does.
+    pub(crate) log: Option<Arc<Log<S::Engine>>>,
+    /// Whether a commit is told to anything.
+    pub(crate) is_told: bool,
     pub(crate) lifecycle: Lifecycle,
     pub(crate) threads: ThreadLocal<Thread<S::Engine>>,
     pub(crate) registry: Registry,
@@ -67,6 +73,16 @@ impl<E: Engine> Drop for Inside<'_, E> {
     #[inline(always)]
     fn drop(&mut self) {
         self.slot.leave(self.engine);
+    }
+}
+
+impl<S: Setting> Drop for Inner<S> {
+    fn drop(&mut self) {
+        if let Some(log) = &self.log
+            && let Err(_why) = log.shut_down()
+        {
+            event!(error, database = self.number, why = %_why, "not everything is durable of a database that was dropped");
+        }
     }
 }
 
@@ -128,7 +144,9 @@ impl<S: Setting> Inner<S> {
     #[cold]
     #[inline(never)]
     fn new_state(&self) -> Result<Box<TxState<S::Engine>>, Error> {
-        Ok(Box::new(TxState::new(self.store.worker()?, self.registry.register())))
+        let mut state = Box::new(TxState::new(self.store.worker()?, self.registry.register()));
+        state.session.participant = self.log.as_ref().map(|log| log.participant());
+        Ok(state)
     }
 
     /// Keeps a state for this thread's next transaction.

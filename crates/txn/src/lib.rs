@@ -44,6 +44,8 @@ mod catalog;
 mod codec;
 mod commit;
 mod db;
+#[doc(hidden)]
+pub mod durability;
 mod epoch;
 mod error;
 mod garbage;
@@ -75,6 +77,7 @@ mod write_set;
 pub use codec::{Codec, CodecError, Pod, Raw, Serde};
 pub use db::{Builder, Db};
 pub use drtm_kv::Lines;
+pub use durability::{Durability, LogError};
 pub use error::{Conflict, Error, SinkError};
 pub use key::{Key, KeyReader};
 #[doc(hidden)]

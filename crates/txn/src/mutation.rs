@@ -13,4 +13,16 @@ pub enum Mutation {
     UnlockBeforeVersions,
     /// A transaction that was overlooked when the database was closed commits.
     CommitDespiteClosing,
+    /// A transaction does not publish the epoch in which it may commit.
+    EpochNotPublished,
+    /// Recovery forgets removals before it has seen every older value.
+    RemovalsDropped,
+    /// Recovery does not restore the snapshot number.
+    NumberNotRestored,
+    /// Recovery believes what an earlier recovery has left out.
+    VoidRevived,
+    /// Recovery applies a patch to a version that it was not made from.
+    PreviousNotChecked,
+    /// A new segment's name is not made durable.
+    DirectoryNotSynced,
 }

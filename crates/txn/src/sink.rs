@@ -188,6 +188,12 @@ impl<'t> Row<'t> {
         self.write.table
     }
 
+    /// Returns what identifies the table over a restart.
+    #[inline]
+    pub(crate) fn table_id(&self) -> u16 {
+        self.table.id
+    }
+
     /// Returns whether the table holds the entries of an index, which follow from the rows of another.
     #[must_use]
     #[inline]

@@ -32,7 +32,7 @@ const FREE: u64 = 0;
 const UNNUMBERED: u64 = 1;
 
 /// Where a database's snapshots are.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Snapshots {
     at: Offset,
 }

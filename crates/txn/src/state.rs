@@ -8,6 +8,7 @@ use drtm_kv::{Handle, Holder, Records, Reserved, Worker};
 
 use crate::{
     arena::Arena,
+    durability::Participant,
     lifecycle::{ActiveSlot, Admission, Lifecycle},
     located::Located,
     read_set::ReadSet,
@@ -59,6 +60,9 @@ pub(crate) struct Session {
     pub(crate) commits: u32,
     /// Under what the transaction was admitted (see `lifecycle`).
     pub(crate) admission: Admission,
+    /// What appends to the log, if there is one, and the epoch of the last commit that did.
+    pub(crate) participant: Option<Arc<Participant>>,
+    pub(crate) logged_in: u64,
     /// Marks an explicit transaction as active. A closure is marked by its thread's slot.
     slot: Option<Arc<ActiveSlot>>,
     is_explicit: bool,
@@ -95,7 +99,15 @@ impl<E: Engine> TxState<E> {
             located: Located::default(),
             entries: RowEntries::default(),
             scratch: Scratch::default(),
-            session: Session { counters, commits: 0, admission: Admission::default(), slot: None, is_explicit: false },
+            session: Session {
+                counters,
+                commits: 0,
+                admission: Admission::default(),
+                participant: None,
+                logged_in: 0,
+                slot: None,
+                is_explicit: false,
+            },
         }
     }
 

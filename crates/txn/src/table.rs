@@ -2,7 +2,7 @@
 
 use std::{any::TypeId, fmt, marker::PhantomData};
 
-use crate::{Codec, Key};
+use crate::{Codec, Key, durability::format::TableShape};
 
 mod sealed {
     pub trait Sealed {}
@@ -147,6 +147,19 @@ impl<K: Key, C: Codec, O: Kind> TableDef<K, C, O> {
         self.name
     }
 
+    /// Returns what identifies the table over a restart.
+    pub(crate) fn shape(&self) -> TableShape {
+        let [key, codec] = self.types().names().map(str::to_owned);
+        TableShape {
+            name: self.name.to_owned(),
+            is_ordered: O::ORDERED,
+            key_size: K::SIZE.and_then(|size| size.try_into().ok()),
+            value_size: C::SIZE.and_then(|size| size.try_into().ok()),
+            key,
+            codec,
+        }
+    }
+
     pub(crate) fn types(&self) -> Types {
         Types {
             ids: [TypeId::of::<K>(), TypeId::of::<C>(), TypeId::of::<O>()],
@@ -169,6 +182,8 @@ pub(crate) struct Types {
 /// What a sink is told of a table.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TableInfo {
+    /// What identifies the table over a restart. An index has none: its entries follow from rows.
+    pub(crate) id: u16,
     pub(crate) name: &'static str,
     /// Bytes of a key that packs into a word.
     pub(crate) key_size: usize,
@@ -177,6 +192,11 @@ pub(crate) struct TableInfo {
 }
 
 impl Types {
+    /// Returns the names of the types of keys and codec.
+    pub(crate) fn names(&self) -> [&'static str; 2] {
+        self.names
+    }
+
     pub(crate) fn is_index(&self) -> bool {
         self.of.is_some()
     }

@@ -260,7 +260,7 @@ impl<'db, S: Setting, M: Mode> Tx<'db, S, M> {
     #[inline(always)]
     pub(crate) fn try_commit(&mut self, thread: &Thread<S::Engine>) -> Result<(), Error> {
         // Whoever has only read a row has nothing of what follows, neither its registers nor its stack.
-        if commit::is_trivially_committed::<S, M>(self.state()) && self.doomed.is_none() {
+        if commit::is_trivially_committed::<S, M>(self.state()) && self.doomed.is_none() && self.db.log.is_none() {
             self.has_committed(thread);
             return Ok(());
         }
@@ -276,10 +276,18 @@ impl<'db, S: Setting, M: Mode> Tx<'db, S, M> {
             None => commit::commit::<S, M>(db, self.state()),
         };
         match committed {
-            Ok(()) => {
-                self.has_committed(thread);
-                Ok(())
-            }
+            Ok(()) => match &db.log {
+                None => {
+                    self.has_committed(thread);
+                    Ok(())
+                }
+                Some(log) => {
+                    cold_path();
+                    let logged_in = self.state().session.logged_in;
+                    self.has_committed(thread);
+                    log.after_commit(logged_in)
+                }
+            },
             Err(error) => Err(self.end_with(error)),
         }
     }

@@ -1,8 +1,12 @@
 //! How a database is made.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU32, Ordering::Relaxed},
+use std::{
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering::Relaxed},
+    },
+    time::Duration,
 };
 
 #[cfg(feature = "tracing")]
@@ -13,8 +17,21 @@ use thread_local::ThreadLocal;
 
 use super::Db;
 use crate::{
-    Error, Setting, Sink, bounds::LEAST_MEMORY, budget::Budget, catalog::Catalog, garbage, inner::Inner,
-    lifecycle::Lifecycle, snapshots::Snapshots, stats::Registry, ticket::Ticket, trace::event,
+    Durability, Error, LogError, Setting, Sink,
+    bounds::LEAST_MEMORY,
+    budget::Budget,
+    catalog::Catalog,
+    durability::{
+        self, LogConfig,
+        storage::{Files, Storage},
+    },
+    garbage,
+    inner::Inner,
+    lifecycle::Lifecycle,
+    snapshots::Snapshots,
+    stats::Registry,
+    ticket::Ticket,
+    trace::event,
 };
 
 /// How a database is to be made.
@@ -35,13 +52,28 @@ pub struct Builder {
     at_once: u64,
     older_versions: u64,
     sink: Option<Arc<dyn Sink>>,
+    path: Option<PathBuf>,
+    storage: Option<Arc<dyn Storage>>,
+    durability: Option<Durability>,
+    flush_within: Duration,
+    segment_bytes: u64,
 }
+
+/// Where a log is, and when commits wait for it.
+type LogPlace = (Arc<dyn Storage>, Durability);
 
 /// Memory that a database may use if nothing else is said. It is reserved, not used.
 const MEMORY: u64 = 64 << 30;
 
 /// Memory for older versions of rows, if nothing else is said.
 const OLDER_VERSIONS: u64 = 1 << 30;
+
+/// How long a commit takes at most to begin to become durable, if it is not waited for and nothing else is said.
+const FLUSH_WITHIN: Duration = Duration::from_millis(10);
+
+/// The size from which on a log begins another segment, and the least that can be chosen.
+const SEGMENT: u64 = 64 << 20;
+const LEAST_SEGMENT: u64 = 4 << 10;
 
 impl Default for Builder {
     fn default() -> Self {
@@ -53,7 +85,17 @@ impl Builder {
     /// The defaults.
     #[must_use]
     pub const fn new() -> Self {
-        Self { memory: MEMORY, at_once: 0, older_versions: OLDER_VERSIONS, sink: None }
+        Self {
+            memory: MEMORY,
+            at_once: 0,
+            older_versions: OLDER_VERSIONS,
+            sink: None,
+            path: None,
+            storage: None,
+            durability: None,
+            flush_within: FLUSH_WITHIN,
+            segment_bytes: SEGMENT,
+        }
     }
 
     /// How many bytes the database may use at most. Only addresses are reserved for it; memory is taken as rows come.
@@ -94,6 +136,75 @@ impl Builder {
         Self { sink: Some(sink), ..self }
     }
 
+    /// Keeps the database in a directory, which is created if it is not there. What is there is recovered.
+    ///
+    /// Commits are [`Sync`](Durability::Sync) unless [something else](Self::durability) is chosen.
+    ///
+    /// # Example
+    ///
+    /// See [`Durability`], [`Db::open`].
+    #[must_use]
+    pub fn path(self, directory: impl Into<PathBuf>) -> Self {
+        Self { path: Some(directory.into()), ..self }
+    }
+
+    /// Chooses when commits are safe from a crash. Needs a [path](Self::path), unless it is [`None`](Durability::None),
+    /// which allows none.
+    ///
+    /// # Example
+    ///
+    /// See [`Durability`].
+    #[must_use]
+    pub fn durability(self, durability: Durability) -> Self {
+        Self { durability: Some(durability), ..self }
+    }
+
+    /// Sets how long after its commit an [`Async`](Durability::Async) transaction waits, at most, until it is written:
+    /// 10 ms by default. It is durable as soon as the disk has done that.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use drtm_txn::{Db, Durability, Error};
+    ///
+    /// let directory = std::env::temp_dir().join(format!("drtm-flush-within-{}", std::process::id()));
+    /// let builder = Db::builder().path(&directory).durability(Durability::Async);
+    /// let db = builder.flush_within(Duration::from_millis(2)).build()?;
+    /// db.close()?;
+    /// # drop(db);
+    /// # std::fs::remove_dir_all(&directory).expect("it is there");
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[must_use]
+    pub fn flush_within(self, delay: Duration) -> Self {
+        Self { flush_within: delay, ..self }
+    }
+
+    /// Keeps the database in other storage than a directory, with segments of about this size: for tests.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn storage(self, storage: Arc<dyn Storage>, segment_bytes: u64) -> Self {
+        Self { storage: Some(storage), segment_bytes: segment_bytes.max(LEAST_SEGMENT), ..self }
+    }
+
+    /// Returns where the log is, and when commits wait for it; `None` if there is to be no log.
+    fn log(&self) -> Result<Option<LogPlace>, Error> {
+        let refused = |must_be, is: &str| Err(Error::Config { what: "durability", must_be, is: is.to_owned() });
+        match (&self.storage, &self.path, self.durability) {
+            (None, None, None | Some(Durability::None)) => Ok(None),
+            (None, None, Some(_)) => refused("`None`, or have a path", "without a path"),
+            (_, _, Some(Durability::None)) => refused("`Async` or `Sync`, or have no path", "`None`, with a path"),
+            (Some(storage), _, mode) => Ok(Some((Arc::clone(storage), mode.unwrap_or(Durability::Sync)))),
+            (None, Some(path), mode) => {
+                let files = Files::open(path.clone());
+                let file = path.display().to_string();
+                let files = files.map_err(|source| LogError::Io { action: "open the directory", file, source })?;
+                Ok(Some((Arc::new(files), mode.unwrap_or(Durability::Sync))))
+            }
+        }
+    }
+
     /// Makes the database, with the transactional memory that the machine has.
     ///
     /// # Errors
@@ -122,11 +233,22 @@ impl Builder {
             store.region().populate(self.at_once)?;
         }
         let snapshots = Snapshots::create(&store)?;
+        let catalog = Catalog::new();
+        let log = match self.log()? {
+            None => None,
+            Some((storage, mode)) => {
+                let Self { flush_within, segment_bytes, .. } = self;
+                let config = LogConfig { mode, flush_within, segment_bytes, fault: S::FAULT };
+                Some(durability::open(&storage, (&store, &snapshots, &catalog), config)?)
+            }
+        };
         let inner: Inner<S> = Inner {
             number: DATABASES.fetch_add(1, Relaxed),
             store,
-            catalog: Catalog::new(),
+            catalog,
+            is_told: self.sink.is_some() || log.is_some(),
             sink: self.sink,
+            log,
             lifecycle: Lifecycle::default(),
             threads: ThreadLocal::new(),
             registry: Registry::default(),
@@ -155,6 +277,40 @@ impl Db {
     /// When memory cannot be had.
     pub fn new() -> Result<Self, Error> {
         Builder::new().build()
+    }
+
+    /// Opens a database that is kept in a directory, with what was committed to it: an empty one if nothing was. A
+    /// commit returns when it is [durable](Durability::Sync).
+    ///
+    /// Tables and indexes are opened as those of any database; their definitions must be what they were.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Log`] when the log is in use, is damaged or of another format, or the system refuses; or when memory
+    /// cannot be had.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm_txn::{Db, Error, Raw, TableDef};
+    ///
+    /// const NOTES: TableDef<u64, Raw> = TableDef::hash("notes");
+    /// let directory = std::env::temp_dir().join(format!("drtm-open-{}", std::process::id()));
+    ///
+    /// let db = Db::open(&directory)?;
+    /// let notes = db.table(NOTES)?;
+    /// db.transact(|tx| tx.put(notes, &1, b"kept"))?;
+    /// drop(db);
+    ///
+    /// let db = Db::open(&directory)?;
+    /// let notes = db.table(NOTES)?;
+    /// assert_eq!(db.read(|tx| tx.get(notes, &1))?.as_deref(), Some(&b"kept"[..]));
+    /// # drop(db);
+    /// # std::fs::remove_dir_all(&directory).expect("it is there");
+    /// # Ok::<(), Error>(())
+    /// ```
+    pub fn open(directory: impl Into<PathBuf>) -> Result<Self, Error> {
+        Builder::new().path(directory).build()
     }
 
     /// How to make one with other than the default settings.

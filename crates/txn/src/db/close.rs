@@ -20,6 +20,7 @@ impl<S: Setting> Db<S> {
     ///
     /// # Errors
     ///
+    /// [`Error::OutcomeUnknown`] if the log could not be written: what was acknowledged as durable is, but not all.
     /// [`Error::InTransaction`] if this thread has begun a transaction or a snapshot that has not ended: it would wait for itself. The database is as it was then.
     ///
     /// # Example
@@ -78,6 +79,7 @@ impl<S: Setting> Db<S> {
         let db = &*self.inner;
         within!("close", [database = db.number], {
             let closed = db.lifecycle.close(db.engine(), db.thread().slot.name, patience);
+            let closed = closed.and_then(|()| db.log.as_ref().map_or(Ok(()), |log| log.shut_down()));
             match &closed {
                 Ok(()) => event!(info, database = db.number, "a database is closed"),
                 Err(_why) => event!(warn, database = db.number, why = %_why, "a database is not closed"),

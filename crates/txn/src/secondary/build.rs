@@ -18,6 +18,7 @@ use super::{Index, IndexDef, Listed, Uniqueness, upkeep};
 use crate::{
     Codec, Db, Error, Key, Ordered, Raw, Setting, Table,
     catalog::Opened,
+    durability::format::Created,
     epoch::first_after,
     storage::KeyRef,
     table::Kind,
@@ -84,7 +85,7 @@ impl<S: Setting> Db<S> {
             Some(opened) if table.database == db.number => opened,
             _ => return Err(Error::OtherDatabase),
         };
-        let open = || db.catalog.open(&db.store, def.entries(opened.name));
+        let open = || db.catalog.open(&db.store, def.entries(opened.name), |_, _| Ok(()));
         let number = if opened.indexes.have(def.name) {
             open()?
         } else if self.is_in_closure() {
@@ -95,10 +96,24 @@ impl<S: Setting> Db<S> {
             let number = open()?;
             if !opened.indexes.have(def.name) {
                 within!("index", [index = def.name, table = opened.name], self.build(opened, def, number))?;
+                self.record_index(opened, def.name)?;
             }
             number
         };
         Ok(Index { table, number, types: PhantomData })
+    }
+
+    /// Records an index in the log, unless it was recovered from there.
+    fn record_index(&self, opened: &Opened<S::Engine>, name: &str) -> Result<(), Error> {
+        let db = &*self.inner;
+        if opened.indexes.recover(name) {
+            return Ok(());
+        }
+        if let (Some(log), Some(id)) = (&db.log, db.catalog.id(opened.number)) {
+            log.announce(&Created::Index(id, name.to_owned()))?;
+            log.after_commit(0)?;
+        }
+        Ok(())
     }
 
     /// Makes an index, whose table is there, and has no entries.

@@ -32,6 +32,10 @@ pub(crate) struct Indexes {
     changed_at: AtomicU64,
     /// Held while one is added.
     turn: Mutex<()>,
+    /// Names of those that the log has, and which were not opened yet.
+    recorded: Mutex<Vec<String>>,
+    /// Whether there is any such name.
+    has_recorded: AtomicBool,
 }
 
 /// A change that is not over yet: later than all that are.
@@ -113,6 +117,32 @@ impl Indexes {
         std::iter::successors(self.first.get(), |listed| listed.next.get()).map(|listed| &**listed)
     }
 
+    /// Indexes that a log has, and which are not open.
+    pub(crate) fn recorded(names: Vec<String>) -> Self {
+        // A writer looks here then.
+        let has_some = !names.is_empty();
+        Self {
+            has_some: AtomicBool::new(has_some),
+            has_recorded: AtomicBool::new(has_some),
+            recorded: Mutex::new(names),
+            ..Self::default()
+        }
+    }
+
+    /// Notes that an index is open. Returns whether the log has it already.
+    pub(super) fn recover(&self, name: &str) -> bool {
+        let mut recorded = self.recorded.lock();
+        let before = recorded.len();
+        recorded.retain(|one| one != name);
+        self.has_recorded.store(!recorded.is_empty(), Release);
+        recorded.len() < before
+    }
+
+    /// Returns the name of an index that must be opened before the table is written, if there is one.
+    pub(crate) fn not_opened(&self) -> Option<String> {
+        if self.has_recorded.load(Acquire) { self.recorded.lock().first().cloned() } else { None }
+    }
+
     /// Whether there is one of this name, of every row.
     pub(super) fn have(&self, name: &str) -> bool {
         self.all().any(|listed| listed.index.name() == name && listed.stage.load(Acquire) == WHOLE)
@@ -139,7 +169,8 @@ impl Indexes {
     pub(super) fn give_up(&self, listed: &Listed, tell: impl FnOnce() -> u64) {
         self.change(tell, || {
             listed.stage.store(GIVEN_UP, SeqCst);
-            let has_some = self.all().any(|listed| listed.stage.load(Relaxed) != GIVEN_UP);
+            let has_some =
+                self.all().any(|listed| listed.stage.load(Relaxed) != GIVEN_UP) || self.not_opened().is_some();
             self.has_some.store(has_some, SeqCst);
         });
     }

@@ -36,6 +36,9 @@ impl<S: Setting> Tx<'_, S> {
         op: WriteOp,
         write: impl FnOnce(&mut Self) -> Result<(), Error>,
     ) -> Result<(), Error> {
+        if let Some(index) = opened.indexes.not_opened() {
+            return Err(Error::IndexNotOpened { table: opened.name, index });
+        }
         let state = self.state();
         if opened.indexes.changed_at() > state.session.admission.schema_epoch() {
             // What it has written before, it may have written without them.

@@ -1,0 +1,67 @@
+//! Durability: transactions outlive the process.
+//!
+//! # The protocol
+//!
+//! A transaction that commits appends a record to a buffer of its own, once it is validated and before it is visible.
+//! Its *epoch* is the snapshot number, which it reads while it holds its locks. Before its first lock it publishes the
+//! epoch that it may be going to commit in, and takes that word back when it has unlocked. So epoch E is *closed* once
+//! the snapshot number exceeds E and, after a fence, no word is in 1..=E: no transaction will commit in E any more.
+//!
+//! There is one stream of writes. A thread that waits for an epoch *leads*, unless another does: it advances the
+//! number, waits until the epoch is closed, takes all buffers, writes them as one frame that names the epoch, syncs,
+//! and wakes the other threads. The last epoch whose frame was synced is *durable*.
+//!
+//! A buffer may hold records of epochs that the frame does not close. Recovery leaves them out unless a later frame
+//! closes their epochs, so it restores exactly the transactions of durable epochs: since a transaction depends only on
+//! transactions of its own and of earlier epochs, that is a prefix of the serialization order.
+//!
+//! The decision page is `docs/decisions/0040-durability-by-epochs.md`; the bytes are in `docs/format.md`.
+
+mod error;
+pub mod format;
+mod log;
+mod open;
+mod recovery;
+mod replay;
+pub mod storage;
+
+pub use self::error::LogError;
+pub(crate) use self::{
+    log::{Log, Participant},
+    open::{LogConfig, open},
+};
+
+/// When a transaction that commits is safe from a crash.
+///
+/// # Example
+///
+/// ```
+/// use drtm_txn::{Db, Durability, Error, Pod, TableDef};
+///
+/// const COUNTERS: TableDef<u64, Pod<u64>> = TableDef::hash("counters");
+/// let directory = std::env::temp_dir().join(format!("drtm-durability-{}", std::process::id()));
+/// let open = || Db::builder().path(&directory).durability(Durability::Async).build();
+///
+/// let db = open()?;
+/// let counters = db.table(COUNTERS)?;
+/// db.transact(|tx| tx.put(counters, &1, &7))?;
+/// db.close()?;
+/// drop(db);
+///
+/// let db = open()?;
+/// let counters = db.table(COUNTERS)?;
+/// assert_eq!(db.read(|tx| tx.get(counters, &1))?, Some(7));
+/// # drop(db);
+/// # std::fs::remove_dir_all(&directory).expect("it is there");
+/// # Ok::<(), Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Durability {
+    /// Never: the database is in memory only.
+    None,
+    /// Within a [delay](crate::Builder::flush_within) after its commit. What a crash leaves is a prefix: a transaction
+    /// is there only if every transaction that it depends on is.
+    Async,
+    /// When its commit returns.
+    Sync,
+}

@@ -1,0 +1,75 @@
+//! What can go wrong with a log.
+
+use std::io;
+
+/// Why a log cannot be opened or written.
+///
+/// # Example
+///
+/// ```
+/// use drtm_txn::{Db, Error, LogError};
+///
+/// let directory = std::env::temp_dir().join(format!("drtm-in-use-{}", std::process::id()));
+/// let db = Db::open(&directory)?;
+/// match Db::open(&directory) {
+///     Err(Error::Log(LogError::InUse { holder, .. })) => {
+///         assert_eq!(holder, format!("process {}", std::process::id()));
+///     }
+///     other => panic!("{other:?}"),
+/// }
+/// drop(db);
+/// # std::fs::remove_dir_all(&directory).expect("it is there");
+/// # Ok::<(), Error>(())
+/// ```
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LogError {
+    /// The system refuses to do something.
+    #[error("cannot {action} {file}: {source}")]
+    Io {
+        /// What the log wanted to do.
+        action: &'static str,
+        /// With which file.
+        file: String,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// The log is damaged before its end, so that acknowledged transactions may be lost.
+    #[error(
+        "the log is damaged: {why} in {file} at offset {offset}; restore a copy, since transactions that were \
+         acknowledged may be lost"
+    )]
+    Damaged {
+        /// The file.
+        file: String,
+        /// Where in the file.
+        offset: u64,
+        /// What is wrong.
+        why: &'static str,
+    },
+    /// The log was written in another format.
+    #[error("{file} has format {found}, and this program reads format {reads}: use the program that wrote it")]
+    OtherFormat {
+        /// The file.
+        file: String,
+        /// The format's version.
+        found: u32,
+        /// The only version that this program reads.
+        reads: u32,
+    },
+    /// Another database has the directory open.
+    #[error("{directory} is in use by {holder}: close it there first")]
+    InUse {
+        /// The directory.
+        directory: String,
+        /// What has it open.
+        holder: String,
+    },
+}
+
+impl LogError {
+    pub(super) fn io(action: &'static str, file: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
+        let file = file.into();
+        move |source| Self::Io { action, file, source }
+    }
+}

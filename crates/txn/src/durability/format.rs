@@ -1,0 +1,45 @@
+//! The log's bytes, as `docs/format.md` draws them: pure functions, which know no file.
+//!
+//! Numbers are little-endian. A layout is a struct whose size is asserted here, and never what a codec crate makes of
+//! a type. Whatever is decoded may be damaged: it is checked before it is believed, and refused with a reason.
+
+mod catalog;
+mod frame;
+mod record;
+mod segment;
+
+pub use self::{
+    catalog::{Created, TableShape},
+    frame::{FRAME_HEADER, Frame, Position, begin_frame, find_frame, finish_frame, read_frame},
+    record::{Change, Entry, Record, RecordKind, RecordWriter, records},
+    segment::{HeaderError, SEGMENT_HEADER, SegmentHeader, segment_name, sequence_of},
+};
+
+/// The version of the format that this code writes, and the only one that it reads.
+pub const VERSION: u32 = 1;
+
+/// Everything in a log begins at a multiple of this.
+pub const ALIGN: usize = 8;
+
+/// Bytes that are not what they should be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{why}, {offset} bytes from its beginning")]
+pub struct Damage {
+    /// Where, from the beginning of what was decoded.
+    pub offset: usize,
+    /// What is wrong.
+    pub why: &'static str,
+}
+
+impl Damage {
+    const fn at(offset: usize, why: &'static str) -> Self {
+        Self { offset, why }
+    }
+}
+
+/// Takes the first bytes of some, if there are so many.
+fn take<'b>(bytes: &mut &'b [u8], count: usize) -> Option<&'b [u8]> {
+    let (taken, rest) = bytes.split_at_checked(count)?;
+    *bytes = rest;
+    Some(taken)
+}

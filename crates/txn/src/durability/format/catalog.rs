@@ -1,0 +1,137 @@
+//! Changes of the catalog, as records have them.
+
+use std::fmt;
+
+use zerocopy::{
+    FromBytes, Immutable, IntoBytes, KnownLayout,
+    little_endian::{U16, U32},
+};
+
+use super::{Damage, Record, RecordKind, RecordWriter, take};
+
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+struct RawTable {
+    table: U16,
+    is_ordered: U16,
+    key_size: U32,
+    value_size: U32,
+    name: U16,
+    key: U16,
+    codec: U16,
+    reserved: U16,
+}
+
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+struct RawIndex {
+    table: U16,
+    name: U16,
+}
+
+const _: () = assert!(size_of::<RawTable>() == 20 && size_of::<RawIndex>() == 4);
+
+/// The size of keys or values that do not all have the same.
+const VARIES: u32 = u32::MAX;
+
+/// What identifies a table over a restart.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TableShape {
+    /// The table's name.
+    pub name: String,
+    /// Whether it is ordered.
+    pub is_ordered: bool,
+    /// Bytes of a key, if all have as many.
+    pub key_size: Option<u32>,
+    /// Bytes of a value, if all have as many.
+    pub value_size: Option<u32>,
+    /// The name of the key's type.
+    pub key: String,
+    /// The name of the codec's type.
+    pub codec: String,
+}
+
+impl fmt::Display for TableShape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let size = |size: Option<u32>| size.map_or_else(|| "any number of".to_owned(), |size| size.to_string());
+        let Self { is_ordered, key, codec, key_size, value_size, .. } = self;
+        let kind = if *is_ordered { "an ordered table" } else { "a hash table" };
+        write!(f, "{kind} of {key} ({} bytes) to {codec} ({} bytes)", size(*key_size), size(*value_size))
+    }
+}
+
+/// What was created.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Created {
+    /// A table, and its identity.
+    Table(u16, TableShape),
+    /// An index of a table, by its name.
+    Index(u16, String),
+}
+
+impl Created {
+    /// Appends a record.
+    ///
+    /// # Errors
+    ///
+    /// When a name is longer than 64 KiB.
+    pub fn encode(&self, bytes: &mut Vec<u8>, epoch: u64) -> Result<(), Damage> {
+        let too_long = Damage::at(bytes.len(), "a name is longer than 64 KiB");
+        let size = |text: &str| u16::try_from(text.len()).map(U16::from).map_err(|_| too_long);
+        match self {
+            Self::Table(table, shape) => {
+                let raw = RawTable {
+                    table: (*table).into(),
+                    is_ordered: u16::from(shape.is_ordered).into(),
+                    key_size: shape.key_size.unwrap_or(VARIES).into(),
+                    value_size: shape.value_size.unwrap_or(VARIES).into(),
+                    name: size(&shape.name)?,
+                    key: size(&shape.key)?,
+                    codec: size(&shape.codec)?,
+                    reserved: 0.into(),
+                };
+                let mut record = RecordWriter::begin(bytes, epoch, RecordKind::Table);
+                record.content(raw.as_bytes());
+                [&shape.name, &shape.key, &shape.codec].iter().for_each(|text| record.content(text.as_bytes()));
+                record.finish()
+            }
+            Self::Index(table, name) => {
+                let raw = RawIndex { table: (*table).into(), name: size(name)? };
+                let mut record = RecordWriter::begin(bytes, epoch, RecordKind::Index);
+                record.content(raw.as_bytes());
+                record.content(name.as_bytes());
+                record.finish()
+            }
+        }
+    }
+
+    /// Reads a record, which is none of rows.
+    ///
+    /// # Errors
+    ///
+    /// When it is damaged.
+    pub fn decode(record: &Record<'_>) -> Result<Self, Damage> {
+        Self::read(record).ok_or(Damage::at(0, "a record of the catalog is damaged"))
+    }
+
+    fn read(record: &Record<'_>) -> Option<Self> {
+        let mut rest = record.content;
+        match record.kind {
+            RecordKind::Rows => None,
+            RecordKind::Table => {
+                let raw = RawTable::read_from_bytes(take(&mut rest, size_of::<RawTable>())?).ok()?;
+                let mut text = |size: U16| String::from_utf8(take(&mut rest, size.get().into())?.to_vec()).ok();
+                let (name, key, codec) = (text(raw.name)?, text(raw.key)?, text(raw.codec)?);
+                let size = |size: U32| Some(size.get()).filter(|size| *size != VARIES);
+                let (key_size, value_size) = (size(raw.key_size), size(raw.value_size));
+                let is_ordered = raw.is_ordered.get() != 0;
+                Some(Self::Table(raw.table.get(), TableShape { name, is_ordered, key_size, value_size, key, codec }))
+            }
+            RecordKind::Index => {
+                let raw = RawIndex::read_from_bytes(take(&mut rest, size_of::<RawIndex>())?).ok()?;
+                let name = String::from_utf8(take(&mut rest, raw.name.get().into())?.to_vec()).ok()?;
+                Some(Self::Index(raw.table.get(), name))
+            }
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! Frames: what is written at once. A frame closes an epoch, and is valid as a whole or not at all.
+//!
+//! A frame's checksum covers its content *and* where it is: the log's identity, the segment's number and the offset in
+//! it. So bytes of an older use of the same memory are never believed.
+
+use zerocopy::{
+    FromBytes, Immutable, IntoBytes, KnownLayout,
+    little_endian::{U32, U64, U128},
+};
+
+use super::{ALIGN, Damage};
+
+/// Bytes of a frame's header.
+pub const FRAME_HEADER: usize = 32;
+
+const MAGIC: u32 = u32::from_le_bytes(*b"dfrm");
+
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+struct Raw {
+    magic: U32,
+    checksum: U32,
+    length: U64,
+    closes: U64,
+    previous: U64,
+}
+
+const _: () = assert!(size_of::<Raw>() == FRAME_HEADER && FRAME_HEADER.is_multiple_of(ALIGN));
+
+/// What precedes the checksum.
+const UNCHECKED: usize = 8;
+
+/// Where a frame is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Position {
+    /// The log's identity.
+    pub log: u128,
+    /// The segment's number.
+    pub sequence: u64,
+    /// The frame's offset in the segment.
+    pub offset: u64,
+}
+
+impl Position {
+    fn checksum(&self, content: &[u8]) -> u32 {
+        #[derive(IntoBytes, Immutable)]
+        #[repr(C)]
+        struct Place(U128, U64, U64);
+        let place = Place(self.log.into(), self.sequence.into(), self.offset.into());
+        crc32c::crc32c_append(crc32c::crc32c(place.as_bytes()), content)
+    }
+}
+
+/// A frame that was read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Frame<'b> {
+    /// The epoch that it closes: it and all frames before have every transaction up to it.
+    pub closes: u64,
+    /// The epoch that the frame before closes.
+    pub previous: u64,
+    /// Records, one behind the other.
+    pub records: &'b [u8],
+}
+
+impl Frame<'_> {
+    /// Returns how many bytes the frame has.
+    #[must_use]
+    pub fn length(&self) -> usize {
+        FRAME_HEADER + self.records.len()
+    }
+}
+
+/// Begins a frame in an empty buffer. Records are appended to it then.
+pub fn begin_frame(bytes: &mut Vec<u8>) {
+    bytes.clear();
+    bytes.resize(FRAME_HEADER, 0);
+}
+
+/// Finishes a frame, whose records are in the buffer, for one place.
+pub fn finish_frame(bytes: &mut [u8], place: Position, closes: u64, previous: u64) {
+    let Some(length) = bytes.len().checked_sub(FRAME_HEADER) else { return };
+    let mut raw = Raw {
+        magic: MAGIC.into(),
+        checksum: 0.into(),
+        length: (length as u64).into(),
+        closes: closes.into(),
+        previous: previous.into(),
+    };
+    bytes[..FRAME_HEADER].copy_from_slice(raw.as_bytes());
+    raw.checksum = place.checksum(&bytes[UNCHECKED..]).into();
+    bytes[..FRAME_HEADER].copy_from_slice(raw.as_bytes());
+}
+
+/// Reads the frame at a place, from the bytes of the segment from there on.
+///
+/// # Errors
+///
+/// When there is none: the log ends there, or is damaged.
+pub fn read_frame(bytes: &[u8], place: Position) -> Result<Frame<'_>, Damage> {
+    let Ok((raw, rest)) = Raw::read_from_prefix(bytes) else {
+        return Err(Damage::at(bytes.len(), "a frame's header is cut off"));
+    };
+    if raw.magic.get() != MAGIC {
+        return Err(Damage::at(0, "no frame begins here"));
+    }
+    let length = usize::try_from(raw.length.get()).ok().filter(|length| length.is_multiple_of(ALIGN));
+    let Some(records) = length.and_then(|length| rest.get(..length)) else {
+        return Err(Damage::at(0, "a frame is longer than its segment"));
+    };
+    if place.checksum(&bytes[UNCHECKED..FRAME_HEADER + records.len()]) != raw.checksum.get() {
+        return Err(Damage::at(0, "a frame does not have its checksum"));
+    }
+    Ok(Frame { closes: raw.closes.get(), previous: raw.previous.get(), records })
+}
+
+/// Returns the offset of the first valid frame from an offset on in a segment, if there is one. So what is behind a
+/// damaged frame tells whether that was the last one.
+#[must_use]
+pub fn find_frame(segment: &[u8], from: usize, log: u128, sequence: u64) -> Option<usize> {
+    (from.next_multiple_of(ALIGN)..segment.len()).step_by(ALIGN).find(|offset| {
+        segment[*offset..].starts_with(&MAGIC.to_le_bytes())
+            && read_frame(&segment[*offset..], Position { log, sequence, offset: *offset as u64 }).is_ok()
+    })
+}

@@ -1,0 +1,273 @@
+//! Records: one transaction each, or one change of the catalog. The same bytes will travel to backups.
+
+use zerocopy::{
+    FromBytes, Immutable, IntoBytes, KnownLayout,
+    little_endian::{U16, U32, U64},
+};
+
+use super::{ALIGN, Damage, take};
+
+const HEADER: usize = 24;
+const ENTRY: usize = 24;
+const MARK: usize = 8;
+
+/// The version of a record's own layout.
+const FORMAT: u16 = 1;
+
+/// What ends a record, mixed with its length: no record ends with zeros.
+const COMMITTED: u64 = u64::from_le_bytes(*b"commited");
+
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+struct RawHeader {
+    length: U32,
+    checksum: U32,
+    epoch: U64,
+    entries: U32,
+    format: U16,
+    kind: U16,
+}
+
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+struct RawEntry {
+    version: U64,
+    previous: U64,
+    table: U16,
+    key: U16,
+    /// The lower 24 bits are the length of the value, the upper eight say what the entry does.
+    value: U32,
+}
+
+const _: () = assert!(size_of::<RawHeader>() == HEADER && size_of::<RawEntry>() == ENTRY);
+
+/// What precedes the checksum, and is not covered by it: the length, which the mark has too.
+const UNCHECKED: usize = 8;
+
+const PUT: u32 = 1;
+const PATCH: u32 = 2;
+const REMOVE: u32 = 3;
+
+const LENGTH_BITS: u32 = 24;
+
+/// What a record tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u16)]
+pub enum RecordKind {
+    /// Rows that a transaction wrote.
+    Rows = 1,
+    /// A table that was created.
+    Table = 2,
+    /// An index that was created.
+    Index = 3,
+}
+
+/// What happens to a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change<'b> {
+    /// It has this value.
+    Put(&'b [u8]),
+    /// These bytes replace those from `offset` on of the value of the previous version.
+    Patch {
+        /// Where the bytes begin.
+        offset: u32,
+        /// The bytes.
+        bytes: &'b [u8],
+    },
+    /// It is removed.
+    Remove,
+}
+
+/// A row that a transaction wrote.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry<'b> {
+    /// The table's identity.
+    pub table: u16,
+    /// The key's encoding.
+    pub key: &'b [u8],
+    /// The row's version, without the mark of a removed one.
+    pub version: u64,
+    /// The version that it had before.
+    pub previous: u64,
+    /// What happened to it.
+    pub change: Change<'b>,
+}
+
+/// Appends one record to a buffer.
+#[derive(Debug)]
+pub struct RecordWriter<'b> {
+    bytes: &'b mut Vec<u8>,
+    start: usize,
+    header: RecordHeader,
+}
+
+#[derive(Debug)]
+struct RecordHeader {
+    epoch: u64,
+    kind: RecordKind,
+    entries: u32,
+}
+
+impl<'b> RecordWriter<'b> {
+    /// Begins a record.
+    #[must_use]
+    pub fn begin(bytes: &'b mut Vec<u8>, epoch: u64, kind: RecordKind) -> Self {
+        let start = bytes.len();
+        bytes.resize(start + HEADER, 0);
+        Self { bytes, start, header: RecordHeader { epoch, kind, entries: 0 } }
+    }
+
+    /// Appends an entry.
+    ///
+    /// # Errors
+    ///
+    /// When key or value are longer than an entry can have. The record is to be [undone](Self::undo) then.
+    pub fn entry(&mut self, entry: &Entry<'_>) -> Result<(), Damage> {
+        let (kind, offset, value) = match entry.change {
+            Change::Put(value) => (PUT, None, value),
+            Change::Patch { offset, bytes } => (PATCH, Some(offset), bytes),
+            Change::Remove => (REMOVE, None, &[][..]),
+        };
+        let (Ok(key), true) = (u16::try_from(entry.key.len()), value.len() < 1 << LENGTH_BITS) else {
+            return Err(Damage::at(self.bytes.len(), "a key or a value is longer than an entry can have"));
+        };
+        let raw = RawEntry {
+            version: entry.version.into(),
+            previous: entry.previous.into(),
+            table: entry.table.into(),
+            key: key.into(),
+            value: (kind << LENGTH_BITS | value.len() as u32).into(),
+        };
+        self.bytes.extend_from_slice(raw.as_bytes());
+        self.bytes.extend_from_slice(entry.key);
+        if let Some(offset) = offset {
+            self.bytes.extend_from_slice(&offset.to_le_bytes());
+        }
+        self.bytes.extend_from_slice(value);
+        self.header.entries += 1;
+        Ok(())
+    }
+
+    /// Appends what is no entry.
+    pub(super) fn content(&mut self, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    /// Finishes the record.
+    ///
+    /// # Errors
+    ///
+    /// When it is longer than a record can be. It is undone then.
+    pub fn finish(self) -> Result<(), Damage> {
+        let Self { bytes, start, header } = self;
+        bytes.resize((bytes.len() - start).next_multiple_of(ALIGN) + start + MARK, 0);
+        let Ok(length) = u32::try_from(bytes.len() - start) else {
+            bytes.truncate(start);
+            return Err(Damage::at(start, "a record is longer than four gigabytes"));
+        };
+        let record = &mut bytes[start..];
+        let mark = record.len() - MARK;
+        record[mark..].copy_from_slice(&(COMMITTED ^ u64::from(length)).to_le_bytes());
+        let mut raw = RawHeader {
+            length: length.into(),
+            checksum: 0.into(),
+            epoch: header.epoch.into(),
+            entries: header.entries.into(),
+            format: FORMAT.into(),
+            kind: (header.kind as u16).into(),
+        };
+        record[..HEADER].copy_from_slice(raw.as_bytes());
+        raw.checksum = crc32c::crc32c(&record[UNCHECKED..]).into();
+        record[..HEADER].copy_from_slice(raw.as_bytes());
+        Ok(())
+    }
+
+    /// Takes the record back.
+    pub fn undo(self) {
+        self.bytes.truncate(self.start);
+    }
+}
+
+/// A record that was read. Its entries are checked as they are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Record<'b> {
+    /// The epoch in which it happened.
+    pub epoch: u64,
+    /// What it tells.
+    pub kind: RecordKind,
+    entries: u32,
+    pub(super) content: &'b [u8],
+}
+
+/// Returns the records in some bytes, each with its offset, up to the first that is damaged.
+pub fn records(bytes: &[u8]) -> impl Iterator<Item = Result<(usize, Record<'_>), Damage>> {
+    let mut offset = 0;
+    std::iter::from_fn(move || {
+        let rest = bytes.get(offset..).filter(|rest| !rest.is_empty())?;
+        let start = offset;
+        Some(match Record::decode(rest) {
+            Ok((length, record)) => {
+                offset += length;
+                Ok((start, record))
+            }
+            Err(why) => {
+                offset = bytes.len();
+                Err(Damage::at(start, why))
+            }
+        })
+    })
+}
+
+impl<'b> Record<'b> {
+    fn decode(bytes: &'b [u8]) -> Result<(usize, Self), &'static str> {
+        let Ok((raw, _)) = RawHeader::read_from_prefix(bytes) else { return Err("a record's header is cut off") };
+        let length = raw.length.get() as usize;
+        let record = bytes.get(..length).filter(|record| record.len() >= HEADER + MARK && length.is_multiple_of(ALIGN));
+        let Some(record) = record else { return Err("a record's length is wrong") };
+        let (content, mark) = record.split_at(length - MARK);
+        if *mark != (COMMITTED ^ length as u64).to_le_bytes() {
+            return Err("a record lacks its commit mark");
+        }
+        if crc32c::crc32c(&record[UNCHECKED..]) != raw.checksum.get() {
+            return Err("a record does not have its checksum");
+        }
+        if raw.format.get() != FORMAT {
+            return Err("a record has another format");
+        }
+        let kind = match raw.kind.get() {
+            1 => RecordKind::Rows,
+            2 => RecordKind::Table,
+            3 => RecordKind::Index,
+            _ => return Err("a record is of another kind"),
+        };
+        let record = Self { epoch: raw.epoch.get(), kind, entries: raw.entries.get(), content: &content[HEADER..] };
+        Ok((length, record))
+    }
+
+    /// Returns the entries.
+    pub fn entries(&self) -> impl Iterator<Item = Result<Entry<'b>, Damage>> + use<'b> {
+        let (mut rest, length) = (self.content, self.content.len());
+        (0..self.entries).map(move |_| {
+            let damage = Damage::at(HEADER + length - rest.len(), "an entry is damaged");
+            Entry::decode(&mut rest).ok_or(damage)
+        })
+    }
+}
+
+impl<'b> Entry<'b> {
+    fn decode(rest: &mut &'b [u8]) -> Option<Self> {
+        let raw = RawEntry::read_from_bytes(take(rest, ENTRY)?).ok()?;
+        let key = take(rest, raw.key.get().into())?;
+        let (kind, length) = (raw.value.get() >> LENGTH_BITS, raw.value.get() & ((1 << LENGTH_BITS) - 1));
+        let change = match kind {
+            PUT => Change::Put(take(rest, length as usize)?),
+            PATCH => {
+                let offset = u32::from_le_bytes(take(rest, 4)?.try_into().ok()?);
+                Change::Patch { offset, bytes: take(rest, length as usize)? }
+            }
+            REMOVE if length == 0 => Change::Remove,
+            _ => return None,
+        };
+        Some(Self { table: raw.table.get(), key, version: raw.version.get(), previous: raw.previous.get(), change })
+    }
+}

@@ -1,0 +1,127 @@
+//! What one transaction state has of the log: the word that says in which epoch it may commit, and its buffers.
+//!
+//! There are two buffers, since the leader locks one at a time to take what is in it: a thread that commits finds the
+//! other free, and never waits for the leader while it holds locks of rows. Records of one epoch can be in any order.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use drtm_htm::{Engine, Word, fence_locked};
+use parking_lot::{Mutex, MutexGuard};
+
+use super::Writer;
+use crate::{
+    Commit, Error, RowChange,
+    durability::format::{Change, Created, Damage, Entry, RecordKind, RecordWriter},
+};
+
+/// No transaction is committing.
+const IDLE: u64 = 0;
+
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub(crate) struct Participant {
+    /// The epoch in which a transaction may be going to commit.
+    epoch: Word,
+    /// Bytes in the buffers.
+    pending: AtomicU64,
+    buffers: [Mutex<Buffer>; 2],
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Buffer {
+    pub(super) bytes: Vec<u8>,
+    /// The newest epoch of a record.
+    pub(super) newest: u64,
+}
+
+/// An epoch that is held open. Dropped, by an error or a panic too, it can be closed.
+#[derive(Debug)]
+pub(crate) struct Open<'p, E: Engine> {
+    engine: &'p E,
+    epoch: &'p Word,
+}
+
+impl<E: Engine> Drop for Open<'_, E> {
+    fn drop(&mut self) {
+        self.engine.store(self.epoch, IDLE);
+    }
+}
+
+impl Participant {
+    pub(super) fn pending(&self) -> u64 {
+        self.pending.load(Relaxed)
+    }
+
+    /// Publishes an epoch. It is a fence: if the leader that closes the epoch does not see it, the number that is read
+    /// from here on is higher.
+    pub(super) fn open<'p, E: Engine>(&'p self, engine: &'p E, epoch: u64) -> Open<'p, E> {
+        engine.fetch_add(&self.epoch, epoch);
+        fence_locked();
+        Open { engine, epoch: &self.epoch }
+    }
+
+    /// Returns whether a transaction may be going to commit in this epoch or an earlier one.
+    pub(super) fn holds<E: Engine>(&self, engine: &E, epoch: u64) -> bool {
+        (1..=epoch).contains(&engine.load(&self.epoch))
+    }
+
+    /// Locks a buffer that the leader is not taking.
+    fn buffer(&self) -> MutexGuard<'_, Buffer> {
+        loop {
+            if let Some(free) = self.buffers.iter().find_map(Mutex::try_lock) {
+                return free;
+            }
+            // The leader has just turned from one to the other.
+            std::hint::spin_loop();
+        }
+    }
+
+    pub(super) fn append(&self, commit: &Commit<'_>) -> Result<bool, Error> {
+        let mut rows = commit.rows().filter(|row| !row.is_index()).peekable();
+        if rows.peek().is_none() {
+            return Ok(false);
+        }
+        self.add(commit.epoch(), |bytes| {
+            let mut record = RecordWriter::begin(bytes, commit.epoch(), RecordKind::Rows);
+            for row in rows {
+                let change = match row.change() {
+                    RowChange::Put(value) => Change::Put(value),
+                    RowChange::Patch { offset, bytes } => Change::Patch { offset: offset as u32, bytes },
+                    RowChange::Remove => Change::Remove,
+                };
+                let (version, previous) = (row.version().number(), row.previous().number());
+                record.entry(&Entry { table: row.table_id(), key: row.key(), version, previous, change })?;
+            }
+            record.finish()
+        })?;
+        Ok(true)
+    }
+
+    pub(super) fn announce(&self, created: &Created, epoch: u64) -> Result<(), Error> {
+        self.add(epoch, |bytes| created.encode(bytes, epoch))
+    }
+
+    fn add(&self, epoch: u64, encode: impl FnOnce(&mut Vec<u8>) -> Result<(), Damage>) -> Result<(), Error> {
+        let mut buffer = self.buffer();
+        let before = buffer.bytes.len();
+        let encoded = encode(&mut buffer.bytes);
+        if encoded.is_err() {
+            buffer.bytes.truncate(before);
+            return Err(Error::TooLarge { bytes: buffer.bytes.len(), most: u32::MAX as usize });
+        }
+        buffer.newest = epoch;
+        self.pending.fetch_add((buffer.bytes.len() - before) as u64, Relaxed);
+        Ok(())
+    }
+
+    /// Moves what is in the buffers to the writer's frame.
+    pub(super) fn drain(&self, writer: &mut Writer) {
+        for buffer in &self.buffers {
+            let mut buffer = buffer.lock();
+            if !buffer.bytes.is_empty() {
+                self.pending.fetch_sub(buffer.bytes.len() as u64, Relaxed);
+                writer.add(&mut buffer);
+            }
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! A directory of the file system.
+
+use std::{
+    fs::{self, File, OpenOptions, TryLockError},
+    io::{self, Read},
+    os::unix::fs::FileExt,
+    path::PathBuf,
+};
+
+use rustix::fs::{FallocateFlags, fallocate};
+
+use super::{DirectoryLock, Storage, StoredFile};
+
+/// The file that is locked. It holds the process that has locked it.
+const LOCK: &str = "LOCK";
+
+/// A directory of the file system.
+#[derive(Debug)]
+pub struct Files {
+    directory: PathBuf,
+}
+
+impl Files {
+    /// Opens a directory, which is created if it is not there.
+    ///
+    /// # Errors
+    ///
+    /// The system's.
+    pub fn open(directory: PathBuf) -> io::Result<Self> {
+        if !directory.is_dir() {
+            fs::create_dir_all(&directory)?;
+            // Its own name must be durable, too.
+            if let Some(parent) = directory.canonicalize()?.parent() {
+                File::open(parent)?.sync_all()?;
+            }
+        }
+        Ok(Self { directory })
+    }
+}
+
+#[derive(Debug)]
+struct Locked {
+    _file: File,
+}
+
+impl DirectoryLock for Locked {}
+
+impl Storage for Files {
+    fn name(&self) -> String {
+        self.directory.display().to_string()
+    }
+
+    fn lock(&self) -> io::Result<Result<Box<dyn DirectoryLock>, String>> {
+        let path = self.directory.join(LOCK);
+        let mut file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
+        match file.try_lock() {
+            Ok(()) => {
+                file.set_len(0)?;
+                file.write_all_at(format!("process {}", std::process::id()).as_bytes(), 0)?;
+                Ok(Ok(Box::new(Locked { _file: file })))
+            }
+            Err(TryLockError::WouldBlock) => {
+                let mut holder = String::new();
+                file.read_to_string(&mut holder)?;
+                Ok(Err(if holder.is_empty() { "another process".to_owned() } else { holder }))
+            }
+            Err(TryLockError::Error(error)) => Err(error),
+        }
+    }
+
+    fn create(&self, name: &str) -> io::Result<Box<dyn StoredFile>> {
+        let path = self.directory.join(name);
+        Ok(Box::new(OpenOptions::new().read(true).write(true).create(true).truncate(true).open(path)?))
+    }
+
+    fn open(&self, name: &str) -> io::Result<Box<dyn StoredFile>> {
+        Ok(Box::new(OpenOptions::new().read(true).write(true).open(self.directory.join(name))?))
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        fs::rename(self.directory.join(from), self.directory.join(to))
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        fs::remove_file(self.directory.join(name))
+    }
+
+    fn list(&self) -> io::Result<Vec<String>> {
+        let names = fs::read_dir(&self.directory)?.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()));
+        names.collect()
+    }
+
+    fn sync_directory(&self) -> io::Result<()> {
+        File::open(&self.directory)?.sync_all()
+    }
+}
+
+impl StoredFile for File {
+    fn read(&self) -> io::Result<Vec<u8>> {
+        let mut bytes = vec![0; usize::try_from(self.metadata()?.len()).map_err(io::Error::other)?];
+        self.read_exact_at(&mut bytes, 0)?;
+        Ok(bytes)
+    }
+
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<usize> {
+        FileExt::write_at(self, bytes, offset)
+    }
+
+    fn reserve(&self, length: u64) -> io::Result<()> {
+        Ok(fallocate(self, FallocateFlags::empty(), 0, length)?)
+    }
+
+    fn truncate(&self, length: u64) -> io::Result<()> {
+        self.set_len(length)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.sync_data()
+    }
+}

@@ -1,0 +1,328 @@
+//! A simulated disk, for tests: it knows what was synced and what was not, and can crash and fail at any call.
+//!
+//! A crash leaves what was synced, and of everything else whatever the test chooses: each sector of a write that was
+//! not synced is there, is missing, is zero or is torn, independently of others, so that writes are reordered; each
+//! name that was not synced is the old one or the new one.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    io,
+    sync::Arc,
+};
+
+use parking_lot::Mutex;
+
+use super::{DirectoryLock, Storage, StoredFile};
+
+/// How much of a file is written at once by a disk.
+const SECTOR: usize = 512;
+
+/// What goes wrong in a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// The machine stops. This call has happened in part, and every later one fails.
+    Crash,
+    /// There is no space. Nothing has happened.
+    NoSpace,
+    /// The device fails. A sync that fails so loses what it was to make durable, though it can still be read.
+    Device,
+    /// A write writes only the first half of what it was given, without an error. Other calls succeed.
+    Short,
+}
+
+/// A simulated disk. Clones are the same one.
+#[derive(Clone, Debug, Default)]
+pub struct Image {
+    disk: Arc<Mutex<Disk>>,
+}
+
+type Number = usize;
+
+#[derive(Clone, Debug, Default)]
+struct Disk {
+    files: Vec<Content>,
+    /// Names as they are, and as they are durable.
+    names: BTreeMap<String, Number>,
+    durable: BTreeMap<String, Number>,
+    calls: u64,
+    fault: Option<(u64, Fault)>,
+    has_crashed: bool,
+    is_locked: bool,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Content {
+    now: Vec<u8>,
+    synced: Vec<u8>,
+    /// Writes since the last sync.
+    unsynced: Vec<(usize, Vec<u8>)>,
+    /// Writes that a failed sync has lost: no later one makes them durable.
+    lost: Vec<(usize, Vec<u8>)>,
+}
+
+impl Image {
+    /// Makes the call with this number fail, counted from the disk's beginning.
+    pub fn fail_at(&self, call: u64, fault: Fault) {
+        self.disk.lock().fault = Some((call, fault));
+    }
+
+    /// Returns how many calls there have been.
+    #[must_use]
+    pub fn calls(&self) -> u64 {
+        self.disk.lock().calls
+    }
+
+    /// Returns the disk as it is after a crash. `choose` is given a number, and returns a smaller one.
+    #[must_use]
+    pub fn after_crash(&self, choose: &mut dyn FnMut(u64) -> u64) -> Self {
+        let disk = self.disk.lock();
+        let mut names = disk.durable.clone();
+        let all: BTreeSet<_> = disk.names.keys().chain(disk.durable.keys()).collect();
+        for name in all {
+            if choose(2) == 0 {
+                match disk.names.get(name) {
+                    Some(number) => names.insert(name.clone(), *number),
+                    None => names.remove(name),
+                };
+            }
+        }
+        let files = disk.files.iter().map(|content| content.after_crash(choose)).collect();
+        Self::of(files, names)
+    }
+
+    /// Returns the disk as it is when the process is killed, and the machine goes on.
+    #[must_use]
+    pub fn after_kill(&self) -> Self {
+        let disk = self.disk.lock();
+        let whole = |content: &Content| Content { synced: content.now.clone(), ..content.clone() };
+        Self::of(disk.files.iter().map(whole).collect(), disk.names.clone())
+    }
+
+    fn of(files: Vec<Content>, names: BTreeMap<String, Number>) -> Self {
+        let fresh =
+            |content: Content| Content { now: content.synced.clone(), synced: content.synced, ..Content::default() };
+        let files = files.into_iter().map(fresh).collect();
+        Self { disk: Arc::new(Mutex::new(Disk { files, durable: names.clone(), names, ..Disk::default() })) }
+    }
+
+    /// Changes the content of a file, as a failing device does.
+    ///
+    /// # Panics
+    ///
+    /// Panics if there is no such file.
+    pub fn damage(&self, name: &str, change: impl FnOnce(&mut Vec<u8>)) {
+        let mut disk = self.disk.lock();
+        let number = disk.names[name];
+        let content = &mut disk.files[number];
+        change(&mut content.now);
+        content.synced.clone_from(&content.now);
+    }
+
+    /// Runs a call, or lets it fail.
+    fn call<T>(&self, call: impl FnOnce(&mut Disk, Option<Fault>) -> io::Result<T>) -> io::Result<T> {
+        let mut disk = self.disk.lock();
+        if disk.has_crashed {
+            return Err(io::Error::other("the machine has stopped"));
+        }
+        let number = disk.calls;
+        disk.calls += 1;
+        let fault = disk.fault.filter(|(at, _)| *at == number).map(|(_, fault)| fault);
+        match fault {
+            Some(Fault::NoSpace) => Err(io::ErrorKind::StorageFull.into()),
+            Some(Fault::Crash) => {
+                disk.has_crashed = true;
+                call(&mut disk, fault).and(Err(io::Error::other("the machine has stopped")))
+            }
+            fault => call(&mut disk, fault),
+        }
+    }
+}
+
+fn device() -> io::Error {
+    io::Error::other("the device has failed")
+}
+
+impl Content {
+    fn after_crash(&self, choose: &mut dyn FnMut(u64) -> u64) -> Self {
+        let mut bytes = self.synced.clone();
+        if choose(2) == 0 {
+            bytes.resize(self.now.len(), 0);
+        }
+        for (offset, write) in self.lost.iter().chain(&self.unsynced) {
+            let mut at = *offset;
+            let mut rest = &write[..];
+            while !rest.is_empty() {
+                let (sector, behind) = rest.split_at(rest.len().min(SECTOR - at % SECTOR));
+                let torn = sector.len().min(choose(SECTOR as u64) as usize);
+                match choose(6) {
+                    0..3 => put(&mut bytes, at, sector),
+                    3 => put(&mut bytes, at, &vec![0; sector.len()]),
+                    4 => put(&mut bytes, at, &sector[..torn]),
+                    _ => {}
+                }
+                at += sector.len();
+                rest = behind;
+            }
+        }
+        Self { synced: bytes, ..Self::default() }
+    }
+}
+
+fn put(bytes: &mut Vec<u8>, at: usize, some: &[u8]) {
+    if bytes.len() < at + some.len() {
+        bytes.resize(at + some.len(), 0);
+    }
+    bytes[at..at + some.len()].copy_from_slice(some);
+}
+
+#[derive(Debug)]
+struct Locked(Image);
+
+impl DirectoryLock for Locked {}
+
+impl Drop for Locked {
+    fn drop(&mut self) {
+        self.0.disk.lock().is_locked = false;
+    }
+}
+
+impl Storage for Image {
+    fn name(&self) -> String {
+        "a simulated disk".to_owned()
+    }
+
+    fn lock(&self) -> io::Result<Result<Box<dyn DirectoryLock>, String>> {
+        let mut disk = self.disk.lock();
+        if std::mem::replace(&mut disk.is_locked, true) {
+            return Ok(Err("another database".to_owned()));
+        }
+        Ok(Ok(Box::new(Locked(self.clone()))))
+    }
+
+    fn create(&self, name: &str) -> io::Result<Box<dyn StoredFile>> {
+        self.call(|disk, fault| match fault {
+            Some(Fault::Device) => Err(device()),
+            _ => {
+                let number = disk.files.len();
+                disk.files.push(Content::default());
+                disk.names.insert(name.to_owned(), number);
+                Ok(Box::new(ImageFile { image: self.clone(), number }) as Box<dyn StoredFile>)
+            }
+        })
+    }
+
+    fn open(&self, name: &str) -> io::Result<Box<dyn StoredFile>> {
+        self.call(|disk, fault| match (fault, disk.names.get(name)) {
+            (Some(Fault::Device), _) => Err(device()),
+            (_, None) => Err(io::ErrorKind::NotFound.into()),
+            (_, Some(number)) => {
+                Ok(Box::new(ImageFile { image: self.clone(), number: *number }) as Box<dyn StoredFile>)
+            }
+        })
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        self.call(|disk, fault| {
+            if fault == Some(Fault::Device) {
+                return Err(device());
+            }
+            let number = disk.names.remove(from).ok_or(io::ErrorKind::NotFound)?;
+            disk.names.insert(to.to_owned(), number);
+            Ok(())
+        })
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        self.call(|disk, fault| {
+            if fault == Some(Fault::Device) {
+                return Err(device());
+            }
+            disk.names.remove(name).map(drop).ok_or_else(|| io::ErrorKind::NotFound.into())
+        })
+    }
+
+    fn list(&self) -> io::Result<Vec<String>> {
+        self.call(|disk, _| Ok(disk.names.keys().cloned().collect()))
+    }
+
+    fn sync_directory(&self) -> io::Result<()> {
+        self.call(|disk, fault| match fault {
+            Some(Fault::Device) => Err(device()),
+            // Before it has done anything.
+            Some(Fault::Crash) => Ok(()),
+            _ => {
+                disk.durable = disk.names.clone();
+                Ok(())
+            }
+        })
+    }
+}
+
+#[derive(Debug)]
+struct ImageFile {
+    image: Image,
+    number: Number,
+}
+
+impl ImageFile {
+    fn call<T>(&self, call: impl FnOnce(&mut Content, Option<Fault>) -> io::Result<T>) -> io::Result<T> {
+        self.image.call(|disk, fault| call(&mut disk.files[self.number], fault))
+    }
+}
+
+impl StoredFile for ImageFile {
+    fn read(&self) -> io::Result<Vec<u8>> {
+        self.call(|content, fault| if fault == Some(Fault::Device) { Err(device()) } else { Ok(content.now.clone()) })
+    }
+
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<usize> {
+        self.call(|content, fault| {
+            let written = match fault {
+                Some(Fault::Device) => return Err(device()),
+                Some(Fault::Short) => &bytes[..bytes.len().div_ceil(2)],
+                _ => bytes,
+            };
+            put(&mut content.now, offset as usize, written);
+            content.unsynced.push((offset as usize, written.to_vec()));
+            Ok(written.len())
+        })
+    }
+
+    fn reserve(&self, length: u64) -> io::Result<()> {
+        self.call(|content, fault| {
+            if fault == Some(Fault::Device) {
+                return Err(device());
+            }
+            let length = content.now.len().max(length as usize);
+            content.now.resize(length, 0);
+            Ok(())
+        })
+    }
+
+    fn truncate(&self, length: u64) -> io::Result<()> {
+        self.call(|content, fault| {
+            if fault == Some(Fault::Device) {
+                return Err(device());
+            }
+            content.now.truncate(length as usize);
+            Ok(())
+        })
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.call(|content, fault| match fault {
+            Some(Fault::Device) => {
+                content.lost.append(&mut content.unsynced);
+                Err(device())
+            }
+            Some(Fault::Crash) => Ok(()),
+            _ => {
+                let mut synced = std::mem::take(&mut content.synced);
+                synced.resize(content.now.len(), 0);
+                content.unsynced.drain(..).for_each(|(offset, write)| put(&mut synced, offset, &write));
+                content.synced = synced;
+                Ok(())
+            }
+        })
+    }
+}

@@ -1,0 +1,211 @@
+//! Several threads: epochs that are held open, and crashes while threads commit.
+
+use std::{
+    sync::{
+        Arc,
+        mpsc::{Receiver, Sender, channel},
+    },
+    thread,
+    time::Duration,
+};
+
+use drtm_htm::NoHtm;
+use drtm_testing::rounds;
+use drtm_txn::{
+    Commit, Db, Durability, Error, Pod, Setting, Sink, SinkError, Table, TableDef,
+    durability::storage::{Fault, Image},
+};
+use parking_lot::Mutex;
+
+use super::{Faulty, Sound, builder, open};
+
+const COUNTS: TableDef<u32, Pod<u64>> = TableDef::hash("counts");
+
+/// The row whose writer is stopped while it commits.
+const STOPPED: u32 = 100;
+
+/// Stops a transaction that writes a row to a value above zero, between its locks and its record.
+#[derive(Debug)]
+struct Stop {
+    reached: Mutex<Sender<()>>,
+    go_on: Mutex<Receiver<()>>,
+}
+
+impl Sink for Stop {
+    fn commit(&self, commit: &Commit<'_>) -> Result<(), SinkError> {
+        if commit.rows().any(|row| row.key() == STOPPED.to_be_bytes()) {
+            self.reached.lock().send(())?;
+            self.go_on.lock().recv()?;
+        }
+        Ok(())
+    }
+}
+
+struct Stopping<S: Setting> {
+    db: Db<S>,
+    disk: Image,
+    counts: Table<u32, Pod<u64>>,
+    reached: Mutex<Receiver<()>>,
+    go_on: Sender<()>,
+}
+
+impl<S: Setting<Engine = NoHtm>> Stopping<S> {
+    fn new() -> Self {
+        let (disk, (reached_in, reached), (go_on, go_on_out)) = (Image::default(), channel(), channel());
+        let stop = Stop { reached: Mutex::new(reached_in), go_on: Mutex::new(go_on_out) };
+        let db = builder(&disk, Durability::Sync).sink(Arc::new(stop)).build_with::<S>(NoHtm).expect("a database");
+        let counts = db.table(COUNTS).expect("a table");
+        Self { db, disk, counts, reached: Mutex::new(reached), go_on }
+    }
+
+    fn put(&self, key: u32) -> Result<(), Error> {
+        self.db.transact(|tx| tx.put(self.counts, &key, &1))
+    }
+}
+
+fn get<S: Setting<Engine = NoHtm>>(disk: &Image, keys: &[u32]) -> Vec<Option<u64>> {
+    let db = open::<S>(disk).expect("it can be opened");
+    let counts = db.table(COUNTS).expect("it is there");
+    db.read(|tx| tx.get_many(counts, keys)).expect("memory")
+}
+
+/// Commits a transaction that is stopped before its record, while another waits for its own to be durable. Returns
+/// whether the first, which was acknowledged, is there after a crash that takes all that was not synced.
+fn acknowledges_truly<S: Setting<Engine = NoHtm>>() -> bool {
+    let test = Stopping::<S>::new();
+    test.put(0).expect("it is not stopped");
+    thread::scope(|scope| {
+        let stopped = scope.spawn(|| test.put(STOPPED));
+        test.reached.lock().recv().expect("it gets there");
+        let other = scope.spawn(|| test.put(1));
+        // Without the fault this other one waits for the first, however long that takes; with it, it need not.
+        thread::sleep(Duration::from_millis(50));
+        test.go_on.send(()).expect("it waits for it");
+        stopped.join().expect("no panic").expect("it is acknowledged");
+        let is_there = get::<Sound>(&test.disk.after_crash(&mut |most| most - 1), &[STOPPED]);
+        other.join().expect("no panic").expect("it is acknowledged");
+        is_there == [Some(1)]
+    })
+}
+
+#[test]
+fn an_epoch_is_not_closed_while_a_transaction_may_commit_in_it() {
+    assert!(acknowledges_truly::<Sound>());
+    assert!((0..10).any(|_| !acknowledges_truly::<Faulty<0>>()), "the fault is noticed");
+}
+
+/// Lets a record be written in a frame that does not close its epoch, and crashes before the next frame. Opens that,
+/// commits, and opens it again; returns whether the record's row has come back. `None` if the threads ran in another
+/// order, so that there was no such record.
+fn is_revived<S: Setting<Engine = NoHtm>>() -> Option<bool> {
+    let test = Stopping::<S>::new();
+    test.put(0).expect("it is not stopped");
+    let is_late = thread::scope(|scope| {
+        // The leader knows only threads that have committed before it leads.
+        let (begin, begins) = channel();
+        let (ready, is_ready) = channel();
+        let test = &test;
+        let late = scope.spawn(move || {
+            test.put(0).and_then(|()| {
+                ready.send(()).expect("it waits for it");
+                begins.recv().expect("it is told");
+                test.put(2)
+            })
+        });
+        is_ready.recv().expect("it commits");
+        let stopped = scope.spawn(|| test.put(STOPPED));
+        test.reached.lock().recv().expect("it gets there");
+        // This one advances the number, and waits for the epoch of the first.
+        let leader = scope.spawn(|| test.put(1));
+        thread::sleep(Duration::from_millis(80));
+        begin.send(()).expect("it waits for it");
+        thread::sleep(Duration::from_millis(80));
+        // A write and a sync close the first epoch; the next write finds that the machine has stopped.
+        test.disk.fail_at(test.disk.calls() + 2, Fault::Crash);
+        test.go_on.send(()).expect("it waits for it");
+        stopped.join().expect("no panic").expect("it is durable");
+        leader.join().expect("no panic").expect("it is durable");
+        late.join().expect("no panic").is_err()
+    });
+    if !is_late {
+        return None;
+    }
+    let disk = test.disk.after_crash(&mut |most| most - 1);
+    assert_eq!(get::<S>(&disk.after_kill(), &[0, 1, STOPPED, 2]), [Some(1), Some(1), Some(1), None]);
+    let db = open::<S>(&disk).expect("it can be opened");
+    let counts = db.table(COUNTS).expect("it is there");
+    db.transact(|tx| tx.put(counts, &3, &1)).expect("there is no fault");
+    let found = get::<S>(&disk.after_crash(&mut |most| most - 1), &[0, 1, STOPPED, 3, 2]);
+    assert_eq!(found[..4], [Some(1); 4]);
+    Some(found[4].is_some())
+}
+
+#[test]
+fn what_was_void_once_stays_void() {
+    assert!((0..3).all(|_| is_revived::<Sound>() != Some(true)));
+    assert!((0..20).any(|_| is_revived::<Faulty<3>>() == Some(true)), "the fault is noticed");
+}
+
+const THREADS: u32 = 4;
+const TOTAL: u32 = 99;
+
+/// Each thread counts in a row of its own and in one that all share, until the machine stops. Returns how many counts
+/// of each thread were acknowledged.
+fn count(disk: &Image, durability: Durability) -> Vec<u64> {
+    let delay = Duration::from_millis(1);
+    let db = builder(disk, durability).flush_within(delay).build_with::<Sound>(NoHtm).expect("a database");
+    let counts = db.table(COUNTS).expect("a table");
+    thread::scope(|scope| {
+        let threads: Vec<_> = (0..THREADS)
+            .map(|thread| {
+                let db = &db;
+                scope.spawn(move || {
+                    let mut acknowledged = 0;
+                    loop {
+                        let counted = db.transact(|tx| {
+                            for key in [thread, TOTAL] {
+                                let count = tx.get(counts, &key)?.unwrap_or(0);
+                                tx.put(counts, &key, &(count + 1))?;
+                            }
+                            Ok(())
+                        });
+                        match counted {
+                            Ok(()) => acknowledged += 1,
+                            Err(Error::OutcomeUnknown { .. } | Error::Poisoned { .. }) => return acknowledged,
+                            Err(error) => panic!("{error}"),
+                        }
+                    }
+                })
+            })
+            .collect();
+        threads.into_iter().map(|thread| thread.join().expect("no panic")).collect()
+    })
+}
+
+fn counts_survive(durability: Durability, seed: u64) {
+    let mut random = fastrand::Rng::with_seed(seed);
+    let disk = Image::default();
+    // Opening takes a few calls.
+    disk.fail_at(random.u64(20..120), Fault::Crash);
+    let acknowledged = count(&disk, durability);
+    let disk = disk.after_crash(&mut |most| random.u64(0..most));
+    let keys: Vec<u32> = (0..THREADS).chain([TOTAL]).collect();
+    let found: Vec<u64> = get::<Sound>(&disk, &keys).into_iter().map(Option::unwrap_or_default).collect();
+    let (each, total) = found.split_at(THREADS as usize);
+    assert_eq!(each.iter().sum::<u64>(), total[0], "no transaction is there in part");
+    for (found, acknowledged) in each.iter().zip(&acknowledged) {
+        let least = if durability == Durability::Sync { *acknowledged } else { 0 };
+        let most = acknowledged + 1;
+        assert!((least..=most).contains(found), "{durability:?}, seed {seed}: {found} of {acknowledged}");
+    }
+}
+
+#[test]
+fn threads_that_commit_when_the_machine_stops_lose_nothing_that_was_acknowledged() {
+    (0..rounds(20)).for_each(|seed| counts_survive(Durability::Sync, seed));
+}
+
+#[test]
+fn what_survives_of_commits_that_were_not_waited_for_is_a_prefix() {
+    (0..rounds(10)).for_each(|seed| counts_survive(Durability::Async, seed));
+}

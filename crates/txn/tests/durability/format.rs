@@ -1,0 +1,253 @@
+//! The log's bytes: they come back as they were written, and no other bytes do.
+
+use std::sync::Arc;
+
+use drtm_htm::NoHtm;
+use drtm_txn::{
+    Db, Durability, Error, LogError, Setting,
+    durability::{
+        format::{
+            Change, Created, Entry, FRAME_HEADER, Frame, HeaderError, Position, RecordKind, RecordWriter,
+            SEGMENT_HEADER, SegmentHeader, TableShape, begin_frame, find_frame, finish_frame, read_frame, records,
+            segment_name, sequence_of,
+        },
+        storage::{Image, Storage},
+    },
+};
+use proptest::prelude::*;
+
+use super::{Faulty, Pair, Rows, Sound, Tables, builder, open};
+
+#[derive(Clone, Debug)]
+enum OwnChange {
+    Put(Vec<u8>),
+    Patch(u32, Vec<u8>),
+    Remove,
+}
+
+type OwnEntry = (u16, Vec<u8>, u64, u64, OwnChange);
+
+fn entries() -> impl Strategy<Value = Vec<OwnEntry>> {
+    let bytes = || prop::collection::vec(any::<u8>(), 0..40);
+    let change = prop_oneof![
+        bytes().prop_map(OwnChange::Put),
+        (any::<u32>(), bytes()).prop_map(|(offset, bytes)| OwnChange::Patch(offset, bytes)),
+        Just(OwnChange::Remove),
+    ];
+    prop::collection::vec((any::<u16>(), bytes(), any::<u64>(), any::<u64>(), change), 0..6)
+}
+
+fn borrowed((table, key, version, previous, change): &OwnEntry) -> Entry<'_> {
+    let change = match change {
+        OwnChange::Put(value) => Change::Put(value),
+        OwnChange::Patch(offset, bytes) => Change::Patch { offset: *offset, bytes },
+        OwnChange::Remove => Change::Remove,
+    };
+    Entry { table: *table, key, version: *version, previous: *previous, change }
+}
+
+fn append(bytes: &mut Vec<u8>, epoch: u64, entries: &[OwnEntry]) {
+    let mut record = RecordWriter::begin(bytes, epoch, RecordKind::Rows);
+    entries.iter().for_each(|entry| record.entry(&borrowed(entry)).expect("it is short"));
+    record.finish().expect("it is short");
+}
+
+const PLACE: Position = Position { log: 7, sequence: 3, offset: 64 };
+
+proptest! {
+    #[test]
+    fn frames_and_records_come_back(all in prop::collection::vec((any::<u64>(), entries()), 0..5), closes: u64, previous: u64) {
+        let mut bytes = Vec::new();
+        begin_frame(&mut bytes);
+        all.iter().for_each(|(epoch, entries)| append(&mut bytes, *epoch, entries));
+        finish_frame(&mut bytes, PLACE, closes, previous);
+        let frame = read_frame(&bytes, PLACE).expect("it was written");
+        prop_assert_eq!((frame.closes, frame.previous, frame.length()), (closes, previous, bytes.len()));
+        let read: Vec<_> = records(frame.records).map(|record| record.expect("it was written").1).collect();
+        prop_assert_eq!(read.len(), all.len());
+        for (record, (epoch, entries)) in read.iter().zip(&all) {
+            prop_assert_eq!((record.epoch, record.kind), (*epoch, RecordKind::Rows));
+            let read: Vec<_> = record.entries().map(|entry| entry.expect("it was written")).collect();
+            prop_assert_eq!(read, entries.iter().map(borrowed).collect::<Vec<_>>());
+        }
+        // The same bytes anywhere else are no frame: recycled memory is not believed.
+        for other in [Position { log: 8, ..PLACE }, Position { sequence: 2, ..PLACE }, Position { offset: 72, ..PLACE }] {
+            prop_assert!(read_frame(&bytes, other).is_err());
+        }
+        let mut segment = vec![0; 64];
+        segment.extend_from_slice(&bytes);
+        prop_assert_eq!(find_frame(&segment, 1, PLACE.log, PLACE.sequence), Some(64));
+        prop_assert_eq!(find_frame(&segment, 1, PLACE.log, 2), None);
+    }
+
+    #[test]
+    fn noise_is_refused_and_never_a_panic(noise in prop::collection::vec(any::<u8>(), 0..200)) {
+        prop_assert!(read_frame(&noise, PLACE).is_err());
+        prop_assert!(SegmentHeader::decode(&noise).is_err());
+        for record in records(&noise) {
+            prop_assert!(record.is_err());
+        }
+    }
+
+    #[test]
+    fn records_are_refused_when_a_bit_is_flipped_or_the_end_is_missing(entries in entries(), bit: prop::sample::Index) {
+        let mut bytes = Vec::new();
+        append(&mut bytes, 5, &entries);
+        let first = |bytes: &[u8]| records(bytes).next().map(|record| record.is_ok());
+        prop_assert_eq!(first(&bytes), Some(true));
+        prop_assert_ne!(first(&bytes[..bit.index(bytes.len())]), Some(true));
+        let bit = bit.index(8 * bytes.len());
+        bytes[bit / 8] ^= 1 << (bit % 8);
+        prop_assert_eq!(first(&bytes), Some(false));
+    }
+
+    #[test]
+    fn changes_of_the_catalog_come_back(name: String, key: String, codec: String, is_ordered: bool, key_size: Option<u16>, value_size: Option<u16>, id: u16) {
+        let (key_size, value_size) = (key_size.map(u32::from), value_size.map(u32::from));
+        let shape = TableShape { name: name.clone(), is_ordered, key_size, value_size, key, codec };
+        for created in [Created::Table(id, shape), Created::Index(id, name)] {
+            let mut bytes = Vec::new();
+            created.encode(&mut bytes, 9).expect("the names are short");
+            let (_, record) = records(&bytes).next().expect("a record").expect("it was written");
+            prop_assert_eq!((record.epoch, Created::decode(&record)), (9, Ok(created)));
+        }
+    }
+
+    #[test]
+    fn headers_of_segments_come_back(log: u128, sequence: u64, after: u64, begins: u64) {
+        let header = SegmentHeader { log, sequence, after, begins };
+        prop_assert_eq!(SegmentHeader::decode(&header.encode()), Ok(header));
+        prop_assert_eq!(sequence_of(&segment_name(sequence)), Some(sequence));
+    }
+}
+
+#[test]
+fn another_format_is_refused_by_name() {
+    let mut bytes = SegmentHeader { log: 1, sequence: 1, after: 0, begins: 1 }.encode();
+    bytes[8] = 9;
+    let checksum = crc32c::crc32c(&bytes[..60]);
+    bytes[60..].copy_from_slice(&checksum.to_le_bytes());
+    assert_eq!(SegmentHeader::decode(&bytes), Err(HeaderError::OtherFormat { found: 9 }));
+    let disk = Image::default();
+    disk.create(&segment_name(1)).and_then(|file| file.write_at(0, &bytes)).expect("it has no fault");
+    match open::<Sound>(&disk) {
+        Err(Error::Log(LogError::OtherFormat { found: 9, reads: 1, file })) => assert_eq!(file, segment_name(1)),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// A small log of several frames, and the rows after each transaction.
+fn small_log() -> (Image, Vec<Rows>) {
+    let disk = Image::default();
+    let db = open::<Sound>(&disk).expect("a database");
+    let tables = Tables::of(&db).expect("tables");
+    let mut after = vec![Rows::none()];
+    for number in 0..4_u64 {
+        let pair = Pair { first: number, second: 1 };
+        db.transact(|tx| {
+            tx.put(tables.pairs, &(number as u32 % 2), &pair)?;
+            tx.put(tables.texts, &"text".to_owned(), &[number as u8; 5])
+        })
+        .expect("it has no fault");
+        after.push(tables.rows().expect("memory"));
+    }
+    db.close().expect("it has no fault");
+    (disk, after)
+}
+
+fn check_damaged(disk: &Image, after: &[Rows], why: &str) -> bool {
+    match open::<Sound>(disk) {
+        Err(Error::Log(LogError::Damaged { .. } | LogError::OtherFormat { .. })) => false,
+        Err(error) => panic!("{why}: {error}"),
+        Ok(db) => {
+            let rows = Tables::of(&db).and_then(|tables| tables.rows()).expect("memory");
+            assert!(after.contains(&rows), "{why}: {rows:?}");
+            true
+        }
+    }
+}
+
+#[test]
+fn every_truncation_and_every_flipped_bit_is_refused_or_leaves_a_prefix() {
+    let (disk, after) = small_log();
+    let name = segment_name(1);
+    let bytes = Storage::open(&disk, &name).and_then(|file| file.read()).expect("it is there");
+    let (mut opened, mut refused) = (0, 0);
+    for length in 0..bytes.len() {
+        let disk = disk.after_kill();
+        disk.damage(&name, |bytes| bytes.truncate(length));
+        match check_damaged(&disk, &after, &format!("cut off at {length}")) {
+            true => opened += 1,
+            false => refused += 1,
+        }
+    }
+    assert_eq!((opened, refused), (bytes.len() - SEGMENT_HEADER, SEGMENT_HEADER));
+    let last = {
+        let mut starts = Vec::new();
+        let header = SegmentHeader::decode(&bytes).expect("a header");
+        let mut from = SEGMENT_HEADER;
+        while let Some(start) = find_frame(&bytes, from, header.log, 1) {
+            starts.push(start);
+            from = start + FRAME_HEADER;
+        }
+        starts.pop().expect("there are frames")
+    };
+    for bit in 0..8 * bytes.len() {
+        let disk = disk.after_kill();
+        disk.damage(&name, |bytes| bytes[bit / 8] ^= 1 << (bit % 8));
+        let is_opened = check_damaged(&disk, &after, &format!("bit {bit} flipped"));
+        assert_eq!(is_opened, bit / 8 >= last, "bit {bit}: damage is noticed unless it is of the last frame");
+    }
+}
+
+/// A log with one patch, of a version that is not there.
+fn log_with_a_gap() -> Image {
+    let (disk, _) = small_log();
+    let name = segment_name(1);
+    disk.damage(&name, |bytes| {
+        let header = SegmentHeader::decode(bytes).expect("a header");
+        let mut at = SEGMENT_HEADER;
+        let mut closed = 0;
+        loop {
+            let place = Position { log: header.log, sequence: 1, offset: at as u64 };
+            match read_frame(&bytes[at..], place) {
+                Ok(Frame { closes, .. }) => {
+                    closed = closes;
+                    at += read_frame(&bytes[at..], place).expect("it was just read").length();
+                }
+                Err(_) => break,
+            }
+        }
+        let mut frame = Vec::new();
+        begin_frame(&mut frame);
+        let key = 0_u32.to_be_bytes().to_vec();
+        append(
+            &mut frame,
+            closed + 1,
+            &[(0, key, (closed + 1) << 16, closed << 16 | 77, OwnChange::Patch(8, vec![1; 8]))],
+        );
+        finish_frame(&mut frame, Position { log: header.log, sequence: 1, offset: at as u64 }, closed + 1, closed);
+        bytes.truncate(at);
+        bytes.extend_from_slice(&frame);
+    });
+    disk
+}
+
+#[test]
+fn a_patch_that_lacks_the_version_before_it_is_damage() {
+    match open::<Sound>(&log_with_a_gap()) {
+        Err(Error::Log(LogError::Damaged { why, .. })) => assert!(why.contains("patch"), "{why}"),
+        other => panic!("{other:?}"),
+    }
+    assert!(open::<Faulty<4>>(&log_with_a_gap()).is_ok(), "the fault is that nothing looks");
+}
+
+#[test]
+fn the_setting_of_a_directory_must_make_sense() {
+    let refused = |builder: drtm_txn::Builder| matches!(builder.build(), Err(Error::Config { .. }));
+    assert!(refused(Db::builder().durability(Durability::Sync)));
+    assert!(refused(builder(&Image::default(), Durability::None)));
+    assert!(Sound::FAULT.is_none());
+    let _: Arc<dyn Storage> = Arc::new(Image::default());
+    let _ = NoHtm;
+}
