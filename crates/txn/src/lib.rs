@@ -4,7 +4,7 @@
 //! - [`IndexDef`], [`Index`]: rows found by something else than their keys.
 //! - [`Key`]: types whose values can be keys, and how they keep their order as words and bytes.
 //! - [`Codec`]: how values become bytes: [`Raw`], [`Pod`], [`Serde`].
-//! - [`Setting`], [`Hook`]: what a database is built on, and who is told of its commits.
+//! - [`Setting`]: what a database is built on. [`Sink`]: what is told of its commits, and may refuse them.
 //!
 //! # Features
 //!

@@ -11,7 +11,7 @@ use crate::{
 impl<S: Setting> Db<S> {
     /// Closes the database, for all its clones and for good. Nobody comes in any more: whatever is asked of it from now on is answered with
     /// [`Error::Closed`]. Transactions that are running may finish, snapshots too, and this waits until they have. Then nothing commits any
-    /// more, and the [hook](Self::hook) is told nothing more.
+    /// more, and the [sink](crate::Sink) is told nothing more.
     ///
     /// What has become of transactions can still be [asked](Self::stats). The memory is given back when the last clone is gone. To close what is closed does no harm.
     ///

@@ -310,12 +310,6 @@ impl<E: Engine> Log<E> {
         }
         flushed
     }
-
-    /// Returns the last durable epoch.
-    #[cfg(test)]
-    pub(crate) fn durable(&self) -> u64 {
-        self.durable.load(Acquire)
-    }
 }
 
 /// A thread that leads: dropped, by a panic too, another may.
