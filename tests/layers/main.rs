@@ -48,35 +48,34 @@ fn every_crate_takes_part_in_the_lints() {
 
 /// Circles that are allowed, by crate. A circle passes if all of its files are in one entry.
 ///
-/// Those of `kv` and `txn` are what was there when this test was written. They are to go, and their
-/// entries with them, except where a data structure is recursive: the layers of a tree of byte
-/// strings are trees.
+/// They are to go, and their entries with them, except where a data structure is recursive: the
+/// layers of a tree of byte strings are trees. A store makes tables, whose workers are the store's:
+/// that ties most of `kv`.
 const ALLOWED_CIRCLES: &[(&str, &[&str])] = &[
     (
         "kv",
         &[
-            "handle",
             "hash",
-            "put",
+            "hash::held",
+            "record::hold",
             "record::past",
+            "record::read",
+            "records",
             "store",
+            "table",
             "tree",
             "tree::change",
             "tree::hints",
             "tree::kind",
             "tree::layers",
             "tree::leaves",
-            "tree::node",
-            "tree::noting",
-            "tree::rows",
             "tree::scan",
             "tree::search",
-            "tree::view",
             "tree::walk",
         ],
     ),
     ("kv", &["record", "room"]),
-    ("txn", &["commit", "commit::lock", "commit::region", "commit::single", "db", "garbage", "gate", "tx", "work"]),
+    ("txn", &["durability::log::participant", "durability::log::writer"]),
     ("txn", &["secondary::entries", "secondary::upkeep"]),
 ];
 
