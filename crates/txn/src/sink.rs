@@ -39,7 +39,7 @@ use crate::{
 ///         let bytes = commit.rows().map(|row| match row.change() {
 ///             RowChange::Put(value) => value.len(),
 ///             RowChange::Patch { bytes, .. } => bytes.len(),
-///             RowChange::Remove => 0,
+///             _ => 0,
 ///         });
 ///         let bytes = bytes.sum();
 ///         if bytes > 100 {
