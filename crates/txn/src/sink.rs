@@ -41,7 +41,7 @@ use crate::{
 ///             RowChange::Patch { bytes, .. } => bytes.len(),
 ///             _ => 0,
 ///         });
-///         let bytes = bytes.sum();
+///         let bytes: usize = bytes.sum();
 ///         if bytes > 100 {
 ///             return Err(format!("{bytes} bytes are too many").into());
 ///         }
