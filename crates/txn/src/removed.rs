@@ -8,7 +8,7 @@
 //! That no other transaction has inserted a row into the span is validated with everything else that was read: the
 //! range that has passed it has left its guards. A row that the transaction itself inserts there divides the span.
 
-use std::{collections::BTreeMap, ops::Bound};
+use std::collections::BTreeMap;
 
 use crate::storage::KeyRef;
 
@@ -55,12 +55,8 @@ impl RemovedSpans {
     }
 
     fn at_or_before(&self, table: u16, key: &Bytes) -> Option<(&Bytes, &Bytes)> {
-        let (_, least) = (table, (table, Bytes::new()));
-        let here = (table, key.clone());
-        self.ends
-            .range((Bound::Included(least), Bound::Included(here)))
-            .next_back()
-            .map(|((_, start), end)| (start, end))
+        let here = (table, Bytes::new())..=(table, key.clone());
+        self.ends.range(here).next_back().map(|((_, start), end)| (start, end))
     }
 
     /// Adds the span of all keys from one to another, both included, between which there is no row.
