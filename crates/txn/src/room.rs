@@ -84,11 +84,4 @@ impl Room for Taken<'_> {
     fn whole(&self) -> Option<usize> {
         self.whole
     }
-
-    #[inline(always)]
-    fn besides(&mut self, length: usize) -> Option<(usize, &mut [u8])> {
-        let beside = self.wanted.beside?;
-        let skipped = beside.skipped as usize;
-        Some((skipped, self.value.of(beside.at_most(length.saturating_sub(8 * skipped)))))
-    }
 }

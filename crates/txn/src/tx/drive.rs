@@ -63,7 +63,8 @@ impl Reader<AsOf> for Snapshot {
 }
 
 /// Why no more rows are shown.
-pub(super) enum Stop {
+#[derive(Debug)]
+pub enum Stop {
     /// There are none.
     Over,
     /// The caller has seen enough.

@@ -2,7 +2,6 @@
 
 use std::ops::ControlFlow;
 
-use drtm_htm::Engine;
 use drtm_kv::{AsOf, ForHolder, ReadEntry, Version};
 
 use super::{
@@ -12,11 +11,11 @@ use super::{
     read::Row,
 };
 use crate::{
-    Codec, Error, Key, Setting, arena::Arena, catalog::Opened, part::Wanted, read_set::ReadSet, room::Of,
+    Error, Key, Ordered, Setting, Sorted, Stored, arena::Arena, part::Wanted, read_set::ReadSet, room::Of,
     state::TxState, storage::Storage, write_set::WriteTarget,
 };
 
-impl<K: Key, C: Codec, S: Setting, M: Mode> Range<'_, '_, K, C, S, M> {
+impl<R: Sorted, S: Setting, M: Mode> Range<'_, '_, R, S, M> {
     /// Shows the rows that follow, one after the other, until there are no more or `see` breaks off. For many rows quicker than to ask for
     /// [each](Self::view_next).
     ///
@@ -50,56 +49,28 @@ impl<K: Key, C: Codec, S: Setting, M: Mode> Range<'_, '_, K, C, S, M> {
     /// # Ok::<(), drtm_txn::Error>(())
     /// ```
     #[inline]
-    pub fn view_each(&mut self, mut see: impl FnMut(K, C::View<'_>) -> ControlFlow<()>) -> Result<(), Error> {
-        while let Some(stop) = self.run(&mut see)? {
+    pub fn view_each(&mut self, mut see: impl FnMut(R::Key, R::View<'_>) -> ControlFlow<()>) -> Result<(), Error> {
+        while let Some(stop) = R::run(self, &mut see)? {
             match stop {
                 Stop::Over => return self.tx.passed(),
                 Stop::Enough => return Ok(()),
                 Stop::Failed(error) => return Err(error),
                 Stop::At(word, seen) => {
                     let end = self.tx.state().arena.values.len();
-                    if let Some((key, found, _)) = self.row_slow(word, seen, end, &Wanted::TO_READ)?
-                        && self.tx.show::<C, _>(self.opened, found, |view| see(key, view))?.is_break()
+                    if let Some((entry, found, _)) = self.row_slow(word, seen, end, &Wanted::TO_READ)?
+                        && self.rows.see(self.tx, self.opened.name, entry, found, &mut see)?.is_break()
                     {
                         return Ok(());
                     }
                 }
             }
         }
-        while let Some((key, found, _)) = self.advance(&Wanted::TO_READ)? {
-            if self.tx.show::<C, _>(self.opened, found, |view| see(key, view))?.is_break() {
+        while let Some((entry, found, _)) = self.advance(&Wanted::TO_READ)? {
+            if self.rows.see(self.tx, self.opened.name, entry, found, &mut see)?.is_break() {
                 break;
             }
         }
         Ok(())
-    }
-
-    /// Shows rows by the fast path. `None` if the transaction, or the table, has none.
-    #[inline(always)]
-    fn run(&mut self, see: &mut impl FnMut(K, C::View<'_>) -> ControlFlow<()>) -> Result<Option<Stop>, Error> {
-        match self.tx.past() {
-            Some(before) => self.run_in_past(before, see),
-            None if self.tx.is_plain() => self.run_in_present(see),
-            None => Ok(None),
-        }
-    }
-
-    #[inline(never)]
-    fn run_in_present(
-        &mut self,
-        see: &mut impl FnMut(K, C::View<'_>) -> ControlFlow<()>,
-    ) -> Result<Option<Stop>, Error> {
-        let before = self.tx.state().seen();
-        let Self { tx, opened, cursor, .. } = self;
-        let (Storage::TreeOfWords(tree), Position::Words(cursor)) = (&opened.storage, cursor) else { return Ok(None) };
-        let TxState { reads, arena: Arena { value, .. }, writes, holder, .. } = tx.state();
-        let ReadSet { leaves, records, next_check, .. } = reads;
-        let (view, reader) = (&mut ForHolder(*holder), &mut Present { records, writes, next_check: *next_check });
-        let stop = drive((tree, cursor), view, leaves, reader, &mut Of::<C, _>::new(value), |word, _, room| {
-            shown::<K, C, _>(opened, word, room.room.bytes(), see)
-        })?;
-        self.end_run(before);
-        Ok(Some(stop))
     }
 
     /// Notes whether a run, before which the transaction had seen so many rows, has passed another.
@@ -107,22 +78,6 @@ impl<K: Key, C: Codec, S: Setting, M: Mode> Range<'_, '_, K, C, S, M> {
         if self.tx.state().seen() != before {
             self.removed = None;
         }
-    }
-
-    #[inline(never)]
-    fn run_in_past(
-        &mut self,
-        before: Version,
-        see: &mut impl FnMut(K, C::View<'_>) -> ControlFlow<()>,
-    ) -> Result<Option<Stop>, Error> {
-        let Self { tx, opened, cursor, .. } = self;
-        let (Storage::TreeOfWords(tree), Position::Words(cursor)) = (&opened.storage, cursor) else { return Ok(None) };
-        let (view, reader) = (&mut AsOf::new(before), &mut Snapshot { table: opened.name });
-        let room = &mut Of::<C, _>::new(&mut tx.state().arena.value);
-        drive((tree, cursor), view, &mut (), reader, room, |word, _, room| {
-            shown::<K, C, _>(opened, word, room.room.bytes(), see)
-        })
-        .map(Some)
     }
 
     /// A row of which there is more to be said than what its record has; if its value was to be changed, it was copied behind those that are kept. `None`: there is none.
@@ -134,8 +89,8 @@ impl<K: Key, C: Codec, S: Setting, M: Mode> Range<'_, '_, K, C, S, M> {
         seen: ReadEntry,
         end: usize,
         wanted: &Wanted,
-    ) -> Result<Option<(K, Found, WriteTarget)>, Error> {
-        let Some(key) = K::from_word(word) else { return Err(Error::Key { table: self.opened.name }) };
+    ) -> Result<Option<(R::Entry, Found, WriteTarget)>, Error> {
+        let Some(key) = R::Entry::from_word(word) else { return Err(Error::Key { table: self.opened.name }) };
         let row = self.tx.row_of(seen, wanted, end)?;
         let Row { found: Some(found), record: Some(record) } = row else {
             self.pass_absent(&key, row);
@@ -149,19 +104,68 @@ impl<K: Key, C: Codec, S: Setting, M: Mode> Range<'_, '_, K, C, S, M> {
     }
 }
 
+impl<R: Stored<Kind = Ordered>, S: Setting, M: Mode> Range<'_, '_, R, S, M> {
+    /// Shows rows by the fast path. `None` if the transaction, or the table, has none.
+    #[inline(always)]
+    pub(crate) fn run_in_place(
+        &mut self,
+        see: &mut impl FnMut(R::Key, R::View<'_>) -> ControlFlow<()>,
+    ) -> Result<Option<Stop>, Error> {
+        match self.tx.past() {
+            Some(before) => self.run_in_past(before, see),
+            None if self.tx.is_plain() => self.run_in_present(see),
+            None => Ok(None),
+        }
+    }
+
+    #[inline(never)]
+    fn run_in_present(
+        &mut self,
+        see: &mut impl FnMut(R::Key, R::View<'_>) -> ControlFlow<()>,
+    ) -> Result<Option<Stop>, Error> {
+        let before = self.tx.state().seen();
+        let Self { tx, opened, cursor, rows, .. } = self;
+        let (Storage::TreeOfWords(tree), Position::Words(cursor)) = (&opened.storage, cursor) else { return Ok(None) };
+        let TxState { reads, arena: Arena { value, .. }, writes, holder, .. } = tx.state();
+        let ReadSet { leaves, records, next_check, .. } = reads;
+        let (view, reader) = (&mut ForHolder(*holder), &mut Present { records, writes, next_check: *next_check });
+        let room = &mut Of::<R::Codec, _>::new(value);
+        let stop = drive((tree, cursor), view, leaves, reader, room, |word, _, room| {
+            shown(*rows, opened.name, word, room.room.bytes(), see)
+        })?;
+        self.end_run(before);
+        Ok(Some(stop))
+    }
+
+    #[inline(never)]
+    fn run_in_past(
+        &mut self,
+        before: Version,
+        see: &mut impl FnMut(R::Key, R::View<'_>) -> ControlFlow<()>,
+    ) -> Result<Option<Stop>, Error> {
+        let Self { tx, opened, cursor, rows, .. } = self;
+        let (Storage::TreeOfWords(tree), Position::Words(cursor)) = (&opened.storage, cursor) else { return Ok(None) };
+        let (view, reader) = (&mut AsOf::new(before), &mut Snapshot { table: opened.name });
+        let room = &mut Of::<R::Codec, _>::new(&mut tx.state().arena.value);
+        drive((tree, cursor), view, &mut (), reader, room, |word, _, room| {
+            shown(*rows, opened.name, word, room.room.bytes(), see)
+        })
+        .map(Some)
+    }
+}
+
 /// Shows a row.
 #[inline(always)]
-fn shown<K: Key, C: Codec, E: Engine>(
-    opened: &Opened<E>,
+fn shown<R: Stored>(
+    rows: R,
+    table: &'static str,
     word: u64,
     bytes: &[u8],
-    see: &mut impl FnMut(K, C::View<'_>) -> ControlFlow<()>,
+    see: &mut impl FnMut(R::Key, R::View<'_>) -> ControlFlow<()>,
 ) -> ControlFlow<Stop> {
-    let Some(key) = K::from_word(word) else {
-        return ControlFlow::Break(Stop::Failed(Error::Key { table: opened.name }));
-    };
-    match C::view(bytes) {
+    let Some(key) = R::Key::from_word(word) else { return ControlFlow::Break(Stop::Failed(Error::Key { table })) };
+    match rows.show(rows.part(bytes)) {
         Ok(view) => see(key, view).map_break(|()| Stop::Enough),
-        Err(source) => ControlFlow::Break(Stop::Failed(Error::Codec { table: opened.name, source })),
+        Err(source) => ControlFlow::Break(Stop::Failed(Error::Codec { table, source })),
     }
 }

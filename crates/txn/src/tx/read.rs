@@ -7,7 +7,7 @@ use drtm_kv::{ForHolder, Handle, Lines, Past, ReadEntry};
 
 use super::{Found, Mode, Tx, encode};
 use crate::{
-    Codec, Conflict, Error, Key, Setting, Table,
+    Codec, CodecError, Conflict, Error, Key, Point, Setting, Stored, Table,
     arena::Arena,
     catalog::Opened,
     part::Wanted,
@@ -28,7 +28,7 @@ pub(super) struct Row {
 const PREFETCHED: usize = 160;
 
 /// Bytes of a value that are asked for ahead.
-pub(super) const fn expected_bytes<C: Codec>() -> usize {
+pub(crate) const fn expected_bytes<C: Codec>() -> usize {
     match C::SIZE {
         Some(size) => size,
         None => PREFETCHED,
@@ -95,16 +95,8 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
     /// # Ok::<(), Error>(())
     /// ```
     #[inline]
-    pub fn get<K: Key, C: Codec, O: Kind>(
-        &mut self,
-        table: Table<K, C, O>,
-        key: &K,
-    ) -> Result<Option<C::Value>, Error> {
-        let opened = self.opened(table)?;
-        match self.row::<K, C, O>(opened, key, &Wanted::TO_READ)?.found {
-            Some(found) => self.decode::<C>(opened, found).map(Some),
-            None => Ok(None),
-        }
+    pub fn get<R: Point>(&mut self, rows: R, key: &R::Key) -> Result<Option<R::Row>, Error> {
+        rows.get(self, key)
     }
 
     /// Shows a row's value without keeping it: with a codec that can be looked at in place, nothing is allocated.
@@ -129,15 +121,13 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
     /// # Ok::<(), Error>(())
     /// ```
     #[inline(always)]
-    pub fn view<K: Key, C: Codec, O: Kind, R>(
+    pub fn view<R: Point, X>(
         &mut self,
-        table: Table<K, C, O>,
-        key: &K,
-        see: impl FnOnce(C::View<'_>) -> R,
-    ) -> Result<Option<R>, Error> {
-        let opened = self.opened(table)?;
-        let Some(found) = self.row::<K, C, O>(opened, key, &Wanted::TO_READ)?.found else { return Ok(None) };
-        self.show::<C, _>(opened, found, see).map(Some)
+        rows: R,
+        key: &R::Key,
+        see: impl FnOnce(R::View<'_>) -> X,
+    ) -> Result<Option<X>, Error> {
+        rows.view(self, key, see)
     }
 
     /// Asks for the memory of rows that are going to be read or updated, all at once, where one after the other would wait for it. A hint, for keys that pack into eight
@@ -164,16 +154,26 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
     /// # Ok::<(), Error>(())
     /// ```
     #[inline]
-    pub fn prefetch<K: Key, C: Codec, O: Kind>(
+    pub fn prefetch<R: Stored>(
         &mut self,
-        table: Table<K, C, O>,
-        keys: impl Iterator<Item = impl Borrow<K>>,
+        rows: R,
+        keys: impl Iterator<Item = impl Borrow<R::Key>>,
     ) -> Result<(), Error> {
-        self.ask_for(table, keys, Self::lines_of::<C>())
+        self.prefetch_lines(rows.table(), keys, rows.lines())
     }
 
-    #[inline(always)]
-    pub(super) fn ask_for<K: Key, C: Codec, O: Kind>(
+    /// Asks for the memory of several columns of rows at once, as [`prefetch`](Self::prefetch) does of one, or of
+    /// whole rows.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::OtherDatabase`].
+    ///
+    /// # Example
+    ///
+    /// See [`Table::column`].
+    #[inline]
+    pub fn prefetch_lines<K: Key, C: Codec, O: Kind>(
         &mut self,
         table: Table<K, C, O>,
         keys: impl Iterator<Item = impl Borrow<K>>,
@@ -208,9 +208,52 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
     /// # Errors
     ///
     /// As for [`get`](Self::get).
-    pub fn contains<K: Key, C: Codec, O: Kind>(&mut self, table: Table<K, C, O>, key: &K) -> Result<bool, Error> {
+    pub fn contains<R: Point>(&mut self, rows: R, key: &R::Key) -> Result<bool, Error> {
+        rows.contains(self, key)
+    }
+
+    #[inline(always)]
+    pub(crate) fn is_there<K: Key, C: Codec, O: Kind>(
+        &mut self,
+        table: Table<K, C, O>,
+        key: &K,
+    ) -> Result<bool, Error> {
         let opened = self.opened(table)?;
         Ok(self.row::<K, C, O>(opened, key, &Wanted::NOTHING)?.found.is_some())
+    }
+
+    /// Finds a row, and makes something of the part of it that its source wants.
+    #[inline(always)]
+    pub(crate) fn find<R: Stored, X>(
+        &mut self,
+        rows: R,
+        key: &R::Key,
+        make: impl FnOnce(&[u8]) -> Result<X, CodecError>,
+    ) -> Result<Option<X>, Error> {
+        let (opened, wanted) = (self.opened(rows.table())?, rows.wanted());
+        let row = self.row::<R::Key, R::Codec, R::Kind>(opened, key, wanted)?;
+        if !wanted.is_whole()
+            && let Some(WriteTarget::Written(_)) = row.record
+        {
+            // Of a row that the transaction writes there is only the whole.
+            let Some(found) = self.row::<R::Key, R::Codec, R::Kind>(opened, key, &Wanted::TO_READ)?.found else {
+                return Ok(None);
+            };
+            return self.read_found(opened.name, found, |whole| make(rows.part(whole))).map(Some);
+        }
+        let Some(found) = row.found else { return Ok(None) };
+        self.read_found(opened.name, found, make).map(Some)
+    }
+
+    /// Makes something of a value that was found.
+    #[inline(always)]
+    pub(crate) fn read_found<X>(
+        &mut self,
+        table: &'static str,
+        found: Found,
+        make: impl FnOnce(&[u8]) -> Result<X, CodecError>,
+    ) -> Result<X, Error> {
+        make(Self::bytes(self.state(), found)).map_err(|source| Error::Codec { table, source })
     }
 
     /// Finds a row, and copies its value if that is wanted. What was found is part of what the transaction has read.

@@ -24,7 +24,7 @@ use crate::{
     write_set::{Write, WriteOp},
 };
 
-impl<K: Key, C: Codec, S: Setting> Range<'_, '_, K, C, S> {
+impl<K: Key, C: Codec, S: Setting> Range<'_, '_, Table<K, C, Ordered>, S> {
     /// Changes the value of the next row, where it is found: without looking for it again. Gives its key and what `change` gives, or `None` if there are no
     /// more rows.
     ///

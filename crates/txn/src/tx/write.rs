@@ -6,7 +6,7 @@ use drtm_kv::Placed;
 
 use super::{Found, Tx, encode, read::Row};
 use crate::{
-    Codec, Conflict, Error, Key, Setting, Table,
+    Codec, Conflict, Error, Key, Setting, Stored, Table,
     arena::{Arena, ArenaRange},
     catalog::Opened,
     part::Wanted,
@@ -87,12 +87,25 @@ impl<S: Setting> Tx<'_, S> {
     /// # Ok::<(), Error>(())
     /// ```
     #[inline(always)]
-    pub fn update<K: Key, C: Codec, O: Kind, R>(
+    pub fn update<R: Stored, X>(
+        &mut self,
+        rows: R,
+        key: &R::Key,
+        change: impl FnOnce(&mut R::Row) -> X,
+    ) -> Result<Option<X>, Error>
+    where
+        R::Row: Borrow<R::Given>,
+    {
+        rows.update(self, key, change)
+    }
+
+    #[inline(always)]
+    pub(crate) fn update_whole<K: Key, C: Codec, O: Kind, X>(
         &mut self,
         table: Table<K, C, O>,
         key: &K,
-        change: impl FnOnce(&mut C::Value) -> R,
-    ) -> Result<Option<R>, Error>
+        change: impl FnOnce(&mut C::Value) -> X,
+    ) -> Result<Option<X>, Error>
     where
         C::Value: Borrow<C::Given>,
     {
@@ -101,7 +114,7 @@ impl<S: Setting> Tx<'_, S> {
         let Row { found: Some(found), record: Some(record) } = self.row::<K, C, O>(opened, key, wanted)? else {
             return Ok(None);
         };
-        self.change_found::<K, C, R>(opened, key, wanted, found, record, change).map(Some)
+        self.change_found::<K, C, X>(opened, key, wanted, found, record, change).map(Some)
     }
 
     /// Where the value of a row is wanted that is going to be changed. Where there are indexes, what it was is asked for after it has been changed.
