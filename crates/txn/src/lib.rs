@@ -43,6 +43,7 @@ mod budget;
 mod catalog;
 mod codec;
 mod commit;
+mod copied;
 mod db;
 #[doc(hidden)]
 pub mod durability;

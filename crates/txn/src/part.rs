@@ -2,12 +2,15 @@
 //!
 //! A row is copied when it is read, and again when it is written. Of a long one of which a few columns are wanted, only the words where they are need to be.
 
-use std::{borrow::Borrow, fmt, marker::PhantomData, ops::Range};
+use std::{borrow::Borrow, marker::PhantomData, ops::Range};
 
 use drtm_kv::Lines;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-use crate::{Codec, CodecError, Error, Key, Pod, Rows, Setting, Stored, Table, Tx, rows::sealed::Sealed, table::Kind};
+use crate::{
+    Codec, CodecError, Error, Key, Pod, Rows, Setting, Stored, Table, Tx, copied::copied, rows::sealed::Sealed,
+    table::Kind,
+};
 
 /// A codec that writes a value as its memory is, so that the bytes of a field are where the field is.
 ///
@@ -40,20 +43,6 @@ pub struct Part<R, T> {
     begin: usize,
     lines: &'static Lines,
     types: PhantomData<fn(&R) -> &T>,
-}
-
-impl<R, T> Clone for Part<R, T> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<R, T> Copy for Part<R, T> {}
-
-impl<R, T> fmt::Debug for Part<R, T> {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_tuple("Part").field(&self.bytes()).finish()
-    }
 }
 
 /// A field of a row, for [`Table::column`].
@@ -165,20 +154,6 @@ pub struct Column<K, C: Codec, O, T> {
     wanted: Wanted,
 }
 
-impl<K, C: Codec, O, T> Clone for Column<K, C, O, T> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<K, C: Codec, O, T> Copy for Column<K, C, O, T> {}
-
-impl<K, C: Codec, O, T> fmt::Debug for Column<K, C, O, T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Column").field("table", &self.table).field("part", &self.part).finish_non_exhaustive()
-    }
-}
-
 impl<K: Key, C: Flat, O: Kind> Table<K, C, O> {
     /// A part of every row of the table, as a source of rows.
     ///
@@ -236,11 +211,11 @@ impl<K, C: Codec, O, T> Sealed for Column<K, C, O, T> {}
 impl<K: Key, C: Flat, O: Kind, T: FromBytes + IntoBytes + Immutable + KnownLayout> Rows for Column<K, C, O, T> {
     type Key = K;
     type Row = T;
-    type View<'b> = T;
 }
 
 impl<K: Key, C: Flat, O: Kind, T: FromBytes + IntoBytes + Immutable + KnownLayout> Stored for Column<K, C, O, T> {
     type Given = T;
+    type View<'b> = T;
     type Codec = C;
     type Kind = O;
 
@@ -283,6 +258,11 @@ impl<K: Key, C: Flat, O: Kind, T: FromBytes + IntoBytes + Immutable + KnownLayou
     ) -> Result<Option<X>, Error> {
         tx.update_part(self.table, key, self.part, change)
     }
+}
+
+copied! {
+    <R, T> Part<R, T> as "Part" { begin };
+    <K, C: Codec, O, T> Column<K, C, O, T> as "Column" { table, part };
 }
 
 const WORD: usize = size_of::<u64>();

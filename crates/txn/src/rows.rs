@@ -5,19 +5,15 @@
 //! [`Tx`]'s methods take any source that can do what the method does: a range of a hash table, or an
 //! update through an index, does not compile.
 
-use std::{
-    borrow::Borrow,
-    fmt,
-    ops::{ControlFlow, RangeBounds},
-};
+use std::{borrow::Borrow, fmt, ops::RangeBounds};
 
 use drtm_kv::Lines;
 
 use crate::{
-    Codec, CodecError, Error, Key, Mode, Ordered, Range, Setting, Table, Tx,
+    Codec, CodecError, Error, Key, Mode, Ordered, Setting, Table, Tx,
     part::Wanted,
     table::Kind,
-    tx::{Found, Position, Stop, Way, expected_bytes},
+    tx::{Found, Position, Way, expected_bytes},
 };
 
 pub(crate) mod sealed {
@@ -56,8 +52,6 @@ pub trait Rows: Copy + fmt::Debug + sealed::Sealed {
     type Key: Key;
     /// A row, without its key.
     type Row;
-    /// A row that is shown where it is, as far as its codec can.
-    type View<'b>;
 }
 
 /// Rows that are found by their key: [`Tx::get`].
@@ -68,13 +62,6 @@ pub trait Rows: Copy + fmt::Debug + sealed::Sealed {
 pub trait Point: Rows {
     #[doc(hidden)]
     fn get<S: Setting, M: Mode>(self, tx: &mut Tx<'_, S, M>, key: &Self::Key) -> Result<Option<Self::Row>, Error>;
-    #[doc(hidden)]
-    fn view<S: Setting, M: Mode, X>(
-        self,
-        tx: &mut Tx<'_, S, M>,
-        key: &Self::Key,
-        see: impl FnOnce(Self::View<'_>) -> X,
-    ) -> Result<Option<X>, Error>;
     #[doc(hidden)]
     fn contains<S: Setting, M: Mode>(self, tx: &mut Tx<'_, S, M>, key: &Self::Key) -> Result<bool, Error>;
 }
@@ -103,21 +90,6 @@ pub trait Sorted: Rows {
         entry: Self::Entry,
         found: Found,
     ) -> Result<(Self::Key, Self::Row), Error>;
-    #[doc(hidden)]
-    fn see<S: Setting, M: Mode, X>(
-        self,
-        tx: &mut Tx<'_, S, M>,
-        table: &'static str,
-        entry: Self::Entry,
-        found: Found,
-        see: impl FnOnce(Self::Key, Self::View<'_>) -> X,
-    ) -> Result<X, Error>;
-    /// Shows rows by the fast path, until one needs more. Gives `None` if there is none for these rows.
-    #[doc(hidden)]
-    fn run<S: Setting, M: Mode>(
-        range: &mut Range<'_, '_, Self, S, M>,
-        see: &mut impl FnMut(Self::Key, Self::View<'_>) -> ControlFlow<()>,
-    ) -> Result<Option<Stop>, Error>;
 }
 
 /// Rows as a table has them, whole or in part: tables and columns. They can be updated, prefetched, and
@@ -127,8 +99,10 @@ pub trait Sorted: Rows {
 ///
 /// See [`Table::column`].
 pub trait Stored: Rows {
-    /// What a row is given as: [`Codec::Given`].
+    /// A row that is given: [`Codec::Given`].
     type Given: ?Sized;
+    /// A row that is shown where it is, as far as its codec can: [`Codec::View`].
+    type View<'b>;
     #[doc(hidden)]
     type Codec: Codec;
     #[doc(hidden)]
@@ -163,11 +137,11 @@ impl<K, C, O> sealed::Sealed for Table<K, C, O> {}
 impl<K: Key, C: Codec, O: Kind> Rows for Table<K, C, O> {
     type Key = K;
     type Row = C::Value;
-    type View<'b> = C::View<'b>;
 }
 
 impl<K: Key, C: Codec, O: Kind> Stored for Table<K, C, O> {
     type Given = C::Given;
+    type View<'b> = C::View<'b>;
     type Codec = C;
     type Kind = O;
 
@@ -222,16 +196,6 @@ impl<R: Stored> Point for R {
     }
 
     #[inline(always)]
-    fn view<S: Setting, M: Mode, X>(
-        self,
-        tx: &mut Tx<'_, S, M>,
-        key: &R::Key,
-        see: impl FnOnce(R::View<'_>) -> X,
-    ) -> Result<Option<X>, Error> {
-        tx.find(self, key, |part| self.show(part).map(see))
-    }
-
-    #[inline(always)]
     fn contains<S: Setting, M: Mode>(self, tx: &mut Tx<'_, S, M>, key: &R::Key) -> Result<bool, Error> {
         tx.is_there(self.table(), key)
     }
@@ -264,25 +228,5 @@ impl<R: Stored<Kind = Ordered>> Sorted for R {
     ) -> Result<(R::Key, R::Row), Error> {
         let row = tx.read_found(table, found, |whole| self.decode(self.part(whole)))?;
         Ok((key, row))
-    }
-
-    #[inline(always)]
-    fn see<S: Setting, M: Mode, X>(
-        self,
-        tx: &mut Tx<'_, S, M>,
-        table: &'static str,
-        key: R::Key,
-        found: Found,
-        see: impl FnOnce(R::Key, R::View<'_>) -> X,
-    ) -> Result<X, Error> {
-        tx.read_found(table, found, |whole| Ok(see(key, self.show(self.part(whole))?)))
-    }
-
-    #[inline(always)]
-    fn run<S: Setting, M: Mode>(
-        range: &mut Range<'_, '_, R, S, M>,
-        see: &mut impl FnMut(R::Key, R::View<'_>) -> ControlFlow<()>,
-    ) -> Result<Option<Stop>, Error> {
-        range.run_in_place(see)
     }
 }

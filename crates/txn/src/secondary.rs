@@ -14,7 +14,7 @@ pub(crate) use self::{
     entries::{Entries, Entry, RowEntries},
     upkeep::{Indexes, Listed},
 };
-use crate::{Codec, CodecError, Hash, Key, Ordered, Pod, Table, TableDef, rows::sealed::Sealed};
+use crate::{Codec, CodecError, Hash, Key, Ordered, Pod, Table, TableDef, copied::copied, rows::sealed::Sealed};
 
 mod sealed {
     pub trait Sealed {}
@@ -181,20 +181,6 @@ pub struct IndexDef<K, C: Codec, I, U = Unique> {
     kind: PhantomData<fn() -> U>,
 }
 
-impl<K, C: Codec, I, U> Clone for IndexDef<K, C, I, U> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<K, C: Codec, I, U> Copy for IndexDef<K, C, I, U> {}
-
-impl<K, C: Codec, I, U> fmt::Debug for IndexDef<K, C, I, U> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("IndexDef").field("name", &self.name).finish_non_exhaustive()
-    }
-}
-
 impl<K: Key, C: Codec, I: Key> IndexDef<K, C, I, Unique> {
     /// An index under whose keys there is at most one row each. A row of which `key` says nothing is not in it.
     #[must_use]
@@ -277,20 +263,6 @@ pub struct Index<K, C, I, U = Unique, O = Hash> {
     types: PhantomData<fn() -> (I, U)>,
 }
 
-impl<K, C, I, U, O> Clone for Index<K, C, I, U, O> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<K, C, I, U, O> Copy for Index<K, C, I, U, O> {}
-
-impl<K, C, I, U, O> fmt::Debug for Index<K, C, I, U, O> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Index").field("table", &self.table).field("number", &self.number).finish_non_exhaustive()
-    }
-}
-
 impl<K: Key, C, I: Key, U: Uniqueness, O> Index<K, C, I, U, O> {
     /// The keys of the index's rows, as a source of rows: the table is not looked at.
     ///
@@ -317,19 +289,11 @@ pub struct IndexKeys<K, C, I, U = Unique, O = Hash> {
     pub(crate) index: Index<K, C, I, U, O>,
 }
 
-impl<K, C, I, U, O> Clone for IndexKeys<K, C, I, U, O> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<K, C, I, U, O> Copy for IndexKeys<K, C, I, U, O> {}
-
-impl<K, C, I, U, O> fmt::Debug for IndexKeys<K, C, I, U, O> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("IndexKeys").field("index", &self.index).finish()
-    }
-}
-
 impl<K, C, I, U, O> Sealed for Index<K, C, I, U, O> {}
 impl<K, C, I, U, O> Sealed for IndexKeys<K, C, I, U, O> {}
+
+copied! {
+    <K, C: Codec, I, U> IndexDef<K, C, I, U> as "IndexDef" { name };
+    <K, C, I, U, O> Index<K, C, I, U, O> as "Index" { table, number };
+    <K, C, I, U, O> IndexKeys<K, C, I, U, O> as "IndexKeys" { index };
+}

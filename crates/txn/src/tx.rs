@@ -20,7 +20,6 @@ mod sweep;
 mod upkeep;
 mod write;
 
-pub(crate) use drive::Stop;
 pub use entry::{Entry, OccupiedEntry, VacantEntry};
 pub use mode::{Mode, ReadOnly, Update};
 pub use range::Range;

@@ -63,8 +63,7 @@ impl Reader<AsOf> for Snapshot {
 }
 
 /// Why no more rows are shown.
-#[derive(Debug)]
-pub enum Stop {
+pub(super) enum Stop {
     /// There are none.
     Over,
     /// The caller has seen enough.

@@ -16,6 +16,66 @@ use crate::{
 };
 
 impl<R: Sorted, S: Setting, M: Mode> Range<'_, '_, R, S, M> {
+    /// Notes whether a run, before which the transaction had seen so many rows, has passed another.
+    pub(super) fn end_run(&mut self, before: usize) {
+        if self.tx.state().seen() != before {
+            self.removed = None;
+        }
+    }
+
+    /// A row of which there is more to be said than what its record has; if its value was to be changed, it was copied behind those that are kept. `None`: there is none.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn row_slow(
+        &mut self,
+        word: u64,
+        seen: ReadEntry,
+        end: usize,
+        wanted: &Wanted,
+    ) -> Result<Option<(R::Entry, Found, WriteTarget)>, Error> {
+        let Some(key) = R::Entry::from_word(word) else { return Err(Error::Key { table: self.opened.name }) };
+        let row = self.tx.row_of(seen, wanted, end)?;
+        let Row { found: Some(found), record: Some(record) } = row else {
+            self.pass_absent(&key, row);
+            return Ok(None);
+        };
+        self.removed = None;
+        if let WriteTarget::Written(_) = record {
+            self.tx.passed()?;
+        }
+        Ok(Some((key, found, record)))
+    }
+}
+
+impl<R: Stored<Kind = Ordered>, S: Setting, M: Mode> Range<'_, '_, R, S, M> {
+    /// Shows the next row without keeping its value, and gives its key and what `see` gives.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Tx::get`].
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm_txn::{Db, Error, Ordered, Raw, TableDef};
+    ///
+    /// const NOTES: TableDef<u64, Raw, Ordered> = TableDef::ordered("notes");
+    /// let db = Db::new()?;
+    /// let notes = db.table(NOTES)?;
+    /// db.transact(|tx| {
+    ///     tx.put(notes, &1, b"seven")?;
+    ///     let mut rows = tx.range(notes, ..)?;
+    ///     assert_eq!(rows.view_next(|note| note.len())?, Some((1, 5)));
+    ///     Ok(())
+    /// })?;
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[inline]
+    pub fn view_next<X>(&mut self, see: impl FnOnce(R::View<'_>) -> X) -> Result<Option<(R::Key, X)>, Error> {
+        let Some((entry, found, _)) = self.advance(&Wanted::TO_READ)? else { return Ok(None) };
+        self.show(entry, found, |key, view| (key, see(view))).map(Some)
+    }
+
     /// Shows the rows that follow, one after the other, until there are no more or `see` breaks off. For many rows quicker than to ask for
     /// [each](Self::view_next).
     ///
@@ -50,7 +110,7 @@ impl<R: Sorted, S: Setting, M: Mode> Range<'_, '_, R, S, M> {
     /// ```
     #[inline]
     pub fn view_each(&mut self, mut see: impl FnMut(R::Key, R::View<'_>) -> ControlFlow<()>) -> Result<(), Error> {
-        while let Some(stop) = R::run(self, &mut see)? {
+        while let Some(stop) = self.run_in_place(&mut see)? {
             match stop {
                 Stop::Over => return self.tx.passed(),
                 Stop::Enough => return Ok(()),
@@ -58,7 +118,7 @@ impl<R: Sorted, S: Setting, M: Mode> Range<'_, '_, R, S, M> {
                 Stop::At(word, seen) => {
                     let end = self.tx.state().arena.values.len();
                     if let Some((entry, found, _)) = self.row_slow(word, seen, end, &Wanted::TO_READ)?
-                        && self.rows.see(self.tx, self.opened.name, entry, found, &mut see)?.is_break()
+                        && self.show(entry, found, &mut see)?.is_break()
                     {
                         return Ok(());
                     }
@@ -66,48 +126,23 @@ impl<R: Sorted, S: Setting, M: Mode> Range<'_, '_, R, S, M> {
             }
         }
         while let Some((entry, found, _)) = self.advance(&Wanted::TO_READ)? {
-            if self.rows.see(self.tx, self.opened.name, entry, found, &mut see)?.is_break() {
+            if self.show(entry, found, &mut see)?.is_break() {
                 break;
             }
         }
         Ok(())
     }
 
-    /// Notes whether a run, before which the transaction had seen so many rows, has passed another.
-    pub(super) fn end_run(&mut self, before: usize) {
-        if self.tx.state().seen() != before {
-            self.removed = None;
-        }
+    /// Shows a row that was found.
+    #[inline(always)]
+    fn show<X>(&mut self, key: R::Key, found: Found, see: impl FnOnce(R::Key, R::View<'_>) -> X) -> Result<X, Error> {
+        let rows = self.rows;
+        self.tx.read_found(self.opened.name, found, |whole| Ok(see(key, rows.show(rows.part(whole))?)))
     }
 
-    /// A row of which there is more to be said than what its record has; if its value was to be changed, it was copied behind those that are kept. `None`: there is none.
-    #[cold]
-    #[inline(never)]
-    pub(super) fn row_slow(
-        &mut self,
-        word: u64,
-        seen: ReadEntry,
-        end: usize,
-        wanted: &Wanted,
-    ) -> Result<Option<(R::Entry, Found, WriteTarget)>, Error> {
-        let Some(key) = R::Entry::from_word(word) else { return Err(Error::Key { table: self.opened.name }) };
-        let row = self.tx.row_of(seen, wanted, end)?;
-        let Row { found: Some(found), record: Some(record) } = row else {
-            self.pass_absent(&key, row);
-            return Ok(None);
-        };
-        self.removed = None;
-        if let WriteTarget::Written(_) = record {
-            self.tx.passed()?;
-        }
-        Ok(Some((key, found, record)))
-    }
-}
-
-impl<R: Stored<Kind = Ordered>, S: Setting, M: Mode> Range<'_, '_, R, S, M> {
     /// Shows rows by the fast path. `None` if the transaction, or the table, has none.
     #[inline(always)]
-    pub(crate) fn run_in_place(
+    fn run_in_place(
         &mut self,
         see: &mut impl FnMut(R::Key, R::View<'_>) -> ControlFlow<()>,
     ) -> Result<Option<Stop>, Error> {

@@ -1,13 +1,12 @@
 //! Finding rows by indexes: an entry of the index says which row it is, and the table has it.
 
 use std::{
-    ops::{Bound, ControlFlow, RangeBounds},
+    ops::{Bound, RangeBounds},
     sync::atomic::Ordering::Relaxed,
 };
 
 use super::{
-    Found, Mode, Range, Tx,
-    drive::Stop,
+    Found, Mode, Tx,
     range::{Position, Way, map},
 };
 use crate::{
@@ -17,26 +16,14 @@ use crate::{
 impl<K: Key, C: Codec, I: Key, U: Uniqueness, O: Kind> Rows for Index<K, C, I, U, O> {
     type Key = I;
     type Row = (K, C::Value);
-    type View<'b> = (K, C::View<'b>);
 }
 
 impl<K: Key, C: Codec, I: Key, O: Kind> Point for Index<K, C, I, Unique, O> {
     #[inline]
     fn get<S: Setting, M: Mode>(self, tx: &mut Tx<'_, S, M>, by: &I) -> Result<Option<(K, C::Value)>, Error> {
         let Some(key) = self.keys().get(tx, by)? else { return Ok(None) };
-        let row = self.of_entry(tx, &key, |tx, key| self.table.get(tx, key))?;
+        let row = self.of_entry(tx, &key)?;
         Ok(Some((key, row)))
-    }
-
-    #[inline]
-    fn view<S: Setting, M: Mode, X>(
-        self,
-        tx: &mut Tx<'_, S, M>,
-        by: &I,
-        see: impl FnOnce((K, C::View<'_>)) -> X,
-    ) -> Result<Option<X>, Error> {
-        let Some(key) = self.keys().get(tx, by)? else { return Ok(None) };
-        self.of_entry(tx, &key, |tx, key| self.table.view(tx, key, |row| see((key.clone(), row)))).map(Some)
     }
 
     #[inline]
@@ -68,29 +55,8 @@ impl<K: Key, C: Codec, I: Key, U: Uniqueness, O: Kind> Sorted for Index<K, C, I,
         found: Found,
     ) -> Result<(I, (K, C::Value)), Error> {
         let (by, key) = self.keys().row(tx, index, entry, found)?;
-        let row = self.of_entry(tx, &key, |tx, key| self.table.get(tx, key))?;
+        let row = self.of_entry(tx, &key)?;
         Ok((by, (key, row)))
-    }
-
-    #[inline]
-    fn see<S: Setting, M: Mode, X>(
-        self,
-        tx: &mut Tx<'_, S, M>,
-        index: &'static str,
-        entry: U::Key<K, I>,
-        found: Found,
-        see: impl FnOnce(I, (K, C::View<'_>)) -> X,
-    ) -> Result<X, Error> {
-        let (by, key) = self.keys().row(tx, index, entry, found)?;
-        self.of_entry(tx, &key, |tx, key| self.table.view(tx, key, |row| see(by, (key.clone(), row))))
-    }
-
-    #[inline]
-    fn run<S: Setting, M: Mode>(
-        _range: &mut Range<'_, '_, Self, S, M>,
-        _see: &mut impl FnMut(I, (K, C::View<'_>)) -> ControlFlow<()>,
-    ) -> Result<Option<Stop>, Error> {
-        Ok(None)
     }
 }
 
@@ -100,13 +66,8 @@ type EntryTable<K, I, U> = Table<<U as Uniqueness>::Key<K, I>, <U as Uniqueness>
 impl<K: Key, C: Codec, I: Key, U: Uniqueness, O: Kind> Index<K, C, I, U, O> {
     /// Reads the row that an entry has.
     #[inline]
-    fn of_entry<S: Setting, M: Mode, X>(
-        self,
-        tx: &mut Tx<'_, S, M>,
-        key: &K,
-        read: impl FnOnce(&mut Tx<'_, S, M>, &K) -> Result<Option<X>, Error>,
-    ) -> Result<X, Error> {
-        match read(tx, key)? {
+    fn of_entry<S: Setting, M: Mode>(self, tx: &mut Tx<'_, S, M>, key: &K) -> Result<C::Value, Error> {
+        match self.table.get(tx, key)? {
             Some(row) => Ok(row),
             None => {
                 let table = tx.opened(self.table)?.name;
@@ -119,23 +80,12 @@ impl<K: Key, C: Codec, I: Key, U: Uniqueness, O: Kind> Index<K, C, I, U, O> {
 impl<K: Key, C: Codec, I: Key, U: Uniqueness, O: Kind> Rows for IndexKeys<K, C, I, U, O> {
     type Key = I;
     type Row = K;
-    type View<'b> = K;
 }
 
 impl<K: Key, C: Codec, I: Key, O: Kind> Point for IndexKeys<K, C, I, Unique, O> {
     #[inline]
     fn get<S: Setting, M: Mode>(self, tx: &mut Tx<'_, S, M>, by: &I) -> Result<Option<K>, Error> {
         self.entries(tx)?.get(tx, by)
-    }
-
-    #[inline]
-    fn view<S: Setting, M: Mode, X>(
-        self,
-        tx: &mut Tx<'_, S, M>,
-        by: &I,
-        see: impl FnOnce(K) -> X,
-    ) -> Result<Option<X>, Error> {
-        Ok(self.get(tx, by)?.map(see))
     }
 
     #[inline]
@@ -175,27 +125,6 @@ impl<K: Key, C: Codec, I: Key, U: Uniqueness, O: Kind> Sorted for IndexKeys<K, C
         found: Found,
     ) -> Result<(I, K), Error> {
         Ok(U::entry(entry, tx.read_found(index, found, U::Codec::<K>::decode)?))
-    }
-
-    #[inline]
-    fn see<S: Setting, M: Mode, X>(
-        self,
-        tx: &mut Tx<'_, S, M>,
-        index: &'static str,
-        entry: U::Key<K, I>,
-        found: Found,
-        see: impl FnOnce(I, K) -> X,
-    ) -> Result<X, Error> {
-        let (by, key) = self.row(tx, index, entry, found)?;
-        Ok(see(by, key))
-    }
-
-    #[inline]
-    fn run<S: Setting, M: Mode>(
-        _range: &mut Range<'_, '_, Self, S, M>,
-        _see: &mut impl FnMut(I, K) -> ControlFlow<()>,
-    ) -> Result<Option<Stop>, Error> {
-        Ok(None)
     }
 }
 

@@ -138,34 +138,6 @@ impl<R: Sorted, S: Setting, M: Mode> Range<'_, '_, R, S, M> {
         self.rows.row(self.tx, self.opened.name, entry, found).map(Some)
     }
 
-    /// Shows the next row without keeping its value, and gives its key and what `see` gives.
-    ///
-    /// # Errors
-    ///
-    /// As for [`Tx::get`].
-    ///
-    /// # Example
-    ///
-    /// ```
-    /// use drtm_txn::{Db, Error, Ordered, Raw, TableDef};
-    ///
-    /// const NOTES: TableDef<u64, Raw, Ordered> = TableDef::ordered("notes");
-    /// let db = Db::new()?;
-    /// let notes = db.table(NOTES)?;
-    /// db.transact(|tx| {
-    ///     tx.put(notes, &1, b"seven")?;
-    ///     let mut rows = tx.range(notes, ..)?;
-    ///     assert_eq!(rows.view_next(|note| note.len())?, Some((1, 5)));
-    ///     Ok(())
-    /// })?;
-    /// # Ok::<(), Error>(())
-    /// ```
-    #[inline]
-    pub fn view_next<X>(&mut self, see: impl FnOnce(R::View<'_>) -> X) -> Result<Option<(R::Key, X)>, Error> {
-        let Some((entry, found, _)) = self.advance(&Wanted::TO_READ)? else { return Ok(None) };
-        self.rows.see(self.tx, self.opened.name, entry, found, |key, view| (key, see(view))).map(Some)
-    }
-
     /// The rows that are left, as an iterator, which ends with the first error.
     ///
     /// # Example

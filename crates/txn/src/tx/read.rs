@@ -121,13 +121,13 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
     /// # Ok::<(), Error>(())
     /// ```
     #[inline(always)]
-    pub fn view<R: Point, X>(
+    pub fn view<R: Stored, X>(
         &mut self,
         rows: R,
         key: &R::Key,
         see: impl FnOnce(R::View<'_>) -> X,
     ) -> Result<Option<X>, Error> {
-        rows.view(self, key, see)
+        self.find(rows, key, |part| rows.show(part).map(see))
     }
 
     /// Asks for the memory of rows that are going to be read or updated, all at once, where one after the other would wait for it. A hint, for keys that pack into eight
