@@ -33,7 +33,7 @@ use super::{
     segments::{self, Bucket},
 };
 use crate::{
-    BucketCache, Location,
+    BucketCache, Location, base,
     bounds::MODEL,
     keys::Keys,
     layout::{BUCKET_BYTES, BUCKET_WORDS, Bits, Place, SLOTS, key_word, meta_word},
@@ -115,12 +115,12 @@ impl<K: Keys> HashPeer<K> {
     /// When it cannot be reached, or is not such a table.
     pub async fn open<P: Port>(verbs: Verbs<'_, P>, at: Remote) -> Result<Self, PeerError> {
         let header = verbs.read(at, header::KEYS).await?;
-        let (expected, found) = (header::HASH_TABLE | K::CODE, header[header::KIND]);
+        let (expected, found) = (super::kind::<K>(), header[base::KIND]);
         if found != expected {
             return Err(PeerError::NotThisTable { at, expected, found });
         }
-        let base = checked(at, header[header::BASE])?;
-        let numbering = Numbering::new(base).ok_or(PeerError::NoBucket { at, bucket: 0 })?;
+        let first = checked(at, header[header::BASE])?;
+        let numbering = Numbering::new(first).ok_or(PeerError::NoBucket { at, bucket: 0 })?;
         Ok(Self {
             at,
             numbering,
