@@ -29,6 +29,20 @@
 //! Nodes that leave are used again at once, as nodes of the same tree. Stamps go on over all uses of a node's memory, so a reader that
 //! still has its place notices; nobody waits for readers to leave.
 
+/// Tries again, as often as it takes for something to come of it. A macro, since a closure would not
+/// become one with a search.
+macro_rules! until {
+    ($attempt:expr) => {{
+        let waiter = drtm_htm::Waiter::new();
+        loop {
+            if let Some(done) = $attempt {
+                break done;
+            }
+            waiter.pause();
+        }
+    }};
+}
+
 mod change;
 mod held;
 mod hints;

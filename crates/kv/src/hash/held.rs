@@ -185,6 +185,7 @@ impl<E: Engine, K: Keys> KvTable<E, K> for HashTable<E, K> {
         }
     }
 
+    #[inline(never)]
     fn place_as<V: Visibility<Found = ReadEntry> + Copy>(
         &self,
         worker: &mut Worker<E>,

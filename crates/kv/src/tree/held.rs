@@ -230,6 +230,7 @@ impl<E: Engine, K: TreeKeys> KvTable<E, K> for Tree<E, K> {
         Ok(self.table.read::<K, V>(key, view, into)?.map_err(|spot| NodeVersion::of(&spot.leaf)))
     }
 
+    #[inline(never)]
     fn place_as<V: Visibility<Found = ReadEntry> + Copy>(
         &self,
         worker: &mut Worker<E>,

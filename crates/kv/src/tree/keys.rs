@@ -1,7 +1,5 @@
 //! The two kinds of keys that trees have: words, and byte strings in layers.
 
-use std::cmp::Ordering;
-
 use drtm_htm::Engine;
 
 use super::{
@@ -28,10 +26,6 @@ impl Kind for Inline {
 
     fn keep(key: u64, owned: &mut u64) {
         *owned = key;
-    }
-
-    fn order(one: u64, other: u64) -> Ordering {
-        one.cmp(&other)
     }
 
     fn slice(key: u64, _depth: usize) -> u64 {
@@ -76,10 +70,6 @@ impl Kind for Bytes {
     fn keep(key: &[u8], owned: &mut Vec<u8>) {
         owned.clear();
         owned.extend(key);
-    }
-
-    fn order(one: &[u8], other: &[u8]) -> Ordering {
-        one.cmp(other)
     }
 
     fn slice(key: &[u8], depth: usize) -> u64 {

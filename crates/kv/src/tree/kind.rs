@@ -1,7 +1,6 @@
 //! What differs between trees by their kind of keys, so that the code for each is its own.
 
 use std::{
-    cmp::Ordering,
     fmt::Debug,
     ops::{Bound, ControlFlow, RangeBounds},
 };
@@ -66,8 +65,6 @@ pub trait Kind: Keys {
     fn key(owned: &Self::Owned) -> Self::Key<'_>;
 
     fn keep(key: Self::Key<'_>, owned: &mut Self::Owned);
-
-    fn order(one: Self::Key<'_>, other: Self::Key<'_>) -> Ordering;
 
     /// The word of a key in the layer at this depth.
     fn slice(key: Self::Key<'_>, depth: usize) -> u64;

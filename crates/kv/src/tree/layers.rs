@@ -31,7 +31,6 @@ use drtm_htm::Engine;
 use super::{
     LeafChange, NodeVersion, Table,
     node::{Blank, Locked, Node, Seen},
-    search::until,
     slices::{self, slice},
     spot::{Put, Spot},
 };
@@ -48,7 +47,7 @@ impl<E: Engine> Table<E> {
     #[inline(always)]
     pub(super) fn spot_of_bytes(&self, key: &[u8]) -> Result<Spot<'_, E>, KvError> {
         Sliced::kept(key)?;
-        until(|| self.try_way(key, |_| ()))
+        Ok(until!(self.try_way(key, |_| ())?))
     }
 
     /// Goes a key's way through the layers to its end, and shows the places where it leaves a layer for the next. `None`: somebody is

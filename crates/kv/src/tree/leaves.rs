@@ -302,18 +302,3 @@ impl<E: Engine> Table<E> {
         Ok(self.search::<Inline, _>(key, |record| record.read::<Inline, V>(KeyWord(key), view, value))?.ok())
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ranges_without_keys_have_no_ends() {
-        assert_eq!(ends(..), Some((0, u64::MAX)));
-        assert_eq!(ends(3..7), Some((3, 6)));
-        assert_eq!(ends((Bound::Excluded(3), Bound::Included(7))), Some((4, 7)));
-        assert_eq!(ends(..0), None);
-        assert_eq!(ends((Bound::Excluded(u64::MAX), Bound::Unbounded)), None);
-        assert_eq!(ends((Bound::Excluded(3), Bound::Excluded(4))), None);
-    }
-}

@@ -6,8 +6,6 @@
 //! With byte strings, layers are made from the lowest up. In which layer a key's record belongs is known when the next key is: where it parts from the
 //! more similar of its neighbours. So one record is always *pending*. What the next key has no part in is complete, and an entry leads there.
 
-use std::cmp::Ordering;
-
 use drtm_htm::{Engine, Waiter};
 
 use super::{
@@ -119,12 +117,13 @@ impl<'t, E: Engine> Made<'t, E> {
         rows: impl IntoIterator<Item = (impl AsKey<K>, V)>,
         version: Version,
     ) -> Result<u64, KvError> {
-        let (mut before, mut depth, mut count) = (K::Owned::default(), 0, 0);
+        let (mut before, mut now, mut depth, mut count) = (K::Owned::default(), K::Owned::default(), 0, 0);
         for (key, value) in rows {
             let (key, value) = (key.as_key(), value.as_ref());
             let shape = Shape::of::<K::Kept>(key, value.len(), self.table.base.checked)?;
+            K::keep(key, &mut now);
             if count > 0 {
-                if K::order(K::key(&before), key) != Ordering::Less {
+                if before >= now {
                     return Err(KvError::NotAscending { row: count });
                 }
                 let common = K::common(K::key(&before), key);
@@ -143,7 +142,7 @@ impl<'t, E: Engine> Made<'t, E> {
                     return Err(error.into());
                 }
             }
-            K::keep(key, &mut before);
+            std::mem::swap(&mut before, &mut now);
             count += 1;
         }
         if count > 0 {

@@ -10,13 +10,14 @@
 use drtm_htm::Engine;
 use smallvec::smallvec;
 
-use super::{PerLevel, Table, node::Locked, reclaim::lock_all, search::until, spot::Spot};
+use super::{PerLevel, Table, node::Locked, reclaim::lock_all, spot::Spot};
 use crate::KvError;
 
 impl<E: Engine> Table<E> {
     #[cold]
     pub(super) fn prune(&self, key: &[u8]) -> Result<(), KvError> {
-        until(|| Ok(self.try_prune(key)?.then_some(())))
+        until!(self.try_prune(key)?.then_some(()));
+        Ok(())
     }
 
     /// Takes one step. Whether there is nothing left to do.

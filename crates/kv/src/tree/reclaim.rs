@@ -25,7 +25,7 @@ use drtm_htm::Engine;
 use super::{
     PerLevel, Table,
     node::{Locked, Seen},
-    search::{Step, until},
+    search::Step,
 };
 use crate::KvError;
 
@@ -33,8 +33,9 @@ impl<E: Engine> Table<E> {
     /// Takes the leaf for this key out of the tree, which has one layer, if it is empty.
     #[cold]
     pub(super) fn reclaim(&self, key: u64) -> Result<(), KvError> {
-        until(|| Ok(self.try_reclaim(self.top()?, key)?.then_some(())))?;
-        until(|| Ok(self.try_lower(self.top()?)?.then_some(())))
+        until!(self.try_reclaim(self.top()?, key)?.then_some(()));
+        until!(self.try_lower(self.top()?)?.then_some(()));
+        Ok(())
     }
 
     /// Takes the leaf for this key, under this root, out of the tree. Whether there is nothing left to do.

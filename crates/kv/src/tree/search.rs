@@ -1,6 +1,6 @@
 //! Finding the leaf for a key.
 
-use drtm_htm::{Engine, Waiter};
+use drtm_htm::Engine;
 use drtm_rdma::{Offset, OutOfBounds};
 
 use super::{
@@ -25,18 +25,6 @@ const PREFETCHED_LEVELS: u8 = 1;
 pub(super) struct Step<'t, E: Engine> {
     pub(super) seen: Seen<'t, E>,
     pub(super) slot: usize,
-}
-
-/// Tries again, as often as it takes for something to come of it.
-#[inline(always)]
-pub(super) fn until<T>(mut attempt: impl FnMut() -> Result<Option<T>, KvError>) -> Result<T, KvError> {
-    let waiter = Waiter::new();
-    loop {
-        if let Some(done) = attempt()? {
-            return Ok(done);
-        }
-        waiter.pause();
-    }
 }
 
 impl<E: Engine> Table<E> {
@@ -67,7 +55,7 @@ impl<E: Engine> Table<E> {
     /// The leaf that a key belongs to, in a tree of one layer.
     #[inline(always)]
     pub(super) fn leaf(&self, key: u64) -> Result<Seen<'_, E>, KvError> {
-        until(|| self.try_leaf(self.top()?, key))
+        Ok(until!(self.try_leaf(self.top()?, key)?))
     }
 
     /// From a root down to the leaf that a key belongs to. `None`: somebody is changing a node on the way.
@@ -163,7 +151,7 @@ impl<E: Engine> Table<E> {
     /// Where a key is, or would be, in a tree of one layer.
     #[inline(always)]
     pub(super) fn spot(&self, key: u64) -> Result<Spot<'_, E>, KvError> {
-        until(|| self.try_spot(self.top()?, 0, key))
+        Ok(until!(self.try_spot(self.top()?, 0, key)?))
     }
 
     /// Looks at the key's record with `look`, as often as it takes for it to be found whole, or found not to be there: in this leaf, then. In another key's

@@ -293,26 +293,3 @@ fn with_last(key: &[u8], change: impl FnOnce(u64) -> u64) -> Vec<u64> {
     }
     words
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn is_empty(low: Bound<&[u8]>, high: Bound<&[u8]>) -> bool {
-        Walk::new((low, high), Direction::Up).is_over
-    }
-
-    #[test]
-    fn ranges_without_keys_are_over_at_once() {
-        use Bound::{Excluded, Included, Unbounded};
-        assert!(!is_empty(Unbounded, Unbounded));
-        assert!(!is_empty(Included(b"a"), Included(b"a")));
-        assert!(!is_empty(Excluded(b"abcdefg"), Included(b"abcdefgh")));
-        assert!(!is_empty(Unbounded, Included(b"")));
-        assert!(is_empty(Unbounded, Excluded(b"")));
-        assert!(is_empty(Excluded(b"a"), Included(b"a")));
-        assert!(is_empty(Included(b"a"), Excluded(b"a")));
-        assert!(is_empty(Excluded(b"abcdefg"), Excluded(b"abcdefg")));
-        assert!(is_empty(Included(b"abcdefgh"), Included(b"abcdefg")));
-    }
-}
