@@ -12,6 +12,7 @@ use crate::{
     catalog::Opened,
     part::{Span, Wanted},
     state::TxState,
+    storage::KeyRef,
     table::Kind,
     write_set::{WriteOp, WriteTarget},
 };
@@ -34,7 +35,7 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
         part: Part<C::Value, T>,
     ) -> Result<Option<T>, Error> {
         let opened = self.opened(table)?;
-        let row = self.row::<K, C, O>(opened, key, &Wanted::part_to_read(part.span()))?;
+        let row = self.with_key(key, |tx, key| tx.row::<C, O>(opened, key, &Wanted::part_to_read(part.span())))?;
         if let Some(WriteTarget::Written(_)) = row.record {
             let Some(value) = self.get(table, key)? else { return Ok(None) };
             let bytes = &value.as_bytes()[8 * part.span().skipped as usize..];
@@ -192,37 +193,39 @@ impl<S: Setting> Tx<'_, S> {
         change: impl FnOnce(&mut T, U) -> X,
     ) -> Result<Option<X>, Error> {
         let (opened, span) = (self.opened(table)?, part.span());
-        let Some(Changing { start, record, whole }) = self.begin::<K, C, O>(opened, key, span, read)? else {
-            return Ok(None);
-        };
-        // Once for all ways, so that what is called here becomes one with it.
-        let TxState { reads, arena: Arena { values, value, .. }, .. } = self.state();
-        let pending = reads.pending(if whole.is_none() { record } else { WriteTarget::Past });
-        let seen = Self::codec_error(opened, see(value.bytes()))?;
-        let changed = part.change(values.last(start), |part| change(part, seen));
-        let (bytes, result) = values.keep(start, Self::codec_error(opened, changed))?;
-        pending.done();
-        match whole {
-            None => {
-                let op = WriteOp::Patch { bytes, skipped: span.skipped };
-                self.write_found(opened, key, record, op, true)?;
+        self.with_key(key, |tx, encoded| {
+            let Some(Changing { start, record, whole }) = tx.begin::<C, O>(opened, encoded, span, read)? else {
+                return Ok(None);
+            };
+            // Once for all ways, so that what is called here becomes one with it.
+            let TxState { reads, arena: Arena { values, value, .. }, .. } = tx.state();
+            let pending = reads.pending(if whole.is_none() { record } else { WriteTarget::Past });
+            let seen = Self::codec_error(opened, see(value.bytes()))?;
+            let changed = part.change(values.last(start), |part| change(part, seen));
+            let (bytes, result) = values.keep(start, Self::codec_error(opened, changed))?;
+            pending.done();
+            match whole {
+                None => {
+                    let op = WriteOp::Patch { bytes, skipped: span.skipped };
+                    tx.write_found(opened, encoded, record, op, true)?;
+                }
+                Some(whole) => tx.end_slow(opened, (key, encoded), record, whole, bytes.range().end)?,
             }
-            Some(whole) => self.end_apart(opened, key, record, whole, bytes.range().end)?,
-        }
-        Ok(Some(result))
+            Ok(Some(result))
+        })
     }
 
     /// Begins to change a part of a row, if there is such a row.
     #[inline(always)]
-    fn begin<K: Key, C: Flat, O: Kind>(
+    fn begin<C: Flat, O: Kind>(
         &mut self,
         opened: &Opened<S::Engine>,
-        key: &K,
+        key: KeyRef<'_>,
         span: Span,
         read: Option<Span>,
     ) -> Result<Option<Changing>, Error> {
         if opened.indexes.are_none() {
-            match self.row::<K, C, O>(opened, key, &Wanted::part_to_change(span, read))? {
+            match self.row::<C, O>(opened, key, &Wanted::part_to_change(span, read))? {
                 Row { found: Some(Found::Own { start, .. }), record: Some(record @ WriteTarget::Seen(_)) } => {
                     return Ok(Some(Changing { start, record, whole: None }));
                 }
@@ -231,20 +234,20 @@ impl<S: Setting> Tx<'_, S> {
                 _ => return Ok(None),
             }
         }
-        self.begin_apart::<K, C, O>(opened, key, span, read)
+        self.begin_slow::<C, O>(opened, key, span, read)
     }
 
     /// The same of a value that is written as a whole: keeps it as it is, and once more for the change, and takes out the words that are to be read.
     #[cold]
     #[inline(never)]
-    fn begin_apart<K: Key, C: Flat, O: Kind>(
+    fn begin_slow<C: Flat, O: Kind>(
         &mut self,
         opened: &Opened<S::Engine>,
-        key: &K,
+        key: KeyRef<'_>,
         span: Span,
         read: Option<Span>,
     ) -> Result<Option<Changing>, Error> {
-        let row = self.row::<K, C, O>(opened, key, &Wanted::TO_CHANGE)?;
+        let row = self.row::<C, O>(opened, key, &Wanted::TO_CHANGE)?;
         let Row { found: Some(Found::Own { start: old, length }), record: Some(record) } = row else {
             return Ok(None);
         };
@@ -271,17 +274,17 @@ impl<S: Setting> Tx<'_, S> {
     /// Writes such a value, once it has been changed.
     #[cold]
     #[inline(never)]
-    fn end_apart<K: Key>(
+    fn end_slow<K: Key>(
         &mut self,
         opened: &Opened<S::Engine>,
-        key: &K,
+        (key, encoded): (&K, KeyRef<'_>),
         record: WriteTarget,
         Whole { old, start }: Whole,
         end: usize,
     ) -> Result<(), Error> {
         let op = WriteOp::Put(ArenaRange::between(start, end)?);
         let old = Found::Own { start: old, length: start - old };
-        self.with_entries(opened, key, Some(old), op, |tx| tx.write_at(opened, key, record, op))
+        self.with_entries(opened, key, Some(old), op, |tx| tx.write_at(opened, encoded, record, op))
     }
 }
 
