@@ -22,8 +22,18 @@ pub(crate) struct Arena {
 impl Arena {
     /// Keeps a key until the transaction ends.
     #[inline(always)]
-    pub(crate) fn keep_key<K: Key>(&mut self, key: &K) -> Result<ArenaKey, Error> {
-        ArenaKey::keep(&mut self.keys, key)
+    pub(crate) fn keep_key(&mut self, key: KeyRef<'_>) -> Result<ArenaKey, Error> {
+        Ok(match key {
+            KeyRef::Word(word) => ArenaKey::Word(word),
+            KeyRef::Bytes(key) => {
+                let begin = self.keys.len();
+                let (range, ()) = append(&mut self.keys, begin, |bytes| {
+                    bytes.extend_from_slice(key);
+                    Ok(())
+                })?;
+                ArenaKey::Bytes(range)
+            }
+        })
     }
 
     /// Keeps a value that `encode` appends.

@@ -24,6 +24,28 @@ pub(crate) enum Absence {
     Leaf(NodeVersion),
 }
 
+/// The guard, if it is one of a hash table.
+impl From<Absence> for Option<BucketVersion> {
+    #[inline(always)]
+    fn from(absence: Absence) -> Self {
+        match absence {
+            Absence::Bucket(bucket) => Some(bucket),
+            Absence::Leaf(_) => None,
+        }
+    }
+}
+
+/// The guard, if it is one of a tree.
+impl From<Absence> for Option<NodeVersion> {
+    #[inline(always)]
+    fn from(absence: Absence) -> Self {
+        match absence {
+            Absence::Leaf(leaf) => Some(leaf),
+            Absence::Bucket(_) => None,
+        }
+    }
+}
+
 impl From<BucketVersion> for Absence {
     #[inline(always)]
     fn from(bucket: BucketVersion) -> Self {
@@ -36,6 +58,17 @@ impl From<NodeVersion> for Absence {
     fn from(leaf: NodeVersion) -> Self {
         Self::Leaf(leaf)
     }
+}
+
+/// What is expected where a row is put.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Expected {
+    /// A row, mostly, which may be overwritten.
+    Anything,
+    /// No row. If there is one, it may not be overwritten.
+    Nothing,
+    /// No row: the transaction has missed it, and has this guard.
+    Missed(Absence),
 }
 
 /// What a transaction's own insertion did to the guards of absent keys.
@@ -119,26 +152,27 @@ impl<E: Engine> Storage<E> {
         }
     }
 
-    /// Finds a key's record, or makes one. If the row `may_be_there`, it mostly is.
+    /// Finds a key's record, or makes one.
     #[inline(always)]
     pub(crate) fn place<O: Reach>(
         &self,
         worker: &mut Worker<E>,
         key: KeyRef<'_>,
         value: &[u8],
-        may_be_there: bool,
+        expected: Expected,
         mut note: impl FnMut(Shift),
     ) -> Result<Placed, KvError> {
         dispatch!(O, self, key, |table, key| {
             let view = ForHolder(worker.holder());
-            let read = if may_be_there { table.try_read(key, &view, &mut Nowhere) } else { None };
-            match read {
-                Some(Ok(found)) => Ok(Placed::Found(found)),
-                missed => {
-                    let missed = missed.and_then(Result::err);
-                    table.place(worker, key, value, missed, |change| note(change.into()))
-                }
-            }
+            let missed = match expected {
+                Expected::Anything => match table.try_read(key, &view, &mut Nowhere) {
+                    Some(Ok(found)) => return Ok(Placed::Found(found)),
+                    missed => missed.and_then(Result::err),
+                },
+                Expected::Missed(absence) => absence.into(),
+                Expected::Nothing => None,
+            };
+            table.place(worker, key, value, missed, |change| note(change.into()))
         })
     }
 

@@ -142,6 +142,18 @@ impl<'db, S: Setting, M: Mode> Tx<'db, S, M> {
         }
     }
 
+    /// Encodes a key, once for all that follows, and goes on with that.
+    #[inline(always)]
+    fn with_key<K: Key, T>(&mut self, key: &K, go_on: impl FnOnce(&mut Self, KeyRef<'_>) -> T) -> T {
+        if K::FITS {
+            return go_on(self, KeyRef::Word(key.word()));
+        }
+        let mut buffer = std::mem::take(&mut self.state().arena.key);
+        let done = go_on(self, encode(key, &mut buffer));
+        self.state().arena.key = buffer;
+        done
+    }
+
     #[inline(always)]
     fn opened<K, C, O>(&self, table: Table<K, C, O>) -> Result<&'db Opened<S::Engine>, Error> {
         if table.database != self.db.number {

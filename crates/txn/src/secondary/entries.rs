@@ -10,8 +10,6 @@ pub(crate) struct RowEntries {
     new: Entries,
     /// The row's key, which is the value of entries in unique indexes.
     pub(crate) row: Vec<u8>,
-    /// The key of the entry that is changed.
-    pub(crate) key: Vec<u8>,
 }
 
 impl RowEntries {

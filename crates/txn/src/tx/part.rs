@@ -9,6 +9,7 @@ use crate::{
     catalog::Opened,
     part::{Span, Wanted},
     state::TxState,
+    storage::KeyRef,
     table::Kind,
     write_set::{WriteOp, WriteTarget},
 };
@@ -25,35 +26,37 @@ impl<S: Setting> Tx<'_, S> {
         change: impl FnOnce(&mut T) -> X,
     ) -> Result<Option<X>, Error> {
         let (opened, span) = (self.opened(table)?, part.span());
-        let Some(Changing { start, record, whole }) = self.begin::<K, C, O>(opened, key, span)? else {
-            return Ok(None);
-        };
-        // Once for all ways, so that what is called here becomes one with it.
-        let TxState { reads, arena: Arena { values, .. }, .. } = self.state();
-        let pending = reads.pending(if whole.is_none() { record } else { WriteTarget::Past });
-        let changed = part.change(values.last(start), change);
-        let (bytes, result) = values.keep(start, Self::codec_error(opened, changed))?;
-        pending.done();
-        match whole {
-            None => {
-                let op = WriteOp::Patch { bytes, skipped: span.skipped };
-                self.write_found(opened, key, record, op, true)?;
+        self.with_key(key, |tx, encoded| {
+            let Some(Changing { start, record, whole }) = tx.begin::<C, O>(opened, encoded, span)? else {
+                return Ok(None);
+            };
+            // Once for all ways, so that what is called here becomes one with it.
+            let TxState { reads, arena: Arena { values, .. }, .. } = tx.state();
+            let pending = reads.pending(if whole.is_none() { record } else { WriteTarget::Past });
+            let changed = part.change(values.last(start), change);
+            let (bytes, result) = values.keep(start, Self::codec_error(opened, changed))?;
+            pending.done();
+            match whole {
+                None => {
+                    let op = WriteOp::Patch { bytes, skipped: span.skipped };
+                    tx.write_found(opened, encoded, record, op, true)?;
+                }
+                Some(whole) => tx.end_slow(opened, (key, encoded), record, whole, bytes.range().end)?,
             }
-            Some(whole) => self.end_whole(opened, key, record, whole, bytes.range().end)?,
-        }
-        Ok(Some(result))
+            Ok(Some(result))
+        })
     }
 
     /// Begins to change a part of a row, if there is such a row.
     #[inline(always)]
-    fn begin<K: Key, C: Flat, O: Kind>(
+    fn begin<C: Flat, O: Kind>(
         &mut self,
         opened: &Opened<S::Engine>,
-        key: &K,
+        key: KeyRef<'_>,
         span: Span,
     ) -> Result<Option<Changing>, Error> {
         if opened.indexes.are_none() {
-            match self.row::<K, C, O>(opened, key, &Wanted::part_to_change(span))? {
+            match self.row::<C, O>(opened, key, &Wanted::part_to_change(span))? {
                 Row { found: Some(Found::Own { start, .. }), record: Some(record @ WriteTarget::Seen(_)) } => {
                     return Ok(Some(Changing { start, record, whole: None }));
                 }
@@ -62,19 +65,19 @@ impl<S: Setting> Tx<'_, S> {
                 _ => return Ok(None),
             }
         }
-        self.begin_whole::<K, C, O>(opened, key, span)
+        self.begin_slow::<C, O>(opened, key, span)
     }
 
     /// Begins to change a value that is written as a whole: keeps it as it is, and once more for the change.
     #[cold]
     #[inline(never)]
-    fn begin_whole<K: Key, C: Flat, O: Kind>(
+    fn begin_slow<C: Flat, O: Kind>(
         &mut self,
         opened: &Opened<S::Engine>,
-        key: &K,
+        key: KeyRef<'_>,
         span: Span,
     ) -> Result<Option<Changing>, Error> {
-        let row = self.row::<K, C, O>(opened, key, &Wanted::TO_CHANGE)?;
+        let row = self.row::<C, O>(opened, key, &Wanted::TO_CHANGE)?;
         let Row { found: Some(Found::Own { start: old, length }), record: Some(record) } = row else {
             return Ok(None);
         };
@@ -95,17 +98,17 @@ impl<S: Setting> Tx<'_, S> {
     /// Writes such a value, once it has been changed.
     #[cold]
     #[inline(never)]
-    fn end_whole<K: Key>(
+    fn end_slow<K: Key>(
         &mut self,
         opened: &Opened<S::Engine>,
-        key: &K,
+        (key, encoded): (&K, KeyRef<'_>),
         record: WriteTarget,
         Whole { old, start }: Whole,
         end: usize,
     ) -> Result<(), Error> {
         let op = WriteOp::Put(ArenaRange::between(start, end)?);
         let old = Found::Own { start: old, length: start - old };
-        self.with_entries(opened, key, Some(old), op, |tx| tx.write_at(opened, key, record, op))
+        self.with_entries(opened, key, Some(old), op, |tx| tx.write_at(opened, encoded, record, op))
     }
 }
 

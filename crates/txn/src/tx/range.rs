@@ -3,7 +3,7 @@
 use std::ops::{Bound, RangeBounds};
 
 use drtm_htm::Engine;
-use drtm_kv::{AsOf, Bytes, Cursor, ForHolder, Inline, KvError, Nowhere, Passed, Room, Version, Visibility};
+use drtm_kv::{AsOf, Bytes, Cursor, ForHolder, Inline, KvError, Nowhere, Passed, Past, ReadEntry, Room, Visibility};
 
 use super::{
     Found, Mode, Tx, Update, encode,
@@ -183,34 +183,40 @@ impl<R: Sorted, S: Setting, M: Mode> Range<'_, '_, R, S, M> {
         Ok(count)
     }
 
-    /// Moves to the next row that is there.
+    /// Moves to the next row that is there, or was in the snapshot.
     #[inline(always)]
     pub(super) fn advance(&mut self, wanted: &Wanted) -> Result<Option<(R::Entry, Found, WriteTarget)>, Error> {
-        if let Some(before) = self.tx.past() {
-            return self.advance_past(before);
-        }
+        let past = self.tx.past();
         loop {
             let TxState { reads: ReadSet { leaves, .. }, arena: Arena { value, values, .. }, holder, .. } =
                 self.tx.state();
             let start = values.len();
             let (storage, cursor, view) = (&self.opened.storage, &mut self.cursor, &mut ForHolder(*holder));
-            let row = match *wanted {
-                Wanted::NOTHING => next_row(storage, cursor, view, leaves, &mut Nowhere)?,
+            let row = match (past, *wanted) {
+                (Some(before), _) => {
+                    let row = next_row(storage, cursor, &mut AsOf::new(before), &mut (), value)?;
+                    row.map(|(key, past)| (key, Seen::Past(past)))
+                }
+                (None, Wanted::NOTHING) => now(next_row(storage, cursor, view, leaves, &mut Nowhere)?),
                 // A range's rows are taken whole: what follows is next to it.
-                Wanted { is_to_change: false, .. } => next_row(storage, cursor, view, leaves, value)?,
-                _ => next_row(storage, cursor, view, leaves, &mut End { values, start })?,
+                (None, Wanted { is_to_change: false, .. }) => now(next_row(storage, cursor, view, leaves, value)?),
+                (None, _) => now(next_row(storage, cursor, view, leaves, &mut End { values, start })?),
             };
             let Some((key, seen)) = row else {
-                self.tx.passed()?;
+                if past.is_none() {
+                    self.tx.passed()?;
+                }
                 return Ok(None);
             };
             let Some(key) = key else { return Err(Error::Key { table: self.opened.name }) };
-            let row = if self.tx.has_ticket() && self.tx.state().writes.position(seen.at).is_none() {
-                // It has to be locked before its value is believed.
-                self.tx.state().arena.values.truncate(start);
-                self.tx.row::<R::Entry, R::Codec, Ordered>(self.opened, &key, wanted)?
-            } else {
-                self.tx.row_of(seen, wanted, start)?
+            let row = match seen {
+                Seen::Past(past) => Row { found: was_found(self.opened, past)?, record: Some(WriteTarget::Past) },
+                Seen::Now(seen) if self.tx.has_ticket() && self.tx.state().writes.position(seen.at).is_none() => {
+                    // It has to be locked before its value is believed.
+                    self.tx.state().arena.values.truncate(start);
+                    self.tx.with_key(&key, |tx, key| tx.row::<R::Codec, Ordered>(self.opened, key, wanted))?
+                }
+                Seen::Now(seen) => self.tx.row_of(seen, wanted, start)?,
             };
             let Row { found: Some(found), record: Some(record) } = row else {
                 self.pass_absent(&key, row);
@@ -237,20 +243,17 @@ impl<R: Sorted, S: Setting, M: Mode> Range<'_, '_, R, S, M> {
         }
         self.removed = Some(here);
     }
+}
 
-    /// Moves to the next row that was there.
-    #[inline(always)]
-    fn advance_past(&mut self, before: Version) -> Result<Option<(R::Entry, Found, WriteTarget)>, Error> {
-        loop {
-            let value = &mut self.tx.state().arena.value;
-            let (storage, cursor, view) = (&self.opened.storage, &mut self.cursor, &mut AsOf::new(before));
-            let row = next_row(storage, cursor, view, &mut (), value)?;
-            let Some((key, past)) = row else { return Ok(None) };
-            let Some(found) = was_found(self.opened, past)? else { continue };
-            let Some(key) = key else { return Err(Error::Key { table: self.opened.name }) };
-            return Ok(Some((key, found, WriteTarget::Past)));
-        }
-    }
+/// What is seen of the next record of a range.
+enum Seen {
+    Now(ReadEntry),
+    Past(Past),
+}
+
+#[inline(always)]
+fn now<K>(row: Option<FoundRow<K, ReadEntry>>) -> Option<(Option<K>, Seen)> {
+    row.map(|(key, seen)| (key, Seen::Now(seen)))
 }
 
 /// A key, if it is one of the table's, and what is found of its record.

@@ -5,7 +5,7 @@ use std::{borrow::Borrow, hint::cold_path};
 use drtm_htm::Engine;
 use drtm_kv::{ForHolder, Handle, Lines, Past, ReadEntry};
 
-use super::{Found, Mode, Tx, encode};
+use super::{Found, Mode, Tx};
 use crate::{
     Codec, CodecError, Conflict, Error, Key, Point, Setting, Stored, Table,
     arena::Arena,
@@ -13,6 +13,7 @@ use crate::{
     part::Wanted,
     room::Taken,
     state::TxState,
+    storage::KeyRef,
     table::{Kind, Reach},
     write_set::{Write, WriteOp, WriteTarget},
 };
@@ -219,7 +220,7 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
         key: &K,
     ) -> Result<bool, Error> {
         let opened = self.opened(table)?;
-        Ok(self.row::<K, C, O>(opened, key, &Wanted::NOTHING)?.found.is_some())
+        self.with_key(key, |tx, key| Ok(tx.row::<C, O>(opened, key, &Wanted::NOTHING)?.found.is_some()))
     }
 
     /// Finds a row, and makes something of the part of it that its source wants.
@@ -231,18 +232,18 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
         make: impl FnOnce(&[u8]) -> Result<X, CodecError>,
     ) -> Result<Option<X>, Error> {
         let (opened, wanted) = (self.opened(rows.table())?, rows.wanted());
-        let row = self.row::<R::Key, R::Codec, R::Kind>(opened, key, wanted)?;
-        if !wanted.is_whole()
-            && let Some(WriteTarget::Written(_)) = row.record
-        {
-            // Of a row that the transaction writes there is only the whole.
-            let Some(found) = self.row::<R::Key, R::Codec, R::Kind>(opened, key, &Wanted::TO_READ)?.found else {
-                return Ok(None);
-            };
-            return self.read_found(opened.name, found, |whole| make(rows.part(whole))).map(Some);
-        }
-        let Some(found) = row.found else { return Ok(None) };
-        self.read_found(opened.name, found, make).map(Some)
+        self.with_key(key, |tx, key| {
+            let row = tx.row::<R::Codec, R::Kind>(opened, key, wanted)?;
+            if !wanted.is_whole()
+                && let Some(WriteTarget::Written(_)) = row.record
+            {
+                // Of a row that the transaction writes there is only the whole.
+                let found = tx.row::<R::Codec, R::Kind>(opened, key, &Wanted::TO_READ)?.found;
+                let make = |found| tx.read_found(opened.name, found, |whole| make(rows.part(whole)));
+                return found.map(make).transpose();
+            }
+            row.found.map(|found| tx.read_found(opened.name, found, make)).transpose()
+        })
     }
 
     /// Makes something of a value that was found.
@@ -258,16 +259,13 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
 
     /// Finds a row, and copies its value if that is wanted. What was found is part of what the transaction has read.
     #[inline(always)]
-    pub(super) fn row<K: Key, C: Codec, O: Reach>(
+    pub(super) fn row<C: Codec, O: Reach>(
         &mut self,
         opened: &Opened<S::Engine>,
-        key: &K,
+        key: KeyRef<'_>,
         wanted: &Wanted,
     ) -> Result<Row, Error> {
-        if !K::FITS {
-            return self.row_of_key::<K, O>(opened, key, None, wanted);
-        }
-        let word = key.word();
+        let KeyRef::Word(word) = key else { return self.row_of_key::<O>(opened, key, None, wanted) };
         let near = self.located::<O>(opened, word);
         if let Some(at) = near
             && self.past().is_none()
@@ -281,7 +279,7 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
             }
             cold_path();
         }
-        self.row_of_key::<u64, O>(opened, &word, near, wanted)
+        self.row_of_key::<O>(opened, key, near, wanted)
     }
 
     /// Where a row is, if it was asked for. A step of the transaction.
@@ -294,15 +292,15 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
 
     /// Finds a row wherever it is. Once for all tables: what is done once in a transaction takes longer to be fetched than to be carried out.
     #[inline(never)]
-    pub(super) fn row_of_key<K: Key, O: Reach>(
+    pub(super) fn row_of_key<O: Reach>(
         &mut self,
         opened: &Opened<S::Engine>,
-        key: &K,
+        key: KeyRef<'_>,
         near: Option<Handle>,
         wanted: &Wanted,
     ) -> Result<Row, Error> {
         loop {
-            if let Some(row) = self.try_row::<K, O>(opened, key, near, wanted)? {
+            if let Some(row) = self.try_row::<O>(opened, key, near, wanted)? {
                 return Ok(row);
             }
         }
@@ -310,30 +308,29 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
 
     /// The same, unless the row must be looked for again.
     #[inline(always)]
-    fn try_row<K: Key, O: Reach>(
+    fn try_row<O: Reach>(
         &mut self,
         opened: &Opened<S::Engine>,
-        key: &K,
+        key: KeyRef<'_>,
         near: Option<Handle>,
         wanted: &Wanted,
     ) -> Result<Option<Row>, Error> {
         let past = self.past();
         let state = self.state();
-        let TxState { arena: Arena { key: buffer, value, values, .. }, holder, .. } = &mut *state;
+        let TxState { arena: Arena { value, values, .. }, holder, .. } = &mut *state;
         let start = values.len();
-        let encoded = encode(key, buffer);
         let room = &mut Taken::new(value, values, wanted, opened.value_size);
         if let Some(before) = past {
-            let found = opened.read_past::<O>(near, encoded, before, room)?;
+            let found = opened.read_past::<O>(near, key, before, room)?;
             return Ok(Some(Row { found: was_found(opened, found)?, record: None }));
         }
-        let seen = match opened.storage.read::<O, _>(encoded, ForHolder(*holder), room)? {
+        let seen = match opened.storage.read::<O, _>(key, ForHolder(*holder), room)? {
             Ok(seen) => seen,
             Err(absence) => {
                 cold_path();
                 state.arena.values.truncate(start);
                 self.track_absent(absence)?;
-                return Ok(Some(Row { found: None, record: None }));
+                return Ok(Some(Row { found: None, record: Some(WriteTarget::Missed(absence)) }));
             }
         };
         if self.has_ticket() {

@@ -20,7 +20,7 @@ use crate::{
     read_set::ReadSet,
     room::{End, Of},
     state::TxState,
-    storage::Storage,
+    storage::{KeyRef, Storage},
     write_set::{Write, WriteOp},
 };
 
@@ -60,8 +60,10 @@ impl<K: Key, C: Codec, S: Setting> Range<'_, '_, Table<K, C, Ordered>, S> {
     {
         let wanted = self.tx.wanted_for_change(self.opened);
         let Some((key, found, record)) = self.advance(wanted)? else { return Ok(None) };
-        let result =
-            self.tx.change_found::<K, C, R>(self.opened, &key, wanted, found, record, |value| change(&key, value))?;
+        let Self { tx, opened, .. } = self;
+        let result = tx.with_key(&key, |tx, encoded| {
+            tx.change_found::<K, C, R>(opened, (&key, encoded), wanted, found, record, |value| change(&key, value))
+        })?;
         Ok(Some((key, result)))
     }
 
@@ -108,14 +110,9 @@ impl<K: Key, C: Codec, S: Setting> Range<'_, '_, Table<K, C, Ordered>, S> {
                 Stop::Enough => return Ok(()),
                 Stop::Failed(error) => return Err(error),
                 Stop::At(word, seen) => {
-                    if let Some((key, found, record)) = self.row_slow(word, seen, end, wanted)?
-                        && self
-                            .tx
-                            .change_found::<K, C, _>(self.opened, &key, wanted, found, record, |value| {
-                                change(&key, value)
-                            })?
-                            .is_break()
-                    {
+                    let Some((key, found, record)) = self.row_slow(word, seen, end, wanted)? else { continue };
+                    let (names, change) = ((&key, KeyRef::Word(word)), |value: &mut C::Value| change(&key, value));
+                    if self.tx.change_found::<K, C, _>(self.opened, names, wanted, found, record, change)?.is_break() {
                         return Ok(());
                     }
                 }
@@ -197,7 +194,8 @@ impl<K: Key, C: Codec, S: Setting> Range<'_, '_, Table<K, C, Ordered>, S> {
     pub fn remove_next(&mut self) -> Result<Option<(K, C::Value)>, Error> {
         let Some((key, found, record)) = self.advance(&Wanted::TO_READ)? else { return Ok(None) };
         let value = self.tx.decode::<C>(self.opened, found)?;
-        self.tx.remove_found(self.opened, &key, found, record)?;
+        let Self { tx, opened, .. } = self;
+        tx.with_key(&key, |tx, encoded| tx.remove_found(opened, (&key, encoded), found, record))?;
         Ok(Some((key, value)))
     }
 }
