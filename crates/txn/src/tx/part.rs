@@ -26,8 +26,8 @@ impl<S: Setting> Tx<'_, S> {
         change: impl FnOnce(&mut T) -> X,
     ) -> Result<Option<X>, Error> {
         let (opened, span) = (self.opened(table)?, part.span());
-        self.with_key(key, |tx, encoded| {
-            let Some(Changing { start, record, whole }) = tx.begin::<C, O>(opened, encoded, span)? else {
+        self.with_key(key, |tx, key| {
+            let Some(Changing { start, record, whole }) = tx.begin::<C, O>(opened, key, span)? else {
                 return Ok(None);
             };
             // Once for all ways, so that what is called here becomes one with it.
@@ -39,9 +39,9 @@ impl<S: Setting> Tx<'_, S> {
             match whole {
                 None => {
                     let op = WriteOp::Patch { bytes, skipped: span.skipped };
-                    tx.write_found(opened, encoded, record, op, true)?;
+                    tx.write_found(opened, key, record, op, true)?;
                 }
-                Some(whole) => tx.end_slow(opened, (key, encoded), record, whole, bytes.range().end)?,
+                Some(whole) => tx.end_slow(opened, key, record, whole, bytes.range().end)?,
             }
             Ok(Some(result))
         })
@@ -98,17 +98,17 @@ impl<S: Setting> Tx<'_, S> {
     /// Writes such a value, once it has been changed.
     #[cold]
     #[inline(never)]
-    fn end_slow<K: Key>(
+    fn end_slow(
         &mut self,
         opened: &Opened<S::Engine>,
-        (key, encoded): (&K, KeyRef<'_>),
+        key: KeyRef<'_>,
         record: WriteTarget,
         Whole { old, start }: Whole,
         end: usize,
     ) -> Result<(), Error> {
         let op = WriteOp::Put(ArenaRange::between(start, end)?);
         let old = Found::Own { start: old, length: start - old };
-        self.with_entries(opened, key, Some(old), op, |tx| tx.write_at(opened, encoded, record, op))
+        self.with_entries(opened, key, Some(old), op, |tx| tx.write_at(opened, key, record, op))
     }
 }
 
