@@ -15,7 +15,7 @@ use std::{
 };
 
 use crate::{
-    Capabilities, Counters, NodeId, Phase, Port, VerbError, Verbs,
+    Capabilities, Cost, Counters, NodeId, Phase, Port, VerbError, Verbs,
     port::Activity,
     tickets::{NOBODY, Task},
 };
@@ -140,6 +140,15 @@ impl<P: Port> Endpoint<P> {
             Poll::Pending
         })
         .await;
+    }
+
+    /// Says what protocol code does with its processor. Costs nothing but on a simulated cluster,
+    /// where the worker's time goes on by it.
+    #[inline(always)]
+    pub fn charge(&self, cost: Cost) {
+        if P::CHARGES {
+            self.inner().port.charge(cost);
+        }
     }
 
     /// How often this endpoint's thread went to sleep, because nothing was ready.

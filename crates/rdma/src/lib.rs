@@ -58,9 +58,11 @@ mod port;
 mod region;
 #[cfg_attr(feature = "model", allow(dead_code, reason = "models use it in tests only"))]
 mod ring;
+pub mod rpc;
 mod salvage;
 #[cfg(not(feature = "model"))]
 mod shm;
+mod sim;
 mod sync;
 mod tasks;
 mod tickets;
@@ -72,7 +74,7 @@ pub use address::{NodeId, Offset, RegionId, Remote};
 pub use batch::Batch;
 pub use buffers::Buffers;
 pub use bytes::{read_bytes, words_for, write_bytes};
-pub use capabilities::{Atomicity, Capabilities, Order};
+pub use capabilities::{Atomicity, Capabilities, Delivery, Order};
 pub use counters::{Counters, Phase, Tally};
 pub use endpoint::{Endpoint, Sleep};
 pub use error::{FabricError, VerbError};
@@ -86,5 +88,9 @@ pub use region::{OutOfBounds, ROOTS, Region, RegionError};
 pub use salvage::Salvage;
 #[cfg(not(feature = "model"))]
 pub use shm::{JoinError, ShmConfig, ShmFabric, ShmPort};
+pub use sim::{
+    Chances, Cost, Fault, NicProfile, Primitive, Published, Remains, RunEnd, Sim, SimConfig, SimFabric, SimPort, Trace,
+    Transport,
+};
 pub use time::{Elapsed, Time};
 pub use verbs::Verbs;

@@ -7,7 +7,7 @@
 use std::fmt;
 
 use crate::{
-    Buffers, Capabilities, Incarnation, NodeEvent, NodeId, Presence, Remote, Time, VerbError, alarm::Ringer,
+    Buffers, Capabilities, Cost, Incarnation, NodeEvent, NodeId, Presence, Remote, Time, VerbError, alarm::Ringer,
     buffers::Buffer,
 };
 
@@ -110,6 +110,9 @@ pub enum Activity {
 
 /// A backend's part of an endpoint.
 pub trait Backend: fmt::Debug + Send {
+    /// Whether [`charge`](Self::charge) does anything.
+    const CHARGES: bool = false;
+
     /// The node that this port belongs to.
     fn node(&self) -> NodeId;
 
@@ -175,6 +178,13 @@ pub trait Backend: fmt::Debug + Send {
 
     /// What is new of the nodes.
     fn next_event(&mut self) -> Option<NodeEvent>;
+
+    /// The endpoint's processor has done something that protocol code names. Of use to a simulation
+    /// only.
+    #[inline(always)]
+    fn charge(&mut self, cost: Cost) {
+        let _ = cost;
+    }
 
     /// Makes the queue to a node belong to the incarnation that is here now, and gives that. What
     /// is still in the queue fails. Gives nothing while the end of the one before is not reported

@@ -15,6 +15,7 @@ mod nodes;
 mod processes;
 mod region;
 mod regions;
+mod simulated;
 mod stress;
 mod support;
 mod waiting;
