@@ -16,6 +16,7 @@ mod processes;
 mod region;
 mod regions;
 mod simulated;
+mod simulation;
 mod stress;
 mod support;
 mod waiting;
