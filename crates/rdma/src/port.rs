@@ -110,8 +110,9 @@ pub enum Activity {
 
 /// A backend's part of an endpoint.
 pub trait Backend: fmt::Debug + Send {
-    /// Whether [`charge`](Self::charge) does anything.
-    const CHARGES: bool = false;
+    /// Whether time is virtual: a wait takes none of the thread's, so that nothing spins, and what
+    /// the processor does takes time only where that is [charged](Self::charge).
+    const VIRTUAL: bool = false;
 
     /// The node that this port belongs to.
     fn node(&self) -> NodeId;
@@ -165,8 +166,8 @@ pub trait Backend: fmt::Debug + Send {
     /// Sleeps until there may be something to poll for, or to receive where the endpoint is
     /// `receiving`; until the alarm is rung; or until a moment. Does not sleep where there is
     /// something already, nor where `quiet` says so, which is asked when whatever comes later would
-    /// end the sleep. May return earlier. Never called while the last poll found that something is
-    /// [`Activity::Busy`].
+    /// end the sleep. May return earlier. Called while the last poll found that something is
+    /// [`Activity::Busy`] only where time is virtual.
     fn wait(&mut self, until: Option<Time>, receiving: bool, quiet: impl FnOnce() -> bool);
 
     /// Says that no coroutine at this endpoint receives any more: another endpoint of the node may

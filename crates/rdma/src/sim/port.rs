@@ -116,7 +116,7 @@ impl<E: Engine> SimPort<E> {
 impl<E: Engine> Port for SimPort<E> {}
 
 impl<E: Engine> Backend for SimPort<E> {
-    const CHARGES: bool = true;
+    const VIRTUAL: bool = true;
 
     fn node(&self) -> NodeId {
         self.node
