@@ -35,6 +35,8 @@ pub enum Cost {
     Copy(usize),
     /// What the application does, in nanoseconds.
     Nanos(u64),
+    /// A switch to a coroutine, which the executor itself charges.
+    Switch,
 }
 
 impl CpuProfile {
@@ -44,6 +46,7 @@ impl CpuProfile {
             Cost::Update => self.update,
             Cost::Lock => self.lock,
             Cost::Copy(bytes) => self.line * bytes.div_ceil(64) as u64,
+            Cost::Switch => self.switch,
             Cost::Nanos(nanos) => nanos.saturating_mul(super::clock::NANO),
         }
     }

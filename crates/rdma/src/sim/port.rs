@@ -217,6 +217,7 @@ impl<E: Engine> Backend for SimPort<E> {
         let mut found = false;
         if let Some(it) = world.station(self.station) {
             it.rung = false;
+            it.answered = false;
         }
         loop {
             let local = world.local(self.station);
@@ -232,12 +233,12 @@ impl<E: Engine> Backend for SimPort<E> {
                     it.queues[usize::from(queue)].taken -= 1;
                     it.in_flight -= 1;
                     if ticket.is_some() {
-                        takes = cpu.completion + cpu.switch;
+                        takes = cpu.completion;
                     }
                     events.completed(ticket, verb, outcome);
                 }
                 Arrival::Replied { ticket, from, frame } => {
-                    takes = cpu.receive + cpu.switch;
+                    takes = cpu.receive;
                     events.replied(ticket, from, frame);
                 }
                 Arrival::Departed { node, incarnation } => events.departed(node, incarnation),
@@ -263,7 +264,7 @@ impl<E: Engine> Backend for SimPort<E> {
         if self.mail_at(&world)? > local || self.is_silenced(&world) {
             return None;
         }
-        let takes = world.config.profile.cpu.receive + world.config.profile.cpu.switch;
+        let takes = world.config.profile.cpu.receive;
         world.charge(self.station, takes);
         let life = &mut world.nodes[usize::from(self.node.0)].life;
         let letter = life.mail.pop_front()?;

@@ -41,6 +41,8 @@ pub(super) struct Station {
     pub(super) receiving: bool,
     /// Something has ended its wait.
     pub(super) rung: bool,
+    /// It has rung the doorbell for replies since its last poll.
+    pub(super) answered: bool,
     /// Its worker has said what it waits for.
     pub(super) waits: bool,
     /// Its next turn, and which of the turns planned that is.
@@ -66,6 +68,7 @@ impl Station {
             arrivals: VecDeque::new(),
             receiving: false,
             rung: false,
+            answered: false,
             waits: false,
             turn: None,
             generation: 0,

@@ -179,7 +179,10 @@ impl<E: Engine> World<E> {
     /// Sends a reply, from an endpoint whose processor has come so far.
     pub(in crate::sim) fn send_reply(&mut self, station: u32, to: ReplyTo, reply: Reply) {
         let cpu = self.config.profile.cpu;
-        self.charge(station, cpu.post + cpu.doorbell);
+        // Datagrams between two polls share a doorbell: they are on one queue pair.
+        let shares = self.config.transport == Transport::Datagrams;
+        let rung = self.station(station).is_some_and(|it| std::mem::replace(&mut it.answered, true));
+        self.charge(station, if shares && rung { cpu.post } else { cpu.post + cpu.doorbell });
         let at = self.local(station) + self.config.profile.pcie_write;
         let Some(it) = self.station(station) else { return };
         let (from, nic) = (it.node, it.nic);
