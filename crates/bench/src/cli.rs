@@ -8,7 +8,7 @@ use std::{
 
 use clap::{Parser, Subcommand};
 
-use crate::{Error, compare, elle, htm, kv, paper, report::Report, smallbank, tatp, tpcc, ycsb};
+use crate::{Error, compare, elle, fabric, htm, kv, paper, report::Report, smallbank, tatp, tpcc, ycsb};
 
 /// The yardstick of drtm: measures it, and regenerates the figures of the papers it stands on.
 #[derive(Debug, Parser)]
@@ -37,6 +37,7 @@ Examples:
   drtm-bench ycsb --mix a --threads 2               the same of YCSB; smallbank and tatp likewise
   drtm-bench compare smallbank                      this database beside others, in turns
   drtm-bench history --out list-append.edn          whether transactions are strictly serializable
+  drtm-bench fabric latency --raw                   verbs beside raw memory; simulated clusters likewise
   drtm-bench paper dbx-fig1 --svg figures           all panels of a figure, as tables and as charts
   drtm-bench paper --all --json                     every figure, for a script
 
@@ -46,6 +47,12 @@ Exit status: 0 done and every check held, 1 a check failed, 2 wrong usage.";
 #[derive(Debug, Subcommand)]
 enum Command {
     Compare(compare::Args),
+    /// Study fabrics: what their verbs take, and what simulated clusters do
+    #[command(after_help = fabric::AFTER_HELP)]
+    Fabric {
+        #[command(subcommand)]
+        command: fabric::Command,
+    },
     History(elle::Args),
     /// Study transactional memory: what there is, and what its regions can bear
     #[command(after_help = htm::AFTER_HELP)]
@@ -105,6 +112,7 @@ impl Cli {
         let report = Report::new(self.json);
         match &self.command {
             Command::Compare(args) => args.carry_out(self.seed, &report),
+            Command::Fabric { command } => command.carry_out(self.seed, &report),
             Command::History(args) => args.carry_out(self.seed, &report),
             Command::Htm { command } => command.carry_out(self.seed, &report),
             Command::Kv { command } => command.carry_out(self.seed, &report),

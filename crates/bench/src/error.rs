@@ -84,6 +84,14 @@ pub enum Error {
     #[error(transparent)]
     Verb(#[from] drtm_rdma::VerbError),
 
+    /// A group of nodes on shared memory could not be joined.
+    #[error(transparent)]
+    Join(#[from] drtm_rdma::JoinError),
+
+    /// A simulated run did not come to its end.
+    #[error("the simulated run ended before its workers: {0:?}")]
+    Simulation(drtm_rdma::RunEnd),
+
     /// A table on another node could not be used.
     #[error(transparent)]
     Peer(#[from] drtm_kv::PeerError),

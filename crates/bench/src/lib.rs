@@ -25,6 +25,7 @@
 //! - `compare`: workloads on this database beside other stores.
 //! - [`history`]: a checker of what transactions saw and left. `elle`: histories of clients, written
 //!   in Elle's form and judged by it.
+//! - `fabric`: verbs and messages on every fabric; simulated clusters beside what was published of them.
 //! - [`htm`]: studies of transactional memory.
 //! - [`kv`]: the memory store beside other maps.
 //! - [`mix`], [`zipf`]: which transaction comes next, and which record.
@@ -43,6 +44,7 @@ mod compare;
 mod drive;
 mod elle;
 mod error;
+mod fabric;
 pub mod history;
 pub mod htm;
 pub mod kv;
