@@ -27,6 +27,7 @@
 //!   in Elle's form and judged by it.
 //! - [`htm`]: studies of transactional memory.
 //! - [`kv`]: the memory store beside other maps.
+//! - `log`: what a database has left in its directory: inspected, verified, salvaged.
 //! - [`mix`], [`zipf`]: which transaction comes next, and which record.
 //! - `paper`: the figures of the papers, regenerated beside the published values.
 //! - [`rates`]: several subjects, measured in turns.
@@ -46,6 +47,7 @@ mod error;
 pub mod history;
 pub mod htm;
 pub mod kv;
+mod log;
 mod memory;
 pub mod mix;
 mod names;

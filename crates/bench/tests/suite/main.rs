@@ -4,6 +4,7 @@
 mod command_line;
 mod compare;
 mod limits;
+mod log;
 mod lookups;
 mod paper;
 mod speed;
