@@ -8,7 +8,7 @@ use std::{
 
 use clap::{Parser, Subcommand};
 
-use crate::{Error, compare, elle, htm, kv, log, paper, report::Report, smallbank, tatp, tpcc, ycsb};
+use crate::{Error, compare, elle, htm, kv, log, paper, report::Report, smallbank, soak, tatp, tpcc, ycsb};
 
 /// The yardstick of drtm: measures it, and regenerates the figures of the papers it stands on.
 #[derive(Debug, Parser)]
@@ -37,6 +37,7 @@ Examples:
   drtm-bench ycsb --mix a --threads 2               the same of YCSB; smallbank and tatp likewise
   drtm-bench compare smallbank                      this database beside others, in turns
   drtm-bench log verify DIR                         whether all of a database's log can be read
+  drtm-bench soak crash --secs 60                   power cuts on a simulated disk, and what is left
   drtm-bench history --out list-append.edn          whether transactions are strictly serializable
   drtm-bench paper dbx-fig1 --svg figures           all panels of a figure, as tables and as charts
   drtm-bench paper --all --json                     every figure, for a script
@@ -68,6 +69,12 @@ enum Command {
     },
     Paper(paper::Args),
     Smallbank(smallbank::Args),
+    /// Crash databases, kill them, let their disk fail, and check what is left
+    #[command(after_help = soak::AFTER_HELP)]
+    Soak {
+        #[command(subcommand)]
+        command: soak::Command,
+    },
     Tatp(tatp::Args),
     Tpcc(tpcc::Args),
     Ycsb(ycsb::Args),
@@ -118,6 +125,7 @@ impl Cli {
             Command::Log { command } => command.carry_out(&report),
             Command::Paper(args) => args.carry_out(self.seed, &report),
             Command::Smallbank(args) => args.carry_out(self.seed, &report),
+            Command::Soak { command } => command.carry_out(self.seed, &report),
             Command::Tatp(args) => args.carry_out(self.seed, &report),
             Command::Tpcc(args) => args.carry_out(self.seed, &report),
             Command::Ycsb(args) => args.carry_out(self.seed, &report),

@@ -33,6 +33,7 @@
 //! - [`rates`]: several subjects, measured in turns.
 //! - `report`: tables, JSON and charts.
 //! - [`smallbank`], [`tatp`], [`tpcc`], [`ycsb`]: workloads: tables, initial population, inputs, transactions, and the checks of their consistency.
+//! - `soak`: databases that crash, are killed or whose disk fails, and what is left of them.
 //! - `drive`: what runs them: threads, options, what is counted, how it is told. [`Plain`]: the codec of their rows.
 
 #![forbid(unsafe_code)]
@@ -57,6 +58,7 @@ pub mod rates;
 mod report;
 mod scatter;
 pub mod smallbank;
+mod soak;
 pub mod tatp;
 pub mod tpcc;
 mod units;

@@ -7,5 +7,6 @@ mod limits;
 mod log;
 mod lookups;
 mod paper;
+mod soak;
 mod speed;
 mod workloads;
