@@ -162,7 +162,7 @@ impl Args {
             for (offset, record) in segment.records() {
                 let mut of_record = 0;
                 if record.kind == RecordKind::Rows {
-                    for entry in record.entries().filter_map(Result::ok) {
+                    for entry in record.entries().map_while(Result::ok) {
                         of_record += 1;
                         tables.entry(entry.table).or_default().count(entry.change);
                     }
