@@ -8,7 +8,7 @@ use std::{
 
 use clap::{Parser, Subcommand};
 
-use crate::{Error, compare, elle, fabric, htm, kv, paper, report::Report, smallbank, tatp, tpcc, ycsb};
+use crate::{Error, compare, elle, fabric, htm, kv, log, paper, report::Report, smallbank, soak, tatp, tpcc, ycsb};
 
 /// The yardstick of drtm: measures it, and regenerates the figures of the papers it stands on.
 #[derive(Debug, Parser)]
@@ -36,6 +36,8 @@ Examples:
   drtm-bench tpcc                                   TPC-C, with its consistency checked
   drtm-bench ycsb --mix a --threads 2               the same of YCSB; smallbank and tatp likewise
   drtm-bench compare smallbank                      this database beside others, in turns
+  drtm-bench log verify DIR                         whether all of a database's log can be read
+  drtm-bench soak crash --secs 60                   power cuts on a simulated disk, and what is left
   drtm-bench history --out list-append.edn          whether transactions are strictly serializable
   drtm-bench fabric latency --raw                   verbs beside raw memory; simulated clusters likewise
   drtm-bench paper dbx-fig1 --svg figures           all panels of a figure, as tables and as charts
@@ -66,8 +68,20 @@ enum Command {
         #[command(subcommand)]
         command: kv::Command,
     },
+    /// Read what a database has left in its directory
+    #[command(after_help = log::AFTER_HELP)]
+    Log {
+        #[command(subcommand)]
+        command: log::Command,
+    },
     Paper(paper::Args),
     Smallbank(smallbank::Args),
+    /// Crash databases, kill them, let their disk fail, and check what is left
+    #[command(after_help = soak::AFTER_HELP)]
+    Soak {
+        #[command(subcommand)]
+        command: soak::Command,
+    },
     Tatp(tatp::Args),
     Tpcc(tpcc::Args),
     Ycsb(ycsb::Args),
@@ -116,8 +130,10 @@ impl Cli {
             Command::History(args) => args.carry_out(self.seed, &report),
             Command::Htm { command } => command.carry_out(self.seed, &report),
             Command::Kv { command } => command.carry_out(self.seed, &report),
+            Command::Log { command } => command.carry_out(&report),
             Command::Paper(args) => args.carry_out(self.seed, &report),
             Command::Smallbank(args) => args.carry_out(self.seed, &report),
+            Command::Soak { command } => command.carry_out(self.seed, &report),
             Command::Tatp(args) => args.carry_out(self.seed, &report),
             Command::Tpcc(args) => args.carry_out(self.seed, &report),
             Command::Ycsb(args) => args.carry_out(self.seed, &report),
