@@ -189,9 +189,6 @@ impl<'r, E: Engine> Record<'r, E> {
     fn copy_parts(&self, value: &[Word], length: usize, into: &mut impl Room) {
         let skipped = into.skipped().min(value.len());
         read_bytes(self.engine(), &value[skipped..], into.of(length.saturating_sub(8 * skipped)));
-        if let Some((skipped, into)) = into.besides(length) {
-            read_bytes(self.engine(), value.get(skipped..).unwrap_or(&[]), into);
-        }
     }
 
     #[inline(always)]

@@ -41,12 +41,6 @@ pub trait Room {
     fn whole(&self) -> Option<usize> {
         None
     }
-
-    /// Other words of the value that are wanted as well, if there are any: how many are before them, and room for them. Not for more than a value of this length has.
-    #[inline(always)]
-    fn besides(&mut self, _length: usize) -> Option<(usize, &mut [u8])> {
-        None
-    }
 }
 
 impl Room for Vec<u8> {

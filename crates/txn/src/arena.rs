@@ -2,7 +2,7 @@
 
 mod values;
 
-pub(crate) use values::{ArenaRange, Value, Values, append};
+pub(crate) use values::{ArenaRange, Values, append};
 
 use crate::{Error, Key, storage::KeyRef};
 
@@ -14,7 +14,7 @@ pub(crate) struct Arena {
     /// Keys of rows that are to be written.
     pub(crate) keys: Vec<u8>,
     /// The value that was read last.
-    pub(crate) value: Value,
+    pub(crate) value: Values,
     /// The key that is being looked up.
     pub(crate) key: Vec<u8>,
 }

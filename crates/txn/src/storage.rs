@@ -8,7 +8,10 @@ use drtm_kv::{
     Nowhere, Placed, ReadEntry, Reaped, Reserved, Room, Store, Tree, Version, Visibility, Worker,
 };
 
-use crate::table::{Any, Reach};
+use crate::{
+    Key,
+    table::{Any, Reach},
+};
 
 /// A key, as the store takes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -28,6 +31,51 @@ impl<'k> From<&'k [u8]> for KeyRef<'k> {
     #[inline(always)]
     fn from(bytes: &'k [u8]) -> Self {
         Self::Bytes(bytes)
+    }
+}
+
+impl KeyRef<'_> {
+    /// The key, if it is one of this type.
+    #[inline]
+    pub(crate) fn decode<K: Key>(self) -> Option<K> {
+        match self {
+            Self::Word(word) => K::from_word(word),
+            Self::Bytes(bytes) => K::from_bytes(bytes),
+        }
+    }
+
+    /// Appends the key as bytes, of which a word has so many.
+    #[inline]
+    pub(crate) fn write(self, size: usize, bytes: &mut Vec<u8>) {
+        match self {
+            Self::Word(word) => bytes.extend_from_slice(&word.to_be_bytes()[size_of::<u64>().saturating_sub(size)..]),
+            Self::Bytes(key) => bytes.extend_from_slice(key),
+        }
+    }
+}
+
+/// A key that is kept.
+#[derive(Debug)]
+pub(crate) enum OwnedKey {
+    Word(u64),
+    Bytes(Box<[u8]>),
+}
+
+impl From<KeyRef<'_>> for OwnedKey {
+    fn from(key: KeyRef<'_>) -> Self {
+        match key {
+            KeyRef::Word(word) => Self::Word(word),
+            KeyRef::Bytes(bytes) => Self::Bytes(bytes.into()),
+        }
+    }
+}
+
+impl OwnedKey {
+    pub(crate) fn as_ref(&self) -> KeyRef<'_> {
+        match self {
+            Self::Word(word) => KeyRef::Word(*word),
+            Self::Bytes(bytes) => KeyRef::Bytes(bytes),
+        }
     }
 }
 

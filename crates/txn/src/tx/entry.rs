@@ -97,7 +97,7 @@ impl<K: Key, S: Setting> Place<'_, '_, K, S> {
     fn write<C: Codec>(&mut self, row: Row, value: &C::Given) -> Result<(), Error> {
         let Self { tx, opened, key } = self;
         let value = tx.keep_value::<C>(opened, value)?;
-        tx.with_key(*key, |tx, encoded| tx.put_row::<K, Any>(opened, (*key, encoded), row, value))
+        tx.with_key(*key, |tx, key| tx.put_row::<Any>(opened, key, row, value))
     }
 }
 
@@ -287,7 +287,7 @@ impl<K: Key, C: Codec, S: Setting> OccupiedEntry<'_, '_, K, C, S> {
     pub fn remove(mut self) -> Result<(), Error> {
         let Row { found: Some(found), record: Some(record) } = self.row()? else { return Ok(()) };
         let Place { tx, opened, key } = self.place;
-        tx.with_key(key, |tx, encoded| tx.remove_found(opened, (key, encoded), found, record))
+        tx.with_key(key, |tx, key| tx.remove_found(opened, key, found, record))
     }
 
     /// Removes the row, and gives its value.

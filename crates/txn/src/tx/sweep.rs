@@ -24,7 +24,7 @@ use crate::{
     write_set::{Write, WriteOp},
 };
 
-impl<K: Key, C: Codec, S: Setting> Range<'_, '_, K, C, S> {
+impl<K: Key, C: Codec, S: Setting> Range<'_, '_, Table<K, C, Ordered>, S> {
     /// Changes the value of the next row, where it is found: without looking for it again. Gives its key and what `change` gives, or `None` if there are no
     /// more rows.
     ///
@@ -62,7 +62,7 @@ impl<K: Key, C: Codec, S: Setting> Range<'_, '_, K, C, S> {
         let Some((key, found, record)) = self.advance(wanted)? else { return Ok(None) };
         let Self { tx, opened, .. } = self;
         let result = tx.with_key(&key, |tx, encoded| {
-            tx.change_found::<K, C, R>(opened, (&key, encoded), wanted, found, record, |value| change(&key, value))
+            tx.change_found::<C, R>(opened, encoded, wanted, found, record, |value| change(&key, value))
         })?;
         Ok(Some((key, result)))
     }
@@ -111,8 +111,8 @@ impl<K: Key, C: Codec, S: Setting> Range<'_, '_, K, C, S> {
                 Stop::Failed(error) => return Err(error),
                 Stop::At(word, seen) => {
                     let Some((key, found, record)) = self.row_slow(word, seen, end, wanted)? else { continue };
-                    let (names, change) = ((&key, KeyRef::Word(word)), |value: &mut C::Value| change(&key, value));
-                    if self.tx.change_found::<K, C, _>(self.opened, names, wanted, found, record, change)?.is_break() {
+                    let (name, change) = (KeyRef::Word(word), |value: &mut C::Value| change(&key, value));
+                    if self.tx.change_found::<C, _>(self.opened, name, wanted, found, record, change)?.is_break() {
                         return Ok(());
                     }
                 }
@@ -195,7 +195,7 @@ impl<K: Key, C: Codec, S: Setting> Range<'_, '_, K, C, S> {
         let Some((key, found, record)) = self.advance(&Wanted::TO_READ)? else { return Ok(None) };
         let value = self.tx.decode::<C>(self.opened, found)?;
         let Self { tx, opened, .. } = self;
-        tx.with_key(&key, |tx, encoded| tx.remove_found(opened, (&key, encoded), found, record))?;
+        tx.with_key(&key, |tx, key| tx.remove_found(opened, key, found, record))?;
         Ok(Some((key, value)))
     }
 }

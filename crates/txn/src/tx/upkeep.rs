@@ -4,7 +4,7 @@ use std::mem;
 
 use super::{Found, Tx};
 use crate::{
-    Conflict, Error, Key, Ordered, Raw, Setting, Table,
+    Conflict, Error, Ordered, Raw, Setting, Table,
     catalog::Opened,
     part::Wanted,
     secondary::{Entry, Listed, RowEntries},
@@ -16,10 +16,10 @@ use crate::{
 impl<'db, S: Setting> Tx<'db, S> {
     /// Writes a row by `write`, and the entries that it has with its old value and is to have with the new one.
     #[inline(always)]
-    pub(super) fn with_entries<K: Key>(
+    pub(super) fn with_entries(
         &mut self,
         opened: &Opened<S::Engine>,
-        key: &K,
+        key: KeyRef<'_>,
         old: Option<Found>,
         op: WriteOp,
         write: impl FnOnce(&mut Self) -> Result<(), Error>,
@@ -28,10 +28,10 @@ impl<'db, S: Setting> Tx<'db, S> {
     }
 
     #[inline(never)]
-    fn write_indexed<K: Key>(
+    fn write_indexed(
         &mut self,
         opened: &Opened<S::Engine>,
-        key: &K,
+        key: KeyRef<'_>,
         old: Option<Found>,
         op: WriteOp,
         write: impl FnOnce(&mut Self) -> Result<(), Error>,
@@ -46,7 +46,7 @@ impl<'db, S: Setting> Tx<'db, S> {
         }
         let mut entries = mem::take(&mut state.entries);
         let (old, new) = (old.map(|old| Self::bytes(state, old)), Found::of(op).map(|new| Self::bytes(state, new)));
-        let listed = entries.list(&opened.indexes, key, old, new);
+        let listed = entries.list(&opened.indexes, (key, opened.key_size), old, new);
         let before = self.savepoint();
         let written = listed.and_then(|()| write(self)).and_then(|()| self.change_entries(opened, &entries));
         self.state().entries = entries;
@@ -101,17 +101,16 @@ impl<'db, S: Setting> Tx<'db, S> {
     }
 
     /// Adds the entries that a row lacks in an index, if there is such a row.
-    pub(crate) fn complete<K: Key>(
+    pub(crate) fn complete(
         &mut self,
         opened: &Opened<S::Engine>,
-        key: &K,
+        key: KeyRef<'_>,
         index: &Listed,
     ) -> Result<(), Error> {
-        let row = self.with_key(key, |tx, key| tx.row::<Raw, Any>(opened, key, &Wanted::TO_READ))?;
-        let Some(found) = row.found else { return Ok(()) };
+        let Some(found) = self.row::<Raw, Any>(opened, key, &Wanted::TO_READ)?.found else { return Ok(()) };
         let state = self.state();
         let mut entries = mem::take(&mut state.entries);
-        let listed = entries.list_in(index, key, Self::bytes(state, found));
+        let listed = entries.list_in(index, (key, opened.key_size), Self::bytes(state, found));
         let added = listed.and_then(|()| self.add_lacking(opened, &entries));
         self.state().entries = entries;
         added
@@ -122,7 +121,8 @@ impl<'db, S: Setting> Tx<'db, S> {
             match self.add_entry(entry, &entries.row) {
                 Err(Error::Exists { table }) => {
                     if self.owner(entry)?.is_some_and(|owner| owner != entries.row) {
-                        let (index, table, key) = (table, opened.name, self.spelled(entry));
+                        let (index, table, mut key) = (table, opened.name, Vec::new());
+                        entry.key.write(self.index_of(entry)?.key_size, &mut key);
                         return Err(Error::NotUnique { index, table, key });
                     }
                 }
@@ -130,17 +130,5 @@ impl<'db, S: Setting> Tx<'db, S> {
             }
         }
         Ok(())
-    }
-
-    /// An entry's key as bytes.
-    fn spelled(&self, entry: Entry<'_>) -> Vec<u8> {
-        match entry.key {
-            KeyRef::Bytes(bytes) => bytes.to_vec(),
-            KeyRef::Word(word) => {
-                let bytes = word.to_be_bytes();
-                let size = self.db.catalog.get(entry.index).map_or(0, |index| index.key_size);
-                bytes[bytes.len() - size.min(bytes.len())..].to_vec()
-            }
-        }
     }
 }

@@ -6,7 +6,7 @@ use drtm_kv::Placed;
 
 use super::{Found, Tx, read::Row};
 use crate::{
-    Codec, Conflict, Error, Key, Setting, Table,
+    Codec, Conflict, Error, Key, Setting, Stored, Table,
     arena::{Arena, ArenaRange},
     catalog::Opened,
     part::Wanted,
@@ -88,22 +88,35 @@ impl<S: Setting> Tx<'_, S> {
     /// # Ok::<(), Error>(())
     /// ```
     #[inline(always)]
-    pub fn update<K: Key, C: Codec, O: Kind, R>(
+    pub fn update<R: Stored, X>(
+        &mut self,
+        rows: R,
+        key: &R::Key,
+        change: impl FnOnce(&mut R::Row) -> X,
+    ) -> Result<Option<X>, Error>
+    where
+        R::Row: Borrow<R::Given>,
+    {
+        rows.update(self, key, change)
+    }
+
+    #[inline(always)]
+    pub(crate) fn update_whole<K: Key, C: Codec, O: Kind, X>(
         &mut self,
         table: Table<K, C, O>,
         key: &K,
-        change: impl FnOnce(&mut C::Value) -> R,
-    ) -> Result<Option<R>, Error>
+        change: impl FnOnce(&mut C::Value) -> X,
+    ) -> Result<Option<X>, Error>
     where
         C::Value: Borrow<C::Given>,
     {
         let opened = self.opened(table)?;
         let wanted = self.wanted_for_change(opened);
-        self.with_key(key, |tx, encoded| {
-            let Row { found: Some(found), record: Some(record) } = tx.row::<C, O>(opened, encoded, wanted)? else {
+        self.with_key(key, |tx, key| {
+            let Row { found: Some(found), record: Some(record) } = tx.row::<C, O>(opened, key, wanted)? else {
                 return Ok(None);
             };
-            tx.change_found::<K, C, R>(opened, (key, encoded), wanted, found, record, change).map(Some)
+            tx.change_found::<C, X>(opened, key, wanted, found, record, change).map(Some)
         })
     }
 
@@ -116,10 +129,10 @@ impl<S: Setting> Tx<'_, S> {
     /// Changes the value of a row that was found, and is where it was wanted. Whether there are indexes is not asked again: they may come and go, and whoever has written
     /// without one that has come is told so when it commits.
     #[inline(always)]
-    pub(super) fn change_found<K: Key, C: Codec, R>(
+    pub(super) fn change_found<C: Codec, R>(
         &mut self,
         opened: &Opened<S::Engine>,
-        (key, encoded): (&K, KeyRef<'_>),
+        key: KeyRef<'_>,
         wanted: &Wanted,
         found: Found,
         record: WriteTarget,
@@ -135,13 +148,13 @@ impl<S: Setting> Tx<'_, S> {
             let pending = reads.pending(record);
             let (value, result) = arena.values.change::<C, R>(start, opened.name, change)?;
             pending.done();
-            self.write_found(opened, encoded, record, WriteOp::Put(value), true)?;
+            self.write_found(opened, key, record, WriteOp::Put(value), true)?;
             return Ok(result);
         }
         let mut value = self.decode::<C>(opened, found)?;
         let result = change(&mut value);
         let op = WriteOp::Put(self.keep_value::<C>(opened, value.borrow())?);
-        self.with_entries(opened, key, Some(found), op, |tx| tx.write_at(opened, encoded, record, op))?;
+        self.with_entries(opened, key, Some(found), op, |tx| tx.write_at(opened, key, record, op))?;
         Ok(result)
     }
 
@@ -167,14 +180,14 @@ impl<S: Setting> Tx<'_, S> {
     #[inline]
     pub fn remove<K: Key, C: Codec, O: Kind>(&mut self, table: Table<K, C, O>, key: &K) -> Result<bool, Error> {
         let opened = self.opened(table)?;
-        self.with_key(key, |tx, encoded| {
+        self.with_key(key, |tx, key| {
             if opened.indexes.are_none() {
-                return tx.remove_key::<C, O>(opened, encoded);
+                return tx.remove_key::<C, O>(opened, key);
             }
             // Its value tells which entries it has in indexes.
-            let row = tx.row::<C, O>(opened, encoded, &Wanted::TO_READ)?;
+            let row = tx.row::<C, O>(opened, key, &Wanted::TO_READ)?;
             let Row { found: Some(found), record: Some(record) } = row else { return Ok(false) };
-            tx.remove_found(opened, (key, encoded), found, record)?;
+            tx.remove_found(opened, key, found, record)?;
             Ok(true)
         })
     }
@@ -217,26 +230,26 @@ impl<S: Setting> Tx<'_, S> {
         key: &K,
     ) -> Result<Option<C::Value>, Error> {
         let opened = self.opened(table)?;
-        self.with_key(key, |tx, encoded| {
-            let row = tx.row::<C, O>(opened, encoded, &Wanted::TO_READ)?;
+        self.with_key(key, |tx, key| {
+            let row = tx.row::<C, O>(opened, key, &Wanted::TO_READ)?;
             let Row { found: Some(found), record: Some(record) } = row else { return Ok(None) };
             let value = tx.decode::<C>(opened, found)?;
-            tx.remove_found(opened, (key, encoded), found, record)?;
+            tx.remove_found(opened, key, found, record)?;
             Ok(Some(value))
         })
     }
 
     /// Removes a row that was found.
     #[inline(always)]
-    pub(super) fn remove_found<K: Key>(
+    pub(super) fn remove_found(
         &mut self,
         opened: &Opened<S::Engine>,
-        (key, encoded): (&K, KeyRef<'_>),
+        key: KeyRef<'_>,
         found: Found,
         record: WriteTarget,
     ) -> Result<(), Error> {
         let op = WriteOp::Remove;
-        self.with_entries(opened, key, Some(found), op, |tx| tx.write_at(opened, encoded, record, op))
+        self.with_entries(opened, key, Some(found), op, |tx| tx.write_at(opened, key, record, op))
     }
 
     #[inline(always)]
@@ -308,33 +321,33 @@ impl<S: Setting> Tx<'_, S> {
     ) -> Result<(), Error> {
         let opened = self.opened(table)?;
         let value = self.keep_value::<C>(opened, value)?;
-        self.with_key(key, |tx, encoded| {
+        self.with_key(key, |tx, key| {
             if opened.indexes.are_none() {
                 let expected = if overwrites { &Expected::Anything } else { &Expected::Nothing };
-                return tx.place_at::<O>(opened, encoded, value, expected);
+                return tx.place_at::<O>(opened, key, value, expected);
             }
-            let row = tx.row::<C, O>(opened, encoded, &Wanted::TO_READ)?;
+            let row = tx.row::<C, O>(opened, key, &Wanted::TO_READ)?;
             if row.found.is_some() && !overwrites {
                 return Err(Error::Exists { table: opened.name });
             }
-            tx.put_row::<K, O>(opened, (key, encoded), row, value)
+            tx.put_row::<O>(opened, key, row, value)
         })
     }
 
     /// Gives a row that was found, or was found not to be there, a value, and its entries in indexes.
     #[inline(always)]
-    pub(super) fn put_row<K: Key, O: Reach>(
+    pub(super) fn put_row<O: Reach>(
         &mut self,
         opened: &Opened<S::Engine>,
-        (key, encoded): (&K, KeyRef<'_>),
+        key: KeyRef<'_>,
         row: Row,
         value: ArenaRange,
     ) -> Result<(), Error> {
         let op = WriteOp::Put(value);
         self.with_entries(opened, key, row.found, op, |tx| match row.record {
-            Some(WriteTarget::Missed(absence)) => tx.place_at::<O>(opened, encoded, value, &Expected::Missed(absence)),
-            Some(record) => tx.write_at(opened, encoded, record, op),
-            None => tx.place_at::<O>(opened, encoded, value, &Expected::Nothing),
+            Some(WriteTarget::Missed(absence)) => tx.place_at::<O>(opened, key, value, &Expected::Missed(absence)),
+            Some(record) => tx.write_at(opened, key, record, op),
+            None => tx.place_at::<O>(opened, key, value, &Expected::Nothing),
         })
     }
 
