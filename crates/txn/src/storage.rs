@@ -20,6 +20,20 @@ pub(crate) enum KeyRef<'k> {
     Bytes(&'k [u8]),
 }
 
+impl From<u64> for KeyRef<'_> {
+    #[inline(always)]
+    fn from(word: u64) -> Self {
+        Self::Word(word)
+    }
+}
+
+impl<'k> From<&'k [u8]> for KeyRef<'k> {
+    #[inline(always)]
+    fn from(bytes: &'k [u8]) -> Self {
+        Self::Bytes(bytes)
+    }
+}
+
 impl KeyRef<'_> {
     /// The key, if it is one of this type.
     #[inline]
@@ -207,12 +221,12 @@ impl<E: Engine> Storage<E> {
         worker: &mut Worker<E>,
         key: KeyRef<'_>,
         value: &[u8],
-        expected: Expected,
+        expected: &Expected,
         mut note: impl FnMut(Shift),
     ) -> Result<Placed, KvError> {
         dispatch!(O, self, key, |table, key| {
             let view = ForHolder(worker.holder());
-            let missed = match expected {
+            let missed = match *expected {
                 Expected::Anything => match table.try_read(key, &view, &mut Nowhere) {
                     Some(Ok(found)) => return Ok(Placed::Found(found)),
                     missed => missed.and_then(Result::err),

@@ -127,7 +127,7 @@ impl<E: Engine> Replay<'_, '_, E> {
 
     fn put(&mut self, storage: &Storage<E>, key: KeyRef<'_>, value: &[u8], version: Version) -> Result<(), KvError> {
         let (Placed::Made(seen) | Placed::Found(seen)) =
-            storage.place::<Any>(&mut self.worker, key, value, Expected::Nothing, |_| ())?;
+            storage.place::<Any>(&mut self.worker, key, value, &Expected::Nothing, |_| ())?;
         let records = self.store.records();
         // No other thread knows the key, nor the table.
         if let Locking::Taken { .. } = records.lock(seen.at, self.worker.holder())? {
