@@ -59,7 +59,7 @@ fn run(disk: &Image, from: u64) {
         })
         .expect("no fault");
         db.transact(|tx| {
-            tx.update_part(pairs, &(number as u32 % 3), part!(Pair, first), |first| *first += 100)?;
+            tx.update(pairs.column(part!(Pair, first)), &(number as u32 % 3), |first| *first += 100)?;
             tx.remove(texts, &format!("text {}", (number + 1) % 3)).map(drop)
         })
         .expect("no fault");

@@ -263,11 +263,11 @@ fn check_indexes<S: Setting>(
         let by_last: Vec<Option<u32>> = rows
             .accounts
             .iter()
-            .map(|(_, row)| tx.key_by(ledger.by_last, &row.last))
+            .map(|(_, row)| tx.get(ledger.by_last.keys(), &row.last))
             .collect::<Result<_, drtm_txn::Error>>()?;
-        let groups = (0..GROUPS).map(|group| tx.count_by(ledger.by_group, group..=group));
+        let groups = (0..GROUPS).map(|group| tx.count(ledger.by_group, group..=group));
         let groups = groups.collect::<Result<Vec<u64>, drtm_txn::Error>>()?;
-        Ok(((by_last, tx.count_by(ledger.by_last, ..)?), (groups, tx.count_by(ledger.by_group, ..)?)))
+        Ok(((by_last, tx.count(ledger.by_last, ..)?), (groups, tx.count(ledger.by_group, ..)?)))
     })?;
     let all = rows.accounts.len();
     let is_found = |((number, _), found): (&(u32, Account), &Option<u32>)| Some(*number) == *found;

@@ -176,7 +176,7 @@ impl Ledger {
             }
         }
         let thread = thread_of(id);
-        if tx.update_part(self.counts, &thread, part!(Count, made), |made| *made += 1)?.is_none() {
+        if tx.update(self.counts.column(part!(Count, made)), &thread, |made| *made += 1)?.is_none() {
             tx.insert(self.counts, &thread, &Count { thread: thread.into(), made: 1 })?;
         }
         let mut row = Vec::new();
