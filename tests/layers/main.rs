@@ -75,7 +75,6 @@ const ALLOWED_CIRCLES: &[(&str, &[&str])] = &[
         ],
     ),
     ("kv", &["record", "room"]),
-    ("txn", &["durability::log::participant", "durability::log::writer"]),
     ("txn", &["secondary::entries", "secondary::upkeep"]),
 ];
 

@@ -17,6 +17,27 @@ pub(crate) enum KeyRef<'k> {
     Bytes(&'k [u8]),
 }
 
+impl<'k> KeyRef<'k> {
+    /// Returns how many bytes the key has.
+    pub(crate) fn length(self) -> usize {
+        match self {
+            Self::Bytes(bytes) => bytes.len(),
+            Self::Word(_) => size_of::<u64>(),
+        }
+    }
+
+    /// Returns the key's encoding. Keys that are words have so many bytes, which go to `word`.
+    pub(crate) fn encoded(self, size: usize, word: &'k mut [u8; 8]) -> &'k [u8] {
+        match self {
+            Self::Bytes(bytes) => bytes,
+            Self::Word(key) => {
+                *word = key.to_be_bytes();
+                &word[word.len() - size.min(word.len())..]
+            }
+        }
+    }
+}
+
 /// Where a key was not found.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Absence {
