@@ -28,8 +28,9 @@ type Fault = Option<Mutation>;
 #[derive(Clone, Copy, Debug)]
 enum Beside {
     Nothing,
-    /// Checkpoints, while which there are more transactions.
-    Checkpoints,
+    /// Checkpoints, while which there are more transactions: such that wait, so that they fill segments, or such that
+    /// do not, so that a checkpoint meets what is not durable.
+    Checkpoints(Durability),
 }
 
 /// What the transactions of a run have done so far.
@@ -77,15 +78,12 @@ fn run(disk: &Image, (beside, fault): (Beside, Fault), seed: u64, possible: Vec<
         if !state.lock().go_on(&tables, Durability::Sync) {
             break;
         }
-        let makes_one = matches!(beside, Beside::Checkpoints) && (seed + number).is_multiple_of(3);
-        if makes_one {
+        if let Beside::Checkpoints(durability) = beside
+            && (seed + number).is_multiple_of(3)
+        {
             let (state, other, pairs, texts) = (Arc::clone(&state), db.clone(), tables.pairs, tables.texts);
-            // Most are not waited for, so that the checkpoint meets what is not durable; others fill segments.
             hooked.before_writes(move || {
-                let mut state = state.lock();
-                let waits = state.next.is_multiple_of(3);
-                let durability = if waits { Durability::Sync } else { Durability::Async };
-                state.go_on(&Tables { db: &other, pairs, texts }, durability);
+                state.lock().go_on(&Tables { db: &other, pairs, texts }, durability);
             });
             let made = db.checkpoint();
             hooked.no_more();
@@ -141,9 +139,13 @@ fn what_was_acknowledged_survives_every_crash_and_nothing_in_part() {
     assert!(images > 1_000, "{images} images");
 }
 
+const WAITING: Beside = Beside::Checkpoints(Durability::Sync);
+const NOT_WAITING: Beside = Beside::Checkpoints(Durability::Async);
+
 #[test]
 fn so_it_does_while_checkpoints_are_made() {
-    let images = check_all((Beside::Checkpoints, None), rounds(12)).unwrap_or_else(|why| panic!("{why}"));
+    let check = |beside| check_all((beside, None), rounds(6)).unwrap_or_else(|why| panic!("{why}"));
+    let images = check(WAITING) + check(NOT_WAITING);
     assert!(images > 2_000, "{images} images");
 }
 
@@ -164,15 +166,15 @@ fn crash_images_notice_a_directory_that_is_not_synced() {
 
 #[test]
 fn crash_images_notice_recycled_frames_that_are_believed() {
-    assert!(check_all((Beside::Checkpoints, Some(Mutation::RecycledBelieved)), 20).is_err());
+    assert!(check_all((NOT_WAITING, Some(Mutation::RecycledBelieved)), 20).is_err());
 }
 
 #[test]
 fn crash_images_notice_a_checkpoint_that_counts_too_early() {
-    assert!(check_all((Beside::Checkpoints, Some(Mutation::CheckpointTooEarly)), 20).is_err());
+    assert!(check_all((NOT_WAITING, Some(Mutation::CheckpointTooEarly)), 20).is_err());
 }
 
 #[test]
 fn crash_images_notice_segments_that_are_removed_beside_a_checkpoint_that_needs_them() {
-    assert!(check_all((Beside::Checkpoints, Some(Mutation::SegmentsRemovedTooFar)), 20).is_err());
+    assert!(check_all((WAITING, Some(Mutation::SegmentsRemovedTooFar)), 20).is_err());
 }
