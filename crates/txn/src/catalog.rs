@@ -3,7 +3,7 @@
 mod name;
 
 use std::sync::{
-    OnceLock,
+    Arc, OnceLock,
     atomic::{
         AtomicU8, AtomicU64,
         Ordering::{Relaxed, SeqCst},
@@ -43,7 +43,7 @@ pub(crate) struct Opened<E: Engine> {
     standing: AtomicU8,
     /// What it was opened with. A table that was recovered has no types until it is opened.
     types: OnceLock<Types>,
-    /// What it was recovered as.
+    /// What identifies it over a restart, unless it is an index's.
     shape: Option<TableShape>,
 }
 
@@ -147,13 +147,30 @@ impl<E: Engine> Opened<E> {
     }
 }
 
+/// The tables. Clones are the same catalog.
 #[derive(Debug)]
 pub(crate) struct Catalog<E: Engine> {
-    tables: Box<[OnceLock<Opened<E>>]>,
+    tables: Arc<[OnceLock<Opened<E>>]>,
     /// What a sink is told of them, by their numbers.
-    infos: Box<[OnceLock<TableInfo>]>,
+    infos: Arc<[OnceLock<TableInfo>]>,
     /// How many there are. Held while one is made, so that no name is made twice.
-    count: Mutex<Count>,
+    count: Arc<Mutex<Count>>,
+}
+
+impl<E: Engine> Clone for Catalog<E> {
+    fn clone(&self) -> Self {
+        let Self { tables, infos, count } = self;
+        Self { tables: Arc::clone(tables), infos: Arc::clone(infos), count: Arc::clone(count) }
+    }
+}
+
+/// What a log has of a table.
+#[derive(Clone, Debug)]
+pub(crate) struct Recorded {
+    pub(crate) number: u16,
+    pub(crate) id: u16,
+    pub(crate) shape: TableShape,
+    pub(crate) indexes: Vec<String>,
 }
 
 #[derive(Debug, Default)]
@@ -168,7 +185,7 @@ impl<E: Engine> Catalog<E> {
     pub(crate) fn new() -> Self {
         let tables = (0..MOST_TABLES).map(|_| OnceLock::new()).collect();
         let infos = (0..MOST_TABLES).map(|_| OnceLock::new()).collect();
-        Self { tables, infos, count: Mutex::default() }
+        Self { tables, infos, count: Arc::default() }
     }
 
     #[inline(always)]
@@ -252,6 +269,22 @@ impl<E: Engine> Catalog<E> {
         self.tables.get(number?)?.get()
     }
 
+    /// Returns what a log has of all tables that were announced before this, and the identity of the next one.
+    pub(crate) fn recorded(&self) -> (Vec<Recorded>, u16) {
+        let count = self.count.lock();
+        let recorded = self.all().filter_map(|(number, table)| {
+            let (id, shape) = (self.id(number)?, table.shape.clone()?);
+            Some(Recorded { number, id, shape, indexes: table.indexes.logged() })
+        });
+        (recorded.collect(), count.next_id)
+    }
+
+    /// Lets no table get an identity below this.
+    pub(crate) fn begin_identities_at(&self, id: u16) {
+        let mut count = self.count.lock();
+        count.next_id = count.next_id.max(id);
+    }
+
     /// Makes a table that a log has, and which has no types until it is opened.
     ///
     /// # Errors
@@ -317,11 +350,12 @@ impl<E: Engine> Catalog<E> {
         let storage = Storage::create(store, O::ORDERED, K::FITS, def.rows)?;
         let (name, key_size) = (def.name(), K::SIZE.unwrap_or(0));
         let info = TableInfo { id: count.next_id, name, key_size, is_index: types.is_index() };
-        if !types.is_index() {
-            announce(info.id, def.shape())?;
+        let shape = (!types.is_index()).then(|| def.shape());
+        if let Some(shape) = &shape {
+            announce(info.id, shape.clone())?;
             count.next_id += 1;
         }
-        let opened = Opened { types: types.into(), ..Opened::new(&info, storage, C::SIZE) };
+        let opened = Opened { types: types.into(), shape, ..Opened::new(&info, storage, C::SIZE) };
         let number = self.add(&mut count, info, opened)?;
         drop(count);
         event!(debug, table = def.name(), is_ordered = O::ORDERED, "a table has been made");

@@ -4,6 +4,7 @@
 //! - [`IndexDef`], [`Index`]: rows found by something else than their keys.
 //! - [`Key`]: types whose values can be keys, and how they keep their order as words and bytes.
 //! - [`Codec`]: how values become bytes: [`Raw`], [`Pod`], [`Serde`].
+//! - [`Durability`]: databases in directories; [`CommitToken`], [`Checkpoint`].
 //! - [`Setting`]: what a database is built on. [`Sink`]: what is told of its commits, and may refuse them.
 //!
 //! # Features
@@ -79,7 +80,7 @@ mod write_set;
 pub use codec::{Codec, CodecError, Pod, Raw, Serde};
 pub use db::{Builder, Db};
 pub use drtm_kv::Lines;
-pub use durability::{Durability, LogError};
+pub use durability::{Checkpoint, CommitToken, Durability, LogError, Progress, RecoveryStep};
 pub use error::{Conflict, Error, SinkError};
 pub use key::{Key, KeyReader};
 #[doc(hidden)]

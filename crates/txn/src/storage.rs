@@ -34,7 +34,7 @@ impl<'k> From<&'k [u8]> for KeyRef<'k> {
     }
 }
 
-impl KeyRef<'_> {
+impl<'k> KeyRef<'k> {
     /// The key, if it is one of this type.
     #[inline]
     pub(crate) fn decode<K: Key>(self) -> Option<K> {
@@ -44,13 +44,29 @@ impl KeyRef<'_> {
         }
     }
 
-    /// Appends the key as bytes, of which a word has so many.
+    /// Returns how many bytes the key has.
+    pub(crate) fn length(self) -> usize {
+        match self {
+            Self::Bytes(bytes) => bytes.len(),
+            Self::Word(_) => size_of::<u64>(),
+        }
+    }
+
+    /// Returns the key's encoding. Keys that are words have so many bytes, which go to `word`.
+    pub(crate) fn encoded(self, size: usize, word: &'k mut [u8; 8]) -> &'k [u8] {
+        match self {
+            Self::Bytes(bytes) => bytes,
+            Self::Word(key) => {
+                *word = key.to_be_bytes();
+                &word[word.len() - size.min(word.len())..]
+            }
+        }
+    }
+
+    /// Appends the key's encoding.
     #[inline]
     pub(crate) fn write(self, size: usize, bytes: &mut Vec<u8>) {
-        match self {
-            Self::Word(word) => bytes.extend_from_slice(&word.to_be_bytes()[size_of::<u64>().saturating_sub(size)..]),
-            Self::Bytes(key) => bytes.extend_from_slice(key),
-        }
+        bytes.extend_from_slice(self.encoded(size, &mut [0; 8]));
     }
 }
 

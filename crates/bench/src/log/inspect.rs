@@ -143,6 +143,7 @@ fn name_of(kind: RecordKind) -> &'static str {
         RecordKind::Rows => "rows",
         RecordKind::Table => "table",
         RecordKind::Index => "index",
+        RecordKind::End => "end",
     }
 }
 

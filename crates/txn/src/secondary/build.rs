@@ -106,14 +106,9 @@ impl<S: Setting> Db<S> {
     /// Records an index in the log, unless it was recovered from there.
     fn record_index(&self, opened: &Opened<S::Engine>, name: &str) -> Result<(), Error> {
         let db = &*self.inner;
-        if opened.indexes.recover(name) {
-            return Ok(());
-        }
-        if let (Some(log), Some(id)) = (&db.log, db.catalog.id(opened.number)) {
-            log.announce(&Created::Index(id, name.to_owned()))?;
-            log.after_commit(0)?;
-        }
-        Ok(())
+        let (Some(log), Some(id)) = (&db.log, db.catalog.id(opened.number)) else { return Ok(()) };
+        opened.indexes.record(name, || log.announce(&Created::Index(id, name.to_owned())))?;
+        log.after_announcement()
     }
 
     /// Makes an index, whose table is there, and has no entries.
