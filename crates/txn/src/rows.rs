@@ -11,9 +11,11 @@ use drtm_kv::Lines;
 
 use crate::{
     Codec, CodecError, Error, Key, Mode, Ordered, Setting, Table, Tx,
-    part::Wanted,
+    codec::expected_bytes,
+    position::{Position, Way},
     table::Kind,
-    tx::{Found, Position, Way, expected_bytes},
+    tx::Found,
+    wanted::Wanted,
 };
 
 pub(crate) mod sealed {

@@ -23,8 +23,6 @@ mod write;
 pub use entry::{Entry, OccupiedEntry, VacantEntry};
 pub use mode::{Mode, ReadOnly, Update};
 pub use range::Range;
-pub(crate) use range::{Position, Way};
-pub(crate) use read::expected_bytes;
 pub use savepoint::Savepoint;
 
 use std::{hint::cold_path, marker::PhantomData};

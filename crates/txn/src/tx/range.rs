@@ -3,15 +3,25 @@
 use std::ops::{Bound, RangeBounds};
 
 use drtm_htm::Engine;
-use drtm_kv::{AsOf, Bytes, Cursor, ForHolder, Inline, KvError, Nowhere, Passed, Past, ReadEntry, Room, Visibility};
+use drtm_kv::{AsOf, ForHolder, KvError, Nowhere, Passed, Past, ReadEntry, Room, Visibility};
 
 use super::{
     Found, Mode, Tx, Update, encode,
-    read::{Row, expected_bytes, was_found},
+    read::{Row, was_found},
 };
 use crate::{
-    Embedded, Error, Key, Ordered, Setting, Sorted, arena::Arena, catalog::Opened, part::Wanted, read_set::ReadSet,
-    removed, room::End, state::TxState, storage::Storage, write_set::WriteTarget,
+    Embedded, Error, Key, Ordered, Setting, Sorted,
+    arena::Arena,
+    catalog::Opened,
+    codec::expected_bytes,
+    position::{Position, Way},
+    read_set::ReadSet,
+    removed,
+    room::End,
+    state::TxState,
+    storage::Storage,
+    wanted::Wanted,
+    write_set::WriteTarget,
 };
 
 /// The rows of a range, one after the other, with the transaction's own among them. What it has passed is part of what the transaction has read, rows that
@@ -48,80 +58,6 @@ pub struct Range<'t, 'db, R: Sorted, S: Setting = Embedded, M: Mode = Update> {
     pub(super) cursor: Position,
     /// A row that the transaction itself has removed, if the range has passed no other row since.
     pub(super) removed: Option<removed::Bytes>,
-}
-
-/// Where a range is, for either kind of keys.
-#[derive(Debug)]
-pub enum Position {
-    Words(Cursor<Inline>),
-    Bytes(Cursor<Bytes>),
-}
-
-/// Which way a range goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
-    Up,
-    Down,
-}
-
-impl Position {
-    pub(crate) fn new<K: Key>(range: impl RangeBounds<K>, way: Way) -> Self {
-        if K::FITS {
-            return Self::of_words((map(range.start_bound(), Key::word), map(range.end_bound(), Key::word)), way);
-        }
-        let bytes = |key: &K| {
-            let mut bytes = Vec::new();
-            key.write(&mut bytes, true);
-            bytes
-        };
-        Self::of_bytes((map(range.start_bound(), bytes), map(range.end_bound(), bytes)), way)
-    }
-
-    pub(super) fn of_words(bounds: (Bound<u64>, Bound<u64>), way: Way) -> Self {
-        Self::Words(match way {
-            Way::Up => Cursor::up(bounds),
-            Way::Down => Cursor::down(bounds),
-        })
-    }
-
-    pub(super) fn of_bytes((start, end): (Bound<Vec<u8>>, Bound<Vec<u8>>), way: Way) -> Self {
-        let bounds = (map(start.as_ref(), Vec::as_slice), map(end.as_ref(), Vec::as_slice));
-        Self::Bytes(match way {
-            Way::Up => Cursor::up(bounds),
-            Way::Down => Cursor::down(bounds),
-        })
-    }
-
-    /// Skips the keys from one to before another, all in encoded form, the current one among them.
-    fn skip(&mut self, start: &removed::Bytes, end: &removed::Bytes) {
-        match self {
-            Self::Words(cursor) => {
-                // A longer string than a word's comes right behind the word.
-                let (to, is_reached) = if cursor.is_upward() { (end, true) } else { (start, false) };
-                let Some(word) = to.first_chunk().map(|word| u64::from_be_bytes(*word)) else { return };
-                let is_included = (to.len() == size_of::<u64>()) == is_reached;
-                cursor.skip_to(if is_included { Bound::Included(word) } else { Bound::Excluded(word) });
-            }
-            Self::Bytes(cursor) if cursor.is_upward() => cursor.skip_to(Bound::Included(end)),
-            Self::Bytes(cursor) => cursor.skip_to(Bound::Excluded(start)),
-        }
-    }
-
-    /// Says how many rows are probably wanted, and how many bytes a value has.
-    fn expecting(self, rows: usize, bytes: usize) -> Self {
-        match self {
-            Self::Words(cursor) => Self::Words(cursor.expecting(rows, bytes)),
-            Self::Bytes(cursor) => Self::Bytes(cursor.expecting(rows, bytes)),
-        }
-    }
-}
-
-pub(super) fn map<'k, T, U>(bound: Bound<&'k T>, map: impl FnOnce(&'k T) -> U) -> Bound<U> {
-    match bound {
-        Bound::Included(key) => Bound::Included(map(key)),
-        Bound::Excluded(key) => Bound::Excluded(map(key)),
-        Bound::Unbounded => Bound::Unbounded,
-    }
 }
 
 impl<R: Sorted, S: Setting, M: Mode> Range<'_, '_, R, S, M> {

@@ -10,11 +10,11 @@ use crate::{
     Codec, CodecError, Conflict, Error, Key, Point, Setting, Stored, Table,
     arena::Arena,
     catalog::Opened,
-    part::Wanted,
     room::Taken,
     state::TxState,
     storage::KeyRef,
     table::{Kind, Reach},
+    wanted::Wanted,
     write_set::{Write, WriteOp, WriteTarget},
 };
 
@@ -23,17 +23,6 @@ use crate::{
 pub(super) struct Row {
     pub(super) found: Option<Found>,
     pub(super) record: Option<WriteTarget>,
-}
-
-/// Bytes of a value that are asked for ahead if nobody knows how many it has.
-const PREFETCHED: usize = 160;
-
-/// Bytes of a value that are asked for ahead.
-pub(crate) const fn expected_bytes<C: Codec>() -> usize {
-    match C::SIZE {
-        Some(size) => size,
-        None => PREFETCHED,
-    }
 }
 
 /// Rows whose memory is asked for at once.

@@ -10,17 +10,17 @@ use drtm_kv::ForHolder;
 use super::{
     Range, Tx,
     drive::{Present, Stop, drive},
-    range::Position,
 };
 use crate::{
     Codec, Error, Key, Ordered, Setting, Table,
     arena::Arena,
     arena::ArenaKey,
-    part::Wanted,
+    position::Position,
     read_set::ReadSet,
     room::{End, Of},
     state::TxState,
     storage::{KeyRef, Storage},
+    wanted::Wanted,
     write_set::{Write, WriteOp},
 };
 

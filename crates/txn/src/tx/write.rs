@@ -9,10 +9,10 @@ use crate::{
     Codec, Conflict, Error, Key, Setting, Stored, Table,
     arena::{Arena, ArenaRange},
     catalog::Opened,
-    part::Wanted,
     state::TxState,
     storage::{Expected, KeyRef},
     table::{Kind, Reach},
+    wanted::Wanted,
     write_set::{Write, WriteOp, WriteTarget},
 };
 
