@@ -55,6 +55,21 @@ const EMPTY: u8 = 1;
 const LOST: u8 = 2;
 
 impl<E: Engine> Opened<E> {
+    fn new(info: &TableInfo, storage: Storage<E>, value_size: Option<usize>) -> Self {
+        Self {
+            number: 0,
+            name: info.name,
+            storage,
+            key_size: info.key_size,
+            value_size,
+            indexes: Indexes::default(),
+            whole_since: AtomicU64::new(0),
+            standing: AtomicU8::new(OPEN),
+            types: OnceLock::new(),
+            shape: None,
+        }
+    }
+
     fn stands(&self, standing: u8) -> bool {
         self.standing.load(Relaxed) == standing
     }
@@ -289,17 +304,10 @@ impl<E: Engine> Catalog<E> {
         let storage = Storage::create(store, shape.is_ordered, fits, 0)?;
         let name = name::kept(&shape.name);
         let info = TableInfo { id, name, key_size: key_size.unwrap_or(0), is_index: false };
-        let opened = |number| Opened {
-            number,
-            name,
-            storage,
-            key_size: key_size.unwrap_or(0),
-            value_size,
+        let opened = Opened {
             indexes: Indexes::recorded(indexes),
-            whole_since: AtomicU64::new(0),
-            standing: AtomicU8::new(OPEN),
-            types: OnceLock::new(),
             shape: Some(shape),
+            ..Opened::new(&info, storage, value_size)
         };
         self.add(&mut count, info, opened)?;
         count.next_id = count.next_id.max(id.saturating_add(1));
@@ -307,11 +315,11 @@ impl<E: Engine> Catalog<E> {
     }
 
     /// Adds a table behind all others.
-    fn add(&self, count: &mut Count, info: TableInfo, opened: impl FnOnce(u16) -> Opened<E>) -> Result<u16, Error> {
+    fn add(&self, count: &mut Count, info: TableInfo, opened: Opened<E>) -> Result<u16, Error> {
         let number = count.tables;
         let Some(slot) = self.tables.get(number) else { return Err(Error::TooManyTables { most: MOST_TABLES }) };
         self.infos[number].get_or_init(|| info);
-        slot.get_or_init(|| opened(number as u16));
+        slot.get_or_init(|| Opened { number: number as u16, ..opened });
         count.tables += 1;
         Ok(number as u16)
     }
@@ -347,18 +355,8 @@ impl<E: Engine> Catalog<E> {
             announce(info.id, shape.clone())?;
             count.next_id += 1;
         }
-        let number = self.add(&mut count, info, |number| Opened {
-            number,
-            name,
-            storage,
-            key_size,
-            value_size: C::SIZE,
-            indexes: Indexes::default(),
-            whole_since: AtomicU64::new(0),
-            standing: AtomicU8::new(OPEN),
-            types: types.into(),
-            shape,
-        })?;
+        let opened = Opened { types: types.into(), shape, ..Opened::new(&info, storage, C::SIZE) };
+        let number = self.add(&mut count, info, opened)?;
         drop(count);
         event!(debug, table = def.name(), is_ordered = O::ORDERED, "a table has been made");
         Ok(number)

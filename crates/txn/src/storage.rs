@@ -8,7 +8,10 @@ use drtm_kv::{
     Nowhere, Placed, ReadEntry, Reaped, Reserved, Room, Store, Tree, Version, Visibility, Worker,
 };
 
-use crate::table::{Any, Reach};
+use crate::{
+    Key,
+    table::{Any, Reach},
+};
 
 /// A key, as the store takes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -36,6 +39,49 @@ impl<'k> KeyRef<'k> {
             }
         }
     }
+
+    /// The key, if it is one of this type.
+    #[inline]
+    pub(crate) fn decode<K: Key>(self) -> Option<K> {
+        match self {
+            Self::Word(word) => K::from_word(word),
+            Self::Bytes(bytes) => K::from_bytes(bytes),
+        }
+    }
+
+    /// Appends the key as bytes, of which a word has so many.
+    #[inline]
+    pub(crate) fn write(self, size: usize, bytes: &mut Vec<u8>) {
+        match self {
+            Self::Word(word) => bytes.extend_from_slice(&word.to_be_bytes()[size_of::<u64>().saturating_sub(size)..]),
+            Self::Bytes(key) => bytes.extend_from_slice(key),
+        }
+    }
+}
+
+/// A key that is kept.
+#[derive(Debug)]
+pub(crate) enum OwnedKey {
+    Word(u64),
+    Bytes(Box<[u8]>),
+}
+
+impl From<KeyRef<'_>> for OwnedKey {
+    fn from(key: KeyRef<'_>) -> Self {
+        match key {
+            KeyRef::Word(word) => Self::Word(word),
+            KeyRef::Bytes(bytes) => Self::Bytes(bytes.into()),
+        }
+    }
+}
+
+impl OwnedKey {
+    pub(crate) fn as_ref(&self) -> KeyRef<'_> {
+        match self {
+            Self::Word(word) => KeyRef::Word(*word),
+            Self::Bytes(bytes) => KeyRef::Bytes(bytes),
+        }
+    }
 }
 
 /// Where a key was not found.
@@ -43,6 +89,28 @@ impl<'k> KeyRef<'k> {
 pub(crate) enum Absence {
     Bucket(BucketVersion),
     Leaf(NodeVersion),
+}
+
+/// The guard, if it is one of a hash table.
+impl From<Absence> for Option<BucketVersion> {
+    #[inline(always)]
+    fn from(absence: Absence) -> Self {
+        match absence {
+            Absence::Bucket(bucket) => Some(bucket),
+            Absence::Leaf(_) => None,
+        }
+    }
+}
+
+/// The guard, if it is one of a tree.
+impl From<Absence> for Option<NodeVersion> {
+    #[inline(always)]
+    fn from(absence: Absence) -> Self {
+        match absence {
+            Absence::Leaf(leaf) => Some(leaf),
+            Absence::Bucket(_) => None,
+        }
+    }
 }
 
 impl From<BucketVersion> for Absence {
@@ -57,6 +125,17 @@ impl From<NodeVersion> for Absence {
     fn from(leaf: NodeVersion) -> Self {
         Self::Leaf(leaf)
     }
+}
+
+/// What is expected where a row is put.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Expected {
+    /// A row, mostly, which may be overwritten.
+    Anything,
+    /// No row. If there is one, it may not be overwritten.
+    Nothing,
+    /// No row: the transaction has missed it, and has this guard.
+    Missed(Absence),
 }
 
 /// What a transaction's own insertion did to the guards of absent keys.
@@ -140,26 +219,27 @@ impl<E: Engine> Storage<E> {
         }
     }
 
-    /// Finds a key's record, or makes one. If the row `may_be_there`, it mostly is.
+    /// Finds a key's record, or makes one.
     #[inline(always)]
     pub(crate) fn place<O: Reach>(
         &self,
         worker: &mut Worker<E>,
         key: KeyRef<'_>,
         value: &[u8],
-        may_be_there: bool,
+        expected: Expected,
         mut note: impl FnMut(Shift),
     ) -> Result<Placed, KvError> {
         dispatch!(O, self, key, |table, key| {
             let view = ForHolder(worker.holder());
-            let read = if may_be_there { table.try_read(key, &view, &mut Nowhere) } else { None };
-            match read {
-                Some(Ok(found)) => Ok(Placed::Found(found)),
-                missed => {
-                    let missed = missed.and_then(Result::err);
-                    table.place(worker, key, value, missed, |change| note(change.into()))
-                }
-            }
+            let missed = match expected {
+                Expected::Anything => match table.try_read(key, &view, &mut Nowhere) {
+                    Some(Ok(found)) => return Ok(Placed::Found(found)),
+                    missed => missed.and_then(Result::err),
+                },
+                Expected::Missed(absence) => absence.into(),
+                Expected::Nothing => None,
+            };
+            table.place(worker, key, value, missed, |change| note(change.into()))
         })
     }
 

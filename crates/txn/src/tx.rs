@@ -4,10 +4,10 @@
 //! before it: a key that is to be inserted gets its record at once, which says that the key is not there yet. So a transaction finds its own insertions
 //! where it looks for anything, ranges included, and whoever else looks for the key finds something that will change if the insertion commits.
 
-mod by;
 mod drive;
 mod each;
 mod entry;
+mod index;
 mod lock_for_read;
 mod many;
 mod mode;
@@ -20,10 +20,11 @@ mod sweep;
 mod upkeep;
 mod write;
 
-pub use by::RangeBy;
 pub use entry::{Entry, OccupiedEntry, VacantEntry};
 pub use mode::{Mode, ReadOnly, Update};
 pub use range::Range;
+pub(crate) use range::{Position, Way};
+pub(crate) use read::expected_bytes;
 pub use savepoint::Savepoint;
 
 use std::{hint::cold_path, marker::PhantomData};
@@ -94,7 +95,7 @@ pub type Snapshot<'db, S = Embedded> = Tx<'db, S, ReadOnly>;
 
 /// Where a value is that was found.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Found {
+pub enum Found {
     /// In the buffer for what was read last.
     Read,
     /// Among what the transaction writes. In whole words, as this is given from function to function: what is written by halves and read as a whole is waited for.
@@ -140,6 +141,18 @@ impl<'db, S: Setting, M: Mode> Tx<'db, S, M> {
             Some(state) => state,
             None => unreachable!("the transaction has ended"),
         }
+    }
+
+    /// Encodes a key, once for all that follows, and goes on with that.
+    #[inline(always)]
+    fn with_key<K: Key, T>(&mut self, key: &K, go_on: impl FnOnce(&mut Self, KeyRef<'_>) -> T) -> T {
+        if K::FITS {
+            return go_on(self, KeyRef::Word(key.word()));
+        }
+        let mut buffer = std::mem::take(&mut self.state().arena.key);
+        let done = go_on(self, encode(key, &mut buffer));
+        self.state().arena.key = buffer;
+        done
     }
 
     #[inline(always)]
@@ -449,17 +462,6 @@ impl<'db, S: Setting, M: Mode> Tx<'db, S, M> {
 
     fn codec_error<T>(opened: &Opened<S::Engine>, result: Result<T, crate::CodecError>) -> Result<T, Error> {
         result.map_err(|source| Error::Codec { table: opened.name, source })
-    }
-
-    /// Shows a value that was found.
-    #[inline(always)]
-    fn show<C: Codec, R>(
-        &mut self,
-        opened: &Opened<S::Engine>,
-        found: Found,
-        see: impl FnOnce(C::View<'_>) -> R,
-    ) -> Result<R, Error> {
-        Ok(see(Self::codec_error(opened, C::view(Self::bytes(self.state(), found)))?))
     }
 
     /// A value that was found.

@@ -1,46 +1,24 @@
 //! Finding the leaf for a key.
 
-use drtm_htm::{Engine, Waiter};
+use drtm_htm::Engine;
 use drtm_rdma::{Offset, OutOfBounds};
 
 use super::{
     PerLevel, Table,
     hints::Hints,
     kind::Kind,
-    lasts::Last,
     node::{Node, Seen},
+    spot::Spot,
 };
 use crate::{
-    Current, KvError, Visibility, Worker,
-    layout::Place,
+    KvError, Visibility, Worker,
+    lasts::Last,
     record::{Look, Record, WholeKey},
-    room::{Nowhere, Room},
+    room::Room,
 };
 
 /// The highest level whose nodes are asked for ahead: leaves are level 0.
 const PREFETCHED_LEVELS: u8 = 1;
-
-/// Where a word is in its leaf, or would be: as of the leaf's stamp.
-#[derive(Debug)]
-pub struct Spot<'t, E: Engine> {
-    /// The root under which the leaf was found, as it was then.
-    pub(super) root: Seen<'t, E>,
-    /// Roots above that one.
-    pub(super) depth: usize,
-    pub(super) word: u64,
-    pub(super) leaf: Seen<'t, E>,
-    pub(super) slot: usize,
-    /// The word's link, if the word is there.
-    pub(super) link: Option<u64>,
-}
-
-impl<E: Engine> Spot<'_, E> {
-    /// The record at the end of a key's way.
-    #[inline(always)]
-    pub(super) fn record(&self) -> Option<Place> {
-        self.link.map(Place::from_link)
-    }
-}
 
 /// A node on the way from the root to a leaf, and the slot of the child that is next.
 #[derive(Debug)]
@@ -77,13 +55,7 @@ impl<E: Engine> Table<E> {
     /// The leaf that a key belongs to, in a tree of one layer.
     #[inline(always)]
     pub(super) fn leaf(&self, key: u64) -> Result<Seen<'_, E>, KvError> {
-        let waiter = Waiter::new();
-        loop {
-            if let Some(leaf) = self.try_leaf(self.top()?, key)? {
-                return Ok(leaf);
-            }
-            waiter.pause();
-        }
+        Ok(until!(self.try_leaf(self.top()?, key)?))
     }
 
     /// From a root down to the leaf that a key belongs to. `None`: somebody is changing a node on the way.
@@ -139,7 +111,7 @@ impl<E: Engine> Table<E> {
             node = self.node(node.link(node.child(stamp.count(), key)))?;
             if level == 0 {
                 node.prefetch();
-                worker.lasts.expect(self.at, Last { leaf: node.place, word: key });
+                worker.lasts.expect(self.base.at, Last { leaf: node.place, word: key });
                 break;
             }
             stamp = node.stamp();
@@ -179,13 +151,7 @@ impl<E: Engine> Table<E> {
     /// Where a key is, or would be, in a tree of one layer.
     #[inline(always)]
     pub(super) fn spot(&self, key: u64) -> Result<Spot<'_, E>, KvError> {
-        let waiter = Waiter::new();
-        loop {
-            if let Some(spot) = self.try_spot(self.top()?, 0, key)? {
-                return Ok(spot);
-            }
-            waiter.pause();
-        }
+        Ok(until!(self.try_spot(self.top()?, 0, key)?))
     }
 
     /// Looks at the key's record with `look`, as often as it takes for it to be found whole, or found not to be there: in this leaf, then. In another key's
@@ -198,7 +164,7 @@ impl<E: Engine> Table<E> {
     ) -> Result<Result<T, Spot<'_, E>>, KvError> {
         let hash = Hints::hash(K::word(key));
         let mut hinted = self.hinted(hash);
-        let waiting = self.patience.begin();
+        let waiting = self.base.patience.begin();
         loop {
             let (spot, record) = match hinted.take() {
                 Some(record) => (None, record),
@@ -272,15 +238,5 @@ impl<E: Engine> Table<E> {
                 return Ok(None);
             }
         }
-    }
-
-    /// Where a key's record would be, if it has none. There can be another key's then.
-    #[inline(always)]
-    pub(super) fn vacancy<K: Kind>(&self, key: K::Key<'_>) -> Result<Option<Spot<'_, E>>, KvError> {
-        if K::FITS {
-            let spot = K::spot(self, key)?;
-            return Ok(spot.link.is_none().then_some(spot));
-        }
-        Ok(self.read::<K, _>(key, Current, &mut Nowhere)?.err())
     }
 }

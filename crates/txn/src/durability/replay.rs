@@ -35,7 +35,7 @@ use crate::{
     catalog::{Catalog, Opened},
     epoch::epoch_of,
     mutation::Mutation,
-    storage::{KeyRef, Storage},
+    storage::{Expected, KeyRef, Storage},
     table::Any,
 };
 
@@ -223,7 +223,8 @@ impl<E: Engine> Filler<'_, E> {
         let Some(key) = encoded(table, key) else { return Ok(Some("a key has another size than its table's")) };
         let bytes = (ROW + key.length() + value.len()) as u64;
         let is_full = missed.load(Relaxed) > 0;
-        let placed = (!is_full).then(|| table.storage.place::<Any>(&mut self.worker, key, value, false, |_| ()));
+        let placed =
+            (!is_full).then(|| table.storage.place::<Any>(&mut self.worker, key, value, Expected::Nothing, |_| ()));
         let seen = match placed {
             Some(Ok(Placed::Made(seen) | Placed::Found(seen))) => seen,
             Some(Err(error)) if !matches!(error, KvError::Region(RegionError::Full { .. })) => return Err(error),

@@ -6,7 +6,6 @@
 //! Who adds an index, or gives one up, changes the database's terms then (see `gate`). From there on every writer that commits has known the list as it is.
 
 use std::{
-    any::Any,
     fmt,
     sync::{
         OnceLock,
@@ -20,7 +19,7 @@ use std::{
 use parking_lot::{Mutex, MutexGuard};
 
 use super::{Entries, IndexDef, Keys, Uniqueness};
-use crate::{Codec, Error, Key};
+use crate::{Codec, Error, Key, storage::KeyRef};
 
 /// The indexes of a table.
 #[derive(Debug, Default)]
@@ -69,7 +68,7 @@ pub(super) trait Lister: Send + Sync {
     fn name(&self) -> &'static str;
 
     /// Adds the entries of a row, whose key is of the table's type. Entries of a partial index may not be there.
-    fn list(&self, row: &dyn Any, value: &[u8], is_partial: bool, entries: &mut Entries) -> Result<(), Error>;
+    fn list(&self, row: KeyRef<'_>, value: &[u8], is_partial: bool, entries: &mut Entries) -> Result<(), Error>;
 }
 
 impl fmt::Debug for dyn Lister {
@@ -92,21 +91,21 @@ impl<K: Key, C: Codec, I: Key, U: Uniqueness> Lister for Opened<K, C, I, U> {
         self.def.name
     }
 
-    fn list(&self, row: &dyn Any, value: &[u8], is_partial: bool, entries: &mut Entries) -> Result<(), Error> {
+    fn list(&self, row: KeyRef<'_>, value: &[u8], is_partial: bool, entries: &mut Entries) -> Result<(), Error> {
         let table = self.table;
-        let row: &K = row.downcast_ref().ok_or(Error::Key { table })?;
+        let row: K = row.decode().ok_or(Error::Key { table })?;
         let view = C::view(value).map_err(|source| Error::Codec { table, source })?;
-        let mut add = |by| entries.add((self.number, U::IS_UNIQUE, is_partial), &U::key(by, row));
+        let mut add = |by| entries.add((self.number, U::IS_UNIQUE, is_partial), &U::key(by, &row));
         match self.def.keys {
-            Keys::AtMostOne(key) => key(row, view).map_or(Ok(()), add),
-            Keys::Several(keys) => keys(row, view).into_iter().try_for_each(&mut add),
+            Keys::AtMostOne(key) => key(&row, view).map_or(Ok(()), add),
+            Keys::Several(keys) => keys(&row, view).into_iter().try_for_each(&mut add),
         }
     }
 }
 
 impl Listed {
     /// Adds the entries of a row.
-    pub(super) fn list(&self, row: &dyn Any, value: &[u8], entries: &mut Entries) -> Result<(), Error> {
+    pub(super) fn list(&self, row: KeyRef<'_>, value: &[u8], entries: &mut Entries) -> Result<(), Error> {
         match self.stage.load(Acquire) {
             GIVEN_UP => Ok(()),
             stage => self.index.list(row, value, stage == PARTIAL, entries),
@@ -221,7 +220,7 @@ impl Indexes {
     }
 
     /// Adds the entries of a row.
-    pub(crate) fn list(&self, row: &dyn Any, value: &[u8], entries: &mut Entries) -> Result<(), Error> {
+    pub(crate) fn list(&self, row: KeyRef<'_>, value: &[u8], entries: &mut Entries) -> Result<(), Error> {
         self.all().try_for_each(|listed| listed.list(row, value, entries))
     }
 }

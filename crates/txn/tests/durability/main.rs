@@ -120,7 +120,7 @@ impl<'d> Tables<'d> {
                         next.pairs[key as usize] = Some(Pair { first: number, second: seed });
                     }
                     1 => {
-                        tx.update_part(self.pairs, &key, part!(Pair, second), |second| *second = number)?;
+                        tx.update(self.pairs.column(part!(Pair, second)), &key, |second| *second = number)?;
                         next.pairs[key as usize].iter_mut().for_each(|pair| pair.second = number);
                     }
                     2 => {

@@ -8,11 +8,11 @@ use drtm_rdma::Offset;
 
 /// Where a worker has inserted last, or is about to: what comes next often belongs there too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Last {
+pub(crate) struct Last {
     /// The leaf's place.
-    pub(super) leaf: u64,
+    pub(crate) leaf: u64,
     /// The word that was inserted, or is going to be.
-    pub(super) word: u64,
+    pub(crate) word: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -59,20 +59,20 @@ impl Lasts {
 
     /// Where this key probably belongs.
     #[inline(always)]
-    pub(super) fn of(&self, tree: Offset, word: u64) -> Option<Last> {
+    pub(crate) fn of(&self, tree: Offset, word: u64) -> Option<Last> {
         let entry = self.0[Self::slot(tree, word)];
         entry.is_of(tree, word).then_some(entry.last)
     }
 
     /// Remembers what was inserted last.
     #[inline(always)]
-    pub(super) fn set(&mut self, tree: Offset, last: Last) {
+    pub(crate) fn set(&mut self, tree: Offset, last: Last) {
         self.0[Self::slot(tree, last.word)] = Entry { tree, last };
     }
 
     /// Remembers where a word is going to be inserted. What was inserted last of its like is still known then.
     #[inline(always)]
-    pub(super) fn expect(&mut self, tree: Offset, next: Last) {
+    pub(crate) fn expect(&mut self, tree: Offset, next: Last) {
         let entry = &mut self.0[Self::slot(tree, next.word)];
         let word = if entry.is_of(tree, next.word) { entry.last.word } else { next.word };
         *entry = Entry { tree, last: Last { word, ..next } };
