@@ -43,6 +43,7 @@ mod budget;
 mod catalog;
 mod codec;
 mod commit;
+mod culprit;
 mod db;
 #[doc(hidden)]
 pub mod durability;
@@ -55,6 +56,7 @@ mod key;
 mod lifecycle;
 mod located;
 mod mutation;
+mod opacity;
 mod part;
 mod read_set;
 mod reclaim;
@@ -75,7 +77,7 @@ mod tx;
 mod write_set;
 
 pub use codec::{Codec, CodecError, Pod, Raw, Serde};
-pub use db::{Builder, Db};
+pub use db::{Builder, Db, Options};
 pub use drtm_kv::Lines;
 pub use durability::{Durability, LogError};
 pub use error::{Conflict, Error, SinkError};

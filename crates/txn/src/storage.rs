@@ -17,6 +17,20 @@ pub(crate) enum KeyRef<'k> {
     Bytes(&'k [u8]),
 }
 
+impl KeyRef<'_> {
+    /// Returns the key's encoding. In its table, keys that pack into a word have this size.
+    #[cold]
+    pub(crate) fn spelled(self, size: usize) -> Vec<u8> {
+        match self {
+            KeyRef::Bytes(bytes) => bytes.to_vec(),
+            KeyRef::Word(word) => {
+                let bytes = word.to_be_bytes();
+                bytes[bytes.len() - size.min(bytes.len())..].to_vec()
+            }
+        }
+    }
+}
+
 /// Where a key was not found.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Absence {

@@ -73,7 +73,7 @@ impl<E: Engine> Log<E> {
         let catalog = Arc::new(Participant::default());
         Arc::new(Self {
             store: store.clone(),
-            snapshots: *snapshots,
+            snapshots: snapshots.clone(),
             mode,
             fault,
             durable: AtomicU64::new(writer.closed()),

@@ -240,13 +240,7 @@ impl<K: Key, C: Codec, S: Setting, M: Mode> Range<'_, '_, K, C, S, M> {
                 return Ok(None);
             };
             let Some(key) = key else { return Err(Error::Key { table: self.opened.name }) };
-            let row = if self.tx.has_ticket() && self.tx.state().writes.position(seen.at).is_none() {
-                // It has to be locked before its value is believed.
-                self.tx.state().arena.values.truncate(start);
-                self.tx.row::<K, C, Ordered>(self.opened, &key, wanted)?
-            } else {
-                self.tx.row_of(seen, wanted, start)?
-            };
+            let row = self.tx.row_of(seen, wanted, start)?;
             let Row { found: Some(found), record: Some(record) } = row else {
                 self.pass_absent(&key, row);
                 continue;

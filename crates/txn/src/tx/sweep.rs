@@ -16,6 +16,7 @@ use crate::{
     Codec, Error, Key, Ordered, Setting, Table,
     arena::Arena,
     arena::ArenaKey,
+    mutation::Mutation,
     part::Wanted,
     read_set::ReadSet,
     room::{End, Of},
@@ -197,6 +198,10 @@ impl<K: Key, C: Codec, S: Setting> Range<'_, '_, K, C, S> {
     pub fn remove_next(&mut self) -> Result<Option<(K, C::Value)>, Error> {
         let Some((key, found, record)) = self.advance(&Wanted::TO_READ)? else { return Ok(None) };
         let value = self.tx.decode::<C>(self.opened, found)?;
+        if S::has(Mutation::EntriesLeftByRanges) {
+            self.tx.write_at(self.opened, &key, record, WriteOp::Remove)?;
+            return Ok(Some((key, value)));
+        }
         self.tx.remove_found(self.opened, &key, found, record)?;
         Ok(Some((key, value)))
     }

@@ -151,13 +151,6 @@ impl<S: Setting> Tx<'_, S> {
 
     /// An entry's key as bytes.
     fn spelled(&self, entry: Entry<'_>) -> Vec<u8> {
-        match entry.key {
-            KeyRef::Bytes(bytes) => bytes.to_vec(),
-            KeyRef::Word(word) => {
-                let bytes = word.to_be_bytes();
-                let size = self.db.catalog.get(entry.index).map_or(0, |index| index.key_size);
-                bytes[bytes.len() - size.min(bytes.len())..].to_vec()
-            }
-        }
+        entry.key.spelled(self.db.catalog.get(entry.index).map_or(0, |index| index.key_size))
     }
 }

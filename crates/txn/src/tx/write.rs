@@ -6,7 +6,7 @@ use drtm_kv::Placed;
 
 use super::{Found, Tx, encode, read::Row};
 use crate::{
-    Codec, Conflict, Error, Key, Setting, Table,
+    Codec, Error, Key, Setting, Table,
     arena::{Arena, ArenaRange},
     catalog::Opened,
     part::Wanted,
@@ -346,12 +346,14 @@ impl<S: Setting> Tx<'_, S> {
         value: ArenaRange,
         overwrites: bool,
     ) -> Result<(), Error> {
-        self.yield_to_ticket()?;
+        if self.db.ticket.is_taken() {
+            self.make_way(opened, key)?;
+        }
         let TxState { worker, arena: Arena { key: buffer, values, .. }, reads, .. } = self.state();
         let encoded = encode(key, buffer);
         let placed = opened
             .storage
-            .place::<O>(worker, encoded, value.of(values.bytes()), overwrites, |shift| reads.follow(shift))?;
+            .place::<O>(worker, encoded, value.of(values.bytes()), overwrites, |shift| reads.follow::<S>(shift))?;
         match placed {
             Placed::Made(seen) => {
                 let state = self.state();
@@ -359,18 +361,9 @@ impl<S: Setting> Tx<'_, S> {
                 // First among the writes, so that it is taken back if the transaction cannot go on.
                 state.writes.push(Write::made(seen, opened.number, WriteOp::Insert(value), kept));
                 state.uncover(state.writes.len() - 1);
-                self.passed()?;
-                // Nobody else can have found it who would not make way.
-                if self.has_ticket() && !self.lock_for_read(seen)? {
-                    return Err(self.doom(Conflict::Validation));
-                }
-                Ok(())
+                self.passed()
             }
             Placed::Found(seen) => {
-                let is_own = self.state().writes.position(seen.at).is_some();
-                if self.has_ticket() && !is_own && !self.lock_for_read(seen)? {
-                    return self.place_record::<K, O>(opened, key, value, overwrites);
-                }
                 let state = self.state();
                 let record = state.writes.position(seen.at).map_or(WriteTarget::Seen(seen), WriteTarget::Written);
                 let is_there = match record {
