@@ -5,19 +5,11 @@ use drtm_kv::Handle;
 use crate::{
     Setting,
     catalog::Opened,
-    inner::Inner,
+    inner::{Culprit, Inner},
     state::TxState,
     storage::{KeyRef, Storage},
     write_set::Write,
 };
-
-/// A row that was in conflict.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Culprit {
-    pub(crate) table: &'static str,
-    /// Its key, encoded.
-    pub(crate) key: Vec<u8>,
-}
 
 /// Finds a row that is not as the transaction has seen it. `None` if there is no such row any more, if a key came into
 /// a range, or if the row was only read and has a key that does not pack into a word.

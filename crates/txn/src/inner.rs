@@ -16,7 +16,6 @@ use crate::{
     bounds::MODEL,
     budget::Budget,
     catalog::Catalog,
-    culprit::Culprit,
     durability::Log,
     garbage,
     lifecycle::{ActiveSlot, Lifecycle},
@@ -49,6 +48,14 @@ pub(crate) struct Inner<S: Setting> {
     pub(crate) past: Budget,
     pub(crate) garbage: garbage::Queue,
     pub(crate) ticket: Ticket,
+}
+
+/// A row that was in conflict.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Culprit {
+    pub(crate) table: &'static str,
+    /// Its key, encoded.
+    pub(crate) key: Vec<u8>,
 }
 
 /// What a thread keeps from one transaction to the next. It is written by each, and others' lie beside it.

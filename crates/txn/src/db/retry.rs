@@ -2,7 +2,7 @@
 
 use drtm_htm::Waiter;
 
-use super::Options;
+use super::options::Options;
 use crate::{
     Conflict, Error, Setting,
     bounds::TRIES,

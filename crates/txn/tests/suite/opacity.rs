@@ -43,7 +43,7 @@ impl Tables {
             // In several orders.
             sum += tx.get(parts, &((key * 5 + turn) % ROWS)).ok()?.unwrap_or(0);
         }
-        let mut rows = if turn % 2 == 0 { tx.range(sorted, ..) } else { tx.range_back(sorted, ..) }.ok()?;
+        let mut rows = if turn.is_multiple_of(2) { tx.range(sorted, ..) } else { tx.range_back(sorted, ..) }.ok()?;
         while let Some((_, part)) = rows.next().ok()? {
             sum += part;
         }

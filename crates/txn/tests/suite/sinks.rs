@@ -232,7 +232,9 @@ on_engines! {
 
 /// Runs something in its own database.
 #[derive(Debug, Default)]
-struct Curious(std::sync::OnceLock<(Db<On<NoHtm>>, drtm_txn::Table<u64, Pod<u64>>)>);
+struct Curious(std::sync::OnceLock<Own>);
+
+type Own = (Db<On<NoHtm>>, drtm_txn::Table<u64, Pod<u64>>);
 
 impl Sink for Curious {
     fn commit(&self, _: &Commit<'_>) -> Result<(), SinkError> {
