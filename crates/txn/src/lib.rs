@@ -46,6 +46,7 @@ mod codec;
 mod column;
 mod commit;
 mod copied;
+mod culprit;
 mod db;
 #[doc(hidden)]
 pub mod durability;
@@ -58,6 +59,7 @@ mod key;
 mod lifecycle;
 mod located;
 mod mutation;
+mod opacity;
 mod part;
 mod position;
 mod read_set;
@@ -82,7 +84,7 @@ mod write_set;
 
 pub use codec::{Codec, CodecError, Pod, Raw, Serde};
 pub use column::Column;
-pub use db::{Builder, Db};
+pub use db::{Builder, Db, Options};
 pub use drtm_kv::Lines;
 pub use durability::{Checkpoint, CommitToken, Durability, LogError, Progress, RecoveryStep};
 pub use error::{Conflict, Error, SinkError};

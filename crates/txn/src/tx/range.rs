@@ -10,7 +10,7 @@ use super::{
     read::{Row, was_found},
 };
 use crate::{
-    Embedded, Error, Key, Ordered, Setting, Sorted,
+    Embedded, Error, Key, Setting, Sorted,
     arena::Arena,
     catalog::Opened,
     codec::expected_bytes,
@@ -147,11 +147,6 @@ impl<R: Sorted, S: Setting, M: Mode> Range<'_, '_, R, S, M> {
             let Some(key) = key else { return Err(Error::Key { table: self.opened.name }) };
             let row = match seen {
                 Seen::Past(past) => Row { found: was_found(self.opened, past)?, record: Some(WriteTarget::Past) },
-                Seen::Now(seen) if self.tx.has_ticket() && self.tx.state().writes.position(seen.at).is_none() => {
-                    // It has to be locked before its value is believed.
-                    self.tx.state().arena.values.truncate(start);
-                    self.tx.with_key(&key, |tx, key| tx.row::<R::Codec, Ordered>(self.opened, key, wanted))?
-                }
                 Seen::Now(seen) => self.tx.row_of(seen, wanted, start)?,
             };
             let Row { found: Some(found), record: Some(record) } = row else {

@@ -15,6 +15,7 @@ use crate::{
     Codec, Error, Key, Ordered, Setting, Table,
     arena::Arena,
     arena::ArenaKey,
+    mutation::Mutation,
     position::Position,
     read_set::ReadSet,
     room::{End, Of},
@@ -195,7 +196,12 @@ impl<K: Key, C: Codec, S: Setting> Range<'_, '_, Table<K, C, Ordered>, S> {
         let Some((key, found, record)) = self.advance(&Wanted::TO_READ)? else { return Ok(None) };
         let value = self.tx.decode::<C>(self.opened, found)?;
         let Self { tx, opened, .. } = self;
-        tx.with_key(&key, |tx, key| tx.remove_found(opened, key, found, record))?;
+        tx.with_key(&key, |tx, key| {
+            if S::has(Mutation::EntriesLeftByRanges) {
+                return tx.write_at(opened, key, record, WriteOp::Remove);
+            }
+            tx.remove_found(opened, key, found, record)
+        })?;
         Ok(Some((key, value)))
     }
 }

@@ -6,7 +6,7 @@ use drtm_kv::Placed;
 
 use super::{Found, Tx, read::Row};
 use crate::{
-    Codec, Conflict, Error, Key, Setting, Stored, Table,
+    Codec, Error, Key, Setting, Stored, Table,
     arena::{Arena, ArenaRange},
     catalog::Opened,
     state::TxState,
@@ -376,10 +376,13 @@ impl<S: Setting> Tx<'_, S> {
         expected: &Expected,
     ) -> Result<(), Error> {
         let key = name.into();
-        self.yield_to_ticket()?;
+        if self.db.ticket.is_taken() {
+            self.make_way(opened, key)?;
+        }
         let TxState { worker, arena: Arena { values, .. }, reads, .. } = self.state();
-        let placed =
-            opened.storage.place::<O>(worker, key, value.of(values.bytes()), expected, |shift| reads.follow(shift))?;
+        let placed = opened
+            .storage
+            .place::<O>(worker, key, value.of(values.bytes()), expected, |shift| reads.follow::<S>(shift))?;
         match placed {
             Placed::Made(seen) => {
                 let state = self.state();
@@ -387,18 +390,9 @@ impl<S: Setting> Tx<'_, S> {
                 // First among the writes, so that it is taken back if the transaction cannot go on.
                 state.writes.push(Write::made(seen, opened.number, WriteOp::Insert(value), kept));
                 state.uncover(state.writes.len() - 1);
-                self.passed()?;
-                // Nobody else can have found it who would not make way.
-                if self.has_ticket() && !self.lock_for_read(seen)? {
-                    return Err(self.doom(Conflict::Validation));
-                }
-                Ok(())
+                self.passed()
             }
             Placed::Found(seen) => {
-                let is_own = self.state().writes.position(seen.at).is_some();
-                if self.has_ticket() && !is_own && !self.lock_for_read(seen)? {
-                    return self.place_record::<N, O>(opened, name, value, expected);
-                }
                 let state = self.state();
                 let record = state.writes.position(seen.at).map_or(WriteTarget::Seen(seen), WriteTarget::Written);
                 let is_there = match record {
