@@ -59,8 +59,8 @@ impl<S: Setting> World<S> {
     fn count(&self, tx: &mut Tx<'_, S>, (table, key): Place, way: u8) -> Result<u64, Error> {
         let more = |count: &mut u64| std::mem::replace(count, *count + 1);
         let was = match (table, way % 3) {
-            (0, 0) => tx.update_part(self.hashed, &key, COUNT, more)?,
-            (_, 0) => tx.update_part(self.sorted, &key, COUNT, more)?,
+            (0, 0) => tx.update(self.hashed.column(COUNT), &key, more)?,
+            (_, 0) => tx.update(self.sorted.column(COUNT), &key, more)?,
             (0, 1) => tx.update(self.hashed, &key, |row| more(&mut row.count))?,
             (_, 1) => tx.update(self.sorted, &key, |row| more(&mut row.count))?,
             _ => {
@@ -88,8 +88,11 @@ impl<S: Setting> World<S> {
         if is_whole {
             return Ok(self.row(tx, (table, key))?.count);
         }
-        let count =
-            if table == 0 { tx.get_part(self.hashed, &key, COUNT)? } else { tx.get_part(self.sorted, &key, COUNT)? };
+        let count = if table == 0 {
+            tx.get(self.hashed.column(COUNT), &key)?
+        } else {
+            tx.get(self.sorted.column(COUNT), &key)?
+        };
         Ok(count.expect("no row is removed"))
     }
 }
