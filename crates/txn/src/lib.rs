@@ -92,7 +92,7 @@ pub use key::{Key, KeyReader};
 #[doc(hidden)]
 pub use mutation::Mutation;
 pub use part::{Flat, Part};
-pub use rows::{Point, Rows, Sorted, Stored};
+pub use rows::{KeyedRow, Point, Rows, Sorted, Stored};
 pub use secondary::{Index, IndexDef, IndexKeys, Multi, Unique, Uniqueness};
 pub use setting::{Embedded, Setting};
 pub use sink::{Commit, Row, RowChange, Sink};

@@ -56,6 +56,13 @@ pub trait Rows: Copy + fmt::Debug + sealed::Sealed {
     type Row;
 }
 
+/// A row with its key, as a range gives it.
+///
+/// # Example
+///
+/// See [`Rows`].
+pub type KeyedRow<R> = (<R as Rows>::Key, <R as Rows>::Row);
+
 /// Rows that are found by their key: [`Tx::get`].
 ///
 /// # Example

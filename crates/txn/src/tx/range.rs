@@ -10,7 +10,7 @@ use super::{
     read::{Row, was_found},
 };
 use crate::{
-    Embedded, Error, Key, Setting, Sorted,
+    Embedded, Error, Key, KeyedRow, Setting, Sorted,
     arena::Arena,
     catalog::Opened,
     codec::expected_bytes,
@@ -69,7 +69,7 @@ impl<R: Sorted, S: Setting, M: Mode> Range<'_, '_, R, S, M> {
     // Not `Iterator::next`: it can fail, and the transaction is borrowed meanwhile.
     #[expect(clippy::should_implement_trait, reason = "an iterator's items cannot be told to stop at an error")]
     #[inline]
-    pub fn next(&mut self) -> Result<Option<(R::Key, R::Row)>, Error> {
+    pub fn next(&mut self) -> Result<Option<KeyedRow<R>>, Error> {
         let Some((entry, found, _)) = self.advance(&Wanted::TO_READ)? else { return Ok(None) };
         self.rows.row(self.tx, self.opened.name, entry, found).map(Some)
     }
@@ -92,7 +92,7 @@ impl<R: Sorted, S: Setting, M: Mode> Range<'_, '_, R, S, M> {
     /// assert_eq!(rows, [(2, 20), (1, 10)]);
     /// # Ok::<(), Error>(())
     /// ```
-    pub fn rows(mut self) -> impl Iterator<Item = Result<(R::Key, R::Row), Error>> {
+    pub fn rows(mut self) -> impl Iterator<Item = Result<KeyedRow<R>, Error>> {
         let mut has_failed = false;
         std::iter::from_fn(move || {
             if has_failed {
@@ -285,11 +285,7 @@ impl<'db, S: Setting, M: Mode> Tx<'db, S, M> {
     /// # Ok::<(), Error>(())
     /// ```
     #[inline]
-    pub fn first<R: Sorted>(
-        &mut self,
-        rows: R,
-        range: impl RangeBounds<R::Key>,
-    ) -> Result<Option<(R::Key, R::Row)>, Error> {
+    pub fn first<R: Sorted>(&mut self, rows: R, range: impl RangeBounds<R::Key>) -> Result<Option<KeyedRow<R>>, Error> {
         self.range(rows, range)?.for_one().next()
     }
 
@@ -303,11 +299,7 @@ impl<'db, S: Setting, M: Mode> Tx<'db, S, M> {
     ///
     /// See [`first`](Self::first).
     #[inline]
-    pub fn last<R: Sorted>(
-        &mut self,
-        rows: R,
-        range: impl RangeBounds<R::Key>,
-    ) -> Result<Option<(R::Key, R::Row)>, Error> {
+    pub fn last<R: Sorted>(&mut self, rows: R, range: impl RangeBounds<R::Key>) -> Result<Option<KeyedRow<R>>, Error> {
         self.range_back(rows, range)?.for_one().next()
     }
 
