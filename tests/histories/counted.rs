@@ -116,7 +116,8 @@ fn run<S: Setting>(
 ) -> Result<(), Error> {
     for (place, writes) in steps {
         let (table, key) = *place;
-        let seen = if *writes { world.count(tx, *place, way)? } else { world.read(tx, *place, way.is_multiple_of(2))? };
+        let seen =
+            if *writes { world.count(tx, *place, way)? } else { world.read(tx, *place, way.is_multiple_of(2))? };
         recording.read(table, key, Some(seen));
         if *writes {
             recording.write(table, key, seen + 1);

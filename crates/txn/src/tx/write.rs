@@ -321,17 +321,30 @@ impl<S: Setting> Tx<'_, S> {
     ) -> Result<(), Error> {
         let opened = self.opened(table)?;
         let value = self.keep_value::<C>(opened, value)?;
-        self.with_key(key, |tx, key| {
-            if opened.indexes.are_none() {
-                let expected = if overwrites { &Expected::Anything } else { &Expected::Nothing };
-                return tx.place_at::<O>(opened, key, value, expected);
-            }
-            let row = tx.row::<C, O>(opened, key, &Wanted::TO_READ)?;
-            if row.found.is_some() && !overwrites {
-                return Err(Error::Exists { table: opened.name });
-            }
-            tx.put_row::<O>(opened, key, row, value)
-        })
+        // A closure that both of its callers share would be a call of its own.
+        if K::FITS {
+            return self.place_key::<C, O>(opened, KeyRef::Word(key.word()), value, overwrites);
+        }
+        self.with_key(key, |tx, key| tx.place_key::<C, O>(opened, key, value, overwrites))
+    }
+
+    #[inline(always)]
+    fn place_key<C: Codec, O: Kind>(
+        &mut self,
+        opened: &Opened<S::Engine>,
+        key: KeyRef<'_>,
+        value: ArenaRange,
+        overwrites: bool,
+    ) -> Result<(), Error> {
+        if opened.indexes.are_none() {
+            let expected = if overwrites { &Expected::Anything } else { &Expected::Nothing };
+            return self.place_at::<O>(opened, key, value, expected);
+        }
+        let row = self.row::<C, O>(opened, key, &Wanted::TO_READ)?;
+        if row.found.is_some() && !overwrites {
+            return Err(Error::Exists { table: opened.name });
+        }
+        self.put_row::<O>(opened, key, row, value)
     }
 
     /// Gives a row that was found, or was found not to be there, a value, and its entries in indexes.
