@@ -267,7 +267,7 @@ macro_rules! faults {
     )+};
 }
 
-faults!(CommitWithoutValidation, UnlockBeforeVersions);
+faults!(CommitWithoutValidation);
 
 /// Two writers of one version, or rows of different moments.
 fn missed_a_write(anomaly: &Anomaly<u64>) -> bool {
@@ -281,9 +281,4 @@ fn missed_a_write(anomaly: &Anomaly<u64>) -> bool {
 #[test]
 fn one_row_commits_without_validation() {
     finds::<CommitWithoutValidation>(missed_a_write);
-}
-
-#[test]
-fn one_row_commits_that_unlock_too_early() {
-    finds::<UnlockBeforeVersions>(missed_a_write);
 }

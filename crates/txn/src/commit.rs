@@ -41,6 +41,7 @@ use crate::{
     read_set::ReadSet,
     reclaim,
     state::{Scratch, Session, TxState},
+    stats::Counters,
     ticket::Claim,
     write_set::{Write, WriteOp},
 };
@@ -218,7 +219,7 @@ impl<S: Setting> Parts<'_, S> {
         }
         std::mem::forget(locked);
         if apply(db, worker, arena, scratch, writes, (epoch, is_plain))? {
-            take_out_removed(db, worker, arena, writes)?;
+            take_out_removed(db, (worker, &session.counters), arena, writes)?;
         }
         Ok(None)
     }
@@ -348,13 +349,13 @@ fn reserve<S: Setting>(
 #[inline(never)]
 fn take_out_removed<S: Setting>(
     db: &Inner<S>,
-    worker: &mut Worker<S::Engine>,
+    (worker, counters): (&mut Worker<S::Engine>, &Counters),
     arena: &Arena,
     writes: &[Write],
 ) -> Result<(), KvError> {
     for write in writes.iter().filter(|write| write.op == WriteOp::Remove) {
         let seen = ReadEntry { at: write.at, version: write.before };
-        reclaim::reap(db, worker, write.table, write.key.in_bytes(&arena.keys), seen)?;
+        reclaim::reap(db, (worker, counters), write.table, write.key.in_bytes(&arena.keys), seen)?;
     }
     Ok(())
 }

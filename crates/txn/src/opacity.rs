@@ -1,8 +1,10 @@
 //! Opacity: a running transaction sees one moment, whether it is going to commit or not (`docs/decisions/0033`).
 //!
-//! Each worker counts its commits that write in a word of its own, between locking and writing. An opaque transaction
-//! samples these words after each read. As long as none has changed, what it has read before still holds, and only the
-//! new row is looked at. When one has, everything is validated.
+//! Each worker counts its commits that write in a word of its own, between locking and writing. In another one it
+//! counts the records of absent rows that it takes out of their tables, before it does: a transaction may be about to
+//! write such a record, and would not find its own write. An opaque transaction samples these words after each read. As
+//! long as none has changed, what it has read before still holds, and only the new row is looked at. When one has,
+//! everything is validated.
 //!
 //! Why that is enough: let S be the commits that were counted at the last sample. Their rows were locked before they
 //! were counted. So the validation that followed the sample found such a row locked, or written: all that was read
@@ -24,27 +26,27 @@ use crate::{
 pub(crate) struct Opacity {
     /// Each worker's counters.
     workers: Vec<Arc<Counters>>,
-    /// How many commits there were at the last sample.
-    commits: Option<u64>,
+    /// How many changes there were at the last sample.
+    changes: Option<u64>,
 }
 
 impl Opacity {
     /// Forgets the last sample, for a transaction that begins.
     pub(crate) fn begin(&mut self) {
-        self.commits = None;
+        self.changes = None;
     }
 
-    /// Returns whether a commit may have been counted since the last sample. Samples, unless it is less work to validate
+    /// Returns whether a change may have been counted since the last sample. Samples, unless it is less work to validate
     /// so many rows at once: then the answer is that it may.
     pub(crate) fn may_have_changed<E: Engine>(&mut self, engine: &E, registry: &Registry, rows: usize) -> bool {
         // A model has a worker for each transaction, and few rows.
         if !MODEL && rows <= self.workers.len() {
-            self.commits = None;
+            self.changes = None;
             return true;
         }
         registry.list(engine, &mut self.workers);
-        let commits = self.workers.iter().fold(0_u64, |sum, worker| sum.wrapping_add(worker.written(engine)));
-        self.commits.replace(commits) != Some(commits)
+        let changes = self.workers.iter().fold(0_u64, |sum, worker| sum.wrapping_add(worker.changes(engine)));
+        self.changes.replace(changes) != Some(changes)
     }
 }
 
@@ -65,6 +67,8 @@ mod tests {
         assert!(!has_changed(), "what only reads changes nothing");
         one.writes(&NoHtm);
         assert!(has_changed() && !has_changed());
+        one.takes_out(&NoHtm);
+        assert!(has_changed() && !has_changed(), "a record that is gone may have been about to be written");
         // A worker that is new.
         let two = registry.register(&NoHtm);
         two.writes(&NoHtm);

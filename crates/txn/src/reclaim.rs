@@ -4,7 +4,7 @@
 use drtm_htm::Engine;
 use drtm_kv::{Handle, KvError, Locking, ReadEntry, Reaped, Worker};
 
-use crate::{Setting, budget::Spent, garbage::Garbage, inner::Inner, state::TxState, storage::KeyRef};
+use crate::{Setting, budget::Spent, garbage::Garbage, inner::Inner, state::TxState, stats::Counters, storage::KeyRef};
 
 /// How many commits there are between attempts to take something back, and how much is tried at once: whatever a snapshot that stays open holds up, a commit does
 /// not become slow for it.
@@ -14,14 +14,19 @@ const BATCH: usize = 512;
 /// Takes a record out of its table, or keeps it in mind.
 pub(crate) fn reap<S: Setting>(
     db: &Inner<S>,
-    worker: &mut Worker<S::Engine>,
+    (worker, counters): (&mut Worker<S::Engine>, &Counters),
     table: u16,
     key: KeyRef<'_>,
     seen: ReadEntry,
 ) -> Result<(), KvError> {
     let Some(opened) = db.catalog.get(table) else { return Ok(()) };
     // Nothing is taken out of what the holder of the ticket may have passed.
-    let reaped = if db.ticket.is_held() { Reaped::Busy } else { opened.storage.reap(worker, key, seen)? };
+    let reaped = if db.ticket.is_held() {
+        Reaped::Busy
+    } else {
+        counters.takes_out(db.engine());
+        opened.storage.reap(worker, key, seen)?
+    };
     if reaped == Reaped::Busy {
         db.garbage.push(Garbage::Row { table, key: key.into(), seen });
     }
@@ -30,10 +35,10 @@ pub(crate) fn reap<S: Setting>(
 
 /// Takes the records out that a transaction has made for insertions that do not commit.
 pub(crate) fn undo_inserts<S: Setting>(db: &Inner<S>, state: &mut TxState<S::Engine>) {
-    let TxState { writes, arena, worker, .. } = state;
+    let TxState { writes, arena, worker, session, .. } = state;
     for write in writes.as_slice().iter().chain(writes.undone()).filter(|write| write.is_made) {
         // A store that is corrupt says so to its next user; this transaction fails already.
-        let _ = reap(db, worker, write.table, write.key.in_bytes(&arena.keys), write.seen());
+        let _ = reap(db, (worker, &session.counters), write.table, write.key.in_bytes(&arena.keys), write.seen());
     }
 }
 
@@ -78,7 +83,10 @@ fn try_each<S: Setting>(db: &Inner<S>, state: &mut TxState<S::Engine>, spent: &m
         tried += 1;
         let is_done = match &mut left {
             Garbage::Row { table, key, seen } => match db.catalog.get(*table) {
-                Some(opened) => opened.storage.reap(&mut state.worker, key.as_ref(), *seen)? != Reaped::Busy,
+                Some(opened) => {
+                    state.session.counters.takes_out(db.engine());
+                    opened.storage.reap(&mut state.worker, key.as_ref(), *seen)? != Reaped::Busy
+                }
                 None => true,
             },
             Garbage::Past { rows, .. } => {

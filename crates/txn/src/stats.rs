@@ -1,6 +1,7 @@
 //! What has become of transactions: counted by each worker for itself, and added up for a report.
 //!
-//! The count of commits that write is part of a protocol, too (see `opacity`), so it is a word.
+//! The counts of commits that write, and of records that are taken out, are part of a protocol, too (see `opacity`), so
+//! they are words.
 
 use std::sync::{
     Arc,
@@ -19,6 +20,8 @@ const CONFLICTS: usize = Conflict::ALL.len();
 pub(crate) struct Counters {
     /// Commits that write.
     written: Word,
+    /// Records that stood for absent rows, and were taken out of their tables.
+    taken_out: Word,
     /// Commits that only read.
     read: AtomicU64,
     given_up: AtomicU64,
@@ -44,10 +47,16 @@ impl Counters {
         engine.store(&self.written, engine.load_relaxed(&self.written) + 1);
     }
 
-    /// Returns how many commits have written, or are about to.
+    /// Counts a record that is about to be taken out of its table.
+    #[inline(always)]
+    pub(crate) fn takes_out<E: Engine>(&self, engine: &E) {
+        engine.store(&self.taken_out, engine.load_relaxed(&self.taken_out) + 1);
+    }
+
+    /// Returns how often others' rows, or the records of absent ones, have changed, or are about to.
     #[inline]
-    pub(crate) fn written<E: Engine>(&self, engine: &E) -> u64 {
-        engine.load(&self.written)
+    pub(crate) fn changes<E: Engine>(&self, engine: &E) -> u64 {
+        engine.load(&self.written).wrapping_add(engine.load(&self.taken_out))
     }
 
     pub(crate) fn gave_up(&self) {
@@ -89,7 +98,7 @@ impl Registry {
         let mut workers = Vec::new();
         self.list(engine, &mut workers);
         for counters in &workers {
-            stats.commits += counters.written(engine) + counters.read.load(Relaxed);
+            stats.commits += engine.load(&counters.written) + counters.read.load(Relaxed);
             stats.given_up += counters.given_up.load(Relaxed);
             for (sum, count) in stats.conflicts.iter_mut().zip(&counters.conflicts) {
                 *sum += count.load(Relaxed);

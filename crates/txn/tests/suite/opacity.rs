@@ -156,3 +156,23 @@ fn a_long_explicit_transaction_commits() {
     assert!(matches!(tx.get(tables.0, &1_000), Err(Error::Conflict(_))), "a row has changed that it has read");
     assert!(matches!(tx.commit(), Err(Error::Conflict(_))));
 }
+
+/// A record that another has made, and that this transaction was going to write, is taken out when the other is rolled
+/// back: this transaction cannot commit, and is told so where it looks for its own row.
+#[test]
+fn a_write_whose_record_is_taken_out_is_not_overlooked() -> Result<(), Error> {
+    let db = Builder::new().memory(16 << 20).build()?;
+    let parts = db.table(PARTS)?;
+    db.transact(|tx| (0..ROWS).try_for_each(|key| tx.insert(parts, &key, &100)))?;
+    let mut other = db.begin()?;
+    other.insert(parts, &ROWS, &1)?;
+    let mut tx = db.begin()?;
+    for key in 0..ROWS {
+        tx.get(parts, &key)?;
+    }
+    tx.put(parts, &ROWS, &2)?;
+    other.rollback();
+    assert!(matches!(tx.get(parts, &ROWS), Err(Error::Conflict(_))));
+    assert!(matches!(tx.commit(), Err(Error::Conflict(_))));
+    Ok(())
+}
