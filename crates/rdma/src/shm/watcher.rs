@@ -101,13 +101,18 @@ impl<E: Engine> Watcher<E> {
             Post::Over => drop(self.strangers.swap_remove(index)),
             Post::Letter(letter, file) => {
                 let socket = self.strangers.swap_remove(index);
+                // Held from before it is greeted until it is a link, so that it is said goodbye to. A node that has
+                // left greets nobody.
+                let mut links = self.shared.links.lock();
+                if self.shared.home.is_over() {
+                    return;
+                }
                 if !self.greet_back(&socket, &letter, file) {
                     // Where it cannot be told, it finds out by the socket.
                     let _ = wire::send(&socket, &Links::letter(&self.shared, Kind::Refusal), None);
                     return;
                 }
                 let link = Link { node: letter.node, incarnation: letter.incarnation, socket: Arc::new(socket) };
-                let mut links = self.shared.links.lock();
                 links.links.retain(|other| other.node != link.node);
                 links.add(&self.shared, link);
             }

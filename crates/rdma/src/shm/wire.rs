@@ -154,11 +154,14 @@ pub(super) fn receive(socket: impl AsFd) -> Post {
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let mut bytes = [0; BYTES + 1];
     let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
+    let mut was_reset = false;
     let received = loop {
         match recvmsg(&socket, &mut [IoSliceMut::new(&mut bytes)], &mut control, flags) {
             Ok(received) => break received.bytes,
             Err(Errno::INTR) => {}
             Err(Errno::AGAIN) => return Post::Nothing,
+            // Told once, if the peer closed before it took all letters, and ahead of its own letters: of its goodbye.
+            Err(Errno::CONNRESET) if !was_reset => was_reset = true,
             Err(_) => return Post::Over,
         }
     };
