@@ -235,9 +235,13 @@ impl Setting for ClaimsIgnored {
     const FAULT: Option<Mutation> = Some(Mutation::ClaimsIgnored);
 }
 
-/// For how long a run waits for others: less than the ticket is held, or until others have disturbed it for sure.
-const WAITED_FOR: Duration = Duration::from_millis(40);
+/// For how long a run waits for others: a small part of what the ticket is held for, or until others have disturbed it
+/// for sure.
+const WAITED_FOR: Duration = Duration::from_millis(10);
 const FOR_EVER: Duration = Duration::from_secs(30);
+
+/// How often it may starve: its time with the ticket can be over before another thread has run.
+const TURNS: u32 = 4;
 
 #[derive(Debug)]
 struct Sound;
@@ -247,7 +251,7 @@ impl Setting for Sound {
 }
 
 /// A transaction that gives others time to write what it has read, in every run. Returns whether it came through in a
-/// few runs more than it takes to starve. Each run waits so long for others, at most. `disturb` does something that makes it fail, again and again.
+/// few runs more than it takes to starve a few times. Each run waits so long for others, at most. `disturb` does something that makes it fail, again and again.
 fn comes_through<S: Setting<Engine = NoHtm>>(
     patience: Duration,
     disturb: impl Fn(&Db<S>, Rows, Table<u64, Pod<u64>, Ordered>, u64) -> Result<(), Error> + Send + Sync + 'static,
@@ -267,7 +271,7 @@ fn comes_through<S: Setting<Engine = NoHtm>>(
                     commits.fetch_add(1, Release);
                 }
             });
-            let done = db.transact_with(Options::new().attempts(STARVED + 20), |tx| {
+            let done = db.transact_with(Options::new().attempts(TURNS * (STARVED + 20)), |tx| {
                 let count = tx.get(rows, &1)?.unwrap_or(0) + tx.get(rows, &2)?.unwrap_or(0) + tx.count(others, ..)?;
                 let (before, patience) = (commits.load(Acquire), Instant::now() + patience);
                 // One that had begun to commit before this run may be the first.
