@@ -20,7 +20,30 @@ pub(crate) enum KeyRef<'k> {
     Bytes(&'k [u8]),
 }
 
+impl From<u64> for KeyRef<'_> {
+    #[inline(always)]
+    fn from(word: u64) -> Self {
+        Self::Word(word)
+    }
+}
+
+impl<'k> From<&'k [u8]> for KeyRef<'k> {
+    #[inline(always)]
+    fn from(bytes: &'k [u8]) -> Self {
+        Self::Bytes(bytes)
+    }
+}
+
 impl<'k> KeyRef<'k> {
+    /// The key, if it is one of this type.
+    #[inline]
+    pub(crate) fn decode<K: Key>(self) -> Option<K> {
+        match self {
+            Self::Word(word) => K::from_word(word),
+            Self::Bytes(bytes) => K::from_bytes(bytes),
+        }
+    }
+
     /// Returns how many bytes the key has.
     pub(crate) fn length(self) -> usize {
         match self {
@@ -40,22 +63,10 @@ impl<'k> KeyRef<'k> {
         }
     }
 
-    /// The key, if it is one of this type.
-    #[inline]
-    pub(crate) fn decode<K: Key>(self) -> Option<K> {
-        match self {
-            Self::Word(word) => K::from_word(word),
-            Self::Bytes(bytes) => K::from_bytes(bytes),
-        }
-    }
-
-    /// Appends the key as bytes, of which a word has so many.
+    /// Appends the key's encoding.
     #[inline]
     pub(crate) fn write(self, size: usize, bytes: &mut Vec<u8>) {
-        match self {
-            Self::Word(word) => bytes.extend_from_slice(&word.to_be_bytes()[size_of::<u64>().saturating_sub(size)..]),
-            Self::Bytes(key) => bytes.extend_from_slice(key),
-        }
+        bytes.extend_from_slice(self.encoded(size, &mut [0; 8]));
     }
 }
 
@@ -226,12 +237,12 @@ impl<E: Engine> Storage<E> {
         worker: &mut Worker<E>,
         key: KeyRef<'_>,
         value: &[u8],
-        expected: Expected,
+        expected: &Expected,
         mut note: impl FnMut(Shift),
     ) -> Result<Placed, KvError> {
         dispatch!(O, self, key, |table, key| {
             let view = ForHolder(worker.holder());
-            let missed = match expected {
+            let missed = match *expected {
                 Expected::Anything => match table.try_read(key, &view, &mut Nowhere) {
                     Some(Ok(found)) => return Ok(Placed::Found(found)),
                     missed => missed.and_then(Result::err),

@@ -9,7 +9,8 @@ use drtm_rdma::{Endpoint, LocalConfig, Phase};
 use proptest::prelude::*;
 
 use crate::{
-    cluster::{Cluster, PEERS, PortOf, alone},
+    cluster::{Cluster, PortOf},
+    peers::{PEERS, alone},
     support::MIB,
 };
 

@@ -8,7 +8,10 @@ use drtm_kv::{
 };
 use drtm_rdma::{LocalConfig, NodeId, Offset, Phase};
 
-use crate::cluster::{Cluster, OWNER, PEERS, Peer, alone, holder, moods};
+use crate::{
+    cluster::{Cluster, moods},
+    peers::{OWNER, PEERS, Peer, alone, holder},
+};
 
 /// A cluster whose owner has a hash table for peers.
 fn with_table(config: LocalConfig) -> (Cluster, HashTable<NoHtm>) {

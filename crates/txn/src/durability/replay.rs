@@ -224,7 +224,7 @@ impl<E: Engine> Filler<'_, E> {
         let bytes = (ROW + key.length() + value.len()) as u64;
         let is_full = missed.load(Relaxed) > 0;
         let placed =
-            (!is_full).then(|| table.storage.place::<Any>(&mut self.worker, key, value, Expected::Nothing, |_| ()));
+            (!is_full).then(|| table.storage.place::<Any>(&mut self.worker, key, value, &Expected::Nothing, |_| ()));
         let seen = match placed {
             Some(Ok(Placed::Made(seen) | Placed::Found(seen))) => seen,
             Some(Err(error)) if !matches!(error, KvError::Region(RegionError::Full { .. })) => return Err(error),

@@ -19,7 +19,7 @@ use crate::{
     read_set::ReadSet,
     room::Taken,
     state::TxState,
-    storage::{KeyRef, Storage},
+    storage::Storage,
     table::Reach,
     write_set::WriteTarget,
 };
@@ -215,13 +215,13 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
         span: Span,
     ) -> Result<Option<&[u8]>, Error> {
         let (near, wanted) = (self.located::<O>(opened, word), &Wanted::part_to_read(span));
-        let Row { found, record } = self.row_of_key::<O>(opened, KeyRef::Word(word), near, wanted)?;
+        let Row { found, record } = self.row_of_key::<_, O>(opened, word, near, wanted)?;
         let Some(found) = found else { return Ok(None) };
         if wanted.is_whole() || !matches!(record, Some(WriteTarget::Written(_))) {
             return Ok(Some(Self::bytes(self.state(), found)));
         }
         // Of a row that the transaction writes there is only the whole.
-        let Some(found) = self.row_of_key::<O>(opened, KeyRef::Word(word), near, &Wanted::TO_READ)?.found else {
+        let Some(found) = self.row_of_key::<_, O>(opened, word, near, &Wanted::TO_READ)?.found else {
             return Ok(None);
         };
         Ok(Some(Self::bytes(self.state(), found).get(8 * span.skipped as usize..).unwrap_or(&[])))

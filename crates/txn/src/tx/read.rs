@@ -265,7 +265,10 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
         key: KeyRef<'_>,
         wanted: &Wanted,
     ) -> Result<Row, Error> {
-        let KeyRef::Word(word) = key else { return self.row_of_key::<O>(opened, key, None, wanted) };
+        let word = match key {
+            KeyRef::Word(word) => word,
+            KeyRef::Bytes(bytes) => return self.row_of_key::<_, O>(opened, bytes, None, wanted),
+        };
         let near = self.located::<O>(opened, word);
         if let Some(at) = near
             && self.past().is_none()
@@ -279,7 +282,7 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
             }
             cold_path();
         }
-        self.row_of_key::<O>(opened, key, near, wanted)
+        self.row_of_key::<_, O>(opened, word, near, wanted)
     }
 
     /// Where a row is, if it was asked for. A step of the transaction.
@@ -290,17 +293,17 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
         db.catalog.located::<O>(located, opened.number, word)
     }
 
-    /// Finds a row wherever it is. Once for all tables: what is done once in a transaction takes longer to be fetched than to be carried out.
+    /// Finds a row wherever it is. Compiled once for words, and once for bytes, for all tables: what is done once in a transaction takes longer to be fetched than to be carried out.
     #[inline(never)]
-    pub(super) fn row_of_key<O: Reach>(
+    pub(super) fn row_of_key<'k, N: Into<KeyRef<'k>> + Copy, O: Reach>(
         &mut self,
         opened: &Opened<S::Engine>,
-        key: KeyRef<'_>,
+        key: N,
         near: Option<Handle>,
         wanted: &Wanted,
     ) -> Result<Row, Error> {
         loop {
-            if let Some(row) = self.try_row::<O>(opened, key, near, wanted)? {
+            if let Some(row) = self.try_row::<O>(opened, key.into(), near, wanted)? {
                 return Ok(row);
             }
         }

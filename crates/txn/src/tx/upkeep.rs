@@ -93,7 +93,8 @@ impl<'db, S: Setting> Tx<'db, S> {
 
     fn add_entry(&mut self, entry: Entry<'_>, row: &[u8]) -> Result<(), Error> {
         // An entry of another kind has the row's key within its own, so that it can be nobody else's.
-        let (value, expected) = if entry.is_unique { (row, Expected::Nothing) } else { (&[][..], Expected::Anything) };
+        let (value, expected) =
+            if entry.is_unique { (row, &Expected::Nothing) } else { (&[][..], &Expected::Anything) };
         let index = self.index_of(entry)?;
         let value = self.keep_value::<Raw>(index, value)?;
         self.place_at::<Ordered>(index, entry.key, value, expected)

@@ -323,7 +323,7 @@ impl<S: Setting> Tx<'_, S> {
         let value = self.keep_value::<C>(opened, value)?;
         self.with_key(key, |tx, key| {
             if opened.indexes.are_none() {
-                let expected = if overwrites { Expected::Anything } else { Expected::Nothing };
+                let expected = if overwrites { &Expected::Anything } else { &Expected::Nothing };
                 return tx.place_at::<O>(opened, key, value, expected);
             }
             let row = tx.row::<C, O>(opened, key, &Wanted::TO_READ)?;
@@ -345,21 +345,37 @@ impl<S: Setting> Tx<'_, S> {
     ) -> Result<(), Error> {
         let op = WriteOp::Put(value);
         self.with_entries(opened, key, row.found, op, |tx| match row.record {
-            Some(WriteTarget::Missed(absence)) => tx.place_at::<O>(opened, key, value, Expected::Missed(absence)),
+            Some(WriteTarget::Missed(absence)) => tx.place_at::<O>(opened, key, value, &Expected::Missed(absence)),
             Some(record) => tx.write_at(opened, key, record, op),
-            None => tx.place_at::<O>(opened, key, value, Expected::Nothing),
+            None => tx.place_at::<O>(opened, key, value, &Expected::Nothing),
         })
     }
 
     /// Gives a row a value wherever it is, if that is as expected.
-    #[inline(never)]
+    #[inline(always)]
     pub(super) fn place_at<O: Reach>(
         &mut self,
         opened: &Opened<S::Engine>,
         key: KeyRef<'_>,
         value: ArenaRange,
-        expected: Expected,
+        expected: &Expected,
     ) -> Result<(), Error> {
+        match key {
+            KeyRef::Word(word) => self.place_record::<_, O>(opened, word, value, expected),
+            KeyRef::Bytes(bytes) => self.place_record::<_, O>(opened, bytes, value, expected),
+        }
+    }
+
+    /// Like [`place_at`](Self::place_at), compiled once for words, and once for bytes.
+    #[inline(never)]
+    fn place_record<'k, N: Into<KeyRef<'k>> + Copy, O: Reach>(
+        &mut self,
+        opened: &Opened<S::Engine>,
+        name: N,
+        value: ArenaRange,
+        expected: &Expected,
+    ) -> Result<(), Error> {
+        let key = name.into();
         self.yield_to_ticket()?;
         let TxState { worker, arena: Arena { values, .. }, reads, .. } = self.state();
         let placed =
@@ -381,7 +397,7 @@ impl<S: Setting> Tx<'_, S> {
             Placed::Found(seen) => {
                 let is_own = self.state().writes.position(seen.at).is_some();
                 if self.has_ticket() && !is_own && !self.lock_for_read(seen)? {
-                    return self.place_at::<O>(opened, key, value, expected);
+                    return self.place_record::<N, O>(opened, name, value, expected);
                 }
                 let state = self.state();
                 let record = state.writes.position(seen.at).map_or(WriteTarget::Seen(seen), WriteTarget::Written);
