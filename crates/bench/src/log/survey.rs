@@ -33,7 +33,7 @@ pub(super) type Segment<'c> = FrameFile<'c, SegmentHeader>;
 #[derive(Debug)]
 pub(super) struct Contents {
     segments: Vec<(u64, Vec<u8>)>,
-    checkpoints: Vec<(u64, Vec<u8>)>,
+    pub(super) checkpoints: Vec<(u64, Vec<u8>)>,
     /// Whether they are a backup that was not finished.
     is_incomplete: bool,
     /// Files that a crash has left unfinished, which recovery removes.

@@ -11,7 +11,7 @@ use crate::log::verify::examine;
 type Files = BTreeMap<String, Vec<u8>>;
 
 /// Rows that transactions do not write again.
-const ONCE: std::ops::Range<u64> = 100..120;
+const ONCE: std::ops::Range<u64> = 100..108;
 
 fn files(disk: &Image) -> Files {
     let names = Storage::list(disk).expect("a disk");
@@ -34,7 +34,7 @@ fn checkpoint(disk: &Image) {
         })
     })
     .expect("no fault");
-    assert!(db.checkpoint().expect("no fault").rows > 40);
+    assert!(db.checkpoint().expect("no fault").rows > 16);
 }
 
 /// A log that begins behind a checkpoint.
@@ -59,6 +59,15 @@ fn lay(directory: &Directory, files: &Files) {
     for (name, bytes) in files {
         fs::write(directory.path().join(name), bytes).expect("space");
     }
+}
+
+/// What is read of files that are in no directory.
+fn contents_of(files: &Files) -> Contents {
+    let of = |number: fn(&str) -> Option<u64>| {
+        let named = files.iter().filter_map(|(name, bytes)| Some((number(name)?, bytes.clone())));
+        named.collect::<Vec<_>>()
+    };
+    Contents { checkpoints: of(number_of), ..Contents::of(of(sequence_of)) }
 }
 
 /// What verifying says, and what salvaging has.
@@ -89,7 +98,7 @@ fn a_checkpoint_and_removed_segments_are_no_damage() {
     let (damage, salvaged, left) = told(&directory);
     assert_eq!(damage, None);
     assert_eq!(salvaged, whole(&directory));
-    assert!(salvaged.len() > 40 && left == crate::log::fold::Left::default(), "{left:?}");
+    assert!(salvaged.len() > 16 && left == crate::log::fold::Left::default(), "{left:?}");
     // What salvage writes has no checkpoint, and the same rows.
     let copy = Directory::of("checkpoint-copy", &[]);
     let contents = Contents::read(directory.path()).expect("it is there");
@@ -112,7 +121,7 @@ fn a_checkpoint_and_removed_segments_are_no_damage() {
     lay(&directory, &missing);
     let (damage, salvaged, left) = told(&directory);
     assert_eq!(damage, Some((segment_name(first), 0)));
-    assert!(salvaged.len() > 40 && !left.damages.is_empty(), "{left:?}");
+    assert!(salvaged.len() > 16 && !left.damages.is_empty(), "{left:?}");
 }
 
 #[test]
@@ -123,22 +132,28 @@ fn every_flipped_bit_of_a_checkpoint_is_named_and_the_rest_is_salvaged() {
     let before = whole(&directory);
     let name = checkpoint_name(1);
     let bytes = &files[&name];
-    let contents = Contents::read(directory.path()).expect("it is there");
+    let contents = contents_of(&files);
     let survey = contents.survey();
     let frames = survey.checkpoints[0].file.frames.iter().map(|frame| frame.offset);
     let places: Vec<_> = std::iter::once(0).chain(frames).collect();
     assert_eq!(places.len(), 5, "a header, the catalog, two tables, an end");
     drop(survey);
     drop(contents);
-    let (mut most, mut complete) = (0, 0);
+    let (mut most, mut complete, mut changed) = (0, 0, files.clone());
     for bit in 0..bytes.len() * 8 {
-        let mut damaged = bytes.clone();
-        damaged[bit / 8] ^= 1 << (bit % 8);
-        fs::write(directory.path().join(&name), damaged).expect("space");
+        let flip = |files: &mut Files| files.get_mut(&name).expect("it is there")[bit / 8] ^= 1 << (bit % 8);
+        flip(&mut changed);
         let hit = places.iter().rev().find(|place| **place <= bit / 8).copied().expect("the header at least");
-        let (damage, salvaged, left) = told(&directory);
-        assert_eq!(damage, Some((name.clone(), hit as u64)), "bit {bit}");
-        assert!(left.damages.iter().any(|damage| damage.file == name && damage.offset == hit as u64), "{left:?}");
+        // Opening takes its time, so that not every bit can be tried; but every place in a byte is.
+        if bit % 37 == 0 {
+            fs::write(directory.path().join(&name), &changed[&name]).expect("space");
+            assert_eq!(told(&directory).0, Some((name.clone(), hit as u64)), "bit {bit}");
+        }
+        let contents = contents_of(&changed);
+        let folded = fold(&contents.survey(), false);
+        let (salvaged, left) = (rows(&folded), &folded.left);
+        let first = &left.damages[0];
+        assert_eq!((&first.file, first.offset), (&name, hit as u64), "bit {bit}");
         // One table's rows are lost at most, and the checkpoint's end tells how many they are.
         let lost: Vec<_> = before.iter().filter(|(key, value)| salvaged.get(*key) != Some(value)).collect();
         let is_of_one = lost.iter().all(|(key, _)| key.0 == lost[0].0.0);
@@ -146,6 +161,9 @@ fn every_flipped_bit_of_a_checkpoint_is_named_and_the_rest_is_salvaged() {
         assert_eq!(lost.is_empty(), left.missing_rows == 0, "bit {bit}: {lost:?} {left:?}");
         most = most.max(lost.len());
         complete += u64::from(lost.is_empty());
+        drop(folded);
+        drop(contents);
+        flip(&mut changed);
     }
     assert!(most >= ONCE.count() && complete > 1_000, "{most} {complete}");
 }
@@ -202,7 +220,7 @@ fn an_unfinished_backup_is_told() {
     lay(&directory, &files);
     let (damage, salvaged, left) = told(&directory);
     assert_eq!(damage, Some((INCOMPLETE.to_owned(), 0)));
-    assert!(salvaged.len() > 40 && left.damages[0].file == INCOMPLETE, "{left:?}");
+    assert!(salvaged.len() > 16 && left.damages[0].file == INCOMPLETE, "{left:?}");
     files.retain(|name, _| name == INCOMPLETE);
     lay(&directory, &files);
     assert_eq!(told(&directory).0, Some((INCOMPLETE.to_owned(), 0)));
