@@ -33,7 +33,11 @@
 //! then. Snapshots and commit epochs meet in the same way, in another word.
 
 use std::{
-    sync::Arc,
+    cell::Cell,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
     thread,
     time::{Duration, Instant},
 };
@@ -49,6 +53,22 @@ const CLOSED: u64 = 2;
 
 /// One change of indexes.
 const CHANGE: u64 = STATE + 1;
+
+/// The names of threads that begin explicit transactions. Those of slots are below.
+static NAMES: AtomicU64 = AtomicU64::new(1 << 32);
+
+thread_local! {
+    static NAME: Cell<u64> = const { Cell::new(IDLE) };
+}
+
+/// Returns the name of the calling thread, which no other thread ever has: an explicit transaction may outlive its
+/// thread. (A slot's name goes to another thread then.)
+pub(crate) fn thread_name() -> u64 {
+    if NAME.get() == IDLE {
+        NAME.set(NAMES.fetch_add(1, Relaxed));
+    }
+    NAME.get()
+}
 
 /// No transaction is active in a slot.
 const IDLE: u64 = 0;
@@ -79,7 +99,7 @@ impl Admission {
 #[derive(Debug)]
 #[repr(align(128))]
 pub(crate) struct ActiveSlot {
-    /// The name of the thread that has begun the transaction.
+    /// The name of the thread that has begun the explicit transaction, or of the slot of the one that runs the closure.
     thread: Word,
     /// The name of this slot, which is a thread's name if it is a thread's slot.
     pub(crate) name: u64,
@@ -149,10 +169,11 @@ impl Lifecycle {
         Admission(before).schema_epoch() + 1
     }
 
-    /// Closes, and waits until no transaction is active. `own` is the name of the calling thread.
+    /// Closes, and waits until no transaction is active. `own` is the name of the calling thread's slot.
     pub(crate) fn close<E: Engine>(&self, engine: &E, own: u64, patience: Option<Duration>) -> Result<(), Error> {
         // The model checker's threads have all the same name.
-        if !MODEL && self.all().iter().any(|slot| engine.load(&slot.thread) == own) {
+        let is_own = |name: u64| name == own || name == thread_name();
+        if !MODEL && self.all().iter().any(|slot| is_own(engine.load(&slot.thread))) {
             return Err(Error::InTransaction);
         }
         let until = patience.and_then(|patience| Instant::now().checked_add(patience));

@@ -3,16 +3,19 @@
 
 mod close;
 mod each;
-
+mod faults;
 mod indexes;
+mod leaks;
 mod many;
 mod model;
+mod opacity;
 mod parts;
 mod regions;
 mod removals;
 mod sinks;
 mod snapshots;
 mod starvation;
+mod waits;
 
 use drtm_htm::Engine;
 use drtm_txn::Setting;
