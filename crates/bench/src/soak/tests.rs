@@ -19,9 +19,10 @@ fn runs(count: u64) -> End {
 
 #[test]
 fn a_sound_database_passes() {
-    let tally = crash::soak::<Sound>(3, runs(20)).expect("nothing but the disk fails");
+    let tally = crash::soak::<Sound>(3, runs(100)).expect("nothing but the disk fails");
     assert!(tally.wrong() == 0 && tally.crash_points > 50 && tally.acknowledged > 100, "{tally:?}");
-    assert!(tally.checkpoints > 20 && tally.unfinished_checkpoints > 0, "{tally:?}");
+    // Few crashes meet a checkpoint in the making: about one in a hundred, so that there must be many.
+    assert!(tally.checkpoints > 100 && tally.unfinished_checkpoints > 0, "{tally:?}");
     let tally = faults::soak::<Sound>(3, runs(60)).expect("nothing but the disk fails");
     assert!(tally.wrong() == 0 && tally.faults.values().sum::<u64>() == 60 && tally.acknowledged > 100, "{tally:?}");
 }

@@ -30,7 +30,7 @@ fn checkpoint(disk: &Image) {
     db.transact(|tx| {
         ONCE.into_iter().try_for_each(|number| {
             tx.put(pairs, &(number as u32), &Pair { first: number, second: number })?;
-            tx.put(texts, &format!("once {number}"), &vec![number as u8; 20])
+            tx.put(texts, &format!("once {number}"), &[number as u8; 20])
         })
     })
     .expect("no fault");
@@ -67,7 +67,9 @@ fn contents_of(files: &Files) -> Contents {
         let named = files.iter().filter_map(|(name, bytes)| Some((number(name)?, bytes.clone())));
         named.collect::<Vec<_>>()
     };
-    Contents { checkpoints: of(number_of), ..Contents::of(of(sequence_of)) }
+    let mut contents = Contents::of(of(sequence_of));
+    contents.checkpoints = of(number_of);
+    contents
 }
 
 /// What verifying says, and what salvaging has.
