@@ -37,8 +37,8 @@ Examples:
 Checked each time: every transaction that was acknowledged is there, none is there in part, what survived is a
 prefix of the serialization order, money is conserved, and indexes agree with their tables.
 
-JSON: {command, disk, seed, runs, crash_points, kills, faults: {kind: n}, acknowledged, lost, partial, anomalies,
-findings: [text]}, where disk is `simulated` or `files`
+JSON: {command, disk, seed, runs, crash_points, kills, checkpoints, unfinished_checkpoints, faults: {kind: n},
+acknowledged, lost, partial, anomalies, findings: [text]}, where disk is `simulated` or `files`
 
 Exit status: 0 every check held, 1 one did not (and says which), 2 wrong usage.";
 
@@ -49,6 +49,8 @@ pub(crate) enum Command {
     ///
     /// Of what was not synced, each sector is there, missing, zero or torn, independently of others; each name that
     /// was not synced is the old one or the new one.
+    ///
+    /// Checkpoints are made meanwhile. `checkpoints` and `unfinished_checkpoints` count crashes that have left one.
     #[command(verbatim_doc_comment)]
     Crash(Length),
     /// Let each call to a simulated disk fail in turn, and check what is left

@@ -46,8 +46,7 @@ use crate::{
     write_set::{Write, WriteOp},
 };
 
-/// How much a transaction can write that is logged, and what a row counts beside its key and its value.
-const MOST_LOGGED: usize = 1 << 30;
+/// What a row that is logged counts beside its key and its value.
 const ROW_OVERHEAD: usize = 40;
 
 /// Returns whether a transaction has committed already, since it writes nothing and has read at one moment.
@@ -96,8 +95,9 @@ fn run_logged<S: Setting, M: Mode>(
         Some(participant) if M::WRITES && !state.writes.is_empty() => {
             let rows = state.writes.len() * ROW_OVERHEAD;
             let bytes = state.arena.values.bytes().len() + state.arena.keys.len() + rows;
-            if bytes > MOST_LOGGED {
-                return Err(Error::TooLarge { bytes, most: MOST_LOGGED });
+            let most = log.most_logged();
+            if bytes > most {
+                return Err(Error::TooLarge { bytes, most });
             }
             let _open = log.enter(&participant)?;
             run::<S, M>(db, state)

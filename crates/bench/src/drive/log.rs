@@ -186,6 +186,14 @@ impl StoredFile for Metered {
         self.file.read()
     }
 
+    fn length(&self) -> io::Result<u64> {
+        self.file.length()
+    }
+
+    fn read_at(&self, offset: u64, into: &mut [u8]) -> io::Result<usize> {
+        self.file.read_at(offset, into)
+    }
+
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<usize> {
         let written = self.file.write_at(offset, bytes)?;
         self.counts.bytes.fetch_add(written as u64, Relaxed);

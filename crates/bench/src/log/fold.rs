@@ -1,14 +1,15 @@
 //! Rows, made of whatever records could be read.
 //!
 //! As in recovery, a put wins by its version and a patch applies to exactly its previous version. Unlike there, a version
-//! that is missing is no error: the row keeps the last value that is whole, and is counted as stale.
+//! that is missing is no error: the row keeps the last value that is whole, and is counted as stale. A checkpoint's rows
+//! are puts among others. If one is whole, the log counts only behind it; if not, all that can be read does.
 
 use std::{borrow::Cow, collections::BTreeMap};
 
 use drtm_txn::durability::format::{Change, Created, Entry, Record, RecordKind, TableShape};
 use serde::Serialize;
 
-use super::survey::{Damage, Survey};
+use super::{frames::Damage, survey::Survey};
 
 /// A row that could be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,7 +45,9 @@ pub(super) struct Left {
     pub(super) void_records: u64,
     /// Records of epochs that no readable frame closes.
     pub(super) unclosed_records: u64,
-    /// Patches whose previous version is missing.
+    /// Rows of a damaged checkpoint that cannot be read, where its end tells how many there were.
+    pub(super) missing_rows: u64,
+    /// Patches whose previous version is missing, and that no later value makes up for.
     pub(super) patches: u64,
     /// Rows that lack a patch: they have their last whole value.
     pub(super) stale_rows: u64,
@@ -59,12 +62,30 @@ pub(super) fn fold<'c>(survey: &Survey<'c>, unclosed: bool) -> Folded<'c> {
     let (mut folded, mut entries) = (Folded { next_epoch: 1, ..Folded::default() }, Vec::new());
     folded.left.damages.clone_from(&survey.damages);
     let closed = survey.closed();
-    for (number, segment) in survey.segments.iter().enumerate() {
-        folded.left.damaged_bytes += segment.holes.iter().map(|hole| hole.end - hole.offset).sum::<usize>();
+    for checkpoint in survey.basis() {
+        let file = &checkpoint.file;
+        folded.left.damaged_bytes += file.damaged_bytes();
+        let loose: Vec<_> = file.loose_records().into_iter().map(|(_, record)| record).collect();
+        folded.left.loose_records += loose.len() as u64;
+        let before = entries.len();
+        file.records().map(|(_, record)| record).chain(loose).for_each(|record| folded.take(&record, &mut entries));
+        let (found, until) = ((entries.len() - before) as u64, checkpoint.end.map_or(0, |end| end.until));
+        let since = file.header.map_or(0, |header| header.since);
+        folded.next_epoch = folded.next_epoch.max(until.max(since).saturating_add(1));
+        // Where another is whole, it has them, or the log does.
+        if survey.base.is_none() {
+            folded.left.missing_rows += checkpoint.end.map_or(0, |end| end.rows.saturating_sub(found));
+        }
+    }
+    let since = survey.base.map_or(0, |(header, _)| header.since);
+    for (number, segment) in survey.needed() {
+        folded.left.damaged_bytes += segment.damaged_bytes();
         let loose = segment.loose_records().into_iter().map(|(_, record)| (record, true));
         for (record, is_loose) in segment.records().map(|(_, record)| (record, false)).chain(loose) {
             folded.next_epoch = folded.next_epoch.max(record.epoch.saturating_add(1));
-            if survey.is_void(number, record.epoch) {
+            if record.epoch <= since {
+                // The checkpoint has it.
+            } else if survey.is_void(number, record.epoch) {
                 folded.left.void_records += 1;
             } else if record.epoch > closed && !unclosed {
                 folded.left.unclosed_records += 1;
@@ -74,8 +95,9 @@ pub(super) fn fold<'c>(survey: &Survey<'c>, unclosed: bool) -> Folded<'c> {
             }
         }
     }
-    // Changes of one row together, in the order of their versions.
-    entries.sort_by_key(|entry| (entry.table, entry.key, entry.version));
+    // Changes of one row together, in the order of their versions. A checkpoint's put has the version of the change that
+    // led to it, and comes behind it.
+    entries.sort_by_key(|entry| (entry.table, entry.key, entry.version, matches!(entry.change, Change::Put(_))));
     for row in entries.chunk_by(|one, other| (one.table, one.key) == (other.table, other.key)) {
         folded.row(row);
     }
@@ -86,9 +108,10 @@ pub(super) fn fold<'c>(survey: &Survey<'c>, unclosed: bool) -> Folded<'c> {
 
 impl<'c> Folded<'c> {
     fn take(&mut self, record: &Record<'c>, entries: &mut Vec<Entry<'c>>) {
-        if record.kind == RecordKind::Rows {
-            entries.extend(record.entries().map_while(Result::ok));
-            return;
+        match record.kind {
+            RecordKind::Rows => return entries.extend(record.entries().map_while(Result::ok)),
+            RecordKind::Table | RecordKind::Index => {}
+            RecordKind::End => return,
         }
         match Created::decode(record) {
             Ok(Created::Table(table, shape)) => {
@@ -109,26 +132,26 @@ impl<'c> Folded<'c> {
     fn row(&mut self, changes: &[Entry<'c>]) {
         let Some(Entry { table, key, .. }) = changes.first() else { return };
         let mut now: Option<(Cow<'c, [u8]>, u64)> = None;
-        // Whether a patch is missing since the last whole value, or removal.
-        let mut lacks_patches = false;
+        // Patches that are of no use since the last whole value, or removal.
+        let mut lost = 0;
         for Entry { version, previous, change, .. } in changes {
             match change {
-                Change::Put(value) => (now, lacks_patches) = (Some((Cow::Borrowed(*value), *version)), false),
-                Change::Remove => (now, lacks_patches) = (None, false),
+                Change::Put(value) => (now, lost) = (Some((Cow::Borrowed(*value), *version)), 0),
+                Change::Remove => (now, lost) = (None, 0),
                 Change::Patch { offset, bytes } => {
                     if !now.as_mut().is_some_and(|row| patch(row, (*previous, *version), (*offset, bytes))) {
-                        self.left.patches += 1;
-                        lacks_patches = true;
+                        lost += 1;
                     }
                 }
             }
         }
+        self.left.patches += lost;
         match now {
             Some((value, version)) => {
-                self.left.stale_rows += u64::from(lacks_patches);
+                self.left.stale_rows += u64::from(lost > 0);
                 self.rows.push(Row { table: *table, key, value, version });
             }
-            None => self.left.lost_rows += u64::from(lacks_patches),
+            None => self.left.lost_rows += u64::from(lost > 0),
         }
     }
 }

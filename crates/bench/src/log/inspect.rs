@@ -3,23 +3,29 @@
 use std::{collections::BTreeMap, path::PathBuf};
 
 use clap::Args as ClapArgs;
-use drtm_txn::durability::format::{Change, Created, RecordKind, TableShape};
+use drtm_txn::durability::format::{Change, Created, Record, RecordKind, TableShape};
 use serde::Serialize;
 
-use super::survey::{Contents, Damage, Survey};
+use super::{
+    checkpoint::Checkpoint,
+    frames::{Damage, FrameFile},
+    survey::{Contents, Survey},
+};
 use crate::{
     Error,
     report::{Report, prose, table},
 };
 
-/// List what a log holds: segments, frames, epochs, tables, records
+/// List what a database's directory holds: checkpoints, segments, frames, epochs, tables, records
 ///
 /// Reads everything that is whole, also behind damage, which it lists. Counts are of what is there physically: also of
-/// transactions whose epoch no frame closes, or that a later segment's header voids.
+/// transactions whose epoch no frame closes, or that a later segment's header voids. Segments before `first` of the newest
+/// checkpoint that is whole are of no use, and nor are older checkpoints: opening the database removes them.
 ///
-/// JSON: {directory, closed, segments: [{file, bytes, log, sequence, after, begins, frames, first_closes, last_closes,
+/// JSON: {directory, closed, checkpoints: [{file, bytes, log, number, since, until, first, frames, rows, whole, damaged}],
+/// segments: [{file, bytes, log, sequence, after, begins, frames, first_closes, last_closes,
 /// records, rows, end, damaged}], tables: [{table, name, ordered, key, codec, key_size, value_size, indexes, puts,
-/// patches, removals, bytes}], unfinished: [file], damages: [{file, offset, why}],
+/// checkpoint_rows, patches, removals, bytes}], unfinished: [file], damages: [{file, offset, why}],
 /// frames (with --frames): [{file, offset, bytes, closes, previous, records}],
 /// records (with --records): [{file, offset, epoch, kind, rows, void}]}
 #[derive(Debug, ClapArgs)]
@@ -44,6 +50,7 @@ struct Inspection {
     directory: String,
     /// The last epoch that is closed.
     closed: u64,
+    checkpoints: Vec<CheckpointRow>,
     segments: Vec<SegmentRow>,
     tables: Vec<TableRow>,
     unfinished: Vec<String>,
@@ -52,6 +59,45 @@ struct Inspection {
     frames: Option<Vec<FrameRow>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     records: Option<Vec<RecordRow>>,
+}
+
+#[derive(Debug, Serialize)]
+struct CheckpointRow {
+    file: String,
+    bytes: usize,
+    /// In hexadecimal digits; this, `since` and `first` are null if the header is damaged.
+    log: Option<String>,
+    number: u64,
+    since: Option<u64>,
+    /// Null if the end is damaged.
+    until: Option<u64>,
+    first: Option<u64>,
+    frames: usize,
+    /// How many can be read.
+    rows: u64,
+    whole: bool,
+    /// Bytes that are in no frame.
+    damaged: usize,
+}
+
+impl CheckpointRow {
+    fn of(checkpoint: &Checkpoint<'_>) -> Self {
+        let Checkpoint { file, end, rows, .. } = checkpoint;
+        let header = file.header;
+        Self {
+            file: checkpoint.name(),
+            bytes: file.bytes.len(),
+            log: header.map(|header| format!("{:032x}", header.log)),
+            number: file.number,
+            since: header.map(|header| header.since),
+            until: end.map(|end| end.until),
+            first: header.map(|header| header.first),
+            frames: file.frames.len(),
+            rows: *rows,
+            whole: checkpoint.whole().is_some(),
+            damaged: file.damaged_bytes(),
+        }
+    }
 }
 
 #[derive(Debug, Serialize)]
@@ -84,6 +130,19 @@ struct FrameRow {
     records: usize,
 }
 
+impl FrameRow {
+    fn of<'r, H>(name: &'r str, file: &'r FrameFile<'_, H>) -> impl Iterator<Item = Self> {
+        file.frames.iter().map(|at| Self {
+            file: name.to_owned(),
+            offset: at.offset,
+            bytes: at.frame.length(),
+            closes: at.frame.closes,
+            previous: at.frame.previous,
+            records: at.records().filter(Result::is_ok).count(),
+        })
+    }
+}
+
 #[derive(Debug, Serialize)]
 struct RecordRow {
     file: String,
@@ -106,6 +165,8 @@ struct TableRow {
     key_size: Option<u32>,
     value_size: Option<u32>,
     indexes: Vec<String>,
+    /// In the checkpoint that recovery begins with, as far as it can be read. The others are of the log.
+    checkpoint_rows: u64,
     puts: u64,
     patches: u64,
     removals: u64,
@@ -116,11 +177,15 @@ struct TableRow {
 impl TableRow {
     fn is_created(&mut self, shape: TableShape) {
         let TableShape { name, is_ordered, key_size, value_size, key, codec } = shape;
-        let (name, ordered, key, codec) = (Some(name), Some(is_ordered), Some(key), Some(codec));
-        let Self { table, puts, patches, removals, bytes, .. } = *self;
-        let indexes = std::mem::take(&mut self.indexes);
-        *self =
-            Self { table, name, ordered, key, codec, key_size, value_size, indexes, puts, patches, removals, bytes };
+        (self.name, self.ordered, self.key, self.codec) = (Some(name), Some(is_ordered), Some(key), Some(codec));
+        (self.key_size, self.value_size) = (key_size, value_size);
+    }
+
+    fn is_indexed(&mut self, name: String) {
+        // A checkpoint and the log may both tell.
+        if !self.indexes.contains(&name) {
+            self.indexes.push(name);
+        }
     }
 
     fn count(&mut self, change: Change<'_>) {
@@ -147,6 +212,30 @@ fn name_of(kind: RecordKind) -> &'static str {
     }
 }
 
+/// Returns how many rows a record has, with it.
+fn with_rows((offset, record): (usize, Record<'_>)) -> (usize, Record<'_>, usize) {
+    let rows = if record.kind == RecordKind::Rows { record.entries().map_while(Result::ok).count() } else { 0 };
+    (offset, record, rows)
+}
+
+/// Adds a record to what is known of tables.
+fn take(record: &Record<'_>, tables: &mut BTreeMap<u16, TableRow>, mut count: impl FnMut(&mut TableRow, Change<'_>)) {
+    match record.kind {
+        RecordKind::Rows => {
+            for entry in record.entries().map_while(Result::ok) {
+                count(tables.entry(entry.table).or_default(), entry.change);
+            }
+        }
+        RecordKind::Table | RecordKind::Index => match Created::decode(record) {
+            Ok(Created::Table(table, shape)) => tables.entry(table).or_default().is_created(shape),
+            Ok(Created::Index(table, name)) => tables.entry(table).or_default().is_indexed(name),
+            // It is among the damages.
+            Err(_) => {}
+        },
+        RecordKind::End => {}
+    }
+}
+
 impl Args {
     pub(super) fn carry_out(&self, report: &Report) -> Result<(), Error> {
         let contents = Contents::read(&self.directory)?;
@@ -158,60 +247,60 @@ impl Args {
     fn inspect(&self, survey: &Survey<'_>, unfinished: Vec<String>) -> Inspection {
         let (mut segments, mut tables, mut frames, mut records) =
             (Vec::new(), BTreeMap::<u16, TableRow>::new(), Vec::new(), Vec::new());
-        for (number, segment) in survey.segments.iter().enumerate() {
-            let (mut count, mut rows) = (0, 0);
-            for (offset, record) in segment.records() {
-                let mut of_record = 0;
-                if record.kind == RecordKind::Rows {
-                    for entry in record.entries().map_while(Result::ok) {
-                        of_record += 1;
-                        tables.entry(entry.table).or_default().count(entry.change);
-                    }
-                } else if let Ok(created) = Created::decode(&record) {
-                    match created {
-                        Created::Table(table, shape) => tables.entry(table).or_default().is_created(shape),
-                        Created::Index(table, name) => tables.entry(table).or_default().indexes.push(name),
-                    }
+        for checkpoint in &survey.checkpoints {
+            let (name, file) = (checkpoint.name(), &checkpoint.file);
+            if self.frames {
+                frames.extend(FrameRow::of(&name, file));
+            }
+            if self.records {
+                for (offset, Record { epoch, kind, .. }, rows) in file.records().map(with_rows) {
+                    let (file, kind) = (name.clone(), name_of(kind));
+                    records.push(RecordRow { file, offset, epoch, kind, rows, void: false });
                 }
+            }
+        }
+        for checkpoint in survey.basis() {
+            for (_, record) in checkpoint.file.records() {
+                take(&record, &mut tables, |table, _| table.checkpoint_rows += 1);
+            }
+        }
+        for (number, segment) in survey.segments.iter().enumerate() {
+            let (mut count, mut all) = (0, 0);
+            for (offset, record, rows) in segment.records().map(with_rows) {
+                take(&record, &mut tables, TableRow::count);
                 count += 1;
-                rows += of_record as u64;
+                all += rows as u64;
                 if self.records {
                     let (epoch, kind, void) =
                         (record.epoch, name_of(record.kind), survey.is_void(number, record.epoch));
-                    records.push(RecordRow { file: segment.name(), offset, epoch, kind, rows: of_record, void });
+                    records.push(RecordRow { file: segment.name(), offset, epoch, kind, rows, void });
                 }
             }
             if self.frames {
-                frames.extend(segment.frames.iter().map(|at| FrameRow {
-                    file: segment.name(),
-                    offset: at.offset,
-                    bytes: at.frame.length(),
-                    closes: at.frame.closes,
-                    previous: at.frame.previous,
-                    records: drtm_txn::durability::format::records(at.frame.records).filter(Result::is_ok).count(),
-                }));
+                frames.extend(FrameRow::of(&segment.name(), segment));
             }
             let header = segment.header;
             segments.push(SegmentRow {
                 file: segment.name(),
                 bytes: segment.bytes.len(),
                 log: header.map(|header| format!("{:032x}", header.log)),
-                sequence: segment.sequence,
+                sequence: segment.number,
                 after: header.map(|header| header.after),
                 begins: header.map(|header| header.begins),
                 frames: segment.frames.len(),
                 first_closes: segment.frames.first().map(|at| at.frame.closes),
                 last_closes: segment.frames.last().map(|at| at.frame.closes),
                 records: count,
-                rows,
+                rows: all,
                 end: segment.end,
-                damaged: segment.holes.iter().map(|hole| hole.end - hole.offset).sum(),
+                damaged: segment.damaged_bytes(),
             });
         }
         let tables = tables.into_iter().map(|(table, row)| TableRow { table, ..row }).collect();
         Inspection {
             directory: self.directory.display().to_string(),
             closed: survey.closed(),
+            checkpoints: survey.checkpoints.iter().map(CheckpointRow::of).collect(),
             segments,
             tables,
             unfinished,
@@ -226,6 +315,17 @@ impl Inspection {
     fn text(&self) -> String {
         let shown = |number: Option<u64>| number.map_or_else(|| "?".to_owned(), |number| number.to_string());
         let mut text = format!("{}: everything is there up to epoch {}\n\n", self.directory, self.closed);
+        if !self.checkpoints.is_empty() {
+            let headers = ["checkpoint", "bytes", "rows", "since", "until", "first segment", "frames", "damaged"];
+            let rows = self.checkpoints.iter().map(|row| {
+                let (bytes, frames, damaged) = (row.bytes as u64, row.frames as u64, row.damaged as u64);
+                let numbers =
+                    [Some(bytes), Some(row.rows), row.since, row.until, row.first, Some(frames), Some(damaged)];
+                [row.file.clone()].into_iter().chain(numbers.map(shown)).collect()
+            });
+            text += &table(&headers, 1, rows);
+            text += "\n\n";
+        }
         let headers = ["segment", "bytes", "after", "begins", "frames", "closes", "records", "rows", "damaged"];
         let rows = self.segments.iter().map(|row| {
             let closes = match (row.first_closes, row.last_closes) {
@@ -244,14 +344,27 @@ impl Inspection {
         let rows = self.tables.iter().map(|row| {
             let kind = row.ordered.map_or("?", |ordered| if ordered { "ordered" } else { "hash" });
             let name = row.name.clone().unwrap_or_else(|| "?".to_owned());
-            let numbers = [row.puts, row.patches, row.removals, row.bytes].map(|number| number.to_string());
+            let numbers =
+                [row.checkpoint_rows, row.puts, row.patches, row.removals, row.bytes].map(|number| number.to_string());
             [name, row.table.to_string(), kind.to_owned(), size(row.key_size), size(row.value_size)]
                 .into_iter()
                 .chain([row.indexes.join(", ")])
                 .chain(numbers)
                 .collect()
         });
-        let headers = ["table", "id", "kind", "key", "value", "indexes", "puts", "patches", "removals", "bytes"];
+        let headers = [
+            "table",
+            "id",
+            "kind",
+            "key",
+            "value",
+            "indexes",
+            "rows in checkpoint",
+            "puts",
+            "patches",
+            "removals",
+            "bytes",
+        ];
         text += &table(&headers, 1, rows);
         text.push('\n');
         if let Some(frames) = &self.frames {

@@ -8,12 +8,14 @@ use std::{
 };
 
 use clap::{ArgGroup, Args as ClapArgs, value_parser};
+use drtm_txn::durability::format::checkpoint_name;
 use serde::Serialize;
 
 use super::{
     fold::{Folded, Left, Row, fold},
+    frames::Damage,
     rewrite,
-    survey::{Contents, Damage},
+    survey::Contents,
     trial,
 };
 use crate::{
@@ -29,11 +31,14 @@ use crate::{
 /// value, or comes back though it was removed; of a transaction in a damaged frame, all rows are there or none.
 /// Of a log that is not damaged, it takes what opening the database would.
 ///
+/// Begins with the newest checkpoint that is whole, and adds what the log has behind it. If none is whole, it takes the
+/// rows of damaged ones that can be read, and all that the log still has: rows that were in the rest only are lost.
+///
 /// A line of the rows: {"table": name|null, "id": n, "key": hex, "value": hex, "version": n}. Keys are encoded as their
 /// order needs it: unsigned numbers are big-endian.
 ///
-/// JSON: {directory, into, rows_file, tables, rows, left: {damages: [{file, offset, why}], damaged_bytes,
-/// loose_records, void_records, unclosed_records, patches, stale_rows, lost_rows, orphaned_rows}}
+/// JSON: {directory, into, rows_file, checkpoint: null|file, tables, rows, left: {damages: [{file, offset, why}], damaged_bytes,
+/// loose_records, void_records, unclosed_records, missing_rows, patches, stale_rows, lost_rows, orphaned_rows}}
 #[derive(Debug, ClapArgs)]
 #[command(verbatim_doc_comment, after_help = AFTER_HELP, group = ArgGroup::new("out").required(true).multiple(true))]
 pub(crate) struct Args {
@@ -65,6 +70,7 @@ Left and doubtful:
   loose_records     records out of damaged frames: they are taken
   void_records      records that a later opening of the database has declared not to have happened
   unclosed_records  records of epochs that no readable frame closes (see --unclosed)
+  missing_rows      rows of a damaged checkpoint that cannot be read
   patches           changes of a part of a row whose version before is missing
   stale_rows        rows that lack such a change: they have the value before
   lost_rows         rows of which there are only such changes
@@ -78,6 +84,8 @@ struct Outcome {
     directory: String,
     into: Option<String>,
     rows_file: Option<String>,
+    /// The checkpoint that it begins with, which is whole.
+    checkpoint: Option<String>,
     tables: usize,
     rows: usize,
     left: Left,
@@ -89,7 +97,8 @@ impl Args {
             return Err(Error::Occupied { path: path.to_owned() });
         }
         let contents = Contents::read(&self.directory)?;
-        let folded = fold(&contents.survey(), self.unclosed);
+        let survey = contents.survey();
+        let folded = fold(&survey, self.unclosed);
         let written = |path: &Path, written: io::Result<()>| {
             written.map_err(|source| Error::File { path: path.to_owned(), source })
         };
@@ -105,6 +114,7 @@ impl Args {
             directory: self.directory.display().to_string(),
             into: shown(&self.into),
             rows_file: shown(&self.rows),
+            checkpoint: survey.base.map(|(header, _)| checkpoint_name(header.number)),
             tables: folded.tables.len(),
             rows: folded.rows.len(),
             left: folded.left,
@@ -158,6 +168,9 @@ impl Outcome {
     fn text(&self) -> String {
         let Self { directory, tables, rows, left, .. } = self;
         let mut text = format!("{directory}: {rows} rows of {tables} tables could be read\n");
+        if let Some(checkpoint) = &self.checkpoint {
+            text += &format!("begun with {checkpoint}\n");
+        }
         for (what, path) in [("log", &self.into), ("rows", &self.rows_file)] {
             if let Some(path) = path {
                 text += &format!("{what} written: {path}\n");
@@ -168,6 +181,7 @@ impl Outcome {
             (left.loose_records, "records were read out of damaged frames"),
             (left.void_records, "records have been declared not to have happened"),
             (left.unclosed_records, "records are of epochs that no readable frame closes"),
+            (left.missing_rows, "rows of a damaged checkpoint cannot be read"),
             (left.patches, "changes of parts of rows lack the version before"),
             (left.stale_rows, "rows have an older value"),
             (left.lost_rows, "rows are lost"),

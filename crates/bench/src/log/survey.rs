@@ -10,38 +10,39 @@ use drtm_txn::{
     LogError,
     durability::{
         format::{
-            Created, Frame, Position, Record, RecordKind, SEGMENT_HEADER, SegmentHeader, find_frame, read_frame,
-            records, segment_name, sequence_of,
+            CheckpointEnd, CheckpointHeader, INCOMPLETE, Position, SEGMENT_HEADER, SegmentHeader, checkpoint_name,
+            find_frame, number_of, segment_name, sequence_of,
         },
         storage::{DirectoryLock, Files, Storage},
     },
 };
-use serde::Serialize;
 
+use super::{
+    checkpoint::Checkpoint,
+    frames::{Damage, FrameFile, Hole},
+};
 use crate::Error;
 
 /// What a file ends with whose creation a crash has interrupted.
 const UNFINISHED: &str = ".new";
 
-/// A damage, as recovery tells of it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(super) struct Damage {
-    pub(super) file: String,
-    pub(super) offset: u64,
-    pub(super) why: String,
-}
+/// A segment, as far as it can be read.
+pub(super) type Segment<'c> = FrameFile<'c, SegmentHeader>;
 
 /// The files of a directory, with the directory locked.
 #[derive(Debug)]
 pub(super) struct Contents {
     segments: Vec<(u64, Vec<u8>)>,
+    pub(super) checkpoints: Vec<(u64, Vec<u8>)>,
+    /// Whether they are a backup that was not finished.
+    is_incomplete: bool,
     /// Files that a crash has left unfinished, which recovery removes.
     pub(super) unfinished: Vec<String>,
     _lock: Option<Box<dyn DirectoryLock>>,
 }
 
 impl Contents {
-    /// Reads all segments.
+    /// Reads all segments and checkpoints.
     ///
     /// # Errors
     ///
@@ -67,47 +68,70 @@ impl Contents {
             Err(error) => return Err(unreadable(error)),
         };
         let names = files.list().map_err(unreadable)?;
-        let mut sequences: Vec<u64> = names.iter().filter_map(|name| sequence_of(name)).collect();
-        sequences.sort_unstable();
-        let read = |sequence| {
-            let path = directory.join(segment_name(sequence));
-            Ok((sequence, fs::read(&path).map_err(|source| Error::Unreadable { path, source })?))
+        let read = |number: fn(&str) -> Option<u64>, name: fn(u64) -> String| {
+            let mut numbers: Vec<u64> = names.iter().filter_map(|name| number(name)).collect();
+            numbers.sort_unstable();
+            let read = |number| {
+                let path = directory.join(name(number));
+                Ok((number, fs::read(&path).map_err(|source| Error::Unreadable { path, source })?))
+            };
+            numbers.into_iter().map(read).collect::<Result<Vec<_>, Error>>()
         };
-        let segments: Vec<_> = sequences.into_iter().map(read).collect::<Result<_, Error>>()?;
-        if segments.is_empty() {
+        let (segments, checkpoints) = (read(sequence_of, segment_name)?, read(number_of, checkpoint_name)?);
+        let is_incomplete = names.iter().any(|name| name == INCOMPLETE);
+        if segments.is_empty() && checkpoints.is_empty() && !is_incomplete {
             return Err(Error::NoLog { path: directory.to_owned() });
         }
         let mut unfinished: Vec<_> = names.into_iter().filter(|name| name.ends_with(UNFINISHED)).collect();
         unfinished.sort_unstable();
-        Ok(Self { segments, unfinished, _lock: lock })
+        Ok(Self { segments, checkpoints, is_incomplete, unfinished, _lock: lock })
     }
 
     /// Of segments that are given.
     #[cfg(test)]
     pub(super) fn of(segments: Vec<(u64, Vec<u8>)>) -> Self {
-        Self { segments, unfinished: Vec::new(), _lock: None }
+        let (checkpoints, unfinished) = (Vec::new(), Vec::new());
+        Self { segments, checkpoints, is_incomplete: false, unfinished, _lock: None }
     }
 
     /// Finds what is whole.
     pub(super) fn survey(&self) -> Survey<'_> {
         let headers: Vec<_> = self.segments.iter().map(|(_, bytes)| SegmentHeader::decode(bytes)).collect();
+        let of_segments = headers.iter().flatten().map(|header| header.log).next();
+        let checkpoints = self.checkpoints.iter();
+        let checkpoints: Vec<_> =
+            checkpoints.map(|(number, bytes)| Checkpoint::read(*number, bytes, of_segments)).collect();
+        let base = checkpoints.iter().rev().find_map(Checkpoint::whole);
         // Frames are only found with the log's identity, which any header tells.
-        let log = headers.iter().flatten().map(|header| header.log).next().or_else(|| {
+        let of_checkpoints = checkpoints.iter().rev().find_map(|checkpoint| Some(checkpoint.file.header?.log));
+        let log = base.map(|(header, _)| header.log).or(of_segments).or(of_checkpoints).or_else(|| {
             self.segments.iter().find_map(|(sequence, bytes)| {
                 let log = unchecked_log(bytes)?;
                 find_frame(bytes, SEGMENT_HEADER, log, *sequence).map(|_| log)
             })
         });
-        let (mut segments, mut damages, mut expected) = (Vec::new(), Vec::new(), 1);
+        let mut damages: Vec<_> = checkpoints.iter().flat_map(|checkpoint| checkpoint.damages.clone()).collect();
+        if self.is_incomplete {
+            let why = "the backup was not finished".to_owned();
+            damages.push(Damage { file: INCOMPLETE.to_owned(), offset: 0, why });
+        }
+        let first = base.map_or(1, |(header, _)| header.first);
+        let (mut segments, mut expected) = (Vec::new(), first);
         for ((sequence, bytes), header) in self.segments.iter().zip(headers) {
             let file = segment_name(*sequence);
+            let is_needed = *sequence >= first;
             let mut damage = |offset: usize, why: &str| {
-                damages.push(Damage { file: file.clone(), offset: offset as u64, why: why.to_owned() });
+                // What a checkpoint takes the place of may be as it likes.
+                if is_needed {
+                    damages.push(Damage { file: file.clone(), offset: offset as u64, why: why.to_owned() });
+                }
             };
             if *sequence != expected {
                 damage(0, "the segment before this one is missing");
             }
-            expected = sequence + 1;
+            if is_needed {
+                expected = sequence + 1;
+            }
             let header = match header {
                 Ok(header) if header.sequence == *sequence && Some(header.log) == log => Some(header),
                 Ok(_) => {
@@ -119,37 +143,35 @@ impl Contents {
                     None
                 }
             };
-            let mut segment = Segment { sequence: *sequence, bytes, header, ..Segment::default() };
-            if let Some(log) = log {
-                segment.walk(log);
-            }
-            for hole in segment.holes.iter().filter(|hole| !hole.is_last) {
-                damage(hole.offset, hole.why);
-            }
-            for frame in &segment.frames {
-                let begin = frame.begin();
-                for found in records(frame.frame.records) {
-                    match found {
-                        Ok((offset, record)) => {
-                            if let Some(why) = flaw(&record) {
-                                damage(begin + offset, why);
-                            }
-                        }
-                        Err(found) => damage(begin + found.offset, found.why),
-                    }
-                }
-            }
+            let place = log.map(|log| Position { log, sequence: *sequence, offset: 0 });
+            let segment = Segment::read((*sequence, bytes), header, SEGMENT_HEADER, place);
+            segment.holes.iter().filter(|hole| !hole.is_last).for_each(|hole| damage(hole.offset, hole.why));
+            segment.flaws().for_each(|(offset, why)| damage(offset, why));
             segments.push(segment);
         }
-        damages.extend(missing_frames(&segments));
-        damages.sort_by(|one, other| (&one.file, one.offset).cmp(&(&other.file, other.offset)));
-        Survey { segments, damages }
+        if base.is_some() && expected == first {
+            let why = "a segment is missing that a checkpoint counts on".to_owned();
+            damages.push(Damage { file: segment_name(first), offset: 0, why });
+        }
+        let needed = segments.iter().position(|segment| segment.number >= first).unwrap_or(segments.len());
+        damages.extend(missing_frames(&segments[needed..]));
+        let mut survey = Survey { segments, checkpoints, base, needed, damages };
+        if let Some((header, end)) = base
+            && end.until > survey.closed()
+        {
+            let why = "the log ends before the checkpoint does".to_owned();
+            survey.damages.push(Damage { file: checkpoint_name(header.number), offset: 0, why });
+        }
+        survey.damages.sort_by(|one, other| (&one.file, one.offset).cmp(&(&other.file, other.offset)));
+        survey
     }
 }
 
 /// Returns where segments end before the epoch that the next one counts on.
 fn missing_frames(segments: &[Segment<'_>]) -> Vec<Damage> {
-    let (mut closed, mut missing) = (0, Vec::new());
+    // What is before the first segment is not looked at: a checkpoint takes its place, or it is missing, which is told.
+    let before_all = segments.first().and_then(|first| first.header).map_or(0, |header| header.after);
+    let (mut closed, mut missing) = (before_all, Vec::new());
     let mut before: Option<&Segment<'_>> = None;
     for segment in segments {
         if let Some(header) = segment.header {
@@ -171,121 +193,27 @@ fn unchecked_log(bytes: &[u8]) -> Option<u128> {
     Some(u128::from_le_bytes(bytes.get(16..32)?.try_into().ok()?))
 }
 
-/// Returns what is wrong in a record that has its checksum: nothing, unless it was written so.
-fn flaw(record: &Record<'_>) -> Option<&'static str> {
-    match record.kind {
-        RecordKind::Rows => record.entries().find_map(|entry| entry.err().map(|damage| damage.why)),
-        _ => Created::decode(record).err().map(|damage| damage.why),
-    }
-}
-
 /// What is whole in a log.
 #[derive(Debug)]
 pub(super) struct Survey<'c> {
     pub(super) segments: Vec<Segment<'c>>,
+    /// In the order of their numbers.
+    pub(super) checkpoints: Vec<Checkpoint<'c>>,
+    /// The newest checkpoint that is whole: its header, and its end.
+    pub(super) base: Option<(CheckpointHeader, CheckpointEnd)>,
+    /// The first of the segments that are needed beside it.
+    needed: usize,
     /// In the order of files and offsets.
     pub(super) damages: Vec<Damage>,
 }
 
-/// What is whole in a segment.
-#[derive(Debug, Default)]
-pub(super) struct Segment<'c> {
-    pub(super) sequence: u64,
-    pub(super) bytes: &'c [u8],
-    /// `None` if it is damaged.
-    pub(super) header: Option<SegmentHeader>,
-    pub(super) frames: Vec<FrameAt<'c>>,
-    pub(super) holes: Vec<Hole>,
-    /// Where the last frame ends.
-    pub(super) end: usize,
-}
-
-/// A frame, and where it is.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct FrameAt<'c> {
-    pub(super) offset: usize,
-    pub(super) frame: Frame<'c>,
-}
-
-impl FrameAt<'_> {
-    /// Where its records begin.
-    pub(super) fn begin(&self) -> usize {
-        self.offset + self.frame.length() - self.frame.records.len()
-    }
-}
-
-/// Bytes that are no frame: zeros behind the last one are none.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Hole {
-    pub(super) offset: usize,
-    pub(super) end: usize,
-    pub(super) why: &'static str,
-    /// Whether no frame follows in the segment, so that it may be a write that a crash has torn.
-    pub(super) is_last: bool,
-}
-
-impl<'c> Segment<'c> {
+impl Segment<'_> {
     pub(super) fn name(&self) -> String {
-        segment_name(self.sequence)
-    }
-
-    fn walk(&mut self, log: u128) {
-        let (bytes, sequence) = (self.bytes, self.sequence);
-        let mut offset = SEGMENT_HEADER;
-        self.end = offset.min(bytes.len());
-        while let Some(rest) = bytes.get(offset..).filter(|rest| !rest.is_empty()) {
-            match read_frame(rest, Position { log, sequence, offset: offset as u64 }) {
-                Ok(frame) => {
-                    self.frames.push(FrameAt { offset, frame });
-                    offset += frame.length();
-                    self.end = offset;
-                }
-                Err(damage) => {
-                    let next = find_frame(bytes, offset + 1, log, sequence);
-                    let written = rest.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
-                    let end = next.unwrap_or(offset + written);
-                    if end > offset {
-                        self.holes.push(Hole { offset, end, why: damage.why, is_last: next.is_none() });
-                    }
-                    match next {
-                        Some(next) => offset = next,
-                        None => break,
-                    }
-                }
-            }
-        }
-    }
-
-    /// Returns the records of valid frames, with their offsets.
-    pub(super) fn records(&self) -> impl Iterator<Item = (usize, Record<'c>)> {
-        self.frames.iter().flat_map(|frame| {
-            let begin = frame.begin();
-            records(frame.frame.records).filter_map(move |found| found.ok().map(|(at, record)| (begin + at, record)))
-        })
-    }
-
-    /// Returns the records that are whole in holes, with their offsets.
-    pub(super) fn loose_records(&self) -> Vec<(usize, Record<'c>)> {
-        let mut found = Vec::new();
-        for hole in &self.holes {
-            let Some(bytes) = self.bytes.get(..hole.end) else { continue };
-            let mut from = hole.offset;
-            while from < bytes.len() {
-                let mut next = bytes.len();
-                for record in records(&bytes[from..]) {
-                    match record {
-                        Ok((at, record)) => found.push((from + at, record)),
-                        Err(damage) => next = from + damage.offset + drtm_txn::durability::format::ALIGN,
-                    }
-                }
-                from = next;
-            }
-        }
-        found
+        segment_name(self.number)
     }
 }
 
-impl Survey<'_> {
+impl<'c> Survey<'c> {
     /// Returns the last epoch that is closed, as far as can be read.
     pub(super) fn closed(&self) -> u64 {
         let of_segment = |segment: &Segment<'_>| {
@@ -298,6 +226,18 @@ impl Survey<'_> {
             Some(_) => last.map_or(0, of_segment),
             None => self.segments.iter().map(of_segment).max().unwrap_or(0),
         }
+    }
+
+    /// Returns the checkpoints to begin with: the newest that is whole and what there is of newer ones, or, if none is
+    /// whole, what there is of all.
+    pub(super) fn basis(&self) -> impl Iterator<Item = &Checkpoint<'c>> {
+        let from = self.base.map_or(0, |(header, _)| header.number);
+        self.checkpoints.iter().filter(move |checkpoint| checkpoint.file.number >= from)
+    }
+
+    /// Returns the segments that are needed beside it, each with its place among all.
+    pub(super) fn needed(&self) -> impl Iterator<Item = (usize, &Segment<'c>)> {
+        self.segments.iter().enumerate().skip(self.needed)
     }
 
     /// Returns whether a later segment says that an epoch of a segment has not happened.

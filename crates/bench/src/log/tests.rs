@@ -1,5 +1,7 @@
 //! Every kind of damage to a small log: nothing panics, and what is told of it is true.
 
+mod checkpoints;
+
 use std::{
     collections::BTreeMap,
     fs,
@@ -86,6 +88,24 @@ fn rows(folded: &Folded<'_>) -> Rows {
     folded.rows.iter().map(|row| ((row.table, row.key.to_vec()), row.value.to_vec())).collect()
 }
 
+/// Rows, as a database reads them.
+fn rows_of(db: &Db<Reading>) -> Rows {
+    let (pairs, texts) = (db.table(PAIRS).expect("a table"), db.table(TEXTS).expect("a table"));
+    let (pairs, texts) = db
+        .read(|tx| {
+            let pairs = (0..200_u32).map(|key| Ok(tx.get(pairs, &key)?.map(|pair| (key, pair))));
+            let pairs: Vec<_> = pairs.collect::<Result<_, DbError>>()?;
+            Ok((pairs, tx.range(texts, ..)?.rows().collect::<Result<Vec<_>, _>>()?))
+        })
+        .expect("memory");
+    let mut all = Rows::new();
+    all.extend(
+        pairs.into_iter().flatten().map(|(key, pair)| ((0, key.to_be_bytes().to_vec()), pair.as_bytes().to_vec())),
+    );
+    all.extend(texts.into_iter().map(|(key, text)| ((1, key.into_bytes()), text)));
+    all
+}
+
 /// A directory with segments, removed in the end.
 struct Directory(PathBuf);
 
@@ -139,19 +159,7 @@ fn what_is_not_damaged_is_read_as_the_database_reads_it() {
     let before: Vec<_> =
         fs::read_dir(directory.path()).expect("it is there").map(|file| file.expect("a file").file_name()).collect();
     let db = trial::open(directory.path(), MEMORY).expect("it is not damaged");
-    let (pairs, texts) = (db.table(PAIRS).expect("a table"), db.table(TEXTS).expect("a table"));
-    let (pairs, texts) = db
-        .read(|tx| {
-            let pairs = (0..3_u32).map(|key| Ok(tx.get(pairs, &key)?.map(|pair| (key, pair))));
-            let pairs: Vec<_> = pairs.collect::<Result<_, DbError>>()?;
-            Ok((pairs, tx.range(texts, ..)?.rows().collect::<Result<Vec<_>, _>>()?))
-        })
-        .expect("memory");
-    let mut expected = Rows::new();
-    expected.extend(
-        pairs.into_iter().flatten().map(|(key, pair)| ((0, key.to_be_bytes().to_vec()), pair.as_bytes().to_vec())),
-    );
-    expected.extend(texts.into_iter().map(|(key, text)| ((1, key.into_bytes()), text)));
+    let expected = rows_of(&db);
     assert!(expected.len() >= 4, "{expected:?}");
     assert_eq!(rows(&folded), expected);
     let left = &folded.left;
@@ -365,7 +373,7 @@ fn a_torn_write_is_no_damage_and_is_left() {
     let survey = contents.survey();
     assert!(survey.damages.is_empty(), "{:?}", survey.damages);
     let (segment, hole) = survey.torn().expect("half of a write");
-    assert!(segment.sequence == 2 && hole.end - hole.offset > 500, "{hole:?}");
+    assert!(segment.number == 2 && hole.end - hole.offset > 500, "{hole:?}");
     let directory = Directory::of("torn", &log);
     assert_eq!(damage(directory.path()), None);
     assert_eq!(rows(&fold(&survey, false)).get(&(1, b"text 1".to_vec())).map(Vec::len), Some(20));

@@ -89,6 +89,14 @@ impl StoredFile for TrialFile {
         self.file.as_ref().map_or_else(|| Ok(Vec::new()), StoredFile::read)
     }
 
+    fn length(&self) -> io::Result<u64> {
+        self.file.as_ref().map_or(Ok(0), StoredFile::length)
+    }
+
+    fn read_at(&self, offset: u64, into: &mut [u8]) -> io::Result<usize> {
+        self.file.as_ref().map_or(Ok(0), |file| StoredFile::read_at(file, offset, into))
+    }
+
     fn write_at(&self, _offset: u64, bytes: &[u8]) -> io::Result<usize> {
         Ok(bytes.len())
     }

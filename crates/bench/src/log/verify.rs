@@ -1,28 +1,26 @@
 //! `drtm-bench log verify`: whether all of a log can be read.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args as ClapArgs, value_parser};
-use drtm_txn::LogError;
+use drtm_txn::{LogError, durability::format::INCOMPLETE};
 use serde::Serialize;
 
-use super::{
-    survey::{Contents, Damage},
-    trial,
-};
+use super::{frames::Damage, survey::Contents, trial};
 use crate::{
     Error,
     report::{Report, prose},
 };
 
-/// Say whether all of a log can be read, and if not, where the first damage is
+/// Say whether all of a database's directory can be read, and if not, where the first damage is
 ///
-/// Reads every frame, record and row, and opens the database without changing its directory. A write that a crash has
+/// Reads every frame, record and row of checkpoints and segments, and opens the database without changing its directory. A write that a crash has
 /// torn, at the log's end, is no damage: opening the database leaves it out, and voids it. It cannot be told from damage
-/// of the last frame, so it is reported as `torn`.
+/// of the last frame, so it is reported as `torn`. Nor is it damage if segments are missing of which a checkpoint takes the
+/// place. A backup that was not finished is told as damage of the file `INCOMPLETE`.
 ///
-/// JSON: {directory, readable, damage: null|{file, offset, why}, torn: null|{file, offset, bytes}, segments, frames,
-/// records, tables, rows}, where rows are those of the opened database
+/// JSON: {directory, readable, damage: null|{file, offset, why}, torn: null|{file, offset, bytes}, checkpoints, segments,
+/// frames, records, tables, rows}, where rows are those of the opened database
 #[derive(Debug, ClapArgs)]
 #[command(verbatim_doc_comment, after_help = "Exit status: 0 all can be read, 1 there is damage, 2 wrong usage.")]
 pub(crate) struct Args {
@@ -37,11 +35,12 @@ pub(crate) struct Args {
 
 /// What scripts read.
 #[derive(Debug, Serialize)]
-struct Verdict {
+pub(super) struct Verdict {
     directory: String,
     readable: bool,
-    damage: Option<Damage>,
+    pub(super) damage: Option<Damage>,
     torn: Option<Torn>,
+    checkpoints: usize,
     segments: usize,
     frames: usize,
     records: usize,
@@ -57,38 +56,55 @@ struct Torn {
     bytes: usize,
 }
 
+/// Reads all, and opens the database with so much memory.
+///
+/// # Errors
+///
+/// When there is no log, or something but damage keeps it from being read.
+pub(super) fn examine(directory: &Path, memory: u64) -> Result<Verdict, Error> {
+    let contents = Contents::read(directory)?;
+    let survey = contents.survey();
+    let (tables, refused) = match trial::open(directory, memory) {
+        Ok(db) => (db.tables()?, None),
+        Err(drtm_txn::Error::Log(LogError::Damaged { file, offset, why })) => {
+            (Vec::new(), Some(Damage { file, offset, why: why.to_owned() }))
+        }
+        Err(drtm_txn::Error::Log(LogError::OtherFormat { file, found, .. })) => {
+            let why = format!("it has format {found}, which this program does not read");
+            (Vec::new(), Some(Damage { file, offset: 0, why }))
+        }
+        Err(drtm_txn::Error::Log(LogError::Incomplete { .. })) => {
+            let why = "the backup was not finished".to_owned();
+            (Vec::new(), Some(Damage { file: INCOMPLETE.to_owned(), offset: 0, why }))
+        }
+        Err(error) => return Err(error.into()),
+    };
+    let damage = refused.or_else(|| survey.damages.first().cloned());
+    let torn = survey.torn().map(|(segment, hole)| Torn {
+        file: segment.name(),
+        offset: hole.offset,
+        bytes: hole.end - hole.offset,
+    });
+    let (segments, checkpoints) = (survey.segments.iter(), survey.checkpoints.iter());
+    let of_segments = segments.clone().map(|segment| segment.records().count());
+    let records = of_segments.chain(checkpoints.clone().map(|checkpoint| checkpoint.file.records().count()));
+    Ok(Verdict {
+        directory: directory.display().to_string(),
+        readable: damage.is_none(),
+        damage,
+        torn,
+        segments: survey.segments.len(),
+        checkpoints: survey.checkpoints.len(),
+        frames: segments.map(|segment| segment.frames.len()).chain(checkpoints.map(|one| one.file.frames.len())).sum(),
+        records: records.sum(),
+        tables: tables.len(),
+        rows: tables.iter().map(|(_, rows)| rows).sum(),
+    })
+}
+
 impl Args {
     pub(super) fn carry_out(&self, report: &Report) -> Result<(), Error> {
-        let contents = Contents::read(&self.directory)?;
-        let survey = contents.survey();
-        let (tables, refused) = match trial::open(&self.directory, u64::from(self.memory) << 30) {
-            Ok(db) => (db.tables()?, None),
-            Err(drtm_txn::Error::Log(LogError::Damaged { file, offset, why })) => {
-                (Vec::new(), Some(Damage { file, offset, why: why.to_owned() }))
-            }
-            Err(drtm_txn::Error::Log(error @ LogError::OtherFormat { .. })) => {
-                let file = survey.segments.first().map(super::survey::Segment::name).unwrap_or_default();
-                (Vec::new(), Some(Damage { file, offset: 0, why: error.to_string() }))
-            }
-            Err(error) => return Err(error.into()),
-        };
-        let damage = refused.or_else(|| survey.damages.first().cloned());
-        let torn = survey.torn().map(|(segment, hole)| Torn {
-            file: segment.name(),
-            offset: hole.offset,
-            bytes: hole.end - hole.offset,
-        });
-        let verdict = Verdict {
-            directory: self.directory.display().to_string(),
-            readable: damage.is_none(),
-            damage,
-            torn,
-            segments: survey.segments.len(),
-            frames: survey.segments.iter().map(|segment| segment.frames.len()).sum(),
-            records: survey.segments.iter().map(|segment| segment.records().count()).sum(),
-            tables: tables.len(),
-            rows: tables.iter().map(|(_, rows)| rows).sum(),
-        };
+        let verdict = examine(&self.directory, u64::from(self.memory) << 30)?;
         report.text(&verdict.text())?;
         report.result(&verdict)?;
         match verdict.damage {
@@ -100,8 +116,10 @@ impl Args {
 
 impl Verdict {
     fn text(&self) -> String {
-        let Self { directory, segments, frames, records, tables, rows, .. } = self;
-        let mut text = format!("{directory}: {segments} segments, {frames} frames, {records} records\n");
+        let Self { directory, checkpoints, segments, frames, records, tables, rows, .. } = self;
+        let mut text = format!(
+            "{directory}: {checkpoints} checkpoints, {segments} segments, {frames} frames, {records} records\n"
+        );
         text += &match &self.damage {
             None => format!("all can be read: {tables} tables, {rows} rows\n"),
             Some(Damage { file, offset, why }) => format!("DAMAGE in {file} at offset {offset}: {why}\n"),

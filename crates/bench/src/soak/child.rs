@@ -15,6 +15,9 @@ use crate::Error;
 /// Memory of the database.
 pub(super) const MEMORY: u64 = 256 << 20;
 
+/// Little, so that a process is killed while it makes a checkpoint, now and then.
+const CHECKPOINT_EVERY: u64 = 64 << 10;
+
 /// What the parent says.
 #[derive(Debug, ClapArgs)]
 pub(crate) struct Args {
@@ -29,10 +32,21 @@ pub(crate) struct Args {
 impl Args {
     pub(super) fn carry_out(&self, seed: u64) -> Result<(), Error> {
         let Self { threads, life: number, .. } = *self;
-        let builder = Db::builder().memory(MEMORY).path(&self.path).durability(Durability::Sync);
+        let builder = Db::builder()
+            .memory(MEMORY)
+            .path(&self.path)
+            .durability(Durability::Sync)
+            .checkpoint_every(CHECKPOINT_EVERY);
         let db: Db<Sound> = builder.build_with(NoHtm)?;
         let ledger = Ledger::open(&db)?;
-        let life = Life { number, threads, transactions: u32::MAX, mode: Durability::Sync, seed };
+        let life = Life {
+            number,
+            threads,
+            transactions: u32::MAX,
+            mode: Durability::Sync,
+            seed,
+            checkpoint_every: CHECKPOINT_EVERY,
+        };
         // Eight bytes are written to a pipe whole or not at all. When the parent is gone, this fails.
         life.lead(&db, &ledger, |id| {
             io::stdout().write_all(&id.to_le_bytes()).and_then(|()| io::stdout().flush()).map_err(Error::Report)

@@ -3,14 +3,17 @@
 use drtm_htm::NoHtm;
 use drtm_txn::{
     Durability, Setting,
-    durability::storage::{Fault, Image},
+    durability::{
+        format::number_of,
+        storage::{Fault, Image, Storage as _},
+    },
 };
 use fastrand::Rng;
 
 use super::{
     End,
     book::{Book, Finding},
-    life::{Life, check, is_stop, open},
+    life::{Life, NEVER, check, is_stop, open},
     tally::Tally,
 };
 use crate::{Error, drive::Progress};
@@ -18,8 +21,14 @@ use crate::{Error, drive::Progress};
 /// Calls to the disk, at most, until it stops: opening takes about ten, and a commit that waits takes two.
 const CALLS: u64 = 120;
 
+/// Bytes of log between checkpoints, at most, where any are made: a transaction has some hundreds.
+const CHECKPOINT_EVERY: u64 = 8 << 10;
+
 /// Calls of an opening, about.
 const OPENING: u64 = 16;
+
+/// What is in the name of a checkpoint, also of one that is not finished.
+const CHECKPOINT: &str = ".checkpoint";
 
 /// Crashes until the end.
 pub(super) fn soak<S: Setting<Engine = NoHtm>>(seed: u64, end: End) -> Result<Tally, Error> {
@@ -38,7 +47,8 @@ fn run<S: Setting<Engine = NoHtm>>(random: &mut Rng, tally: &mut Tally) -> Resul
     for number in 1..=random.u32(2..=5) {
         let mode = if random.u8(0..4) == 0 { Durability::Async } else { Durability::Sync };
         let (threads, transactions) = (random.u32(1..=3), random.u32(1..=40));
-        let life = Life { number, threads, transactions, mode, seed: random.u64(..) };
+        let checkpoint_every = if random.u8(0..4) == 0 { NEVER } else { random.u64(..CHECKPOINT_EVERY) };
+        let life = Life { number, threads, transactions, mode, seed: random.u64(..), checkpoint_every };
         if random.u8(0..6) > 0 {
             disk.fail_at(random.u64(0..CALLS), Fault::Crash);
         }
@@ -51,7 +61,7 @@ fn run<S: Setting<Engine = NoHtm>>(random: &mut Rng, tally: &mut Tally) -> Resul
         // It may crash again while it recovers, and again.
         while random.bool() {
             disk.fail_at(random.u64(0..OPENING), Fault::Crash);
-            match open::<S>(&disk, Durability::Sync, NoHtm) {
+            match open::<S>(&disk, (Durability::Sync, NEVER), NoHtm) {
                 Ok(_) => {}
                 Err(error) if is_stop(&error) => {}
                 Err(error) => tally.count(vec![Finding::Anomaly(format!("while it recovers: {error}"))], &place),
@@ -70,6 +80,16 @@ fn run<S: Setting<Engine = NoHtm>>(random: &mut Rng, tally: &mut Tally) -> Resul
 
 /// The disk after a power cut, or, seldom, after the process was killed.
 fn stopped(disk: &Image, random: &mut Rng, tally: &mut Tally) -> Image {
+    let left = what_is_left(disk, random, tally);
+    if let Ok(names) = left.list() {
+        tally.checkpoints += u64::from(names.iter().any(|name| number_of(name).is_some()));
+        let is_unfinished = |name: &String| name.contains(CHECKPOINT) && number_of(name).is_none();
+        tally.unfinished_checkpoints += u64::from(names.iter().any(is_unfinished));
+    }
+    left
+}
+
+fn what_is_left(disk: &Image, random: &mut Rng, tally: &mut Tally) -> Image {
     if random.u8(0..5) == 0 {
         tally.kills += 1;
         return disk.after_kill();

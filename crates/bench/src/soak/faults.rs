@@ -10,7 +10,7 @@ use fastrand::Rng;
 use super::{
     End,
     book::{Book, Finding},
-    life::{Ended, Life, check},
+    life::{Ended, Life, NEVER, check},
     tally::Tally,
 };
 use crate::{Error, drive::Progress};
@@ -41,7 +41,7 @@ pub(super) fn soak<S: Setting<Engine = NoHtm>>(seed: u64, end: End) -> Result<Ta
 
 /// A life on a disk where another was before.
 fn second_life(seed: u64, mode: Durability) -> Life {
-    Life { number: 2, threads: 1, transactions: 12, mode, seed: seed.wrapping_add(1) }
+    Life { number: 2, threads: 1, transactions: 12, mode, seed: seed.wrapping_add(1), checkpoint_every: NEVER }
 }
 
 fn mode(seed: u64) -> Durability {
@@ -51,7 +51,7 @@ fn mode(seed: u64) -> Durability {
 /// The disk of a life that nothing has disturbed, but that the process was killed.
 fn prepared<S: Setting<Engine = NoHtm>>(seed: u64) -> Result<(Image, Book), Error> {
     let (disk, mut book) = (Image::default(), Book::default());
-    let life = Life { number: 1, threads: 1, transactions: 20, mode: Durability::Sync, seed };
+    let life = Life { number: 1, threads: 1, transactions: 20, mode: Durability::Sync, seed, checkpoint_every: NEVER };
     life.on::<S>(&disk, NoHtm, &mut book, false)?;
     let disk = disk.after_kill();
     Ok((disk, book))

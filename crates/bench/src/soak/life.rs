@@ -33,6 +33,8 @@ pub(super) struct Life {
     pub(super) transactions: u32,
     pub(super) mode: Durability,
     pub(super) seed: u64,
+    /// After so many bytes of log, a checkpoint is made in the background.
+    pub(super) checkpoint_every: u64,
 }
 
 /// How it ended.
@@ -44,10 +46,18 @@ pub(super) enum Ended {
     Stopped,
 }
 
+/// No checkpoint is made.
+pub(super) const NEVER: u64 = u64::MAX;
+
 /// Opens the database of a simulated disk.
-pub(super) fn open<S: Setting>(disk: &Image, mode: Durability, engine: S::Engine) -> Result<Db<S>, DbError> {
+pub(super) fn open<S: Setting>(
+    disk: &Image,
+    (mode, checkpoint_every): (Durability, u64),
+    engine: S::Engine,
+) -> Result<Db<S>, DbError> {
     let storage = std::sync::Arc::new(disk.clone());
-    Builder::new().memory(MEMORY).storage(storage, SEGMENT).durability(mode).build_with(engine)
+    let builder = Builder::new().memory(MEMORY).storage(storage, SEGMENT).checkpoint_every(checkpoint_every);
+    builder.durability(mode).build_with(engine)
 }
 
 /// Returns whether an error says that the disk has stopped, and nothing worse.
@@ -69,7 +79,7 @@ impl Life {
         close: bool,
     ) -> Result<Ended, Error> {
         let stopped = |error: DbError| if is_stop(&error) { Ok(Ended::Stopped) } else { Err(Error::from(error)) };
-        let db = match open::<S>(disk, self.mode, engine) {
+        let db = match open::<S>(disk, (self.mode, self.checkpoint_every), engine) {
             Ok(db) => db,
             Err(error) => return stopped(error),
         };
@@ -170,7 +180,7 @@ impl Life {
 
 /// Opens what is left, which nothing prevents, and checks it. A failure is a finding.
 pub(super) fn check<S: Setting>(disk: &Image, engine: S::Engine, book: &mut Book) -> Vec<Finding> {
-    let checked = open::<S>(disk, Durability::Sync, engine).map_err(Error::from).and_then(|db| {
+    let checked = open::<S>(disk, (Durability::Sync, NEVER), engine).map_err(Error::from).and_then(|db| {
         let ledger = Ledger::open(&db)?;
         book.check(&db, &ledger)
     });

@@ -19,6 +19,9 @@ pub(super) struct Tally {
     pub(super) runs: u64,
     pub(super) crash_points: u64,
     pub(super) kills: u64,
+    /// After how many of them there was a checkpoint, and one that was not finished.
+    pub(super) checkpoints: u64,
+    pub(super) unfinished_checkpoints: u64,
     pub(super) faults: BTreeMap<&'static str, u64>,
     pub(super) acknowledged: u64,
     pub(super) lost: u64,
@@ -63,11 +66,27 @@ impl Tally {
     }
 
     fn text(&self) -> String {
-        let Self { command, disk, seed, runs, crash_points, kills, acknowledged, lost, partial, anomalies, .. } = self;
+        let Self {
+            command,
+            disk,
+            seed,
+            runs,
+            crash_points,
+            kills,
+            checkpoints,
+            acknowledged,
+            lost,
+            partial,
+            anomalies,
+            ..
+        } = self;
         let disk = if *disk == "files" { "in a directory" } else { "on a SIMULATED disk" };
         let mut text = format!("{command} {disk}, seed {seed}: {runs} runs");
         let faults = self.faults.iter().map(|(kind, count)| (*kind, *count));
-        for (what, count) in [("crashes", *crash_points), ("kills", *kills)].into_iter().chain(faults) {
+        for (what, count) in [("crashes", *crash_points), ("kills", *kills), ("with a checkpoint", *checkpoints)]
+            .into_iter()
+            .chain(faults)
+        {
             if count > 0 {
                 text += &format!(", {count} {what}");
             }

@@ -10,7 +10,7 @@ use super::{
     book::{Book, Finding},
     crash, faults,
     ledger::{BANK, LISTS, Ledger, ids, note_of},
-    life::{Ended, Life, open},
+    life::{Ended, Life, NEVER, open},
 };
 
 fn runs(count: u64) -> End {
@@ -19,8 +19,10 @@ fn runs(count: u64) -> End {
 
 #[test]
 fn a_sound_database_passes() {
-    let tally = crash::soak::<Sound>(3, runs(20)).expect("nothing but the disk fails");
+    let tally = crash::soak::<Sound>(3, runs(100)).expect("nothing but the disk fails");
     assert!(tally.wrong() == 0 && tally.crash_points > 50 && tally.acknowledged > 100, "{tally:?}");
+    // Few crashes meet a checkpoint in the making: about one in a hundred, so that there must be many.
+    assert!(tally.checkpoints > 100 && tally.unfinished_checkpoints > 0, "{tally:?}");
     let tally = faults::soak::<Sound>(3, runs(60)).expect("nothing but the disk fails");
     assert!(tally.wrong() == 0 && tally.faults.values().sum::<u64>() == 60 && tally.acknowledged > 100, "{tally:?}");
 }
@@ -28,9 +30,10 @@ fn a_sound_database_passes() {
 /// Lives once, changes a row of what was recovered behind the book's back, and returns what the check says.
 fn tampered(tamper: impl FnOnce(&Db<Sound>, &Ledger) -> Result<(), DbError>) -> Vec<Finding> {
     let (disk, mut book) = (Image::default(), Book::default());
-    let life = Life { number: 1, threads: 2, transactions: 60, mode: Durability::Sync, seed: 7 };
+    let life =
+        Life { number: 1, threads: 2, transactions: 60, mode: Durability::Sync, seed: 7, checkpoint_every: NEVER };
     assert_eq!(life.on::<Sound>(&disk, NoHtm, &mut book, true).expect("no fault"), Ended::Whole);
-    let db = open::<Sound>(&disk, Durability::Sync, NoHtm).expect("no fault");
+    let db = open::<Sound>(&disk, (Durability::Sync, NEVER), NoHtm).expect("no fault");
     let ledger = Ledger::open(&db).expect("no fault");
     assert_eq!(book.check(&db, &ledger).expect("memory"), []);
     assert!(book.survivors() > 60, "{}", book.survivors());
@@ -88,8 +91,13 @@ fn whatever_is_tampered_with_is_noticed() {
 #[derive(Debug)]
 struct Faulty<const FAULT: usize>;
 
-const FAULTS: [Mutation; 4] =
-    [Mutation::RemovalsDropped, Mutation::NumberNotRestored, Mutation::DirectoryNotSynced, Mutation::EpochNotPublished];
+const FAULTS: [Mutation; 5] = [
+    Mutation::RemovalsDropped,
+    Mutation::NumberNotRestored,
+    Mutation::DirectoryNotSynced,
+    Mutation::EpochNotPublished,
+    Mutation::SegmentsRemovedTooFar,
+];
 
 impl<const FAULT: usize> Setting for Faulty<FAULT> {
     type Engine = NoHtm;
@@ -106,4 +114,5 @@ fn databases_with_deliberate_faults_are_found_out() {
     assert!(is_found_out::<Faulty<0>>(), "removals that recovery forgets");
     assert!(is_found_out::<Faulty<1>>(), "a number that recovery does not restore");
     assert!(is_found_out::<Faulty<2>>(), "a segment's name that is not synced");
+    assert!(is_found_out::<Faulty<4>>(), "segments that a checkpoint removes too early");
 }

@@ -61,6 +61,7 @@ pub struct Builder {
     sync_within: Option<Duration>,
     segment_bytes: u64,
     checkpoint_every: u64,
+    most_logged: usize,
     observer: Observer,
     fault: Option<Mutation>,
 }
@@ -84,6 +85,9 @@ const LEAST_SEGMENT: u64 = 1 << 10;
 /// How many bytes of log there are between checkpoints, if nothing else is said.
 const CHECKPOINT_EVERY: u64 = 1 << 30;
 
+/// How many bytes a transaction can write that is logged.
+const MOST_LOGGED: usize = 1 << 30;
+
 impl Default for Builder {
     fn default() -> Self {
         Self::new()
@@ -106,6 +110,7 @@ impl Builder {
             sync_within: None,
             segment_bytes: SEGMENT,
             checkpoint_every: CHECKPOINT_EVERY,
+            most_logged: MOST_LOGGED,
             observer: Observer::NONE,
             fault: None,
         }
@@ -250,6 +255,13 @@ impl Builder {
         Self { fault: Some(fault), ..self }
     }
 
+    /// Lets a transaction that is logged write only so many bytes, 1 GiB by default: for tests.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn most_logged(self, bytes: usize) -> Self {
+        Self { most_logged: bytes.min(MOST_LOGGED), ..self }
+    }
+
     /// Keeps the database in other storage than a directory, with segments of about this size: for tests.
     #[doc(hidden)]
     #[must_use]
@@ -306,9 +318,10 @@ impl Builder {
         let log = match self.log()? {
             None => None,
             Some((storage, mode)) => {
-                let Self { flush_within, sync_within, segment_bytes, checkpoint_every, .. } = self;
+                let Self { flush_within, sync_within, segment_bytes, checkpoint_every, most_logged, .. } = self;
                 let fault = S::FAULT.or(self.fault);
-                let config = LogConfig { mode, flush_within, sync_within, segment_bytes, checkpoint_every, fault };
+                let config =
+                    LogConfig { mode, flush_within, sync_within, segment_bytes, checkpoint_every, most_logged, fault };
                 Some(durability::open(&storage, (&store, &snapshots, &catalog), config, &self.observer)?)
             }
         };

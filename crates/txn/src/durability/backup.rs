@@ -6,7 +6,7 @@ use drtm_htm::Engine;
 
 use super::{
     Checkpoint, Log, LogError,
-    format::{number_of, segment_name, sequence_of},
+    format::{INCOMPLETE, number_of, segment_name, sequence_of},
     log::UNFINISHED,
     storage::{Storage, read_all_at, write_all_at},
 };
@@ -14,9 +14,6 @@ use crate::{
     Error,
     trace::{event, within},
 };
-
-/// The file that says that a backup is not over.
-pub(super) const INCOMPLETE: &str = "INCOMPLETE";
 
 /// How many bytes are copied at a time.
 const CHUNK: usize = 1 << 20;

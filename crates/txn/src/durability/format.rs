@@ -20,6 +20,9 @@ pub use self::{
 /// The version of the format that this code writes, and the only one that it reads.
 pub const VERSION: u32 = 1;
 
+/// The name of the file that says that a backup is not over.
+pub const INCOMPLETE: &str = "INCOMPLETE";
+
 /// Everything in a log begins at a multiple of this.
 pub const ALIGN: usize = 8;
 

@@ -50,6 +50,8 @@ pub(crate) struct LogConfig {
     pub(crate) sync_within: Option<Duration>,
     pub(crate) segment_bytes: u64,
     pub(crate) checkpoint_every: u64,
+    /// How many bytes a transaction can write: keys and values, and something for each row.
+    pub(crate) most_logged: usize,
     pub(crate) fault: Option<Mutation>,
 }
 
@@ -144,6 +146,11 @@ impl<E: Engine> Log<E> {
     /// Returns the last epoch of which, and of those before, every transaction is durable.
     pub(super) fn durable(&self) -> u64 {
         self.durable.load(Acquire)
+    }
+
+    /// Returns how many bytes a transaction can write.
+    pub(crate) fn most_logged(&self) -> usize {
+        self.config.most_logged
     }
 
     /// Returns whether the log is being shut down.

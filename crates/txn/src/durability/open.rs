@@ -9,9 +9,8 @@ use drtm_htm::Engine;
 
 use super::{
     Durability, Log, LogError,
-    backup::INCOMPLETE,
     checkpoint::{CheckpointImage, newest, remove},
-    format::{SegmentHeader, number_of, segment_name, sequence_of},
+    format::{INCOMPLETE, SegmentHeader, number_of, segment_name, sequence_of},
     log::{LogConfig, Memory, UNFINISHED, Writer, WriterConfig},
     progress::Observer,
     recovery::{Base, Segments},

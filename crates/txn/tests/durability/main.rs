@@ -10,6 +10,7 @@ mod failures;
 mod format;
 mod hooked;
 mod kill;
+mod limits;
 mod reopen;
 mod waiting;
 
