@@ -7,7 +7,7 @@ use drtm_rdma::Offset;
 
 use crate::{
     Current, GuardChange, Handle, KvError, Leases, Locking, PhantomGuard, Placed, Read, ReadEntry, Reaped, Reserved,
-    Store, Version, Visibility, Worker,
+    Store, Turn, Version, Visibility, Worker,
     keys::Keys,
     patience::Patience,
     record::{KeyWord, Look, Record, Shape, WholeKey},
@@ -97,11 +97,8 @@ pub trait KvTable<E: Engine, K: Keys>: sealed::Sealed + Clone + Debug + Send + S
     #[inline]
     fn get<B: Memory + ?Sized>(&self, key: K::Key<'_>, into: &mut B) -> Result<Option<Read>, KvError> {
         let mut buffer = Buffer::new(into);
-        Ok(self
-            .read(key, Current, &mut buffer)?
-            .ok()
-            .filter(ReadEntry::is_present)
-            .map(|found| buffer.read(found.version)))
+        let read = self.store().undisturbed(|_| self.read(key, Current, &mut buffer))?;
+        Ok(read.ok().filter(ReadEntry::is_present).map(|found| buffer.read(found.version)))
     }
 
     /// Whether there is such a key.
@@ -119,7 +116,8 @@ pub trait KvTable<E: Engine, K: Keys>: sealed::Sealed + Clone + Debug + Send + S
     ///
     /// When the key is too long, or the store is corrupt.
     fn version(&self, key: K::Key<'_>) -> Result<Option<Version>, KvError> {
-        Ok(self.read(key, Current, &mut Nowhere)?.ok().filter(ReadEntry::is_present).map(|found| found.version))
+        let read = self.store().undisturbed(|_| self.read(key, Current, &mut Nowhere))?;
+        Ok(read.ok().filter(ReadEntry::is_present).map(|found| found.version))
     }
 
     /// Inserts a key that is not there yet. Gives the version that its value has, or `None` if the
@@ -146,14 +144,23 @@ pub trait KvTable<E: Engine, K: Keys>: sealed::Sealed + Clone + Debug + Send + S
         // Also where there is no such key.
         Shape::of::<Self::Kept>(key, value.len(), false)?;
         let waiting = self.patience().begin();
-        while let Ok(ReadEntry { at, version }) = self.read(key, Current, &mut Nowhere)?
-            && !version.is_removed()
-        {
+        loop {
+            let read = self.store().undisturbed(|since| Ok((self.read(key, Current, &mut Nowhere)?, since)))?;
+            let (Ok(found), since) = read else { break };
+            if !found.is_present() {
+                break;
+            }
+            let at = found.at;
             let record = Record::at(self.store().region(), at.place())?;
             let Locking::Taken { version, .. } = record.lock_as_it_is(worker.holder(), Leases::None) else {
                 waiting.pause()?;
                 continue;
             };
+            if !self.store().is_within(since) {
+                // What is locked may be another table's record.
+                record.unlock();
+                continue;
+            }
             if version.is_removed() {
                 record.unlock();
                 break;
@@ -217,9 +224,10 @@ pub trait KvTable<E: Engine, K: Keys>: sealed::Sealed + Clone + Debug + Send + S
     /// let store = Store::in_memory(NoHtm, 16 << 20)?;
     /// let (tree, mut worker) = (store.tree()?, store.worker()?);
     /// let (me, mut value) = (ForHolder(worker.holder()), Vec::new());
+    /// let turn = store.turn();
     /// let Err(leaf) = tree.read(7, me, &mut value)? else { panic!("the tree is empty") };
     /// assert!(store.records().is_unchanged(&leaf), "7 is still not there");
-    /// let Placed::Made(made) = tree.place(&mut worker, 7, b"seven", Some(leaf), |_| ())? else { panic!("it is new") };
+    /// let Placed::Made(made) = tree.place(&mut worker, 7, b"seven", Some((leaf, turn)), |_| ())? else { panic!("it is new") };
     /// assert!(!store.records().is_unchanged(&leaf));
     /// assert_eq!(tree.read(7, me, &mut value)?, Ok(made));
     /// # Ok::<(), drtm_kv::KvError>(())
@@ -321,7 +329,8 @@ pub trait KvTable<E: Engine, K: Keys>: sealed::Sealed + Clone + Debug + Send + S
 
     /// Finds a key's record, or makes one, which says that the key is not there, and has this value
     /// already for when it will be. Tells what that has done to guards. A caller that has missed
-    /// the key gives the guard that it was given: then the key need not be searched again.
+    /// the key gives the guard that it was given, and the turn before that: then the key need not
+    /// be searched again.
     ///
     /// # Errors
     ///
@@ -335,11 +344,12 @@ pub trait KvTable<E: Engine, K: Keys>: sealed::Sealed + Clone + Debug + Send + S
     ///
     /// let store = Store::in_memory(NoHtm, 16 << 20)?;
     /// let (table, mut worker) = (store.hash_table(HashConfig::default())?, store.worker()?);
+    /// let turn = store.turn();
     /// let Err(bucket) = table.read(7, ForHolder(worker.holder()), &mut Vec::new())? else { panic!("it is empty") };
     ///
     /// // A transaction tells its own insertions from those of others.
     /// let mut seen = vec![bucket];
-    /// table.place(&mut worker, 7, b"seven", Some(bucket), |change| {
+    /// table.place(&mut worker, 7, b"seven", Some((bucket, turn)), |change| {
     ///     seen.iter_mut().filter(|guard| **guard == change.before).for_each(|guard| *guard = change.after);
     /// })?;
     /// let records = store.records();
@@ -351,7 +361,7 @@ pub trait KvTable<E: Engine, K: Keys>: sealed::Sealed + Clone + Debug + Send + S
         worker: &mut Worker<E>,
         key: K::Key<'_>,
         value: &[u8],
-        missed: Option<Self::Guard>,
+        missed: Option<(Self::Guard, Turn)>,
         note: impl FnMut(GuardChange<Self::Guard>),
     ) -> Result<Placed, KvError>;
 

@@ -82,6 +82,7 @@ impl<E: Engine> Opened<E> {
     #[inline(always)]
     pub(crate) fn read_past<O: Reach>(
         &self,
+        store: &Store<E>,
         located: Option<Handle>,
         key: KeyRef<'_>,
         before: Version,
@@ -93,7 +94,14 @@ impl<E: Engine> Opened<E> {
         {
             return Ok(past);
         }
-        Ok(self.storage.read::<O, _>(key, view, into)?.unwrap_or(Past::Absent))
+        // No memory comes round while a snapshot is open, but a bucket's version may, within one look.
+        loop {
+            let since = store.turn();
+            let past = self.storage.read::<O, _>(key, view, into)?.unwrap_or(Past::Absent);
+            if store.is_within(since) {
+                return Ok(past);
+            }
+        }
     }
 
     /// Asks for records whose buckets were asked for.

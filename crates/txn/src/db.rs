@@ -240,7 +240,7 @@ impl<S: Setting> Db<S> {
     #[inline]
     fn run<T, F: From<Error>, M: Mode>(&self, mut body: impl FnMut(&mut Tx<'_, S, M>) -> Result<T, F>) -> Result<T, F> {
         let thread = self.inner.thread();
-        let _until_the_end = self.inner.enter(thread)?;
+        let (_until_the_end, mut admission) = self.inner.enter(thread)?;
         let waiter = Waiter::new();
         let (mut tries, mut ticket) = (0, None);
         loop {
@@ -253,7 +253,9 @@ impl<S: Setting> Db<S> {
                 );
                 ticket = Some(self.inner.ticket.take());
             }
-            let admission = self.inner.lifecycle.admit(self.inner.engine(), tries > 0)?;
+            if tries > 0 {
+                admission = self.inner.admit_again(thread)?;
+            }
             let mut state = self.inner.take(thread)?;
             state.session.admission = admission;
             let mut tx = Tx::new(&self.inner, state, false, ticket.is_some());
@@ -307,17 +309,10 @@ impl<S: Setting> Db<S> {
         if thread.slot.is_active(engine) {
             return Err(Error::Nested);
         }
+        let admission = db.lifecycle.admit(engine, false)?;
         let mut state = db.take(thread)?;
+        state.session.admission = admission;
         state.session.enter(engine, &db.lifecycle, thread.slot.name);
-        match db.lifecycle.admit(engine, false) {
-            Ok(admission) => {
-                state.session.admission = admission;
-                Ok(Tx::new(db, state, is_opaque, false))
-            }
-            Err(error) => {
-                db.give_back(thread, state);
-                Err(error)
-            }
-        }
+        Ok(Tx::new(db, state, is_opaque, false))
     }
 }

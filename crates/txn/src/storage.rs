@@ -131,11 +131,12 @@ impl<E: Engine> Storage<E> {
     ) -> Result<Placed, KvError> {
         dispatch!(O, self, key, |table, key| {
             let view = ForHolder(worker.holder());
+            let turn = worker.turn();
             let read = if may_be_there { table.try_read(key, &view, &mut Nowhere) } else { None };
             match read {
                 Some(Ok(found)) => Ok(Placed::Found(found)),
                 missed => {
-                    let missed = missed.and_then(Result::err);
+                    let missed = missed.and_then(Result::err).map(|missed| (missed, turn));
                     table.place(worker, key, value, missed, |change| note(change.into()))
                 }
             }

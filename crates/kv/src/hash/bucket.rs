@@ -7,7 +7,7 @@
 //! that key's record, or to one that says it is another's. A search that finds nothing has only found nothing if the
 //! version is the same afterwards, and the bucket was the right one to search.
 
-use std::hint::select_unpredictable;
+use std::hint::{cold_path, select_unpredictable};
 
 use drtm_htm::{Access, Engine, LINE_WORDS, Word, fence_acquire};
 
@@ -255,9 +255,22 @@ impl<'b> Change<'b> {
         self.update(tx, slot, |meta| Bits::with_place(meta, 0))
     }
 
-    /// Makes the bucket unlocked and one version on: the last thing that is done to a chain.
-    pub(super) fn release<A: Access<'b>>(&self, tx: &mut A) -> Result<(), A::Abort> {
-        self.update(tx, Bits::VERSION_SLOT, Bits::released)
+    /// Makes the bucket unlocked and one version on: the last thing that is done to a chain. If that begins a quarter of all versions, calls `turn_over` before.
+    #[inline(always)]
+    pub(super) fn release<A: Access<'b>>(&self, tx: &mut A, turn_over: impl FnOnce()) -> Result<(), A::Abort> {
+        let word = version_meta(self.0);
+        let released = Bits::released(tx.load(word)?);
+        if Bits::begins_quarter(released) {
+            cold_path();
+            turn_over();
+        }
+        tx.store(word, released)
+    }
+
+    /// Whether the next version begins a quarter of all: not to be done in an htm transaction.
+    #[inline(always)]
+    pub(super) fn ends_quarter<A: Access<'b>>(&self, tx: &mut A) -> Result<bool, A::Abort> {
+        Ok(Bits::begins_quarter(Bits::released(tx.load(version_meta(self.0))?)))
     }
 
     fn update<A: Access<'b>>(&self, tx: &mut A, slot: usize, change: impl FnOnce(u64) -> u64) -> Result<(), A::Abort> {

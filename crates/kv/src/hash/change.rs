@@ -12,7 +12,7 @@ use super::{
     segments::Bucket,
 };
 use crate::{
-    Current, GuardChange, Handle, KvError, ReadEntry, Version, Worker, floor,
+    Current, GuardChange, Handle, KvError, ReadEntry, Turn, Version, Worker, floor,
     heap::Class,
     keys::Keys,
     layout::Place,
@@ -30,7 +30,7 @@ enum Put {
     LookAlike,
     /// There is no free slot.
     Full,
-    /// The chain goes on in a bucket that this handle has not come to before, or that is not there.
+    /// The chain goes on in a bucket that this handle has not come to before, or that is not there; or a turn is to be counted.
     Unknown,
     /// A key was removed meanwhile that had a higher version: start from this one.
     Below(u64),
@@ -45,6 +45,7 @@ impl<E: Engine> Table<E> {
         let engine = self.engine();
         let waiting = self.patience.begin();
         let mut number = self.first_guess(hash)?;
+        let mut since = self.store.turn();
         loop {
             let Some(main) = self.main.get(self.region(), number)? else {
                 number = self.split_off(number)?;
@@ -54,7 +55,15 @@ impl<E: Engine> Table<E> {
             let seen = bucket::seen(engine, main);
             match self.elsewhere(main, number, hash)? {
                 Some(elsewhere) => number = elsewhere,
-                None if bucket::try_lock(engine, main, seen) => return Ok((number, main)),
+                None if bucket::try_lock(engine, main, seen) => {
+                    if self.store.is_within(since) {
+                        return Ok((number, main));
+                    }
+                    // Its version may have come round in between.
+                    cold_path();
+                    self.release(main);
+                    since = self.store.turn();
+                }
                 None => waiting.pause()?,
             }
         }
@@ -62,8 +71,17 @@ impl<E: Engine> Table<E> {
 
     /// Unlocks a chain, and gives back what it does not need any more.
     pub(super) fn unlock_chain(&self, main: &Bucket, emptied: Vec<u64>) {
-        plainly(self.engine(), |tx| Change(main).release(tx));
+        self.release(main);
         self.free_overflows(emptied);
+    }
+
+    /// Unlocks a main bucket, which is one version on then.
+    #[inline(always)]
+    pub(super) fn release(&self, main: &Bucket) {
+        let turn_over = || {
+            self.store.turn_over();
+        };
+        plainly(self.engine(), |tx| Change(main).release(tx, turn_over));
     }
 
     fn floor(&self) -> Result<u64, KvError> {
@@ -77,7 +95,7 @@ impl<E: Engine> Table<E> {
         worker: &mut Worker<E>,
         key: K::Key<'_>,
         value: &[u8],
-        mut missed: Option<BucketVersion>,
+        mut missed: Option<(BucketVersion, Turn)>,
         first: impl Fn(u64) -> Version,
         mut note: impl FnMut(BucketChange),
     ) -> Result<Option<ReadEntry>, KvError> {
@@ -151,6 +169,9 @@ impl<E: Engine> Table<E> {
                 Some(depth) if self.numbering.bucket(hash, depth) == number => {}
                 _ => return Ok(Put::Retry),
             }
+            if Change(main).ends_quarter(tx)? {
+                return Ok(Put::Unknown);
+            }
             let floor = tx.load(floor)?;
             if floor > version.number() {
                 return Ok(Put::Below(floor));
@@ -165,7 +186,7 @@ impl<E: Engine> Table<E> {
                     record.unlock_in(tx)?;
                     Change(bucket).fill(tx, slot, word, place)?;
                     let version = Change(main).version(tx)?;
-                    Change(main).release(tx)?;
+                    Change(main).release(tx, || ())?;
                     Put::Done(BucketVersion { at: self.main.place(number), version })
                 }
             };
@@ -183,7 +204,7 @@ impl<E: Engine> Table<E> {
     fn put_where_missed<K: Keys>(
         &self,
         key: K::Key<'_>,
-        missed: BucketVersion,
+        (missed, since): (BucketVersion, Turn),
         place: Place,
         version: Version,
     ) -> Result<Option<Put>, KvError> {
@@ -193,6 +214,12 @@ impl<E: Engine> Table<E> {
         let record = Record::at(self.region(), place)?;
         // With the lock, it is what it was seen to be: whoever has changed it has left another version.
         if empty == 0 || seen.version() != missed.version || !bucket::try_lock(engine, main, seen) {
+            return Ok(None);
+        }
+        // Unless that version has come round.
+        if !self.store.is_within(since) {
+            cold_path();
+            self.release(main);
             return Ok(None);
         }
         let put = self.floor().map(|floor| {
@@ -205,7 +232,7 @@ impl<E: Engine> Table<E> {
             plainly(engine, |tx| Change(main).fill(tx, slot, word, place));
             Put::Done(missed)
         });
-        plainly(engine, |tx| Change(main).release(tx));
+        self.release(main);
         put.map(Some)
     }
 
@@ -288,7 +315,8 @@ impl<E: Engine> Table<E> {
         let hash = K::hash(K::word(key));
         let waiting = self.patience.begin();
         loop {
-            if !self.read::<K, _>(key, Current, &mut Nowhere)?.is_ok_and(|found| found.is_present()) {
+            let read = |_| self.read::<K, _>(key, Current, &mut Nowhere);
+            if !self.store.undisturbed(read)?.is_ok_and(|found| found.is_present()) {
                 return Ok(None);
             }
             if let Some((version, class, place)) = self.take_out_in_htm::<K>(worker, key)? {
@@ -324,7 +352,7 @@ impl<E: Engine> Table<E> {
         let outcome = worker.htm.attempt(Policy::DBX, |tx| {
             let is_here =
                 matches!(Change(main).depth(tx)?, Some(depth) if self.numbering.bucket(hash, depth) == number);
-            if !is_here || Change(main).is_locked(tx)? {
+            if !is_here || Change(main).is_locked(tx)? || Change(main).ends_quarter(tx)? {
                 return Ok(None);
             }
             let mut here = None;
@@ -339,7 +367,7 @@ impl<E: Engine> Table<E> {
                 tx.store(floor, version.number() + 1)?;
             }
             Change(main).clear(tx, found.slot)?;
-            Change(main).release(tx)?;
+            Change(main).release(tx, || ())?;
             Ok(Some((version, class, found.place)))
         });
         Ok(match outcome {

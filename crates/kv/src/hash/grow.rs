@@ -81,7 +81,7 @@ impl<E: Engine> Table<E> {
         if let Ok(Some(_)) = divided {
             engine.store(buckets, number + 1);
         }
-        plainly(engine, |tx| Change(old).release(tx));
+        self.release(old);
         let Some(emptied) = divided? else { return Ok(None) };
         self.free_overflows(emptied);
         // Who comes into the new bucket from now on changes its version.

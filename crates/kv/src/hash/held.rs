@@ -13,10 +13,10 @@ use super::{
     segments::Bucket,
 };
 use crate::{
-    Current, ForHolder, GuardChange, Handle, KvError, PhantomGuard, Placed, ReadEntry, Reaped, Reserved, Store,
+    Current, ForHolder, GuardChange, Handle, KvError, PhantomGuard, Placed, ReadEntry, Reaped, Reserved, Store, Turn,
     Version, Visibility, Worker, floor,
     keys::Keys,
-    layout::{BUCKET_BYTES, BUCKET_VERSIONS, Bits},
+    layout::{BUCKET_BYTES, Bits},
     patience::Patience,
     record::{Lines, Record, Shape, WholeKey},
     room::{Nowhere, Room},
@@ -88,7 +88,7 @@ impl PhantomGuard for BucketVersion {
 impl BucketVersion {
     /// The bucket after the next change.
     pub(super) fn next(self) -> Self {
-        Self { version: self.version.wrapping_add(1) & BUCKET_VERSIONS, ..self }
+        Self { version: Bits::next_version(self.version), ..self }
     }
 }
 
@@ -197,9 +197,10 @@ impl<E: Engine, K: Keys> KvTable<E, K> for HashTable<E, K> {
     }
 
     fn insert(&self, worker: &mut Worker<E>, key: K::Key<'_>, value: &[u8]) -> Result<Option<Version>, KvError> {
-        let Err(missed) = self.read(key, Current, &mut Nowhere)? else { return Ok(None) };
+        let read = |since| Ok((self.read(key, Current, &mut Nowhere)?, since));
+        let (Err(missed), since) = self.table.store.undisturbed(read)? else { return Ok(None) };
         // An htm transaction needs no lock.
-        let missed = (!self.table.engine().has_regions()).then_some(missed);
+        let missed = (!self.table.engine().has_regions()).then_some((missed, since));
         let new = self.table.put_new::<K>(worker, key, value, missed, Version::new, |_| ())?;
         Ok(new.map(|new| new.version))
     }
@@ -226,17 +227,19 @@ impl<E: Engine, K: Keys> KvTable<E, K> for HashTable<E, K> {
         worker: &mut Worker<E>,
         key: K::Key<'_>,
         value: &[u8],
-        mut missed: Option<BucketVersion>,
+        mut missed: Option<(BucketVersion, Turn)>,
         mut note: impl FnMut(BucketChange),
     ) -> Result<Placed, KvError> {
         let mut view = ForHolder(worker.holder());
         loop {
             // Not by the fast path: a caller that expects the key to be there has tried that.
+            let since = self.table.store.turn();
             let read = match missed.take() {
                 Some(missed) => Err(missed),
-                None => {
-                    self.table.search::<K, _>(key, |record| record.read(WholeKey::<K>(key), &mut view, &mut Nowhere))?
-                }
+                None => self
+                    .table
+                    .search::<K, _>(key, |record| record.read(WholeKey::<K>(key), &mut view, &mut Nowhere))?
+                    .map_err(|missed| (missed, since)),
             };
             let missed = match read {
                 Ok(found) => return Ok(Placed::Found(found)),

@@ -33,11 +33,11 @@ use super::{
     segments::{self, Bucket},
 };
 use crate::{
-    BucketCache, Location,
+    BucketCache, Location, Turn,
     bounds::MODEL,
     keys::Keys,
     layout::{BUCKET_BYTES, BUCKET_WORDS, Bits, Place, SLOTS, key_word, meta_word},
-    peer::{Patience, PeerError},
+    peer::{KnownTurn, Patience, PeerError},
 };
 use places::Places;
 
@@ -99,10 +99,12 @@ pub struct HashPeer<K: Keys> {
     main: Places,
     overflow: Places,
     cache: Option<Arc<BucketCache>>,
+    turn: KnownTurn,
     keys: PhantomData<K>,
 }
 
-type Fetched = [u64; BUCKET_WORDS];
+/// A bucket, and behind it a turn from before it was fetched.
+type Fetched = [u64; BUCKET_WORDS + 1];
 
 /// Remembered overflow buckets that a lookup looks at. From different moments, they may even form a circle.
 const REMEMBERED: usize = 8;
@@ -114,6 +116,7 @@ impl<K: Keys> HashPeer<K> {
     ///
     /// When it cannot be reached, or is not such a table.
     pub async fn open<P: Port>(verbs: Verbs<'_, P>, at: Remote) -> Result<Self, PeerError> {
+        let turn = KnownTurn::of(verbs, at).await?;
         let header = verbs.read(at, header::KEYS).await?;
         let (expected, found) = (header::HASH_TABLE | K::CODE, header[header::KIND]);
         if found != expected {
@@ -128,6 +131,7 @@ impl<K: Keys> HashPeer<K> {
             main: Places::new(at, header::MAIN),
             overflow: Places::new(at, header::OVERFLOW),
             cache: None,
+            turn,
             keys: PhantomData,
         })
     }
@@ -171,6 +175,8 @@ impl<K: Keys> HashPeer<K> {
         verbs: Verbs<'_, P>,
         key: K::Key<'_>,
     ) -> Result<Option<Location>, PeerError> {
+        // What was known of the turn may be why the record could not be told from another.
+        self.turn.refresh(verbs).await?;
         self.search(verbs, K::word(key)).await
     }
 
@@ -241,7 +247,9 @@ impl<K: Keys> HashPeer<K> {
             }
             let version = verbs.read_word(main + 8 * meta_word(Bits::VERSION_SLOT) as u64).await?;
             let before = bucket[meta_word(Bits::VERSION_SLOT)];
-            if !Bits::is_locked(version) && Bits::version(version) == Bits::version(before) {
+            let is_same = !Bits::is_locked(version) && Bits::version(version) == Bits::version(before);
+            // Unless the version has come round.
+            if is_same && self.turn.refresh(verbs).await? {
                 return Ok(None);
             }
         }
@@ -265,7 +273,8 @@ impl<K: Keys> HashPeer<K> {
             } else {
                 Bits::tag(meta)
             };
-            Some(Location::of(Place { word: place, incarnation }, self.at))
+            let since = Turn(bucket[BUCKET_WORDS]);
+            Some(Location::of(Place { word: place, incarnation }, self.at, since))
         })
     }
 
@@ -276,9 +285,11 @@ impl<K: Keys> HashPeer<K> {
     }
 
     async fn fetch<P: Port>(&self, verbs: Verbs<'_, P>, at: Remote) -> Result<Fetched, PeerError> {
+        let turn = self.turn.get();
         let words = verbs.read(at, BUCKET_WORDS).await?;
-        let mut bucket = [0; BUCKET_WORDS];
-        bucket.copy_from_slice(&words);
+        let mut bucket = [0; BUCKET_WORDS + 1];
+        bucket[..BUCKET_WORDS].copy_from_slice(&words);
+        bucket[BUCKET_WORDS] = turn.0;
         if let Some(cache) = &self.cache {
             cache.put(at, &bucket);
         }

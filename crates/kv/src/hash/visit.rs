@@ -127,6 +127,7 @@ impl<E: Engine> Table<E> {
         'again: loop {
             keys.clear();
             lengths.clear();
+            let since = self.store.turn();
             let (words, depth) = self.keys_of(number)?;
             for (word, place) in words {
                 if self.numbering.bucket(K::hash(word), depth) != number {
@@ -146,6 +147,9 @@ impl<E: Engine> Table<E> {
                 keys.extend_from_slice(key);
                 lengths.push(key.len());
             }
+            if !self.store.is_within(since) {
+                continue;
+            }
             return Ok(depth);
         }
     }
@@ -156,6 +160,7 @@ impl<E: Engine> Table<E> {
         let waiter = Waiter::new();
         'again: loop {
             rows.clear();
+            let since = self.store.turn();
             let (keys, depth) = self.keys_of(number)?;
             for (word, place) in keys {
                 if self.numbering.bucket(K::hash(word), depth) != number {
@@ -170,6 +175,9 @@ impl<E: Engine> Table<E> {
                         continue 'again;
                     }
                 }
+            }
+            if !self.store.is_within(since) {
+                continue;
             }
             return Ok(depth);
         }

@@ -123,6 +123,10 @@ pub trait See {
     /// Whether the records of keys that are not there are found, too.
     const FINDS_ABSENT: bool = true;
 
+    /// Whether each row by itself must have been there. Otherwise the reader looks at the
+    /// [turn](crate::Turn) of all that it has read.
+    const IS_ALONE: bool = false;
+
     /// What it finds.
     fn found(at: Handle, version: Version) -> Self::Found;
 
@@ -161,6 +165,7 @@ impl See for Current {
 impl See for Present {
     type Found = ReadEntry;
     const FINDS_ABSENT: bool = false;
+    const IS_ALONE: bool = true;
 
     #[inline(always)]
     fn found(at: Handle, version: Version) -> ReadEntry {

@@ -159,13 +159,15 @@ fn lock<E: Engine, K: Keys, T: KvTable<E, K>>(
     place: Place,
     (holder, leases): (Holder, Leases),
 ) -> Result<Said, Failure> {
-    let at = Handle::of(place);
+    let (at, store) = (Handle::of(place), table.store());
+    let since = store.turn();
     if !table.leads_to(key, at)? {
         return Ok(Said::Answer(Answer::Stale));
     }
-    Ok(match Record::at(table.store().region(), place).map_err(KvError::from)?.lock_as_it_is(holder, leases) {
-        Locking::Taken { version, .. } if version.is_removed() => {
-            table.store().records().unlock(at);
+    Ok(match Record::at(store.region(), place).map_err(KvError::from)?.lock_as_it_is(holder, leases) {
+        // Removed, or another's by now, if its incarnation has come round.
+        Locking::Taken { version, .. } if version.is_removed() || !store.is_within(since) => {
+            store.records().unlock(at);
             Said::Answer(Answer::Stale)
         }
         Locking::Taken { version, .. } => Said::Answer(Answer::Done(version)),

@@ -17,7 +17,7 @@ use super::{
     search::Spot,
 };
 use crate::{
-    ForHolder, Handle, KvError, Placed, ReadEntry, Reaped, Reserved, Store, Version, Visibility, Worker, counter,
+    ForHolder, Handle, KvError, Placed, ReadEntry, Reaped, Reserved, Store, Turn, Version, Visibility, Worker, counter,
     floor,
     patience::Patience,
     record::{FoundRow, Record},
@@ -266,11 +266,12 @@ impl<E: Engine, K: TreeKeys> KvTable<E, K> for Tree<E, K> {
         worker: &mut Worker<E>,
         key: K::Key<'_>,
         value: &[u8],
-        missed: Option<NodeVersion>,
+        missed: Option<(NodeVersion, Turn)>,
         mut note: impl FnMut(LeafChange),
     ) -> Result<Placed, KvError> {
         let removed = |number| Version::new(number).removed();
         let table = &*self.table;
+        let missed = missed.map(|(leaf, _)| leaf);
         let mut tried = table.put_near::<K>(worker, missed, key, value, removed, &mut note)?;
         let made = loop {
             if let Some(made) = tried {

@@ -100,6 +100,11 @@ impl<E: Engine> Table<E> {
         note: &mut impl FnMut(LeafChange),
     ) -> Result<Put, KvError> {
         let Some(other_place) = spot.record() else { return Ok(Put::Retry) };
+        let since = self.store.turn();
+        // The record was the entry's before it was looked at.
+        if !spot.leaf.node.still(spot.leaf.stamp) || spot.leaf.node.link(spot.slot) != other_place.to_link() {
+            return Ok(Put::Retry);
+        }
         let mut other = Vec::new();
         let record = Record::at(self.region(), other_place)?;
         let read = record.read::<Sliced, _>(KeyInto(&mut other), &mut Current, &mut Nowhere)?;
@@ -117,6 +122,9 @@ impl<E: Engine> Table<E> {
         }
         let first = spot.depth + 1;
         let parting = first + slices::common(key, &other, first);
+        if !self.store.is_within(since) {
+            return Ok(Put::Retry);
+        }
         let mut places = self.pool.take_all(self.region(), parting + 1 - first)?;
         let put = match spot.leaf.try_lock() {
             None => Ok(Put::Retry),

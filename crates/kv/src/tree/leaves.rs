@@ -3,7 +3,10 @@
 //! It keeps no copies of rows: it knows its leaf, with the stamp that the leaf had, and which slots are still to come. An entry is read when it is come to, and is
 //! believed if the leaf has the stamp still. If not, what is left of the range is looked for again, from behind the last key on.
 
-use std::ops::{Bound, ControlFlow, RangeBounds};
+use std::{
+    hint::cold_path,
+    ops::{Bound, ControlFlow, RangeBounds},
+};
 
 use drtm_htm::Engine;
 use smallvec::SmallVec;
@@ -14,7 +17,7 @@ use super::{
     rows::{Ahead, Rows},
 };
 use crate::{
-    KvError, Visibility,
+    KvError, Turn, Visibility,
     keys::Inline,
     layout::Place,
     record::{KeyWord, Look, Record},
@@ -127,10 +130,12 @@ impl Leaves {
         value: &mut impl Room,
     ) -> Result<Option<(u64, V::Found)>, KvError> {
         loop {
+            let mut since = table.since::<V>();
             while let Some((key, link)) = self.next_entry(table)? {
-                if let Some(found) = table.row_at(key, link, view, value)? {
+                if let Some(found) = table.row_since((key, link), since, view, value)? {
                     return Ok(Some((key, found)));
                 }
+                since = table.since::<V>();
             }
             let Some(next) = self.beyond else { return Ok(None) };
             self.go_on(table, next, passed)?;
@@ -187,11 +192,12 @@ impl Leaves {
     ) -> Result<ControlFlow<()>, KvError> {
         let (region, leaf, next_leaf) = (table.region(), self.leaf.seen(table)?, self.next_leaf(table));
         while rows.are_there() {
+            let since = table.since::<V>();
             let Some((key, link)) = rows.take(region, leaf, || next_leaf) else {
                 self.lose(rows);
                 break;
             };
-            let Some(found) = table.row_at(key, link, view, value)? else { continue };
+            let Some(found) = table.row_since((key, link), since, view, value)? else { continue };
             if show(key, found, value).is_break() {
                 return Ok(ControlFlow::Break(()));
             }
@@ -294,6 +300,36 @@ impl<E: Engine> Table<E> {
         let stamp = node.stamp();
         let is_it = stamp.is_readable() && stamp.level() == 0 && (node.low()..=node.high()).contains(&key);
         Ok(is_it.then_some(Seen { node, stamp }))
+    }
+
+    /// The turn, for readers that ask about each row.
+    #[inline(always)]
+    pub(super) fn since<V: Visibility>(&self) -> Option<Turn> {
+        V::IS_ALONE.then(|| self.store.turn())
+    }
+
+    /// Whether a reader that asks about each row has to read one again.
+    #[inline(always)]
+    pub(super) fn may_have_come_round(&self, since: Option<Turn>) -> bool {
+        since.is_some_and(|since| !self.store.is_within(since))
+    }
+
+    /// The key's row, of which the leaf has said since this turn that it is here. `None`: there is none any more.
+    #[inline(always)]
+    fn row_since<V: Visibility>(
+        &self,
+        (key, link): (u64, u64),
+        since: Option<Turn>,
+        view: &mut V,
+        value: &mut impl Room,
+    ) -> Result<Option<V::Found>, KvError> {
+        let row = self.row_at(key, link, view, value)?;
+        if self.may_have_come_round(since) {
+            cold_path();
+            let mut look = |record: &Record<'_, E>| record.read::<Inline, V>(KeyWord(key), view, value);
+            return Ok(self.store.undisturbed(|_| self.search::<Inline, _>(key, &mut look))?.ok());
+        }
+        Ok(row)
     }
 
     /// The key's row, of which the leaf says that it is here. `None`: there is none any more.

@@ -281,6 +281,6 @@ impl<E: Engine> Table<E> {
             let spot = K::spot(self, key)?;
             return Ok(spot.link.is_none().then_some(spot));
         }
-        Ok(self.read::<K, _>(key, Current, &mut Nowhere)?.err())
+        self.store.undisturbed(|_| Ok(self.read::<K, _>(key, Current, &mut Nowhere)?.err()))
     }
 }

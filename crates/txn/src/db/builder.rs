@@ -3,7 +3,7 @@
 use std::{
     path::PathBuf,
     sync::{
-        Arc,
+        Arc, Weak,
         atomic::{AtomicU32, Ordering::Relaxed},
     },
     time::Duration,
@@ -12,7 +12,7 @@ use std::{
 #[cfg(feature = "tracing")]
 use drtm_htm::Engine;
 use drtm_htm::Native;
-use drtm_kv::Store;
+use drtm_kv::{Store, Watch};
 use thread_local::ThreadLocal;
 
 use super::Db;
@@ -242,6 +242,7 @@ impl Builder {
                 Some(durability::open(&storage, (&store, &snapshots, &catalog), config)?)
             }
         };
+        let lifecycle = Lifecycle::new(store.region().engine());
         let inner: Inner<S> = Inner {
             number: DATABASES.fetch_add(1, Relaxed),
             store,
@@ -249,7 +250,7 @@ impl Builder {
             is_told: self.sink.is_some() || log.is_some(),
             sink: self.sink,
             log,
-            lifecycle: Lifecycle::default(),
+            lifecycle,
             threads: ThreadLocal::new(),
             registry: Registry::default(),
             snapshots,
@@ -265,7 +266,10 @@ impl Builder {
             has_regions = inner.engine().has_regions(),
             "a database is open"
         );
-        Ok(Db { inner: Arc::new(inner) })
+        let inner = Arc::new(inner);
+        let watch: Weak<dyn Watch> = Arc::downgrade(&inner) as _;
+        inner.store.watched_by(watch);
+        Ok(Db { inner })
     }
 }
 
