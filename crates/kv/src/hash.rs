@@ -44,7 +44,7 @@ use drtm_rdma::{Offset, Region};
 use parking_lot::Mutex;
 
 use crate::{
-    KvError, Store, Version, Worker, checksum, counter, floor,
+    KvError, Store, Turn, Version, Worker, checksum, counter, floor,
     keys::{Inline, Keys},
     layout::SLOTS,
     patience::Patience,
@@ -298,6 +298,17 @@ impl<E: Engine> Table<E> {
     #[inline(always)]
     fn engine(&self) -> &E {
         self.region().engine()
+    }
+
+    #[inline(always)]
+    fn turn(&self) -> Turn {
+        Turn::of(self.region())
+    }
+
+    /// Whether nothing that was looked at since this turn can have come round.
+    #[inline(always)]
+    fn is_within(&self, since: Turn) -> bool {
+        since.holds_in(self.region())
     }
 
     #[inline(always)]

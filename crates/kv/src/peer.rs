@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use drtm_rdma::{Offset, Port, Remote, TURNS_AT, VerbError, Verbs};
 
-use crate::{ROUND_TURNS, Turn, layout::Place};
+use crate::{Turn, layout::Place};
 
 /// A table on another node that cannot be reached, or is none.
 ///
@@ -83,7 +83,7 @@ impl Location {
 
     /// Whether a record that was found at the location before this turn is the one that was there.
     pub(crate) fn is_within(&self, now: Turn) -> bool {
-        now.0.wrapping_sub(self.since.0) < ROUND_TURNS
+        self.since.is_within(now)
     }
 }
 
@@ -112,9 +112,9 @@ impl KnownTurn {
 
     /// Asks for the turn that it is now. Whether nothing can have come round since the one that was known.
     pub(crate) async fn refresh<P: Port>(&self, verbs: Verbs<'_, P>) -> Result<bool, VerbError> {
-        let (before, now) = (self.get(), verbs.read_word(self.word).await?);
-        self.turn.fetch_max(now, Relaxed);
-        Ok(now.wrapping_sub(before.0) < ROUND_TURNS)
+        let (before, now) = (self.get(), Turn(verbs.read_word(self.word).await?));
+        self.turn.fetch_max(now.0, Relaxed);
+        Ok(before.is_within(now))
     }
 }
 

@@ -3,7 +3,7 @@
 use std::{fmt::Debug, ops::Bound};
 
 use drtm_htm::{Engine, Waiter};
-use drtm_rdma::Offset;
+use drtm_rdma::{Offset, Region};
 
 use crate::{
     Current, GuardChange, Handle, KvError, Leases, Locking, PhantomGuard, Placed, Read, ReadEntry, Reaped, Reserved,
@@ -58,6 +58,40 @@ pub trait KvTable<E: Engine, K: Keys>: sealed::Sealed + Clone + Debug + Send + S
     #[doc(hidden)]
     fn patience(&self) -> Patience;
 
+    /// The region of the table's store, perhaps a step closer.
+    #[doc(hidden)]
+    #[inline(always)]
+    fn region(&self) -> &Region<E> {
+        self.store().region()
+    }
+
+    /// The [turn](Store::turn) of the table's store.
+    #[must_use]
+    #[inline(always)]
+    fn turn(&self) -> Turn {
+        Turn::of(self.region())
+    }
+
+    /// Whether what a reader has found unchanged [is so](Store::is_within).
+    #[must_use]
+    #[inline(always)]
+    fn is_within(&self, since: Turn) -> bool {
+        since.holds_in(self.region())
+    }
+
+    /// Reads, and reads again if something may have come round meanwhile.
+    #[doc(hidden)]
+    #[inline(always)]
+    fn undisturbed<T>(&self, mut read: impl FnMut(Turn) -> Result<T, KvError>) -> Result<T, KvError> {
+        loop {
+            let since = self.turn();
+            let found = read(since)?;
+            if self.is_within(since) {
+                return Ok(found);
+            }
+        }
+    }
+
     /// Where the table is in its region, for opening it again.
     #[must_use]
     fn location(&self) -> Offset;
@@ -97,7 +131,7 @@ pub trait KvTable<E: Engine, K: Keys>: sealed::Sealed + Clone + Debug + Send + S
     #[inline]
     fn get<B: Memory + ?Sized>(&self, key: K::Key<'_>, into: &mut B) -> Result<Option<Read>, KvError> {
         let mut buffer = Buffer::new(into);
-        let read = self.store().undisturbed(|_| self.read(key, Current, &mut buffer))?;
+        let read = self.undisturbed(|_| self.read(key, Current, &mut buffer))?;
         Ok(read.ok().filter(ReadEntry::is_present).map(|found| buffer.read(found.version)))
     }
 
@@ -116,7 +150,7 @@ pub trait KvTable<E: Engine, K: Keys>: sealed::Sealed + Clone + Debug + Send + S
     ///
     /// When the key is too long, or the store is corrupt.
     fn version(&self, key: K::Key<'_>) -> Result<Option<Version>, KvError> {
-        let read = self.store().undisturbed(|_| self.read(key, Current, &mut Nowhere))?;
+        let read = self.undisturbed(|_| self.read(key, Current, &mut Nowhere))?;
         Ok(read.ok().filter(ReadEntry::is_present).map(|found| found.version))
     }
 
@@ -145,18 +179,18 @@ pub trait KvTable<E: Engine, K: Keys>: sealed::Sealed + Clone + Debug + Send + S
         Shape::of::<Self::Kept>(key, value.len(), false)?;
         let waiting = self.patience().begin();
         loop {
-            let read = self.store().undisturbed(|since| Ok((self.read(key, Current, &mut Nowhere)?, since)))?;
+            let read = self.undisturbed(|since| Ok((self.read(key, Current, &mut Nowhere)?, since)))?;
             let (Ok(found), since) = read else { break };
             if !found.is_present() {
                 break;
             }
             let at = found.at;
-            let record = Record::at(self.store().region(), at.place())?;
+            let record = Record::at(self.region(), at.place())?;
             let Locking::Taken { version, .. } = record.lock_as_it_is(worker.holder(), Leases::None) else {
                 waiting.pause()?;
                 continue;
             };
-            if !self.store().is_within(since) {
+            if !self.is_within(since) {
                 // What is locked may be another table's record.
                 record.unlock();
                 continue;
@@ -293,7 +327,7 @@ pub trait KvTable<E: Engine, K: Keys>: sealed::Sealed + Clone + Debug + Send + S
         mut view: V,
         into: &mut impl Room,
     ) -> Option<V::Found> {
-        let record = Record::at(self.store().region(), at.place()).ok()?;
+        let record = Record::at(self.region(), at.place()).ok()?;
         if K::FITS {
             return record.try_read::<Self::Kept, V>(KeyWord(Self::Kept::word(key)), &view, into);
         }
@@ -372,7 +406,7 @@ pub trait KvTable<E: Engine, K: Keys>: sealed::Sealed + Clone + Debug + Send + S
     ///
     /// As for [`update`](Self::update).
     fn reserve(&self, worker: &mut Worker<E>, at: Handle, length: usize) -> Result<Option<Reserved>, KvError> {
-        Record::at(self.store().region(), at.place())?.reserve::<Self::Kept>(worker, length)
+        Record::at(self.region(), at.place())?.reserve::<Self::Kept>(worker, length)
     }
 
     /// Writes a record that the caller has locked, in a version of its own choice, and unlocks it.
@@ -387,7 +421,7 @@ pub trait KvTable<E: Engine, K: Keys>: sealed::Sealed + Clone + Debug + Send + S
     /// See [`Records`](crate::Records).
     #[inline]
     fn write_held(&self, at: Handle, version: Version, value: &[u8]) -> Result<(), KvError> {
-        Record::at(self.store().region(), at.place())?.write_held::<Self::Kept>(version, value)
+        Record::at(self.region(), at.place())?.write_held::<Self::Kept>(version, value)
     }
 
     /// [Writes](Self::write_held) a record in [other memory](Self::reserve). Gives its handle there.

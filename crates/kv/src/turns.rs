@@ -21,6 +21,9 @@
 
 use std::fmt::Debug;
 
+use drtm_htm::{Engine, fence_acquire};
+use drtm_rdma::Region;
+
 /// How many turns are seen, at least, from before a counter had a value to after it has the same value again.
 ///
 /// # Example
@@ -46,6 +49,27 @@ pub const ROUND_TURNS: u64 = 3;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Turn(pub(crate) u64);
+
+impl Turn {
+    /// The turn that it is now in a region.
+    #[inline(always)]
+    pub(crate) fn of<E: Engine>(region: &Region<E>) -> Self {
+        Self(region.engine().load(region.turns()))
+    }
+
+    /// Whether nothing can have come round in a region since this turn, of what was looked at before.
+    #[inline(always)]
+    pub(crate) fn holds_in<E: Engine>(self, region: &Region<E>) -> bool {
+        fence_acquire();
+        self.is_within(Self::of(region))
+    }
+
+    /// Whether nothing can have come round from this turn to another.
+    #[inline(always)]
+    pub(crate) fn is_within(self, now: Self) -> bool {
+        now.0.wrapping_sub(self.0) < ROUND_TURNS
+    }
+}
 
 /// What a store asks and tells of its turns, if operations on it are long: transactions.
 ///

@@ -82,7 +82,6 @@ impl<E: Engine> Opened<E> {
     #[inline(always)]
     pub(crate) fn read_past<O: Reach>(
         &self,
-        store: &Store<E>,
         located: Option<Handle>,
         key: KeyRef<'_>,
         before: Version,
@@ -94,14 +93,7 @@ impl<E: Engine> Opened<E> {
         {
             return Ok(past);
         }
-        // No memory comes round while a snapshot is open, but a bucket's version may, within one look.
-        loop {
-            let since = store.turn();
-            let past = self.storage.read::<O, _>(key, view, into)?.unwrap_or(Past::Absent);
-            if store.is_within(since) {
-                return Ok(past);
-            }
-        }
+        self.storage.read_past::<O>(key, view, into)
     }
 
     /// Asks for records whose buckets were asked for.

@@ -4,8 +4,8 @@ mod tour;
 
 use drtm_htm::Engine;
 use drtm_kv::{
-    BucketVersion, Bytes, ForHolder, GuardChange, Handle, HashConfig, HashTable, Inline, KvError, KvTable, NodeVersion,
-    Nowhere, Placed, ReadEntry, Reaped, Reserved, Room, Store, Tree, Version, Visibility, Worker,
+    AsOf, BucketVersion, Bytes, ForHolder, GuardChange, Handle, HashConfig, HashTable, Inline, KvError, KvTable,
+    NodeVersion, Nowhere, Past, Placed, ReadEntry, Reaped, Reserved, Room, Store, Tree, Version, Visibility, Worker,
 };
 
 use crate::table::{Any, Reach};
@@ -104,6 +104,23 @@ impl<E: Engine> Storage<E> {
         dispatch!(O, self, key, |table, key| Ok(table.read(key, view, into)?.map_err(Absence::from)))
     }
 
+    /// Reads what a key was to a reader of this visibility, in a snapshot: no memory comes round while one is open, but a bucket's version may, within one look.
+    #[inline(always)]
+    pub(crate) fn read_past<O: Reach>(
+        &self,
+        key: KeyRef<'_>,
+        view: AsOf,
+        into: &mut impl Room,
+    ) -> Result<Past, KvError> {
+        dispatch!(O, self, key, |table, key| loop {
+            let turn = table.turn();
+            let past = table.read(key, view, into)?.unwrap_or(Past::Absent);
+            if table.is_within(turn) {
+                return Ok(past);
+            }
+        })
+    }
+
     /// Reads a row from a record that was located before, if it is still the row's.
     #[inline(always)]
     pub(crate) fn read_at<O: Reach, V: Visibility>(
@@ -131,7 +148,7 @@ impl<E: Engine> Storage<E> {
     ) -> Result<Placed, KvError> {
         dispatch!(O, self, key, |table, key| {
             let view = ForHolder(worker.holder());
-            let turn = worker.turn();
+            let turn = table.turn();
             let read = if may_be_there { table.try_read(key, &view, &mut Nowhere) } else { None };
             match read {
                 Some(Ok(found)) => Ok(Placed::Found(found)),

@@ -45,7 +45,7 @@ impl<E: Engine> Table<E> {
         let engine = self.engine();
         let waiting = self.patience.begin();
         let mut number = self.first_guess(hash)?;
-        let mut since = self.store.turn();
+        let mut since = self.turn();
         loop {
             let Some(main) = self.main.get(self.region(), number)? else {
                 number = self.split_off(number)?;
@@ -56,13 +56,13 @@ impl<E: Engine> Table<E> {
             match self.elsewhere(main, number, hash)? {
                 Some(elsewhere) => number = elsewhere,
                 None if bucket::try_lock(engine, main, seen) => {
-                    if self.store.is_within(since) {
+                    if self.is_within(since) {
                         return Ok((number, main));
                     }
                     // Its version may have come round in between.
                     cold_path();
                     self.release(main);
-                    since = self.store.turn();
+                    since = self.turn();
                 }
                 None => waiting.pause()?,
             }
@@ -217,7 +217,7 @@ impl<E: Engine> Table<E> {
             return Ok(None);
         }
         // Unless that version has come round.
-        if !self.store.is_within(since) {
+        if !self.is_within(since) {
             cold_path();
             self.release(main);
             return Ok(None);
@@ -315,9 +315,13 @@ impl<E: Engine> Table<E> {
         let hash = K::hash(K::word(key));
         let waiting = self.patience.begin();
         loop {
-            let read = |_| self.read::<K, _>(key, Current, &mut Nowhere);
-            if !self.store.undisturbed(read)?.is_ok_and(|found| found.is_present()) {
-                return Ok(None);
+            let since = self.turn();
+            let is_there = self.read::<K, _>(key, Current, &mut Nowhere)?.is_ok_and(|found| found.is_present());
+            if !is_there {
+                if self.is_within(since) {
+                    return Ok(None);
+                }
+                continue;
             }
             if let Some((version, class, place)) = self.take_out_in_htm::<K>(worker, key)? {
                 worker.free(class, place.word);

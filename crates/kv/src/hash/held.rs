@@ -162,6 +162,11 @@ impl<E: Engine, K: Keys> KvTable<E, K> for HashTable<E, K> {
         self.table.patience
     }
 
+    #[inline(always)]
+    fn region(&self) -> &Region<E> {
+        self.table.region()
+    }
+
     fn location(&self) -> Offset {
         self.table.at
     }
@@ -198,7 +203,7 @@ impl<E: Engine, K: Keys> KvTable<E, K> for HashTable<E, K> {
 
     fn insert(&self, worker: &mut Worker<E>, key: K::Key<'_>, value: &[u8]) -> Result<Option<Version>, KvError> {
         let read = |since| Ok((self.read(key, Current, &mut Nowhere)?, since));
-        let (Err(missed), since) = self.table.store.undisturbed(read)? else { return Ok(None) };
+        let (Err(missed), since) = self.undisturbed(read)? else { return Ok(None) };
         // An htm transaction needs no lock.
         let missed = (!self.table.engine().has_regions()).then_some((missed, since));
         let new = self.table.put_new::<K>(worker, key, value, missed, Version::new, |_| ())?;
@@ -233,7 +238,7 @@ impl<E: Engine, K: Keys> KvTable<E, K> for HashTable<E, K> {
         let mut view = ForHolder(worker.holder());
         loop {
             // Not by the fast path: a caller that expects the key to be there has tried that.
-            let since = self.table.store.turn();
+            let since = self.turn();
             let read = match missed.take() {
                 Some(missed) => Err(missed),
                 None => self

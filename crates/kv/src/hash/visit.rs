@@ -127,7 +127,7 @@ impl<E: Engine> Table<E> {
         'again: loop {
             keys.clear();
             lengths.clear();
-            let since = self.store.turn();
+            let since = self.turn();
             let (words, depth) = self.keys_of(number)?;
             for (word, place) in words {
                 if self.numbering.bucket(K::hash(word), depth) != number {
@@ -147,7 +147,7 @@ impl<E: Engine> Table<E> {
                 keys.extend_from_slice(key);
                 lengths.push(key.len());
             }
-            if !self.store.is_within(since) {
+            if !self.is_within(since) {
                 continue;
             }
             return Ok(depth);
@@ -160,7 +160,7 @@ impl<E: Engine> Table<E> {
         let waiter = Waiter::new();
         'again: loop {
             rows.clear();
-            let since = self.store.turn();
+            let since = self.turn();
             let (keys, depth) = self.keys_of(number)?;
             for (word, place) in keys {
                 if self.numbering.bucket(K::hash(word), depth) != number {
@@ -176,7 +176,7 @@ impl<E: Engine> Table<E> {
                     }
                 }
             }
-            if !self.store.is_within(since) {
+            if !self.is_within(since) {
                 continue;
             }
             return Ok(depth);

@@ -2,12 +2,12 @@
 
 use std::sync::{Arc, Weak};
 
-use drtm_htm::{Engine, fence_acquire};
+use drtm_htm::Engine;
 use drtm_rdma::Offset;
 
 use super::{Store, Worker};
 use crate::{
-    KvError, ROUND_TURNS, Turn, Watch,
+    KvError, Turn, Watch,
     heap::{Class, Object},
     layout::Head,
     mutation::{self, Mutation},
@@ -20,33 +20,20 @@ impl<E: Engine> Store<E> {
     #[must_use]
     #[inline(always)]
     pub fn turn(&self) -> Turn {
-        Turn(self.region().engine().load(self.region().turns()))
+        Turn::of(self.region())
     }
 
     /// Whether what a reader has found unchanged is so, if it took note of it since this turn.
     #[must_use]
     #[inline(always)]
     pub fn is_within(&self, since: Turn) -> bool {
-        fence_acquire();
-        self.turn().0.wrapping_sub(since.0) < ROUND_TURNS
+        since.holds_in(self.region())
     }
 
     /// Lets a watch see to it that memory does not come round while operations are active, and hear of turns. There can be one.
     pub fn watched_by(&self, watch: Weak<dyn Watch>) {
         // The first one stays.
         let _ = self.shared.watch.set(watch);
-    }
-
-    /// Reads, and reads again if something may have come round meanwhile.
-    #[inline(always)]
-    pub(crate) fn undisturbed<T>(&self, mut read: impl FnMut(Turn) -> Result<T, KvError>) -> Result<T, KvError> {
-        loop {
-            let since = self.turn();
-            let found = read(since)?;
-            if self.is_within(since) {
-                return Ok(found);
-            }
-        }
     }
 
     /// Counts a turn: something begins a quarter, which nobody sees yet.
@@ -94,13 +81,6 @@ impl<E: Engine> Store<E> {
 }
 
 impl<E: Engine> Worker<E> {
-    /// The [turn](Store::turn) of the worker's store.
-    #[must_use]
-    #[inline(always)]
-    pub fn turn(&self) -> Turn {
-        self.store.turn()
-    }
-
     /// Frees an object that begins a quarter: in its time.
     #[cold]
     #[inline(never)]

@@ -6,7 +6,7 @@ use std::{
 };
 
 use drtm_htm::{Engine, Waiter};
-use drtm_rdma::Offset;
+use drtm_rdma::{Offset, Region};
 
 use super::{
     LeafChange, NodeVersion, Table, Tree,
@@ -220,6 +220,11 @@ impl<E: Engine, K: TreeKeys> KvTable<E, K> for Tree<E, K> {
 
     fn patience(&self) -> Patience {
         self.table.patience
+    }
+
+    #[inline(always)]
+    fn region(&self) -> &Region<E> {
+        self.table.region()
     }
 
     fn location(&self) -> Offset {

@@ -37,7 +37,7 @@ use super::{
     slices::{self, slice},
 };
 use crate::{
-    Current, KvError, Version,
+    Current, KvError, Turn, Version,
     keys::{Keys, Sliced},
     layout::{Place, Stamp, Target},
     record::{KeyInto, Look, Record},
@@ -100,7 +100,7 @@ impl<E: Engine> Table<E> {
         note: &mut impl FnMut(LeafChange),
     ) -> Result<Put, KvError> {
         let Some(other_place) = spot.record() else { return Ok(Put::Retry) };
-        let since = self.store.turn();
+        let since = Turn::of(self.region());
         // The record was the entry's before it was looked at.
         if !spot.leaf.node.still(spot.leaf.stamp) || spot.leaf.node.link(spot.slot) != other_place.to_link() {
             return Ok(Put::Retry);
@@ -122,7 +122,7 @@ impl<E: Engine> Table<E> {
         }
         let first = spot.depth + 1;
         let parting = first + slices::common(key, &other, first);
-        if !self.store.is_within(since) {
+        if !since.holds_in(self.region()) {
             return Ok(Put::Retry);
         }
         let mut places = self.pool.take_all(self.region(), parting + 1 - first)?;

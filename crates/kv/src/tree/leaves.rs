@@ -305,13 +305,13 @@ impl<E: Engine> Table<E> {
     /// The turn, for readers that ask about each row.
     #[inline(always)]
     pub(super) fn since<V: Visibility>(&self) -> Option<Turn> {
-        V::IS_ALONE.then(|| self.store.turn())
+        V::IS_ALONE.then(|| Turn::of(self.region()))
     }
 
     /// Whether a reader that asks about each row has to read one again.
     #[inline(always)]
     pub(super) fn may_have_come_round(&self, since: Option<Turn>) -> bool {
-        since.is_some_and(|since| !self.store.is_within(since))
+        since.is_some_and(|since| !since.holds_in(self.region()))
     }
 
     /// The key's row, of which the leaf has said since this turn that it is here. `None`: there is none any more.
@@ -326,10 +326,27 @@ impl<E: Engine> Table<E> {
         let row = self.row_at(key, link, view, value)?;
         if self.may_have_come_round(since) {
             cold_path();
-            let mut look = |record: &Record<'_, E>| record.read::<Inline, V>(KeyWord(key), view, value);
-            return Ok(self.store.undisturbed(|_| self.search::<Inline, _>(key, &mut look))?.ok());
+            return self.row_again(key, view, value);
         }
         Ok(row)
+    }
+
+    /// The key's row, if there is one, wherever it is now.
+    #[cold]
+    #[inline(never)]
+    fn row_again<V: Visibility>(
+        &self,
+        key: u64,
+        view: &mut V,
+        value: &mut impl Room,
+    ) -> Result<Option<V::Found>, KvError> {
+        loop {
+            let since = Turn::of(self.region());
+            let row = self.search::<Inline, _>(key, |record| record.read::<Inline, V>(KeyWord(key), view, value))?.ok();
+            if since.holds_in(self.region()) {
+                return Ok(row);
+            }
+        }
     }
 
     /// The key's row, of which the leaf says that it is here. `None`: there is none any more.

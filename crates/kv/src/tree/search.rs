@@ -11,7 +11,7 @@ use super::{
     node::{Node, Seen},
 };
 use crate::{
-    Current, KvError, Visibility, Worker,
+    Current, KvError, Turn, Visibility, Worker,
     layout::Place,
     record::{Look, Record, WholeKey},
     room::{Nowhere, Room},
@@ -281,6 +281,12 @@ impl<E: Engine> Table<E> {
             let spot = K::spot(self, key)?;
             return Ok(spot.link.is_none().then_some(spot));
         }
-        self.store.undisturbed(|_| Ok(self.read::<K, _>(key, Current, &mut Nowhere)?.err()))
+        loop {
+            let since = Turn::of(self.region());
+            let vacancy = self.read::<K, _>(key, Current, &mut Nowhere)?.err();
+            if since.holds_in(self.region()) {
+                return Ok(vacancy);
+            }
+        }
     }
 }

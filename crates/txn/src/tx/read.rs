@@ -274,14 +274,14 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
         near: Option<Handle>,
         wanted: &Wanted,
     ) -> Result<Option<Row>, Error> {
-        let (db, past) = (self.db, self.past());
+        let past = self.past();
         let state = self.state();
         let TxState { arena: Arena { key: buffer, value, values, .. }, holder, .. } = &mut *state;
         let start = values.len();
         let encoded = encode(key, buffer);
         let room = &mut Taken::new(value, values, wanted, opened.value_size);
         if let Some(before) = past {
-            let found = opened.read_past::<O>(&db.store, near, encoded, before, room)?;
+            let found = opened.read_past::<O>(near, encoded, before, room)?;
             return Ok(Some(Row { found: was_found(opened, found)?, record: None }));
         }
         let seen = match opened.storage.read::<O, _>(encoded, ForHolder(*holder), room)? {
