@@ -8,6 +8,7 @@
 //! something.
 
 mod local;
+mod locks;
 mod remote;
 
 /// How many uses there are before a name is had again.

@@ -10,6 +10,7 @@ mod model;
 mod parts;
 mod regions;
 mod removals;
+mod reuse;
 mod sinks;
 mod snapshots;
 mod starvation;
