@@ -383,10 +383,11 @@ fn ranges(criterion: &mut Criterion) {
         };
         measure("kv", &mut |from| {
             let mut row: Row = [0; 4];
-            let (mut scan, mut sum) = (alone.range(from..from + rows), 0_u64);
-            while scan.next_into(row.as_mut_bytes())?.is_some() {
-                sum = sum.wrapping_add(row[0]);
-            }
+            let mut sum = 0_u64;
+            alone.range(from..from + rows).each_into(row.as_mut_bytes(), |_, _, row| {
+                sum = sum.wrapping_add(row.first_chunk().map_or(0, |word| u64::from_le_bytes(*word)));
+                ControlFlow::Continue(())
+            })?;
             Ok(sum)
         });
         measure("transact", &mut |from| db.transact(|tx| scan(tx, ordered, from, rows)));

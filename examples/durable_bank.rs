@@ -8,6 +8,7 @@
 use std::{
     env,
     error::Error,
+    sync::atomic::{AtomicU64, Ordering::Relaxed},
     thread,
     time::{Duration, Instant},
 };
@@ -26,8 +27,12 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = env::args().skip(1);
     let directory = arguments.next().ok_or("usage: durable_bank DIRECTORY [SECONDS]")?;
     let seconds = arguments.next().map_or(Ok(u64::MAX), |seconds| seconds.parse())?;
+    run(&directory, seconds)
+}
 
-    let db = Db::open(&directory)?;
+/// Opens the bank of a directory, checks it, and moves money for so many seconds.
+pub(crate) fn run(directory: &str, seconds: u64) -> Result<(), Box<dyn Error>> {
+    let db = Db::open(directory)?;
     let (accounts, transfers) = (db.table(ACCOUNTS)?, db.table(TRANSFERS)?);
     db.transact(|tx| {
         // All of them, or none if this is interrupted.
@@ -42,12 +47,13 @@ fn main() -> Result<(), Box<dyn Error>> {
         let threads: Vec<u32> = (0..THREADS).collect();
         db.read(|tx| Ok(tx.get_many(transfers, &threads)?.into_iter().flatten().sum::<u64>()))
     };
-    println!("{directory} holds {} after {} transfers", sum()?, made()?);
+    let before = made()?;
+    println!("{directory} holds {} after {before} transfers", sum()?);
     if sum()? != i64::from(BANK) * OPENING {
         return Err("money is missing".into());
     }
 
-    let began = Instant::now();
+    let (began, acknowledged) = (Instant::now(), &AtomicU64::new(before));
     thread::scope(|scope| {
         let work = |thread: u32| {
             let mut random = fastrand::Rng::new();
@@ -60,6 +66,11 @@ fn main() -> Result<(), Box<dyn Error>> {
                     let made = tx.get(transfers, &thread)?.unwrap_or(0);
                     tx.put(transfers, &thread, &(made + 1))
                 })?;
+                // What is told here is there when the bank is opened again, whatever happens next.
+                let all = acknowledged.fetch_add(1, Relaxed) + 1;
+                if all.is_multiple_of(100) {
+                    println!("{all} transfers are safe");
+                }
             }
             Ok::<_, drtm::Error>(())
         };

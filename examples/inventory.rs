@@ -80,7 +80,7 @@ impl Inventory {
     /// Takes some of what has this bar code off its shelf. What is not there goes to the backlog. Gives what is delivered.
     fn order(&self, bar_code: &String, wanted: u32) -> Result<u32, Error> {
         self.db.transact(|tx| {
-            let number = tx.key_by(self.by_bar_code, bar_code)?;
+            let number = tx.get(self.by_bar_code.keys(), bar_code)?;
             let number = number.ok_or_else(|| Error::aborted(format!("nothing has the bar code {bar_code}")))?;
             let delivered = tx.update(self.articles, &number, |article| {
                 let delivered = wanted.min(article.stock);
@@ -99,7 +99,7 @@ impl Inventory {
     /// Restocks the article that needs it most, and serves its backlog. Gives its name, if there is one.
     fn restock(&self, delivery: u32) -> Result<Option<String>, Error> {
         self.db.transact(|tx| {
-            let Some((_, number, article)) = tx.first_by(self.by_shortage, ..)? else { return Ok(None) };
+            let Some((_, (number, article))) = tx.first(self.by_shortage, ..)? else { return Ok(None) };
             let mut stock = article.stock + delivery;
             if let Entry::Occupied(mut backlog) = tx.entry(self.backlog, &number)? {
                 let count = *backlog.get()?;
@@ -144,8 +144,8 @@ fn run() -> Result<(), Error> {
 
     let (ordered, stock): (u32, u32) = inventory.db.transact(|tx| {
         let mut stock = 0;
-        let mut rows = tx.range_by(inventory.by_shelf, ..)?;
-        while let Some((_, _, article)) = rows.next()? {
+        let mut rows = tx.range(inventory.by_shelf, ..)?;
+        while let Some((_, (_, article))) = rows.next()? {
             stock += article.stock;
         }
         let waiting: u32 =
@@ -155,12 +155,12 @@ fn run() -> Result<(), Error> {
     println!("{ordered} ordered, {stock} left");
     assert_eq!(stock + delivered, 40 * 50, "articles came from nowhere, or went there");
 
-    let shelf = inventory.db.transact(|tx| tx.count_by(inventory.by_shelf, 1..=2))?;
+    let shelf = inventory.db.transact(|tx| tx.count(inventory.by_shelf, 1..=2))?;
     println!("{shelf} articles on shelves 1 and 2");
     while let Some(name) = inventory.restock(60)? {
         println!("restocked {name}");
     }
-    assert_eq!(inventory.db.transact(|tx| tx.count_by(inventory.by_shortage, ..))?, 0);
+    assert_eq!(inventory.db.transact(|tx| tx.count(inventory.by_shortage, ..))?, 0);
     Ok(())
 }
 

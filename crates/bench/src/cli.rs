@@ -8,7 +8,7 @@ use std::{
 
 use clap::{Parser, Subcommand};
 
-use crate::{Error, compare, elle, htm, kv, paper, report::Report, smallbank, tatp, tpcc, ycsb};
+use crate::{Error, compare, elle, fabric, htm, kv, log, paper, report::Report, smallbank, soak, tatp, tpcc, ycsb};
 
 /// The yardstick of drtm: measures it, and regenerates the figures of the papers it stands on.
 #[derive(Debug, Parser)]
@@ -36,7 +36,10 @@ Examples:
   drtm-bench tpcc                                   TPC-C, with its consistency checked
   drtm-bench ycsb --mix a --threads 2               the same of YCSB; smallbank and tatp likewise
   drtm-bench compare smallbank                      this database beside others, in turns
+  drtm-bench log verify DIR                         whether all of a database's log can be read
+  drtm-bench soak crash --secs 60                   power cuts on a simulated disk, and what is left
   drtm-bench history --out list-append.edn          whether transactions are strictly serializable
+  drtm-bench fabric latency --raw                   verbs beside raw memory; simulated clusters likewise
   drtm-bench paper dbx-fig1 --svg figures           all panels of a figure, as tables and as charts
   drtm-bench paper --all --json                     every figure, for a script
 
@@ -46,6 +49,12 @@ Exit status: 0 done and every check held, 1 a check failed, 2 wrong usage.";
 #[derive(Debug, Subcommand)]
 enum Command {
     Compare(compare::Args),
+    /// Study fabrics: what their verbs take, and what simulated clusters do
+    #[command(after_help = fabric::AFTER_HELP)]
+    Fabric {
+        #[command(subcommand)]
+        command: fabric::Command,
+    },
     History(elle::Args),
     /// Study transactional memory: what there is, and what its regions can bear
     #[command(after_help = htm::AFTER_HELP)]
@@ -59,8 +68,20 @@ enum Command {
         #[command(subcommand)]
         command: kv::Command,
     },
+    /// Read what a database has left in its directory
+    #[command(after_help = log::AFTER_HELP)]
+    Log {
+        #[command(subcommand)]
+        command: log::Command,
+    },
     Paper(paper::Args),
     Smallbank(smallbank::Args),
+    /// Crash databases, kill them, let their disk fail, and check what is left
+    #[command(after_help = soak::AFTER_HELP)]
+    Soak {
+        #[command(subcommand)]
+        command: soak::Command,
+    },
     Tatp(tatp::Args),
     Tpcc(tpcc::Args),
     Ycsb(ycsb::Args),
@@ -105,11 +126,14 @@ impl Cli {
         let report = Report::new(self.json);
         match &self.command {
             Command::Compare(args) => args.carry_out(self.seed, &report),
+            Command::Fabric { command } => command.carry_out(self.seed, &report),
             Command::History(args) => args.carry_out(self.seed, &report),
             Command::Htm { command } => command.carry_out(self.seed, &report),
             Command::Kv { command } => command.carry_out(self.seed, &report),
+            Command::Log { command } => command.carry_out(&report),
             Command::Paper(args) => args.carry_out(self.seed, &report),
             Command::Smallbank(args) => args.carry_out(self.seed, &report),
+            Command::Soak { command } => command.carry_out(self.seed, &report),
             Command::Tatp(args) => args.carry_out(self.seed, &report),
             Command::Tpcc(args) => args.carry_out(self.seed, &report),
             Command::Ycsb(args) => args.carry_out(self.seed, &report),

@@ -2,12 +2,20 @@
 //!
 //! - `desk`: stores that are filled once and then take turns.
 //! - `ours`: this database, by any engine, as the workloads' own commands run it.
-//! - `peer`, `surrealmx`, `redb`: other stores behind one interface; `smallbank`, `ycsb`: the workloads on it. Only with the feature `stores`.
+//! - `peer`, `surrealmx`, `redb`: other stores behind one interface; `smallbank`, `ycsb`: the workloads on it. Only with
+//!   the feature `stores`.
+//! - `durable`: commits of single rows to a disk, by this database, by `raw`, and by those and `heed` and `fjall`.
 
 mod desk;
+mod durable;
+#[cfg(feature = "stores")]
+mod fjall;
+#[cfg(feature = "stores")]
+mod heed;
 mod ours;
 #[cfg(feature = "stores")]
 mod peer;
+mod raw;
 #[cfg(feature = "stores")]
 mod redb;
 #[cfg(feature = "stores")]
@@ -17,15 +25,19 @@ mod surrealmx;
 #[cfg(feature = "stores")]
 mod ycsb;
 
-use std::{thread, time::Duration};
+use std::{path::PathBuf, thread, time::Duration};
 
 use clap::{Args as ClapArgs, ValueEnum, value_parser};
 use serde::Serialize;
 
-use self::desk::{Desk, Order, Seat};
+use self::{
+    desk::{Desk, Order, Seat},
+    durable::{Ground, ROWS},
+    raw::Raw,
+};
 use crate::{
     Error,
-    drive::{EngineName, Until, but_limit},
+    drive::{DurabilityName, EngineName, Until, but_limit},
     names::name_of,
     rates::{Rates, interleave},
     report::{Report, prose, table},
@@ -47,6 +59,10 @@ use crate::{
 /// conflict are run again, and are counted once; those that the rules refuse are not. Those that only read
 /// are begun as such where a store makes a difference.
 ///
+/// With `--durability sync`: transactions that put one row of 100 bytes each, and are durable when they return. Each
+/// thread writes rows of its own. `raw` is the floor: a loop in which one thread writes and syncs the same bytes for as
+/// many as wait. Stores that are synced otherwise than by `fdatasync` are as their authors have them.
+///
 /// Other stores are in the binary only if it was built with `--features stores`.
 ///
 /// JSON: [{workload, hot (of SmallBank), store, threads, records, rounds, transactions_per_s: {min, median, max},
@@ -55,16 +71,25 @@ use crate::{
 #[command(verbatim_doc_comment, after_help = AFTER_HELP)]
 pub(crate) struct Args {
     /// What to run
-    #[arg(value_enum)]
-    workload: WorkloadName,
+    #[arg(value_enum, required_unless_present = "durability")]
+    workload: Option<WorkloadName>,
+
+    /// What commits wait for: nothing, or that they are durable, which is a workload of its own
+    #[arg(long, value_enum, conflicts_with = "workload", value_name = "WHEN")]
+    durability: Option<DurabilityName>,
+
+    /// Where durable stores have their files: a directory that is empty or not there yet, and is removed in the end
+    /// [default: among the system's temporary files]
+    #[arg(long, requires = "durability", value_name = "DIR")]
+    path: Option<PathBuf>,
 
     /// The stores; ratios are to the first of them [default: all that there are]
     #[arg(long, value_parser = but_limit::<StoreName>(), value_delimiter = ',', value_name = "STORE,...")]
     store: Vec<StoreName>,
 
-    /// Threads that run transactions, in each store
-    #[arg(long, value_parser = value_parser!(u16).range(1..=1024), default_value_t = 1, value_name = "N")]
-    threads: u16,
+    /// Threads that run transactions, in each store [default: 1; 1,2,16,64 for durable commits]
+    #[arg(long, value_parser = value_parser!(u16).range(1..=1024), value_delimiter = ',', value_name = "N,...")]
+    threads: Vec<u16>,
 
     /// Records at the beginning, or customers [default: 1000000; 100000 customers]
     #[arg(long, value_parser = value_parser!(u64).range(8..1 << 32), value_name = "N")]
@@ -90,7 +115,8 @@ pub(crate) struct Args {
 const AFTER_HELP: &str = "\
 Examples:
   drtm-bench compare smallbank                                  all stores of this build
-  drtm-bench compare ycsb --store drtm,surrealmx --threads 2    with --features stores";
+  drtm-bench compare ycsb --store drtm,surrealmx --threads 2    with --features stores
+  drtm-bench compare --durability sync --path DIR               commits to the disk of DIR, beside what it can take";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -99,6 +125,9 @@ enum WorkloadName {
     Smallbank,
     /// Transactions of several operations of YCSB
     Ycsb,
+    /// Durable commits of single rows
+    #[value(skip)]
+    Commits,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
@@ -110,17 +139,39 @@ enum StoreName {
     #[value(name = "surrealmx")]
     #[serde(rename = "surrealmx")]
     SurrealMx,
-    /// A copy-on-write B-tree for one writer at a time, made for disks; here in memory, and without waiting for any
+    /// A copy-on-write B-tree for one writer at a time, made for disks; in memory, and without waiting for any, unless
+    /// commits are durable
     Redb,
+    /// For durable commits: the bytes alone, with one `fdatasync` for as many threads as wait
+    Raw,
+    /// For durable commits: LMDB, a copy-on-write B+ tree for one writer at a time
+    Heed,
+    /// For durable commits: a log-structured merge tree
+    Fjall,
 }
 
 impl StoreName {
-    const IN_THIS_BUILD: &[Self] =
-        if cfg!(feature = "stores") { &[Self::Drtm, Self::SurrealMx, Self::Redb] } else { &[Self::Drtm] };
+    /// Those of this build that run a workload.
+    fn all(workload: WorkloadName) -> &'static [Self] {
+        match (workload, cfg!(feature = "stores")) {
+            (WorkloadName::Commits, true) => {
+                &[Self::Raw, Self::Drtm, Self::Redb, Self::Heed, Self::Fjall, Self::SurrealMx]
+            }
+            (WorkloadName::Commits, false) => &[Self::Raw, Self::Drtm],
+            (_, true) => &[Self::Drtm, Self::SurrealMx, Self::Redb],
+            (_, false) => &[Self::Drtm],
+        }
+    }
 
     /// Returns why it cannot be measured, if so.
-    fn refusal(self) -> Option<&'static str> {
-        (!Self::IN_THIS_BUILD.contains(&self)).then_some("is not in this build: build with --features stores")
+    fn refusal(self, workload: WorkloadName) -> Option<&'static str> {
+        match self {
+            _ if Self::all(workload).contains(&self) => None,
+            Self::Raw | Self::Heed | Self::Fjall if workload != WorkloadName::Commits => {
+                Some("is for --durability sync only")
+            }
+            _ => Some("is not in this build: build with --features stores"),
+        }
     }
 }
 
@@ -140,44 +191,83 @@ struct Row {
 
 impl Args {
     pub(crate) fn carry_out(&self, seed: u64, report: &Report) -> Result<(), Error> {
-        let threads = usize::from(self.threads);
-        let able: Vec<StoreName> = self.stores().iter().copied().filter(|store| store.refusal().is_none()).collect();
-        if let (Some(first), true) = (self.stores().first(), able.is_empty()) {
-            let why = first.refusal().unwrap_or("is not for this");
+        let workload = self.workload()?;
+        let stores = self.stores(workload);
+        let able: Vec<StoreName> = stores.iter().copied().filter(|store| store.refusal(workload).is_none()).collect();
+        if let (Some(first), true) = (stores.first(), able.is_empty()) {
+            let why = first.refusal(workload).unwrap_or("is not for this");
             return Err(Error::NotSupported { engine: name_of(first), why });
         }
-        let rows = match self.workload {
-            WorkloadName::Smallbank => self.rows(&SmallBank::new(self.records(), self.hot, seed)?, &able),
-            WorkloadName::Ycsb => self.rows(&SmallTransactions::standard(self.records(), seed)?, &able),
-        }?;
-        report.text(&self.text(&rows, threads))?;
+        let mut rows = Vec::new();
+        for threads in self.threads(workload) {
+            let some = match workload {
+                WorkloadName::Smallbank => {
+                    let bank = SmallBank::new(self.records(workload, threads), self.hot, seed)?;
+                    self.rows(workload, threads, &able, |store, desk| self.host(&bank, threads, store, desk))
+                }
+                WorkloadName::Ycsb => {
+                    let ycsb = SmallTransactions::standard(self.records(workload, threads), seed)?;
+                    self.rows(workload, threads, &able, |store, desk| self.host(&ycsb, threads, store, desk))
+                }
+                WorkloadName::Commits => {
+                    let ground = Ground::new(self.path.as_deref())?;
+                    self.rows(workload, threads, &able, |store, desk| host_durably(store, &ground, threads, desk))
+                }
+            }?;
+            report.text(&self.text(workload, &some, threads))?;
+            rows.extend(some);
+        }
         report.result(&rows)?;
         let violated = rows.iter().find_map(|row| Some((row.consistency.len(), row.consistency.first()?.clone())));
         violated.map_or(Ok(()), |(violations, first)| Err(Error::Inconsistent { violations, first }))
     }
 
+    fn workload(&self) -> Result<WorkloadName, Error> {
+        match (self.workload, self.durability) {
+            (_, Some(DurabilityName::Sync)) => Ok(WorkloadName::Commits),
+            (Some(workload), None) => Ok(workload),
+            _ => Err(Error::Options {
+                option: "--durability",
+                with: "a comparison of stores in memory",
+                instead: "say --durability sync, or name a workload instead",
+            }),
+        }
+    }
+
     /// The stores as given, or all that there are.
-    fn stores(&self) -> &[StoreName] {
-        if self.store.is_empty() { StoreName::IN_THIS_BUILD } else { &self.store }
+    fn stores(&self, workload: WorkloadName) -> &[StoreName] {
+        if self.store.is_empty() { StoreName::all(workload) } else { &self.store }
     }
 
-    fn records(&self) -> u64 {
-        self.records.unwrap_or(match self.workload {
-            WorkloadName::Smallbank => 100_000,
-            WorkloadName::Ycsb => 1_000_000,
-        })
+    fn threads(&self, workload: WorkloadName) -> Vec<usize> {
+        match (self.threads.as_slice(), workload) {
+            ([], WorkloadName::Commits) => vec![1, 2, 16, 64],
+            ([], _) => vec![1],
+            (threads, _) => threads.iter().map(|threads| usize::from(*threads)).collect(),
+        }
     }
 
-    fn hot(&self) -> Option<Hot> {
-        (self.workload == WorkloadName::Smallbank).then_some(self.hot)
+    fn records(&self, workload: WorkloadName, threads: usize) -> u64 {
+        match (workload, self.records) {
+            (WorkloadName::Commits, _) => ROWS * threads as u64,
+            (_, Some(records)) => records,
+            (WorkloadName::Smallbank, None) => 100_000,
+            (WorkloadName::Ycsb, None) => 1_000_000,
+        }
     }
 
-    fn rows<W: Contest>(&self, workload: &W, stores: &[StoreName]) -> Result<Vec<Row>, Error> {
-        let threads = usize::from(self.threads);
+    fn rows(
+        &self,
+        workload: WorkloadName,
+        threads: usize,
+        stores: &[StoreName],
+        host: impl Fn(StoreName, &Desk) -> Result<(), Error> + Sync,
+    ) -> Result<Vec<Row>, Error> {
+        let host = &host;
         thread::scope(|scope| {
             let mut seats = Vec::new();
             for &store in stores {
-                seats.push(Seat::taken(scope, name_of(&store), move |desk| self.host(workload, store, desk))?);
+                seats.push(Seat::taken(scope, name_of(&store), move |desk| host(store, desk))?);
             }
             let until = Until::Time(Duration::from_millis(self.slice));
             let rates = interleave(
@@ -191,11 +281,11 @@ impl Args {
             )?;
             let row = |((store, seat), rates): ((&StoreName, &Seat), Rates)| {
                 Ok(Row {
-                    workload: self.workload,
-                    hot: self.hot(),
+                    workload,
+                    hot: (workload == WorkloadName::Smallbank).then_some(self.hot),
                     store: *store,
                     threads,
-                    records: self.records(),
+                    records: self.records(workload, threads),
                     rounds: self.rounds,
                     transactions_per_s: rates,
                     consistency: seat.ask(Order::Check)?.violations,
@@ -206,8 +296,7 @@ impl Args {
     }
 
     /// Fills a store, and runs it as long as anybody asks.
-    fn host<W: Contest>(&self, workload: &W, store: StoreName, desk: &Desk) -> Result<(), Error> {
-        let threads = usize::from(self.threads);
+    fn host<W: Contest>(&self, workload: &W, threads: usize, store: StoreName, desk: &Desk) -> Result<(), Error> {
         let ours = ours::Ours { workload, threads, memory: u64::from(self.memory) << 30, desk };
         match store {
             StoreName::Drtm => EngineName::Auto.dispatch(ours).map(|_| ()),
@@ -215,19 +304,19 @@ impl Args {
             StoreName::SurrealMx => peer::host::<W, surrealmx::SurrealMx>(workload, threads, desk),
             #[cfg(feature = "stores")]
             StoreName::Redb => peer::host::<W, redb::Redb>(workload, threads, desk),
-            #[cfg(not(feature = "stores"))]
-            StoreName::SurrealMx | StoreName::Redb => {
-                let why = store.refusal().unwrap_or("is not for this");
-                Err(Error::NotSupported { engine: name_of(&store), why })
-            }
+            _ => Err(Error::NotSupported { engine: name_of(&store), why: "is not for this" }),
         }
     }
 
-    fn text(&self, rows: &[Row], threads: usize) -> String {
-        let records = self.records();
-        let mut title = format!("{}, {}, {records} records", name_of(&self.workload), units::threads(threads));
-        if let Some(hot) = self.hot() {
-            title += &format!(", hot {}", name_of(&hot));
+    fn text(&self, workload: WorkloadName, rows: &[Row], threads: usize) -> String {
+        let records = self.records(workload, threads);
+        let name = match workload {
+            WorkloadName::Commits => "durable commits of one row".to_owned(),
+            workload => name_of(&workload),
+        };
+        let mut title = format!("{name}, {}, {records} records", units::threads(threads));
+        if workload == WorkloadName::Smallbank {
+            title += &format!(", hot {}", name_of(&self.hot));
         }
         let first = rows.first().map_or(f64::NAN, |row| row.transactions_per_s.median);
         let cells = rows.iter().map(|row| {
@@ -237,14 +326,33 @@ impl Args {
             vec![name_of(&row.store), rate(median), rate(min), rate(max), format!("{:.2}", median / first), checked]
         });
         let mut text = format!("{title}\n{}\n", table(&["store", "tx/s", "least", "most", "ratio", "check"], 1, cells));
-        for store in self.stores() {
-            if let Some(why) = store.refusal() {
+        for store in self.stores(workload) {
+            if let Some(why) = store.refusal(workload) {
                 text += &prose(&format!("Left out: {} {why}.", name_of(store)));
                 text.push('\n');
             }
         }
         let note = "Transactions that were committed, a second: the median of the rounds, the least and the most.";
         text + &prose(note) + "\n"
+    }
+}
+
+/// Runs a store with durable commits as long as anybody asks.
+fn host_durably(store: StoreName, ground: &Ground, threads: usize, desk: &Desk) -> Result<(), Error> {
+    let directory = ground.directory(&format!("{}-{threads}", name_of(&store)))?;
+    match store {
+        StoreName::Raw => durable::host::<Raw>(&directory, threads, desk),
+        StoreName::Drtm => durable::host::<durable::Ours>(&directory, threads, desk),
+        #[cfg(feature = "stores")]
+        StoreName::SurrealMx => durable::host::<surrealmx::SurrealMx>(&directory, threads, desk),
+        #[cfg(feature = "stores")]
+        StoreName::Redb => durable::host::<redb::Redb>(&directory, threads, desk),
+        #[cfg(feature = "stores")]
+        StoreName::Heed => durable::host::<heed::Heed>(&directory, threads, desk),
+        #[cfg(feature = "stores")]
+        StoreName::Fjall => durable::host::<fjall::Fjall>(&directory, threads, desk),
+        #[cfg(not(feature = "stores"))]
+        _ => Err(Error::NotSupported { engine: name_of(&store), why: "is not in this build" }),
     }
 }
 

@@ -84,6 +84,14 @@ pub enum Error {
     #[error(transparent)]
     Verb(#[from] drtm_rdma::VerbError),
 
+    /// A group of nodes on shared memory could not be joined.
+    #[error(transparent)]
+    Join(#[from] drtm_rdma::JoinError),
+
+    /// A simulated run did not come to its end.
+    #[error("the simulated run ended before its workers: {0:?}")]
+    Simulation(drtm_rdma::RunEnd),
+
     /// A table on another node could not be used.
     #[error(transparent)]
     Peer(#[from] drtm_kv::PeerError),
@@ -213,6 +221,15 @@ pub enum Error {
         first: String,
     },
 
+    /// A database that crashed, was killed or whose disk failed has not kept what it must.
+    #[error("{findings} findings, the first of them: {first}")]
+    Soaked {
+        /// How many there are.
+        findings: u64,
+        /// The first, in words.
+        first: String,
+    },
+
     /// A history cannot be recorded for so many threads.
     #[error(transparent)]
     Logs(#[from] crate::history::TooManyLogs),
@@ -224,6 +241,40 @@ pub enum Error {
     /// A chart could not be drawn.
     #[error("the chart cannot be drawn ({0}): leave out --svg")]
     Chart(String),
+
+    /// A directory has no log.
+    #[error("{} holds no log: name the directory of a database", path.display())]
+    NoLog {
+        /// Which.
+        path: PathBuf,
+    },
+
+    /// A file or a directory could not be read.
+    #[error("cannot read {}: {source}", path.display())]
+    Unreadable {
+        /// Which.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+
+    /// A log cannot be read as a whole.
+    #[error("the log is damaged: {why} in {file} at offset {offset}; `drtm-bench log salvage` reads what can be read")]
+    DamagedLog {
+        /// The file.
+        file: String,
+        /// Where in the file.
+        offset: u64,
+        /// What is wrong.
+        why: String,
+    },
+
+    /// A directory that is to be new has files.
+    #[error("{} has files: name a directory that is empty or not there yet", path.display())]
+    Occupied {
+        /// Which.
+        path: PathBuf,
+    },
 
     /// A file could not be written.
     #[error("cannot write {}: {source}", path.display())]
@@ -258,6 +309,8 @@ impl Error {
             | Self::Misbehaved { .. }
             | Self::Foreign { .. }
             | Self::Database(_)
+            | Self::DamagedLog { .. }
+            | Self::Soaked { .. }
             | Self::Key(_)
             | Self::Figure { .. }
             | Self::Anomalies { .. }

@@ -25,13 +25,16 @@
 //! - `compare`: workloads on this database beside other stores.
 //! - [`history`]: a checker of what transactions saw and left. `elle`: histories of clients, written
 //!   in Elle's form and judged by it.
+//! - `fabric`: verbs and messages on every fabric; simulated clusters beside what was published of them.
 //! - [`htm`]: studies of transactional memory.
 //! - [`kv`]: the memory store beside other maps.
+//! - `log`: what a database has left in its directory: inspected, verified, salvaged.
 //! - [`mix`], [`zipf`]: which transaction comes next, and which record.
 //! - `paper`: the figures of the papers, regenerated beside the published values.
 //! - [`rates`]: several subjects, measured in turns.
 //! - `report`: tables, JSON and charts.
 //! - [`smallbank`], [`tatp`], [`tpcc`], [`ycsb`]: workloads: tables, initial population, inputs, transactions, and the checks of their consistency.
+//! - `soak`: databases that crash, are killed or whose disk fails, and what is left of them.
 //! - `drive`: what runs them: threads, options, what is counted, how it is told. [`Plain`]: the codec of their rows.
 
 #![forbid(unsafe_code)]
@@ -43,9 +46,11 @@ mod compare;
 mod drive;
 mod elle;
 mod error;
+mod fabric;
 pub mod history;
 pub mod htm;
 pub mod kv;
+mod log;
 mod memory;
 pub mod mix;
 mod names;
@@ -55,6 +60,7 @@ pub mod rates;
 mod report;
 mod scatter;
 pub mod smallbank;
+mod soak;
 pub mod tatp;
 pub mod tpcc;
 mod units;

@@ -106,14 +106,17 @@ impl<const WORDS: usize> Cache<WORDS> {
     }
 
     /// What is remembered of a place.
+    #[doc(hidden)]
+    #[must_use]
     #[inline]
-    pub(crate) fn get(&self, at: Remote) -> Option<[u64; WORDS]> {
+    pub fn get(&self, at: Remote) -> Option<[u64; WORDS]> {
         let key = key(at)?;
         self.set(key)?.get(key)
     }
 
     /// Remembers what was fetched from a place, in place of what was remembered of it, or if there are fewer hits for something else.
-    pub(crate) fn put(&self, at: Remote, words: &[u64; WORDS]) {
+    #[doc(hidden)]
+    pub fn put(&self, at: Remote, words: &[u64; WORDS]) {
         if let Some(key) = key(at)
             && let Some(set) = self.set(key)
         {
@@ -122,7 +125,8 @@ impl<const WORDS: usize> Cache<WORDS> {
     }
 
     /// Forgets a place.
-    pub(crate) fn forget(&self, at: Remote) {
+    #[doc(hidden)]
+    pub fn forget(&self, at: Remote) {
         if let Some(key) = key(at)
             && let Some(set) = self.set(key)
         {
@@ -147,23 +151,6 @@ const LINE_BITS: u32 = 37;
 
 const _: () = assert!(NODE_BITS + REGION_BITS + LINE_BITS == 64);
 
-/// What peers do with a cache, for the model checker.
-#[cfg(feature = "model")]
-#[doc(hidden)]
-impl<const WORDS: usize> Cache<WORDS> {
-    pub fn recall(&self, at: Remote) -> Option<[u64; WORDS]> {
-        self.get(at)
-    }
-
-    pub fn remember(&self, at: Remote, words: &[u64; WORDS]) {
-        self.put(at, words);
-    }
-
-    pub fn dismiss(&self, at: Remote) {
-        self.forget(at);
-    }
-}
-
 /// The word that names a place, never zero. Places that do not fit are not remembered: of the 2048th region of a node or a later one, beyond 8 TiB, where no
 /// table is, or within a line, where no bucket or node begins.
 #[inline(always)]
@@ -173,166 +160,4 @@ fn key(at: Remote) -> Option<u64> {
     let fits = at.offset.bytes().is_multiple_of(64) && line >> LINE_BITS == 0 && region >> REGION_BITS == 0;
     let key = (node << REGION_BITS | region) << LINE_BITS | line;
     (fits && key != 0).then_some(key)
-}
-
-#[cfg(all(test, not(feature = "model")))]
-mod tests {
-    use std::{collections::HashSet, thread};
-
-    use drtm_rdma::{NodeId, RegionId};
-
-    use super::*;
-
-    type Small = Cache<16>;
-
-    fn place(number: u64) -> Remote {
-        Remote { node: NodeId(1), region: RegionId(0), offset: Offset::new(64 * number) }
-    }
-
-    /// What is at a place, at some time.
-    fn content(number: u64, time: u64) -> [u64; 16] {
-        std::array::from_fn(|word| number << 32 | time << 8 | word as u64)
-    }
-
-    /// The time of a content, which must be whole and of this place.
-    fn time_of(number: u64, found: [u64; 16]) -> u64 {
-        let time = found[0] >> 8 & 0xFF_FFFF;
-        assert_eq!(found, content(number, time), "half of two entries");
-        time
-    }
-
-    fn one_set() -> Small {
-        Small::new(Small::SET_BYTES).expect("a kilobyte")
-    }
-
-    #[test]
-    fn what_is_put_is_there_until_it_is_replaced_or_forgotten() {
-        let cache = one_set();
-        for number in 1..=7 {
-            assert_eq!(cache.get(place(number)), None);
-            cache.put(place(number), &content(number, 0));
-        }
-        for number in 1..=7 {
-            assert_eq!(cache.get(place(number)), Some(content(number, 0)));
-        }
-        cache.put(place(3), &content(3, 1));
-        assert_eq!(cache.get(place(3)), Some(content(3, 1)));
-        cache.forget(place(3));
-        cache.forget(place(4));
-        assert_eq!((cache.get(place(3)), cache.get(place(4))), (None, None));
-        // There is room for two again, and the others stay.
-        cache.put(place(8), &content(8, 0));
-        cache.put(place(9), &content(9, 0));
-        assert!([1, 2, 5, 6, 7, 8, 9].into_iter().all(|number| cache.get(place(number)) == Some(content(number, 0))));
-    }
-
-    #[test]
-    fn what_is_used_stays_and_what_is_used_no_longer_goes() {
-        let cache = one_set();
-        for number in 1..=7 {
-            cache.put(place(number), &content(number, 0));
-        }
-        // One is used now and then, among places that are seen once.
-        for number in 100..300 {
-            assert!(cache.get(place(1)).is_some());
-            cache.put(place(number), &content(number, 0));
-        }
-        assert!((2..=7).all(|number| cache.get(place(number)).is_none()), "pushed out");
-        // Others are used now, and it is not.
-        for _ in 0..5 {
-            for number in 300..307 {
-                cache.put(place(number), &content(number, 0));
-                cache.get(place(number));
-            }
-        }
-        assert_eq!(cache.get(place(1)), None);
-    }
-
-    #[test]
-    fn full_of_what_is_used_a_set_takes_nothing_in_before_it_has_missed_as_often() {
-        let cache = one_set();
-        for number in 1..=7 {
-            cache.put(place(number), &content(number, 0));
-            assert!((0..10).all(|_| cache.get(place(number)).is_some()));
-        }
-        for miss in 1..=4 {
-            cache.put(place(8), &content(8, 0));
-            // Not to be asked before, since that would be a use.
-            if miss == 4 {
-                assert!(cache.get(place(8)).is_some());
-            }
-        }
-        assert_eq!((1..=7).filter(|number| cache.get(place(*number)).is_some()).count(), 6);
-    }
-
-    #[test]
-    fn every_place_has_a_key_of_its_own_or_is_not_remembered() {
-        let at =
-            |node, region, offset| Remote { node: NodeId(node), region: RegionId(region), offset: Offset::new(offset) };
-        let mut keys = HashSet::new();
-        for node in [0, 1, u16::MAX] {
-            for region in [0, 1, 2047] {
-                for offset in [64, 128, (1 << 43) - 64] {
-                    assert!(keys.insert(key(at(node, region, offset)).expect("it fits")));
-                }
-            }
-        }
-        let cache = one_set();
-        for nowhere in [at(0, 0, 0), at(1, 2048, 64), at(1, 0, 1 << 43), at(1, 0, u64::MAX - 63), at(1, 0, 72)] {
-            cache.put(nowhere, &content(1, 0));
-            assert_eq!((key(nowhere), cache.get(nowhere)), (None, None));
-        }
-    }
-
-    #[test]
-    fn a_budget_is_kept_and_none_is_no_cache() {
-        assert_eq!(Small::new(10 * 960 + 959).expect("ten kilobytes").capacity(), 70);
-        let none = Small::new(959).expect("less than a set");
-        none.put(place(1), &content(1, 0));
-        none.forget(place(1));
-        assert_eq!((none.capacity(), none.get(place(1))), (0, None));
-        assert!(matches!(Small::new(u64::MAX), Err(KvError::Region(_))));
-    }
-
-    #[test]
-    fn all_sets_are_used() {
-        let cache = Small::new(1 << 20).expect("a megabyte");
-        for number in 1..=cache.capacity() {
-            // Buckets are two lines each.
-            cache.put(place(2 * number), &content(number, 0));
-        }
-        let kept = (1..=cache.capacity()).filter(|number| cache.get(place(2 * number)).is_some()).count() as f64;
-        // Thrown at random into sets of seven, 85 in a hundred find room; the order of places may only make it better.
-        assert!(kept > 0.8 * cache.capacity() as f64, "{kept} of {}", cache.capacity());
-    }
-
-    #[test]
-    fn threads_see_whole_entries_only() {
-        let cache = one_set();
-        let rounds = drtm_testing::rounds(100_000);
-        let found: u64 = thread::scope(|scope| {
-            let threads = [0, 1, 2, 3].map(|thread| {
-                let cache = &cache;
-                scope.spawn(move || {
-                    let mut random = fastrand::Rng::with_seed(thread);
-                    let mut found = 0;
-                    for time in 0..rounds {
-                        let number = random.u64(1..=10);
-                        match random.u32(0..20) {
-                            0 => cache.forget(place(number)),
-                            1..6 => cache.put(place(number), &content(number, time & 0xFF_FFFF)),
-                            _ => {
-                                found +=
-                                    u64::from(cache.get(place(number)).map(|words| time_of(number, words)).is_some())
-                            }
-                        }
-                    }
-                    found
-                })
-            });
-            threads.into_iter().map(|thread| thread.join().expect("no panic")).sum()
-        });
-        // One that is stopped in the midst of a change keeps the others from everything, but the last one is alone.
-        assert!(found > 0, "it remembers nothing");
-    }
 }

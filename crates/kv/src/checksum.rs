@@ -18,22 +18,6 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::layout::{Head, Version};
 
-/// The word of every table's header that says what its records keep.
-pub(crate) const FLAGS: usize = 5;
-
-/// Of [`FLAGS`]: records have checksums.
-const CHECKED: u64 = 1;
-
-/// What a header says of tables whose records have checksums, or have none.
-pub(crate) const fn to_flags(checked: bool) -> u64 {
-    if checked { CHECKED } else { 0 }
-}
-
-/// Whether the records of a table with these flags have checksums.
-pub(crate) const fn are_checked(flags: u64) -> bool {
-    flags & CHECKED != 0
-}
-
 /// The checksum of a record with this header and value. `lengths` is zero where the head has the value's length.
 pub(crate) fn checksum(key: u64, version: Version, head: Head, lengths: u64, value: &[u8]) -> u64 {
     let words = [key, version.0, head.without_older().0, lengths, xxh3_64(value)];

@@ -119,3 +119,10 @@ pub enum KvError {
     #[error("the record is locked, or being written, for longer than an impatient handle waits; try again later")]
     Busy,
 }
+
+impl KvError {
+    /// A setting that is not what it must be.
+    pub(crate) fn config(what: &'static str, must_be: &'static str, is: impl ToString) -> Self {
+        Self::Config { what, must_be, is: is.to_string() }
+    }
+}

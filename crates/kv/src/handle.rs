@@ -160,7 +160,7 @@ pub enum Locking {
     Taken {
         /// Its version.
         version: Version,
-        /// Its head: whether it links to older versions, and how long its value is, or [where](crate::Records::length) that is to be found.
+        /// Its head: whether it links to older versions, and how long its value is, or [where](crate::Records::length_in) that is to be found.
         head: Head,
     },
     /// This holder has it locked already.

@@ -17,8 +17,7 @@
 //!
 //! # Changing a chain
 //!
-//! Under the bucket's lock, or, for an insertion or a removal where there is transactional memory, in a region that would abort if the lock were
-//! held. Locks are taken in the order bucket, record; nobody waits for a bucket while holding a record.
+//! Under the bucket's lock. Locks are taken in the order bucket, record; nobody waits for a bucket while holding a record.
 
 mod bucket;
 mod chain;
@@ -39,15 +38,15 @@ pub use visit::Sweep;
 
 use std::{marker::PhantomData, sync::Arc};
 
-use drtm_htm::{Engine, LINE_WORDS, Word};
+use drtm_htm::Engine;
 use drtm_rdma::{Offset, Region};
 use parking_lot::Mutex;
 
 use crate::{
-    KvError, Store, Turn, Version, Worker, checksum, counter, floor,
+    KvError, Store, Turn,
+    base::Base,
     keys::{Inline, Keys},
     layout::SLOTS,
-    patience::Patience,
 };
 use hint::Hint;
 use numbering::Numbering;
@@ -108,11 +107,7 @@ impl HashConfig {
 
     fn buckets(&self) -> Result<u64, KvError> {
         if !(0.01..=4.0).contains(&self.occupancy) {
-            return Err(KvError::Config {
-                what: "the occupancy of a hash table",
-                must_be: "from 0.01 to 4",
-                is: self.occupancy.to_string(),
-            });
+            return Err(KvError::config("the occupancy of a hash table", "from 0.01 to 4", self.occupancy));
         }
         let buckets = (self.keys as f64 / self.keys_per_bucket()).ceil() as u64;
         Ok(buckets.clamp(segments::FIRST, segments::MOST))
@@ -126,34 +121,30 @@ impl Default for HashConfig {
     }
 }
 
-/// Words of a table's header in its region.
+/// Words of a table's header in its region, besides those of [every table](crate::base).
 ///
 /// ```text
-/// word 0   kind of table and of keys, and the format of both
-///      1   keys per bucket at which it grows, as the bits of an f64; zero for never
+/// word 1   keys per bucket at which it grows, as the bits of an f64; zero for never
 ///      2   buckets
-///      3   floor of versions
 ///      4   overflow buckets that were ever used
-///      5   flags: 1 where records have checksums
 ///      6   buckets at the beginning
 ///      7.. segments of buckets, then segments of overflow buckets
 /// then, from a line's boundary, a line for each shard of the number of keys
 /// ```
 mod header {
-    use super::segments;
-    use crate::checksum;
+    use drtm_htm::LINE_WORDS;
 
-    pub(super) const KIND: usize = 0;
+    use super::segments;
+    use crate::base::{COUNTER_WORDS, Header};
+
     pub(super) const GROWS_AT: usize = 1;
     pub(super) const BUCKETS: usize = 2;
-    pub(super) const FLOOR: usize = 3;
     pub(super) const OVERFLOWS: usize = 4;
-    pub(super) const FLAGS: usize = checksum::FLAGS;
     pub(super) const BASE: usize = 6;
     pub(super) const MAIN: usize = 7;
     pub(super) const OVERFLOW: usize = MAIN + segments::HEADER_WORDS;
-    pub(super) const KEYS: usize = (OVERFLOW + segments::HEADER_WORDS).next_multiple_of(super::LINE_WORDS);
-    pub(super) const WORDS: usize = KEYS + crate::counter::WORDS;
+    pub(super) const KEYS: usize = (OVERFLOW + segments::HEADER_WORDS).next_multiple_of(LINE_WORDS);
+    pub(super) const HEADER: Header = Header { words: KEYS + COUNTER_WORDS, align: 128, counter: KEYS };
 
     /// The first word, with the code of the keys in its last byte.
     pub(super) const HASH_TABLE: u64 = u64::from_be_bytes(*b"drtmh1\0\0");
@@ -194,10 +185,7 @@ pub struct HashTable<E: Engine, K: Keys = Inline> {
 
 #[derive(Debug)]
 struct Table<E: Engine> {
-    store: Store<E>,
-    /// The store's, a step closer.
-    region: Arc<Region<E>>,
-    at: Offset,
+    base: Base<E>,
     numbering: Numbering,
     /// How many buckets there were when this handle last looked.
     hint: Hint,
@@ -206,41 +194,62 @@ struct Table<E: Engine> {
     free_overflows: Mutex<Vec<u64>>,
     /// Keys per bucket at which a bucket is added.
     grows_at: Option<f64>,
-    /// Whether records have checksums.
-    checked: bool,
-    patience: Patience,
+}
+
+impl<E: Engine> Store<E> {
+    /// A new hash table with keys of eight bytes.
+    ///
+    /// # Errors
+    ///
+    /// When the configuration is no table's, or memory cannot be had.
+    pub fn hash_table(&self, config: HashConfig) -> Result<HashTable<E, Inline>, KvError> {
+        self.hash_table_of(config)
+    }
+
+    /// A new hash table with keys of this kind.
+    ///
+    /// # Errors
+    ///
+    /// When the configuration is no table's, or memory cannot be had.
+    pub fn hash_table_of<K: Keys>(&self, config: HashConfig) -> Result<HashTable<E, K>, KvError> {
+        let buckets = config.buckets()?;
+        let base = Base::create(self, header::HEADER, config.for_peers)?;
+        base.set(header::BASE, buckets)?;
+        base.set(header::GROWS_AT, if config.grows { config.keys_per_bucket().to_bits() } else { 0 })?;
+        let table = Table::over(base)?;
+        table.make_buckets(buckets)?;
+        table.base.set(header::BUCKETS, buckets)?;
+        table.base.publish(kind::<K>())?;
+        Ok(HashTable { table: Arc::new(table), keys: PhantomData })
+    }
+
+    /// A hash table that was [made](Self::hash_table_of) in this memory, by this handle or another.
+    ///
+    /// # Errors
+    ///
+    /// When there is none at that place, or one of another kind.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm_htm::NoHtm;
+    /// use drtm_kv::{Bytes, HashConfig, Inline, KvError, KvTable, Store};
+    ///
+    /// let store = Store::in_memory(NoHtm, 16 << 20)?;
+    /// let made = store.hash_table(HashConfig::default())?;
+    /// made.insert(&mut store.worker()?, 1, b"one")?;
+    /// let opened = store.open_hash_table::<Inline>(made.location())?;
+    /// assert!(opened.contains(1)?);
+    /// assert!(matches!(store.open_hash_table::<Bytes>(made.location()), Err(KvError::NotThisTable { .. })));
+    /// # Ok::<(), KvError>(())
+    /// ```
+    pub fn open_hash_table<K: Keys>(&self, at: Offset) -> Result<HashTable<E, K>, KvError> {
+        let base = Base::open(self, at, header::HEADER, kind::<K>())?;
+        Ok(HashTable { table: Arc::new(Table::over(base)?), keys: PhantomData })
+    }
 }
 
 impl<E: Engine, K: Keys> HashTable<E, K> {
-    pub(crate) fn create(store: &Store<E>, config: HashConfig) -> Result<Self, KvError> {
-        let buckets = config.buckets()?;
-        let region = store.region();
-        let at = region.extend(8 * header::WORDS as u64, 128)?;
-        let grows_at = if config.grows { config.keys_per_bucket().to_bits() } else { 0 };
-        let words = region.words(at, header::WORDS)?;
-        let engine = region.engine();
-        engine.store(&words[header::BASE], buckets);
-        engine.store(&words[header::GROWS_AT], grows_at);
-        engine.store(&words[header::FLOOR], floor::LOWEST);
-        engine.store(&words[header::FLAGS], checksum::to_flags(config.for_peers));
-        let table = Table::at(store, at)?;
-        table.make_buckets(buckets)?;
-        engine.store(&words[header::BUCKETS], buckets);
-        // Last: with it, this is a table.
-        engine.store(&words[header::KIND], kind::<K>());
-        Ok(Self { table: Arc::new(table), keys: PhantomData })
-    }
-
-    pub(crate) fn open(store: &Store<E>, at: Offset) -> Result<Self, KvError> {
-        let words = store.region().words(at, header::WORDS)?;
-        let engine = store.region().engine();
-        let (expected, found) = (kind::<K>(), engine.load(&words[header::KIND]));
-        if found != expected {
-            return Err(KvError::NotThisTable { at, expected, found });
-        }
-        Ok(Self { table: Arc::new(Table::at(store, at)?), keys: PhantomData })
-    }
-
     /// Buckets, without overflow.
     ///
     /// # Errors
@@ -249,55 +258,35 @@ impl<E: Engine, K: Keys> HashTable<E, K> {
     pub fn buckets(&self) -> Result<u64, KvError> {
         self.table.buckets()
     }
-
-    /// Calls `visit` with every key's slot word, value and version. A key that is there all the while is visited once; one that comes or goes
-    /// meanwhile, once or not at all. (The word is the key itself, or a byte string's fingerprint.)
-    ///
-    /// # Errors
-    ///
-    /// When the store is corrupt.
-    pub fn for_each(&self, visit: impl FnMut(u64, &[u8], Version)) -> Result<(), KvError> {
-        self.table.for_each::<K>(visit)
-    }
 }
 
 impl<E: Engine> Table<E> {
-    /// The table whose header is at this place.
-    fn at(store: &Store<E>, at: Offset) -> Result<Self, KvError> {
-        let region = store.region();
-        let words = region.words(at, header::WORDS)?;
-        let word = |word: usize| region.engine().load(&words[word]);
-        let numbering = Numbering::new(word(header::BASE)).ok_or(KvError::NoBucket { bucket: 0 })?;
-        let grows_at = (word(header::GROWS_AT) != 0).then(|| f64::from_bits(word(header::GROWS_AT)));
-        Ok(Self::new(store, at, numbering, grows_at, checksum::are_checked(word(header::FLAGS))))
+    /// The table that has this header.
+    fn over(base: Base<E>) -> Result<Self, KvError> {
+        let numbering = Numbering::new(base.get(header::BASE)?).ok_or(KvError::NoBucket { bucket: 0 })?;
+        let grows_at = Some(base.get(header::GROWS_AT)?).filter(|bits| *bits != 0).map(f64::from_bits);
+        Ok(Self::new(base, numbering, grows_at))
     }
 
-    fn new(store: &Store<E>, at: Offset, numbering: Numbering, grows_at: Option<f64>, checked: bool) -> Self {
-        let region = store.region();
-        let segments = |word: usize| Segments::new(region, at + 8 * word as u64);
-        Self {
-            store: store.clone(),
-            region: Arc::clone(region),
-            at,
-            numbering,
-            hint: Hint::new(numbering),
-            main: segments(header::MAIN),
-            overflow: segments(header::OVERFLOW),
-            free_overflows: Mutex::default(),
-            grows_at,
-            checked,
-            patience: Patience::Endless,
-        }
+    fn new(base: Base<E>, numbering: Numbering, grows_at: Option<f64>) -> Self {
+        let [main, overflow] =
+            [header::MAIN, header::OVERFLOW].map(|word| Segments::new(&base.region, base.at + 8 * word as u64));
+        let hint = Hint::new(numbering);
+        Self { base, numbering, hint, main, overflow, free_overflows: Mutex::default(), grows_at }
+    }
+
+    fn impatient(&self) -> Self {
+        Self::new(self.base.impatient(), self.numbering, self.grows_at)
     }
 
     #[inline(always)]
     fn region(&self) -> &Region<E> {
-        &self.region
+        &self.base.region
     }
 
     #[inline(always)]
     fn engine(&self) -> &E {
-        self.region().engine()
+        self.base.engine()
     }
 
     #[inline(always)]
@@ -311,28 +300,10 @@ impl<E: Engine> Table<E> {
         since.holds_in(self.region())
     }
 
-    #[inline(always)]
-    fn header(&self, word: usize) -> Result<&Word, KvError> {
-        Ok(&self.region().array::<{ header::WORDS }>(self.at)?[word])
-    }
-
     /// How many buckets there are. Who learns of a bucket by this finds it filled: its keys would otherwise be looked for before they are
     /// there, and its depth after it is.
     #[inline(always)]
     fn buckets(&self) -> Result<u64, KvError> {
-        Ok(self.engine().load(self.header(header::BUCKETS)?))
-    }
-
-    fn keys(&self) -> Result<u64, KvError> {
-        Ok(counter::sum(self.engine(), self.counter()?))
-    }
-
-    fn counter(&self) -> Result<&[Word], KvError> {
-        Ok(&self.region().array::<{ header::WORDS }>(self.at)?[header::KEYS..])
-    }
-
-    /// Counts a key more or less; gives the shard's count.
-    fn count(&self, worker: &Worker<E>, change: i64) -> Result<i64, KvError> {
-        Ok(counter::add(self.engine(), self.counter()?, worker.number(), change))
+        self.base.get(header::BUCKETS)
     }
 }

@@ -61,7 +61,7 @@ const BATCH: usize = 64;
 
 /// A size class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Class(u8);
+pub struct Class(u8);
 
 impl Class {
     /// The smallest class for so many words.

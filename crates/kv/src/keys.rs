@@ -135,13 +135,41 @@ impl Keys for Inline {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bytes;
 
-impl Keys for Bytes {
+impl ByteStrings for Bytes {
+    fn word(key: &[u8]) -> u64 {
+        xxh3_64(key)
+    }
+}
+
+/// [`Bytes`] as a tree's records keep them. The tree has compared what the key begins with, so the record's word is how it ends: that tells
+/// most of the keys that are left apart, and nothing needs to be hashed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sliced;
+
+impl ByteStrings for Sliced {
+    /// The last eight bytes, or all of a shorter key.
+    #[inline(always)]
+    fn word(key: &[u8]) -> u64 {
+        match key.last_chunk() {
+            Some(last) => u64::from_le_bytes(*last),
+            None => key.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte)),
+        }
+    }
+}
+
+/// Keys that are byte strings, by the word that stands for each.
+trait ByteStrings: sealed::Sealed + Copy + std::fmt::Debug + Send + Sync + 'static {
+    fn word(key: &[u8]) -> u64;
+}
+
+impl<B: ByteStrings> Keys for B {
     type Key<'k> = &'k [u8];
     const CODE: u64 = 2;
     const FITS: bool = false;
 
+    #[inline(always)]
     fn word(key: &[u8]) -> u64 {
-        xxh3_64(key)
+        <B as ByteStrings>::word(key)
     }
 
     #[inline(always)]
@@ -179,53 +207,5 @@ impl Keys for Bytes {
             read_bytes(engine, words, found);
             found == expected
         })
-    }
-}
-
-/// [`Bytes`] as a tree's records keep them. The tree has compared what the key begins with, so the record's word is how it ends: that tells
-/// most of the keys that are left apart, and nothing needs to be hashed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Sliced;
-
-impl Keys for Sliced {
-    type Key<'k> = &'k [u8];
-    const CODE: u64 = Bytes::CODE;
-    const FITS: bool = false;
-
-    /// The last eight bytes, or all of a shorter key.
-    #[inline(always)]
-    fn word(key: &[u8]) -> u64 {
-        match key.last_chunk() {
-            Some(last) => u64::from_le_bytes(*last),
-            None => key.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte)),
-        }
-    }
-
-    #[inline(always)]
-    fn hash(word: u64) -> u64 {
-        word
-    }
-
-    #[inline(always)]
-    fn kept(key: &[u8]) -> Result<Option<usize>, KvError> {
-        Bytes::kept(key)
-    }
-
-    fn with_bytes<T>(key: &[u8], see: impl FnOnce(&[u8]) -> T) -> T {
-        see(key)
-    }
-
-    fn from_bytes(bytes: &[u8]) -> Option<&[u8]> {
-        Bytes::from_bytes(bytes)
-    }
-
-    #[inline(always)]
-    fn write<E: Engine>(engine: &E, words: &[Word], key: &[u8]) {
-        Bytes::write(engine, words, key);
-    }
-
-    #[inline(always)]
-    fn matches<E: Engine>(engine: &E, words: &[Word], length: usize, key: &[u8]) -> bool {
-        Bytes::matches(engine, words, length, key)
     }
 }

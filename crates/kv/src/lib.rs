@@ -30,16 +30,16 @@
 #![forbid(unsafe_code)]
 
 mod acquire;
+mod base;
 mod bounds;
 mod cache;
 mod checksum;
-mod counter;
 mod error;
-mod floor;
 mod handle;
 mod hash;
 mod heap;
 mod keys;
+mod lasts;
 mod layout;
 mod mutation;
 mod patience;
@@ -65,13 +65,12 @@ pub use layout::{BUCKET_BYTES, BUCKET_WORDS, Head, Holder, SLOTS, State, Version
 #[doc(hidden)]
 pub use mutation::{Mutation, mutated};
 pub use peer::{Location, PeerError};
-pub use record::{AsOf, Current, ForHolder, Lines, Look, MAX_VALUE, Past, Read, Reserved, Visibility};
+pub use record::{AsOf, Current, ForHolder, Lines, Look, MAX_VALUE, Past, Reserved, Visibility};
 pub use records::Records;
 pub use remote::{
-    Page, PeerRow, RecordLock, RecordPeer, Refusal, RemoteError, ServedTable, Service, Standing, TableId, TablePeer,
-    Unwritten,
+    Page, PeerRow, RecordLock, RecordPeer, Refusal, RemoteError, Service, Standing, TableId, TablePeer, Unwritten,
 };
-pub use room::{Memory, Nowhere, Room};
+pub use room::{Memory, Nowhere, Read, Room};
 pub use store::{Store, Worker};
 pub use table::KvTable;
 pub use tree::{AsKey, Cursor, NodeVersion, Passed, Row, Scan, Tree, TreeKeys, TreePeer};

@@ -12,7 +12,7 @@ use crate::KvError;
 
 /// How often an operation looks again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Patience {
+pub(crate) enum Patience {
     /// As often as it takes.
     Endless,
     /// A few times: enough for a thread of this node that is in the midst of a write.

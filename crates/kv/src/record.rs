@@ -33,10 +33,10 @@ mod write;
 
 pub use hold::Reserved;
 pub use lines::Lines;
-pub use past::Past;
-pub use read::{AsOf, Current, ForHolder, Visibility};
+pub use read::{AsOf, Current, ForHolder, Past, Visibility};
 pub(crate) use read::{FoundRow, KeyInto, KeyWord, Present, WholeKey};
 pub(crate) use shape::Shape;
+pub(crate) use write::Locked;
 
 use std::hint::cold_path;
 
@@ -100,31 +100,6 @@ impl<T> Look<T> {
     pub fn map<U>(self, follow: impl FnOnce(T) -> U) -> Look<U> {
         self.found().map_or_else(|nothing| nothing, |found| Look::Found(follow(found)))
     }
-}
-
-/// A value that was read.
-///
-/// # Example
-///
-/// ```
-/// use drtm_htm::NoHtm;
-/// use drtm_kv::{HashConfig, KvTable, Store};
-///
-/// let store = Store::in_memory(NoHtm, 16 << 20)?;
-/// let table = store.hash_table(HashConfig::default())?;
-/// table.insert(&mut store.worker()?, 7, b"seven")?;
-/// let mut value = [0; 16];
-/// let read = table.get(7, &mut value)?.expect("just inserted");
-/// assert_eq!(&value[..read.length], b"seven");
-/// # Ok::<(), drtm_kv::KvError>(())
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Read {
-    /// The value's length. If the buffer was shorter, only its beginning was copied.
-    pub length: usize,
-    /// The version of the value.
-    pub version: Version,
 }
 
 /// A record in memory: its header's words.
@@ -214,9 +189,6 @@ impl<'r, E: Engine> Record<'r, E> {
     fn copy_parts(&self, value: &[Word], length: usize, into: &mut impl Room) {
         let skipped = into.skipped().min(value.len());
         read_bytes(self.engine(), &value[skipped..], into.of(length.saturating_sub(8 * skipped)));
-        if let Some((skipped, into)) = into.besides(length) {
-            read_bytes(self.engine(), value.get(skipped..).unwrap_or(&[]), into);
-        }
     }
 
     #[inline(always)]

@@ -4,7 +4,7 @@ use drtm_htm::{Access, Engine, Plain};
 use drtm_rdma::{Offset, Region};
 
 use crate::{
-    Handle, Holder, Kept, KvError, Leases, Locking, PhantomGuard, ReadEntry, State, Version, Worker,
+    Handle, Holder, Kept, KvError, Leases, Locking, PhantomGuard, ReadEntry, State, Store, Version, Worker,
     layout::Head,
     record::{HEAD, HEADER_WORDS, Record, STATE, VERSION},
 };
@@ -42,11 +42,16 @@ pub struct Records<'s, E: Engine> {
     region: &'s Region<E>,
 }
 
-impl<'s, E: Engine> Records<'s, E> {
-    pub(crate) fn new(region: &'s Region<E>) -> Self {
-        Self { region }
+impl<E: Engine> Store<E> {
+    /// Its records by their handles, for transactions.
+    #[must_use]
+    #[inline(always)]
+    pub fn records(&self) -> Records<'_, E> {
+        Records { region: self.region() }
     }
+}
 
+impl<'s, E: Engine> Records<'s, E> {
     #[inline(always)]
     fn header(&self, at: Handle) -> Result<&'s [drtm_htm::Word; HEADER_WORDS], KvError> {
         Ok(self.region.array(Offset::new(8 * at.place().word))?)
@@ -81,15 +86,8 @@ impl<'s, E: Engine> Records<'s, E> {
         Ok(Record::at(self.region, at.place())?.lock_as_it_is(holder, Leases::None))
     }
 
-    /// The length of the value of a record that is locked, and has this head: another of the same length needs no other memory.
-    #[must_use]
-    #[inline(always)]
-    pub fn length(&self, at: Handle, head: Head) -> u32 {
-        let Ok(length) = self.length_in(&mut Plain::new(self.region.engine()), at, head);
-        length
-    }
-
-    /// [The same](Self::length) in a hardware region.
+    /// Returns the length of the value of a record that is locked, and has this head: another of the same length needs no
+    /// other memory.
     ///
     /// # Errors
     ///

@@ -1,6 +1,6 @@
 //! Where a value is copied to whose length is only known when it is come to.
 
-use crate::{Read, Version};
+use crate::Version;
 
 /// Memory for a value: a vector, most simply.
 ///
@@ -39,12 +39,6 @@ pub trait Room {
     /// is known when this is compiled, values are copied with no branch for others.
     #[inline(always)]
     fn whole(&self) -> Option<usize> {
-        None
-    }
-
-    /// Other words of the value that are wanted as well, if there are any: how many are before them, and room for them. Not for more than a value of this length has.
-    #[inline(always)]
-    fn besides(&mut self, _length: usize) -> Option<(usize, &mut [u8])> {
         None
     }
 }
@@ -96,6 +90,31 @@ impl Room for Nowhere {
 pub trait Memory: AsRef<[u8]> + AsMut<[u8]> {}
 
 impl<B: AsRef<[u8]> + AsMut<[u8]> + ?Sized> Memory for B {}
+
+/// A value that was read.
+///
+/// # Example
+///
+/// ```
+/// use drtm_htm::NoHtm;
+/// use drtm_kv::{HashConfig, KvTable, Store};
+///
+/// let store = Store::in_memory(NoHtm, 16 << 20)?;
+/// let table = store.hash_table(HashConfig::default())?;
+/// table.insert(&mut store.worker()?, 7, b"seven")?;
+/// let mut value = [0; 16];
+/// let read = table.get(7, &mut value)?.expect("just inserted");
+/// assert_eq!(&value[..read.length], b"seven");
+/// # Ok::<(), drtm_kv::KvError>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Read {
+    /// The value's length. If the buffer was shorter, only its beginning was copied.
+    pub length: usize,
+    /// The version of the value.
+    pub version: Version,
+}
 
 /// Somebody's memory, and the length of the value of which it has the beginning. Values are expected to fill it.
 #[derive(Debug)]

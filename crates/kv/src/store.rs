@@ -11,17 +11,16 @@ use std::{
 };
 
 use drtm_htm::{Engine, Htm};
-use drtm_rdma::{NodeId, Offset, Region};
+use drtm_rdma::{NodeId, Region};
 use parking_lot::Mutex;
 
 use crate::{
-    HashConfig, HashTable, Holder, Inline, KvError, Records, Reserved, Tree, TreeKeys, Watch,
+    Holder, KvError, Watch,
     bounds::MODEL,
     heap::{Arena, Class, Heap},
-    keys::Keys,
+    lasts::Lasts,
     layout::{MAX_INCARNATION, Place},
     quarantine::Quarantine,
-    tree::Lasts,
 };
 
 /// What tables have in common: their memory and their workers. Clones are the same store.
@@ -121,17 +120,10 @@ impl<E: Engine> Store<E> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn in_region_of(node: NodeId, incarnation: u32, region: Arc<Region<E>>) -> Result<Self, KvError> {
-        let node = u8::try_from(node.0).map_err(|_| KvError::Config {
-            what: "the number of a node that has a store",
-            must_be: "from 0 to 255",
-            is: node.0.to_string(),
-        })?;
+        let no_node = |_| KvError::config("the number of a node that has a store", "from 0 to 255", node.0);
+        let node = u8::try_from(node.0).map_err(no_node)?;
         if incarnation > MAX_INCARNATION {
-            return Err(KvError::Config {
-                what: "the incarnation of a node that has a store",
-                must_be: "below 2^31",
-                is: incarnation.to_string(),
-            });
+            return Err(KvError::config("the incarnation of a node that has a store", "below 2^31", incarnation));
         }
         let most = 8 * (Place::MAX_WORD + 1);
         if region.capacity() > most {
@@ -168,34 +160,23 @@ impl<E: Engine> Store<E> {
         self.shared.hints_at_once.load(Relaxed)
     }
 
-    /// What became of the regions that changes were made in, where the engine has such.
+    /// What became of the htm transactions of this store's [workers](Worker::htm).
     ///
     /// # Example
     ///
     /// ```
-    /// use drtm_htm::{Emulated, NoHtm};
-    /// use drtm_kv::{HashConfig, KvError, KvTable, Store};
+    /// use drtm_htm::{Access, Emulated, Policy, Word};
+    /// use drtm_kv::Store;
     ///
     /// let store = Store::in_memory(Emulated::default(), 16 << 20)?;
-    /// let table = store.hash_table(HashConfig::default())?;
-    /// table.insert(&mut store.worker()?, 1, b"one")?;
+    /// let word = Word::new(1);
+    /// store.worker()?.htm().attempt(Policy::DBX, |tx| tx.store(&word, 2));
     /// assert_eq!(store.regions().commits, 1);
-    ///
-    /// let without = Store::in_memory(NoHtm, 16 << 20)?;
-    /// without.hash_table(HashConfig::default())?.insert(&mut without.worker()?, 1, b"one")?;
-    /// assert_eq!(without.regions().attempts(), 0);
-    /// # Ok::<(), KvError>(())
+    /// # Ok::<(), drtm_kv::KvError>(())
     /// ```
     #[must_use]
     pub fn regions(&self) -> drtm_htm::Stats {
         self.shared.htm.stats()
-    }
-
-    /// Its records by their handles, for transactions.
-    #[must_use]
-    #[inline(always)]
-    pub fn records(&self) -> Records<'_, E> {
-        Records::new(&self.shared.region)
     }
 
     /// A worker for one thread.
@@ -214,114 +195,6 @@ impl<E: Engine> Store<E> {
             store: self.clone(),
         })
     }
-
-    /// A new hash table with keys of eight bytes.
-    ///
-    /// # Errors
-    ///
-    /// When the configuration is no table's, or memory cannot be had.
-    pub fn hash_table(&self, config: HashConfig) -> Result<HashTable<E, Inline>, KvError> {
-        self.hash_table_of(config)
-    }
-
-    /// A new hash table with keys of this kind.
-    ///
-    /// # Errors
-    ///
-    /// When the configuration is no table's, or memory cannot be had.
-    pub fn hash_table_of<K: Keys>(&self, config: HashConfig) -> Result<HashTable<E, K>, KvError> {
-        HashTable::create(self, config)
-    }
-
-    /// A hash table that was [made](Self::hash_table_of) in this memory, by this handle or another.
-    ///
-    /// # Errors
-    ///
-    /// When there is none at that place, or one of another kind.
-    ///
-    /// # Example
-    ///
-    /// ```
-    /// use drtm_htm::NoHtm;
-    /// use drtm_kv::{Bytes, HashConfig, Inline, KvError, KvTable, Store};
-    ///
-    /// let store = Store::in_memory(NoHtm, 16 << 20)?;
-    /// let made = store.hash_table(HashConfig::default())?;
-    /// made.insert(&mut store.worker()?, 1, b"one")?;
-    /// let opened = store.open_hash_table::<Inline>(made.location())?;
-    /// assert!(opened.contains(1)?);
-    /// assert!(matches!(store.open_hash_table::<Bytes>(made.location()), Err(KvError::NotThisTable { .. })));
-    /// # Ok::<(), KvError>(())
-    /// ```
-    pub fn open_hash_table<K: Keys>(&self, at: Offset) -> Result<HashTable<E, K>, KvError> {
-        HashTable::open(self, at)
-    }
-
-    /// A new ordered table with keys of eight bytes.
-    ///
-    /// # Errors
-    ///
-    /// When memory cannot be had.
-    pub fn tree(&self) -> Result<Tree<E>, KvError> {
-        self.tree_of()
-    }
-
-    /// A new ordered table whose records are [read by peers](crate::RecordPeer): each needs eight bytes more, and a checksum when it is
-    /// written.
-    ///
-    /// # Errors
-    ///
-    /// When memory cannot be had.
-    pub fn tree_for_peers(&self) -> Result<Tree<E>, KvError> {
-        Tree::create(self, true)
-    }
-
-    /// A new ordered table with keys of this kind.
-    ///
-    /// # Errors
-    ///
-    /// When memory cannot be had.
-    ///
-    /// # Example
-    ///
-    /// ```
-    /// use drtm_htm::NoHtm;
-    /// use drtm_kv::{Bytes, KvTable, Store};
-    ///
-    /// let store = Store::in_memory(NoHtm, 16 << 20)?;
-    /// let (tree, mut worker) = (store.tree_of::<Bytes>()?, store.worker()?);
-    /// tree.insert(&mut worker, b"user:alice", b"1")?;
-    /// assert!(tree.contains(b"user:alice")?);
-    /// # Ok::<(), drtm_kv::KvError>(())
-    /// ```
-    pub fn tree_of<K: TreeKeys>(&self) -> Result<Tree<E, K>, KvError> {
-        Tree::create(self, false)
-    }
-
-    /// An ordered table that was [made](Self::tree_of) in this memory, by this handle or another.
-    ///
-    /// # Errors
-    ///
-    /// When there is none at that place, or one of another kind.
-    ///
-    /// # Example
-    ///
-    /// ```
-    /// use drtm_htm::NoHtm;
-    /// use drtm_kv::{Inline, KvError, KvTable, Store};
-    ///
-    /// let store = Store::in_memory(NoHtm, 16 << 20)?;
-    /// let made = store.tree()?;
-    /// made.insert(&mut store.worker()?, 1, b"one")?;
-    /// let opened = store.open_tree::<Inline>(made.location())?;
-    /// assert!(opened.contains(1)?);
-    /// let refused = store.open_hash_table::<Inline>(made.location());
-    /// assert!(matches!(refused, Err(KvError::NotThisTable { .. })));
-    /// # Ok::<(), KvError>(())
-    /// ```
-    pub fn open_tree<K: TreeKeys>(&self, at: Offset) -> Result<Tree<E, K>, KvError> {
-        Tree::open(self, at)
-    }
 }
 
 /// One thread's way to change tables: its memory, and its way into hardware regions.
@@ -331,7 +204,7 @@ impl<E: Engine> Store<E> {
 /// See [`Store`].
 #[derive(Debug)]
 pub struct Worker<E: Engine> {
-    pub(crate) htm: drtm_htm::Worker<E>,
+    htm: drtm_htm::Worker<E>,
     arena: Arena,
     holder: Holder,
     /// Where it inserts into trees.
@@ -387,11 +260,7 @@ impl<E: Engine> Worker<E> {
         }
     }
 
-    /// Gives back memory that was not used.
-    pub fn give_back(&mut self, unused: Reserved) {
-        self.give_back_object(unused.class, unused.word);
-    }
-
+    /// Gives back memory that was not used: its incarnation is still the same.
     pub(crate) fn give_back_object(&mut self, class: Class, word: u64) {
         self.arena.free(&self.store.shared.heap, class, word);
     }

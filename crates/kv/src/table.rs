@@ -6,13 +6,19 @@ use drtm_htm::{Engine, Waiter};
 use drtm_rdma::{Offset, Region};
 
 use crate::{
-    Current, GuardChange, Handle, KvError, Leases, Locking, PhantomGuard, Placed, Read, ReadEntry, Reaped, Reserved,
-    Store, Turn, Version, Visibility, Worker,
+    Current, ForHolder, GuardChange, Handle, KvError, Leases, Locking, PhantomGuard, Placed, Read, ReadEntry, Reaped,
+    Reserved, Store, Turn, Version, Visibility, Worker,
+    base::Base,
+    heap::Class,
     keys::Keys,
-    patience::Patience,
-    record::{KeyWord, Look, Record, Shape, WholeKey},
+    layout::Place,
+    record::{KeyWord, Locked, Look, Record, Shape, WholeKey},
     room::{Buffer, Memory, Nowhere, Room},
 };
+
+/// What becomes of the entry that leads to a record: the record, locked, and where it moves, if it
+/// does not leave the table; or what is in the way.
+pub(crate) type EntryChange<'l, 'r, E> = Result<Result<(Locked<'l, 'r, E>, Option<Place>), Reaped>, KvError>;
 
 /// What every table does: [`HashTable`](crate::HashTable) and [`Tree`](crate::Tree).
 ///
@@ -53,16 +59,19 @@ pub trait KvTable<E: Engine, K: Keys>: sealed::Sealed + Clone + Debug + Send + S
     type Kept: for<'k> Keys<Key<'k> = K::Key<'k>>;
 
     #[doc(hidden)]
-    fn store(&self) -> &Store<E>;
+    fn base(&self) -> &Base<E>;
 
     #[doc(hidden)]
-    fn patience(&self) -> Patience;
+    #[inline(always)]
+    fn store(&self) -> &Store<E> {
+        &self.base().store
+    }
 
-    /// The region of the table's store, perhaps a step closer.
+    /// The region of the table's store.
     #[doc(hidden)]
     #[inline(always)]
     fn region(&self) -> &Region<E> {
-        self.store().region()
+        &self.base().region
     }
 
     /// The [turn](Store::turn) of the table's store.
@@ -94,7 +103,9 @@ pub trait KvTable<E: Engine, K: Keys>: sealed::Sealed + Clone + Debug + Send + S
 
     /// Where the table is in its region, for opening it again.
     #[must_use]
-    fn location(&self) -> Offset;
+    fn location(&self) -> Offset {
+        self.base().at
+    }
 
     /// A handle whose operations do not wait for a record that another has locked or is writing:
     /// they fail with [`KvError::Busy`] after a moment. For threads that others may be waiting for,
@@ -121,7 +132,9 @@ pub trait KvTable<E: Engine, K: Keys>: sealed::Sealed + Clone + Debug + Send + S
     /// # Errors
     ///
     /// When the store is corrupt.
-    fn count(&self) -> Result<u64, KvError>;
+    fn count(&self) -> Result<u64, KvError> {
+        self.base().keys()
+    }
 
     /// Copies a key's value to `into`, as far as there is room. Quickest where it fills that.
     ///
@@ -160,7 +173,24 @@ pub trait KvTable<E: Engine, K: Keys>: sealed::Sealed + Clone + Debug + Send + S
     /// # Errors
     ///
     /// When key or value are too long, or memory has run out. Nothing has changed then.
-    fn insert(&self, worker: &mut Worker<E>, key: K::Key<'_>, value: &[u8]) -> Result<Option<Version>, KvError>;
+    fn insert(&self, worker: &mut Worker<E>, key: K::Key<'_>, value: &[u8]) -> Result<Option<Version>, KvError> {
+        loop {
+            let since = self.turn();
+            let placed = match self.try_read(key, &Current, &mut Nowhere) {
+                Some(Ok(found)) => Placed::Found(found),
+                missed => {
+                    let missed = missed.and_then(Result::err).map(|missed| (missed, since));
+                    self.place_as(worker, key, value, missed, (Current, Version::new), |_| ())?
+                }
+            };
+            match placed {
+                Placed::Made(made) => return Ok(Some(made.version)),
+                Placed::Found(_) if self.is_within(since) => return Ok(None),
+                // Another table's record, perhaps.
+                Placed::Found(_) => {}
+            }
+        }
+    }
 
     /// Gives a key that is there another value. Gives the new version, or `None` if there is no
     /// such key.
@@ -177,14 +207,16 @@ pub trait KvTable<E: Engine, K: Keys>: sealed::Sealed + Clone + Debug + Send + S
     fn update_slow(&self, worker: &mut Worker<E>, key: K::Key<'_>, value: &[u8]) -> Result<Option<Version>, KvError> {
         // Also where there is no such key.
         Shape::of::<Self::Kept>(key, value.len(), false)?;
-        let waiting = self.patience().begin();
+        let waiting = self.base().patience.begin();
         loop {
-            let read = self.undisturbed(|since| Ok((self.read(key, Current, &mut Nowhere)?, since)))?;
-            let (Ok(found), since) = read else { break };
-            if !found.is_present() {
+            let (Ok(seen), since) = self.undisturbed(|since| Ok((self.read(key, Current, &mut Nowhere)?, since)))?
+            else {
+                break;
+            };
+            if !seen.is_present() {
                 break;
             }
-            let at = found.at;
+            let at = seen.at;
             let record = Record::at(self.region(), at.place())?;
             let Locking::Taken { version, .. } = record.lock_as_it_is(worker.holder(), Leases::None) else {
                 waiting.pause()?;
@@ -238,7 +270,23 @@ pub trait KvTable<E: Engine, K: Keys>: sealed::Sealed + Clone + Debug + Send + S
     /// # Errors
     ///
     /// When the key is too long, or the store is corrupt.
-    fn remove(&self, worker: &mut Worker<E>, key: K::Key<'_>) -> Result<Option<Version>, KvError>;
+    fn remove(&self, worker: &mut Worker<E>, key: K::Key<'_>) -> Result<Option<Version>, KvError> {
+        Self::Kept::kept(key)?;
+        let waiting = self.base().patience.begin();
+        loop {
+            let (Ok(seen), since) = self.undisturbed(|since| Ok((self.read(key, Current, &mut Nowhere)?, since)))?
+            else {
+                return Ok(None);
+            };
+            if !seen.is_present() {
+                return Ok(None);
+            }
+            if self.take_out(worker, key, seen, Some(since))? == Reaped::Out {
+                return Ok(Some(seen.version));
+            }
+            waiting.pause()?;
+        }
+    }
 
     /// Reads what a key is to a reader of this visibility, and copies its value. `Err`: the key has
     /// no record as long as this guard is unchanged.
@@ -397,6 +445,22 @@ pub trait KvTable<E: Engine, K: Keys>: sealed::Sealed + Clone + Debug + Send + S
         value: &[u8],
         missed: Option<(Self::Guard, Turn)>,
         note: impl FnMut(GuardChange<Self::Guard>),
+    ) -> Result<Placed, KvError> {
+        let removed = |number| Version::new(number).removed();
+        self.place_as(worker, key, value, missed, (ForHolder(worker.holder()), removed), note)
+    }
+
+    /// Finds a key's record, as a reader of this visibility does, or makes one. It has the version
+    /// that is made of the lowest number that it can have.
+    #[doc(hidden)]
+    fn place_as<V: Visibility<Found = ReadEntry> + Copy>(
+        &self,
+        worker: &mut Worker<E>,
+        key: K::Key<'_>,
+        value: &[u8],
+        missed: Option<(Self::Guard, Turn)>,
+        view_and_first: (V, impl Fn(u64) -> Version),
+        note: impl FnMut(GuardChange<Self::Guard>),
     ) -> Result<Placed, KvError>;
 
     /// Takes memory for a value of this length, for a record that the caller has locked: none if it
@@ -438,7 +502,21 @@ pub trait KvTable<E: Engine, K: Keys>: sealed::Sealed + Clone + Debug + Send + S
         to: Reserved,
         version: Version,
         value: &[u8],
-    ) -> Result<Handle, KvError>;
+    ) -> Result<Handle, KvError> {
+        let mut place = at.place();
+        let changed = self.change_entry(key, at, |record| {
+            let locked = record.held::<Self::Kept>()?;
+            place = locked.copy_to::<Self::Kept>(&to, key, version, value)?;
+            Ok(Ok((locked, Some(place))))
+        });
+        if let Ok(Ok(class)) = changed {
+            worker.free(class, at.place().word);
+            return Ok(Handle::of(place));
+        }
+        worker.give_back(to);
+        let lost = Offset::new(8 * at.place().word);
+        Err(changed.err().unwrap_or(KvError::Inconsistent { at: lost, what: "a record is not where its key leads" }))
+    }
 
     /// Takes out the record of a key that is gone, if it is still as it was seen and not locked.
     ///
@@ -460,7 +538,58 @@ pub trait KvTable<E: Engine, K: Keys>: sealed::Sealed + Clone + Debug + Send + S
     /// assert_eq!(table.count()?, 0);
     /// # Ok::<(), drtm_kv::KvError>(())
     /// ```
-    fn reap(&self, worker: &mut Worker<E>, key: K::Key<'_>, seen: ReadEntry) -> Result<Reaped, KvError>;
+    fn reap(&self, worker: &mut Worker<E>, key: K::Key<'_>, seen: ReadEntry) -> Result<Reaped, KvError> {
+        self.take_out(worker, key, seen, None)
+    }
+
+    /// Takes a record out of the table, if it is still as it was seen and not locked. If its key
+    /// was there, seen since some turn, its older versions are forgotten. Otherwise it must have
+    /// none; any record that says so of its key may go, so that nothing depends on the turn.
+    #[doc(hidden)]
+    fn take_out(
+        &self,
+        worker: &mut Worker<E>,
+        key: K::Key<'_>,
+        seen: ReadEntry,
+        present_since: Option<Turn>,
+    ) -> Result<Reaped, KvError> {
+        let changed = self.change_entry(key, seen.at, |record| {
+            let locked = match record.lock_seen::<Self::Kept>(seen, worker.holder())? {
+                Ok(locked) => locked,
+                Err(in_the_way) => return Ok(Err(in_the_way)),
+            };
+            // Another key's, perhaps, which begins like this one.
+            if present_since.is_some_and(|since| !self.is_within(since)) {
+                return Ok(Err(Reaped::Busy));
+            }
+            if record.has_past() {
+                if present_since.is_none() {
+                    // Whoever looks for what it was must find it.
+                    return Ok(Err(Reaped::Busy));
+                }
+                record.forget(worker, seen.version, |_, _| false)?;
+            }
+            self.base().raise_floor(seen.version)?;
+            Ok(Ok((locked, None)))
+        });
+        let class = match changed? {
+            Ok(class) => class,
+            Err(in_the_way) => return Ok(in_the_way),
+        };
+        worker.free(class, seen.at.place().word);
+        self.base().count(worker, -1)?;
+        Ok(Reaped::Out)
+    }
+
+    /// Changes the entry that leads to a record as `change` says, which locks the record. The
+    /// memory of the record is free then. [`Gone`](Reaped::Gone): the entry leads elsewhere.
+    #[doc(hidden)]
+    fn change_entry(
+        &self,
+        key: K::Key<'_>,
+        at: Handle,
+        change: impl for<'l, 'r> FnOnce(&'l Record<'r, E>) -> EntryChange<'l, 'r, E>,
+    ) -> Result<Result<Class, Reaped>, KvError>;
 
     /// Calls `visit` with the rows of a range in their order, until it says that it has enough;
     /// whether it has said so. `None` where there is no order.

@@ -29,11 +29,25 @@
 //! Nodes that leave are used again at once, as nodes of the same tree. Stamps go on over all uses of a node's memory, so a reader that
 //! still has its place notices; nobody waits for readers to leave.
 
+/// Tries again, as often as it takes for something to come of it. A macro, since a closure would not
+/// become one with a search.
+macro_rules! until {
+    ($attempt:expr) => {{
+        let waiter = drtm_htm::Waiter::new();
+        loop {
+            if let Some(done) = $attempt {
+                break done;
+            }
+            waiter.pause();
+        }
+    }};
+}
+
 mod change;
 mod held;
 mod hints;
+mod keys;
 mod kind;
-mod lasts;
 mod layers;
 mod leaves;
 mod load;
@@ -48,54 +62,49 @@ mod scan;
 mod search;
 mod slices;
 mod split;
+mod spot;
 mod walk;
 
 pub use held::Cursor;
 pub use kind::{AsKey, TreeKeys};
-pub(crate) use lasts::Lasts;
 pub use peer::TreePeer;
+pub use rows::Passed;
 pub use scan::{Row, Scan};
 
-use std::{marker::PhantomData, ops::RangeBounds, sync::Arc};
+use std::{marker::PhantomData, sync::Arc};
 
-use drtm_htm::{Access, Engine, Word};
+use drtm_htm::{Access, Engine};
 use drtm_rdma::{Offset, Region};
 use smallvec::SmallVec;
 
 use crate::{
-    GuardChange, KvError, PhantomGuard, Read, Store, Worker, checksum, counter, floor,
+    GuardChange, KvError, PhantomGuard, Store, Worker,
+    base::Base,
     keys::{Inline, Keys},
     layout::{NODE_WORDS, Stamp},
-    patience::Patience,
 };
 use hints::Hints;
-use leaves::Direction;
-pub use leaves::Passed;
 use node::Seen;
 use pool::Pool;
 
-/// Words of a tree's header in its region.
+/// Words of a tree's header in its region, besides those of [every table](crate::base).
 ///
 /// ```text
-/// word 0   kind of table, size of its nodes, and kind of keys
-///      1   floor of versions
-///      2.. zero, but for the word 5: 1 where records have checksums
-/// then, from a line's boundary, a line for each shard of the number of keys
+/// word 8   a line for each shard of the number of keys
 /// then, from a line's boundary, the root
 /// ```
 mod header {
     use drtm_htm::LINE_WORDS;
 
-    use crate::{checksum, counter, layout::NODE_WORDS};
+    use crate::{
+        base::{COUNTER_WORDS, Header},
+        layout::NODE_WORDS,
+    };
 
-    pub(super) const KIND: usize = 0;
-    pub(super) const FLOOR: usize = 1;
-    pub(super) const FLAGS: usize = checksum::FLAGS;
-    pub(super) const KEYS: usize = LINE_WORDS;
-    pub(super) const ROOT: usize = KEYS + counter::WORDS;
-    pub(super) const WORDS: usize = ROOT + NODE_WORDS;
+    pub(super) const ROOT: usize = LINE_WORDS + COUNTER_WORDS;
+    pub(super) const HEADER: Header = Header { words: ROOT + NODE_WORDS, align: 64, counter: LINE_WORDS };
 
-    /// The first word, but for the code of the keys in its last byte.
+    /// The first word, with the size of nodes, but for the code of the keys in its last byte.
     pub(super) const TREE: u64 = u64::from_be_bytes(*b"drtmt1\0\0") | (NODE_WORDS as u64) << 8;
 
     const _: () = assert!(NODE_WORDS < 256);
@@ -211,107 +220,100 @@ type PerLevel<T> = SmallVec<[T; 8]>;
 
 #[derive(Debug)]
 pub struct Table<E: Engine> {
-    store: Store<E>,
-    /// The store's, a step closer.
-    region: Arc<Region<E>>,
-    at: Offset,
+    base: Base<E>,
     /// The root's place, in words.
     root: u64,
     pool: Pool,
-    /// Whether records have checksums.
-    checked: bool,
-    patience: Patience,
     hints: Arc<Hints>,
 }
 
+impl<E: Engine> Store<E> {
+    /// A new ordered table with keys of eight bytes.
+    ///
+    /// # Errors
+    ///
+    /// When memory cannot be had.
+    pub fn tree(&self) -> Result<Tree<E>, KvError> {
+        self.tree_of()
+    }
+
+    /// A new ordered table whose records are [read by peers](crate::RecordPeer): each needs eight bytes more, and a checksum when it is
+    /// written.
+    ///
+    /// # Errors
+    ///
+    /// When memory cannot be had.
+    pub fn tree_for_peers(&self) -> Result<Tree<E>, KvError> {
+        Tree::create(self, true)
+    }
+
+    /// A new ordered table with keys of this kind.
+    ///
+    /// # Errors
+    ///
+    /// When memory cannot be had.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm_htm::NoHtm;
+    /// use drtm_kv::{Bytes, KvTable, Store};
+    ///
+    /// let store = Store::in_memory(NoHtm, 16 << 20)?;
+    /// let (tree, mut worker) = (store.tree_of::<Bytes>()?, store.worker()?);
+    /// tree.insert(&mut worker, b"user:alice", b"1")?;
+    /// assert!(tree.contains(b"user:alice")?);
+    /// # Ok::<(), drtm_kv::KvError>(())
+    /// ```
+    pub fn tree_of<K: TreeKeys>(&self) -> Result<Tree<E, K>, KvError> {
+        Tree::create(self, false)
+    }
+
+    /// An ordered table that was [made](Self::tree_of) in this memory, by this handle or another.
+    ///
+    /// # Errors
+    ///
+    /// When there is none at that place, or one of another kind.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm_htm::NoHtm;
+    /// use drtm_kv::{Inline, KvError, KvTable, Store};
+    ///
+    /// let store = Store::in_memory(NoHtm, 16 << 20)?;
+    /// let made = store.tree()?;
+    /// made.insert(&mut store.worker()?, 1, b"one")?;
+    /// let opened = store.open_tree::<Inline>(made.location())?;
+    /// assert!(opened.contains(1)?);
+    /// let refused = store.open_hash_table::<Inline>(made.location());
+    /// assert!(matches!(refused, Err(KvError::NotThisTable { .. })));
+    /// # Ok::<(), KvError>(())
+    /// ```
+    pub fn open_tree<K: TreeKeys>(&self, at: Offset) -> Result<Tree<E, K>, KvError> {
+        Base::open(self, at, header::HEADER, kind::<K>()).map(Tree::over)
+    }
+}
+
 impl<E: Engine, K: TreeKeys> Tree<E, K> {
-    pub(crate) fn create(store: &Store<E>, for_peers: bool) -> Result<Self, KvError> {
-        let region = store.region();
-        let at = region.extend(8 * header::WORDS as u64, 64)?;
-        let (words, engine) = (region.words(at, header::WORDS)?, region.engine());
-        engine.store(&words[header::FLOOR], floor::LOWEST);
-        engine.store(&words[header::FLAGS], checksum::to_flags(for_peers));
-        let tree = Self::new(store, at, for_peers);
+    fn create(store: &Store<E>, for_peers: bool) -> Result<Self, KvError> {
+        let tree = Self::over(Base::create(store, header::HEADER, for_peers)?);
         let root = tree.table.root()?;
-        root.set_high(u64::MAX);
+        root.set_end(u64::MAX, 0);
         root.publish(Stamp::new(0, 0));
-        // Last: with it, this is a tree.
-        engine.store(&words[header::KIND], kind::<K>());
+        tree.table.base.publish(kind::<K>())?;
         Ok(tree)
     }
 
-    pub(crate) fn open(store: &Store<E>, at: Offset) -> Result<Self, KvError> {
-        let words = store.region().words(at, header::WORDS)?;
-        let engine = store.region().engine();
-        let (expected, found) = (kind::<K>(), engine.load(&words[header::KIND]));
-        if found != expected {
-            return Err(KvError::NotThisTable { at, expected, found });
-        }
-        Ok(Self::new(store, at, checksum::are_checked(engine.load(&words[header::FLAGS]))))
-    }
-
-    fn new(store: &Store<E>, at: Offset, checked: bool) -> Self {
-        let hints = Hints::new(store.region().capacity(), store.hints_at_once());
-        Self::waiting(store, at, checked, Patience::Endless, Arc::new(hints))
-    }
-
-    fn waiting(store: &Store<E>, at: Offset, checked: bool, patience: Patience, hints: Arc<Hints>) -> Self {
-        let root = at.word() + header::ROOT as u64;
-        let region = store.region().clone();
-        let table = Table { store: store.clone(), region, at, root, pool: Pool::default(), checked, patience, hints };
-        Self { table: Arc::new(table), keys: PhantomData }
+    fn over(base: Base<E>) -> Self {
+        let hints = Hints::new(base.region.capacity(), base.store.hints_at_once());
+        Self { table: Arc::new(Table::new(base, Arc::new(hints))), keys: PhantomData }
     }
 
     /// Spoils the tree's [hints](Store::hinting_at_once) at random: they must not matter.
     #[doc(hidden)]
     pub fn scribble_hints(&self, seed: u64) {
         self.table.hints.scribble(seed);
-    }
-
-    /// The lowest key: an integer, or a vector of bytes. Its value is copied to `into`, as far as there is room.
-    ///
-    /// # Errors
-    ///
-    /// When the store is corrupt.
-    pub fn first(&self, into: &mut [u8]) -> Result<Option<(K::Owned, Read)>, KvError> {
-        self.range(..).only_into(into)
-    }
-
-    /// The highest key, as for [`first`](Self::first). Its value is copied to `into`, as far as there is room.
-    ///
-    /// # Errors
-    ///
-    /// When the store is corrupt.
-    ///
-    /// # Example
-    ///
-    /// ```
-    /// use drtm_htm::NoHtm;
-    /// use drtm_kv::{KvTable, Store};
-    ///
-    /// let store = Store::in_memory(NoHtm, 16 << 20)?;
-    /// let (tree, mut worker) = (store.tree()?, store.worker()?);
-    /// assert_eq!(tree.last(&mut [])?, None);
-    /// tree.insert(&mut worker, 1, b"a")?;
-    /// tree.insert(&mut worker, u64::MAX, b"z")?;
-    /// assert_eq!(tree.first(&mut [])?.map(|(key, _)| key), Some(1));
-    /// assert_eq!(tree.last(&mut [])?.map(|(key, _)| key), Some(u64::MAX));
-    /// # Ok::<(), drtm_kv::KvError>(())
-    /// ```
-    pub fn last(&self, into: &mut [u8]) -> Result<Option<(K::Owned, Read)>, KvError> {
-        self.range_back(..).only_into(into)
-    }
-
-    /// The rows of a range, upward. A range whose end is below its start is empty.
-    #[must_use]
-    pub fn range<'k>(&self, range: impl RangeBounds<K::Key<'k>>) -> Scan<'_, E, K> {
-        Scan::new(self, range, Direction::Up)
-    }
-
-    /// The rows of a range, downward.
-    #[must_use]
-    pub fn range_back<'k>(&self, range: impl RangeBounds<K::Key<'k>>) -> Scan<'_, E, K> {
-        Scan::new(self, range, Direction::Down)
     }
 
     /// Fills the tree, which must be empty, with rows in the ascending order of their keys. Gives how many there were.
@@ -350,36 +352,18 @@ impl<E: Engine, K: TreeKeys> Tree<E, K> {
 }
 
 impl<E: Engine> Table<E> {
+    fn new(base: Base<E>, hints: Arc<Hints>) -> Self {
+        let root = base.at.word() + header::ROOT as u64;
+        Self { base, root, pool: Pool::default(), hints }
+    }
+
     #[inline(always)]
     fn region(&self) -> &Region<E> {
-        &self.region
+        &self.base.region
     }
 
     #[inline(always)]
     fn engine(&self) -> &E {
-        self.region().engine()
-    }
-
-    #[inline(always)]
-    fn header_words(&self) -> Result<&[Word; header::WORDS], KvError> {
-        // From a word's number, which needs no look at the offset's lowest bits.
-        Ok(self.region().array(Offset::new(8 * self.at.word()))?)
-    }
-
-    #[inline(always)]
-    fn header(&self, word: usize) -> Result<&Word, KvError> {
-        Ok(&self.header_words()?[word])
-    }
-
-    #[inline(always)]
-    fn counter(&self) -> Result<&[Word], KvError> {
-        Ok(&self.header_words()?[header::KEYS..header::ROOT])
-    }
-
-    /// Counts a key more or less.
-    #[inline(always)]
-    fn add(&self, worker: &Worker<E>, change: i64) -> Result<(), KvError> {
-        counter::add(self.engine(), self.counter()?, worker.number(), change);
-        Ok(())
+        self.base.engine()
     }
 }

@@ -41,6 +41,24 @@ pub enum Order {
     Posted,
 }
 
+/// What becomes of a message.
+///
+/// # Example
+///
+/// ```
+/// use drtm_rdma::{Delivery, LocalConfig};
+///
+/// assert_eq!(LocalConfig::harsh(1).capabilities().messages, Delivery::Once);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Delivery {
+    /// It may be lost, arrive twice, or be overtaken by another. A call that is lost, or whose
+    /// reply is, ends as [unanswered](crate::VerbError::Unanswered).
+    BestEffort,
+    /// It arrives once, in order with what was posted before it to the same node.
+    Once,
+}
+
 /// What a fabric promises and how much of it there is.
 ///
 /// # Example
@@ -59,6 +77,8 @@ pub struct Capabilities {
     pub atomicity: Atomicity,
     /// How ordered operations to one node are.
     pub ordering: Order,
+    /// What becomes of messages.
+    pub messages: Delivery,
     /// Aligned blocks of so many bytes are read as they were at one moment: 64 where a cache line
     /// is fetched whole, 8 where only a word is. Nothing larger is ever promised.
     pub atomic_read_bytes: usize,

@@ -6,7 +6,8 @@
 //! - What is posted from one endpoint to one node takes effect in the order of posting, with the
 //!   exception below, and completes in that order. So a message or a flag written after a value is
 //!   seen after the value.
-//! - Nothing is lost or done twice. An operation ends exactly once: with its completion, or with an
+//! - Nothing is lost or done twice, where messages are delivered [once](crate::Delivery::Once). An
+//!   operation ends exactly once: with its completion, or with an
 //!   error that [says](crate::VerbError::may_have_taken_effect) whether it can have taken effect.
 //! - A queue belongs to one [incarnation](crate::Incarnation) of a node. When that leaves or dies,
 //!   what is under way ends with [`VerbError::Disconnected`](crate::VerbError::Disconnected), and

@@ -5,11 +5,12 @@
 //! - [`Region`]: memory that is reserved once, committed as needed, seen as words, and addressed by
 //!   offsets that mean the same wherever it is mapped. [`Offset`], [`Remote`]: typed addresses.
 //! - [`Fabric`]: what joins nodes; its documentation says what verbs promise and do not promise.
-//!   [`LocalFabric`] joins nodes of one process, [`ShmFabric`] processes of one machine.
-//!   [`Capabilities`]: what a fabric can do.
+//!   [`LocalFabric`] joins nodes of one process, [`ShmFabric`] processes of one machine, and
+//!   [`Sim`] is a cluster in virtual time. [`Capabilities`]: what a fabric can do.
 //! - [`Endpoint`]: one worker thread's way into a fabric. [`Verbs`]: its operations, one at a time;
 //!   [`Batch`]: several in one round trip; [`Pending`], [`Words`], [`Reply`], [`Message`]: what
 //!   becomes of them.
+//! - [`rpc`]: typed calls, several to a message.
 //! - [`Counters`]: what was done, by [`Phase`].
 //! - [`Executor`], [`run`], [`block_on`]: many coroutines on one thread, which go on as completions
 //!   arrive.
@@ -58,9 +59,11 @@ mod port;
 mod region;
 #[cfg_attr(feature = "model", allow(dead_code, reason = "models use it in tests only"))]
 mod ring;
+pub mod rpc;
 mod salvage;
 #[cfg(not(feature = "model"))]
 mod shm;
+mod sim;
 mod sync;
 mod tasks;
 mod tickets;
@@ -72,7 +75,7 @@ pub use address::{NodeId, Offset, RegionId, Remote};
 pub use batch::Batch;
 pub use buffers::Buffers;
 pub use bytes::{read_bytes, words_for, write_bytes};
-pub use capabilities::{Atomicity, Capabilities, Order};
+pub use capabilities::{Atomicity, Capabilities, Delivery, Order};
 pub use counters::{Counters, Phase, Tally};
 pub use endpoint::{Endpoint, Sleep};
 pub use error::{FabricError, VerbError};
@@ -86,5 +89,9 @@ pub use region::{OutOfBounds, ROOTS, Region, RegionError, TURNS_AT};
 pub use salvage::Salvage;
 #[cfg(not(feature = "model"))]
 pub use shm::{JoinError, ShmConfig, ShmFabric, ShmPort};
+pub use sim::{
+    Chances, Cost, Fault, NicProfile, Primitive, Published, Remains, RunEnd, Sim, SimConfig, SimFabric, SimPort, Trace,
+    Transport,
+};
 pub use time::{Elapsed, Time};
 pub use verbs::Verbs;

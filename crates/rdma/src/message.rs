@@ -53,6 +53,11 @@ impl<'e, P: Port> Message<'e, P> {
         self.from
     }
 
+    /// Where the reply goes, if one is waited for.
+    pub(crate) fn reply_to(&self) -> Option<ReplyTo> {
+        self.reply_to
+    }
+
     /// Whether the sender waits for a reply. A call that is dropped without one fails with
     /// [`VerbError::Unanswered`].
     #[must_use]

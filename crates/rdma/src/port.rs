@@ -7,7 +7,7 @@
 use std::fmt;
 
 use crate::{
-    Buffers, Capabilities, Incarnation, NodeEvent, NodeId, Presence, Remote, Time, VerbError, alarm::Ringer,
+    Buffers, Capabilities, Cost, Incarnation, NodeEvent, NodeId, Presence, Remote, Time, VerbError, alarm::Ringer,
     buffers::Buffer,
 };
 
@@ -110,6 +110,10 @@ pub enum Activity {
 
 /// A backend's part of an endpoint.
 pub trait Backend: fmt::Debug + Send {
+    /// Whether time is virtual: a wait takes none of the thread's, so that nothing spins, and what
+    /// the processor does takes time only where that is [charged](Self::charge).
+    const VIRTUAL: bool = false;
+
     /// The node that this port belongs to.
     fn node(&self) -> NodeId;
 
@@ -162,8 +166,8 @@ pub trait Backend: fmt::Debug + Send {
     /// Sleeps until there may be something to poll for, or to receive where the endpoint is
     /// `receiving`; until the alarm is rung; or until a moment. Does not sleep where there is
     /// something already, nor where `quiet` says so, which is asked when whatever comes later would
-    /// end the sleep. May return earlier. Never called while the last poll found that something is
-    /// [`Activity::Busy`].
+    /// end the sleep. May return earlier. Called while the last poll found that something is
+    /// [`Activity::Busy`] only where time is virtual.
     fn wait(&mut self, until: Option<Time>, receiving: bool, quiet: impl FnOnce() -> bool);
 
     /// Says that no coroutine at this endpoint receives any more: another endpoint of the node may
@@ -175,6 +179,13 @@ pub trait Backend: fmt::Debug + Send {
 
     /// What is new of the nodes.
     fn next_event(&mut self) -> Option<NodeEvent>;
+
+    /// The endpoint's processor has done something that protocol code names. Of use to a simulation
+    /// only.
+    #[inline(always)]
+    fn charge(&mut self, cost: Cost) {
+        let _ = cost;
+    }
 
     /// Makes the queue to a node belong to the incarnation that is here now, and gives that. What
     /// is still in the queue fails. Gives nothing while the end of the one before is not reported

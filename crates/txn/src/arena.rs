@@ -2,7 +2,7 @@
 
 mod values;
 
-pub(crate) use values::{ArenaRange, Value, Values, append};
+pub(crate) use values::{ArenaRange, Values, append};
 
 use crate::{Error, Key, storage::KeyRef};
 
@@ -14,7 +14,7 @@ pub(crate) struct Arena {
     /// Keys of rows that are to be written.
     pub(crate) keys: Vec<u8>,
     /// The value that was read last.
-    pub(crate) value: Value,
+    pub(crate) value: Values,
     /// The key that is being looked up.
     pub(crate) key: Vec<u8>,
 }
@@ -22,8 +22,18 @@ pub(crate) struct Arena {
 impl Arena {
     /// Keeps a key until the transaction ends.
     #[inline(always)]
-    pub(crate) fn keep_key<K: Key>(&mut self, key: &K) -> Result<ArenaKey, Error> {
-        ArenaKey::keep(&mut self.keys, key)
+    pub(crate) fn keep_key(&mut self, key: KeyRef<'_>) -> Result<ArenaKey, Error> {
+        Ok(match key {
+            KeyRef::Word(word) => ArenaKey::Word(word),
+            KeyRef::Bytes(key) => {
+                let begin = self.keys.len();
+                let (range, ()) = append(&mut self.keys, begin, |bytes| {
+                    bytes.extend_from_slice(key);
+                    Ok(())
+                })?;
+                ArenaKey::Bytes(range)
+            }
+        })
     }
 
     /// Keeps a value that `encode` appends.

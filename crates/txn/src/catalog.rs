@@ -3,7 +3,7 @@
 mod name;
 
 use std::sync::{
-    OnceLock,
+    Arc, OnceLock,
     atomic::{
         AtomicU8, AtomicU64,
         Ordering::{Relaxed, SeqCst},
@@ -43,7 +43,7 @@ pub(crate) struct Opened<E: Engine> {
     standing: AtomicU8,
     /// What it was opened with. A table that was recovered has no types until it is opened.
     types: OnceLock<Types>,
-    /// What it was recovered as.
+    /// What identifies it over a restart, unless it is an index's.
     shape: Option<TableShape>,
 }
 
@@ -55,6 +55,21 @@ const EMPTY: u8 = 1;
 const LOST: u8 = 2;
 
 impl<E: Engine> Opened<E> {
+    fn new(info: &TableInfo, storage: Storage<E>, value_size: Option<usize>) -> Self {
+        Self {
+            number: 0,
+            name: info.name,
+            storage,
+            key_size: info.key_size,
+            value_size,
+            indexes: Indexes::default(),
+            whole_since: AtomicU64::new(0),
+            standing: AtomicU8::new(OPEN),
+            types: OnceLock::new(),
+            shape: None,
+        }
+    }
+
     fn stands(&self, standing: u8) -> bool {
         self.standing.load(Relaxed) == standing
     }
@@ -132,13 +147,30 @@ impl<E: Engine> Opened<E> {
     }
 }
 
+/// The tables. Clones are the same catalog.
 #[derive(Debug)]
 pub(crate) struct Catalog<E: Engine> {
-    tables: Box<[OnceLock<Opened<E>>]>,
+    tables: Arc<[OnceLock<Opened<E>>]>,
     /// What a sink is told of them, by their numbers.
-    infos: Box<[OnceLock<TableInfo>]>,
+    infos: Arc<[OnceLock<TableInfo>]>,
     /// How many there are. Held while one is made, so that no name is made twice.
-    count: Mutex<Count>,
+    count: Arc<Mutex<Count>>,
+}
+
+impl<E: Engine> Clone for Catalog<E> {
+    fn clone(&self) -> Self {
+        let Self { tables, infos, count } = self;
+        Self { tables: Arc::clone(tables), infos: Arc::clone(infos), count: Arc::clone(count) }
+    }
+}
+
+/// What a log has of a table.
+#[derive(Clone, Debug)]
+pub(crate) struct Recorded {
+    pub(crate) number: u16,
+    pub(crate) id: u16,
+    pub(crate) shape: TableShape,
+    pub(crate) indexes: Vec<String>,
 }
 
 #[derive(Debug, Default)]
@@ -153,7 +185,7 @@ impl<E: Engine> Catalog<E> {
     pub(crate) fn new() -> Self {
         let tables = (0..MOST_TABLES).map(|_| OnceLock::new()).collect();
         let infos = (0..MOST_TABLES).map(|_| OnceLock::new()).collect();
-        Self { tables, infos, count: Mutex::default() }
+        Self { tables, infos, count: Arc::default() }
     }
 
     #[inline(always)]
@@ -237,6 +269,22 @@ impl<E: Engine> Catalog<E> {
         self.tables.get(number?)?.get()
     }
 
+    /// Returns what a log has of all tables that were announced before this, and the identity of the next one.
+    pub(crate) fn recorded(&self) -> (Vec<Recorded>, u16) {
+        let count = self.count.lock();
+        let recorded = self.all().filter_map(|(number, table)| {
+            let (id, shape) = (self.id(number)?, table.shape.clone()?);
+            Some(Recorded { number, id, shape, indexes: table.indexes.logged() })
+        });
+        (recorded.collect(), count.next_id)
+    }
+
+    /// Lets no table get an identity below this.
+    pub(crate) fn begin_identities_at(&self, id: u16) {
+        let mut count = self.count.lock();
+        count.next_id = count.next_id.max(id);
+    }
+
     /// Makes a table that a log has, and which has no types until it is opened.
     ///
     /// # Errors
@@ -256,17 +304,10 @@ impl<E: Engine> Catalog<E> {
         let storage = Storage::create(store, shape.is_ordered, fits, 0)?;
         let name = name::kept(&shape.name);
         let info = TableInfo { id, name, key_size: key_size.unwrap_or(0), is_index: false };
-        let opened = |number| Opened {
-            number,
-            name,
-            storage,
-            key_size: key_size.unwrap_or(0),
-            value_size,
+        let opened = Opened {
             indexes: Indexes::recorded(indexes),
-            whole_since: AtomicU64::new(0),
-            standing: AtomicU8::new(OPEN),
-            types: OnceLock::new(),
             shape: Some(shape),
+            ..Opened::new(&info, storage, value_size)
         };
         self.add(&mut count, info, opened)?;
         count.next_id = count.next_id.max(id.saturating_add(1));
@@ -274,11 +315,11 @@ impl<E: Engine> Catalog<E> {
     }
 
     /// Adds a table behind all others.
-    fn add(&self, count: &mut Count, info: TableInfo, opened: impl FnOnce(u16) -> Opened<E>) -> Result<u16, Error> {
+    fn add(&self, count: &mut Count, info: TableInfo, opened: Opened<E>) -> Result<u16, Error> {
         let number = count.tables;
         let Some(slot) = self.tables.get(number) else { return Err(Error::TooManyTables { most: MOST_TABLES }) };
         self.infos[number].get_or_init(|| info);
-        slot.get_or_init(|| opened(number as u16));
+        slot.get_or_init(|| Opened { number: number as u16, ..opened });
         count.tables += 1;
         Ok(number as u16)
     }
@@ -309,22 +350,13 @@ impl<E: Engine> Catalog<E> {
         let storage = Storage::create(store, O::ORDERED, K::FITS, def.rows)?;
         let (name, key_size) = (def.name(), K::SIZE.unwrap_or(0));
         let info = TableInfo { id: count.next_id, name, key_size, is_index: types.is_index() };
-        if !types.is_index() {
-            announce(info.id, def.shape())?;
+        let shape = (!types.is_index()).then(|| def.shape());
+        if let Some(shape) = &shape {
+            announce(info.id, shape.clone())?;
             count.next_id += 1;
         }
-        let number = self.add(&mut count, info, |number| Opened {
-            number,
-            name,
-            storage,
-            key_size,
-            value_size: C::SIZE,
-            indexes: Indexes::default(),
-            whole_since: AtomicU64::new(0),
-            standing: AtomicU8::new(OPEN),
-            types: types.into(),
-            shape: None,
-        })?;
+        let opened = Opened { types: types.into(), shape, ..Opened::new(&info, storage, C::SIZE) };
+        let number = self.add(&mut count, info, opened)?;
         drop(count);
         event!(debug, table = def.name(), is_ordered = O::ORDERED, "a table has been made");
         Ok(number)

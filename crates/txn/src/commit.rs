@@ -45,6 +45,10 @@ use crate::{
     write_set::{Write, WriteOp},
 };
 
+/// How much a transaction can write that is logged, and what a row counts beside its key and its value.
+const MOST_LOGGED: usize = 1 << 30;
+const ROW_OVERHEAD: usize = 40;
+
 /// Returns whether a transaction has committed already, since it writes nothing and has read at one moment.
 #[inline(always)]
 pub(crate) fn is_trivially_committed<S: Setting, M: Mode>(db: &Inner<S>, state: &TxState<S::Engine>) -> bool {
@@ -78,6 +82,11 @@ fn run_logged<S: Setting, M: Mode>(
     state.session.logged_in = 0;
     match state.session.participant.clone() {
         Some(participant) if M::WRITES && !state.writes.is_empty() => {
+            let rows = state.writes.len() * ROW_OVERHEAD;
+            let bytes = state.arena.values.bytes().len() + state.arena.keys.len() + rows;
+            if bytes > MOST_LOGGED {
+                return Err(Error::TooLarge { bytes, most: MOST_LOGGED });
+            }
             let _open = log.enter(&participant)?;
             run::<S, M>(db, state)
         }

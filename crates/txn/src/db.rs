@@ -1,6 +1,7 @@
 //! The database: one node, in memory, used by any number of threads.
 
 mod builder;
+mod checkpoint;
 mod close;
 #[cfg(feature = "metrics")]
 mod metrics;
@@ -15,12 +16,13 @@ pub use builder::Builder;
 use drtm_htm::Waiter;
 
 use crate::{
-    Codec, Embedded, Error, Key, Mode, Setting, Snapshot, Table, TableDef, Tx,
+    Codec, CommitToken, Embedded, Error, Key, Mode, Setting, Snapshot, Table, TableDef, Tx,
     bounds::TRIES,
-    durability::format::Created,
+    durability::{Choice, format::Created},
     inner::Inner,
     table::Kind,
     trace::{self, event},
+    tx::in_memory_only,
 };
 
 /// A database in memory. Clones are the same database, and any thread may use them.
@@ -85,7 +87,7 @@ impl<S: Setting> Db<S> {
         };
         let number = db.catalog.open(&db.store, def, announce)?;
         if let Some(log) = &db.log {
-            log.after_commit(0)?;
+            log.after_announcement()?;
         }
         Ok(Table::new(self.inner.number, number))
     }
@@ -157,6 +159,33 @@ impl<S: Setting> Db<S> {
     #[inline]
     pub fn try_transact<T, F: From<Error>>(&self, body: impl FnMut(&mut Tx<'_, S>) -> Result<T, F>) -> Result<T, F> {
         self.run(body)
+    }
+
+    /// Runs a transaction as [`transact`](Self::transact) does, but does not wait until it is durable: the token can be
+    /// waited for, or awaited.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Config`] in a database that is in memory only. Otherwise as for [`transact`](Self::transact).
+    ///
+    /// # Panics
+    ///
+    /// As for [`transact`](Self::transact).
+    ///
+    /// # Example
+    ///
+    /// See [`CommitToken`].
+    pub fn submit<T>(
+        &self,
+        mut body: impl FnMut(&mut Tx<'_, S>) -> Result<T, Error>,
+    ) -> Result<(T, CommitToken), Error> {
+        const WHAT: &str = "a commit's token";
+        let value = self.run(|tx: &mut Tx<'_, S>| {
+            tx.choose(WHAT, Choice::Token)?;
+            body(tx)
+        })?;
+        let token = self.inner.log.as_ref().and_then(|log| log.token(self.inner.thread().submitted.get()));
+        Ok((value, token.ok_or_else(|| in_memory_only(WHAT, "of a database with a path"))?))
     }
 
     /// Runs a transaction that only reads. It never gets in the way of those that write, and what it sees is all true at one moment, not before it was begun.

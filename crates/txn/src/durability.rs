@@ -15,20 +15,32 @@
 //! closes their epochs, so it restores exactly the transactions of durable epochs: since a transaction depends only on
 //! transactions of its own and of earlier epochs, that is a prefix of the serialization order.
 //!
-//! The decision page is `docs/decisions/0040-durability-by-epochs.md`; the bytes are in `docs/format.md`.
+//! Checkpoints bound the log (see `checkpoint`).
+//!
+//! The decision pages are `docs/decisions/0040-durability-by-epochs.md` and `0041-fuzzy-checkpoints.md`; the bytes are in
+//! `docs/format.md`.
 
+mod backup;
+mod checkpoint;
 mod error;
 pub mod format;
 mod log;
 mod open;
+mod progress;
 mod recovery;
 mod replay;
 pub mod storage;
 
-pub use self::error::LogError;
+pub use self::{
+    checkpoint::Checkpoint,
+    error::LogError,
+    log::CommitToken,
+    progress::{Progress, RecoveryStep},
+};
 pub(crate) use self::{
-    log::{Log, Participant},
-    open::{LogConfig, open},
+    log::{Choice, Log, LogConfig, Participant},
+    open::open,
+    progress::Observer,
 };
 
 /// When a transaction that commits is safe from a crash.

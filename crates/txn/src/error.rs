@@ -1,5 +1,7 @@
 //! What can go wrong in a database.
 
+use std::time::Duration;
+
 use drtm_kv::KvError;
 use drtm_rdma::RegionError;
 
@@ -267,6 +269,39 @@ pub enum Error {
     OutcomeUnknown {
         /// What has failed.
         reason: String,
+    },
+    /// A commit was not durable in the time that it had. It has happened in memory, and becomes durable unless the log
+    /// fails.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use drtm_txn::{Db, Error, Raw, TableDef};
+    ///
+    /// const NOTES: TableDef<u64, Raw> = TableDef::hash("notes");
+    /// let directory = std::env::temp_dir().join(format!("drtm-not-yet-{}", std::process::id()));
+    /// let db = Db::open(&directory)?;
+    /// let notes = db.table(NOTES)?;
+    /// let ((), token) = db.submit(|tx| tx.put(notes, &1, b"one"))?;
+    /// match token.wait_within(Duration::ZERO) {
+    ///     Ok(()) => {}
+    ///     Err(Error::NotYetDurable { .. }) => token.wait()?,
+    ///     Err(error) => return Err(error),
+    /// }
+    /// # drop((token, db));
+    /// # std::fs::remove_dir_all(&directory).expect("it is there");
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[error(
+        "the transaction has committed, and is not durable after {waited:?}{}; it becomes durable unless the log fails",
+        thread.as_ref().map_or_else(String::new, |thread| format!(", since thread `{thread}` is committing another all the while"))
+    )]
+    NotYetDurable {
+        /// How long it was waited for.
+        waited: Duration,
+        /// The thread whose commit has not ended, if that is the reason.
+        thread: Option<String>,
     },
     /// The log could not be written earlier, so nothing is committed any more. Reads go on.
     #[error("the log failed, and nothing is committed any more: {reason}; open the database again")]

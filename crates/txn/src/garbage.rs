@@ -13,13 +13,13 @@ use crossbeam_queue::SegQueue;
 use drtm_kv::{Handle, ReadEntry, Version};
 use smallvec::SmallVec;
 
-use crate::storage::KeyRef;
+use crate::storage::OwnedKey;
 
 /// Something that cannot be taken back yet.
 #[derive(Debug)]
 pub(crate) enum Garbage {
     /// The record of a row that is gone.
-    Row { table: u16, key: GarbageKey, seen: ReadEntry },
+    Row { table: u16, key: OwnedKey, seen: ReadEntry },
     /// Older versions of rows, which may be needed as long as a snapshot is open that does not see this version.
     Past { rows: Rows, until: Version },
 }
@@ -28,30 +28,6 @@ pub(crate) enum Garbage {
 pub(crate) type Rows = SmallVec<[Handle; MOST_ROWS]>;
 
 const MOST_ROWS: usize = 14;
-
-#[derive(Debug)]
-pub(crate) enum GarbageKey {
-    Word(u64),
-    Bytes(Box<[u8]>),
-}
-
-impl From<KeyRef<'_>> for GarbageKey {
-    fn from(key: KeyRef<'_>) -> Self {
-        match key {
-            KeyRef::Word(word) => Self::Word(word),
-            KeyRef::Bytes(bytes) => Self::Bytes(bytes.into()),
-        }
-    }
-}
-
-impl GarbageKey {
-    pub(crate) fn as_ref(&self) -> KeyRef<'_> {
-        match self {
-            Self::Word(word) => KeyRef::Word(*word),
-            Self::Bytes(bytes) => KeyRef::Bytes(bytes),
-        }
-    }
-}
 
 /// What is left, whoever has left it.
 pub(crate) type Queue = SegQueue<Garbage>;

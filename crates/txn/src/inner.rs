@@ -55,6 +55,8 @@ pub(crate) struct Thread<E: Engine> {
     others: RefCell<Vec<Box<TxState<E>>>>,
     /// Whether a closure is running.
     pub(crate) slot: Arc<ActiveSlot>,
+    /// The epoch on which the last transaction depends that was submitted.
+    pub(crate) submitted: Cell<u64>,
 }
 
 impl<E: Engine> fmt::Debug for Thread<E> {
@@ -122,6 +124,7 @@ impl<S: Setting> Inner<S> {
             spare: Cell::default(),
             others: RefCell::default(),
             slot: self.lifecycle.slot(),
+            submitted: Cell::new(0),
         })
     }
 

@@ -4,6 +4,7 @@
 //! - [`IndexDef`], [`Index`]: rows found by something else than their keys.
 //! - [`Key`]: types whose values can be keys, and how they keep their order as words and bytes.
 //! - [`Codec`]: how values become bytes: [`Raw`], [`Pod`], [`Serde`].
+//! - [`Durability`]: databases in directories; [`CommitToken`], [`Checkpoint`].
 //! - [`Setting`]: what a database is built on. [`Sink`]: what is told of its commits, and may refuse them.
 //!
 //! # Features
@@ -43,6 +44,7 @@ mod budget;
 mod catalog;
 mod codec;
 mod commit;
+mod copied;
 mod db;
 #[doc(hidden)]
 pub mod durability;
@@ -60,6 +62,7 @@ mod read_set;
 mod reclaim;
 mod removed;
 mod room;
+mod rows;
 mod secondary;
 mod setting;
 mod sink;
@@ -77,15 +80,16 @@ mod write_set;
 pub use codec::{Codec, CodecError, Pod, Raw, Serde};
 pub use db::{Builder, Db};
 pub use drtm_kv::Lines;
-pub use durability::{Durability, LogError};
+pub use durability::{Checkpoint, CommitToken, Durability, LogError, Progress, RecoveryStep};
 pub use error::{Conflict, Error, SinkError};
 pub use key::{Key, KeyReader};
 #[doc(hidden)]
 pub use mutation::Mutation;
-pub use part::{Flat, Part};
-pub use secondary::{Index, IndexDef, Multi, Unique, Uniqueness};
+pub use part::{Column, Flat, Part};
+pub use rows::{Point, Rows, Sorted, Stored};
+pub use secondary::{Index, IndexDef, IndexKeys, Multi, Unique, Uniqueness};
 pub use setting::{Embedded, Setting};
 pub use sink::{Commit, Row, RowChange, Sink};
 pub use stats::Stats;
 pub use table::{Hash, Kind, Ordered, Table, TableDef};
-pub use tx::{Entry, Mode, OccupiedEntry, Range, RangeBy, ReadOnly, Savepoint, Snapshot, Tx, Update, VacantEntry};
+pub use tx::{Entry, Mode, OccupiedEntry, Range, ReadOnly, Savepoint, Snapshot, Tx, Update, VacantEntry};

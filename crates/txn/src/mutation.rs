@@ -25,4 +25,12 @@ pub enum Mutation {
     PreviousNotChecked,
     /// A new segment's name is not made durable.
     DirectoryNotSynced,
+    /// Frames are believed wherever they are found.
+    RecycledBelieved,
+    /// The epoch in which a transaction commits can be closed before its rows are written.
+    EpochClearedEarly,
+    /// A checkpoint counts before all that is in it is durable.
+    CheckpointTooEarly,
+    /// After a checkpoint, segments are removed that are needed beside it.
+    SegmentsRemovedTooFar,
 }

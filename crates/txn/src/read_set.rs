@@ -42,6 +42,11 @@ impl ReadSet {
         self.records.is_empty() && self.leaves.is_empty() && self.buckets.is_empty()
     }
 
+    /// Returns whether it has guards of absent keys, or of ranges.
+    pub(crate) fn has_guards(&self) -> bool {
+        !self.leaves.is_empty() || !self.buckets.is_empty()
+    }
+
     /// Returns whether everything was read at one moment, so that nothing has to be validated.
     #[inline(always)]
     pub(crate) fn is_of_one_moment(&self) -> bool {

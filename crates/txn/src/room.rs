@@ -4,11 +4,7 @@ use std::marker::PhantomData;
 
 use drtm_kv::Room;
 
-use crate::{
-    Codec,
-    arena::{Value, Values},
-    part::Wanted,
-};
+use crate::{Codec, arena::Values, part::Wanted};
 
 /// The end of the values that a transaction keeps, for one more.
 #[derive(Debug)]
@@ -53,7 +49,7 @@ impl<C: Codec, R: Room> Room for Of<'_, C, R> {
 /// Room for what is wanted of a value, whose length may be known.
 #[derive(Debug)]
 pub(crate) struct Taken<'r> {
-    value: &'r mut Value,
+    value: &'r mut Values,
     values: &'r mut Values,
     start: usize,
     wanted: &'r Wanted,
@@ -62,7 +58,7 @@ pub(crate) struct Taken<'r> {
 
 impl<'r> Taken<'r> {
     #[inline(always)]
-    pub(crate) fn new(value: &'r mut Value, values: &'r mut Values, wanted: &'r Wanted, whole: Option<usize>) -> Self {
+    pub(crate) fn new(value: &'r mut Values, values: &'r mut Values, wanted: &'r Wanted, whole: Option<usize>) -> Self {
         let start = values.len();
         Self { value, values, start, wanted, whole }
     }
@@ -83,12 +79,5 @@ impl Room for Taken<'_> {
     #[inline(always)]
     fn whole(&self) -> Option<usize> {
         self.whole
-    }
-
-    #[inline(always)]
-    fn besides(&mut self, length: usize) -> Option<(usize, &mut [u8])> {
-        let beside = self.wanted.beside?;
-        let skipped = beside.skipped as usize;
-        Some((skipped, self.value.of(beside.at_most(length.saturating_sub(8 * skipped)))))
     }
 }

@@ -14,7 +14,7 @@ pub(crate) use self::{
     entries::{Entries, Entry, RowEntries},
     upkeep::{Indexes, Listed},
 };
-use crate::{Codec, CodecError, Hash, Key, Ordered, Pod, Table, TableDef};
+use crate::{Codec, CodecError, Hash, Key, Ordered, Pod, Table, TableDef, copied::copied, rows::sealed::Sealed};
 
 mod sealed {
     pub trait Sealed {}
@@ -166,8 +166,8 @@ impl<K, C: Codec, I> Copy for Keys<K, C, I> {}
 /// })?;
 ///
 /// let (bob, in_bern) = db.transact(|tx| {
-///     let bob = tx.key_by(by_email, &"bob@x.org".into())?;
-///     Ok((bob, tx.count_by(by_city, "Bern".to_owned()..="Bern".to_owned())?))
+///     let bob = tx.get(by_email.keys(), &"bob@x.org".into())?;
+///     Ok((bob, tx.count(by_city, "Bern".to_owned()..="Bern".to_owned())?))
 /// })?;
 /// assert_eq!((bob, in_bern), (Some(2), 2));
 ///
@@ -179,20 +179,6 @@ pub struct IndexDef<K, C: Codec, I, U = Unique> {
     name: &'static str,
     keys: Keys<K, C, I>,
     kind: PhantomData<fn() -> U>,
-}
-
-impl<K, C: Codec, I, U> Clone for IndexDef<K, C, I, U> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<K, C: Codec, I, U> Copy for IndexDef<K, C, I, U> {}
-
-impl<K, C: Codec, I, U> fmt::Debug for IndexDef<K, C, I, U> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("IndexDef").field("name", &self.name).finish_non_exhaustive()
-    }
 }
 
 impl<K: Key, C: Codec, I: Key> IndexDef<K, C, I, Unique> {
@@ -237,9 +223,9 @@ impl<K: Key, C: Codec, I: Key> IndexDef<K, C, I, Multi> {
     /// let green = db.transact(|tx| {
     ///     tx.put(tags, &1, &vec!["green".to_owned(), "old".to_owned()])?;
     ///     tx.put(tags, &2, &vec!["green".to_owned()])?;
-    ///     let mut rows = tx.all_by(by_tag, &"green".to_owned())?;
+    ///     let mut rows = tx.all(by_tag.keys(), &"green".to_owned())?;
     ///     let mut green = Vec::new();
-    ///     while let Some((_, note)) = rows.next_key()? {
+    ///     while let Some((_, note)) = rows.next()? {
     ///         green.push(note);
     ///     }
     ///     Ok(green)
@@ -277,22 +263,37 @@ pub struct Index<K, C, I, U = Unique, O = Hash> {
     types: PhantomData<fn() -> (I, U)>,
 }
 
-impl<K, C, I, U, O> Clone for Index<K, C, I, U, O> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<K, C, I, U, O> Copy for Index<K, C, I, U, O> {}
-
-impl<K, C, I, U, O> fmt::Debug for Index<K, C, I, U, O> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Index").field("table", &self.table).field("number", &self.number).finish_non_exhaustive()
-    }
-}
-
 impl<K: Key, C, I: Key, U: Uniqueness, O> Index<K, C, I, U, O> {
+    /// The keys of the index's rows, as a source of rows: the table is not looked at.
+    ///
+    /// # Example
+    ///
+    /// See [`IndexDef`].
+    #[must_use]
+    #[inline(always)]
+    pub const fn keys(self) -> IndexKeys<K, C, I, U, O> {
+        IndexKeys { index: self }
+    }
+
     pub(crate) const fn entries(self) -> Table<U::Key<K, I>, U::Codec<K>, Ordered> {
         Table::new(self.table.database, self.number)
     }
+}
+
+/// The keys of the rows of an index, in the index's order.
+///
+/// # Example
+///
+/// See [`Index::keys`].
+pub struct IndexKeys<K, C, I, U = Unique, O = Hash> {
+    pub(crate) index: Index<K, C, I, U, O>,
+}
+
+impl<K, C, I, U, O> Sealed for Index<K, C, I, U, O> {}
+impl<K, C, I, U, O> Sealed for IndexKeys<K, C, I, U, O> {}
+
+copied! {
+    <K, C: Codec, I, U> IndexDef<K, C, I, U> as "IndexDef" { name };
+    <K, C, I, U, O> Index<K, C, I, U, O> as "Index" { table, number };
+    <K, C, I, U, O> IndexKeys<K, C, I, U, O> as "IndexKeys" { index };
 }

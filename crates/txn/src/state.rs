@@ -8,7 +8,7 @@ use drtm_kv::{Handle, Holder, Records, Reserved, Worker};
 
 use crate::{
     arena::Arena,
-    durability::Participant,
+    durability::{Choice, Participant},
     lifecycle::{ActiveSlot, Admission, Lifecycle},
     located::Located,
     read_set::ReadSet,
@@ -63,6 +63,8 @@ pub(crate) struct Session {
     /// What appends to the log, if there is one, and the epoch of the last commit that did.
     pub(crate) participant: Option<Arc<Participant>>,
     pub(crate) logged_in: u64,
+    /// When the present transaction's commit is waited for.
+    pub(crate) choice: Choice,
     /// Marks an explicit transaction as active. A closure is marked by its thread's slot.
     slot: Option<Arc<ActiveSlot>>,
     is_explicit: bool,
@@ -106,6 +108,7 @@ impl<E: Engine> TxState<E> {
                 admission: Admission::default(),
                 participant: None,
                 logged_in: 0,
+                choice: Choice::Default,
                 slot: None,
                 is_explicit: false,
             },

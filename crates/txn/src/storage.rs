@@ -5,10 +5,14 @@ mod tour;
 use drtm_htm::Engine;
 use drtm_kv::{
     AsOf, BucketVersion, Bytes, ForHolder, GuardChange, Handle, HashConfig, HashTable, Inline, KvError, KvTable,
-    NodeVersion, Nowhere, Past, Placed, ReadEntry, Reaped, Reserved, Room, Store, Tree, Version, Visibility, Worker,
+    NodeVersion, Nowhere, Past, Placed, ReadEntry, Reaped, Reserved, Room, Store, Tree, Turn, Version, Visibility,
+    Worker,
 };
 
-use crate::table::{Any, Reach};
+use crate::{
+    Key,
+    table::{Any, Reach},
+};
 
 /// A key, as the store takes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -17,11 +21,108 @@ pub(crate) enum KeyRef<'k> {
     Bytes(&'k [u8]),
 }
 
+impl From<u64> for KeyRef<'_> {
+    #[inline(always)]
+    fn from(word: u64) -> Self {
+        Self::Word(word)
+    }
+}
+
+impl<'k> From<&'k [u8]> for KeyRef<'k> {
+    #[inline(always)]
+    fn from(bytes: &'k [u8]) -> Self {
+        Self::Bytes(bytes)
+    }
+}
+
+impl<'k> KeyRef<'k> {
+    /// The key, if it is one of this type.
+    #[inline]
+    pub(crate) fn decode<K: Key>(self) -> Option<K> {
+        match self {
+            Self::Word(word) => K::from_word(word),
+            Self::Bytes(bytes) => K::from_bytes(bytes),
+        }
+    }
+
+    /// Returns how many bytes the key has.
+    pub(crate) fn length(self) -> usize {
+        match self {
+            Self::Bytes(bytes) => bytes.len(),
+            Self::Word(_) => size_of::<u64>(),
+        }
+    }
+
+    /// Returns the key's encoding. Keys that are words have so many bytes, which go to `word`.
+    pub(crate) fn encoded(self, size: usize, word: &'k mut [u8; 8]) -> &'k [u8] {
+        match self {
+            Self::Bytes(bytes) => bytes,
+            Self::Word(key) => {
+                *word = key.to_be_bytes();
+                &word[word.len() - size.min(word.len())..]
+            }
+        }
+    }
+
+    /// Appends the key's encoding.
+    #[inline]
+    pub(crate) fn write(self, size: usize, bytes: &mut Vec<u8>) {
+        bytes.extend_from_slice(self.encoded(size, &mut [0; 8]));
+    }
+}
+
+/// A key that is kept.
+#[derive(Debug)]
+pub(crate) enum OwnedKey {
+    Word(u64),
+    Bytes(Box<[u8]>),
+}
+
+impl From<KeyRef<'_>> for OwnedKey {
+    fn from(key: KeyRef<'_>) -> Self {
+        match key {
+            KeyRef::Word(word) => Self::Word(word),
+            KeyRef::Bytes(bytes) => Self::Bytes(bytes.into()),
+        }
+    }
+}
+
+impl OwnedKey {
+    pub(crate) fn as_ref(&self) -> KeyRef<'_> {
+        match self {
+            Self::Word(word) => KeyRef::Word(*word),
+            Self::Bytes(bytes) => KeyRef::Bytes(bytes),
+        }
+    }
+}
+
 /// Where a key was not found.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Absence {
     Bucket(BucketVersion),
     Leaf(NodeVersion),
+}
+
+/// The guard, if it is one of a hash table.
+impl From<Absence> for Option<BucketVersion> {
+    #[inline(always)]
+    fn from(absence: Absence) -> Self {
+        match absence {
+            Absence::Bucket(bucket) => Some(bucket),
+            Absence::Leaf(_) => None,
+        }
+    }
+}
+
+/// The guard, if it is one of a tree.
+impl From<Absence> for Option<NodeVersion> {
+    #[inline(always)]
+    fn from(absence: Absence) -> Self {
+        match absence {
+            Absence::Leaf(leaf) => Some(leaf),
+            Absence::Bucket(_) => None,
+        }
+    }
 }
 
 impl From<BucketVersion> for Absence {
@@ -36,6 +137,17 @@ impl From<NodeVersion> for Absence {
     fn from(leaf: NodeVersion) -> Self {
         Self::Leaf(leaf)
     }
+}
+
+/// What is expected where a row is put.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Expected {
+    /// A row, mostly, which may be overwritten.
+    Anything,
+    /// No row. If there is one, it may not be overwritten.
+    Nothing,
+    /// No row: the transaction has missed it, and has this guard. Since this turn it cannot have come round unnoticed.
+    Missed(Absence, Turn),
 }
 
 /// What a transaction's own insertion did to the guards of absent keys.
@@ -136,27 +248,30 @@ impl<E: Engine> Storage<E> {
         }
     }
 
-    /// Finds a key's record, or makes one. If the row `may_be_there`, it mostly is.
+    /// Finds a key's record, or makes one.
     #[inline(always)]
     pub(crate) fn place<O: Reach>(
         &self,
         worker: &mut Worker<E>,
         key: KeyRef<'_>,
         value: &[u8],
-        may_be_there: bool,
+        expected: &Expected,
         mut note: impl FnMut(Shift),
     ) -> Result<Placed, KvError> {
         dispatch!(O, self, key, |table, key| {
             let view = ForHolder(worker.holder());
-            let turn = table.turn();
-            let read = if may_be_there { table.try_read(key, &view, &mut Nowhere) } else { None };
-            match read {
-                Some(Ok(found)) => Ok(Placed::Found(found)),
-                missed => {
-                    let missed = missed.and_then(Result::err).map(|missed| (missed, turn));
-                    table.place(worker, key, value, missed, |change| note(change.into()))
+            let missed = match *expected {
+                Expected::Anything => {
+                    let since = table.turn();
+                    match table.try_read(key, &view, &mut Nowhere) {
+                        Some(Ok(found)) => return Ok(Placed::Found(found)),
+                        missed => missed.and_then(Result::err).map(|missed| (missed, since)),
+                    }
                 }
-            }
+                Expected::Missed(absence, since) => Option::from(absence).map(|missed| (missed, since)),
+                Expected::Nothing => None,
+            };
+            table.place(worker, key, value, missed, |change| note(change.into()))
         })
     }
 

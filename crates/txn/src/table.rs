@@ -2,7 +2,7 @@
 
 use std::{any::TypeId, fmt, marker::PhantomData};
 
-use crate::{Codec, Key, durability::format::TableShape};
+use crate::{Codec, Key, copied::copied, durability::format::TableShape};
 
 mod sealed {
     pub trait Sealed {}
@@ -95,7 +95,6 @@ type Typed<T> = PhantomData<fn() -> T>;
 /// assert!(matches!(db.table(MISTAKEN), Err(Error::OtherTypes { name: "balances", .. })));
 /// # Ok::<(), Error>(())
 /// ```
-#[derive(Debug)]
 pub struct TableDef<K, C, O = Hash> {
     name: &'static str,
     /// Rows that there will be, about.
@@ -104,14 +103,6 @@ pub struct TableDef<K, C, O = Hash> {
     of: Option<&'static str>,
     types: Typed<(K, C, O)>,
 }
-
-impl<K, C, O> Clone for TableDef<K, C, O> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<K, C, O> Copy for TableDef<K, C, O> {}
 
 impl<K: Key, C: Codec> TableDef<K, C, Hash> {
     /// A table that finds rows by a hash.
@@ -236,16 +227,7 @@ impl<K, C, O> Table<K, C, O> {
     }
 }
 
-impl<K, C, O> Clone for Table<K, C, O> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<K, C, O> Copy for Table<K, C, O> {}
-
-impl<K, C, O> fmt::Debug for Table<K, C, O> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Table").field("number", &self.number).finish_non_exhaustive()
-    }
+copied! {
+    <K, C, O> TableDef<K, C, O> as "TableDef" { name, rows };
+    <K, C, O> Table<K, C, O> as "Table" { number };
 }

@@ -4,10 +4,10 @@
 //! before it: a key that is to be inserted gets its record at once, which says that the key is not there yet. So a transaction finds its own insertions
 //! where it looks for anything, ranges included, and whoever else looks for the key finds something that will change if the insertion commits.
 
-mod by;
 mod drive;
 mod each;
 mod entry;
+mod index;
 mod lock_for_read;
 mod many;
 mod mode;
@@ -20,10 +20,11 @@ mod sweep;
 mod upkeep;
 mod write;
 
-pub use by::RangeBy;
 pub use entry::{Entry, OccupiedEntry, VacantEntry};
 pub use mode::{Mode, ReadOnly, Update};
 pub use range::Range;
+pub(crate) use range::{Position, Way};
+pub(crate) use read::expected_bytes;
 pub use savepoint::Savepoint;
 
 use std::{hint::cold_path, marker::PhantomData};
@@ -32,9 +33,10 @@ use drtm_htm::fence_locked;
 use drtm_kv::{ReadEntry, Version};
 
 use crate::{
-    Codec, Conflict, Embedded, Error, Key, Setting, Table,
+    Codec, CommitToken, Conflict, Durability, Embedded, Error, Key, Setting, Table,
     catalog::Opened,
     commit,
+    durability::{Choice, Log},
     inner::{Inner, Thread},
     reclaim, snapshots,
     state::{LONG_READ, TxState},
@@ -93,7 +95,7 @@ pub type Snapshot<'db, S = Embedded> = Tx<'db, S, ReadOnly>;
 
 /// Where a value is that was found.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Found {
+pub enum Found {
     /// In the buffer for what was read last.
     Read,
     /// Among what the transaction writes. In whole words, as this is given from function to function: what is written by halves and read as a whole is waited for.
@@ -139,6 +141,18 @@ impl<'db, S: Setting, M: Mode> Tx<'db, S, M> {
             Some(state) => state,
             None => unreachable!("the transaction has ended"),
         }
+    }
+
+    /// Encodes a key, once for all that follows, and goes on with that.
+    #[inline(always)]
+    fn with_key<K: Key, T>(&mut self, key: &K, go_on: impl FnOnce(&mut Self, KeyRef<'_>) -> T) -> T {
+        if K::FITS {
+            return go_on(self, KeyRef::Word(key.word()));
+        }
+        let mut buffer = std::mem::take(&mut self.state().arena.key);
+        let done = go_on(self, encode(key, &mut buffer));
+        self.state().arena.key = buffer;
+        done
     }
 
     #[inline(always)]
@@ -286,13 +300,89 @@ impl<'db, S: Setting, M: Mode> Tx<'db, S, M> {
                 }
                 Some(log) => {
                     cold_path();
-                    let logged_in = self.state().session.logged_in;
-                    self.has_committed(thread);
-                    log.after_commit(logged_in)
+                    self.has_committed_to(log, thread)
                 }
             },
             Err(error) => Err(self.end_with(error)),
         }
+    }
+
+    /// Ends a transaction that has committed, and waits for the log where it is to.
+    #[inline(never)]
+    fn has_committed_to(&mut self, log: &Log<S::Engine>, thread: &Thread<S::Engine>) -> Result<(), Error> {
+        let past = self.past();
+        let state = self.state();
+        let choice = std::mem::take(&mut state.session.choice);
+        let depends_on = match state.session.logged_in {
+            0 => log.depends_on(&state.reads, state.writes.is_empty(), past),
+            epoch => Ok(epoch),
+        };
+        self.has_committed(thread);
+        let epoch = depends_on?;
+        if choice == Choice::Token {
+            thread.submitted.set(epoch);
+        }
+        log.after_commit(epoch, choice)
+    }
+
+    /// Chooses when this transaction's commit returns, whatever the [database](crate::Builder::durability) does
+    /// otherwise: as soon as it is durable, or at once.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Config`] for [`Durability::None`], and in a database that is in memory only.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm_txn::{Db, Durability, Error, Raw, TableDef};
+    ///
+    /// const NOTES: TableDef<u64, Raw> = TableDef::hash("notes");
+    /// let directory = std::env::temp_dir().join(format!("drtm-choice-{}", std::process::id()));
+    /// let db = Db::builder().path(&directory).durability(Durability::Sync).build()?;
+    /// let notes = db.table(NOTES)?;
+    /// db.transact(|tx| {
+    ///     tx.set_durability(Durability::Async)?;
+    ///     tx.put(notes, &1, b"not worth waiting for")
+    /// })?;
+    /// # drop(db);
+    /// # std::fs::remove_dir_all(&directory).expect("it is there");
+    /// # Ok::<(), Error>(())
+    /// ```
+    pub fn set_durability(&mut self, durability: Durability) -> Result<(), Error> {
+        let choice = match durability {
+            Durability::Async => Choice::Async,
+            Durability::Sync => Choice::Sync,
+            Durability::None => return Err(in_memory_only("a transaction's durability", "`Async` or `Sync`")),
+        };
+        self.choose("a transaction's durability", choice)
+    }
+
+    /// Chooses for this run of the transaction.
+    pub(crate) fn choose(&mut self, what: &'static str, choice: Choice) -> Result<(), Error> {
+        if self.db.log.is_none() {
+            return Err(in_memory_only(what, "of a database with a path"));
+        }
+        self.state().session.choice = choice;
+        Ok(())
+    }
+
+    /// Commits as [`commit`](Self::commit) does, but does not wait: the token can be waited for, or awaited.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Config`] in a database that is in memory only. Otherwise as for [`commit`](Self::commit).
+    ///
+    /// # Example
+    ///
+    /// See [`CommitToken`].
+    pub fn submit(mut self) -> Result<CommitToken, Error> {
+        const WHAT: &str = "a commit's token";
+        self.choose(WHAT, Choice::Token)?;
+        let (db, thread) = (self.db, self.db.thread());
+        self.try_commit(thread)?;
+        let token = db.log.as_ref().and_then(|log| log.token(thread.submitted.get()));
+        token.ok_or_else(|| in_memory_only(WHAT, "of a database with a path"))
     }
 
     #[inline(always)]
@@ -359,6 +449,7 @@ impl<'db, S: Setting, M: Mode> Tx<'db, S, M> {
             Some(conflict) => state.session.counters.conflicted(conflict),
             None => state.session.counters.gave_up(),
         }
+        state.session.choice = Choice::Default;
         state.release(&self.db.store.records());
         state.give_back_reserved();
         reclaim::undo_inserts(self.db, &mut state);
@@ -376,17 +467,6 @@ impl<'db, S: Setting, M: Mode> Tx<'db, S, M> {
         result.map_err(|source| Error::Codec { table: opened.name, source })
     }
 
-    /// Shows a value that was found.
-    #[inline(always)]
-    fn show<C: Codec, R>(
-        &mut self,
-        opened: &Opened<S::Engine>,
-        found: Found,
-        see: impl FnOnce(C::View<'_>) -> R,
-    ) -> Result<R, Error> {
-        Ok(see(Self::codec_error(opened, C::view(Self::bytes(self.state(), found)))?))
-    }
-
     /// A value that was found.
     #[inline(always)]
     fn bytes(state: &TxState<S::Engine>, found: Found) -> &[u8] {
@@ -400,6 +480,12 @@ impl<'db, S: Setting, M: Mode> Tx<'db, S, M> {
     fn decode<C: Codec>(&mut self, opened: &Opened<S::Engine>, found: Found) -> Result<C::Value, Error> {
         Self::codec_error(opened, C::decode(Self::bytes(self.state(), found)))
     }
+}
+
+/// Refuses what needs a log.
+#[cold]
+pub(crate) fn in_memory_only(what: &'static str, must_be: &'static str) -> Error {
+    Error::Config { what, must_be, is: "in memory only".to_owned() }
 }
 
 impl<S: Setting, M: Mode> Drop for Tx<'_, S, M> {

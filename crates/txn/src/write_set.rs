@@ -12,6 +12,7 @@ use crate::{
     Error,
     arena::{ArenaKey, ArenaRange},
     epoch::version_in,
+    storage::Absence,
 };
 
 /// What a write does to its row.
@@ -47,6 +48,8 @@ pub(crate) enum WriteTarget {
     Written(usize),
     /// An older version, which cannot be written.
     Past,
+    /// No record, as long as this guard is unchanged: one has to be made.
+    Missed(Absence),
 }
 
 /// One row of the write set.

@@ -1,17 +1,25 @@
-//! redb, in memory and without durability: a store for disks, with one writer at a time.
+//! redb: a copy-on-write B-tree for disks, with one writer at a time. In memory and without durability, or in a file.
+
+use std::path::Path;
 
 use redb::{
     Database, Durability, ReadOnlyTable, ReadableDatabase, ReadableTable, Table, TableDefinition,
     backends::InMemoryBackend,
 };
 
-use super::peer::{Peer, Rows, copied, failed};
+use super::{
+    durable::{Durable, VALUE},
+    peer::{Peer, Rows, copied, failed},
+};
 use crate::Error;
 
 const NAME: &str = "redb";
 const ROWS: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("rows");
 
-pub(super) struct Redb(Database);
+pub(super) struct Redb {
+    database: Database,
+    durability: Durability,
+}
 
 struct Reading(ReadOnlyTable<u64, &'static [u8]>);
 struct Writing<'t>(Table<'t, u64, &'static [u8]>);
@@ -22,7 +30,8 @@ fn refused(error: impl std::error::Error + Send + Sync + 'static) -> Error {
 
 impl Peer for Redb {
     fn new() -> Result<Self, Error> {
-        Ok(Self(Database::builder().create_with_backend(InMemoryBackend::new()).map_err(refused)?))
+        let database = Database::builder().create_with_backend(InMemoryBackend::new()).map_err(refused)?;
+        Ok(Self { database, durability: Durability::None })
     }
 
     fn transact<T, F: From<Error>>(
@@ -31,17 +40,32 @@ impl Peer for Redb {
         mut body: impl FnMut(&mut dyn Rows) -> Result<T, F>,
     ) -> Result<T, F> {
         if !writes {
-            let tx = self.0.begin_read().map_err(refused)?;
+            let tx = self.database.begin_read().map_err(refused)?;
             return body(&mut Reading(tx.open_table(ROWS).map_err(refused)?));
         }
-        let mut tx = self.0.begin_write().map_err(refused)?;
-        tx.set_durability(Durability::None).map_err(refused)?;
+        let mut tx = self.database.begin_write().map_err(refused)?;
+        tx.set_durability(self.durability).map_err(refused)?;
         let done = body(&mut Writing(tx.open_table(ROWS).map_err(refused)?));
         match &done {
             Ok(_) => tx.commit().map_err(refused)?,
             Err(_) => tx.abort().map_err(refused)?,
         }
         done
+    }
+}
+
+impl Durable for Redb {
+    fn open(directory: &Path) -> Result<Self, Error> {
+        let database = Database::create(directory.join(NAME)).map_err(refused)?;
+        Ok(Self { database, durability: Durability::Immediate })
+    }
+
+    fn put(&self, key: u64, value: &[u8; VALUE]) -> Result<(), Error> {
+        self.transact(true, |rows| rows.put(key, value))
+    }
+
+    fn get(&self, key: u64, value: &mut [u8; VALUE]) -> Result<bool, Error> {
+        self.transact(false, |rows| rows.get(key, value)).map(|()| true)
     }
 }
 

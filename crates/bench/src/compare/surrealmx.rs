@@ -1,8 +1,13 @@
 //! SurrealMX: multi-version, optimistic, serializable by validation of what was read.
 
-use surrealmx::{Database, Error as MxError, Transaction};
+use std::path::Path;
 
-use super::peer::{Peer, Rows, copied, failed};
+use surrealmx::{AolMode, Database, DatabaseOptions, Error as MxError, FsyncMode, PersistenceOptions, Transaction};
+
+use super::{
+    durable::{Durable, VALUE},
+    peer::{Peer, Rows, copied, failed},
+};
 use crate::Error;
 
 const NAME: &str = "surrealmx";
@@ -38,6 +43,23 @@ impl Peer for SurrealMx {
                 Err(error) => return Err(refused(error).into()),
             }
         }
+    }
+}
+
+impl Durable for SurrealMx {
+    fn open(directory: &Path) -> Result<Self, Error> {
+        let log = PersistenceOptions::new(directory).with_aol_mode(AolMode::SynchronousOnCommit);
+        let log = log.with_fsync_mode(FsyncMode::EveryAppend);
+        let database = Database::new_with_persistence(DatabaseOptions::default(), log);
+        Ok(Self(database.map_err(|error| failed(NAME)(error.into()))?))
+    }
+
+    fn put(&self, key: u64, value: &[u8; VALUE]) -> Result<(), Error> {
+        self.transact(true, |rows| rows.put(key, value))
+    }
+
+    fn get(&self, key: u64, value: &mut [u8; VALUE]) -> Result<bool, Error> {
+        self.transact(false, |rows| rows.get(key, value)).map(|()| true)
     }
 }
 

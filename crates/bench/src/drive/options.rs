@@ -1,14 +1,16 @@
 //! Options that all workloads have.
 
-use std::time::Duration;
+use std::{path::PathBuf, time::Duration};
 
 use clap::{Args, value_parser};
 
 use super::{
     crew::Until,
     engine::{EngineName, but_limit},
+    log::{DurabilityName, LogPlace},
     workload::Pace,
 };
+use crate::Error;
 
 /// How a workload is run.
 #[derive(Clone, Debug, Args)]
@@ -37,9 +39,14 @@ pub(crate) struct Options {
     #[arg(long, value_parser = value_parser!(u16).range(0..=4096), default_value_t = 0, value_name = "GIB")]
     at_once: u16,
 
-    /// What a commit waits for: nothing, as there is no log yet
-    #[arg(long, value_parser = only("none", "there is no log yet, and nothing outlives the process"), default_value = "none")]
-    pub(crate) durability: String,
+    /// When a commit is safe from a crash. With a log, the conditions are checked again after the database was closed
+    /// and opened again
+    #[arg(long, value_enum, default_value_t)]
+    pub(crate) durability: DurabilityName,
+
+    /// Where the log is to be: a directory that is empty or not there yet, and is left as it is in the end
+    #[arg(long, value_name = "DIR")]
+    path: Option<PathBuf>,
 
     /// Nodes: one, as a database does not span several yet
     #[arg(long, value_parser = only("1", "a database does not span several nodes yet"), default_value = "1", value_name = "N")]
@@ -71,6 +78,21 @@ impl Options {
     /// The number of threads: as given, or one for each processor.
     pub(crate) fn threads(&self) -> usize {
         self.threads.map_or_else(|| std::thread::available_parallelism().map_or(1, Into::into), Into::into)
+    }
+
+    /// Where the log is to be; `None` if there is to be none.
+    pub(super) fn log(&self) -> Result<Option<LogPlace<'_>>, Error> {
+        let refused = |option, with, instead| Err(Error::Options { option, with, instead });
+        match (self.durability.mode(), &self.path) {
+            (None, None) => Ok(None),
+            (Some(mode), Some(directory)) => Ok(Some(LogPlace { directory, mode })),
+            (Some(_), None) => {
+                refused("--durability", "a database in memory", "say --path DIR, where its log is to be")
+            }
+            (None, Some(_)) => {
+                refused("--path", "--durability none", "say --durability async or sync, or leave it out")
+            }
+        }
     }
 
     pub(super) fn pace(&self) -> Pace {

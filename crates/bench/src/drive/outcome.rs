@@ -6,20 +6,22 @@ use serde::{Serialize, Serializer};
 use serde_json::Value;
 
 use super::{
-    EngineName, Options,
+    DurabilityName, EngineName, Options,
     crew::Client,
     latency::Percentiles,
+    log::Logged,
     workload::{Finished, Run, Workload},
 };
 use crate::{
     Error,
+    names::name_of,
     report::{Report, prose, table},
     units,
 };
 
 /// Loads, runs and checks a workload as options say.
 pub(crate) fn measure<W: Workload>(workload: &W, options: &Options) -> Result<Outcome, Error> {
-    let run = Run { workload, pace: options.pace() };
+    let run = Run { workload, pace: options.pace(), log: options.log()? };
     let (engine, result) = options.engine.dispatch(run)?;
     Ok(Outcome::new(workload, options, engine, run.pace.threads, result))
 }
@@ -39,7 +41,9 @@ pub(crate) struct Outcome {
     nodes: u64,
     fabric: String,
     protocol: String,
-    durability: String,
+    durability: DurabilityName,
+    #[serde(flatten)]
+    log: Option<Logged>,
     seconds: f64,
     committed: u64,
     throughput: f64,
@@ -75,7 +79,7 @@ impl Outcome {
         threads: usize,
         finished: Finished,
     ) -> Self {
-        let Finished { tally, conflicts, counted, violations, most_memory, .. } = finished;
+        let Finished { tally, conflicts, counted, log, violations, most_memory, .. } = finished;
         let seconds = tally.time.as_secs_f64();
         let causes = conflicts.into_iter().map(|(cause, count)| (format!("{cause:?}").to_lowercase(), count));
         // The kinds do not depend on the setting; any will do.
@@ -91,7 +95,8 @@ impl Outcome {
             nodes: 1,
             fabric: options.fabric.clone(),
             protocol: options.protocol.clone(),
-            durability: options.durability.clone(),
+            durability: options.durability,
+            log,
             seconds,
             committed: tally.committed,
             throughput: if seconds > 0.0 { tally.committed as f64 / seconds } else { 0.0 },
@@ -131,13 +136,27 @@ impl Outcome {
                 format!("{} VIOLATIONS, the first of them:\n  {}", violations.len(), shown.join("\n  "))
             }
         };
+        let log = self.log.map_or_else(String::new, |log| self.log_text(&log));
         let memory = self.max_rss_mib.map_or_else(String::new, |mib| format!("memory: {mib} MiB at most\n"));
         format!(
             "{workload}, {size}, {}, engine {engine}{simulated}\n\n\
              {throughput:.0} transactions/s: {committed} committed in {seconds:.2} s\n\n{latencies}\n\n\
-             {}\n{memory}checked: {checked}\n",
+             {}\n{log}{memory}checked: {checked}\n",
             units::threads(*threads),
             prose(&format!("aborts: {}{counted}", aborts.join(", "))),
+        )
+    }
+
+    fn log_text(&self, log: &Logged) -> String {
+        let Logged { log_bytes_per_transaction, log_bytes_per_s, log_syncs_per_s, .. } = log;
+        let Logged { recovery_s, recovery_rows, recovery_log_bytes, .. } = log;
+        let mib = |bytes: f64| bytes / f64::from(1 << 20);
+        format!(
+            "log ({}): {log_bytes_per_transaction:.0} bytes/transaction, {:.1} MiB/s, {log_syncs_per_s:.0} syncs/s\n\
+             opened again in {recovery_s:.2} s: {recovery_rows} rows, by a log of {:.0} MiB\n",
+            name_of(&self.durability),
+            mib(*log_bytes_per_s),
+            mib(*recovery_log_bytes as f64),
         )
     }
 }

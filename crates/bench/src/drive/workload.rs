@@ -3,14 +3,15 @@
 use std::{
     sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
-use drtm_txn::{Builder, Conflict, Db, Setting};
+use drtm_txn::{Builder, Conflict, Db, Durability, Setting};
 
 use super::{
     crew::{self, Client, Tally, Until},
     engine::Task,
+    log::{LogPlace, Logged},
     progress::Progress,
 };
 use crate::{Error, memory};
@@ -72,7 +73,7 @@ pub(crate) struct Pace {
 
 /// Loads, runs and checks a workload on one engine.
 pub(crate) fn run_in<S: Setting, W: Workload>(workload: &W, engine: S::Engine, pace: Pace) -> Result<Finished, Error> {
-    Run { workload, pace }.carry_out::<S>(engine)
+    Run { workload, pace, log: None }.carry_out::<S>(engine)
 }
 
 /// A workload that is to be loaded, run and checked.
@@ -80,6 +81,8 @@ pub(crate) fn run_in<S: Setting, W: Workload>(workload: &W, engine: S::Engine, p
 pub(crate) struct Run<'w, W> {
     pub(crate) workload: &'w W,
     pub(crate) pace: Pace,
+    /// Where its log is to be, if there is to be one.
+    pub(crate) log: Option<LogPlace<'w>>,
 }
 
 impl<W> Clone for Run<'_, W> {
@@ -99,6 +102,9 @@ pub(crate) struct Finished {
     pub(crate) regions: drtm_htm::Stats,
     /// What clients have counted.
     pub(crate) counted: Vec<(String, u64)>,
+    /// What became of the log.
+    pub(crate) log: Option<Logged>,
+    /// What does not hold, also when the database was opened again.
     pub(crate) violations: Vec<String>,
     /// None where the system does not tell.
     pub(crate) most_memory: Option<u64>,
@@ -108,7 +114,8 @@ impl Finished {
     /// Of clients that use no database.
     pub(crate) fn of(tally: Tally) -> Self {
         let (conflicts, counted, violations) = (Vec::new(), Vec::new(), Vec::new());
-        Self { tally, conflicts, regions: drtm_htm::Stats::default(), counted, violations, most_memory: None }
+        let (regions, log, most_memory) = (drtm_htm::Stats::default(), None, None);
+        Self { tally, conflicts, regions, counted, log, violations, most_memory }
     }
 }
 
@@ -116,11 +123,25 @@ impl<W: Workload> Task for Run<'_, W> {
     type Output = Finished;
 
     fn carry_out<S: Setting>(self, engine: S::Engine) -> Result<Finished, Error> {
-        let Self { workload, pace: Pace { threads, until, memory, at_once } } = self;
-        let db = Builder::new().memory(memory).at_once(at_once).build_with::<S>(engine)?;
-        let tables = workload.open(&db)?;
+        let Self { workload, pace: Pace { threads, until, memory, at_once }, log } = self;
+        let builder = Builder::new().memory(memory).at_once(at_once);
+        let log = log.map(|place| Ok::<_, Error>((place.fresh()?, place.mode))).transpose()?;
+        let open = |mode| match &log {
+            None => Ok(builder.clone().build_with::<S>(engine.clone())?),
+            Some((meter, _)) => meter.database::<S>(builder.clone(), mode, engine.clone()),
+        };
+        // Nothing waits for what is loaded.
+        let mut db = open(Durability::Async)?;
+        let mut tables = workload.open(&db)?;
         let progress = Progress::new("loading", workload.pieces());
         load(workload, &db, tables, threads, || progress.step())?;
+        if let Some((_, Durability::Sync)) = log {
+            db.close()?;
+            drop(db);
+            db = open(Durability::Sync)?;
+            tables = workload.open(&db)?;
+        }
+        let loaded = log.as_ref().map(|(meter, _)| meter.settle());
         let (before, regions_before) = (db.stats(), db.regions());
         let mut clients = workload.clients(&db, tables, threads)?;
         let tally = match until {
@@ -139,9 +160,26 @@ impl<W: Workload> Task for Run<'_, W> {
         // Before the check, which takes memory of its own.
         let most_memory = memory::peak().ok();
         let _checking = Progress::spinner("checking");
-        let violations = workload.check(&db, tables, &clients.iter().collect::<Vec<_>>())?;
+        let references: Vec<_> = clients.iter().collect();
+        let mut violations = workload.check(&db, tables, &references)?;
+        let log = match log.as_ref().zip(loaded) {
+            None => None,
+            Some(((meter, mode), loaded)) => {
+                db.close()?;
+                let written = meter.written();
+                let began = Instant::now();
+                let again = open(*mode)?;
+                let recovery = began.elapsed();
+                let tables = workload.open(&again)?;
+                let found = workload.check(&again, tables, &references)?;
+                violations.extend(found.into_iter().map(|violation| format!("opened again: {violation}")));
+                let rows = again.tables()?.iter().map(|(_, rows)| rows).sum();
+                again.close()?;
+                Some(Logged::of(&tally, (loaded, written), (recovery, rows)))
+            }
+        };
         let counted = W::counted(&clients);
-        Ok(Finished { tally, conflicts, regions, counted, violations, most_memory })
+        Ok(Finished { tally, conflicts, regions, counted, log, violations, most_memory })
     }
 }
 

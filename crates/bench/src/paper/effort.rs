@@ -110,7 +110,7 @@ impl Effort {
 
     /// A workload on an engine, of which every run is on a new database.
     pub(super) fn subject<'s, W: Workload + 's>(&self, workload: W, engine: DatabaseEngine, pace: Pace) -> Subject<'s> {
-        Box::new(move || Ok(engine.dispatch(Run { workload: &workload, pace })?.1))
+        Box::new(move || Ok(engine.dispatch(Run { workload: &workload, pace, log: None })?.1))
     }
 
     /// Measures subjects in turns. Each is checked, too.

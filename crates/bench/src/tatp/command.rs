@@ -25,7 +25,8 @@ use crate::{
 ///
 /// JSON: {workload, threads, subscribers, choice, engine, simulated, nodes, fabric, protocol, durability,
 /// seconds, committed, throughput, aborts: {cause: n}, latency_us: {transaction: {p50, p90, p99, p999}},
-/// consistency: "ok"|[violations], max_rss_mib}
+/// consistency: "ok"|[violations], max_rss_mib}; with a log also
+/// {log_bytes_per_transaction, log_bytes_per_s, log_syncs_per_s, recovery_s, recovery_rows, recovery_log_bytes}
 #[derive(Debug, ClapArgs)]
 #[command(verbatim_doc_comment, after_help = AFTER_HELP)]
 pub(crate) struct Args {

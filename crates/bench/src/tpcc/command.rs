@@ -34,7 +34,8 @@ use crate::{
 ///
 /// JSON: {workload, threads, warehouses, mix, reads, remote_items, read_reruns, engine, simulated, nodes, fabric,
 /// protocol, durability, seconds, committed, throughput, aborts: {cause: n},
-/// latency_us: {transaction: {p50, p90, p99, p999}}, consistency: "ok"|[violations], max_rss_mib}
+/// latency_us: {transaction: {p50, p90, p99, p999}}, consistency: "ok"|[violations], max_rss_mib}; with a log also
+/// {log_bytes_per_transaction, log_bytes_per_s, log_syncs_per_s, recovery_s, recovery_rows, recovery_log_bytes}
 #[derive(Debug, ClapArgs)]
 #[command(verbatim_doc_comment, after_help = AFTER_HELP)]
 pub(crate) struct Args {
@@ -70,6 +71,7 @@ const AFTER_HELP: &str = "\
 Examples:
   drtm-bench tpcc                                    one warehouse and one thread for each processor
   drtm-bench tpcc --warehouses 1 --threads 2 --json  contention, for a script
+  drtm-bench tpcc --durability sync --path DIR       commits that survive a power cut; checked again when reopened
   drtm-bench tpcc --mix stock-level-half --reads validated
                                                      long reads, refused when others write what they have read";
 

@@ -32,7 +32,8 @@ use crate::{
 ///
 /// JSON: {workload, threads, mix, records, dist, value_bytes, table, ops (X), reads (X), engine, simulated,
 /// nodes, fabric, protocol, durability, seconds, committed, throughput, aborts: {cause: n},
-/// latency_us: {operation: {p50, p90, p99, p999}}, consistency: "ok"|[violations], max_rss_mib}
+/// latency_us: {operation: {p50, p90, p99, p999}}, consistency: "ok"|[violations], max_rss_mib}; with a log also
+/// {log_bytes_per_transaction, log_bytes_per_s, log_syncs_per_s, recovery_s, recovery_rows, recovery_log_bytes}
 #[derive(Clone, Debug, ClapArgs)]
 #[command(verbatim_doc_comment, after_help = AFTER_HELP)]
 pub(crate) struct Args {

@@ -276,7 +276,10 @@ fn settings_of_workloads_that_cannot_be_are_refused_and_say_why() {
         String::from_utf8_lossy(&output.stderr).into_owned()
     };
     for (arguments, reason) in [
-        (&["--durability", "sync"][..], "there is no log yet"),
+        (&["--durability", "sync"][..], "--path DIR"),
+        (&["--path", "somewhere"], "--durability async or sync"),
+        (&["--durability", "eventually"], "possible values"),
+        (&["--durability", "async", "--path", "."], "name a directory that is empty"),
         (&["--nodes", "2"], "several nodes"),
         (&["--fabric", "tcp"], "several nodes"),
         (&["--protocol", "farm"], "several yet"),

@@ -4,7 +4,9 @@
 mod command_line;
 mod compare;
 mod limits;
+mod log;
 mod lookups;
 mod paper;
+mod soak;
 mod speed;
 mod workloads;

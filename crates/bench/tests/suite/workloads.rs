@@ -1,6 +1,6 @@
 //! Each workload on each engine: small, with two threads, and its conditions after the run.
 
-use std::process::Command;
+use std::{fs, path::Path, process::Command};
 
 use serde_json::Value;
 
@@ -66,6 +66,51 @@ fn tpcc() {
     run(
         &[&small[..], &["--warehouses", "2", "--remote-items", "100", "--mix", "new-order", "--secs", "0.2"]].concat(),
         "none",
+    );
+}
+
+/// Runs a workload with a log, whose database is closed, opened again and checked again, and gives its report.
+fn run_with_a_log(arguments: &[&str], durability: &str) -> Value {
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!(
+        "log-{}-{durability}-{}",
+        arguments[0],
+        std::process::id()
+    ));
+    let _ = fs::remove_dir_all(&directory);
+    let path = directory.to_str().expect("a name in Unicode");
+    let report = run(&[arguments, &["--durability", durability, "--path", path]].concat(), "none");
+    assert_eq!(report["durability"], durability);
+    for field in ["log_bytes_per_transaction", "log_bytes_per_s", "log_syncs_per_s", "recovery_s"] {
+        assert!(report[field].as_f64() > Some(0.0), "{field} of {report}");
+    }
+    let bytes: u64 = fs::read_dir(&directory)
+        .expect("the log is left")
+        .map(|entry| entry.and_then(|entry| entry.metadata()).expect("a file").len())
+        .sum();
+    // Segments' space is given back, and the lock's file has a line.
+    let logged = report["recovery_log_bytes"].as_u64().expect("a count");
+    assert!((logged..logged + 1_000).contains(&bytes), "{bytes} bytes of {report}");
+    fs::remove_dir_all(&directory).expect("it is there");
+    report
+}
+
+#[test]
+fn workloads_with_a_log_hold_when_they_are_opened_again() {
+    for (arguments, rows) in [
+        (&["tpcc", "--customers", "60", "--items", "300", "--warehouses", "1", "--transactions", "300"][..], 8_000),
+        (&["smallbank", "--customers", "200", "--transactions", "300"], 400),
+        (&["tatp", "--subscribers", "300", "--transactions", "300"], 1_000),
+        (&["ycsb", "--mix", "a", "--records", "500", "--transactions", "300"], 500),
+        (&["ycsb", "--mix", "d", "--records", "500", "--transactions", "300"], 500),
+    ] {
+        for durability in ["async", "sync"] {
+            let report = run_with_a_log(arguments, durability);
+            assert!(report["recovery_rows"].as_u64() >= Some(rows), "{report}");
+        }
+    }
+    assert_eq!(
+        run(&["smallbank", "--customers", "200", "--transactions", "10"], "none")["log_bytes_per_s"],
+        Value::Null
     );
 }
 

@@ -1,7 +1,7 @@
 //! One bucket: what its words say, and how they are changed.
 //!
-//! Whoever changes a chain (a main bucket and the overflow buckets it links to) holds the main bucket's lock, or does it in a hardware region that
-//! commits only if the lock was free. Either way the bucket's version is one on afterwards.
+//! Whoever changes a chain (a main bucket and the overflow buckets it links to) holds the main bucket's lock. The
+//! bucket's version is one on afterwards.
 //!
 //! Readers take no lock. A slot is filled key first and place last, so a place that is found with a key leads to
 //! that key's record, or to one that says it is another's. A search that finds nothing has only found nothing if the
@@ -9,7 +9,7 @@
 
 use std::hint::{cold_path, select_unpredictable};
 
-use drtm_htm::{Access, Engine, LINE_WORDS, Word, fence_acquire};
+use drtm_htm::{Engine, LINE_WORDS, Word, fence_acquire};
 
 use super::segments::Bucket;
 use crate::{
@@ -158,124 +158,62 @@ pub(super) fn try_lock<E: Engine>(engine: &E, bucket: &Bucket, seen: Seen) -> bo
     !seen.is_locked() && engine.compare_exchange(version_meta(bucket), seen.0, Bits::locked(seen.0)).is_ok()
 }
 
-/// A chain's bucket as a change sees it: inside a region, or by plain accesses under the lock.
-#[derive(Debug)]
-pub(super) struct Change<'b>(pub(super) &'b Bucket);
+/// The slots that are empty, as bits: without a branch for each.
+#[inline(always)]
+pub(super) fn empty<E: Engine>(engine: &E, bucket: &Bucket) -> u32 {
+    let is_empty = |slot: usize| Bits::place(engine.load(&bucket[meta_word(slot)])) == 0;
+    (0..SLOTS).fold(0, |empty, slot| empty | u32::from(is_empty(slot)) << slot)
+}
 
-impl<'b> Change<'b> {
-    pub(super) fn is_locked<A: Access<'b>>(&self, tx: &mut A) -> Result<bool, A::Abort> {
-        Ok(Bits::is_locked(tx.load(version_meta(self.0))?))
-    }
+// What follows changes a bucket of a chain that the caller has locked, or that nobody knows of yet.
 
-    pub(super) fn version<A: Access<'b>>(&self, tx: &mut A) -> Result<u32, A::Abort> {
-        Ok(Bits::version(tx.load(version_meta(self.0))?))
-    }
+pub(super) fn set_depth<E: Engine>(engine: &E, bucket: &Bucket, depth: u32) {
+    update(engine, bucket, Bits::DEPTH_SLOT, |meta| Bits::with_depth(meta, depth));
+}
 
-    pub(super) fn depth<A: Access<'b>>(&self, tx: &mut A) -> Result<Option<u32>, A::Abort> {
-        Ok(Bits::depth(tx.load(&self.0[meta_word(Bits::DEPTH_SLOT)])?))
-    }
+pub(super) fn set_link<E: Engine>(engine: &E, bucket: &Bucket, link: u64) {
+    update(engine, bucket, Bits::LINK_SLOT, |meta| Bits::with_link(meta, link));
+}
 
-    pub(super) fn set_depth<A: Access<'b>>(&self, tx: &mut A, depth: u32) -> Result<(), A::Abort> {
-        self.update(tx, Bits::DEPTH_SLOT, |meta| Bits::with_depth(meta, depth))
-    }
+/// Fills a slot: the key, the tag, and last the place.
+#[inline(always)]
+pub(super) fn fill<E: Engine>(engine: &E, bucket: &Bucket, slot: usize, key: u64, place: Place) {
+    engine.store(&bucket[key_word(slot)], key);
+    point(engine, bucket, slot, place);
+}
 
-    pub(super) fn link<A: Access<'b>>(&self, tx: &mut A) -> Result<u64, A::Abort> {
-        Ok(Bits::link(tx.load(&self.0[meta_word(Bits::LINK_SLOT)])?))
-    }
-
-    pub(super) fn set_link<A: Access<'b>>(&self, tx: &mut A, link: u64) -> Result<(), A::Abort> {
-        self.update(tx, Bits::LINK_SLOT, |meta| Bits::with_link(meta, link))
-    }
-
-    /// The slot's key and place, if it is in use.
-    pub(super) fn get<A: Access<'b>>(&self, tx: &mut A, slot: usize) -> Result<Option<(u64, Place)>, A::Abort> {
-        let meta = self.meta(tx, slot)?;
-        if Bits::place(meta) == 0 {
-            return Ok(None);
+/// Lets a slot point to another place.
+#[inline(always)]
+pub(super) fn point<E: Engine>(engine: &E, bucket: &Bucket, slot: usize, place: Place) {
+    if Bits::lends_its_tag(slot) {
+        for (lender, half) in Bits::lenders(slot).into_iter().zip(place.incarnation.to_le_bytes()) {
+            update(engine, bucket, lender, |meta| Bits::with_spare(meta, half));
         }
-        let place = self.place(tx, slot, meta)?;
-        Ok(Some((self.key(tx, slot)?, place)))
+        update(engine, bucket, slot, |meta| Bits::with_place(meta, place.word));
+    } else {
+        update(engine, bucket, slot, |meta| Bits::with_tag(Bits::with_place(meta, place.word), place.incarnation));
     }
+}
 
-    /// The slot's meta word, whose place tells whether it is in use.
-    #[inline(always)]
-    pub(super) fn meta<A: Access<'b>>(&self, tx: &mut A, slot: usize) -> Result<u64, A::Abort> {
-        tx.load(&self.0[meta_word(slot)])
-    }
+/// Empties a slot. Its key stays, and means nothing.
+pub(super) fn clear<E: Engine>(engine: &E, bucket: &Bucket, slot: usize) {
+    update(engine, bucket, slot, |meta| Bits::with_place(meta, 0));
+}
 
-    #[inline(always)]
-    pub(super) fn key<A: Access<'b>>(&self, tx: &mut A, slot: usize) -> Result<u64, A::Abort> {
-        tx.load(&self.0[key_word(slot)])
+/// Makes the bucket unlocked and one version on: the last thing that is done to a chain. If that begins a quarter of all versions, calls `turn_over` before.
+#[inline(always)]
+pub(super) fn release<E: Engine>(engine: &E, bucket: &Bucket, turn_over: impl FnOnce()) {
+    let word = version_meta(bucket);
+    let released = Bits::released(engine.load(word));
+    if Bits::begins_quarter(released) {
+        cold_path();
+        turn_over();
     }
+    engine.store(word, released);
+}
 
-    /// The slots that are empty, as bits: without a branch for each.
-    #[inline(always)]
-    pub(super) fn empty<A: Access<'b>>(&self, tx: &mut A) -> Result<u32, A::Abort> {
-        (0..SLOTS).try_fold(0, |empty, slot| Ok(empty | u32::from(Bits::place(self.meta(tx, slot)?) == 0) << slot))
-    }
-
-    /// The slots that have this key, or had it and are empty, as bits.
-    #[inline(always)]
-    pub(super) fn alike<A: Access<'b>>(&self, tx: &mut A, key: u64) -> Result<u32, A::Abort> {
-        (0..SLOTS).try_fold(0, |alike, slot| Ok(alike | u32::from(self.key(tx, slot)? == key) << slot))
-    }
-
-    /// Where the record of a slot with this meta word is.
-    pub(super) fn place<A: Access<'b>>(&self, tx: &mut A, slot: usize, meta: u64) -> Result<Place, A::Abort> {
-        let incarnation = if Bits::lends_its_tag(slot) {
-            let [low, high] = Bits::lenders(slot);
-            u16::from_le_bytes([Bits::spare(self.meta(tx, low)?), Bits::spare(self.meta(tx, high)?)])
-        } else {
-            Bits::tag(meta)
-        };
-        Ok(Place { word: Bits::place(meta), incarnation })
-    }
-
-    /// Fills a slot: the key, the tag, and last the place.
-    pub(super) fn fill<A: Access<'b>>(&self, tx: &mut A, slot: usize, key: u64, place: Place) -> Result<(), A::Abort> {
-        tx.store(&self.0[key_word(slot)], key)?;
-        self.point(tx, slot, place)
-    }
-
-    /// Lets a slot point to another place.
-    pub(super) fn point<A: Access<'b>>(&self, tx: &mut A, slot: usize, place: Place) -> Result<(), A::Abort> {
-        if Bits::lends_its_tag(slot) {
-            let [low, high] = Bits::lenders(slot);
-            let [low_tag, high_tag] = place.incarnation.to_le_bytes();
-            self.update(tx, low, |meta| Bits::with_spare(meta, low_tag))?;
-            self.update(tx, high, |meta| Bits::with_spare(meta, high_tag))?;
-            self.update(tx, slot, |meta| Bits::with_place(meta, place.word))
-        } else {
-            self.update(tx, slot, |meta| Bits::with_tag(Bits::with_place(meta, place.word), place.incarnation))
-        }
-    }
-
-    /// Empties a slot. Its key stays, and means nothing.
-    pub(super) fn clear<A: Access<'b>>(&self, tx: &mut A, slot: usize) -> Result<(), A::Abort> {
-        self.update(tx, slot, |meta| Bits::with_place(meta, 0))
-    }
-
-    /// Makes the bucket unlocked and one version on: the last thing that is done to a chain. If that begins a quarter of all versions, calls `turn_over` before.
-    #[inline(always)]
-    pub(super) fn release<A: Access<'b>>(&self, tx: &mut A, turn_over: impl FnOnce()) -> Result<(), A::Abort> {
-        let word = version_meta(self.0);
-        let released = Bits::released(tx.load(word)?);
-        if Bits::begins_quarter(released) {
-            cold_path();
-            turn_over();
-        }
-        tx.store(word, released)
-    }
-
-    /// Whether the next version begins a quarter of all: not to be done in an htm transaction.
-    #[inline(always)]
-    pub(super) fn ends_quarter<A: Access<'b>>(&self, tx: &mut A) -> Result<bool, A::Abort> {
-        Ok(Bits::begins_quarter(Bits::released(tx.load(version_meta(self.0))?)))
-    }
-
-    fn update<A: Access<'b>>(&self, tx: &mut A, slot: usize, change: impl FnOnce(u64) -> u64) -> Result<(), A::Abort> {
-        let word = &self.0[meta_word(slot)];
-        let meta = tx.load(word)?;
-        tx.store(word, change(meta))
-    }
+#[inline(always)]
+fn update<E: Engine>(engine: &E, bucket: &Bucket, slot: usize, change: impl FnOnce(u64) -> u64) {
+    let word = &bucket[meta_word(slot)];
+    engine.store(word, change(engine.load(word)));
 }

@@ -1,13 +1,10 @@
 //! A whole chain: a main bucket and the overflow buckets behind it, as its changers see it.
 
-use drtm_htm::{Access, Engine, Plain};
+use std::iter;
 
-use super::{
-    Table,
-    bucket::{self, Change},
-    header,
-    segments::Bucket,
-};
+use drtm_htm::Engine;
+
+use super::{Table, bucket, header, segments::Bucket};
 use crate::{
     KvError,
     keys::Keys,
@@ -16,7 +13,7 @@ use crate::{
 
 /// Where a key can be put: in a free slot, or in a new bucket behind the chain's last.
 #[derive(Debug)]
-pub(super) enum Room<'b> {
+pub(super) enum Vacancy<'b> {
     Slot(&'b Bucket, usize),
     Behind(&'b Bucket),
 }
@@ -29,83 +26,43 @@ pub(super) struct Match<'b> {
     pub(super) place: Place,
 }
 
-/// Runs a body by plain accesses, which cannot fail.
-#[inline(always)]
-pub(super) fn plainly<'e, E: Engine, T>(
-    engine: &'e E,
-    body: impl FnOnce(&mut Plain<'e, E>) -> Result<T, std::convert::Infallible>,
-) -> T {
-    let Ok(value) = body(&mut Plain::new(engine));
-    value
-}
-
 impl<E: Engine> Table<E> {
     /// Goes through a chain that is locked: calls `found` with every match, and gives the first room: in the key's line, if there is some in its bucket.
     pub(super) fn survey<'t, K: Keys>(
         &'t self,
         main: &'t Bucket,
         key: u64,
-        found: impl FnMut(Match<'t>),
-    ) -> Result<Room<'t>, KvError> {
-        plainly(self.engine(), |tx| self.survey_by::<K, _>(tx, main, key, |link| self.overflow(link), found))
-    }
-
-    /// The same in a region. It fails where the handle has not come to a bucket before, too: whoever locks the chain will.
-    pub(super) fn survey_in_region<'t, K: Keys, A: Access<'t>>(
-        &'t self,
-        tx: &mut A,
-        main: &'t Bucket,
-        key: u64,
-        found: impl FnMut(Match<'t>),
-    ) -> Result<Result<Room<'t>, KvError>, A::Abort> {
-        self.survey_by::<K, _>(tx, main, key, |link| self.overflow_in_region(link), found)
-    }
-
-    fn survey_by<'t, K: Keys, A: Access<'t>>(
-        &'t self,
-        tx: &mut A,
-        main: &'t Bucket,
-        key: u64,
-        overflow: impl Fn(u64) -> Result<&'t Bucket, KvError>,
         mut found: impl FnMut(Match<'t>),
-    ) -> Result<Result<Room<'t>, KvError>, A::Abort> {
-        let line = self.line_of::<K>(key);
-        let mut free = None;
-        let mut bucket = main;
-        loop {
-            let change = Change(bucket);
-            let empty = change.empty(tx)?;
-            let mut alike = change.alike(tx, key)? & !empty;
+    ) -> Result<Vacancy<'t>, KvError> {
+        let (engine, line) = (self.engine(), self.line_of::<K>(key));
+        let (mut free, mut last) = (None, main);
+        for bucket in self.chain(main) {
+            let bucket = bucket?;
+            let mut alike = bucket::matches(engine, bucket, key);
             while alike != 0 {
                 let slot = alike.trailing_zeros() as usize;
                 alike &= alike - 1;
-                let meta = change.meta(tx, slot)?;
-                found(Match { bucket, slot, place: change.place(tx, slot, meta)? });
+                if let Some(place) = bucket::place(engine, bucket, slot) {
+                    found(Match { bucket, slot, place });
+                }
             }
+            let empty = bucket::empty(engine, bucket);
             if empty != 0 && free.is_none() {
-                free = Some(Room::Slot(bucket, bucket::first_of(empty, line)));
+                free = Some(Vacancy::Slot(bucket, bucket::first_of(empty, line)));
             }
-            bucket = match change.link(tx)? {
-                0 => return Ok(Ok(free.unwrap_or(Room::Behind(bucket)))),
-                link => match overflow(link) {
-                    Ok(bucket) => bucket,
-                    Err(error) => return Ok(Err(error)),
-                },
-            };
+            last = bucket;
         }
+        Ok(free.unwrap_or(Vacancy::Behind(last)))
     }
 
     /// The buckets of a chain, in order.
-    pub(super) fn chain<'t>(&'t self, main: &'t Bucket) -> Result<Vec<&'t Bucket>, KvError> {
-        let mut chain = vec![main];
-        let mut last = main;
-        loop {
-            match bucket::link(self.engine(), last) {
-                0 => return Ok(chain),
-                link => last = self.overflow(link)?,
+    pub(super) fn chain<'t>(&'t self, main: &'t Bucket) -> impl Iterator<Item = Result<&'t Bucket, KvError>> {
+        iter::successors(Some(Ok(main)), |last: &Result<&'t Bucket, _>| {
+            match bucket::link(self.engine(), last.as_ref().ok()?) {
+                0 => None,
+                link => Some(self.overflow(link)),
             }
-            chain.push(last);
-        }
+        })
     }
 
     /// Takes empty overflow buckets out of a chain that is locked, and gives their links. They must not be used again before the
@@ -122,7 +79,7 @@ impl<E: Engine> Table<E> {
             let bucket = self.overflow(link)?;
             if (0..SLOTS).all(|slot| bucket::place(engine, bucket, slot).is_none()) {
                 let next = bucket::link(engine, bucket);
-                plainly(engine, |tx| Change(last).set_link(tx, next));
+                bucket::set_link(engine, last, next);
                 empty.push(link);
             } else {
                 last = bucket;
@@ -136,10 +93,10 @@ impl<E: Engine> Table<E> {
         let free = self.free_overflows.lock().pop();
         if let Some(link) = free {
             let bucket = self.overflow(link)?;
-            plainly(self.engine(), |tx| Change(bucket).set_link(tx, 0));
+            bucket::set_link(self.engine(), bucket, 0);
             return Ok(link);
         }
-        let used = self.header(header::OVERFLOWS)?;
+        let used = self.base.word(header::OVERFLOWS)?;
         loop {
             let before = self.engine().load(used);
             // Link zero is none.

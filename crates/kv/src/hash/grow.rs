@@ -3,17 +3,14 @@
 use drtm_htm::Engine;
 
 use super::{
-    BucketChange, Table,
-    bucket::{self, Change},
-    chain::plainly,
-    header,
+    BucketChange, Table, bucket, header,
     segments::{self, Bucket},
 };
 use crate::{
     KvError,
     bounds::TURN,
     keys::Keys,
-    layout::{Place, SLOTS},
+    layout::{SLOTS, key_word},
     mutation::{self, Mutation},
 };
 
@@ -23,7 +20,7 @@ impl<E: Engine> Table<E> {
         for number in 0..count {
             self.main.ensure(self.region(), number)?;
             let bucket = self.main_bucket(number)?;
-            plainly(self.engine(), |tx| Change(bucket).set_depth(tx, 0));
+            bucket::set_depth(self.engine(), bucket, 0);
         }
         Ok(())
     }
@@ -44,7 +41,7 @@ impl<E: Engine> Table<E> {
     /// Adds buckets until there are so many keys to one, or fewer.
     #[cold]
     fn grow<K: Keys>(&self, keys_per_bucket: f64, mut note: impl FnMut(BucketChange)) -> Result<(), KvError> {
-        let keys = self.keys()? as f64;
+        let keys = self.base.keys()? as f64;
         while keys > self.buckets()? as f64 * keys_per_bucket {
             match self.split::<K>()? {
                 Some(change) => note(change),
@@ -57,14 +54,14 @@ impl<E: Engine> Table<E> {
     /// Splits the bucket whose turn it is. `None` if somebody else holds it, or there can be no more buckets.
     pub(super) fn split<K: Keys>(&self) -> Result<Option<BucketChange>, KvError> {
         let engine = self.engine();
-        let buckets = self.header(header::BUCKETS)?;
+        let buckets = self.base.word(header::BUCKETS)?;
         let number = engine.load(buckets);
         if number >= segments::MOST {
             return Ok(None);
         }
         if self.main.ensure(self.region(), number)? {
             #[cfg(feature = "tracing")]
-            tracing::debug!(target: "drtm", buckets = number, keys = self.keys()?, "a hash table takes memory for more buckets");
+            tracing::debug!(target: "drtm", buckets = number, keys = self.base.keys()?, "a hash table takes memory for more buckets");
         }
         let parent = self.split_off(number)?;
         let (new, old) = (self.main_bucket(number)?, self.main_bucket(parent)?);
@@ -94,13 +91,16 @@ impl<E: Engine> Table<E> {
     /// then. Gives the links of overflow buckets that have become empty.
     fn divide<K: Keys>(&self, old: &Bucket, new: &Bucket, depth: u32) -> Result<Vec<u64>, KvError> {
         let engine = self.engine();
-        let chain = self.chain(old)?;
-        let slots = || chain.iter().flat_map(|bucket| (0..SLOTS).map(move |slot| (*bucket, slot)));
         let moves = |key: u64| K::hash(key) >> (depth - 1) & 1 != 0;
-        let moving: Vec<(u64, Place)> = slots()
-            .filter_map(|(bucket, slot)| plainly(engine, |tx| Change(bucket).get(tx, slot)))
-            .filter(|(key, _)| moves(*key))
-            .collect();
+        let mut moving = Vec::new();
+        for bucket in self.chain(old) {
+            let bucket = bucket?;
+            for slot in 0..SLOTS {
+                let key = engine.load(&bucket[key_word(slot)]);
+                let place = bucket::place(engine, bucket, slot).filter(|_| moves(key));
+                moving.extend(place.map(|place| (bucket, slot, key, place)));
+            }
+        }
 
         // All that can fail comes first.
         let mut links = Vec::new();
@@ -114,31 +114,24 @@ impl<E: Engine> Table<E> {
             }
         }
         let (mut to, mut free) = (new, bucket::ALL_SLOTS);
-        for (index, (key, place)) in moving.into_iter().enumerate() {
+        for (index, (_, _, key, place)) in moving.iter().copied().enumerate() {
             if index > 0 && index % SLOTS == 0 {
                 let link = links[index / SLOTS - 1];
-                plainly(engine, |tx| Change(to).set_link(tx, link));
+                bucket::set_link(engine, to, link);
                 (to, free) = (self.overflow(link)?, bucket::ALL_SLOTS);
             }
             let line = self.line_of::<K>(key);
             let slot = bucket::first_of(free, line);
             free &= !(1 << slot);
-            plainly(engine, |tx| Change(to).fill(tx, slot, key, place));
+            bucket::fill(engine, to, slot, key, place);
         }
-        let drop_moving = || {
-            for (bucket, slot) in slots() {
-                plainly(engine, |tx| match Change(bucket).get(tx, slot)? {
-                    Some((key, _)) if moves(key) => Change(bucket).clear(tx, slot),
-                    _ => Ok(()),
-                });
-            }
-        };
+        let drop_moving = || moving.iter().for_each(|(bucket, slot, ..)| bucket::clear(engine, bucket, *slot));
         if mutation::includes(Mutation::SplitDropsKeysFirst) {
             drop_moving();
         }
         // In this order: valid there, declared here, gone from here.
-        plainly(engine, |tx| Change(new).set_depth(tx, depth));
-        plainly(engine, |tx| Change(old).set_depth(tx, depth));
+        bucket::set_depth(engine, new, depth);
+        bucket::set_depth(engine, old, depth);
         drop_moving();
         self.unlink_empty(old)
     }

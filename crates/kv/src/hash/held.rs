@@ -5,22 +5,16 @@ use std::{marker::PhantomData, sync::Arc};
 use drtm_htm::{Access, Engine, LINE_BYTES};
 use drtm_rdma::{Offset, Region};
 
-use super::{
-    HashTable, Table,
-    bucket::{Change, version_meta},
-    chain::{Match, plainly},
-    header,
-    segments::Bucket,
-};
+use super::{HashTable, bucket::version_meta};
 use crate::{
-    Current, ForHolder, GuardChange, Handle, KvError, PhantomGuard, Placed, ReadEntry, Reaped, Reserved, Store, Turn,
-    Version, Visibility, Worker, floor,
+    GuardChange, Handle, KvError, PhantomGuard, Placed, ReadEntry, Reaped, Turn, Version, Visibility, Worker,
+    base::Base,
+    heap::Class,
     keys::Keys,
     layout::{BUCKET_BYTES, Bits},
-    patience::Patience,
     record::{Lines, Record, Shape, WholeKey},
     room::{Nowhere, Room},
-    table::{KvTable, sealed::Sealed},
+    table::{EntryChange, KvTable, sealed::Sealed},
 };
 
 /// A bucket as it was when a key was not found there.
@@ -154,31 +148,12 @@ impl<E: Engine, K: Keys> KvTable<E, K> for HashTable<E, K> {
     type Kept = K;
 
     #[inline(always)]
-    fn store(&self) -> &Store<E> {
-        &self.table.store
-    }
-
-    fn patience(&self) -> Patience {
-        self.table.patience
-    }
-
-    #[inline(always)]
-    fn region(&self) -> &Region<E> {
-        self.table.region()
-    }
-
-    fn location(&self) -> Offset {
-        self.table.at
+    fn base(&self) -> &Base<E> {
+        &self.table.base
     }
 
     fn impatient(&self) -> Self {
-        let Table { store, at, numbering, grows_at, checked, .. } = &*self.table;
-        let table = Table { patience: Patience::Short, ..Table::new(store, *at, *numbering, *grows_at, *checked) };
-        Self { table: Arc::new(table), keys: PhantomData }
-    }
-
-    fn count(&self) -> Result<u64, KvError> {
-        self.table.keys()
+        Self { table: Arc::new(self.table.impatient()), keys: PhantomData }
     }
 
     #[inline(always)]
@@ -201,41 +176,25 @@ impl<E: Engine, K: Keys> KvTable<E, K> for HashTable<E, K> {
         self.table.try_read::<K, V>(key, view, into)
     }
 
-    fn insert(&self, worker: &mut Worker<E>, key: K::Key<'_>, value: &[u8]) -> Result<Option<Version>, KvError> {
-        let read = |since| Ok((self.read(key, Current, &mut Nowhere)?, since));
-        let (Err(missed), since) = self.undisturbed(read)? else { return Ok(None) };
-        // An htm transaction needs no lock.
-        let missed = (!self.table.engine().has_regions()).then_some((missed, since));
-        let new = self.table.put_new::<K>(worker, key, value, missed, Version::new, |_| ())?;
-        Ok(new.map(|new| new.version))
-    }
-
     #[inline]
     fn update(&self, worker: &mut Worker<E>, key: K::Key<'_>, value: &[u8]) -> Result<Option<Version>, KvError> {
-        let shape = Shape::of::<K>(key, value.len(), self.table.checked)?;
+        let shape = Shape::of::<K>(key, value.len(), self.table.base.checked)?;
         match self.table.replace::<K>(key, worker.holder(), shape, value) {
             Some(written) => Ok(Some(written)),
             None => self.update_slow(worker, key, value),
         }
     }
 
-    fn remove(&self, worker: &mut Worker<E>, key: K::Key<'_>) -> Result<Option<Version>, KvError> {
-        let removed = self.table.remove::<K>(worker, key)?;
-        if removed.is_some() {
-            self.table.count(worker, -1)?;
-        }
-        Ok(removed)
-    }
-
-    fn place(
+    #[inline(never)]
+    fn place_as<V: Visibility<Found = ReadEntry> + Copy>(
         &self,
         worker: &mut Worker<E>,
         key: K::Key<'_>,
         value: &[u8],
         mut missed: Option<(BucketVersion, Turn)>,
+        (mut view, first): (V, impl Fn(u64) -> Version),
         mut note: impl FnMut(BucketChange),
     ) -> Result<Placed, KvError> {
-        let mut view = ForHolder(worker.holder());
         loop {
             // Not by the fast path: a caller that expects the key to be there has tried that.
             let since = self.turn();
@@ -250,95 +209,18 @@ impl<E: Engine, K: Keys> KvTable<E, K> for HashTable<E, K> {
                 Ok(found) => return Ok(Placed::Found(found)),
                 Err(missed) => missed,
             };
-            let removed = |number| Version::new(number).removed();
-            if let Some(new) = self.table.put_new::<K>(worker, key, value, Some(missed), removed, &mut note)? {
+            if let Some(new) = self.table.put_new::<K>(worker, key, value, missed, &first, &mut note)? {
                 return Ok(Placed::Made(new));
             }
         }
     }
 
-    fn move_held(
+    fn change_entry(
         &self,
-        worker: &mut Worker<E>,
         key: K::Key<'_>,
         at: Handle,
-        to: Reserved,
-        version: Version,
-        value: &[u8],
-    ) -> Result<Handle, KvError> {
-        let table = &*self.table;
-        let record = Record::at(table.region(), at.place())?;
-        let (_, main) = match table.lock_chain(K::hash(K::word(key))) {
-            Ok(locked) => locked,
-            Err(error) => {
-                worker.give_back(to);
-                return Err(error);
-            }
-        };
-        let moved = table.slot_at::<K>(main, key, at).and_then(|found| {
-            let found = found.ok_or_else(|| lost(at))?;
-            let locked = record.held::<K>()?;
-            let (class, place) = (locked.class(), locked.copy_to::<K>(to, key, version, value)?);
-            plainly(table.engine(), |tx| Change(found.bucket).point(tx, found.slot, place));
-            locked.retire();
-            Ok((class, place))
-        });
-        table.unlock_chain(main, Vec::new());
-        let (class, place) = moved?;
-        worker.free(class, at.place().word);
-        Ok(Handle::of(place))
-    }
-
-    fn reap(&self, worker: &mut Worker<E>, key: K::Key<'_>, seen: ReadEntry) -> Result<Reaped, KvError> {
-        let table = &*self.table;
-        let (_, main) = table.lock_chain(K::hash(K::word(key)))?;
-        let mut emptied = Vec::new();
-        let taken = table.slot_at::<K>(main, key, seen.at).and_then(|found| {
-            let Some(found) = found else { return Ok(Err(Reaped::Gone)) };
-            let record = Record::at(table.region(), found.place)?;
-            let locked = match record.lock_seen::<K>(seen, worker.holder())? {
-                Ok(locked) => locked,
-                Err(reaped) => return Ok(Err(reaped)),
-            };
-            let class = locked.class();
-            floor::raise(table.engine(), table.header(header::FLOOR)?, seen.version);
-            plainly(table.engine(), |tx| Change(found.bucket).clear(tx, found.slot));
-            locked.retire();
-            if !std::ptr::eq(found.bucket, main) {
-                emptied = table.unlink_empty(main)?;
-            }
-            Ok(Ok(class))
-        });
-        table.unlock_chain(main, emptied);
-        let class = match taken? {
-            Ok(class) => class,
-            Err(reaped) => return Ok(reaped),
-        };
-        worker.free(class, seen.at.place().word);
-        table.count(worker, -1)?;
-        Ok(Reaped::Out)
-    }
-}
-
-/// A record that was locked, and yet is not where it must be.
-fn lost(at: Handle) -> KvError {
-    KvError::Inconsistent { at: Offset::new(8 * at.place().word), what: "a record is not in its key's chain" }
-}
-
-impl<E: Engine> Table<E> {
-    /// The slot in a locked chain that leads to a record.
-    fn slot_at<'t, K: Keys>(
-        &'t self,
-        main: &'t Bucket,
-        key: K::Key<'_>,
-        at: Handle,
-    ) -> Result<Option<Match<'t>>, KvError> {
-        let mut slot = None;
-        self.survey::<K>(main, K::word(key), |found| {
-            if found.place == at.place() {
-                slot = Some(found);
-            }
-        })?;
-        Ok(slot)
+        change: impl for<'l, 'r> FnOnce(&'l Record<'r, E>) -> EntryChange<'l, 'r, E>,
+    ) -> Result<Result<Class, Reaped>, KvError> {
+        self.table.change_entry::<K>(key, at, change)
     }
 }

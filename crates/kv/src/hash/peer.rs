@@ -17,23 +17,18 @@
 
 mod places;
 
-use std::{
-    marker::PhantomData,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering::Relaxed},
-    },
-};
+use std::{marker::PhantomData, sync::Arc};
 
 use drtm_rdma::{Port, Remote, Verbs};
 
 use super::{
     header,
+    hint::Hint,
     numbering::Numbering,
     segments::{self, Bucket},
 };
 use crate::{
-    BucketCache, Location, Turn,
+    BucketCache, Location, Turn, base,
     bounds::MODEL,
     keys::Keys,
     layout::{BUCKET_BYTES, BUCKET_WORDS, Bits, Place, SLOTS, key_word, meta_word},
@@ -94,8 +89,8 @@ use places::Places;
 pub struct HashPeer<K: Keys> {
     at: Remote,
     numbering: Numbering,
-    /// As many as there were when last looked.
-    buckets: AtomicU64,
+    /// How many buckets there were when last looked.
+    hint: Hint,
     main: Places,
     overflow: Places,
     cache: Option<Arc<BucketCache>>,
@@ -118,16 +113,18 @@ impl<K: Keys> HashPeer<K> {
     pub async fn open<P: Port>(verbs: Verbs<'_, P>, at: Remote) -> Result<Self, PeerError> {
         let turn = KnownTurn::of(verbs, at).await?;
         let header = verbs.read(at, header::KEYS).await?;
-        let (expected, found) = (header::HASH_TABLE | K::CODE, header[header::KIND]);
+        let (expected, found) = (super::kind::<K>(), header[base::KIND]);
         if found != expected {
             return Err(PeerError::NotThisTable { at, expected, found });
         }
-        let base = checked(at, header[header::BASE])?;
-        let numbering = Numbering::new(base).ok_or(PeerError::NoBucket { at, bucket: 0 })?;
+        let first = checked(at, header[header::BASE])?;
+        let numbering = Numbering::new(first).ok_or(PeerError::NoBucket { at, bucket: 0 })?;
+        let hint = Hint::new(numbering);
+        hint.set(checked(at, header[header::BUCKETS])?);
         Ok(Self {
             at,
             numbering,
-            buckets: AtomicU64::new(checked(at, header[header::BUCKETS])?),
+            hint,
             main: Places::new(at, header::MAIN),
             overflow: Places::new(at, header::OVERFLOW),
             cache: None,
@@ -187,7 +184,7 @@ impl<K: Keys> HashPeer<K> {
         cache: &BucketCache,
         word: u64,
     ) -> Result<Option<Location>, PeerError> {
-        let number = self.guess(K::hash(word));
+        let number = self.hint.guess(K::hash(word));
         let Some(main) = self.main.of(verbs, number).await? else { return Ok(None) };
         let Some(mut bucket) = cache.get(main) else { return Ok(None) };
         for _ in 0..REMEMBERED {
@@ -211,7 +208,7 @@ impl<K: Keys> HashPeer<K> {
     async fn search<P: Port>(&self, verbs: Verbs<'_, P>, word: u64) -> Result<Option<Location>, PeerError> {
         let hash = K::hash(word);
         let mut patience = Patience::with(self.at);
-        let mut number = self.guess(hash);
+        let mut number = self.hint.guess(hash);
         loop {
             patience.try_again()?;
             let Some(main) = self.main.of(verbs, number).await? else {
@@ -278,12 +275,6 @@ impl<K: Keys> HashPeer<K> {
         })
     }
 
-    /// Where a search for this hash begins.
-    fn guess(&self, hash: u64) -> u64 {
-        let buckets = self.buckets.load(Relaxed);
-        self.numbering.guess(hash, buckets, self.numbering.rounds(buckets))
-    }
-
     async fn fetch<P: Port>(&self, verbs: Verbs<'_, P>, at: Remote) -> Result<Fetched, PeerError> {
         let turn = self.turn.get();
         let words = verbs.read(at, BUCKET_WORDS).await?;
@@ -298,7 +289,7 @@ impl<K: Keys> HashPeer<K> {
 
     async fn refresh<P: Port>(&self, verbs: Verbs<'_, P>) -> Result<(), PeerError> {
         let buckets = verbs.read_word(self.at + 8 * header::BUCKETS as u64).await?;
-        self.buckets.store(checked(self.at, buckets)?, Relaxed);
+        self.hint.set(checked(self.at, buckets)?);
         Ok(())
     }
 }

@@ -38,12 +38,6 @@ impl<E: Engine> Table<E> {
         self.overflow.get(self.region(), link)?.ok_or(KvError::NoBucket { bucket: link })
     }
 
-    /// The same in a region: nothing if this handle has not come to its segment before, which is not to be found out in one.
-    #[inline(always)]
-    pub(super) fn overflow_in_region(&self, link: u64) -> Result<&Bucket, KvError> {
-        self.overflow.recall(self.region(), link).ok_or(KvError::NoBucket { bucket: link })
-    }
-
     /// The fast path to a key's record: once, without a loop, so that operations one after the other
     /// overlap.
     ///
@@ -223,7 +217,7 @@ impl<E: Engine> Table<E> {
         let word = K::word(key);
         let hash = K::hash(word);
         let engine = self.engine();
-        let waiting = self.patience.begin();
+        let waiting = self.base.patience.begin();
         let mut number = self.first_guess(hash)?;
         'again: loop {
             let Some(main) = self.main.get(self.region(), number)? else {

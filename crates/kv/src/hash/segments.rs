@@ -140,14 +140,6 @@ impl Segments {
         region.array(Self::offset(begins, bucket)).ok()
     }
 
-    /// The same without a look at anything that others write: for regions, which would have read it.
-    #[inline(always)]
-    pub(super) fn recall<'r, E: Engine>(&self, region: &'r Region<E>, bucket: u64) -> Option<&'r Bucket> {
-        let begins = self.known.get(run(bucket))?.load(Relaxed);
-        // Memory that this handle has learned of, its mapping knows.
-        if begins == UNKNOWN { None } else { region.array(Self::offset(begins, bucket)).ok() }
-    }
-
     #[inline(always)]
     fn offset(begins: u64, bucket: u64) -> Offset {
         Offset::new(begins.wrapping_add(bucket.wrapping_mul(BUCKET_WORDS as u64)).wrapping_mul(8))

@@ -68,7 +68,7 @@ pub(crate) const fn key_word(slot: usize) -> usize {
 
 /// Where a record is, and in which incarnation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub struct Place {
     /// In words from the region's beginning; never zero.
     pub(crate) word: u64,
     pub(crate) incarnation: u16,

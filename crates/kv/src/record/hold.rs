@@ -84,31 +84,17 @@ impl<'r, E: Engine> Record<'r, E> {
         let (now, head) = (self.version(), self.head());
         // Mostly it is all of it.
         let words = match skipped {
-            0 if head.is_plain(part.len()) => self.plain_words(head, part.len()),
+            0 if head.is_plain(part.len()) => self.body(0, words_for(part.len())).ok(),
             _ => self.words_of_part(head, skipped, part.len()),
         };
-        match words {
-            Some(words) => {
-                self.write_words(now, version, words, part);
-                Ok(())
-            }
-            None => Self::write_part_apart(self.region, self.place, version, skipped, part),
-        }
-    }
-
-    /// Writes these words of a value in a record that the caller has locked, and that has this version. Unlocks it.
-    #[inline(always)]
-    pub(crate) fn write_words(&self, now: Version, version: Version, words: &[Word], part: &[u8]) {
+        let Some(words) = words else {
+            return Self::write_part_slow(self.region, self.place, version, skipped, part);
+        };
         self.begin_writing(now);
         write_bytes(self.engine(), words, part);
         self.end_writing(version);
         self.unlock();
-    }
-
-    /// The words of a value of this length, if that is its length, and nothing else has to be written with it.
-    #[inline(always)]
-    pub(crate) fn plain_words(&self, head: Head, length: usize) -> Option<&'r [Word]> {
-        if head.is_plain(length) { self.body(0, words_for(length)).ok() } else { None }
+        Ok(())
     }
 
     /// The words of a part of a value, if it is one, and there is no checksum.
@@ -121,11 +107,11 @@ impl<'r, E: Engine> Record<'r, E> {
         self.body(shape.before_value() + skipped, words_for(length)).ok()
     }
 
-    /// The same where a checksum has to be made of all of the value, and so all of it is written; or where there is no such part.
+    /// Writes a part where a checksum has to be made of all of the value, and so all of it is written; or where there is no such part.
     // It looks for the record once more: one that it was given would have to be in memory, for all others, too.
     #[cold]
     #[inline(never)]
-    fn write_part_apart(
+    fn write_part_slow(
         region: &'r Region<E>,
         place: Place,
         version: Version,
@@ -185,12 +171,14 @@ impl<'r, E: Engine> Record<'r, E> {
         };
         let is_it = self.head().incarnation() == seen.at.place().incarnation && locked.version == seen.version;
         // If not, dropped here, and so unlocked.
-        Ok(match is_it {
-            // Whoever looks for what it was must find it.
-            true if self.has_past() => Err(Reaped::Busy),
-            true => Ok(locked),
-            false => Err(Reaped::Gone),
-        })
+        Ok(if is_it { Ok(locked) } else { Err(Reaped::Gone) })
+    }
+}
+
+impl<E: Engine> Worker<E> {
+    /// Gives back memory that was not used.
+    pub fn give_back(&mut self, unused: Reserved) {
+        self.give_back_object(unused.class, unused.word);
     }
 }
 
@@ -198,7 +186,7 @@ impl<E: Engine> Locked<'_, '_, E> {
     /// Makes a record in other memory, with another value.
     pub(crate) fn copy_to<K: Keys>(
         &self,
-        to: Reserved,
+        to: &Reserved,
         key: K::Key<'_>,
         version: Version,
         value: &[u8],

@@ -13,36 +13,13 @@
 use drtm_htm::{Engine, fence_acquire, fence_release};
 use drtm_rdma::OutOfBounds;
 
-use super::{AsOf, HEAD, Look, Record, Shape, VERSION};
+use super::{AsOf, HEAD, Look, Past, Record, Shape, VERSION};
 use crate::{
     Kept, Version, Worker,
     heap::Class,
     layout::{Head, Place},
     room::Room,
 };
-
-/// What a record was at some time.
-///
-/// # Example
-///
-/// See [`KvTable::read`](crate::KvTable::read).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Past {
-    /// The key was there, with this version.
-    Present(Version),
-    /// It was not.
-    Absent,
-    /// What it was has been forgotten: there was no memory to keep it.
-    Forgotten,
-}
-
-impl Past {
-    /// Of a record that had this version.
-    #[inline(always)]
-    pub(super) fn of(version: Version) -> Self {
-        if version.is_removed() { Self::Absent } else { Self::Present(version) }
-    }
-}
 
 impl<E: Engine> Record<'_, E> {
     /// Follows the links from a head, which was the record's when its version was looked at last.
@@ -70,7 +47,7 @@ impl<E: Engine> Record<'_, E> {
                 if !version.is_removed() {
                     older.copy_wanted(older.shape_of(its_head)?, into)?;
                 }
-                Ok(Past::of(version))
+                Ok(Past::from(older.entry(version)))
             });
             // Its memory may have had another use when its head was read, and have been linked from here again since.
             fence_acquire();

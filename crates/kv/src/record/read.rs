@@ -9,7 +9,7 @@ use std::hint::cold_path;
 use drtm_htm::{Engine, fence_acquire};
 use drtm_rdma::{OutOfBounds, words_for};
 
-use super::{Look, Past, Record, STATE};
+use super::{Look, Record, STATE};
 use crate::{
     Handle, Holder, ReadEntry,
     keys::Keys,
@@ -100,6 +100,28 @@ impl AsOf {
     }
 }
 
+/// What a record was at some time.
+///
+/// # Example
+///
+/// See [`KvTable::read`](crate::KvTable::read).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Past {
+    /// The key was there, with this version.
+    Present(Version),
+    /// It was not.
+    Absent,
+    /// What it was has been forgotten: there was no memory to keep it.
+    Forgotten,
+}
+
+impl From<ReadEntry> for Past {
+    #[inline(always)]
+    fn from(found: ReadEntry) -> Self {
+        if found.is_present() { Self::Present(found.version) } else { Self::Absent }
+    }
+}
+
 /// Sees the records of keys that are there, as they are.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Present;
@@ -117,8 +139,8 @@ pub enum Seen {
 
 /// What a [`Visibility`] consists of. Public only as far as that has it.
 pub trait See {
-    /// What is found.
-    type Found;
+    /// What is found, of a record with some version.
+    type Found: From<ReadEntry>;
 
     /// Whether the records of keys that are not there are found, too.
     const FINDS_ABSENT: bool = true;
@@ -126,9 +148,6 @@ pub trait See {
     /// Whether each row by itself must have been there. Otherwise the reader looks at the
     /// [turn](crate::Turn) of all that it has read.
     const IS_ALONE: bool = false;
-
-    /// What it finds.
-    fn found(at: Handle, version: Version) -> Self::Found;
 
     /// Whether it sees this version, in the usual case.
     #[inline(always)]
@@ -155,31 +174,17 @@ pub trait See {
 
 impl See for Current {
     type Found = ReadEntry;
-
-    #[inline(always)]
-    fn found(at: Handle, version: Version) -> ReadEntry {
-        ReadEntry { at, version }
-    }
+    const IS_ALONE: bool = true;
 }
 
 impl See for Present {
     type Found = ReadEntry;
     const FINDS_ABSENT: bool = false;
     const IS_ALONE: bool = true;
-
-    #[inline(always)]
-    fn found(at: Handle, version: Version) -> ReadEntry {
-        ReadEntry { at, version }
-    }
 }
 
 impl See for ForHolder {
     type Found = ReadEntry;
-
-    #[inline(always)]
-    fn found(at: Handle, version: Version) -> ReadEntry {
-        ReadEntry { at, version }
-    }
 
     #[inline(always)]
     fn sees_at_once<E: Engine>(&self, record: &Record<'_, E>, _version: Version) -> bool {
@@ -203,11 +208,6 @@ impl See for AsOf {
     #[inline(always)]
     fn sees_at_once<E: Engine>(&self, record: &Record<'_, E>, version: Version) -> bool {
         self.includes(version) && !State(record.engine().load(&record.header[STATE])).is_locked()
-    }
-
-    #[inline(always)]
-    fn found(_at: Handle, version: Version) -> Past {
-        Past::of(version)
     }
 
     fn read_older<E: Engine>(
@@ -271,7 +271,7 @@ impl<E: Engine> Record<'_, E> {
     ) -> Option<V::Found> {
         let (version, _) = self.look_once::<K, V>(identity, view, into)?;
         let is_same = self.head().incarnation() == self.place.incarnation;
-        (is_same || mutation::includes(Mutation::ReadWithoutVersion)).then(|| V::found(Handle::of(self.place), version))
+        (is_same || mutation::includes(Mutation::ReadWithoutVersion)).then(|| self.entry(version).into())
     }
 
     /// Reads by the fast path a record of which only the word is known, and not the incarnation:
@@ -284,8 +284,14 @@ impl<E: Engine> Record<'_, E> {
         into: &mut impl Room,
     ) -> Option<V::Found> {
         let (version, head) = self.look_once::<K, V>(identity, view, into)?;
-        let place = Place { incarnation: head.incarnation(), ..self.place };
-        Some(V::found(Handle::of(place), version))
+        let at = Handle::of(Place { incarnation: head.incarnation(), ..self.place });
+        Some(ReadEntry { at, version }.into())
+    }
+
+    /// The record, seen with this version.
+    #[inline(always)]
+    pub(super) fn entry(&self, version: Version) -> ReadEntry {
+        ReadEntry { at: Handle::of(self.place), version }
     }
 
     #[inline(always)]
@@ -352,7 +358,7 @@ impl<E: Engine> Record<'_, E> {
             false => Ok(Look::Other),
             true if seen == Seen::Older => view.read_older(self, head, into),
             true if !V::FINDS_ABSENT && version.is_removed() => Ok(Look::Absent),
-            true => Ok(Look::Found(V::found(Handle::of(self.place), version))),
+            true => Ok(Look::Found(self.entry(version).into())),
         }
     }
 

@@ -16,8 +16,8 @@ use crate::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Shape {
     /// The key's length, if the record keeps it.
-    pub(super) key: Option<usize>,
-    pub(super) value: usize,
+    pub(crate) key: Option<usize>,
+    pub(crate) value: usize,
     /// Whether a checksum follows the value.
     pub(super) checked: bool,
 }
@@ -73,14 +73,6 @@ impl Shape {
     /// Whether there can be such a record. Words that are nonsense may say anything.
     pub(crate) fn is_possible(self) -> bool {
         self.value <= MAX_VALUE && self.key.is_none_or(|key| key <= MAX_KEY)
-    }
-
-    pub(crate) fn key_length(self) -> Option<usize> {
-        self.key
-    }
-
-    pub(crate) fn value_length(self) -> usize {
-        self.value
     }
 
     /// Where the value's words are in the record.

@@ -3,12 +3,12 @@
 use drtm_htm::{Access, Engine, Word, fence_release};
 use drtm_rdma::{OutOfBounds, Region, words_for, write_bytes};
 
-use super::{HEAD, HEADER_WORDS, KEY, Look, Record, STATE, Shape, VERSION};
+use super::{HEAD, HEADER_WORDS, KEY, Record, STATE, Shape, VERSION};
 use crate::{
     Acquire, Holder, Leases, acquire,
     checksum::checksum,
     heap::Class,
-    keys::{Inline, Keys},
+    keys::Keys,
     layout::{Head, Place, State, Version},
     mutation::{self, Mutation},
 };
@@ -65,28 +65,6 @@ impl<'r, E: Engine> Record<'r, E> {
         Ok(Some(locked))
     }
 
-    /// Locks the record if it is free and still the one looked for.
-    pub(crate) fn lock<K: Keys>(
-        &self,
-        key: K::Key<'_>,
-        holder: Holder,
-    ) -> Result<Look<Locked<'_, 'r, E>>, OutOfBounds> {
-        let Some(locked) = self.try_lock::<K>(holder)? else {
-            return Ok(if self.head().incarnation() == self.place.incarnation { Look::Busy } else { Look::Stale });
-        };
-        let (head, version) = (self.head(), locked.version);
-        // If it is not the one, dropped here, and so unlocked.
-        if head.incarnation() != self.place.incarnation || version.is_writing() {
-            return Ok(Look::Stale);
-        }
-        let is_key = self.has_key::<K>(head, key)?;
-        Ok(match is_key {
-            true if version.is_removed() => Look::Absent,
-            true => Look::Found(locked),
-            false => Look::Other,
-        })
-    }
-
     /// Where the record is.
     pub(crate) fn place(&self) -> Place {
         self.place
@@ -102,12 +80,6 @@ impl<'r, E: Engine> Record<'r, E> {
             Ok(_) => Ok(()),
             Err(found) => Err(State(found)),
         }
-    }
-
-    /// Gives up the lock in an htm transaction.
-    #[inline(always)]
-    pub(crate) fn unlock_in<A: Access<'r>>(&self, tx: &mut A) -> Result<(), A::Abort> {
-        tx.store(&self.header[STATE], State::FREE.0)
     }
 
     /// Fills memory that no table leads to, and makes a record of it. Its maker
@@ -194,26 +166,6 @@ impl<'r, E: Engine> Record<'r, E> {
         }
     }
 
-    /// Makes the memory of a record free in an htm transaction, as [`Locked::retire`] does under the lock. `None`: it is locked, or not a small one, or not the
-    /// one looked for any more.
-    pub(crate) fn retire_in<A: Access<'r>>(
-        &self,
-        tx: &mut A,
-        holder: Holder,
-    ) -> Result<Option<(Version, Class)>, A::Abort> {
-        let version = Version(tx.load(&self.header[VERSION])?);
-        let head = Head(tx.load(&self.header[HEAD])?);
-        let is_it = head.incarnation() == self.place.incarnation && !version.is_writing() && !version.is_removed();
-        match Shape::told::<Inline, _>(head, || Err(())) {
-            Ok(shape) if is_it && self.acquire_in(tx, holder)?.is_ok() => {
-                tx.store(&self.header[VERSION], version.next().removed().writing().0)?;
-                tx.store(&self.header[HEAD], head.reborn().0)?;
-                Ok(Some((version, shape.class())))
-            }
-            _ => Ok(None),
-        }
-    }
-
     /// Turns a record that no table leads to, and that was never [unlocked](Self::unlock), back into free memory. That stays locked, in this holder's name.
     pub(crate) fn discard(&self, holder: Holder) {
         let engine = self.engine();
@@ -240,17 +192,13 @@ fn seal<E: Engine>(
 
 /// A record whose lock is held. Dropped, it is unlocked as it was.
 #[derive(Debug)]
-pub(crate) struct Locked<'l, 'r, E: Engine> {
+pub struct Locked<'l, 'r, E: Engine> {
     pub(super) record: &'l Record<'r, E>,
     pub(super) version: Version,
     pub(super) shape: Shape,
 }
 
 impl<E: Engine> Locked<'_, '_, E> {
-    pub(crate) fn version(&self) -> Version {
-        self.version
-    }
-
     /// Whether it is this key's, and its value has this shape.
     #[inline(always)]
     pub(crate) fn is_like<K: Keys>(&self, shape: Shape, key: K::Key<'_>) -> bool {

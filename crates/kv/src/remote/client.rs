@@ -184,10 +184,10 @@ impl<K: Keys> TablePeer<K> {
     }
 
     /// Asks until the owner is not busy with what is asked for.
-    async fn ask<'e, P: Port>(self, verbs: Verbs<'e, P>, mut request: Packet) -> Result<Answered<'e, P>, RemoteError> {
+    async fn ask<'e, P: Port>(self, verbs: Verbs<'e, P>, request: Packet) -> Result<Answered<'e, P>, RemoteError> {
         let mut backoff = Backoff::default();
         loop {
-            let answered = ask(verbs, self.owner, &mut request).await?;
+            let answered = ask(verbs, self.owner, &request).await?;
             if !matches!(answered.answer(), Ok(Answer::Busy)) {
                 return Ok(answered);
             }

@@ -12,40 +12,6 @@ use crate::{
     Handle, Holder, KvError, KvTable, Leases, Locking, Version, Worker, keys::Keys, layout::Place, record::Record,
 };
 
-/// What was said to a request.
-pub(super) enum Said {
-    /// It is in the reply already.
-    Put,
-    Answer(Answer<'static>),
-}
-
-impl Said {
-    fn done_or_not(version: Option<Version>) -> Self {
-        Self::Answer(version.map_or(Answer::Not, Answer::Done))
-    }
-}
-
-/// Why a request was not carried out.
-pub(super) enum Failure {
-    Busy,
-    Refused(Refusal),
-}
-
-impl From<Refusal> for Failure {
-    fn from(refusal: Refusal) -> Self {
-        Self::Refused(refusal)
-    }
-}
-
-impl From<KvError> for Failure {
-    fn from(error: KvError) -> Self {
-        match error {
-            KvError::Busy => Self::Busy,
-            error => Self::Refused(error.into()),
-        }
-    }
-}
-
 /// Room for a value before its length is known.
 const LIKELY: usize = 256;
 
@@ -59,24 +25,30 @@ pub(super) struct Job<'j, E: Engine> {
 }
 
 impl<E: Engine> Job<'_, E> {
-    pub(super) fn on<K: Keys, T: KvTable<E, K>>(self, table: &T) -> Result<Said, Failure> {
-        let worker = self.worker;
-        Ok(match self.request {
-            Request::Get { key } => return get::<E, K, T>(table, self::key::<K>(key)?, self.most, self.reply),
-            Request::Insert { key, value } => Said::done_or_not(table.insert(worker, self::key::<K>(key)?, value)?),
-            Request::Put { key, value } => Said::done_or_not(Some(table.put(worker, self::key::<K>(key)?, value)?)),
-            Request::Update { key, value } => Said::done_or_not(table.update(worker, self::key::<K>(key)?, value)?),
-            Request::Remove { key } => Said::done_or_not(table.remove(worker, self::key::<K>(key)?)?),
+    /// Makes the reply the answer. What is in the way of that is an answer, too.
+    pub(super) fn on<K: Keys, T: KvTable<E, K>>(self, table: &T) -> Result<(), Answer<'static>> {
+        let Self { worker, request, most, reply } = self;
+        let done = match request {
+            Request::Get { key } => return get::<E, K, T>(table, self::key::<K>(key)?, most, reply),
+            Request::Insert { key, value } => table.insert(worker, self::key::<K>(key)?, value)?,
+            Request::Put { key, value } => Some(table.put(worker, self::key::<K>(key)?, value)?),
+            Request::Update { key, value } => table.update(worker, self::key::<K>(key)?, value)?,
+            Request::Remove { key } => table.remove(worker, self::key::<K>(key)?)?,
             Request::Range { low, high, rows } => {
                 let range = (bound::<K>(low)?, bound::<K>(high)?);
-                return rows_of::<E, K, T>(table, range, rows, self.most, self.reply);
+                return rows_of::<E, K, T>(table, range, rows, most, reply);
             }
             Request::Lock { key, place, holder, leases } => {
-                lock::<E, K, T>(table, self::key::<K>(key)?, place, (holder, leases))?
+                Some(lock::<E, K, T>(table, self::key::<K>(key)?, place, (holder, leases))?)
             }
-            // Done before, since it needs no table.
-            Request::Unlock { .. } => Said::Answer(Answer::Stale),
-        })
+            Request::Unlock { place, holder } => {
+                let record = Record::at(table.store().region(), place).map_err(KvError::from)?;
+                record.release(holder).map_err(Answer::Held)?;
+                Some(Version::default())
+            }
+        };
+        done.map_or(Answer::Not, Answer::Done).put(reply);
+        Ok(())
     }
 }
 
@@ -97,19 +69,19 @@ fn get<E: Engine, K: Keys, T: KvTable<E, K>>(
     key: K::Key<'_>,
     most: usize,
     reply: &mut Vec<u8>,
-) -> Result<Said, Failure> {
+) -> Result<(), Answer<'static>> {
     let most = most.saturating_sub(HEAD);
     let mut room = LIKELY.min(most);
     loop {
         reply.resize(HEAD + room, 0);
-        let Some(read) = table.get(key, &mut reply[HEAD..])? else { return Ok(Said::Answer(Answer::Not)) };
+        let Some(read) = table.get(key, &mut reply[HEAD..])? else { return Err(Answer::Not) };
         if read.length > most {
             return Err(Refusal::ReplyTooLong { length: read.length, most }.into());
         }
         if read.length <= room {
             reply.truncate(HEAD + read.length);
             Answer::put_value_head(reply, read.version);
-            return Ok(Said::Put);
+            return Ok(());
         }
         room = read.length;
     }
@@ -121,7 +93,7 @@ fn rows_of<'k, E: Engine, K: Keys, T: KvTable<E, K>>(
     limit: u64,
     most: usize,
     reply: &mut Vec<u8>,
-) -> Result<Said, Failure> {
+) -> Result<(), Answer<'static>> {
     reply.resize(HEAD, 0);
     let (mut count, mut too_long) = (0, None);
     let more = table.visit(range, |key, value, version| {
@@ -147,31 +119,31 @@ fn rows_of<'k, E: Engine, K: Keys, T: KvTable<E, K>>(
         }
         (Some(more), _) => {
             Answer::put_rows_head(reply, count, more);
-            Ok(Said::Put)
+            Ok(())
         }
     }
 }
 
-/// Locks the key's record, if it is where the peer believes it to be.
+/// Locks the key's record, if it is where the peer believes it to be. Gives its version.
 fn lock<E: Engine, K: Keys, T: KvTable<E, K>>(
     table: &T,
     key: K::Key<'_>,
     place: Place,
     (holder, leases): (Holder, Leases),
-) -> Result<Said, Failure> {
-    let (at, store) = (Handle::of(place), table.store());
-    let since = store.turn();
-    if !table.leads_to(key, at)? {
-        return Ok(Said::Answer(Answer::Stale));
+) -> Result<Version, Answer<'static>> {
+    let since = table.turn();
+    if !table.leads_to(key, Handle::of(place))? {
+        return Err(Answer::Stale);
     }
-    Ok(match Record::at(store.region(), place).map_err(KvError::from)?.lock_as_it_is(holder, leases) {
+    let record = Record::at(table.store().region(), place).map_err(KvError::from)?;
+    match record.lock_as_it_is(holder, leases) {
         // Removed, or another's by now, if its incarnation has come round.
-        Locking::Taken { version, .. } if version.is_removed() || !store.is_within(since) => {
-            store.records().unlock(at);
-            Said::Answer(Answer::Stale)
+        Locking::Taken { version, .. } if version.is_removed() || !table.is_within(since) => {
+            record.unlock();
+            Err(Answer::Stale)
         }
-        Locking::Taken { version, .. } => Said::Answer(Answer::Done(version)),
-        Locking::Mine { .. } | Locking::Held(_) => Said::Answer(Answer::Busy),
-        Locking::Gone => Said::Answer(Answer::Stale),
-    })
+        Locking::Taken { version, .. } => Ok(version),
+        Locking::Mine { .. } | Locking::Held(_) => Err(Answer::Busy),
+        Locking::Gone => Err(Answer::Stale),
+    }
 }

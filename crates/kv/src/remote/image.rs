@@ -3,9 +3,6 @@
 //! Nothing here is trusted before the checksum has been checked, and lengths not even then: an image may be torn, stale, of memory that is no
 //! record, or from a peer that lies. Whatever the words are, looking at them ends in one of the cases of [`Image`].
 
-#[cfg(all(test, not(feature = "model")))]
-mod tests;
-
 use std::convert::Infallible;
 
 use crate::{
@@ -68,14 +65,14 @@ impl Image {
         }
         let at = shape.value_words();
         let Some(sum) = words.get(at.end) else { return Self::Longer(at.end + 1, version) };
-        copy_bytes(&words[at.clone()], shape.value_length(), value);
+        copy_bytes(&words[at.clone()], shape.value, value);
         if *sum != checksum(header[KEY], version, head, shape.lengths_if_any(), value) {
             return Self::Torn(version);
         }
         if header[KEY] != K::word(key) {
             return Self::Stale;
         }
-        match shape.key_length() {
+        match shape.key {
             Some(length) => {
                 Self::with_key::<K>(Whole { version, head, shape }, &words[LEAST_WORDS..at.start], length, key)
             }

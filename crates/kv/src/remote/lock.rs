@@ -7,7 +7,7 @@ use super::{
     error::RemoteError,
     image::Whole,
     record::RecordPeer,
-    wire::{Answer, Request, call},
+    wire::{Answer, Request, ask},
 };
 use crate::{
     Acquire, Head, Holder, Leases, Location, Look, State, Turn, Version, acquire,
@@ -62,7 +62,7 @@ impl RecordLock {
     /// The length of its value, which a value that is written in place must have.
     #[must_use]
     pub fn value_length(&self) -> usize {
-        self.whole.shape.value_length()
+        self.whole.shape.value
     }
 
     /// Where it is.
@@ -132,7 +132,7 @@ impl<K: Keys> RecordPeer<K> {
                 let place = Place { word: location.record.offset.word(), incarnation: location.incarnation };
                 let request =
                     K::with_bytes(key, |key| Request::Lock { key, place, holder, leases }.to_bytes(self.table));
-                match call(verbs, Self::owner(location), request).await?.answer()? {
+                match ask(verbs, Self::owner(location), &request).await?.answer()? {
                     Answer::Done(_) => Ok(Look::Found(None)),
                     Answer::Stale => Ok(Look::Stale),
                     Answer::Busy => Ok(Look::Busy),
@@ -200,7 +200,7 @@ impl<K: Keys> RecordPeer<K> {
             Locking::ByMessage => {
                 let place = Place { word: at.record.offset.word(), incarnation: at.incarnation };
                 let request = Request::Unlock { place, holder }.to_bytes(self.table);
-                match call(verbs, Self::owner(at), request).await?.answer()? {
+                match ask(verbs, Self::owner(at), &request).await?.answer()? {
                     Answer::Done(_) => holder.into(),
                     Answer::Held(found) => found,
                     _ => return Err(RemoteError::Reply { what: "it does not answer a request to unlock" }),

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     Head, Holder, Location, Look, State, Turn, Version,
-    checksum::{self, FLAGS},
+    base::{self, FLAGS},
     hash,
     keys::Keys,
     peer::turns_of,
@@ -118,7 +118,7 @@ impl<K: Keys> RecordPeer<K> {
         if found != hash::kind::<K>() && found != tree::kind::<K>() {
             return Err(RemoteError::NotThisTable { at, found });
         }
-        if !checksum::are_checked(header[FLAGS]) {
+        if !base::are_checked(header[FLAGS]) {
             return Err(RemoteError::NotForPeers { at });
         }
         Ok(Self { table, expected: Expected::new(), keys: PhantomData })

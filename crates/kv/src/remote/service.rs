@@ -9,73 +9,11 @@ use drtm_htm::Engine;
 use drtm_rdma::{NodeId, Port, Verbs};
 
 use super::{
-    execute::{Failure, Job, Said},
+    execute::Job,
     refusal::Refusal,
     wire::{Answer, HEAD, Request, TableId},
 };
-use crate::{
-    Bytes, HashTable, Holder, Inline, KvError, KvTable, Store, Tree, Version, Worker, layout::Place, record::Record,
-};
-
-/// A table that a [`Service`] answers for.
-///
-/// # Example
-///
-/// See [`Service`].
-pub struct ServedTable<E: Engine>(Kind<E>);
-
-enum Kind<E: Engine> {
-    Hash(HashTable<E, Inline>),
-    BytesHash(HashTable<E, Bytes>),
-    Tree(Tree<E>),
-    BytesTree(Tree<E, Bytes>),
-}
-
-impl<E: Engine> From<&HashTable<E, Inline>> for ServedTable<E> {
-    fn from(table: &HashTable<E, Inline>) -> Self {
-        Self(Kind::Hash(table.impatient()))
-    }
-}
-
-impl<E: Engine> From<&HashTable<E, Bytes>> for ServedTable<E> {
-    fn from(table: &HashTable<E, Bytes>) -> Self {
-        Self(Kind::BytesHash(table.impatient()))
-    }
-}
-
-impl<E: Engine> From<&Tree<E>> for ServedTable<E> {
-    fn from(tree: &Tree<E>) -> Self {
-        Self(Kind::Tree(tree.impatient()))
-    }
-}
-
-impl<E: Engine> From<&Tree<E, Bytes>> for ServedTable<E> {
-    fn from(tree: &Tree<E, Bytes>) -> Self {
-        Self(Kind::BytesTree(tree.impatient()))
-    }
-}
-
-impl<E: Engine> ServedTable<E> {
-    fn store(&self) -> &Store<E> {
-        match &self.0 {
-            Kind::Hash(table) => table.store(),
-            Kind::BytesHash(table) => table.store(),
-            Kind::Tree(tree) => tree.store(),
-            Kind::BytesTree(tree) => tree.store(),
-        }
-    }
-}
-
-impl<E: Engine> fmt::Debug for ServedTable<E> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self.0 {
-            Kind::Hash(_) => "a hash table",
-            Kind::BytesHash(_) => "a hash table of byte strings",
-            Kind::Tree(_) => "a tree",
-            Kind::BytesTree(_) => "a tree of byte strings",
-        })
-    }
-}
+use crate::{KvError, KvTable, Store, Worker, keys::Keys};
 
 /// What an owner does for its peers, table by table. One for each thread that serves.
 ///
@@ -103,11 +41,20 @@ impl<E: Engine> fmt::Debug for ServedTable<E> {
 /// assert!(accounts.contains(7)?);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Debug)]
 pub struct Service<E: Engine> {
     worker: Worker<E>,
     store: Store<E>,
-    tables: Vec<(TableId, ServedTable<E>)>,
+    tables: Vec<(TableId, Served<E>)>,
+}
+
+/// Carries out a request on one table, of whichever kind: one indirect call for each message.
+type Served<E> = Box<dyn Fn(Job<'_, E>) -> Result<(), Answer<'static>> + Send + Sync>;
+
+impl<E: Engine> fmt::Debug for Service<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let tables: Vec<_> = self.tables.iter().map(|(number, _)| number).collect();
+        f.debug_struct("Service").field("tables", &tables).finish_non_exhaustive()
+    }
 }
 
 impl<E: Engine> Service<E> {
@@ -125,23 +72,16 @@ impl<E: Engine> Service<E> {
     /// # Errors
     ///
     /// When the number is another table's, or the table is another store's.
-    pub fn with(mut self, number: TableId, table: impl Into<ServedTable<E>>) -> Result<Self, KvError> {
-        let table = table.into();
+    pub fn with<K: Keys, T: KvTable<E, K>>(mut self, number: TableId, table: &T) -> Result<Self, KvError> {
         if self.tables.iter().any(|(taken, _)| *taken == number) {
-            return Err(KvError::Config {
-                what: "the number of a table that is served",
-                must_be: "a number of its own",
-                is: number.to_string(),
-            });
+            return Err(KvError::config("the number of a table that is served", "a number of its own", number));
         }
         if !table.store().is(&self.store) {
-            return Err(KvError::Config {
-                what: "a table that is served",
-                must_be: "of the store that the service was made for",
-                is: format!("{table:?} of another store"),
-            });
+            let is = format!("the one at {} of another store", table.location());
+            return Err(KvError::config("a table that is served", "of the store that the service was made for", is));
         }
-        self.tables.push((number, table));
+        let table = table.impatient();
+        self.tables.push((number, Box::new(move |job: Job<'_, E>| job.on::<K, T>(&table))));
         Ok(self)
     }
 
@@ -169,17 +109,20 @@ impl<E: Engine> Service<E> {
     /// ```
     pub fn answer(&mut self, from: NodeId, request: &[u8], most: usize, reply: &mut Vec<u8>) {
         reply.clear();
-        match self.execute(from, request, most, reply) {
-            Ok(Said::Put) => {}
-            Ok(Said::Answer(answer)) => answer.put(reply),
-            Err(Failure::Busy) => Answer::Busy.put(reply),
-            Err(Failure::Refused(refusal)) => Answer::Refused(refusal).put(reply),
+        if let Err(answer) = self.execute(from, request, most, reply) {
+            answer.put(reply);
         }
         // Texts of errors are all that can be too long here, and the head says enough.
         reply.truncate(most.max(HEAD));
     }
 
-    fn execute(&mut self, from: NodeId, request: &[u8], most: usize, reply: &mut Vec<u8>) -> Result<Said, Failure> {
+    fn execute(
+        &mut self,
+        from: NodeId,
+        request: &[u8],
+        most: usize,
+        reply: &mut Vec<u8>,
+    ) -> Result<(), Answer<'static>> {
         let (number, request) = Request::from_bytes(request)?;
         let table = self.tables.iter().find(|(taken, _)| *taken == number);
         let Some((_, table)) = table else { return Err(Refusal::NoTable { table: number.0 }.into()) };
@@ -188,20 +131,6 @@ impl<E: Engine> Service<E> {
         {
             return Err(Refusal::NotItsName { owner: holder.node() }.into());
         }
-        if let Request::Unlock { place, holder } = request {
-            return Ok(Said::Answer(unlock(&self.store, place, holder)?));
-        }
-        let job = Job { worker: &mut self.worker, request, most, reply };
-        match &table.0 {
-            Kind::Hash(table) => job.on::<Inline, _>(table),
-            Kind::BytesHash(table) => job.on::<Bytes, _>(table),
-            Kind::Tree(tree) => job.on::<Inline, _>(tree),
-            Kind::BytesTree(tree) => job.on::<Bytes, _>(tree),
-        }
+        table(Job { worker: &mut self.worker, request, most, reply })
     }
-}
-
-fn unlock<E: Engine>(store: &Store<E>, place: Place, holder: Holder) -> Result<Answer<'static>, KvError> {
-    let version = Version::default();
-    Ok(Record::at(store.region(), place)?.release(holder).map_or_else(Answer::Held, |()| Answer::Done(version)))
 }

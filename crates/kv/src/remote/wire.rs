@@ -21,9 +21,10 @@
 use std::{fmt, ops::Bound};
 
 use drtm_rdma::{NodeId, Port, Reply, Verbs};
+use smallvec::SmallVec;
 
-use super::{error::RemoteError, refusal::Refusal, scratch::Scratch};
-use crate::{Holder, Leases, State, Version, layout::Place};
+use super::{error::RemoteError, refusal::Refusal};
+use crate::{Holder, KvError, Leases, State, Version, layout::Place};
 
 /// Bytes of the head of requests and answers.
 pub(super) const HEAD: usize = 24;
@@ -31,8 +32,8 @@ pub(super) const HEAD: usize = 24;
 /// Bytes of a row before its key.
 const ROW_HEAD: usize = 16;
 
-/// Requests that are laid out on the stack.
-const SHORT: usize = 512;
+/// A request's bytes, on the stack if they are as few as they nearly always are.
+pub(super) type Packet = SmallVec<[u8; 512]>;
 
 /// The number by which a node's [`Service`](crate::Service) knows a table.
 ///
@@ -72,13 +73,6 @@ const RANGE: u8 = 6;
 const LOCK: u8 = 7;
 const UNLOCK: u8 = 8;
 
-/// A request's bytes.
-#[derive(Debug)]
-pub(super) struct Packet {
-    scratch: Scratch<u8, SHORT>,
-    length: usize,
-}
-
 fn bound_to_bits(bound: Bound<&[u8]>) -> (u8, &[u8]) {
     match bound {
         Bound::Included(key) => (0, key),
@@ -96,12 +90,37 @@ fn bound_from_bits(bits: u8, key: &[u8]) -> Option<Bound<&[u8]>> {
     }
 }
 
-fn u32_at(bytes: &[u8; HEAD], at: usize) -> u32 {
-    u32::from_le_bytes(std::array::from_fn(|byte| bytes[at + byte]))
+/// The head of a request or an answer.
+#[derive(Clone, Copy, Debug, Default)]
+struct Head {
+    kind: u8,
+    detail: u8,
+    table: u16,
+    count: u32,
+    a: u64,
+    b: u64,
 }
 
-fn u64_at(bytes: &[u8; HEAD], at: usize) -> u64 {
-    u64::from_le_bytes(std::array::from_fn(|byte| bytes[at + byte]))
+impl Head {
+    fn to_bytes(self) -> [u8; HEAD] {
+        let mut bytes = [0; HEAD];
+        (bytes[0], bytes[1]) = (self.kind, self.detail);
+        bytes[2..4].copy_from_slice(&self.table.to_le_bytes());
+        bytes[4..8].copy_from_slice(&self.count.to_le_bytes());
+        bytes[8..16].copy_from_slice(&self.a.to_le_bytes());
+        bytes[16..].copy_from_slice(&self.b.to_le_bytes());
+        bytes
+    }
+
+    /// The head of a message, and what follows it; `None` if the message is shorter.
+    fn split_from(bytes: &[u8]) -> Option<(Self, &[u8])> {
+        let ([kind, detail, words @ ..], tail) = bytes.split_first_chunk::<HEAD>()?;
+        let ([t0, t1, c0, c1, c2, c3], [numbers @ ..]) = words.split_first_chunk()?;
+        let [a, b] = numbers.as_chunks().0 else { return None };
+        let (table, count) = (u16::from_le_bytes([*t0, *t1]), u32::from_le_bytes([*c0, *c1, *c2, *c3]));
+        let (a, b) = (u64::from_le_bytes(*a), u64::from_le_bytes(*b));
+        Some((Self { kind: *kind, detail: *detail, table, count, a, b }, tail))
+    }
 }
 
 impl<'m> Request<'m> {
@@ -130,38 +149,28 @@ impl<'m> Request<'m> {
             }
             Self::Unlock { place, holder } => (UNLOCK, 0, &[], &[], place.to_link(), holder.word()),
         };
-        let mut scratch = Scratch::new();
-        let length = HEAD + first.len() + rest.len();
-        let bytes = scratch.take(length);
-        let (head, tail) = bytes.split_at_mut(HEAD);
-        head[0] = operation;
-        head[1] = bounds;
-        head[2..4].copy_from_slice(&table.0.to_le_bytes());
         // A key that is longer has no table, and no message: the owner or the fabric says so.
-        head[4..8].copy_from_slice(&(first.len() as u32).to_le_bytes());
-        head[8..16].copy_from_slice(&a.to_le_bytes());
-        head[16..].copy_from_slice(&b.to_le_bytes());
-        tail[..first.len()].copy_from_slice(first);
-        tail[first.len()..].copy_from_slice(rest);
-        Packet { scratch, length }
+        let head = Head { kind: operation, detail: bounds, table: table.0, count: first.len() as u32, a, b };
+        let mut packet = Packet::from_slice(&head.to_bytes());
+        packet.extend_from_slice(first);
+        packet.extend_from_slice(rest);
+        packet
     }
 
     /// What some bytes ask for, and of which table.
     pub(super) fn from_bytes(bytes: &'m [u8]) -> Result<(TableId, Self), Refusal> {
-        let Some((head, tail)) = bytes.split_first_chunk::<HEAD>() else {
+        let Some((Head { kind, detail, table, count, a, b }, tail)) = Head::split_from(bytes) else {
             return Err(Refusal::malformed("it is shorter than a head"));
         };
-        let table = TableId(u16::from_le_bytes([head[2], head[3]]));
-        let (a, b) = (u64_at(head, 8), u64_at(head, 16));
-        let Some((first, rest)) = tail.split_at_checked(u32_at(head, 4) as usize) else {
+        let Some((first, rest)) = tail.split_at_checked(count as usize) else {
             return Err(Refusal::malformed("its key is longer than the message"));
         };
-        let (bounds, numbers, has_rest) = match head[0] {
-            INSERT | PUT | UPDATE => (head[1] == 0, a == 0 && b == 0, true),
-            GET | REMOVE => (head[1] == 0, a == 0 && b == 0, rest.is_empty()),
-            LOCK => (head[1] == 0, true, matches!(rest.len(), 0 | 8)),
-            UNLOCK => (head[1] == 0, true, tail.is_empty()),
-            RANGE => (head[1] < 16, true, a == rest.len() as u64),
+        let (bounds, numbers, has_rest) = match kind {
+            INSERT | PUT | UPDATE => (detail == 0, a == 0 && b == 0, true),
+            GET | REMOVE => (detail == 0, a == 0 && b == 0, rest.is_empty()),
+            LOCK => (detail == 0, true, matches!(rest.len(), 0 | 8)),
+            UNLOCK => (detail == 0, true, tail.is_empty()),
+            RANGE => (detail < 16, true, a == rest.len() as u64),
             _ => return Err(Refusal::malformed("there is no such operation")),
         };
         if !(bounds && numbers) {
@@ -173,7 +182,7 @@ impl<'m> Request<'m> {
         let (key, value, place) = (first, rest, Place::from_link(a));
         let holder = || State(b).holder().ok_or_else(|| Refusal::malformed("it names no holder of a lock"));
         let leases = rest.first_chunk().map_or(Leases::None, |now| Leases::At(u64::from_le_bytes(*now)));
-        let request = match head[0] {
+        let request = match kind {
             GET => Self::Get { key },
             INSERT => Self::Insert { key, value },
             PUT => Self::Put { key, value },
@@ -181,18 +190,12 @@ impl<'m> Request<'m> {
             REMOVE => Self::Remove { key },
             LOCK => Self::Lock { key, place, holder: holder()?, leases },
             UNLOCK => Self::Unlock { place, holder: holder()? },
-            _ => match (bound_from_bits(head[1] & 3, first), bound_from_bits(head[1] >> 2, rest)) {
+            _ => match (bound_from_bits(detail & 3, first), bound_from_bits(detail >> 2, rest)) {
                 (Some(low), Some(high)) => Self::Range { low, high, rows: b },
                 _ => return Err(Refusal::malformed("its bounds are none")),
             },
         };
-        Ok((table, request))
-    }
-}
-
-impl Packet {
-    fn bytes(&mut self) -> &[u8] {
-        self.scratch.take(self.length)
+        Ok((TableId(table), request))
     }
 }
 
@@ -228,55 +231,49 @@ const HELD: u8 = 7;
 const REFUSED: u8 = 8;
 
 impl<'m> Answer<'m> {
-    /// Puts the answer, whose bytes `into` may have already behind its head, into `into`.
-    fn put_head(into: &mut Vec<u8>, kind: u8, detail: u8, count: u32, a: u64, b: u64) {
-        let mut head = [0; HEAD];
-        head[0] = kind;
-        head[1] = detail;
-        head[4..8].copy_from_slice(&count.to_le_bytes());
-        head[8..16].copy_from_slice(&a.to_le_bytes());
-        head[16..].copy_from_slice(&b.to_le_bytes());
+    /// Puts the head of the answer, whose other bytes `into` may have already behind it, into `into`.
+    fn put_head(into: &mut Vec<u8>, head: Head) {
         into.resize(into.len().max(HEAD), 0);
-        into[..HEAD].copy_from_slice(&head);
+        into[..HEAD].copy_from_slice(&head.to_bytes());
     }
 
     /// Makes `into` the bytes of this answer.
     pub(super) fn put(&self, into: &mut Vec<u8>) {
         into.clear();
-        let (kind, detail, count, a, b, tail): (u8, u8, u32, u64, u64, &[u8]) = match self {
-            Self::Not => (NOT, 0, 0, 0, 0, &[]),
-            Self::Done(version) => (DONE, 0, 0, version.0, 0, &[]),
-            Self::Value(version, value) => (VALUE, 0, 0, version.0, 0, value),
-            Self::Rows { count, more, rows } => (ROWS, u8::from(*more), *count, 0, 0, rows),
-            Self::Busy => (BUSY, 0, 0, 0, 0, &[]),
-            Self::Stale => (STALE, 0, 0, 0, 0, &[]),
-            Self::Held(state) => (HELD, 0, 0, state.0, 0, &[]),
+        let head = |kind| Head { kind, ..Head::default() };
+        let (head, tail): (_, &[u8]) = match self {
+            Self::Not => (head(NOT), &[]),
+            Self::Done(version) => (Head { a: version.0, ..head(DONE) }, &[]),
+            Self::Value(version, value) => (Head { a: version.0, ..head(VALUE) }, value),
+            Self::Rows { count, more, rows } => (Head { detail: u8::from(*more), count: *count, ..head(ROWS) }, rows),
+            Self::Busy => (head(BUSY), &[]),
+            Self::Stale => (head(STALE), &[]),
+            Self::Held(state) => (Head { a: state.0, ..head(HELD) }, &[]),
             Self::Refused(refusal) => {
-                let (code, a, b, text) = refusal.to_parts();
-                (REFUSED, code, 0, a, b, text.as_bytes())
+                let (detail, a, b, text) = refusal.to_parts();
+                (Head { detail, a, b, ..head(REFUSED) }, text.as_bytes())
             }
         };
-        Self::put_head(into, kind, detail, count, a, b);
+        Self::put_head(into, head);
         into.extend_from_slice(tail);
     }
 
     /// Makes the bytes behind the head of `into` a value.
     pub(super) fn put_value_head(into: &mut Vec<u8>, version: Version) {
-        Self::put_head(into, VALUE, 0, 0, version.0, 0);
+        Self::put_head(into, Head { kind: VALUE, a: version.0, ..Head::default() });
     }
 
     /// Makes the bytes behind the head of `into` rows.
     pub(super) fn put_rows_head(into: &mut Vec<u8>, count: u32, more: bool) {
-        Self::put_head(into, ROWS, u8::from(more), count, 0, 0);
+        Self::put_head(into, Head { kind: ROWS, detail: u8::from(more), count, ..Head::default() });
     }
 
     pub(super) fn from_bytes(bytes: &'m [u8]) -> Result<Self, RemoteError> {
-        let Some((head, tail)) = bytes.split_first_chunk::<HEAD>() else {
+        let Some((Head { kind, detail, count, a, b, .. }, tail)) = Head::split_from(bytes) else {
             return Err(RemoteError::Reply { what: "it is shorter than a head" });
         };
-        let (detail, count, a, b) = (head[1], u32_at(head, 4), u64_at(head, 8), u64_at(head, 16));
         let is_plain = detail == 0 && count == 0 && tail.is_empty();
-        Ok(match head[0] {
+        Ok(match kind {
             NOT if is_plain => Self::Not,
             DONE if is_plain => Self::Done(Version(a)),
             VALUE => Self::Value(Version(a), tail),
@@ -290,6 +287,21 @@ impl<'m> Answer<'m> {
             ),
             _ => return Err(RemoteError::Reply { what: "there is no such answer" }),
         })
+    }
+}
+
+impl From<Refusal> for Answer<'static> {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refused(refusal)
+    }
+}
+
+impl From<KvError> for Answer<'static> {
+    fn from(error: KvError) -> Self {
+        match error {
+            KvError::Busy => Self::Busy,
+            error => Self::Refused(error.into()),
+        }
     }
 }
 
@@ -340,23 +352,14 @@ impl<P: Port> Answered<'_, P> {
 }
 
 /// Asks an owner.
-pub(super) async fn call<'e, P: Port>(
-    verbs: Verbs<'e, P>,
-    owner: NodeId,
-    mut request: Packet,
-) -> Result<Answered<'e, P>, RemoteError> {
-    ask(verbs, owner, &mut request).await
-}
-
-/// Asks an owner something that may be asked again.
 pub(super) async fn ask<'e, P: Port>(
     verbs: Verbs<'e, P>,
     owner: NodeId,
-    request: &mut Packet,
+    request: &Packet,
 ) -> Result<Answered<'e, P>, RemoteError> {
-    let most = verbs.endpoint().capabilities().max_message_bytes;
-    if request.length > most {
-        return Err(RemoteError::RequestTooLong { bytes: request.length, most });
+    let (bytes, most) = (request.len(), verbs.endpoint().capabilities().max_message_bytes);
+    if bytes > most {
+        return Err(RemoteError::RequestTooLong { bytes, most });
     }
-    Ok(Answered(verbs.call(owner, request.bytes()).await?))
+    Ok(Answered(verbs.call(owner, request).await?))
 }

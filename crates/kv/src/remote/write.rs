@@ -1,8 +1,9 @@
 //! Writing another node's records one-sidedly, under their locks.
 
-use drtm_rdma::{Pending, Port, VerbError, Verbs, words_for};
+use drtm_rdma::{Pending, Port, VerbError, Verbs};
+use smallvec::SmallVec;
 
-use super::{backoff::Backoff, error::RemoteError, lock::RecordLock, record::RecordPeer, scratch::Scratch};
+use super::{backoff::Backoff, error::RemoteError, lock::RecordLock, record::RecordPeer};
 use crate::{
     Location, State, Version,
     checksum::checksum,
@@ -10,8 +11,8 @@ use crate::{
     record::{STATE, VERSION},
 };
 
-/// Words of a value and its checksum that are laid out on the stack: half a kilobyte.
-const SHORT: usize = 65;
+/// Words of a value and its checksum: up to half a kilobyte on the stack.
+type Sealed = SmallVec<[u64; 64]>;
 
 /// A record that could not be written.
 ///
@@ -54,11 +55,10 @@ impl<K: Keys> RecordPeer<K> {
             return Err(Unwritten { lock: Some(lock), error });
         }
         let version = lock.version().next();
-        let mut scratch = Scratch::<u64, SHORT>::new();
-        let sealed = seal(&lock, version, value, &mut scratch);
+        let sealed = seal(&lock, version, value);
         let mut backoff = Backoff::default();
         let freed = loop {
-            match post(verbs, &lock, version, sealed) {
+            match post(verbs, &lock, version, &sealed) {
                 Ok(freed) => break freed,
                 Err(VerbError::QueueFull { .. } | VerbError::BuffersExhausted { .. }) if backoff.again(verbs).await => {
                 }
@@ -74,17 +74,14 @@ impl<K: Keys> RecordPeer<K> {
 }
 
 /// The words of the value and its checksum.
-fn seal<'s>(lock: &RecordLock, version: Version, value: &[u8], scratch: &'s mut Scratch<u64, SHORT>) -> &'s [u64] {
-    let sealed = scratch.take(words_for(value.len()) + 1);
-    for (word, bytes) in sealed.iter_mut().zip(value.chunks(8)) {
+fn seal(lock: &RecordLock, version: Version, value: &[u8]) -> Sealed {
+    let words = value.chunks(8).map(|bytes| {
         let mut whole = [0; 8];
         whole[..bytes.len()].copy_from_slice(bytes);
-        *word = u64::from_le_bytes(whole);
-    }
-    if let Some(last) = sealed.last_mut() {
-        *last = checksum(lock.key, version, lock.whole.head, lock.whole.shape.lengths_if_any(), value);
-    }
-    sealed
+        u64::from_le_bytes(whole)
+    });
+    let sum = checksum(lock.key, version, lock.whole.head, lock.whole.shape.lengths_if_any(), value);
+    words.chain([sum]).collect()
 }
 
 /// Posts everything in one batch, in order, or nothing. Gives the last completion.

@@ -43,8 +43,10 @@ impl<E: Engine> Store<E> {
         if mutation::includes(Mutation::TurnsNotCounted) {
             return 0;
         }
+        // In this order: a turn of the region that is seen has been counted by the watch.
+        let watched = self.watch().map(|watch| watch.turned());
         let turn = self.region().engine().fetch_add(self.region().turns(), 1) + 1;
-        self.watch().map_or(turn, |watch| watch.turned())
+        watched.unwrap_or(turn)
     }
 
     /// What watches the store's turns, if anything does.

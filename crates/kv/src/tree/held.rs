@@ -1,28 +1,25 @@
 //! What a tree does as [a table](KvTable), and how records are read in their order.
 
 use std::{
+    marker::PhantomData,
     ops::{Bound, ControlFlow, RangeBounds},
     sync::Arc,
 };
 
-use drtm_htm::{Engine, Waiter};
-use drtm_rdma::{Offset, Region};
+use drtm_htm::Engine;
 
 use super::{
     LeafChange, NodeVersion, Table, Tree,
-    kind::TreeKeys,
-    leaves::{Direction, Passed},
-    node::Locked,
-    rows::Ahead,
-    search::Spot,
+    kind::{TreeKeys, Way},
+    rows::{Ahead, Direction, Passed},
 };
 use crate::{
-    ForHolder, Handle, KvError, Placed, ReadEntry, Reaped, Reserved, Store, Turn, Version, Visibility, Worker, counter,
-    floor,
-    patience::Patience,
+    Handle, KvError, Placed, ReadEntry, Reaped, Turn, Version, Visibility, Worker,
+    base::Base,
+    heap::Class,
     record::{FoundRow, Record},
-    room::{Nowhere, Room},
-    table::{KvTable, sealed::Sealed},
+    room::Room,
+    table::{EntryChange, KvTable, sealed::Sealed},
 };
 
 /// Where a transaction's scan of a range is. Unlike a [`Scan`](super::Scan) it borrows nothing.
@@ -32,19 +29,19 @@ use crate::{
 /// See [`Tree::advance`].
 #[derive(Debug)]
 pub struct Cursor<K: TreeKeys> {
-    cursor: K::Cursor,
+    way: K::Way,
     is_upward: bool,
 }
 
 impl<K: TreeKeys> Cursor<K> {
     /// At the beginning of a range, to go upward.
     pub fn up<'k>(range: impl RangeBounds<K::Key<'k>>) -> Self {
-        Self { cursor: K::cursor(range, Direction::Up), is_upward: true }
+        Self { way: K::Way::new(range, Direction::Up), is_upward: true }
     }
 
     /// At the end of a range, to go downward.
     pub fn down<'k>(range: impl RangeBounds<K::Key<'k>>) -> Self {
-        Self { cursor: K::cursor(range, Direction::Down), is_upward: false }
+        Self { way: K::Way::new(range, Direction::Down), is_upward: false }
     }
 
     /// Says how many rows are probably wanted, and how many bytes a value has: so much is asked for ahead. Of many rows of a hundred bytes if nothing is said.
@@ -64,7 +61,7 @@ impl<K: TreeKeys> Cursor<K> {
     /// ```
     #[must_use]
     pub fn expecting(mut self, rows: usize, bytes: usize) -> Self {
-        K::expect(&mut self.cursor, Ahead::of(rows, bytes));
+        self.way.expect(Ahead::of(rows, bytes));
         self
     }
 
@@ -100,7 +97,7 @@ impl<K: TreeKeys> Cursor<K> {
     /// # Ok::<(), drtm_kv::KvError>(())
     /// ```
     pub fn skip_to(&mut self, key: Bound<K::Key<'_>>) {
-        K::skip_to(&mut self.cursor, key);
+        self.way.skip_to(key);
     }
 }
 
@@ -163,7 +160,7 @@ impl<E: Engine, K: TreeKeys> Tree<E, K> {
         passed: &mut impl Passed,
         value: &mut impl Room,
     ) -> Result<Option<FoundRow<K::Key<'c>, V>>, KvError> {
-        K::next(&self.table, &mut cursor.cursor, passed, view, value)
+        cursor.way.next(&self.table, passed, view, value)
     }
 
     /// Moves a cursor from record to record, as [`advance`](Self::advance) does, and shows each, with its value where it was copied to; until there are no more
@@ -203,7 +200,7 @@ impl<E: Engine, K: TreeKeys> Tree<E, K> {
         value: &mut R,
         show: impl FnMut(K::Key<'_>, V::Found, &mut R) -> ControlFlow<()>,
     ) -> Result<(), KvError> {
-        K::each(&self.table, &mut cursor.cursor, passed, view, value, show)
+        cursor.way.each(&self.table, passed, view, value, show)
     }
 }
 
@@ -214,30 +211,13 @@ impl<E: Engine, K: TreeKeys> KvTable<E, K> for Tree<E, K> {
     type Kept = K::Kept;
 
     #[inline(always)]
-    fn store(&self) -> &Store<E> {
-        &self.table.store
-    }
-
-    fn patience(&self) -> Patience {
-        self.table.patience
-    }
-
-    #[inline(always)]
-    fn region(&self) -> &Region<E> {
-        self.table.region()
-    }
-
-    fn location(&self) -> Offset {
-        self.table.at
+    fn base(&self) -> &Base<E> {
+        &self.table.base
     }
 
     fn impatient(&self) -> Self {
-        let Table { store, at, checked, hints, .. } = &*self.table;
-        Self::waiting(store, *at, *checked, Patience::Short, Arc::clone(hints))
-    }
-
-    fn count(&self) -> Result<u64, KvError> {
-        Ok(counter::sum(self.table.engine(), self.table.counter()?))
+        let table = Table::new(self.table.base.impatient(), Arc::clone(&self.table.hints));
+        Self { table: Arc::new(table), keys: PhantomData }
     }
 
     #[inline]
@@ -250,105 +230,40 @@ impl<E: Engine, K: TreeKeys> KvTable<E, K> for Tree<E, K> {
         Ok(self.table.read::<K, V>(key, view, into)?.map_err(|spot| NodeVersion::of(&spot.leaf)))
     }
 
-    fn insert(&self, worker: &mut Worker<E>, key: K::Key<'_>, value: &[u8]) -> Result<Option<Version>, KvError> {
-        let new = self.table.insert::<K>(worker, key, value)?;
-        if new.is_some() {
-            self.table.add(worker, 1)?;
-        }
-        Ok(new)
-    }
-
-    fn remove(&self, worker: &mut Worker<E>, key: K::Key<'_>) -> Result<Option<Version>, KvError> {
-        let removed = self.table.remove::<K>(worker, key)?;
-        if removed.is_some() {
-            self.table.add(worker, -1)?;
-        }
-        Ok(removed)
-    }
-
-    fn place(
+    #[inline(never)]
+    fn place_as<V: Visibility<Found = ReadEntry> + Copy>(
         &self,
         worker: &mut Worker<E>,
         key: K::Key<'_>,
         value: &[u8],
         missed: Option<(NodeVersion, Turn)>,
+        (view, first): (V, impl Fn(u64) -> Version),
         mut note: impl FnMut(LeafChange),
     ) -> Result<Placed, KvError> {
-        let removed = |number| Version::new(number).removed();
         let table = &*self.table;
+        // The stamps of leaves do not come round.
         let missed = missed.map(|(leaf, _)| leaf);
-        let mut tried = table.put_near::<K>(worker, missed, key, value, removed, &mut note)?;
+        let mut tried = table.put_near::<K>(worker, missed, key, value, &first, &mut note)?;
         let made = loop {
             if let Some(made) = tried {
                 break made;
             }
-            match table.read::<K, _>(key, ForHolder(worker.holder()), &mut Nowhere)? {
+            match table.read_to_put::<K, _>(key, view)? {
                 Ok(found) => return Ok(Placed::Found(found)),
-                Err(spot) => tried = table.put_new::<K>(worker, spot, key, value, removed, &mut note)?,
+                Err(spot) => tried = table.put_new::<K>(worker, spot, key, value, &first, &mut note)?,
             }
         };
-        table.add(worker, 1)?;
+        table.base.count(worker, 1)?;
         Ok(Placed::Made(made))
     }
 
-    fn move_held(
+    fn change_entry(
         &self,
-        worker: &mut Worker<E>,
         key: K::Key<'_>,
         at: Handle,
-        to: Reserved,
-        version: Version,
-        value: &[u8],
-    ) -> Result<Handle, KvError> {
-        let waiter = Waiter::new();
-        loop {
-            let spot = K::spot(&self.table, key)?;
-            if let Some(leaf) = lock_with(&spot, at)? {
-                let record = Record::at(self.table.region(), at.place())?;
-                let held = record.held::<K::Kept>()?;
-                let (class, place) = (held.class(), held.copy_to::<K::Kept>(to, key, version, value)?);
-                leaf.node.point(spot.slot, place.to_link());
-                held.retire();
-                drop(leaf);
-                worker.free(class, at.place().word);
-                return Ok(Handle::of(place));
-            }
-            waiter.pause();
-        }
-    }
-
-    fn reap(&self, worker: &mut Worker<E>, key: K::Key<'_>, seen: ReadEntry) -> Result<Reaped, KvError> {
-        let table = &*self.table;
-        let waiter = Waiter::new();
-        loop {
-            let spot = K::spot(table, key)?;
-            if spot.link != Some(seen.at.place().to_link()) {
-                return Ok(Reaped::Gone);
-            }
-            let Some(leaf) = spot.leaf.try_lock() else {
-                waiter.pause();
-                continue;
-            };
-            if leaf.node.link(spot.slot) != seen.at.place().to_link() {
-                return Ok(Reaped::Gone);
-            }
-            let record = Record::at(table.region(), seen.at.place())?;
-            let locked = match record.lock_seen::<K::Kept>(seen, worker.holder())? {
-                Ok(locked) => locked,
-                Err(reaped) => return Ok(reaped),
-            };
-            let (class, count) = (locked.class(), leaf.count());
-            floor::raise(table.engine(), table.header(super::header::FLOOR)?, seen.version);
-            leaf.node.remove(count, spot.slot);
-            locked.retire();
-            leaf.release(count - 1);
-            worker.free(class, seen.at.place().word);
-            table.add(worker, -1)?;
-            if count == 1 {
-                K::reclaim(table, key)?;
-            }
-            return Ok(Reaped::Out);
-        }
+        change: impl for<'l, 'r> FnOnce(&'l Record<'r, E>) -> EntryChange<'l, 'r, E>,
+    ) -> Result<Result<Class, Reaped>, KvError> {
+        self.table.change_entry::<K>(key, at, change)
     }
 
     fn visit<'k>(
@@ -364,14 +279,4 @@ impl<E: Engine, K: TreeKeys> KvTable<E, K> for Tree<E, K> {
         }
         Ok(Some(false))
     }
-}
-
-/// Locks the leaf that leads to a record which the caller has locked. `None`: the leaf has changed.
-fn lock_with<'t, E: Engine>(spot: &Spot<'t, E>, at: Handle) -> Result<Option<Locked<'t, E>>, KvError> {
-    let link = at.place().to_link();
-    if spot.link != Some(link) && spot.leaf.node.still(spot.leaf.stamp) {
-        let offset = Offset::new(8 * at.place().word);
-        return Err(KvError::Inconsistent { at: offset, what: "a record is not in its key's leaf" });
-    }
-    Ok(spot.leaf.try_lock().filter(|leaf| leaf.node.link(spot.slot) == link))
 }

@@ -37,11 +37,10 @@ use std::sync::{
 use drtm_htm::{Engine, LINE_WORDS, NoHtm, Word};
 use drtm_rdma::{Offset, Region};
 
-use super::{Table, kind::Kind, search::Spot};
+use super::{Table, kind::Kind, spot::Spot};
 use crate::{
     KvError,
     bounds::{FIRST_BITS, HINTS_BESIDES, MODEL},
-    counter,
     layout::{FANOUT, Field, PLACE_BITS, Place},
     mutation::{self, Mutation},
     record::{HEADER_WORDS, Record},
@@ -317,7 +316,7 @@ impl<E: Engine> Table<E> {
         // Two levels are passed as fast.
         let is_low = spot.root.stamp.level() < 2 && spot.depth == 0;
         if !is_low && (hash >> CHECKED).is_multiple_of(ASKING) {
-            self.hints.make_room(counter::sum(self.engine(), self.counter()?));
+            self.hints.make_room(self.base.keys()?);
         }
         if self.hints.are_kept() {
             // By now its memory may be another's, and the number nonsense: so many lines are asked for, and nothing else comes of it.

@@ -26,20 +26,18 @@
 //! Making layers changes the leaf with the entry, and each layer made is told of as split off from the one above. When layers leave, that leaf takes over
 //! from their roots. So who has seen leaves can let them [follow](super::LeafChange) as in a tree of integers.
 
-use drtm_htm::{Engine, Waiter};
-use drtm_rdma::Offset;
+use drtm_htm::Engine;
 
 use super::{
     LeafChange, NodeVersion, Table,
-    change::Put,
-    node::{Locked, Node, Seen},
-    search::Spot,
+    node::{Blank, Locked, Node, Seen},
     slices::{self, slice},
+    spot::{Put, Spot},
 };
 use crate::{
     Current, KvError, Turn, Version,
     keys::{Keys, Sliced},
-    layout::{Place, Stamp, Target},
+    layout::{Place, Target},
     record::{KeyInto, Look, Record},
     room::Nowhere,
 };
@@ -49,13 +47,7 @@ impl<E: Engine> Table<E> {
     #[inline(always)]
     pub(super) fn spot_of_bytes(&self, key: &[u8]) -> Result<Spot<'_, E>, KvError> {
         Sliced::kept(key)?;
-        let waiter = Waiter::new();
-        loop {
-            if let Some(spot) = self.try_way(key, |_| ())? {
-                return Ok(spot);
-            }
-            waiter.pause();
-        }
+        Ok(until!(self.try_way(key, |_| ())?))
     }
 
     /// Goes a key's way through the layers to its end, and shows the places where it leaves a layer for the next. `None`: somebody is
@@ -72,7 +64,7 @@ impl<E: Engine> Table<E> {
             let Some(spot) = self.try_spot(root, depth, slice)? else { return Ok(None) };
             let Some(Target::Layer(place)) = spot.link.map(Target::of) else { return Ok(Some(spot)) };
             if !slices::goes_on(slice) {
-                return Err(inconsistent(&spot.leaf, "a layer is below the end of a key"));
+                return Err(spot.leaf.inconsistent("a layer is below the end of a key"));
             }
             let Some(next) = self.enter(&spot.leaf, place)? else { return Ok(None) };
             pass(spot);
@@ -115,7 +107,7 @@ impl<E: Engine> Table<E> {
             let is_wrong =
                 spot.leaf.node.still(spot.leaf.stamp) && spot.leaf.node.link(spot.slot) == other_place.to_link();
             return if is_wrong {
-                Err(inconsistent(&spot.leaf, "a key leads to another's record"))
+                Err(spot.leaf.inconsistent("a key leads to another's record"))
             } else {
                 Ok(Put::Retry)
             };
@@ -149,7 +141,7 @@ impl<E: Engine> Table<E> {
         version: Version,
         note: &mut impl FnMut(LeafChange),
     ) -> Result<Put, KvError> {
-        if let Some(floor) = self.floor_above(version)? {
+        if let Some(floor) = self.base.floor_above(version)? {
             return Ok(Put::Below(floor));
         }
         let nodes: Vec<_> = places.iter().map(|place| self.node(*place)).collect::<Result<_, _>>()?;
@@ -176,17 +168,11 @@ impl<E: Engine> Table<E> {
 
 /// Makes a layer of a node that nobody can find yet. Gives what the node is now.
 fn fill<E: Engine>(node: Node<'_, E>, entries: &[(u64, u64)]) -> NodeVersion {
-    let last: Stamp = node.claim();
+    let blank = Blank::of(node);
     node.set_low(0);
-    node.set_high(u64::MAX);
-    node.set_right(0);
+    node.set_end(u64::MAX, 0);
     for (slot, (word, link)) in entries.iter().enumerate() {
         node.set(slot, *word, *link);
     }
-    node.publish(last.changed(entries.len()).at_level(0))
-}
-
-/// What is wrong with a leaf.
-pub(super) fn inconsistent<E: Engine>(leaf: &Seen<'_, E>, what: &'static str) -> KvError {
-    KvError::Inconsistent { at: Offset::new(8 * leaf.node.place), what }
+    blank.publish(0, entries.len())
 }

@@ -9,52 +9,20 @@ use std::{
 };
 
 use drtm_htm::Engine;
-use smallvec::SmallVec;
 
 use super::{
     NodeVersion, Table,
+    kind::Way,
     node::{Known, Node, Seen},
-    rows::{Ahead, Rows},
+    rows::{Ahead, Direction, Passed, Rows},
 };
 use crate::{
     KvError, Turn, Visibility,
-    keys::Inline,
+    keys::{Inline, Keys},
     layout::Place,
-    record::{KeyWord, Look, Record},
+    record::{FoundRow, KeyWord, Look, Record},
     room::Room,
 };
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Direction {
-    Up,
-    Down,
-}
-
-/// Where the leaves go that a scan passes: to a vector, or nowhere.
-pub trait Passed {
-    /// This one, as it was.
-    fn add(&mut self, leaf: NodeVersion);
-}
-
-impl Passed for Vec<NodeVersion> {
-    #[inline(always)]
-    fn add(&mut self, leaf: NodeVersion) {
-        self.push(leaf);
-    }
-}
-
-impl Passed for SmallVec<[NodeVersion; 4]> {
-    #[inline(always)]
-    fn add(&mut self, leaf: NodeVersion) {
-        self.push(leaf);
-    }
-}
-
-/// None is told: what was there in the past stays as it was.
-impl Passed for () {
-    #[inline(always)]
-    fn add(&mut self, _leaf: NodeVersion) {}
-}
 
 /// Where a scan is among leaves.
 #[derive(Debug)]
@@ -71,8 +39,8 @@ pub struct Leaves {
     hint: u64,
 }
 
-impl Leaves {
-    pub(super) fn new(range: impl RangeBounds<u64>, direction: Direction) -> Self {
+impl Way<Inline> for Leaves {
+    fn new<'k>(range: impl RangeBounds<<Inline as Keys>::Key<'k>>, direction: Direction) -> Self {
         let ends = ends(range).map(|(low, high)| match direction {
             Direction::Up => (low, high),
             Direction::Down => (high, low),
@@ -86,13 +54,11 @@ impl Leaves {
         Self { last, leaf: Known::NOTHING, rows: Rows::none(step, next), beyond, hint: 0 }
     }
 
-    /// Says what to ask for before the scan comes to it.
-    pub(super) fn expect(&mut self, ahead: Ahead) {
+    fn expect(&mut self, ahead: Ahead) {
         self.rows.ahead = ahead;
     }
 
-    /// Continues from a key on: leaves out what lies before it.
-    pub(super) fn skip_to(&mut self, key: Bound<u64>) {
+    fn skip_to(&mut self, key: Bound<u64>) {
         let (is_up, last) = (self.rows.step == 1, self.last);
         let next = match key {
             Bound::Included(key) => Some(key),
@@ -105,30 +71,14 @@ impl Leaves {
         self.beyond = next.filter(|next| if is_up { *next <= last } else { *next >= last });
     }
 
-    /// The next key behind the rows of the current leaf, if the range goes on.
     #[inline(always)]
-    pub(super) fn beyond(&self) -> Option<u64> {
-        self.beyond
-    }
-
-    /// The current leaf, as it was passed.
-    pub(super) fn leaf(&self) -> Option<Known> {
-        self.leaf.is_there().then_some(self.leaf)
-    }
-
-    /// The leaf that is probably next.
-    pub(super) fn hint(&self) -> u64 {
-        self.hint
-    }
-
-    #[inline(always)]
-    pub(super) fn next<E: Engine, V: Visibility>(
-        &mut self,
+    fn next<'c, E: Engine, V: Visibility>(
+        &'c mut self,
         table: &Table<E>,
         passed: &mut impl Passed,
         view: &mut V,
         value: &mut impl Room,
-    ) -> Result<Option<(u64, V::Found)>, KvError> {
+    ) -> Result<Option<FoundRow<u64, V>>, KvError> {
         loop {
             let mut since = table.since::<V>();
             while let Some((key, link)) = self.next_entry(table)? {
@@ -142,23 +92,8 @@ impl Leaves {
         }
     }
 
-    /// Goes on to the leaf of the next key.
-    #[inline(never)]
-    fn go_on<E: Engine>(&mut self, table: &Table<E>, next: u64, passed: &mut impl Passed) -> Result<(), KvError> {
-        loop {
-            let leaf = match table.leaf_at(self.hint, next)? {
-                Some(leaf) => leaf,
-                None => table.leaf(next)?,
-            };
-            if self.pass(table, leaf, passed) {
-                return Ok(());
-            }
-        }
-    }
-
-    /// Shows one row after the other, until there are no more or `show` breaks off.
     #[inline(always)]
-    pub(super) fn each<E: Engine, V: Visibility, R: Room>(
+    fn each<E: Engine, V: Visibility, R: Room>(
         &mut self,
         table: &Table<E>,
         passed: &mut impl Passed,
@@ -179,8 +114,40 @@ impl Leaves {
             self.go_on(table, next, passed)?;
         }
     }
+}
 
-    /// The same for the rows of the current leaf.
+impl Leaves {
+    /// The next key behind the rows of the current leaf, if the range goes on.
+    #[inline(always)]
+    pub(super) fn beyond(&self) -> Option<u64> {
+        self.beyond
+    }
+
+    /// The current leaf, as it was passed.
+    pub(super) fn leaf(&self) -> Option<Known> {
+        self.leaf.is_there().then_some(self.leaf)
+    }
+
+    /// The leaf that is probably next.
+    pub(super) fn hint(&self) -> u64 {
+        self.hint
+    }
+
+    /// Goes on to the leaf of the next key.
+    #[inline(never)]
+    fn go_on<E: Engine>(&mut self, table: &Table<E>, next: u64, passed: &mut impl Passed) -> Result<(), KvError> {
+        loop {
+            let leaf = match table.leaf_at(self.hint, next)? {
+                Some(leaf) => leaf,
+                None => table.leaf(next)?,
+            };
+            if self.pass(table, leaf, passed) {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Shows the rows of the current leaf, one after the other.
     #[inline(always)]
     fn each_of<E: Engine, V: Visibility, R: Room>(
         &mut self,
@@ -376,7 +343,7 @@ impl<E: Engine> Table<E> {
         value: &mut impl Room,
     ) -> Result<Option<V::Found>, KvError> {
         let record = Record::at(self.region(), place)?;
-        let waiting = self.patience.begin();
+        let waiting = self.base.patience.begin();
         loop {
             match record.read::<Inline, V>(KeyWord(key), view, value)? {
                 Look::Found(found) => return Ok(Some(found)),
@@ -386,20 +353,5 @@ impl<E: Engine> Table<E> {
             }
         }
         Ok(self.search::<Inline, _>(key, |record| record.read::<Inline, V>(KeyWord(key), view, value))?.ok())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ranges_without_keys_have_no_ends() {
-        assert_eq!(ends(..), Some((0, u64::MAX)));
-        assert_eq!(ends(3..7), Some((3, 6)));
-        assert_eq!(ends((Bound::Excluded(3), Bound::Included(7))), Some((4, 7)));
-        assert_eq!(ends(..0), None);
-        assert_eq!(ends((Bound::Excluded(u64::MAX), Bound::Unbounded)), None);
-        assert_eq!(ends((Bound::Excluded(3), Bound::Excluded(4))), None);
     }
 }

@@ -6,18 +6,16 @@
 //! With byte strings, layers are made from the lowest up. In which layer a key's record belongs is known when the next key is: where it parts from the
 //! more similar of its neighbours. So one record is always *pending*. What the next key has no part in is complete, and an entry leads there.
 
-use std::cmp::Ordering;
-
 use drtm_htm::{Engine, Waiter};
 
 use super::{
     Table,
     kind::{AsKey, Kind},
-    node::Node,
+    node::Blank,
 };
 use crate::{
-    KvError, Leases, Version, Worker, counter,
-    layout::{FANOUT, Place, Stamp, Target},
+    KvError, Leases, Version, Worker,
+    layout::{FANOUT, Place, Target},
     record::{Record, Shape},
 };
 
@@ -37,10 +35,8 @@ impl<E: Engine> Table<E> {
             made.free_records::<K>(worker)?;
         }
         // What has become part of the tree is not in it any more.
-        for Blank { node, last, .. } in made.complete.into_iter().chain(made.layers.into_iter().flatten()) {
-            node.publish(last.retired());
-            self.pool.give([node.place]);
-        }
+        let unused = made.complete.into_iter().chain(made.layers.into_iter().flatten());
+        self.pool.give(unused.map(|filling| filling.blank.retire()));
         loaded
     }
 
@@ -54,54 +50,51 @@ impl<E: Engine> Table<E> {
         if !root.stamp.is_readable() || root.stamp.level() > 0 || root.stamp.count() > 0 {
             return Err(KvError::NotEmpty);
         }
-        let keys = made.leaves::<K, V>(worker, rows, self.first_version()?)?;
+        let keys = made.leaves::<K, V>(worker, rows, Version::new(self.base.floor()?))?;
         let (mut level, mut entries) = made.levels(FANOUT)?;
-        let counter = self.counter()?;
         if entries.len() > 1 {
             level += 1;
             made.complete.extend(made.layers.pop().into_iter().flatten());
         } else {
             // At most one leaf: the root can have its entries, and the leaf is left over.
-            entries = made.layers[0].first().map(Blank::entries).unwrap_or_default();
+            entries = made.layers[0].first().map(Filling::entries).unwrap_or_default();
         }
         // Nobody has ever known of fresh memory, so that most nodes can be published before the root is locked.
-        let (fresh, used): (Vec<_>, Vec<_>) = made.complete.iter().partition(|blank| blank.last == Stamp(0));
-        fresh.into_iter().for_each(Blank::publish);
+        let (fresh, used): (Vec<_>, Vec<_>) = made.complete.iter().partition(|filling| filling.blank.is_fresh());
+        fresh.into_iter().for_each(Filling::publish);
         // As long as the root is as it was, nothing was removed, and so the version is above the floor.
         let Some(root) = root.try_lock() else { return Err(KvError::NotEmpty) };
-        used.into_iter().for_each(Blank::publish);
+        used.into_iter().for_each(Filling::publish);
         for (slot, (key, link)) in entries.iter().enumerate() {
             root.node.set(slot, *key, *link);
         }
         let stamp = root.seen.changed(entries.len()).at_level(level);
         root.release_as(stamp);
         made.complete.clear();
-        counter::add(self.engine(), counter, worker.number(), keys as i64);
+        self.base.count(worker, keys as i64)?;
         Ok(keys)
     }
 }
 
-/// A node beside the tree, locked.
-struct Blank<'t, E: Engine> {
-    node: Node<'t, E>,
-    /// The stamp of its memory's last use.
-    last: Stamp,
+/// A node beside the tree.
+struct Filling<'t, E: Engine> {
+    blank: Blank<'t, E>,
     level: u8,
     count: usize,
 }
 
-impl<E: Engine> Blank<'_, E> {
+impl<E: Engine> Filling<'_, E> {
     fn push(&mut self, key: u64, link: u64) {
-        self.node.set(self.count, key, link);
+        self.blank.node.set(self.count, key, link);
         self.count += 1;
     }
 
     fn entries(&self) -> Vec<(u64, u64)> {
-        (0..self.count).map(|slot| (self.node.key(slot), self.node.link(slot))).collect()
+        (0..self.count).map(|slot| self.blank.node.entry(slot)).collect()
     }
 
     fn publish(&self) {
-        self.node.publish(self.last.changed(self.count).at_level(self.level));
+        self.blank.publish(self.level, self.count);
     }
 }
 
@@ -109,9 +102,9 @@ impl<E: Engine> Blank<'_, E> {
 struct Made<'t, E: Engine> {
     table: &'t Table<E>,
     /// Nodes of layers to which nothing is added any more.
-    complete: Vec<Blank<'t, E>>,
+    complete: Vec<Filling<'t, E>>,
     /// The others, the topmost layer first.
-    layers: Vec<Vec<Blank<'t, E>>>,
+    layers: Vec<Vec<Filling<'t, E>>>,
     /// The record that is in no leaf yet.
     pending: Option<Place>,
 }
@@ -124,12 +117,13 @@ impl<'t, E: Engine> Made<'t, E> {
         rows: impl IntoIterator<Item = (impl AsKey<K>, V)>,
         version: Version,
     ) -> Result<u64, KvError> {
-        let (mut before, mut depth, mut count) = (K::Owned::default(), 0, 0);
+        let (mut before, mut now, mut depth, mut count) = (K::Owned::default(), K::Owned::default(), 0, 0);
         for (key, value) in rows {
             let (key, value) = (key.as_key(), value.as_ref());
-            let shape = Shape::of::<K::Kept>(key, value.len(), self.table.checked)?;
+            let shape = Shape::of::<K::Kept>(key, value.len(), self.table.base.checked)?;
+            K::keep(key, &mut now);
             if count > 0 {
-                if K::order(K::key(&before), key) != Ordering::Less {
+                if before >= now {
                     return Err(KvError::NotAscending { row: count });
                 }
                 let common = K::common(K::key(&before), key);
@@ -148,7 +142,7 @@ impl<'t, E: Engine> Made<'t, E> {
                     return Err(error.into());
                 }
             }
-            K::keep(key, &mut before);
+            std::mem::swap(&mut before, &mut now);
             count += 1;
         }
         if count > 0 {
@@ -189,8 +183,8 @@ impl<'t, E: Engine> Made<'t, E> {
     fn levels(&mut self, most: usize) -> Result<(u8, Vec<(u64, u64)>), KvError> {
         let depth = self.layers.len() - 1;
         let nodes = |made: &Self, level| -> Vec<_> {
-            let nodes = made.layers[depth].iter().filter(|blank| blank.level == level);
-            nodes.map(|blank| (blank.node.low(), blank.node.place)).collect()
+            let nodes = made.layers[depth].iter().filter(|filling| filling.level == level);
+            nodes.map(|filling| (filling.blank.node.low(), filling.blank.node.place)).collect()
         };
         let mut level = 0;
         let mut entries = nodes(self, level);
@@ -206,25 +200,16 @@ impl<'t, E: Engine> Made<'t, E> {
 
     /// Appends an entry, above all others on this level of the layer.
     fn push(&mut self, depth: usize, level: u8, word: u64, link: u64) -> Result<(), KvError> {
-        let table = self.table;
         let nodes = &mut self.layers[depth];
-        let left = nodes.last().filter(|blank| blank.level == level);
+        let left = nodes.last().filter(|filling| filling.level == level);
         if left.is_none_or(|left| left.count >= FILLED) {
-            let place = table.pool.take(table.region())?;
-            let node = table.node(place)?;
-            let last = node.claim();
-            let low = match left {
-                None => 0,
-                Some(left) => {
-                    left.node.set_high(word - 1);
-                    left.node.set_right(place);
-                    word
-                }
-            };
-            node.set_low(low);
-            node.set_high(u64::MAX);
-            node.set_right(0);
-            nodes.push(Blank { node, last, level, count: 0 });
+            let blank = self.table.blank()?;
+            if let Some(left) = left {
+                left.blank.node.set_end(word - 1, blank.node.place);
+            }
+            blank.node.set_low(if left.is_some() { word } else { 0 });
+            blank.node.set_end(u64::MAX, 0);
+            nodes.push(Filling { blank, level, count: 0 });
         }
         nodes.iter_mut().last().into_iter().for_each(|node| node.push(word, link));
         Ok(())
@@ -232,8 +217,8 @@ impl<'t, E: Engine> Made<'t, E> {
 
     /// Frees all records: nobody has learned of any.
     fn free_records<K: Kind>(&self, worker: &mut Worker<E>) -> Result<(), KvError> {
-        let leaves = self.complete.iter().chain(self.layers.iter().flatten()).filter(|blank| blank.level == 0);
-        let links = leaves.flat_map(Blank::entries).map(|(_, link)| Target::of(link));
+        let leaves = self.complete.iter().chain(self.layers.iter().flatten()).filter(|filling| filling.level == 0);
+        let links = leaves.flat_map(Filling::entries).map(|(_, link)| Target::of(link));
         for target in links.chain(self.pending.map(Target::Record)) {
             if let Target::Record(place) = target {
                 let record = Record::at(self.table.region(), place)?;

@@ -5,6 +5,7 @@
 //! yet. Keys and links are stored without order, which the fence after the lock and the release with the next stamp make up for.
 
 use drtm_htm::{Engine, LINE_WORDS, Word, fence_acquire, fence_release, prefetch};
+use drtm_rdma::Offset;
 
 use super::{LeafChange, NodeVersion, Table};
 use crate::{
@@ -154,11 +155,9 @@ impl<'t, E: Engine> Node<'t, E> {
         self.engine.store_relaxed(&self.words[LOW], low);
     }
 
-    pub(super) fn set_high(self, high: u64) {
+    /// Sets where the range ends, and the next node of this level, which goes on there.
+    pub(super) fn set_end(self, high: u64, right: u64) {
         self.engine.store_relaxed(&self.words[HIGH], high);
-    }
-
-    pub(super) fn set_right(self, right: u64) {
         self.engine.store_relaxed(&self.words[RIGHT], right);
     }
 
@@ -194,14 +193,6 @@ impl<'t, E: Engine> Node<'t, E> {
         }
     }
 
-    /// Locks a node that nobody can find any more, to fill it. Gives its last stamp.
-    pub(super) fn claim(self) -> Stamp {
-        // By an exchange, which sees the last stamp whoever wrote it. Readers that still have its place are warned by it.
-        let last = Stamp(self.engine.fetch_or(&self.words[STAMP], Stamp(0).locked().0));
-        fence_release();
-        last
-    }
-
     /// Ends a change, or the filling of a node. Gives what the node is now, for others too.
     pub(super) fn publish(self, stamp: Stamp) -> NodeVersion {
         self.engine.store(&self.words[STAMP], stamp.0);
@@ -209,9 +200,49 @@ impl<'t, E: Engine> Node<'t, E> {
     }
 }
 
+/// A node that is being filled. Nobody can find it, but by a stale link, and it is locked.
+pub(super) struct Blank<'t, E: Engine> {
+    pub(super) node: Node<'t, E>,
+    /// The stamp of its memory's last use.
+    last: Stamp,
+}
+
+impl<'t, E: Engine> Blank<'t, E> {
+    /// Locks a node that nobody can find any more.
+    pub(super) fn of(node: Node<'t, E>) -> Self {
+        // By an exchange, which sees the last stamp whoever wrote it. Readers that still have its place are warned by it.
+        let last = Stamp(node.engine.fetch_or(&node.words[STAMP], Stamp(0).locked().0));
+        fence_release();
+        Self { node, last }
+    }
+
+    /// Whether its memory was never a node.
+    pub(super) fn is_fresh(&self) -> bool {
+        self.last == Stamp(0)
+    }
+
+    /// Makes it a node of the tree. Gives what that is.
+    pub(super) fn publish(&self, level: u8, count: usize) -> NodeVersion {
+        self.node.publish(self.last.changed(count).at_level(level))
+    }
+
+    /// Unlocks a node that was not needed. Gives its place.
+    pub(super) fn retire(self) -> u64 {
+        self.node.publish(self.last.retired());
+        self.node.place
+    }
+}
+
+impl<E: Engine> Table<E> {
+    /// A node to be filled.
+    pub(super) fn blank(&self) -> Result<Blank<'_, E>, KvError> {
+        Ok(Blank::of(self.node(self.pool.take(self.region())?)?))
+    }
+}
+
 /// A node as it was seen: with the stamp that everything read from it goes with.
 #[derive(Debug)]
-pub struct Seen<'t, E: Engine> {
+pub(super) struct Seen<'t, E: Engine> {
     pub(super) node: Node<'t, E>,
     pub(super) stamp: Stamp,
 }
@@ -225,6 +256,11 @@ impl<E: Engine> Clone for Seen<'_, E> {
 impl<E: Engine> Copy for Seen<'_, E> {}
 
 impl<'t, E: Engine> Seen<'t, E> {
+    /// What is wrong with the node.
+    pub(super) fn inconsistent(self, what: &'static str) -> KvError {
+        KvError::Inconsistent { at: Offset::new(8 * self.node.place), what }
+    }
+
     /// Locks the node if it is still as it was seen. (A leaf's links may have changed: to where updates have moved its records.)
     pub(super) fn try_lock(self) -> Option<Locked<'t, E>> {
         let Node { engine, words, .. } = self.node;

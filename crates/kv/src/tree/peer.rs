@@ -22,7 +22,7 @@ use drtm_rdma::{Offset, Port, Remote, Verbs};
 use super::{header, node};
 use crate::{
     Location, NodeCache, Turn,
-    keys::{Inline, Keys},
+    keys::Inline,
     layout::{FANOUT, NODE_HEADER, NODE_WORDS, Place, Stamp},
     peer::{KnownTurn, Patience, PeerError},
 };
@@ -79,7 +79,7 @@ impl TreePeer {
     ///
     /// When it cannot be reached, or is not such a tree.
     pub async fn open<P: Port>(verbs: Verbs<'_, P>, at: Remote) -> Result<Self, PeerError> {
-        let (expected, found) = (header::TREE | Inline::CODE, verbs.read_word(at).await?);
+        let (expected, found) = (super::kind::<Inline>(), verbs.read_word(at).await?);
         if found != expected {
             return Err(PeerError::NotThisTable { at, expected, found });
         }

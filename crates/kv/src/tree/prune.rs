@@ -7,19 +7,16 @@
 //! As always, all nodes that are concerned are locked as they were seen, or none: the leaf in which the entry is, and the roots of the layers that leave.
 //! A reader that still has the place of such a root finds that its stamp has changed, and begins again at the top.
 
-use drtm_htm::{Engine, Waiter};
+use drtm_htm::Engine;
 use smallvec::smallvec;
 
-use super::{PerLevel, Table, node::Locked, reclaim::lock_all, search::Spot};
+use super::{PerLevel, Table, node::Locked, reclaim::lock_all, spot::Spot};
 use crate::KvError;
 
 impl<E: Engine> Table<E> {
     #[cold]
     pub(super) fn prune(&self, key: &[u8]) -> Result<(), KvError> {
-        let waiter = Waiter::new();
-        while !self.try_prune(key)? {
-            waiter.pause();
-        }
+        until!(self.try_prune(key)?.then_some(()));
         Ok(())
     }
 

@@ -20,7 +20,7 @@
 //! As with divisions, all nodes are locked as they were seen, or none, without waiting. The nodes that leave can be used again at
 //! once: whoever still has the place of one finds that its stamp has changed.
 
-use drtm_htm::{Engine, Waiter};
+use drtm_htm::Engine;
 
 use super::{
     PerLevel, Table,
@@ -33,13 +33,8 @@ impl<E: Engine> Table<E> {
     /// Takes the leaf for this key out of the tree, which has one layer, if it is empty.
     #[cold]
     pub(super) fn reclaim(&self, key: u64) -> Result<(), KvError> {
-        let waiter = Waiter::new();
-        while !self.try_reclaim(self.top()?, key)? {
-            waiter.pause();
-        }
-        while !self.try_lower(self.top()?)? {
-            waiter.pause();
-        }
+        until!(self.try_reclaim(self.top()?, key)?.then_some(()));
+        until!(self.try_lower(self.top()?)?.then_some(()));
         Ok(())
     }
 
@@ -133,8 +128,7 @@ pub(super) fn lock_all<'t, E: Engine>(nodes: impl IntoIterator<Item = Seen<'t, E
 
 /// Lets a node take over the range, and what is to be kept, of the one to its right. Gives how many entries it has then.
 fn merge<E: Engine>(kept: &Locked<'_, E>, gone: &Locked<'_, E>, leftward: bool) -> usize {
-    kept.node.set_high(gone.node.high());
-    kept.node.set_right(gone.node.right());
+    kept.node.set_end(gone.node.high(), gone.node.right());
     if leftward {
         return kept.count();
     }

@@ -5,9 +5,46 @@
 
 use drtm_htm::{Engine, LINE_WORDS};
 use drtm_rdma::{Region, words_for};
+use smallvec::SmallVec;
 
-use super::node::{Node, Seen};
+use super::{
+    NodeVersion,
+    node::{Node, Seen},
+};
 use crate::{bounds::MODEL, layout::Place, record::HEADER_WORDS};
+
+/// Which way a scan goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    Up,
+    Down,
+}
+
+/// Where the leaves go that a scan passes: to a vector, or nowhere.
+pub trait Passed {
+    /// This one, as it was.
+    fn add(&mut self, leaf: NodeVersion);
+}
+
+impl Passed for Vec<NodeVersion> {
+    #[inline(always)]
+    fn add(&mut self, leaf: NodeVersion) {
+        self.push(leaf);
+    }
+}
+
+impl Passed for SmallVec<[NodeVersion; 4]> {
+    #[inline(always)]
+    fn add(&mut self, leaf: NodeVersion) {
+        self.push(leaf);
+    }
+}
+
+/// None is told: what was there in the past stays as it was.
+impl Passed for () {
+    #[inline(always)]
+    fn add(&mut self, _leaf: NodeVersion) {}
+}
 
 /// What a scan asks for before it comes to it.
 #[derive(Clone, Copy, Debug)]

@@ -2,12 +2,12 @@
 
 use drtm_htm::Engine;
 
-use super::{LeafChange, Table, Tree, header, lasts::Last, node::Seen};
+use super::{LeafChange, Table, Tree, node::Seen};
 use crate::{
     Handle, KvError, ReadEntry, Version, Worker,
     bounds::RUN,
-    floor,
     keys::Inline,
+    lasts::Last,
     layout::{FANOUT, Place},
     record::Record,
 };
@@ -52,7 +52,7 @@ impl<E: Engine> Tree<E> {
         let removed = |number| Version::new(number).removed();
         let count = self.table.put_run(worker, rows.into_iter(), removed, made, note)?;
         if count > 0 {
-            self.table.add(worker, count as i64)?;
+            self.table.base.count(worker, count as i64)?;
         }
         Ok(count)
     }
@@ -70,19 +70,18 @@ impl<E: Engine> Table<E> {
     ) -> Result<usize, KvError> {
         let mut rows = rows.peekable();
         let Some((key, _)) = rows.peek() else { return Ok(0) };
-        let Some(last) = worker.lasts.of(self.at, *key) else { return Ok(0) };
+        let Some(last) = worker.lasts.of(self.base.at, *key) else { return Ok(0) };
         let Some((leaf, high, mut before)) = self.end_at(last.leaf, *key) else { return Ok(0) };
         let room = FANOUT.saturating_sub(leaf.stamp.count());
-        let (engine, floor) = (self.engine(), self.header(header::FLOOR)?);
         // One for all: nobody can have seen any of them.
-        let version = first(floor::floor(engine, floor));
+        let version = first(self.base.floor()?);
         let mut run = [NOTHING; RUN];
         let mut count = 0;
         for (slot, (key, value)) in run.iter_mut().take(room).zip(rows) {
             if key > high || key <= before {
                 break;
             }
-            match self.make_as::<Inline>(worker, key, value, version) {
+            match self.make::<Inline>(worker, key, value, version) {
                 Ok((_, place)) => *slot = (key, place),
                 Err(error) => {
                     self.unmake_run(worker, &run[..count])?;
@@ -96,7 +95,7 @@ impl<E: Engine> Table<E> {
             return Ok(0);
         }
         let Some(locked) = leaf.try_lock() else { return self.unmake_run(worker, run).map(|()| 0) };
-        if floor::above(engine, floor, version).is_some() {
+        if self.base.floor_above(version)?.is_some() {
             drop(locked);
             return self.unmake_run(worker, run).map(|()| 0);
         }
@@ -107,7 +106,7 @@ impl<E: Engine> Table<E> {
             made(ReadEntry { at: Handle::of(*place), version });
         }
         note(locked.release(end + count));
-        worker.lasts.set(self.at, Last { leaf: leaf.node.place, word: before });
+        worker.lasts.set(self.base.at, Last { leaf: leaf.node.place, word: before });
         Ok(count)
     }
 

@@ -5,7 +5,7 @@ use std::ops::{ControlFlow, RangeBounds};
 use drtm_htm::Engine;
 use smallvec::SmallVec;
 
-use super::{NodeVersion, Tree, kind::TreeKeys, leaves::Direction, rows::Ahead};
+use super::{NodeVersion, Tree, held::Cursor, kind::TreeKeys};
 use crate::{
     KvError, Read, Version,
     keys::{Inline, Keys},
@@ -70,15 +70,29 @@ pub struct Row<'s, K: Keys = Inline> {
 #[derive(Debug)]
 pub struct Scan<'t, E: Engine, K: TreeKeys = Inline> {
     tree: &'t Tree<E, K>,
-    cursor: K::Cursor,
+    cursor: Cursor<K>,
     /// Without an allocation, if there are few.
     passed: SmallVec<[NodeVersion; 4]>,
     value: Vec<u8>,
 }
 
+impl<E: Engine, K: TreeKeys> Tree<E, K> {
+    /// The rows of a range, upward. A range whose end is below its start is empty.
+    #[must_use]
+    pub fn range<'k>(&self, range: impl RangeBounds<K::Key<'k>>) -> Scan<'_, E, K> {
+        Scan::of(self, Cursor::up(range))
+    }
+
+    /// The rows of a range, downward.
+    #[must_use]
+    pub fn range_back<'k>(&self, range: impl RangeBounds<K::Key<'k>>) -> Scan<'_, E, K> {
+        Scan::of(self, Cursor::down(range))
+    }
+}
+
 impl<'t, E: Engine, K: TreeKeys> Scan<'t, E, K> {
-    pub(super) fn new<'k>(tree: &'t Tree<E, K>, range: impl RangeBounds<K::Key<'k>>, direction: Direction) -> Self {
-        Self { tree, cursor: K::cursor(range, direction), passed: SmallVec::new(), value: Vec::new() }
+    fn of(tree: &'t Tree<E, K>, cursor: Cursor<K>) -> Self {
+        Self { tree, cursor, passed: SmallVec::new(), value: Vec::new() }
     }
 
     /// Says how many rows are probably wanted, and how many bytes a value has: so much is asked for ahead. Of many rows of a hundred bytes if nothing is said.
@@ -99,9 +113,8 @@ impl<'t, E: Engine, K: TreeKeys> Scan<'t, E, K> {
     /// # Ok::<(), drtm_kv::KvError>(())
     /// ```
     #[must_use]
-    pub fn expecting(mut self, rows: usize, bytes: usize) -> Self {
-        K::expect(&mut self.cursor, Ahead::of(rows, bytes));
-        self
+    pub fn expecting(self, rows: usize, bytes: usize) -> Self {
+        Self { cursor: self.cursor.expecting(rows, bytes), ..self }
     }
 
     /// The next row, or `None` if there are no more.
@@ -113,40 +126,12 @@ impl<'t, E: Engine, K: TreeKeys> Scan<'t, E, K> {
     #[expect(clippy::should_implement_trait, reason = "a row borrows the cursor, which an iterator's item cannot")]
     pub fn next(&mut self) -> Result<Option<Row<'_, K>>, KvError> {
         let Self { tree, cursor, passed, value } = self;
-        let row = K::next(&tree.table, cursor, passed, &mut Present, value)?;
+        let row = tree.advance(cursor, &mut Present, passed, value)?;
         Ok(row.map(|(key, found)| Row { key, value, version: found.version }))
     }
 
-    /// The next row's key, and its value copied to `into`, as far as there is room: one copy instead of [two](Self::next).
-    ///
-    /// # Errors
-    ///
-    /// When the store is corrupt.
-    ///
-    /// # Example
-    ///
-    /// ```
-    /// use drtm_htm::NoHtm;
-    /// use drtm_kv::{KvTable, Store};
-    ///
-    /// let store = Store::in_memory(NoHtm, 16 << 20)?;
-    /// let tree = store.tree()?;
-    /// tree.insert(&mut store.worker()?, 7, b"seven")?;
-    /// let (mut scan, mut value) = (tree.range(..), [0; 3]);
-    /// let (key, read) = scan.next_into(&mut value)?.expect("just inserted");
-    /// assert_eq!((key, read.length, &value), (7, 5, b"sev"));
-    /// assert!(scan.next_into(&mut value)?.is_none());
-    /// # Ok::<(), drtm_kv::KvError>(())
-    /// ```
-    #[inline]
-    pub fn next_into(&mut self, into: &mut [u8]) -> Result<Option<(K::Key<'_>, Read)>, KvError> {
-        let mut buffer = Buffer::new(into);
-        let row = K::next(&self.tree.table, &mut self.cursor, &mut self.passed, &mut Present, &mut buffer)?;
-        Ok(row.map(|(key, found)| (key, buffer.read(found.version))))
-    }
-
     /// Shows the rows that follow, one after the other, until there are no more or `show` breaks off: for many rows quicker than to
-    /// [ask](Self::next_into) for each. A value is copied to `into`, as far as there is room, and shown from there; values that fill that are
+    /// [ask](Self::next) for each. A value is copied to `into`, as far as there is room, and shown from there; values that fill that are
     /// copied quickest.
     ///
     /// # Errors
@@ -184,18 +169,9 @@ impl<'t, E: Engine, K: TreeKeys> Scan<'t, E, K> {
     ) -> Result<(), KvError> {
         let mut buffer = Buffer::new(into);
         let Self { tree, cursor, passed, .. } = self;
-        K::each(&tree.table, cursor, passed, &mut Present, &mut buffer, |key, found, buffer| {
+        tree.advance_each(cursor, &mut Present, passed, &mut buffer, |key, found, buffer| {
             show(key, buffer.read(found.version), buffer.bytes())
         })
-    }
-
-    /// The first row that is left, its value copied elsewhere.
-    pub(super) fn only_into(self, into: &mut [u8]) -> Result<Option<(K::Owned, Read)>, KvError> {
-        Ok(self.expecting(1, into.len()).next_into(into)?.map(|(found, read)| {
-            let mut key = K::Owned::default();
-            K::keep(found, &mut key);
-            (key, read)
-        }))
     }
 
     /// The leaves passed so far, with the versions they had.

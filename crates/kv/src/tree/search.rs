@@ -1,46 +1,24 @@
 //! Finding the leaf for a key.
 
-use drtm_htm::{Engine, Waiter};
+use drtm_htm::Engine;
 use drtm_rdma::{Offset, OutOfBounds};
 
 use super::{
     PerLevel, Table,
     hints::Hints,
     kind::Kind,
-    lasts::Last,
     node::{Node, Seen},
+    spot::Spot,
 };
 use crate::{
-    Current, KvError, Turn, Visibility, Worker,
-    layout::Place,
+    KvError, Turn, Visibility, Worker,
+    lasts::Last,
     record::{Look, Record, WholeKey},
     room::{Nowhere, Room},
 };
 
 /// The highest level whose nodes are asked for ahead: leaves are level 0.
 const PREFETCHED_LEVELS: u8 = 1;
-
-/// Where a word is in its leaf, or would be: as of the leaf's stamp.
-#[derive(Debug)]
-pub struct Spot<'t, E: Engine> {
-    /// The root under which the leaf was found, as it was then.
-    pub(super) root: Seen<'t, E>,
-    /// Roots above that one.
-    pub(super) depth: usize,
-    pub(super) word: u64,
-    pub(super) leaf: Seen<'t, E>,
-    pub(super) slot: usize,
-    /// The word's link, if the word is there.
-    pub(super) link: Option<u64>,
-}
-
-impl<E: Engine> Spot<'_, E> {
-    /// The record at the end of a key's way.
-    #[inline(always)]
-    pub(super) fn record(&self) -> Option<Place> {
-        self.link.map(Place::from_link)
-    }
-}
 
 /// A node on the way from the root to a leaf, and the slot of the child that is next.
 #[derive(Debug)]
@@ -77,13 +55,7 @@ impl<E: Engine> Table<E> {
     /// The leaf that a key belongs to, in a tree of one layer.
     #[inline(always)]
     pub(super) fn leaf(&self, key: u64) -> Result<Seen<'_, E>, KvError> {
-        let waiter = Waiter::new();
-        loop {
-            if let Some(leaf) = self.try_leaf(self.top()?, key)? {
-                return Ok(leaf);
-            }
-            waiter.pause();
-        }
+        Ok(until!(self.try_leaf(self.top()?, key)?))
     }
 
     /// From a root down to the leaf that a key belongs to. `None`: somebody is changing a node on the way.
@@ -139,7 +111,7 @@ impl<E: Engine> Table<E> {
             node = self.node(node.link(node.child(stamp.count(), key)))?;
             if level == 0 {
                 node.prefetch();
-                worker.lasts.expect(self.at, Last { leaf: node.place, word: key });
+                worker.lasts.expect(self.base.at, Last { leaf: node.place, word: key });
                 break;
             }
             stamp = node.stamp();
@@ -179,13 +151,7 @@ impl<E: Engine> Table<E> {
     /// Where a key is, or would be, in a tree of one layer.
     #[inline(always)]
     pub(super) fn spot(&self, key: u64) -> Result<Spot<'_, E>, KvError> {
-        let waiter = Waiter::new();
-        loop {
-            if let Some(spot) = self.try_spot(self.top()?, 0, key)? {
-                return Ok(spot);
-            }
-            waiter.pause();
-        }
+        Ok(until!(self.try_spot(self.top()?, 0, key)?))
     }
 
     /// Looks at the key's record with `look`, as often as it takes for it to be found whole, or found not to be there: in this leaf, then. In another key's
@@ -198,7 +164,7 @@ impl<E: Engine> Table<E> {
     ) -> Result<Result<T, Spot<'_, E>>, KvError> {
         let hash = Hints::hash(K::word(key));
         let mut hinted = self.hinted(hash);
-        let waiting = self.patience.begin();
+        let waiting = self.base.patience.begin();
         loop {
             let (spot, record) = match hinted.take() {
                 Some(record) => (None, record),
@@ -241,6 +207,23 @@ impl<E: Engine> Table<E> {
         self.search::<K, _>(key, |record| record.read::<K::Kept, V>(WholeKey::<K::Kept>(key), &mut view, into))
     }
 
+    /// [Reads](Self::read) a key that is to be put there if it is missed. What is found, the caller has to look at.
+    #[inline(always)]
+    pub(super) fn read_to_put<K: Kind, V: Visibility + Copy>(
+        &self,
+        key: K::Key<'_>,
+        view: V,
+    ) -> Result<Result<V::Found, Spot<'_, E>>, KvError> {
+        loop {
+            let since = Turn::of(self.region());
+            let read = self.read::<K, _>(key, view, &mut Nowhere)?;
+            // Of a byte string, it is another key's record that says so, and that may have come round.
+            if K::FITS || read.is_ok() || since.holds_in(self.region()) {
+                return Ok(read);
+            }
+        }
+    }
+
     /// The nodes from the root to the leaf for a key, each the child of the one before. `None`, as for [`try_leaf`](Self::try_leaf).
     pub(super) fn try_path<'t>(
         &'t self,
@@ -270,22 +253,6 @@ impl<E: Engine> Table<E> {
             // Or it may be another layer's by now.
             if !before.node.still(before.stamp) {
                 return Ok(None);
-            }
-        }
-    }
-
-    /// Where a key's record would be, if it has none. There can be another key's then.
-    #[inline(always)]
-    pub(super) fn vacancy<K: Kind>(&self, key: K::Key<'_>) -> Result<Option<Spot<'_, E>>, KvError> {
-        if K::FITS {
-            let spot = K::spot(self, key)?;
-            return Ok(spot.link.is_none().then_some(spot));
-        }
-        loop {
-            let since = Turn::of(self.region());
-            let vacancy = self.read::<K, _>(key, Current, &mut Nowhere)?.err();
-            if since.holds_in(self.region()) {
-                return Ok(vacancy);
             }
         }
     }

@@ -11,13 +11,12 @@ use drtm_htm::Engine;
 
 use super::{
     LeafChange, NodeVersion, Table,
-    change::Put,
     node::{Locked, Node, Seen},
-    search::Spot,
+    spot::{Put, Spot},
 };
 use crate::{
     KvError, Version,
-    layout::{FANOUT, Place, Stamp},
+    layout::{FANOUT, Place},
     record::Record,
 };
 
@@ -32,19 +31,6 @@ struct Divided {
     is_left: bool,
 }
 
-/// A node that is being filled. Nobody can find it, but by a stale link, and it is locked.
-struct Blank<'t, E: Engine> {
-    node: Node<'t, E>,
-    /// The stamp of its memory's last use.
-    last: Stamp,
-}
-
-impl<E: Engine> Blank<'_, E> {
-    fn publish(self, level: u8, count: usize) -> NodeVersion {
-        self.node.publish(self.last.changed(count).at_level(level))
-    }
-}
-
 impl<E: Engine> Table<E> {
     /// Puts a record into the full leaf where its key was not found. `before` is the key that the same worker has inserted last.
     #[cold]
@@ -57,7 +43,7 @@ impl<E: Engine> Table<E> {
         note: &mut impl FnMut(LeafChange),
     ) -> Result<Put, KvError> {
         let Some(leaf) = spot.leaf.try_lock() else { return Ok(Put::Retry) };
-        if let Some(floor) = self.floor_above(version)? {
+        if let Some(floor) = self.base.floor_above(version)? {
             return Ok(Put::Below(floor));
         }
         let (was, record) = (leaf.before(), Record::at(self.region(), place)?);
@@ -95,7 +81,7 @@ impl<E: Engine> Table<E> {
                 Ok(Some(Divided { left: full.release_as(left), right, is_left: cut.stays }))
             }
             failed => {
-                self.discard(right);
+                self.pool.give([right.retire()]);
                 failed.map(|_| None)
             }
         }
@@ -121,15 +107,14 @@ impl<E: Engine> Table<E> {
         let right = match self.blank() {
             Ok(right) => right,
             Err(error) => {
-                self.discard(left);
+                self.pool.give([left.retire()]);
                 return Err(error);
             }
         };
         let (low, place) = (root.node.low(), left.node.place);
         left.node.copy(0, root.node, 0..FANOUT);
         left.node.set_low(low);
-        left.node.set_high(root.node.high());
-        left.node.set_right(0);
+        left.node.set_end(root.node.high(), 0);
         let cut = Cut::of(left.node, entry.0, before);
         let separator = cut.separator(left.node, entry);
         let (left_count, right_count) = cut.apply(left.node, right.node, entry);
@@ -139,17 +124,6 @@ impl<E: Engine> Table<E> {
         let stamp = root.seen.changed(2).at_level(level + 1);
         root.release_as(stamp);
         Ok(Divided { left, right, is_left: cut.stays })
-    }
-
-    fn blank(&self) -> Result<Blank<'_, E>, KvError> {
-        let node = self.node(self.pool.take(self.region())?)?;
-        Ok(Blank { node, last: node.claim() })
-    }
-
-    /// Gives a node back that was not needed.
-    fn discard(&self, blank: Blank<'_, E>) {
-        blank.node.publish(blank.last.retired());
-        self.pool.give([blank.node.place]);
     }
 }
 
@@ -194,10 +168,8 @@ impl Cut {
             right.insert(moved, slot - kept, entry.0, entry.1);
         }
         right.set_low(separator);
-        right.set_high(node.high());
-        right.set_right(node.right());
-        node.set_high(separator - 1);
-        node.set_right(right.place);
+        right.set_end(node.high(), node.right());
+        node.set_end(separator - 1, right.place);
         if stays { (kept + 1, moved) } else { (kept, moved + 1) }
     }
 }
@@ -218,8 +190,7 @@ mod tests {
                 let [left, right]: [Words; 2] = std::array::from_fn(|_| std::array::from_fn(|_| Word::new(0)));
                 let (left, right) = (Node::new(&NoHtm, &left, 1), Node::new(&NoHtm, &right, 2));
                 (0..FANOUT).for_each(|slot| left.set(slot, 10 * slot as u64, 7 + 10 * slot as u64));
-                left.set_high(1_000);
-                left.set_right(3);
+                left.set_end(1_000, 3);
                 let cut = Cut::of(left, key, before);
                 let separator = cut.separator(left, (key, 7 + key));
                 let (left_count, right_count) = cut.apply(left, right, (key, 7 + key));

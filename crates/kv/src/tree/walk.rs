@@ -16,15 +16,15 @@ use drtm_htm::{Engine, Waiter};
 
 use super::{
     Table,
-    layers::inconsistent,
-    leaves::{Direction, Leaves, Passed},
+    kind::Way,
+    leaves::Leaves,
     node::{Known, Seen},
-    rows::Ahead,
+    rows::{Ahead, Direction, Passed},
     slices::{self, slices},
 };
 use crate::{
     KvError, Visibility,
-    keys::Sliced,
+    keys::{Bytes, Sliced},
     layout::{Place, Target},
     record::{FoundRow, KeyInto, Look, Record},
     room::Room,
@@ -44,7 +44,7 @@ pub struct Walk {
     prefix: Vec<u8>,
     is_over: bool,
     key: Vec<u8>,
-    pub(super) ahead: Ahead,
+    ahead: Ahead,
 }
 
 /// Where a scan is in one layer.
@@ -67,7 +67,7 @@ impl Layer {
         let slot = node.below(stamp.count(), word);
         // In this order: the entry is changed before the record goes.
         let is_same = node.still(stamp) && slot < stamp.count() && node.link(slot) == place.to_link();
-        if is_same { Err(inconsistent(&leaf, "an entry leads to another key's record")) } else { Ok(Come::Lost) }
+        if is_same { Err(leaf.inconsistent("an entry leads to another key's record")) } else { Ok(Come::Lost) }
     }
 }
 
@@ -80,8 +80,8 @@ enum Come<T> {
     Lost,
 }
 
-impl Walk {
-    pub(super) fn new<'k>(range: impl RangeBounds<&'k [u8]>, direction: Direction) -> Self {
+impl Way<Bytes> for Walk {
+    fn new<'k>(range: impl RangeBounds<&'k [u8]>, direction: Direction) -> Self {
         let (low, high) = (low_edge(range.start_bound()), high_edge(range.end_bound()));
         let is_over = high.is_none();
         let (near, far) = match direction {
@@ -94,17 +94,11 @@ impl Walk {
         walk
     }
 
-    /// Whether the edge from which the walk goes on lies beyond the other.
-    fn is_beyond_far(&self) -> bool {
-        let differing = self.near.iter().zip(&self.far).find(|(near, far)| near != far);
-        differing.is_some_and(|(near, far)| match self.direction {
-            Direction::Up => near > far,
-            Direction::Down => near < far,
-        })
+    fn expect(&mut self, ahead: Ahead) {
+        self.ahead = ahead;
     }
 
-    /// Continues from a key on: leaves out what lies before it.
-    pub(super) fn skip_to(&mut self, key: Bound<&[u8]>) {
+    fn skip_to(&mut self, key: Bound<&[u8]>) {
         let near = match self.direction {
             Direction::Up => Some(low_edge(key.as_ref())),
             Direction::Down => high_edge(key.as_ref()),
@@ -116,7 +110,7 @@ impl Walk {
         self.prefix.clear();
     }
 
-    pub(super) fn next<'c, E: Engine, V: Visibility>(
+    fn next<'c, E: Engine, V: Visibility>(
         &'c mut self,
         table: &Table<E>,
         passed: &mut impl Passed,
@@ -155,6 +149,17 @@ impl Walk {
                 waiter.pause();
             }
         }
+    }
+}
+
+impl Walk {
+    /// Whether the edge from which the walk goes on lies beyond the other.
+    fn is_beyond_far(&self) -> bool {
+        let differing = self.near.iter().zip(&self.far).find(|(near, far)| near != far);
+        differing.is_some_and(|(near, far)| match self.direction {
+            Direction::Up => near > far,
+            Direction::Down => near < far,
+        })
     }
 
     fn push(&mut self, root: Known, has_near: bool, has_far: bool) {
@@ -216,7 +221,7 @@ impl Walk {
         let leaf = leaf.seen(table)?;
         let Some(root) = table.enter(&leaf, place)? else { return Ok(false) };
         if !slices::goes_on(word) || depth + 1 == slices::MOST {
-            return Err(inconsistent(&leaf, "a layer is below the end of a key"));
+            return Err(leaf.inconsistent("a layer is below the end of a key"));
         }
         let is_on = |edge: &[u64]| edge.get(depth) == Some(&word);
         let (has_near, has_far) = (*has_near && is_on(&self.near), *has_far && is_on(&self.far));
@@ -289,27 +294,4 @@ fn with_last(key: &[u8], change: impl FnOnce(u64) -> u64) -> Vec<u64> {
         *last = change(*last);
     }
     words
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn is_empty(low: Bound<&[u8]>, high: Bound<&[u8]>) -> bool {
-        Walk::new((low, high), Direction::Up).is_over
-    }
-
-    #[test]
-    fn ranges_without_keys_are_over_at_once() {
-        use Bound::{Excluded, Included, Unbounded};
-        assert!(!is_empty(Unbounded, Unbounded));
-        assert!(!is_empty(Included(b"a"), Included(b"a")));
-        assert!(!is_empty(Excluded(b"abcdefg"), Included(b"abcdefgh")));
-        assert!(!is_empty(Unbounded, Included(b"")));
-        assert!(is_empty(Unbounded, Excluded(b"")));
-        assert!(is_empty(Excluded(b"a"), Included(b"a")));
-        assert!(is_empty(Included(b"a"), Excluded(b"a")));
-        assert!(is_empty(Excluded(b"abcdefg"), Excluded(b"abcdefg")));
-        assert!(is_empty(Included(b"abcdefgh"), Included(b"abcdefg")));
-    }
 }

@@ -20,12 +20,12 @@ fn place(number: u64) -> Remote {
 }
 
 fn put(cache: &Tiny, number: u64, time: u64) {
-    cache.remember(place(number), &[10 * number + time; 2]);
+    cache.put(place(number), &[10 * number + time; 2]);
 }
 
 /// When what is remembered of a place was put; it must be whole, and of this place.
 fn get(cache: &Tiny, number: u64) -> Option<u64> {
-    let [one, two] = cache.recall(place(number))?;
+    let [one, two] = cache.get(place(number))?;
     assert_eq!(one, two, "half of two entries");
     assert_eq!(one / 10, number, "another place's");
     Some(one % 10)
@@ -97,7 +97,7 @@ fn a_reader_is_not_deceived_by_an_entry_that_goes_and_comes_again() {
     explore(
         |cache| get(cache, 1),
         |cache| {
-            cache.dismiss(place(1));
+            cache.forget(place(1));
             put(cache, 1, 1);
             None
         },
@@ -143,7 +143,7 @@ fn two_writers_of_one_place_do_not_put_it_there_twice() {
         },
         |cache, _, _| {
             assert!(matches!(get(cache, 3), Some(1 | 2)));
-            cache.dismiss(place(3));
+            cache.forget(place(3));
             assert_eq!(get(cache, 3), None, "it was there twice");
             assert!(get(cache, 1).is_some() != get(cache, 2).is_some());
         },

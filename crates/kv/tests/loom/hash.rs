@@ -141,6 +141,7 @@ fn of_two_who_update_none_is_lost() {
 }
 
 #[test]
+#[ignore = "long: scripts/test --all runs it"]
 fn a_removed_key_s_memory_is_never_read_as_the_key() {
     explore(
         small(&[7]),
@@ -172,6 +173,7 @@ fn hand_over(world: &World) {
 }
 
 #[test]
+#[ignore = "long: scripts/test --all runs it"]
 fn another_table_s_record_of_the_key_is_never_read() {
     explore(
         small(&[7]),
@@ -214,6 +216,7 @@ fn a_key_is_updated_or_removed() {
 }
 
 #[test]
+#[ignore = "long: scripts/test --all runs it"]
 fn a_key_can_be_found_while_its_bucket_is_split() {
     explore(
         about_to_grow,
@@ -231,6 +234,7 @@ fn a_key_can_be_found_while_its_bucket_is_split() {
 }
 
 #[test]
+#[ignore = "long: scripts/test --all runs it"]
 fn a_key_can_be_inserted_while_its_bucket_is_split() {
     explore(
         about_to_grow,
@@ -249,9 +253,9 @@ fn a_key_whose_record_moves_is_visited_once() {
     explore(
         small(&[7]),
         |world| {
-            let mut visited = Vec::new();
-            world.table.for_each(|key, value, _| visited.push((key, value.len()))).expect("sound");
-            assert!(matches!(visited[..], [(7, 16 | 40)]), "{visited:?}");
+            let (mut sweep, mut visited) = (world.table.sweep().expect("sound"), Vec::new());
+            while world.table.advance(&mut sweep, |key| visited.push(key)).expect("sound") {}
+            assert_eq!(visited, [7]);
             true
         },
         |world| world.table.update(&mut world.store.worker().expect("a worker"), 7, &[7; 40]).expect("room").is_some(),

@@ -294,6 +294,7 @@ fn a_scan_downward_sees_what_is_always_there_while_a_leaf_is_divided() {
 }
 
 #[test]
+#[ignore = "long: scripts/test --all runs it"]
 fn a_scan_sees_what_is_always_there_while_a_leaf_leaves() {
     for up in [true, false] {
         explore(
@@ -332,6 +333,7 @@ fn a_leaf_on_the_left_takes_over_from_its_neighbour_while_keys_are_found() {
 }
 
 #[test]
+#[ignore = "long: scripts/test --all runs it"]
 fn a_scan_sees_what_is_always_there_while_a_leaf_takes_over_from_its_neighbour() {
     explore(
         1,
@@ -377,6 +379,7 @@ fn two_leaves_leave_at_once() {
 }
 
 #[test]
+#[ignore = "long: scripts/test --all runs it"]
 fn a_node_that_is_used_again_is_not_taken_for_what_it_was() {
     explore(
         1,

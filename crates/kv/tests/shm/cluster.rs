@@ -5,33 +5,34 @@ use std::{
     path::PathBuf,
     sync::{
         Arc,
-        atomic::{
-            AtomicBool, AtomicU64,
-            Ordering::{Acquire, Relaxed, Release},
-        },
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     },
     thread,
-    time::Duration,
 };
 
 use drtm_htm::NoHtm;
-use drtm_kv::{HashPeer, HashTable, Keys, KvTable, Location, RecordPeer, Service, Store, TableId};
+use drtm_kv::{Service, Store};
 use drtm_rdma::{
     Endpoint, Executor, Fabric, LocalConfig, NodeId, Offset, Phase, Region, RegionId, Remote, ShmConfig, ShmFabric,
-    ShmPort, Verbs,
+    ShmPort,
 };
 
-pub(crate) use crate::local::{OWNER, PEERS, holder, stamp_of, stamped};
-use crate::support::MIB;
-
-/// Long enough for anything but a deadlock.
-const PATIENCE: Duration = Duration::from_secs(60);
+use crate::{
+    peers::{Job, OWNER, PATIENCE, on_threads},
+    support::MIB,
+};
 
 pub(crate) type PortOf = ShmPort<NoHtm>;
 
 /// As the machine is.
 pub(crate) fn moods() -> Vec<LocalConfig> {
     vec![LocalConfig::perfect()]
+}
+
+/// The owner's store, in memory that other processes can map.
+pub(crate) fn store(engine: NoHtm, capacity: u64) -> Store<NoHtm> {
+    let memory = Arc::new(Region::shared(engine, capacity).expect("a region"));
+    Store::in_region_of(OWNER, 0, memory).expect("a store").hinting_at_once()
 }
 
 /// A directory that is there as long as this.
@@ -58,8 +59,12 @@ impl Cluster {
         Self::with_capacity(config, 256 * MIB)
     }
 
+    pub(crate) fn with_capacity(config: LocalConfig, capacity: u64) -> Self {
+        Self::of(store(NoHtm, capacity), config)
+    }
+
     /// The moods of the in-process fabric are nothing to this one.
-    pub(crate) fn with_capacity(_config: LocalConfig, capacity: u64) -> Self {
+    pub(crate) fn of(store: Store<NoHtm>, _config: LocalConfig) -> Self {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let name = format!("drtm-kv-{}-{}", std::process::id(), NUMBER.fetch_add(1, Relaxed));
         let directory = Directory(std::env::temp_dir().join(name));
@@ -67,9 +72,8 @@ impl Cluster {
             let config = ShmConfig::new("kv", NodeId(node)).directory(&directory.0).patience(PATIENCE);
             ShmFabric::join(NoHtm, config).expect("a group")
         });
-        let memory = Arc::new(Region::shared(NoHtm, capacity).expect("a region"));
-        let store = Store::in_region_of(OWNER, 0, Arc::clone(&memory)).expect("a store");
-        let region = nodes[usize::from(OWNER.0)].register(OWNER, memory).expect("room for a region");
+        let owner = &nodes[usize::from(OWNER.0)];
+        let region = owner.register(OWNER, Arc::clone(store.region())).expect("room for a region");
         Self { store, nodes, region, _directory: Arc::new(directory) }
     }
 
@@ -79,6 +83,11 @@ impl Cluster {
 
     pub(crate) fn endpoint(&self, node: NodeId) -> Endpoint<PortOf> {
         self.nodes[usize::from(node.0)].endpoint(node).expect("room for an endpoint")
+    }
+
+    /// Runs jobs beside each other.
+    pub(crate) fn together(&self, jobs: Vec<(NodeId, Job)>) {
+        on_threads(&|node| self.endpoint(node), jobs);
     }
 
     /// Runs `peers` while the owner serves these tables on a thread of its own.
@@ -95,7 +104,7 @@ impl Cluster {
         let endpoint = self.endpoint(OWNER);
         let mut executor = Executor::new(&endpoint);
         executor.serve(service.serve(endpoint.during(Phase::Other)));
-        executor.spawn(endpoint.until(|| done.load(Acquire)));
+        executor.spawn(endpoint.until(|| done.load(Relaxed)));
         executor.run();
     }
 }
@@ -105,35 +114,6 @@ struct Stop<'d>(&'d AtomicBool);
 
 impl Drop for Stop<'_> {
     fn drop(&mut self) {
-        self.0.store(true, Release);
-    }
-}
-
-/// Runs one coroutine, which must not hang.
-pub(crate) fn alone<T>(endpoint: &Endpoint<PortOf>, coroutine: impl Future<Output = T>) -> T {
-    let output = std::cell::Cell::new(None);
-    let mut executor = Executor::new(endpoint).patience(PATIENCE);
-    executor.spawn(async { output.set(Some(coroutine.await)) });
-    executor.run();
-    output.into_inner().expect("it has come to its end")
-}
-
-/// A hash table as a peer has it: where keys are, and what is there.
-pub(crate) struct Peer<K: Keys> {
-    pub(crate) lookup: HashPeer<K>,
-    pub(crate) records: RecordPeer<K>,
-}
-
-impl<K: Keys> Peer<K> {
-    pub(crate) async fn open(cluster: &Cluster, verbs: Verbs<'_, PortOf>, table: &HashTable<NoHtm, K>) -> Self {
-        let at = cluster.at(table.location());
-        Self {
-            lookup: HashPeer::open(verbs, at).await.expect("the table"),
-            records: RecordPeer::open(verbs, at, TableId(0)).await.expect("a table for peers"),
-        }
-    }
-
-    pub(crate) async fn find(&self, verbs: Verbs<'_, PortOf>, key: K::Key<'_>) -> Location {
-        self.lookup.find(verbs, key).await.expect("sound").expect("it is there")
+        self.0.store(true, Relaxed);
     }
 }

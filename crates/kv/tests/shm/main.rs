@@ -3,10 +3,11 @@
 #![cfg(not(feature = "model"))]
 
 mod cluster;
-/// The in-process cluster, for what does not depend on the fabric.
+#[path = "../suite/hash_peer.rs"]
+mod hash_peer;
 #[allow(dead_code)]
-#[path = "../suite/cluster.rs"]
-mod local;
+#[path = "../suite/peers.rs"]
+mod peers;
 #[path = "../suite/remote_records.rs"]
 mod remote_records;
 #[path = "../suite/remote_service.rs"]
@@ -18,3 +19,5 @@ mod remote_stress;
 mod support;
 #[path = "../transacted/mod.rs"]
 mod transacted;
+#[path = "../suite/tree_peer.rs"]
+mod tree_peer;

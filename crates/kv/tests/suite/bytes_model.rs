@@ -7,7 +7,7 @@ use std::{
 
 use crate::transacted::Transacted;
 use drtm_htm::{Emulated, Engine, NoHtm};
-use drtm_kv::{Bytes, Current, KvTable, MAX_KEY, Nowhere, Read, Scan, Store, Tree, Version, Worker};
+use drtm_kv::{Bytes, Current, KvTable, MAX_KEY, Nowhere, Scan, Store, Tree, Version, Worker};
 use proptest::prelude::*;
 
 use crate::support::{Key, MIB, each_row, is_backward, key, key_bound as bound, mapped_twice, store, tight};
@@ -131,12 +131,16 @@ impl<E: Engine> Checked<E> {
             Op::Scan(bounds, up) => self.agrees_on(handle, bounds, *up)?,
             Op::Scribble(seed) => tree.scribble_hints(*seed),
             Op::Ends => {
-                let row = |row: Option<(Key, Read)>| row.map(|(key, read)| (key, read.length, read.version));
                 let expected = |row: Option<(&Key, &(Vec<u8>, Version))>| {
                     row.map(|(key, (value, version))| (key.clone(), value.len(), *version))
                 };
-                prop_assert_eq!(row(tree.first(&mut []).expect("sound")), expected(self.model.first_key_value()));
-                prop_assert_eq!(row(tree.last(&mut []).expect("sound")), expected(self.model.last_key_value()));
+                for (mut scan, model) in
+                    [(tree.range(..), self.model.first_key_value()), (tree.range_back(..), self.model.last_key_value())]
+                {
+                    let row = scan.next().expect("sound");
+                    let row = row.map(|row| (row.key.to_vec(), row.value.len(), row.version));
+                    prop_assert_eq!(row, expected(model));
+                }
             }
         }
         Ok(())

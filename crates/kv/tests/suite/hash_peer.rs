@@ -4,21 +4,19 @@ use std::{
     collections::HashMap,
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     },
-    thread,
 };
 
 use drtm_htm::{Engine, NoHtm};
 use drtm_kv::{BucketCache, Bytes, HashConfig, HashPeer, HashTable, Inline, KvTable, PeerError, Store};
-use drtm_rdma::{
-    Endpoint, Fabric, LocalConfig, LocalPort, NodeId, Phase, Port, Remote, VerbError, Verbs, block_on, run,
-};
+use drtm_rdma::{Endpoint, LocalConfig, NodeId, Phase, Port, Remote, VerbError, Verbs, block_on};
 use proptest::prelude::*;
 
 use crate::{
-    peers::{Memory, PEER, Seen, fabric, read, turn_of, value},
-    support::{MIB, rounds, store},
+    cluster::{Cluster, PortOf, store},
+    peers::{Job, Memory, OWNER, PEER, Seen, fabric, job, read, turn_of, value},
+    support::{MIB, rounds},
 };
 
 fn place_of(base: Remote, table: &HashTable<NoHtm>) -> Remote {
@@ -71,7 +69,7 @@ fn reads_per_lookup(occupancy: f64) -> f64 {
         assert!(table.insert(&mut worker, *key, b"").expect("room").is_some());
     }
     let (fabric, base) = fabric(&store, LocalConfig::perfect());
-    let endpoint = fabric.endpoint(NodeId(0)).expect("an endpoint");
+    let endpoint = fabric.endpoint(NodeId(0));
     let verbs = endpoint.during(Phase::Lookup);
     let peer = open(&endpoint, place_of(base, &table), None);
     let look_all_up = || {
@@ -95,10 +93,7 @@ fn lookups_take_as_many_reads_as_published() {
 }
 
 /// A table with these keys, and a peer of it that remembers everything.
-fn remembered(
-    keys: &[u64],
-    config: HashConfig,
-) -> (Store<NoHtm>, HashTable<NoHtm>, Endpoint<LocalPort<NoHtm>>, HashPeer<Inline>) {
+fn remembered(keys: &[u64], config: HashConfig) -> (Cluster, HashTable<NoHtm>, Endpoint<PortOf>, HashPeer<Inline>) {
     let store = store(NoHtm, 64 * MIB);
     let table = store.hash_table(config).expect("a table");
     let mut worker = store.worker().expect("a worker");
@@ -106,9 +101,9 @@ fn remembered(
         assert!(table.insert(&mut worker, *key, &value(*key, 0)).expect("room").is_some());
     }
     let (fabric, base) = fabric(&store, LocalConfig::perfect());
-    let endpoint = fabric.endpoint(PEER).expect("an endpoint");
+    let endpoint = fabric.endpoint(PEER);
     let peer = open(&endpoint, place_of(base, &table), Memory::Everything.cache());
-    (store, table, endpoint, peer)
+    (fabric, table, endpoint, peer)
 }
 
 #[test]
@@ -116,7 +111,7 @@ fn what_was_fetched_once_is_found_without_a_read() {
     // A power of two of buckets.
     let keys = random_keys(14_745);
     let config = HashConfig::for_keys(14_745).with_occupancy(0.9).fixed();
-    let (_store, table, endpoint, peer) = remembered(&keys, config);
+    let (_cluster, table, endpoint, peer) = remembered(&keys, config);
     let verbs = endpoint.during(Phase::Lookup);
     let reads = || endpoint.counters().total().reads;
     let mut fetched = [0; 2];
@@ -136,8 +131,8 @@ fn what_was_fetched_once_is_found_without_a_read() {
 
 #[test]
 fn what_moved_went_or_came_is_noticed() {
-    let (store, table, endpoint, peer) = remembered(&[1, 2, 3], HashConfig::default());
-    let mut worker = store.worker().expect("a worker");
+    let (cluster, table, endpoint, peer) = remembered(&[1, 2, 3], HashConfig::default());
+    let mut worker = cluster.store.worker().expect("a worker");
     let verbs = endpoint.during(Phase::Lookup);
     let find = |key| block_on(&endpoint, peer.find(verbs, key)).expect("sound");
     let again = |key| block_on(&endpoint, peer.find_again(verbs, key)).expect("sound");
@@ -172,11 +167,11 @@ fn what_moved_went_or_came_is_noticed() {
 #[test]
 fn a_table_that_has_grown_is_found_again_and_remembered() {
     let keys: Vec<u64> = (0..50).collect();
-    let (store, table, endpoint, peer) = remembered(&keys, HashConfig::default());
+    let (cluster, table, endpoint, peer) = remembered(&keys, HashConfig::default());
     let verbs = endpoint.during(Phase::Lookup);
     let get = |key| block_on(&endpoint, get(verbs, &peer, key));
     assert!(keys.iter().all(|key| get(*key).0.is_some()));
-    let mut worker = store.worker().expect("a worker");
+    let mut worker = cluster.store.worker().expect("a worker");
     for key in 50..20_000 {
         table.insert(&mut worker, key, &value(key, 0)).expect("room");
     }
@@ -212,7 +207,7 @@ fn answers_are_the_models(ops: &[Op], memory: Memory, config: LocalConfig) -> Re
     let table = store.hash_table(HashConfig::default()).expect("a table");
     let mut worker = store.worker().expect("a worker");
     let (fabric, base) = fabric(&store, config);
-    let endpoint = fabric.endpoint(PEER).expect("an endpoint");
+    let endpoint = fabric.endpoint(PEER);
     let verbs = endpoint.during(Phase::Lookup);
     let peer = open(&endpoint, place_of(base, &table), memory.cache());
     let mut model = HashMap::new();
@@ -269,27 +264,23 @@ proptest! {
 /// What readers look for while the table changes.
 const KEYS: u64 = 500;
 
-/// Every fourth key is there all the while, and the next one never; those after them come, go and move.
-fn look_up(endpoint: &Endpoint<LocalPort<NoHtm>>, peer: &HashPeer<Inline>, seed: u64, done: &AtomicBool) -> u64 {
-    let verbs = endpoint.during(Phase::Lookup);
-    let staleness = run(endpoint, 4, |coroutine| async move {
-        let mut random = fastrand::Rng::with_seed(seed << 8 | coroutine as u64);
-        let (mut looked, mut staleness) = (0, 0);
-        while !done.load(Relaxed) || looked < 100 {
-            looked += 1;
-            let key = 4 * random.u64(0..KEYS);
-            let found = peer.find(verbs, key).await.expect("sound").expect("it is there all the while");
-            assert_eq!(verbs.read_word(found.record).await.expect("in bounds"), key, "another key's record");
-            assert_eq!(peer.find(verbs, key + 1).await.expect("sound"), None, "a key that never was");
-            let (moving, stale) = get(verbs, peer, key + 2).await;
-            staleness += stale;
-            if let Some(moving) = moving {
-                turn_of(&moving, key + 2);
-            }
+/// Every fourth key is there all the while, and the next one never; those after them come, go and move. Gives how many locations were stale.
+async fn look_up(verbs: Verbs<'_, PortOf>, peer: &HashPeer<Inline>, seed: u64, done: &AtomicBool) -> u64 {
+    let mut random = fastrand::Rng::with_seed(seed);
+    let (mut looked, mut staleness) = (0, 0);
+    while !done.load(Relaxed) || looked < 100 {
+        looked += 1;
+        let key = 4 * random.u64(0..KEYS);
+        let found = peer.find(verbs, key).await.expect("sound").expect("it is there all the while");
+        assert_eq!(verbs.read_word(found.record).await.expect("in bounds"), key, "another key's record");
+        assert_eq!(peer.find(verbs, key + 1).await.expect("sound"), None, "a key that never was");
+        let (moving, stale) = get(verbs, peer, key + 2).await;
+        staleness += stale;
+        if let Some(moving) = moving {
+            turn_of(&moving, key + 2);
         }
-        staleness
-    });
-    staleness.into_iter().sum()
+    }
+    staleness
 }
 
 fn stress(memory: Memory, config: LocalConfig) {
@@ -300,32 +291,48 @@ fn stress(memory: Memory, config: LocalConfig) {
         assert!(table.insert(&mut worker, key, b"stays").expect("room").is_some());
     }
     let (fabric, base) = fabric(&store, config);
-    let endpoint = fabric.endpoint(PEER).expect("an endpoint");
-    let peer = open(&endpoint, place_of(base, &table), memory.cache());
-    let done = AtomicBool::new(false);
-    let staleness: u64 = thread::scope(|scope| {
-        let readers: Vec<_> = (0..2)
-            .map(|reader| {
-                let (fabric, peer, done) = (&fabric, &peer, &done);
-                scope.spawn(move || look_up(&fabric.endpoint(PEER).expect("an endpoint"), peer, reader, done))
-            })
-            .collect();
-        // Meanwhile others come and go and move, and the table grows from eighty buckets to thousands.
-        let mut random = fastrand::Rng::with_seed(9);
-        for turn in 0..rounds(30_000) {
-            let key = 4 * random.u64(0..20 * KEYS) + 2 + random.u64(0..2);
-            let near = 4 * random.u64(0..KEYS) + 2;
-            if turn % 3 == 0 {
-                table.remove(&mut worker, near).expect("sound");
-            } else {
-                table.insert(&mut worker, key, &value(key, turn)).expect("room");
-                table.put(&mut worker, near, &value(near, turn)).expect("room");
+    let endpoint = fabric.endpoint(PEER);
+    let peer = Arc::new(open(&endpoint, place_of(base, &table), memory.cache()));
+    let done = Arc::new(AtomicBool::new(false));
+    let staleness = Arc::new(AtomicU64::new(0));
+    let reader = |reader: u64| -> (NodeId, Job) {
+        let (peer, done, staleness) = (Arc::clone(&peer), Arc::clone(&done), Arc::clone(&staleness));
+        let start = job(move |worker| {
+            for coroutine in 0..4 {
+                let verbs = worker.endpoint().during(Phase::Lookup);
+                let (peer, done, staleness) = (Arc::clone(&peer), Arc::clone(&done), Arc::clone(&staleness));
+                let looks = async move {
+                    let stale = look_up(verbs, &peer, reader << 8 | coroutine, &done).await;
+                    staleness.fetch_add(stale, Relaxed);
+                };
+                worker.spawn(looks).expect("it runs");
             }
-        }
-        done.store(true, Relaxed);
-        readers.into_iter().map(|reader| reader.join().expect("no panic")).sum()
+        });
+        (PEER, start)
+    };
+    let ended = Arc::clone(&done);
+    // Meanwhile others come and go and move, and the table grows from eighty buckets to thousands.
+    let writer = job(move |node| {
+        let endpoint = node.endpoint();
+        let writes = async move {
+            let mut random = fastrand::Rng::with_seed(9);
+            for turn in 0..rounds(30_000) {
+                let key = 4 * random.u64(0..20 * KEYS) + 2 + random.u64(0..2);
+                let near = 4 * random.u64(0..KEYS) + 2;
+                if turn % 3 == 0 {
+                    table.remove(&mut worker, near).expect("sound");
+                } else {
+                    table.insert(&mut worker, key, &value(key, turn)).expect("room");
+                    table.put(&mut worker, near, &value(near, turn)).expect("room");
+                }
+                endpoint.yield_now().await;
+            }
+            ended.store(true, Relaxed);
+        };
+        node.spawn(writes).expect("it runs");
     });
-    assert!(staleness > 0 || memory == Memory::Nothing, "nothing stale was ever met");
+    fabric.together(vec![reader(0), reader(1), (OWNER, writer)]);
+    assert!(staleness.load(Relaxed) > 0 || memory == Memory::Nothing, "nothing stale was ever met");
 }
 
 #[test]
@@ -352,7 +359,7 @@ fn a_corrupt_table_is_an_error() {
     let store = store(NoHtm, 16 * MIB);
     let table = store.hash_table(HashConfig::default()).expect("a table");
     let (fabric, base) = fabric(&store, LocalConfig::perfect());
-    let endpoint = fabric.endpoint(PEER).expect("an endpoint");
+    let endpoint = fabric.endpoint(PEER);
     let verbs = endpoint.during(Phase::Lookup);
     let at = place_of(base, &table);
     // The number of buckets.
@@ -390,7 +397,7 @@ fn only_the_table_that_is_there_can_be_opened() {
     let store = store(NoHtm, 16 * MIB);
     let table = store.hash_table(HashConfig::default()).expect("a table");
     let (fabric, base) = fabric(&store, LocalConfig::harsh(1));
-    let endpoint = fabric.endpoint(NodeId(0)).expect("an endpoint");
+    let endpoint = fabric.endpoint(NodeId(0));
     let verbs = endpoint.during(Phase::Lookup);
     let at = place_of(base, &table);
     let open_as_bytes = block_on(&endpoint, HashPeer::<Bytes>::open(verbs, at));

@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 
-use drtm_htm::{Emulated, Engine, NoHtm};
+use drtm_htm::{Emulated, Engine, NoHtm, Plain};
 use drtm_kv::{
     Acquire, Bytes, HashConfig, Holder, Inline, Kept, Keys, KvError, Locking, Past, Placed, ReadEntry, Reaped, Store,
     Version, Worker,
@@ -351,7 +351,8 @@ impl<'t, E: Engine, K: Numbered, T: Transacted<E, K>> Checked<'t, E, K, T> {
                 return Err(TestCaseError::fail(format!("{locking:?}")));
             };
             prop_assert_eq!((version, head.has_older()), (row.now.version, row.has_past));
-            prop_assert_eq!(records.length(row.now.at, head), row.stored.len() as u32);
+            let Ok(length) = records.length_in(&mut Plain::new(self.store.region().engine()), row.now.at, head);
+            prop_assert_eq!(length, row.stored.len() as u32);
             let again = records.lock(row.now.at, holders[who]).expect("sound");
             prop_assert_eq!(again, Locking::Mine { version, head });
             row.locked_by = Some(who);

@@ -1,19 +1,97 @@
-//! What the tests of peers share: a fabric of two nodes, records as a peer reads them, and caches of several sizes.
+//! What the tests of peers share, on whichever fabric the program's [`cluster`](crate::cluster) is.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use drtm_htm::NoHtm;
-use drtm_kv::{Cache, Location, Store};
-use drtm_rdma::{Fabric, LocalConfig, LocalFabric, NodeId, Offset, Port, Remote, Verbs};
+use drtm_kv::{Cache, HashPeer, HashTable, Holder, Keys, KvTable, Location, RecordPeer, Store, TableId};
+use drtm_rdma::{Endpoint, Executor, LocalConfig, NodeId, Offset, Port, Remote, Spawner, Verbs};
 
-pub(crate) const PEER: NodeId = NodeId(0);
+use crate::cluster::{Cluster, PortOf};
+
+/// The node that has the store, and those that reach it.
 pub(crate) const OWNER: NodeId = NodeId(1);
+pub(crate) const PEERS: [NodeId; 2] = [NodeId(0), NodeId(2)];
+pub(crate) const PEER: NodeId = PEERS[0];
 
-/// A fabric of two nodes, of which the second has this store; and its region's beginning.
-pub(crate) fn fabric(store: &Store<NoHtm>, config: LocalConfig) -> (LocalFabric<NoHtm>, Remote) {
-    let fabric = LocalFabric::new(2, config);
-    let region = fabric.register(OWNER, Arc::clone(store.region())).expect("room for a region");
-    (fabric, Remote { node: OWNER, region, offset: Offset::new(0) })
+/// Long enough for anything but a deadlock.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A cluster of which one node has this store; and its region's beginning.
+pub(crate) fn fabric(store: &Store<NoHtm>, config: LocalConfig) -> (Cluster, Remote) {
+    let cluster = Cluster::of(store.clone(), config);
+    let base = cluster.at(Offset::new(0));
+    (cluster, base)
+}
+
+/// What a worker of a node does beside others.
+pub(crate) type Job = Box<dyn for<'f> FnOnce(Spawner<'f, PortOf>) + Send>;
+
+pub(crate) fn job(start: impl for<'f> FnOnce(Spawner<'f, PortOf>) + Send + 'static) -> Job {
+    Box::new(start)
+}
+
+/// Runs jobs beside each other, each on a thread with an endpoint of its own.
+#[allow(dead_code, reason = "a simulated cluster has no threads")]
+pub(crate) fn on_threads(cluster: &(impl Sync + Fn(NodeId) -> Endpoint<PortOf>), jobs: Vec<(NodeId, Job)>) {
+    std::thread::scope(|scope| {
+        for (node, start) in jobs {
+            scope.spawn(move || {
+                let endpoint = cluster(node);
+                let executor = Executor::new(&endpoint).patience(PATIENCE);
+                start(executor.spawner());
+                executor.run();
+            });
+        }
+    });
+}
+
+/// Runs one coroutine, which must not hang.
+pub(crate) fn alone<T>(endpoint: &Endpoint<PortOf>, coroutine: impl Future<Output = T>) -> T {
+    let output = std::cell::Cell::new(None);
+    let mut executor = Executor::new(endpoint).patience(PATIENCE);
+    executor.spawn(async { output.set(Some(coroutine.await)) });
+    executor.run();
+    output.into_inner().expect("it has come to its end")
+}
+
+/// Who a peer's coroutine is, as the holder of locks.
+pub(crate) fn holder(node: NodeId, coroutine: usize) -> Holder {
+    Holder::new(node.0 as u8, 0, 0, coroutine as u8)
+}
+
+/// A hash table as a peer has it: where keys are, and what is there.
+pub(crate) struct Peer<K: Keys> {
+    pub(crate) lookup: HashPeer<K>,
+    pub(crate) records: RecordPeer<K>,
+}
+
+impl<K: Keys> Peer<K> {
+    pub(crate) async fn open(cluster: &Cluster, verbs: Verbs<'_, PortOf>, table: &HashTable<NoHtm, K>) -> Self {
+        Self::at(cluster.at(table.location()), verbs).await
+    }
+
+    pub(crate) async fn at(at: Remote, verbs: Verbs<'_, PortOf>) -> Self {
+        Self {
+            lookup: HashPeer::open(verbs, at).await.expect("the table"),
+            records: RecordPeer::open(verbs, at, TableId(0)).await.expect("a table for peers"),
+        }
+    }
+
+    pub(crate) async fn find(&self, verbs: Verbs<'_, PortOf>, key: K::Key<'_>) -> Location {
+        self.lookup.find(verbs, key).await.expect("sound").expect("it is there")
+    }
+}
+
+/// A value all of whose words are the same stamp, so that any tear shows.
+pub(crate) fn stamped(stamp: u64, words: usize) -> Vec<u8> {
+    stamp.to_le_bytes().repeat(words)
+}
+
+/// The stamp of such a value, if it is whole.
+pub(crate) fn stamp_of(value: &[u8]) -> Option<u64> {
+    let mut words = value.as_chunks::<8>().0.iter().map(|word| u64::from_le_bytes(*word));
+    let first = words.next()?;
+    words.all(|word| word == first).then_some(first)
 }
 
 /// What a peer remembers.

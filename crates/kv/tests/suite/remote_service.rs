@@ -14,7 +14,8 @@ use drtm_rdma::{LocalConfig, NodeId, Phase, Verbs};
 use proptest::prelude::*;
 
 use crate::{
-    cluster::{Cluster, OWNER, PEERS, Peer, PortOf, alone, holder, moods},
+    cluster::{Cluster, PortOf, moods},
+    peers::{OWNER, PEERS, Peer, alone, holder},
     support::{MIB, store},
 };
 

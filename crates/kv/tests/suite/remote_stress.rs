@@ -3,22 +3,22 @@
 use std::{
     collections::HashMap,
     sync::{
-        Mutex,
-        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed},
     },
-    thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use drtm_htm::NoHtm;
 use drtm_kv::{
-    HashConfig, HashTable, Holder, Inline, KvTable, Leases, Look, RecordLock, RecordPeer, Service, Standing, TableId,
-    Version,
+    HashConfig, HashTable, Holder, Inline, KvError, KvTable, Leases, Look, RecordLock, RecordPeer, Service, Standing,
+    TableId, Version,
 };
-use drtm_rdma::{LocalConfig, NodeId, Phase, Verbs, run};
+use drtm_rdma::{LocalConfig, NodeId, Phase, Verbs};
 
 use crate::{
-    cluster::{Cluster, PEERS, Peer, PortOf, alone, holder, moods, stamp_of, stamped},
+    cluster::{Cluster, PortOf, moods},
+    peers::{Job, OWNER, PEERS, Peer, holder, job, stamp_of, stamped},
     support::rounds,
 };
 
@@ -151,52 +151,95 @@ fn peers_and_owner_never_hold_a_lock_together() {
     }
 }
 
+/// Something that several coroutines do, and how many of them are still at it.
+#[derive(Clone)]
+struct Left(Arc<AtomicUsize>);
+
+impl Left {
+    fn of(coroutines: usize) -> Self {
+        Self(Arc::new(AtomicUsize::new(coroutines)))
+    }
+
+    fn any(&self) -> bool {
+        self.0.load(Relaxed) > 0
+    }
+
+    fn one_less(&self) {
+        self.0.fetch_sub(1, Relaxed);
+    }
+}
+
+/// A change by the owner, which does not keep its worker from anything else while a peer has the record.
+async fn patiently<T>(verbs: Verbs<'_, PortOf>, mut change: impl FnMut() -> Result<T, KvError>) -> T {
+    loop {
+        match change() {
+            Err(KvError::Busy) => verbs.endpoint().sleep(Duration::from_micros(5)).await,
+            other => return other.expect("room, and sound"),
+        }
+    }
+}
+
 /// Peers take so many turns; their owner writes one time out of so many.
 fn everyone_reads_and_writes(config: LocalConfig, keys: u64, turns: u64, owner_writes_one_in: u8) {
     let cluster = Cluster::new(config);
     let table = table_of(&cluster, keys, 0);
-    let (history, done) = (History::new(keys), AtomicBool::new(false));
-    cluster.serving(service(&cluster, &table), || {
-        thread::scope(|scope| {
-            let peers = PEERS.map(|node| {
-                let (cluster, table, history) = (&cluster, &table, &history);
-                scope.spawn(move || {
-                    let endpoint = cluster.endpoint(node);
-                    let verbs = endpoint.during(Phase::Execute);
-                    let peer = alone(&endpoint, Peer::<Inline>::open(cluster, verbs, table));
-                    let peer = &peer;
-                    run(&endpoint, COROUTINES, |coroutine| {
-                        let seed = u64::from(node.0) * 100 + coroutine as u64;
-                        reads_and_writes(verbs, peer, history, holder(node, coroutine), seed, turns)
-                    });
-                })
-            });
-            scope.spawn(|| {
-                let (mut worker, mut random) = (cluster.store.worker().expect("a worker"), fastrand::Rng::with_seed(9));
-                let mut found = vec![0; 8 * WORDS];
-                while !done.load(Relaxed) {
-                    let key = random.u64(0..keys);
-                    if random.u8(0..owner_writes_one_in) == 0 {
-                        let stamp = history.new_stamp();
-                        let written = table.update(&mut worker, key, &stamped(stamp, WORDS)).expect("room");
-                        history.has_written(key, written.expect("it is there"), stamp);
-                    }
-                    let read = table.get(key, &mut found).expect("sound").expect("it is there");
-                    history.has_read(key, read.version, &found);
-                    if owner_writes_one_in > 1 {
-                        // There are more threads than processors.
-                        thread::sleep(Duration::from_micros(20));
-                    }
+    let (history, left) = (Arc::new(History::new(keys)), Left::of(PEERS.len() * COROUTINES));
+    let at = cluster.at(table.location());
+    let peer = |node: NodeId| -> (NodeId, Job) {
+        let (history, left) = (Arc::clone(&history), left.clone());
+        let start = job(move |worker| {
+            let verbs = worker.endpoint().during(Phase::Execute);
+            let spawner = worker.clone();
+            let opens = async move {
+                let peer = Arc::new(Peer::<Inline>::at(at, verbs).await);
+                for coroutine in 0..COROUTINES {
+                    let (peer, history, left) = (Arc::clone(&peer), Arc::clone(&history), left.clone());
+                    let seed = u64::from(node.0) * 100 + coroutine as u64;
+                    let takes_turns = async move {
+                        reads_and_writes(verbs, &peer, &history, holder(node, coroutine), seed, turns).await;
+                        left.one_less();
+                    };
+                    spawner.spawn(takes_turns).expect("it runs");
                 }
-            });
-            let ended = peers.map(|peer| peer.join());
-            done.store(true, Relaxed);
-            for ended in ended {
-                ended.expect("no peer panics");
-            }
+            };
+            worker.spawn(opens).expect("it runs");
         });
+        (node, start)
+    };
+    let (mut worker, served) = (cluster.store.worker().expect("a worker"), table.clone());
+    let (owned, table, seen) = (Arc::clone(&history), table.impatient(), left.clone());
+    let owner = job(move |node| {
+        let verbs = node.endpoint().during(Phase::Other);
+        let writes = async move {
+            let mut random = fastrand::Rng::with_seed(9);
+            let mut found = vec![0; 8 * WORDS];
+            while seen.any() {
+                let key = random.u64(0..keys);
+                if random.u8(0..owner_writes_one_in) == 0 {
+                    let stamp = owned.new_stamp();
+                    let value = stamped(stamp, WORDS);
+                    let written = patiently(verbs, || table.update(&mut worker, key, &value)).await;
+                    owned.has_written(key, written.expect("it is there"), stamp);
+                }
+                let read = patiently(verbs, || table.get(key, &mut found)).await.expect("it is there");
+                owned.has_read(key, read.version, &found);
+                if owner_writes_one_in > 1 {
+                    // There are more threads than processors.
+                    verbs.endpoint().sleep(Duration::from_micros(20)).await;
+                } else {
+                    verbs.endpoint().yield_now().await;
+                }
+            }
+        };
+        node.spawn(writes).expect("it runs");
     });
-    history.check(&table);
+    cluster.serving(service(&cluster, &served), || {
+        let mut jobs: Vec<_> = PEERS.into_iter().map(peer).collect();
+        jobs.push((OWNER, owner));
+        cluster.together(jobs);
+    });
+    let Some(history) = Arc::into_inner(history) else { unreachable!("all have ended") };
+    history.check(&served);
 }
 
 const ACCOUNTS: u64 = 6;
@@ -245,26 +288,31 @@ fn money_is_neither_made_nor_lost_between_nodes() {
     for config in moods() {
         let cluster = Cluster::new(config);
         let table = table_of(&cluster, ACCOUNTS, BALANCE);
-        let transferred = AtomicU64::new(0);
-        cluster.serving(service(&cluster, &table), || {
-            thread::scope(|scope| {
-                for node in PEERS {
-                    let (cluster, table, transferred) = (&cluster, &table, &transferred);
-                    scope.spawn(move || {
-                        let endpoint = cluster.endpoint(node);
-                        let verbs = endpoint.during(Phase::Execute);
-                        let peer = alone(&endpoint, Peer::<Inline>::open(cluster, verbs, table));
-                        let peer = &peer;
-                        let done = run(&endpoint, COROUTINES, |coroutine| {
-                            let seed = u64::from(node.0) * 100 + coroutine as u64;
-                            transfers(verbs, peer, holder(node, coroutine), seed, rounds(150))
-                        });
-                        transferred.fetch_add(done.into_iter().sum(), Relaxed);
-                    });
-                }
+        let transferred = Arc::new(AtomicU64::new(0));
+        let at = cluster.at(table.location());
+        let peer = |node: NodeId| -> (NodeId, Job) {
+            let transferred = Arc::clone(&transferred);
+            let start = job(move |worker| {
+                let verbs = worker.endpoint().during(Phase::Execute);
+                let spawner = worker.clone();
+                let opens = async move {
+                    let peer = Arc::new(Peer::<Inline>::at(at, verbs).await);
+                    for coroutine in 0..COROUTINES {
+                        let (peer, transferred) = (Arc::clone(&peer), Arc::clone(&transferred));
+                        let seed = u64::from(node.0) * 100 + coroutine as u64;
+                        let pays = async move {
+                            let done = transfers(verbs, &peer, holder(node, coroutine), seed, rounds(150)).await;
+                            transferred.fetch_add(done, Relaxed);
+                        };
+                        spawner.spawn(pays).expect("it runs");
+                    }
+                };
+                worker.spawn(opens).expect("it runs");
             });
-        });
-        assert!(transferred.into_inner() > 0);
+            (node, start)
+        };
+        cluster.serving(service(&cluster, &table), || cluster.together(PEERS.into_iter().map(peer).collect()));
+        assert!(transferred.load(Relaxed) > 0);
         let mut found = vec![0; 8 * WORDS];
         let balances = (0..ACCOUNTS).map(|account| {
             table.get(account, &mut found).expect("sound").expect("it is there");
@@ -290,22 +338,27 @@ async fn read_carelessly(verbs: Verbs<'_, PortOf>, peer: &Peer<Inline>) -> Optio
 fn fooled(config: LocalConfig, longest: Duration) -> bool {
     let cluster = Cluster::new(config);
     let table = table_of(&cluster, 1, 0);
-    let done = AtomicBool::new(false);
-    thread::scope(|scope| {
-        scope.spawn(|| {
-            let mut worker = cluster.store.worker().expect("a worker");
+    let (done, was_fooled) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+    let at = cluster.at(table.location());
+    let (mut worker, written, ended) = (cluster.store.worker().expect("a worker"), table.clone(), Arc::clone(&done));
+    let owner = job(move |node| {
+        let endpoint = node.endpoint();
+        let writes = async move {
             let mut stamp = 0;
-            while !done.load(Relaxed) {
+            while !ended.load(Relaxed) {
                 stamp += 1;
-                thread::sleep(Duration::from_micros(stamp % 200));
-                table.update(&mut worker, 0, &stamped(stamp, WORDS)).expect("room").expect("it is there");
+                endpoint.sleep(Duration::from_micros(stamp % 200)).await;
+                written.update(&mut worker, 0, &stamped(stamp, WORDS)).expect("room").expect("it is there");
             }
-        });
-        let endpoint = cluster.endpoint(NodeId(0));
-        let verbs = endpoint.during(Phase::Execute);
-        let fooled = alone(&endpoint, async {
-            let peer = Peer::<Inline>::open(&cluster, verbs, &table).await;
-            let (begin, mut value, mut careful) = (Instant::now(), Vec::new(), 0_u64);
+        };
+        node.spawn(writes).expect("it runs");
+    });
+    let (ends, fooled) = (Arc::clone(&done), Arc::clone(&was_fooled));
+    let reader = job(move |worker| {
+        let verbs = worker.endpoint().during(Phase::Execute);
+        let reads = async move {
+            let peer = Peer::<Inline>::at(at, verbs).await;
+            let (begin, mut value, mut careful) = (verbs.endpoint().now(), Vec::new(), 0_u64);
             loop {
                 let torn = read_carelessly(verbs, &peer).await;
                 let location = peer.find(verbs, 0).await;
@@ -314,14 +367,17 @@ fn fooled(config: LocalConfig, longest: Duration) -> bool {
                     careful += 1;
                 }
                 let enough = torn.is_some() && careful >= 10;
-                if enough || begin.elapsed() > longest {
-                    break torn.is_some();
+                if enough || verbs.endpoint().now().since(begin) > longest {
+                    fooled.store(torn.is_some(), Relaxed);
+                    break;
                 }
             }
-        });
-        done.store(true, Relaxed);
-        fooled
-    })
+            ends.store(true, Relaxed);
+        };
+        worker.spawn(reads).expect("it runs");
+    });
+    cluster.together(vec![(OWNER, owner), (PEERS[0], reader)]);
+    was_fooled.load(Relaxed)
 }
 
 /// The checksum earns its place: without it, the same reads give values that never were. (If this fails, the fabric has

@@ -3,6 +3,8 @@
 use drtm_htm::NoHtm;
 use drtm_kv::{HashTable, Inline, KvError, KvTable, Tree};
 
+use crate::support::visit;
+
 pub(crate) trait Table: KvTable<NoHtm, Inline> {
     /// All keys with their values: in order, if the table has one, and downward if that is asked for.
     fn all(&self, down: bool) -> Result<Vec<(u64, Vec<u8>)>, KvError>;
@@ -14,7 +16,7 @@ pub(crate) trait Table: KvTable<NoHtm, Inline> {
 impl Table for HashTable<NoHtm> {
     fn all(&self, _down: bool) -> Result<Vec<(u64, Vec<u8>)>, KvError> {
         let mut all = Vec::new();
-        self.for_each(|key, value, _| all.push((key, value.to_vec())))?;
+        visit(self, |key, value, _| all.push((key, value.to_vec())));
         Ok(all)
     }
 

@@ -144,12 +144,15 @@ impl<E: Engine> Checked<E> {
             Op::Scan((from, to), up) => self.agrees_on(handle, (from.map(spread), to.map(spread)), up)?,
             Op::Scribble(seed) => tree.scribble_hints(seed),
             Op::Ends => {
-                let key = |row: Option<(u64, drtm_kv::Read)>| row.map(|(key, read)| (key, read.length, read.version));
                 let expected = |row: Option<(&u64, &(Vec<u8>, Version))>| {
                     row.map(|(key, (value, version))| (*key, value.len(), *version))
                 };
-                prop_assert_eq!(key(tree.first(&mut []).expect("sound")), expected(self.model.first_key_value()));
-                prop_assert_eq!(key(tree.last(&mut []).expect("sound")), expected(self.model.last_key_value()));
+                for (mut scan, model) in
+                    [(tree.range(..), self.model.first_key_value()), (tree.range_back(..), self.model.last_key_value())]
+                {
+                    let row = scan.next().expect("sound").map(|row| (row.key, row.value.len(), row.version));
+                    prop_assert_eq!(row, expected(model));
+                }
             }
         }
         Ok(())

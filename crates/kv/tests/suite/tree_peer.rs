@@ -6,21 +6,18 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering::Relaxed},
     },
-    thread,
     time::Duration,
 };
 
 use drtm_htm::{Engine, NoHtm};
 use drtm_kv::{HashConfig, KvTable, NodeCache, PeerError, Tree, TreePeer};
-use drtm_rdma::{
-    Endpoint, Fabric, LocalConfig, LocalPort, NodeId, Offset, Phase, Port, Remote, Tearing, VerbError, Verbs, block_on,
-    run,
-};
+use drtm_rdma::{Endpoint, LocalConfig, NodeId, Offset, Phase, Port, Remote, Tearing, VerbError, Verbs, block_on};
 use proptest::prelude::*;
 
 use crate::{
-    peers::{Memory, PEER, Seen, fabric, read, turn_of, value},
-    support::{MIB, rounds, store},
+    cluster::{PortOf, store},
+    peers::{Job, Memory, OWNER, PEER, Seen, fabric, job, read, turn_of, value},
+    support::{MIB, rounds},
 };
 
 fn place_of(base: Remote, tree: &Tree<NoHtm>) -> Remote {
@@ -51,7 +48,7 @@ async fn get<P: Port>(verbs: Verbs<'_, P>, peer: &TreePeer, key: u64) -> (Option
 }
 
 /// READs for lookups of keys, each of which must be there or not.
-fn reads(endpoint: &Endpoint<LocalPort<NoHtm>>, peer: &TreePeer, keys: impl Iterator<Item = u64>, there: bool) -> u64 {
+fn reads(endpoint: &Endpoint<PortOf>, peer: &TreePeer, keys: impl Iterator<Item = u64>, there: bool) -> u64 {
     let verbs = endpoint.during(Phase::Lookup);
     let before = endpoint.counters().total().reads;
     for key in keys {
@@ -67,7 +64,7 @@ fn a_lookup_is_one_read_where_inner_nodes_are_remembered() {
     let even = || (0..100_000_u64).map(|key| 2 * key);
     tree.load(&mut store.worker().expect("a worker"), even().map(|key| (key, b"value"))).expect("room");
     let (fabric, base) = fabric(&store, LocalConfig::perfect());
-    let endpoint = fabric.endpoint(PEER).expect("an endpoint");
+    let endpoint = fabric.endpoint(PEER);
     // Twenty-seven entries to a node: 3704 leaves, 138 nodes above them, 6 above those, and the root.
     let (leaf, inner) = (1, 3);
     let forgetful = open(&endpoint, place_of(base, &tree), None);
@@ -92,7 +89,7 @@ fn a_leaf_that_is_the_root_is_one_read_too() {
     let store = store(NoHtm, 16 * MIB);
     let tree = store.tree().expect("a tree");
     let (fabric, base) = fabric(&store, LocalConfig::perfect());
-    let endpoint = fabric.endpoint(PEER).expect("an endpoint");
+    let endpoint = fabric.endpoint(PEER);
     let peer = open(&endpoint, place_of(base, &tree), Memory::Everything.cache());
     assert_eq!(reads(&endpoint, &peer, [0, 7, u64::MAX].into_iter(), false), 9);
     for key in [0, 7, u64::MAX] {
@@ -109,7 +106,7 @@ fn what_is_out_of_date_is_fetched_again_and_no_more() {
     let spread = |key: u64| 1_000 * key;
     tree.load(&mut worker, (0..100_000).map(|key| (spread(key), b"value"))).expect("room");
     let (fabric, base) = fabric(&store, LocalConfig::perfect());
-    let endpoint = fabric.endpoint(PEER).expect("an endpoint");
+    let endpoint = fabric.endpoint(PEER);
     let peer = open(&endpoint, place_of(base, &tree), Memory::Everything.cache());
     let all = || (0..100_000).map(spread);
     reads(&endpoint, &peer, all(), true);
@@ -162,7 +159,7 @@ fn answers_are_the_models(ops: &[Op], memory: Memory, config: LocalConfig) -> Re
     let tree = store.tree().expect("a tree");
     let mut worker = store.worker().expect("a worker");
     let (fabric, base) = fabric(&store, config);
-    let endpoint = fabric.endpoint(PEER).expect("an endpoint");
+    let endpoint = fabric.endpoint(PEER);
     let verbs = endpoint.during(Phase::Lookup);
     let peer = open(&endpoint, place_of(base, &tree), memory.cache());
     let mut model = HashMap::new();
@@ -221,23 +218,20 @@ proptest! {
 }
 
 /// Every tenth key is there all the while, the one behind it never is, and the others come, move and go in crowds.
-fn look_up(endpoint: &Endpoint<LocalPort<NoHtm>>, peer: &TreePeer, seed: u64, done: &AtomicBool) {
-    let verbs = endpoint.during(Phase::Lookup);
-    run(endpoint, 4, |coroutine| async move {
-        let mut random = fastrand::Rng::with_seed(seed << 8 | coroutine as u64);
-        let mut looked = 0;
-        while !done.load(Relaxed) || looked < 100 {
-            looked += 1;
-            let key = 10 * random.u64(0..100);
-            let (found, _) = get(verbs, peer, key).await;
-            turn_of(&found.expect("it is there all the while"), key);
-            assert_eq!(peer.find(verbs, key + 1).await.expect("sound"), None, "a key that never was");
-            let moving = key + random.u64(2..10);
-            if let (Some(found), _) = get(verbs, peer, moving).await {
-                turn_of(&found, moving);
-            }
+async fn look_up(verbs: Verbs<'_, PortOf>, peer: &TreePeer, seed: u64, done: &AtomicBool) {
+    let mut random = fastrand::Rng::with_seed(seed);
+    let mut looked = 0;
+    while !done.load(Relaxed) || looked < 100 {
+        looked += 1;
+        let key = 10 * random.u64(0..100);
+        let (found, _) = get(verbs, peer, key).await;
+        turn_of(&found.expect("it is there all the while"), key);
+        assert_eq!(peer.find(verbs, key + 1).await.expect("sound"), None, "a key that never was");
+        let moving = key + random.u64(2..10);
+        if let (Some(found), _) = get(verbs, peer, moving).await {
+            turn_of(&found, moving);
         }
-    });
+    }
 }
 
 fn stress(memory: Memory, config: LocalConfig) {
@@ -248,36 +242,51 @@ fn stress(memory: Memory, config: LocalConfig) {
         assert!(tree.insert(&mut worker, key, &value(key, 0)).expect("room").is_some());
     }
     let (fabric, base) = fabric(&store, config);
-    let endpoint = fabric.endpoint(PEER).expect("an endpoint");
-    let peer = open(&endpoint, place_of(base, &tree), memory.cache());
-    let done = AtomicBool::new(false);
-    thread::scope(|scope| {
-        let readers: Vec<_> = (0..2)
-            .map(|reader| {
-                let (fabric, peer, done) = (&fabric, &peer, &done);
-                scope.spawn(move || look_up(&fabric.endpoint(PEER).expect("an endpoint"), peer, reader, done))
-            })
-            .collect();
-        // Leaves are divided and leave, and their memory is used again as other leaves and inner nodes; the tree gets higher and lower.
+    let endpoint = fabric.endpoint(PEER);
+    let peer = Arc::new(open(&endpoint, place_of(base, &tree), memory.cache()));
+    let done = Arc::new(AtomicBool::new(false));
+    let reader = |reader: u64| -> (NodeId, Job) {
+        let (peer, done) = (Arc::clone(&peer), Arc::clone(&done));
+        let start = job(move |worker| {
+            for coroutine in 0..4 {
+                let verbs = worker.endpoint().during(Phase::Lookup);
+                let (peer, done) = (Arc::clone(&peer), Arc::clone(&done));
+                let looks = async move { look_up(verbs, &peer, reader << 8 | coroutine, &done).await };
+                worker.spawn(looks).expect("it runs");
+            }
+        });
+        (PEER, start)
+    };
+    let ended = Arc::clone(&done);
+    // Leaves are divided and leave, and their memory is used again as other leaves and inner nodes; the tree gets higher and lower.
+    let writer = job(move |node| {
+        let endpoint = node.endpoint();
         let comes_and_goes = |key: &u64| key % 10 > 1;
-        for turn in 0..rounds(60) {
-            for key in (0..1_000).filter(comes_and_goes) {
-                tree.put(&mut worker, key, &value(key, turn)).expect("room");
+        let writes = async move {
+            for turn in 0..rounds(60) {
+                for key in (0..1_000).filter(comes_and_goes) {
+                    tree.put(&mut worker, key, &value(key, turn)).expect("room");
+                    endpoint.yield_now().await;
+                }
+                for key in (0..1_000).step_by(10) {
+                    assert!(tree.update(&mut worker, key, &value(key, turn)).expect("room").is_some());
+                    endpoint.yield_now().await;
+                }
+                // Above those that stay, leaves are emptied, too.
+                for key in 1_000..2_000 {
+                    tree.insert(&mut worker, key, &value(key, turn)).expect("room");
+                    endpoint.yield_now().await;
+                }
+                for key in (0..2_000).filter(|key| comes_and_goes(key) || *key >= 1_000) {
+                    assert!(tree.remove(&mut worker, key).expect("sound").is_some());
+                    endpoint.yield_now().await;
+                }
             }
-            for key in (0..1_000).step_by(10) {
-                assert!(tree.update(&mut worker, key, &value(key, turn)).expect("room").is_some());
-            }
-            // Above those that stay, leaves are emptied, too.
-            for key in 1_000..2_000 {
-                tree.insert(&mut worker, key, &value(key, turn)).expect("room");
-            }
-            for key in (0..2_000).filter(|key| comes_and_goes(key) || *key >= 1_000) {
-                assert!(tree.remove(&mut worker, key).expect("sound").is_some());
-            }
-        }
-        done.store(true, Relaxed);
-        readers.into_iter().for_each(|reader| reader.join().expect("no panic"));
+            ended.store(true, Relaxed);
+        };
+        node.spawn(writes).expect("it runs");
     });
+    fabric.together(vec![reader(0), reader(1), (OWNER, writer)]);
 }
 
 #[test]
@@ -300,33 +309,43 @@ fn a_key_that_is_shifted_while_its_leaf_is_fetched_is_not_absent() {
         tree.insert(&mut worker, key, b"stays").expect("room");
     }
     let (fabric, base) = fabric(&store, LocalConfig::harsh(21));
-    let done = AtomicBool::new(false);
-    thread::scope(|scope| {
-        for reader in 0..2 {
-            let (fabric, tree, done) = (&fabric, &tree, &done);
-            scope.spawn(move || {
-                let endpoint = fabric.endpoint(PEER).expect("an endpoint");
-                let peer = open(&endpoint, place_of(base, tree), None);
-                let verbs = endpoint.during(Phase::Lookup);
+    let (done, at) = (Arc::new(AtomicBool::new(false)), place_of(base, &tree));
+    let reader = |reader: u64| -> (NodeId, Job) {
+        let done = Arc::clone(&done);
+        let start = job(move |worker| {
+            let verbs = worker.endpoint().during(Phase::Lookup);
+            let looks = async move {
+                let peer = TreePeer::open(verbs, at).await.expect("the tree");
                 let mut random = fastrand::Rng::with_seed(reader);
                 while !done.load(Relaxed) {
                     let key = 10 * random.u64(100..120);
-                    let found = block_on(&endpoint, peer.find(verbs, key)).expect("sound");
-                    assert!(found.is_some(), "{key} is there all the while");
+                    assert!(peer.find(verbs, key).await.expect("sound").is_some(), "{key} is there all the while");
                 }
-            });
-        }
-        // Below them all; and never more than the leaf has room for.
-        for turn in 0..rounds(20_000) {
-            for key in 0..10 {
-                tree.insert(&mut worker, turn % 7 + 10 * key, b"goes").expect("room");
+            };
+            worker.spawn(looks).expect("it runs");
+        });
+        (PEER, start)
+    };
+    let ended = Arc::clone(&done);
+    let writer = job(move |node| {
+        let endpoint = node.endpoint();
+        let writes = async move {
+            // Below them all; and never more than the leaf has room for.
+            for turn in 0..rounds(20_000) {
+                for key in 0..10 {
+                    tree.insert(&mut worker, turn % 7 + 10 * key, b"goes").expect("room");
+                    endpoint.yield_now().await;
+                }
+                for key in 0..10 {
+                    assert!(tree.remove(&mut worker, turn % 7 + 10 * key).expect("sound").is_some());
+                    endpoint.yield_now().await;
+                }
             }
-            for key in 0..10 {
-                assert!(tree.remove(&mut worker, turn % 7 + 10 * key).expect("sound").is_some());
-            }
-        }
-        done.store(true, Relaxed);
+            ended.store(true, Relaxed);
+        };
+        node.spawn(writes).expect("it runs");
     });
+    fabric.together(vec![reader(0), reader(1), (OWNER, writer)]);
 }
 
 #[test]
@@ -336,22 +355,31 @@ fn absence_waits_for_whoever_is_changing_the_leaf() {
     tree.insert(&mut store.worker().expect("a worker"), 7, b"seven").expect("room");
     let (fabric, base) = fabric(&store, LocalConfig::harsh(1));
     // The root, a leaf as yet, is the last of the header's words. Its stamp's lowest bit is the lock.
-    let stamp = &store.region().words(Offset::new(tree.location().bytes() + 8 * 136), 1).expect("the root")[0];
-    let done = AtomicBool::new(false);
-    NoHtm.fetch_or(stamp, 1);
-    thread::scope(|scope| {
-        scope.spawn(|| {
-            let endpoint = fabric.endpoint(PEER).expect("an endpoint");
-            let peer = open(&endpoint, place_of(base, &tree), None);
-            let verbs = endpoint.during(Phase::Lookup);
-            assert!(block_on(&endpoint, peer.find(verbs, 7)).expect("sound").is_some(), "found, for all that");
-            assert_eq!(block_on(&endpoint, peer.find(verbs, 8)).expect("sound"), None);
-            done.store(true, Relaxed);
-        });
-        thread::sleep(Duration::from_millis(50));
-        assert!(!done.load(Relaxed), "8 might be about to be inserted");
-        NoHtm.fetch_and(stamp, !1);
+    let root = Offset::new(tree.location().bytes() + 8 * 136);
+    let done = Arc::new(AtomicBool::new(false));
+    NoHtm.fetch_or(&store.region().words(root, 1).expect("the root")[0], 1);
+    let (found_out, at) = (Arc::clone(&done), place_of(base, &tree));
+    let reader = job(move |worker| {
+        let verbs = worker.endpoint().during(Phase::Lookup);
+        let looks = async move {
+            let peer = TreePeer::open(verbs, at).await.expect("the tree");
+            assert!(peer.find(verbs, 7).await.expect("sound").is_some(), "found, for all that");
+            assert_eq!(peer.find(verbs, 8).await.expect("sound"), None);
+            found_out.store(true, Relaxed);
+        };
+        worker.spawn(looks).expect("it runs");
     });
+    let (waits, region) = (Arc::clone(&done), Arc::clone(store.region()));
+    let owner = job(move |worker| {
+        let endpoint = worker.endpoint();
+        let unlocks = async move {
+            endpoint.sleep(Duration::from_millis(50)).await;
+            assert!(!waits.load(Relaxed), "8 might be about to be inserted");
+            NoHtm.fetch_and(&region.words(root, 1).expect("the root")[0], !1);
+        };
+        worker.spawn(unlocks).expect("it runs");
+    });
+    fabric.together(vec![(PEER, reader), (OWNER, owner)]);
     assert!(done.load(Relaxed));
 }
 
@@ -361,7 +389,7 @@ fn only_the_tree_that_is_there_can_be_opened_and_a_corrupt_one_is_an_error() {
     let tree = store.tree().expect("a tree");
     let table = store.hash_table(HashConfig::default()).expect("a table");
     let (fabric, base) = fabric(&store, LocalConfig::harsh(1));
-    let endpoint = fabric.endpoint(PEER).expect("an endpoint");
+    let endpoint = fabric.endpoint(PEER);
     let verbs = endpoint.during(Phase::Lookup);
     let opened = |at| block_on(&endpoint, TreePeer::open(verbs, at)).map(|_| ());
     let at = place_of(base, &tree);

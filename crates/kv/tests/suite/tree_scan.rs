@@ -152,3 +152,80 @@ fn ascending_keys_leave_full_leaves_behind() {
         assert!(in_turn < 130, "{in_turn}, {is_asked_for}");
     }
 }
+
+#[test]
+fn ranges_without_keys_are_over_at_once_and_others_have_their_ends() {
+    use std::ops::Bound::{Excluded, Included, Unbounded};
+
+    let store = store(NoHtm, 16 * MIB);
+    let (words, mut worker) = (store.tree().expect("a tree"), store.worker().expect("a worker"));
+    for key in [0, 3, 4, 6, 7, u64::MAX] {
+        assert!(words.insert(&mut worker, key, b"").expect("room").is_some());
+    }
+    let between = |low, high| {
+        let mut keys = Vec::new();
+        each_row(&mut words.range((low, high)), |key, _, _| keys.push(key));
+        let mut back = Vec::new();
+        each_row(&mut words.range_back((low, high)), |key, _, _| back.insert(0, key));
+        assert_eq!(keys, back);
+        keys
+    };
+    assert_eq!(between(Unbounded, Unbounded), [0, 3, 4, 6, 7, u64::MAX]);
+    assert_eq!(between(Included(3), Excluded(7)), [3, 4, 6]);
+    assert_eq!(between(Excluded(3), Included(7)), [4, 6, 7]);
+    for (low, high) in [
+        (Unbounded, Excluded(0)),
+        (Excluded(u64::MAX), Unbounded),
+        (Excluded(3), Excluded(4)),
+        (Included(4), Excluded(4)),
+        (Included(7), Included(3)),
+    ] {
+        assert!(between(low, high).is_empty(), "{low:?}, {high:?}");
+    }
+
+    let names = store.tree_of::<Bytes>().expect("a tree");
+    for key in [&b""[..], b"a", b"abcdefg", b"abcdefgh"] {
+        assert!(names.insert(&mut worker, key, b"").expect("room").is_some());
+    }
+    for (low, high, expected) in [
+        (Unbounded, Unbounded, 4),
+        (Included(&b"a"[..]), Included(&b"a"[..]), 1),
+        (Excluded(b"abcdefg"), Included(b"abcdefgh"), 1),
+        (Unbounded, Included(b""), 1),
+        (Unbounded, Excluded(b""), 0),
+        (Excluded(b"a"), Included(b"a"), 0),
+        (Included(b"a"), Excluded(b"a"), 0),
+        (Excluded(b"abcdefg"), Excluded(b"abcdefg"), 0),
+        (Included(b"abcdefgh"), Included(b"abcdefg"), 0),
+    ] {
+        let (mut up, mut down) = (0, 0);
+        each_row(&mut names.range((low, high)), |_, _, _| up += 1);
+        each_row(&mut names.range_back((low, high)), |_, _, _| down += 1);
+        assert_eq!((up, down), (expected, expected), "{low:?}, {high:?}");
+    }
+}
+
+#[test]
+fn a_leaf_s_memory_that_is_used_again_is_not_taken_for_what_it_was() {
+    let store = store(NoHtm, 64 * MIB);
+    let (tree, mut worker) = (store.tree().expect("a tree"), store.worker().expect("a worker"));
+    let get = |key: u64| {
+        let mut value = [0; 8];
+        tree.get(key, &mut value).expect("sound").map(|_| u64::from_le_bytes(value))
+    };
+    for round in 0..20 {
+        // Each time in leaves that were others' before, or inner nodes.
+        let mixed = |key: u64| key.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 20 << (round % 3);
+        let keys: Vec<_> = (0..500).map(mixed).collect();
+        for key in &keys {
+            assert!(tree.insert(&mut worker, *key, &key.to_le_bytes()).expect("room").is_some());
+        }
+        for _ in 0..2 {
+            assert!(keys.iter().all(|key| get(*key) == Some(*key)));
+        }
+        for key in &keys {
+            assert!(tree.remove(&mut worker, *key).expect("sound").is_some());
+            assert_eq!(get(*key), None);
+        }
+    }
+}

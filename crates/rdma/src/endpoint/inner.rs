@@ -5,6 +5,7 @@ use crate::{
     buffers::{Buffer, Pool},
     intent::Intent,
     port::{Activity, Frame, Received, Reply, ReplyTo, Ticket, Verb, Work},
+    rpc::Outstanding,
     tasks::TaskSet,
     tickets::{NOBODY, Task, Tickets, Value},
     timers::Timers,
@@ -25,6 +26,8 @@ pub(crate) struct Inner<P> {
     pub(crate) activity: Activity,
     /// How often the endpoint has slept.
     pub(crate) naps: u64,
+    /// Typed calls that are not answered.
+    pub(crate) outstanding: Outstanding,
     /// Lists for batches, so that each need not allocate its own.
     spare: Vec<Vec<Work>>,
 }
@@ -52,6 +55,7 @@ impl<P: Port> Inner<P> {
             occupied: false,
             activity: Activity::Idle,
             naps: 0,
+            outstanding: Outstanding::default(),
             spare: Vec::new(),
         }
     }

@@ -11,7 +11,7 @@ use std::{
 
 use super::{Round, bell::Bells, idle::Idle, intake::Intake};
 use crate::{
-    Endpoint, Port,
+    Cost, Endpoint, Port,
     port::Activity,
     tickets::{NOBODY, Task},
 };
@@ -126,7 +126,7 @@ impl<'e, P: Port, F: Future<Output = ()> + ?Sized, I: Intake<F>> Coroutines<'e, 
         while self.goes_on() {
             if self.round() {
                 idle.end();
-            } else if !idle.is_due(|| self.endpoint.now()) {
+            } else if !P::VIRTUAL && !idle.is_due(|| self.endpoint.now()) {
                 idle.spin();
             } else if !self.rest(&mut idle) {
                 break;
@@ -168,7 +168,7 @@ impl<'e, P: Port, F: Future<Output = ()> + ?Sized, I: Intake<F>> Coroutines<'e, 
         }
         let activity = self.endpoint.inner().activity;
         match activity {
-            Activity::Busy => idle.spin(),
+            Activity::Busy if !P::VIRTUAL => idle.spin(),
             activity => {
                 let at_most = idle.nap_at_most(activity == Activity::Blocked, now, self.patience);
                 self.nap(at_most);
@@ -245,6 +245,7 @@ impl<'e, P: Port, F: Future<Output = ()> + ?Sized, I: Intake<F>> Coroutines<'e, 
     fn resume(&mut self, task: usize) -> bool {
         let Some(coroutine) = self.coroutines.get_mut(task) else { return false };
         let Some(future) = &mut coroutine.future else { return false };
+        self.endpoint.charge(Cost::Switch);
         self.endpoint.enter(task as Task);
         let mut context = Context::from_waker(&coroutine.waker);
         let polled = catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(&mut context)));

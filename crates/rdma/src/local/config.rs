@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::{Atomicity, Buffers, Capabilities, Order};
+use crate::{Atomicity, Buffers, Capabilities, Delivery, Order};
 
 /// How finely a READ of several words is torn.
 ///
@@ -156,6 +156,7 @@ impl LocalConfig {
         Capabilities {
             atomicity: self.atomicity,
             ordering: if self.passing { Order::ReadsMayBePassed } else { Order::Posted },
+            messages: Delivery::Once,
             atomic_read_bytes: match self.tearing {
                 Tearing::Lines => 64,
                 Tearing::Words => 8,

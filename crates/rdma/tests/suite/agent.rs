@@ -14,7 +14,7 @@ use std::{
 };
 
 use drtm_htm::Engine;
-use drtm_rdma::{Executor, Fabric, NodeId, Offset, Phase, Port, Region, Verbs};
+use drtm_rdma::{Executor, Fabric, NodeId, Offset, Phase, Port, Region, Spawner, Verbs};
 
 /// Long enough for anything but a deadlock.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
@@ -51,7 +51,7 @@ pub(crate) enum Service {
 }
 
 /// Something that takes orders for a node.
-pub(crate) trait Agent: Sync {
+pub(crate) trait Agent {
     fn ask(&self, order: Order) -> u64;
 }
 
@@ -66,14 +66,65 @@ pub(crate) struct Site<F: Fabric> {
 /// Something that goes on, on another thread.
 struct Begun {
     thread: JoinHandle<()>,
-    halt: Arc<AtomicBool>,
     progress: Arc<Progress>,
 }
 
 #[derive(Default)]
-struct Progress {
+pub(crate) struct Progress {
     done: AtomicU64,
     finished: AtomicBool,
+    halt: AtomicBool,
+}
+
+impl Progress {
+    pub(crate) fn halt(&self) {
+        self.halt.store(true, Release);
+    }
+
+    /// How much was done, when that is all.
+    pub(crate) fn result(&self) -> Option<u64> {
+        self.finished.load(Acquire).then(|| self.done.load(Acquire))
+    }
+}
+
+/// Begins what an order says, on a worker of the node. It ends when it is halted.
+pub(crate) fn begin<'f, P: Port, E: Engine>(
+    order: Order,
+    worker: &Spawner<'f, P>,
+    memory: Arc<Region<E>>,
+    progress: &Arc<Progress>,
+) {
+    let verbs = worker.endpoint().during(Phase::Other);
+    let begun = match order {
+        Order::Serve(service) => worker.serve(verbs.serve(move |_, request, reply| match service {
+            Service::Backwards => reply.extend(request.iter().rev()),
+            Service::Square => {
+                let number = u64::from_le_bytes(request.try_into().expect("eight bytes"));
+                reply.extend((number * number).to_le_bytes());
+            }
+        })),
+        Order::Collect(count) => {
+            let progress = Arc::clone(progress);
+            worker.spawn(async move { collect(verbs, memory, count, &progress).await })
+        }
+        Order::CallAround(nodes, callers) => {
+            for _ in 0..callers {
+                let progress = Arc::clone(progress);
+                let calls = async move {
+                    call_around(verbs, nodes).await;
+                    if progress.done.fetch_add(1, Release) + 1 == callers {
+                        progress.finished.store(true, Release);
+                    }
+                };
+                worker.spawn(calls).expect("it runs");
+            }
+            worker.serve(verbs.serve(|_, request, reply| reply.extend_from_slice(request)))
+        }
+        _ => Ok(()),
+    };
+    begun.expect("it runs");
+    let (endpoint, progress) = (worker.endpoint(), Arc::clone(progress));
+    worker.spawn(async move { endpoint.until(|| progress.halt.load(Acquire)).await }).expect("it runs");
 }
 
 impl<F: Fabric> Site<F> {
@@ -95,59 +146,36 @@ impl<F: Fabric> Site<F> {
 
     fn begin(&self, order: Order) {
         self.halt();
-        let (halt, progress) = (Arc::new(AtomicBool::new(false)), Arc::new(Progress::default()));
+        let progress = Arc::new(Progress::default());
+        // An agent is ready when it says so.
+        let endpoint = self.fabric.endpoint(self.node).expect("an endpoint");
         let thread = {
-            let (halt, progress) = (Arc::clone(&halt), Arc::clone(&progress));
-            let (fabric, node, memory) = (self.fabric.clone(), self.node, Arc::clone(&self.memory));
-            // An agent is ready when it says so.
-            let endpoint = fabric.endpoint(node).expect("an endpoint");
+            let (memory, progress) = (Arc::clone(&self.memory), Arc::clone(&progress));
             thread::spawn(move || {
-                let verbs = endpoint.during(Phase::Other);
-                let mut executor = Executor::new(&endpoint);
-                match order {
-                    Order::Serve(service) => executor.serve(verbs.serve(move |_, request, reply| match service {
-                        Service::Backwards => reply.extend(request.iter().rev()),
-                        Service::Square => {
-                            let number = u64::from_le_bytes(request.try_into().expect("eight bytes"));
-                            reply.extend((number * number).to_le_bytes());
-                        }
-                    })),
-                    Order::Collect(count) => executor.spawn(collect(verbs, memory, count, &progress)),
-                    Order::CallAround(nodes, callers) => {
-                        executor.serve(verbs.serve(|_, request, reply| reply.extend_from_slice(request)));
-                        for _ in 0..callers {
-                            let progress = &progress;
-                            executor.spawn(async move {
-                                call_around(verbs, nodes).await;
-                                if progress.done.fetch_add(1, Release) + 1 == callers {
-                                    progress.finished.store(true, Release);
-                                }
-                            });
-                        }
-                    }
-                    _ => {}
-                }
-                executor.spawn(endpoint.until(|| halt.load(Acquire)));
+                let executor = Executor::new(&endpoint);
+                begin(order, &executor.spawner(), memory, &progress);
                 executor.run();
             })
         };
-        *self.begun.lock().expect("no panic") = Some(Begun { thread, halt, progress });
+        *self.begun.lock().expect("no panic") = Some(Begun { thread, progress });
     }
 
     fn wait(&self) -> u64 {
         let begun = self.begun.lock().expect("no panic");
-        let Begun { progress, thread, .. } = begun.as_ref().expect("something was begun");
+        let Begun { progress, thread } = begun.as_ref().expect("something was begun");
         let start = std::time::Instant::now();
-        while !progress.finished.load(Acquire) {
+        loop {
+            if let Some(result) = progress.result() {
+                return result;
+            }
             assert!(start.elapsed() < PATIENCE && !thread.is_finished(), "what was begun does not end");
             thread::sleep(Duration::from_micros(200));
         }
-        progress.done.load(Acquire)
     }
 
     fn halt(&self) {
-        if let Some(Begun { thread, halt, .. }) = self.begun.lock().expect("no panic").take() {
-            halt.store(true, Release);
+        if let Some(Begun { thread, progress }) = self.begun.lock().expect("no panic").take() {
+            progress.halt();
             thread.join().expect("no panic");
         }
     }

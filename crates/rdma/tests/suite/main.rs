@@ -15,6 +15,8 @@ mod nodes;
 mod processes;
 mod region;
 mod regions;
+mod simulated;
+mod simulation;
 mod stress;
 mod support;
 mod waiting;

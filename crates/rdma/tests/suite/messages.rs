@@ -5,7 +5,7 @@ use std::{thread, time::Duration};
 use drtm_rdma::{Executor, Fabric, LocalConfig, NodeId, Phase, VerbError, Verbs, block_on};
 
 use crate::{
-    agent::{Agent, Order, Service, Site},
+    agent::{Agent, Order, Service},
     support::{Mood, Plain, Rig, World, on_every_fabric, with, word},
 };
 
@@ -168,15 +168,15 @@ fn full_mailboxes_all_around_are_no_deadlock<R: Rig>(mood: R::Mood) {
     const NODES: u16 = 3;
     // Two nodes may have two calls each to the third, which has room for two messages.
     let world = World::<R>::new(NODES, mood.mailbox(2).queue_depth(2));
-    let mine = Site::new(world.fabric.clone(), NodeId(0), std::sync::Arc::clone(&world.memory));
+    let mine = R::own(&world);
     for node in 1..NODES {
         world.agent(node).ask(Order::CallAround(NODES, 4));
     }
-    mine.obey(Order::CallAround(NODES, 4));
+    mine.ask(Order::CallAround(NODES, 4));
     for node in 1..NODES {
         assert_eq!(world.agent(node).ask(Order::Await), 4);
     }
-    assert_eq!(mine.obey(Order::Await), 4);
+    assert_eq!(mine.ask(Order::Await), 4);
     for node in 1..NODES {
         world.agent(node).ask(Order::Halt);
     }

@@ -172,11 +172,5 @@ fn an_endpoint_that_sleeps_is_told<R: Rig>(mood: R::Mood) {
         assert_ne!(executor.round(), Round::Done);
         executor.park(Some(Duration::from_micros(100)));
     }
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            std::thread::sleep(Duration::from_millis(5));
-            world.agent(1).ask(Order::Die);
-        });
-        executor.run();
-    });
+    R::meanwhile(&world, 1, Order::Die, || executor.run());
 }

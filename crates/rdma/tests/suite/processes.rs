@@ -17,7 +17,7 @@ use drtm_rdma::{Buffers, Fabric, NodeId, Offset, Region, RegionId, ShmConfig, Sh
 
 use crate::{
     agent::{Agent, Order, PATIENCE, Service, Site},
-    support::{Mood, Rig, World, fresh},
+    support::{Mood, Rig, World, fresh, from_a_thread},
 };
 
 /// A directory that is there as long as this.
@@ -186,6 +186,20 @@ impl Rig for Processes {
         let place = &mut world.agents[usize::from(node.0) - 1];
         place.kill();
         *place = Process::start(&directory.0, node, *mood, &[]);
+    }
+
+    fn own(world: &World<Self>) -> Box<dyn Agent> {
+        struct Own(Site<ShmFabric<NoHtm>>);
+        impl Agent for Own {
+            fn ask(&self, order: Order) -> u64 {
+                self.0.obey(order)
+            }
+        }
+        Box::new(Own(Site::new(world.fabric.clone(), NodeId(0), Arc::clone(&world.memory))))
+    }
+
+    fn meanwhile(world: &World<Self>, node: u16, order: Order, body: impl FnOnce()) {
+        from_a_thread(world.agent(node), order, body);
     }
 }
 

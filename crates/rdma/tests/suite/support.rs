@@ -37,15 +37,20 @@ macro_rules! on_every_fabric {
         on_every_fabric! { @with latency, Local<NoHtm>,
             [LocalConfig::perfect().latency(Duration::from_micros(5))], $($check),+ }
         on_every_fabric! { @with shm, Processes, [ShmMood::default()], $($check),+ }
+        on_every_fabric! { @with sim, Simulated, [SimConfig::new(&NicProfile::CONNECTX_4), SimConfig::new(&NicProfile::CONNECTX_3).seed(1)], $($check),+ }
+        on_every_fabric! { @with sim_harsh, Simulated, (0..4).map(SimConfig::harsh), $($check),+ }
+        on_every_fabric! { @with sim_words, Simulated, (0..2).map(|seed| {
+            SimConfig::harsh(seed).tearing(Tearing::Words).passing(false).atomicity(Atomicity::Global)
+        }), $($check),+ }
         on_every_fabric! { @with emulated, Local<Emulated>, [LocalConfig::perfect(), LocalConfig::harsh(1)], $($check),+ }
     };
     (@with $name:ident, $rig:ty, $moods:expr, $($check:ident),+) => {
         mod $name {
             #[allow(unused_imports)]
             use {
-                $crate::{processes::{Processes, ShmMood}, support::Local},
+                $crate::{processes::{Processes, ShmMood}, simulated::Simulated, support::Local},
                 drtm_htm::{Emulated, NoHtm},
-                drtm_rdma::{Atomicity, LocalConfig, Tearing},
+                drtm_rdma::{Atomicity, LocalConfig, NicProfile, SimConfig, Tearing},
                 std::time::Duration,
             };
             $(#[test] fn $check() {
@@ -97,6 +102,12 @@ pub(crate) trait Rig: Sized {
 
     /// Lets a node that is gone come back, with fresh memory.
     fn restart(world: &mut World<Self>, node: NodeId);
+
+    /// An agent of node 0, beside the test.
+    fn own(world: &World<Self>) -> Box<dyn Agent>;
+
+    /// Gives an order to a node's agent a few milliseconds after `body` has begun.
+    fn meanwhile(world: &World<Self>, node: u16, order: Order, body: impl FnOnce());
 }
 
 /// Nodes, each with one region of [`BYTES`].
@@ -106,7 +117,7 @@ pub(crate) struct World<R: Rig> {
     /// Of node 1, 2 and so on.
     pub(crate) agents: Vec<R::Agent>,
     /// What goes away with the world, after everything else.
-    pub(crate) _rest: Box<dyn std::any::Any + Send + Sync>,
+    pub(crate) _rest: Box<dyn std::any::Any>,
 }
 
 impl<R: Rig> World<R> {
@@ -133,6 +144,17 @@ impl<R: Rig> World<R> {
     pub(crate) fn restart(&mut self, node: u16) {
         R::restart(self, NodeId(node));
     }
+}
+
+/// Gives an order from another thread, while `body` runs on this one.
+pub(crate) fn from_a_thread(agent: &(impl Agent + Sync), order: Order, body: impl FnOnce()) {
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            std::thread::sleep(std::time::Duration::from_millis(5));
+            agent.ask(order);
+        });
+        body();
+    });
 }
 
 /// A region as each node has one.
@@ -177,6 +199,14 @@ impl<E: Engine + Default> Rig for Local<E> {
         let memory = fresh(Region::anonymous(world.memory.engine().clone(), 1 << 20).expect("a region"));
         world.fabric.register(node, Arc::clone(&memory)).expect("a node");
         world.agents[usize::from(node.0) - 1] = Resident(Site::new(world.fabric.clone(), node, memory));
+    }
+
+    fn own(world: &World<Self>) -> Box<dyn Agent> {
+        Box::new(Resident(Site::new(world.fabric.clone(), NodeId(0), Arc::clone(&world.memory))))
+    }
+
+    fn meanwhile(world: &World<Self>, node: u16, order: Order, body: impl FnOnce()) {
+        from_a_thread(world.agent(node), order, body);
     }
 }
 

@@ -59,38 +59,6 @@ pub(crate) fn append<T>(
     appended
 }
 
-/// A value that was read.
-#[derive(Debug, Default)]
-pub(crate) struct Value {
-    bytes: Vec<u8>,
-    length: usize,
-}
-
-impl Value {
-    #[inline(always)]
-    pub(crate) fn bytes(&self) -> &[u8] {
-        &self.bytes[..self.length]
-    }
-
-    /// Puts other bytes into it, from one on, as far as it goes.
-    pub(crate) fn overwrite(&mut self, at: usize, with: &[u8]) {
-        let bytes = self.bytes[..self.length].iter_mut().skip(at);
-        bytes.zip(with).for_each(|(byte, with)| *byte = *with);
-    }
-}
-
-impl Room for Value {
-    #[inline(always)]
-    fn of(&mut self, length: usize) -> &mut [u8] {
-        self.length = length;
-        if self.bytes.len() < length {
-            cold_path();
-            self.bytes.resize(length, 0);
-        }
-        &mut self.bytes[..length]
-    }
-}
-
 /// Values that a transaction keeps, one behind the other.
 #[derive(Debug, Default)]
 pub(crate) struct Values {
@@ -182,6 +150,12 @@ impl Values {
         Ok((kept, result))
     }
 
+    /// Writes over what is from here on.
+    pub(crate) fn overwrite(&mut self, at: usize, with: &[u8]) {
+        let bytes = self.bytes[..self.length].iter_mut().skip(at);
+        bytes.zip(with).for_each(|(byte, with)| *byte = *with);
+    }
+
     /// Copies some of the bytes to here, among them.
     pub(crate) fn copy_within(&mut self, from: Range<usize>, to: usize) {
         self.bytes.copy_within(from, to);
@@ -192,6 +166,14 @@ impl Values {
         let start = self.length;
         self.room(start, value.len());
         self.copy_within(value, start);
+    }
+}
+
+/// For one value, which takes the place of what was there.
+impl Room for Values {
+    #[inline(always)]
+    fn of(&mut self, length: usize) -> &mut [u8] {
+        self.room(0, length)
     }
 }
 

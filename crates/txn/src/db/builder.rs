@@ -22,12 +22,13 @@ use crate::{
     budget::Budget,
     catalog::Catalog,
     durability::{
-        self, LogConfig,
+        self, LogConfig, Observer, Progress,
         storage::{Files, Storage},
     },
     garbage,
     inner::Inner,
     lifecycle::Lifecycle,
+    mutation::Mutation,
     snapshots::Snapshots,
     stats::Registry,
     ticket::Ticket,
@@ -56,7 +57,11 @@ pub struct Builder {
     storage: Option<Arc<dyn Storage>>,
     durability: Option<Durability>,
     flush_within: Duration,
+    sync_within: Option<Duration>,
     segment_bytes: u64,
+    checkpoint_every: u64,
+    observer: Observer,
+    fault: Option<Mutation>,
 }
 
 /// Where a log is, and when commits wait for it.
@@ -73,7 +78,10 @@ const FLUSH_WITHIN: Duration = Duration::from_millis(10);
 
 /// The size from which on a log begins another segment, and the least that can be chosen.
 const SEGMENT: u64 = 64 << 20;
-const LEAST_SEGMENT: u64 = 4 << 10;
+const LEAST_SEGMENT: u64 = 1 << 10;
+
+/// How many bytes of log there are between checkpoints, if nothing else is said.
+const CHECKPOINT_EVERY: u64 = 1 << 30;
 
 impl Default for Builder {
     fn default() -> Self {
@@ -94,7 +102,11 @@ impl Builder {
             storage: None,
             durability: None,
             flush_within: FLUSH_WITHIN,
+            sync_within: None,
             segment_bytes: SEGMENT,
+            checkpoint_every: CHECKPOINT_EVERY,
+            observer: Observer::NONE,
+            fault: None,
         }
     }
 
@@ -181,6 +193,62 @@ impl Builder {
         Self { flush_within: delay, ..self }
     }
 
+    /// Sets how long a [`Sync`](Durability::Sync) commit waits at most until it is durable. Then it gets
+    /// [`Error::NotYetDurable`]. Without this, it waits as long as it takes.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use drtm_txn::{Db, Error};
+    ///
+    /// let directory = std::env::temp_dir().join(format!("drtm-sync-within-{}", std::process::id()));
+    /// let db = Db::builder().path(&directory).sync_within(Duration::from_secs(10)).build()?;
+    /// # drop(db);
+    /// # std::fs::remove_dir_all(&directory).expect("it is there");
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[must_use]
+    pub fn sync_within(self, patience: Duration) -> Self {
+        Self { sync_within: Some(patience), ..self }
+    }
+
+    /// Makes a [checkpoint](Db::checkpoint) whenever so many bytes were logged since the last one, in a thread of its
+    /// own: 1 GiB by default. With `u64::MAX`, none is made but on demand.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm_txn::{Db, Error};
+    ///
+    /// let directory = std::env::temp_dir().join(format!("drtm-checkpoint-every-{}", std::process::id()));
+    /// let db = Db::builder().path(&directory).checkpoint_every(64 << 20).build()?;
+    /// # drop(db);
+    /// # std::fs::remove_dir_all(&directory).expect("it is there");
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[must_use]
+    pub fn checkpoint_every(self, bytes: u64) -> Self {
+        Self { checkpoint_every: bytes, ..self }
+    }
+
+    /// Calls a function while a database is recovered, from several threads perhaps, with how far it has come.
+    ///
+    /// # Example
+    ///
+    /// See [`Progress`].
+    #[must_use]
+    pub fn on_recovery(self, observe: impl Fn(&Progress) + Send + Sync + 'static) -> Self {
+        Self { observer: Observer::new(observe), ..self }
+    }
+
+    /// Makes something wrong with the log, to see whether that is noticed.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn fault(self, fault: Mutation) -> Self {
+        Self { fault: Some(fault), ..self }
+    }
+
     /// Keeps the database in other storage than a directory, with segments of about this size: for tests.
     #[doc(hidden)]
     #[must_use]
@@ -237,9 +305,10 @@ impl Builder {
         let log = match self.log()? {
             None => None,
             Some((storage, mode)) => {
-                let Self { flush_within, segment_bytes, .. } = self;
-                let config = LogConfig { mode, flush_within, segment_bytes, fault: S::FAULT };
-                Some(durability::open(&storage, (&store, &snapshots, &catalog), config)?)
+                let Self { flush_within, sync_within, segment_bytes, checkpoint_every, .. } = self;
+                let fault = S::FAULT.or(self.fault);
+                let config = LogConfig { mode, flush_within, sync_within, segment_bytes, checkpoint_every, fault };
+                Some(durability::open(&storage, (&store, &snapshots, &catalog), config, &self.observer)?)
             }
         };
         let lifecycle = Lifecycle::new(store.region().engine());

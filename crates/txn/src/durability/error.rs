@@ -57,6 +57,22 @@ pub enum LogError {
         /// The only version that this program reads.
         reads: u32,
     },
+    /// The rows take more memory than the database has.
+    #[error(
+        "the database has {given} bytes of memory, and its rows take about {needed}: give it more (`Builder::memory`)"
+    )]
+    TooLittleMemory {
+        /// How much it has.
+        given: u64,
+        /// How much it takes, about.
+        needed: u64,
+    },
+    /// The directory has a backup that was not finished.
+    #[error("{directory} has a backup that was not finished: remove it, and make another")]
+    Incomplete {
+        /// The directory.
+        directory: String,
+    },
     /// Another database has the directory open.
     #[error("{directory} is in use by {holder}: close it there first")]
     InUse {

@@ -4,13 +4,15 @@
 //! a type. Whatever is decoded may be damaged: it is checked before it is believed, and refused with a reason.
 
 mod catalog;
+mod checkpoint;
 mod frame;
 mod record;
 mod segment;
 
 pub use self::{
     catalog::{Created, TableShape},
-    frame::{FRAME_HEADER, Frame, Position, begin_frame, find_frame, finish_frame, read_frame},
+    checkpoint::{CHECKPOINT_END, CHECKPOINT_HEADER, CheckpointEnd, CheckpointHeader, checkpoint_name, number_of},
+    frame::{FRAME_HEADER, Frame, Position, begin_frame, find_frame, finish_frame, frame_length, read_frame},
     record::{Change, Entry, Record, RecordKind, RecordWriter, records},
     segment::{HeaderError, SEGMENT_HEADER, SegmentHeader, segment_name, sequence_of},
 };

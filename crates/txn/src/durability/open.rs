@@ -3,47 +3,60 @@
 use std::{
     hash::{BuildHasher, RandomState},
     sync::Arc,
-    time::Duration,
 };
 
 use drtm_htm::Engine;
-use drtm_kv::Store;
 
 use super::{
     Durability, Log, LogError,
-    format::{SegmentHeader, segment_name},
-    log::Writer,
-    recovery::Segments,
-    replay::replay,
+    backup::INCOMPLETE,
+    checkpoint::{CheckpointImage, newest, remove},
+    format::{SegmentHeader, number_of, segment_name, sequence_of},
+    log::{LogConfig, Memory, UNFINISHED, Writer, WriterConfig},
+    progress::Observer,
+    recovery::{Base, Segments},
+    replay::{Sources, replay},
     storage::Storage,
 };
-use crate::{Error, catalog::Catalog, mutation::Mutation, snapshots::Snapshots, trace::event};
-
-/// How a log is to be written.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct LogConfig {
-    pub(crate) mode: Durability,
-    pub(crate) flush_within: Duration,
-    pub(crate) segment_bytes: u64,
-    pub(crate) fault: Option<Mutation>,
-}
+use crate::{Error, mutation::Mutation, trace::event};
 
 /// Recovers a database from its log, and opens the log for what comes.
 pub(crate) fn open<E: Engine>(
     storage: &Arc<dyn Storage>,
-    (store, snapshots, catalog): (&Store<E>, &Snapshots, &Catalog<E>),
+    memory: Memory<'_, E>,
     config: LogConfig,
+    observer: &Observer,
 ) -> Result<Arc<Log<E>>, Error> {
-    let LogConfig { mode, flush_within, segment_bytes, fault } = config;
+    let LogConfig { mode, segment_bytes, fault, .. } = config;
+    let (store, snapshots, catalog) = memory;
     let directory = storage.name();
     let lock = match storage.lock().map_err(LogError::io("lock", &directory))? {
         Ok(lock) => lock,
         Err(holder) => return Err(LogError::InUse { directory, holder }.into()),
     };
-    let segments = Segments::read(&**storage)?;
+    let names = storage.list().map_err(LogError::io("list", &directory))?;
+    if names.iter().any(|name| name == INCOMPLETE) {
+        return Err(LogError::Incomplete { directory }.into());
+    }
+    let (unfinished, names): (Vec<_>, Vec<_>) = names.into_iter().partition(|name| name.ends_with(UNFINISHED));
+    remove(&**storage, &unfinished)?;
+    let checkpoint = match newest(&names) {
+        None => None,
+        Some((name, number)) => Some(CheckpointImage::open(&**storage, name, number)?),
+    };
+    let header = checkpoint.as_ref().map(|checkpoint| checkpoint.header);
+    let base = header.map(|header| Base { log: header.log, first: header.first, since: header.since });
+    let segments = Segments::read(&**storage, &names, base, observer)?;
     let recovered = segments.recover(fault)?;
-    replay(&recovered, (store, catalog), fault)?;
-    let begins = recovered.next_epoch()?;
+    if let Some(checkpoint) = &checkpoint
+        && checkpoint.end.until > recovered.durable
+        && fault != Some(Mutation::CheckpointTooEarly)
+    {
+        return Err(checkpoint.damaged(0, "the log ends before the checkpoint does").into());
+    }
+    let sources = Sources { recovered: &recovered, checkpoint: checkpoint.as_ref() };
+    replay(sources, (store, catalog), observer, fault)?;
+    let (begins, finished) = recovered.survey()?;
     let mut previous = None;
     let (log, sequence) = match recovered.last {
         None => (random(), 0),
@@ -56,20 +69,28 @@ pub(crate) fn open<E: Engine>(
             (last.log, last.sequence)
         }
     };
-    let header = SegmentHeader { log, sequence: sequence + 1, after: recovered.durable, begins };
-    let syncs_directory = fault != Some(Mutation::DirectoryNotSynced);
-    let writer = Writer::create(Arc::clone(storage), header, segment_bytes, syncs_directory)?;
+    let segment = SegmentHeader { log, sequence: sequence + 1, after: recovered.durable, begins };
+    let writer = Writer::create(Arc::clone(storage), segment, WriterConfig { limit: segment_bytes, fault }, finished)?;
     // What is behind the last valid frame is void now, and its space is the system's again.
     if let Some((file, name, end)) = previous {
         file.truncate(end).map_err(LogError::io("truncate", name))?;
+    }
+    // So are files that the checkpoint takes the place of. Its name is durable by now.
+    if let Some(header) = header {
+        let is_older = |name: &String| {
+            number_of(name).is_some_and(|number| number < header.number)
+                || sequence_of(name).is_some_and(|sequence| sequence < header.first)
+        };
+        remove(&**storage, &names.into_iter().filter(is_older).collect::<Vec<_>>())?;
     }
     if fault != Some(Mutation::NumberNotRestored) {
         store.region().engine().store(snapshots.number(store)?, begins);
     }
     event!(info, directory = directory.as_str(), epoch = recovered.durable, "a log has been recovered");
-    let log = Log::new((store, snapshots), mode, fault, (writer, lock));
+    let last_checkpoint = header.map_or(0, |header| header.number);
+    let log = Log::new(memory, config, (Arc::clone(storage), lock), (writer, last_checkpoint));
     if mode == Durability::Async {
-        log.flush_every(flush_within)?;
+        log.start_flusher()?;
     }
     Ok(log)
 }

@@ -1,11 +1,14 @@
 //! Reading a log: which of its frames are valid, and which of their transactions have happened.
 //!
-//! Segments are read in order. A segment ends at its first invalid frame. The header of the next one names the epoch
-//! that the segments before it close, so that damage before the log's end is noticed; damage of the last frame of all
-//! cannot be told from a write that a crash has torn, and is taken for one. A valid frame behind an invalid one is
-//! damage, since no frame is written before the one before it is durable.
+//! Segments are read in order, from the first that the newest checkpoint needs. A segment ends at its first invalid
+//! frame. The header of the next one names the epoch that the segments before it close, so that damage before the log's
+//! end is noticed; damage of the last frame of all cannot be told from a write that a crash has torn, and is taken for
+//! one. A valid frame behind an invalid one is damage, since no frame is written before the one before it is durable.
 
-use std::collections::BTreeMap;
+use std::{
+    collections::{BTreeMap, VecDeque},
+    ops::Range,
+};
 
 use super::{
     LogError,
@@ -13,7 +16,8 @@ use super::{
         Created, Damage, Frame, HeaderError, Position, Record, RecordKind, SEGMENT_HEADER, SegmentHeader, TableShape,
         VERSION, find_frame, read_frame, records, segment_name, sequence_of,
     },
-    log::UNFINISHED,
+    log::{Finished, believed},
+    progress::{Observer, RecoveryStep},
     storage::Storage,
 };
 use crate::mutation::Mutation;
@@ -22,6 +26,8 @@ use crate::mutation::Mutation;
 #[derive(Debug, Default)]
 pub(super) struct Segments {
     all: Vec<Segment>,
+    /// Of the records only those of later epochs count: a checkpoint has the others.
+    since: u64,
 }
 
 #[derive(Debug)]
@@ -40,6 +46,8 @@ pub(super) struct Recovered<'s> {
     pub(super) last: Option<(&'s SegmentHeader, u64)>,
     /// The last epoch of which everything is there.
     pub(super) durable: u64,
+    /// Epochs that are void in segments before one, and the number of that one.
+    void: Vec<(usize, Range<u64>)>,
     segments: &'s Segments,
     fault: Option<Mutation>,
 }
@@ -52,7 +60,7 @@ pub(super) struct Found<'s> {
 }
 
 /// Where in a log something is.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Place {
     segment: usize,
     offset: usize,
@@ -61,36 +69,63 @@ pub(super) struct Place {
 /// The tables of a log, and the names of their indexes.
 pub(super) type Tables = BTreeMap<u16, (TableShape, Vec<String>)>;
 
+/// What a log must be to fit a checkpoint.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Base {
+    pub(super) log: u128,
+    /// The first segment that is needed.
+    pub(super) first: u64,
+    /// Records of later epochs count.
+    pub(super) since: u64,
+}
+
 impl Segments {
-    /// Reads all segments, and removes what a crash has left of unfinished ones.
-    pub(super) fn read(storage: &dyn Storage) -> Result<Self, LogError> {
-        let names = storage.list().map_err(LogError::io("list", storage.name()))?;
-        for name in names.iter().filter(|name| name.ends_with(UNFINISHED)) {
-            storage.remove(name).map_err(LogError::io("remove", name))?;
-        }
+    /// Reads all segments that are needed. Those before them are of no use any more.
+    pub(super) fn read(
+        storage: &dyn Storage,
+        names: &[String],
+        base: Option<Base>,
+        observer: &Observer,
+    ) -> Result<Self, LogError> {
+        let first = base.map_or(1, |base| base.first);
         let mut sequences: Vec<_> = names.iter().filter_map(|name| sequence_of(name)).collect();
+        sequences.retain(|sequence| *sequence >= first);
         sequences.sort_unstable();
         let mut all: Vec<Segment> = Vec::new();
-        for (sequence, expected) in sequences.into_iter().zip(1..) {
+        if let (true, Some(Base { first, .. })) = (sequences.is_empty(), base) {
+            let why = "a segment is missing that a checkpoint counts on";
+            return Err(LogError::Damaged { file: segment_name(first), offset: 0, why });
+        }
+        let mut files = Vec::new();
+        let mut total = 0;
+        for (sequence, expected) in sequences.into_iter().zip(first..) {
             let name = segment_name(sequence);
-            let damaged = |why| LogError::Damaged { file: name.clone(), offset: 0, why };
             if sequence != expected {
-                return Err(damaged("the segment before this one is missing"));
+                let why = "the segment before this one is missing";
+                return Err(LogError::Damaged { file: name, offset: 0, why });
             }
             let file = storage.open(&name).map_err(LogError::io("open", &name))?;
+            total += file.length().map_err(LogError::io("read the length of", &name))?;
+            files.push((sequence, name, file));
+        }
+        let step = observer.begin(RecoveryStep::Log, total);
+        for (sequence, name, file) in files {
+            let damaged = |why| LogError::Damaged { file: name.clone(), offset: 0, why };
             let bytes = file.read().map_err(LogError::io("read", &name))?;
+            step.advance(bytes.len() as u64);
             let header = SegmentHeader::decode(&bytes).map_err(|error| match error {
                 HeaderError::OtherFormat { found } => {
                     LogError::OtherFormat { file: name.clone(), found, reads: VERSION }
                 }
                 HeaderError::Damaged(damage) => damaged(damage.why),
             })?;
-            if header.sequence != sequence || all.first().is_some_and(|first| first.header.log != header.log) {
+            let log = base.map(|base| base.log).or(all.first().map(|first| first.header.log));
+            if header.sequence != sequence || log.is_some_and(|log| log != header.log) {
                 return Err(damaged("the segment is another log's, or has another's name"));
             }
             all.push(Segment { name, bytes, header });
         }
-        Ok(Self { all })
+        Ok(Self { all, since: base.map_or(0, |base| base.since) })
     }
 
     fn damaged(&self, place: Place, why: &'static str) -> LogError {
@@ -100,12 +135,14 @@ impl Segments {
     /// Finds the valid frames.
     pub(super) fn recover(&self, fault: Option<Mutation>) -> Result<Recovered<'_>, LogError> {
         let mut frames: Vec<(usize, usize, Frame<'_>)> = Vec::new();
-        let (mut closed, mut end) = (0, Place { segment: 0, offset: 0 });
+        // What is before the first segment that is needed is not looked at.
+        let before = self.all.first().filter(|first| first.header.sequence > 1).map_or(0, |first| first.header.after);
+        let (mut closed, mut end) = (before, Place { segment: 0, offset: 0 });
         for (number, segment) in self.all.iter().enumerate() {
             let SegmentHeader { log, sequence, after, begins } = segment.header;
             // What a later opening did not see, or did not believe, has not happened.
             frames.retain(|(.., frame)| frame.closes <= after);
-            if frames.last().map_or(0, |(.., frame)| frame.closes) != after {
+            if frames.last().map_or(before, |(.., frame)| frame.closes) != after {
                 return Err(self.damaged(end, "a frame is missing, which the next segment counts on"));
             }
             if begins <= after {
@@ -114,7 +151,7 @@ impl Segments {
             closed = after;
             let mut offset = SEGMENT_HEADER;
             while offset < segment.bytes.len() {
-                let place = Position { log, sequence, offset: offset as u64 };
+                let place = believed(Position { log, sequence, offset: offset as u64 }, fault);
                 let here = Place { segment: number, offset };
                 match read_frame(&segment.bytes[offset..], place) {
                     Ok(frame) if frame.previous == closed && frame.closes > closed => {
@@ -133,8 +170,11 @@ impl Segments {
             }
             end = Place { segment: number, offset };
         }
+        let all = self.all.iter().enumerate();
+        let void = all.map(|(number, segment)| (number, segment.header.after + 1..segment.header.begins));
+        let void = void.filter(|(_, epochs)| !epochs.is_empty()).collect();
         let last = self.all.last().map(|segment| (&segment.header, end.offset as u64));
-        Ok(Recovered { frames, last, durable: closed, segments: self, fault })
+        Ok(Recovered { frames, last, durable: closed, void, segments: self, fault })
     }
 }
 
@@ -153,26 +193,39 @@ impl<'s> Recovered<'s> {
         })
     }
 
-    /// Returns an epoch above every one that is there, durable or not.
-    pub(super) fn next_epoch(&self) -> Result<u64, LogError> {
+    /// Returns an epoch above every one that is there, durable or not, and all segments.
+    pub(super) fn survey(&self) -> Result<(u64, VecDeque<Finished>), LogError> {
+        let finished = |segment: &Segment| Finished { sequence: segment.header.sequence, newest: 0 };
+        let mut segments: VecDeque<_> = self.segments.all.iter().map(finished).collect();
         let begins = self.segments.all.iter().map(|segment| segment.header.begins).max();
         let mut next = begins.unwrap_or(1).max(self.durable + 1);
         for found in self.records() {
-            next = next.max(found?.record.epoch + 1);
+            let Found { record, place } = found?;
+            next = next.max(record.epoch + 1);
+            let newest = &mut segments[place.segment].newest;
+            *newest = record.epoch.max(*newest);
         }
-        Ok(next)
+        Ok((next, segments))
     }
 
     fn has_happened(&self, found: &Found<'s>) -> bool {
         let epoch = found.record.epoch;
-        let is_void = |segment: &Segment| (segment.header.after + 1..segment.header.begins).contains(&epoch);
-        let later = &self.segments.all[found.place.segment + 1..];
-        epoch <= self.durable && (self.fault == Some(Mutation::VoidRevived) || !later.iter().any(is_void))
+        let is_void =
+            |(segment, epochs): &(usize, Range<u64>)| *segment > found.place.segment && epochs.contains(&epoch);
+        epoch > self.segments.since
+            && epoch <= self.durable
+            && (self.fault == Some(Mutation::VoidRevived) || !self.void.iter().any(is_void))
     }
 
-    /// Returns the tables, and calls `row_record` with every transaction that has happened.
-    pub(super) fn replay(&self, mut row_record: impl FnMut(Found<'s>)) -> Result<Tables, LogError> {
-        let mut tables = Tables::new();
+    /// Adds tables to those of a checkpoint, and calls `row_record` with every transaction that has happened since.
+    /// A change of the catalog up to epoch `until` may be in the checkpoint already.
+    pub(super) fn replay(
+        &self,
+        tables: &mut Tables,
+        until: u64,
+        mut row_record: impl FnMut(Found<'s>),
+    ) -> Result<(), LogError> {
+        let mut changes = Vec::new();
         for found in self.records() {
             let found = found?;
             if !self.has_happened(&found) {
@@ -180,21 +233,42 @@ impl<'s> Recovered<'s> {
             }
             if found.record.kind == RecordKind::Rows {
                 row_record(found);
-                continue;
-            }
-            let created = Created::decode(&found.record).map_err(|damage| self.damaged(found.place, damage.why))?;
-            let is_new = match created {
-                Created::Table(table, shape) => tables.insert(table, (shape, Vec::new())).is_none(),
-                Created::Index(table, name) => tables.get_mut(&table).map(|(_, indexes)| indexes.push(name)).is_some(),
-            };
-            if !is_new {
-                return Err(self.damaged(found.place, "the catalog contradicts itself"));
+            } else {
+                changes.push(found);
             }
         }
-        Ok(tables)
+        // Each is the only one of its epoch.
+        changes.sort_by_key(|found| found.record.epoch);
+        for Found { record, place } in changes {
+            let created = Created::decode(&record).map_err(|damage| self.damaged(place, damage.why))?;
+            if !change(tables, created, record.epoch <= until) {
+                return Err(self.damaged(place, "the catalog contradicts itself"));
+            }
+        }
+        Ok(())
     }
 
     pub(super) fn damaged(&self, place: Place, why: &'static str) -> LogError {
         self.segments.damaged(place, why)
+    }
+}
+
+/// Changes the tables as a record says. Returns whether it fits them; what `may_be_there` does.
+pub(super) fn change(tables: &mut Tables, created: Created, may_be_there: bool) -> bool {
+    match created {
+        Created::Table(id, shape) => match tables.get(&id) {
+            Some((there, _)) => may_be_there && *there == shape,
+            None => {
+                tables.insert(id, (shape, Vec::new()));
+                true
+            }
+        },
+        Created::Index(id, name) => tables.get_mut(&id).is_some_and(|(_, indexes)| {
+            let is_there = indexes.contains(&name);
+            if !is_there {
+                indexes.push(name);
+            }
+            may_be_there || !is_there
+        }),
     }
 }

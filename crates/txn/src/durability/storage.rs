@@ -77,6 +77,29 @@ pub trait StoredFile: Send + Sync + Debug {
     /// The system's.
     fn read(&self) -> io::Result<Vec<u8>>;
 
+    /// Returns how many bytes the file has.
+    ///
+    /// # Errors
+    ///
+    /// The system's.
+    fn length(&self) -> io::Result<u64> {
+        Ok(self.read()?.len() as u64)
+    }
+
+    /// Reads bytes from an offset on, and returns how many: none at the file's end. Unless it is implemented, this
+    /// reads the whole content.
+    ///
+    /// # Errors
+    ///
+    /// The system's.
+    fn read_at(&self, offset: u64, into: &mut [u8]) -> io::Result<usize> {
+        let content = self.read()?;
+        let rest = usize::try_from(offset).ok().and_then(|offset| content.get(offset..)).unwrap_or_default();
+        let read = rest.len().min(into.len());
+        into[..read].copy_from_slice(&rest[..read]);
+        Ok(read)
+    }
+
     /// Writes the first of some bytes at an offset, and returns how many.
     ///
     /// # Errors
@@ -121,6 +144,26 @@ pub(super) fn write_all_at(file: &dyn StoredFile, mut offset: u64, mut bytes: &[
             Ok(written) => {
                 bytes = bytes.get(written..).unwrap_or(&[]);
                 offset += written as u64;
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// Reads as many bytes as there is room for, from an offset on.
+///
+/// # Errors
+///
+/// The system's, or when the file ends before.
+pub(super) fn read_all_at(file: &dyn StoredFile, mut offset: u64, mut into: &mut [u8]) -> io::Result<()> {
+    while !into.is_empty() {
+        match file.read_at(offset, into) {
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(read) => {
+                into = into.get_mut(read..).unwrap_or_default();
+                offset += read as u64;
             }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error),

@@ -20,7 +20,7 @@ use crate::{
     catalog::Opened,
     durability::format::Created,
     epoch::first_after,
-    storage::KeyRef,
+    storage::OwnedKey,
     table::Kind,
     trace::{event, within},
 };
@@ -64,7 +64,7 @@ impl<S: Setting> Db<S> {
     /// })?;
     ///
     /// let by_score = db.index(scores, BY_SCORE)?;
-    /// assert_eq!(db.read(|tx| tx.last_by(by_score, ..))?, Some((900, 2, 900)));
+    /// assert_eq!(db.read(|tx| tx.last(by_score, ..))?, Some((900, (2, 900))));
     ///
     /// match db.index(scores, BY_DIGIT) {
     ///     Err(Error::NotUnique { index: "players by digit", key, .. }) => assert_eq!(u32::from_bytes(&key), Some(0)),
@@ -106,14 +106,9 @@ impl<S: Setting> Db<S> {
     /// Records an index in the log, unless it was recovered from there.
     fn record_index(&self, opened: &Opened<S::Engine>, name: &str) -> Result<(), Error> {
         let db = &*self.inner;
-        if opened.indexes.recover(name) {
-            return Ok(());
-        }
-        if let (Some(log), Some(id)) = (&db.log, db.catalog.id(opened.number)) {
-            log.announce(&Created::Index(id, name.to_owned()))?;
-            log.after_commit(0)?;
-        }
-        Ok(())
+        let (Some(log), Some(id)) = (&db.log, db.catalog.id(opened.number)) else { return Ok(()) };
+        opened.indexes.record(name, || log.announce(&Created::Index(id, name.to_owned())))?;
+        log.after_announcement()
     }
 
     /// Makes an index, whose table is there, and has no entries.
@@ -129,7 +124,7 @@ impl<S: Setting> Db<S> {
         let index = Box::new(upkeep::Opened { def, number, table: opened.name });
         let listed = opened.indexes.add(index, tell);
         let filled = catch_unwind(AssertUnwindSafe(|| {
-            self.fill::<K>(opened, listed)?;
+            self.fill(opened, listed)?;
             Ok(db.engine().load(db.snapshot_number()?))
         }));
         let failed = match filled {
@@ -159,25 +154,14 @@ impl<S: Setting> Db<S> {
     }
 
     /// Gives every row that is there its entries.
-    fn fill<K: Key>(&self, opened: &Opened<S::Engine>, index: &Listed) -> Result<(), Error> {
+    fn fill(&self, opened: &Opened<S::Engine>, index: &Listed) -> Result<(), Error> {
         let mut tour = opened.storage.tour()?;
-        let mut keys: Vec<K> = Vec::new();
+        let mut keys: Vec<OwnedKey> = Vec::new();
         loop {
-            let mut is_key = true;
-            let has_more = opened.storage.go_on(&mut tour, |key| {
-                let key = match key {
-                    KeyRef::Word(word) => K::from_word(word),
-                    KeyRef::Bytes(bytes) => K::from_bytes(bytes),
-                };
-                is_key &= key.is_some();
-                keys.extend(key);
-            })?;
-            if !is_key {
-                return Err(Error::Key { table: opened.name });
-            }
+            let has_more = opened.storage.go_on(&mut tour, |key| keys.push(key.into()))?;
             if keys.len() >= BATCH || !has_more {
                 for some in keys.chunks(BATCH) {
-                    self.transact(|tx| some.iter().try_for_each(|key| tx.complete(opened, key, index)))?;
+                    self.transact(|tx| some.iter().try_for_each(|key| tx.complete(opened, key.as_ref(), index)))?;
                 }
                 keys.clear();
             }

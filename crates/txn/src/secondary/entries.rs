@@ -10,21 +10,19 @@ pub(crate) struct RowEntries {
     new: Entries,
     /// The row's key, which is the value of entries in unique indexes.
     pub(crate) row: Vec<u8>,
-    /// The key of the entry that is changed.
-    pub(crate) key: Vec<u8>,
 }
 
 impl RowEntries {
     /// Lists what a row has with its old value, and what it is to have with the new one.
-    pub(crate) fn list<K: Key>(
+    pub(crate) fn list(
         &mut self,
         indexes: &Indexes,
-        row: &K,
+        (row, size): (KeyRef<'_>, usize),
         old: Option<&[u8]>,
         new: Option<&[u8]>,
     ) -> Result<(), Error> {
         self.row.clear();
-        row.write(&mut self.row, true);
+        row.write(size, &mut self.row);
         for (value, entries) in [(old, &mut self.old), (new, &mut self.new)] {
             entries.clear();
             value.map_or(Ok(()), |value| indexes.list(row, value, entries))?;
@@ -34,10 +32,15 @@ impl RowEntries {
     }
 
     /// Lists what a row is to have in one index that has nothing of it yet.
-    pub(crate) fn list_in<K: Key>(&mut self, index: &upkeep::Listed, row: &K, value: &[u8]) -> Result<(), Error> {
+    pub(crate) fn list_in(
+        &mut self,
+        index: &upkeep::Listed,
+        (row, size): (KeyRef<'_>, usize),
+        value: &[u8],
+    ) -> Result<(), Error> {
         let Self { old, new, row: bytes, .. } = self;
         bytes.clear();
-        row.write(bytes, true);
+        row.write(size, bytes);
         old.clear();
         new.clear();
         index.list(row, value, new)?;

@@ -6,7 +6,6 @@
 //! Who adds an index, or gives one up, changes the database's terms then (see `gate`). From there on every writer that commits has known the list as it is.
 
 use std::{
-    any::Any,
     fmt,
     sync::{
         OnceLock,
@@ -20,7 +19,7 @@ use std::{
 use parking_lot::{Mutex, MutexGuard};
 
 use super::{Entries, IndexDef, Keys, Uniqueness};
-use crate::{Codec, Error, Key};
+use crate::{Codec, Error, Key, storage::KeyRef};
 
 /// The indexes of a table.
 #[derive(Debug, Default)]
@@ -32,10 +31,17 @@ pub(crate) struct Indexes {
     changed_at: AtomicU64,
     /// Held while one is added.
     turn: Mutex<()>,
-    /// Names of those that the log has, and which were not opened yet.
-    recorded: Mutex<Vec<String>>,
-    /// Whether there is any such name.
-    has_recorded: AtomicBool,
+    /// Those that the log has.
+    names: Mutex<Names>,
+    /// Whether one of them was not opened yet.
+    has_unopened: AtomicBool,
+}
+
+/// Names of indexes that a log has.
+#[derive(Debug, Default)]
+struct Names {
+    opened: Vec<String>,
+    unopened: Vec<String>,
 }
 
 /// A change that is not over yet: later than all that are.
@@ -62,7 +68,7 @@ pub(super) trait Lister: Send + Sync {
     fn name(&self) -> &'static str;
 
     /// Adds the entries of a row, whose key is of the table's type. Entries of a partial index may not be there.
-    fn list(&self, row: &dyn Any, value: &[u8], is_partial: bool, entries: &mut Entries) -> Result<(), Error>;
+    fn list(&self, row: KeyRef<'_>, value: &[u8], is_partial: bool, entries: &mut Entries) -> Result<(), Error>;
 }
 
 impl fmt::Debug for dyn Lister {
@@ -85,21 +91,21 @@ impl<K: Key, C: Codec, I: Key, U: Uniqueness> Lister for Opened<K, C, I, U> {
         self.def.name
     }
 
-    fn list(&self, row: &dyn Any, value: &[u8], is_partial: bool, entries: &mut Entries) -> Result<(), Error> {
+    fn list(&self, row: KeyRef<'_>, value: &[u8], is_partial: bool, entries: &mut Entries) -> Result<(), Error> {
         let table = self.table;
-        let row: &K = row.downcast_ref().ok_or(Error::Key { table })?;
+        let row: K = row.decode().ok_or(Error::Key { table })?;
         let view = C::view(value).map_err(|source| Error::Codec { table, source })?;
-        let mut add = |by| entries.add((self.number, U::IS_UNIQUE, is_partial), &U::key(by, row));
+        let mut add = |by| entries.add((self.number, U::IS_UNIQUE, is_partial), &U::key(by, &row));
         match self.def.keys {
-            Keys::AtMostOne(key) => key(row, view).map_or(Ok(()), add),
-            Keys::Several(keys) => keys(row, view).into_iter().try_for_each(&mut add),
+            Keys::AtMostOne(key) => key(&row, view).map_or(Ok(()), add),
+            Keys::Several(keys) => keys(&row, view).into_iter().try_for_each(&mut add),
         }
     }
 }
 
 impl Listed {
     /// Adds the entries of a row.
-    pub(super) fn list(&self, row: &dyn Any, value: &[u8], entries: &mut Entries) -> Result<(), Error> {
+    pub(super) fn list(&self, row: KeyRef<'_>, value: &[u8], entries: &mut Entries) -> Result<(), Error> {
         match self.stage.load(Acquire) {
             GIVEN_UP => Ok(()),
             stage => self.index.list(row, value, stage == PARTIAL, entries),
@@ -123,24 +129,43 @@ impl Indexes {
         let has_some = !names.is_empty();
         Self {
             has_some: AtomicBool::new(has_some),
-            has_recorded: AtomicBool::new(has_some),
-            recorded: Mutex::new(names),
+            has_unopened: AtomicBool::new(has_some),
+            names: Mutex::new(Names { opened: Vec::new(), unopened: names }),
             ..Self::default()
         }
     }
 
-    /// Notes that an index is open. Returns whether the log has it already.
-    pub(super) fn recover(&self, name: &str) -> bool {
-        let mut recorded = self.recorded.lock();
-        let before = recorded.len();
-        recorded.retain(|one| one != name);
-        self.has_recorded.store(!recorded.is_empty(), Release);
-        recorded.len() < before
+    /// Notes that an index is open, which is announced unless the log has it already.
+    ///
+    /// # Errors
+    ///
+    /// Those of `announce`; the index is not noted then.
+    pub(super) fn record(&self, name: &str, announce: impl FnOnce() -> Result<(), Error>) -> Result<(), Error> {
+        let mut names = self.names.lock();
+        match names.unopened.iter().position(|one| one == name) {
+            Some(at) => {
+                let name = names.unopened.remove(at);
+                names.opened.push(name);
+            }
+            // The lock is held meanwhile, so that what is announced is in `logged` from then on.
+            None => {
+                announce()?;
+                names.opened.push(name.to_owned());
+            }
+        }
+        self.has_unopened.store(!names.unopened.is_empty(), Release);
+        Ok(())
+    }
+
+    /// Returns the names of the indexes that the log has.
+    pub(crate) fn logged(&self) -> Vec<String> {
+        let names = self.names.lock();
+        names.opened.iter().chain(&names.unopened).cloned().collect()
     }
 
     /// Returns the name of an index that must be opened before the table is written, if there is one.
     pub(crate) fn not_opened(&self) -> Option<String> {
-        if self.has_recorded.load(Acquire) { self.recorded.lock().first().cloned() } else { None }
+        if self.has_unopened.load(Acquire) { self.names.lock().unopened.first().cloned() } else { None }
     }
 
     /// Whether there is one of this name, of every row.
@@ -195,7 +220,7 @@ impl Indexes {
     }
 
     /// Adds the entries of a row.
-    pub(crate) fn list(&self, row: &dyn Any, value: &[u8], entries: &mut Entries) -> Result<(), Error> {
+    pub(crate) fn list(&self, row: KeyRef<'_>, value: &[u8], entries: &mut Entries) -> Result<(), Error> {
         self.all().try_for_each(|listed| listed.list(row, value, entries))
     }
 }

@@ -1,7 +1,11 @@
 //! Going through all keys of a table, beside others and apart from any transaction.
 
+use std::ops::ControlFlow;
+
 use drtm_htm::Engine;
-use drtm_kv::{Bytes, Current, Cursor, Inline, KvError, Nowhere, Sweep};
+use drtm_kv::{
+    Bytes, Current, Cursor, HashTable, Inline, Keys, KvError, KvTable, Nowhere, Sweep, Tree, TreeKeys, Version,
+};
 
 use super::{KeyRef, Storage};
 
@@ -9,7 +13,12 @@ use super::{KeyRef, Storage};
 #[derive(Debug)]
 pub(crate) struct Tour {
     at: At,
+    /// The value that is being copied.
+    value: Vec<u8>,
 }
+
+/// How many rows of a tree are shown at once.
+const AT_ONCE: u32 = 64;
 
 #[derive(Debug)]
 enum At {
@@ -27,7 +36,7 @@ impl<E: Engine> Storage<E> {
             Self::TreeOfWords(_) => At::Words(Cursor::up(..)),
             Self::TreeOfBytes(_) => At::Bytes(Cursor::up(..)),
         };
-        Ok(Tour { at })
+        Ok(Tour { at, value: Vec::new() })
     }
 
     /// Shows some more keys, and says whether there may be others.
@@ -47,4 +56,62 @@ impl<E: Engine> Storage<E> {
             _ => unreachable!("a tour of a table of another kind"),
         }
     }
+
+    /// Shows some more rows that are there, each with its version at one moment, and returns whether there may be
+    /// others.
+    pub(crate) fn rows(
+        &self,
+        tour: &mut Tour,
+        mut show: impl FnMut(KeyRef<'_>, &[u8], Version),
+    ) -> Result<bool, KvError> {
+        let Tour { at, value } = tour;
+        match (self, at) {
+            (Self::HashOfWords(table), At::Buckets(sweep)) => {
+                some_of_hash(table, sweep, value, |word, value, version| show(KeyRef::Word(word), value, version))
+            }
+            (Self::HashOfBytes(table), At::Buckets(sweep)) => {
+                some_of_hash(table, sweep, value, |bytes, value, version| show(KeyRef::Bytes(bytes), value, version))
+            }
+            (Self::TreeOfWords(tree), At::Words(cursor)) => {
+                some_of_tree(tree, cursor, value, |word, value, version| show(KeyRef::Word(word), value, version))
+            }
+            (Self::TreeOfBytes(tree), At::Bytes(cursor)) => {
+                some_of_tree(tree, cursor, value, |bytes, value, version| show(KeyRef::Bytes(bytes), value, version))
+            }
+            // A tour is begun and gone on with in one function.
+            _ => unreachable!("a tour of a table of another kind"),
+        }
+    }
+}
+
+fn some_of_hash<E: Engine, K: Keys>(
+    table: &HashTable<E, K>,
+    sweep: &mut Sweep,
+    value: &mut Vec<u8>,
+    mut show: impl FnMut(K::Key<'_>, &[u8], Version),
+) -> Result<bool, KvError> {
+    let mut failed = None;
+    let has_more = table.advance(sweep, |key| match table.undisturbed(|_| table.read(key, Current, value)) {
+        Ok(Ok(found)) if found.is_present() => show(key, value, found.version),
+        Ok(_) => {}
+        Err(error) => failed = Some(error),
+    })?;
+    failed.map_or(Ok(has_more), Err)
+}
+
+fn some_of_tree<E: Engine, K: TreeKeys>(
+    tree: &Tree<E, K>,
+    cursor: &mut Cursor<K>,
+    value: &mut Vec<u8>,
+    mut show: impl FnMut(K::Key<'_>, &[u8], Version),
+) -> Result<bool, KvError> {
+    let mut shown = 0;
+    tree.advance_each(cursor, &mut Current, &mut (), value, |key, found, value| {
+        if found.is_present() {
+            show(key, value, found.version);
+        }
+        shown += 1;
+        if shown < AT_ONCE { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    })?;
+    Ok(shown == AT_ONCE)
 }

@@ -2,7 +2,6 @@
 
 use std::ops::ControlFlow;
 
-use drtm_htm::Engine;
 use drtm_kv::{AsOf, ForHolder, ReadEntry, Version};
 
 use super::{
@@ -12,11 +11,71 @@ use super::{
     read::Row,
 };
 use crate::{
-    Codec, Error, Key, Setting, arena::Arena, catalog::Opened, part::Wanted, read_set::ReadSet, room::Of,
+    Error, Key, Ordered, Setting, Sorted, Stored, arena::Arena, part::Wanted, read_set::ReadSet, room::Of,
     state::TxState, storage::Storage, write_set::WriteTarget,
 };
 
-impl<K: Key, C: Codec, S: Setting, M: Mode> Range<'_, '_, K, C, S, M> {
+impl<R: Sorted, S: Setting, M: Mode> Range<'_, '_, R, S, M> {
+    /// Notes whether a run, before which the transaction had seen so many rows, has passed another.
+    pub(super) fn end_run(&mut self, before: usize) {
+        if self.tx.state().seen() != before {
+            self.removed = None;
+        }
+    }
+
+    /// A row of which there is more to be said than what its record has; if its value was to be changed, it was copied behind those that are kept. `None`: there is none.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn row_slow(
+        &mut self,
+        word: u64,
+        seen: ReadEntry,
+        end: usize,
+        wanted: &Wanted,
+    ) -> Result<Option<(R::Entry, Found, WriteTarget)>, Error> {
+        let Some(key) = R::Entry::from_word(word) else { return Err(Error::Key { table: self.opened.name }) };
+        let row = self.tx.row_of(seen, wanted, end)?;
+        let Row { found: Some(found), record: Some(record) } = row else {
+            self.pass_absent(&key, row);
+            return Ok(None);
+        };
+        self.removed = None;
+        if let WriteTarget::Written(_) = record {
+            self.tx.passed()?;
+        }
+        Ok(Some((key, found, record)))
+    }
+}
+
+impl<R: Stored<Kind = Ordered>, S: Setting, M: Mode> Range<'_, '_, R, S, M> {
+    /// Shows the next row without keeping its value, and gives its key and what `see` gives.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Tx::get`].
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm_txn::{Db, Error, Ordered, Raw, TableDef};
+    ///
+    /// const NOTES: TableDef<u64, Raw, Ordered> = TableDef::ordered("notes");
+    /// let db = Db::new()?;
+    /// let notes = db.table(NOTES)?;
+    /// db.transact(|tx| {
+    ///     tx.put(notes, &1, b"seven")?;
+    ///     let mut rows = tx.range(notes, ..)?;
+    ///     assert_eq!(rows.view_next(|note| note.len())?, Some((1, 5)));
+    ///     Ok(())
+    /// })?;
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[inline]
+    pub fn view_next<X>(&mut self, see: impl FnOnce(R::View<'_>) -> X) -> Result<Option<(R::Key, X)>, Error> {
+        let Some((entry, found, _)) = self.advance(&Wanted::TO_READ)? else { return Ok(None) };
+        self.show(entry, found, |key, view| (key, see(view))).map(Some)
+    }
+
     /// Shows the rows that follow, one after the other, until there are no more or `see` breaks off. For many rows quicker than to ask for
     /// [each](Self::view_next).
     ///
@@ -50,33 +109,43 @@ impl<K: Key, C: Codec, S: Setting, M: Mode> Range<'_, '_, K, C, S, M> {
     /// # Ok::<(), drtm_txn::Error>(())
     /// ```
     #[inline]
-    pub fn view_each(&mut self, mut see: impl FnMut(K, C::View<'_>) -> ControlFlow<()>) -> Result<(), Error> {
-        while let Some(stop) = self.run(&mut see)? {
+    pub fn view_each(&mut self, mut see: impl FnMut(R::Key, R::View<'_>) -> ControlFlow<()>) -> Result<(), Error> {
+        while let Some(stop) = self.run_in_place(&mut see)? {
             match stop {
                 Stop::Over => return self.tx.passed(),
                 Stop::Enough => return Ok(()),
                 Stop::Failed(error) => return Err(error),
                 Stop::At(word, seen) => {
                     let end = self.tx.state().arena.values.len();
-                    if let Some((key, found, _)) = self.row_slow(word, seen, end, &Wanted::TO_READ)?
-                        && self.tx.show::<C, _>(self.opened, found, |view| see(key, view))?.is_break()
+                    if let Some((entry, found, _)) = self.row_slow(word, seen, end, &Wanted::TO_READ)?
+                        && self.show(entry, found, &mut see)?.is_break()
                     {
                         return Ok(());
                     }
                 }
             }
         }
-        while let Some((key, found, _)) = self.advance(&Wanted::TO_READ)? {
-            if self.tx.show::<C, _>(self.opened, found, |view| see(key, view))?.is_break() {
+        while let Some((entry, found, _)) = self.advance(&Wanted::TO_READ)? {
+            if self.show(entry, found, &mut see)?.is_break() {
                 break;
             }
         }
         Ok(())
     }
 
+    /// Shows a row that was found.
+    #[inline(always)]
+    fn show<X>(&mut self, key: R::Key, found: Found, see: impl FnOnce(R::Key, R::View<'_>) -> X) -> Result<X, Error> {
+        let rows = self.rows;
+        self.tx.read_found(self.opened.name, found, |whole| Ok(see(key, rows.show(rows.part(whole))?)))
+    }
+
     /// Shows rows by the fast path. `None` if the transaction, or the table, has none.
     #[inline(always)]
-    fn run(&mut self, see: &mut impl FnMut(K, C::View<'_>) -> ControlFlow<()>) -> Result<Option<Stop>, Error> {
+    fn run_in_place(
+        &mut self,
+        see: &mut impl FnMut(R::Key, R::View<'_>) -> ControlFlow<()>,
+    ) -> Result<Option<Stop>, Error> {
         match self.tx.past() {
             Some(before) => self.run_in_past(before, see),
             None if self.tx.is_plain() => self.run_in_present(see),
@@ -87,81 +156,51 @@ impl<K: Key, C: Codec, S: Setting, M: Mode> Range<'_, '_, K, C, S, M> {
     #[inline(never)]
     fn run_in_present(
         &mut self,
-        see: &mut impl FnMut(K, C::View<'_>) -> ControlFlow<()>,
+        see: &mut impl FnMut(R::Key, R::View<'_>) -> ControlFlow<()>,
     ) -> Result<Option<Stop>, Error> {
         let before = self.tx.state().seen();
-        let Self { tx, opened, cursor, .. } = self;
+        let Self { tx, opened, cursor, rows, .. } = self;
         let (Storage::TreeOfWords(tree), Position::Words(cursor)) = (&opened.storage, cursor) else { return Ok(None) };
         let TxState { reads, arena: Arena { value, .. }, writes, holder, .. } = tx.state();
         let ReadSet { leaves, records, next_check, .. } = reads;
         let (view, reader) = (&mut ForHolder(*holder), &mut Present { records, writes, next_check: *next_check });
-        let stop = drive((tree, cursor), view, leaves, reader, &mut Of::<C, _>::new(value), |word, _, room| {
-            shown::<K, C, _>(opened, word, room.room.bytes(), see)
+        let room = &mut Of::<R::Codec, _>::new(value);
+        let stop = drive((tree, cursor), view, leaves, reader, room, |word, _, room| {
+            shown(*rows, opened.name, word, room.room.bytes(), see)
         })?;
         self.end_run(before);
         Ok(Some(stop))
-    }
-
-    /// Notes whether a run, before which the transaction had seen so many rows, has passed another.
-    pub(super) fn end_run(&mut self, before: usize) {
-        if self.tx.state().seen() != before {
-            self.removed = None;
-        }
     }
 
     #[inline(never)]
     fn run_in_past(
         &mut self,
         before: Version,
-        see: &mut impl FnMut(K, C::View<'_>) -> ControlFlow<()>,
+        see: &mut impl FnMut(R::Key, R::View<'_>) -> ControlFlow<()>,
     ) -> Result<Option<Stop>, Error> {
-        let Self { tx, opened, cursor, .. } = self;
+        let Self { tx, opened, cursor, rows, .. } = self;
         let (Storage::TreeOfWords(tree), Position::Words(cursor)) = (&opened.storage, cursor) else { return Ok(None) };
         let (view, reader) = (&mut AsOf::new(before), &mut Snapshot { table: opened.name });
-        let room = &mut Of::<C, _>::new(&mut tx.state().arena.value);
+        let room = &mut Of::<R::Codec, _>::new(&mut tx.state().arena.value);
         drive((tree, cursor), view, &mut (), reader, room, |word, _, room| {
-            shown::<K, C, _>(opened, word, room.room.bytes(), see)
+            shown(*rows, opened.name, word, room.room.bytes(), see)
         })
         .map(Some)
-    }
-
-    /// A row of which there is more to be said than what its record has; if its value was to be changed, it was copied behind those that are kept. `None`: there is none.
-    #[cold]
-    #[inline(never)]
-    pub(super) fn row_slow(
-        &mut self,
-        word: u64,
-        seen: ReadEntry,
-        end: usize,
-        wanted: &Wanted,
-    ) -> Result<Option<(K, Found, WriteTarget)>, Error> {
-        let Some(key) = K::from_word(word) else { return Err(Error::Key { table: self.opened.name }) };
-        let row = self.tx.row_of(seen, wanted, end)?;
-        let Row { found: Some(found), record: Some(record) } = row else {
-            self.pass_absent(&key, row);
-            return Ok(None);
-        };
-        self.removed = None;
-        if let WriteTarget::Written(_) = record {
-            self.tx.passed()?;
-        }
-        Ok(Some((key, found, record)))
     }
 }
 
 /// Shows a row.
 #[inline(always)]
-fn shown<K: Key, C: Codec, E: Engine>(
-    opened: &Opened<E>,
+fn shown<R: Stored>(
+    rows: R,
+    table: &'static str,
     word: u64,
     bytes: &[u8],
-    see: &mut impl FnMut(K, C::View<'_>) -> ControlFlow<()>,
+    see: &mut impl FnMut(R::Key, R::View<'_>) -> ControlFlow<()>,
 ) -> ControlFlow<Stop> {
-    let Some(key) = K::from_word(word) else {
-        return ControlFlow::Break(Stop::Failed(Error::Key { table: opened.name }));
-    };
-    match C::view(bytes) {
+    let Some(key) = R::Key::from_word(word) else { return ControlFlow::Break(Stop::Failed(Error::Key { table })) };
+    match rows.show(rows.part(bytes)) {
         Ok(view) => see(key, view).map_break(|()| Stop::Enough),
-        Err(source) => ControlFlow::Break(Stop::Failed(Error::Codec { table: opened.name, source })),
+        Err(source) => ControlFlow::Break(Stop::Failed(Error::Codec { table, source })),
     }
 }

@@ -90,12 +90,14 @@ struct Place<'t, 'db, K: Key, S: Setting> {
 
 impl<K: Key, S: Setting> Place<'_, '_, K, S> {
     fn find(&mut self) -> Result<Row, Error> {
-        self.tx.row::<K, Raw, Any>(self.opened, self.key, &Wanted::TO_READ)
+        let Self { tx, opened, key } = self;
+        tx.with_key(*key, |tx, key| tx.row::<Raw, Any>(opened, key, &Wanted::TO_READ))
     }
 
     fn write<C: Codec>(&mut self, row: Row, value: &C::Given) -> Result<(), Error> {
-        let value = self.tx.keep_value::<C>(self.opened, value)?;
-        self.tx.put_row::<K, Any>(self.opened, self.key, row, value)
+        let Self { tx, opened, key } = self;
+        let value = tx.keep_value::<C>(opened, value)?;
+        tx.with_key(*key, |tx, key| tx.put_row::<Any>(opened, key, row, value))
     }
 }
 
@@ -285,7 +287,7 @@ impl<K: Key, C: Codec, S: Setting> OccupiedEntry<'_, '_, K, C, S> {
     pub fn remove(mut self) -> Result<(), Error> {
         let Row { found: Some(found), record: Some(record) } = self.row()? else { return Ok(()) };
         let Place { tx, opened, key } = self.place;
-        tx.remove_found(opened, key, found, record)
+        tx.with_key(key, |tx, key| tx.remove_found(opened, key, found, record))
     }
 
     /// Removes the row, and gives its value.

@@ -4,15 +4,14 @@ use std::{borrow::Borrow, ops::ControlFlow};
 
 use drtm_htm::Engine;
 use drtm_kv::{AsOf, ForHolder, HashTable, KvTable, Lines, Visibility, Whereabouts};
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use super::{
     Mode, Tx,
     drive::{Present, Reader, Snapshot},
-    read::{Group, Row, expected_bytes},
+    read::{Group, Row},
 };
 use crate::{
-    Codec, Error, Flat, Key, Part, Setting, Table,
+    Codec, CodecError, Error, Key, Setting, Stored,
     arena::Arena,
     catalog::Opened,
     located::Located,
@@ -21,7 +20,7 @@ use crate::{
     room::Taken,
     state::TxState,
     storage::Storage,
-    table::{Kind, Reach},
+    table::Reach,
     write_set::WriteTarget,
 };
 
@@ -47,18 +46,14 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
     /// assert_eq!(found, [None, Some(20)]);
     /// # Ok::<(), Error>(())
     /// ```
-    pub fn get_many<'k, K: Key, C: Codec, O: Kind>(
+    pub fn get_many<'k, R: Stored<Key: 'k>>(
         &mut self,
-        table: Table<K, C, O>,
-        keys: impl IntoIterator<Item = &'k K>,
-    ) -> Result<Vec<Option<C::Value>>, Error> {
-        if !K::FITS {
-            return keys.into_iter().map(|key| self.get(table, key)).collect();
-        }
-        let (opened, mut values) = (self.opened(table)?, Vec::new());
-        let keys = keys.into_iter().map(Key::word);
-        self.each_of::<C, O>(opened, keys, Span::WHOLE, Self::lines_of::<C>(), |bytes| {
-            values.push(bytes.map(|bytes| Self::codec_error(opened, C::decode(bytes))).transpose()?);
+        rows: R,
+        keys: impl IntoIterator<Item = &'k R::Key>,
+    ) -> Result<Vec<Option<R::Row>>, Error> {
+        let mut values = Vec::new();
+        self.each_of(rows, keys, |part| {
+            values.push(part.map(|part| rows.decode(part)).transpose()?);
             Ok(ControlFlow::Continue(()))
         })?;
         Ok(values)
@@ -98,129 +93,55 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
     /// # Ok::<(), Error>(())
     /// ```
     #[inline]
-    pub fn view_many<K: Key, C: Codec, O: Kind>(
+    pub fn view_many<R: Stored>(
         &mut self,
-        table: Table<K, C, O>,
-        keys: impl IntoIterator<Item = impl Borrow<K>>,
-        mut see: impl FnMut(Option<C::View<'_>>) -> ControlFlow<()>,
+        rows: R,
+        keys: impl IntoIterator<Item = impl Borrow<R::Key>>,
+        mut see: impl FnMut(Option<R::View<'_>>) -> ControlFlow<()>,
     ) -> Result<(), Error> {
-        let opened = self.opened(table)?;
-        if !K::FITS {
-            for key in keys {
-                let flow = match self.view(table, key.borrow(), |view| see(Some(view)))? {
-                    Some(flow) => flow,
-                    None => see(None),
-                };
-                if flow.is_break() {
-                    break;
-                }
-            }
-            return Ok(());
-        }
-        let keys = keys.into_iter().map(|key| key.borrow().word());
-        self.each_of::<C, O>(opened, keys, Span::WHOLE, Self::lines_of::<C>(), |bytes| {
-            Ok(see(bytes.map(|bytes| Self::codec_error(opened, C::view(bytes))).transpose()?))
-        })
-    }
-
-    /// Shows a part of the rows of some keys, as [`view_many`](Self::view_many) does the whole. Which lines are asked for ahead is said as for
-    /// [`prefetch_parts`](Self::prefetch_parts).
-    ///
-    /// # Errors
-    ///
-    /// As for [`get`](Self::get).
-    ///
-    /// # Example
-    ///
-    /// ```
-    /// use std::ops::ControlFlow;
-    ///
-    /// use drtm_txn::{Db, Error, Lines, Part, Pod, TableDef, part};
-    /// use zerocopy::{FromBytes, Immutable, IntoBytes};
-    ///
-    /// #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable)]
-    /// #[repr(C)]
-    /// struct Stock {
-    ///     description: [u8; 200],
-    ///     left: u64,
-    /// }
-    ///
-    /// const STOCKS: TableDef<u64, Pod<Stock>> = TableDef::hash("stocks");
-    /// const LEFT: Part<Stock, u64> = part!(Stock, left);
-    /// const WANTED: Lines = Lines::of(&[LEFT.bytes()]);
-    ///
-    /// let db = Db::new()?;
-    /// let stocks = db.table(STOCKS)?;
-    /// db.transact(|tx| (0..100).try_for_each(|item| tx.insert(stocks, &item, &Stock { description: [0; 200], left: item })))?;
-    /// let low = db.read(|tx| {
-    ///     let mut low = 0;
-    ///     tx.get_part_many(stocks, 50..150_u64, LEFT, &WANTED, |left| {
-    ///         low += u32::from(left.is_some_and(|left| left < 60));
-    ///         ControlFlow::Continue(())
-    ///     })?;
-    ///     Ok(low)
-    /// })?;
-    /// assert_eq!(low, 10);
-    /// # Ok::<(), Error>(())
-    /// ```
-    #[inline]
-    pub fn get_part_many<K: Key, C: Flat, O: Kind, T: FromBytes + IntoBytes + Immutable + KnownLayout>(
-        &mut self,
-        table: Table<K, C, O>,
-        keys: impl IntoIterator<Item = impl Borrow<K>>,
-        part: Part<C::Value, T>,
-        lines: &'static Lines,
-        mut see: impl FnMut(Option<T>) -> ControlFlow<()>,
-    ) -> Result<(), Error> {
-        let opened = self.opened(table)?;
-        if !K::FITS {
-            for key in keys {
-                if see(self.get_part(table, key.borrow(), part)?).is_break() {
-                    break;
-                }
-            }
-            return Ok(());
-        }
-        let keys = keys.into_iter().map(|key| key.borrow().word());
-        self.each_of::<C, O>(opened, keys, part.span(), lines, |bytes| {
-            Ok(see(bytes.map(|bytes| Self::codec_error(opened, part.read(bytes))).transpose()?))
-        })
-    }
-
-    /// The lines of a whole value.
-    #[inline(always)]
-    pub(super) fn lines_of<C: Codec>() -> &'static Lines {
-        const { &Lines::of(std::slice::from_ref(&(0..expected_bytes::<C>()))) }
+        self.each_of(rows, keys, |part| Ok(see(part.map(|part| rows.show(part)).transpose()?)))
     }
 
     /// Shows what is wanted of the rows of some keys.
     #[inline(always)]
-    fn each_of<C: Codec, O: Reach>(
+    fn each_of<R: Stored>(
         &mut self,
-        opened: &Opened<S::Engine>,
-        mut keys: impl Iterator<Item = u64>,
-        span: Span,
-        lines: &'static Lines,
-        mut see: impl FnMut(Option<&[u8]>) -> Result<ControlFlow<()>, Error>,
+        rows: R,
+        keys: impl IntoIterator<Item = impl Borrow<R::Key>>,
+        mut see: impl FnMut(Option<&[u8]>) -> Result<ControlFlow<()>, CodecError>,
     ) -> Result<(), Error> {
+        let opened = self.opened(rows.table())?;
+        let table = opened.name;
+        let mut see = |part: Option<&[u8]>| see(part).map_err(|source| Error::Codec { table, source });
+        if !R::Key::FITS {
+            for key in keys {
+                let found = self.find(rows, key.borrow(), |part| Ok(see(Some(part))))?;
+                if found.unwrap_or_else(|| see(None))?.is_break() {
+                    break;
+                }
+            }
+            return Ok(());
+        }
+        let (span, lines) = (rows.wanted().span, rows.lines());
+        let mut keys = keys.into_iter().map(|key| key.borrow().word());
         let mut group = Group::of(&mut keys);
-        self.ask_unless_asked::<O>(opened, group.words(), 0, lines);
+        self.ask_unless_asked::<R::Kind>(opened, group.words(), 0, lines);
         while group.count > 0 {
             let next = Group::of(&mut keys);
-            self.ask_unless_asked::<O>(opened, next.words(), group.count, lines);
+            self.ask_unless_asked::<R::Kind>(opened, next.words(), group.count, lines);
             let mut rest = group.words();
             while !rest.is_empty() {
-                let (seen, flow) = self.run_of_keys::<C, O>(opened, rest, span, &mut see)?;
+                let (seen, flow) = self.run_of_keys::<R::Codec, R::Kind>(opened, rest, span, &mut see)?;
                 if flow.is_break() {
                     return Ok(());
                 }
                 rest = &rest[seen..];
                 let [word, behind @ ..] = rest else { break };
                 let db = self.db;
-                if O::HASHED && db.catalog.hasten(&mut self.state().located, opened.number, *word) {
+                if R::Kind::HASHED && db.catalog.hasten(&mut self.state().located, opened.number, *word) {
                     continue;
                 }
-                if see(self.bytes_slow::<O>(opened, *word, span)?)?.is_break() {
+                if see(self.bytes_slow::<R::Kind>(opened, *word, span)?)?.is_break() {
                     return Ok(());
                 }
                 rest = behind;
@@ -294,13 +215,13 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
         span: Span,
     ) -> Result<Option<&[u8]>, Error> {
         let (near, wanted) = (self.located::<O>(opened, word), &Wanted::part_to_read(span));
-        let Row { found, record } = self.row_of_key::<u64, O>(opened, &word, near, wanted)?;
+        let Row { found, record } = self.row_of_key::<_, O>(opened, word, near, wanted)?;
         let Some(found) = found else { return Ok(None) };
         if wanted.is_whole() || !matches!(record, Some(WriteTarget::Written(_))) {
             return Ok(Some(Self::bytes(self.state(), found)));
         }
         // Of a row that the transaction writes there is only the whole.
-        let Some(found) = self.row_of_key::<u64, O>(opened, &word, near, &Wanted::TO_READ)?.found else {
+        let Some(found) = self.row_of_key::<_, O>(opened, word, near, &Wanted::TO_READ)?.found else {
             return Ok(None);
         };
         Ok(Some(Self::bytes(self.state(), found).get(8 * span.skipped as usize..).unwrap_or(&[])))

@@ -3,15 +3,15 @@
 use std::ops::{Bound, RangeBounds};
 
 use drtm_htm::Engine;
-use drtm_kv::{AsOf, Bytes, Cursor, ForHolder, Inline, KvError, Nowhere, Passed, Room, Version, Visibility};
+use drtm_kv::{AsOf, Bytes, Cursor, ForHolder, Inline, KvError, Nowhere, Passed, Past, ReadEntry, Room, Visibility};
 
 use super::{
     Found, Mode, Tx, Update, encode,
     read::{Row, expected_bytes, was_found},
 };
 use crate::{
-    Codec, Embedded, Error, Key, Ordered, Setting, Table, arena::Arena, catalog::Opened, part::Wanted,
-    read_set::ReadSet, removed, room::End, state::TxState, storage::Storage, write_set::WriteTarget,
+    Embedded, Error, Key, Ordered, Setting, Sorted, arena::Arena, catalog::Opened, part::Wanted, read_set::ReadSet,
+    removed, room::End, state::TxState, storage::Storage, write_set::WriteTarget,
 };
 
 /// The rows of a range, one after the other, with the transaction's own among them. What it has passed is part of what the transaction has read, rows that
@@ -41,31 +41,31 @@ use crate::{
 /// # Ok::<(), Error>(())
 /// ```
 #[derive(Debug)]
-pub struct Range<'t, 'db, K: Key, C: Codec, S: Setting = Embedded, M: Mode = Update> {
+pub struct Range<'t, 'db, R: Sorted, S: Setting = Embedded, M: Mode = Update> {
     pub(super) tx: &'t mut Tx<'db, S, M>,
+    pub(super) rows: R,
     pub(super) opened: &'db Opened<S::Engine>,
     pub(super) cursor: Position,
     /// A row that the transaction itself has removed, if the range has passed no other row since.
     pub(super) removed: Option<removed::Bytes>,
-    types: std::marker::PhantomData<fn() -> (K, C)>,
 }
 
 /// Where a range is, for either kind of keys.
 #[derive(Debug)]
-pub(super) enum Position {
+pub enum Position {
     Words(Cursor<Inline>),
     Bytes(Cursor<Bytes>),
 }
 
 /// Which way a range goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Way {
+pub enum Way {
     Up,
     Down,
 }
 
 impl Position {
-    pub(super) fn new<K: Key>(range: impl RangeBounds<K>, way: Way) -> Self {
+    pub(crate) fn new<K: Key>(range: impl RangeBounds<K>, way: Way) -> Self {
         if K::FITS {
             return Self::of_words((map(range.start_bound(), Key::word), map(range.end_bound(), Key::word)), way);
         }
@@ -124,22 +124,7 @@ pub(super) fn map<'k, T, U>(bound: Bound<&'k T>, map: impl FnOnce(&'k T) -> U) -
     }
 }
 
-/// What comes one after the other, up to an error, with which it ends.
-pub(super) fn until_an_error<T>(
-    mut next: impl FnMut() -> Result<Option<T>, Error>,
-) -> impl Iterator<Item = Result<T, Error>> {
-    let mut has_failed = false;
-    std::iter::from_fn(move || {
-        if has_failed {
-            return None;
-        }
-        let item = next().transpose();
-        has_failed = matches!(item, Some(Err(_)));
-        item
-    })
-}
-
-impl<K: Key, C: Codec, S: Setting, M: Mode> Range<'_, '_, K, C, S, M> {
+impl<R: Sorted, S: Setting, M: Mode> Range<'_, '_, R, S, M> {
     /// The next row, or `None` if there are no more.
     ///
     /// # Errors
@@ -148,37 +133,9 @@ impl<K: Key, C: Codec, S: Setting, M: Mode> Range<'_, '_, K, C, S, M> {
     // Not `Iterator::next`: it can fail, and the transaction is borrowed meanwhile.
     #[expect(clippy::should_implement_trait, reason = "an iterator's items cannot be told to stop at an error")]
     #[inline]
-    pub fn next(&mut self) -> Result<Option<(K, C::Value)>, Error> {
-        let Some((key, found, _)) = self.advance(&Wanted::TO_READ)? else { return Ok(None) };
-        Ok(Some((key, self.tx.decode::<C>(self.opened, found)?)))
-    }
-
-    /// Shows the next row without keeping its value, and gives its key and what `see` gives.
-    ///
-    /// # Errors
-    ///
-    /// As for [`Tx::get`].
-    ///
-    /// # Example
-    ///
-    /// ```
-    /// use drtm_txn::{Db, Error, Ordered, Raw, TableDef};
-    ///
-    /// const NOTES: TableDef<u64, Raw, Ordered> = TableDef::ordered("notes");
-    /// let db = Db::new()?;
-    /// let notes = db.table(NOTES)?;
-    /// db.transact(|tx| {
-    ///     tx.put(notes, &1, b"seven")?;
-    ///     let mut rows = tx.range(notes, ..)?;
-    ///     assert_eq!(rows.view_next(|note| note.len())?, Some((1, 5)));
-    ///     Ok(())
-    /// })?;
-    /// # Ok::<(), Error>(())
-    /// ```
-    #[inline]
-    pub fn view_next<R>(&mut self, see: impl FnOnce(C::View<'_>) -> R) -> Result<Option<(K, R)>, Error> {
-        let Some((key, found, _)) = self.advance(&Wanted::TO_READ)? else { return Ok(None) };
-        Ok(Some((key, self.tx.show::<C, _>(self.opened, found, see)?)))
+    pub fn next(&mut self) -> Result<Option<(R::Key, R::Row)>, Error> {
+        let Some((entry, found, _)) = self.advance(&Wanted::TO_READ)? else { return Ok(None) };
+        self.rows.row(self.tx, self.opened.name, entry, found).map(Some)
     }
 
     /// The rows that are left, as an iterator, which ends with the first error.
@@ -199,14 +156,22 @@ impl<K: Key, C: Codec, S: Setting, M: Mode> Range<'_, '_, K, C, S, M> {
     /// assert_eq!(rows, [(2, 20), (1, 10)]);
     /// # Ok::<(), Error>(())
     /// ```
-    pub fn rows(mut self) -> impl Iterator<Item = Result<(K, C::Value), Error>> {
-        until_an_error(move || self.next())
+    pub fn rows(mut self) -> impl Iterator<Item = Result<(R::Key, R::Row), Error>> {
+        let mut has_failed = false;
+        std::iter::from_fn(move || {
+            if has_failed {
+                return None;
+            }
+            let item = self.next().transpose();
+            has_failed = matches!(item, Some(Err(_)));
+            item
+        })
     }
 
     /// The same, for one row.
     #[inline]
     pub(super) fn for_one(self) -> Self {
-        Self { cursor: self.cursor.expecting(1, expected_bytes::<C>()), ..self }
+        Self { cursor: self.cursor.expecting(1, expected_bytes::<R::Codec>()), ..self }
     }
 
     /// How many rows are left.
@@ -218,34 +183,40 @@ impl<K: Key, C: Codec, S: Setting, M: Mode> Range<'_, '_, K, C, S, M> {
         Ok(count)
     }
 
-    /// Moves to the next row that is there.
+    /// Moves to the next row that is there, or was in the snapshot.
     #[inline(always)]
-    pub(super) fn advance(&mut self, wanted: &Wanted) -> Result<Option<(K, Found, WriteTarget)>, Error> {
-        if let Some(before) = self.tx.past() {
-            return self.advance_past(before);
-        }
+    pub(super) fn advance(&mut self, wanted: &Wanted) -> Result<Option<(R::Entry, Found, WriteTarget)>, Error> {
+        let past = self.tx.past();
         loop {
             let TxState { reads: ReadSet { leaves, .. }, arena: Arena { value, values, .. }, holder, .. } =
                 self.tx.state();
             let start = values.len();
             let (storage, cursor, view) = (&self.opened.storage, &mut self.cursor, &mut ForHolder(*holder));
-            let row = match *wanted {
-                Wanted::NOTHING => next_row(storage, cursor, view, leaves, &mut Nowhere)?,
+            let row = match (past, *wanted) {
+                (Some(before), _) => {
+                    let row = next_row(storage, cursor, &mut AsOf::new(before), &mut (), value)?;
+                    row.map(|(key, past)| (key, Seen::Past(past)))
+                }
+                (None, Wanted::NOTHING) => now(next_row(storage, cursor, view, leaves, &mut Nowhere)?),
                 // A range's rows are taken whole: what follows is next to it.
-                Wanted { is_to_change: false, .. } => next_row(storage, cursor, view, leaves, value)?,
-                _ => next_row(storage, cursor, view, leaves, &mut End { values, start })?,
+                (None, Wanted { is_to_change: false, .. }) => now(next_row(storage, cursor, view, leaves, value)?),
+                (None, _) => now(next_row(storage, cursor, view, leaves, &mut End { values, start })?),
             };
             let Some((key, seen)) = row else {
-                self.tx.passed()?;
+                if past.is_none() {
+                    self.tx.passed()?;
+                }
                 return Ok(None);
             };
             let Some(key) = key else { return Err(Error::Key { table: self.opened.name }) };
-            let row = if self.tx.has_ticket() && self.tx.state().writes.position(seen.at).is_none() {
-                // It has to be locked before its value is believed.
-                self.tx.state().arena.values.truncate(start);
-                self.tx.row::<K, C, Ordered>(self.opened, &key, wanted)?
-            } else {
-                self.tx.row_of(seen, wanted, start)?
+            let row = match seen {
+                Seen::Past(past) => Row { found: was_found(self.opened, past)?, record: Some(WriteTarget::Past) },
+                Seen::Now(seen) if self.tx.has_ticket() && self.tx.state().writes.position(seen.at).is_none() => {
+                    // It has to be locked before its value is believed.
+                    self.tx.state().arena.values.truncate(start);
+                    self.tx.with_key(&key, |tx, key| tx.row::<R::Codec, Ordered>(self.opened, key, wanted))?
+                }
+                Seen::Now(seen) => self.tx.row_of(seen, wanted, start)?,
             };
             let Row { found: Some(found), record: Some(record) } = row else {
                 self.pass_absent(&key, row);
@@ -262,7 +233,7 @@ impl<K: Key, C: Codec, S: Setting, M: Mode> Range<'_, '_, K, C, S, M> {
     /// Notes that a row was passed which is not there. If the transaction itself has removed it, the range goes on
     /// behind all that it has removed there.
     #[cold]
-    pub(super) fn pass_absent(&mut self, key: &K, row: Row) {
+    pub(super) fn pass_absent(&mut self, key: &R::Entry, row: Row) {
         let Some(WriteTarget::Written(_)) = row.record else { return };
         let TxState { removed, arena, .. } = self.tx.state();
         let here = removed::bytes_of(encode(key, &mut arena.key));
@@ -272,20 +243,17 @@ impl<K: Key, C: Codec, S: Setting, M: Mode> Range<'_, '_, K, C, S, M> {
         }
         self.removed = Some(here);
     }
+}
 
-    /// Moves to the next row that was there.
-    #[inline(always)]
-    fn advance_past(&mut self, before: Version) -> Result<Option<(K, Found, WriteTarget)>, Error> {
-        loop {
-            let value = &mut self.tx.state().arena.value;
-            let (storage, cursor, view) = (&self.opened.storage, &mut self.cursor, &mut AsOf::new(before));
-            let row = next_row(storage, cursor, view, &mut (), value)?;
-            let Some((key, past)) = row else { return Ok(None) };
-            let Some(found) = was_found(self.opened, past)? else { continue };
-            let Some(key) = key else { return Err(Error::Key { table: self.opened.name }) };
-            return Ok(Some((key, found, WriteTarget::Past)));
-        }
-    }
+/// What is seen of the next record of a range.
+enum Seen {
+    Now(ReadEntry),
+    Past(Past),
+}
+
+#[inline(always)]
+fn now<K>(row: Option<FoundRow<K, ReadEntry>>) -> Option<(Option<K>, Seen)> {
+    row.map(|(key, seen)| (key, Seen::Now(seen)))
 }
 
 /// A key, if it is one of the table's, and what is found of its record.
@@ -313,14 +281,16 @@ fn next_row<E: Engine, K: Key, V: Visibility>(
 }
 
 impl<'db, S: Setting, M: Mode> Tx<'db, S, M> {
-    pub(super) fn range_from<K: Key, C: Codec>(
+    #[inline]
+    fn range_in<R: Sorted>(
         &mut self,
-        table: Table<K, C, Ordered>,
-        cursor: Position,
-    ) -> Result<Range<'_, 'db, K, C, S, M>, Error> {
-        let opened = self.opened(table)?;
-        let cursor = cursor.expecting(usize::MAX, expected_bytes::<C>());
-        Ok(Range { tx: self, opened, cursor, removed: None, types: std::marker::PhantomData })
+        rows: R,
+        range: impl RangeBounds<R::Key>,
+        way: Way,
+    ) -> Result<Range<'_, 'db, R, S, M>, Error> {
+        let opened = self.opened(rows.entries(self)?)?;
+        let cursor = R::position(range, way).expecting(usize::MAX, expected_bytes::<R::Codec>());
+        Ok(Range { tx: self, rows, opened, cursor, removed: None })
     }
 
     /// The rows of a range, in the order of their keys.
@@ -333,12 +303,12 @@ impl<'db, S: Setting, M: Mode> Tx<'db, S, M> {
     ///
     /// See [`Range`].
     #[inline]
-    pub fn range<K: Key, C: Codec>(
+    pub fn range<R: Sorted>(
         &mut self,
-        table: Table<K, C, Ordered>,
-        range: impl RangeBounds<K>,
-    ) -> Result<Range<'_, 'db, K, C, S, M>, Error> {
-        self.range_from(table, Position::new(range, Way::Up))
+        rows: R,
+        range: impl RangeBounds<R::Key>,
+    ) -> Result<Range<'_, 'db, R, S, M>, Error> {
+        self.range_in(rows, range, Way::Up)
     }
 
     /// The rows of a range, in the opposite order.
@@ -351,12 +321,12 @@ impl<'db, S: Setting, M: Mode> Tx<'db, S, M> {
     ///
     /// See [`Range::rows`].
     #[inline]
-    pub fn range_back<K: Key, C: Codec>(
+    pub fn range_back<R: Sorted>(
         &mut self,
-        table: Table<K, C, Ordered>,
-        range: impl RangeBounds<K>,
-    ) -> Result<Range<'_, 'db, K, C, S, M>, Error> {
-        self.range_from(table, Position::new(range, Way::Down))
+        rows: R,
+        range: impl RangeBounds<R::Key>,
+    ) -> Result<Range<'_, 'db, R, S, M>, Error> {
+        self.range_in(rows, range, Way::Down)
     }
 
     /// The first row of a range.
@@ -384,12 +354,12 @@ impl<'db, S: Setting, M: Mode> Tx<'db, S, M> {
     /// # Ok::<(), Error>(())
     /// ```
     #[inline]
-    pub fn first<K: Key, C: Codec>(
+    pub fn first<R: Sorted>(
         &mut self,
-        table: Table<K, C, Ordered>,
-        range: impl RangeBounds<K>,
-    ) -> Result<Option<(K, C::Value)>, Error> {
-        self.range(table, range)?.for_one().next()
+        rows: R,
+        range: impl RangeBounds<R::Key>,
+    ) -> Result<Option<(R::Key, R::Row)>, Error> {
+        self.range(rows, range)?.for_one().next()
     }
 
     /// The last row of a range.
@@ -402,12 +372,27 @@ impl<'db, S: Setting, M: Mode> Tx<'db, S, M> {
     ///
     /// See [`first`](Self::first).
     #[inline]
-    pub fn last<K: Key, C: Codec>(
+    pub fn last<R: Sorted>(
         &mut self,
-        table: Table<K, C, Ordered>,
-        range: impl RangeBounds<K>,
-    ) -> Result<Option<(K, C::Value)>, Error> {
-        self.range_back(table, range)?.for_one().next()
+        rows: R,
+        range: impl RangeBounds<R::Key>,
+    ) -> Result<Option<(R::Key, R::Row)>, Error> {
+        self.range_back(rows, range)?.for_one().next()
+    }
+
+    /// The rows that have this key, in the order of what else they are sorted by: of an index that is not unique, all
+    /// rows under a key.
+    ///
+    /// # Errors
+    ///
+    /// As for [`range`](Self::range).
+    ///
+    /// # Example
+    ///
+    /// See [`IndexDef::multi_each`](crate::IndexDef::multi_each).
+    #[inline]
+    pub fn all<R: Sorted>(&mut self, rows: R, key: &R::Key) -> Result<Range<'_, 'db, R, S, M>, Error> {
+        self.range(rows, (Bound::Included(key), Bound::Included(key)))
     }
 
     /// How many rows there are in a range: it goes through all of them.
@@ -419,11 +404,7 @@ impl<'db, S: Setting, M: Mode> Tx<'db, S, M> {
     /// # Example
     ///
     /// See [`Tx`].
-    pub fn count<K: Key, C: Codec>(
-        &mut self,
-        table: Table<K, C, Ordered>,
-        range: impl RangeBounds<K>,
-    ) -> Result<u64, Error> {
-        self.range(table, range)?.count()
+    pub fn count<R: Sorted>(&mut self, rows: R, range: impl RangeBounds<R::Key>) -> Result<u64, Error> {
+        self.range(rows, range)?.count()
     }
 }

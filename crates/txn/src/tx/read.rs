@@ -5,14 +5,15 @@ use std::{borrow::Borrow, hint::cold_path};
 use drtm_htm::Engine;
 use drtm_kv::{ForHolder, Handle, Lines, Past, ReadEntry};
 
-use super::{Found, Mode, Tx, encode};
+use super::{Found, Mode, Tx};
 use crate::{
-    Codec, Conflict, Error, Key, Setting, Table,
+    Codec, CodecError, Conflict, Error, Key, Point, Setting, Stored, Table,
     arena::Arena,
     catalog::Opened,
     part::Wanted,
     room::Taken,
     state::TxState,
+    storage::KeyRef,
     table::{Kind, Reach},
     write_set::{Write, WriteOp, WriteTarget},
 };
@@ -28,7 +29,7 @@ pub(super) struct Row {
 const PREFETCHED: usize = 160;
 
 /// Bytes of a value that are asked for ahead.
-pub(super) const fn expected_bytes<C: Codec>() -> usize {
+pub(crate) const fn expected_bytes<C: Codec>() -> usize {
     match C::SIZE {
         Some(size) => size,
         None => PREFETCHED,
@@ -95,16 +96,8 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
     /// # Ok::<(), Error>(())
     /// ```
     #[inline]
-    pub fn get<K: Key, C: Codec, O: Kind>(
-        &mut self,
-        table: Table<K, C, O>,
-        key: &K,
-    ) -> Result<Option<C::Value>, Error> {
-        let opened = self.opened(table)?;
-        match self.row::<K, C, O>(opened, key, &Wanted::TO_READ)?.found {
-            Some(found) => self.decode::<C>(opened, found).map(Some),
-            None => Ok(None),
-        }
+    pub fn get<R: Point>(&mut self, rows: R, key: &R::Key) -> Result<Option<R::Row>, Error> {
+        rows.get(self, key)
     }
 
     /// Shows a row's value without keeping it: with a codec that can be looked at in place, nothing is allocated.
@@ -129,15 +122,13 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
     /// # Ok::<(), Error>(())
     /// ```
     #[inline(always)]
-    pub fn view<K: Key, C: Codec, O: Kind, R>(
+    pub fn view<R: Stored, X>(
         &mut self,
-        table: Table<K, C, O>,
-        key: &K,
-        see: impl FnOnce(C::View<'_>) -> R,
-    ) -> Result<Option<R>, Error> {
-        let opened = self.opened(table)?;
-        let Some(found) = self.row::<K, C, O>(opened, key, &Wanted::TO_READ)?.found else { return Ok(None) };
-        self.show::<C, _>(opened, found, see).map(Some)
+        rows: R,
+        key: &R::Key,
+        see: impl FnOnce(R::View<'_>) -> X,
+    ) -> Result<Option<X>, Error> {
+        self.find(rows, key, |part| rows.show(part).map(see))
     }
 
     /// Asks for the memory of rows that are going to be read or updated, all at once, where one after the other would wait for it. A hint, for keys that pack into eight
@@ -164,16 +155,26 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
     /// # Ok::<(), Error>(())
     /// ```
     #[inline]
-    pub fn prefetch<K: Key, C: Codec, O: Kind>(
+    pub fn prefetch<R: Stored>(
         &mut self,
-        table: Table<K, C, O>,
-        keys: impl Iterator<Item = impl Borrow<K>>,
+        rows: R,
+        keys: impl Iterator<Item = impl Borrow<R::Key>>,
     ) -> Result<(), Error> {
-        self.ask_for(table, keys, Self::lines_of::<C>())
+        self.prefetch_lines(rows.table(), keys, rows.lines())
     }
 
-    #[inline(always)]
-    pub(super) fn ask_for<K: Key, C: Codec, O: Kind>(
+    /// Asks for the memory of several columns of rows at once, as [`prefetch`](Self::prefetch) does of one, or of
+    /// whole rows.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::OtherDatabase`].
+    ///
+    /// # Example
+    ///
+    /// See [`Table::column`].
+    #[inline]
+    pub fn prefetch_lines<K: Key, C: Codec, O: Kind>(
         &mut self,
         table: Table<K, C, O>,
         keys: impl Iterator<Item = impl Borrow<K>>,
@@ -208,23 +209,66 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
     /// # Errors
     ///
     /// As for [`get`](Self::get).
-    pub fn contains<K: Key, C: Codec, O: Kind>(&mut self, table: Table<K, C, O>, key: &K) -> Result<bool, Error> {
+    pub fn contains<R: Point>(&mut self, rows: R, key: &R::Key) -> Result<bool, Error> {
+        rows.contains(self, key)
+    }
+
+    #[inline(always)]
+    pub(crate) fn is_there<K: Key, C: Codec, O: Kind>(
+        &mut self,
+        table: Table<K, C, O>,
+        key: &K,
+    ) -> Result<bool, Error> {
         let opened = self.opened(table)?;
-        Ok(self.row::<K, C, O>(opened, key, &Wanted::NOTHING)?.found.is_some())
+        self.with_key(key, |tx, key| Ok(tx.row::<C, O>(opened, key, &Wanted::NOTHING)?.found.is_some()))
+    }
+
+    /// Finds a row, and makes something of the part of it that its source wants.
+    #[inline(always)]
+    pub(crate) fn find<R: Stored, X>(
+        &mut self,
+        rows: R,
+        key: &R::Key,
+        make: impl FnOnce(&[u8]) -> Result<X, CodecError>,
+    ) -> Result<Option<X>, Error> {
+        let (opened, wanted) = (self.opened(rows.table())?, rows.wanted());
+        self.with_key(key, |tx, key| {
+            let row = tx.row::<R::Codec, R::Kind>(opened, key, wanted)?;
+            if !wanted.is_whole()
+                && let Some(WriteTarget::Written(_)) = row.record
+            {
+                // Of a row that the transaction writes there is only the whole.
+                let found = tx.row::<R::Codec, R::Kind>(opened, key, &Wanted::TO_READ)?.found;
+                let make = |found| tx.read_found(opened.name, found, |whole| make(rows.part(whole)));
+                return found.map(make).transpose();
+            }
+            row.found.map(|found| tx.read_found(opened.name, found, make)).transpose()
+        })
+    }
+
+    /// Makes something of a value that was found.
+    #[inline(always)]
+    pub(crate) fn read_found<X>(
+        &mut self,
+        table: &'static str,
+        found: Found,
+        make: impl FnOnce(&[u8]) -> Result<X, CodecError>,
+    ) -> Result<X, Error> {
+        make(Self::bytes(self.state(), found)).map_err(|source| Error::Codec { table, source })
     }
 
     /// Finds a row, and copies its value if that is wanted. What was found is part of what the transaction has read.
     #[inline(always)]
-    pub(super) fn row<K: Key, C: Codec, O: Reach>(
+    pub(super) fn row<C: Codec, O: Reach>(
         &mut self,
         opened: &Opened<S::Engine>,
-        key: &K,
+        key: KeyRef<'_>,
         wanted: &Wanted,
     ) -> Result<Row, Error> {
-        if !K::FITS {
-            return self.row_of_key::<K, O>(opened, key, None, wanted);
-        }
-        let word = key.word();
+        let word = match key {
+            KeyRef::Word(word) => word,
+            KeyRef::Bytes(bytes) => return self.row_of_key::<_, O>(opened, bytes, None, wanted),
+        };
         let near = self.located::<O>(opened, word);
         if let Some(at) = near
             && self.past().is_none()
@@ -238,7 +282,7 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
             }
             cold_path();
         }
-        self.row_of_key::<u64, O>(opened, &word, near, wanted)
+        self.row_of_key::<_, O>(opened, word, near, wanted)
     }
 
     /// Where a row is, if it was asked for. A step of the transaction.
@@ -249,17 +293,17 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
         db.catalog.located::<O>(located, opened.number, word)
     }
 
-    /// Finds a row wherever it is. Once for all tables: what is done once in a transaction takes longer to be fetched than to be carried out.
+    /// Finds a row wherever it is. Compiled once for words, and once for bytes, for all tables: what is done once in a transaction takes longer to be fetched than to be carried out.
     #[inline(never)]
-    pub(super) fn row_of_key<K: Key, O: Reach>(
+    pub(super) fn row_of_key<'k, N: Into<KeyRef<'k>> + Copy, O: Reach>(
         &mut self,
         opened: &Opened<S::Engine>,
-        key: &K,
+        key: N,
         near: Option<Handle>,
         wanted: &Wanted,
     ) -> Result<Row, Error> {
         loop {
-            if let Some(row) = self.try_row::<K, O>(opened, key, near, wanted)? {
+            if let Some(row) = self.try_row::<O>(opened, key.into(), near, wanted)? {
                 return Ok(row);
             }
         }
@@ -267,30 +311,29 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
 
     /// The same, unless the row must be looked for again.
     #[inline(always)]
-    fn try_row<K: Key, O: Reach>(
+    fn try_row<O: Reach>(
         &mut self,
         opened: &Opened<S::Engine>,
-        key: &K,
+        key: KeyRef<'_>,
         near: Option<Handle>,
         wanted: &Wanted,
     ) -> Result<Option<Row>, Error> {
         let past = self.past();
         let state = self.state();
-        let TxState { arena: Arena { key: buffer, value, values, .. }, holder, .. } = &mut *state;
+        let TxState { arena: Arena { value, values, .. }, holder, .. } = &mut *state;
         let start = values.len();
-        let encoded = encode(key, buffer);
         let room = &mut Taken::new(value, values, wanted, opened.value_size);
         if let Some(before) = past {
-            let found = opened.read_past::<O>(near, encoded, before, room)?;
+            let found = opened.read_past::<O>(near, key, before, room)?;
             return Ok(Some(Row { found: was_found(opened, found)?, record: None }));
         }
-        let seen = match opened.storage.read::<O, _>(encoded, ForHolder(*holder), room)? {
+        let seen = match opened.storage.read::<O, _>(key, ForHolder(*holder), room)? {
             Ok(seen) => seen,
             Err(absence) => {
                 cold_path();
                 state.arena.values.truncate(start);
                 self.track_absent(absence)?;
-                return Ok(Some(Row { found: None, record: None }));
+                return Ok(Some(Row { found: None, record: Some(WriteTarget::Missed(absence)) }));
             }
         };
         if self.has_ticket() {

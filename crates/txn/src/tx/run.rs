@@ -6,7 +6,7 @@ use crate::{
     arena::{ArenaKey, ArenaRange},
     catalog::Opened,
     state::TxState,
-    storage::KeyRef,
+    storage::{Expected, KeyRef},
     table::Kind,
     write_set::{Write, WriteOp},
 };
@@ -78,7 +78,7 @@ impl<S: Setting> Tx<'_, S> {
         while let Some((first, behind)) = rows.split_first() {
             match self.insert_together(opened, rows)? {
                 0 => {
-                    self.place_at::<u64, O>(opened, &first.word, first.value, false)?;
+                    self.place_at::<O>(opened, KeyRef::Word(first.word), first.value, &Expected::Nothing)?;
                     rows = behind;
                 }
                 made => rows = &rows[made..],

@@ -20,11 +20,11 @@ use crate::{
     read_set::ReadSet,
     room::{End, Of},
     state::TxState,
-    storage::Storage,
+    storage::{KeyRef, Storage},
     write_set::{Write, WriteOp},
 };
 
-impl<K: Key, C: Codec, S: Setting> Range<'_, '_, K, C, S> {
+impl<K: Key, C: Codec, S: Setting> Range<'_, '_, Table<K, C, Ordered>, S> {
     /// Changes the value of the next row, where it is found: without looking for it again. Gives its key and what `change` gives, or `None` if there are no
     /// more rows.
     ///
@@ -60,8 +60,10 @@ impl<K: Key, C: Codec, S: Setting> Range<'_, '_, K, C, S> {
     {
         let wanted = self.tx.wanted_for_change(self.opened);
         let Some((key, found, record)) = self.advance(wanted)? else { return Ok(None) };
-        let result =
-            self.tx.change_found::<K, C, R>(self.opened, &key, wanted, found, record, |value| change(&key, value))?;
+        let Self { tx, opened, .. } = self;
+        let result = tx.with_key(&key, |tx, encoded| {
+            tx.change_found::<C, R>(opened, encoded, wanted, found, record, |value| change(&key, value))
+        })?;
         Ok(Some((key, result)))
     }
 
@@ -108,14 +110,9 @@ impl<K: Key, C: Codec, S: Setting> Range<'_, '_, K, C, S> {
                 Stop::Enough => return Ok(()),
                 Stop::Failed(error) => return Err(error),
                 Stop::At(word, seen) => {
-                    if let Some((key, found, record)) = self.row_slow(word, seen, end, wanted)?
-                        && self
-                            .tx
-                            .change_found::<K, C, _>(self.opened, &key, wanted, found, record, |value| {
-                                change(&key, value)
-                            })?
-                            .is_break()
-                    {
+                    let Some((key, found, record)) = self.row_slow(word, seen, end, wanted)? else { continue };
+                    let (name, change) = (KeyRef::Word(word), |value: &mut C::Value| change(&key, value));
+                    if self.tx.change_found::<C, _>(self.opened, name, wanted, found, record, change)?.is_break() {
                         return Ok(());
                     }
                 }
@@ -197,7 +194,8 @@ impl<K: Key, C: Codec, S: Setting> Range<'_, '_, K, C, S> {
     pub fn remove_next(&mut self) -> Result<Option<(K, C::Value)>, Error> {
         let Some((key, found, record)) = self.advance(&Wanted::TO_READ)? else { return Ok(None) };
         let value = self.tx.decode::<C>(self.opened, found)?;
-        self.tx.remove_found(self.opened, &key, found, record)?;
+        let Self { tx, opened, .. } = self;
+        tx.with_key(&key, |tx, key| tx.remove_found(opened, key, found, record))?;
         Ok(Some((key, value)))
     }
 }

@@ -4,13 +4,14 @@ use std::borrow::Borrow;
 
 use drtm_kv::Placed;
 
-use super::{Found, Tx, encode, read::Row};
+use super::{Found, Tx, read::Row};
 use crate::{
-    Codec, Conflict, Error, Key, Setting, Table,
+    Codec, Conflict, Error, Key, Setting, Stored, Table,
     arena::{Arena, ArenaRange},
     catalog::Opened,
     part::Wanted,
     state::TxState,
+    storage::{Absence, Expected, KeyRef},
     table::{Kind, Reach},
     write_set::{Write, WriteOp, WriteTarget},
 };
@@ -87,21 +88,36 @@ impl<S: Setting> Tx<'_, S> {
     /// # Ok::<(), Error>(())
     /// ```
     #[inline(always)]
-    pub fn update<K: Key, C: Codec, O: Kind, R>(
+    pub fn update<R: Stored, X>(
+        &mut self,
+        rows: R,
+        key: &R::Key,
+        change: impl FnOnce(&mut R::Row) -> X,
+    ) -> Result<Option<X>, Error>
+    where
+        R::Row: Borrow<R::Given>,
+    {
+        rows.update(self, key, change)
+    }
+
+    #[inline(always)]
+    pub(crate) fn update_whole<K: Key, C: Codec, O: Kind, X>(
         &mut self,
         table: Table<K, C, O>,
         key: &K,
-        change: impl FnOnce(&mut C::Value) -> R,
-    ) -> Result<Option<R>, Error>
+        change: impl FnOnce(&mut C::Value) -> X,
+    ) -> Result<Option<X>, Error>
     where
         C::Value: Borrow<C::Given>,
     {
         let opened = self.opened(table)?;
         let wanted = self.wanted_for_change(opened);
-        let Row { found: Some(found), record: Some(record) } = self.row::<K, C, O>(opened, key, wanted)? else {
-            return Ok(None);
-        };
-        self.change_found::<K, C, R>(opened, key, wanted, found, record, change).map(Some)
+        self.with_key(key, |tx, key| {
+            let Row { found: Some(found), record: Some(record) } = tx.row::<C, O>(opened, key, wanted)? else {
+                return Ok(None);
+            };
+            tx.change_found::<C, X>(opened, key, wanted, found, record, change).map(Some)
+        })
     }
 
     /// Where the value of a row is wanted that is going to be changed. Where there are indexes, what it was is asked for after it has been changed.
@@ -113,10 +129,10 @@ impl<S: Setting> Tx<'_, S> {
     /// Changes the value of a row that was found, and is where it was wanted. Whether there are indexes is not asked again: they may come and go, and whoever has written
     /// without one that has come is told so when it commits.
     #[inline(always)]
-    pub(super) fn change_found<K: Key, C: Codec, R>(
+    pub(super) fn change_found<C: Codec, R>(
         &mut self,
         opened: &Opened<S::Engine>,
-        key: &K,
+        key: KeyRef<'_>,
         wanted: &Wanted,
         found: Found,
         record: WriteTarget,
@@ -164,18 +180,28 @@ impl<S: Setting> Tx<'_, S> {
     #[inline]
     pub fn remove<K: Key, C: Codec, O: Kind>(&mut self, table: Table<K, C, O>, key: &K) -> Result<bool, Error> {
         let opened = self.opened(table)?;
-        if opened.indexes.are_none() {
-            let Row { found: Some(_), record: Some(record) } = self.row::<K, C, O>(opened, key, &Wanted::NOTHING)?
-            else {
-                return Ok(false);
-            };
-            self.write_at(opened, key, record, WriteOp::Remove)?;
-            return Ok(true);
-        }
-        // Its value tells which entries it has in indexes.
-        let row = self.row::<K, C, O>(opened, key, &Wanted::TO_READ)?;
-        let Row { found: Some(found), record: Some(record) } = row else { return Ok(false) };
-        self.remove_found(opened, key, found, record)?;
+        self.with_key(key, |tx, key| {
+            if opened.indexes.are_none() {
+                return tx.remove_key::<C, O>(opened, key);
+            }
+            // Its value tells which entries it has in indexes.
+            let row = tx.row::<C, O>(opened, key, &Wanted::TO_READ)?;
+            let Row { found: Some(found), record: Some(record) } = row else { return Ok(false) };
+            tx.remove_found(opened, key, found, record)?;
+            Ok(true)
+        })
+    }
+
+    /// Removes a row of a table without indexes. Returns whether there was one.
+    #[inline(always)]
+    pub(super) fn remove_key<C: Codec, O: Reach>(
+        &mut self,
+        opened: &Opened<S::Engine>,
+        key: KeyRef<'_>,
+    ) -> Result<bool, Error> {
+        let row = self.row::<C, O>(opened, key, &Wanted::NOTHING)?;
+        let Row { found: Some(_), record: Some(record) } = row else { return Ok(false) };
+        self.write_at(opened, key, record, WriteOp::Remove)?;
         Ok(true)
     }
 
@@ -204,21 +230,21 @@ impl<S: Setting> Tx<'_, S> {
         key: &K,
     ) -> Result<Option<C::Value>, Error> {
         let opened = self.opened(table)?;
-        let Row { found: Some(found), record: Some(record) } = self.row::<K, C, O>(opened, key, &Wanted::TO_READ)?
-        else {
-            return Ok(None);
-        };
-        let value = self.decode::<C>(opened, found)?;
-        self.remove_found(opened, key, found, record)?;
-        Ok(Some(value))
+        self.with_key(key, |tx, key| {
+            let row = tx.row::<C, O>(opened, key, &Wanted::TO_READ)?;
+            let Row { found: Some(found), record: Some(record) } = row else { return Ok(None) };
+            let value = tx.decode::<C>(opened, found)?;
+            tx.remove_found(opened, key, found, record)?;
+            Ok(Some(value))
+        })
     }
 
     /// Removes a row that was found.
     #[inline(always)]
-    pub(super) fn remove_found<K: Key>(
+    pub(super) fn remove_found(
         &mut self,
         opened: &Opened<S::Engine>,
-        key: &K,
+        key: KeyRef<'_>,
         found: Found,
         record: WriteTarget,
     ) -> Result<(), Error> {
@@ -237,27 +263,27 @@ impl<S: Setting> Tx<'_, S> {
 
     /// Remembers what becomes of a record that was found.
     #[inline(always)]
-    pub(super) fn write_at<K: Key>(
+    pub(super) fn write_at(
         &mut self,
         opened: &Opened<S::Engine>,
-        key: &K,
+        key: KeyRef<'_>,
         record: WriteTarget,
         op: WriteOp,
     ) -> Result<(), Error> {
         let is_read = match record {
             // What is written need not be looked at twice.
             WriteTarget::Seen(seen) => self.state().reads.take_back(seen),
-            WriteTarget::Written(_) | WriteTarget::Past => false,
+            WriteTarget::Written(_) | WriteTarget::Past | WriteTarget::Missed(_) => false,
         };
         self.write_found(opened, key, record, op, is_read)
     }
 
     /// The same where it is known whether the record, if it is new to the transaction, was read. It is not among the reads.
     #[inline(always)]
-    pub(super) fn write_found<K: Key>(
+    pub(super) fn write_found(
         &mut self,
         opened: &Opened<S::Engine>,
-        key: &K,
+        key: KeyRef<'_>,
         record: WriteTarget,
         op: WriteOp,
         is_read: bool,
@@ -279,8 +305,8 @@ impl<S: Setting> Tx<'_, S> {
                 state.writes.push(Write::found(seen, opened.number, op, kept, is_read));
                 state.uncover(state.writes.len() - 1);
             }
-            // Only who does not write sees the past.
-            WriteTarget::Past => return Ok(()),
+            // Only who does not write sees the past, and what was missed is placed.
+            WriteTarget::Past | WriteTarget::Missed(_) => return Ok(()),
         }
         Ok(())
     }
@@ -295,63 +321,84 @@ impl<S: Setting> Tx<'_, S> {
     ) -> Result<(), Error> {
         let opened = self.opened(table)?;
         let value = self.keep_value::<C>(opened, value)?;
-        if opened.indexes.are_none() {
-            return self.place_at::<K, O>(opened, key, value, overwrites);
-        }
-        let row = self.row::<K, C, O>(opened, key, &Wanted::TO_READ)?;
-        if row.found.is_some() && !overwrites {
-            return Err(Error::Exists { table: opened.name });
-        }
-        self.put_row::<K, O>(opened, key, row, value)
+        self.with_key(key, |tx, key| {
+            if opened.indexes.are_none() {
+                let expected = if overwrites { &Expected::Anything } else { &Expected::Nothing };
+                return tx.place_at::<O>(opened, key, value, expected);
+            }
+            let row = tx.row::<C, O>(opened, key, &Wanted::TO_READ)?;
+            if row.found.is_some() && !overwrites {
+                return Err(Error::Exists { table: opened.name });
+            }
+            tx.put_row::<O>(opened, key, row, value)
+        })
     }
 
     /// Gives a row that was found, or was found not to be there, a value, and its entries in indexes.
     #[inline(always)]
-    pub(super) fn put_row<K: Key, O: Reach>(
+    pub(super) fn put_row<O: Reach>(
         &mut self,
         opened: &Opened<S::Engine>,
-        key: &K,
+        key: KeyRef<'_>,
         row: Row,
         value: ArenaRange,
     ) -> Result<(), Error> {
         let op = WriteOp::Put(value);
         self.with_entries(opened, key, row.found, op, |tx| match row.record {
+            Some(WriteTarget::Missed(absence)) => {
+                let expected = tx.still_missed(absence);
+                tx.place_at::<O>(opened, key, value, &expected)
+            }
             Some(record) => tx.write_at(opened, key, record, op),
-            None => tx.place_at::<K, O>(opened, key, value, false),
+            None => tx.place_at::<O>(opened, key, value, &Expected::Nothing),
         })
     }
 
-    /// Gives a row a value wherever it is. Only if it may be overwritten, can it be there.
+    /// What is expected where a row was missed: what was seen there, unless it may have begun to come round since the
+    /// transaction was admitted.
+    ///
+    /// The store tells the database of each turn before it counts it itself. So if the database has heard of none, the
+    /// store has counted one at most of those that make a bucket come round, and three are left to be seen from now on.
     #[inline(always)]
-    pub(super) fn place_at<K: Key, O: Reach>(
-        &mut self,
-        opened: &Opened<S::Engine>,
-        key: &K,
-        value: ArenaRange,
-        overwrites: bool,
-    ) -> Result<(), Error> {
-        if K::FITS {
-            self.place_record::<u64, O>(opened, &key.word(), value, overwrites)
+    fn still_missed(&mut self, absence: Absence) -> Expected {
+        let (db, admitted) = (self.db, self.state().session.admission);
+        let since = db.store.turn();
+        if db.lifecycle.is_unchanged(db.engine(), admitted) {
+            Expected::Missed(absence, since)
         } else {
-            self.place_record::<K, O>(opened, key, value, overwrites)
+            Expected::Nothing
         }
     }
 
-    /// The same, once for all keys that fit into a word.
-    #[inline(never)]
-    fn place_record<K: Key, O: Reach>(
+    /// Gives a row a value wherever it is, if that is as expected.
+    #[inline(always)]
+    pub(super) fn place_at<O: Reach>(
         &mut self,
         opened: &Opened<S::Engine>,
-        key: &K,
+        key: KeyRef<'_>,
         value: ArenaRange,
-        overwrites: bool,
+        expected: &Expected,
     ) -> Result<(), Error> {
+        match key {
+            KeyRef::Word(word) => self.place_record::<_, O>(opened, word, value, expected),
+            KeyRef::Bytes(bytes) => self.place_record::<_, O>(opened, bytes, value, expected),
+        }
+    }
+
+    /// Like [`place_at`](Self::place_at), compiled once for words, and once for bytes.
+    #[inline(never)]
+    fn place_record<'k, N: Into<KeyRef<'k>> + Copy, O: Reach>(
+        &mut self,
+        opened: &Opened<S::Engine>,
+        name: N,
+        value: ArenaRange,
+        expected: &Expected,
+    ) -> Result<(), Error> {
+        let key = name.into();
         self.yield_to_ticket()?;
-        let TxState { worker, arena: Arena { key: buffer, values, .. }, reads, .. } = self.state();
-        let encoded = encode(key, buffer);
-        let placed = opened
-            .storage
-            .place::<O>(worker, encoded, value.of(values.bytes()), overwrites, |shift| reads.follow(shift))?;
+        let TxState { worker, arena: Arena { values, .. }, reads, .. } = self.state();
+        let placed =
+            opened.storage.place::<O>(worker, key, value.of(values.bytes()), expected, |shift| reads.follow(shift))?;
         match placed {
             Placed::Made(seen) => {
                 let state = self.state();
@@ -369,16 +416,16 @@ impl<S: Setting> Tx<'_, S> {
             Placed::Found(seen) => {
                 let is_own = self.state().writes.position(seen.at).is_some();
                 if self.has_ticket() && !is_own && !self.lock_for_read(seen)? {
-                    return self.place_record::<K, O>(opened, key, value, overwrites);
+                    return self.place_record::<N, O>(opened, name, value, expected);
                 }
                 let state = self.state();
                 let record = state.writes.position(seen.at).map_or(WriteTarget::Seen(seen), WriteTarget::Written);
                 let is_there = match record {
                     WriteTarget::Written(write) => state.writes.get(write).op != WriteOp::Remove,
                     WriteTarget::Seen(seen) => seen.is_present(),
-                    WriteTarget::Past => false,
+                    WriteTarget::Past | WriteTarget::Missed(_) => false,
                 };
-                if !overwrites {
+                if !matches!(expected, Expected::Anything) {
                     if let WriteTarget::Seen(seen) = record {
                         self.track_read(seen)?;
                     }

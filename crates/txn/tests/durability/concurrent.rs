@@ -12,12 +12,12 @@ use std::{
 use drtm_htm::NoHtm;
 use drtm_testing::rounds;
 use drtm_txn::{
-    Commit, Db, Durability, Error, Pod, Setting, Sink, SinkError, Table, TableDef,
+    Commit, Db, Durability, Error, Mutation, Pod, Sink, SinkError, Table, TableDef,
     durability::storage::{Fault, Image},
 };
 use parking_lot::Mutex;
 
-use super::{Faulty, Sound, builder, open};
+use super::{Sound, builder, open_with, with};
 
 const COUNTS: TableDef<u32, Pod<u64>> = TableDef::hash("counts");
 
@@ -41,19 +41,20 @@ impl Sink for Stop {
     }
 }
 
-struct Stopping<S: Setting> {
-    db: Db<S>,
+struct Stopping {
+    db: Db<Sound>,
     disk: Image,
     counts: Table<u32, Pod<u64>>,
     reached: Mutex<Receiver<()>>,
     go_on: Sender<()>,
 }
 
-impl<S: Setting<Engine = NoHtm>> Stopping<S> {
-    fn new() -> Self {
+impl Stopping {
+    fn new(fault: Option<Mutation>) -> Self {
         let (disk, (reached_in, reached), (go_on, go_on_out)) = (Image::default(), channel(), channel());
         let stop = Stop { reached: Mutex::new(reached_in), go_on: Mutex::new(go_on_out) };
-        let db = builder(&disk, Durability::Sync).sink(Arc::new(stop)).build_with::<S>(NoHtm).expect("a database");
+        let builder = with(builder(&disk, Durability::Sync).sink(Arc::new(stop)), fault);
+        let db = builder.build_with::<Sound>(NoHtm).expect("a database");
         let counts = db.table(COUNTS).expect("a table");
         Self { db, disk, counts, reached: Mutex::new(reached), go_on }
     }
@@ -63,16 +64,16 @@ impl<S: Setting<Engine = NoHtm>> Stopping<S> {
     }
 }
 
-fn get<S: Setting<Engine = NoHtm>>(disk: &Image, keys: &[u32]) -> Vec<Option<u64>> {
-    let db = open::<S>(disk).expect("it can be opened");
+fn get(disk: &Image, fault: Option<Mutation>, keys: &[u32]) -> Vec<Option<u64>> {
+    let db = open_with(disk, fault).expect("it can be opened");
     let counts = db.table(COUNTS).expect("it is there");
     db.read(|tx| tx.get_many(counts, keys)).expect("memory")
 }
 
 /// Commits a transaction that is stopped before its record, while another waits for its own to be durable. Returns
 /// whether the first, which was acknowledged, is there after a crash that takes all that was not synced.
-fn acknowledges_truly<S: Setting<Engine = NoHtm>>() -> bool {
-    let test = Stopping::<S>::new();
+fn acknowledges_truly(fault: Option<Mutation>) -> bool {
+    let test = Stopping::new(fault);
     test.put(0).expect("it is not stopped");
     thread::scope(|scope| {
         let stopped = scope.spawn(|| test.put(STOPPED));
@@ -82,7 +83,7 @@ fn acknowledges_truly<S: Setting<Engine = NoHtm>>() -> bool {
         thread::sleep(Duration::from_millis(50));
         test.go_on.send(()).expect("it waits for it");
         stopped.join().expect("no panic").expect("it is acknowledged");
-        let is_there = get::<Sound>(&test.disk.after_crash(&mut |most| most - 1), &[STOPPED]);
+        let is_there = get(&test.disk.after_crash(&mut |most| most - 1), None, &[STOPPED]);
         other.join().expect("no panic").expect("it is acknowledged");
         is_there == [Some(1)]
     })
@@ -90,15 +91,15 @@ fn acknowledges_truly<S: Setting<Engine = NoHtm>>() -> bool {
 
 #[test]
 fn an_epoch_is_not_closed_while_a_transaction_may_commit_in_it() {
-    assert!(acknowledges_truly::<Sound>());
-    assert!((0..10).any(|_| !acknowledges_truly::<Faulty<0>>()), "the fault is noticed");
+    assert!(acknowledges_truly(None));
+    assert!((0..10).any(|_| !acknowledges_truly(Some(Mutation::EpochNotPublished))), "the fault is noticed");
 }
 
 /// Lets a record be written in a frame that does not close its epoch, and crashes before the next frame. Opens that,
 /// commits, and opens it again; returns whether the record's row has come back. `None` if the threads ran in another
 /// order, so that there was no such record.
-fn is_revived<S: Setting<Engine = NoHtm>>() -> Option<bool> {
-    let test = Stopping::<S>::new();
+fn is_revived(fault: Option<Mutation>) -> Option<bool> {
+    let test = Stopping::new(fault);
     test.put(0).expect("it is not stopped");
     let is_late = thread::scope(|scope| {
         // The leader knows only threads that have committed before it leads.
@@ -131,19 +132,19 @@ fn is_revived<S: Setting<Engine = NoHtm>>() -> Option<bool> {
         return None;
     }
     let disk = test.disk.after_crash(&mut |most| most - 1);
-    assert_eq!(get::<S>(&disk.after_kill(), &[0, 1, STOPPED, 2]), [Some(1), Some(1), Some(1), None]);
-    let db = open::<S>(&disk).expect("it can be opened");
+    assert_eq!(get(&disk.after_kill(), fault, &[0, 1, STOPPED, 2]), [Some(1), Some(1), Some(1), None]);
+    let db = open_with(&disk, fault).expect("it can be opened");
     let counts = db.table(COUNTS).expect("it is there");
     db.transact(|tx| tx.put(counts, &3, &1)).expect("there is no fault");
-    let found = get::<S>(&disk.after_crash(&mut |most| most - 1), &[0, 1, STOPPED, 3, 2]);
+    let found = get(&disk.after_crash(&mut |most| most - 1), fault, &[0, 1, STOPPED, 3, 2]);
     assert_eq!(found[..4], [Some(1); 4]);
     Some(found[4].is_some())
 }
 
 #[test]
 fn what_was_void_once_stays_void() {
-    assert!((0..3).all(|_| is_revived::<Sound>() != Some(true)));
-    assert!((0..20).any(|_| is_revived::<Faulty<3>>() == Some(true)), "the fault is noticed");
+    assert!((0..3).all(|_| is_revived(None) != Some(true)));
+    assert!((0..20).any(|_| is_revived(Some(Mutation::VoidRevived)) == Some(true)), "the fault is noticed");
 }
 
 const THREADS: u32 = 4;
@@ -153,7 +154,11 @@ const TOTAL: u32 = 99;
 /// of each thread were acknowledged.
 fn count(disk: &Image, durability: Durability) -> Vec<u64> {
     let delay = Duration::from_millis(1);
-    let db = builder(disk, durability).flush_within(delay).build_with::<Sound>(NoHtm).expect("a database");
+    let db = builder(disk, durability)
+        .flush_within(delay)
+        .checkpoint_every(4 << 10)
+        .build_with::<Sound>(NoHtm)
+        .expect("a database");
     let counts = db.table(COUNTS).expect("a table");
     thread::scope(|scope| {
         let threads: Vec<_> = (0..THREADS)
@@ -190,7 +195,7 @@ fn counts_survive(durability: Durability, seed: u64) {
     let acknowledged = count(&disk, durability);
     let disk = disk.after_crash(&mut |most| random.u64(0..most));
     let keys: Vec<u32> = (0..THREADS).chain([TOTAL]).collect();
-    let found: Vec<u64> = get::<Sound>(&disk, &keys).into_iter().map(Option::unwrap_or_default).collect();
+    let found: Vec<u64> = get(&disk, None, &keys).into_iter().map(Option::unwrap_or_default).collect();
     let (each, total) = found.split_at(THREADS as usize);
     assert_eq!(each.iter().sum::<u64>(), total[0], "no transaction is there in part");
     for (found, acknowledged) in each.iter().zip(&acknowledged) {

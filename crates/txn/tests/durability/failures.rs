@@ -6,7 +6,7 @@ use drtm_txn::{
     durability::storage::{Fault, Image},
 };
 
-use super::{Rows, Sound, Tables, open};
+use super::{Rows, Tables, open};
 
 /// Runs with a fault at a call. Returns whether anything failed.
 fn check(seed: u64, call: u64, fault: Fault) -> bool {
@@ -14,7 +14,7 @@ fn check(seed: u64, call: u64, fault: Fault) -> bool {
     disk.fail_at(call, fault);
     let mut possible = vec![Rows::none()];
     let mut has_failed = false;
-    match open::<Sound>(&disk) {
+    match open(&disk) {
         Err(Error::Log(LogError::Io { .. })) => has_failed = true,
         Err(error) => panic!("{error}"),
         Ok(db) => match Tables::of(&db) {
@@ -51,7 +51,7 @@ fn check(seed: u64, call: u64, fault: Fault) -> bool {
     }
     let mut random = fastrand::Rng::with_seed(seed + call);
     for disk in [disk.after_kill(), disk.after_crash(&mut |most| random.u64(0..most))] {
-        let db = open::<Sound>(&disk).expect("the disk has no fault any more");
+        let db = open(&disk).expect("the disk has no fault any more");
         let rows = Tables::of(&db).and_then(|tables| tables.rows()).expect("it can be read");
         assert!(possible.contains(&rows), "seed {seed}, call {call}, {fault:?}: {rows:?}\nis none of {possible:?}");
     }
@@ -62,7 +62,7 @@ fn check(seed: u64, call: u64, fault: Fault) -> bool {
 fn a_call_that_fails_poisons_the_log_and_loses_nothing_that_was_acknowledged() {
     for seed in 0..rounds(3) {
         let disk = Image::default();
-        let db = open::<Sound>(&disk).expect("a database");
+        let db = open(&disk).expect("a database");
         let tables = Tables::of(&db).expect("tables");
         let mut rows = Rows::none();
         (0..10).for_each(|number| tables.run(seed * 100 + number, &mut rows).expect("there is no fault"));

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use drtm_htm::NoHtm;
 use drtm_txn::{
-    Db, Durability, Error, LogError, Setting,
+    Db, Durability, Error, LogError, Mutation, Setting,
     durability::{
         format::{
             Change, Created, Entry, FRAME_HEADER, Frame, HeaderError, Position, RecordKind, RecordWriter,
@@ -16,7 +16,7 @@ use drtm_txn::{
 };
 use proptest::prelude::*;
 
-use super::{Faulty, Pair, Rows, Sound, Tables, builder, open};
+use super::{Pair, Rows, Sound, Tables, builder, open, open_with};
 
 #[derive(Clone, Debug)]
 enum OwnChange {
@@ -130,7 +130,7 @@ fn another_format_is_refused_by_name() {
     assert_eq!(SegmentHeader::decode(&bytes), Err(HeaderError::OtherFormat { found: 9 }));
     let disk = Image::default();
     disk.create(&segment_name(1)).and_then(|file| file.write_at(0, &bytes)).expect("it has no fault");
-    match open::<Sound>(&disk) {
+    match open(&disk) {
         Err(Error::Log(LogError::OtherFormat { found: 9, reads: 1, file })) => assert_eq!(file, segment_name(1)),
         other => panic!("{other:?}"),
     }
@@ -139,7 +139,7 @@ fn another_format_is_refused_by_name() {
 /// A small log of several frames, and the rows after each transaction.
 fn small_log() -> (Image, Vec<Rows>) {
     let disk = Image::default();
-    let db = open::<Sound>(&disk).expect("a database");
+    let db = open(&disk).expect("a database");
     let tables = Tables::of(&db).expect("tables");
     let mut after = vec![Rows::none()];
     for number in 0..4_u64 {
@@ -156,7 +156,7 @@ fn small_log() -> (Image, Vec<Rows>) {
 }
 
 fn check_damaged(disk: &Image, after: &[Rows], why: &str) -> bool {
-    match open::<Sound>(disk) {
+    match open(disk) {
         Err(Error::Log(LogError::Damaged { .. } | LogError::OtherFormat { .. })) => false,
         Err(error) => panic!("{why}: {error}"),
         Ok(db) => {
@@ -235,11 +235,14 @@ fn log_with_a_gap() -> Image {
 
 #[test]
 fn a_patch_that_lacks_the_version_before_it_is_damage() {
-    match open::<Sound>(&log_with_a_gap()) {
+    match open(&log_with_a_gap()) {
         Err(Error::Log(LogError::Damaged { why, .. })) => assert!(why.contains("patch"), "{why}"),
         other => panic!("{other:?}"),
     }
-    assert!(open::<Faulty<4>>(&log_with_a_gap()).is_ok(), "the fault is that nothing looks");
+    assert!(
+        open_with(&log_with_a_gap(), Some(Mutation::PreviousNotChecked)).is_ok(),
+        "the fault is that nothing looks"
+    );
 }
 
 #[test]

@@ -2,14 +2,18 @@
 //! that are killed: a program of its own, since it starts itself to be killed.
 #![cfg(not(feature = "model"))]
 
+mod backup;
+mod checkpoints;
 mod concurrent;
 mod crash;
 mod failures;
 mod format;
+mod hooked;
 mod kill;
 mod reopen;
+mod waiting;
 
-use std::{marker::PhantomData, sync::Arc};
+use std::sync::Arc;
 
 use drtm_htm::NoHtm;
 use drtm_txn::{
@@ -31,7 +35,7 @@ const TEXTS: TableDef<String, Raw, Ordered> = TableDef::ordered("texts");
 /// How many keys each table has.
 const KEYS: u32 = 5;
 
-/// Without a fault.
+/// The database's setting: its type is the same in all tests.
 #[derive(Debug)]
 struct Sound;
 
@@ -39,37 +43,31 @@ impl Setting for Sound {
     type Engine = NoHtm;
 }
 
-/// With a fault, named by its number in [`FAULTS`].
-#[derive(Debug)]
-struct Faulty<const FAULT: usize>(PhantomData<()>);
-
-const FAULTS: [Mutation; 6] = [
-    Mutation::EpochNotPublished,
-    Mutation::RemovalsDropped,
-    Mutation::NumberNotRestored,
-    Mutation::VoidRevived,
-    Mutation::PreviousNotChecked,
-    Mutation::DirectoryNotSynced,
-];
-
-impl<const FAULT: usize> Setting for Faulty<FAULT> {
-    type Engine = NoHtm;
-    const FAULT: Option<Mutation> = Some(FAULTS[FAULT]);
-}
-
-const SEGMENT: u64 = 4 << 10;
+const SEGMENT: u64 = 1 << 10;
 
 fn builder(disk: &Image, durability: Durability) -> Builder {
     Builder::new().memory(16 << 20).storage(Arc::new(disk.clone()), SEGMENT).durability(durability)
 }
 
-fn open<S: Setting<Engine = NoHtm>>(disk: &Image) -> Result<Db<S>, Error> {
-    builder(disk, Durability::Sync).build_with(NoHtm)
+/// The same, with something wrong perhaps. It is no type, so that all of it is compiled once.
+fn with(builder: Builder, fault: Option<Mutation>) -> Builder {
+    match fault {
+        None => builder,
+        Some(fault) => builder.fault(fault),
+    }
+}
+
+fn open(disk: &Image) -> Result<Db<Sound>, Error> {
+    open_with(disk, None)
+}
+
+fn open_with(disk: &Image, fault: Option<Mutation>) -> Result<Db<Sound>, Error> {
+    with(builder(disk, Durability::Sync), fault).build_with(NoHtm)
 }
 
 /// Both tables of a database.
-struct Tables<'d, S: Setting> {
-    db: &'d Db<S>,
+struct Tables<'d> {
+    db: &'d Db<Sound>,
     pairs: Table<u32, Pod<Pair>>,
     texts: Table<String, Raw, Ordered>,
 }
@@ -87,8 +85,8 @@ impl Rows {
     }
 }
 
-impl<'d, S: Setting> Tables<'d, S> {
-    fn of(db: &'d Db<S>) -> Result<Self, Error> {
+impl<'d> Tables<'d> {
+    fn of(db: &'d Db<Sound>) -> Result<Self, Error> {
         Ok(Self { db, pairs: db.table(PAIRS)?, texts: db.table(TEXTS)? })
     }
 
@@ -103,9 +101,15 @@ impl<'d, S: Setting> Tables<'d, S> {
 
     /// Runs the transaction that a seed stands for, and notes in `rows` what it does.
     fn run(&self, seed: u64, rows: &mut Rows) -> Result<(), Error> {
+        self.run_as(Durability::Sync, seed, rows)
+    }
+
+    /// [Runs](Self::run) it, and waits for it or not.
+    fn run_as(&self, durability: Durability, seed: u64, rows: &mut Rows) -> Result<(), Error> {
         let mut next = rows.clone();
         let done = self.db.transact(|tx| {
             next = rows.clone();
+            tx.set_durability(durability)?;
             let mut random = fastrand::Rng::with_seed(seed);
             for _ in 0..random.u32(1..4) {
                 let key = random.u32(0..KEYS);
@@ -116,7 +120,7 @@ impl<'d, S: Setting> Tables<'d, S> {
                         next.pairs[key as usize] = Some(Pair { first: number, second: seed });
                     }
                     1 => {
-                        tx.update_part(self.pairs, &key, part!(Pair, second), |second| *second = number)?;
+                        tx.update(self.pairs.column(part!(Pair, second)), &key, |second| *second = number)?;
                         next.pairs[key as usize].iter_mut().for_each(|pair| pair.second = number);
                     }
                     2 => {

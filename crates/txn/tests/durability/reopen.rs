@@ -16,11 +16,11 @@ const BY_SECOND: IndexDef<u32, Pod<Pair>, u64> = IndexDef::unique("pairs by seco
 #[test]
 fn a_table_is_opened_only_as_what_it_was() -> Result<(), Error> {
     let disk = Image::default();
-    let db = open::<Sound>(&disk)?;
+    let db = open(&disk)?;
     let tables = Tables::of(&db)?;
     db.transact(|tx| tx.put(tables.texts, &"a".to_owned(), b"one"))?;
     drop(db);
-    let db = open::<Sound>(&disk)?;
+    let db = open(&disk)?;
     const OTHER: TableDef<u64, Pod<Pair>> = TableDef::hash("pairs");
     match db.table(OTHER) {
         Err(Error::OtherTypes { name: "pairs", is, asked }) => {
@@ -39,7 +39,7 @@ fn a_table_is_opened_only_as_what_it_was() -> Result<(), Error> {
     let new = db.table(NEW)?;
     db.transact(|tx| tx.put(new, &1, b"two"))?;
     drop(db);
-    let db = open::<Sound>(&disk)?;
+    let db = open(&disk)?;
     let (new, texts) = (db.table(NEW)?, db.table(TEXTS)?);
     assert_eq!(db.read(|tx| tx.get(new, &1))?.as_deref(), Some(&b"two"[..]));
     assert_eq!(db.read(|tx| tx.count(texts, ..))?, 1);
@@ -49,15 +49,15 @@ fn a_table_is_opened_only_as_what_it_was() -> Result<(), Error> {
 #[test]
 fn a_recorded_index_is_opened_before_its_table_is_written() -> Result<(), Error> {
     let disk = Image::default();
-    let db = open::<Sound>(&disk)?;
+    let db = open(&disk)?;
     let pairs = db.table(PAIRS)?;
     let (by_first, _) = (db.index(pairs, BY_FIRST)?, db.index(pairs, BY_SECOND)?);
     db.transact(|tx| (0..5).try_for_each(|key| tx.put(pairs, &key, &Pair { first: 7, second: key.into() })))?;
     db.transact(|tx| tx.remove(pairs, &2).map(drop))?;
-    assert_eq!(db.read(|tx| tx.count_by(by_first, 7..=7))?, 4);
+    assert_eq!(db.read(|tx| tx.count(by_first, 7..=7))?, 4);
     drop(db);
     for _ in 0..2 {
-        let db = open::<Sound>(&disk)?;
+        let db = open(&disk)?;
         let pairs = db.table(PAIRS)?;
         let is_refused = |index: &str| match db.transact(|tx| tx.put(pairs, &9, &Pair::default())) {
             Err(Error::IndexNotOpened { table: "pairs", index: found }) => assert_eq!(found, index),
@@ -68,8 +68,8 @@ fn a_recorded_index_is_opened_before_its_table_is_written() -> Result<(), Error>
         let by_first = db.index(pairs, BY_FIRST)?;
         is_refused("pairs by second");
         let by_second = db.index(pairs, BY_SECOND)?;
-        assert_eq!(db.read(|tx| tx.count_by(by_first, 7..=7))?, 4);
-        assert_eq!(db.read(|tx| tx.key_by(by_second, &3))?, Some(3));
+        assert_eq!(db.read(|tx| tx.count(by_first, 7..=7))?, 4);
+        assert_eq!(db.read(|tx| tx.get(by_second.keys(), &3))?, Some(3));
         let twice = db.transact(|tx| tx.put(pairs, &8, &Pair { first: 1, second: 3 }));
         assert!(matches!(twice, Err(Error::Duplicate { .. })));
         db.transact(|tx| tx.put(pairs, &0, &Pair { first: 7, second: 100 }))?;
@@ -124,7 +124,7 @@ fn what_is_closed_or_dropped_is_durable_though_nothing_waited() -> Result<(), Er
         let db = builder(&disk, Durability::Async).flush_within(slow).build_with::<Sound>(NoHtm)?;
         let tables = Tables::of(&db)?;
         db.transact(|tx| tx.put(tables.pairs, &1, &Pair { first: 5, second: 6 }))?;
-        let none_is_there = open::<Sound>(&disk.after_crash(&mut |most| most - 1))?;
+        let none_is_there = open(&disk.after_crash(&mut |most| most - 1))?;
         assert_eq!(Tables::of(&none_is_there)?.rows()?.pairs[1], None, "nothing has waited for it");
         if closes {
             db.close()?;
@@ -132,7 +132,7 @@ fn what_is_closed_or_dropped_is_durable_though_nothing_waited() -> Result<(), Er
         } else {
             drop(db);
         }
-        let db = open::<Sound>(&disk.after_crash(&mut |most| most - 1))?;
+        let db = open(&disk.after_crash(&mut |most| most - 1))?;
         assert_eq!(Tables::of(&db)?.rows()?.pairs[1], Some(Pair { first: 5, second: 6 }));
     }
     Ok(())
@@ -141,10 +141,10 @@ fn what_is_closed_or_dropped_is_durable_though_nothing_waited() -> Result<(), Er
 #[test]
 fn a_directory_is_one_database_at_a_time() -> Result<(), Error> {
     let disk = Image::default();
-    let db = open::<Sound>(&disk)?;
-    assert!(matches!(open::<Sound>(&disk), Err(Error::Log(LogError::InUse { .. }))));
+    let db = open(&disk)?;
+    assert!(matches!(open(&disk), Err(Error::Log(LogError::InUse { .. }))));
     db.close()?;
-    open::<Sound>(&disk)?;
+    open(&disk)?;
 
     let directory = std::env::temp_dir().join(format!("drtm-one-at-a-time-{}", std::process::id()));
     let db = Db::open(&directory)?;

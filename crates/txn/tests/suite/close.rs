@@ -46,7 +46,7 @@ fn whatever_is_asked_of_a_closed_database_is_answered_so() -> Result<(), Error> 
     let answers = [
         db.transact(|tx| tx.put(counters, &1, &8)),
         db.try_transact(|tx| tx.put(counters, &1, &8)),
-        db.read(|tx| tx.get_by(by_count, &7).map(drop)),
+        db.read(|tx| tx.get(by_count, &7).map(drop)),
         db.try_read(|tx| tx.get(counters, &1).map(drop)),
         db.begin().map(drop),
         db.snapshot().map(drop),

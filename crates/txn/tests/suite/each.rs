@@ -23,7 +23,6 @@ struct Row {
     second: u64,
 }
 
-const FIRST: Part<Row, u64> = part!(Row, first);
 const SECOND: Part<Row, u64> = part!(Row, second);
 
 const BY_NUMBER: TableDef<u64, Pod<Row>, Ordered> = TableDef::ordered("by number");
@@ -135,8 +134,8 @@ fn agree<S: Setting>(db: &Db<S>, steps: &[Step]) {
                     model.insert(*key, row);
                 }
                 Step::Change(key, value) => {
-                    let changed = tx.update_part(numbers, key, SECOND, |second| *second = *value)?;
-                    tx.update_part(names, &name(*key), SECOND, |second| *second = *value)?;
+                    let changed = tx.update(numbers.column(SECOND), key, |second| *second = *value)?;
+                    tx.update(names.column(SECOND), &name(*key), |second| *second = *value)?;
                     assert_eq!(changed.is_some(), model.contains_key(key));
                     model.entry(*key).and_modify(|row| row.second = *value);
                 }
@@ -276,10 +275,9 @@ fn a_row_that_could_not_be_changed_has_been_read() {
         *number = 77;
         resume_unwind(Box::new("not this one"));
     }
-    let ways: [Way; 5] = [
+    let ways: [Way; 4] = [
         |tx, table| tx.update(table, &3, |row| fail(&mut row.second)).map(drop),
-        |tx, table| tx.update_part(table, &3, SECOND, fail).map(drop),
-        |tx, table| tx.update_part_reading(table, &3, SECOND, FIRST, |second, _| fail(second)).map(drop),
+        |tx, table| tx.update(table.column(SECOND), &3, fail).map(drop),
         |tx, table| tx.range(table, 3..)?.update_next(|_, row| fail(&mut row.second)).map(drop),
         |tx, table| {
             tx.range(table, 3..)?.update_each(|_, row| {

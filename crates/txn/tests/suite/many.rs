@@ -87,7 +87,7 @@ impl<K: Key + Clone + Debug> Told<K> {
                     self.model.insert(*key, Row::of(*number));
                 }
                 Before::UpdateBack(key, number) => {
-                    tx.update_part(table, &(self.key_of)(*key), BACK, |back| *back = *number)?;
+                    tx.update(table.column(BACK), &(self.key_of)(*key), |back| *back = *number)?;
                     self.model.entry(*key).and_modify(|row| row.back = *number);
                 }
                 Before::Remove(key) => {
@@ -95,7 +95,7 @@ impl<K: Key + Clone + Debug> Told<K> {
                     self.model.remove(key);
                 }
                 Before::Ask(keys) => tx.prefetch(table, self.keys(keys).iter())?,
-                Before::AskForParts(keys) => tx.prefetch_parts(table, self.keys(keys).iter(), &WANTED)?,
+                Before::AskForParts(keys) => tx.prefetch_lines(table, self.keys(keys).iter(), &WANTED)?,
             }
         }
         Ok(())
@@ -120,7 +120,7 @@ impl<K: Key + Clone + Debug> Told<K> {
         })?;
         assert_eq!(rows, first);
         let mut backs = Vec::new();
-        tx.get_part_many(table, keys.iter(), BACK, &WANTED, |back| {
+        tx.view_many(table.column(BACK), keys.iter(), |back| {
             backs.push(back);
             flow(backs.len())
         })?;

@@ -89,7 +89,6 @@ enum Step {
     Insert(u8, u8),
     Update(u8, u8),
     UpdatePart(u8, u8, u8),
-    UpdatePartReading(u8, u8, u8),
     Remove(u8),
     Scan,
     Save,
@@ -105,7 +104,6 @@ fn steps() -> impl Strategy<Value = Vec<(bool, Vec<Step>)>> {
         2 => (key.clone(), byte.clone()).prop_map(|(key, byte)| Step::Insert(key, byte)),
         1 => (key.clone(), byte.clone()).prop_map(|(key, byte)| Step::Update(key, byte)),
         6 => (key.clone(), part.clone(), byte.clone()).prop_map(|(key, part, byte)| Step::UpdatePart(key, part, byte)),
-        4 => (key.clone(), part, byte).prop_map(|(key, part, byte)| Step::UpdatePartReading(key, part, byte)),
         1 => key.prop_map(Step::Remove),
         1 => Just(Step::Scan),
         1 => Just(Step::Save),
@@ -164,7 +162,7 @@ fn agree<S: Setting, K: Key + Ord + Clone + Debug, O: Walk>(
                     let key = key_of(*key);
                     with_part!(part, |part, field| {
                         let expected = now.get_mut(&key).map(|row| *field(row));
-                        prop_assert_eq!(tx.get_part(table, &key, part).expect("alone"), expected);
+                        prop_assert_eq!(tx.get(table.column(part), &key).expect("alone"), expected);
                     });
                 }
                 Step::Put(key, byte) => {
@@ -189,21 +187,8 @@ fn agree<S: Setting, K: Key + Ord + Clone + Debug, O: Walk>(
                     let key = key_of(*key);
                     with_part!(part, |part, field| {
                         let change = |value: &mut _| std::mem::replace(value, *field(&mut Row::of(*byte)));
-                        let was = tx.update_part(table, &key, part, change).expect("alone");
+                        let was = tx.update(table.column(part), &key, change).expect("alone");
                         prop_assert_eq!(was, now.get_mut(&key).map(|row| change(field(row))));
-                    });
-                }
-                Step::UpdatePartReading(key, part, byte) => {
-                    let key = key_of(*key);
-                    with_part!(part, |part, field| {
-                        let change = |value: &mut _| std::mem::replace(value, *field(&mut Row::of(*byte)));
-                        let both = |value: &mut _, tail: &[u8; 6]| (change(value), *tail);
-                        let was = tx.update_part_reading(table, &key, part, TAIL, both).expect("alone");
-                        let row = now.get_mut(&key);
-                        prop_assert_eq!(
-                            was,
-                            row.map(|row| (row.tail, row)).map(|(tail, row)| (change(field(row)), tail))
-                        );
                     });
                 }
                 Step::Remove(key) => {
@@ -233,7 +218,7 @@ fn agree<S: Setting, K: Key + Ord + Clone + Debug, O: Walk>(
         for key in (0..4).map(&key_of) {
             let found = db.read(|tx| tx.get(table, &key)).expect("alone");
             prop_assert_eq!(found, model.get(&key).copied());
-            let tail = db.read(|tx| tx.get_part(table, &key, TAIL)).expect("alone");
+            let tail = db.read(|tx| tx.get(table.column(TAIL), &key)).expect("alone");
             prop_assert_eq!(tail, model.get(&key).map(|row| row.tail));
         }
     }
@@ -282,9 +267,9 @@ proptest! {
         db.read(|tx| {
             for key in 0..4 {
                 if let Some(row) = tx.get(hashed, &key)? {
-                    let found: Vec<_> = tx.all_by(by_word, &row.word.to_vec())?.rows().collect::<Result<_, _>>()?;
-                    assert!(found.iter().any(|(_, at, by)| (at, by) == (&key, &row)), "{key} is not found by what it is");
-                    assert!(found.iter().all(|(_, _, by)| by.word == row.word), "{key} is found by what it was");
+                    let found: Vec<_> = tx.all(by_word, &row.word.to_vec())?.rows().collect::<Result<_, _>>()?;
+                    assert!(found.iter().any(|(_, (at, by))| (at, by) == (&key, &row)), "{key} is not found by what it is");
+                    assert!(found.iter().all(|(_, (_, by))| by.word == row.word), "{key} is found by what it was");
                 }
             }
             Ok(())
@@ -349,13 +334,12 @@ fn nothing_is_torn<S: Setting>(db: &Db<S>) {
                             })?;
                             return Ok(());
                         }
-                        let moved = tx.update_part_reading(table, &key, ONE, OTHER, |one, other| {
-                            assert_eq!(*one + *other, TOTAL, "both are of one moment");
+                        let moved = tx.update(table.column(ONE), &key, |one| {
                             let moved = amount.min(*one);
                             *one -= moved;
                             moved
                         })?;
-                        tx.update_part(table, &key, OTHER, |other| *other += moved.expect("it is there"))?;
+                        tx.update(table.column(OTHER), &key, |other| *other += moved.expect("it is there"))?;
                         Ok(())
                     })
                     .expect("in the end");
@@ -366,12 +350,12 @@ fn nothing_is_torn<S: Setting>(db: &Db<S>) {
             for round in 0..rounds {
                 let key = round % 3;
                 let (one, other) = db
-                    .read(|tx| Ok((tx.get_part(table, &key, ONE)?, tx.get_part(table, &key, OTHER)?)))
+                    .read(|tx| Ok((tx.get(table.column(ONE), &key)?, tx.get(table.column(OTHER), &key)?)))
                     .expect("in the end");
                 assert_eq!(one.expect("there") + other.expect("there"), TOTAL, "what is read is true together");
                 let mut snapshot = db.snapshot().expect("there are few");
                 let row = snapshot.get(table, &key).expect("readable").expect("there");
-                let parts = (snapshot.get_part(table, &key, ONE), snapshot.get_part(table, &key, OTHER));
+                let parts = (snapshot.get(table.column(ONE), &key), snapshot.get(table.column(OTHER), &key));
                 assert_eq!((row.one + row.other, row.filler), (TOTAL, Long([7; 270])));
                 assert_eq!((parts.0.expect("readable"), parts.1.expect("readable")), (Some(row.one), Some(row.other)));
             }
@@ -396,12 +380,12 @@ fn a_part_that_was_changed_meanwhile_is_a_conflict() {
     let table = db.table(TableDef::<u64, Pod<Row>>::hash("rows")).expect("room");
     db.transact(|tx| tx.insert(table, &1, &Row::of(1))).expect("room");
     let mut late = db.begin().expect("open");
-    late.update_part(table, &1, TAIL, |tail| *tail = [9; 6]).expect("it is there");
-    db.transact(|tx| tx.update_part(table, &1, HEAD, |head| *head = [2; 3])).expect("nobody else is in the way");
+    late.update(table.column(TAIL), &1, |tail| *tail = [9; 6]).expect("it is there");
+    db.transact(|tx| tx.update(table.column(HEAD), &1, |head| *head = [2; 3])).expect("nobody else is in the way");
     // What the others have changed is not what the patch belongs to, whichever part it was.
     assert!(matches!(late.get(table, &1), Err(Error::Conflict(_))));
     assert!(matches!(late.commit(), Err(Error::Conflict(_))));
     let row = db.read(|tx| tx.get(table, &1)).expect("readable");
     assert_eq!(row, Some(Row { head: [2; 3], ..Row::of(1) }));
-    assert_eq!(db.transact(|tx| tx.update_part(table, &2, HEAD, |_| ())).expect("readable"), None);
+    assert_eq!(db.transact(|tx| tx.update(table.column(HEAD), &2, |_| ())).expect("readable"), None);
 }

@@ -111,7 +111,7 @@ fn what_happens_is_told<E: Engine>(engine: E) -> Result<(), Error> {
     })?;
     let refused = db.transact(|tx| tx.put(texts, &(1, 2), b"never").and(Err::<(), _>(Error::aborted("no"))));
     assert!(refused.is_err());
-    db.transact(|tx| tx.update_part(pairs, &3, part!(Pair, second), |second| *second = 9).map(drop))?;
+    db.transact(|tx| tx.update(pairs.column(part!(Pair, second)), &3, |second| *second = 9).map(drop))?;
     db.transact(|tx| tx.put(texts, &(1, 2), b"longer than it was"))?;
     db.transact(|tx| tx.remove(texts, &(1, 2)).map(drop))?;
     db.transact(|tx| tx.insert(texts, &(1, 2), b"again"))?;

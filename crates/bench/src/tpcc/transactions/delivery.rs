@@ -37,10 +37,10 @@ pub(in crate::tpcc) fn deliver<S: Setting, O: Shelf>(
             *delivered = Some(carry(tx, tables, *key, input.carrier)?);
         }
         let delivered = || delivered.iter().flatten();
-        tx.prefetch_parts(tables.customers, delivered().map(|order| order.customer), &OF_CUSTOMER)?;
+        tx.prefetch_lines(tables.customers, delivered().map(|order| order.customer), &OF_CUSTOMER)?;
         for Carried { customer, order, lines } in delivered() {
             let amount = arrive(tx, tables, *order, *lines, date)?;
-            let paid = tx.update_part(tables.customers, customer, ACCOUNT, |account| {
+            let paid = tx.update(tables.customers.column(ACCOUNT), customer, |account| {
                 account.balance += I64::new(amount);
                 account.delivery_count += U32::new(1);
             })?;

@@ -57,9 +57,9 @@ pub(in crate::tpcc) fn order<S: Setting, O: Shelf>(
         let (warehouse, district, customer) = input.customer;
         let (info, wanted) = info_of(district);
         // What is wanted is in places all over memory.
-        tx.prefetch_parts(tables.customers, [input.customer].iter(), &OF_CUSTOMER)?;
+        tx.prefetch_lines(tables.customers, [input.customer].iter(), &OF_CUSTOMER)?;
         tx.prefetch(tables.items, input.lines().iter().map(|line| &line.item))?;
-        tx.prefetch_parts(tables.stocks, input.stocks().iter(), wanted)?;
+        tx.prefetch_lines(tables.stocks, input.stocks().iter(), wanted)?;
         let tax = there(tx.view(tables.warehouses, &warehouse, |row| row.tax.get())?, WAREHOUSE)?;
         let taken = tx.update(tables.districts, &(warehouse, district), |row| {
             let number = row.next_order.get();
@@ -73,7 +73,7 @@ pub(in crate::tpcc) fn order<S: Setting, O: Shelf>(
         tx.prefetch(tables.orders, [key].iter())?;
         tx.prefetch(tables.orders_by_customer, [by_customer].iter())?;
         let Account { discount, last, credit, .. } =
-            there(tx.get_part(tables.customers, &input.customer, ACCOUNT)?, CUSTOMER)?;
+            there(tx.get(tables.customers.column(ACCOUNT), &input.customer)?, CUSTOMER)?;
         let (mut sum, mut brands) = (0, 0);
         let mut sold = [const { None }; MOST_LINES];
         for (sold, line) in sold.iter_mut().zip(input.lines()) {
@@ -139,7 +139,8 @@ fn sell<S: Setting, O: Shelf>(
     let is_remote = line.supply_warehouse != warehouse;
     let stock = (line.supply_warehouse, line.item);
     let amount = price * i64::from(line.quantity);
-    let taken = tx.update_part_reading(tables.stocks, &stock, SUPPLY, info, |supply, info| {
+    let info = there(tx.get(tables.stocks.column(info), &stock)?, STOCK)?;
+    let taken = tx.update(tables.stocks.column(SUPPLY), &stock, |supply| {
         take(supply, line.quantity, is_remote);
         *sold = Some(OrderLine {
             item: U32::new(line.item),
@@ -147,7 +148,7 @@ fn sell<S: Setting, O: Shelf>(
             delivery_date: U64::new(0),
             quantity: line.quantity,
             amount: I64::new(amount),
-            district_info: *info,
+            district_info: info,
         });
         Sold { amount, is_original: is_original_item && is_original(&supply.data) }
     })?;

@@ -44,13 +44,13 @@ impl<O: Shelf> Look for LastOrder<'_, O> {
         let Self { tables, input, scratch } = self;
         let customer = choose(tx, tables, input.district, &input.customer, &mut scratch.named)?;
         // While the customer is on its way, its last order is looked for, and while that is, the customer is read.
-        tx.prefetch_parts(tables.customers, iter::once(customer), &OF_CUSTOMER)?;
+        tx.prefetch_lines(tables.customers, iter::once(customer), &OF_CUSTOMER)?;
         let last = tx.last(tables.orders_by_customer, OrderByCustomer::range(customer)?)?;
         let order = there(last, ORDER_BY_CUSTOMER)?.0.order();
         let (warehouse, district, _) = customer;
         let key = (warehouse, district, order);
         tx.prefetch(tables.orders, iter::once(key))?;
-        let balance = there(tx.get_part(tables.customers, &customer, BALANCE)?, CUSTOMER)?.get();
+        let balance = there(tx.get(tables.customers.column(BALANCE), &customer)?, CUSTOMER)?.get();
         let found = tx.view(tables.orders, &key, |row| (row.carrier, row.entry_date.get()))?;
         let (carrier, entry_date) = there(found, ORDER)?;
         let mut status = Status { customer, balance, order, carrier, entry_date, lines: 0, amount: 0 };

@@ -34,7 +34,7 @@ pub(in crate::tpcc) fn pay<S: Setting, O: Shelf>(
     db.try_transact(|tx| {
         // One thing after the other, so that what comes later can be asked for in the meantime.
         let ask_for_customer =
-            |tx: &mut Tx<'_, S>, key| tx.prefetch_parts(tables.customers, iter::once(key), &OF_CUSTOMER);
+            |tx: &mut Tx<'_, S>, key| tx.prefetch_lines(tables.customers, iter::once(key), &OF_CUSTOMER);
         match customer {
             CustomerChoice::Number(number) => {
                 ask_for_customer(tx, (customer_district.0, customer_district.1, *number))?;
@@ -59,7 +59,7 @@ pub(in crate::tpcc) fn pay<S: Setting, O: Shelf>(
             row.name
         })?;
         let (warehouse_name, district_name) = (there(warehouse_name, WAREHOUSE)?, there(district_name, DISTRICT)?);
-        let changed = tx.update_part(tables.customers, &customer, ACCOUNT, |account| {
+        let changed = tx.update(tables.customers.column(ACCOUNT), &customer, |account| {
             account.balance -= I64::new(*amount);
             account.ytd_payment += I64::new(*amount);
             account.payment_count += U32::new(1);

@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use drtm_txn::{Lines, Mode, Part, Setting, Tx, part};
+use drtm_txn::{Mode, Part, Setting, Tx, part};
 use zerocopy::little_endian::I16;
 
 use super::Scratch;
@@ -16,8 +16,6 @@ use crate::{
 };
 
 const QUANTITY: Part<Stock, I16> = part!(Stock, supply.quantity);
-
-const OF_STOCK: Lines = Lines::of(&[QUANTITY.bytes()]);
 
 /// Orders whose items are looked at.
 const RECENT: u32 = 20;
@@ -51,7 +49,7 @@ impl<O: Shelf> Look for LowStock<'_, O> {
         })?;
         let (mut low, mut are_there) = (0, true);
         let stocks = items.iter().map(|item| (warehouse, *item));
-        tx.get_part_many(tables.stocks, stocks, QUANTITY, &OF_STOCK, |quantity| match quantity {
+        tx.view_many(tables.stocks.column(QUANTITY), stocks, |quantity| match quantity {
             Some(quantity) => {
                 low += u32::from(quantity.get() < input.threshold);
                 ControlFlow::Continue(())

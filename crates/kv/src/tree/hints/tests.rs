@@ -155,24 +155,6 @@ fn with_a_key_the_others_of_its_leaf_are_hinted_at_where_there_is_room() {
 }
 
 #[test]
-fn a_leaf_s_memory_that_is_used_again_is_not_taken_for_what_it_was() {
-    let (tree, mut worker) = tree::<crate::Inline>();
-    for round in 0..20 {
-        // Each time in leaves that were others' before, or inner nodes.
-        let keys: Vec<_> = (0..500).map(|key| Hints::hash(key) >> 20 << (round % 3)).collect();
-        for key in &keys {
-            assert!(tree.insert(&mut worker, *key, &key.to_le_bytes()).expect("room").is_some());
-        }
-        assert!(keys.iter().all(|key| get(&tree, *key) == Some(*key)));
-        assert!(keys.iter().all(|key| get(&tree, *key) == Some(*key)));
-        for key in &keys {
-            assert!(tree.remove(&mut worker, *key).expect("sound").is_some());
-            assert_eq!(get(&tree, *key), None);
-        }
-    }
-}
-
-#[test]
 fn byte_strings_are_hinted_at_in_whatever_layer_they_are() {
     let (tree, mut worker) = tree::<Bytes>();
     let keys = ["a", "prefix: a", "prefix: a, and more of it", "prefix: a, and more", "lonely: and long", ""];

@@ -52,6 +52,7 @@ fn a_key_is_found_by_a_hint_while_its_leaf_leaves() {
 }
 
 #[test]
+#[ignore = "long: scripts/test --all runs it"]
 fn a_hint_of_a_leaf_whose_memory_is_used_again_leads_nowhere() {
     explore_hinted(
         2,

@@ -117,7 +117,7 @@ impl Created {
     fn read(record: &Record<'_>) -> Option<Self> {
         let mut rest = record.content;
         match record.kind {
-            RecordKind::Rows => None,
+            RecordKind::Rows | RecordKind::End => None,
             RecordKind::Table => {
                 let raw = RawTable::read_from_bytes(take(&mut rest, size_of::<RawTable>())?).ok()?;
                 let mut text = |size: U16| String::from_utf8(take(&mut rest, size.get().into())?.to_vec()).ok();

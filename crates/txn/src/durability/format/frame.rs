@@ -91,6 +91,13 @@ pub fn finish_frame(bytes: &mut [u8], place: Position, closes: u64, previous: u6
     bytes[..FRAME_HEADER].copy_from_slice(raw.as_bytes());
 }
 
+/// Returns how long the frame is whose header this is, if it is one: what the header says is not checked.
+#[must_use]
+pub fn frame_length(header: &[u8]) -> Option<u64> {
+    let (raw, _) = Raw::read_from_prefix(header).ok()?;
+    (raw.magic.get() == MAGIC).then(|| raw.length.get().checked_add(FRAME_HEADER as u64))?
+}
+
 /// Reads the frame at a place, from the bytes of the segment from there on.
 ///
 /// # Errors

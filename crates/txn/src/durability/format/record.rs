@@ -60,6 +60,8 @@ pub enum RecordKind {
     Table = 2,
     /// An index that was created.
     Index = 3,
+    /// A checkpoint ends.
+    End = 4,
 }
 
 /// What happens to a row.
@@ -146,6 +148,18 @@ impl<'b> RecordWriter<'b> {
         self.bytes.extend_from_slice(value);
         self.header.entries += 1;
         Ok(())
+    }
+
+    /// Returns whether it has no entry yet.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.header.entries == 0
+    }
+
+    /// Returns how many bytes the record has so far.
+    #[must_use]
+    pub fn length(&self) -> usize {
+        self.bytes.len() - self.start
     }
 
     /// Appends what is no entry.
@@ -238,6 +252,7 @@ impl<'b> Record<'b> {
             1 => RecordKind::Rows,
             2 => RecordKind::Table,
             3 => RecordKind::Index,
+            4 => RecordKind::End,
             _ => return Err("a record is of another kind"),
         };
         let record = Self { epoch: raw.epoch.get(), kind, entries: raw.entries.get(), content: &content[HEADER..] };

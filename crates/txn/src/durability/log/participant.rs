@@ -3,12 +3,15 @@
 //! There are two buffers, since the leader locks one at a time to take what is in it: a thread that commits finds the
 //! other free, and never waits for the leader while it holds locks of rows. Records of one epoch can be in any order.
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::{
+    sync::atomic::{AtomicU64, Ordering::Relaxed},
+    thread,
+};
 
 use drtm_htm::{Engine, Word, fence_locked};
 use parking_lot::{Mutex, MutexGuard};
 
-use super::Writer;
+use super::buffer::Buffer;
 use crate::{
     Commit, Error, RowChange,
     durability::format::{Change, Created, Damage, Entry, RecordKind, RecordWriter},
@@ -24,14 +27,10 @@ pub(crate) struct Participant {
     epoch: Word,
     /// Bytes in the buffers.
     pending: AtomicU64,
+    /// The number of the thread that commits, and its name.
+    thread: AtomicU64,
+    name: Mutex<String>,
     buffers: [Mutex<Buffer>; 2],
-}
-
-#[derive(Debug, Default)]
-pub(super) struct Buffer {
-    pub(super) bytes: Vec<u8>,
-    /// The newest epoch of a record.
-    pub(super) newest: u64,
 }
 
 /// An epoch that is held open. Dropped, by an error or a panic too, it can be closed.
@@ -58,6 +57,29 @@ impl Participant {
         engine.fetch_add(&self.epoch, epoch);
         fence_locked();
         Open { engine, epoch: &self.epoch }
+    }
+
+    /// Takes the epoch back before the transaction is over: a fault.
+    #[cold]
+    pub(super) fn clear_early<E: Engine>(&self, engine: &E) {
+        engine.store(&self.epoch, IDLE);
+        // Lets others run until they have done something about it.
+        thread::sleep(std::time::Duration::from_millis(20));
+    }
+
+    /// Notes which thread is committing.
+    pub(super) fn is_of_this_thread(&self) {
+        let number = this_thread();
+        if self.thread.load(Relaxed) != number {
+            let this = thread::current();
+            *self.name.lock() = this.name().map_or_else(|| format!("{:?}", this.id()), str::to_owned);
+            self.thread.store(number, Relaxed);
+        }
+    }
+
+    /// Returns the name of the thread that last committed.
+    pub(super) fn thread(&self) -> String {
+        self.name.lock().clone()
     }
 
     /// Returns whether a transaction may be going to commit in this epoch or an earlier one.
@@ -114,14 +136,23 @@ impl Participant {
         Ok(())
     }
 
-    /// Moves what is in the buffers to the writer's frame.
-    pub(super) fn drain(&self, writer: &mut Writer) {
+    /// Takes what is in the buffers, which `take` empties.
+    pub(super) fn drain(&self, mut take: impl FnMut(&mut Buffer)) {
         for buffer in &self.buffers {
             let mut buffer = buffer.lock();
             if !buffer.bytes.is_empty() {
                 self.pending.fetch_sub(buffer.bytes.len() as u64, Relaxed);
-                writer.add(&mut buffer);
+                take(&mut buffer);
             }
         }
     }
+}
+
+/// Returns a number that no other thread of the process has.
+fn this_thread() -> u64 {
+    static THREADS: AtomicU64 = AtomicU64::new(1);
+    thread_local! {
+        static NUMBER: u64 = THREADS.fetch_add(1, Relaxed);
+    }
+    NUMBER.with(|number| *number)
 }

@@ -5,6 +5,8 @@ use std::{
     io::{self, Read},
     os::unix::fs::FileExt,
     path::PathBuf,
+    thread,
+    time::Duration,
 };
 
 use rustix::fs::{FallocateFlags, fallocate};
@@ -13,6 +15,10 @@ use super::{DirectoryLock, Storage, StoredFile};
 
 /// The file that is locked. It holds the process that has locked it.
 const LOCK: &str = "LOCK";
+
+/// How often a lock is tried again that another process has, and how long is waited between.
+const LOCK_TRIES: u32 = 40;
+const LOCK_NAP: Duration = Duration::from_millis(5);
 
 /// A directory of the file system.
 #[derive(Debug)]
@@ -53,7 +59,16 @@ impl Storage for Files {
     fn lock(&self) -> io::Result<Result<Box<dyn DirectoryLock>, String>> {
         let path = self.directory.join(LOCK);
         let mut file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
-        match file.try_lock() {
+        let mut locked = file.try_lock();
+        // A process that was killed may keep its lock for a moment.
+        for _ in 0..LOCK_TRIES {
+            if !matches!(locked, Err(TryLockError::WouldBlock)) {
+                break;
+            }
+            thread::sleep(LOCK_NAP);
+            locked = file.try_lock();
+        }
+        match locked {
             Ok(()) => {
                 file.set_len(0)?;
                 file.write_all_at(format!("process {}", std::process::id()).as_bytes(), 0)?;
@@ -100,6 +115,14 @@ impl StoredFile for File {
         let mut bytes = vec![0; usize::try_from(self.metadata()?.len()).map_err(io::Error::other)?];
         self.read_exact_at(&mut bytes, 0)?;
         Ok(bytes)
+    }
+
+    fn length(&self) -> io::Result<u64> {
+        Ok(self.metadata()?.len())
+    }
+
+    fn read_at(&self, offset: u64, into: &mut [u8]) -> io::Result<usize> {
+        FileExt::read_at(self, into, offset)
     }
 
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<usize> {

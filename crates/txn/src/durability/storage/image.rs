@@ -48,6 +48,8 @@ struct Disk {
     fault: Option<(u64, Fault)>,
     has_crashed: bool,
     is_locked: bool,
+    /// Whether space that is reserved has what a removed file has had there.
+    recycles: bool,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -61,6 +63,12 @@ struct Content {
 }
 
 impl Image {
+    /// Returns an empty disk on which space that is reserved is not zero, but has what a removed file has had there.
+    #[must_use]
+    pub fn recycling() -> Self {
+        Self { disk: Arc::new(Mutex::new(Disk { recycles: true, ..Disk::default() })) }
+    }
+
     /// Makes the call with this number fail, counted from the disk's beginning.
     pub fn fail_at(&self, call: u64, fault: Fault) {
         self.disk.lock().fault = Some((call, fault));
@@ -87,7 +95,7 @@ impl Image {
             }
         }
         let files = disk.files.iter().map(|content| content.after_crash(choose)).collect();
-        Self::of(files, names)
+        Self::of(files, names, disk.recycles)
     }
 
     /// Returns the disk as it is when the process is killed, and the machine goes on.
@@ -95,14 +103,15 @@ impl Image {
     pub fn after_kill(&self) -> Self {
         let disk = self.disk.lock();
         let whole = |content: &Content| Content { synced: content.now.clone(), ..content.clone() };
-        Self::of(disk.files.iter().map(whole).collect(), disk.names.clone())
+        Self::of(disk.files.iter().map(whole).collect(), disk.names.clone(), disk.recycles)
     }
 
-    fn of(files: Vec<Content>, names: BTreeMap<String, Number>) -> Self {
+    fn of(files: Vec<Content>, names: BTreeMap<String, Number>, recycles: bool) -> Self {
         let fresh =
             |content: Content| Content { now: content.synced.clone(), synced: content.synced, ..Content::default() };
         let files = files.into_iter().map(fresh).collect();
-        Self { disk: Arc::new(Mutex::new(Disk { files, durable: names.clone(), names, ..Disk::default() })) }
+        let disk = Disk { files, durable: names.clone(), names, recycles, ..Disk::default() };
+        Self { disk: Arc::new(Mutex::new(disk)) }
     }
 
     /// Changes the content of a file, as a failing device does.
@@ -135,6 +144,15 @@ impl Image {
             }
             fault => call(&mut disk, fault),
         }
+    }
+}
+
+impl Disk {
+    /// Returns what the file had that was removed last, if that is what reserved space has.
+    fn recycled(&self) -> Option<Vec<u8>> {
+        let is_removed = |number: &Number| !self.names.values().any(|named| named == number);
+        let removed = (0..self.files.len()).rev().find(|number| self.recycles && is_removed(number))?;
+        Some(self.files[removed].now.clone())
     }
 }
 
@@ -275,6 +293,24 @@ impl StoredFile for ImageFile {
         self.call(|content, fault| if fault == Some(Fault::Device) { Err(device()) } else { Ok(content.now.clone()) })
     }
 
+    fn length(&self) -> io::Result<u64> {
+        self.call(
+            |content, fault| if fault == Some(Fault::Device) { Err(device()) } else { Ok(content.now.len() as u64) },
+        )
+    }
+
+    fn read_at(&self, offset: u64, into: &mut [u8]) -> io::Result<usize> {
+        self.call(|content, fault| {
+            if fault == Some(Fault::Device) {
+                return Err(device());
+            }
+            let rest = content.now.get(offset as usize..).unwrap_or_default();
+            let read = rest.len().min(into.len());
+            into[..read].copy_from_slice(&rest[..read]);
+            Ok(read)
+        })
+    }
+
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<usize> {
         self.call(|content, fault| {
             let written = match fault {
@@ -289,12 +325,20 @@ impl StoredFile for ImageFile {
     }
 
     fn reserve(&self, length: u64) -> io::Result<()> {
-        self.call(|content, fault| {
+        self.image.call(|disk, fault| {
             if fault == Some(Fault::Device) {
                 return Err(device());
             }
-            let length = content.now.len().max(length as usize);
+            let recycled = disk.recycled();
+            let content = &mut disk.files[self.number];
+            let (before, length) = (content.now.len(), content.now.len().max(length as usize));
             content.now.resize(length, 0);
+            if let Some(recycled) =
+                recycled.and_then(|recycled| recycled.get(before..length.min(recycled.len())).map(<[u8]>::to_vec))
+            {
+                put(&mut content.now, before, &recycled);
+                content.unsynced.push((before, recycled));
+            }
             Ok(())
         })
     }

@@ -28,10 +28,10 @@ fn found<S: Setting, I: Key, U: Uniqueness, K: Key, O: Kind>(
     db: &Db<S>,
     table: Table<K, Serde<Row>, O>,
     def: IndexDef<K, Serde<Row>, I, U>,
-) -> Result<Vec<(I, K, Row)>, Error> {
+) -> Result<Vec<(I, (K, Row))>, Error> {
     let index = db.index(table, def)?;
-    let found = db.transact(|tx| tx.range_by(index, ..)?.rows().collect())?;
-    let again: Vec<_> = db.read(|tx| tx.range_by(index, ..)?.rows().collect())?;
+    let found = db.transact(|tx| tx.range(index, ..)?.rows().collect())?;
+    let again: Vec<_> = db.read(|tx| tx.range(index, ..)?.rows().collect())?;
     assert_eq!(again.len(), Vec::len(&found));
     Ok(found)
 }
@@ -52,17 +52,17 @@ fn build<K: Key + Ord + std::fmt::Debug, O: Kind>(
     }
     let expected = |by: &dyn Fn(&Row) -> Option<String>| {
         let mut all: Vec<_> =
-            rows.iter().filter_map(|(row, value)| Some((by(value)?, key(*row), value.clone()))).collect();
+            rows.iter().filter_map(|(row, value)| Some((by(value)?, (key(*row), value.clone())))).collect();
         all.sort();
         all
     };
     let by_name = found(&db, table, IndexDef::<_, _, _, Multi>::multi("all by name", |_, row| row.0))?;
     assert_eq!(by_name, expected(&|row| row.0.clone()));
     let by_class = found(&db, table, IndexDef::<_, _, _, Multi>::multi("all by class", |_, row| Some(row.1)))?;
-    let by_class: Vec<_> = by_class.into_iter().map(|(class, key, row)| (format!("{class:09}"), key, row)).collect();
+    let by_class: Vec<_> = by_class.into_iter().map(|(class, row)| (format!("{class:09}"), row)).collect();
     assert_eq!(by_class, expected(&|row| Some(format!("{:09}", row.1))));
 
-    let is_unique = |all: &[(String, K, Row)]| all.windows(2).all(|pair| pair[0].0 != pair[1].0);
+    let is_unique = |all: &[(String, (K, Row))]| all.windows(2).all(|pair| pair[0].0 != pair[1].0);
     for _ in 0..2 {
         let tables = db.tables()?;
         match found(&db, table, IndexDef::unique("by name", |_, row| row.0)) {
@@ -90,8 +90,8 @@ fn build<K: Key + Ord + std::fmt::Debug, O: Kind>(
         tx.insert(table, &key(9), &(Some("nine".to_owned()), 9))
     })?;
     let by_name = db.index(table, IndexDef::<_, _, _, Multi>::multi("all by name", |_, row| row.0))?;
-    let left: Vec<_> = db.read(|tx| tx.range_by(by_name, ..)?.rows().collect())?;
-    assert_eq!(left, [("nine".to_owned(), key(9), (Some("nine".to_owned()), 9))]);
+    let left: Vec<_> = db.read(|tx| tx.range(by_name, ..)?.rows().collect())?;
+    assert_eq!(left, [("nine".to_owned(), (key(9), (Some("nine".to_owned()), 9)))]);
     Ok(())
 }
 
@@ -180,8 +180,8 @@ fn many_write<E: Engine, O: Kind>(engine: E, def: TableDef<u64, Pod<Seat>, O>, k
         for _ in 0..20 {
             let (rows, entries) = db
                 .read(|tx| {
-                    let entries: Vec<_> = tx.range_by(prices, ..)?.rows().collect::<Result<_, _>>()?;
-                    for (price, key, seat) in &entries {
+                    let entries: Vec<_> = tx.range(prices, ..)?.rows().collect::<Result<_, _>>()?;
+                    for (price, (key, seat)) in &entries {
                         assert_eq!((seat[1], tx.get(seats, key)?), (*price, Some(*seat)));
                     }
                     let mut rows = 0;
@@ -200,10 +200,10 @@ fn many_write<E: Engine, O: Kind>(engine: E, def: TableDef<u64, Pod<Seat>, O>, k
             Err(error) => panic!("no holder has two seats: {error}"),
         };
         db.transact(|tx| {
-            let rows: Vec<_> = tx.range_by(prices, ..)?.rows().collect::<Result<_, _>>()?;
-            let mut by_holder: Vec<_> = rows.iter().map(|(_, key, seat)| (seat[0], *key, *seat)).collect();
+            let rows: Vec<_> = tx.range(prices, ..)?.rows().collect::<Result<_, _>>()?;
+            let mut by_holder: Vec<_> = rows.iter().map(|(_, (key, seat))| (seat[0], (*key, *seat))).collect();
             by_holder.sort_unstable();
-            assert_eq!(tx.range_by(holders, ..)?.rows().collect::<Result<Vec<_>, _>>()?, by_holder);
+            assert_eq!(tx.range(holders, ..)?.rows().collect::<Result<Vec<_>, _>>()?, by_holder);
             Ok(())
         })
         .expect("memory");
@@ -244,8 +244,8 @@ fn an_index_that_is_opened_while_somebody_writes_has_what_he_writes() -> Result<
             let index = db.index(counters, BY_COUNT);
             writer.join().expect("it does not panic").and(index)
         })?;
-        let entries: Vec<_> = db.transact(|tx| tx.range_by(index, ..)?.rows().collect())?;
-        assert_eq!(entries, [(7, 1, 7), (9, 2, 9)]);
+        let entries: Vec<_> = db.transact(|tx| tx.range(index, ..)?.rows().collect())?;
+        assert_eq!(entries, [(7, (1, 7)), (9, (2, 9))]);
     }
     Ok(())
 }
@@ -272,7 +272,7 @@ fn who_has_written_without_an_index_is_told_so() -> Result<(), Error> {
     reader.commit()?;
     elsewhere.commit()?;
     db.transact(|tx| tx.insert(items, &1, &item("a")))?;
-    assert_eq!(db.read(|tx| tx.key_by(by_name, &"a".to_owned()))?, Some(1));
+    assert_eq!(db.read(|tx| tx.get(by_name.keys(), &"a".to_owned()))?, Some(1));
 
     // Within a closure there is no way to make one, but to open one that is there.
     const BY_CLASS: IndexDef<u16, Serde<Row>, u32, Multi> = IndexDef::multi("items by class", |_, row| Some(row.1));
@@ -292,15 +292,15 @@ fn a_snapshot_that_is_older_than_an_index_says_so() -> Result<(), Error> {
     let mut before = db.snapshot()?;
     let by_name = db.index(items, BY_NAME)?;
     let refused = [
-        before.key_by(by_name, &"a".to_owned()).map(drop),
-        before.range_by(by_name, ..).map(drop),
-        before.count_by(by_name, ..).map(drop),
+        before.get(by_name.keys(), &"a".to_owned()).map(drop),
+        before.range(by_name, ..).map(drop),
+        before.count(by_name, ..).map(drop),
     ];
     for refused in refused {
         assert!(matches!(refused, Err(Error::IndexTooNew { index: "items by name" })), "{refused:?}");
     }
     assert_eq!(before.get(items, &1)?, Some(item("a")));
-    assert_eq!(db.snapshot()?.key_by(by_name, &"a".to_owned())?, Some(1));
+    assert_eq!(db.snapshot()?.get(by_name.keys(), &"a".to_owned())?, Some(1));
     Ok(())
 }
 
@@ -333,8 +333,8 @@ fn an_index_that_cannot_be_made_leaves_nothing() -> Result<(), Error> {
     }
     db.transact(|tx| tx.remove(items, &1))?;
     let by_name = db.index(items, BY_NAME)?;
-    assert_eq!(db.read(|tx| tx.count_by(by_name, ..))?, 199);
-    assert_eq!(db.read(|tx| tx.key_by(by_name, &"other".to_owned()))?, Some(199));
+    assert_eq!(db.read(|tx| tx.count(by_name, ..))?, 199);
+    assert_eq!(db.read(|tx| tx.get(by_name.keys(), &"other".to_owned()))?, Some(199));
     Ok(())
 }
 

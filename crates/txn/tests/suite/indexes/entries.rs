@@ -92,9 +92,9 @@ fn run<S: Setting<Engine = NoHtm>>(steps: &[(u8, Step)], length: usize, is_index
             assert_eq!(tx.get(counters, &key)?, model.get(&key).copied());
         }
         if let Some(by_count) = by_count {
-            let mut expected: Vec<_> = model.iter().map(|(key, count)| (*count, *key, *count)).collect();
+            let mut expected: Vec<_> = model.iter().map(|(key, count)| (*count, (*key, *count))).collect();
             expected.sort_unstable();
-            assert_eq!(tx.range_by(by_count, ..)?.rows().collect::<Result<Vec<_>, _>>()?, expected);
+            assert_eq!(tx.range(by_count, ..)?.rows().collect::<Result<Vec<_>, _>>()?, expected);
         }
     }
     Ok(())

@@ -165,9 +165,9 @@ impl<S: Setting, O: Kind> Shop<S, O> {
         same(tx, self.by_name, model, &labels, labels_of)?;
         for label in labels {
             let found = model.iter().find(|(_, item)| item.label.as_ref() == Some(&label));
-            let row = tx.get_by(self.by_label, &label)?;
+            let row = tx.get(self.by_label, &label)?;
             assert_eq!(row.as_ref().map(|(key, item)| (key, item)), found);
-            assert_eq!(tx.key_by(self.by_label, &label)?, found.map(|(key, _)| *key));
+            assert_eq!(tx.get(self.by_label.keys(), &label)?, found.map(|(key, _)| *key));
         }
         Ok(())
     }
@@ -181,9 +181,9 @@ fn same<S: Setting, I: Key + Ord + std::fmt::Debug, U: Uniqueness, O: Kind>(
     bounds: &[I],
     keys: impl Fn(&Item) -> Vec<I>,
 ) -> Result<(), Error> {
-    let mut entries: Vec<(I, u16, Item)> =
-        model.iter().flat_map(|(key, item)| keys(item).into_iter().map(|by| (by, *key, item.clone()))).collect();
-    entries.sort_by(|a, b| (&a.0, a.1).cmp(&(&b.0, b.1)));
+    let mut entries: Vec<(I, (u16, Item))> =
+        model.iter().flat_map(|(key, item)| keys(item).into_iter().map(|by| (by, (*key, item.clone())))).collect();
+    entries.sort_by(|a, b| (&a.0, a.1.0).cmp(&(&b.0, b.1.0)));
     entries.dedup();
     let all = bounds.iter().flat_map(|bound| [Bound::Included(bound), Bound::Excluded(bound)]);
     let all: Vec<Bound<&I>> = all.chain([Bound::Unbounded]).collect();
@@ -192,18 +192,18 @@ fn same<S: Setting, I: Key + Ord + std::fmt::Debug, U: Uniqueness, O: Kind>(
             // A range that ends before it begins has nothing in it.
             let range = (*start, *end);
             let expected: Vec<_> = entries.iter().filter(|(by, ..)| range.contains(by)).cloned().collect();
-            let found: Vec<_> = tx.range_by(index, range)?.rows().collect::<Result<_, _>>()?;
+            let found: Vec<_> = tx.range(index, range)?.rows().collect::<Result<_, _>>()?;
             assert_eq!(found, expected, "{range:?}");
-            let mut back: Vec<_> = tx.range_back_by(index, range)?.rows().collect::<Result<_, _>>()?;
+            let mut back: Vec<_> = tx.range_back(index, range)?.rows().collect::<Result<_, _>>()?;
             back.reverse();
             assert_eq!(back, expected, "{range:?}");
-            assert_eq!(tx.count_by(index, range)?, expected.len() as u64);
+            assert_eq!(tx.count(index, range)?, expected.len() as u64);
         }
     }
-    assert_eq!(tx.first_by(index, ..)?.as_ref(), entries.first());
-    assert_eq!(tx.last_by(index, ..)?.as_ref(), entries.last());
+    assert_eq!(tx.first(index, ..)?.as_ref(), entries.first());
+    assert_eq!(tx.last(index, ..)?.as_ref(), entries.last());
     for by in bounds {
-        let found: Vec<_> = tx.all_by(index, by)?.rows().collect::<Result<_, _>>()?;
+        let found: Vec<_> = tx.all(index, by)?.rows().collect::<Result<_, _>>()?;
         assert_eq!(found, entries.iter().filter(|entry| entry.0 == *by).cloned().collect::<Vec<_>>());
     }
     Ok(())
@@ -286,7 +286,7 @@ fn a_refusal_leaves_the_transaction_as_it_was() -> Result<(), Error> {
         let refused = tx.insert(shop.items, &2, &item("a", 2));
         assert!(matches!(refused, Err(Error::Duplicate { index: "items by label" })));
         assert!(!tx.contains(shop.items, &2)?);
-        assert_eq!(tx.count_by(shop.by_shelf, ..)?, 1);
+        assert_eq!(tx.count(shop.by_shelf, ..)?, 1);
         // A key that the refused one had taken is free.
         tx.insert(shop.items, &3, &item("b", 2))?;
         let too_long = "x".repeat(100_000);

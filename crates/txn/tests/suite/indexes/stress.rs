@@ -32,14 +32,14 @@ struct Hall<S: Setting> {
 /// What a transaction has seen.
 struct Look {
     rows: Vec<(u64, Seat)>,
-    by_holder: Vec<(u64, u64, Seat)>,
-    by_price: Vec<(u64, u64, Seat)>,
+    by_holder: Vec<(u64, (u64, Seat))>,
+    by_price: Vec<(u64, (u64, Seat))>,
 }
 
 impl Look {
     fn is_true(&self) {
         let sorted = |by: usize| {
-            let mut entries: Vec<_> = self.rows.iter().map(|(key, row)| (row[by], *key, *row)).collect();
+            let mut entries: Vec<_> = self.rows.iter().map(|(key, row)| (row[by], (*key, *row))).collect();
             entries.sort_unstable();
             entries
         };
@@ -61,8 +61,8 @@ impl<S: Setting> Hall<S> {
     /// All that there is, at one moment.
     fn look<M: Mode>(&self, tx: &mut Tx<'_, S, M>) -> Result<Look, Error> {
         let rows = tx.range(self.seats, ..)?.rows().collect::<Result<_, _>>()?;
-        let by_holder = tx.range_by(self.by_holder, ..)?.rows().collect::<Result<_, _>>()?;
-        Ok(Look { rows, by_holder, by_price: tx.range_by(self.by_price, ..)?.rows().collect::<Result<_, _>>()? })
+        let by_holder = tx.range(self.by_holder, ..)?.rows().collect::<Result<_, _>>()?;
+        Ok(Look { rows, by_holder, by_price: tx.range(self.by_price, ..)?.rows().collect::<Result<_, _>>()? })
     }
 
     /// One transaction of a writer, which may be refused by the unique index.
@@ -86,7 +86,7 @@ impl<S: Setting> Hall<S> {
             // Whoever is refused does something else in the same transaction.
             _ => match tx.insert(self.seats, &key, &[holder, price]) {
                 Err(Error::Duplicate { .. } | Error::Exists { .. }) => {
-                    let seat = tx.key_by(self.by_holder, &holder)?.unwrap_or(other);
+                    let seat = tx.get(self.by_holder.keys(), &holder)?.unwrap_or(other);
                     tx.remove(self.seats, &seat).map(drop)
                 }
                 inserted => inserted,

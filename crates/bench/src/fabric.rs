@@ -1,0 +1,45 @@
+//! Fabrics, measured: `drtm-bench fabric`.
+//!
+//! One set of coroutines runs on every fabric (`bed`). On `local` and `shm` it is measured by this
+//! machine's clock, with the raw floor beside it where that is wanted. On `sim:PROFILE` nothing is
+//! measured: what is reported is simulated, and says so in every row.
+
+mod bed;
+mod connections;
+mod latency;
+mod multi;
+mod names;
+mod rate;
+mod raw;
+
+use clap::Subcommand;
+
+use crate::{Error, report::Report};
+
+pub(crate) const AFTER_HELP: &str = "\
+Examples:
+  drtm-bench fabric latency --raw                        one operation at a time, beside raw memory
+  drtm-bench fabric rate --fabric shm --verb read        many at a time, between two mappings
+  drtm-bench fabric rate --fabric sim:cx4                simulated, beside what the model was calibrated from
+  drtm-bench fabric multi --fabric sim:cx4               simulated: DrTM+H's Fig. 6, predicted
+  drtm-bench fabric connections --fabric sim:cx4         simulated: queue pairs of 80 nodes, Figs. 5(b) and 12";
+
+/// The commands under `fabric`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    Latency(latency::Args),
+    Rate(rate::Args),
+    Multi(multi::Args),
+    Connections(connections::Args),
+}
+
+impl Command {
+    pub(crate) fn carry_out(&self, seed: u64, report: &Report) -> Result<(), Error> {
+        match self {
+            Self::Latency(args) => args.carry_out(seed, report),
+            Self::Rate(args) => args.carry_out(seed, report),
+            Self::Multi(args) => args.carry_out(seed, report),
+            Self::Connections(args) => args.carry_out(seed, report),
+        }
+    }
+}

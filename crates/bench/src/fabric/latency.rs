@@ -1,0 +1,199 @@
+//! `fabric latency`: one operation at a time.
+
+use std::time::Duration;
+
+use clap::{Args as ClapArgs, value_parser};
+use drtm_rdma::Transport;
+use serde::Serialize;
+
+use super::{
+    bed::{Bed, OnBed, Verb, Window, on, throughput},
+    names::{FabricName, VerbName},
+    raw,
+};
+use crate::{
+    Error,
+    names::name_of,
+    report::{Report, prose, table},
+};
+
+/// Measure one operation at a time
+///
+/// One coroutine of one worker accesses another node's memory at random, or calls it: 128 MiB on
+/// this machine's fabrics, more than caches hold. With --raw, the same accesses are made directly,
+/// and a message is compared with two threads that spin.
+///
+/// On `sim:PROFILE` nothing is measured: times are those of the simulated cluster, and every row
+/// says "simulated".
+///
+/// JSON: [{fabric, simulated, verb, bytes, median_ns, p99_ns, per_s, raw_median_ns, raw_per_s}]
+/// (the raw ones are null without --raw)
+#[derive(Debug, ClapArgs)]
+#[command(verbatim_doc_comment)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    what: What,
+
+    /// Milliseconds for each
+    #[arg(long, value_parser = value_parser!(u64).range(1..=60_000), default_value_t = 200, value_name = "MS")]
+    millis: u64,
+}
+
+/// What is measured, and of what.
+#[derive(Debug, ClapArgs)]
+pub(super) struct What {
+    /// The fabrics: local, shm, sim:ConnectX-3 (cx3), sim:ConnectX-4 (cx4)
+    #[arg(long, value_delimiter = ',', value_name = "FABRIC,...", default_value = "local")]
+    pub(super) fabric: Vec<FabricName>,
+
+    /// The verbs [default: all]
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "VERB,...", hide_default_value = true,
+        default_values_t = VerbName::ALL)]
+    pub(super) verb: Vec<VerbName>,
+
+    /// Bytes of each operation, up to 4096; atomics have 8
+    #[arg(long, value_parser = value_parser!(u16).range(1..=4096), value_delimiter = ',', value_name = "N,...",
+        default_values_t = [64])]
+    pub(super) bytes: Vec<u16>,
+
+    /// Measure the floor beside it, on local and shm
+    #[arg(long)]
+    pub(super) raw: bool,
+}
+
+impl What {
+    /// Refuses what makes no sense, and gives each fabric, verb and size once.
+    pub(super) fn each(&self) -> Result<Vec<(FabricName, VerbName, usize)>, Error> {
+        if self.raw && self.fabric.iter().all(|fabric| fabric.is_simulated()) {
+            return Err(Error::Options {
+                option: "--raw",
+                with: "--fabric sim",
+                instead: "a simulated cluster has no floor on this machine",
+            });
+        }
+        let mut each = Vec::new();
+        for &fabric in &self.fabric {
+            for &verb in &self.verb {
+                for &bytes in &self.bytes {
+                    let one = (fabric, verb, verb.bytes(bytes.into()));
+                    if !each.contains(&one) {
+                        each.push(one);
+                    }
+                }
+            }
+        }
+        Ok(each)
+    }
+}
+
+#[derive(Debug, Serialize)]
+struct Row {
+    fabric: FabricName,
+    simulated: bool,
+    verb: VerbName,
+    bytes: usize,
+    median_ns: u64,
+    p99_ns: u64,
+    per_s: f64,
+    raw_median_ns: Option<u64>,
+    raw_per_s: Option<f64>,
+}
+
+struct Alone {
+    verb: VerbName,
+    bytes: usize,
+    window: Window,
+    seed: u64,
+}
+
+impl OnBed for Alone {
+    type Output = (u64, u64, f64);
+
+    fn on<B: Bed>(self, bed: &B) -> Result<Self::Output, Error> {
+        let turn = Verb {
+            verb: self.verb,
+            bytes: self.bytes,
+            at_a_time: 1,
+            nodes: bed.nodes(),
+            server: None,
+            memory: bed.bytes(),
+        };
+        let solo = Solo(bed);
+        let (per_s, count) = throughput(&solo, 0..1, 1, self.window, self.seed, (&turn, true))?;
+        let took = count.took.lock().take().unwrap_or_else(super::bed::new_histogram);
+        Ok((took.value_at_quantile(0.5), took.value_at_quantile(0.99), per_s))
+    }
+}
+
+/// A bed with one worker of each node.
+struct Solo<'b, B>(&'b B);
+
+impl<B: Bed> Bed for Solo<'_, B> {
+    type Port = B::Port;
+
+    fn nodes(&self) -> u16 {
+        self.0.nodes()
+    }
+
+    fn workers(&self) -> usize {
+        1
+    }
+
+    fn bytes(&self) -> u64 {
+        self.0.bytes()
+    }
+
+    fn run(&self, jobs: Vec<(drtm_rdma::NodeId, super::bed::Job<B::Port>)>) -> Result<(), Error> {
+        self.0.run(jobs)
+    }
+}
+
+impl Args {
+    pub(crate) fn carry_out(&self, seed: u64, report: &Report) -> Result<(), Error> {
+        let mut rows = Vec::new();
+        for (fabric, verb, bytes) in self.what.each()? {
+            let counted = Duration::from_millis(if fabric.is_simulated() { self.millis.min(5) } else { self.millis });
+            let window = Window { warm: counted / 10, counted };
+            let alone = Alone { verb, bytes, window, seed };
+            let (median_ns, p99_ns, per_s) = on(fabric, Transport::Connection, seed, alone)?;
+            let raw = (self.what.raw && !fabric.is_simulated()).then(|| raw::measure(verb, bytes, window, seed));
+            let raw = raw.transpose()?;
+            rows.push(Row {
+                fabric,
+                simulated: fabric.is_simulated(),
+                verb,
+                bytes,
+                median_ns,
+                p99_ns,
+                per_s,
+                raw_median_ns: raw.as_ref().map(|(took, _)| took.value_at_quantile(0.5)),
+                raw_per_s: raw.as_ref().map(|(took, _)| 1e9 / took.mean()),
+            });
+        }
+        report.text(&text(&rows))?;
+        report.result(&rows)
+    }
+}
+
+fn text(rows: &[Row]) -> String {
+    let or = |value: Option<String>| value.unwrap_or_else(|| "-".to_owned());
+    let shown = table(
+        &["fabric", "verb", "bytes", "median ns", "p99 ns", "per s", "raw median ns", "raw per s"],
+        2,
+        rows.iter().map(|row| {
+            vec![
+                row.fabric.to_string(),
+                name_of(&row.verb),
+                row.bytes.to_string(),
+                row.median_ns.to_string(),
+                row.p99_ns.to_string(),
+                format!("{:.0}", row.per_s),
+                or(row.raw_median_ns.map(|ns| ns.to_string())),
+                or(row.raw_per_s.map(|rate| format!("{rate:.0}"))),
+            ]
+        }),
+    );
+    let note =
+        prose("Times include reading the clock twice, here and in the raw ones. Simulated rows are virtual time.");
+    format!("{shown}\n\n{note}")
+}

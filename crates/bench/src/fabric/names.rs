@@ -1,0 +1,104 @@
+//! What the command line calls fabrics and verbs.
+
+use std::{fmt, str::FromStr};
+
+use clap::ValueEnum;
+use drtm_rdma::NicProfile;
+use serde::{Serialize, Serializer};
+
+/// A fabric.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum FabricName {
+    /// Nodes within this process.
+    Local,
+    /// Nodes that share memory, each with a mapping of its own.
+    Shm,
+    /// A simulated cluster with this NIC.
+    Sim(&'static NicProfile),
+}
+
+impl FabricName {
+    pub(crate) fn is_simulated(self) -> bool {
+        matches!(self, Self::Sim(_))
+    }
+}
+
+impl fmt::Display for FabricName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Local => f.write_str("local"),
+            Self::Shm => f.write_str("shm"),
+            Self::Sim(profile) => write!(f, "sim:{} (simulated)", profile.name),
+        }
+    }
+}
+
+impl Serialize for FabricName {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Sim(profile) => serializer.collect_str(&format_args!("sim:{}", profile.name)),
+            other => serializer.collect_str(other),
+        }
+    }
+}
+
+impl FromStr for FabricName {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let profiles = || NicProfile::ALL.map(|profile| format!("sim:{}", profile.name)).join(", ");
+        match text {
+            "local" => Ok(Self::Local),
+            "shm" => Ok(Self::Shm),
+            "sim" => Ok(Self::Sim(&NicProfile::CONNECTX_4)),
+            _ => {
+                let profile = text.strip_prefix("sim:").and_then(NicProfile::named);
+                profile.map(Self::Sim).ok_or_else(|| format!("one of local, shm, {}", profiles()))
+            }
+        }
+    }
+}
+
+/// What is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum VerbName {
+    /// One-sided READ
+    Read,
+    /// One-sided WRITE
+    Write,
+    /// COMPARE-AND-SWAP of a word
+    Cas,
+    /// FETCH-AND-ADD of a word
+    Faa,
+    /// A message and its reply
+    Message,
+}
+
+impl VerbName {
+    pub(crate) const ALL: [Self; 5] = [Self::Read, Self::Write, Self::Cas, Self::Faa, Self::Message];
+
+    /// Bytes that it moves where it is told to move so many.
+    pub(crate) fn bytes(self, bytes: usize) -> usize {
+        match self {
+            Self::Cas | Self::Faa => 8,
+            Self::Read | Self::Write => bytes.max(8).next_multiple_of(8),
+            Self::Message => bytes,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fabrics_are_read_as_they_are_written() {
+        for name in ["local", "shm", "sim:ConnectX-3", "sim:ConnectX-4"] {
+            let fabric: FabricName = name.parse().expect("a fabric");
+            assert_eq!(serde_json::to_value(fabric).expect("a value"), name);
+            assert_eq!(fabric.to_string().contains("simulated"), fabric.is_simulated());
+        }
+        assert!("sim:abacus".parse::<FabricName>().is_err_and(|refusal| refusal.contains("ConnectX-3")));
+    }
+}

@@ -1,0 +1,185 @@
+//! `drtm-bench log salvage`: what can be read of a log, wherever it is damaged.
+
+use std::{
+    fmt::Write as _,
+    fs::File,
+    io::{self, BufWriter, Write},
+    path::{Path, PathBuf},
+};
+
+use clap::{ArgGroup, Args as ClapArgs, value_parser};
+use serde::Serialize;
+
+use super::{
+    fold::{Folded, Left, Row, fold},
+    rewrite,
+    survey::{Contents, Damage},
+    trial,
+};
+use crate::{
+    Error,
+    drive::is_occupied,
+    report::{Report, prose},
+};
+
+/// Write what can be read of a log to a new directory, or as rows, and say what was left
+///
+/// Goes on behind damage: it takes every frame that is whole, and out of damaged frames every record that is whole. So
+/// what it writes need not be a state that the database ever had. A row whose last change cannot be read has an older
+/// value, or comes back though it was removed; of a transaction in a damaged frame, all rows are there or none.
+/// Of a log that is not damaged, it takes what opening the database would.
+///
+/// A line of the rows: {"table": name|null, "id": n, "key": hex, "value": hex, "version": n}. Keys are encoded as their
+/// order needs it: unsigned numbers are big-endian.
+///
+/// JSON: {directory, into, rows_file, tables, rows, left: {damages: [{file, offset, why}], damaged_bytes,
+/// loose_records, void_records, unclosed_records, patches, stale_rows, lost_rows, orphaned_rows}}
+#[derive(Debug, ClapArgs)]
+#[command(verbatim_doc_comment, after_help = AFTER_HELP, group = ArgGroup::new("out").required(true).multiple(true))]
+pub(crate) struct Args {
+    /// The database's directory
+    #[arg(value_name = "DIR")]
+    directory: PathBuf,
+
+    /// Write a log that can be opened to this directory, which is empty or not there yet
+    #[arg(long, value_name = "NEW", group = "out")]
+    into: Option<PathBuf>,
+
+    /// Write the rows to this file, each as a line of JSON
+    #[arg(long, value_name = "FILE", group = "out")]
+    rows: Option<PathBuf>,
+
+    /// Take also transactions whose epoch no readable frame closes. They may never have been acknowledged, and others
+    /// that they depend on may be missing
+    #[arg(long)]
+    unclosed: bool,
+
+    /// Memory that a database with the new log may use when it is opened, as a test, in GiB
+    #[arg(long, value_parser = value_parser!(u16).range(1..=4096), default_value_t = 64, value_name = "GIB")]
+    memory: u16,
+}
+
+const AFTER_HELP: &str = "\
+Left and doubtful:
+  damaged_bytes     bytes that are in no frame
+  loose_records     records out of damaged frames: they are taken
+  void_records      records that a later opening of the database has declared not to have happened
+  unclosed_records  records of epochs that no readable frame closes (see --unclosed)
+  patches           changes of a part of a row whose version before is missing
+  stale_rows        rows that lack such a change: they have the value before
+  lost_rows         rows of which there are only such changes
+  orphaned_rows     rows of tables whose creation cannot be read: they are in FILE, and not in NEW
+
+Exit status: 0 done, whatever was left, 1 the disk refuses, 2 wrong usage.";
+
+/// What scripts read.
+#[derive(Debug, Serialize)]
+struct Outcome {
+    directory: String,
+    into: Option<String>,
+    rows_file: Option<String>,
+    tables: usize,
+    rows: usize,
+    left: Left,
+}
+
+impl Args {
+    pub(super) fn carry_out(&self, report: &Report) -> Result<(), Error> {
+        if let Some(path) = self.into.as_deref().filter(|path| is_occupied(path)) {
+            return Err(Error::Occupied { path: path.to_owned() });
+        }
+        let contents = Contents::read(&self.directory)?;
+        let folded = fold(&contents.survey(), self.unclosed);
+        let written = |path: &Path, written: io::Result<()>| {
+            written.map_err(|source| Error::File { path: path.to_owned(), source })
+        };
+        if let Some(path) = &self.rows {
+            written(path, File::create(path).and_then(|file| write_rows(&folded, BufWriter::new(file))))?;
+        }
+        if let Some(path) = &self.into {
+            written(path, rewrite::write(path, &folded))?;
+            self.check(path, &folded)?;
+        }
+        let shown = |path: &Option<PathBuf>| path.as_ref().map(|path| path.display().to_string());
+        let outcome = Outcome {
+            directory: self.directory.display().to_string(),
+            into: shown(&self.into),
+            rows_file: shown(&self.rows),
+            tables: folded.tables.len(),
+            rows: folded.rows.len(),
+            left: folded.left,
+        };
+        report.text(&outcome.text())?;
+        report.result(&outcome)
+    }
+
+    /// Opens what was written.
+    fn check(&self, path: &Path, folded: &Folded<'_>) -> Result<(), Error> {
+        let db = trial::open(path, u64::from(self.memory) << 30)?;
+        let found: u64 = db.tables()?.iter().map(|(_, rows)| rows).sum();
+        let expected = folded.rows.len() as u64 - folded.left.orphaned_rows;
+        if found != expected {
+            let first = format!("{} has {found} rows where {expected} were written", path.display());
+            return Err(Error::Inconsistent { violations: 1, first });
+        }
+        Ok(())
+    }
+}
+
+/// A row, as a line.
+#[derive(Serialize)]
+struct Line<'f> {
+    table: Option<&'f str>,
+    id: u16,
+    key: String,
+    value: String,
+    version: u64,
+}
+
+fn write_rows(folded: &Folded<'_>, mut out: impl Write) -> io::Result<()> {
+    for Row { table, key, value, version } in &folded.rows {
+        let name = folded.tables.get(table).map(|(shape, _)| shape.name.as_str());
+        let line = Line { table: name, id: *table, key: hex(key), value: hex(value), version: *version };
+        serde_json::to_writer(&mut out, &line)?;
+        out.write_all(b"\n")?;
+    }
+    out.flush()
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
+        // A string takes what it is given.
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+impl Outcome {
+    fn text(&self) -> String {
+        let Self { directory, tables, rows, left, .. } = self;
+        let mut text = format!("{directory}: {rows} rows of {tables} tables could be read\n");
+        for (what, path) in [("log", &self.into), ("rows", &self.rows_file)] {
+            if let Some(path) = path {
+                text += &format!("{what} written: {path}\n");
+            }
+        }
+        let counts = [
+            (left.damaged_bytes as u64, "bytes are in no frame"),
+            (left.loose_records, "records were read out of damaged frames"),
+            (left.void_records, "records have been declared not to have happened"),
+            (left.unclosed_records, "records are of epochs that no readable frame closes"),
+            (left.patches, "changes of parts of rows lack the version before"),
+            (left.stale_rows, "rows have an older value"),
+            (left.lost_rows, "rows are lost"),
+            (left.orphaned_rows, "rows are of tables whose creation cannot be read"),
+        ];
+        let counts = counts.iter().filter(|(count, _)| *count > 0);
+        let left: Vec<String> = counts.map(|(count, what)| format!("{count} {what}")).collect();
+        let left = if left.is_empty() { "Nothing was left.".to_owned() } else { format!("Left: {}.", left.join("; ")) };
+        text += &prose(&left);
+        for Damage { file, offset, why } in self.left.damages.iter().take(20) {
+            text += &format!("\ndamage in {file} at offset {offset}: {why}");
+        }
+        text + "\n"
+    }
+}

@@ -1,0 +1,107 @@
+//! A directory that a database can be opened on without changing it: reads are the directory's, writes go nowhere.
+
+use std::{
+    fs::{self, File},
+    io,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use drtm_htm::NoHtm;
+use drtm_txn::{
+    Builder, Db, Durability, Setting,
+    durability::storage::{DirectoryLock, Storage, StoredFile},
+};
+
+/// The least that serves to read a log.
+#[derive(Debug)]
+pub(super) struct Reading;
+
+impl Setting for Reading {
+    type Engine = NoHtm;
+}
+
+/// Opens the database of a directory, and leaves the directory as it is. The caller has it locked.
+///
+/// # Errors
+///
+/// What opening it would say.
+pub(super) fn open(directory: &Path, memory: u64) -> Result<Db<Reading>, drtm_txn::Error> {
+    let trial: Arc<dyn Storage> = Arc::new(Trial { directory: directory.to_owned() });
+    Builder::new().memory(memory).storage(trial, u64::MAX).durability(Durability::Sync).build_with(NoHtm)
+}
+
+#[derive(Debug)]
+struct Trial {
+    directory: PathBuf,
+}
+
+/// The caller's lock serves.
+#[derive(Debug)]
+struct NoLock;
+
+impl DirectoryLock for NoLock {}
+
+/// A file whose changes go nowhere.
+#[derive(Debug)]
+struct TrialFile {
+    /// `None` for one that was created.
+    file: Option<File>,
+}
+
+impl Storage for Trial {
+    fn name(&self) -> String {
+        self.directory.display().to_string()
+    }
+
+    fn lock(&self) -> io::Result<Result<Box<dyn DirectoryLock>, String>> {
+        Ok(Ok(Box::new(NoLock)))
+    }
+
+    fn create(&self, _name: &str) -> io::Result<Box<dyn StoredFile>> {
+        Ok(Box::new(TrialFile { file: None }))
+    }
+
+    fn open(&self, name: &str) -> io::Result<Box<dyn StoredFile>> {
+        Ok(Box::new(TrialFile { file: Some(File::open(self.directory.join(name))?) }))
+    }
+
+    fn rename(&self, _from: &str, _to: &str) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn remove(&self, _name: &str) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn list(&self) -> io::Result<Vec<String>> {
+        let names = fs::read_dir(&self.directory)?.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()));
+        names.collect()
+    }
+
+    fn sync_directory(&self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl StoredFile for TrialFile {
+    fn read(&self) -> io::Result<Vec<u8>> {
+        self.file.as_ref().map_or_else(|| Ok(Vec::new()), StoredFile::read)
+    }
+
+    fn write_at(&self, _offset: u64, bytes: &[u8]) -> io::Result<usize> {
+        Ok(bytes.len())
+    }
+
+    fn reserve(&self, _length: u64) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn truncate(&self, _length: u64) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,42 @@
+//! The process that is killed: it opens a database, runs transactions for ever, and tells which were acknowledged.
+
+use std::{
+    io::{self, Write},
+    path::PathBuf,
+};
+
+use clap::Args as ClapArgs;
+use drtm_htm::NoHtm;
+use drtm_txn::{Db, Durability};
+
+use super::{Sound, ledger::Ledger, life::Life};
+use crate::Error;
+
+/// Memory of the database.
+pub(super) const MEMORY: u64 = 256 << 20;
+
+/// What the parent says.
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Args {
+    #[arg(long)]
+    path: PathBuf,
+    #[arg(long)]
+    threads: u32,
+    #[arg(long)]
+    life: u32,
+}
+
+impl Args {
+    pub(super) fn carry_out(&self, seed: u64) -> Result<(), Error> {
+        let Self { threads, life: number, .. } = *self;
+        let builder = Db::builder().memory(MEMORY).path(&self.path).durability(Durability::Sync);
+        let db: Db<Sound> = builder.build_with(NoHtm)?;
+        let ledger = Ledger::open(&db)?;
+        let life = Life { number, threads, transactions: u32::MAX, mode: Durability::Sync, seed };
+        // Eight bytes are written to a pipe whole or not at all. When the parent is gone, this fails.
+        life.lead(&db, &ledger, |id| {
+            io::stdout().write_all(&id.to_le_bytes()).and_then(|()| io::stdout().flush()).map_err(Error::Report)
+        })?;
+        Ok(())
+    }
+}

@@ -1,0 +1,84 @@
+//! Power cuts: the simulated disk stops at a random call, and what is left of it is opened again.
+
+use drtm_htm::NoHtm;
+use drtm_txn::{
+    Durability, Setting,
+    durability::storage::{Fault, Image},
+};
+use fastrand::Rng;
+
+use super::{
+    End,
+    book::{Book, Finding},
+    life::{Life, check, is_stop, open},
+    tally::Tally,
+};
+use crate::{Error, drive::Progress};
+
+/// Calls to the disk, at most, until it stops: opening takes about ten, and a commit that waits takes two.
+const CALLS: u64 = 120;
+
+/// Calls of an opening, about.
+const OPENING: u64 = 16;
+
+/// Crashes until the end.
+pub(super) fn soak<S: Setting<Engine = NoHtm>>(seed: u64, end: End) -> Result<Tally, Error> {
+    let mut tally = Tally::new("crash", "simulated", seed);
+    let _progress = Progress::spinner("crashing");
+    while !end.is_over(tally.runs) {
+        run::<S>(&mut Rng::with_seed(crate::scatter::scatter(seed).wrapping_add(tally.runs)), &mut tally)?;
+        tally.runs += 1;
+    }
+    Ok(tally)
+}
+
+/// One database, of several lives.
+fn run<S: Setting<Engine = NoHtm>>(random: &mut Rng, tally: &mut Tally) -> Result<(), Error> {
+    let (mut disk, mut book) = (Image::default(), Book::default());
+    for number in 1..=random.u32(2..=5) {
+        let mode = if random.u8(0..4) == 0 { Durability::Async } else { Durability::Sync };
+        let (threads, transactions) = (random.u32(1..=3), random.u32(1..=40));
+        let life = Life { number, threads, transactions, mode, seed: random.u64(..) };
+        if random.u8(0..6) > 0 {
+            disk.fail_at(random.u64(0..CALLS), Fault::Crash);
+        }
+        let place = format!("life {number} ({mode:?}, {threads} threads)");
+        if let Err(error) = life.on::<S>(&disk, NoHtm, &mut book, random.bool()) {
+            tally.count(vec![Finding::Anomaly(error.to_string())], &place);
+            return Ok(());
+        }
+        disk = stopped(&disk, random, tally);
+        // It may crash again while it recovers, and again.
+        while random.bool() {
+            disk.fail_at(random.u64(0..OPENING), Fault::Crash);
+            match open::<S>(&disk, Durability::Sync, NoHtm) {
+                Ok(_) => {}
+                Err(error) if is_stop(&error) => {}
+                Err(error) => tally.count(vec![Finding::Anomaly(format!("while it recovers: {error}"))], &place),
+            }
+            disk = stopped(&disk, random, tally);
+        }
+        tally.count(check::<S>(&disk, NoHtm, &mut book), &place);
+        if tally.wrong() > 0 {
+            break;
+        }
+        disk = stopped(&disk, random, tally);
+    }
+    tally.acknowledged += book.survivors() as u64;
+    Ok(())
+}
+
+/// The disk after a power cut, or, seldom, after the process was killed.
+fn stopped(disk: &Image, random: &mut Rng, tally: &mut Tally) -> Image {
+    if random.u8(0..5) == 0 {
+        tally.kills += 1;
+        return disk.after_kill();
+    }
+    tally.crash_points += 1;
+    // A disk that loses as much as it may, one that loses nothing, and mixtures.
+    match random.u8(0..6) {
+        0 => disk.after_crash(&mut |most| most - 1),
+        1 => disk.after_crash(&mut |_| 0),
+        _ => disk.after_crash(&mut |most| random.u64(0..most)),
+    }
+}

@@ -1,0 +1,109 @@
+//! The checks of a soak notice what they are for: rows that were tampered with, and databases with deliberate faults.
+
+use std::time::Instant;
+
+use drtm_htm::NoHtm;
+use drtm_txn::{Db, Durability, Error as DbError, Mutation, Setting, durability::storage::Image};
+
+use super::{
+    End, Sound,
+    book::{Book, Finding},
+    crash, faults,
+    ledger::{BANK, LISTS, Ledger, ids, note_of},
+    life::{Ended, Life, open},
+};
+
+fn runs(count: u64) -> End {
+    End { runs: Some(count), at: Instant::now() }
+}
+
+#[test]
+fn a_sound_database_passes() {
+    let tally = crash::soak::<Sound>(3, runs(20)).expect("nothing but the disk fails");
+    assert!(tally.wrong() == 0 && tally.crash_points > 50 && tally.acknowledged > 100, "{tally:?}");
+    let tally = faults::soak::<Sound>(3, runs(60)).expect("nothing but the disk fails");
+    assert!(tally.wrong() == 0 && tally.faults.values().sum::<u64>() == 60 && tally.acknowledged > 100, "{tally:?}");
+}
+
+/// Lives once, changes a row of what was recovered behind the book's back, and returns what the check says.
+fn tampered(tamper: impl FnOnce(&Db<Sound>, &Ledger) -> Result<(), DbError>) -> Vec<Finding> {
+    let (disk, mut book) = (Image::default(), Book::default());
+    let life = Life { number: 1, threads: 2, transactions: 60, mode: Durability::Sync, seed: 7 };
+    assert_eq!(life.on::<Sound>(&disk, NoHtm, &mut book, true).expect("no fault"), Ended::Whole);
+    let db = open::<Sound>(&disk, Durability::Sync, NoHtm).expect("no fault");
+    let ledger = Ledger::open(&db).expect("no fault");
+    assert_eq!(book.check(&db, &ledger).expect("memory"), []);
+    assert!(book.survivors() > 60, "{}", book.survivors());
+    tamper(&db, &ledger).expect("there is such a row");
+    book.check(&db, &ledger).expect("memory")
+}
+
+/// The list with the most elements.
+fn longest(db: &Db<Sound>, ledger: &Ledger) -> Result<(u32, Vec<u8>), DbError> {
+    let lists =
+        db.read(|tx| (0..LISTS).map(|list| Ok((list, tx.get(ledger.lists, &list)?.unwrap_or_default()))).collect())?;
+    let lists: Vec<(u32, Vec<u8>)> = lists;
+    Ok(lists.into_iter().max_by_key(|(_, bytes)| bytes.len()).expect("there are lists"))
+}
+
+#[test]
+fn whatever_is_tampered_with_is_noticed() {
+    let is_partial = |findings: &[Finding]| findings.iter().any(|finding| matches!(finding, Finding::Partial(_)));
+    let is_lost = |findings: &[Finding]| findings.iter().any(|finding| matches!(finding, Finding::Lost(_)));
+    assert_eq!(tampered(|_, _| Ok(())), []);
+    let shortened = tampered(|db, ledger| {
+        let (list, mut bytes) = longest(db, ledger)?;
+        bytes.truncate(bytes.len() - 8);
+        db.transact(|tx| tx.put(ledger.lists, &list, &bytes))
+    });
+    assert!(is_partial(&shortened), "{shortened:?}");
+    let reordered = tampered(|db, ledger| {
+        let (list, mut bytes) = longest(db, ledger)?;
+        let first = bytes[..8].to_vec();
+        bytes.copy_within(8..16, 0);
+        bytes[8..16].copy_from_slice(&first);
+        db.transact(|tx| tx.put(ledger.lists, &list, &bytes))
+    });
+    assert!(is_partial(&reordered), "{reordered:?}");
+    let gone = tampered(|db, ledger| {
+        let last = ids(&longest(db, ledger)?.1).pop().expect("it has elements");
+        db.transact(|tx| tx.remove(ledger.journal, &last).map(drop))
+    });
+    assert!(is_partial(&gone) && is_lost(&gone), "{gone:?}");
+    let richer =
+        tampered(|db, ledger| db.transact(|tx| tx.update(ledger.accounts, &3, |row| row.balance += 1).map(drop)));
+    assert!(is_partial(&richer), "{richer:?}");
+    let fewer = tampered(|db, ledger| db.transact(|tx| tx.remove(ledger.accounts, &(BANK - 1)).map(drop)));
+    assert!(is_partial(&fewer), "{fewer:?}");
+    let counted = tampered(|db, ledger| db.transact(|tx| tx.update(ledger.counts, &1, |row| row.made -= 1).map(drop)));
+    assert!(is_partial(&counted), "{counted:?}");
+    let noted = tampered(|db, ledger| {
+        let list = longest(db, ledger)?.0;
+        db.transact(|tx| tx.put(ledger.notes, &note_of(list), b"another"))
+    });
+    assert!(is_partial(&noted), "{noted:?}");
+}
+
+/// With a deliberate fault, by its place in [`FAULTS`].
+#[derive(Debug)]
+struct Faulty<const FAULT: usize>;
+
+const FAULTS: [Mutation; 4] =
+    [Mutation::RemovalsDropped, Mutation::NumberNotRestored, Mutation::DirectoryNotSynced, Mutation::EpochNotPublished];
+
+impl<const FAULT: usize> Setting for Faulty<FAULT> {
+    type Engine = NoHtm;
+    const FAULT: Option<Mutation> = Some(FAULTS[FAULT]);
+}
+
+/// Returns whether a database with a deliberate fault is found out.
+fn is_found_out<S: Setting<Engine = NoHtm>>() -> bool {
+    (0..40).any(|seed| crash::soak::<S>(seed, runs(10)).is_ok_and(|tally| tally.wrong() > 0))
+}
+
+#[test]
+fn databases_with_deliberate_faults_are_found_out() {
+    assert!(is_found_out::<Faulty<0>>(), "removals that recovery forgets");
+    assert!(is_found_out::<Faulty<1>>(), "a number that recovery does not restore");
+    assert!(is_found_out::<Faulty<2>>(), "a segment's name that is not synced");
+}

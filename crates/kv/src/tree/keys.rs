@@ -1,0 +1,102 @@
+//! The two kinds of keys that trees have: words, and byte strings in layers.
+
+use drtm_htm::Engine;
+
+use super::{
+    LeafChange, Table,
+    kind::Kind,
+    leaves::Leaves,
+    slices,
+    spot::{Put, Spot},
+    walk::Walk,
+};
+use crate::{
+    KvError, Version,
+    keys::{Bytes, Inline, Sliced},
+};
+
+impl Kind for Inline {
+    type Owned = u64;
+    type Kept = Self;
+    type Way = Leaves;
+
+    fn key(owned: &u64) -> u64 {
+        *owned
+    }
+
+    fn keep(key: u64, owned: &mut u64) {
+        *owned = key;
+    }
+
+    fn slice(key: u64, _depth: usize) -> u64 {
+        key
+    }
+
+    fn common(_one: u64, _other: u64) -> usize {
+        0
+    }
+
+    #[inline(always)]
+    fn spot<'t, E: Engine>(table: &'t Table<E>, key: u64) -> Result<Spot<'t, E>, KvError> {
+        table.spot(key)
+    }
+
+    /// No two keys have the same way, so the leaf is not what it was.
+    fn part<E: Engine>(
+        _table: &Table<E>,
+        _spot: &Spot<'_, E>,
+        _key: u64,
+        _link: u64,
+        _version: Version,
+        _note: &mut impl FnMut(LeafChange),
+    ) -> Result<Put, KvError> {
+        Ok(Put::Retry)
+    }
+
+    fn reclaim<E: Engine>(table: &Table<E>, key: u64) -> Result<(), KvError> {
+        table.reclaim(key)
+    }
+}
+
+impl Kind for Bytes {
+    type Owned = Vec<u8>;
+    type Kept = Sliced;
+    type Way = Walk;
+
+    fn key(owned: &Vec<u8>) -> &[u8] {
+        owned
+    }
+
+    fn keep(key: &[u8], owned: &mut Vec<u8>) {
+        owned.clear();
+        owned.extend(key);
+    }
+
+    fn slice(key: &[u8], depth: usize) -> u64 {
+        slices::slice(key, depth)
+    }
+
+    fn common(one: &[u8], other: &[u8]) -> usize {
+        slices::common(one, other, 0)
+    }
+
+    #[inline(always)]
+    fn spot<'t, E: Engine>(table: &'t Table<E>, key: &[u8]) -> Result<Spot<'t, E>, KvError> {
+        table.spot_of_bytes(key)
+    }
+
+    fn part<E: Engine>(
+        table: &Table<E>,
+        spot: &Spot<'_, E>,
+        key: &[u8],
+        link: u64,
+        version: Version,
+        note: &mut impl FnMut(LeafChange),
+    ) -> Result<Put, KvError> {
+        table.put_parting(spot, key, link, version, note)
+    }
+
+    fn reclaim<E: Engine>(table: &Table<E>, key: &[u8]) -> Result<(), KvError> {
+        table.prune(key)
+    }
+}

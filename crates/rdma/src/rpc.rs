@@ -1,0 +1,176 @@
+//! Typed calls over messages: procedures with a request and a reply, several to a message, with
+//! deadlines, each carried out at most once.
+//!
+//! - A [`Procedure`] is a number and two types. [`Encode`] and [`Decode`] are the codec: it borrows
+//!   what it decodes, and its buffers are used again, so that a call allocates nothing.
+//! - [`Rpc::to`] collects [`Calls`] to one node, which travel in one message and come back in one:
+//!   one round trip for all of them. [`Rpc::call`] makes one.
+//! - [`serve`] answers them, by a handler that is given one [`Incoming`] call after the other.
+//! - A deadline is the caller's. It travels as how long the caller still waits, since nodes have no
+//!   common clock, and a handler is not bothered with a call that is not waited for any more.
+//! - A call is carried out *at most once*. Where the fabric delivers
+//!   [once](crate::Delivery::Once), nothing is sent twice. Where it does not, a message without an
+//!   answer is sent again until its deadline, and [`Once`] remembers what was answered as long as
+//!   the caller may ask again.
+//!
+//! A call that fails may have been carried out, unless [`RpcError::is_certain`] says otherwise.
+//!
+//! # Example
+//!
+//! ```
+//! use drtm_htm::NoHtm;
+//! use drtm_rdma::{
+//!     Executor, Fabric, LocalConfig, LocalFabric, NodeId, Phase,
+//!     rpc::{Once, Procedure, Refused, Rpc, serve},
+//! };
+//!
+//! /// Adds to a counter, and gives what it was.
+//! enum Add {}
+//!
+//! impl Procedure for Add {
+//!     const NUMBER: u16 = 1;
+//!     type Request<'a> = (&'a str, u64);
+//!     type Reply<'a> = u64;
+//! }
+//!
+//! let fabric = LocalFabric::<NoHtm>::new(1, LocalConfig::perfect());
+//! let endpoint = fabric.endpoint(NodeId(0))?;
+//! let verbs = endpoint.during(Phase::Execute);
+//! let mut apples = 0;
+//! let mut executor = Executor::new(&endpoint);
+//! let once = Once::default();
+//! executor.serve(serve(verbs, &once, |call| match call.procedure() {
+//!     Add::NUMBER => call.answer::<Add>(|(name, add)| match name {
+//!         "apples" => Ok(std::mem::replace(&mut apples, apples + add)),
+//!         _ => Err(Refused(404)),
+//!     }),
+//!     _ => call.unknown(),
+//! }));
+//! let caller = async || {
+//!     let rpc = Rpc::new(verbs);
+//!     assert_eq!(rpc.call::<Add>(NodeId(0), &("apples", 5), None).await?.get()?, 0);
+//!     // Two in one message.
+//!     let mut calls = rpc.to(NodeId(0));
+//!     let first = calls.add::<Add>(&("apples", 1))?;
+//!     let second = calls.add::<Add>(&("pears", 1))?;
+//!     let results = calls.send(None).await?;
+//!     assert_eq!(results.get(&first)?, 5);
+//!     assert_eq!(results.get(&second).unwrap_err().refused(), Some(404));
+//!     Ok::<_, drtm_rdma::rpc::RpcError>(())
+//! };
+//! executor.spawn(async { caller().await.expect("calls that succeed") });
+//! executor.run();
+//! # Ok::<(), drtm_rdma::FabricError>(())
+//! ```
+
+mod client;
+mod codec;
+mod frame;
+mod once;
+mod server;
+
+pub use client::{Calls, One, Results, Rpc, Slot};
+pub use codec::{Decode, DecodeError, Encode, Reader};
+#[doc(hidden)]
+pub use frame::{Request, Requests, decode};
+pub use once::Once;
+pub use server::{Answered, Incoming, Refused, serve};
+
+pub(crate) use client::Outstanding;
+
+use crate::{Time, VerbError};
+
+/// Something that can be called: a number, and what it is called with and gives.
+///
+/// # Example
+///
+/// See the [module](self).
+pub trait Procedure {
+    /// Its number, among those of one handler.
+    const NUMBER: u16;
+
+    /// What it is called with.
+    type Request<'a>: Encode + Decode<'a>;
+
+    /// What it gives.
+    type Reply<'a>: Encode + Decode<'a>;
+}
+
+/// A call that has failed.
+///
+/// # Example
+///
+/// ```
+/// use drtm_rdma::rpc::RpcError;
+///
+/// assert!(RpcError::UnknownProcedure { procedure: 3 }.is_certain());
+/// assert_eq!(RpcError::Refused { reason: 7 }.refused(), Some(7));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum RpcError {
+    /// The message could not be sent, or its fate is not known.
+    #[error(transparent)]
+    Verb(#[from] VerbError),
+    /// The deadline had passed before the message was sent.
+    #[error("the deadline {deadline} had passed, and nothing was sent")]
+    TooLate {
+        /// The deadline.
+        deadline: Time,
+    },
+    /// The deadline passed before the reply came.
+    #[error("the deadline passed at {deadline}; whether the calls were carried out is not known")]
+    Elapsed {
+        /// The deadline.
+        deadline: Time,
+    },
+    /// The handler took the call when it was not waited for any more, and did not carry it out.
+    #[error("the call was taken too late and not carried out")]
+    Expired,
+    /// The message has no room for another call.
+    #[error("the message has no room for another call; send it, and begin another")]
+    Full,
+    /// The handler refuses the call, with a number of its own.
+    #[error("the call is refused, for reason {reason}")]
+    Refused {
+        /// The handler's number.
+        reason: u32,
+    },
+    /// The handler knows no such procedure, and has done nothing.
+    #[error("procedure {procedure} is not known there")]
+    UnknownProcedure {
+        /// What was called.
+        procedure: u16,
+    },
+    /// The request's bytes were none of the procedure's for the handler, which has done nothing.
+    #[error("the request is none of this procedure's; both sides must have the same version")]
+    Malformed,
+    /// The call was carried out, and its reply fits no message.
+    #[error("the call was carried out, and its reply is too long for a message")]
+    TooLong,
+    /// The reply's bytes are none of the procedure's.
+    #[error("the reply is not understood: {0}")]
+    Reply(DecodeError),
+}
+
+impl RpcError {
+    /// Whether the call was certainly not carried out.
+    #[must_use]
+    pub fn is_certain(&self) -> bool {
+        match self {
+            Self::Verb(error) => !error.may_have_taken_effect(),
+            Self::TooLate { .. } | Self::Expired | Self::Full | Self::UnknownProcedure { .. } | Self::Malformed => true,
+            // What a handler did before it refused is its business.
+            Self::Elapsed { .. } | Self::Refused { .. } | Self::TooLong | Self::Reply(_) => false,
+        }
+    }
+
+    /// The handler's number, if it refuses the call.
+    #[must_use]
+    pub fn refused(&self) -> Option<u32> {
+        match self {
+            Self::Refused { reason } => Some(*reason),
+            _ => None,
+        }
+    }
+}

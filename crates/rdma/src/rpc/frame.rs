@@ -1,0 +1,273 @@
+//! Messages of the protocol, byte by byte.
+//!
+//! ```text
+//!   request   magic u16 | version u8 | count u8 | number u64 | floor u64 | budget u64 | calls
+//!   call      procedure u16 | length u32 | request
+//!   reply     magic u16 | version u8 | count u8 | results
+//!   result    status u8 | length u32 | reply, or what there is to say of a refusal
+//! ```
+//!
+//! All in little endian. `number` is the message's own, `floor` the least number that the caller
+//! still waits for, and `budget` how many nanoseconds it waits, or the greatest number for ever.
+
+use super::codec::{Decode, DecodeError, Encode, Reader};
+
+const REQUEST: u16 = 0xD741;
+const REPLY: u16 = 0xD742;
+const VERSION: u8 = 1;
+
+/// Bytes before each call's request.
+const CALL_HEAD: usize = 6;
+
+/// Calls that one message carries.
+pub(super) const MOST_CALLS: usize = u8::MAX as usize;
+
+/// How a call was answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Status {
+    Done,
+    /// The handler refuses, with a number that says why.
+    Refused,
+    UnknownProcedure,
+    /// The request's bytes are none of the procedure's.
+    Malformed,
+    /// The caller does not wait any more.
+    Expired,
+    /// The reply does not fit a message.
+    TooLong,
+}
+
+impl Status {
+    const ALL: [Self; 6] =
+        [Self::Done, Self::Refused, Self::UnknownProcedure, Self::Malformed, Self::Expired, Self::TooLong];
+
+    fn from_byte(byte: u8) -> Result<Self, DecodeError> {
+        Self::ALL.get(usize::from(byte)).copied().ok_or(DecodeError::Invalid { what: "status of a call" })
+    }
+}
+
+/// A message of calls, which is whole.
+#[derive(Clone, Debug)]
+#[doc(hidden)]
+pub struct Requests<'a> {
+    /// The message's number among those of its endpoint.
+    pub number: u64,
+    /// The least number that the caller still waits for.
+    pub floor: u64,
+    /// How many nanoseconds the caller waits.
+    pub budget: u64,
+    left: u8,
+    calls: Reader<'a>,
+}
+
+/// One of its calls.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[doc(hidden)]
+pub struct Request<'a> {
+    /// What is called.
+    pub procedure: u16,
+    /// With what.
+    pub bytes: &'a [u8],
+}
+
+/// Decodes a message of calls. All of it is looked at, so that the calls can be taken without
+/// errors.
+///
+/// # Errors
+///
+/// When it is none.
+#[doc(hidden)]
+pub fn decode(bytes: &[u8]) -> Result<Requests<'_>, DecodeError> {
+    let mut reader = Reader::new(bytes);
+    let left = head(&mut reader, REQUEST)?;
+    let (number, floor, budget) = Decode::decode(&mut reader)?;
+    let requests = Requests { number, floor, budget, left, calls: reader.clone() };
+    for _ in 0..left {
+        let _: (u16, &[u8]) = Decode::decode(&mut reader)?;
+    }
+    reader.finish()?;
+    if floor > number {
+        return Err(DecodeError::Invalid { what: "number of a message" });
+    }
+    Ok(requests)
+}
+
+fn head(reader: &mut Reader<'_>, kind: u16) -> Result<u8, DecodeError> {
+    let (magic, version, count) = <(u16, u8, u8)>::decode(reader)?;
+    if magic != kind || version != VERSION {
+        return Err(DecodeError::Foreign);
+    }
+    Ok(count)
+}
+
+impl<'a> Iterator for Requests<'a> {
+    type Item = Request<'a>;
+
+    fn next(&mut self) -> Option<Request<'a>> {
+        self.left = self.left.checked_sub(1)?;
+        // It was decoded before.
+        let (procedure, bytes) = Decode::decode(&mut self.calls).ok()?;
+        Some(Request { procedure, bytes })
+    }
+}
+
+/// Begins a message of calls, whose numbers come later.
+pub(super) fn begin_requests(into: &mut Vec<u8>) {
+    into.clear();
+    (REQUEST, VERSION, 0_u8).encode(into);
+    (0_u64, 0_u64, 0_u64).encode(into);
+}
+
+/// Appends a call. Gives its place in the message, or nothing where it does not fit.
+pub(super) fn add_request(into: &mut Vec<u8>, procedure: u16, request: &impl Encode, most: usize) -> Option<u8> {
+    let (before, count) = (into.len(), into[3]);
+    if usize::from(count) == MOST_CALLS {
+        return None;
+    }
+    (procedure, 0_u32).encode(into);
+    request.encode(into);
+    if into.len() > most {
+        into.truncate(before);
+        return None;
+    }
+    let length = (into.len() - before - CALL_HEAD) as u32;
+    into[before + 2..before + CALL_HEAD].copy_from_slice(&length.to_le_bytes());
+    into[3] = count + 1;
+    Some(count)
+}
+
+/// Says which message this is, and how long it is waited for.
+pub(super) fn seal_requests(into: &mut [u8], number: u64, floor: u64, budget: u64) {
+    for (place, value) in [number, floor, budget].into_iter().enumerate() {
+        let at = 4 + 8 * place;
+        into[at..at + 8].copy_from_slice(&value.to_le_bytes());
+    }
+}
+
+/// Begins a message of results.
+pub(super) fn begin_replies(into: &mut Vec<u8>) {
+    into.clear();
+    (REPLY, VERSION, 0_u8).encode(into);
+}
+
+/// Appends a result, of which `put` appends the reply.
+pub(super) fn add_reply(into: &mut Vec<u8>, most: usize, put: impl FnOnce(&mut Vec<u8>) -> Status) {
+    let before = into.len();
+    (0_u8, 0_u32).encode(into);
+    let mut status = put(into);
+    if into.len() > most {
+        into.truncate(before + 5);
+        status = Status::TooLong;
+    }
+    let length = (into.len() - before - 5) as u32;
+    into[before] = status as u8;
+    into[before + 1..before + 5].copy_from_slice(&length.to_le_bytes());
+    into[3] += 1;
+}
+
+/// Finds one result of a message of results.
+pub(super) fn result(bytes: &[u8], place: u8) -> Result<(Status, &[u8]), DecodeError> {
+    let mut reader = Reader::new(bytes);
+    if head(&mut reader, REPLY)? <= place {
+        return Err(DecodeError::Invalid { what: "number of results" });
+    }
+    for _ in 0..place {
+        let _: (u8, &[u8]) = Decode::decode(&mut reader)?;
+    }
+    let (status, bytes) = <(u8, &[u8])>::decode(&mut reader)?;
+    Ok((Status::from_byte(status)?, bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Bytes before the first call.
+    const HEAD: usize = 28;
+
+    fn message(calls: &[(u16, Vec<u8>)]) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        begin_requests(&mut bytes);
+        for (procedure, request) in calls {
+            add_request(&mut bytes, *procedure, &&request[..], usize::MAX).expect("room");
+        }
+        seal_requests(&mut bytes, 7, 3, 1_000);
+        bytes
+    }
+
+    fn calls() -> impl Strategy<Value = Vec<(u16, Vec<u8>)>> {
+        prop::collection::vec((any::<u16>(), prop::collection::vec(any::<u8>(), 0..20)), 0..10)
+    }
+
+    proptest! {
+        #[test]
+        fn calls_are_decoded_as_they_were_encoded(calls in calls()) {
+            let bytes = message(&calls);
+            let requests = decode(&bytes).expect("it is one");
+            prop_assert_eq!((requests.number, requests.floor, requests.budget), (7, 3, 1_000));
+            let found: Vec<_> = requests.map(|request| {
+                (request.procedure, <&[u8]>::decode(&mut Reader::new(request.bytes)).expect("bytes").to_vec())
+            }).collect();
+            prop_assert_eq!(found, calls);
+        }
+
+        #[test]
+        fn changed_bytes_are_an_error_or_other_calls_and_never_a_panic(
+            calls in calls(),
+            changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..5),
+            cut in any::<prop::sample::Index>(),
+        ) {
+            let mut bytes = message(&calls);
+            for (at, byte) in changes {
+                let at = at.index(bytes.len());
+                bytes[at] = byte;
+            }
+            for bytes in [&bytes[..], &bytes[..cut.index(bytes.len())]] {
+                if let Ok(requests) = decode(bytes) {
+                    let count = usize::from(bytes[3]);
+                    prop_assert_eq!(requests.count(), count);
+                }
+                for place in 0..4 {
+                    let _ = result(bytes, place);
+                }
+            }
+        }
+
+        #[test]
+        fn no_bytes_make_it_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            let _ = decode(&bytes).map(Iterator::count);
+            let _ = result(&bytes, 0);
+        }
+
+        #[test]
+        fn results_are_found_again(replies in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..20), 1..10)) {
+            let mut bytes = Vec::new();
+            begin_replies(&mut bytes);
+            for reply in &replies {
+                add_reply(&mut bytes, usize::MAX, |into| { into.extend_from_slice(reply); Status::Done });
+            }
+            for (place, reply) in replies.iter().enumerate() {
+                prop_assert_eq!(result(&bytes, place as u8), Ok((Status::Done, &reply[..])));
+            }
+            prop_assert!(result(&bytes, replies.len() as u8).is_err());
+        }
+    }
+
+    #[test]
+    fn what_does_not_fit_is_left_out() {
+        let mut bytes = Vec::new();
+        begin_requests(&mut bytes);
+        assert_eq!(bytes.len(), HEAD);
+        assert_eq!(add_request(&mut bytes, 1, &7_u32, HEAD + 10), Some(0));
+        assert_eq!(add_request(&mut bytes, 1, &7_u32, HEAD + 10), None);
+        assert_eq!(decode(&bytes).expect("it is one").count(), 1);
+        begin_replies(&mut bytes);
+        add_reply(&mut bytes, 20, |into| {
+            into.extend_from_slice(&[0; 100]);
+            Status::Done
+        });
+        assert_eq!(result(&bytes, 0), Ok((Status::TooLong, &[][..])));
+    }
+}

@@ -1,0 +1,144 @@
+//! At most once, where messages arrive twice: what was answered is remembered as long as the caller
+//! may ask again.
+//!
+//! A caller numbers its messages, and says with each what the least number is that it still waits
+//! for. Below that floor nothing is carried out and nothing is remembered; so a caller has as many
+//! answers here as it has calls unanswered.
+
+use std::collections::BTreeMap;
+
+use parking_lot::Mutex;
+
+use crate::port::ReplyTo;
+
+/// What to do with a message.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Seen {
+    /// It is new: carry it out.
+    New,
+    /// It was answered so.
+    Answered,
+    /// It is being carried out by another worker, or the caller does not wait for it any more.
+    Stale,
+}
+
+/// What the workers of a node have answered, for as long as it may be asked for again.
+///
+/// All workers of a node that serve share one. Where the fabric delivers messages once it is never
+/// used, and costs nothing.
+///
+/// # Example
+///
+/// See the [module](super).
+#[derive(Debug, Default)]
+pub struct Once {
+    callers: Mutex<BTreeMap<Caller, Memory>>,
+}
+
+/// An endpoint, in one of its lives, of an incarnation of a node.
+type Caller = (u16, u32, u16, u32);
+
+#[derive(Debug, Default)]
+struct Memory {
+    floor: u64,
+    /// By number. Nothing while it is carried out.
+    answers: BTreeMap<u64, Option<Vec<u8>>>,
+}
+
+fn caller(to: &ReplyTo) -> Caller {
+    (to.node.0, to.incarnation.0, to.endpoint, to.life)
+}
+
+impl Once {
+    /// Takes a message. An answer that there is already becomes `reply`.
+    pub(super) fn begin(&self, from: &ReplyTo, number: u64, floor: u64, reply: &mut Vec<u8>) -> Seen {
+        let mut callers = self.callers.lock();
+        let key = caller(from);
+        if !callers.contains_key(&key) {
+            // What earlier incarnations of its node have asked, nobody asks again.
+            callers.retain(|(node, incarnation, ..), _| *node != key.0 || *incarnation >= key.1);
+        }
+        let memory = callers.entry(key).or_default();
+        if floor > memory.floor {
+            memory.floor = floor;
+            memory.answers = memory.answers.split_off(&floor);
+        }
+        if number < memory.floor {
+            return Seen::Stale;
+        }
+        match memory.answers.get(&number) {
+            None => {
+                memory.answers.insert(number, None);
+                Seen::New
+            }
+            Some(None) => Seen::Stale,
+            Some(Some(answer)) => {
+                reply.clear();
+                reply.extend_from_slice(answer);
+                Seen::Answered
+            }
+        }
+    }
+
+    /// The message is answered so.
+    pub(super) fn end(&self, from: &ReplyTo, number: u64, reply: &[u8]) {
+        let mut callers = self.callers.lock();
+        let answer = callers.get_mut(&caller(from)).and_then(|memory| memory.answers.get_mut(&number));
+        // Otherwise the caller has said meanwhile that it does not wait.
+        if let Some(answer) = answer {
+            *answer = Some(reply.to_vec());
+        }
+    }
+
+    /// Answers that are remembered.
+    #[must_use]
+    pub fn remembered(&self) -> usize {
+        self.callers.lock().values().map(|memory| memory.answers.len()).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::{Incarnation, NodeId, port::Ticket};
+
+    fn from(incarnation: u32) -> ReplyTo {
+        let ticket = Ticket { index: 0, generation: 0 };
+        ReplyTo { node: NodeId(1), incarnation: Incarnation(incarnation), endpoint: 0, life: 0, ticket }
+    }
+
+    #[test]
+    fn what_was_answered_is_answered_again_until_it_is_not_waited_for() {
+        let (once, mut reply) = (Once::default(), Vec::new());
+        assert_eq!(once.begin(&from(1), 1, 1, &mut reply), Seen::New);
+        assert_eq!(once.begin(&from(1), 1, 1, &mut reply), Seen::Stale, "another worker is at it");
+        once.end(&from(1), 1, b"one");
+        assert_eq!(once.begin(&from(1), 1, 1, &mut reply), Seen::Answered);
+        assert_eq!(reply, b"one");
+        assert_eq!(once.begin(&from(1), 2, 2, &mut reply), Seen::New);
+        assert_eq!(once.begin(&from(1), 1, 1, &mut reply), Seen::Stale, "late");
+        assert_eq!(once.remembered(), 1);
+        // Another incarnation counts anew, and the old one is forgotten.
+        assert_eq!(once.begin(&from(2), 1, 1, &mut reply), Seen::New);
+        assert_eq!(once.remembered(), 1);
+    }
+
+    proptest! {
+        /// Messages in any order, each any number of times: each is carried out once at the most.
+        #[test]
+        fn nothing_is_carried_out_twice(arrivals in prop::collection::vec((1..20_u64, 0..5_u64), 0..200)) {
+            let (once, mut reply) = (Once::default(), Vec::new());
+            let mut carried_out = [0; 20];
+            for (number, open) in arrivals {
+                if once.begin(&from(1), number, number.saturating_sub(open), &mut reply) == Seen::New {
+                    carried_out[number as usize] += 1;
+                    once.end(&from(1), number, &number.to_le_bytes());
+                }
+            }
+            prop_assert!(carried_out.iter().all(|times| *times <= 1));
+            prop_assert!(once.remembered() <= 6);
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! The handler's side.
+
+use std::{convert::Infallible, fmt};
+
+use super::{
+    Decode, Encode, Once, Procedure, Reader,
+    frame::{self, Status},
+    once::Seen,
+};
+use crate::{Delivery, NodeId, Port, Verbs};
+
+/// A handler's refusal of a call: a number of the application's.
+///
+/// # Example
+///
+/// See the [module](super).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Refused(pub u32);
+
+/// One call, for a handler to answer.
+///
+/// # Example
+///
+/// See the [module](super).
+#[must_use = "a call is to be answered"]
+pub struct Incoming<'a> {
+    from: NodeId,
+    procedure: u16,
+    request: &'a [u8],
+    reply: &'a mut Vec<u8>,
+}
+
+/// That a call was answered, which only a call can say.
+///
+/// # Example
+///
+/// See the [module](super).
+#[derive(Debug)]
+pub struct Answered(Status);
+
+impl<'a> Incoming<'a> {
+    /// The node that calls.
+    #[must_use]
+    pub fn from(&self) -> NodeId {
+        self.from
+    }
+
+    /// What is called.
+    #[must_use]
+    pub fn procedure(&self) -> u16 {
+        self.procedure
+    }
+
+    /// Answers by what `handle` makes of the request. A request that is none of the procedure's is
+    /// refused, and `handle` not called.
+    pub fn answer<'r, M: Procedure>(
+        self,
+        handle: impl FnOnce(M::Request<'a>) -> Result<M::Reply<'r>, Refused>,
+    ) -> Answered {
+        let mut reader = Reader::new(self.request);
+        let request = M::Request::decode(&mut reader).and_then(|request| reader.finish().map(|()| request));
+        Answered(match request.map(handle) {
+            Ok(Ok(reply)) => {
+                reply.encode(self.reply);
+                Status::Done
+            }
+            Ok(Err(Refused(reason))) => {
+                reason.encode(self.reply);
+                Status::Refused
+            }
+            Err(_) => Status::Malformed,
+        })
+    }
+
+    /// Answers that there is no such procedure.
+    pub fn unknown(self) -> Answered {
+        Answered(Status::UnknownProcedure)
+    }
+}
+
+impl fmt::Debug for Incoming<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Incoming").field("from", &self.from).field("procedure", &self.procedure).finish_non_exhaustive()
+    }
+}
+
+/// Answers calls for ever, each by `handle`. Meant to be [served](crate::Executor::serve) beside
+/// the coroutines of a worker.
+///
+/// `once` is shared by all workers of the node that serve. A message that is no message of calls is
+/// dropped, and its sender learns that it is [unanswered](crate::VerbError::Unanswered). A handler
+/// must not wait for a lock: the lock's holder may be waiting for this handler.
+pub async fn serve<P: Port>(
+    verbs: Verbs<'_, P>,
+    once: &Once,
+    mut handle: impl FnMut(Incoming<'_>) -> Answered,
+) -> Infallible {
+    let endpoint = verbs.endpoint();
+    let most = endpoint.capabilities().max_message_bytes;
+    let may_repeat = endpoint.capabilities().messages == Delivery::BestEffort;
+    let mut reply = Vec::new();
+    loop {
+        let message = verbs.recv().await;
+        let taken = endpoint.now();
+        let Ok(requests) = frame::decode(&message) else { continue };
+        let number = requests.number;
+        let repeats = message.reply_to().filter(|_| may_repeat);
+        if let Some(from) = &repeats {
+            match once.begin(from, number, requests.floor, &mut reply) {
+                Seen::New => {}
+                Seen::Answered => {
+                    // What was sent once can be sent again.
+                    let _ = message.reply(&reply);
+                    continue;
+                }
+                Seen::Stale => continue,
+            }
+        }
+        frame::begin_replies(&mut reply);
+        let budget = requests.budget;
+        for request in requests {
+            let late = budget != u64::MAX && endpoint.now().since(taken).as_nanos() > u128::from(budget);
+            frame::add_reply(&mut reply, most, |reply| {
+                if late {
+                    return Status::Expired;
+                }
+                let (procedure, bytes) = (request.procedure, request.bytes);
+                handle(Incoming { from: message.from(), procedure, request: bytes, reply }).0
+            });
+        }
+        if let Some(from) = &repeats {
+            once.end(from, number, &reply);
+        }
+        // An error has reached the caller.
+        let _ = message.reply(&reply);
+    }
+}

@@ -1,0 +1,478 @@
+//! The simulated fabric: a cluster in virtual time, in one process and on one thread.
+//!
+//! Nodes have workers, which run the coroutines that run on every fabric, unchanged. Time is
+//! virtual: it goes on by what NICs, links and processors take, which
+//! [profiles](NicProfile) say, and waiting costs nothing. A run is a function of its configuration,
+//! which includes a seed: two runs of one configuration do the same, in the same order, and have
+//! the same [`Trace`].
+//!
+//! Packets are delayed and lost, nodes are cut off, crash and come back, workers stall and clocks
+//! are wrong, by [chance](Chances) or [as planned](Sim::plan).
+//!
+//! All that this reports is simulated, and says so. What the model leaves out, and how the profiles
+//! were calibrated, is in `docs/decisions/0034`.
+
+mod agenda;
+mod clock;
+mod config;
+mod cost;
+mod crew;
+mod fault;
+mod life;
+mod nic;
+mod port;
+mod profiles;
+mod queue;
+mod station;
+mod world;
+
+pub use agenda::Trace;
+pub use config::{SimConfig, Transport};
+pub use cost::Cost;
+pub use fault::{Chances, Fault, Remains};
+pub use port::SimPort;
+pub use profiles::{NicProfile, Primitive, Published};
+
+use std::{
+    fmt,
+    rc::Rc,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+use drtm_htm::Engine;
+use parking_lot::Mutex;
+
+use crate::{
+    Capabilities, Endpoint, Fabric, FabricError, Incarnation, NodeId, Presence, Region, RegionId, Salvage, Spawner,
+};
+use agenda::Event;
+use clock::{BEGINNING, NANO, Picos, picos};
+use crew::Crew;
+use life::{REGIONS, State};
+use world::World;
+
+/// What handles, ports and workers of a simulation have in common.
+#[derive(Debug)]
+struct Shared<E: Engine> {
+    /// Under which its thread finds the workers. Nothing is decided by it.
+    number: u64,
+    world: Mutex<World<E>>,
+}
+
+/// No turn is under way, whether it has ended or panicked.
+struct TurnEnds<'s, E: Engine>(&'s Shared<E>);
+
+impl<E: Engine> Drop for TurnEnds<'_, E> {
+    fn drop(&mut self) {
+        self.0.world.lock().running = None;
+    }
+}
+
+impl<E: Engine> Shared<E> {
+    /// Lets everything happen up to a moment.
+    fn advance_to(&self, limit: Picos) {
+        while let Some(station) = self.next_turn(limit) {
+            let crew = Crew::find(self.number);
+            assert!(crew.is_some(), "a simulated cluster with workers is driven by the thread that made it");
+            let ends = TurnEnds(self);
+            if let Some(crew) = crew {
+                crew.turn(station);
+            }
+            drop(ends);
+        }
+    }
+
+    /// Lets everything happen up to a moment, or to the next turn of a worker.
+    fn next_turn(&self, limit: Picos) -> Option<u32> {
+        loop {
+            let mut world = self.world.lock();
+            let doomed = loop {
+                if !world.doomed.is_empty() {
+                    break std::mem::take(&mut world.doomed);
+                }
+                let Some((at, event)) = world.agenda.take(limit) else {
+                    world.now = world.now.max(limit);
+                    return None;
+                };
+                world.now = world.now.max(at);
+                let Event::Turn { station, generation } = event else {
+                    world.trace.event(at, event);
+                    world.happen(event);
+                    continue;
+                };
+                if world.begin_turn(station, generation) {
+                    world.trace.event(at, event);
+                    world.running = Some(station);
+                    return Some(station);
+                }
+            };
+            drop(world);
+            self.dismiss(doomed);
+        }
+    }
+
+    /// Drops workers of nodes that have died.
+    fn dismiss(&self, doomed: Vec<u32>) {
+        if let Some(crew) = Crew::find(self.number) {
+            for station in doomed {
+                crew.dismiss(station);
+            }
+        }
+    }
+
+    /// A worker goes on as soon as its processor can.
+    fn again(&self, station: u32) {
+        let mut world = self.world.lock();
+        let at = world.local(station);
+        world.wake(station, at);
+    }
+
+    /// A worker goes on if it does not wait for anything.
+    fn settle(&self, station: u32) {
+        let mut world = self.world.lock();
+        let waits = world.station(station).is_some_and(|it| std::mem::replace(&mut it.waits, false));
+        if !waits {
+            let at = world.local(station);
+            world.wake(station, at);
+        }
+    }
+
+    /// A worker goes on when something has come for it. False if that cannot be.
+    fn until_news(&self, station: u32) -> bool {
+        let mut world = self.world.lock();
+        let Some(it) = world.station(station) else { return false };
+        let under_way = it.in_flight > it.blocked();
+        if let Some(at) = it.news() {
+            world.wake(station, at);
+        }
+        under_way
+    }
+}
+
+/// How a [run](Sim::run) ended.
+///
+/// # Example
+///
+/// ```
+/// use drtm_htm::NoHtm;
+/// use drtm_rdma::{NicProfile, NodeId, RunEnd, Sim, SimConfig};
+///
+/// let sim = Sim::<NoHtm>::new(1, SimConfig::new(&NicProfile::CONNECTX_4));
+/// assert_eq!(sim.run(), RunEnd::Done);
+/// sim.spawn(NodeId(0), |worker| worker.spawn(std::future::pending()).expect("it runs"))?;
+/// assert_eq!(sim.run(), RunEnd::Stuck { workers: 1 });
+/// # Ok::<(), drtm_rdma::FabricError>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RunEnd {
+    /// All workers are done, those that serve aside.
+    Done,
+    /// Nothing is to happen any more, and so many workers still wait.
+    Stuck {
+        /// How many.
+        workers: usize,
+    },
+    /// The time was up.
+    TimeUp,
+}
+
+/// A simulated cluster: its nodes, its workers, and its time.
+///
+/// It belongs to the thread that made it, on which everything in it happens. Handles of its fabric
+/// are as those of any other: endpoints that are used outside of the workers drive the simulation
+/// where they poll and wait.
+///
+/// # Example
+///
+/// ```
+/// use std::{cell::Cell, rc::Rc, sync::Arc};
+/// use drtm_htm::NoHtm;
+/// use drtm_rdma::{Fabric, NicProfile, NodeId, Phase, Region, Remote, RunEnd, Sim, SimConfig};
+///
+/// let sim = Sim::new(2, SimConfig::new(&NicProfile::CONNECTX_4).seed(1));
+/// let memory = Arc::new(Region::anonymous(NoHtm, 1 << 20)?);
+/// let offset = memory.extend(64, 64)?;
+/// let counter = Remote { node: NodeId(1), region: sim.fabric().register(NodeId(1), memory)?, offset };
+///
+/// // A worker, whose ten coroutines count.
+/// let last = Rc::new(Cell::new(0));
+/// let seen = Rc::clone(&last);
+/// sim.spawn(NodeId(0), move |worker| {
+///     let verbs = worker.endpoint().during(Phase::Execute);
+///     for _ in 0..10 {
+///         let seen = Rc::clone(&seen);
+///         let count = async move { seen.set(verbs.fetch_add(counter, 1).await.expect("it is there") + 1) };
+///         worker.spawn(count).expect("it runs");
+///     }
+/// })?;
+/// assert_eq!(sim.run(), RunEnd::Done);
+/// assert_eq!(last.get(), 10);
+/// println!("{:?} of simulated time", sim.elapsed());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Sim<E: Engine> {
+    fabric: SimFabric<E>,
+    crew: Rc<Crew>,
+}
+
+impl<E: Engine> Sim<E> {
+    /// A cluster of so many nodes, numbered from zero.
+    #[must_use]
+    pub fn new(nodes: u16, config: SimConfig) -> Self {
+        static NUMBERS: AtomicU64 = AtomicU64::new(0);
+        let number = NUMBERS.fetch_add(1, Relaxed);
+        let shared = Shared { number, world: Mutex::new(World::new(nodes, config)) };
+        Self { fabric: SimFabric { shared: Arc::new(shared) }, crew: Crew::of(number) }
+    }
+
+    /// A handle of the fabric.
+    #[must_use]
+    pub fn fabric(&self) -> &SimFabric<E> {
+        &self.fabric
+    }
+
+    /// Adds a worker to a node: `start` spawns its coroutines, and it is done when they are.
+    ///
+    /// # Errors
+    ///
+    /// As [`Fabric::endpoint`].
+    pub fn spawn<F>(&self, node: NodeId, start: F) -> Result<(), FabricError>
+    where
+        F: for<'f> FnOnce(Spawner<'f, SimPort<E>>) + 'static,
+    {
+        self.add(node, false, start)
+    }
+
+    /// Adds a worker that is there for others: a run does not wait for it.
+    ///
+    /// # Errors
+    ///
+    /// As [`Fabric::endpoint`].
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm_htm::NoHtm;
+    /// use drtm_rdma::{Fabric, NicProfile, NodeId, Phase, Sim, SimConfig, block_on};
+    ///
+    /// let sim = Sim::<NoHtm>::new(2, SimConfig::new(&NicProfile::CONNECTX_4));
+    /// sim.serve(NodeId(1), |worker| {
+    ///     let verbs = worker.endpoint().during(Phase::Other);
+    ///     worker.serve(verbs.serve(|_from, request, reply| reply.extend(request.iter().rev()))).expect("it runs");
+    /// })?;
+    /// let endpoint = sim.fabric().endpoint(NodeId(0))?;
+    /// let reply = block_on(&endpoint, endpoint.during(Phase::Other).call(NodeId(1), b"drtm"))?;
+    /// assert_eq!(&reply[..], b"mtrd");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn serve<F>(&self, node: NodeId, start: F) -> Result<(), FabricError>
+    where
+        F: for<'f> FnOnce(Spawner<'f, SimPort<E>>) + 'static,
+    {
+        self.add(node, true, start)
+    }
+
+    fn add<F>(&self, node: NodeId, serves: bool, start: F) -> Result<(), FabricError>
+    where
+        F: for<'f> FnOnce(Spawner<'f, SimPort<E>>) + 'static,
+    {
+        let shared = &self.fabric.shared;
+        let port = SimPort::new(shared, node, true)?;
+        let station = port.station;
+        let work = crew::work(Arc::clone(shared), Endpoint::new(port), station, serves, start);
+        self.crew.add(station, Box::pin(work), serves);
+        shared.again(station);
+        Ok(())
+    }
+
+    /// Runs until all workers are done, those that [serve](Self::serve) aside.
+    ///
+    /// # Panics
+    ///
+    /// With the panic of a coroutine, when the other coroutines of its worker have ended.
+    pub fn run(&self) -> RunEnd {
+        self.run_until(Picos::MAX)
+    }
+
+    /// Runs until all workers are done, for so long at the most. Time is up even where nothing
+    /// happens.
+    ///
+    /// # Panics
+    ///
+    /// As [`run`](Self::run).
+    pub fn run_for(&self, duration: Duration) -> RunEnd {
+        let until = self.fabric.shared.world.lock().now.saturating_add(picos(duration));
+        let end = self.run_until(until);
+        self.fabric.shared.advance_to(until);
+        if end == RunEnd::Done { end } else { RunEnd::TimeUp }
+    }
+
+    fn run_until(&self, until: Picos) -> RunEnd {
+        let shared = &self.fabric.shared;
+        while self.crew.left() > 0 {
+            let next = shared.world.lock().agenda.next();
+            match next {
+                None => return RunEnd::Stuck { workers: self.crew.left() },
+                Some(next) if next > until => return RunEnd::TimeUp,
+                Some(next) => shared.advance_to(next),
+            }
+        }
+        RunEnd::Done
+    }
+
+    /// How much virtual time has passed.
+    #[must_use]
+    pub fn elapsed(&self) -> Duration {
+        Duration::from_nanos((self.fabric.shared.world.lock().now - BEGINNING) / NANO)
+    }
+
+    /// What has happened so far, in short.
+    #[must_use]
+    pub fn trace(&self) -> Trace {
+        self.fabric.shared.world.lock().trace
+    }
+
+    /// How a node stands, as the others have learnt.
+    #[must_use]
+    pub fn presence(&self, node: NodeId) -> Presence {
+        self.fabric.shared.world.lock().nodes.get(usize::from(node.0)).map_or(Presence::Never, |node| node.shown)
+    }
+
+    /// Has something happen so much later. What cannot happen then does not: that a node dies which
+    /// is dead, say.
+    pub fn plan(&self, after: Duration, fault: Fault) {
+        let mut world = self.fabric.shared.world.lock();
+        let at = world.now.saturating_add(picos(after));
+        world.plan.push(fault);
+        let index = (world.plan.len() - 1) as u32;
+        world.agenda.plan(at, Event::Fault(index));
+    }
+
+    /// Has something happen now.
+    ///
+    /// # Errors
+    ///
+    /// When a node is unknown, or is to restart and is here.
+    pub fn befall(&self, fault: Fault) -> Result<(), FabricError> {
+        self.fabric.befall(fault)
+    }
+
+    /// Lets a node that has left or died come back, without workers.
+    ///
+    /// # Errors
+    ///
+    /// When the node is unknown, or is here.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use std::{sync::Arc, time::Duration};
+    /// use drtm_htm::NoHtm;
+    /// use drtm_rdma::{Fabric, Fault, NicProfile, NodeId, Phase, Region, Remains, Remote, Sim, SimConfig, block_on};
+    ///
+    /// let sim = Sim::new(2, SimConfig::new(&NicProfile::CONNECTX_4));
+    /// let memory = Arc::new(Region::anonymous(NoHtm, 1 << 20)?);
+    /// let offset = memory.extend(8, 8)?;
+    /// let word = Remote { node: NodeId(1), region: sim.fabric().register(NodeId(1), memory)?, offset };
+    /// let endpoint = sim.fabric().endpoint(NodeId(0))?;
+    /// let verbs = endpoint.during(Phase::Other);
+    /// block_on(&endpoint, verbs.write(word, &[7]))?;
+    ///
+    /// sim.befall(Fault::Crash { node: NodeId(1) })?;
+    /// sim.run_for(Duration::from_millis(1));
+    /// assert!(block_on(&endpoint, verbs.read_word(word)).is_err());
+    /// // Its memory does not forget.
+    /// sim.restart(NodeId(1), Remains::Memory)?;
+    /// endpoint.reconnect(NodeId(1))?;
+    /// assert_eq!(block_on(&endpoint, verbs.read_word(word))?, 7);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn restart(&self, node: NodeId, remains: Remains) -> Result<Incarnation, FabricError> {
+        self.fabric.shared.world.lock().restart(node, remains)
+    }
+}
+
+impl<E: Engine> Drop for Sim<E> {
+    fn drop(&mut self) {
+        self.crew.disband();
+    }
+}
+
+impl<E: Engine> fmt::Debug for Sim<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sim").field("trace", &self.trace()).field("elapsed", &self.elapsed()).finish_non_exhaustive()
+    }
+}
+
+/// The fabric of a [`Sim`], as its nodes see it. Clones are the same fabric.
+///
+/// # Example
+///
+/// ```
+/// use drtm_htm::NoHtm;
+/// use drtm_rdma::{Fabric, NicProfile, NodeId, Sim, SimConfig, SimFabric};
+///
+/// let sim = Sim::<NoHtm>::new(2, SimConfig::new(&NicProfile::CONNECTX_3));
+/// let fabric: SimFabric<NoHtm> = sim.fabric().clone();
+/// assert_eq!(fabric.endpoint(NodeId(1))?.node(), NodeId(1));
+/// # Ok::<(), drtm_rdma::FabricError>(())
+/// ```
+#[derive(Debug)]
+pub struct SimFabric<E: Engine> {
+    shared: Arc<Shared<E>>,
+}
+
+impl<E: Engine> Clone for SimFabric<E> {
+    fn clone(&self) -> Self {
+        Self { shared: Arc::clone(&self.shared) }
+    }
+}
+
+impl<E: Engine> SimFabric<E> {
+    /// Has something happen now. Like [`Sim::befall`], for who has only the fabric.
+    ///
+    /// # Errors
+    ///
+    /// When a node is unknown, or is to restart and is here.
+    pub fn befall(&self, fault: Fault) -> Result<(), FabricError> {
+        self.shared.world.lock().befall(fault)
+    }
+}
+
+impl<E: Engine> Fabric for SimFabric<E> {
+    type Engine = E;
+    type Port = SimPort<E>;
+
+    fn capabilities(&self) -> Capabilities {
+        self.shared.world.lock().config.capabilities()
+    }
+
+    fn register(&self, node: NodeId, region: Arc<Region<E>>) -> Result<RegionId, FabricError> {
+        let mut world = self.shared.world.lock();
+        let it = world.nodes.get_mut(usize::from(node.0)).ok_or(FabricError::UnknownNode { node })?;
+        if it.life.state != State::Here {
+            return Err(FabricError::Closed { node });
+        }
+        if it.life.regions.len() >= REGIONS {
+            return Err(FabricError::TooManyRegions { node, most: REGIONS });
+        }
+        it.life.regions.push(region);
+        Ok(RegionId((it.life.regions.len() - 1) as u16))
+    }
+
+    fn endpoint(&self, node: NodeId) -> Result<Endpoint<SimPort<E>>, FabricError> {
+        SimPort::new(&self.shared, node, false).map(Endpoint::new)
+    }
+
+    fn salvage(&self, node: NodeId, region: RegionId) -> Result<Salvage<E>, FabricError> {
+        let world = self.shared.world.lock();
+        let it = world.nodes.get(usize::from(node.0)).ok_or(FabricError::UnknownNode { node })?;
+        let left = if it.life.state == State::Dead { Some(&it.life.regions) } else { it.dead.as_ref() };
+        let left = left.and_then(|regions| regions.get(usize::from(region.0)).map(Arc::clone));
+        left.map(Salvage::new).ok_or(FabricError::NothingLeft { node, region })
+    }
+}

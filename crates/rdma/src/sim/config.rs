@@ -1,0 +1,230 @@
+//! What a simulated cluster is like.
+
+use std::time::Duration;
+
+use super::{Chances, NicProfile, clock::NodeClock};
+use crate::{Atomicity, Buffers, Capabilities, Delivery, NodeId, Order, Tearing};
+
+/// How messages travel.
+///
+/// # Example
+///
+/// ```
+/// use drtm_rdma::{Delivery, NicProfile, SimConfig, Transport};
+///
+/// let config = SimConfig::new(&NicProfile::CONNECTX_4).transport(Transport::Datagrams);
+/// assert_eq!(config.capabilities().messages, Delivery::BestEffort);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transport {
+    /// On the connection to the node, in order with one-sided operations, and never lost.
+    Connection,
+    /// As datagrams: not acknowledged, not ordered, and lost or doubled where there are
+    /// [`Chances`]. A call that is lost fails as unanswered. All datagrams of a batch share one
+    /// doorbell.
+    Datagrams,
+}
+
+/// How a simulated cluster behaves: a profile, and changes to it.
+///
+/// # Example
+///
+/// ```
+/// use drtm_htm::NoHtm;
+/// use drtm_rdma::{NicProfile, Sim, SimConfig};
+///
+/// let config = SimConfig::new(&NicProfile::CONNECTX_3).seed(7);
+/// let sim = Sim::<NoHtm>::new(6, config);
+/// assert_eq!(sim.trace().events, 0);
+/// ```
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct SimConfig {
+    pub(super) profile: &'static NicProfile,
+    pub(super) seed: u64,
+    pub(super) nics: usize,
+    pub(super) atomicity: Atomicity,
+    pub(super) tearing: Tearing,
+    pub(super) scattered: bool,
+    pub(super) passing: bool,
+    pub(super) steps: Option<u32>,
+    pub(super) transport: Transport,
+    pub(super) connections: usize,
+    pub(super) jitter: Duration,
+    pub(super) chances: Chances,
+    pub(super) retry: (Duration, u32),
+    pub(super) detection: Duration,
+    pub(super) unanswered: Duration,
+    pub(super) queue_depth: usize,
+    pub(super) mailbox: usize,
+    pub(super) endpoints: usize,
+    pub(super) buffers: Buffers,
+    pub(super) clocks: Vec<(NodeId, NodeClock)>,
+}
+
+impl SimConfig {
+    /// A cluster with this NIC, without faults. A READ sees its lines at one moment.
+    pub fn new(profile: &'static NicProfile) -> Self {
+        Self {
+            profile,
+            seed: 0,
+            nics: profile.cluster.2,
+            atomicity: Atomicity::Hca,
+            tearing: Tearing::Lines,
+            scattered: false,
+            passing: false,
+            steps: None,
+            transport: Transport::Connection,
+            connections: 1,
+            jitter: Duration::from_nanos(20),
+            chances: Chances::NONE,
+            retry: (Duration::from_micros(16), 7),
+            detection: Duration::from_micros(10),
+            unanswered: Duration::from_micros(100),
+            queue_depth: 256,
+            mailbox: 256,
+            endpoints: 256,
+            buffers: Buffers::default(),
+            clocks: Vec::new(),
+        }
+    }
+
+    /// As unkind as verbs may be: lines and words are accessed at different moments and in any
+    /// order, reads are passed by writes, atomics are atomic only with each other, and packets are
+    /// delayed and lost.
+    pub fn harsh(seed: u64) -> Self {
+        Self {
+            seed,
+            scattered: true,
+            passing: true,
+            steps: Some(4),
+            jitter: Duration::from_micros(1),
+            chances: Chances { delay: 0.02, at_most: Duration::from_micros(20), loss: 0.01, ..Chances::NONE },
+            ..Self::new(&NicProfile::CONNECTX_4)
+        }
+    }
+
+    /// What every chance depends on.
+    pub fn seed(self, seed: u64) -> Self {
+        Self { seed, ..self }
+    }
+
+    /// NICs of each node: endpoints use them in turns. At least 1.
+    pub fn nics(self, nics: usize) -> Self {
+        Self { nics: nics.max(1), ..self }
+    }
+
+    /// With whom atomics are atomic.
+    pub fn atomicity(self, atomicity: Atomicity) -> Self {
+        Self { atomicity, ..self }
+    }
+
+    /// How finely a READ is torn, where it takes several [steps](Self::steps).
+    pub fn tearing(self, tearing: Tearing) -> Self {
+        Self { tearing, ..self }
+    }
+
+    /// Whether the lines of a READ and the words of a WRITE are accessed in any order.
+    pub fn scattered(self, scattered: bool) -> Self {
+        Self { scattered, ..self }
+    }
+
+    /// Whether writes and messages may overtake reads.
+    pub fn passing(self, passing: bool) -> Self {
+        Self { passing, ..self }
+    }
+
+    /// The most lines or words that are accessed at one moment; `None` for all of an operation. At
+    /// least 1.
+    pub fn steps(self, steps: Option<u32>) -> Self {
+        Self { steps: steps.map(|steps| steps.max(1)), ..self }
+    }
+
+    /// How messages travel.
+    pub fn transport(self, transport: Transport) -> Self {
+        Self { transport, ..self }
+    }
+
+    /// Queue pairs from each endpoint to each node, used in turns. They differ only in what the
+    /// NICs must hold: operations stay in order. At least 1.
+    pub fn connections(self, connections: usize) -> Self {
+        Self { connections: connections.max(1), ..self }
+    }
+
+    /// The most by which chance lengthens a packet's way.
+    pub fn jitter(self, jitter: Duration) -> Self {
+        Self { jitter, ..self }
+    }
+
+    /// What may happen to packets.
+    pub fn chances(self, chances: Chances) -> Self {
+        Self { chances, ..self }
+    }
+
+    /// How long a connection waits for an acknowledgement, and how often it tries again before it
+    /// breaks.
+    pub fn retry(self, timeout: Duration, times: u32) -> Self {
+        Self { retry: (timeout, times), ..self }
+    }
+
+    /// How long it takes until others learn that a node has left or died.
+    pub fn detection(self, detection: Duration) -> Self {
+        Self { detection, ..self }
+    }
+
+    /// How long a call by datagram waits that was lost.
+    pub fn unanswered(self, unanswered: Duration) -> Self {
+        Self { unanswered, ..self }
+    }
+
+    /// Operations that may be under way from one endpoint to one node. At least 1.
+    pub fn queue_depth(self, queue_depth: usize) -> Self {
+        Self { queue_depth: queue_depth.max(1), ..self }
+    }
+
+    /// Messages that a node holds for its endpoints, and calls that an endpoint may have
+    /// unanswered. At least 1.
+    pub fn mailbox(self, messages: usize) -> Self {
+        Self { mailbox: messages.max(1), ..self }
+    }
+
+    /// Endpoints that one node may have at a time. At least 1, and at most 65536.
+    pub fn endpoints(self, endpoints: usize) -> Self {
+        Self { endpoints: endpoints.clamp(1, 1 << 16), ..self }
+    }
+
+    /// The buffers of each endpoint.
+    pub fn buffers(self, buffers: Buffers) -> Self {
+        Self { buffers, ..self }
+    }
+
+    /// A node's clock: ahead by `skew` nanoseconds, and fast by `drift` parts in a billion.
+    pub fn clock(mut self, node: NodeId, skew: i64, drift: i64) -> Self {
+        self.clocks.push((node, NodeClock::new(skew, drift)));
+        self
+    }
+
+    /// What a cluster so configured can do.
+    #[must_use]
+    pub fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            atomicity: self.atomicity,
+            ordering: if self.passing { Order::ReadsMayBePassed } else { Order::Posted },
+            messages: match self.transport {
+                Transport::Connection => Delivery::Once,
+                Transport::Datagrams => Delivery::BestEffort,
+            },
+            atomic_read_bytes: match self.tearing {
+                Tearing::Lines => 64,
+                Tearing::Words => 8,
+            },
+            inline_bytes: self.profile.inline_bytes,
+            max_read_bytes: Buffers::LARGE,
+            max_write_bytes: Buffers::LARGE,
+            max_message_bytes: Buffers::LARGE,
+            queue_depth: self.queue_depth,
+            max_calls: self.mailbox,
+            smart_nic: false,
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! The workers of simulated nodes: executors that run when the world says that it is their turn.
+//!
+//! A worker is a future that owns its endpoint and its executor. Neither leaves its thread, while
+//! handles of the fabric may; so the workers of a simulation are kept by its thread, under the
+//! simulation's number.
+
+use std::{
+    cell::{Cell, RefCell},
+    future::Future,
+    pin::Pin,
+    rc::{Rc, Weak},
+    sync::Arc,
+    task::{Context, Poll, Waker},
+};
+
+use drtm_htm::Engine;
+
+use super::{Shared, SimPort};
+use crate::{Endpoint, Executor, Round, Spawner};
+
+type Worker = Pin<Box<dyn Future<Output = ()>>>;
+
+thread_local! {
+    static CREWS: RefCell<Vec<(u64, Weak<Crew>)>> = const { RefCell::new(Vec::new()) };
+}
+
+/// The workers of one simulation.
+pub(super) struct Crew {
+    simulation: u64,
+    /// By station. One that has its turn is not here meanwhile.
+    workers: RefCell<Vec<Option<(Worker, bool)>>>,
+    /// Workers that a run waits for.
+    left: Cell<usize>,
+}
+
+impl Crew {
+    pub(super) fn of(simulation: u64) -> Rc<Self> {
+        let crew = Rc::new(Self { simulation, workers: RefCell::default(), left: Cell::new(0) });
+        CREWS.with_borrow_mut(|crews| crews.push((simulation, Rc::downgrade(&crew))));
+        crew
+    }
+
+    /// The one of this thread's.
+    pub(super) fn find(simulation: u64) -> Option<Rc<Self>> {
+        CREWS.with_borrow(|crews| crews.iter().find(|(number, _)| *number == simulation)?.1.upgrade())
+    }
+
+    /// Workers that a run waits for.
+    pub(super) fn left(&self) -> usize {
+        self.left.get()
+    }
+
+    pub(super) fn add(&self, station: u32, worker: Worker, serves: bool) {
+        let mut workers = self.workers.borrow_mut();
+        let place = station as usize;
+        if workers.len() <= place {
+            workers.resize_with(place + 1, || None);
+        }
+        self.left.set(self.left.get() + usize::from(!serves));
+        workers[place] = Some((worker, serves));
+    }
+
+    fn take(&self, station: u32) -> Option<(Worker, bool)> {
+        self.workers.borrow_mut().get_mut(station as usize)?.take()
+    }
+
+    /// Lets a worker have its turn.
+    pub(super) fn turn(&self, station: u32) {
+        let Some((mut worker, serves)) = self.take(station) else { return };
+        let done = Left(self, serves);
+        if worker.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending() {
+            std::mem::forget(done);
+            self.workers.borrow_mut()[station as usize] = Some((worker, serves));
+        }
+    }
+
+    /// A worker is no more, wherever it was.
+    pub(super) fn dismiss(&self, station: u32) {
+        if let Some((worker, serves)) = self.take(station) {
+            let _done = Left(self, serves);
+            drop(worker);
+        }
+    }
+
+    /// All are dismissed.
+    pub(super) fn disband(&self) {
+        let count = self.workers.borrow().len();
+        for station in 0..count {
+            self.dismiss(station as u32);
+        }
+        CREWS.with_borrow_mut(|crews| crews.retain(|(number, _)| *number != self.simulation));
+    }
+}
+
+/// Counts a worker's end, a panic included.
+struct Left<'c>(&'c Crew, bool);
+
+impl Drop for Left<'_> {
+    fn drop(&mut self) {
+        self.0.left.set(self.0.left.get() - usize::from(!self.1));
+    }
+}
+
+/// Lets the world go on, once.
+#[derive(Default)]
+struct Yield(bool);
+
+impl Future for Yield {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, _context: &mut Context<'_>) -> Poll<()> {
+        if std::mem::replace(&mut self.0, true) { Poll::Ready(()) } else { Poll::Pending }
+    }
+}
+
+/// What a worker does: what its coroutines do, a round for each turn.
+pub(super) async fn work<E: Engine, F>(
+    shared: Arc<Shared<E>>,
+    endpoint: Endpoint<SimPort<E>>,
+    station: u32,
+    serves: bool,
+    start: F,
+) where
+    F: for<'f> FnOnce(Spawner<'f, SimPort<E>>) + 'static,
+{
+    let mut executor = Executor::new(&endpoint);
+    if serves {
+        executor.spawn(std::future::pending());
+    }
+    start(executor.spawner());
+    loop {
+        match executor.round() {
+            Round::Done => break,
+            Round::Ran => shared.again(station),
+            Round::Idle => {
+                executor.park(None);
+                shared.settle(station);
+            }
+        }
+        Yield::default().await;
+    }
+    // What they have posted goes on to its end.
+    while shared.until_news(station) {
+        Yield::default().await;
+        endpoint.progress();
+    }
+    // Nothing is left to run but a panic.
+    executor.run();
+}

@@ -1,0 +1,124 @@
+//! A node of the simulated world, and its incarnations.
+
+use std::{collections::VecDeque, sync::Arc};
+
+use drtm_htm::{Engine, Word};
+
+use super::{
+    SimConfig,
+    clock::{NodeClock, Picos},
+    nic::Nic,
+};
+use crate::{
+    Incarnation, NodeId, Presence, Region, Remote, VerbError,
+    port::{Frame, ReplyTo},
+};
+
+/// Regions that a node can register.
+pub(super) const REGIONS: usize = 256;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    Here,
+    Left,
+    Dead,
+}
+
+#[derive(Debug)]
+pub(super) struct Letter {
+    pub(super) from: NodeId,
+    pub(super) reply_to: Option<ReplyTo>,
+    pub(super) frame: Frame,
+    pub(super) visible: Picos,
+}
+
+/// One incarnation.
+#[derive(Debug)]
+pub(super) struct Life<E: Engine> {
+    pub(super) incarnation: Incarnation,
+    pub(super) state: State,
+    pub(super) regions: Vec<Arc<Region<E>>>,
+    pub(super) mail: VecDeque<Letter>,
+    /// Messages received, and neither answered nor dropped.
+    pub(super) held: usize,
+    /// Queues, by station and number, whose next message waits for room.
+    pub(super) blocked: VecDeque<(u32, u16)>,
+    /// By ordinal.
+    pub(super) stations: Vec<Option<u32>>,
+    /// An atomic is between its halves.
+    pub(super) atomic_taken: bool,
+}
+
+impl<E: Engine> Life<E> {
+    pub(super) fn new(incarnation: Incarnation) -> Self {
+        Self {
+            incarnation,
+            state: State::Here,
+            regions: Vec::new(),
+            mail: VecDeque::new(),
+            held: 0,
+            blocked: VecDeque::new(),
+            stations: Vec::new(),
+            atomic_taken: false,
+        }
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        self.state != State::Here
+    }
+
+    pub(super) fn presence(&self) -> Presence {
+        match self.state {
+            State::Here => Presence::Here(self.incarnation),
+            State::Left => Presence::Left(self.incarnation),
+            State::Dead => Presence::Died(self.incarnation),
+        }
+    }
+
+    /// Words of this node, and the engine to access them by.
+    pub(super) fn words(&self, at: Remote, count: usize) -> Result<(&E, &[Word]), VerbError> {
+        let unknown = VerbError::UnknownRegion { node: at.node, region: at.region };
+        let region = self.regions.get(usize::from(at.region.0)).ok_or(unknown)?;
+        let words = region.words(at.offset, count).map_err(|_| VerbError::OutOfBounds { at, words: count })?;
+        Ok((region.engine(), words))
+    }
+
+    /// A place for an endpoint, of so many.
+    pub(super) fn vacancy(&mut self, most: usize) -> Option<usize> {
+        if let Some(ordinal) = self.stations.iter().position(Option::is_none) {
+            return Some(ordinal);
+        }
+        (self.stations.len() < most).then(|| {
+            self.stations.push(None);
+            self.stations.len() - 1
+        })
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Node<E: Engine> {
+    /// The incarnation that is here, or was last.
+    pub(super) life: Life<E>,
+    /// Regions of the last that died.
+    pub(super) dead: Option<Vec<Arc<Region<E>>>>,
+    /// How the others take it to stand.
+    pub(super) shown: Presence,
+    pub(super) nics: Vec<Nic>,
+    pub(super) clock: NodeClock,
+    /// Which side of a partition it is on.
+    pub(super) side: bool,
+}
+
+impl<E: Engine> Node<E> {
+    pub(super) fn new(number: NodeId, config: &SimConfig) -> Self {
+        let clock = config.clocks.iter().rev().find(|(node, _)| *node == number);
+        Self {
+            life: Life::new(Incarnation(1)),
+            dead: None,
+            shown: Presence::Here(Incarnation(1)),
+            nics: vec![Nic::new(config.profile.cached_queue_pairs); config.nics],
+            clock: clock.map_or_else(NodeClock::default, |(_, clock)| *clock),
+            side: false,
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! The simulated world: all nodes, NICs and endpoints, what is to happen, and what happens then.
+//!
+//! Everything here is a function of the configuration and of what workers do in their turns. There
+//! is no clock but `now`, no chance but `rng`, and nothing is iterated that has no order.
+
+mod mail;
+mod nodes;
+mod verbs;
+
+use drtm_htm::Engine;
+use fastrand::Rng;
+
+use super::{
+    Chances, Fault, SimConfig,
+    agenda::{Agenda, Event, OpId, Trace},
+    clock::{BEGINNING, Picos, picos},
+    life::Node,
+    queue::{Op, Queue},
+    station::{Arrival, Station},
+};
+use crate::{NodeId, Time};
+use mail::Parcel;
+
+#[derive(Debug)]
+pub(super) struct World<E: Engine> {
+    pub(super) config: SimConfig,
+    pub(super) now: Picos,
+    pub(super) agenda: Agenda,
+    pub(super) trace: Trace,
+    rng: Rng,
+    pub(super) nodes: Vec<Node<E>>,
+    /// Every endpoint that there ever was; those that are gone are empty.
+    pub(super) stations: Vec<Option<Station>>,
+    parcels: Vec<Option<Parcel>>,
+    free_parcels: Vec<u32>,
+    pub(super) chances: Chances,
+    /// Whether nodes on different sides do not reach each other.
+    divided: bool,
+    pub(super) plan: Vec<Fault>,
+    /// Stations whose workers are to be dropped.
+    pub(super) doomed: Vec<u32>,
+    /// The station whose turn it is.
+    pub(super) running: Option<u32>,
+}
+
+/// What becomes of a packet.
+enum Fate {
+    /// It arrives, so much later.
+    Arrives(Picos),
+    Lost,
+}
+
+impl<E: Engine> World<E> {
+    pub(super) fn new(nodes: u16, config: SimConfig) -> Self {
+        let mut trace = Trace::default();
+        trace.mix(u64::from(nodes));
+        Self {
+            now: BEGINNING,
+            agenda: Agenda::default(),
+            trace,
+            rng: Rng::with_seed(config.seed),
+            nodes: (0..nodes).map(|node| Node::new(NodeId(node), &config)).collect(),
+            stations: Vec::new(),
+            parcels: Vec::new(),
+            free_parcels: Vec::new(),
+            chances: config.chances,
+            divided: false,
+            plan: Vec::new(),
+            doomed: Vec::new(),
+            running: None,
+            config,
+        }
+    }
+
+    pub(super) fn station(&mut self, station: u32) -> Option<&mut Station> {
+        self.stations.get_mut(station as usize)?.as_mut()
+    }
+
+    pub(super) fn queue(&mut self, id: OpId) -> Option<&mut Queue> {
+        self.station(id.station)?.queues.get_mut(usize::from(id.queue))
+    }
+
+    pub(super) fn op(&mut self, id: OpId) -> Option<&mut Op> {
+        self.queue(id)?.op(id.number)
+    }
+
+    /// How far a station's processor has come.
+    pub(super) fn local(&self, station: u32) -> Picos {
+        let station = self.stations.get(station as usize).and_then(Option::as_ref);
+        station.map_or(self.now, |station| station.local.max(self.now))
+    }
+
+    /// What a station's clock shows.
+    pub(super) fn clock(&self, station: u32, node: NodeId) -> Time {
+        self.nodes[usize::from(node.0)].clock.at(self.local(station))
+    }
+
+    /// A station's processor is busy for so long.
+    pub(super) fn charge(&mut self, station: u32, takes: Picos) {
+        let now = self.now;
+        if let Some(station) = self.station(station) {
+            station.local = station.local.max(now) + takes;
+        }
+    }
+
+    /// A station has a turn at that time, or as soon as it can.
+    pub(super) fn wake(&mut self, station: u32, at: Picos) {
+        let at = at.max(self.now);
+        let Some(it) = self.station(station) else { return };
+        it.rung = true;
+        if it.crewed
+            && let Some((at, generation)) = it.plan_turn(at)
+        {
+            self.agenda.plan(at, Event::Turn { station, generation });
+        }
+    }
+
+    /// Something has come for a station.
+    pub(super) fn arrive(&mut self, station: u32, visible: Picos, arrival: Arrival) {
+        if let Some(it) = self.station(station) {
+            let visible = it.arrive(visible, arrival);
+            self.wake(station, visible);
+        }
+    }
+
+    /// A station's turn is here, if that is the one which was planned last and nothing stalls it.
+    pub(super) fn begin_turn(&mut self, station: u32, generation: u32) -> bool {
+        let now = self.now;
+        let Some(it) = self.station(station) else { return false };
+        if !it.begin_turn(generation) {
+            return false;
+        }
+        if it.stalled > now {
+            let at = it.stalled;
+            self.wake(station, at);
+            return false;
+        }
+        it.receiving = false;
+        it.local = it.local.max(now);
+        true
+    }
+
+    /// Everything but a turn.
+    pub(super) fn happen(&mut self, event: Event) {
+        match event {
+            Event::Issue(id) => self.issue(id),
+            Event::Arrive(id) => self.arrive_there(id),
+            Event::Step(id) => self.step(id),
+            Event::Answer(id) => self.answer_again(id),
+            Event::Complete(id) => self.complete(id),
+            Event::ParcelOut(slot) => self.parcel_out(slot),
+            Event::ParcelIn(slot) => self.parcel_in(slot),
+            Event::Announce { node, incarnation } => self.announce(node, incarnation),
+            Event::Unanswered { station, ticket, from } => {
+                self.arrive(station, self.now, Arrival::Replied { ticket, from, frame: None });
+            }
+            Event::Fault(index) => self.fault(index),
+            Event::Turn { .. } => {}
+        }
+    }
+
+    /// Whether two nodes reach each other.
+    fn reaches(&self, one: NodeId, other: NodeId) -> bool {
+        !self.divided || self.nodes[usize::from(one.0)].side == self.nodes[usize::from(other.0)].side
+    }
+
+    /// What becomes of a packet between two nodes.
+    fn fate(&mut self, from: NodeId, to: NodeId) -> Fate {
+        if !self.reaches(from, to) {
+            return Fate::Lost;
+        }
+        let mut late = match picos(self.config.jitter) {
+            0 => 0,
+            jitter => self.rng.u64(..=jitter),
+        };
+        if from != to {
+            if self.chances.loss > 0.0 && self.rng.f64() < self.chances.loss {
+                return Fate::Lost;
+            }
+            if self.chances.delay > 0.0 && self.rng.f64() < self.chances.delay {
+                late += self.rng.u64(..=picos(self.chances.at_most));
+            }
+        }
+        Fate::Arrives(late)
+    }
+
+    /// When it is tried again, after so many losses; nothing when it was tried often enough.
+    fn retry(&self, losses: u32) -> Option<Picos> {
+        let (timeout, times) = self.config.retry;
+        (losses <= times).then(|| self.now + picos(timeout))
+    }
+}

@@ -1,0 +1,165 @@
+//! Checkpoints: what begins one, and what ends it. Between are frames of records, as in a segment.
+
+use zerocopy::{
+    FromBytes, Immutable, IntoBytes, KnownLayout,
+    little_endian::{U16, U32, U64, U128},
+};
+
+use super::{Damage, FRAME_HEADER, HeaderError, Position, Record, RecordKind, RecordWriter, VERSION};
+
+/// Bytes of a checkpoint's header.
+pub const CHECKPOINT_HEADER: usize = 64;
+
+/// Bytes of the frame that ends a checkpoint.
+pub const CHECKPOINT_END: usize = FRAME_HEADER + 24 + size_of::<RawEnd>() + 8;
+
+const MAGIC: [u8; 8] = *b"drtm-ckp";
+
+/// What tells the frames of a checkpoint from those of a segment with the same number.
+const OF_CHECKPOINT: u64 = 1 << 63;
+
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+struct Raw {
+    magic: [u8; 8],
+    version: U32,
+    length: U32,
+    log: U128,
+    number: U64,
+    since: U64,
+    first: U64,
+    reserved: U32,
+    checksum: U32,
+}
+
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+struct RawEnd {
+    until: U64,
+    rows: U64,
+    next_table: U16,
+    reserved: [U16; 3],
+}
+
+const _: () = assert!(size_of::<Raw>() == CHECKPOINT_HEADER && size_of::<RawEnd>() == 24 && CHECKPOINT_END == 88);
+
+/// What a checkpoint's header says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CheckpointHeader {
+    /// The identity of the log that it belongs to.
+    pub log: u128,
+    /// The checkpoint's number in the log, from 1 on.
+    pub number: u64,
+    /// An epoch that was closed when the first row was read: of the log, only later ones count.
+    pub since: u64,
+    /// The first segment that is needed beside it.
+    pub first: u64,
+}
+
+/// What a checkpoint's last record says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CheckpointEnd {
+    /// The last epoch in which a row that is in it can have been written.
+    pub until: u64,
+    /// How many rows are in it.
+    pub rows: u64,
+    /// The identity of the next table.
+    pub next_table: u16,
+}
+
+impl CheckpointHeader {
+    /// Returns the header's bytes.
+    #[must_use]
+    pub fn encode(&self) -> [u8; CHECKPOINT_HEADER] {
+        let mut raw = Raw {
+            magic: MAGIC,
+            version: VERSION.into(),
+            length: (CHECKPOINT_HEADER as u32).into(),
+            log: self.log.into(),
+            number: self.number.into(),
+            since: self.since.into(),
+            first: self.first.into(),
+            reserved: 0.into(),
+            checksum: 0.into(),
+        };
+        raw.checksum = Self::checksum(&raw).into();
+        zerocopy::transmute!(raw)
+    }
+
+    /// Reads a header from a checkpoint's first bytes.
+    ///
+    /// # Errors
+    ///
+    /// When they are no header of this format.
+    pub fn decode(bytes: &[u8]) -> Result<Self, HeaderError> {
+        let Ok((raw, _)) = Raw::read_from_prefix(bytes) else {
+            return Err(Damage::at(bytes.len(), "a checkpoint's header is cut off").into());
+        };
+        if raw.magic != MAGIC {
+            return Err(Damage::at(0, "a checkpoint does not begin as one").into());
+        }
+        if raw.checksum.get() != Self::checksum(&raw) {
+            return Err(Damage::at(0, "a checkpoint's header does not have its checksum").into());
+        }
+        if raw.version.get() != VERSION {
+            return Err(HeaderError::OtherFormat { found: raw.version.get() });
+        }
+        Ok(Self { log: raw.log.get(), number: raw.number.get(), since: raw.since.get(), first: raw.first.get() })
+    }
+
+    fn checksum(raw: &Raw) -> u32 {
+        crc32c::crc32c(&raw.as_bytes()[..CHECKPOINT_HEADER - size_of::<U32>()])
+    }
+
+    /// Returns the place of a frame at this offset of the checkpoint.
+    #[must_use]
+    pub fn place(&self, offset: u64) -> Position {
+        Position { log: self.log, sequence: self.number | OF_CHECKPOINT, offset }
+    }
+}
+
+impl CheckpointEnd {
+    /// Appends the record.
+    ///
+    /// # Errors
+    ///
+    /// None: it is short.
+    pub fn encode(&self, bytes: &mut Vec<u8>, epoch: u64) -> Result<(), Damage> {
+        let raw = RawEnd {
+            until: self.until.into(),
+            rows: self.rows.into(),
+            next_table: self.next_table.into(),
+            reserved: [0.into(); 3],
+        };
+        let mut record = RecordWriter::begin(bytes, epoch, RecordKind::End);
+        record.content(raw.as_bytes());
+        record.finish()
+    }
+
+    /// Reads the record.
+    ///
+    /// # Errors
+    ///
+    /// When it is another.
+    pub fn decode(record: &Record<'_>) -> Result<Self, Damage> {
+        match RawEnd::read_from_bytes(record.content) {
+            Ok(raw) if record.kind == RecordKind::End => {
+                Ok(Self { until: raw.until.get(), rows: raw.rows.get(), next_table: raw.next_table.get() })
+            }
+            _ => Err(Damage::at(0, "a checkpoint does not end as one")),
+        }
+    }
+}
+
+/// Returns the name of a checkpoint's file.
+#[must_use]
+pub fn checkpoint_name(number: u64) -> String {
+    format!("{number:016x}.checkpoint")
+}
+
+/// Returns the number of the checkpoint whose file has this name, if it is one.
+#[must_use]
+pub fn number_of(name: &str) -> Option<u64> {
+    let number = u64::from_str_radix(name.strip_suffix(".checkpoint")?, 16).ok()?;
+    (checkpoint_name(number) == name).then_some(number)
+}

@@ -1,0 +1,58 @@
+//! Threads of a log, each started when there is something for it to do.
+
+use std::{
+    io,
+    sync::atomic::{
+        AtomicBool,
+        Ordering::{Acquire, Release},
+    },
+    thread::{self, JoinHandle},
+};
+
+use parking_lot::Mutex;
+
+#[derive(Debug, Default)]
+pub(super) struct Background {
+    thread: Mutex<Option<JoinHandle<()>>>,
+    is_running: AtomicBool,
+}
+
+impl Background {
+    /// Starts the thread, unless it is running.
+    ///
+    /// # Errors
+    ///
+    /// The system's.
+    pub(super) fn start(&self, name: &str, body: impl FnOnce() + Send + 'static) -> io::Result<()> {
+        if self.is_running() {
+            return Ok(());
+        }
+        let mut running = self.thread.lock();
+        if running.is_none() {
+            *running = Some(thread::Builder::new().name(name.to_owned()).spawn(body)?);
+            self.is_running.store(true, Release);
+        }
+        Ok(())
+    }
+
+    pub(super) fn is_running(&self) -> bool {
+        self.is_running.load(Acquire)
+    }
+
+    /// Wakes the thread where it is parked.
+    pub(super) fn wake(&self) {
+        if let Some(running) = &*self.thread.lock() {
+            running.thread().unpark();
+        }
+    }
+
+    /// Waits until the thread has ended, which was told to.
+    pub(super) fn join(&self) {
+        let running = self.thread.lock().take();
+        if let Some(running) = running {
+            running.thread().unpark();
+            // It does not panic; if it did, there is nothing left to do for it.
+            let _ = running.join();
+        }
+    }
+}

@@ -1,0 +1,251 @@
+//! Waiting for an epoch to be durable, and the thread that makes it so: one at a time *leads*.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::Ordering::{Acquire, Relaxed, Release, SeqCst},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use drtm_htm::{Engine, Waiter, fence_locked};
+
+use super::{Log, Participant, Writer};
+use crate::{Error, trace::event};
+
+/// How often the leader looks for open epochs before it sleeps between looks.
+const LOOKS: u32 = 1 << 10;
+const NAP: Duration = Duration::from_micros(50);
+
+/// How long an epoch may stay open before that is reported.
+const LONG: Duration = Duration::from_secs(1);
+
+/// Until when something is waited for, and since when.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Deadline {
+    since: Instant,
+    until: Option<Instant>,
+}
+
+impl Deadline {
+    /// In this time from now on; `None` is never, and so is more than a clock can tell.
+    pub(crate) fn within(patience: Option<Duration>) -> Self {
+        let since = Instant::now();
+        Self { since, until: patience.and_then(|patience| since.checked_add(patience)) }
+    }
+
+    fn is_over(&self) -> bool {
+        self.until.is_some_and(|until| Instant::now() >= until)
+    }
+}
+
+impl<E: Engine> Log<E> {
+    /// Waits until every transaction of this epoch, and of those before, is durable.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::OutcomeUnknown`]; [`Error::NotYetDurable`] when the time is over.
+    pub(super) fn wait_until_durable(&self, epoch: u64, deadline: Deadline) -> Result<(), Error> {
+        while self.durable() < epoch {
+            if let Some(reason) = self.failed.get() {
+                return Err(Error::OutcomeUnknown { reason: reason.clone() });
+            }
+            if deadline.is_over() {
+                return Err(self.not_yet_durable(epoch, deadline));
+            }
+            let mut is_led = self.is_led.lock();
+            if *is_led {
+                match deadline.until {
+                    None => self.led.wait(&mut is_led),
+                    Some(until) => drop(self.led.wait_until(&mut is_led, until)),
+                }
+                continue;
+            }
+            // Another thread may have led meanwhile.
+            if self.durable() < epoch {
+                *is_led = true;
+                drop(is_led);
+                let leading = Leading(self);
+                self.flush(deadline);
+                drop(leading);
+            }
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn not_yet_durable(&self, epoch: u64, deadline: Deadline) -> Error {
+        let participants = self.participants.lock().clone();
+        let holds = |one: &&Arc<Participant>| one.holds(self.engine(), epoch);
+        let thread = participants.iter().find(holds).map(|holder| holder.thread());
+        Error::NotYetDurable { waited: deadline.since.elapsed(), thread }
+    }
+
+    pub(super) fn flush_if_dirty(&self) -> Result<(), Error> {
+        if self.is_clean() {
+            return Ok(());
+        }
+        self.wait_until_all_is_durable()
+    }
+
+    /// Waits until everything that is committed is durable.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::OutcomeUnknown`].
+    pub(crate) fn wait_until_all_is_durable(&self) -> Result<(), Error> {
+        self.wait_until_durable(self.now()?, Deadline::within(None))
+    }
+
+    /// Waits until a frame closes this epoch, or a later one.
+    ///
+    /// # Errors
+    ///
+    /// As for [`wait_until_durable`](Self::wait_until_durable).
+    pub(crate) fn close_by_frame(&self, epoch: u64) -> Result<(), Error> {
+        self.must_close.fetch_max(epoch, SeqCst);
+        while self.writer.lock().closed_by_frame() < epoch {
+            // Whatever closes the present epoch begins after this.
+            self.wait_until_all_is_durable()?;
+        }
+        Ok(())
+    }
+
+    /// Changes the stream of frames. If that fails, nothing is written any more.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Poisoned`].
+    pub(crate) fn change_stream<T>(&self, change: impl FnOnce(&mut Writer) -> Result<T, Error>) -> Result<T, Error> {
+        let mut writer = self.writer.lock();
+        self.check()?;
+        let changed = change(&mut writer);
+        if let Err(error) = &changed {
+            self.fail(error);
+        }
+        drop(writer);
+        self.wake_tasks();
+        changed
+    }
+
+    /// Closes the present epoch and makes it durable. The calling thread leads.
+    fn flush(&self, deadline: Deadline) {
+        let mut writer = self.writer.lock();
+        if self.failed.get().is_some() {
+            return;
+        }
+        self.is_flushing.store(true, SeqCst);
+        self.is_dirty.store(false, SeqCst);
+        match self.flush_with(&mut writer, deadline) {
+            Ok(true) => {}
+            // Nothing was taken.
+            Ok(false) => self.is_dirty.store(true, SeqCst),
+            Err(error) => {
+                self.fail(&error);
+                // What was taken is not durable, and will not be.
+                self.is_dirty.store(true, SeqCst);
+            }
+        }
+        self.is_flushing.store(false, SeqCst);
+        drop(writer);
+        self.wake_tasks();
+    }
+
+    fn fail(&self, error: &Error) {
+        let reason = error.to_string();
+        event!(error, reason = reason.as_str(), "the log cannot be written any more");
+        self.failed.get_or_init(|| reason);
+    }
+
+    /// Returns whether it is done. It is not if an epoch was open until the deadline.
+    fn flush_with(&self, writer: &mut Writer, deadline: Deadline) -> Result<bool, Error> {
+        let epoch = self.engine().fetch_add(self.number()?, 1);
+        fence_locked();
+        // A copy, since no word is accessed while the list is locked.
+        let participants = self.participants.lock().clone();
+        if !self.wait_until_closed(&participants, epoch, deadline) {
+            return Ok(false);
+        }
+        writer.begin();
+        participants.iter().for_each(|participant| participant.drain(|buffer| writer.add(buffer)));
+        let written = writer.write(epoch, self.must_close.load(SeqCst))?;
+        self.durable.store(epoch, Release);
+        drop(participants);
+        // The list has one reference; a state that is gone has none, and appends nothing any more.
+        self.participants.lock().retain(|one| Arc::strong_count(one) > 1 || one.pending() > 0);
+        if self.unsaved.fetch_add(written, Relaxed) + written >= self.config.checkpoint_every && written > 0 {
+            self.request_checkpoint();
+        }
+        Ok(true)
+    }
+
+    /// Returns whether the epoch is closed. It is not if the time is over.
+    fn wait_until_closed(&self, participants: &[Arc<Participant>], epoch: u64, deadline: Deadline) -> bool {
+        let (waiter, mut looks, began) = (Waiter::new(), 0_u32, Instant::now());
+        let mut is_reported = false;
+        while let Some(_holder) = participants.iter().find(|participant| participant.holds(self.engine(), epoch)) {
+            looks = looks.saturating_add(1);
+            if looks < LOOKS {
+                waiter.pause();
+                continue;
+            }
+            if deadline.is_over() {
+                return false;
+            }
+            thread::sleep(NAP);
+            if !is_reported && began.elapsed() > LONG {
+                is_reported = true;
+                event!(
+                    warn,
+                    epoch,
+                    thread = _holder.thread().as_str(),
+                    "a transaction that is committing has held an epoch open for a second"
+                );
+            }
+        }
+        true
+    }
+
+    /// Makes everything durable, and ends: nothing is appended any more.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::OutcomeUnknown`] if not everything is durable.
+    pub(crate) fn shut_down(&self) -> Result<(), Error> {
+        let flushed = self.flush_if_dirty();
+        self.is_stopped.store(true, Release);
+        self.flusher.join();
+        self.checkpointer.join();
+        // A checkpoint that another thread makes ends early.
+        let checkpoints = self.checkpoints.lock();
+        if self.lock.lock().take().is_some() && flushed.is_ok() {
+            // The space is the system's again. If that fails, it is the next recovery's.
+            let _ = self.writer.lock().trim();
+        }
+        drop(checkpoints);
+        flushed
+    }
+
+    /// Wakes tasks that wait for an epoch that is durable, or that will not be.
+    fn wake_tasks(&self) {
+        let mut tasks = self.tasks.lock();
+        if tasks.is_empty() {
+            return;
+        }
+        let (durable, has_failed) = (self.durable.load(Acquire), self.failed.get().is_some());
+        let woken: Vec<_> = tasks.extract_if(.., |(epoch, _)| has_failed || *epoch <= durable).collect();
+        drop(tasks);
+        woken.into_iter().for_each(|(_, task)| task.wake());
+    }
+}
+
+/// A thread that leads: dropped, by a panic too, another may.
+struct Leading<'l, E: Engine>(&'l Log<E>);
+
+impl<E: Engine> Drop for Leading<'_, E> {
+    fn drop(&mut self) {
+        *self.0.is_led.lock() = false;
+        self.0.led.notify_all();
+    }
+}

@@ -1,0 +1,207 @@
+//! What a commit gives to be waited for: by a thread, or as a future.
+
+use std::{
+    fmt::Debug,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, Waker},
+    time::Duration,
+};
+
+use drtm_htm::Engine;
+use drtm_kv::Version;
+
+use super::{Log, lead::Deadline};
+use crate::{Durability, Error, epoch::epoch_of, read_set::ReadSet};
+
+/// When a transaction's commit is waited for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Choice {
+    /// As the database's.
+    #[default]
+    Default,
+    Sync,
+    Async,
+    /// By a token.
+    Token,
+}
+
+/// A log, to those that wait for it.
+trait Awaited: Debug + Send + Sync {
+    fn is_durable(&self, epoch: u64) -> bool;
+    fn wait(&self, epoch: u64, patience: Option<Duration>) -> Result<(), Error>;
+    fn poll(&self, epoch: u64, task: &Waker) -> Poll<Result<(), Error>>;
+}
+
+/// A commit that has happened in memory, and becomes durable: [waited](Self::wait) for by a thread, or awaited as a
+/// future, which needs no particular runtime.
+///
+/// Dropping it changes nothing: the transaction becomes durable as an [`Async`](crate::Durability::Async) one does.
+///
+/// # Example
+///
+/// ```
+/// use drtm_txn::{Db, Error, Raw, TableDef};
+///
+/// const NOTES: TableDef<u64, Raw> = TableDef::hash("notes");
+/// let directory = std::env::temp_dir().join(format!("drtm-token-{}", std::process::id()));
+/// let db = Db::open(&directory)?;
+/// let notes = db.table(NOTES)?;
+/// let ((), first) = db.submit(|tx| tx.put(notes, &1, b"one"))?;
+/// let ((), second) = db.submit(|tx| tx.put(notes, &2, b"two"))?;
+/// // Both are visible. Now both become durable, by one write.
+/// second.wait()?;
+/// assert!(first.is_durable());
+/// # drop((first, second, db));
+/// # std::fs::remove_dir_all(&directory).expect("it is there");
+/// # Ok::<(), Error>(())
+/// ```
+#[derive(Clone, Debug)]
+#[must_use = "a transaction that was submitted is not durable yet"]
+pub struct CommitToken {
+    log: Arc<dyn Awaited>,
+    epoch: u64,
+}
+
+impl CommitToken {
+    /// Returns whether the transaction is durable.
+    #[must_use]
+    pub fn is_durable(&self) -> bool {
+        self.log.is_durable(self.epoch)
+    }
+
+    /// Waits until the transaction is durable.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::OutcomeUnknown`] if the log fails meanwhile.
+    ///
+    /// # Example
+    ///
+    /// See [`CommitToken`].
+    pub fn wait(&self) -> Result<(), Error> {
+        self.log.wait(self.epoch, None)
+    }
+
+    /// Waits so long at most.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotYetDurable`] when the time is over: it can be waited for again. Otherwise as for [`wait`](Self::wait).
+    ///
+    /// # Example
+    ///
+    /// See [`Error::NotYetDurable`].
+    pub fn wait_within(&self, patience: Duration) -> Result<(), Error> {
+        self.log.wait(self.epoch, Some(patience))
+    }
+}
+
+impl Future for CommitToken {
+    type Output = Result<(), Error>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        self.log.poll(self.epoch, context.waker())
+    }
+}
+
+impl<E: Engine> Awaited for Log<E> {
+    fn is_durable(&self, epoch: u64) -> bool {
+        self.durable() >= epoch
+    }
+
+    fn wait(&self, epoch: u64, patience: Option<Duration>) -> Result<(), Error> {
+        self.wait_until_durable(epoch, Deadline::within(patience))
+    }
+
+    fn poll(&self, epoch: u64, task: &Waker) -> Poll<Result<(), Error>> {
+        if let Some(ended) = self.has_ended(epoch) {
+            return Poll::Ready(ended);
+        }
+        let mut tasks = self.tasks.lock();
+        if !tasks.iter().any(|(awaited, waker)| *awaited == epoch && waker.will_wake(task)) {
+            tasks.push((epoch, task.clone()));
+        }
+        drop(tasks);
+        // A flush that has ended before the task was there did not wake it.
+        if let Some(ended) = self.has_ended(epoch) {
+            return Poll::Ready(ended);
+        }
+        match self.start_flusher() {
+            Ok(()) => {
+                self.flusher.wake();
+                Poll::Pending
+            }
+            // There is no thread that could do it, but this one.
+            Err(_) => Poll::Ready(self.wait_until_durable(epoch, Deadline::within(None))),
+        }
+    }
+}
+
+impl<E: Engine> Log<E> {
+    /// Returns what has become of an epoch that was waited for, if anything has.
+    fn has_ended(&self, epoch: u64) -> Option<Result<(), Error>> {
+        if self.durable() >= epoch {
+            return Some(Ok(()));
+        }
+        self.failed.get().map(|reason| Err(Error::OutcomeUnknown { reason: reason.clone() }))
+    }
+
+    /// Returns the last epoch on which a transaction depends that has logged nothing, and was validated just now. What
+    /// it has read is here, or in a snapshot that ends before a version.
+    ///
+    /// # Errors
+    ///
+    /// When the store is corrupt.
+    #[inline(never)]
+    pub(crate) fn depends_on(
+        &self,
+        reads: &ReadSet,
+        has_only_read: bool,
+        snapshot: Option<Version>,
+    ) -> Result<u64, Error> {
+        Ok(match snapshot {
+            // Everything that it can have seen is durable.
+            _ if self.is_clean() => 0,
+            Some(before) => epoch_of(before) - 1,
+            // What is absent does not say since when, and entries of indexes are not logged.
+            None if reads.has_guards() || !has_only_read => self.now()?,
+            None => reads.records.iter().map(|seen| epoch_of(seen.version)).max().unwrap_or(0),
+        })
+    }
+
+    /// Waits, where the transaction is to, until everything up to this epoch is durable.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::OutcomeUnknown`], [`Error::NotYetDurable`].
+    #[inline(never)]
+    pub(crate) fn after_commit(&self, epoch: u64, choice: Choice) -> Result<(), Error> {
+        let waits = match choice {
+            Choice::Default => self.config.mode == Durability::Sync,
+            Choice::Sync => true,
+            // Where there can be no other thread, this one does what it would do.
+            Choice::Async => !self.flusher.is_running() && self.start_flusher().is_err(),
+            Choice::Token => false,
+        };
+        if waits && self.durable() < epoch {
+            return self.wait_until_durable(epoch, Deadline::within(self.config.sync_within));
+        }
+        Ok(())
+    }
+
+    /// Waits, where transactions wait that choose nothing else, until all that was announced is durable.
+    ///
+    /// # Errors
+    ///
+    /// As for [`after_commit`](Self::after_commit).
+    pub(crate) fn after_announcement(&self) -> Result<(), Error> {
+        if self.is_clean() { Ok(()) } else { self.after_commit(self.now()?, Choice::Default) }
+    }
+
+    /// Returns the token of a commit.
+    pub(crate) fn token(&self, epoch: u64) -> Option<CommitToken> {
+        let log: Arc<Self> = self.me.upgrade()?;
+        Some(CommitToken { log, epoch })
+    }
+}

@@ -1,0 +1,106 @@
+//! How far a recovery has come, for those that watch it.
+
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+};
+
+/// What a recovery is doing.
+///
+/// # Example
+///
+/// See [`Progress`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RecoveryStep {
+    /// It reads the log: so many bytes.
+    Log,
+    /// It puts the rows of a checkpoint into tables: so many rows.
+    Checkpoint,
+    /// It replays the log's entries: so many.
+    Replay,
+}
+
+/// How far a recovery has come.
+///
+/// # Example
+///
+/// ```
+/// use std::sync::{Arc, Mutex};
+/// use drtm_txn::{Db, Error, Raw, RecoveryStep, TableDef};
+///
+/// const NOTES: TableDef<u64, Raw> = TableDef::hash("notes");
+/// let directory = std::env::temp_dir().join(format!("drtm-progress-{}", std::process::id()));
+/// let db = Db::open(&directory)?;
+/// let notes = db.table(NOTES)?;
+/// db.transact(|tx| tx.put(notes, &1, b"kept"))?;
+/// drop(db);
+///
+/// let seen = Arc::new(Mutex::new(Vec::new()));
+/// let noting = Arc::clone(&seen);
+/// let db = Db::builder().path(&directory).on_recovery(move |progress| {
+///     noting.lock().expect("no panic").push((progress.step, progress.done, progress.total));
+/// });
+/// let db = db.build()?;
+/// assert_eq!(seen.lock().expect("no panic").last(), Some(&(RecoveryStep::Replay, 1, 1)));
+/// # drop(db);
+/// # std::fs::remove_dir_all(&directory).expect("it is there");
+/// # Ok::<(), Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Progress {
+    /// What it is doing.
+    pub step: RecoveryStep,
+    /// How much of that is done.
+    pub done: u64,
+    /// How much there is.
+    pub total: u64,
+}
+
+type Observe = dyn Fn(&Progress) + Send + Sync;
+
+/// What is told of a recovery, if anything is.
+#[derive(Clone, Default)]
+pub(crate) struct Observer(Option<Arc<Observe>>);
+
+impl fmt::Debug for Observer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Observer").field(&self.0.is_some()).finish()
+    }
+}
+
+impl Observer {
+    pub(crate) const NONE: Self = Self(None);
+
+    pub(crate) fn new(observe: impl Fn(&Progress) + Send + Sync + 'static) -> Self {
+        Self(Some(Arc::new(observe)))
+    }
+
+    /// Begins a step that has so much to do.
+    pub(super) fn begin(&self, step: RecoveryStep, total: u64) -> Step<'_> {
+        Step { observer: self, step, total, done: AtomicU64::new(0) }
+    }
+}
+
+/// A step that is under way. Several threads can do it.
+#[derive(Debug)]
+pub(super) struct Step<'o> {
+    observer: &'o Observer,
+    step: RecoveryStep,
+    total: u64,
+    done: AtomicU64,
+}
+
+impl Step<'_> {
+    /// Notes that so much more is done.
+    pub(super) fn advance(&self, by: u64) {
+        let done = self.done.fetch_add(by, Relaxed) + by;
+        if let Some(observe) = &self.observer.0 {
+            observe(&Progress { step: self.step, done, total: self.total });
+        }
+    }
+}

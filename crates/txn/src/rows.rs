@@ -1,0 +1,232 @@
+//! Sources of rows: what a transaction reads, by key or in order.
+//!
+//! A table is a source of its rows. A [column](Table::column) is a source of a part of them, an index
+//! of the rows in another order, and its [keys](crate::Index::keys) are a source of the rows' keys.
+//! [`Tx`]'s methods take any source that can do what the method does: a range of a hash table, or an
+//! update through an index, does not compile.
+
+use std::{borrow::Borrow, fmt, ops::RangeBounds};
+
+use drtm_kv::Lines;
+
+use crate::{
+    Codec, CodecError, Error, Key, Mode, Ordered, Setting, Table, Tx,
+    part::Wanted,
+    table::Kind,
+    tx::{Found, Position, Way, expected_bytes},
+};
+
+pub(crate) mod sealed {
+    pub trait Sealed {}
+}
+
+/// A source of rows: a table, a column of one, an index, or the keys of an index.
+///
+/// # Example
+///
+/// ```
+/// use drtm_txn::{Db, Error, IndexDef, Pod, Sorted, Table, TableDef, Tx, Unique};
+///
+/// const SCORES: TableDef<u64, Pod<u32>> = TableDef::hash("scores");
+/// const BY_SCORE: IndexDef<u64, Pod<u32>, u32> = IndexDef::unique("by score", |_, score| Some(score));
+///
+/// /// The best row of anything that has an order.
+/// fn best<R: Sorted>(tx: &mut Tx<'_>, rows: R) -> Result<Option<R::Row>, Error> {
+///     Ok(tx.last(rows, ..)?.map(|(_, row)| row))
+/// }
+///
+/// let db = Db::new()?;
+/// let scores = db.table(SCORES)?;
+/// let by_score = db.index(scores, BY_SCORE)?;
+/// db.transact(|tx| {
+///     tx.insert(scores, &1, &500)?;
+///     tx.insert(scores, &2, &900)?;
+///     assert_eq!(best(tx, by_score)?, Some((2, 900)));
+///     assert_eq!(best(tx, by_score.keys())?, Some(2));
+///     Ok(())
+/// })?;
+/// # Ok::<(), Error>(())
+/// ```
+pub trait Rows: Copy + fmt::Debug + sealed::Sealed {
+    /// What a row is found by.
+    type Key: Key;
+    /// A row, without its key.
+    type Row;
+}
+
+/// Rows that are found by their key: [`Tx::get`].
+///
+/// # Example
+///
+/// See [`Rows`].
+pub trait Point: Rows {
+    #[doc(hidden)]
+    fn get<S: Setting, M: Mode>(self, tx: &mut Tx<'_, S, M>, key: &Self::Key) -> Result<Option<Self::Row>, Error>;
+    #[doc(hidden)]
+    fn contains<S: Setting, M: Mode>(self, tx: &mut Tx<'_, S, M>, key: &Self::Key) -> Result<bool, Error>;
+}
+
+/// Rows in the order of their keys: [`Tx::range`].
+///
+/// # Example
+///
+/// See [`Rows`].
+pub trait Sorted: Rows {
+    /// The keys that a range goes through: of rows, or of an index's entries.
+    #[doc(hidden)]
+    type Entry: Key;
+    #[doc(hidden)]
+    type Codec: Codec;
+    #[doc(hidden)]
+    fn entries<S: Setting, M: Mode>(self, tx: &Tx<'_, S, M>)
+    -> Result<Table<Self::Entry, Self::Codec, Ordered>, Error>;
+    #[doc(hidden)]
+    fn position(bounds: impl RangeBounds<Self::Key>, way: Way) -> Position;
+    #[doc(hidden)]
+    fn row<S: Setting, M: Mode>(
+        self,
+        tx: &mut Tx<'_, S, M>,
+        table: &'static str,
+        entry: Self::Entry,
+        found: Found,
+    ) -> Result<(Self::Key, Self::Row), Error>;
+}
+
+/// Rows as a table has them, whole or in part: tables and columns. They can be updated, prefetched, and
+/// read many at once.
+///
+/// # Example
+///
+/// See [`Table::column`].
+pub trait Stored: Rows {
+    /// A row that is given: [`Codec::Given`].
+    type Given: ?Sized;
+    /// A row that is shown where it is, as far as its codec can: [`Codec::View`].
+    type View<'b>;
+    #[doc(hidden)]
+    type Codec: Codec;
+    #[doc(hidden)]
+    type Kind: Kind;
+    #[doc(hidden)]
+    fn table(self) -> Table<Self::Key, Self::Codec, Self::Kind>;
+    /// What is copied of a row.
+    #[doc(hidden)]
+    fn wanted(&self) -> &Wanted;
+    /// What is copied, of the bytes of a whole row.
+    #[doc(hidden)]
+    fn part<'b>(&self, whole: &'b [u8]) -> &'b [u8];
+    #[doc(hidden)]
+    fn lines(self) -> &'static Lines;
+    #[doc(hidden)]
+    fn decode(self, part: &[u8]) -> Result<Self::Row, CodecError>;
+    #[doc(hidden)]
+    fn show(self, part: &[u8]) -> Result<Self::View<'_>, CodecError>;
+    #[doc(hidden)]
+    fn update<S: Setting, X>(
+        self,
+        tx: &mut Tx<'_, S>,
+        key: &Self::Key,
+        change: impl FnOnce(&mut Self::Row) -> X,
+    ) -> Result<Option<X>, Error>
+    where
+        Self::Row: Borrow<Self::Given>;
+}
+
+impl<K, C, O> sealed::Sealed for Table<K, C, O> {}
+
+impl<K: Key, C: Codec, O: Kind> Rows for Table<K, C, O> {
+    type Key = K;
+    type Row = C::Value;
+}
+
+impl<K: Key, C: Codec, O: Kind> Stored for Table<K, C, O> {
+    type Given = C::Given;
+    type View<'b> = C::View<'b>;
+    type Codec = C;
+    type Kind = O;
+
+    #[inline(always)]
+    fn table(self) -> Self {
+        self
+    }
+
+    #[inline(always)]
+    fn wanted(&self) -> &Wanted {
+        &Wanted::TO_READ
+    }
+
+    #[inline(always)]
+    fn part<'b>(&self, whole: &'b [u8]) -> &'b [u8] {
+        whole
+    }
+
+    #[inline(always)]
+    fn lines(self) -> &'static Lines {
+        const { &Lines::of(std::slice::from_ref(&(0..expected_bytes::<C>()))) }
+    }
+
+    #[inline(always)]
+    fn decode(self, part: &[u8]) -> Result<C::Value, CodecError> {
+        C::decode(part)
+    }
+
+    #[inline(always)]
+    fn show(self, part: &[u8]) -> Result<C::View<'_>, CodecError> {
+        C::view(part)
+    }
+
+    #[inline(always)]
+    fn update<S: Setting, X>(
+        self,
+        tx: &mut Tx<'_, S>,
+        key: &K,
+        change: impl FnOnce(&mut C::Value) -> X,
+    ) -> Result<Option<X>, Error>
+    where
+        C::Value: Borrow<C::Given>,
+    {
+        tx.update_whole(self, key, change)
+    }
+}
+
+impl<R: Stored> Point for R {
+    #[inline(always)]
+    fn get<S: Setting, M: Mode>(self, tx: &mut Tx<'_, S, M>, key: &R::Key) -> Result<Option<R::Row>, Error> {
+        tx.find(self, key, |part| self.decode(part))
+    }
+
+    #[inline(always)]
+    fn contains<S: Setting, M: Mode>(self, tx: &mut Tx<'_, S, M>, key: &R::Key) -> Result<bool, Error> {
+        tx.is_there(self.table(), key)
+    }
+}
+
+impl<R: Stored<Kind = Ordered>> Sorted for R {
+    type Entry = R::Key;
+    type Codec = <R as Stored>::Codec;
+
+    #[inline(always)]
+    fn entries<S: Setting, M: Mode>(
+        self,
+        _tx: &Tx<'_, S, M>,
+    ) -> Result<Table<R::Key, <R as Stored>::Codec, Ordered>, Error> {
+        Ok(self.table())
+    }
+
+    #[inline]
+    fn position(bounds: impl RangeBounds<R::Key>, way: Way) -> Position {
+        Position::new(bounds, way)
+    }
+
+    #[inline(always)]
+    fn row<S: Setting, M: Mode>(
+        self,
+        tx: &mut Tx<'_, S, M>,
+        table: &'static str,
+        key: R::Key,
+        found: Found,
+    ) -> Result<(R::Key, R::Row), Error> {
+        let row = tx.read_found(table, found, |whole| self.decode(self.part(whole)))?;
+        Ok((key, row))
+    }
+}

@@ -1,0 +1,197 @@
+//! Finding rows by indexes: an entry of the index says which row it is, and the table has it.
+
+use std::{
+    ops::{Bound, RangeBounds},
+    sync::atomic::Ordering::Relaxed,
+};
+
+use super::{
+    Found, Mode, Tx,
+    range::{Position, Way, map},
+};
+use crate::{
+    Codec, Error, Index, IndexKeys, Key, Ordered, Point, Rows, Setting, Sorted, Table, Unique, Uniqueness, table::Kind,
+};
+
+impl<K: Key, C: Codec, I: Key, U: Uniqueness, O: Kind> Rows for Index<K, C, I, U, O> {
+    type Key = I;
+    type Row = (K, C::Value);
+}
+
+impl<K: Key, C: Codec, I: Key, O: Kind> Point for Index<K, C, I, Unique, O> {
+    #[inline]
+    fn get<S: Setting, M: Mode>(self, tx: &mut Tx<'_, S, M>, by: &I) -> Result<Option<(K, C::Value)>, Error> {
+        let Some(key) = self.keys().get(tx, by)? else { return Ok(None) };
+        let row = self.of_entry(tx, &key)?;
+        Ok(Some((key, row)))
+    }
+
+    #[inline]
+    fn contains<S: Setting, M: Mode>(self, tx: &mut Tx<'_, S, M>, by: &I) -> Result<bool, Error> {
+        self.keys().contains(tx, by)
+    }
+}
+
+impl<K: Key, C: Codec, I: Key, U: Uniqueness, O: Kind> Sorted for Index<K, C, I, U, O> {
+    type Entry = U::Key<K, I>;
+    type Codec = U::Codec<K>;
+
+    #[inline]
+    fn entries<S: Setting, M: Mode>(self, tx: &Tx<'_, S, M>) -> Result<EntryTable<K, I, U>, Error> {
+        self.keys().entries(tx)
+    }
+
+    #[inline]
+    fn position(bounds: impl RangeBounds<I>, way: Way) -> Position {
+        Position::of_entries::<K, I, U>(bounds, way)
+    }
+
+    #[inline]
+    fn row<S: Setting, M: Mode>(
+        self,
+        tx: &mut Tx<'_, S, M>,
+        index: &'static str,
+        entry: U::Key<K, I>,
+        found: Found,
+    ) -> Result<(I, (K, C::Value)), Error> {
+        let (by, key) = self.keys().row(tx, index, entry, found)?;
+        let row = self.of_entry(tx, &key)?;
+        Ok((by, (key, row)))
+    }
+}
+
+/// The table of an index's entries.
+type EntryTable<K, I, U> = Table<<U as Uniqueness>::Key<K, I>, <U as Uniqueness>::Codec<K>, Ordered>;
+
+impl<K: Key, C: Codec, I: Key, U: Uniqueness, O: Kind> Index<K, C, I, U, O> {
+    /// Reads the row that an entry has.
+    #[inline]
+    fn of_entry<S: Setting, M: Mode>(self, tx: &mut Tx<'_, S, M>, key: &K) -> Result<C::Value, Error> {
+        match self.table.get(tx, key)? {
+            Some(row) => Ok(row),
+            None => {
+                let table = tx.opened(self.table)?.name;
+                Err(tx.disagreement(self.entries().number, table))
+            }
+        }
+    }
+}
+
+impl<K: Key, C: Codec, I: Key, U: Uniqueness, O: Kind> Rows for IndexKeys<K, C, I, U, O> {
+    type Key = I;
+    type Row = K;
+}
+
+impl<K: Key, C: Codec, I: Key, O: Kind> Point for IndexKeys<K, C, I, Unique, O> {
+    #[inline]
+    fn get<S: Setting, M: Mode>(self, tx: &mut Tx<'_, S, M>, by: &I) -> Result<Option<K>, Error> {
+        self.entries(tx)?.get(tx, by)
+    }
+
+    #[inline]
+    fn contains<S: Setting, M: Mode>(self, tx: &mut Tx<'_, S, M>, by: &I) -> Result<bool, Error> {
+        self.entries(tx)?.contains(tx, by)
+    }
+}
+
+impl<K: Key, C: Codec, I: Key, U: Uniqueness, O: Kind> Sorted for IndexKeys<K, C, I, U, O> {
+    type Entry = U::Key<K, I>;
+    type Codec = U::Codec<K>;
+
+    /// Refuses a snapshot of a time when the index did not have every row.
+    #[inline]
+    fn entries<S: Setting, M: Mode>(self, tx: &Tx<'_, S, M>) -> Result<EntryTable<K, I, U>, Error> {
+        let entries = self.index.entries();
+        if let Some(before) = tx.past() {
+            let opened = tx.opened(entries)?;
+            if before.number() < opened.whole_since.load(Relaxed) {
+                return Err(Error::IndexTooNew { index: opened.name });
+            }
+        }
+        Ok(entries)
+    }
+
+    #[inline]
+    fn position(bounds: impl RangeBounds<I>, way: Way) -> Position {
+        Position::of_entries::<K, I, U>(bounds, way)
+    }
+
+    #[inline]
+    fn row<S: Setting, M: Mode>(
+        self,
+        tx: &mut Tx<'_, S, M>,
+        index: &'static str,
+        entry: U::Key<K, I>,
+        found: Found,
+    ) -> Result<(I, K), Error> {
+        Ok(U::entry(entry, tx.read_found(index, found, U::Codec::<K>::decode)?))
+    }
+}
+
+impl Position {
+    /// Entries by a range of what comes first in their keys.
+    fn of_entries<K: Key, I: Key, U: Uniqueness>(range: impl RangeBounds<I>, way: Way) -> Self {
+        let (start, end) = (range.start_bound(), range.end_bound());
+        if U::IS_UNIQUE {
+            return Self::new::<I>((start, end), way);
+        }
+        if <(I, K)>::FITS {
+            // All keys that begin with a part are from `low` to `high`. (A part that is nothing is shifted out.)
+            let bits = 8 * K::SIZE.unwrap_or(0) as u32;
+            let low = |part: &I| part.word().checked_shl(bits).unwrap_or(0);
+            let high = |part: &I| low(part) | !u64::MAX.checked_shl(bits).unwrap_or(0);
+            let start = match start {
+                Bound::Excluded(part) => Bound::Excluded(high(part)),
+                start => map(start, low),
+            };
+            let end = match end {
+                Bound::Included(part) => Bound::Included(high(part)),
+                end => map(end, low),
+            };
+            return Self::of_words((start, end), way);
+        }
+        let low = |part: &I| {
+            let mut bytes = Vec::new();
+            part.write(&mut bytes, false);
+            bytes
+        };
+        let end = match end {
+            Bound::Included(part) => beyond(low(part)).map_or(Bound::Unbounded, Bound::Excluded),
+            end => map(end, low),
+        };
+        let bounds = match start {
+            Bound::Excluded(part) => match beyond(low(part)) {
+                Some(start) => (Bound::Included(start), end),
+                // Nothing comes after it.
+                None => (Bound::Included(low(part)), Bound::Excluded(low(part))),
+            },
+            start => (map(start, low), end),
+        };
+        Self::of_bytes(bounds, way)
+    }
+}
+
+/// The least string after all that begin with this one.
+fn beyond(mut bytes: Vec<u8>) -> Option<Vec<u8>> {
+    while let Some(last) = bytes.pop() {
+        if let Some(next) = last.checked_add(1) {
+            bytes.push(next);
+            return Some(bytes);
+        }
+    }
+    None
+}
+
+impl<S: Setting, M: Mode> Tx<'_, S, M> {
+    /// An index and its table do not say the same: because what was read of them is not true any more, or because something is wrong.
+    #[cold]
+    pub(super) fn disagreement(&mut self, index: u16, table: &'static str) -> Error {
+        match self.validation_error() {
+            Some(conflict) => self.doom(conflict),
+            None => match self.db.catalog.get(index) {
+                Some(index) => Error::Index { index: index.name, table },
+                None => Error::OtherDatabase,
+            },
+        }
+    }
+}

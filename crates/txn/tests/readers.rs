@@ -1,0 +1,166 @@
+//! The entry functions of the fuzz targets, on a stable compiler: over the corpus, and seeded mutations of it.
+#![cfg(not(feature = "model"))]
+
+#[path = "../../../fuzz/readers.rs"]
+mod readers;
+
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use drtm_testing::rounds;
+use drtm_txn::{
+    Builder, Db, Durability, IndexDef, Multi, Ordered, Pod, Raw, TableDef,
+    durability::{
+        format::{RecordKind, SEGMENT_HEADER, SegmentHeader, find_frame, read_frame, records, segment_name},
+        storage::{Image, Storage},
+    },
+};
+
+fn corpus_of(target: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(target)
+}
+
+/// The files of a target's corpus.
+fn corpus(target: &str) -> Vec<Vec<u8>> {
+    let mut files: Vec<_> =
+        fs::read_dir(corpus_of(target)).expect("a corpus").map(|file| file.expect("a file").path()).collect();
+    files.sort();
+    files.into_iter().map(|file| fs::read(file).expect("it can be read")).collect()
+}
+
+/// Changes some bytes, their number, or takes some of another file.
+fn mutate(bytes: &mut Vec<u8>, other: &[u8], random: &mut fastrand::Rng) {
+    for _ in 0..random.u8(1..4) {
+        let at = random.usize(0..=bytes.len());
+        match random.u8(0..7) {
+            0 if at < bytes.len() => bytes[at] ^= 1 << random.u8(0..8),
+            1 if at < bytes.len() => bytes[at] = [0, 1, 0x7f, 0x80, 0xff][random.usize(0..5)],
+            2 if at + 8 <= bytes.len() => {
+                let number = [0, 1, u64::MAX, u64::MAX - 1, 1 << 63, random.u64(..)][random.usize(0..6)];
+                bytes[at..at + 8].copy_from_slice(&number.to_le_bytes());
+            }
+            3 => bytes.truncate(at),
+            4 => {
+                let end = (at + random.usize(0..40)).min(bytes.len());
+                drop(bytes.drain(at..end));
+            }
+            5 if !other.is_empty() => {
+                let from = random.usize(0..other.len());
+                let to = (from + random.usize(0..100)).min(other.len());
+                drop(bytes.splice(at..at, other[from..to].iter().copied()));
+            }
+            _ => bytes.extend((0..random.usize(0..40)).map(|_| random.u8(..))),
+        }
+    }
+}
+
+fn fuzz(target: &str, reader: fn(&[u8]), seed: u64) {
+    let corpus = corpus(target);
+    assert!(corpus.len() >= 4, "{} files of {target}", corpus.len());
+    corpus.iter().for_each(|bytes| reader(bytes));
+    let mut random = fastrand::Rng::with_seed(seed);
+    for _ in 0..rounds(20_000) {
+        let mut bytes = corpus[random.usize(0..corpus.len())].clone();
+        mutate(&mut bytes, &corpus[random.usize(0..corpus.len())], &mut random);
+        reader(&bytes);
+    }
+}
+
+#[test]
+fn the_reader_of_segments_stands_mutations() {
+    fuzz("segment", readers::segment, 1);
+}
+
+#[test]
+fn the_reader_of_records_stands_mutations() {
+    fuzz("record", readers::record, 2);
+}
+
+#[test]
+fn the_reader_of_the_catalog_stands_mutations() {
+    fuzz("catalog", readers::catalog, 3);
+}
+
+/// What the corpus is for: its segments are whole, and there are records of each kind. Writes it first if asked to.
+#[test]
+fn the_corpus_is_of_this_format() {
+    if env::var_os("DRTM_WRITE_CORPUS").is_some() {
+        write_corpus();
+    }
+    let (mut frames, mut kinds) = (0, Vec::new());
+    for bytes in corpus("segment") {
+        let Ok(SegmentHeader { log, sequence, .. }) = SegmentHeader::decode(&bytes) else { continue };
+        let mut from = SEGMENT_HEADER;
+        while let Some(at) = find_frame(&bytes, from, log, sequence) {
+            frames += 1;
+            from = at + 8;
+        }
+    }
+    for bytes in corpus("record") {
+        kinds.extend(records(&bytes).map_while(Result::ok).map(|(_, record)| record.kind));
+    }
+    assert!(frames >= 8, "{frames} frames");
+    for kind in [RecordKind::Rows, RecordKind::Table, RecordKind::Index] {
+        assert!(kinds.contains(&kind), "{kind:?}");
+    }
+}
+
+const WORDS: TableDef<u64, Pod<[u64; 4]>> = TableDef::hash("words");
+const TEXTS: TableDef<String, Raw, Ordered> = TableDef::ordered("texts");
+const BY_FIRST: IndexDef<u64, Pod<[u64; 4]>, u64, Multi> = IndexDef::multi("words by first", |_, words| Some(words[0]));
+
+/// Some transactions with everything that a record can have.
+fn run(disk: &Image) {
+    let builder = Builder::new().memory(16 << 20).storage(Arc::new(disk.clone()), 4 << 10);
+    let db: Db = builder.durability(Durability::Sync).build().expect("a database");
+    let (words, texts) = (db.table(WORDS).expect("a table"), db.table(TEXTS).expect("a table"));
+    db.index(words, BY_FIRST).expect("an index");
+    for number in 0..6_u64 {
+        db.transact(|tx| {
+            tx.put(words, &number, &[number; 4])?;
+            tx.put(texts, &format!("text {number}"), &vec![number as u8; 10 * number as usize])
+        })
+        .expect("no fault");
+        db.transact(|tx| tx.update(words, &(number / 2), |words| words[1] += 1).map(drop)).expect("no fault");
+        db.transact(|tx| tx.remove(texts, &format!("text {}", number / 3)).map(drop)).expect("no fault");
+    }
+}
+
+fn write_corpus() {
+    let write = |target: &str, name: &str, bytes: &[u8]| {
+        fs::create_dir_all(corpus_of(target)).expect("a directory");
+        fs::write(corpus_of(target).join(name), bytes).expect("space");
+    };
+    let disk = Image::default();
+    run(&disk);
+    let disk = disk.after_kill();
+    run(&disk);
+    let mut number = 0;
+    for sequence in 1.. {
+        let Ok(bytes) = Storage::open(&disk, &segment_name(sequence)).and_then(|file| file.read()) else { break };
+        let SegmentHeader { log, .. } = SegmentHeader::decode(&bytes).expect("a header");
+        let (mut at, mut end) = (SEGMENT_HEADER, SEGMENT_HEADER);
+        while let Some(offset) = find_frame(&bytes, at, log, sequence) {
+            let place = drtm_txn::durability::format::Position { log, sequence, offset: offset as u64 };
+            let frame = read_frame(&bytes[offset..], place).expect("it was found");
+            for (_, record) in records(frame.records).map_while(Result::ok) {
+                number += 1;
+                // One record is most of a frame here.
+                if record.kind == RecordKind::Rows {
+                    write("record", &format!("rows-{number}"), frame.records);
+                } else {
+                    write("record", &format!("catalog-{number}"), frame.records);
+                    write("catalog", &format!("record-{number}"), frame.records);
+                    write("catalog", &format!("content-{number}"), &frame.records[24..]);
+                }
+            }
+            at = offset + 8;
+            end = offset + frame.length();
+        }
+        write("segment", &format!("whole-{sequence}"), &bytes[..end]);
+        write("segment", &format!("torn-{sequence}"), &bytes[..(end - 20).max(SEGMENT_HEADER / 2)]);
+    }
+}

@@ -1,0 +1,142 @@
+//! What fuzzing does with bytes: it gives them to a reader as they are, and again with checksums that are right.
+//!
+//! A checksum stops nearly all noise, so that what is behind it would never be reached. A reader must not panic, and what
+//! it accepts must be what its writer writes.
+
+use drtm_txn::durability::format::{
+    Created, FRAME_HEADER, Position, Record, RecordKind, RecordWriter, SEGMENT_HEADER, SegmentHeader, find_frame,
+    read_frame, records, segment_name, sequence_of,
+};
+
+/// A segment: its header, frames and records.
+pub(crate) fn segment(bytes: &[u8]) {
+    read_segment(bytes);
+    let mut sealed = bytes.to_vec();
+    seal_segment(&mut sealed);
+    read_segment(&sealed);
+}
+
+/// Records, as frames have them.
+pub(crate) fn record(bytes: &[u8]) {
+    read_records(bytes);
+    let mut sealed = bytes.to_vec();
+    seal_record(&mut sealed);
+    read_records(&sealed);
+}
+
+/// A record of the catalog, whose content the bytes are.
+pub(crate) fn catalog(bytes: &[u8]) {
+    read_records(bytes);
+    for kind in [RecordKind::Table, RecordKind::Index] {
+        let mut sealed = vec![0; RECORD_HEADER];
+        sealed[KIND..KIND + 2].copy_from_slice(&(kind as u16).to_le_bytes());
+        sealed.extend_from_slice(bytes);
+        sealed.resize(sealed.len().next_multiple_of(8) + MARK, 0);
+        seal_record(&mut sealed);
+        read_records(&sealed);
+    }
+}
+
+const RECORD_HEADER: usize = 24;
+const MARK: usize = 8;
+/// Where a record has its format and its kind.
+const FORMAT: usize = 20;
+const KIND: usize = 22;
+
+fn read_segment(bytes: &[u8]) {
+    let Ok(header) = SegmentHeader::decode(bytes) else { return };
+    assert_eq!(header.encode(), bytes[..SEGMENT_HEADER], "a header is what is written");
+    assert_eq!(sequence_of(&segment_name(header.sequence)), Some(header.sequence));
+    let SegmentHeader { log, sequence, .. } = header;
+    let mut offset = SEGMENT_HEADER;
+    while offset < bytes.len() {
+        let place = Position { log, sequence, offset: offset as u64 };
+        match read_frame(&bytes[offset..], place) {
+            Ok(frame) => {
+                assert!(frame.length() >= FRAME_HEADER && frame.length() <= bytes.len() - offset);
+                // A frame is valid in one place only.
+                let elsewhere = Position { offset: place.offset + 8, ..place };
+                assert!(read_frame(&bytes[offset..], elsewhere).is_err());
+                read_records(frame.records);
+                offset += frame.length();
+            }
+            Err(_) => match find_frame(bytes, offset + 1, log, sequence) {
+                Some(next) => {
+                    assert!(next > offset);
+                    offset = next;
+                }
+                None => return,
+            },
+        }
+    }
+}
+
+fn read_records(bytes: &[u8]) {
+    let mut end = 0;
+    for found in records(bytes) {
+        match found {
+            Ok((offset, record)) => {
+                assert!(offset >= end && offset.is_multiple_of(8));
+                end = offset + 1;
+                read_record(&record);
+            }
+            Err(damage) => assert!(damage.offset <= bytes.len()),
+        }
+    }
+}
+
+fn read_record(record: &Record<'_>) {
+    if record.kind == RecordKind::Rows {
+        // A record can claim any number of entries, and what is behind the first that is damaged is damaged, too.
+        let mut entries = Vec::new();
+        entries.extend(record.entries().map_while(Result::ok));
+        let mut bytes = Vec::new();
+        let mut writer = RecordWriter::begin(&mut bytes, record.epoch, RecordKind::Rows);
+        for entry in &entries {
+            writer.entry(entry).expect("what was read fits");
+        }
+        writer.finish().expect("what was read fits");
+        let (_, again) = records(&bytes).next().expect("a record").expect("it was written");
+        let again: Vec<_> = again.entries().map(|entry| entry.expect("it was written")).collect();
+        assert_eq!(again, entries, "entries come back");
+    } else if let Ok(created) = Created::decode(record) {
+        let mut bytes = Vec::new();
+        created.encode(&mut bytes, record.epoch).expect("what was read fits");
+        let (_, again) = records(&bytes).next().expect("a record").expect("it was written");
+        assert_eq!(Created::decode(&again), Ok(created), "what was created comes back");
+    }
+}
+
+/// Makes bytes a record that is believed, whatever it says.
+fn seal_record(bytes: &mut Vec<u8>) {
+    bytes.resize(bytes.len().max(RECORD_HEADER + MARK).next_multiple_of(8), 0);
+    let (length, mark) = (bytes.len(), bytes.len() - MARK);
+    bytes[..4].copy_from_slice(&(length as u32).to_le_bytes());
+    bytes[FORMAT..FORMAT + 2].copy_from_slice(&1_u16.to_le_bytes());
+    bytes[mark..].copy_from_slice(&(u64::from_le_bytes(*b"commited") ^ length as u64).to_le_bytes());
+    let checksum = crc32c::crc32c(&bytes[8..]);
+    bytes[4..8].copy_from_slice(&checksum.to_le_bytes());
+}
+
+/// Makes bytes a segment with one frame, of one record.
+fn seal_segment(bytes: &mut Vec<u8>) {
+    const LEAST: usize = SEGMENT_HEADER + FRAME_HEADER;
+    bytes.resize(bytes.len().max(LEAST), 0);
+    let mut record = bytes.split_off(LEAST);
+    seal_record(&mut record);
+    bytes[..8].copy_from_slice(b"drtm-log");
+    bytes[8..12].copy_from_slice(&1_u32.to_le_bytes());
+    bytes[12..16].copy_from_slice(&(SEGMENT_HEADER as u32).to_le_bytes());
+    bytes[56..60].fill(0);
+    let checksum = crc32c::crc32c(&bytes[..60]);
+    bytes[60..64].copy_from_slice(&checksum.to_le_bytes());
+    // The frame's checksum covers where it is: the log, the segment's number, the offset.
+    let mut place = bytes[16..40].to_vec();
+    place.extend_from_slice(&(SEGMENT_HEADER as u64).to_le_bytes());
+    bytes.extend_from_slice(&record);
+    let frame = &mut bytes[SEGMENT_HEADER..];
+    frame[..4].copy_from_slice(b"dfrm");
+    frame[8..16].copy_from_slice(&(record.len() as u64).to_le_bytes());
+    let checksum = crc32c::crc32c_append(crc32c::crc32c(&place), &frame[8..]);
+    frame[4..8].copy_from_slice(&checksum.to_le_bytes());
+}
