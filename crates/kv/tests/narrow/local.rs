@@ -149,7 +149,13 @@ fn readers_of_hash_tables<E: Engine>(engine: E) {
     let store = Store::in_memory(engine, 16 << 20).expect("memory");
     let [one, other] = [(); 2].map(|()| store.hash_table(HashConfig::default().fixed()).expect("memory"));
     readers_see_their_own_table(&store, [&one, &other], |table: &HashTable<E>, see| {
-        table.for_each(|key, value, _| see(key, value)).expect("sound");
+        let (mut sweep, mut value) = (table.sweep().expect("sound"), [9; 8]);
+        let mut look = |key| {
+            if table.get(key, &mut value).expect("sound").is_some() {
+                see(key, &value);
+            }
+        };
+        while table.advance(&mut sweep, &mut look).expect("sound") {}
     });
 }
 

@@ -1,6 +1,6 @@
 //! Versions of buckets that come round.
 
-use drtm_txn::Error;
+use drtm_txn::{Entry, Error};
 
 use crate::world::{ROUND, World, case, elsewhere};
 
@@ -57,6 +57,20 @@ case! {
         assert_eq!(writer.get(world.a, &0).expect("alone"), None);
         turn_round(&world, 0, alike);
         let inserted = writer.insert(world.a, &0, &1).and_then(|()| writer.commit());
+        assert!(matches!(inserted, Err(Error::Conflict(_))), "wrong: {inserted:?}");
+        assert_eq!(world.get(world.a, 0), Some(42), "wrong: it was overwritten");
+    }
+}
+
+case! {
+    /// The same by an entry that was vacant, which is put where the key was missed.
+    a_vacant_entry_is_not_filled_twice {
+        let world = World::new();
+        let alike = world.alike(0);
+        let mut writer = world.db.begin().expect("a transaction");
+        let Entry::Vacant(entry) = writer.entry(world.a, &0).expect("alone") else { panic!("it is there") };
+        turn_round(&world, 0, alike);
+        let inserted = entry.insert(&1).and_then(|()| writer.commit());
         assert!(matches!(inserted, Err(Error::Conflict(_))), "wrong: {inserted:?}");
         assert_eq!(world.get(world.a, 0), Some(42), "wrong: it was overwritten");
     }
