@@ -101,6 +101,14 @@ pub trait KvTable<E: Engine, K: Keys>: sealed::Sealed + Clone + Debug + Send + S
         }
     }
 
+    /// A key's record, if the key is there, and a turn from before it was looked for.
+    #[doc(hidden)]
+    #[inline(always)]
+    fn find(&self, key: K::Key<'_>) -> Result<Option<(ReadEntry, Turn)>, KvError> {
+        let (read, since) = self.undisturbed(|since| Ok((self.read(key, Current, &mut Nowhere)?, since)))?;
+        Ok(read.ok().filter(ReadEntry::is_present).map(|seen| (seen, since)))
+    }
+
     /// Where the table is in its region, for opening it again.
     #[must_use]
     fn location(&self) -> Offset {
@@ -163,8 +171,7 @@ pub trait KvTable<E: Engine, K: Keys>: sealed::Sealed + Clone + Debug + Send + S
     ///
     /// When the key is too long, or the store is corrupt.
     fn version(&self, key: K::Key<'_>) -> Result<Option<Version>, KvError> {
-        let read = self.undisturbed(|_| self.read(key, Current, &mut Nowhere))?;
-        Ok(read.ok().filter(ReadEntry::is_present).map(|found| found.version))
+        Ok(self.find(key)?.map(|(found, _)| found.version))
     }
 
     /// Inserts a key that is not there yet. Gives the version that its value has, or `None` if the
@@ -208,15 +215,7 @@ pub trait KvTable<E: Engine, K: Keys>: sealed::Sealed + Clone + Debug + Send + S
         // Also where there is no such key.
         Shape::of::<Self::Kept>(key, value.len(), false)?;
         let waiting = self.base().patience.begin();
-        loop {
-            let (Ok(seen), since) = self.undisturbed(|since| Ok((self.read(key, Current, &mut Nowhere)?, since)))?
-            else {
-                break;
-            };
-            if !seen.is_present() {
-                break;
-            }
-            let at = seen.at;
+        while let Some((ReadEntry { at, .. }, since)) = self.find(key)? {
             let record = Record::at(self.region(), at.place())?;
             let Locking::Taken { version, .. } = record.lock_as_it_is(worker.holder(), Leases::None) else {
                 waiting.pause()?;
@@ -273,19 +272,13 @@ pub trait KvTable<E: Engine, K: Keys>: sealed::Sealed + Clone + Debug + Send + S
     fn remove(&self, worker: &mut Worker<E>, key: K::Key<'_>) -> Result<Option<Version>, KvError> {
         Self::Kept::kept(key)?;
         let waiting = self.base().patience.begin();
-        loop {
-            let (Ok(seen), since) = self.undisturbed(|since| Ok((self.read(key, Current, &mut Nowhere)?, since)))?
-            else {
-                return Ok(None);
-            };
-            if !seen.is_present() {
-                return Ok(None);
-            }
+        while let Some((seen, since)) = self.find(key)? {
             if self.take_out(worker, key, seen, Some(since))? == Reaped::Out {
                 return Ok(Some(seen.version));
             }
             waiting.pause()?;
         }
+        Ok(None)
     }
 
     /// Reads what a key is to a reader of this visibility, and copies its value. `Err`: the key has
