@@ -3,6 +3,7 @@
 //!
 //! `DRTM_STRESS=N` makes all of it N times longer.
 
+mod counted;
 mod faults;
 mod litmus;
 mod notes;

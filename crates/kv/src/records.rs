@@ -6,7 +6,7 @@ use drtm_rdma::{Offset, Region};
 use crate::{
     Handle, Holder, Kept, KvError, Leases, Locking, PhantomGuard, ReadEntry, State, Store, Version, Worker,
     layout::Head,
-    record::{HEAD, HEADER_WORDS, Record, STATE, VERSION},
+    record::{HEAD, HEADER_WORDS, KEY, Record, STATE, VERSION},
 };
 
 /// The records of a store by their handles, whatever table they are in: what a transaction does with its read set and its write set.
@@ -63,6 +63,15 @@ impl<'s, E: Engine> Records<'s, E> {
     pub fn is_still(&self, seen: ReadEntry, holder: Holder) -> bool {
         let Ok(is_still) = self.is_still_in(&mut Plain::new(self.region.engine()), seen, holder);
         is_still
+    }
+
+    /// Returns the key's word of a record, if the record is still where it was: the key itself, if keys of its table fit
+    /// into a word. What it says of a record that is being moved or taken out may be outdated.
+    #[must_use]
+    pub fn key_word(&self, at: Handle) -> Option<u64> {
+        let header = self.header(at).ok()?;
+        let (engine, head) = (self.region.engine(), Head(self.region.engine().load(&header[HEAD])));
+        (head.incarnation() == at.place().incarnation).then(|| engine.load(&header[KEY]))
     }
 
     /// Whether a record is still where it was, and nobody but this holder is about to change it: until then its key leads to it.

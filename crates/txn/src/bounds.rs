@@ -5,7 +5,7 @@
 pub(crate) const MODEL: bool = cfg!(feature = "model");
 
 /// One of two figures: the product's, or the model checker's.
-const fn either<T: Copy>(product: T, model: T) -> T {
+pub(crate) const fn either<T: Copy>(product: T, model: T) -> T {
     if MODEL { model } else { product }
 }
 
@@ -13,8 +13,8 @@ const fn either<T: Copy>(product: T, model: T) -> T {
 /// execution.
 pub(crate) const LEAST_MEMORY: u64 = either(4 << 20, 8 << 10);
 
-/// The most snapshots that can be open at once. Writers look at as many of them as ever were.
-pub(crate) const MOST_SNAPSHOTS: usize = either(128, 2);
+/// How many open snapshots writers know one by one. Writers look at as many of them as ever were.
+pub(crate) const SNAPSHOT_SLOTS: usize = either(124, 2);
 
 /// How often a transaction fails before it asks for the ticket.
 pub(crate) const TRIES: u32 = either(48, 1);

@@ -142,6 +142,17 @@ pub trait Codec: 'static {
     }
 }
 
+/// Bytes of a value that are asked for ahead if nobody knows how many it has.
+const PREFETCHED: usize = 160;
+
+/// Bytes of a value that are asked for ahead.
+pub(crate) const fn expected_bytes<C: Codec>() -> usize {
+    match C::SIZE {
+        Some(size) => size,
+        None => PREFETCHED,
+    }
+}
+
 /// Bytes as they are.
 ///
 /// # Example

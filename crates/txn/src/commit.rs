@@ -42,6 +42,7 @@ use crate::{
     read_set::ReadSet,
     reclaim,
     state::{Scratch, Session, TxState},
+    ticket::Claim,
     write_set::{Write, WriteOp},
 };
 
@@ -66,9 +67,23 @@ pub(crate) fn is_trivially_committed<S: Setting, M: Mode>(db: &Inner<S>, state: 
 /// A conflict, a refusal of the sink, or when memory has run out. Nothing has happened then.
 #[inline]
 pub(crate) fn commit<S: Setting, M: Mode>(db: &Inner<S>, state: &mut TxState<S::Engine>) -> Result<(), Error> {
+    // Before anything is locked, or an epoch of the log held open.
+    if M::WRITES && db.ticket.is_taken() {
+        make_way(db, state);
+    }
     match &db.log {
         None => run::<S, M>(db, state),
         Some(log) => run_logged::<S, M>(db, state, log),
+    }
+}
+
+/// Waits where the holder of the ticket claims what this transaction is going to write.
+#[cold]
+#[inline(never)]
+fn make_way<S: Setting>(db: &Inner<S>, state: &TxState<S::Engine>) {
+    let places = state.writes.as_slice().iter().map(|write| Claim::Record(write.at));
+    if !S::has(Mutation::ClaimsIgnored) {
+        db.ticket.make_way(db.this_thread(), places);
     }
 }
 
@@ -106,6 +121,7 @@ fn run<S: Setting, M: Mode>(db: &Inner<S>, state: &mut TxState<S::Engine>) -> Re
             if !state.reads.is_empty() {
                 db.lifecycle.check_turns(db.engine(), state.session.admission)?;
             }
+            state.session.counters.has_read();
             None
         }
         1 => commit_one(db, state)?,
@@ -192,9 +208,21 @@ impl<S: Setting> Parts<'_, S> {
         if now != admission {
             confirm(db, admission, now, locked.writes)?;
         }
-        let is_plain = summary.is_plain(epoch) || prepare(db, worker, arena, scratch, locked.writes, (epoch, summary))?;
+        let is_plain = summary.is_plain(epoch)
+            || match prepare(db, worker, arena, scratch, locked.writes, (epoch, summary)) {
+                Ok(is_plain) => is_plain,
+                Err(error) => {
+                    if S::has(Mutation::LocksKeptWhenFull) {
+                        std::mem::forget(locked);
+                    }
+                    return Err(error);
+                }
+            };
         if db.is_told {
             tell(db, session, &Commit { epoch, writes: locked.writes, arena, tables: db.catalog.infos() })?;
+        }
+        if !S::has(Mutation::CommitsNotCounted) {
+            session.counters.writes(db.engine());
         }
         std::mem::forget(locked);
         if apply(db, worker, arena, scratch, writes, (epoch, is_plain))? {
@@ -208,6 +236,8 @@ impl<S: Setting> Parts<'_, S> {
 #[inline(never)]
 fn tell<S: Setting>(db: &Inner<S>, session: &mut Session, commit: &Commit<'_>) -> Result<(), Error> {
     if let Some(sink) = &db.sink {
+        // A sink of an explicit transaction is refused what one of a closure is.
+        let _until_told = db.enter_sink();
         sink.commit(commit).map_err(|source| Error::Refused { source })?;
     }
     if let (Some(log), Some(participant)) = (&db.log, &session.participant)
@@ -231,7 +261,7 @@ fn lock_and_validate<S: Setting>(
     let summary = match lock(db, writes, holder) {
         Ok(summary) => summary,
         Err(NotLocked::Conflict(conflict)) => return Err(conflict.into()),
-        Err(NotLocked::Held) => lock_in_order(db, writes, &mut scratch.order, holder, !reads.held.is_empty())?,
+        Err(NotLocked::Held) => lock_in_order(db, writes, &mut scratch.order, holder)?,
     };
     fence_locked();
     let epoch = db.engine().load(db.snapshot_number()?);
@@ -281,6 +311,9 @@ fn confirm<S: Setting>(db: &Inner<S>, admitted: Admission, now: Admission, write
     }
     let admitted = admitted.count();
     let is_outdated = |table: u16| db.catalog.get(table).is_some_and(|opened| opened.indexes.changed_at() > admitted);
+    if S::has(Mutation::IndexedNotChecked) {
+        return Ok(());
+    }
     if now.count() != admitted && writes.iter().any(|write| is_outdated(write.table)) {
         return Err(Conflict::Indexed.into());
     }

@@ -5,7 +5,9 @@ mod checkpoint;
 mod close;
 #[cfg(feature = "metrics")]
 mod metrics;
+mod options;
 mod report;
+mod retry;
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
@@ -13,15 +15,15 @@ use std::{
 };
 
 pub use builder::Builder;
-use drtm_htm::Waiter;
+pub use options::Options;
+use retry::Retry;
 
 use crate::{
     Codec, CommitToken, Embedded, Error, Key, Mode, Setting, Snapshot, Table, TableDef, Tx,
-    bounds::TRIES,
     durability::{Choice, format::Created},
     inner::Inner,
+    lifecycle::thread_name,
     table::Kind,
-    trace::{self, event},
     tx::in_memory_only,
 };
 
@@ -92,11 +94,23 @@ impl<S: Setting> Db<S> {
         Ok(Table::new(self.inner.number, number))
     }
 
-    /// Runs a transaction: `body` as often as it takes for one run to see nothing but what is true all at once, and then everything that it has written
-    /// happens at one moment. Gives what the closure gives.
+    /// Runs `body` in a serializable transaction, retrying on conflict. Its writes become visible atomically. Returns
+    /// the closure's result.
     ///
-    /// If the closure fails, nothing has happened, and its error is given. An error or a panic of a run that has seen what is not true together counts for
-    /// nothing: the closure is run again.
+    /// If the closure fails, nothing has happened, and its error is returned.
+    ///
+    /// # What a closure must not do
+    ///
+    /// - *Rely on one run.* It is run again when it conflicts with others, so what it does outside of the database
+    ///   happens again. It should do its work by the transaction, and return the rest.
+    /// - *Rely on what it sees before it has committed.* A run that is going to be repeated may have seen rows of
+    ///   different moments. Its errors and panics count for nothing, but a panic still reaches the panic hook, and with
+    ///   `panic = "abort"` it ends the process. A loop may not end, an index may be out of bounds. Where that matters,
+    ///   ask for [opacity](Options::opaque).
+    /// - *Wait for another thread's transaction that writes what this one reads.* Each of its runs fails then, for ever,
+    ///   unless the [options](Self::transact_with) bound them. Other transactions are not held up by it for more than
+    ///   100 ms at a time, and unrelated ones not at all.
+    /// - *Run another closure of the same database*, which is refused with [`Error::Nested`].
     ///
     /// # Errors
     ///
@@ -158,7 +172,48 @@ impl<S: Setting> Db<S> {
     /// ```
     #[inline]
     pub fn try_transact<T, F: From<Error>>(&self, body: impl FnMut(&mut Tx<'_, S>) -> Result<T, F>) -> Result<T, F> {
-        self.run(body)
+        self.run(Options::new(), body)
+    }
+
+    /// Runs a transaction like [`transact`](Self::transact), but with [`Options`]: a bound on how often the closure is
+    /// run, a deadline, or [opacity](Options::opaque).
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Contended`] when the options do not allow another run; otherwise as for [`transact`](Self::transact).
+    ///
+    /// # Panics
+    ///
+    /// As for [`transact`](Self::transact).
+    ///
+    /// # Example
+    ///
+    /// See [`Options`].
+    #[inline]
+    pub fn transact_with<T>(
+        &self,
+        options: Options,
+        body: impl FnMut(&mut Tx<'_, S>) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        self.run(options, body)
+    }
+
+    /// Like [`transact_with`](Self::transact_with), for a closure with errors of its own.
+    ///
+    /// # Errors
+    ///
+    /// As for [`transact_with`](Self::transact_with).
+    ///
+    /// # Panics
+    ///
+    /// As for [`transact`](Self::transact).
+    #[inline]
+    pub fn try_transact_with<T, F: From<Error>>(
+        &self,
+        options: Options,
+        body: impl FnMut(&mut Tx<'_, S>) -> Result<T, F>,
+    ) -> Result<T, F> {
+        self.run(options, body)
     }
 
     /// Runs a transaction as [`transact`](Self::transact) does, but does not wait until it is durable: the token can be
@@ -180,7 +235,7 @@ impl<S: Setting> Db<S> {
         mut body: impl FnMut(&mut Tx<'_, S>) -> Result<T, Error>,
     ) -> Result<(T, CommitToken), Error> {
         const WHAT: &str = "a commit's token";
-        let value = self.run(|tx: &mut Tx<'_, S>| {
+        let value = self.run(Options::new(), |tx: &mut Tx<'_, S>| {
             tx.choose(WHAT, Choice::Token)?;
             body(tx)
         })?;
@@ -195,7 +250,8 @@ impl<S: Setting> Db<S> {
     ///
     /// # Errors
     ///
-    /// The closure's; [`Error::Nested`] within the closure of another transaction; [`Error::Closed`]; or when there is no room for a snapshot, or for what rows were in it.
+    /// The closure's; [`Error::Nested`] within the closure of another transaction; [`Error::Closed`]; or when
+    /// there was no room for what rows were in its snapshot.
     ///
     /// # Panics
     ///
@@ -230,7 +286,7 @@ impl<S: Setting> Db<S> {
     /// As for [`transact`](Self::transact).
     #[inline]
     pub fn try_read<T, F: From<Error>>(&self, body: impl FnMut(&mut Snapshot<'_, S>) -> Result<T, F>) -> Result<T, F> {
-        self.run(body)
+        self.run(Options::new(), body)
     }
 
     /// Everything as it is now, for as long as it is wanted: a transaction that only reads, never fails for what others write, and is not noticed by them. What rows
@@ -238,7 +294,7 @@ impl<S: Setting> Db<S> {
     ///
     /// # Errors
     ///
-    /// [`Error::TooManySnapshots`]; [`Error::Nested`] within the closure of a transaction; [`Error::Closed`].
+    /// [`Error::Nested`] within the closure of a transaction; [`Error::Closed`].
     ///
     /// # Example
     ///
@@ -267,48 +323,44 @@ impl<S: Setting> Db<S> {
 
     /// Runs a transaction's closure until it has ended.
     #[inline]
-    fn run<T, F: From<Error>, M: Mode>(&self, mut body: impl FnMut(&mut Tx<'_, S, M>) -> Result<T, F>) -> Result<T, F> {
+    fn run<T, F: From<Error>, M: Mode>(
+        &self,
+        options: Options,
+        mut body: impl FnMut(&mut Tx<'_, S, M>) -> Result<T, F>,
+    ) -> Result<T, F> {
         let thread = self.inner.thread();
         let (_until_the_end, mut admission) = self.inner.enter(thread)?;
-        let waiter = Waiter::new();
-        let (mut tries, mut ticket) = (0, None);
+        let mut retry = Retry::new();
         loop {
-            if M::WRITES && tries == TRIES {
-                event!(
-                    warn,
-                    database = self.inner.number,
-                    tries,
-                    "a transaction that has failed too often waits for the ticket"
-                );
-                ticket = Some(self.inner.ticket.take());
-            }
-            if tries > 0 {
+            if !retry.is_first() {
                 admission = self.inner.admit_again(thread)?;
             }
             let mut state = self.inner.take(thread)?;
             state.session.admission = admission;
-            let mut tx = Tx::new(&self.inner, state, false, ticket.is_some());
-            if !M::WRITES && tries > 0 {
+            let mut tx = Tx::new(&self.inner, state, options.is_opaque, options.is_bounded());
+            if !M::WRITES && !retry.is_first() {
                 tx.turn_to_snapshot()?;
             }
-            tries += 1;
-            match catch_unwind(AssertUnwindSafe(|| body(&mut tx))) {
+            let conflict = match catch_unwind(AssertUnwindSafe(|| body(&mut tx))) {
                 Ok(Ok(value)) => match tx.try_commit(thread) {
                     Ok(()) => return Ok(value),
-                    Err(Error::Conflict(_)) => {}
+                    Err(Error::Conflict(conflict)) => conflict,
                     Err(error) => return Err(error.into()),
                 },
                 broken_off => match (tx.validation_error(), broken_off) {
-                    (Some(conflict), _) => tx.end(Some(conflict)),
+                    (Some(conflict), _) => {
+                        tx.end(Some(conflict), Some(thread));
+                        conflict
+                    }
                     (None, Ok(failed)) => return failed,
                     (None, Err(panic)) => {
                         drop(tx);
                         resume_unwind(panic)
                     }
                 },
-            }
-            trace::failed(self.inner.number, tries);
-            waiter.pause();
+            };
+            drop(tx);
+            retry.again(&self.inner, thread, conflict, &options, M::WRITES)?;
         }
     }
 
@@ -341,7 +393,7 @@ impl<S: Setting> Db<S> {
         let admission = db.lifecycle.admit(engine, false)?;
         let mut state = db.take(thread)?;
         state.session.admission = admission;
-        state.session.enter(engine, &db.lifecycle, thread.slot.name);
+        state.session.enter(engine, &db.lifecycle, thread_name());
         Ok(Tx::new(db, state, is_opaque, false))
     }
 }

@@ -46,9 +46,6 @@ pub enum Conflict {
     /// A record that it wants to write is not where it was.
     #[error("what it wants to write has moved")]
     Moved,
-    /// It made way for a transaction that had failed too often.
-    #[error("it made way for a transaction that had waited longer")]
-    Yielded,
     /// A table that it has written has got another index meanwhile, which it did not know.
     #[error("a table that it has written has other indexes now")]
     Indexed,
@@ -56,8 +53,7 @@ pub enum Conflict {
 
 impl Conflict {
     /// Every cause.
-    pub const ALL: [Self; 6] =
-        [Self::Validation, Self::Phantom, Self::Locked, Self::Moved, Self::Yielded, Self::Indexed];
+    pub const ALL: [Self; 5] = [Self::Validation, Self::Phantom, Self::Locked, Self::Moved, Self::Indexed];
 
     /// Its name, as figures are labelled with.
     ///
@@ -67,7 +63,7 @@ impl Conflict {
     /// use drtm_txn::Conflict;
     ///
     /// let names = Conflict::ALL.map(Conflict::name);
-    /// assert_eq!(names, ["validation", "phantom", "locked", "moved", "yielded", "indexed"]);
+    /// assert_eq!(names, ["validation", "phantom", "locked", "moved", "indexed"]);
     /// ```
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -76,7 +72,6 @@ impl Conflict {
             Self::Phantom => "phantom",
             Self::Locked => "locked",
             Self::Moved => "moved",
-            Self::Yielded => "yielded",
             Self::Indexed => "indexed",
         }
     }
@@ -107,6 +102,24 @@ pub enum Error {
     /// It got in the way of others: run it again. (Closures are run again by the database.)
     #[error("the transaction conflicts with others: {0}; run it again")]
     Conflict(#[from] Conflict),
+    /// The closure of a transaction has failed as often as its [options](crate::Options) allow, or their deadline has
+    /// passed. Nothing of it has happened.
+    #[error(
+        "the transaction was given up after {attempts} runs: {conflict}{}; allow more runs or time, or change that row less often",
+        of_row(*.table, .key)
+    )]
+    Contended {
+        /// How often it was run.
+        attempts: u32,
+        /// Why the last run failed.
+        conflict: Conflict,
+        /// The table of a row that was in conflict in the last run, if such a row is known. None is if a key came into
+        /// a range, or if the row was only read and its key does not pack into eight bytes.
+        table: Option<&'static str>,
+        /// The row's key: its encoding, which [`Key::from_bytes`](crate::Key::from_bytes) decodes. Empty if it is not
+        /// known.
+        key: Vec<u8>,
+    },
     /// A key that is to be inserted is there.
     #[error("there is a row with this key in `{table}`: update it, or put it")]
     Exists {
@@ -230,12 +243,6 @@ pub enum Error {
         /// The most that there can be.
         most: usize,
     },
-    /// As many snapshots are open as there can be.
-    #[error("{most} snapshots are open, which is all there can be: close some, or share them")]
-    TooManySnapshots {
-        /// The most that there can be.
-        most: usize,
-    },
     /// What a snapshot asks for could not be kept.
     #[error(
         "the snapshot is too old: what a row in `{table}` was has been forgotten, as there was no memory left for older versions; \
@@ -325,6 +332,11 @@ pub enum Error {
     Engine(#[from] drtm_htm::EngineError),
 }
 
+/// Names a row, in words that follow a conflict.
+fn of_row(table: Option<&'static str>, key: &[u8]) -> String {
+    table.map_or_else(String::new, |table| format!(" (the row of `{table}` with the key \"{}\")", key.escape_ascii()))
+}
+
 impl Error {
     /// The application's own reason to give a transaction up, for a closure to return.
     ///
@@ -342,7 +354,8 @@ impl Error {
         Self::Aborted { reason: reason.into() }
     }
 
-    /// Whether running the transaction again may help.
+    /// Returns whether an explicit transaction should be run again. Closures are run again by the database, until that
+    /// is no use, or their options forbid it ([`Contended`](Self::Contended)).
     #[must_use]
     pub const fn is_conflict(&self) -> bool {
         matches!(self, Self::Conflict(_))

@@ -6,6 +6,7 @@ use std::{
     sync::Arc,
 };
 
+use crossbeam_queue::SegQueue;
 use drtm_htm::{Engine, Word};
 use drtm_kv::{KvError, Store, Watch};
 use thread_local::ThreadLocal;
@@ -21,6 +22,7 @@ use crate::{
     snapshots::Snapshots,
     state::TxState,
     stats::Registry,
+    sync::{ThreadName, this_thread},
     ticket::Ticket,
     trace::event,
 };
@@ -39,6 +41,8 @@ pub(crate) struct Inner<S: Setting> {
     pub(crate) is_told: bool,
     pub(crate) lifecycle: Lifecycle,
     pub(crate) threads: ThreadLocal<Thread<S::Engine>>,
+    /// States that no transaction is using, beside one for each thread.
+    pub(crate) idle: SegQueue<Box<TxState<S::Engine>>>,
     pub(crate) registry: Registry,
     pub(crate) snapshots: Snapshots,
     pub(crate) past: Budget,
@@ -46,13 +50,21 @@ pub(crate) struct Inner<S: Setting> {
     pub(crate) ticket: Ticket,
 }
 
+/// A row that was in conflict.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Culprit {
+    pub(crate) table: &'static str,
+    /// Its key, encoded.
+    pub(crate) key: Vec<u8>,
+}
+
 /// What a thread keeps from one transaction to the next. It is written by each, and others' lie beside it.
 #[repr(align(128))]
 pub(crate) struct Thread<E: Engine> {
     /// A state that no transaction is using.
     spare: Cell<Option<Box<TxState<E>>>>,
-    /// More of them, if several transactions were open at once.
-    others: RefCell<Vec<Box<TxState<E>>>>,
+    /// The row that was in conflict in the last run of a closure that wants to know.
+    pub(crate) culprit: RefCell<Option<Culprit>>,
     /// Whether a closure is running.
     pub(crate) slot: Arc<ActiveSlot>,
     /// The epoch on which the last transaction depends that was submitted.
@@ -122,10 +134,16 @@ impl<S: Setting> Inner<S> {
     fn begin_thread(&self) -> &Thread<S::Engine> {
         self.threads.get_or(|| Thread {
             spare: Cell::default(),
-            others: RefCell::default(),
+            culprit: RefCell::default(),
             slot: self.lifecycle.slot(),
             submitted: Cell::new(0),
         })
+    }
+
+    /// The name of the calling thread.
+    #[cold]
+    pub(crate) fn this_thread(&self) -> ThreadName {
+        this_thread(self.thread().slot.name)
     }
 
     /// Admits a closure of this thread and marks it as running, unless one is.
@@ -152,24 +170,35 @@ impl<S: Setting> Inner<S> {
         Ok(admission)
     }
 
+    /// Marks this thread as one that runs a sink, unless it runs a closure.
+    pub(crate) fn enter_sink(&self) -> Option<Inside<'_, S::Engine>> {
+        let (engine, slot) = (self.engine(), &*self.thread().slot);
+        if MODEL || slot.is_active(engine) {
+            return None;
+        }
+        // Whether the database is being closed is for the transaction to find out.
+        slot.enter(engine, self.lifecycle.now(engine));
+        Some(Inside { engine, slot })
+    }
+
     /// Returns a state for a transaction of this thread.
     #[inline(always)]
     pub(crate) fn take(&self, thread: &Thread<S::Engine>) -> Result<Box<TxState<S::Engine>>, Error> {
         // The model checker's threads are all one here, and must not take each other's states, which name lock holders.
-        let spare = if MODEL { None } else { thread.spare.take().or_else(|| Self::take_another(thread)) };
+        let spare = if MODEL { None } else { thread.spare.take().or_else(|| self.take_idle()) };
         spare.map_or_else(|| self.new_state(), Ok)
     }
 
     #[cold]
     #[inline(never)]
-    fn take_another(thread: &Thread<S::Engine>) -> Option<Box<TxState<S::Engine>>> {
-        thread.others.borrow_mut().pop()
+    fn take_idle(&self) -> Option<Box<TxState<S::Engine>>> {
+        self.idle.pop()
     }
 
     #[cold]
     #[inline(never)]
     fn new_state(&self) -> Result<Box<TxState<S::Engine>>, Error> {
-        let mut state = Box::new(TxState::new(self.store.worker()?, self.registry.register()));
+        let mut state = Box::new(TxState::new(self.store.worker()?, self.registry.register(self.engine())));
         state.session.participant = self.log.as_ref().map(|log| log.participant());
         Ok(state)
     }
@@ -179,13 +208,16 @@ impl<S: Setting> Inner<S> {
     pub(crate) fn give_back(&self, thread: &Thread<S::Engine>, mut state: Box<TxState<S::Engine>>) {
         state.session.leave(self.engine());
         if let Some(other) = thread.spare.replace(Some(state)) {
-            Self::give_back_another(thread, other);
+            self.give_to_others(other);
         }
     }
 
+    /// Leaves a state to any thread: the transaction was begun by another one, which lacks it now, or several were open
+    /// at once, or it has failed.
     #[cold]
     #[inline(never)]
-    fn give_back_another(thread: &Thread<S::Engine>, other: Box<TxState<S::Engine>>) {
-        thread.others.borrow_mut().push(other);
+    pub(crate) fn give_to_others(&self, mut state: Box<TxState<S::Engine>>) {
+        state.session.leave(self.engine());
+        self.idle.push(state);
     }
 }

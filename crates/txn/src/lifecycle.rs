@@ -44,7 +44,11 @@
 //! comes round while it is open.
 
 use std::{
-    sync::Arc,
+    cell::Cell,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
     thread,
     time::{Duration, Instant},
 };
@@ -61,6 +65,22 @@ const CLOSED: u64 = 2;
 
 /// One more of the count, which begins with one.
 const CHANGE: u64 = STATE + 1;
+
+/// The names of threads that begin explicit transactions. Those of slots are below.
+static NAMES: AtomicU64 = AtomicU64::new(1 << 32);
+
+thread_local! {
+    static NAME: Cell<u64> = const { Cell::new(IDLE) };
+}
+
+/// Returns the name of the calling thread, which no other thread ever has: an explicit transaction may outlive its
+/// thread. (A slot's name goes to another thread then.)
+pub(crate) fn thread_name() -> u64 {
+    if NAME.get() == IDLE {
+        NAME.set(NAMES.fetch_add(1, Relaxed));
+    }
+    NAME.get()
+}
 
 /// No transaction is active in a slot: no admission is zero.
 const IDLE: u64 = 0;
@@ -99,7 +119,7 @@ impl Admission {
 pub(crate) struct ActiveSlot {
     /// The admission of the transaction, if one is active.
     admission: Word,
-    /// The name of the thread that has begun it.
+    /// The name of the thread that has begun the explicit transaction, or of the slot of the one that runs the closure.
     thread: Word,
     /// The name of this slot, which is a thread's name if it is a thread's slot.
     pub(crate) name: u64,
@@ -218,10 +238,13 @@ impl Lifecycle {
         self.now(engine)
     }
 
-    /// Closes, and waits until no transaction is active. `own` is the name of the calling thread.
+    /// Closes, and waits until no transaction is active. `own` is the name of the calling thread's slot.
     pub(crate) fn close<E: Engine>(&self, engine: &E, own: u64, patience: Option<Duration>) -> Result<(), Error> {
         // The model checker's threads have all the same name.
-        let is_own = |slot: &Arc<ActiveSlot>| slot.active(engine).is_some() && engine.load(&slot.thread) == own;
+        let is_own = |slot: &Arc<ActiveSlot>| {
+            let name = engine.load(&slot.thread);
+            slot.active(engine).is_some() && (name == own || name == thread_name())
+        };
         if !MODEL && self.all().iter().any(is_own) {
             return Err(Error::InTransaction);
         }

@@ -1,4 +1,4 @@
-//! Deliberate faults, for the checkers of histories to find. A database has one if its [`Setting`](crate::Setting) says so; no other is different for it.
+//! Deliberate faults, for the checkers of histories and other tests to find. A database has one if its [`Setting`](crate::Setting) says so; no other is different for it.
 
 /// A step that is left out, or done at the wrong time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,6 +11,18 @@ pub enum Mutation {
     ValidateBeforeLocks,
     /// Records are unlocked before they have their new versions.
     UnlockBeforeVersions,
+    /// A transaction writes what the holder of the ticket claims.
+    ClaimsIgnored,
+    /// A commit does not tell opaque transactions that it is about to write.
+    CommitsNotCounted,
+    /// A range that removes rows leaves their entries in indexes.
+    EntriesLeftByRanges,
+    /// A commit for which there is no memory leaves its rows locked.
+    LocksKeptWhenFull,
+    /// A transaction commits though a table that it has written has got an index meanwhile.
+    IndexedNotChecked,
+    /// A transaction whose own insertion splits a bucket or a leaf does not guard the new one.
+    SplitsNotGuarded,
     /// A transaction that was overlooked when the database was closed commits.
     CommitDespiteClosing,
     /// A transaction does not publish the epoch in which it may commit.

@@ -7,16 +7,13 @@ use std::{borrow::Borrow, marker::PhantomData, ops::Range};
 use drtm_kv::Lines;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-use crate::{
-    Codec, CodecError, Error, Key, Pod, Rows, Setting, Stored, Table, Tx, copied::copied, rows::sealed::Sealed,
-    table::Kind,
-};
+use crate::{Codec, CodecError, Pod, copied::copied, wanted::Span};
 
 /// A codec that writes a value as its memory is, so that the bytes of a field are where the field is.
 ///
 /// # Example
 ///
-/// See [`Table::column`].
+/// See [`Table::column`](crate::Table::column).
 pub trait Flat: Codec<Value: FromBytes + IntoBytes + Immutable + Borrow<Self::Given>> {}
 
 impl<T: FromBytes + IntoBytes + Immutable + 'static> Flat for Pod<T> {}
@@ -41,11 +38,11 @@ impl<T: FromBytes + IntoBytes + Immutable + 'static> Flat for Pod<T> {}
 /// ```
 pub struct Part<R, T> {
     begin: usize,
-    lines: &'static Lines,
+    pub(crate) lines: &'static Lines,
     types: PhantomData<fn(&R) -> &T>,
 }
 
-/// A field of a row, for [`Table::column`].
+/// A field of a row, for [`Table::column`](crate::Table::column).
 ///
 /// # Example
 ///
@@ -143,179 +140,12 @@ impl<R, T: FromBytes + IntoBytes + Immutable + KnownLayout> Part<R, T> {
     }
 }
 
-/// A column of a table: a part of every row, as a source of rows.
-///
-/// # Example
-///
-/// See [`Table::column`].
-pub struct Column<K, C: Codec, O, T> {
-    table: Table<K, C, O>,
-    part: Part<C::Value, T>,
-    wanted: Wanted,
-}
-
-impl<K: Key, C: Flat, O: Kind> Table<K, C, O> {
-    /// A part of every row of the table, as a source of rows.
-    ///
-    /// Of a row that is read, only the part is copied. Of a row that is [updated](Tx::update), only the part is
-    /// copied, both when it is read and when the transaction commits, unless the table has indexes.
-    ///
-    /// # Example
-    ///
-    /// ```
-    /// use drtm_txn::{Db, Error, Lines, Part, Pod, TableDef, part};
-    /// use zerocopy::{FromBytes, Immutable, IntoBytes};
-    ///
-    /// #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable)]
-    /// #[repr(C)]
-    /// struct Customer {
-    ///     balance: i64,
-    ///     name: [u8; 24],
-    ///     notes: [u8; 496],
-    /// }
-    ///
-    /// const CUSTOMERS: TableDef<u64, Pod<Customer>> = TableDef::hash("customers");
-    /// const BALANCE: Part<Customer, i64> = part!(Customer, balance);
-    /// const NAME: Part<Customer, [u8; 24]> = part!(Customer, name);
-    /// const WANTED: Lines = Lines::of(&[BALANCE.bytes(), NAME.bytes()]);
-    ///
-    /// let db = Db::new()?;
-    /// let customers = db.table(CUSTOMERS)?;
-    /// let (balances, names) = (customers.column(BALANCE), customers.column(NAME));
-    /// db.transact(|tx| tx.insert(customers, &7, &Customer { balance: 10, name: [b'x'; 24], notes: [0; 496] }))?;
-    /// let (balance, name) = db.transact(|tx| {
-    ///     tx.prefetch_lines(customers, [7].iter(), &WANTED)?;
-    ///     let name = tx.get(names, &7)?;
-    ///     let balance = tx.update(balances, &7, |balance| {
-    ///         *balance -= 3;
-    ///         *balance
-    ///     })?;
-    ///     Ok((balance, name))
-    /// })?;
-    /// assert_eq!((balance, name), (Some(7), Some([b'x'; 24])));
-    /// assert_eq!(db.read(|tx| tx.get(balances, &7))?, Some(7));
-    /// # Ok::<(), Error>(())
-    /// ```
-    #[must_use]
-    #[inline(always)]
-    pub const fn column<T>(self, part: Part<C::Value, T>) -> Column<K, C, O, T>
-    where
-        T: FromBytes + IntoBytes + Immutable + KnownLayout,
-    {
-        Column { table: self, part, wanted: Wanted::part_to_read(part.span()) }
-    }
-}
-
-impl<K, C: Codec, O, T> Sealed for Column<K, C, O, T> {}
-
-impl<K: Key, C: Flat, O: Kind, T: FromBytes + IntoBytes + Immutable + KnownLayout> Rows for Column<K, C, O, T> {
-    type Key = K;
-    type Row = T;
-}
-
-impl<K: Key, C: Flat, O: Kind, T: FromBytes + IntoBytes + Immutable + KnownLayout> Stored for Column<K, C, O, T> {
-    type Given = T;
-    type View<'b> = T;
-    type Codec = C;
-    type Kind = O;
-
-    #[inline(always)]
-    fn table(self) -> Table<K, C, O> {
-        self.table
-    }
-
-    #[inline(always)]
-    fn wanted(&self) -> &Wanted {
-        &self.wanted
-    }
-
-    #[inline(always)]
-    fn part<'b>(&self, whole: &'b [u8]) -> &'b [u8] {
-        whole.get(WORD * self.wanted.span.skipped as usize..).unwrap_or(&[])
-    }
-
-    #[inline(always)]
-    fn lines(self) -> &'static Lines {
-        self.part.lines
-    }
-
-    #[inline(always)]
-    fn decode(self, part: &[u8]) -> Result<T, CodecError> {
-        self.part.read(part)
-    }
-
-    #[inline(always)]
-    fn show(self, part: &[u8]) -> Result<T, CodecError> {
-        self.part.read(part)
-    }
-
-    #[inline(always)]
-    fn update<S: Setting, X>(
-        self,
-        tx: &mut Tx<'_, S>,
-        key: &K,
-        change: impl FnOnce(&mut T) -> X,
-    ) -> Result<Option<X>, Error> {
-        tx.update_part(self.table, key, self.part, change)
-    }
-}
-
 copied! {
     <R, T> Part<R, T> as "Part" { begin };
-    <K, C: Codec, O, T> Column<K, C, O, T> as "Column" { table, part };
 }
 
-const WORD: usize = size_of::<u64>();
-
-/// Some words of a value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Span {
-    /// Words before it.
-    pub(crate) skipped: u32,
-    /// Its bytes, at most: the value may end within them.
-    pub(crate) length: u32,
-}
-
-impl Span {
-    pub(crate) const NOTHING: Self = Self { skipped: 0, length: 0 };
-    pub(crate) const WHOLE: Self = Self { skipped: 0, length: u32::MAX };
-
-    /// Its bytes, if there are so many.
-    #[inline(always)]
-    pub(crate) fn at_most(self, length: usize) -> usize {
-        length.min(self.length as usize)
-    }
-}
-
-/// Which words of a row's value are wanted, and what for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Wanted {
-    pub(crate) span: Span,
-    /// Whether they go to the end of the values that the transaction keeps, so that they can be changed there. Otherwise they are read, before anything else is.
-    pub(crate) is_to_change: bool,
-}
-
-impl Wanted {
-    pub(crate) const NOTHING: Self = Self { span: Span::NOTHING, is_to_change: false };
-    pub(crate) const TO_READ: Self = Self::part_to_read(Span::WHOLE);
-    pub(crate) const TO_CHANGE: Self = Self::part_to_change(Span::WHOLE);
-
-    /// Of a row that the transaction writes, nothing.
-    #[inline(always)]
-    pub(crate) const fn part_to_read(span: Span) -> Self {
-        Self { span, is_to_change: false }
-    }
-
-    /// Of a row that the transaction writes, nothing.
-    #[inline(always)]
-    pub(crate) const fn part_to_change(span: Span) -> Self {
-        Self { span, is_to_change: true }
-    }
-
-    pub(crate) fn is_whole(self) -> bool {
-        self.span == Span::WHOLE
-    }
-}
+/// Bytes of a word.
+pub(crate) const WORD: usize = size_of::<u64>();
 
 #[cfg(test)]
 mod tests {

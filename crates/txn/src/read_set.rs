@@ -1,10 +1,13 @@
 //! The read set: what must still be so when the transaction commits.
 
-use drtm_kv::{BucketVersion, Handle, NodeVersion, ReadEntry};
+use drtm_kv::{BucketVersion, NodeVersion, PhantomGuard, ReadEntry};
 
 use crate::{
+    Setting,
     guards::GuardIndex,
+    mutation::Mutation,
     storage::{Absence, Shift},
+    ticket::Claim,
     write_set::WriteTarget,
 };
 
@@ -20,8 +23,6 @@ pub(crate) struct ReadSet {
     pub(crate) leaves: Vec<NodeVersion>,
     /// Buckets in which keys were absent.
     pub(crate) buckets: Vec<BucketVersion>,
-    /// Records that were locked when they were read: only by the holder of the starvation ticket.
-    pub(crate) held: Vec<Handle>,
     /// How many reads and writes there are when the set is validated again.
     pub(crate) next_check: usize,
     leaf_index: GuardIndex,
@@ -30,9 +31,9 @@ pub(crate) struct ReadSet {
 
 impl Default for ReadSet {
     fn default() -> Self {
-        let (records, leaves, buckets, held) = Default::default();
+        let (records, leaves, buckets) = Default::default();
         let (leaf_index, bucket_index) = Default::default();
-        Self { records, leaves, buckets, held, next_check: FIRST_CHECK, leaf_index, bucket_index }
+        Self { records, leaves, buckets, next_check: FIRST_CHECK, leaf_index, bucket_index }
     }
 }
 
@@ -63,7 +64,13 @@ impl ReadSet {
     }
 
     /// Lets the guards follow a change that this transaction has made itself.
-    pub(crate) fn follow(&mut self, shift: Shift) {
+    pub(crate) fn follow<S: Setting>(&mut self, mut shift: Shift) {
+        if S::has(Mutation::SplitsNotGuarded) {
+            match &mut shift {
+                Shift::Leaf(change) => change.split_off = None,
+                Shift::Bucket(change) => change.split_off = None,
+            }
+        }
         match shift {
             Shift::Leaf(change) => self.leaf_index.carry(&mut self.leaves, change),
             Shift::Bucket(change) => self.bucket_index.carry(&mut self.buckets, change),
@@ -81,6 +88,14 @@ impl ReadSet {
     #[inline(always)]
     pub(crate) fn pending(&mut self, record: WriteTarget) -> PendingRead<'_> {
         PendingRead { reads: self, record }
+    }
+
+    /// Returns the places that were read.
+    pub(crate) fn places(&self) -> impl Iterator<Item = Claim> {
+        let records = self.records.iter().map(|seen| Claim::Record(seen.at));
+        let leaves = self.leaves.iter().map(|leaf| Claim::Guard(leaf.place()));
+        let buckets = self.buckets.iter().map(|bucket| Claim::Guard(bucket.place()));
+        records.chain(leaves).chain(buckets)
     }
 
     /// Empties the set.

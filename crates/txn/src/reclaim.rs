@@ -20,8 +20,8 @@ pub(crate) fn reap<S: Setting>(
     seen: ReadEntry,
 ) -> Result<(), KvError> {
     let Some(opened) = db.catalog.get(table) else { return Ok(()) };
-    // Nothing is taken out of what somebody with the ticket may have passed.
-    let reaped = if db.ticket.is_taken() { Reaped::Busy } else { opened.storage.reap(worker, key, seen)? };
+    // Nothing is taken out of what the holder of the ticket may have passed.
+    let reaped = if db.ticket.is_held() { Reaped::Busy } else { opened.storage.reap(worker, key, seen)? };
     if reaped == Reaped::Busy {
         db.garbage.push(Garbage::Row { table, key: key.into(), seen });
     }
@@ -52,7 +52,7 @@ pub(crate) fn try_again<S: Setting>(db: &Inner<S>, state: &mut TxState<S::Engine
 /// Tries to take back some of what is left.
 #[cold]
 pub(crate) fn try_some<S: Setting>(db: &Inner<S>, state: &mut TxState<S::Engine>) -> Result<(), KvError> {
-    if db.garbage.is_empty() || db.ticket.is_taken() {
+    if db.garbage.is_empty() || db.ticket.is_held() {
         return Ok(());
     }
     let mut spent = Spent::default();

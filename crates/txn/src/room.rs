@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 
 use drtm_kv::Room;
 
-use crate::{Codec, arena::Values, part::Wanted};
+use crate::{Codec, arena::Values, wanted::Wanted};
 
 /// The end of the values that a transaction keeps, for one more.
 #[derive(Debug)]

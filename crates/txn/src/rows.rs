@@ -11,9 +11,11 @@ use drtm_kv::Lines;
 
 use crate::{
     Codec, CodecError, Error, Key, Mode, Ordered, Setting, Table, Tx,
-    part::Wanted,
+    codec::expected_bytes,
+    position::{Position, Way},
     table::Kind,
-    tx::{Found, Position, Way, expected_bytes},
+    tx::Found,
+    wanted::Wanted,
 };
 
 pub(crate) mod sealed {
@@ -53,6 +55,13 @@ pub trait Rows: Copy + fmt::Debug + sealed::Sealed {
     /// A row, without its key.
     type Row;
 }
+
+/// A row with its key, as a range gives it.
+///
+/// # Example
+///
+/// See [`Rows`].
+pub type KeyedRow<R> = (<R as Rows>::Key, <R as Rows>::Row);
 
 /// Rows that are found by their key: [`Tx::get`].
 ///

@@ -19,7 +19,9 @@ use crate::{
 /// commit any more, and before any of its writes is visible. Transactions that depend on each other are told in
 /// their serialization order; others may be told at the same time.
 ///
-/// The rows are locked during the call, so it should be quick, and must not wait for another transaction.
+/// The rows are locked during the call, so it should be quick, and must not wait for another transaction, nor read by one
+/// that was begun before, or by a snapshot: that would wait for these locks. What it begins in the same database is
+/// refused with [`Error::Nested`](crate::Error::Nested).
 ///
 /// If it returns an error or panics, the transaction has not happened: its locks are released, and the application
 /// gets [`Error::Refused`](crate::Error::Refused), or the panic.

@@ -1,46 +1,65 @@
 //! Snapshots: what everything was at one moment.
 //!
-//! A snapshot advances the *snapshot number*, and sees what was written in epochs up to the one that it found. A transaction reads the number after it
-//! has locked what it writes. So whoever belongs to a snapshot has written already, or has his records locked, which a reader waits for; and whoever locks a
-//! record from then on belongs to a later epoch.
+//! A snapshot advances the *snapshot number*, and sees what was written in epochs up to the one that it found. A
+//! transaction reads the number after it has locked what it writes. So a commit that belongs to a snapshot has written
+//! already, or has its records locked, which a reader waits for; and a record that is locked from then on belongs to a
+//! later epoch.
 //!
-//! Writers keep what a row was only if somebody needs it: an open snapshot that sees what is there, and not what comes. Open snapshots are in slots for all
-//! writers to see. One that has no number yet may need anything.
+//! Writers keep an older version only if an open snapshot sees what is there, and not what is written. Open snapshots
+//! are in slots for all writers to see. One that has no number yet may need anything.
 //!
 //! ```text
 //! word 0       snapshot number
 //!      1, 2    open snapshots, and how many slots were ever used
-//!      3..     slots: 0 free, 1 to be numbered, otherwise the first version that the snapshot does not see
+//!      3       the crowd: 0 empty, 1 to be numbered, otherwise the first version that its oldest member does not see
+//!      4..     slots: 0 free, 1 to be numbered, otherwise the first version that the snapshot does not see
 //! ```
 //!
-//! Who opens a snapshot writes all of this, and who commits then reads all of it: so it is together, and the first few slots are in the line of what precedes them.
+//! A thread that opens a snapshot writes all of this, and one that commits then reads all of it: so it is together, and
+//! the first few slots are in the line of what precedes them.
+//!
+//! # The crowd
+//!
+//! Snapshots do not run out. One that finds no free slot joins the *crowd*, which has room for any number. Writers know
+//! only its oldest member, and keep every version from that one's on. A member whose lock on the crowd was waited for
+//! shares its number with those that waited: the number was taken after they began, and they have read nothing since.
+
+use std::{collections::BTreeMap, sync::Arc};
 
 use drtm_htm::{Engine, LINE_WORDS, Word, fence_locked};
 use drtm_kv::{KvError, Store, Version};
 use drtm_rdma::Offset;
 
-pub(crate) use crate::bounds::MOST_SNAPSHOTS;
-use crate::{Error, epoch::first_after};
+use crate::{
+    bounds::SNAPSHOT_SLOTS,
+    epoch::{epoch_of, first_after},
+    sync::Mutex,
+};
 
+const NUMBER: usize = 0;
 const OPEN: usize = 1;
 const USED: usize = 2;
-const SLOTS: usize = 3;
+const CROWD: usize = 3;
+const SLOTS: usize = 4;
 /// Whole lines, as whatever comes behind is others'.
-const WORDS: usize = (SLOTS + MOST_SNAPSHOTS).next_multiple_of(LINE_WORDS);
+const WORDS: usize = (SLOTS + SNAPSHOT_SLOTS).next_multiple_of(LINE_WORDS);
 
 const FREE: u64 = 0;
 const UNNUMBERED: u64 = 1;
 
-/// Where a database's snapshots are.
-#[derive(Clone, Copy, Debug)]
+/// A database's snapshots.
+#[derive(Clone, Debug)]
 pub(crate) struct Snapshots {
     at: Offset,
+    /// How many members of the crowd there are, by the first versions that they do not see.
+    crowd: Arc<Mutex<BTreeMap<u64, usize>>>,
 }
 
 /// An open snapshot.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Opened {
-    slot: usize,
+    /// Its slot, or `None` for a member of the crowd.
+    slot: Option<usize>,
     /// The first version that it does not see.
     pub(crate) before: Version,
 }
@@ -50,35 +69,46 @@ pub(crate) struct Opened {
 pub(crate) struct Needs {
     /// The first versions that they do not see.
     bounds: Vec<u64>,
+    /// Whether there is one that has no number yet.
     has_unnumbered: bool,
+    /// The word of the crowd.
+    crowd: u64,
 }
 
 impl Needs {
-    /// Whether somebody may ask for what was from one version to before another.
+    /// Returns whether a snapshot may read what was there from one version to before another.
     #[inline]
     pub(crate) fn include(&self, from: Version, until: Version) -> bool {
-        self.has_unnumbered || self.bounds.iter().any(|bound| from.number() < *bound && *bound <= until.number())
+        self.has_unnumbered
+            || self.bounds.iter().any(|bound| from.number() < *bound && *bound <= until.number())
+            || self.is_for_crowd(until) && epoch_of(from) < epoch_of(until)
     }
 
-    /// Whether there is a snapshot that does not see this version.
+    /// Returns whether there is a snapshot that does not see this version.
     pub(crate) fn include_any_before(&self, version: Version) -> bool {
-        self.has_unnumbered || self.bounds.iter().any(|bound| *bound <= version.number())
+        self.has_unnumbered || self.bounds.iter().any(|bound| *bound <= version.number()) || self.is_for_crowd(version)
+    }
+
+    /// Returns whether a member of the crowd may not see this version.
+    fn is_for_crowd(&self, version: Version) -> bool {
+        self.crowd != FREE && self.crowd <= version.number()
     }
 
     pub(crate) fn clear(&mut self) {
         self.bounds.clear();
         self.has_unnumbered = false;
+        self.crowd = FREE;
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.bounds.is_empty() && !self.has_unnumbered
+        self.bounds.is_empty() && !self.has_unnumbered && self.crowd == FREE
     }
 }
 
 impl Snapshots {
     pub(crate) fn create<E: Engine>(store: &Store<E>) -> Result<Self, KvError> {
         let at = store.region().extend(8 * WORDS as u64, 64)?;
-        let snapshots = Self { at };
+        let snapshots = Self { at, crowd: Arc::default() };
         // Epoch zero is that of records that stand for nothing yet.
         store.region().engine().store(snapshots.number(store)?, 1);
         Ok(snapshots)
@@ -92,35 +122,68 @@ impl Snapshots {
     /// The snapshot number.
     #[inline(always)]
     pub(crate) fn number<'s, E: Engine>(&self, store: &'s Store<E>) -> Result<&'s Word, KvError> {
-        Ok(&self.words(store)?[0])
+        Ok(&self.words(store)?[NUMBER])
     }
 
     /// Opens a snapshot of now.
-    pub(crate) fn open<E: Engine>(&self, store: &Store<E>) -> Result<Opened, Error> {
+    pub(crate) fn open<E: Engine>(&self, store: &Store<E>) -> Result<Opened, KvError> {
         let (words, engine) = (self.words(store)?, store.region().engine());
         engine.fetch_add(&words[OPEN], 1);
-        let mut slots = words[SLOTS..][..MOST_SNAPSHOTS].iter().enumerate();
-        let claimed = slots.find(|(_, slot)| {
-            engine.load_relaxed(slot) == FREE && engine.compare_exchange(slot, FREE, UNNUMBERED).is_ok()
-        });
-        let Some((slot, word)) = claimed else {
-            engine.fetch_add(&words[OPEN], 1_u64.wrapping_neg());
-            return Err(Error::TooManySnapshots { most: MOST_SNAPSHOTS });
+        let opened = match claim_slot(engine, words) {
+            Some(slot) => {
+                let before = take_number(engine, words);
+                engine.store(&words[SLOTS + slot], before.number());
+                Opened { slot: Some(slot), before }
+            }
+            None => Opened { slot: None, before: self.join_crowd(engine, words) },
         };
-        look_as_far_as(engine, &words[USED], slot as u64 + 1);
-        // Whoever reads a later number has seen the slot taken, and looks so far.
-        let before = first_after(engine.fetch_add(&words[0], 1));
-        engine.store(word, before.number());
-        // Whoever has read an earlier number has locked his records before: what is read from now on is found locked, or written.
+        // A commit that has read an earlier number has locked its records before: what is read from now on is found
+        // locked, or written. So it is for a member of the crowd that shares a number, which was taken before.
         fence_locked();
-        Ok(Opened { slot, before })
+        Ok(opened)
+    }
+
+    /// Joins the crowd. Returns the first version that the new member does not see.
+    #[cold]
+    fn join_crowd<E: Engine>(&self, engine: &E, words: &[Word; WORDS]) -> Version {
+        // What was acknowledged before this member began is of this epoch, or an earlier one.
+        let began_in = engine.load(&words[NUMBER]);
+        let mut crowd = self.crowd.lock();
+        let newest = crowd.last_key_value().map(|(before, _)| Version::new(*before));
+        let before = match newest {
+            // It was numbered while this one waited for the lock.
+            Some(newest) if newest >= first_after(began_in) => newest,
+            Some(_) => take_number(engine, words),
+            None => {
+                engine.store(&words[CROWD], UNNUMBERED);
+                let before = take_number(engine, words);
+                engine.store(&words[CROWD], before.number());
+                before
+            }
+        };
+        *crowd.entry(before.number()).or_default() += 1;
+        before
+    }
+
+    fn leave_crowd<E: Engine>(&self, engine: &E, words: &[Word; WORDS], before: Version) {
+        let mut crowd = self.crowd.lock();
+        if let Some(members) = crowd.get_mut(&before.number()) {
+            *members -= 1;
+            if *members == 0 {
+                crowd.remove(&before.number());
+            }
+        }
+        engine.store(&words[CROWD], crowd.first_key_value().map_or(FREE, |(oldest, _)| *oldest));
     }
 
     pub(crate) fn close<E: Engine>(&self, store: &Store<E>, opened: Opened) {
         // It was opened there.
         if let Ok(words) = self.words(store) {
             let engine = store.region().engine();
-            engine.store(&words[SLOTS + opened.slot], FREE);
+            match opened.slot {
+                Some(slot) => engine.store(&words[SLOTS + slot], FREE),
+                None => self.leave_crowd(engine, words, opened.before),
+            }
             engine.fetch_add(&words[OPEN], 1_u64.wrapping_neg());
         }
     }
@@ -139,7 +202,8 @@ impl Snapshots {
             return Ok(());
         }
         let used = engine.load(&words[USED]) as usize;
-        for slot in words[SLOTS..][..MOST_SNAPSHOTS].iter().take(used) {
+        needs.crowd = engine.load(&words[CROWD]);
+        for slot in words[SLOTS..][..SNAPSHOT_SLOTS].iter().take(used) {
             match engine.load(slot) {
                 FREE => {}
                 UNNUMBERED => needs.has_unnumbered = true,
@@ -148,6 +212,22 @@ impl Snapshots {
         }
         Ok(())
     }
+}
+
+/// Claims a slot, if one is free.
+fn claim_slot<E: Engine>(engine: &E, words: &[Word; WORDS]) -> Option<usize> {
+    let mut slots = words[SLOTS..][..SNAPSHOT_SLOTS].iter();
+    let slot = slots.position(|slot| {
+        engine.load_relaxed(slot) == FREE && engine.compare_exchange(slot, FREE, UNNUMBERED).is_ok()
+    })?;
+    look_as_far_as(engine, &words[USED], slot as u64 + 1);
+    Some(slot)
+}
+
+/// Takes the next snapshot number. Returns the first version that its snapshot does not see. A commit that reads a
+/// later number has seen what was stored before this: it knows that there is such a snapshot.
+fn take_number<E: Engine>(engine: &E, words: &[Word; WORDS]) -> Version {
+    first_after(engine.fetch_add(&words[NUMBER], 1))
 }
 
 /// Lets writers look at so many slots, at least.

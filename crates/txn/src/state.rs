@@ -4,24 +4,31 @@
 use std::sync::Arc;
 
 use drtm_htm::Engine;
-use drtm_kv::{Handle, Holder, Records, Reserved, Worker};
+use drtm_kv::{Handle, Holder, Reserved, Worker};
 
 use crate::{
     arena::Arena,
     durability::{Choice, Participant},
     lifecycle::{ActiveSlot, Admission, Lifecycle},
     located::Located,
+    opacity::Opacity,
     read_set::ReadSet,
     removed::RemovedSpans,
     secondary::RowEntries,
     snapshots::Needs,
     stats::Counters,
+    ticket::Claim,
     write_set::{WriteOp, WriteSet},
 };
 
 /// How many reads a read-only transaction has made when it continues in a snapshot. Fewer are validated again sooner
 /// than writers have kept old versions for a snapshot, and cost nobody but the reader.
 pub(crate) const LONG_READ: usize = 1024;
+
+/// Bytes of values that a transaction may have kept, and room for rows that it has read, with which its state goes to
+/// the next transaction.
+const KEPT_BYTES: usize = 1 << 20;
+const KEPT_ROWS: usize = 1 << 15;
 
 #[derive(Debug)]
 pub(crate) struct TxState<E: Engine> {
@@ -38,6 +45,7 @@ pub(crate) struct TxState<E: Engine> {
     /// Index entries of the row that is being written.
     pub(crate) entries: RowEntries,
     pub(crate) scratch: Scratch,
+    pub(crate) opacity: Opacity,
     pub(crate) session: Session,
 }
 
@@ -102,6 +110,7 @@ impl<E: Engine> TxState<E> {
             located: Located::default(),
             entries: RowEntries::default(),
             scratch: Scratch::default(),
+            opacity: Opacity::default(),
             session: Session {
                 counters,
                 commits: 0,
@@ -125,20 +134,33 @@ impl<E: Engine> TxState<E> {
         self.removed.clear();
     }
 
+    /// Returns whether the transaction has taken more memory than is kept for the next one.
+    #[inline(always)]
+    pub(crate) fn is_large(&self) -> bool {
+        self.arena.values.len() > KEPT_BYTES || self.reads.records.capacity() > KEPT_ROWS
+    }
+
+    /// Gives back the memory of a large transaction, which has ended.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn shed(&mut self) {
+        self.reads = ReadSet::default();
+        self.writes = self.writes.emptied();
+        self.removed = RemovedSpans::default();
+        self.arena = Arena::default();
+        self.located = Located::default();
+        self.scratch = Scratch::default();
+    }
+
     /// Gives back memory that a failed commit has reserved.
     pub(crate) fn give_back_reserved(&mut self) {
         let Self { scratch, worker, .. } = self;
         scratch.reserved.drain(..).for_each(|(_, memory)| worker.give_back(memory));
     }
 
-    /// Unlocks the records that were locked when they were read.
-    #[inline(always)]
-    pub(crate) fn release(&mut self, records: &Records<'_, E>) {
-        if !self.reads.held.is_empty() {
-            let holder = self.holder;
-            // Those that were written are unlocked by now, and may be locked by another transaction.
-            self.reads.held.drain(..).for_each(|at| records.unlock_if_held(at, holder));
-        }
+    /// Returns the places that the transaction has touched.
+    pub(crate) fn places(&self) -> impl Iterator<Item = Claim> {
+        self.reads.places().chain(self.writes.as_slice().iter().map(|write| Claim::Record(write.at)))
     }
 
     /// Takes the key of a write out of the spans in which there is no row, unless the write removes its row.

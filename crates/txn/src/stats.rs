@@ -1,13 +1,15 @@
-//! What has become of transactions: counted by each thread for itself, added up when somebody asks.
+//! What has become of transactions: counted by each worker for itself, and added up for a report.
+//!
+//! The count of commits that write is part of a protocol, too (see `opacity`), so it is a word.
 
 use std::sync::{
     Arc,
     atomic::{AtomicU64, Ordering::Relaxed},
 };
 
-use parking_lot::Mutex;
+use drtm_htm::{Engine, Word};
 
-use crate::Conflict;
+use crate::{Conflict, sync::Mutex};
 
 const CONFLICTS: usize = Conflict::ALL.len();
 
@@ -15,7 +17,10 @@ const CONFLICTS: usize = Conflict::ALL.len();
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(crate) struct Counters {
-    commits: AtomicU64,
+    /// Commits that write.
+    written: Word,
+    /// Commits that only read.
+    read: AtomicU64,
     given_up: AtomicU64,
     conflicts: [AtomicU64; CONFLICTS],
 }
@@ -27,9 +32,22 @@ fn count(counter: &AtomicU64) {
 }
 
 impl Counters {
+    /// Counts a commit that has only read.
     #[inline(always)]
-    pub(crate) fn committed(&self) {
-        count(&self.commits);
+    pub(crate) fn has_read(&self) {
+        count(&self.read);
+    }
+
+    /// Counts a commit that has locked what it writes, and is about to write it.
+    #[inline(always)]
+    pub(crate) fn writes<E: Engine>(&self, engine: &E) {
+        engine.store(&self.written, engine.load_relaxed(&self.written) + 1);
+    }
+
+    /// Returns how many commits have written, or are about to.
+    #[inline]
+    pub(crate) fn written<E: Engine>(&self, engine: &E) -> u64 {
+        engine.load(&self.written)
     }
 
     pub(crate) fn gave_up(&self) {
@@ -43,19 +61,35 @@ impl Counters {
 
 /// The counters of all workers of a database.
 #[derive(Debug, Default)]
-pub(crate) struct Registry(Mutex<Vec<Arc<Counters>>>);
+pub(crate) struct Registry {
+    workers: Mutex<Vec<Arc<Counters>>>,
+    /// How many there are.
+    count: Word,
+}
 
 impl Registry {
-    pub(crate) fn register(&self) -> Arc<Counters> {
+    pub(crate) fn register<E: Engine>(&self, engine: &E) -> Arc<Counters> {
         let counters = Arc::<Counters>::default();
-        self.0.lock().push(Arc::clone(&counters));
+        self.workers.lock().push(Arc::clone(&counters));
+        // Before the worker commits anything.
+        engine.fetch_add(&self.count, 1);
         counters
     }
 
-    pub(crate) fn sum(&self) -> Stats {
+    /// Completes a list of all workers' counters.
+    #[inline]
+    pub(crate) fn list<E: Engine>(&self, engine: &E, known: &mut Vec<Arc<Counters>>) {
+        if engine.load(&self.count) as usize > known.len() {
+            known.extend(self.workers.lock()[known.len()..].iter().cloned());
+        }
+    }
+
+    pub(crate) fn sum<E: Engine>(&self, engine: &E) -> Stats {
         let mut stats = Stats::default();
-        for counters in self.0.lock().iter() {
-            stats.commits += counters.commits.load(Relaxed);
+        let mut workers = Vec::new();
+        self.list(engine, &mut workers);
+        for counters in &workers {
+            stats.commits += counters.written(engine) + counters.read.load(Relaxed);
             stats.given_up += counters.given_up.load(Relaxed);
             for (sum, count) in stats.conflicts.iter_mut().zip(&counters.conflicts) {
                 *sum += count.load(Relaxed);

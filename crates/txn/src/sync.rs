@@ -1,17 +1,37 @@
-//! The door through which the ticket's mutex and flag come, and the mutex through which threads learn of each other's words, so that model checking can replace them.
-//! Words have a door of their own, in `drtm_htm`; all other mutexes only guard what the process knows by itself.
+//! The door through which come the ticket's mutex and flag, the mutexes through which threads learn of each other's
+//! words, and the names of threads, so that model checking can replace them. Words have a door of their own, in
+//! `drtm_htm`; all other mutexes only guard what the process knows by itself.
 
 #[cfg(not(feature = "loom"))]
 pub(crate) use {
-    parking_lot::{Mutex, MutexGuard},
+    parking_lot::Mutex,
     std::sync::atomic::{AtomicBool, Ordering},
 };
 
 #[cfg(feature = "loom")]
 pub(crate) use {
     loom::sync::atomic::{AtomicBool, Ordering},
-    model::{Mutex, MutexGuard},
+    model::Mutex,
 };
+
+/// What tells threads from each other.
+#[cfg(not(feature = "loom"))]
+pub(crate) type ThreadName = u64;
+
+/// The name of the calling thread, which a database calls so.
+#[cfg(not(feature = "loom"))]
+pub(crate) const fn this_thread(name: u64) -> ThreadName {
+    name
+}
+
+/// What tells the model checker's threads from each other: for a database they are all one.
+#[cfg(feature = "loom")]
+pub(crate) type ThreadName = loom::thread::ThreadId;
+
+#[cfg(feature = "loom")]
+pub(crate) fn this_thread(_name: u64) -> ThreadName {
+    loom::thread::current().id()
+}
 
 /// The model checker's mutex in the shape of the one that is used otherwise.
 #[cfg(feature = "loom")]
@@ -44,12 +64,6 @@ mod model {
     impl<T> Mutex<T> {
         pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
             MutexGuard(self.0.lock().unwrap_or_else(PoisonError::into_inner))
-        }
-    }
-
-    impl<T> MutexGuard<'_, T> {
-        pub(crate) fn unlock_fair(guard: Self) {
-            drop(guard);
         }
     }
 }

@@ -1,46 +1,243 @@
-//! The starvation ticket: so that a transaction which has failed again and again succeeds.
+//! The starvation ticket: so that a transaction which has failed again and again succeeds (`docs/decisions/0033`).
 //!
-//! There is one in a database. Whoever has it locks what it reads when it reads it, and keeps it locked until it ends; and nobody else makes or takes out
-//! records meanwhile, so that no key comes into what it has read. Others do not wait for its locks while they have some: they give up, and
-//! are run again. So nothing that the holder has seen changes any more, and it fails only if somebody was in the midst of something when it began.
+//! There is one in a database, and it is held for a bounded time. Its holder locks nothing with it. It publishes
+//! *claims*: the places that its failed runs have touched, which are rows, leaves that ranges passed, and buckets or
+//! leaves in which keys were absent. Another transaction that is about to write in a claimed place makes way: it waits,
+//! with no lock held, until the holder has ended or its time is over.
+//!
+//! Claims decide nothing. The holder is validated like any other transaction, and a thread that hears of them late only
+//! makes the holder run once more. So nothing is lost when a claim is ignored, and it is ignored
+//!
+//! - when the time is over, whatever the holder's closure waits for;
+//! - by the holder's own thread, which may have other transactions.
 
-use crate::sync::{AtomicBool, Mutex, MutexGuard, Ordering::Relaxed};
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
+
+use drtm_htm::Waiter;
+use drtm_kv::Handle;
+use drtm_rdma::Offset;
+use rustc_hash::FxHashSet;
+
+use crate::{
+    bounds::{MODEL, either},
+    sync::{AtomicBool, Mutex, Ordering::Relaxed, ThreadName},
+};
+
+/// How long the ticket is held at most.
+const TERM: Duration = Duration::from_millis(100);
+
+/// How often other threads look at a holding under model checking, which knows no time, until it is over.
+const MODEL_LOOKS: u32 = 3;
+
+/// How often a thread that waits looks before it sleeps between one look and the next, and how long it sleeps.
+const LOOKS: u32 = 64;
+const NAP: Duration = Duration::from_micros(50);
+
+/// A place that the holder of the ticket has touched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Claim {
+    /// A row.
+    Record(Handle),
+    /// A bucket, or a leaf: keys must not come there.
+    Guard(Offset),
+}
 
 #[derive(Debug, Default)]
 pub(crate) struct Ticket {
-    queue: Mutex<()>,
     is_taken: AtomicBool,
+    state: Mutex<State>,
 }
 
-/// The ticket, until it is dropped.
+#[derive(Debug, Default)]
+struct State {
+    /// Holdings so far.
+    count: u64,
+    holding: Option<Holding>,
+}
+
 #[derive(Debug)]
-pub(crate) struct Taken<'t> {
+struct Holding {
+    number: u64,
+    thread: ThreadName,
+    until: Instant,
+    looks: u32,
+    claims: FxHashSet<Claim>,
+}
+
+/// The ticket, until it is dropped, or its time is over.
+#[derive(Debug)]
+pub(crate) struct Held<'t> {
     ticket: &'t Ticket,
-    turn: Option<MutexGuard<'t, ()>>,
+    number: u64,
 }
 
 impl Ticket {
-    /// Waits for the ticket.
+    /// Waits for the ticket, but not longer than one holding. `None` if another transaction has got it then.
     #[cold]
-    pub(crate) fn take(&self) -> Taken<'_> {
-        let turn = self.queue.lock();
-        self.is_taken.store(true, Relaxed);
-        Taken { ticket: self, turn: Some(turn) }
+    pub(crate) fn take(&self, thread: ThreadName) -> Option<Held<'_>> {
+        let (mut nap, mut first) = (Nap::default(), None);
+        loop {
+            let mut state = self.state.lock();
+            match state.current(self) {
+                None => return Some(self.begin(&mut state, thread)),
+                Some(holding) if *first.get_or_insert(holding.number) != holding.number => return None,
+                Some(_) => {}
+            }
+            drop(state);
+            nap.pause();
+        }
     }
 
-    /// Whether somebody has it. Who hears of it late only makes the holder try once more.
+    fn begin(&self, state: &mut State, thread: ThreadName) -> Held<'_> {
+        state.count += 1;
+        let (number, until) = (state.count, Instant::now() + TERM);
+        state.holding = Some(Holding { number, thread, until, looks: MODEL_LOOKS, claims: FxHashSet::default() });
+        self.is_taken.store(true, Relaxed);
+        Held { ticket: self, number }
+    }
+
+    /// Returns whether the ticket is held, or was a moment ago.
     #[inline(always)]
     pub(crate) fn is_taken(&self) -> bool {
         self.is_taken.load(Relaxed)
     }
+
+    /// Returns whether the ticket is held, and its time is not over.
+    #[inline]
+    pub(crate) fn is_held(&self) -> bool {
+        self.is_taken() && self.state.lock().current(self).is_some()
+    }
+
+    /// Adds claims, if this thread holds the ticket.
+    #[cold]
+    pub(crate) fn claim(&self, thread: ThreadName, places: impl Iterator<Item = Claim>) {
+        if let Some(holding) = &mut self.state.lock().holding
+            && holding.thread == thread
+        {
+            holding.claims.extend(places);
+        }
+    }
+
+    /// Waits as long as another thread claims one of these places.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn make_way(&self, thread: ThreadName, places: impl Iterator<Item = Claim>) {
+        let Some(number) = self.claimed_in(thread, places) else { return };
+        let mut nap = Nap::default();
+        while self.state.lock().current(self).is_some_and(|holding| holding.number == number) {
+            nap.pause();
+        }
+    }
+
+    /// Returns the number of the holding in which another thread claims one of these places.
+    fn claimed_in(&self, thread: ThreadName, mut places: impl Iterator<Item = Claim>) -> Option<u64> {
+        let mut state = self.state.lock();
+        let holding = state.current(self)?;
+        let is_claimed = holding.thread != thread && places.any(|place| holding.claims.contains(&place));
+        is_claimed.then_some(holding.number)
+    }
 }
 
-impl Drop for Taken<'_> {
-    fn drop(&mut self) {
-        self.ticket.is_taken.store(false, Relaxed);
-        // To whoever has waited longest.
-        if let Some(turn) = self.turn.take() {
-            MutexGuard::unlock_fair(turn);
+impl State {
+    /// The present holding. Ends it if its time is over.
+    fn current(&mut self, ticket: &Ticket) -> Option<&mut Holding> {
+        if self.holding.as_mut().is_some_and(Holding::is_over) {
+            self.end(ticket);
         }
+        self.holding.as_mut()
+    }
+
+    fn end(&mut self, ticket: &Ticket) {
+        self.holding = None;
+        ticket.is_taken.store(false, Relaxed);
+    }
+}
+
+impl Holding {
+    fn is_over(&mut self) -> bool {
+        if MODEL {
+            self.looks = self.looks.saturating_sub(1);
+            return self.looks == 0;
+        }
+        Instant::now() >= self.until
+    }
+}
+
+impl Held<'_> {
+    /// Returns whether the time is not over.
+    pub(crate) fn is_current(&self) -> bool {
+        self.ticket.state.lock().holding.as_ref().is_some_and(|holding| holding.number == self.number)
+    }
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        let mut state = self.ticket.state.lock();
+        if state.holding.as_ref().is_some_and(|holding| holding.number == self.number) {
+            state.end(self.ticket);
+        }
+    }
+}
+
+/// Waits a little, and longer after a while.
+#[derive(Default)]
+struct Nap {
+    waiter: Waiter,
+    looks: u32,
+}
+
+impl Nap {
+    fn pause(&mut self) {
+        self.looks += 1;
+        if self.looks < either(LOOKS, u32::MAX) { self.waiter.pause() } else { thread::sleep(NAP) }
+    }
+}
+
+#[cfg(all(test, not(feature = "model")))]
+mod tests {
+    use super::*;
+
+    fn guard(place: u64) -> Claim {
+        Claim::Guard(Offset::new(place))
+    }
+
+    #[test]
+    fn claims_are_waited_for_by_others_only_and_only_where_they_are() {
+        let ticket = Ticket::default();
+        let held = ticket.take(1).expect("it is free");
+        ticket.claim(2, [guard(8)].into_iter());
+        ticket.claim(1, [guard(16)].into_iter());
+        assert!(ticket.is_taken() && held.is_current());
+        assert_eq!(ticket.claimed_in(2, [guard(8), guard(24)].into_iter()), None, "nobody claims it");
+        assert_eq!(ticket.claimed_in(1, [guard(16)].into_iter()), None, "it is its own");
+        assert_eq!(ticket.claimed_in(2, [guard(8), guard(16)].into_iter()), Some(1));
+        drop(held);
+        assert_eq!(ticket.claimed_in(2, [guard(16)].into_iter()), None, "it is over");
+        assert!(!ticket.is_taken());
+    }
+
+    #[test]
+    fn a_holding_ends_by_itself() {
+        let ticket = Ticket::default();
+        let held = ticket.take(1).expect("it is free");
+        ticket.claim(1, [guard(16)].into_iter());
+        // This thread itself could go on for ever: the holder does nothing.
+        ticket.make_way(2, [guard(16)].into_iter());
+        assert!(!ticket.is_taken() && !held.is_current());
+        let next = ticket.take(2).expect("it is over");
+        drop(held);
+        assert!(next.is_current(), "who held it before ends nothing");
+    }
+
+    #[test]
+    fn a_thread_waits_for_one_holding_at_most() {
+        let ticket = Ticket::default();
+        let held = ticket.take(1).expect("it is free");
+        // Though it is not given back.
+        let next = ticket.take(2).expect("the first holding is over");
+        assert!(next.is_current() && !held.is_current());
     }
 }

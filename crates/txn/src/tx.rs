@@ -8,7 +8,7 @@ mod drive;
 mod each;
 mod entry;
 mod index;
-mod lock_for_read;
+mod make_way;
 mod many;
 mod mode;
 mod part;
@@ -23,8 +23,6 @@ mod write;
 pub use entry::{Entry, OccupiedEntry, VacantEntry};
 pub use mode::{Mode, ReadOnly, Update};
 pub use range::Range;
-pub(crate) use range::{Position, Way};
-pub(crate) use read::expected_bytes;
 pub use savepoint::Savepoint;
 
 use std::{hint::cold_path, marker::PhantomData};
@@ -35,7 +33,7 @@ use drtm_kv::{ReadEntry, Version};
 use crate::{
     Codec, CommitToken, Conflict, Durability, Embedded, Error, Key, Setting, Table,
     catalog::Opened,
-    commit,
+    commit, culprit,
     durability::{Choice, Log},
     inner::{Inner, Thread},
     reclaim, snapshots,
@@ -77,8 +75,8 @@ pub struct Tx<'db, S: Setting = Embedded, M: Mode = Update> {
     state: Option<Box<TxState<S::Engine>>>,
     /// Whether every read is checked against those before.
     is_opaque: bool,
-    /// Whether it locks what it reads.
-    has_ticket: bool,
+    /// Whether its end notes which row was in conflict.
+    explains: bool,
     /// What keeps it from committing, once it has been told.
     pub(crate) doomed: Option<Conflict>,
     /// The moment that is read, if it is not the present.
@@ -130,8 +128,12 @@ pub(crate) fn encode<'b, K: Key>(key: &K, buffer: &'b mut Vec<u8>) -> KeyRef<'b>
 }
 
 impl<'db, S: Setting, M: Mode> Tx<'db, S, M> {
-    pub(crate) fn new(db: &'db Inner<S>, state: Box<TxState<S::Engine>>, is_opaque: bool, has_ticket: bool) -> Self {
-        Self { db, state: Some(state), is_opaque, has_ticket, doomed: None, snapshot: None, mode: PhantomData }
+    #[inline(always)]
+    pub(crate) fn new(db: &'db Inner<S>, mut state: Box<TxState<S::Engine>>, is_opaque: bool, explains: bool) -> Self {
+        if is_opaque {
+            state.opacity.begin();
+        }
+        Self { db, state: Some(state), is_opaque, explains, doomed: None, snapshot: None, mode: PhantomData }
     }
 
     /// What the transaction knows. There until it ends, which takes the transaction itself.
@@ -222,8 +224,17 @@ impl<'db, S: Setting, M: Mode> Tx<'db, S, M> {
         if !M::WRITES && self.state().seen() >= LONG_READ {
             return self.turn_to_snapshot();
         }
-        let db = self.db;
+        let (db, is_opaque) = (self.db, self.is_opaque);
         let state = self.state();
+        let TxState { reads, writes, opacity, holder, .. } = &mut *state;
+        let rows = reads.records.len() + reads.buckets.len() + reads.leaves.len() + writes.len();
+        if is_opaque && !opacity.may_have_changed(db.engine(), &db.registry, rows) {
+            // What was read before still holds.
+            let records = db.store.records();
+            if reads.records.last().is_none_or(|last| records.is_still(*last, *holder)) {
+                return Ok(());
+            }
+        }
         state.reads.next_check = 2 * state.seen();
         match commit::validate_all(db, state) {
             Ok(()) => Ok(()),
@@ -278,6 +289,7 @@ impl<'db, S: Setting, M: Mode> Tx<'db, S, M> {
             && self.doomed.is_none()
             && self.db.log.is_none()
         {
+            self.state().session.counters.has_read();
             self.has_committed(thread);
             return Ok(());
         }
@@ -292,6 +304,10 @@ impl<'db, S: Setting, M: Mode> Tx<'db, S, M> {
             Some(conflict) => Err(conflict.into()),
             None => commit::commit::<S, M>(db, self.state()),
         };
+        if self.state().is_large() && committed.is_ok() {
+            cold_path();
+            self.state().shed();
+        }
         match committed {
             Ok(()) => match &db.log {
                 None => {
@@ -303,7 +319,7 @@ impl<'db, S: Setting, M: Mode> Tx<'db, S, M> {
                     self.has_committed_to(log, thread)
                 }
             },
-            Err(error) => Err(self.end_with(error)),
+            Err(error) => Err(self.end_with(error, thread)),
         }
     }
 
@@ -390,8 +406,6 @@ impl<'db, S: Setting, M: Mode> Tx<'db, S, M> {
         let Some(mut state) = self.state.take() else { return };
         let db = self.db;
         state.session.commits = state.session.commits.wrapping_add(1);
-        state.session.counters.committed();
-        state.release(&db.store.records());
         state.clear();
         self.leave_snapshot(&mut state);
         db.give_back(thread, state);
@@ -400,11 +414,12 @@ impl<'db, S: Setting, M: Mode> Tx<'db, S, M> {
     /// Gives the transaction up for this reason.
     #[cold]
     #[inline(never)]
-    fn end_with(&mut self, error: Error) -> Error {
-        self.end(match error {
+    fn end_with(&mut self, error: Error, thread: &Thread<S::Engine>) -> Error {
+        let conflict = match error {
             Error::Conflict(conflict) => Some(conflict),
             _ => None,
-        });
+        };
+        self.end(conflict, Some(thread));
         error
     }
 
@@ -425,7 +440,7 @@ impl<'db, S: Setting, M: Mode> Tx<'db, S, M> {
     /// # Ok::<(), Error>(())
     /// ```
     pub fn rollback(mut self) {
-        self.end(None);
+        self.end(None, None);
     }
 
     #[inline(always)]
@@ -440,27 +455,46 @@ impl<'db, S: Setting, M: Mode> Tx<'db, S, M> {
         }
     }
 
-    /// Forgets what was to be written, and takes back what was made for it.
+    /// Forgets what was to be written, and takes back what was made for it. This thread is the one given, if it is known.
     #[cold]
-    pub(crate) fn end(&mut self, conflict: Option<Conflict>) {
+    pub(crate) fn end(&mut self, conflict: Option<Conflict>, thread: Option<&Thread<S::Engine>>) {
         let Some(mut state) = self.state.take() else { return };
         self.leave_snapshot(&mut state);
         match conflict {
-            Some(conflict) => state.session.counters.conflicted(conflict),
+            Some(conflict) => self.conflicted(&state, conflict),
             None => state.session.counters.gave_up(),
         }
         state.session.choice = Choice::Default;
-        state.release(&self.db.store.records());
         state.give_back_reserved();
         reclaim::undo_inserts(self.db, &mut state);
+        if state.is_large() {
+            state.shed();
+        }
         state.clear();
-        self.db.give_back(self.db.thread(), state);
+        match thread {
+            Some(thread) => self.db.give_back(thread, state),
+            // This may be the thread that began it, or not, or have no data of its own any more.
+            None => self.db.give_to_others(state),
+        }
+    }
+
+    /// Notes that the transaction has failed, and publishes what it has touched if its thread holds the ticket.
+    #[cold]
+    fn conflicted(&self, state: &TxState<S::Engine>, conflict: Conflict) {
+        let db = self.db;
+        state.session.counters.conflicted(conflict);
+        if db.ticket.is_taken() {
+            db.ticket.claim(db.this_thread(), state.places());
+        }
+        if self.explains {
+            *db.thread().culprit.borrow_mut() = culprit::find(db, state);
+        }
     }
 
     /// Whether there is nothing special about the transaction.
     #[inline(always)]
     fn is_plain(&self) -> bool {
-        !self.is_opaque && !self.has_ticket() && self.past().is_none()
+        !self.is_opaque && self.past().is_none()
     }
 
     fn codec_error<T>(opened: &Opened<S::Engine>, result: Result<T, crate::CodecError>) -> Result<T, Error> {
@@ -493,7 +527,7 @@ impl<S: Setting, M: Mode> Drop for Tx<'_, S, M> {
     fn drop(&mut self) {
         // Most have ended by themselves.
         if self.state.is_some() {
-            self.end(None);
+            self.end(None, None);
         }
     }
 }

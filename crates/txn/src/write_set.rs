@@ -231,6 +231,11 @@ impl WriteSet {
         Ok(())
     }
 
+    /// Returns an empty set with memory of its own, in place of this one.
+    pub(crate) fn emptied(&self) -> Self {
+        Self { next_savepoint: self.next_savepoint, ..Self::default() }
+    }
+
     /// Empties the set.
     #[inline]
     pub(crate) fn clear(&mut self) {

@@ -1,6 +1,6 @@
-//! A transaction over plain data allocates nothing, once its thread has run a few.
+//! A transaction over plain data allocates nothing, once its thread has run a few, and a large one leaves nothing large.
 
-use drtm_txn::{Db, Error, Ordered, Pod, Table, TableDef};
+use drtm_txn::{Builder, Db, Error, Ordered, Pod, Raw, Table, TableDef};
 
 const COUNTERS: TableDef<u64, Pod<[u8; 100]>> = TableDef::hash("counters");
 const LINES: TableDef<(u32, u32), Pod<u64>, Ordered> = TableDef::ordered("lines");
@@ -53,4 +53,32 @@ fn plain_data_needs_no_allocation() {
     assert_eq!(allocations.count_total, 0, "{allocations:?}");
     // It does count.
     assert!(allocation_counter::measure(|| drop(std::hint::black_box(Box::new(1)))).count_total > 0);
+}
+
+/// A thread gives back what a large transaction has taken, whichever way it ends.
+#[test]
+fn a_large_transaction_leaves_no_large_memory() {
+    const NOTES: TableDef<u64, Raw> = TableDef::hash("notes");
+    let db = Builder::new().memory(256 << 20).build().expect("a database");
+    let notes = db.table(NOTES).expect("a table");
+    let value = vec![1; 60_000];
+    db.transact(|tx| (0..10).try_for_each(|key| tx.put(notes, &key, &value))).expect("room");
+    let large = |tx: &mut drtm_txn::Tx<'_>| (0..1_000).try_for_each(|count| tx.put(notes, &(count % 10), &value));
+    let small = || db.transact(|tx| tx.put(notes, &1, &value)).expect("room");
+    let reads = |tx: &mut drtm_txn::Tx<'_>| (0..100_000).try_for_each(|key| tx.contains(notes, &(key % 10)).map(drop));
+    let ways: [&dyn Fn(); 4] = [
+        &|| db.transact(large).expect("room"),
+        &|| assert!(db.transact(|tx| large(tx).and(Err::<(), _>(Error::aborted("no")))).is_err()),
+        &|| drop(db.begin().and_then(|mut tx| large(&mut tx).map(|()| tx))),
+        &|| db.transact(|tx| reads(tx).and_then(|()| tx.put(notes, &1, &value))).expect("room"),
+    ];
+    for way in ways {
+        small();
+        let left = allocation_counter::measure(|| {
+            way();
+            small();
+        });
+        assert!(left.bytes_max > 1 << 20, "{left:?}");
+        assert!(left.bytes_current < 1 << 20, "{left:?}");
+    }
 }

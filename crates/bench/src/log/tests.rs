@@ -55,7 +55,7 @@ fn run(disk: &Image, from: u64) {
         db.transact(|tx| {
             let key = number as u32 % 3;
             tx.put(pairs, &key, &Pair { first: number, second: number })?;
-            tx.put(texts, &format!("text {key}"), &vec![number as u8; 20])
+            tx.put(texts, &format!("text {key}"), &[number as u8; 20])
         })
         .expect("no fault");
         db.transact(|tx| {

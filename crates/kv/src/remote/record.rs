@@ -2,7 +2,7 @@
 
 use std::marker::PhantomData;
 
-use drtm_rdma::{NodeId, Port, Remote, VerbError, Verbs, Words};
+use drtm_rdma::{Cost, NodeId, Port, Remote, VerbError, Verbs, Words};
 
 use super::{
     backoff::Backoff,
@@ -152,7 +152,9 @@ impl<K: Keys> RecordPeer<K> {
     ) -> Result<Look<Whole>, RemoteError> {
         let (mut backoff, mut suspicion) = (Backoff::default(), Suspicion::default());
         loop {
-            match look::<K, P>(verbs, location, key, &self.expected, fetched.take(), value).await? {
+            let looked = look::<K, P>(verbs, location, key, &self.expected, fetched.take(), value).await?;
+            verbs.endpoint().charge(Cost::Copy(value.len()));
+            match looked {
                 Looked::At(Look::Busy) => {}
                 Looked::At(found) => return Ok(found),
                 Looked::Torn(version) if suspicion.is_proven_by(version) => {

@@ -6,7 +6,7 @@
 use std::{convert::Infallible, fmt};
 
 use drtm_htm::Engine;
-use drtm_rdma::{NodeId, Port, Verbs};
+use drtm_rdma::{Cost, NodeId, Port, Verbs};
 
 use super::{
     execute::Job,
@@ -88,7 +88,12 @@ impl<E: Engine> Service<E> {
     /// Answers requests for ever. To be [served](drtm_rdma::Executor::serve) beside the coroutines of a worker.
     pub async fn serve<P: Port>(&mut self, verbs: Verbs<'_, P>) -> Infallible {
         let most = verbs.endpoint().capabilities().max_message_bytes;
-        verbs.serve(|from, request, reply| self.answer(from, request, most, reply)).await
+        let answer = |from, request: &[u8], reply: &mut Vec<u8>| {
+            self.answer(from, request, most, reply);
+            verbs.endpoint().charge(Cost::Lookup);
+            verbs.endpoint().charge(Cost::Copy(request.len() + reply.len()));
+        };
+        verbs.serve(answer).await
     }
 
     /// Answers one request: makes `reply` the answer, of at most `most` bytes. For who receives messages otherwise than by

@@ -115,7 +115,7 @@ impl Head {
     /// The head of a message, and what follows it; `None` if the message is shorter.
     fn split_from(bytes: &[u8]) -> Option<(Self, &[u8])> {
         let ([kind, detail, words @ ..], tail) = bytes.split_first_chunk::<HEAD>()?;
-        let ([t0, t1, c0, c1, c2, c3], [numbers @ ..]) = words.split_first_chunk()?;
+        let ([t0, t1, c0, c1, c2, c3], numbers) = words.split_first_chunk()?;
         let [a, b] = numbers.as_chunks().0 else { return None };
         let (table, count) = (u16::from_le_bytes([*t0, *t1]), u32::from_le_bytes([*c0, *c1, *c2, *c3]));
         let (a, b) = (u64::from_le_bytes(*a), u64::from_le_bytes(*b));

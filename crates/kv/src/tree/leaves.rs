@@ -72,8 +72,8 @@ impl Way<Inline> for Leaves {
     }
 
     #[inline(always)]
-    fn next<'c, E: Engine, V: Visibility>(
-        &'c mut self,
+    fn next<E: Engine, V: Visibility>(
+        &mut self,
         table: &Table<E>,
         passed: &mut impl Passed,
         view: &mut V,

@@ -121,6 +121,9 @@ fn the_same_seed_twice_is_the_same_run() {
     assert_eq!(hashes.len() as u64, rounds(100), "another seed is another run");
 }
 
+/// What it is called, what happens after so many microseconds, and whether something breaks.
+type Named = (&'static str, Vec<(u64, Fault)>, bool);
+
 #[test]
 fn every_operation_ends_under_each_fault() {
     let [one, other] = PEERS;
@@ -128,7 +131,7 @@ fn every_operation_ends_under_each_fault() {
     let lost = (200, Fault::Restart { node: OWNER, remains: Remains::Nothing });
     let kept = (200, Fault::Restart { node: OWNER, remains: Remains::Memory });
     let crash = (60, Fault::Crash { node: OWNER });
-    let faults: [(&str, Vec<(u64, Fault)>, bool); 9] = [
+    let faults: [Named; 9] = [
         ("chances", vec![(0, Fault::Chances(worse))], false),
         ("a partition", vec![(60, Fault::Partition(vec![one])), (2_000, Fault::Heal)], true),
         ("a crash", vec![crash.clone()], true),

@@ -260,11 +260,14 @@ fn the_same_seed_twice_is_the_same_run() {
     }
 }
 
+/// What it is called, what happens after so many microseconds, and whether something breaks.
+type Named = (&'static str, Vec<(u64, Fault)>, bool);
+
 /// One kind of fault after the other.
 #[test]
 fn what_is_promised_holds_under_each_fault() {
     let chances = |chances| Fault::Chances(chances);
-    let faults: Vec<(&str, Vec<(u64, Fault)>, bool)> = vec![
+    let faults: Vec<Named> = vec![
         ("nothing", vec![], false),
         (
             "delay",

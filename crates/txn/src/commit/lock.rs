@@ -149,8 +149,7 @@ pub(super) fn lock<S: Setting>(db: &Inner<S>, writes: &mut [Write], holder: Hold
 ///
 /// # Errors
 ///
-/// A conflict; nothing is locked then. `has_ticket` says that this transaction has locked what it has read, by the right
-/// of the ticket.
+/// A conflict; nothing is locked then.
 #[cold]
 #[inline(never)]
 pub(super) fn lock_in_order<S: Setting>(
@@ -158,7 +157,6 @@ pub(super) fn lock_in_order<S: Setting>(
     writes: &mut [Write],
     order: &mut Vec<(Handle, u32)>,
     holder: Holder,
-    has_ticket: bool,
 ) -> Result<Summary, Error> {
     let records = &db.store.records();
     order.clear();
@@ -166,7 +164,7 @@ pub(super) fn lock_in_order<S: Setting>(
     order.sort_unstable_by_key(|(at, _)| *at);
     let mut summary = Summary::NOTHING;
     for (count, (at, index)) in order.iter().enumerate() {
-        let failed = match lock_patiently(db, *at, holder, has_ticket) {
+        let failed = match lock_patiently(db, *at, holder) {
             Ok(found) => {
                 let write = &mut writes[*index as usize];
                 let Ok(is_it) = summary.add::<S, _>(&mut Plain::new(db.engine()), records, write, found);
@@ -185,22 +183,13 @@ pub(super) fn lock_in_order<S: Setting>(
 }
 
 /// Locks a row, waiting a little.
-fn lock_patiently<S: Setting>(
-    db: &Inner<S>,
-    at: Handle,
-    holder: Holder,
-    has_ticket: bool,
-) -> Result<(Version, Head), Error> {
+fn lock_patiently<S: Setting>(db: &Inner<S>, at: Handle, holder: Holder) -> Result<(Version, Head), Error> {
     let (records, waiter) = (db.store.records(), Waiter::new());
     for _ in 0..PATIENCE {
         match records.lock(at, holder)? {
-            // Or it was locked when it was read.
-            Locking::Taken { version, head } | Locking::Mine { version, head } => return Ok((version, head)),
+            Locking::Taken { version, head } => return Ok((version, head)),
             Locking::Gone => return Err(Conflict::Moved.into()),
-            Locking::Held(_) => {}
-        }
-        if db.ticket.is_taken() && !has_ticket {
-            return Err(Conflict::Yielded.into());
+            Locking::Mine { .. } | Locking::Held(_) => {}
         }
         waiter.pause();
     }

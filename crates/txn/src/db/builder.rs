@@ -9,6 +9,7 @@ use std::{
     time::Duration,
 };
 
+use crossbeam_queue::SegQueue;
 #[cfg(feature = "tracing")]
 use drtm_htm::Engine;
 use drtm_htm::Native;
@@ -326,6 +327,7 @@ impl Builder {
             past: Budget::new(self.older_versions),
             garbage: garbage::Queue::new(),
             ticket: Ticket::default(),
+            idle: SegQueue::new(),
         };
         event!(
             info,

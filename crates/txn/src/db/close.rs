@@ -8,10 +8,13 @@ use crate::{
     trace::{event, within},
 };
 
+/// How long [`Db::close`] waits for transactions.
+const PATIENCE: Duration = Duration::from_secs(5);
+
 impl<S: Setting> Db<S> {
     /// Closes the database, for all its clones and for good. Nobody comes in any more: whatever is asked of it from now on is answered with
-    /// [`Error::Closed`]. Transactions that are running may finish, snapshots too, and this waits until they have. Then nothing commits any
-    /// more, and the [sink](crate::Sink) is told nothing more.
+    /// [`Error::Closed`]. Transactions that are running may finish, snapshots too, and this waits until they have, for five
+    /// seconds at most. Then nothing commits any more, and the [sink](crate::Sink) is told nothing more.
     ///
     /// What has become of transactions can still be [asked](Self::stats). The memory is given back when the last clone is gone. To close what is closed does no harm.
     ///
@@ -22,6 +25,8 @@ impl<S: Setting> Db<S> {
     ///
     /// [`Error::OutcomeUnknown`] if the log could not be written: what was acknowledged as durable is, but not all.
     /// [`Error::InTransaction`] if this thread has begun a transaction or a snapshot that has not ended: it would wait for itself. The database is as it was then.
+    /// [`Error::StillRunning`] if transactions or snapshots have not ended in five seconds: perhaps this thread holds one
+    /// that another began, or one was leaked. To wait for another time, use [`close_within`](Self::close_within).
     ///
     /// # Example
     ///
@@ -46,7 +51,7 @@ impl<S: Setting> Db<S> {
     /// # Ok::<(), Error>(())
     /// ```
     pub fn close(&self) -> Result<(), Error> {
-        self.close_within(None)
+        self.close_within(Some(PATIENCE))
     }
 
     /// The same, but waits only so long: for ever if that is `None`.

@@ -7,7 +7,7 @@ impl<S: Setting> Db<S> {
     /// What has become of transactions so far.
     #[must_use]
     pub fn stats(&self) -> Stats {
-        self.inner.registry.sum()
+        self.inner.registry.sum(self.inner.engine())
     }
 
     /// What became of hardware regions so far, where there are such.

@@ -73,6 +73,10 @@ impl<E: Engine> Log<E> {
         storage: &'s dyn Storage,
         number: u64,
     ) -> Result<(CheckpointFile<'s>, Checkpoint), Error> {
+        // Whatever ends the log waits for this one, and lets no other begin.
+        if self.is_stopped() {
+            return Err(Error::Closed);
+        }
         self.wait_until_all_is_durable()?;
         let since = self.durable();
         let header = self.change_stream(|writer| {

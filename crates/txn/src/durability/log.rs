@@ -104,7 +104,7 @@ impl<E: Engine> Log<E> {
         Arc::new_cyclic(|me| Self {
             me: Weak::clone(me),
             store: store.clone(),
-            snapshots: *snapshots,
+            snapshots: snapshots.clone(),
             catalog: catalog.clone(),
             storage,
             config,

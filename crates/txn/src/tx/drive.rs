@@ -1,7 +1,7 @@
 //! The fast path over many rows: one driver for ranges that are shown or changed, and one look for rows of many keys,
 //! whatever the transaction may see.
 
-use std::ops::ControlFlow;
+use std::ops::{Bound, ControlFlow};
 
 use drtm_htm::Engine;
 use drtm_kv::{AsOf, Cursor, ForHolder, Inline, Passed, Past, ReadEntry, Room, Tree, Visibility};
@@ -85,14 +85,35 @@ pub(super) fn drive<E: Engine, V: Visibility, T: Reader<V>, R: Room>(
     mut show: impl FnMut(u64, &mut T, &mut R) -> ControlFlow<Stop>,
 ) -> Result<Stop, Error> {
     let mut stop = Stop::Over;
-    tree.advance_each(cursor, view, passed, room, |word, found, room| {
+    let mut unwinding = Unwinding { cursor, shown: None };
+    tree.advance_each(&mut *unwinding.cursor, view, passed, room, |word, found, room| {
         let flow = match reader.take(found) {
-            Ok(true) => show(word, reader, room),
+            Ok(true) => {
+                unwinding.shown = Some(word);
+                show(word, reader, room)
+            }
             Ok(false) => ControlFlow::Continue(()),
             Err(Special::Own(seen)) => ControlFlow::Break(Stop::At(word, seen)),
             Err(Special::Failed(error)) => ControlFlow::Break(Stop::Failed(error)),
         };
         flow.map_break(|why| stop = why)
     })?;
+    std::mem::forget(unwinding);
     Ok(stop)
+}
+
+/// Moves a cursor behind the last row that was shown, if showing it has panicked. A caller that catches the panic, and
+/// goes on with the range, is not shown that row, nor those before it, a second time.
+struct Unwinding<'c> {
+    cursor: &'c mut Cursor<Inline>,
+    shown: Option<u64>,
+}
+
+impl Drop for Unwinding<'_> {
+    #[cold]
+    fn drop(&mut self) {
+        if let Some(word) = self.shown {
+            self.cursor.skip_to(Bound::Excluded(word));
+        }
+    }
 }

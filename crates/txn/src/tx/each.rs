@@ -7,12 +7,11 @@ use drtm_kv::{AsOf, ForHolder, ReadEntry, Version};
 use super::{
     Found, Mode, Range,
     drive::{Present, Snapshot, Stop, drive},
-    range::Position,
     read::Row,
 };
 use crate::{
-    Error, Key, Ordered, Setting, Sorted, Stored, arena::Arena, part::Wanted, read_set::ReadSet, room::Of,
-    state::TxState, storage::Storage, write_set::WriteTarget,
+    Error, Key, Ordered, Setting, Sorted, Stored, arena::Arena, position::Position, read_set::ReadSet, room::Of,
+    state::TxState, storage::Storage, wanted::Wanted, write_set::WriteTarget,
 };
 
 impl<R: Sorted, S: Setting, M: Mode> Range<'_, '_, R, S, M> {

@@ -3,7 +3,9 @@
 use std::{borrow::Borrow, fmt, marker::PhantomData};
 
 use super::{Tx, read::Row};
-use crate::{Codec, Embedded, Error, Key, Raw, Setting, Table, catalog::Opened, part::Wanted, table::Any, table::Kind};
+use crate::{
+    Codec, Embedded, Error, Key, Raw, Setting, Table, catalog::Opened, table::Any, table::Kind, wanted::Wanted,
+};
 
 /// A row's place in a table, as maps have it: [`Tx::entry`] gives it. A row that is there is looked for once, whatever is then done.
 ///

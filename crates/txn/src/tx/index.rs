@@ -5,12 +5,11 @@ use std::{
     sync::atomic::Ordering::Relaxed,
 };
 
-use super::{
-    Found, Mode, Tx,
-    range::{Position, Way, map},
-};
+use super::{Found, Mode, Tx};
 use crate::{
-    Codec, Error, Index, IndexKeys, Key, Ordered, Point, Rows, Setting, Sorted, Table, Unique, Uniqueness, table::Kind,
+    Codec, Error, Index, IndexKeys, Key, Ordered, Point, Rows, Setting, Sorted, Table, Unique, Uniqueness,
+    position::{Position, Way, map},
+    table::Kind,
 };
 
 impl<K: Key, C: Codec, I: Key, U: Uniqueness, O: Kind> Rows for Index<K, C, I, U, O> {

@@ -15,12 +15,12 @@ use crate::{
     arena::Arena,
     catalog::Opened,
     located::Located,
-    part::{Span, Wanted},
     read_set::ReadSet,
     room::Taken,
     state::TxState,
     storage::Storage,
     table::Reach,
+    wanted::{Span, Wanted},
     write_set::WriteTarget,
 };
 

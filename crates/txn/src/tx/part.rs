@@ -7,10 +7,10 @@ use crate::{
     Error, Flat, Key, Part, Setting, Table,
     arena::{Arena, ArenaRange},
     catalog::Opened,
-    part::{Span, Wanted},
     state::TxState,
     storage::KeyRef,
     table::Kind,
+    wanted::{Span, Wanted},
     write_set::{WriteOp, WriteTarget},
 };
 

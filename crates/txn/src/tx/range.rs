@@ -3,15 +3,25 @@
 use std::ops::{Bound, RangeBounds};
 
 use drtm_htm::Engine;
-use drtm_kv::{AsOf, Bytes, Cursor, ForHolder, Inline, KvError, Nowhere, Passed, Past, ReadEntry, Room, Visibility};
+use drtm_kv::{AsOf, ForHolder, KvError, Nowhere, Passed, Past, ReadEntry, Room, Visibility};
 
 use super::{
     Found, Mode, Tx, Update, encode,
-    read::{Row, expected_bytes, was_found},
+    read::{Row, was_found},
 };
 use crate::{
-    Embedded, Error, Key, Ordered, Setting, Sorted, arena::Arena, catalog::Opened, part::Wanted, read_set::ReadSet,
-    removed, room::End, state::TxState, storage::Storage, write_set::WriteTarget,
+    Embedded, Error, Key, KeyedRow, Setting, Sorted,
+    arena::Arena,
+    catalog::Opened,
+    codec::expected_bytes,
+    position::{Position, Way},
+    read_set::ReadSet,
+    removed,
+    room::End,
+    state::TxState,
+    storage::Storage,
+    wanted::Wanted,
+    write_set::WriteTarget,
 };
 
 /// The rows of a range, one after the other, with the transaction's own among them. What it has passed is part of what the transaction has read, rows that
@@ -50,80 +60,6 @@ pub struct Range<'t, 'db, R: Sorted, S: Setting = Embedded, M: Mode = Update> {
     pub(super) removed: Option<removed::Bytes>,
 }
 
-/// Where a range is, for either kind of keys.
-#[derive(Debug)]
-pub enum Position {
-    Words(Cursor<Inline>),
-    Bytes(Cursor<Bytes>),
-}
-
-/// Which way a range goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
-    Up,
-    Down,
-}
-
-impl Position {
-    pub(crate) fn new<K: Key>(range: impl RangeBounds<K>, way: Way) -> Self {
-        if K::FITS {
-            return Self::of_words((map(range.start_bound(), Key::word), map(range.end_bound(), Key::word)), way);
-        }
-        let bytes = |key: &K| {
-            let mut bytes = Vec::new();
-            key.write(&mut bytes, true);
-            bytes
-        };
-        Self::of_bytes((map(range.start_bound(), bytes), map(range.end_bound(), bytes)), way)
-    }
-
-    pub(super) fn of_words(bounds: (Bound<u64>, Bound<u64>), way: Way) -> Self {
-        Self::Words(match way {
-            Way::Up => Cursor::up(bounds),
-            Way::Down => Cursor::down(bounds),
-        })
-    }
-
-    pub(super) fn of_bytes((start, end): (Bound<Vec<u8>>, Bound<Vec<u8>>), way: Way) -> Self {
-        let bounds = (map(start.as_ref(), Vec::as_slice), map(end.as_ref(), Vec::as_slice));
-        Self::Bytes(match way {
-            Way::Up => Cursor::up(bounds),
-            Way::Down => Cursor::down(bounds),
-        })
-    }
-
-    /// Skips the keys from one to before another, all in encoded form, the current one among them.
-    fn skip(&mut self, start: &removed::Bytes, end: &removed::Bytes) {
-        match self {
-            Self::Words(cursor) => {
-                // A longer string than a word's comes right behind the word.
-                let (to, is_reached) = if cursor.is_upward() { (end, true) } else { (start, false) };
-                let Some(word) = to.first_chunk().map(|word| u64::from_be_bytes(*word)) else { return };
-                let is_included = (to.len() == size_of::<u64>()) == is_reached;
-                cursor.skip_to(if is_included { Bound::Included(word) } else { Bound::Excluded(word) });
-            }
-            Self::Bytes(cursor) if cursor.is_upward() => cursor.skip_to(Bound::Included(end)),
-            Self::Bytes(cursor) => cursor.skip_to(Bound::Excluded(start)),
-        }
-    }
-
-    /// Says how many rows are probably wanted, and how many bytes a value has.
-    fn expecting(self, rows: usize, bytes: usize) -> Self {
-        match self {
-            Self::Words(cursor) => Self::Words(cursor.expecting(rows, bytes)),
-            Self::Bytes(cursor) => Self::Bytes(cursor.expecting(rows, bytes)),
-        }
-    }
-}
-
-pub(super) fn map<'k, T, U>(bound: Bound<&'k T>, map: impl FnOnce(&'k T) -> U) -> Bound<U> {
-    match bound {
-        Bound::Included(key) => Bound::Included(map(key)),
-        Bound::Excluded(key) => Bound::Excluded(map(key)),
-        Bound::Unbounded => Bound::Unbounded,
-    }
-}
-
 impl<R: Sorted, S: Setting, M: Mode> Range<'_, '_, R, S, M> {
     /// The next row, or `None` if there are no more.
     ///
@@ -133,7 +69,7 @@ impl<R: Sorted, S: Setting, M: Mode> Range<'_, '_, R, S, M> {
     // Not `Iterator::next`: it can fail, and the transaction is borrowed meanwhile.
     #[expect(clippy::should_implement_trait, reason = "an iterator's items cannot be told to stop at an error")]
     #[inline]
-    pub fn next(&mut self) -> Result<Option<(R::Key, R::Row)>, Error> {
+    pub fn next(&mut self) -> Result<Option<KeyedRow<R>>, Error> {
         let Some((entry, found, _)) = self.advance(&Wanted::TO_READ)? else { return Ok(None) };
         self.rows.row(self.tx, self.opened.name, entry, found).map(Some)
     }
@@ -156,7 +92,7 @@ impl<R: Sorted, S: Setting, M: Mode> Range<'_, '_, R, S, M> {
     /// assert_eq!(rows, [(2, 20), (1, 10)]);
     /// # Ok::<(), Error>(())
     /// ```
-    pub fn rows(mut self) -> impl Iterator<Item = Result<(R::Key, R::Row), Error>> {
+    pub fn rows(mut self) -> impl Iterator<Item = Result<KeyedRow<R>, Error>> {
         let mut has_failed = false;
         std::iter::from_fn(move || {
             if has_failed {
@@ -211,11 +147,6 @@ impl<R: Sorted, S: Setting, M: Mode> Range<'_, '_, R, S, M> {
             let Some(key) = key else { return Err(Error::Key { table: self.opened.name }) };
             let row = match seen {
                 Seen::Past(past) => Row { found: was_found(self.opened, past)?, record: Some(WriteTarget::Past) },
-                Seen::Now(seen) if self.tx.has_ticket() && self.tx.state().writes.position(seen.at).is_none() => {
-                    // It has to be locked before its value is believed.
-                    self.tx.state().arena.values.truncate(start);
-                    self.tx.with_key(&key, |tx, key| tx.row::<R::Codec, Ordered>(self.opened, key, wanted))?
-                }
                 Seen::Now(seen) => self.tx.row_of(seen, wanted, start)?,
             };
             let Row { found: Some(found), record: Some(record) } = row else {
@@ -354,11 +285,7 @@ impl<'db, S: Setting, M: Mode> Tx<'db, S, M> {
     /// # Ok::<(), Error>(())
     /// ```
     #[inline]
-    pub fn first<R: Sorted>(
-        &mut self,
-        rows: R,
-        range: impl RangeBounds<R::Key>,
-    ) -> Result<Option<(R::Key, R::Row)>, Error> {
+    pub fn first<R: Sorted>(&mut self, rows: R, range: impl RangeBounds<R::Key>) -> Result<Option<KeyedRow<R>>, Error> {
         self.range(rows, range)?.for_one().next()
     }
 
@@ -372,11 +299,7 @@ impl<'db, S: Setting, M: Mode> Tx<'db, S, M> {
     ///
     /// See [`first`](Self::first).
     #[inline]
-    pub fn last<R: Sorted>(
-        &mut self,
-        rows: R,
-        range: impl RangeBounds<R::Key>,
-    ) -> Result<Option<(R::Key, R::Row)>, Error> {
+    pub fn last<R: Sorted>(&mut self, rows: R, range: impl RangeBounds<R::Key>) -> Result<Option<KeyedRow<R>>, Error> {
         self.range_back(rows, range)?.for_one().next()
     }
 

@@ -10,11 +10,11 @@ use crate::{
     Codec, CodecError, Conflict, Error, Key, Point, Setting, Stored, Table,
     arena::Arena,
     catalog::Opened,
-    part::Wanted,
     room::Taken,
     state::TxState,
     storage::KeyRef,
     table::{Kind, Reach},
+    wanted::Wanted,
     write_set::{Write, WriteOp, WriteTarget},
 };
 
@@ -23,17 +23,6 @@ use crate::{
 pub(super) struct Row {
     pub(super) found: Option<Found>,
     pub(super) record: Option<WriteTarget>,
-}
-
-/// Bytes of a value that are asked for ahead if nobody knows how many it has.
-const PREFETCHED: usize = 160;
-
-/// Bytes of a value that are asked for ahead.
-pub(crate) const fn expected_bytes<C: Codec>() -> usize {
-    match C::SIZE {
-        Some(size) => size,
-        None => PREFETCHED,
-    }
 }
 
 /// Rows whose memory is asked for at once.
@@ -272,7 +261,6 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
         let near = self.located::<O>(opened, word);
         if let Some(at) = near
             && self.past().is_none()
-            && !self.has_ticket()
         {
             let TxState { arena: Arena { value, values, .. }, holder, .. } = self.state();
             let start = values.len();
@@ -302,22 +290,7 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
         near: Option<Handle>,
         wanted: &Wanted,
     ) -> Result<Row, Error> {
-        loop {
-            if let Some(row) = self.try_row::<O>(opened, key.into(), near, wanted)? {
-                return Ok(row);
-            }
-        }
-    }
-
-    /// The same, unless the row must be looked for again.
-    #[inline(always)]
-    fn try_row<O: Reach>(
-        &mut self,
-        opened: &Opened<S::Engine>,
-        key: KeyRef<'_>,
-        near: Option<Handle>,
-        wanted: &Wanted,
-    ) -> Result<Option<Row>, Error> {
+        let key = key.into();
         let past = self.past();
         let state = self.state();
         let TxState { arena: Arena { value, values, .. }, holder, .. } = &mut *state;
@@ -325,7 +298,7 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
         let room = &mut Taken::new(value, values, wanted, opened.value_size);
         if let Some(before) = past {
             let found = opened.read_past::<O>(near, key, before, room)?;
-            return Ok(Some(Row { found: was_found(opened, found)?, record: None }));
+            return Ok(Row { found: was_found(opened, found)?, record: None });
         }
         let seen = match opened.storage.read::<O, _>(key, ForHolder(*holder), room)? {
             Ok(seen) => seen,
@@ -333,17 +306,10 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
                 cold_path();
                 state.arena.values.truncate(start);
                 self.track_absent(absence)?;
-                return Ok(Some(Row { found: None, record: Some(WriteTarget::Missed(absence)) }));
+                return Ok(Row { found: None, record: Some(WriteTarget::Missed(absence)) });
             }
         };
-        if self.has_ticket() {
-            cold_path();
-            if self.state().writes.position(seen.at).is_none() && !self.lock_for_read(seen)? {
-                self.state().arena.values.truncate(start);
-                return Ok(None);
-            }
-        }
-        self.row_of(seen, wanted, start).map(Some)
+        self.row_of(seen, wanted, start)
     }
 
     /// The row of a record that was found, and whose value was copied; if it was to be changed, to the end of the values, which was here before.

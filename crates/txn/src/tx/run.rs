@@ -54,8 +54,7 @@ impl<S: Setting> Tx<'_, S> {
     ) -> Result<(), Error> {
         let opened = self.opened(table)?;
         let mut rows = rows.into_iter();
-        // Who has the ticket locks each record before he goes on.
-        if !O::ORDERED || !K::FITS || !opened.indexes.are_none() || self.has_ticket() {
+        if !O::ORDERED || !K::FITS || !opened.indexes.are_none() {
             return rows.try_for_each(|(key, value)| self.insert(table, &key, value));
         }
         loop {
@@ -90,7 +89,12 @@ impl<S: Setting> Tx<'_, S> {
     /// Inserts the first of these rows, as many as come together in one leaf. Gives how many.
     #[inline(always)]
     fn insert_together(&mut self, opened: &Opened<S::Engine>, rows: &[Row]) -> Result<usize, Error> {
-        self.yield_to_ticket()?;
+        if self.db.ticket.is_taken()
+            && let Some(first) = rows.first()
+        {
+            // The others come into the same leaf.
+            self.make_way(opened, KeyRef::Word(first.word))?;
+        }
         let TxState { worker, arena, reads, writes, removed, .. } = self.state();
         let named = rows.iter().map(|row| (row.word, row.value.of(arena.values.bytes())));
         let mut made = rows.iter();
@@ -103,7 +107,7 @@ impl<S: Setting> Tx<'_, S> {
                     removed.cut(opened.number, KeyRef::Word(*word));
                 }
             },
-            |shift| reads.follow(shift),
+            |shift| reads.follow::<S>(shift),
         )?;
         if count > 0 {
             self.passed()?;

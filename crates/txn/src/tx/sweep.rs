@@ -10,17 +10,18 @@ use drtm_kv::ForHolder;
 use super::{
     Range, Tx,
     drive::{Present, Stop, drive},
-    range::Position,
 };
 use crate::{
     Codec, Error, Key, Ordered, Setting, Table,
     arena::Arena,
     arena::ArenaKey,
-    part::Wanted,
+    mutation::Mutation,
+    position::Position,
     read_set::ReadSet,
     room::{End, Of},
     state::TxState,
     storage::{KeyRef, Storage},
+    wanted::Wanted,
     write_set::{Write, WriteOp},
 };
 
@@ -195,7 +196,12 @@ impl<K: Key, C: Codec, S: Setting> Range<'_, '_, Table<K, C, Ordered>, S> {
         let Some((key, found, record)) = self.advance(&Wanted::TO_READ)? else { return Ok(None) };
         let value = self.tx.decode::<C>(self.opened, found)?;
         let Self { tx, opened, .. } = self;
-        tx.with_key(&key, |tx, key| tx.remove_found(opened, key, found, record))?;
+        tx.with_key(&key, |tx, key| {
+            if S::has(Mutation::EntriesLeftByRanges) {
+                return tx.write_at(opened, key, record, WriteOp::Remove);
+            }
+            tx.remove_found(opened, key, found, record)
+        })?;
         Ok(Some((key, value)))
     }
 }

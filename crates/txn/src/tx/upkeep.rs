@@ -6,10 +6,10 @@ use super::{Found, Tx};
 use crate::{
     Conflict, Error, Ordered, Raw, Setting, Table,
     catalog::Opened,
-    part::Wanted,
     secondary::{Entry, Listed, RowEntries},
     storage::{Expected, KeyRef},
     table::Any,
+    wanted::Wanted,
     write_set::WriteOp,
 };
 

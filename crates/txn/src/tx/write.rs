@@ -6,13 +6,13 @@ use drtm_kv::Placed;
 
 use super::{Found, Tx, read::Row};
 use crate::{
-    Codec, Conflict, Error, Key, Setting, Stored, Table,
+    Codec, Error, Key, Setting, Stored, Table,
     arena::{Arena, ArenaRange},
     catalog::Opened,
-    part::Wanted,
     state::TxState,
     storage::{Absence, Expected, KeyRef},
     table::{Kind, Reach},
+    wanted::Wanted,
     write_set::{Write, WriteOp, WriteTarget},
 };
 
@@ -321,17 +321,30 @@ impl<S: Setting> Tx<'_, S> {
     ) -> Result<(), Error> {
         let opened = self.opened(table)?;
         let value = self.keep_value::<C>(opened, value)?;
-        self.with_key(key, |tx, key| {
-            if opened.indexes.are_none() {
-                let expected = if overwrites { &Expected::Anything } else { &Expected::Nothing };
-                return tx.place_at::<O>(opened, key, value, expected);
-            }
-            let row = tx.row::<C, O>(opened, key, &Wanted::TO_READ)?;
-            if row.found.is_some() && !overwrites {
-                return Err(Error::Exists { table: opened.name });
-            }
-            tx.put_row::<O>(opened, key, row, value)
-        })
+        // A closure that both of its callers share would be a call of its own.
+        if K::FITS {
+            return self.place_key::<C, O>(opened, KeyRef::Word(key.word()), value, overwrites);
+        }
+        self.with_key(key, |tx, key| tx.place_key::<C, O>(opened, key, value, overwrites))
+    }
+
+    #[inline(always)]
+    fn place_key<C: Codec, O: Kind>(
+        &mut self,
+        opened: &Opened<S::Engine>,
+        key: KeyRef<'_>,
+        value: ArenaRange,
+        overwrites: bool,
+    ) -> Result<(), Error> {
+        if opened.indexes.are_none() {
+            let expected = if overwrites { &Expected::Anything } else { &Expected::Nothing };
+            return self.place_at::<O>(opened, key, value, expected);
+        }
+        let row = self.row::<C, O>(opened, key, &Wanted::TO_READ)?;
+        if row.found.is_some() && !overwrites {
+            return Err(Error::Exists { table: opened.name });
+        }
+        self.put_row::<O>(opened, key, row, value)
     }
 
     /// Gives a row that was found, or was found not to be there, a value, and its entries in indexes.
@@ -395,10 +408,13 @@ impl<S: Setting> Tx<'_, S> {
         expected: &Expected,
     ) -> Result<(), Error> {
         let key = name.into();
-        self.yield_to_ticket()?;
+        if self.db.ticket.is_taken() {
+            self.make_way(opened, key)?;
+        }
         let TxState { worker, arena: Arena { values, .. }, reads, .. } = self.state();
-        let placed =
-            opened.storage.place::<O>(worker, key, value.of(values.bytes()), expected, |shift| reads.follow(shift))?;
+        let placed = opened
+            .storage
+            .place::<O>(worker, key, value.of(values.bytes()), expected, |shift| reads.follow::<S>(shift))?;
         match placed {
             Placed::Made(seen) => {
                 let state = self.state();
@@ -406,18 +422,9 @@ impl<S: Setting> Tx<'_, S> {
                 // First among the writes, so that it is taken back if the transaction cannot go on.
                 state.writes.push(Write::made(seen, opened.number, WriteOp::Insert(value), kept));
                 state.uncover(state.writes.len() - 1);
-                self.passed()?;
-                // Nobody else can have found it who would not make way.
-                if self.has_ticket() && !self.lock_for_read(seen)? {
-                    return Err(self.doom(Conflict::Validation));
-                }
-                Ok(())
+                self.passed()
             }
             Placed::Found(seen) => {
-                let is_own = self.state().writes.position(seen.at).is_some();
-                if self.has_ticket() && !is_own && !self.lock_for_read(seen)? {
-                    return self.place_record::<N, O>(opened, name, value, expected);
-                }
                 let state = self.state();
                 let record = state.writes.position(seen.at).map_or(WriteTarget::Seen(seen), WriteTarget::Written);
                 let is_there = match record {

@@ -38,7 +38,8 @@ faults! {
     Haunted: Some(Mutation::CommitDespitePhantoms),
     Hasty: Some(Mutation::ValidateBeforeLocks),
     Open: Some(Mutation::UnlockBeforeVersions),
-    Ajar: Some(Mutation::CommitDespiteClosing)
+    Ajar: Some(Mutation::CommitDespiteClosing),
+    Uncounted: Some(Mutation::CommitsNotCounted)
 }
 
 #[derive(Debug)]
@@ -259,6 +260,45 @@ fn without_validation_writes_are_skewed() {
 #[should_panic(expected = "writes are skewed")]
 fn who_looks_before_locking_skews_writes() {
     cross::<Hasty>(2, Kind::Hash);
+}
+
+/// What a running transaction sees holds at one moment, even if it is not going to commit.
+fn stays_opaque<F: Fault>(preemptions: usize, kind: Kind) {
+    explore::<F, _>(
+        preemptions,
+        (kind, &[1, 2]),
+        |world| {
+            world.run(|tx, table| {
+                table.put(tx, 1, 2)?;
+                table.put(tx, 2, 2)
+            })
+        },
+        |world| {
+            let mut tx = world.db.begin().expect("a transaction");
+            let seen = [1, 2].map(|key| world.table.get(&mut tx, key));
+            if let [Ok(one), Ok(two)] = seen {
+                assert_eq!(one, two, "rows of different moments");
+            }
+            None
+        },
+        |_, _, _| (),
+    );
+}
+
+#[test]
+fn a_running_transaction_sees_one_moment() {
+    stays_opaque::<Sound>(long(2, 1), Kind::Hash);
+}
+
+#[test]
+fn a_running_transaction_sees_one_moment_of_a_tree() {
+    stays_opaque::<Sound>(1, Kind::Tree);
+}
+
+#[test]
+#[should_panic(expected = "rows of different moments")]
+fn where_commits_are_not_counted_it_sees_several() {
+    stays_opaque::<Uncounted>(2, Kind::Hash);
 }
 
 /// Each inserts a row if the other's is not there.

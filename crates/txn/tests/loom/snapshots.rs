@@ -15,7 +15,7 @@ use loom::sync::atomic::{
     Ordering::{Acquire, Release},
 };
 
-use crate::explore::explore;
+use crate::explore::{explore, mirrored};
 
 #[derive(Debug)]
 struct Model;
@@ -176,5 +176,46 @@ fn a_range_in_a_snapshot_has_a_row_that_moves_to_another_key_once() {
         },
         |world| assert_eq!(world.snapshot().count(world.table, ..).expect("it is kept"), 1, "a transaction in part"),
         |_, (), ()| (),
+    );
+}
+
+/// With both slots taken, the third snapshot is a member of the crowd.
+#[test]
+fn a_member_of_the_crowd_sees_a_transaction_whole_or_not_at_all() {
+    explore(
+        1,
+        || World::new(&[1, 2]),
+        |world| world.set(&[1, 2], 2),
+        |world| {
+            let slots = [world.snapshot(), world.snapshot()];
+            let mut member = world.snapshot();
+            drop(slots);
+            let one = world.seen(&mut member, 1);
+            let two = world.seen(&mut member, 2);
+            assert_eq!((one, two), (two, world.seen(&mut member, 1)), "a transaction in part");
+        },
+        |world, (), ()| assert_eq!(world.seen(&mut world.snapshot(), 1), 2),
+    );
+}
+
+/// A member that shares a number sees what was acknowledged before it joined.
+#[test]
+fn members_of_the_crowd_share_only_numbers_that_were_taken_since_they_began() {
+    let write_and_look = |world: &World<Rows>, key: u64| {
+        let slot = world.snapshot();
+        world.set(&[key], 2);
+        let mut member = world.snapshot();
+        assert_eq!(world.seen(&mut member, key), 2, "what was acknowledged is not there");
+        drop((slot, member));
+    };
+    mirrored(
+        1,
+        || World::new(&[1, 2]),
+        move |world| write_and_look(world, 1),
+        move |world| write_and_look(world, 2),
+        |world, (), ()| {
+            world.set(&[1, 2], 3);
+            assert_eq!(world.db.older_versions(), 0, "an older version is left");
+        },
     );
 }

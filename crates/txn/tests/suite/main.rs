@@ -3,10 +3,12 @@
 
 mod close;
 mod each;
-
+mod faults;
 mod indexes;
+mod leaks;
 mod many;
 mod model;
+mod opacity;
 mod parts;
 mod regions;
 mod removals;
@@ -14,6 +16,7 @@ mod reuse;
 mod sinks;
 mod snapshots;
 mod starvation;
+mod waits;
 
 use drtm_htm::Engine;
 use drtm_txn::Setting;

@@ -229,3 +229,39 @@ on_engines! {
     a_panic_of_a_sink_leaves_nothing, a_panic_of_a_sink_leaves_nothing_in_htm:
         |engine| nothing_is_left_of_what_a_sink_stops(engine, UNHEARD, panics);
 }
+
+/// Runs something in its own database.
+#[derive(Debug, Default)]
+struct Curious(std::sync::OnceLock<Own>);
+
+type Own = (Db<On<NoHtm>>, drtm_txn::Table<u64, Pod<u64>>);
+
+impl Sink for Curious {
+    fn commit(&self, _: &Commit<'_>) -> Result<(), SinkError> {
+        let Some((db, rows)) = self.0.get() else { return Ok(()) };
+        assert!(matches!(db.begin().map(drop), Err(Error::Nested)));
+        assert!(matches!(db.snapshot().map(drop), Err(Error::Nested)));
+        assert!(matches!(db.transact(|tx| tx.get(*rows, &1)), Err(Error::Nested)));
+        Ok(db.read(|tx| tx.get(*rows, &1)).map(drop)?)
+    }
+}
+
+/// A sink that uses its database is refused, in closures and in explicit transactions alike.
+#[test]
+fn a_sink_that_reads_its_database_is_refused() {
+    const ROWS: TableDef<u64, Pod<u64>> = TableDef::hash("rows");
+    crate::waits::ends(|| {
+        let curious = Arc::new(Curious::default());
+        let db: Db<On<NoHtm>> = Builder::new().memory(8 << 20).sink(curious.clone()).build_with(NoHtm).expect("memory");
+        let rows = db.table(ROWS).expect("memory");
+        db.transact(|tx| tx.put(rows, &1, &1)).expect("it is not curious yet");
+        curious.0.set((db.clone(), rows)).expect("once");
+        let nested = |ended: Result<(), Error>| match ended {
+            Err(Error::Refused { source }) => matches!(source.downcast_ref(), Some(Error::Nested)),
+            _ => false,
+        };
+        assert!(nested(db.transact(|tx| tx.put(rows, &1, &2))));
+        assert!(nested(db.begin().and_then(|mut tx| tx.put(rows, &1, &3).and_then(|()| tx.commit()))));
+        assert_eq!(db.read(|tx| tx.get(rows, &1)).expect("it is over"), Some(1));
+    });
+}

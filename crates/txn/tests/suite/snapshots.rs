@@ -2,12 +2,16 @@
 
 use std::{
     ops::ControlFlow,
-    sync::atomic::{AtomicBool, Ordering::Relaxed},
+    sync::atomic::{
+        AtomicBool, AtomicU64, AtomicUsize,
+        Ordering::{Acquire, Relaxed, Release},
+    },
+    time::{Duration, Instant},
 };
 
 use drtm_htm::{Emulated, EmulatedConfig, NoHtm};
 use drtm_testing::rounds;
-use drtm_txn::{Builder, Db, Error, Hash, Mode, Ordered, Raw, Serde, Setting, Table, TableDef, Tx};
+use drtm_txn::{Builder, Db, Error, Hash, Mode, Ordered, Pod, Raw, Serde, Setting, Table, TableDef, Tx};
 use proptest::prelude::*;
 
 use crate::On;
@@ -241,13 +245,85 @@ fn there_is_one_older_version_for_each_open_snapshot() {
     assert_eq!(db.older_versions(), 0);
 }
 
+/// Far more snapshots than writers know one by one: each sees its own moment, and nothing is kept afterwards.
 #[test]
-fn as_many_snapshots_as_there_are_slots() {
+fn snapshots_do_not_run_out() {
+    const SNAPSHOTS: u8 = 250;
     let db = plain();
-    let open: Vec<_> = (0..128).map(|_| db.snapshot().expect("a slot")).collect();
-    assert!(matches!(db.snapshot(), Err(Error::TooManySnapshots { most: 128 })));
-    drop(open);
-    db.snapshot().expect("there are slots again");
+    let numbers = db.table(NUMBERS).expect("a table");
+    let set = |value: u8| db.transact(|tx| (0..3).try_for_each(|key| tx.put(numbers, &key, &[value]))).expect("room");
+    let mut open: Vec<_> = (0..SNAPSHOTS)
+        .map(|value| {
+            set(value);
+            (value, db.snapshot().expect("memory"))
+        })
+        .collect();
+    set(SNAPSHOTS);
+    assert_eq!(db.open_snapshots().expect("sound"), SNAPSHOTS.into());
+    // They end in an order that has nothing to do with their ages.
+    let mut random = fastrand::Rng::with_seed(5);
+    while !open.is_empty() {
+        for (value, snapshot) in &mut open {
+            for key in 0..3 {
+                assert_eq!(snapshot.get(numbers, &key).expect("kept"), Some(vec![*value]), "row {key}");
+            }
+        }
+        for _ in 0..open.len().min(10) {
+            open.swap_remove(random.usize(..open.len()));
+        }
+        set(SNAPSHOTS);
+    }
+    set(SNAPSHOTS);
+    assert_eq!((db.older_versions(), db.open_snapshots().expect("sound")), (0, 0));
+}
+
+/// Four hundred long readers at once, among writers: none fails, and each sees one moment, not before it began.
+#[test]
+fn four_hundred_readers_at_once() {
+    const ROWS: u64 = 1_500;
+    const READERS: usize = 400;
+    let db = plain();
+    let numbers = db.table(TableDef::<u64, Pod<u64>, Ordered>::ordered("numbers")).expect("a table");
+    let set = |value: u64| (0..ROWS).step_by(250).map(move |key| (key, value));
+    db.transact(|tx| (0..ROWS).try_for_each(|key| tx.put(numbers, &key, &0))).expect("room");
+    let (written, inside) = (AtomicU64::new(0), AtomicUsize::new(0));
+    let late = Instant::now() + Duration::from_secs(60);
+    std::thread::scope(|scope| {
+        for _ in 0..READERS {
+            scope.spawn(|| {
+                let mut is_first = true;
+                let acknowledged = written.load(Acquire);
+                let seen = db.read(|tx| {
+                    let mut seen = None;
+                    tx.range(numbers, ..)?.view_each(|key, value| {
+                        if key % 250 == 0 {
+                            assert_eq!(*seen.get_or_insert(value), value, "a transaction in part");
+                        }
+                        ControlFlow::Continue(())
+                    })?;
+                    // All have read more than fits into a validated transaction, and none ends before all have.
+                    if std::mem::take(&mut is_first) {
+                        inside.fetch_add(1, Relaxed);
+                    }
+                    while inside.load(Relaxed) < READERS && Instant::now() < late {
+                        std::thread::sleep(Duration::from_millis(1));
+                    }
+                    Ok(seen)
+                });
+                let seen = seen.expect("a reader never fails").expect("there are rows");
+                assert!(seen >= acknowledged, "what was acknowledged is not there");
+            });
+        }
+        scope.spawn(|| {
+            for value in 1..=200 {
+                db.transact(|tx| set(value).try_for_each(|(key, value)| tx.put(numbers, &key, &value))).expect("room");
+                written.store(value, Release);
+                std::thread::yield_now();
+            }
+        });
+    });
+    db.transact(|tx| set(0).try_for_each(|(key, value)| tx.put(numbers, &key, &value))).expect("room");
+    assert_eq!(db.open_snapshots().expect("sound"), 0);
 }
 
 const NUMBERS: TableDef<u64, Raw> = TableDef::hash("numbers");

@@ -23,12 +23,15 @@ use crate::On;
 /// A row: what it is found by under one name, and by what under the other.
 type Row = (Option<String>, u32);
 
+/// What an index finds: what a row is found by, its key, and the row.
+type Found<I, K> = Vec<(I, (K, Row))>;
+
 /// What an index finds in all rows of a table.
 fn found<S: Setting, I: Key, U: Uniqueness, K: Key, O: Kind>(
     db: &Db<S>,
     table: Table<K, Serde<Row>, O>,
     def: IndexDef<K, Serde<Row>, I, U>,
-) -> Result<Vec<(I, (K, Row))>, Error> {
+) -> Result<Found<I, K>, Error> {
     let index = db.index(table, def)?;
     let found = db.transact(|tx| tx.range(index, ..)?.rows().collect())?;
     let again: Vec<_> = db.read(|tx| tx.range(index, ..)?.rows().collect())?;

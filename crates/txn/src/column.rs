@@ -1,0 +1,130 @@
+//! Columns: parts of every row of a table, as sources of rows.
+
+use drtm_kv::Lines;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+use crate::{
+    Codec, CodecError, Error, Flat, Key, Part, Rows, Setting, Stored, Table, Tx, copied::copied, part::WORD,
+    rows::sealed::Sealed, table::Kind, wanted::Wanted,
+};
+
+/// A column of a table: a part of every row, as a source of rows.
+///
+/// # Example
+///
+/// See [`Table::column`].
+pub struct Column<K, C: Codec, O, T> {
+    table: Table<K, C, O>,
+    part: Part<C::Value, T>,
+    wanted: Wanted,
+}
+
+impl<K: Key, C: Flat, O: Kind> Table<K, C, O> {
+    /// A part of every row of the table, as a source of rows.
+    ///
+    /// Of a row that is read, only the part is copied. Of a row that is [updated](Tx::update), only the part is
+    /// copied, both when it is read and when the transaction commits, unless the table has indexes.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm_txn::{Db, Error, Lines, Part, Pod, TableDef, part};
+    /// use zerocopy::{FromBytes, Immutable, IntoBytes};
+    ///
+    /// #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable)]
+    /// #[repr(C)]
+    /// struct Customer {
+    ///     balance: i64,
+    ///     name: [u8; 24],
+    ///     notes: [u8; 496],
+    /// }
+    ///
+    /// const CUSTOMERS: TableDef<u64, Pod<Customer>> = TableDef::hash("customers");
+    /// const BALANCE: Part<Customer, i64> = part!(Customer, balance);
+    /// const NAME: Part<Customer, [u8; 24]> = part!(Customer, name);
+    /// const WANTED: Lines = Lines::of(&[BALANCE.bytes(), NAME.bytes()]);
+    ///
+    /// let db = Db::new()?;
+    /// let customers = db.table(CUSTOMERS)?;
+    /// let (balances, names) = (customers.column(BALANCE), customers.column(NAME));
+    /// db.transact(|tx| tx.insert(customers, &7, &Customer { balance: 10, name: [b'x'; 24], notes: [0; 496] }))?;
+    /// let (balance, name) = db.transact(|tx| {
+    ///     tx.prefetch_lines(customers, [7].iter(), &WANTED)?;
+    ///     let name = tx.get(names, &7)?;
+    ///     let balance = tx.update(balances, &7, |balance| {
+    ///         *balance -= 3;
+    ///         *balance
+    ///     })?;
+    ///     Ok((balance, name))
+    /// })?;
+    /// assert_eq!((balance, name), (Some(7), Some([b'x'; 24])));
+    /// assert_eq!(db.read(|tx| tx.get(balances, &7))?, Some(7));
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[must_use]
+    #[inline(always)]
+    pub const fn column<T>(self, part: Part<C::Value, T>) -> Column<K, C, O, T>
+    where
+        T: FromBytes + IntoBytes + Immutable + KnownLayout,
+    {
+        Column { table: self, part, wanted: Wanted::part_to_read(part.span()) }
+    }
+}
+
+impl<K, C: Codec, O, T> Sealed for Column<K, C, O, T> {}
+
+impl<K: Key, C: Flat, O: Kind, T: FromBytes + IntoBytes + Immutable + KnownLayout> Rows for Column<K, C, O, T> {
+    type Key = K;
+    type Row = T;
+}
+
+impl<K: Key, C: Flat, O: Kind, T: FromBytes + IntoBytes + Immutable + KnownLayout> Stored for Column<K, C, O, T> {
+    type Given = T;
+    type View<'b> = T;
+    type Codec = C;
+    type Kind = O;
+
+    #[inline(always)]
+    fn table(self) -> Table<K, C, O> {
+        self.table
+    }
+
+    #[inline(always)]
+    fn wanted(&self) -> &Wanted {
+        &self.wanted
+    }
+
+    #[inline(always)]
+    fn part<'b>(&self, whole: &'b [u8]) -> &'b [u8] {
+        whole.get(WORD * self.wanted.span.skipped as usize..).unwrap_or(&[])
+    }
+
+    #[inline(always)]
+    fn lines(self) -> &'static Lines {
+        self.part.lines
+    }
+
+    #[inline(always)]
+    fn decode(self, part: &[u8]) -> Result<T, CodecError> {
+        self.part.read(part)
+    }
+
+    #[inline(always)]
+    fn show(self, part: &[u8]) -> Result<T, CodecError> {
+        self.part.read(part)
+    }
+
+    #[inline(always)]
+    fn update<S: Setting, X>(
+        self,
+        tx: &mut Tx<'_, S>,
+        key: &K,
+        change: impl FnOnce(&mut T) -> X,
+    ) -> Result<Option<X>, Error> {
+        tx.update_part(self.table, key, self.part, change)
+    }
+}
+
+copied! {
+    <K, C: Codec, O, T> Column<K, C, O, T> as "Column" { table, part };
+}

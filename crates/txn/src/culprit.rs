@@ -1,0 +1,45 @@
+//! Which row a transaction was in conflict over: looked for only when a transaction fails whose options bound its runs.
+
+use drtm_kv::Handle;
+
+use crate::{
+    Setting,
+    catalog::Opened,
+    inner::{Culprit, Inner},
+    state::TxState,
+    storage::{KeyRef, Storage},
+    write_set::Write,
+};
+
+/// Finds a row that is not as the transaction has seen it. `None` if there is no such row any more, if a key came into
+/// a range, or if the row was only read and has a key that does not pack into a word.
+#[cold]
+#[inline(never)]
+pub(crate) fn find<S: Setting>(db: &Inner<S>, state: &TxState<S::Engine>) -> Option<Culprit> {
+    let (records, holder) = (db.store.records(), state.holder);
+    let is_changed = |write: &&Write| {
+        write.is_read && !records.is_still(write.seen(), holder) || !records.is_there(write.at, holder)
+    };
+    if let Some(write) = state.writes.as_slice().iter().find(is_changed) {
+        return named(db.catalog.get(write.table)?, write.key.in_bytes(&state.arena.keys));
+    }
+    let seen = state.reads.records.iter().find(|seen| !records.is_still(**seen, holder))?;
+    let key = KeyRef::Word(records.key_word(seen.at)?);
+    (0..)
+        .map_while(|number| db.catalog.get(number))
+        .find(|opened| has(opened, key, seen.at))
+        .and_then(|opened| named(opened, key))
+}
+
+/// Returns whether a key leads to this record in a table whose keys are words.
+fn has<E: drtm_htm::Engine>(opened: &Opened<E>, key: KeyRef<'_>, at: Handle) -> bool {
+    let is_of_words = matches!(opened.storage, Storage::HashOfWords(_) | Storage::TreeOfWords(_));
+    // A store that is corrupt says so to its next user.
+    is_of_words && opened.storage.leads_to(key, at).unwrap_or(false)
+}
+
+fn named<E: drtm_htm::Engine>(opened: &Opened<E>, key: KeyRef<'_>) -> Option<Culprit> {
+    let mut bytes = Vec::new();
+    key.write(opened.key_size, &mut bytes);
+    Some(Culprit { table: opened.name, key: bytes })
+}

@@ -1,0 +1,105 @@
+//! How a closure's transaction is run.
+
+use std::time::Instant;
+
+/// How [`Db::transact_with`](crate::Db::transact_with) runs a transaction. By default like
+/// [`Db::transact`](crate::Db::transact): as often as it takes.
+///
+/// # Example
+///
+/// ```
+/// use std::time::{Duration, Instant};
+///
+/// use drtm_txn::{Db, Error, Options, Pod, TableDef};
+///
+/// const COUNTERS: TableDef<u64, Pod<u64>> = TableDef::hash("counters");
+/// let db = Db::new()?;
+/// let counters = db.table(COUNTERS)?;
+/// db.transact(|tx| tx.put(counters, &1, &0))?;
+///
+/// let patience = Options::new().attempts(3).deadline(Instant::now() + Duration::from_secs(1));
+/// let mut other = 0;
+/// let failed = db.transact_with(patience, |tx| {
+///     let count = tx.get(counters, &1)?.unwrap_or(0);
+///     // Another thread is always faster.
+///     other += 1;
+///     std::thread::scope(|scope| scope.spawn(|| db.transact(|tx| tx.put(counters, &1, &other))).join())
+///         .expect("no panic")?;
+///     tx.put(counters, &1, &(count + 1))
+/// });
+/// match failed {
+///     Err(Error::Contended { attempts: 3, table: Some("counters"), key, .. }) => assert_eq!(key, 1_u64.to_be_bytes()),
+///     other => panic!("{other:?}"),
+/// }
+/// # Ok::<(), Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Options {
+    attempts: Option<u32>,
+    deadline: Option<Instant>,
+    pub(crate) is_opaque: bool,
+}
+
+impl Options {
+    /// Returns options like those of [`Db::transact`](crate::Db::transact).
+    #[must_use]
+    #[inline]
+    pub const fn new() -> Self {
+        Self { attempts: None, deadline: None, is_opaque: false }
+    }
+
+    /// Bounds how often the closure is run. It is run once at least.
+    #[must_use]
+    #[inline]
+    pub const fn attempts(self, most: u32) -> Self {
+        Self { attempts: Some(most), ..self }
+    }
+
+    /// Sets a time after which the closure is not run again. A run is not interrupted, and a transaction that is about
+    /// to commit may wait for up to 100 ms for one that has starved.
+    #[must_use]
+    #[inline]
+    pub const fn deadline(self, at: Instant) -> Self {
+        Self { deadline: Some(at), ..self }
+    }
+
+    /// Makes every read check that all that the closure has seen was true at one moment. A read that would show
+    /// anything else fails with [`Error::Conflict`](crate::Error::Conflict), and the closure is run again.
+    ///
+    /// Without it a run that is going to be repeated may see rows of different moments.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm_txn::{Db, Error, Options, Pod, TableDef};
+    ///
+    /// const PARTS: TableDef<u64, Pod<i64>> = TableDef::hash("parts of a hundred");
+    /// let db = Db::new()?;
+    /// let parts = db.table(PARTS)?;
+    /// db.transact(|tx| tx.put(parts, &1, &30).and_then(|()| tx.put(parts, &2, &70)))?;
+    /// db.transact_with(Options::new().opaque(), |tx| {
+    ///     let (one, two) = (tx.get(parts, &1)?.unwrap_or(0), tx.get(parts, &2)?.unwrap_or(0));
+    ///     // Holds in every run, so that code that relies on it does not meet anything else.
+    ///     assert_eq!(one + two, 100);
+    ///     tx.put(parts, &1, &(one + 1))?;
+    ///     tx.put(parts, &2, &(two - 1))
+    /// })?;
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[must_use]
+    #[inline]
+    pub const fn opaque(self) -> Self {
+        Self { is_opaque: true, ..self }
+    }
+
+    /// Returns whether the closure may not be run as often as it takes.
+    #[inline(always)]
+    pub(crate) const fn is_bounded(&self) -> bool {
+        self.attempts.is_some() || self.deadline.is_some()
+    }
+
+    /// Returns whether the closure is not run again after so many runs.
+    pub(crate) fn are_exhausted(&self, runs: u32) -> bool {
+        self.attempts.is_some_and(|most| runs >= most) || self.deadline.is_some_and(|at| Instant::now() >= at)
+    }
+}

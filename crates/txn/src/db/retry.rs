@@ -1,0 +1,76 @@
+//! Between a closure's runs: whether it is run again, and with the ticket.
+
+use drtm_htm::Waiter;
+
+use super::options::Options;
+use crate::{
+    Conflict, Error, Setting,
+    bounds::TRIES,
+    inner::{Inner, Thread},
+    sync::this_thread,
+    ticket::Held,
+    trace::{self, event},
+};
+
+/// The failed runs of a closure.
+pub(super) struct Retry<'d> {
+    waiter: Waiter,
+    /// How many there were.
+    pub(super) runs: u32,
+    /// After how many the ticket is asked for.
+    next_ticket: u32,
+    ticket: Option<Held<'d>>,
+}
+
+impl<'d> Retry<'d> {
+    #[inline(always)]
+    pub(super) fn new() -> Self {
+        Self { waiter: Waiter::new(), runs: 0, next_ticket: TRIES, ticket: None }
+    }
+
+    /// Returns whether this is the first run.
+    #[inline(always)]
+    pub(super) fn is_first(&self) -> bool {
+        self.runs == 0
+    }
+
+    /// Prepares the next run, after one that has failed.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Contended`] if there is to be none.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn again<S: Setting>(
+        &mut self,
+        db: &'d Inner<S>,
+        thread: &Thread<S::Engine>,
+        conflict: Conflict,
+        options: &Options,
+        writes: bool,
+    ) -> Result<(), Error> {
+        self.runs += 1;
+        let runs = self.runs;
+        trace::failed(db.number, runs);
+        if options.are_exhausted(runs) {
+            let (table, key) = thread.culprit.take().map_or((None, Vec::new()), |row| (Some(row.table), row.key));
+            return Err(Error::Contended { attempts: runs, conflict, table, key });
+        }
+        if self.ticket.as_ref().is_some_and(|ticket| !ticket.is_current()) {
+            // Its time is over, and others go first.
+            self.ticket = None;
+            self.next_ticket = runs + TRIES;
+        }
+        if writes && self.ticket.is_none() && runs >= self.next_ticket {
+            event!(
+                warn,
+                database = db.number,
+                tries = runs,
+                "a transaction that has failed too often asks for the ticket"
+            );
+            self.ticket = db.ticket.take(this_thread(thread.slot.name));
+        }
+        self.waiter.pause();
+        Ok(())
+    }
+}

@@ -1,0 +1,78 @@
+//! Opacity: a running transaction sees one moment, whether it is going to commit or not (`docs/decisions/0033`).
+//!
+//! Each worker counts its commits that write in a word of its own, between locking and writing. An opaque transaction
+//! samples these words after each read. As long as none has changed, what it has read before still holds, and only the
+//! new row is looked at. When one has, everything is validated.
+//!
+//! Why that is enough: let S be the commits that were counted at the last sample. Their rows were locked before they
+//! were counted. So the validation that followed the sample found such a row locked, or written: all that was read
+//! before has what S has written, and nothing of S is still to come. A row that is read later is found unlocked, so it
+//! has what S has written, too. It has nothing of a later commit: that would have been counted before it was written,
+//! and the sample that follows the read would show it.
+
+use std::sync::Arc;
+
+use drtm_htm::Engine;
+
+use crate::{
+    bounds::MODEL,
+    stats::{Counters, Registry},
+};
+
+/// What an opaque transaction knows of the commits of others.
+#[derive(Debug, Default)]
+pub(crate) struct Opacity {
+    /// Each worker's counters.
+    workers: Vec<Arc<Counters>>,
+    /// How many commits there were at the last sample.
+    commits: Option<u64>,
+}
+
+impl Opacity {
+    /// Forgets the last sample, for a transaction that begins.
+    pub(crate) fn begin(&mut self) {
+        self.commits = None;
+    }
+
+    /// Returns whether a commit may have been counted since the last sample. Samples, unless it is less work to validate
+    /// so many rows at once: then the answer is that it may.
+    pub(crate) fn may_have_changed<E: Engine>(&mut self, engine: &E, registry: &Registry, rows: usize) -> bool {
+        // A model has a worker for each transaction, and few rows.
+        if !MODEL && rows <= self.workers.len() {
+            self.commits = None;
+            return true;
+        }
+        registry.list(engine, &mut self.workers);
+        let commits = self.workers.iter().fold(0_u64, |sum, worker| sum.wrapping_add(worker.written(engine)));
+        self.commits.replace(commits) != Some(commits)
+    }
+}
+
+#[cfg(all(test, not(feature = "model")))]
+mod tests {
+    use drtm_htm::NoHtm;
+
+    use super::*;
+
+    #[test]
+    fn all_is_validated_only_after_a_commit_that_writes() {
+        let (registry, mut opacity) = (Registry::default(), Opacity::default());
+        let one = registry.register(&NoHtm);
+        let mut has_changed = || opacity.may_have_changed(&NoHtm, &registry, 100);
+        assert!(has_changed(), "nothing is known at first");
+        assert!(!has_changed());
+        one.has_read();
+        assert!(!has_changed(), "what only reads changes nothing");
+        one.writes(&NoHtm);
+        assert!(has_changed() && !has_changed());
+        // A worker that is new.
+        let two = registry.register(&NoHtm);
+        two.writes(&NoHtm);
+        assert!(has_changed() && !has_changed());
+        assert_eq!(registry.sum(&NoHtm).commits, 3);
+        opacity.begin();
+        assert!(opacity.may_have_changed(&NoHtm, &registry, 100), "another transaction validates for itself");
+        assert!(opacity.may_have_changed(&NoHtm, &registry, 1), "one row is validated sooner than sampled for");
+        assert!(opacity.may_have_changed(&NoHtm, &registry, 100), "what happened meanwhile is not known");
+    }
+}

@@ -1,0 +1,81 @@
+//! Where a range is among the keys of a table.
+
+use std::ops::{Bound, RangeBounds};
+
+use drtm_kv::{Bytes, Cursor, Inline};
+
+use crate::{Key, removed};
+
+/// Where a range is, for either kind of keys.
+#[derive(Debug)]
+pub enum Position {
+    Words(Cursor<Inline>),
+    Bytes(Cursor<Bytes>),
+}
+
+/// Which way a range goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    Up,
+    Down,
+}
+
+impl Position {
+    pub(crate) fn new<K: Key>(range: impl RangeBounds<K>, way: Way) -> Self {
+        if K::FITS {
+            return Self::of_words((map(range.start_bound(), Key::word), map(range.end_bound(), Key::word)), way);
+        }
+        let bytes = |key: &K| {
+            let mut bytes = Vec::new();
+            key.write(&mut bytes, true);
+            bytes
+        };
+        Self::of_bytes((map(range.start_bound(), bytes), map(range.end_bound(), bytes)), way)
+    }
+
+    pub(crate) fn of_words(bounds: (Bound<u64>, Bound<u64>), way: Way) -> Self {
+        Self::Words(match way {
+            Way::Up => Cursor::up(bounds),
+            Way::Down => Cursor::down(bounds),
+        })
+    }
+
+    pub(crate) fn of_bytes((start, end): (Bound<Vec<u8>>, Bound<Vec<u8>>), way: Way) -> Self {
+        let bounds = (map(start.as_ref(), Vec::as_slice), map(end.as_ref(), Vec::as_slice));
+        Self::Bytes(match way {
+            Way::Up => Cursor::up(bounds),
+            Way::Down => Cursor::down(bounds),
+        })
+    }
+
+    /// Skips the keys from one to before another, all in encoded form, the current one among them.
+    pub(crate) fn skip(&mut self, start: &removed::Bytes, end: &removed::Bytes) {
+        match self {
+            Self::Words(cursor) => {
+                // A longer string than a word's comes right behind the word.
+                let (to, is_reached) = if cursor.is_upward() { (end, true) } else { (start, false) };
+                let Some(word) = to.first_chunk().map(|word| u64::from_be_bytes(*word)) else { return };
+                let is_included = (to.len() == size_of::<u64>()) == is_reached;
+                cursor.skip_to(if is_included { Bound::Included(word) } else { Bound::Excluded(word) });
+            }
+            Self::Bytes(cursor) if cursor.is_upward() => cursor.skip_to(Bound::Included(end)),
+            Self::Bytes(cursor) => cursor.skip_to(Bound::Excluded(start)),
+        }
+    }
+
+    /// Says how many rows are probably wanted, and how many bytes a value has.
+    pub(crate) fn expecting(self, rows: usize, bytes: usize) -> Self {
+        match self {
+            Self::Words(cursor) => Self::Words(cursor.expecting(rows, bytes)),
+            Self::Bytes(cursor) => Self::Bytes(cursor.expecting(rows, bytes)),
+        }
+    }
+}
+
+pub(crate) fn map<'k, T, U>(bound: Bound<&'k T>, map: impl FnOnce(&'k T) -> U) -> Bound<U> {
+    match bound {
+        Bound::Included(key) => Bound::Included(map(key)),
+        Bound::Excluded(key) => Bound::Excluded(map(key)),
+        Bound::Unbounded => Bound::Unbounded,
+    }
+}

@@ -1,0 +1,155 @@
+//! Deliberate faults that no random history shows: each is noticed by what it breaks.
+
+use std::marker::PhantomData;
+
+use drtm_htm::NoHtm;
+use drtm_txn::{Builder, Db, Error, IndexDef, Mutation, Options, Ordered, Pod, Raw, Setting, Table, TableDef, Unique};
+
+/// A database with this fault, or with none.
+#[derive(Debug)]
+struct With<F>(PhantomData<F>);
+
+trait Fault: std::fmt::Debug + Send + Sync + 'static {
+    const FAULT: Option<Mutation>;
+}
+
+macro_rules! faults {
+    ($($fault:ident),+) => {$(
+        #[derive(Debug)]
+        struct $fault;
+
+        impl Fault for $fault {
+            const FAULT: Option<Mutation> = Some(Mutation::$fault);
+        }
+    )+};
+}
+
+faults!(EntriesLeftByRanges, LocksKeptWhenFull, IndexedNotChecked, SplitsNotGuarded);
+
+#[derive(Debug)]
+struct NoFault;
+
+impl Fault for NoFault {
+    const FAULT: Option<Mutation> = None;
+}
+
+impl<F: Fault> Setting for With<F> {
+    type Engine = NoHtm;
+    const FAULT: Option<Mutation> = F::FAULT;
+}
+
+fn database<F: Fault>(bytes: u64) -> Db<With<F>> {
+    Builder::new().memory(bytes).build_with(NoHtm).expect("memory")
+}
+
+const SORTED: TableDef<u64, Pod<u64>, Ordered> = TableDef::ordered("sorted");
+const BY_VALUE: IndexDef<u64, Pod<u64>, u64> = IndexDef::unique("sorted by value", |_, value| Some(value));
+
+/// Whether rows that ranges remove leave entries in an index.
+fn leaves_entries<F: Fault>() -> bool {
+    let db = database::<F>(16 << 20);
+    let sorted = db.table(SORTED).expect("memory");
+    let by_value = db.index(sorted, BY_VALUE).expect("memory");
+    db.transact(|tx| (0..10).try_for_each(|key| tx.insert(sorted, &key, &(100 + key)))).expect("memory");
+    let removed = db.transact(|tx| {
+        let mut rows = tx.range(sorted, 3..6)?;
+        while rows.remove_next()?.is_some() {}
+        tx.pop_last(sorted, ..)
+    });
+    assert_eq!(removed.expect("sound"), Some((9, 109)));
+    let left = |value: u64| db.read(|tx| tx.get(by_value.keys(), &value));
+    (100..110).any(|value| {
+        !matches!((left(value), [103, 104, 105, 109].contains(&value)), (Ok(None), true) | (Ok(Some(_)), false))
+    })
+}
+
+#[test]
+fn rows_that_ranges_remove_leave_no_entries() {
+    assert!(!leaves_entries::<NoFault>());
+    assert!(leaves_entries::<EntriesLeftByRanges>(), "the fault is not noticed");
+}
+
+const NOTES: TableDef<u64, Raw> = TableDef::hash("notes");
+
+/// Whether rows stay locked when there is no memory for their new values at the commit.
+fn keeps_locks<F: Fault>() -> bool {
+    let db = database::<F>(4 << 20);
+    let notes: Table<u64, Raw> = db.table(NOTES).expect("memory");
+    db.transact(|tx| (0..3).try_for_each(|key| tx.put(notes, &key, &[1; 8]))).expect("memory");
+    let mut rows = 10;
+    while db.transact(|tx| tx.insert(notes, &rows, &[2; 1_000])).is_ok() {
+        rows += 1;
+    }
+    let full = db.transact(|tx| {
+        tx.put(notes, &0, &[3; 8])?;
+        tx.put(notes, &1, &[3; 60_000])?;
+        tx.put(notes, &2, &[3; 8])
+    });
+    assert!(matches!(full, Err(Error::Store(_))), "{full:?}");
+    let values = db.read(|tx| tx.get_many(notes, &[0, 1, 2]));
+    if !matches!(&values, Ok(values) if values.iter().all(|value| value.as_deref() == Some(&[1; 8]))) {
+        return true;
+    }
+    let again =
+        db.transact_with(Options::new().attempts(3), |tx| (0..3).try_for_each(|key| tx.put(notes, &key, &[4; 8])));
+    again.is_err()
+}
+
+#[test]
+fn no_lock_is_kept_when_memory_is_full() {
+    assert!(!keeps_locks::<NoFault>());
+    assert!(keeps_locks::<LocksKeptWhenFull>(), "the fault is not noticed");
+}
+
+const ROWS: TableDef<u64, Pod<u64>> = TableDef::hash("rows");
+const ROWS_BY_VALUE: IndexDef<u64, Pod<u64>, u64> = IndexDef::unique("rows by value", |_, value| Some(value));
+
+/// Whether a row is committed without its entry in an index that was made meanwhile.
+fn overlooks_an_index<F: Fault>() -> bool {
+    let db = database::<F>(16 << 20);
+    let rows = db.table(ROWS).expect("memory");
+    let mut tx = db.begin().expect("memory");
+    tx.put(rows, &1, &10).expect("memory");
+    let by_value: drtm_txn::Index<u64, Pod<u64>, u64, Unique> = db.index(rows, ROWS_BY_VALUE).expect("memory");
+    let is_committed = tx.commit().is_ok();
+    let (row, entry) = db.read(|tx| Ok((tx.get(rows, &1)?, tx.get(by_value.keys(), &10)?))).expect("sound");
+    assert_eq!(row.is_some(), is_committed);
+    row.is_some() != entry.is_some()
+}
+
+#[test]
+fn a_row_that_is_written_while_its_index_is_made_is_in_it() {
+    assert!(!overlooks_an_index::<NoFault>());
+    assert!(overlooks_an_index::<IndexedNotChecked>(), "the fault is not noticed");
+}
+
+/// How many phantoms are overlooked where a transaction's own insertions have split what it has read.
+fn overlooked_phantoms<F: Fault>(is_ordered: bool) -> usize {
+    let overlooked = |missing: u64| {
+        let db = database::<F>(8 << 20);
+        let (rows, sorted) = (db.table(ROWS).expect("memory"), db.table(SORTED).expect("memory"));
+        let mut tx = db.begin().expect("memory");
+        let looked = if is_ordered { tx.get(sorted, &missing) } else { tx.get(rows, &missing) };
+        assert_eq!(looked.expect("nobody is in the way"), None);
+        // Around the missing key.
+        for key in (0..600).filter(|key| *key != missing) {
+            let inserted = if is_ordered { tx.insert(sorted, &key, &1) } else { tx.insert(rows, &key, &1) };
+            inserted.expect("nobody is in the way");
+        }
+        let other = db.begin().and_then(|mut other| {
+            if is_ordered { other.insert(sorted, &missing, &2) } else { other.insert(rows, &missing, &2) }?;
+            other.commit()
+        });
+        other.expect("nobody is in the way");
+        tx.commit().is_ok()
+    };
+    (0..600).step_by(23).filter(|missing| overlooked(*missing)).count()
+}
+
+#[test]
+fn what_splits_of_ones_own_make_is_guarded() {
+    for is_ordered in [false, true] {
+        assert_eq!(overlooked_phantoms::<NoFault>(is_ordered), 0);
+        assert!(overlooked_phantoms::<SplitsNotGuarded>(is_ordered) > 0, "the fault is not noticed");
+    }
+}
