@@ -1,5 +1,6 @@
 //! Sizes and limits that differ under model checking, where every interleaving is run: there tables
-//! are so small that few operations reach each of their edges, and waiting is short.
+//! are so small that few operations reach each of their edges, and waiting is short. And the widths
+//! of counters, which tests make so narrow that they wrap after a few steps.
 
 /// Whether this build is for a model checker (the feature `model`).
 pub(crate) const MODEL: bool = cfg!(feature = "model");
@@ -8,6 +9,18 @@ pub(crate) const MODEL: bool = cfg!(feature = "model");
 const fn either<T: Copy>(product: T, model: T) -> T {
     if MODEL { model } else { product }
 }
+
+/// Bits that incarnations of records use, of the fourteen that there are.
+pub(crate) const INCARNATION_USED: u32 = if NARROW { 3 } else { 14 };
+
+/// Bits that versions of buckets use, of the twenty-three that there are.
+pub(crate) const BUCKET_VERSION_USED: u32 = if NARROW { 3 } else { 23 };
+
+/// How many objects leave quarantine at once, unless memory is wanted before.
+pub(crate) const DETAINED: usize = if NARROW { 1 } else { 64 };
+
+/// Whether counters are narrow (the feature `narrow`).
+const NARROW: bool = cfg!(feature = "narrow");
 
 /// Words of a counter of keys, each in a line of its own.
 pub(crate) const SHARDS: usize = either(16, 1);

@@ -30,12 +30,12 @@ use crate::{
 };
 use set::{Set, set_words};
 
-/// Remembered buckets of hash tables on other nodes: see [`HashPeer::with_cache`](crate::HashPeer::with_cache).
+/// Remembered buckets of hash tables on other nodes, each with a turn from before it was fetched: see [`HashPeer::with_cache`](crate::HashPeer::with_cache).
 ///
 /// # Example
 ///
 /// See [`Cache`].
-pub type BucketCache = Cache<BUCKET_WORDS>;
+pub type BucketCache = Cache<{ BUCKET_WORDS + 1 }>;
 
 /// Remembered inner nodes of trees on other nodes: see [`TreePeer::with_cache`](crate::TreePeer::with_cache).
 ///

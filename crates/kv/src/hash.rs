@@ -43,7 +43,7 @@ use drtm_rdma::{Offset, Region};
 use parking_lot::Mutex;
 
 use crate::{
-    KvError, Store,
+    KvError, Store, Turn,
     base::Base,
     keys::{Inline, Keys},
     layout::SLOTS,
@@ -287,6 +287,17 @@ impl<E: Engine> Table<E> {
     #[inline(always)]
     fn engine(&self) -> &E {
         self.base.engine()
+    }
+
+    #[inline(always)]
+    fn turn(&self) -> Turn {
+        Turn::of(self.region())
+    }
+
+    /// Whether nothing that was looked at since this turn can have come round.
+    #[inline(always)]
+    fn is_within(&self, since: Turn) -> bool {
+        since.holds_in(self.region())
     }
 
     /// How many buckets there are. Who learns of a bucket by this finds it filled: its keys would otherwise be looked for before they are

@@ -2,7 +2,8 @@
 //!
 //! An object has a size class for ever: its memory is never cut differently, so that a stale link to it still finds
 //! the words of a record where they are expected ("type-stable"). What makes a second use of the memory harmless is the record's
-//! incarnation (see [`crate::record`]), so freed objects can be used again without waiting for anyone.
+//! incarnation (see [`crate::record`]), so freed objects can be used again without waiting for anyone; but for those whose
+//! incarnation is about to come round (see [`crate::quarantine`]).
 //!
 //! Workers allocate from pages and free lists of their own. Where some only insert and others only remove, free objects travel in batches
 //! through a shared list, so that neither runs dry while the other piles up.
@@ -83,6 +84,9 @@ impl Class {
         u64::from(CLASSES[usize::from(self.0)])
     }
 }
+
+/// An object: its class, and the word where it begins.
+pub(crate) type Object = (Class, u64);
 
 /// What the workers of a store share: free objects that one had too many of.
 #[derive(Debug)]

@@ -9,7 +9,7 @@ mod version;
 pub use head::Head;
 pub(crate) use node::{FANOUT, NODE_HEADER, NODE_WORDS, Stamp, Target};
 pub use slot::{BUCKET_BYTES, BUCKET_WORDS, SLOTS};
-pub(crate) use slot::{BUCKET_VERSIONS, Bits, LINE_SLOTS, Place, key_word, meta_word};
+pub(crate) use slot::{Bits, LINE_SLOTS, Place, key_word, meta_word};
 pub(crate) use state::MAX_INCARNATION;
 pub use state::{Holder, State};
 pub use version::Version;
@@ -50,6 +50,32 @@ impl Field {
     /// Whether the field reaches up to the word's last bit.
     pub(crate) const fn ends_word(self) -> bool {
         self.shift + self.bits == 64
+    }
+}
+
+/// A counter that comes round, in a field of which it uses the lowest bits: all of them but in tests.
+///
+/// A round has four *quarters*. Before a counter can have an old value again, it begins a quarter four times.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Cycle {
+    mask: u64,
+}
+
+impl Cycle {
+    pub(crate) const fn of(field: Field, used: u32) -> Self {
+        assert!(used > 2 && used <= field.bits);
+        Self { mask: (1 << used) - 1 }
+    }
+
+    #[inline(always)]
+    pub(crate) const fn next(self, value: u64) -> u64 {
+        (value + 1) & self.mask
+    }
+
+    /// Whether this value is the first of a quarter.
+    #[inline(always)]
+    pub(crate) const fn begins_quarter(self, value: u64) -> bool {
+        value & self.mask >> 2 == 0
     }
 }
 

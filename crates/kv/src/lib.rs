@@ -6,6 +6,7 @@
 //! - [`Tree`]: keeps keys, integers or byte strings, in their order. Reads take no locks; a [`Scan`] tells which leaves it has passed, so that keys that come or go later are noticed.
 //! - [`TreePeer`]: the same tree from another node; with a [`Cache`], by one READ.
 //! - [`RecordPeer`]: records of another node, read, locked and written by one-sided verbs. [`TablePeer`], [`Service`]: tables of another node, by messages.
+//! - [`Turn`]: a moment of the store, after which what was read and is still the same has not come round to that.
 //! - [`State`], [`Version`], [`Head`]: the words of a record's header, which protocols build on. [`acquire`] decides when a record's lock can be taken.
 //!
 //! A table is only words in a region: another handle, in this process or another that maps the same region, [opens](Store::open_hash_table)
@@ -43,6 +44,7 @@ mod layout;
 mod mutation;
 mod patience;
 mod peer;
+mod quarantine;
 mod record;
 mod records;
 mod remote;
@@ -50,6 +52,7 @@ mod room;
 mod store;
 mod table;
 mod tree;
+mod turns;
 
 pub use acquire::{Acquire, Leases, acquire};
 pub use cache::{BucketCache, Cache, NodeCache};
@@ -58,7 +61,7 @@ pub use handle::{GuardChange, Handle, Kept, Locking, PhantomGuard, Placed, ReadE
 pub use hash::{BucketHint, BucketVersion, HashConfig, HashPeer, HashTable, Sweep, Whereabouts};
 pub use keys::{Bytes, Inline, Keys, MAX_KEY};
 pub use layout::{BUCKET_BYTES, BUCKET_WORDS, Head, Holder, SLOTS, State, Version};
-#[cfg(feature = "model")]
+#[cfg(any(feature = "model", feature = "narrow"))]
 #[doc(hidden)]
 pub use mutation::{Mutation, mutated};
 pub use peer::{Location, PeerError};
@@ -71,3 +74,4 @@ pub use room::{Memory, Nowhere, Read, Room};
 pub use store::{Store, Worker};
 pub use table::KvTable;
 pub use tree::{AsKey, Cursor, NodeVersion, Passed, Row, Scan, Tree, TreeKeys, TreePeer};
+pub use turns::{ROUND_TURNS, Turn, Watch};

@@ -1,8 +1,12 @@
-//! Deliberate faults, for the model checker to find. Elsewhere none exists, and asking for one costs nothing.
+//! Deliberate faults, for the model checker, and for tests with narrow counters, to find. Elsewhere none exists, and
+//! asking for one costs nothing.
 
 /// A step that can be left out, or done at the wrong time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(not(feature = "model"), expect(unreachable_pub, reason = "exported to the model checker only"))]
+#[cfg_attr(
+    not(any(feature = "model", feature = "narrow")),
+    expect(unreachable_pub, reason = "exported to the model checker only")
+)]
 pub enum Mutation {
     /// A reader does not look at a record's version again after it has copied the value.
     ReadWithoutVersion,
@@ -24,17 +28,19 @@ pub enum Mutation {
     LeaveWithoutStamp,
     /// A hint's record is taken for the tree's without a look at the leaf, and the incarnation does not tell either, as when it has come round again.
     HintWithoutLeaf,
+    /// Counters begin a quarter without a turn being counted.
+    TurnsNotCounted,
 }
 
-#[cfg(feature = "model")]
+#[cfg(any(feature = "model", feature = "narrow"))]
 std::thread_local!(static CHOSEN: std::cell::Cell<Option<Mutation>> = const { std::cell::Cell::new(None) });
 
 /// Whether the code should have this fault.
 #[inline(always)]
 pub(crate) fn includes(mutation: Mutation) -> bool {
-    #[cfg(feature = "model")]
+    #[cfg(any(feature = "model", feature = "narrow"))]
     return CHOSEN.get() == Some(mutation);
-    #[cfg(not(feature = "model"))]
+    #[cfg(not(any(feature = "model", feature = "narrow")))]
     {
         let _ = mutation;
         false
@@ -42,7 +48,7 @@ pub(crate) fn includes(mutation: Mutation) -> bool {
 }
 
 /// Runs `model` with a fault, in all its threads: the model checker runs them as coroutines of this one.
-#[cfg(feature = "model")]
+#[cfg(any(feature = "model", feature = "narrow"))]
 #[doc(hidden)]
 pub fn mutated(mutation: Mutation, model: impl FnOnce()) {
     struct Chosen;

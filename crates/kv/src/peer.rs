@@ -1,8 +1,10 @@
 //! What peers of hash tables and of trees have in common: what they find, and what can go wrong.
 
-use drtm_rdma::{Offset, Remote, VerbError};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use crate::layout::Place;
+use drtm_rdma::{Offset, Port, Remote, TURNS_AT, VerbError, Verbs};
+
+use crate::{Turn, layout::Place};
 
 /// A table on another node that cannot be reached, or is none.
 ///
@@ -68,13 +70,51 @@ pub struct Location {
     pub record: Remote,
     /// The incarnation that its head must have.
     pub incarnation: u16,
+    /// A turn of the node from before the record was there. Some turns later it may have come round.
+    pub(crate) since: Turn,
 }
 
 impl Location {
-    /// Where a slot of the table at `table` leads.
-    pub(crate) fn of(place: Place, table: Remote) -> Self {
+    /// Where a slot of the table at `table` has led since a turn.
+    pub(crate) fn of(place: Place, table: Remote, since: Turn) -> Self {
         let record = Remote { offset: Offset::new(8 * place.word), ..table };
-        Self { record, incarnation: place.incarnation }
+        Self { record, incarnation: place.incarnation, since }
+    }
+
+    /// Whether a record that was found at the location before this turn is the one that was there.
+    pub(crate) fn is_within(&self, now: Turn) -> bool {
+        self.since.is_within(now)
+    }
+}
+
+/// The word that counts the turns of the region in which something is.
+pub(crate) fn turns_of(at: Remote) -> Remote {
+    Remote { offset: TURNS_AT, ..at }
+}
+
+/// A turn of another node's region that is not later than any READ that follows.
+#[derive(Debug)]
+pub(crate) struct KnownTurn {
+    word: Remote,
+    turn: AtomicU64,
+}
+
+impl KnownTurn {
+    /// The turn that it is now in the region of a table.
+    pub(crate) async fn of<P: Port>(verbs: Verbs<'_, P>, table: Remote) -> Result<Self, VerbError> {
+        let word = turns_of(table);
+        Ok(Self { word, turn: AtomicU64::new(verbs.read_word(word).await?) })
+    }
+
+    pub(crate) fn get(&self) -> Turn {
+        Turn(self.turn.load(Relaxed))
+    }
+
+    /// Asks for the turn that it is now. Whether nothing can have come round since the one that was known.
+    pub(crate) async fn refresh<P: Port>(&self, verbs: Verbs<'_, P>) -> Result<bool, VerbError> {
+        let (before, now) = (self.get(), Turn(verbs.read_word(self.word).await?));
+        self.turn.fetch_max(now.0, Relaxed);
+        Ok(before.is_within(now))
     }
 }
 

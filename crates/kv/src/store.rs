@@ -1,8 +1,13 @@
 //! A store: a region, the memory in it for records, and the workers that use it.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, Ordering::Relaxed},
+mod reuse;
+
+use std::{
+    hint::cold_path,
+    sync::{
+        Arc, OnceLock, Weak,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
 };
 
 use drtm_htm::{Engine, Htm};
@@ -10,11 +15,12 @@ use drtm_rdma::{NodeId, Region};
 use parking_lot::Mutex;
 
 use crate::{
-    Holder, KvError,
+    Holder, KvError, Watch,
     bounds::MODEL,
     heap::{Arena, Class, Heap},
     lasts::Lasts,
     layout::{MAX_INCARNATION, Place},
+    quarantine::Quarantine,
 };
 
 /// What tables have in common: their memory and their workers. Clones are the same store.
@@ -44,10 +50,12 @@ struct Shared<E: Engine> {
     region: Arc<Region<E>>,
     htm: Htm<E>,
     heap: Heap,
+    quarantine: Quarantine,
     numbers: Mutex<Numbers>,
     /// The name of the store's first worker in locks: the others differ in their numbers.
     first: Holder,
     hints_at_once: AtomicBool,
+    watch: OnceLock<Weak<dyn Watch>>,
 }
 
 /// The numbers of workers. One is used again once its worker has ended, so that no two workers
@@ -124,7 +132,8 @@ impl<E: Engine> Store<E> {
         let htm = Htm::new(region.engine().clone());
         let hints_at_once = AtomicBool::new(MODEL);
         let (heap, numbers, first) = (Heap::new(), Mutex::default(), Holder::new(node, incarnation, 0, 0));
-        Ok(Self { shared: Arc::new(Shared { region, htm, heap, numbers, first, hints_at_once }) })
+        let (quarantine, watch) = Default::default();
+        Ok(Self { shared: Arc::new(Shared { region, htm, heap, quarantine, numbers, first, hints_at_once, watch }) })
     }
 
     /// Whether this is a handle of the same store.
@@ -134,6 +143,7 @@ impl<E: Engine> Store<E> {
 
     /// The memory.
     #[must_use]
+    #[inline(always)]
     pub fn region(&self) -> &Arc<Region<E>> {
         &self.shared.region
     }
@@ -244,7 +254,15 @@ impl<E: Engine> Worker<E> {
 
     #[inline(always)]
     pub(crate) fn allocate(&mut self, class: Class) -> Result<u64, KvError> {
-        self.arena.allocate(&self.store.shared.heap, &self.store.shared.region, class)
+        match self.arena.allocate(&self.store.shared.heap, &self.store.shared.region, class) {
+            Err(error) => self.allocate_late(class, error),
+            allocated => allocated,
+        }
+    }
+
+    /// Gives back memory that was not used: its incarnation is still the same.
+    pub(crate) fn give_back_object(&mut self, class: Class, word: u64) {
+        self.arena.free(&self.store.shared.heap, class, word);
     }
 
     /// An empty list for memory that is about to be free, which is to be [given back](Self::give_back_discarded).
@@ -256,8 +274,14 @@ impl<E: Engine> Worker<E> {
         self.discarded = emptied;
     }
 
+    /// Frees the memory of a record that no longer is one: its incarnation is one on.
     pub(crate) fn free(&mut self, class: Class, word: u64) {
-        self.arena.free(&self.store.shared.heap, class, word);
+        if self.store.begins_quarter(word) {
+            cold_path();
+            self.detain(class, word);
+        } else {
+            self.arena.free(&self.store.shared.heap, class, word);
+        }
     }
 }
 

@@ -3,11 +3,11 @@
 use std::{fmt::Debug, ops::Bound};
 
 use drtm_htm::{Engine, Waiter};
-use drtm_rdma::Offset;
+use drtm_rdma::{Offset, Region};
 
 use crate::{
     Current, ForHolder, GuardChange, Handle, KvError, Leases, Locking, PhantomGuard, Placed, Read, ReadEntry, Reaped,
-    Reserved, Store, Version, Visibility, Worker,
+    Reserved, Store, Turn, Version, Visibility, Worker,
     base::Base,
     heap::Class,
     keys::Keys,
@@ -67,6 +67,48 @@ pub trait KvTable<E: Engine, K: Keys>: sealed::Sealed + Clone + Debug + Send + S
         &self.base().store
     }
 
+    /// The region of the table's store.
+    #[doc(hidden)]
+    #[inline(always)]
+    fn region(&self) -> &Region<E> {
+        &self.base().region
+    }
+
+    /// The [turn](Store::turn) of the table's store.
+    #[must_use]
+    #[inline(always)]
+    fn turn(&self) -> Turn {
+        Turn::of(self.region())
+    }
+
+    /// Whether what a reader has found unchanged [is so](Store::is_within).
+    #[must_use]
+    #[inline(always)]
+    fn is_within(&self, since: Turn) -> bool {
+        since.holds_in(self.region())
+    }
+
+    /// Reads, and reads again if something may have come round meanwhile.
+    #[doc(hidden)]
+    #[inline(always)]
+    fn undisturbed<T>(&self, mut read: impl FnMut(Turn) -> Result<T, KvError>) -> Result<T, KvError> {
+        loop {
+            let since = self.turn();
+            let found = read(since)?;
+            if self.is_within(since) {
+                return Ok(found);
+            }
+        }
+    }
+
+    /// A key's record, if the key is there, and a turn from before it was looked for.
+    #[doc(hidden)]
+    #[inline(always)]
+    fn find(&self, key: K::Key<'_>) -> Result<Option<(ReadEntry, Turn)>, KvError> {
+        let (read, since) = self.undisturbed(|since| Ok((self.read(key, Current, &mut Nowhere)?, since)))?;
+        Ok(read.ok().filter(ReadEntry::is_present).map(|seen| (seen, since)))
+    }
+
     /// Where the table is in its region, for opening it again.
     #[must_use]
     fn location(&self) -> Offset {
@@ -110,11 +152,8 @@ pub trait KvTable<E: Engine, K: Keys>: sealed::Sealed + Clone + Debug + Send + S
     #[inline]
     fn get<B: Memory + ?Sized>(&self, key: K::Key<'_>, into: &mut B) -> Result<Option<Read>, KvError> {
         let mut buffer = Buffer::new(into);
-        Ok(self
-            .read(key, Current, &mut buffer)?
-            .ok()
-            .filter(ReadEntry::is_present)
-            .map(|found| buffer.read(found.version)))
+        let read = self.undisturbed(|_| self.read(key, Current, &mut buffer))?;
+        Ok(read.ok().filter(ReadEntry::is_present).map(|found| buffer.read(found.version)))
     }
 
     /// Whether there is such a key.
@@ -132,7 +171,7 @@ pub trait KvTable<E: Engine, K: Keys>: sealed::Sealed + Clone + Debug + Send + S
     ///
     /// When the key is too long, or the store is corrupt.
     fn version(&self, key: K::Key<'_>) -> Result<Option<Version>, KvError> {
-        Ok(self.read(key, Current, &mut Nowhere)?.ok().filter(ReadEntry::is_present).map(|found| found.version))
+        Ok(self.find(key)?.map(|(found, _)| found.version))
     }
 
     /// Inserts a key that is not there yet. Gives the version that its value has, or `None` if the
@@ -142,14 +181,22 @@ pub trait KvTable<E: Engine, K: Keys>: sealed::Sealed + Clone + Debug + Send + S
     ///
     /// When key or value are too long, or memory has run out. Nothing has changed then.
     fn insert(&self, worker: &mut Worker<E>, key: K::Key<'_>, value: &[u8]) -> Result<Option<Version>, KvError> {
-        let missed = match self.try_read(key, &Current, &mut Nowhere) {
-            Some(Ok(_)) => return Ok(None),
-            missed => missed.and_then(Result::err),
-        };
-        Ok(match self.place_as(worker, key, value, missed, (Current, Version::new), |_| ())? {
-            Placed::Made(made) => Some(made.version),
-            Placed::Found(_) => None,
-        })
+        loop {
+            let since = self.turn();
+            let placed = match self.try_read(key, &Current, &mut Nowhere) {
+                Some(Ok(found)) => Placed::Found(found),
+                missed => {
+                    let missed = missed.and_then(Result::err).map(|missed| (missed, since));
+                    self.place_as(worker, key, value, missed, (Current, Version::new), |_| ())?
+                }
+            };
+            match placed {
+                Placed::Made(made) => return Ok(Some(made.version)),
+                Placed::Found(_) if self.is_within(since) => return Ok(None),
+                // Another table's record, perhaps.
+                Placed::Found(_) => {}
+            }
+        }
     }
 
     /// Gives a key that is there another value. Gives the new version, or `None` if there is no
@@ -168,14 +215,17 @@ pub trait KvTable<E: Engine, K: Keys>: sealed::Sealed + Clone + Debug + Send + S
         // Also where there is no such key.
         Shape::of::<Self::Kept>(key, value.len(), false)?;
         let waiting = self.base().patience.begin();
-        while let Ok(ReadEntry { at, version }) = self.read(key, Current, &mut Nowhere)?
-            && !version.is_removed()
-        {
-            let record = Record::at(self.store().region(), at.place())?;
+        while let Some((ReadEntry { at, .. }, since)) = self.find(key)? {
+            let record = Record::at(self.region(), at.place())?;
             let Locking::Taken { version, .. } = record.lock_as_it_is(worker.holder(), Leases::None) else {
                 waiting.pause()?;
                 continue;
             };
+            if !self.is_within(since) {
+                // What is locked may be another table's record.
+                record.unlock();
+                continue;
+            }
             if version.is_removed() {
                 record.unlock();
                 break;
@@ -222,10 +272,8 @@ pub trait KvTable<E: Engine, K: Keys>: sealed::Sealed + Clone + Debug + Send + S
     fn remove(&self, worker: &mut Worker<E>, key: K::Key<'_>) -> Result<Option<Version>, KvError> {
         Self::Kept::kept(key)?;
         let waiting = self.base().patience.begin();
-        while let Ok(seen) = self.read(key, Current, &mut Nowhere)?
-            && seen.is_present()
-        {
-            if self.take_out(worker, key, seen, true)? == Reaped::Out {
+        while let Some((seen, since)) = self.find(key)? {
+            if self.take_out(worker, key, seen, Some(since))? == Reaped::Out {
                 return Ok(Some(seen.version));
             }
             waiting.pause()?;
@@ -251,9 +299,10 @@ pub trait KvTable<E: Engine, K: Keys>: sealed::Sealed + Clone + Debug + Send + S
     /// let store = Store::in_memory(NoHtm, 16 << 20)?;
     /// let (tree, mut worker) = (store.tree()?, store.worker()?);
     /// let (me, mut value) = (ForHolder(worker.holder()), Vec::new());
+    /// let turn = store.turn();
     /// let Err(leaf) = tree.read(7, me, &mut value)? else { panic!("the tree is empty") };
     /// assert!(store.records().is_unchanged(&leaf), "7 is still not there");
-    /// let Placed::Made(made) = tree.place(&mut worker, 7, b"seven", Some(leaf), |_| ())? else { panic!("it is new") };
+    /// let Placed::Made(made) = tree.place(&mut worker, 7, b"seven", Some((leaf, turn)), |_| ())? else { panic!("it is new") };
     /// assert!(!store.records().is_unchanged(&leaf));
     /// assert_eq!(tree.read(7, me, &mut value)?, Ok(made));
     /// # Ok::<(), drtm_kv::KvError>(())
@@ -319,7 +368,7 @@ pub trait KvTable<E: Engine, K: Keys>: sealed::Sealed + Clone + Debug + Send + S
         mut view: V,
         into: &mut impl Room,
     ) -> Option<V::Found> {
-        let record = Record::at(self.store().region(), at.place()).ok()?;
+        let record = Record::at(self.region(), at.place()).ok()?;
         if K::FITS {
             return record.try_read::<Self::Kept, V>(KeyWord(Self::Kept::word(key)), &view, into);
         }
@@ -355,7 +404,8 @@ pub trait KvTable<E: Engine, K: Keys>: sealed::Sealed + Clone + Debug + Send + S
 
     /// Finds a key's record, or makes one, which says that the key is not there, and has this value
     /// already for when it will be. Tells what that has done to guards. A caller that has missed
-    /// the key gives the guard that it was given: then the key need not be searched again.
+    /// the key gives the guard that it was given, and the turn before that: then the key need not
+    /// be searched again.
     ///
     /// # Errors
     ///
@@ -369,11 +419,12 @@ pub trait KvTable<E: Engine, K: Keys>: sealed::Sealed + Clone + Debug + Send + S
     ///
     /// let store = Store::in_memory(NoHtm, 16 << 20)?;
     /// let (table, mut worker) = (store.hash_table(HashConfig::default())?, store.worker()?);
+    /// let turn = store.turn();
     /// let Err(bucket) = table.read(7, ForHolder(worker.holder()), &mut Vec::new())? else { panic!("it is empty") };
     ///
     /// // A transaction tells its own insertions from those of others.
     /// let mut seen = vec![bucket];
-    /// table.place(&mut worker, 7, b"seven", Some(bucket), |change| {
+    /// table.place(&mut worker, 7, b"seven", Some((bucket, turn)), |change| {
     ///     seen.iter_mut().filter(|guard| **guard == change.before).for_each(|guard| *guard = change.after);
     /// })?;
     /// let records = store.records();
@@ -385,7 +436,7 @@ pub trait KvTable<E: Engine, K: Keys>: sealed::Sealed + Clone + Debug + Send + S
         worker: &mut Worker<E>,
         key: K::Key<'_>,
         value: &[u8],
-        missed: Option<Self::Guard>,
+        missed: Option<(Self::Guard, Turn)>,
         note: impl FnMut(GuardChange<Self::Guard>),
     ) -> Result<Placed, KvError> {
         let removed = |number| Version::new(number).removed();
@@ -400,7 +451,7 @@ pub trait KvTable<E: Engine, K: Keys>: sealed::Sealed + Clone + Debug + Send + S
         worker: &mut Worker<E>,
         key: K::Key<'_>,
         value: &[u8],
-        missed: Option<Self::Guard>,
+        missed: Option<(Self::Guard, Turn)>,
         view_and_first: (V, impl Fn(u64) -> Version),
         note: impl FnMut(GuardChange<Self::Guard>),
     ) -> Result<Placed, KvError>;
@@ -412,7 +463,7 @@ pub trait KvTable<E: Engine, K: Keys>: sealed::Sealed + Clone + Debug + Send + S
     ///
     /// As for [`update`](Self::update).
     fn reserve(&self, worker: &mut Worker<E>, at: Handle, length: usize) -> Result<Option<Reserved>, KvError> {
-        Record::at(self.store().region(), at.place())?.reserve::<Self::Kept>(worker, length)
+        Record::at(self.region(), at.place())?.reserve::<Self::Kept>(worker, length)
     }
 
     /// Writes a record that the caller has locked, in a version of its own choice, and unlocks it.
@@ -427,7 +478,7 @@ pub trait KvTable<E: Engine, K: Keys>: sealed::Sealed + Clone + Debug + Send + S
     /// See [`Records`](crate::Records).
     #[inline]
     fn write_held(&self, at: Handle, version: Version, value: &[u8]) -> Result<(), KvError> {
-        Record::at(self.store().region(), at.place())?.write_held::<Self::Kept>(version, value)
+        Record::at(self.region(), at.place())?.write_held::<Self::Kept>(version, value)
     }
 
     /// [Writes](Self::write_held) a record in [other memory](Self::reserve). Gives its handle there.
@@ -481,26 +532,31 @@ pub trait KvTable<E: Engine, K: Keys>: sealed::Sealed + Clone + Debug + Send + S
     /// # Ok::<(), drtm_kv::KvError>(())
     /// ```
     fn reap(&self, worker: &mut Worker<E>, key: K::Key<'_>, seen: ReadEntry) -> Result<Reaped, KvError> {
-        self.take_out(worker, key, seen, false)
+        self.take_out(worker, key, seen, None)
     }
 
-    /// Takes a record out of the table, if it is still as it was seen and not locked. With older
-    /// versions, only if they may be forgotten.
+    /// Takes a record out of the table, if it is still as it was seen and not locked. If its key
+    /// was there, seen since some turn, its older versions are forgotten. Otherwise it must have
+    /// none; any record that says so of its key may go, so that nothing depends on the turn.
     #[doc(hidden)]
     fn take_out(
         &self,
         worker: &mut Worker<E>,
         key: K::Key<'_>,
         seen: ReadEntry,
-        forgets: bool,
+        present_since: Option<Turn>,
     ) -> Result<Reaped, KvError> {
         let changed = self.change_entry(key, seen.at, |record| {
             let locked = match record.lock_seen::<Self::Kept>(seen, worker.holder())? {
                 Ok(locked) => locked,
                 Err(in_the_way) => return Ok(Err(in_the_way)),
             };
+            // Another key's, perhaps, which begins like this one.
+            if present_since.is_some_and(|since| !self.is_within(since)) {
+                return Ok(Err(Reaped::Busy));
+            }
             if record.has_past() {
-                if !forgets {
+                if present_since.is_none() {
                     // Whoever looks for what it was must find it.
                     return Ok(Err(Reaped::Busy));
                 }

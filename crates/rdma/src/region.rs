@@ -8,7 +8,7 @@ mod mapping;
 mod superblock;
 
 pub use error::{OutOfBounds, RegionError};
-pub use superblock::ROOTS;
+pub use superblock::{ROOTS, TURNS_AT};
 
 use std::{
     fs::File,
@@ -267,6 +267,27 @@ impl<E: Engine> Region<E> {
         self.superblock().root(index)
     }
 
+    /// The word in which users of the region count its turns: it changes when something of which
+    /// there is a limited number of names may be given the same name again. It has a cache line of
+    /// its own, and is at [`TURNS_AT`] for peers.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm_htm::{Engine, NoHtm};
+    /// use drtm_rdma::{Region, TURNS_AT};
+    ///
+    /// let region = Region::anonymous(NoHtm, 1 << 20)?;
+    /// assert_eq!(region.engine().fetch_add(region.turns(), 1), 0);
+    /// assert_eq!(region.engine().load(&region.words(TURNS_AT, 1)?[0]), 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    #[inline(always)]
+    pub fn turns(&self) -> &Word {
+        self.superblock().turns()
+    }
+
     /// Allocates `bytes` of zeros at a multiple of `align`, for good.
     ///
     /// # Errors
@@ -364,6 +385,7 @@ impl<E: Engine> Region<E> {
         prefetch_later(self.mapping.address(word));
     }
 
+    #[inline(always)]
     fn superblock(&self) -> Superblock<'_> {
         // SAFETY: a region has at least its superblock, in the file too: `create` allocates it and
         // `open` checks.

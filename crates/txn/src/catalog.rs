@@ -108,7 +108,7 @@ impl<E: Engine> Opened<E> {
         {
             return Ok(past);
         }
-        Ok(self.storage.read::<O, _>(key, view, into)?.unwrap_or(Past::Absent))
+        self.storage.read_past::<O>(key, view, into)
     }
 
     /// Asks for records whose buckets were asked for.

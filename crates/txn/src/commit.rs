@@ -5,8 +5,9 @@
 //! 3. *Validate* the read set. If all of it is as it was, and no other transaction has it locked, then there is one
 //!    moment at which the transaction happens, after the last lock and before the first look: what it has read was
 //!    true then, and what it is going to write could not be seen.
-//! 4. *Prepare*: check that the database is open and its schema unchanged, reserve memory, find out which older
-//!    versions snapshots need. From here on only the sink can stop the transaction.
+//! 4. *Prepare*: check that nothing that was validated has come round (decision 36), that the database is open and its
+//!    schema unchanged, reserve memory, find out which older versions snapshots need. From here on only the sink can
+//!    stop the transaction.
 //! 5. *Tell the sink*, which may refuse.
 //! 6. *Apply and unlock*. A reader of a locked row waits; one that has read it before finds the lock, or the new
 //!    version.
@@ -51,9 +52,12 @@ const ROW_OVERHEAD: usize = 40;
 
 /// Returns whether a transaction has committed already, since it writes nothing and has read at one moment.
 #[inline(always)]
-pub(crate) fn is_trivially_committed<S: Setting, M: Mode>(state: &TxState<S::Engine>) -> bool {
+pub(crate) fn is_trivially_committed<S: Setting, M: Mode>(db: &Inner<S>, state: &TxState<S::Engine>) -> bool {
     let writes_nothing = !M::WRITES || state.writes.is_empty() && state.writes.undone().is_empty();
-    writes_nothing && state.reads.is_of_one_moment() && !reclaim::is_to_be_tried(state)
+    writes_nothing
+        && state.reads.is_of_one_moment()
+        && !reclaim::is_to_be_tried(state)
+        && db.lifecycle.is_unchanged(db.engine(), state.session.admission)
 }
 
 /// Commits a transaction.
@@ -113,6 +117,10 @@ fn run<S: Setting, M: Mode>(db: &Inner<S>, state: &mut TxState<S::Engine>) -> Re
         writes if !M::WRITES || writes == 0 => {
             if !state.reads.is_of_one_moment() {
                 validate_reads(db, &state.reads, state.holder)?;
+            }
+            // A snapshot has nothing to validate.
+            if !state.reads.is_empty() {
+                db.lifecycle.check_turns(db.engine(), state.session.admission)?;
             }
             state.session.counters.has_read();
             None
@@ -291,19 +299,23 @@ fn prepare<S: Setting>(
     Ok(!summary.lacks_room() && !summary.has_past() && scratch.needs.is_empty())
 }
 
-/// Checks that a transaction that was admitted before the database or its schema changed may commit.
+/// Checks that a transaction that was admitted before the database or its schema changed may commit, and that what it
+/// has validated cannot have come round.
 #[cold]
 #[inline(never)]
 fn confirm<S: Setting>(db: &Inner<S>, admitted: Admission, now: Admission, writes: &[Write]) -> Result<(), Error> {
     if now.is_closed() && !S::has(Mutation::CommitDespiteClosing) {
         return Err(Error::Closed);
     }
-    let admitted = admitted.schema_epoch();
+    if !admitted.is_within_round(now) {
+        return Err(Conflict::Validation.into());
+    }
+    let admitted = admitted.count();
     let is_outdated = |table: u16| db.catalog.get(table).is_some_and(|opened| opened.indexes.changed_at() > admitted);
     if S::has(Mutation::IndexedNotChecked) {
         return Ok(());
     }
-    if now.schema_epoch() != admitted && writes.iter().any(|write| is_outdated(write.table)) {
+    if now.count() != admitted && writes.iter().any(|write| is_outdated(write.table)) {
         return Err(Conflict::Indexed.into());
     }
     Ok(())

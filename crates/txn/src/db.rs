@@ -329,10 +329,12 @@ impl<S: Setting> Db<S> {
         mut body: impl FnMut(&mut Tx<'_, S, M>) -> Result<T, F>,
     ) -> Result<T, F> {
         let thread = self.inner.thread();
-        let _until_the_end = self.inner.enter(thread)?;
+        let (_until_the_end, mut admission) = self.inner.enter(thread)?;
         let mut retry = Retry::new();
         loop {
-            let admission = self.inner.lifecycle.admit(self.inner.engine(), !retry.is_first())?;
+            if !retry.is_first() {
+                admission = self.inner.admit_again(thread)?;
+            }
             let mut state = self.inner.take(thread)?;
             state.session.admission = admission;
             let mut tx = Tx::new(&self.inner, state, options.is_opaque, options.is_bounded());
@@ -388,17 +390,10 @@ impl<S: Setting> Db<S> {
         if thread.slot.is_active(engine) {
             return Err(Error::Nested);
         }
+        let admission = db.lifecycle.admit(engine, false)?;
         let mut state = db.take(thread)?;
+        state.session.admission = admission;
         state.session.enter(engine, &db.lifecycle, thread_name());
-        match db.lifecycle.admit(engine, false) {
-            Ok(admission) => {
-                state.session.admission = admission;
-                Ok(Tx::new(db, state, is_opaque, false))
-            }
-            Err(error) => {
-                db.give_back(thread, state);
-                Err(error)
-            }
-        }
+        Ok(Tx::new(db, state, is_opaque, false))
     }
 }

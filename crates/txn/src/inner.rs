@@ -8,7 +8,7 @@ use std::{
 
 use crossbeam_queue::SegQueue;
 use drtm_htm::{Engine, Word};
-use drtm_kv::{KvError, Store};
+use drtm_kv::{KvError, Store, Watch};
 use thread_local::ThreadLocal;
 
 use crate::{
@@ -18,7 +18,7 @@ use crate::{
     catalog::Catalog,
     durability::Log,
     garbage,
-    lifecycle::{ActiveSlot, Lifecycle},
+    lifecycle::{ActiveSlot, Admission, Lifecycle},
     snapshots::Snapshots,
     state::TxState,
     stats::Registry,
@@ -100,6 +100,16 @@ impl<S: Setting> Drop for Inner<S> {
     }
 }
 
+impl<S: Setting> Watch for Inner<S> {
+    fn turned(&self) -> u64 {
+        self.lifecycle.advance_count(self.engine())
+    }
+
+    fn has_passed(&self, turn: u64) -> bool {
+        self.lifecycle.has_passed(self.engine(), turn)
+    }
+}
+
 impl<S: Setting> Inner<S> {
     #[inline(always)]
     pub(crate) fn engine(&self) -> &S::Engine {
@@ -136,21 +146,39 @@ impl<S: Setting> Inner<S> {
         this_thread(self.thread().slot.name)
     }
 
-    /// Marks a closure of this thread as running, unless one is.
+    /// Admits a closure of this thread and marks it as running, unless one is.
     #[inline(always)]
-    pub(crate) fn enter<'t>(&'t self, thread: &'t Thread<S::Engine>) -> Result<Inside<'t, S::Engine>, Error> {
+    pub(crate) fn enter<'t>(
+        &'t self,
+        thread: &'t Thread<S::Engine>,
+    ) -> Result<(Inside<'t, S::Engine>, Admission), Error> {
         let (engine, slot) = (self.engine(), &*thread.slot);
         // The model checker's threads are all one here, so another's closure may be running.
         if slot.is_active(engine) && !MODEL {
             return Err(Error::Nested);
         }
-        slot.enter(engine, slot.name);
-        Ok(Inside { engine, slot })
+        let admission = self.lifecycle.admit(engine, false)?;
+        slot.enter(engine, admission);
+        Ok((Inside { engine, slot }, admission))
+    }
+
+    /// Admits a closure of this thread, which is running, once more.
+    #[cold]
+    pub(crate) fn admit_again(&self, thread: &Thread<S::Engine>) -> Result<Admission, Error> {
+        let admission = self.lifecycle.admit(self.engine(), true)?;
+        thread.slot.enter(self.engine(), admission);
+        Ok(admission)
     }
 
     /// Marks this thread as one that runs a sink, unless it runs a closure.
     pub(crate) fn enter_sink(&self) -> Option<Inside<'_, S::Engine>> {
-        if MODEL { None } else { self.enter(self.thread()).ok() }
+        let (engine, slot) = (self.engine(), &*self.thread().slot);
+        if MODEL || slot.is_active(engine) {
+            return None;
+        }
+        // Whether the database is being closed is for the transaction to find out.
+        slot.enter(engine, self.lifecycle.now(engine));
+        Some(Inside { engine, slot })
     }
 
     /// Returns a state for a transaction of this thread.

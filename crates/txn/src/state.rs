@@ -81,7 +81,8 @@ pub(crate) struct Session {
 impl Session {
     /// Marks an explicit transaction as active, begun by this thread.
     pub(crate) fn enter<E: Engine>(&mut self, engine: &E, lifecycle: &Lifecycle, thread: u64) {
-        self.slot.get_or_insert_with(|| lifecycle.slot()).enter(engine, thread);
+        let slot = self.slot.get_or_insert_with(|| lifecycle.slot());
+        slot.enter_by(engine, self.admission, thread);
         self.is_explicit = true;
     }
 
@@ -176,6 +177,11 @@ impl<E: Engine> TxState<E> {
         if write.op != WriteOp::Remove {
             self.removed.cut(write.table, write.key.in_bytes(&self.arena.keys));
         }
+    }
+
+    /// Returns whether there is nothing to be validated.
+    pub(crate) fn has_seen_nothing(&self) -> bool {
+        self.reads.is_empty() && self.writes.is_empty()
     }
 
     /// Returns how much there is to be validated.

@@ -4,8 +4,9 @@ mod tour;
 
 use drtm_htm::Engine;
 use drtm_kv::{
-    BucketVersion, Bytes, ForHolder, GuardChange, Handle, HashConfig, HashTable, Inline, KvError, KvTable, NodeVersion,
-    Nowhere, Placed, ReadEntry, Reaped, Reserved, Room, Store, Tree, Version, Visibility, Worker,
+    AsOf, BucketVersion, Bytes, ForHolder, GuardChange, Handle, HashConfig, HashTable, Inline, KvError, KvTable,
+    NodeVersion, Nowhere, Past, Placed, ReadEntry, Reaped, Reserved, Room, Store, Tree, Turn, Version, Visibility,
+    Worker,
 };
 
 use crate::{
@@ -145,8 +146,8 @@ pub(crate) enum Expected {
     Anything,
     /// No row. If there is one, it may not be overwritten.
     Nothing,
-    /// No row: the transaction has missed it, and has this guard.
-    Missed(Absence),
+    /// No row: the transaction has missed it, and has this guard. Since this turn it cannot have come round unnoticed.
+    Missed(Absence, Turn),
 }
 
 /// What a transaction's own insertion did to the guards of absent keys.
@@ -215,6 +216,23 @@ impl<E: Engine> Storage<E> {
         dispatch!(O, self, key, |table, key| Ok(table.read(key, view, into)?.map_err(Absence::from)))
     }
 
+    /// Reads what a key was to a reader of this visibility, in a snapshot: no memory comes round while one is open, but a bucket's version may, within one look.
+    #[inline(always)]
+    pub(crate) fn read_past<O: Reach>(
+        &self,
+        key: KeyRef<'_>,
+        view: AsOf,
+        into: &mut impl Room,
+    ) -> Result<Past, KvError> {
+        dispatch!(O, self, key, |table, key| loop {
+            let turn = table.turn();
+            let past = table.read(key, view, into)?.unwrap_or(Past::Absent);
+            if table.is_within(turn) {
+                return Ok(past);
+            }
+        })
+    }
+
     /// Reads a row from a record that was located before, if it is still the row's.
     #[inline(always)]
     pub(crate) fn read_at<O: Reach, V: Visibility>(
@@ -243,11 +261,14 @@ impl<E: Engine> Storage<E> {
         dispatch!(O, self, key, |table, key| {
             let view = ForHolder(worker.holder());
             let missed = match *expected {
-                Expected::Anything => match table.try_read(key, &view, &mut Nowhere) {
-                    Some(Ok(found)) => return Ok(Placed::Found(found)),
-                    missed => missed.and_then(Result::err),
-                },
-                Expected::Missed(absence) => absence.into(),
+                Expected::Anything => {
+                    let since = table.turn();
+                    match table.try_read(key, &view, &mut Nowhere) {
+                        Some(Ok(found)) => return Ok(Placed::Found(found)),
+                        missed => missed.and_then(Result::err).map(|missed| (missed, since)),
+                    }
+                }
+                Expected::Missed(absence, since) => Option::from(absence).map(|missed| (missed, since)),
                 Expected::Nothing => None,
             };
             table.place(worker, key, value, missed, |change| note(change.into()))

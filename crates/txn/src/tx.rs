@@ -285,7 +285,10 @@ impl<'db, S: Setting, M: Mode> Tx<'db, S, M> {
     #[inline(always)]
     pub(crate) fn try_commit(&mut self, thread: &Thread<S::Engine>) -> Result<(), Error> {
         // Whoever has only read a row has nothing of what follows, neither its registers nor its stack.
-        if commit::is_trivially_committed::<S, M>(self.state()) && self.doomed.is_none() && self.db.log.is_none() {
+        if commit::is_trivially_committed::<S, M>(self.db, self.state())
+            && self.doomed.is_none()
+            && self.db.log.is_none()
+        {
             self.state().session.counters.has_read();
             self.has_committed(thread);
             return Ok(());

@@ -7,7 +7,7 @@
 //! that key's record, or to one that says it is another's. A search that finds nothing has only found nothing if the
 //! version is the same afterwards, and the bucket was the right one to search.
 
-use std::hint::select_unpredictable;
+use std::hint::{cold_path, select_unpredictable};
 
 use drtm_htm::{Engine, LINE_WORDS, Word, fence_acquire};
 
@@ -200,10 +200,16 @@ pub(super) fn clear<E: Engine>(engine: &E, bucket: &Bucket, slot: usize) {
     update(engine, bucket, slot, |meta| Bits::with_place(meta, 0));
 }
 
-/// Makes the bucket unlocked and one version on: the last thing that is done to a chain.
+/// Makes the bucket unlocked and one version on: the last thing that is done to a chain. If that begins a quarter of all versions, calls `turn_over` before.
 #[inline(always)]
-pub(super) fn release<E: Engine>(engine: &E, bucket: &Bucket) {
-    update(engine, bucket, Bits::VERSION_SLOT, Bits::released);
+pub(super) fn release<E: Engine>(engine: &E, bucket: &Bucket, turn_over: impl FnOnce()) {
+    let word = version_meta(bucket);
+    let released = Bits::released(engine.load(word));
+    if Bits::begins_quarter(released) {
+        cold_path();
+        turn_over();
+    }
+    engine.store(word, released);
 }
 
 #[inline(always)]

@@ -10,7 +10,7 @@ use super::{
     segments::Bucket,
 };
 use crate::{
-    Current, GuardChange, Handle, KvError, ReadEntry, Reaped, Version, Worker,
+    Current, GuardChange, Handle, KvError, ReadEntry, Reaped, Turn, Version, Worker,
     heap::Class,
     keys::Keys,
     layout::Place,
@@ -35,6 +35,7 @@ impl<E: Engine> Table<E> {
         let engine = self.engine();
         let waiting = self.base.patience.begin();
         let mut number = self.first_guess(hash)?;
+        let mut since = self.turn();
         loop {
             let Some(main) = self.main.get(self.region(), number)? else {
                 number = self.split_off(number)?;
@@ -44,10 +45,26 @@ impl<E: Engine> Table<E> {
             let seen = bucket::seen(engine, main);
             match self.elsewhere(main, number, hash)? {
                 Some(elsewhere) => number = elsewhere,
-                None if bucket::try_lock(engine, main, seen) => return Ok((number, main)),
+                None if bucket::try_lock(engine, main, seen) => {
+                    if self.is_within(since) {
+                        return Ok((number, main));
+                    }
+                    // Its version may have come round in between.
+                    cold_path();
+                    self.release(main);
+                    since = self.turn();
+                }
                 None => waiting.pause()?,
             }
         }
+    }
+
+    /// Unlocks a main bucket, which is one version on then.
+    #[inline(always)]
+    pub(super) fn release(&self, main: &Bucket) {
+        bucket::release(self.engine(), main, || {
+            self.base.store.turn_over();
+        });
     }
 
     /// Puts a new record into its chain, unless the key has one: none if its bucket is still what it was when it was `missed`. It has the version that `first` makes of
@@ -57,7 +74,7 @@ impl<E: Engine> Table<E> {
         worker: &mut Worker<E>,
         key: K::Key<'_>,
         value: &[u8],
-        missed: BucketVersion,
+        missed: (BucketVersion, Turn),
         first: impl Fn(u64) -> Version,
         mut note: impl FnMut(BucketChange),
     ) -> Result<Option<ReadEntry>, KvError> {
@@ -96,7 +113,7 @@ impl<E: Engine> Table<E> {
     fn put_where_missed<K: Keys>(
         &self,
         key: K::Key<'_>,
-        missed: BucketVersion,
+        (missed, since): (BucketVersion, Turn),
         place: Place,
         version: Version,
     ) -> Result<Option<Put>, KvError> {
@@ -105,6 +122,12 @@ impl<E: Engine> Table<E> {
         let record = Record::at(self.region(), place)?;
         // With the lock, it is what it was seen to be: whoever has changed it has left another version.
         if empty == 0 || seen.version() != missed.version || !bucket::try_lock(engine, main, seen) {
+            return Ok(None);
+        }
+        // Unless that version has come round.
+        if !self.is_within(since) {
+            cold_path();
+            self.release(main);
             return Ok(None);
         }
         let put = self.base.floor_above(version).map(|floor| {
@@ -116,7 +139,7 @@ impl<E: Engine> Table<E> {
             bucket::fill(engine, main, bucket::first_of(empty, self.line_of::<K>(word)), word, place);
             Put::Done(missed)
         });
-        bucket::release(engine, main);
+        self.release(main);
         put.map(Some)
     }
 
@@ -125,7 +148,7 @@ impl<E: Engine> Table<E> {
         let (number, main) = self.lock_chain(K::hash(K::word(key)))?;
         let before = self.bucket_version(number, bucket::seen(self.engine(), main));
         let put = self.put_locked::<K>(main, key, place, version);
-        bucket::release(self.engine(), main);
+        self.release(main);
         Ok(put?.unwrap_or(Put::Done(before)))
     }
 
@@ -209,7 +232,7 @@ impl<E: Engine> Table<E> {
             }
             Ok(Ok(class))
         });
-        bucket::release(engine, main);
+        self.release(main);
         self.free_overflows(emptied);
         changed
     }

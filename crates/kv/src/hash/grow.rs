@@ -78,7 +78,7 @@ impl<E: Engine> Table<E> {
         if let Ok(Some(_)) = divided {
             engine.store(buckets, number + 1);
         }
-        bucket::release(engine, old);
+        self.release(old);
         let Some(emptied) = divided? else { return Ok(None) };
         self.free_overflows(emptied);
         // Who comes into the new bucket from now on changes its version.

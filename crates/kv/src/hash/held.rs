@@ -7,11 +7,11 @@ use drtm_rdma::{Offset, Region};
 
 use super::{HashTable, bucket::version_meta};
 use crate::{
-    GuardChange, Handle, KvError, PhantomGuard, Placed, ReadEntry, Reaped, Version, Visibility, Worker,
+    GuardChange, Handle, KvError, PhantomGuard, Placed, ReadEntry, Reaped, Turn, Version, Visibility, Worker,
     base::Base,
     heap::Class,
     keys::Keys,
-    layout::{BUCKET_BYTES, BUCKET_VERSIONS, Bits},
+    layout::{BUCKET_BYTES, Bits},
     record::{Lines, Record, Shape, WholeKey},
     room::{Nowhere, Room},
     table::{EntryChange, KvTable, sealed::Sealed},
@@ -82,7 +82,7 @@ impl PhantomGuard for BucketVersion {
 impl BucketVersion {
     /// The bucket after the next change.
     pub(super) fn next(self) -> Self {
-        Self { version: self.version.wrapping_add(1) & BUCKET_VERSIONS, ..self }
+        Self { version: Bits::next_version(self.version), ..self }
     }
 }
 
@@ -191,17 +191,19 @@ impl<E: Engine, K: Keys> KvTable<E, K> for HashTable<E, K> {
         worker: &mut Worker<E>,
         key: K::Key<'_>,
         value: &[u8],
-        mut missed: Option<BucketVersion>,
+        mut missed: Option<(BucketVersion, Turn)>,
         (mut view, first): (V, impl Fn(u64) -> Version),
         mut note: impl FnMut(BucketChange),
     ) -> Result<Placed, KvError> {
         loop {
             // Not by the fast path: a caller that expects the key to be there has tried that.
+            let since = self.turn();
             let read = match missed.take() {
                 Some(missed) => Err(missed),
-                None => {
-                    self.table.search::<K, _>(key, |record| record.read(WholeKey::<K>(key), &mut view, &mut Nowhere))?
-                }
+                None => self
+                    .table
+                    .search::<K, _>(key, |record| record.read(WholeKey::<K>(key), &mut view, &mut Nowhere))?
+                    .map_err(|missed| (missed, since)),
             };
             let missed = match read {
                 Ok(found) => return Ok(Placed::Found(found)),

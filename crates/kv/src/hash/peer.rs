@@ -28,11 +28,11 @@ use super::{
     segments::{self, Bucket},
 };
 use crate::{
-    BucketCache, Location, base,
+    BucketCache, Location, Turn, base,
     bounds::MODEL,
     keys::Keys,
     layout::{BUCKET_BYTES, BUCKET_WORDS, Bits, Place, SLOTS, key_word, meta_word},
-    peer::{Patience, PeerError},
+    peer::{KnownTurn, Patience, PeerError},
 };
 use places::Places;
 
@@ -94,10 +94,12 @@ pub struct HashPeer<K: Keys> {
     main: Places,
     overflow: Places,
     cache: Option<Arc<BucketCache>>,
+    turn: KnownTurn,
     keys: PhantomData<K>,
 }
 
-type Fetched = [u64; BUCKET_WORDS];
+/// A bucket, and behind it a turn from before it was fetched.
+type Fetched = [u64; BUCKET_WORDS + 1];
 
 /// Remembered overflow buckets that a lookup looks at. From different moments, they may even form a circle.
 const REMEMBERED: usize = 8;
@@ -109,6 +111,7 @@ impl<K: Keys> HashPeer<K> {
     ///
     /// When it cannot be reached, or is not such a table.
     pub async fn open<P: Port>(verbs: Verbs<'_, P>, at: Remote) -> Result<Self, PeerError> {
+        let turn = KnownTurn::of(verbs, at).await?;
         let header = verbs.read(at, header::KEYS).await?;
         let (expected, found) = (super::kind::<K>(), header[base::KIND]);
         if found != expected {
@@ -125,6 +128,7 @@ impl<K: Keys> HashPeer<K> {
             main: Places::new(at, header::MAIN),
             overflow: Places::new(at, header::OVERFLOW),
             cache: None,
+            turn,
             keys: PhantomData,
         })
     }
@@ -168,6 +172,8 @@ impl<K: Keys> HashPeer<K> {
         verbs: Verbs<'_, P>,
         key: K::Key<'_>,
     ) -> Result<Option<Location>, PeerError> {
+        // What was known of the turn may be why the record could not be told from another.
+        self.turn.refresh(verbs).await?;
         self.search(verbs, K::word(key)).await
     }
 
@@ -238,7 +244,9 @@ impl<K: Keys> HashPeer<K> {
             }
             let version = verbs.read_word(main + 8 * meta_word(Bits::VERSION_SLOT) as u64).await?;
             let before = bucket[meta_word(Bits::VERSION_SLOT)];
-            if !Bits::is_locked(version) && Bits::version(version) == Bits::version(before) {
+            let is_same = !Bits::is_locked(version) && Bits::version(version) == Bits::version(before);
+            // Unless the version has come round.
+            if is_same && self.turn.refresh(verbs).await? {
                 return Ok(None);
             }
         }
@@ -262,14 +270,17 @@ impl<K: Keys> HashPeer<K> {
             } else {
                 Bits::tag(meta)
             };
-            Some(Location::of(Place { word: place, incarnation }, self.at))
+            let since = Turn(bucket[BUCKET_WORDS]);
+            Some(Location::of(Place { word: place, incarnation }, self.at, since))
         })
     }
 
     async fn fetch<P: Port>(&self, verbs: Verbs<'_, P>, at: Remote) -> Result<Fetched, PeerError> {
+        let turn = self.turn.get();
         let words = verbs.read(at, BUCKET_WORDS).await?;
-        let mut bucket = [0; BUCKET_WORDS];
-        bucket.copy_from_slice(&words);
+        let mut bucket = [0; BUCKET_WORDS + 1];
+        bucket[..BUCKET_WORDS].copy_from_slice(&words);
+        bucket[BUCKET_WORDS] = turn.0;
         if let Some(cache) = &self.cache {
             cache.put(at, &bucket);
         }

@@ -199,10 +199,11 @@ impl<E: Engine> Table<E> {
         shape: Shape,
         value: &[u8],
     ) -> Option<Version> {
+        let since = self.turn();
         let Some(Located::Record(slot, record)) = self.try_locate::<K>(key) else { return None };
         let locked = record.try_lock::<K>(holder).ok()??;
         // From here on, no other can remove it or move it.
-        let is_it = slot.holds(self.engine()) && locked.is_like::<K>(shape, key);
+        let is_it = slot.holds(self.engine()) && self.is_within(since) && locked.is_like::<K>(shape, key);
         if is_it { locked.write(shape, value).ok() } else { None }
     }
 

@@ -104,7 +104,7 @@ impl<E: Engine> Table<E> {
     fn names_of<K: Keys>(&self, number: u64) -> Result<(Vec<Name>, u32), KvError> {
         let (waiter, mut key) = (Waiter::new(), Vec::new());
         'again: loop {
-            let mut names = Vec::new();
+            let (mut names, since) = (Vec::new(), self.turn());
             let (words, depth) = self.keys_of(number)?;
             for (word, place) in words {
                 if self.numbering.bucket(K::hash(word), depth) != number {
@@ -121,6 +121,9 @@ impl<E: Engine> Table<E> {
                     continue 'again;
                 };
                 names.push(Name::from_slice(&key));
+            }
+            if !self.is_within(since) {
+                continue;
             }
             return Ok((names, depth));
         }

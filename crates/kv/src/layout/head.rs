@@ -12,7 +12,8 @@
 //! notices. Lengths up to 254 bytes are here; for longer values, and for records with long keys, the field is all ones
 //! and the lengths are in the word that follows (see [`crate::record`]). C says that a checksum follows the value.
 
-use super::{Field, INCARNATION_BITS, PLACE_BITS};
+use super::{Cycle, Field, INCARNATION_BITS, PLACE_BITS};
+use crate::bounds::INCARNATION_USED;
 
 const OLDER: Field = Field::new(0, PLACE_BITS);
 const CHECKED: Field = OLDER.then(1);
@@ -21,6 +22,9 @@ const LENGTH: Field = UNUSED.then(8);
 const INCARNATION: Field = LENGTH.then(INCARNATION_BITS);
 
 const _: () = assert!(INCARNATION.ends_word());
+
+/// How incarnations go round.
+const INCARNATIONS: Cycle = Cycle::of(INCARNATION, INCARNATION_USED);
 
 /// A record's incarnation, value length and link to its older version, in one word.
 ///
@@ -117,8 +121,16 @@ impl Head {
 
     /// The same record in the next use of its memory.
     #[must_use]
+    #[inline(always)]
     pub(crate) const fn reborn(self) -> Self {
-        Self(INCARNATION.set(0, INCARNATION.get(self.0) + 1))
+        Self(INCARNATION.set(0, INCARNATIONS.next(INCARNATION.get(self.0))))
+    }
+
+    /// Whether its incarnation is the first of a quarter of all that there are.
+    #[must_use]
+    #[inline(always)]
+    pub(crate) const fn begins_quarter(self) -> bool {
+        INCARNATIONS.begins_quarter(INCARNATION.get(self.0))
     }
 }
 
@@ -128,9 +140,15 @@ mod tests {
 
     #[test]
     fn incarnations_wrap_within_their_bits() {
-        let last = Head::new((1 << 14) - 1, Some(3));
-        assert_eq!(last.incarnation(), (1 << 14) - 1);
+        let last = Head::new((1 << INCARNATION_USED) - 1, Some(3));
+        assert_eq!(last.incarnation(), (1 << INCARNATION_USED) - 1);
         assert_eq!(last.reborn(), Head::default());
+        let mut head = Head::default();
+        let rounds = (0..2 << INCARNATION_USED).filter(|_| {
+            head = head.reborn();
+            head.begins_quarter()
+        });
+        assert_eq!(rounds.count(), 8, "four in each round");
     }
 
     #[test]

@@ -24,7 +24,8 @@
 //!
 //! A place of zero is an empty slot. A tag is the record's incarnation (14 bits) and two bits that are zero. Link zero is none.
 
-use super::{Field, INCARNATION_BITS, PLACE_BITS};
+use super::{Cycle, Field, INCARNATION_BITS, PLACE_BITS};
+use crate::bounds::BUCKET_VERSION_USED;
 
 /// Slots in a bucket.
 pub const SLOTS: usize = 8;
@@ -47,8 +48,8 @@ const LINK: Field = PLACE.then(24);
 const _: () = assert!(TAG.ends_word() && VERSION.ends_word() && LINK.ends_word());
 const _: () = assert!(INCARNATION_BITS <= TAG.max().count_ones());
 
-/// The highest version of a bucket; then they begin again.
-pub(crate) const BUCKET_VERSIONS: u32 = VERSION.max() as u32;
+/// How versions of buckets go round.
+const VERSIONS: Cycle = Cycle::of(VERSION, BUCKET_VERSION_USED);
 
 /// Slots in a line, the last of which keeps its tag elsewhere.
 pub(crate) const LINE_SLOTS: usize = SLOTS / 2;
@@ -170,7 +171,19 @@ impl Bits {
     /// Unlocked, and one version on.
     #[inline(always)]
     pub(crate) const fn released(version_meta: u64) -> u64 {
-        LOCK.set(VERSION.set(version_meta, VERSION.get(version_meta) + 1), 0)
+        LOCK.set(VERSION.set(version_meta, VERSIONS.next(VERSION.get(version_meta))), 0)
+    }
+
+    /// The version after this one.
+    #[inline(always)]
+    pub(crate) const fn next_version(version: u32) -> u32 {
+        VERSIONS.next(version as u64) as u32
+    }
+
+    /// Whether the version is the first of a quarter of all that there are.
+    #[inline(always)]
+    pub(crate) const fn begins_quarter(version_meta: u64) -> bool {
+        VERSIONS.begins_quarter(VERSION.get(version_meta))
     }
 
     #[inline(always)]
@@ -224,7 +237,7 @@ mod tests {
             assert_eq!((Bits::version(meta), Bits::is_locked(meta), Bits::place(meta)), (version, true, 77));
             meta = Bits::released(meta);
         }
-        let last = VERSION.set(Bits::locked(meta), VERSION.max());
+        let last = VERSION.set(Bits::locked(meta), (1 << BUCKET_VERSION_USED) - 1);
         assert_eq!((Bits::version(Bits::released(last)), Bits::place(last)), (0, 77));
     }
 }

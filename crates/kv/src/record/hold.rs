@@ -49,6 +49,8 @@ impl<'r, E: Engine> Record<'r, E> {
         if let Err(in_the_way) = self.acquire(holder, leases) {
             return match self.head() {
                 head if !is_it(head) => Locking::Gone,
+                // Memory that is free is locked, in the name of the holder that has freed it.
+                _ if in_the_way == Acquire::Mine && self.version().is_writing() => Locking::Gone,
                 head if in_the_way == Acquire::Mine => Locking::Mine { version: self.version(), head },
                 _ => Locking::Held(in_the_way),
             };
@@ -176,7 +178,7 @@ impl<'r, E: Engine> Record<'r, E> {
 impl<E: Engine> Worker<E> {
     /// Gives back memory that was not used.
     pub fn give_back(&mut self, unused: Reserved) {
-        self.free(unused.class, unused.word);
+        self.give_back_object(unused.class, unused.word);
     }
 }
 

@@ -145,6 +145,10 @@ pub trait See {
     /// Whether the records of keys that are not there are found, too.
     const FINDS_ABSENT: bool = true;
 
+    /// Whether each row by itself must have been there. Otherwise the reader looks at the
+    /// [turn](crate::Turn) of all that it has read.
+    const IS_ALONE: bool = false;
+
     /// Whether it sees this version, in the usual case.
     #[inline(always)]
     fn sees_at_once<E: Engine>(&self, _record: &Record<'_, E>, _version: Version) -> bool {
@@ -170,11 +174,13 @@ pub trait See {
 
 impl See for Current {
     type Found = ReadEntry;
+    const IS_ALONE: bool = true;
 }
 
 impl See for Present {
     type Found = ReadEntry;
     const FINDS_ABSENT: bool = false;
+    const IS_ALONE: bool = true;
 }
 
 impl See for ForHolder {

@@ -131,12 +131,14 @@ fn lock<E: Engine, K: Keys, T: KvTable<E, K>>(
     place: Place,
     (holder, leases): (Holder, Leases),
 ) -> Result<Version, Answer<'static>> {
+    let since = table.turn();
     if !table.leads_to(key, Handle::of(place))? {
         return Err(Answer::Stale);
     }
     let record = Record::at(table.store().region(), place).map_err(KvError::from)?;
     match record.lock_as_it_is(holder, leases) {
-        Locking::Taken { version, .. } if version.is_removed() => {
+        // Removed, or another's by now, if its incarnation has come round.
+        Locking::Taken { version, .. } if version.is_removed() || !table.is_within(since) => {
             record.unlock();
             Err(Answer::Stale)
         }

@@ -14,7 +14,7 @@ use super::{
     error::RemoteError,
     image::{Image, LEAST_WORDS, Whole},
 };
-use crate::{Location, Look, Version, keys::Keys};
+use crate::{Location, Look, Turn, Version, keys::Keys, peer::turns_of};
 
 /// Words of a first READ before anything is known of a table's records: two cache lines.
 const FIRST_GUESS: usize = 16;
@@ -66,10 +66,24 @@ impl<P: Port> Deref for Fetched<'_, P> {
     }
 }
 
-async fn fetch<'e, P: Port>(verbs: Verbs<'e, P>, at: Location, count: usize) -> Result<Fetched<'e, P>, VerbError> {
-    let most = most_words(verbs);
+/// Fetches so many words, and the turn that it was after them.
+async fn fetch<'e, P: Port>(
+    verbs: Verbs<'e, P>,
+    at: Location,
+    count: usize,
+) -> Result<(Fetched<'e, P>, Turn), VerbError> {
+    let (most, turns) = (most_words(verbs), turns_of(at.record));
     if count <= most {
-        return verbs.read(at.record, count).await.map(Fetched::AtOnce);
+        // Of two READs to one node, the later one is the later.
+        let mut batch = verbs.batch();
+        if let (Ok(words), Ok(turn)) = (batch.read(at.record, count), batch.read(turns, 1)) {
+            batch.ring();
+            return Ok((Fetched::AtOnce(words.await?), Turn(turn.await?[0])));
+        }
+        // There was no room for both at once.
+        drop(batch);
+        let words = verbs.read(at.record, count).await?;
+        return Ok((Fetched::AtOnce(words), Turn(verbs.read_word(turns).await?)));
     }
     // From different moments, as the lines of each are: the checksum is for all of them.
     let mut words = Vec::with_capacity(count);
@@ -77,7 +91,7 @@ async fn fetch<'e, P: Port>(verbs: Verbs<'e, P>, at: Location, count: usize) -> 
         let piece = verbs.read(at.record + 8 * words.len() as u64, most.min(count - words.len())).await?;
         words.extend_from_slice(&piece);
     }
-    Ok(Fetched::InPieces(words))
+    Ok((Fetched::InPieces(words), Turn(verbs.read_word(turns).await?)))
 }
 
 /// What became of looking at a record that is there.
@@ -93,19 +107,21 @@ pub(super) async fn look<K: Keys, P: Port>(
     at: Location,
     key: K::Key<'_>,
     expected: &Expected,
-    fetched: Option<Words<'_, P>>,
+    fetched: Option<(Words<'_, P>, Turn)>,
     value: &mut Vec<u8>,
 ) -> Result<Looked, RemoteError> {
     let mut count = expected.words(verbs);
-    let mut image = fetched.map(|words| Image::of::<K>(&words, at.incarnation, key, value));
+    let mut image = fetched.map(|(words, turn)| (Image::of::<K>(&words, at.incarnation, key, value), turn));
     let mut claimed = None;
     loop {
-        let seen = match image.take() {
+        let (seen, turn) = match image.take() {
             Some(image) => image,
             None => match fetch(verbs, at, count).await {
-                Ok(words) => Image::of::<K>(&words, at.incarnation, key, value),
+                Ok((words, turn)) => (Image::of::<K>(&words, at.incarnation, key, value), turn),
                 // It was a lie, told by words of different moments: there is no record so long.
-                Err(VerbError::OutOfBounds { .. }) if claimed.is_some() => Image::Torn(claimed.unwrap_or_default()),
+                Err(VerbError::OutOfBounds { .. }) if claimed.is_some() => {
+                    (Image::Torn(claimed.unwrap_or_default()), at.since)
+                }
                 // Records are short near the end of a region. This one tells how short.
                 Err(VerbError::OutOfBounds { .. }) if count > LEAST_WORDS => {
                     count = LEAST_WORDS;
@@ -114,6 +130,10 @@ pub(super) async fn look<K: Keys, P: Port>(
                 Err(error) => return Err(error.into()),
             },
         };
+        // Another record, perhaps, whose incarnation has come round to that of the one looked for.
+        if !at.is_within(turn) {
+            return Ok(Looked::At(Look::Stale));
+        }
         return Ok(match seen {
             Image::Whole(whole) => {
                 expected.learn(whole.shape.value_words().end + 1);

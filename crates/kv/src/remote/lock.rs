@@ -10,9 +10,10 @@ use super::{
     wire::{Answer, Request, ask},
 };
 use crate::{
-    Acquire, Head, Holder, Leases, Location, Look, State, Version, acquire,
+    Acquire, Head, Holder, Leases, Location, Look, State, Turn, Version, acquire,
     keys::Keys,
     layout::Place,
+    peer::turns_of,
     record::{HEAD, STATE},
 };
 
@@ -124,7 +125,7 @@ impl<K: Keys> RecordPeer<K> {
         key: K::Key<'_>,
         holder: Holder,
         leases: Leases,
-    ) -> Result<Look<Option<Words<'e, P>>>, RemoteError> {
+    ) -> Result<Look<Option<(Words<'e, P>, Turn)>>, RemoteError> {
         match Locking::over(verbs.endpoint().capabilities()) {
             Locking::BySwap => self.swap_and_fetch(verbs, location, holder, leases).await,
             Locking::ByMessage => {
@@ -148,20 +149,22 @@ impl<K: Keys> RecordPeer<K> {
         location: Location,
         holder: Holder,
         leases: Leases,
-    ) -> Result<Look<Option<Words<'e, P>>>, RemoteError> {
+    ) -> Result<Look<Option<(Words<'e, P>, Turn)>>, RemoteError> {
         let at = location.record + 8 * STATE as u64;
         let mut seen = State::FREE;
         while let Acquire::Swap(from) = acquire(seen, holder, leases) {
             let mut batch = verbs.batch();
             let swap = batch.compare_swap(at, from.0, holder.word());
             let read = batch.read(location.record, self.expected.words(verbs));
-            let (found, words) = match (swap, read) {
-                (Ok(swap), Ok(read)) => {
+            let turn = batch.read(turns_of(location.record), 1);
+            let (found, words) = match (swap, read, turn) {
+                (Ok(swap), Ok(read), Ok(turn)) => {
                     batch.ring();
-                    (State(swap.await?), Some(read.await))
+                    let (found, words, turn) = (State(swap.await?), read.await, turn.await);
+                    (found, Some(words.and_then(|words| Ok((words, Turn(turn?[0]))))))
                 }
                 _ => {
-                    // There was no room for both at once.
+                    // There was no room for all at once.
                     drop(batch);
                     (State(verbs.compare_swap(at, from.0, holder.word()).await?), None)
                 }
@@ -181,7 +184,7 @@ impl<K: Keys> RecordPeer<K> {
                 return Ok(Look::Found(words));
             }
             // Memory that is free is locked, too, and will be for long.
-            if words.is_some_and(|words| Head(words[HEAD]).incarnation() != location.incarnation) {
+            if words.is_some_and(|(words, _)| Head(words[HEAD]).incarnation() != location.incarnation) {
                 return Ok(Look::Stale);
             }
             seen = found;

@@ -2,7 +2,7 @@
 
 use std::marker::PhantomData;
 
-use drtm_rdma::{Cost, NodeId, Port, Remote, VerbError, Verbs};
+use drtm_rdma::{Cost, NodeId, Port, Remote, VerbError, Verbs, Words};
 
 use super::{
     backoff::Backoff,
@@ -12,10 +12,11 @@ use super::{
     wire::TableId,
 };
 use crate::{
-    Head, Holder, Location, Look, State, Version,
+    Head, Holder, Location, Look, State, Turn, Version,
     base::{self, FLAGS},
     hash,
     keys::Keys,
+    peer::turns_of,
     record::{HEAD, STATE, VERSION},
     tree,
 };
@@ -146,7 +147,7 @@ impl<K: Keys> RecordPeer<K> {
         verbs: Verbs<'_, P>,
         location: Location,
         key: K::Key<'_>,
-        mut fetched: Option<drtm_rdma::Words<'_, P>>,
+        mut fetched: Option<(Words<'_, P>, Turn)>,
         value: &mut Vec<u8>,
     ) -> Result<Look<Whole>, RemoteError> {
         let (mut backoff, mut suspicion) = (Backoff::default(), Suspicion::default());
@@ -173,9 +174,10 @@ impl<K: Keys> RecordPeer<K> {
     ///
     /// When an operation fails.
     pub async fn check<P: Port>(&self, verbs: Verbs<'_, P>, location: Location) -> Result<Look<Standing>, RemoteError> {
-        let [state, version, head] = self.standing(verbs, location).await?;
+        let ([state, version, head], turn) = self.standing(verbs, location).await?;
         let version = Version(version);
-        Ok(if Head(head).incarnation() != location.incarnation || version.is_removed() {
+        let is_it = Head(head).incarnation() == location.incarnation && location.is_within(turn);
+        Ok(if !is_it || version.is_removed() {
             Look::Stale
         } else if version.is_writing() {
             Look::Busy
@@ -184,33 +186,40 @@ impl<K: Keys> RecordPeer<K> {
         })
     }
 
-    /// State, version and head, none of them read later than the next.
+    /// State, version and head, and the turn, none of them read later than the next.
     ///
     /// That order matters. A lock that was taken before the version was read is seen, so that a free record of some version is one
-    /// that nobody was about to change. And the incarnation is that of the version, or of later.
-    async fn standing<P: Port>(&self, verbs: Verbs<'_, P>, location: Location) -> Result<[u64; 3], VerbError> {
+    /// that nobody was about to change. And the incarnation is that of the version, or of later, and so is the turn.
+    async fn standing<P: Port>(&self, verbs: Verbs<'_, P>, location: Location) -> Result<([u64; 3], Turn), VerbError> {
         const WORDS: [usize; 3] = [STATE, VERSION, HEAD];
         const { assert!(VERSION == STATE + 1 && HEAD == VERSION + 1) };
-        let at = location.record + 8 * STATE as u64;
+        let (at, turns) = (location.record + 8 * STATE as u64, turns_of(location.record));
         let block = verbs.endpoint().capabilities().atomic_read_bytes.max(size_of::<u64>()) as u64;
         if at.offset.bytes() / block == (at.offset.bytes() + 8 * (WORDS.len() as u64 - 1)) / block {
+            let mut batch = verbs.batch();
+            if let (Ok(words), Ok(turn)) = (batch.read(at, WORDS.len()), batch.read(turns, 1)) {
+                batch.ring();
+                let words = words.await?;
+                return Ok((std::array::from_fn(|word| words[word]), Turn(turn.await?[0])));
+            }
+            drop(batch);
             let words = verbs.read(at, WORDS.len()).await?;
-            return Ok(std::array::from_fn(|word| words[word]));
+            return Ok((std::array::from_fn(|word| words[word]), Turn(verbs.read_word(turns).await?)));
         }
         // In different blocks, which one READ fetches in any order. Several to one node keep theirs.
         let mut batch = verbs.batch();
         let posted = WORDS.map(|word| batch.read(location.record + 8 * word as u64, 1));
-        if let [Ok(state), Ok(version), Ok(head)] = posted {
+        if let ([Ok(state), Ok(version), Ok(head)], Ok(turn)) = (posted, batch.read(turns, 1)) {
             batch.ring();
-            return Ok([state.await?[0], version.await?[0], head.await?[0]]);
+            return Ok(([state.await?[0], version.await?[0], head.await?[0]], Turn(turn.await?[0])));
         }
         drop(batch);
-        // There was no room for three at once.
+        // There was no room for all at once.
         let mut words = [0; WORDS.len()];
         for (word, value) in WORDS.into_iter().zip(&mut words) {
             *value = verbs.read_word(location.record + 8 * word as u64).await?;
         }
-        Ok(words)
+        Ok((words, Turn(verbs.read_word(turns).await?)))
     }
 
     pub(super) fn owner(location: Location) -> NodeId {

@@ -14,7 +14,6 @@ use crate::{
     lasts::Last,
     layout::Place,
     record::{Record, Shape},
-    room::Nowhere,
     table::EntryChange,
 };
 
@@ -104,7 +103,7 @@ impl<E: Engine> Table<E> {
                 Ok(Put::Retry) => waiter.pause(),
                 Err(error) => break Err(error),
             }
-            match self.read::<K, _>(key, Current, &mut Nowhere) {
+            match self.read_to_put::<K, _>(key, Current) {
                 Ok(Err(vacancy)) => spot = vacancy,
                 taken => break taken.map(|_| None),
             }

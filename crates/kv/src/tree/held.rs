@@ -14,11 +14,11 @@ use super::{
     rows::{Ahead, Direction, Passed},
 };
 use crate::{
-    Handle, KvError, Placed, ReadEntry, Reaped, Version, Visibility, Worker,
+    Handle, KvError, Placed, ReadEntry, Reaped, Turn, Version, Visibility, Worker,
     base::Base,
     heap::Class,
     record::{FoundRow, Record},
-    room::{Nowhere, Room},
+    room::Room,
     table::{EntryChange, KvTable, sealed::Sealed},
 };
 
@@ -236,17 +236,19 @@ impl<E: Engine, K: TreeKeys> KvTable<E, K> for Tree<E, K> {
         worker: &mut Worker<E>,
         key: K::Key<'_>,
         value: &[u8],
-        missed: Option<NodeVersion>,
+        missed: Option<(NodeVersion, Turn)>,
         (view, first): (V, impl Fn(u64) -> Version),
         mut note: impl FnMut(LeafChange),
     ) -> Result<Placed, KvError> {
         let table = &*self.table;
+        // The stamps of leaves do not come round.
+        let missed = missed.map(|(leaf, _)| leaf);
         let mut tried = table.put_near::<K>(worker, missed, key, value, &first, &mut note)?;
         let made = loop {
             if let Some(made) = tried {
                 break made;
             }
-            match table.read::<K, _>(key, view, &mut Nowhere)? {
+            match table.read_to_put::<K, _>(key, view)? {
                 Ok(found) => return Ok(Placed::Found(found)),
                 Err(spot) => tried = table.put_new::<K>(worker, spot, key, value, &first, &mut note)?,
             }

@@ -35,7 +35,7 @@ use super::{
     spot::{Put, Spot},
 };
 use crate::{
-    Current, KvError, Version,
+    Current, KvError, Turn, Version,
     keys::{Keys, Sliced},
     layout::{Place, Target},
     record::{KeyInto, Look, Record},
@@ -92,6 +92,11 @@ impl<E: Engine> Table<E> {
         note: &mut impl FnMut(LeafChange),
     ) -> Result<Put, KvError> {
         let Some(other_place) = spot.record() else { return Ok(Put::Retry) };
+        let since = Turn::of(self.region());
+        // The record was the entry's before it was looked at.
+        if !spot.leaf.node.still(spot.leaf.stamp) || spot.leaf.node.link(spot.slot) != other_place.to_link() {
+            return Ok(Put::Retry);
+        }
         let mut other = Vec::new();
         let record = Record::at(self.region(), other_place)?;
         let read = record.read::<Sliced, _>(KeyInto(&mut other), &mut Current, &mut Nowhere)?;
@@ -109,6 +114,9 @@ impl<E: Engine> Table<E> {
         }
         let first = spot.depth + 1;
         let parting = first + slices::common(key, &other, first);
+        if !since.holds_in(self.region()) {
+            return Ok(Put::Retry);
+        }
         let mut places = self.pool.take_all(self.region(), parting + 1 - first)?;
         let put = match spot.leaf.try_lock() {
             None => Ok(Put::Retry),

@@ -3,7 +3,10 @@
 //! It keeps no copies of rows: it knows its leaf, with the stamp that the leaf had, and which slots are still to come. An entry is read when it is come to, and is
 //! believed if the leaf has the stamp still. If not, what is left of the range is looked for again, from behind the last key on.
 
-use std::ops::{Bound, ControlFlow, RangeBounds};
+use std::{
+    hint::cold_path,
+    ops::{Bound, ControlFlow, RangeBounds},
+};
 
 use drtm_htm::Engine;
 
@@ -14,7 +17,7 @@ use super::{
     rows::{Ahead, Direction, Passed, Rows},
 };
 use crate::{
-    KvError, Visibility,
+    KvError, Turn, Visibility,
     keys::{Inline, Keys},
     layout::Place,
     record::{FoundRow, KeyWord, Look, Record},
@@ -77,10 +80,12 @@ impl Way<Inline> for Leaves {
         value: &mut impl Room,
     ) -> Result<Option<FoundRow<u64, V>>, KvError> {
         loop {
+            let mut since = table.since::<V>();
             while let Some((key, link)) = self.next_entry(table)? {
-                if let Some(found) = table.row_at(key, link, view, value)? {
+                if let Some(found) = table.row_since((key, link), since, view, value)? {
                     return Ok(Some((key, found)));
                 }
+                since = table.since::<V>();
             }
             let Some(next) = self.beyond else { return Ok(None) };
             self.go_on(table, next, passed)?;
@@ -154,11 +159,12 @@ impl Leaves {
     ) -> Result<ControlFlow<()>, KvError> {
         let (region, leaf, next_leaf) = (table.region(), self.leaf.seen(table)?, self.next_leaf(table));
         while rows.are_there() {
+            let since = table.since::<V>();
             let Some((key, link)) = rows.take(region, leaf, || next_leaf) else {
                 self.lose(rows);
                 break;
             };
-            let Some(found) = table.row_at(key, link, view, value)? else { continue };
+            let Some(found) = table.row_since((key, link), since, view, value)? else { continue };
             if show(key, found, value).is_break() {
                 return Ok(ControlFlow::Break(()));
             }
@@ -261,6 +267,53 @@ impl<E: Engine> Table<E> {
         let stamp = node.stamp();
         let is_it = stamp.is_readable() && stamp.level() == 0 && (node.low()..=node.high()).contains(&key);
         Ok(is_it.then_some(Seen { node, stamp }))
+    }
+
+    /// The turn, for readers that ask about each row.
+    #[inline(always)]
+    pub(super) fn since<V: Visibility>(&self) -> Option<Turn> {
+        V::IS_ALONE.then(|| Turn::of(self.region()))
+    }
+
+    /// Whether a reader that asks about each row has to read one again.
+    #[inline(always)]
+    pub(super) fn may_have_come_round(&self, since: Option<Turn>) -> bool {
+        since.is_some_and(|since| !since.holds_in(self.region()))
+    }
+
+    /// The key's row, of which the leaf has said since this turn that it is here. `None`: there is none any more.
+    #[inline(always)]
+    fn row_since<V: Visibility>(
+        &self,
+        (key, link): (u64, u64),
+        since: Option<Turn>,
+        view: &mut V,
+        value: &mut impl Room,
+    ) -> Result<Option<V::Found>, KvError> {
+        let row = self.row_at(key, link, view, value)?;
+        if self.may_have_come_round(since) {
+            cold_path();
+            return self.row_again(key, view, value);
+        }
+        Ok(row)
+    }
+
+    /// The key's row, if there is one, wherever it is now.
+    #[cold]
+    #[inline(never)]
+    fn row_again<V: Visibility>(
+        &self,
+        key: u64,
+        view: &mut V,
+        value: &mut impl Room,
+    ) -> Result<Option<V::Found>, KvError> {
+        loop {
+            let since = Turn::of(self.region());
+            let row = self.search::<Inline, _>(key, |record| record.read::<Inline, V>(KeyWord(key), view, value))?.ok();
+            if since.holds_in(self.region()) {
+                return Ok(row);
+            }
+        }
     }
 
     /// The key's row, of which the leaf says that it is here. `None`: there is none any more.

@@ -138,7 +138,7 @@ impl<'t, E: Engine> Made<'t, E> {
                     self.pending = Some(place);
                 }
                 Err(error) => {
-                    worker.free(shape.class(), memory);
+                    worker.give_back_object(shape.class(), memory);
                     return Err(error.into());
                 }
             }

@@ -21,10 +21,10 @@ use drtm_rdma::{Offset, Port, Remote, Verbs};
 
 use super::{header, node};
 use crate::{
-    Location, NodeCache,
+    Location, NodeCache, Turn,
     keys::Inline,
     layout::{FANOUT, NODE_HEADER, NODE_WORDS, Place, Stamp},
-    peer::{Patience, PeerError},
+    peer::{KnownTurn, Patience, PeerError},
 };
 
 /// A tree on another node. Threads can share it.
@@ -61,6 +61,7 @@ pub struct TreePeer {
     at: Remote,
     root: Remote,
     cache: Option<Arc<NodeCache>>,
+    turn: KnownTurn,
 }
 
 /// What became of one way down.
@@ -82,7 +83,8 @@ impl TreePeer {
         if found != expected {
             return Err(PeerError::NotThisTable { at, expected, found });
         }
-        Ok(Self { at, root: at + 8 * header::ROOT as u64, cache: None })
+        let turn = KnownTurn::of(verbs, at).await?;
+        Ok(Self { at, root: at + 8 * header::ROOT as u64, cache: None, turn })
     }
 
     /// The same, remembering inner nodes in a cache that any number of peers of any trees can share.
@@ -91,7 +93,7 @@ impl TreePeer {
         Self { cache: Some(cache), ..self }
     }
 
-    /// Looks up where a key's record is. By the time the record is read it may be elsewhere, which the record tells: look it up again then.
+    /// Looks up where a key's record is. By the time the record is read it may be elsewhere, which the record tells: look it up [again](Self::find_again) then.
     ///
     /// # Errors
     ///
@@ -108,9 +110,21 @@ impl TreePeer {
         }
     }
 
+    /// Looks a key up anew, after the record at the location that was [found](Self::find) has turned out not to be the key's any more.
+    ///
+    /// # Errors
+    ///
+    /// As for [`find`](Self::find).
+    pub async fn find_again<P: Port>(&self, verbs: Verbs<'_, P>, key: u64) -> Result<Option<Location>, PeerError> {
+        // What was known of the turn may be why the record could not be told from another.
+        self.turn.refresh(verbs).await?;
+        self.find(verbs, key).await
+    }
+
     /// From the root down to the key's leaf. If the way is out of date, the remembered node that has led astray is forgotten.
     async fn descend<P: Port>(&self, verbs: Verbs<'_, P>, key: u64) -> Result<Way, PeerError> {
         let (mut at, mut above, mut level) = (self.root, None, None);
+        let since = self.turn.get();
         loop {
             // Leaves are not remembered; what was an inner node may be a leaf now.
             let remembered = if level == Some(0) { None } else { self.remembered(at) };
@@ -127,7 +141,7 @@ impl TreePeer {
                 return Ok(Way::Lost);
             }
             if stamp.level() == 0 {
-                return self.look(verbs, at, &node, key).await;
+                return self.look(verbs, (at, since), &node, key).await;
             }
             if !is_remembered {
                 match whole(verbs, at, stamp).await? {
@@ -144,13 +158,19 @@ impl TreePeer {
     }
 
     /// Looks for a key in its leaf, as it was fetched.
-    async fn look<P: Port>(&self, verbs: Verbs<'_, P>, at: Remote, leaf: &Fetched, key: u64) -> Result<Way, PeerError> {
+    async fn look<P: Port>(
+        &self,
+        verbs: Verbs<'_, P>,
+        (at, since): (Remote, Turn),
+        leaf: &Fetched,
+        key: u64,
+    ) -> Result<Way, PeerError> {
         if let Some(place) = leaf.record(key) {
-            return Ok(Way::Found(Location::of(place, self.at)));
+            return Ok(Way::Found(Location::of(place, self.at, since)));
         }
         Ok(match whole(verbs, at, leaf.stamp()).await? {
             Some(leaf) if !leaf.is_for(key, Some(0)) => Way::Lost,
-            Some(leaf) => leaf.record(key).map_or(Way::Absent, |place| Way::Found(Location::of(place, self.at))),
+            Some(leaf) => leaf.record(key).map_or(Way::Absent, |place| Way::Found(Location::of(place, self.at, since))),
             None => Way::Lost,
         })
     }

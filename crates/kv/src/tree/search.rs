@@ -11,10 +11,10 @@ use super::{
     spot::Spot,
 };
 use crate::{
-    KvError, Visibility, Worker,
+    KvError, Turn, Visibility, Worker,
     lasts::Last,
     record::{Look, Record, WholeKey},
-    room::Room,
+    room::{Nowhere, Room},
 };
 
 /// The highest level whose nodes are asked for ahead: leaves are level 0.
@@ -205,6 +205,23 @@ impl<E: Engine> Table<E> {
         into: &mut impl Room,
     ) -> Result<Result<V::Found, Spot<'_, E>>, KvError> {
         self.search::<K, _>(key, |record| record.read::<K::Kept, V>(WholeKey::<K::Kept>(key), &mut view, into))
+    }
+
+    /// [Reads](Self::read) a key that is to be put there if it is missed. What is found, the caller has to look at.
+    #[inline(always)]
+    pub(super) fn read_to_put<K: Kind, V: Visibility + Copy>(
+        &self,
+        key: K::Key<'_>,
+        view: V,
+    ) -> Result<Result<V::Found, Spot<'_, E>>, KvError> {
+        loop {
+            let since = Turn::of(self.region());
+            let read = self.read::<K, _>(key, view, &mut Nowhere)?;
+            // Of a byte string, it is another key's record that says so, and that may have come round.
+            if K::FITS || read.is_ok() || since.holds_in(self.region()) {
+                return Ok(read);
+            }
+        }
     }
 
     /// The nodes from the root to the leaf for a key, each the child of the one before. `None`, as for [`try_leaf`](Self::try_leaf).

@@ -126,10 +126,12 @@ impl Way<Bytes> for Walk {
                 self.push(Known::of(table.top()?), true, true);
                 continue;
             };
+            let since = table.since::<V>();
             let stuck_at = if let Some((word, link)) = layer.leaves.next_entry(table)? {
                 let goes_on = match Target::of(link) {
                     Target::Layer(place) => self.enter(table, word, place)?,
                     Target::Record(place) => match self.come_to(table, word, place, view, value)? {
+                        _ if table.may_have_come_round(since) => false,
                         Come::To(found) => return Ok(Some((&self.key, found))),
                         Come::Past => true,
                         Come::Lost => false,

@@ -12,6 +12,8 @@ mod hash;
 mod held;
 mod remote;
 mod tree;
+#[cfg(feature = "narrow")]
+mod turns;
 
 #[path = "../transacted/mod.rs"]
 mod transacted;

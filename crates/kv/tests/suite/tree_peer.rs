@@ -36,11 +36,13 @@ fn open<P: Port>(endpoint: &Endpoint<P>, at: Remote, cache: Option<Arc<NodeCache
 /// A key's value, and how many locations were stale before it was found, or found not to be there.
 async fn get<P: Port>(verbs: Verbs<'_, P>, peer: &TreePeer, key: u64) -> (Option<Vec<u8>>, u64) {
     let mut stale = 0;
-    while let Some(location) = peer.find(verbs, key).await.expect("sound") {
+    let mut found = peer.find(verbs, key).await.expect("sound");
+    while let Some(location) = found {
         match read(verbs, location, key).await {
             Seen::Value(value) => return (Some(value), stale),
             Seen::Stale => stale += 1,
         }
+        found = peer.find_again(verbs, key).await.expect("sound");
     }
     (None, stale)
 }

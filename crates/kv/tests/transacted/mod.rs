@@ -48,7 +48,11 @@ pub(crate) trait Transacted<E: Engine, K: Keys>: KvTable<E, K> {
         missed: Option<Self::Guard>,
         note: impl FnMut(GuardChange<Self::Guard>),
     ) -> Result<Option<Version>, KvError> {
-        let Placed::Made(made) = self.place(worker, key, value, missed, note)? else { return Ok(None) };
+        let Placed::Made(made) =
+            self.place(worker, key, value, missed.map(|missed| (missed, self.store().turn())), note)?
+        else {
+            return Ok(None);
+        };
         let Locking::Taken { version, .. } = self.store().records().lock(made.at, worker.holder())? else {
             panic!("no other has use for it")
         };

@@ -8,7 +8,9 @@
 //!       4      bytes allocated, from the region's beginning; grows
 //!       5      kind of engine: 1 without regions, 2 hardware's, 3 emulated
 //!       6..8   zero
-//!       8..32  roots: one word for each thing that must be found again
+//!       8..24  roots: one word for each thing that must be found again
+//!      24      turns: counts the rounds of what is used again and again
+//!      25..32  zero, so that `turns` has a cache line of its own
 //! ```
 //!
 //! Words 0 to 3 and 5 are written once, before any other process can see the region. Accesses
@@ -18,6 +20,7 @@
 use drtm_htm::{Engine, EngineKind, Word};
 
 use super::RegionError;
+use crate::Offset;
 
 /// Words in the superblock.
 pub(super) const WORDS: usize = 32;
@@ -26,15 +29,19 @@ pub(super) const WORDS: usize = 32;
 pub(super) const BYTES: u64 = 8 * WORDS as u64;
 
 /// Words for finding things again.
-pub const ROOTS: usize = WORDS - FIRST_ROOT;
+pub const ROOTS: usize = TURNS - FIRST_ROOT;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"drtm-reg");
-const FORMAT: u64 = 2;
+const FORMAT: u64 = 3;
 
 const CHECKSUM: usize = 3;
 const ALLOCATED: usize = 4;
 const ENGINE: usize = 5;
 const FIRST_ROOT: usize = 8;
+const TURNS: usize = 24;
+
+/// Where the word that counts turns is in every region (see [`Region::turns`](crate::Region::turns)).
+pub const TURNS_AT: Offset = Offset::new(8 * TURNS as u64);
 
 /// The superblock of a mapped region.
 #[derive(Clone, Copy, Debug)]
@@ -77,7 +84,12 @@ impl<'a> Superblock<'a> {
     }
 
     pub(super) fn root(self, index: usize) -> Option<&'a Word> {
-        self.0[FIRST_ROOT..].get(index)
+        self.0[FIRST_ROOT..TURNS].get(index)
+    }
+
+    #[inline(always)]
+    pub(super) fn turns(self) -> &'a Word {
+        &self.0[TURNS]
     }
 }
 

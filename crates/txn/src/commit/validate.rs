@@ -56,5 +56,6 @@ pub(crate) fn validate_all<S: Setting>(db: &Inner<S>, state: &TxState<S::Engine>
             return Err(Conflict::Moved);
         }
     }
-    Ok(())
+    // A snapshot has seen nothing that could have changed.
+    if state.has_seen_nothing() { Ok(()) } else { db.lifecycle.check_turns(db.engine(), state.session.admission) }
 }

@@ -3,7 +3,7 @@
 use std::{
     path::PathBuf,
     sync::{
-        Arc,
+        Arc, Weak,
         atomic::{AtomicU32, Ordering::Relaxed},
     },
     time::Duration,
@@ -13,7 +13,7 @@ use crossbeam_queue::SegQueue;
 #[cfg(feature = "tracing")]
 use drtm_htm::Engine;
 use drtm_htm::Native;
-use drtm_kv::Store;
+use drtm_kv::{Store, Watch};
 use thread_local::ThreadLocal;
 
 use super::Db;
@@ -325,6 +325,7 @@ impl Builder {
                 Some(durability::open(&storage, (&store, &snapshots, &catalog), config, &self.observer)?)
             }
         };
+        let lifecycle = Lifecycle::new(store.region().engine());
         let inner: Inner<S> = Inner {
             number: DATABASES.fetch_add(1, Relaxed),
             store,
@@ -332,7 +333,7 @@ impl Builder {
             is_told: self.sink.is_some() || log.is_some(),
             sink: self.sink,
             log,
-            lifecycle: Lifecycle::default(),
+            lifecycle,
             threads: ThreadLocal::new(),
             registry: Registry::default(),
             snapshots,
@@ -349,7 +350,10 @@ impl Builder {
             has_regions = inner.engine().has_regions(),
             "a database is open"
         );
-        Ok(Db { inner: Arc::new(inner) })
+        let inner = Arc::new(inner);
+        let watch: Weak<dyn Watch> = Arc::downgrade(&inner) as _;
+        inner.store.watched_by(watch);
+        Ok(Db { inner })
     }
 }
 

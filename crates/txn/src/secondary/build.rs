@@ -120,7 +120,7 @@ impl<S: Setting> Db<S> {
     ) -> Result<(), Error> {
         let db = &*self.inner;
         let Some(entries) = db.catalog.get(number) else { return Err(Error::OtherDatabase) };
-        let tell = || db.lifecycle.change_indexes(db.engine());
+        let tell = || db.lifecycle.advance_count(db.engine());
         let index = Box::new(upkeep::Opened { def, number, table: opened.name });
         let listed = opened.indexes.add(index, tell);
         let filled = catch_unwind(AssertUnwindSafe(|| {

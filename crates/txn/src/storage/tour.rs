@@ -91,7 +91,7 @@ fn some_of_hash<E: Engine, K: Keys>(
     mut show: impl FnMut(K::Key<'_>, &[u8], Version),
 ) -> Result<bool, KvError> {
     let mut failed = None;
-    let has_more = table.advance(sweep, |key| match table.read(key, Current, value) {
+    let has_more = table.advance(sweep, |key| match table.undisturbed(|_| table.read(key, Current, value)) {
         Ok(Ok(found)) if found.is_present() => show(key, value, found.version),
         Ok(_) => {}
         Err(error) => failed = Some(error),

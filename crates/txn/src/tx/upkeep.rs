@@ -40,7 +40,7 @@ impl<'db, S: Setting> Tx<'db, S> {
             return Err(Error::IndexNotOpened { table: opened.name, index });
         }
         let state = self.state();
-        if opened.indexes.changed_at() > state.session.admission.schema_epoch() {
+        if opened.indexes.changed_at() > state.session.admission.count() {
             // What it has written before, it may have written without them.
             return Err(self.doom(Conflict::Indexed));
         }

@@ -10,7 +10,7 @@ use crate::{
     arena::{Arena, ArenaRange},
     catalog::Opened,
     state::TxState,
-    storage::{Expected, KeyRef},
+    storage::{Absence, Expected, KeyRef},
     table::{Kind, Reach},
     wanted::Wanted,
     write_set::{Write, WriteOp, WriteTarget},
@@ -358,10 +358,29 @@ impl<S: Setting> Tx<'_, S> {
     ) -> Result<(), Error> {
         let op = WriteOp::Put(value);
         self.with_entries(opened, key, row.found, op, |tx| match row.record {
-            Some(WriteTarget::Missed(absence)) => tx.place_at::<O>(opened, key, value, &Expected::Missed(absence)),
+            Some(WriteTarget::Missed(absence)) => {
+                let expected = tx.still_missed(absence);
+                tx.place_at::<O>(opened, key, value, &expected)
+            }
             Some(record) => tx.write_at(opened, key, record, op),
             None => tx.place_at::<O>(opened, key, value, &Expected::Nothing),
         })
+    }
+
+    /// What is expected where a row was missed: what was seen there, unless it may have begun to come round since the
+    /// transaction was admitted.
+    ///
+    /// The store tells the database of each turn before it counts it itself. So if the database has heard of none, the
+    /// store has counted one at most of those that make a bucket come round, and three are left to be seen from now on.
+    #[inline(always)]
+    fn still_missed(&mut self, absence: Absence) -> Expected {
+        let (db, admitted) = (self.db, self.state().session.admission);
+        let since = db.store.turn();
+        if db.lifecycle.is_unchanged(db.engine(), admitted) {
+            Expected::Missed(absence, since)
+        } else {
+            Expected::Nothing
+        }
     }
 
     /// Gives a row a value wherever it is, if that is as expected.

@@ -12,6 +12,7 @@ mod opacity;
 mod parts;
 mod regions;
 mod removals;
+mod reuse;
 mod sinks;
 mod snapshots;
 mod starvation;
