@@ -36,12 +36,14 @@
 //! let fabric = LocalFabric::<NoHtm>::new(1, LocalConfig::perfect());
 //! let endpoint = fabric.endpoint(NodeId(0))?;
 //! let verbs = endpoint.during(Phase::Execute);
-//! let mut apples = 0;
+//! let (mut apples, once) = (0, Once::default());
 //! let mut executor = Executor::new(&endpoint);
-//! let once = Once::default();
 //! executor.serve(serve(verbs, &once, |call| match call.procedure() {
 //!     Add::NUMBER => call.answer::<Add>(|(name, add)| match name {
-//!         "apples" => Ok(std::mem::replace(&mut apples, apples + add)),
+//!         "apples" => {
+//!             apples += add;
+//!             Ok(apples - add)
+//!         }
 //!         _ => Err(Refused(404)),
 //!     }),
 //!     _ => call.unknown(),

@@ -51,7 +51,7 @@ impl<R: Stored<Kind = Ordered>, S: Setting, M: Mode> Range<'_, '_, R, S, M> {
     ///
     /// # Errors
     ///
-    /// As for [`Tx::get`].
+    /// As for [`Tx::get`](crate::Tx::get).
     ///
     /// # Example
     ///
