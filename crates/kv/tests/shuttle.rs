@@ -14,6 +14,8 @@
 
 #[path = "suite/tables.rs"]
 mod tables;
+#[path = "suite/visit.rs"]
+mod visit;
 
 use std::{collections::BTreeMap, sync::Arc};
 

@@ -7,6 +7,8 @@
 mod support;
 #[path = "suite/tables.rs"]
 mod tables;
+#[path = "suite/visit.rs"]
+mod visit;
 
 use std::{fs, thread};
 

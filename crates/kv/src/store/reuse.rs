@@ -57,6 +57,10 @@ impl<E: Engine> Store<E> {
     /// Whether the incarnation of an object begins a quarter.
     #[inline(always)]
     pub(super) fn begins_quarter(&self, word: u64) -> bool {
+        // With these faults it is always the first one, and nothing would be used again.
+        if mutation::includes(Mutation::RetireWithoutIncarnation) || mutation::includes(Mutation::HintWithoutLeaf) {
+            return false;
+        }
         let region = &self.shared.region;
         let head = region.array::<1>(Offset::new(8 * (word + HEAD as u64)));
         head.is_ok_and(|[head]| Head(region.engine().load_relaxed(head)).begins_quarter())

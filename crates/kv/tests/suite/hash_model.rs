@@ -6,7 +6,10 @@ use drtm_htm::{Emulated, Engine, NoHtm};
 use drtm_kv::{Bytes, HashConfig, HashTable, Inline, Keys, KvTable, Store, Version, Worker};
 use proptest::prelude::*;
 
-use crate::support::{MIB, Numbered, length, mapped_twice, store, tight, visit};
+use crate::{
+    support::{MIB, Numbered, length, mapped_twice, store, tight},
+    visit::visit,
+};
 
 #[derive(Clone, Debug)]
 enum Op {

@@ -8,7 +8,10 @@ use std::{
 use drtm_htm::{Emulated, Engine, NoHtm};
 use drtm_kv::{Bytes, HashConfig, HashTable, Inline, Keys, KvTable, Store, Version};
 
-use crate::support::{MIB, mapped_twice, rounds, store, tight, turn_of, value, visit};
+use crate::{
+    support::{MIB, mapped_twice, rounds, store, tight, turn_of, value},
+    visit::visit,
+};
 
 const OWNERS: u64 = 3;
 const KEYS: u64 = 400;

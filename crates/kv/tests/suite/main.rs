@@ -28,6 +28,7 @@ mod tree_phantoms;
 mod tree_scan;
 mod tree_skip;
 mod tree_stress;
+mod visit;
 
 #[path = "../transacted/mod.rs"]
 mod transacted;

@@ -7,7 +7,7 @@ use std::{
 };
 
 use drtm_htm::{Emulated, EmulatedConfig, Engine, NoHtm, Profile, Timer};
-use drtm_kv::{Bytes, Current, HashTable, Inline, Keys, KvTable, Memory, ReadEntry, Scan, Store, TreeKeys, Version};
+use drtm_kv::{Bytes, Inline, Keys, Memory, Scan, Store, TreeKeys, Version};
 use drtm_rdma::Region;
 use proptest::prelude::*;
 use rustix::fs::{MemfdFlags, memfd_create};
@@ -142,16 +142,4 @@ impl Numbered for Bytes {
         key.extend(number.to_be_bytes());
         then(&key)
     }
-}
-
-/// Calls `see` with every key that is there, its value and version.
-pub(crate) fn visit<E: Engine, K: Keys>(table: &HashTable<E, K>, mut see: impl FnMut(K::Key<'_>, &[u8], Version)) {
-    let (mut sweep, mut value) = (table.sweep().expect("sound"), Vec::new());
-    let mut visit = |key: K::Key<'_>| {
-        let read = table.read(key, Current, &mut value).expect("sound");
-        if let Some(found) = read.ok().filter(ReadEntry::is_present) {
-            see(key, &value, found.version);
-        }
-    };
-    while table.advance(&mut sweep, &mut visit).expect("sound") {}
 }

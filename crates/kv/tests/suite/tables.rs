@@ -3,7 +3,7 @@
 use drtm_htm::NoHtm;
 use drtm_kv::{HashTable, Inline, KvError, KvTable, Tree};
 
-use crate::support::visit;
+use crate::visit::visit;
 
 pub(crate) trait Table: KvTable<NoHtm, Inline> {
     /// All keys with their values: in order, if the table has one, and downward if that is asked for.
