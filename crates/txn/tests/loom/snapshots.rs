@@ -179,11 +179,12 @@ fn a_range_in_a_snapshot_has_a_row_that_moves_to_another_key_once() {
     );
 }
 
-/// With both slots taken, the third snapshot is a member of the crowd.
+/// With both slots taken, the third snapshot is a member of the crowd. (With one preemption, by
+/// `LOOM_MAX_PREEMPTIONS=1`, this takes longer than everything else together.)
 #[test]
 fn a_member_of_the_crowd_sees_a_transaction_whole_or_not_at_all() {
     explore(
-        1,
+        0,
         || World::new(&[1, 2]),
         |world| world.set(&[1, 2], 2),
         |world| {
