@@ -273,7 +273,7 @@ pub trait KvTable<E: Engine, K: Keys>: sealed::Sealed + Clone + Debug + Send + S
         Self::Kept::kept(key)?;
         let waiting = self.base().patience.begin();
         while let Some((seen, since)) = self.find(key)? {
-            if self.take_out(worker, key, seen, Some(since))? == Reaped::Out {
+            if self.take_out(worker, key, seen, Some(since), || ())? == Reaped::Out {
                 return Ok(Some(seen.version));
             }
             waiting.pause()?;
@@ -512,6 +512,7 @@ pub trait KvTable<E: Engine, K: Keys>: sealed::Sealed + Clone + Debug + Send + S
     }
 
     /// Takes out the record of a key that is gone, if it is still as it was seen and not locked.
+    /// Calls `going` once the record is locked for it, before its key leads to it no more.
     ///
     /// # Errors
     ///
@@ -526,13 +527,19 @@ pub trait KvTable<E: Engine, K: Keys>: sealed::Sealed + Clone + Debug + Send + S
     /// let store = Store::in_memory(NoHtm, 16 << 20)?;
     /// let (table, mut worker) = (store.hash_table(HashConfig::default())?, store.worker()?);
     /// let Placed::Made(seen) = table.place(&mut worker, 7, b"seven", None, |_| ())? else { panic!("it is new") };
-    /// assert_eq!(table.reap(&mut worker, 7, seen)?, Reaped::Out);
-    /// assert_eq!(table.reap(&mut worker, 7, seen)?, Reaped::Gone, "it is out already");
+    /// assert_eq!(table.reap(&mut worker, 7, seen, || ())?, Reaped::Out);
+    /// assert_eq!(table.reap(&mut worker, 7, seen, || ())?, Reaped::Gone, "it is out already");
     /// assert_eq!(table.count()?, 0);
     /// # Ok::<(), drtm_kv::KvError>(())
     /// ```
-    fn reap(&self, worker: &mut Worker<E>, key: K::Key<'_>, seen: ReadEntry) -> Result<Reaped, KvError> {
-        self.take_out(worker, key, seen, None)
+    fn reap(
+        &self,
+        worker: &mut Worker<E>,
+        key: K::Key<'_>,
+        seen: ReadEntry,
+        going: impl FnOnce(),
+    ) -> Result<Reaped, KvError> {
+        self.take_out(worker, key, seen, None, going)
     }
 
     /// Takes a record out of the table, if it is still as it was seen and not locked. If its key
@@ -545,6 +552,7 @@ pub trait KvTable<E: Engine, K: Keys>: sealed::Sealed + Clone + Debug + Send + S
         key: K::Key<'_>,
         seen: ReadEntry,
         present_since: Option<Turn>,
+        going: impl FnOnce(),
     ) -> Result<Reaped, KvError> {
         let changed = self.change_entry(key, seen.at, |record| {
             let locked = match record.lock_seen::<Self::Kept>(seen, worker.holder())? {
@@ -563,6 +571,7 @@ pub trait KvTable<E: Engine, K: Keys>: sealed::Sealed + Clone + Debug + Send + S
                 record.forget(worker, seen.version, |_, _| false)?;
             }
             self.base().raise_floor(seen.version)?;
+            going();
             Ok(Ok((locked, None)))
         });
         let class = match changed? {

@@ -24,8 +24,7 @@ pub(crate) fn reap<S: Setting>(
     let reaped = if db.ticket.is_held() {
         Reaped::Busy
     } else {
-        counters.takes_out(db.engine());
-        opened.storage.reap(worker, key, seen)?
+        opened.storage.reap(worker, key, seen, || counters.takes_out(db.engine()))?
     };
     if reaped == Reaped::Busy {
         db.garbage.push(Garbage::Row { table, key: key.into(), seen });
@@ -84,8 +83,9 @@ fn try_each<S: Setting>(db: &Inner<S>, state: &mut TxState<S::Engine>, spent: &m
         let is_done = match &mut left {
             Garbage::Row { table, key, seen } => match db.catalog.get(*table) {
                 Some(opened) => {
-                    state.session.counters.takes_out(db.engine());
-                    opened.storage.reap(&mut state.worker, key.as_ref(), *seen)? != Reaped::Busy
+                    let TxState { worker, session, .. } = &mut *state;
+                    let going = || session.counters.takes_out(db.engine());
+                    opened.storage.reap(worker, key.as_ref(), *seen, going)? != Reaped::Busy
                 }
                 None => true,
             },

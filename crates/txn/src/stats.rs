@@ -47,7 +47,7 @@ impl Counters {
         engine.store(&self.written, engine.load_relaxed(&self.written) + 1);
     }
 
-    /// Counts a record that is about to be taken out of its table.
+    /// Counts a record that is locked, and is about to be taken out of its table.
     #[inline(always)]
     pub(crate) fn takes_out<E: Engine>(&self, engine: &E) {
         engine.store(&self.taken_out, engine.load_relaxed(&self.taken_out) + 1);

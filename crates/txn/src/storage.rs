@@ -323,8 +323,14 @@ impl<E: Engine> Storage<E> {
         })
     }
 
-    pub(crate) fn reap(&self, worker: &mut Worker<E>, key: KeyRef<'_>, seen: ReadEntry) -> Result<Reaped, KvError> {
-        dispatch!(Any, self, key, |table, key| table.reap(worker, key, seen))
+    pub(crate) fn reap(
+        &self,
+        worker: &mut Worker<E>,
+        key: KeyRef<'_>,
+        seen: ReadEntry,
+        going: impl FnOnce(),
+    ) -> Result<Reaped, KvError> {
+        dispatch!(Any, self, key, |table, key| table.reap(worker, key, seen, going))
     }
 
     /// Rows, and records that stand for rows that are not there.

@@ -124,7 +124,7 @@ impl<T: Table> World<T> {
     /// Takes out the record of an absent key: whoever [goes on](Self::go_on) has its memory.
     fn and_its_memory_free(self, key: u64) -> Self {
         let mut worker = self.store.worker().expect("a worker");
-        assert_eq!(self.table.reap(&mut worker, key, self.begun(key)).expect("sound"), Reaped::Out);
+        assert_eq!(self.table.reap(&mut worker, key, self.begun(key), || ()).expect("sound"), Reaped::Out);
         *self.holder.lock().expect("no panic") = Some(worker);
         self
     }
@@ -376,7 +376,7 @@ fn a_record_is_taken_out_or_used_again<T: Table>() {
         || World::new(&[]).and_an_absent_key(1),
         |world| {
             world.work(|worker| match world.fetch(worker, 1) {
-                Ok(seen) if !seen.is_present() => Did::Reap(world.table.reap(worker, 1, seen).expect("sound")),
+                Ok(seen) if !seen.is_present() => Did::Reap(world.table.reap(worker, 1, seen, || ()).expect("sound")),
                 _ => Did::Reap(Reaped::Gone),
             })
         },
@@ -408,7 +408,7 @@ fn memory_of_an_absent_key_is_never_read_as_the_key<T: Table>() {
         || World::new(&[2]).and_an_absent_key(1),
         |world| {
             world.work(|worker| {
-                assert_eq!(world.table.reap(worker, 1, world.begun(1)).expect("sound"), Reaped::Out);
+                assert_eq!(world.table.reap(worker, 1, world.begun(1), || ()).expect("sound"), Reaped::Out);
                 world.write_keeping(worker, 2, world.begun(2).at, 30, SHORT);
             });
         },
@@ -437,7 +437,7 @@ fn who_was_mistaken_about_a_record_unlocks_it_for_nobody_else() {
         },
         |world| {
             world.work(|worker| {
-                assert_eq!(world.table.reap(worker, 2, world.begun(2)).expect("sound"), Reaped::Out);
+                assert_eq!(world.table.reap(worker, 2, world.begun(2), || ()).expect("sound"), Reaped::Out);
                 let found = world.store.records().lock(world.begun(1).at, worker.holder()).expect("sound");
                 assert_eq!(found, Locking::Gone);
             });
@@ -512,7 +512,7 @@ fn what_a_removed_key_was_is_found<T: Table>() {
                 world.keep(worker, at);
                 let seen = ReadEntry { at, version: version(20).as_removed() };
                 world.store.records().publish(at, seen.version).expect("sound");
-                assert_eq!(world.table.reap(worker, 1, seen).expect("sound"), Reaped::Busy);
+                assert_eq!(world.table.reap(worker, 1, seen, || ()).expect("sound"), Reaped::Busy);
             });
         },
         |world| assert_eq!(world.was(1, 15), Past::Present(version(10))),

@@ -318,7 +318,7 @@ impl<'t, E: Engine, K: Numbered, T: Transacted<E, K>> Checked<'t, E, K, T> {
             (true, false, false) if has_past => Reaped::Busy,
             (true, false, false) => Reaped::Out,
         };
-        let reaped = K::with(key, |key| self.table.reap(&mut self.workers[turn % 2], key, seen)).expect("sound");
+        let reaped = K::with(key, |key| self.table.reap(&mut self.workers[turn % 2], key, seen, || ())).expect("sound");
         prop_assert_eq!(reaped, expected);
         // An attempt that has changed nothing may look as if it had.
         self.is_disturbed = true;

@@ -119,10 +119,10 @@ impl<E: Engine, T> Hand<'_, E, T> {
                     let gone = ReadEntry { version: seen.version.next().as_removed(), ..seen };
                     self.store.records().publish(gone.at, gone.version).expect("sound");
                     self.done.removed += count;
-                    K::with(key, |key| self.table.reap(&mut self.worker, key, gone)).expect("sound");
+                    K::with(key, |key| self.table.reap(&mut self.worker, key, gone, || ())).expect("sound");
                 }
             }
-            5 if !seen.is_present() => drop(K::with(key, |key| self.table.reap(&mut self.worker, key, seen))),
+            5 if !seen.is_present() => drop(K::with(key, |key| self.table.reap(&mut self.worker, key, seen, || ()))),
             _ => self.look_back::<K>(key, seen.version),
         }
     }
