@@ -136,6 +136,11 @@ impl Process {
         let id = self.child.lock().expect("no panic").id();
         let id = rustix::process::Pid::from_raw(id as i32).expect("a process");
         rustix::process::kill_process(id, signal).expect("it is ours");
+        if signal == rustix::process::Signal::STOP {
+            // On another processor it may go on for a while.
+            let stops = rustix::process::WaitOptions::UNTRACED;
+            rustix::process::waitpid(Some(id), stops).expect("it is ours");
+        }
     }
 
     /// Ends it, as `kill -9` does.
