@@ -4,7 +4,7 @@ mod values;
 
 pub(crate) use values::{ArenaRange, Values, append};
 
-use crate::{Error, Key, storage::KeyRef};
+use crate::{AsKey, Error, Key, storage::KeyRef};
 
 /// Bytes of keys and values.
 #[derive(Debug, Default)]
@@ -64,12 +64,12 @@ pub(crate) enum ArenaKey {
 impl ArenaKey {
     /// Keeps a key in `bytes`, unless it is itself a word.
     #[inline(always)]
-    pub(crate) fn keep<K: Key>(bytes: &mut Vec<u8>, key: &K) -> Result<Self, Error> {
+    pub(crate) fn keep<K: Key>(bytes: &mut Vec<u8>, key: impl AsKey<K>) -> Result<Self, Error> {
         if K::FITS {
-            return Ok(Self::Word(key.word()));
+            return Ok(Self::Word(key.packed()));
         }
         let (range, ()) = append(bytes, bytes.len(), |bytes| {
-            key.write(bytes, true);
+            key.write_key(bytes, true);
             Ok(())
         })?;
         Ok(Self::Bytes(range))

@@ -4,7 +4,7 @@ use drtm_kv::Lines;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::{
-    Codec, CodecError, Error, Flat, Key, Part, Rows, Setting, Stored, Table, Tx, copied::copied, part::WORD,
+    AsKey, Codec, CodecError, Error, Flat, Key, Part, Rows, Setting, Stored, Table, Tx, copied::copied, part::WORD,
     rows::sealed::Sealed, table::Kind, wanted::Wanted,
 };
 
@@ -118,7 +118,7 @@ impl<K: Key, C: Flat, O: Kind, T: FromBytes + IntoBytes + Immutable + KnownLayou
     fn update<S: Setting, X>(
         self,
         tx: &mut Tx<'_, S>,
-        key: &K,
+        key: impl AsKey<K>,
         change: impl FnOnce(&mut T) -> X,
     ) -> Result<Option<X>, Error> {
         tx.update_part(self.table, key, self.part, change)

@@ -9,14 +9,23 @@
 //! unsigned       big-endian
 //! signed         big-endian with its sign bit turned over, so that the negative ones come first
 //! bool           one byte, 0 or 1
-//! [u8; N]        itself
+//! char           its number, big-endian
+//! usize, isize   as u64 and i64
+//! arrays         their parts
+//! Option         one byte, 0 or 1, then the value, or zeros in place of one of a fixed size
 //! text, bytes    itself as the last part; before another: each 0 as 0 255, then 0 0 as its end
 //! ```
 
+mod as_key;
+
+pub(crate) use as_key::ByRef;
+pub use as_key::{AsKey, KeyRange};
+
 /// A type whose values can be keys.
 ///
-/// Implemented for integers, `bool`, byte arrays, strings, byte vectors, and tuples of these up to six. A newtype delegates to what
-/// it wraps.
+/// Implemented for integers, `bool`, `char`, strings, byte vectors, and for arrays, options, and
+/// tuples of up to six of these. A newtype delegates to what it wraps. A lookup takes whatever
+/// [stands for a key](AsKey).
 ///
 /// # Example
 ///
@@ -44,6 +53,11 @@
 /// assert!(Customer(1, 2, 9).word() < Customer(1, 3, 0).word());
 /// assert_eq!(Customer::from_word(Customer(1, 2, 9).word()), Some(Customer(1, 2, 9)));
 /// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be a key of a table",
+    note = "integers, `bool`, `char`, `String`, `Vec<u8>`, and arrays, options and tuples of these can; a type of \
+            one's own implements `Key` by those of its parts"
+)]
 pub trait Key: Clone + Send + Sync + 'static {
     /// Bytes of its encoding, if they are always as many.
     const SIZE: Option<usize>;
@@ -148,7 +162,7 @@ macro_rules! unsigned {
             const SIZE: Option<usize> = Some(size_of::<Self>());
             #[inline(always)]
             fn pack(&self, word: u64) -> u64 {
-                shift_in(word, u64::from(*self), size_of::<Self>())
+                shift_in(word, *self as u64, size_of::<Self>())
             }
             #[inline]
             fn write(&self, bytes: &mut Vec<u8>, _last: bool) {
@@ -162,7 +176,7 @@ macro_rules! unsigned {
     )+};
 }
 
-unsigned!(u8, u16, u32, u64);
+unsigned!(u8, u16, u32, u64, u128);
 
 macro_rules! signed {
     ($($int:ty as $unsigned:ty),+) => {$(
@@ -185,7 +199,31 @@ macro_rules! signed {
     )+};
 }
 
-signed!(i8 as u8, i16 as u16, i32 as u32, i64 as u64);
+signed!(i8 as u8, i16 as u16, i32 as u32, i64 as u64, i128 as u128);
+
+/// Keys that are written as those of another type.
+macro_rules! as_other {
+    ($($type:ty as $other:ty),+) => {$(
+        impl Key for $type {
+            const SIZE: Option<usize> = <$other>::SIZE;
+            #[inline(always)]
+            fn pack(&self, word: u64) -> u64 {
+                (*self as $other).pack(word)
+            }
+            #[inline]
+            fn write(&self, bytes: &mut Vec<u8>, last: bool) {
+                (*self as $other).write(bytes, last);
+            }
+            #[inline]
+            fn read(reader: &mut KeyReader<'_>, last: bool) -> Option<Self> {
+                <$other>::read(reader, last)?.try_into().ok()
+            }
+        }
+    )+};
+}
+
+// The bytes are the same on machines whose addresses are shorter.
+as_other!(usize as u64, isize as i64, char as u32);
 
 impl Key for bool {
     const SIZE: Option<usize> = Some(1);
@@ -205,17 +243,65 @@ impl Key for bool {
     }
 }
 
-impl<const N: usize> Key for [u8; N] {
-    const SIZE: Option<usize> = Some(N);
+impl<K: Key, const N: usize> Key for [K; N] {
+    const SIZE: Option<usize> = match K::SIZE {
+        Some(size) => Some(size * N),
+        None => None,
+    };
     #[inline(always)]
     fn pack(&self, word: u64) -> u64 {
-        self.iter().fold(word, |word, byte| byte.pack(word))
+        self.iter().fold(word, |word, part| part.pack(word))
     }
-    fn write(&self, bytes: &mut Vec<u8>, _last: bool) {
-        bytes.extend_from_slice(self);
+    #[inline]
+    fn write(&self, bytes: &mut Vec<u8>, last: bool) {
+        for (part, number) in self.iter().zip(1..) {
+            part.write(bytes, last && number == N);
+        }
     }
-    fn read(reader: &mut KeyReader<'_>, _last: bool) -> Option<Self> {
-        reader.array()
+    #[inline]
+    fn read(reader: &mut KeyReader<'_>, last: bool) -> Option<Self> {
+        // Once one has failed, no more is read.
+        let mut fails = false;
+        let parts = std::array::from_fn(|at| {
+            let part = if fails { None } else { K::read(reader, last && at + 1 == N) };
+            fails |= part.is_none();
+            part
+        });
+        all_of(parts)
+    }
+}
+
+/// All parts, if each is there.
+#[inline]
+fn all_of<K, const N: usize>(parts: [Option<K>; N]) -> Option<[K; N]> {
+    if parts.iter().any(Option::is_none) {
+        return None;
+    }
+    Some(parts.map(|part| match part {
+        Some(part) => part,
+        None => unreachable!("it was looked for"),
+    }))
+}
+
+impl<K: Key> Key for Option<K> {
+    const SIZE: Option<usize> = match K::SIZE {
+        Some(size) => Some(1 + size),
+        None => None,
+    };
+    #[inline(always)]
+    fn pack(&self, word: u64) -> u64 {
+        as_key::pack_option(self.as_ref().as_ref(), word)
+    }
+    #[inline]
+    fn write(&self, bytes: &mut Vec<u8>, last: bool) {
+        as_key::write_option(self.as_ref().as_ref(), bytes, last);
+    }
+    fn read(reader: &mut KeyReader<'_>, last: bool) -> Option<Self> {
+        if bool::read(reader, false)? {
+            return K::read(reader, last).map(Some);
+        }
+        let instead = reader.take(K::SIZE.unwrap_or(0))?;
+        instead.iter().all(|byte| *byte == 0).then_some(None)
     }
 }
 
@@ -313,6 +399,20 @@ mod tests {
         Ok(())
     }
 
+    /// It is found where the key is.
+    fn stands<K: Key>(one: impl AsKey<K>, key: &K) -> Result<(), TestCaseError> {
+        for last in [false, true] {
+            let (mut bytes, mut keys) = (Vec::new(), Vec::new());
+            one.write_key(&mut bytes, last);
+            key.write(&mut keys, last);
+            prop_assert_eq!(bytes, keys);
+        }
+        if K::FITS {
+            prop_assert_eq!(one.packed(), key.word());
+        }
+        Ok(())
+    }
+
     /// Bytes among which zeros are not rare.
     fn bytes() -> impl Strategy<Value = Vec<u8>> {
         prop::collection::vec(prop_oneof![Just(0), Just(255), any::<u8>()], 0..6)
@@ -342,12 +442,60 @@ mod tests {
         }
 
         #[test]
+        fn other_types(a: (char, usize), b: (char, usize), c: u128, d: i128, e: u128, f: i128) {
+            check(a, b)?;
+            check(c, e)?;
+            check((d, c), (f, e))?;
+            check(a.1 as isize, b.1 as isize)?;
+            check([a.0, b.0], [b.0, a.0])?;
+            check([(c, d), (e, f)], [(c, d), (e, d)])?;
+        }
+
+        #[test]
+        fn options_and_arrays(
+            a: Option<u32>, b: Option<u32>, c in prop::option::of(bytes()), d in prop::option::of(bytes()), n: u16,
+        ) {
+            check(a, b)?;
+            check((n, a), (n, b))?;
+            check(c.clone(), d.clone())?;
+            check((c.clone(), n), (d.clone(), n))?;
+            check([c.clone(), d.clone()], [d.clone(), c.clone()])?;
+            check(([c.clone(), c.clone()], d.clone()), ([c.clone(), d.clone()], c))?;
+            check([a, b, a], [b, a, a])?;
+        }
+
+        #[test]
+        fn what_stands_for_a_key_is_encoded_as_the_key(a: String, b in bytes(), n: u32, m: Option<u8>, c: [u16; 3]) {
+            stands(&*a, &a)?;
+            stands(a.clone(), &a)?;
+            stands(&b[..], &b)?;
+            stands((&*a, n), &(a.clone(), n))?;
+            stands((n, &*a), &(n, a.clone()))?;
+            stands((&n, &b[..], m), &(n, b.clone(), m))?;
+            stands(((&*a, &b[..]), c, true), &((a.clone(), b.clone()), c, true))?;
+            stands([&*a, "", &*a], &[a.clone(), String::new(), a.clone()])?;
+            stands(Some(&*a), &Some(a.clone()))?;
+            stands((None::<&str>, n), &(None::<String>, n))?;
+            stands((m, n as u16), &(m, n as u16))?;
+            stands(c, &c)?;
+            stands(b"seven", &b"seven".to_vec())?;
+        }
+
+        #[test]
         fn what_is_no_encoding_is_refused(noise: Vec<u8>, word: u64) {
             // Whatever it is, it does not panic; and what is accepted is an encoding.
             if let Some(key) = <(String, u16, bool)>::from_bytes(&noise) {
                 let mut bytes = Vec::new();
                 key.write(&mut bytes, true);
-                prop_assert_eq!(bytes, noise);
+                prop_assert_eq!(&bytes, &noise);
+            }
+            if let Some(key) = <[Option<(char, bool)>; 2]>::from_bytes(&noise) {
+                let mut bytes = Vec::new();
+                key.write(&mut bytes, true);
+                prop_assert_eq!(&bytes, &noise);
+            }
+            if let Some(key) = <Option<char>>::from_word(word) {
+                prop_assert_eq!(key.word(), word);
             }
             if let Some(key) = <(u8, bool)>::from_word(word) {
                 prop_assert_eq!(key.word(), word);

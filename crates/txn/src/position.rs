@@ -1,10 +1,10 @@
 //! Where a range is among the keys of a table.
 
-use std::ops::{Bound, RangeBounds};
+use std::ops::Bound;
 
 use drtm_kv::{Bytes, Cursor, Inline};
 
-use crate::{Key, removed};
+use crate::{AsKey, Key, KeyRange, removed};
 
 /// Where a range is, for either kind of keys.
 #[derive(Debug)]
@@ -21,16 +21,12 @@ pub enum Way {
 }
 
 impl Position {
-    pub(crate) fn new<K: Key>(range: impl RangeBounds<K>, way: Way) -> Self {
+    pub(crate) fn new<K: Key>(range: impl KeyRange<K>, way: Way) -> Self {
+        let (start, end) = range.ends();
         if K::FITS {
-            return Self::of_words((map(range.start_bound(), Key::word), map(range.end_bound(), Key::word)), way);
+            return Self::of_words((start.map(|key| key.packed()), end.map(|key| key.packed())), way);
         }
-        let bytes = |key: &K| {
-            let mut bytes = Vec::new();
-            key.write(&mut bytes, true);
-            bytes
-        };
-        Self::of_bytes((map(range.start_bound(), bytes), map(range.end_bound(), bytes)), way)
+        Self::of_bytes((start.map(|key| bytes(key, true)), end.map(|key| bytes(key, true))), way)
     }
 
     pub(crate) fn of_words(bounds: (Bound<u64>, Bound<u64>), way: Way) -> Self {
@@ -41,7 +37,7 @@ impl Position {
     }
 
     pub(crate) fn of_bytes((start, end): (Bound<Vec<u8>>, Bound<Vec<u8>>), way: Way) -> Self {
-        let bounds = (map(start.as_ref(), Vec::as_slice), map(end.as_ref(), Vec::as_slice));
+        let bounds = (start.as_ref().map(Vec::as_slice), end.as_ref().map(Vec::as_slice));
         Self::Bytes(match way {
             Way::Up => Cursor::up(bounds),
             Way::Down => Cursor::down(bounds),
@@ -72,10 +68,9 @@ impl Position {
     }
 }
 
-pub(crate) fn map<'k, T, U>(bound: Bound<&'k T>, map: impl FnOnce(&'k T) -> U) -> Bound<U> {
-    match bound {
-        Bound::Included(key) => Bound::Included(map(key)),
-        Bound::Excluded(key) => Bound::Excluded(map(key)),
-        Bound::Unbounded => Bound::Unbounded,
-    }
+/// The encoding of a key, or of its first part.
+pub(crate) fn bytes<K: Key>(key: impl AsKey<K>, last: bool) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    key.write_key(&mut bytes, last);
+    bytes
 }

@@ -5,12 +5,12 @@
 //! [`Tx`]'s methods take any source that can do what the method does: a range of a hash table, or an
 //! update through an index, does not compile.
 
-use std::{borrow::Borrow, fmt, ops::RangeBounds};
+use std::{borrow::Borrow, fmt};
 
 use drtm_kv::Lines;
 
 use crate::{
-    Codec, CodecError, Error, Key, Mode, Ordered, Setting, Table, Tx,
+    AsKey, Codec, CodecError, Error, Key, KeyRange, Mode, Ordered, Setting, Table, Tx,
     codec::expected_bytes,
     position::{Position, Way},
     table::Kind,
@@ -70,9 +70,13 @@ pub type KeyedRow<R> = (<R as Rows>::Key, <R as Rows>::Row);
 /// See [`Rows`].
 pub trait Point: Rows {
     #[doc(hidden)]
-    fn get<S: Setting, M: Mode>(self, tx: &mut Tx<'_, S, M>, key: &Self::Key) -> Result<Option<Self::Row>, Error>;
+    fn get<S: Setting, M: Mode>(
+        self,
+        tx: &mut Tx<'_, S, M>,
+        key: impl AsKey<Self::Key>,
+    ) -> Result<Option<Self::Row>, Error>;
     #[doc(hidden)]
-    fn contains<S: Setting, M: Mode>(self, tx: &mut Tx<'_, S, M>, key: &Self::Key) -> Result<bool, Error>;
+    fn contains<S: Setting, M: Mode>(self, tx: &mut Tx<'_, S, M>, key: impl AsKey<Self::Key>) -> Result<bool, Error>;
 }
 
 /// Rows in the order of their keys: [`Tx::range`].
@@ -90,7 +94,7 @@ pub trait Sorted: Rows {
     fn entries<S: Setting, M: Mode>(self, tx: &Tx<'_, S, M>)
     -> Result<Table<Self::Entry, Self::Codec, Ordered>, Error>;
     #[doc(hidden)]
-    fn position(bounds: impl RangeBounds<Self::Key>, way: Way) -> Position;
+    fn position(bounds: impl KeyRange<Self::Key>, way: Way) -> Position;
     #[doc(hidden)]
     fn row<S: Setting, M: Mode>(
         self,
@@ -134,7 +138,7 @@ pub trait Stored: Rows {
     fn update<S: Setting, X>(
         self,
         tx: &mut Tx<'_, S>,
-        key: &Self::Key,
+        key: impl AsKey<Self::Key>,
         change: impl FnOnce(&mut Self::Row) -> X,
     ) -> Result<Option<X>, Error>
     where
@@ -188,7 +192,7 @@ impl<K: Key, C: Codec, O: Kind> Stored for Table<K, C, O> {
     fn update<S: Setting, X>(
         self,
         tx: &mut Tx<'_, S>,
-        key: &K,
+        key: impl AsKey<K>,
         change: impl FnOnce(&mut C::Value) -> X,
     ) -> Result<Option<X>, Error>
     where
@@ -200,12 +204,12 @@ impl<K: Key, C: Codec, O: Kind> Stored for Table<K, C, O> {
 
 impl<R: Stored> Point for R {
     #[inline(always)]
-    fn get<S: Setting, M: Mode>(self, tx: &mut Tx<'_, S, M>, key: &R::Key) -> Result<Option<R::Row>, Error> {
+    fn get<S: Setting, M: Mode>(self, tx: &mut Tx<'_, S, M>, key: impl AsKey<R::Key>) -> Result<Option<R::Row>, Error> {
         tx.find(self, key, |part| self.decode(part))
     }
 
     #[inline(always)]
-    fn contains<S: Setting, M: Mode>(self, tx: &mut Tx<'_, S, M>, key: &R::Key) -> Result<bool, Error> {
+    fn contains<S: Setting, M: Mode>(self, tx: &mut Tx<'_, S, M>, key: impl AsKey<R::Key>) -> Result<bool, Error> {
         tx.is_there(self.table(), key)
     }
 }
@@ -223,7 +227,7 @@ impl<R: Stored<Kind = Ordered>> Sorted for R {
     }
 
     #[inline]
-    fn position(bounds: impl RangeBounds<R::Key>, way: Way) -> Position {
+    fn position(bounds: impl KeyRange<R::Key>, way: Way) -> Position {
         Position::new(bounds, way)
     }
 

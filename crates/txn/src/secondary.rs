@@ -167,7 +167,7 @@ impl<K, C: Codec, I> Copy for Keys<K, C, I> {}
 ///
 /// let (bob, in_bern) = db.transact(|tx| {
 ///     let bob = tx.get(by_email.keys(), &"bob@x.org".into())?;
-///     Ok((bob, tx.count(by_city, "Bern".to_owned()..="Bern".to_owned())?))
+///     Ok((bob, tx.count(by_city, "Bern"..="Bern")?))
 /// })?;
 /// assert_eq!((bob, in_bern), (Some(2), 2));
 ///
@@ -223,7 +223,7 @@ impl<K: Key, C: Codec, I: Key> IndexDef<K, C, I, Multi> {
     /// let green = db.transact(|tx| {
     ///     tx.put(tags, &1, &vec!["green".to_owned(), "old".to_owned()])?;
     ///     tx.put(tags, &2, &vec!["green".to_owned()])?;
-    ///     let mut rows = tx.all(by_tag.keys(), &"green".to_owned())?;
+    ///     let mut rows = tx.all(by_tag.keys(), "green")?;
     ///     let mut green = Vec::new();
     ///     while let Some((_, note)) = rows.next()? {
     ///         green.push(note);

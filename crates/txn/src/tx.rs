@@ -31,7 +31,7 @@ use drtm_htm::fence_locked;
 use drtm_kv::{ReadEntry, Version};
 
 use crate::{
-    Codec, CommitToken, Conflict, Durability, Embedded, Error, Key, Setting, Table,
+    AsKey, Codec, CommitToken, Conflict, Durability, Embedded, Error, Key, Setting, Table,
     catalog::Opened,
     commit, culprit,
     durability::{Choice, Log},
@@ -117,12 +117,12 @@ impl Found {
 
 /// A key as the store takes it.
 #[inline(always)]
-pub(crate) fn encode<'b, K: Key>(key: &K, buffer: &'b mut Vec<u8>) -> KeyRef<'b> {
+pub(crate) fn encode<K: Key>(key: impl AsKey<K>, buffer: &mut Vec<u8>) -> KeyRef<'_> {
     if K::FITS {
-        KeyRef::Word(key.word())
+        KeyRef::Word(key.packed())
     } else {
         buffer.clear();
-        key.write(buffer, true);
+        key.write_key(buffer, true);
         KeyRef::Bytes(buffer)
     }
 }
@@ -147,9 +147,9 @@ impl<'db, S: Setting, M: Mode> Tx<'db, S, M> {
 
     /// Encodes a key, once for all that follows, and goes on with that.
     #[inline(always)]
-    fn with_key<K: Key, T>(&mut self, key: &K, go_on: impl FnOnce(&mut Self, KeyRef<'_>) -> T) -> T {
+    fn with_key<K: Key, T>(&mut self, key: impl AsKey<K>, go_on: impl FnOnce(&mut Self, KeyRef<'_>) -> T) -> T {
         if K::FITS {
-            return go_on(self, KeyRef::Word(key.word()));
+            return go_on(self, KeyRef::Word(key.packed()));
         }
         let mut buffer = std::mem::take(&mut self.state().arena.key);
         let done = go_on(self, encode(key, &mut buffer));

@@ -58,11 +58,11 @@ impl Store {
     ) -> Result<(), Error> {
         match operation {
             Operation::List { key, seen } => {
-                let bytes = in_table!(self, lists, sorted_lists, *key, |table| tx.get(table, key))?;
+                let bytes = in_table!(self, lists, sorted_lists, *key, |table| tx.get(table, *key))?;
                 *seen = bytes.as_deref().map_or_else(Vec::new, values);
             }
             Operation::Read { key, seen } => {
-                *seen = in_table!(self, registers, sorted_registers, *key, |table| tx.get(table, key))?;
+                *seen = in_table!(self, registers, sorted_registers, *key, |table| tx.get(table, *key))?;
             }
             Operation::Scan { keys, seen } => {
                 *seen = tx.range(self.sorted_registers, keys.clone())?.rows().collect::<Result<_, _>>()?;
@@ -94,17 +94,17 @@ impl Store {
             [Operation::Read { key, seen }, Operation::Remove { key: removed, version }, ..]
                 if key == removed && random.bool() =>
             {
-                *seen = in_table!(self, registers, sorted_registers, *key, |table| tx.take(table, key))?;
+                *seen = in_table!(self, registers, sorted_registers, *key, |table| tx.take(table, *key))?;
                 *version = if seen.is_some() { clock.version() } else { 0 };
                 return Ok(2);
             }
             [Operation::Write { key, value, version }, ..] => {
                 *version = clock.version();
-                in_table!(self, registers, sorted_registers, *key, |table| tx.put(table, key, value))?;
+                in_table!(self, registers, sorted_registers, *key, |table| tx.put(table, *key, value))?;
             }
             [Operation::Remove { key, version }, ..] => {
                 let given = clock.version();
-                let was_there = in_table!(self, registers, sorted_registers, *key, |table| tx.remove(table, key))?;
+                let was_there = in_table!(self, registers, sorted_registers, *key, |table| tx.remove(table, *key))?;
                 *version = if was_there { given } else { 0 };
             }
             [operation, ..] => self.read(tx, operation)?,

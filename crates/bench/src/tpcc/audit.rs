@@ -116,7 +116,8 @@ impl<'db, S: Setting, Shelved: Shelf> Audit<'db, S, Shelved> {
     ) -> impl Iterator<Item = Result<(K, C::Value), Error>> {
         self.seen.borrow_mut().insert(name, 0);
         self.warehouse_keys().flat_map(move |warehouse| {
-            let read: Result<Vec<_>, _> = self.db.transact(|tx| tx.range(table, range(warehouse))?.rows().collect());
+            let (start, end) = range(warehouse).into_inner();
+            let read: Result<Vec<_>, _> = self.db.transact(|tx| tx.range(table, &start..=&end)?.rows().collect());
             let (rows, error) = read.map_or_else(|error| (Vec::new(), Some(error)), |rows| (rows, None));
             self.count(name, rows.len() as u64);
             rows.into_iter().map(Ok).chain(error.map(|error| Err(error.into())))

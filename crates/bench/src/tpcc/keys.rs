@@ -4,7 +4,7 @@
 
 use std::ops::RangeInclusive;
 
-use drtm_txn::{Key, KeyReader};
+use drtm_txn::{AsKey, Key, KeyReader};
 
 use super::Text;
 use crate::scatter::scatter;
@@ -217,6 +217,15 @@ macro_rules! word_key {
             }
             fn read(reader: &mut KeyReader<'_>, last: bool) -> Option<Self> {
                 u64::read(reader, last).map(Self)
+            }
+        }
+        impl AsKey<Self> for $key {
+            #[inline(always)]
+            fn pack_key(&self, word: u64) -> u64 {
+                self.pack(word)
+            }
+            fn write_key(&self, bytes: &mut Vec<u8>, last: bool) {
+                self.write(bytes, last);
             }
         }
     )+};

@@ -4,7 +4,8 @@ use std::{borrow::Borrow, fmt, marker::PhantomData};
 
 use super::{Tx, read::Row};
 use crate::{
-    Codec, Embedded, Error, Key, Raw, Setting, Table, catalog::Opened, table::Any, table::Kind, wanted::Wanted,
+    AsKey, Codec, Embedded, Error, Key, Raw, Setting, Table, catalog::Opened, key::ByRef, table::Any, table::Kind,
+    wanted::Wanted,
 };
 
 /// A row's place in a table, as maps have it: [`Tx::entry`] gives it. A row that is there is looked for once, whatever is then done.
@@ -19,19 +20,19 @@ use crate::{
 /// let words = db.table(WORDS)?;
 /// let times = db.transact(|tx| {
 ///     for word in "to be or not to be".split(' ') {
-///         tx.entry(words, &word.to_owned())?.and_modify(|times| *times += 1)?.or_insert(1)?;
+///         tx.entry(words, word)?.and_modify(|times| *times += 1)?.or_insert(1)?;
 ///     }
-///     tx.entry(words, &"be".to_owned())?.or_default()
+///     tx.entry(words, "be")?.or_default()
 /// })?;
 /// assert_eq!(times, 2);
 /// # Ok::<(), Error>(())
 /// ```
 #[derive(Debug)]
-pub enum Entry<'t, 'db, K: Key, C: Codec, S: Setting = Embedded> {
+pub enum Entry<'t, 'db, K: Key, C: Codec, S: Setting = Embedded, A: AsKey<K> = &'t K> {
     /// There is a row.
-    Occupied(OccupiedEntry<'t, 'db, K, C, S>),
+    Occupied(OccupiedEntry<'t, 'db, K, C, S, A>),
     /// There is none.
-    Vacant(VacantEntry<'t, 'db, K, C, S>),
+    Vacant(VacantEntry<'t, 'db, K, C, S, A>),
 }
 
 /// Where a row is.
@@ -56,15 +57,16 @@ pub enum Entry<'t, 'db, K: Key, C: Codec, S: Setting = Embedded> {
 /// assert_eq!([use_it()?, use_it()?, use_it()?, use_it()?], ["taken", "used", "used up", "taken"]);
 /// # Ok::<(), Error>(())
 /// ```
-pub struct OccupiedEntry<'t, 'db, K: Key, C: Codec, S: Setting = Embedded> {
-    place: Place<'t, 'db, K, S>,
+pub struct OccupiedEntry<'t, 'db, K: Key, C: Codec, S: Setting = Embedded, A: AsKey<K> = &'t K> {
+    place: Place<'t, 'db, S, A>,
     /// As it was found, unless it has been changed since.
     row: Option<Row>,
     /// Its value, once somebody has asked for it.
     value: Option<C::Value>,
+    types: PhantomData<fn() -> K>,
 }
 
-impl<K: Key + fmt::Debug, C: Codec, S: Setting> fmt::Debug for OccupiedEntry<'_, '_, K, C, S> {
+impl<K: Key, C: Codec, S: Setting, A: AsKey<K> + fmt::Debug> fmt::Debug for OccupiedEntry<'_, '_, K, C, S, A> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("OccupiedEntry").field("key", self.key()).field("row", &self.row).finish_non_exhaustive()
     }
@@ -76,30 +78,36 @@ impl<K: Key + fmt::Debug, C: Codec, S: Setting> fmt::Debug for OccupiedEntry<'_,
 ///
 /// See [`OccupiedEntry`].
 #[derive(Debug)]
-pub struct VacantEntry<'t, 'db, K: Key, C: Codec, S: Setting = Embedded> {
-    place: Place<'t, 'db, K, S>,
+pub struct VacantEntry<'t, 'db, K: Key, C: Codec, S: Setting = Embedded, A: AsKey<K> = &'t K> {
+    place: Place<'t, 'db, S, A>,
     row: Row,
-    types: PhantomData<fn() -> C>,
+    types: PhantomData<fn() -> (K, C)>,
 }
 
 /// What both have.
 #[derive(Debug)]
-struct Place<'t, 'db, K: Key, S: Setting> {
+struct Place<'t, 'db, S: Setting, A> {
     tx: &'t mut Tx<'db, S>,
     opened: &'db Opened<S::Engine>,
-    key: &'t K,
+    key: A,
 }
 
-impl<K: Key, S: Setting> Place<'_, '_, K, S> {
-    fn find(&mut self) -> Result<Row, Error> {
+impl<S: Setting, A> Place<'_, '_, S, A> {
+    fn find<K: Key>(&mut self) -> Result<Row, Error>
+    where
+        A: AsKey<K>,
+    {
         let Self { tx, opened, key } = self;
-        tx.with_key(*key, |tx, key| tx.row::<Raw, Any>(opened, key, &Wanted::TO_READ))
+        tx.with_key(ByRef(key), |tx, key| tx.row::<Raw, Any>(opened, key, &Wanted::TO_READ))
     }
 
-    fn write<C: Codec>(&mut self, row: Row, value: &C::Given) -> Result<(), Error> {
+    fn write<K: Key, C: Codec>(&mut self, row: Row, value: &C::Given) -> Result<(), Error>
+    where
+        A: AsKey<K>,
+    {
         let Self { tx, opened, key } = self;
         let value = tx.keep_value::<C>(opened, value)?;
-        tx.with_key(*key, |tx, key| tx.put_row::<Any>(opened, key, row, value))
+        tx.with_key(ByRef(key), |tx, key| tx.put_row::<Any>(opened, key, row, value))
     }
 }
 
@@ -114,25 +122,25 @@ impl<'db, S: Setting> Tx<'db, S> {
     ///
     /// See [`Entry`].
     #[inline]
-    pub fn entry<'t, K: Key, C: Codec, O: Kind>(
+    pub fn entry<'t, K: Key, C: Codec, O: Kind, A: AsKey<K>>(
         &'t mut self,
         table: Table<K, C, O>,
-        key: &'t K,
-    ) -> Result<Entry<'t, 'db, K, C, S>, Error> {
+        key: A,
+    ) -> Result<Entry<'t, 'db, K, C, S, A>, Error> {
         let opened = self.opened(table)?;
         let mut place = Place { tx: self, opened, key };
-        let row = place.find()?;
+        let row = place.find::<K>()?;
         Ok(match row.found {
-            Some(_) => Entry::Occupied(OccupiedEntry { place, row: Some(row), value: None }),
+            Some(_) => Entry::Occupied(OccupiedEntry { place, row: Some(row), value: None, types: PhantomData }),
             None => Entry::Vacant(VacantEntry { place, row, types: PhantomData }),
         })
     }
 }
 
-impl<K: Key, C: Codec, S: Setting> Entry<'_, '_, K, C, S> {
-    /// The row's key.
+impl<K: Key, C: Codec, S: Setting, A: AsKey<K>> Entry<'_, '_, K, C, S, A> {
+    /// What stands for the row's key.
     #[must_use]
-    pub fn key(&self) -> &K {
+    pub fn key(&self) -> &A {
         match self {
             Self::Occupied(entry) => entry.key(),
             Self::Vacant(entry) => entry.key(),
@@ -228,11 +236,11 @@ impl<K: Key, C: Codec, S: Setting> Entry<'_, '_, K, C, S> {
     }
 }
 
-impl<K: Key, C: Codec, S: Setting> OccupiedEntry<'_, '_, K, C, S> {
-    /// The row's key.
+impl<K: Key, C: Codec, S: Setting, A: AsKey<K>> OccupiedEntry<'_, '_, K, C, S, A> {
+    /// What stands for the row's key.
     #[must_use]
-    pub fn key(&self) -> &K {
-        self.place.key
+    pub fn key(&self) -> &A {
+        &self.place.key
     }
 
     /// The row's value.
@@ -264,7 +272,7 @@ impl<K: Key, C: Codec, S: Setting> OccupiedEntry<'_, '_, K, C, S> {
     #[inline]
     pub fn put(mut self, value: &C::Given) -> Result<(), Error> {
         let row = self.row()?;
-        self.place.write::<C>(row, value)
+        self.place.write::<K, C>(row, value)
     }
 
     /// Changes the row's value. Gives what `change` gives.
@@ -308,7 +316,7 @@ impl<K: Key, C: Codec, S: Setting> OccupiedEntry<'_, '_, K, C, S> {
     fn row(&mut self) -> Result<Row, Error> {
         match self.row {
             Some(row) => Ok(row),
-            None => Ok(*self.row.insert(self.place.find()?)),
+            None => Ok(*self.row.insert(self.place.find::<K>()?)),
         }
     }
 
@@ -331,17 +339,17 @@ impl<K: Key, C: Codec, S: Setting> OccupiedEntry<'_, '_, K, C, S> {
     {
         let (mut value, row) = (self.value()?, self.row()?);
         let result = change(&mut value);
-        self.place.write::<C>(row, (*self.value.insert(value)).borrow())?;
+        self.place.write::<K, C>(row, (*self.value.insert(value)).borrow())?;
         self.row = None;
         Ok(result)
     }
 }
 
-impl<K: Key, C: Codec, S: Setting> VacantEntry<'_, '_, K, C, S> {
+impl<K: Key, C: Codec, S: Setting, A: AsKey<K>> VacantEntry<'_, '_, K, C, S, A> {
     /// The key that there is no row with.
     #[must_use]
-    pub fn key(&self) -> &K {
-        self.place.key
+    pub fn key(&self) -> &A {
+        &self.place.key
     }
 
     /// Inserts a row.
@@ -351,6 +359,6 @@ impl<K: Key, C: Codec, S: Setting> VacantEntry<'_, '_, K, C, S> {
     /// As for [`Tx::put`].
     #[inline]
     pub fn insert(mut self, value: &C::Given) -> Result<(), Error> {
-        self.place.write::<C>(self.row, value)
+        self.place.write::<K, C>(self.row, value)
     }
 }

@@ -1,14 +1,12 @@
 //! Finding rows by indexes: an entry of the index says which row it is, and the table has it.
 
-use std::{
-    ops::{Bound, RangeBounds},
-    sync::atomic::Ordering::Relaxed,
-};
+use std::{ops::Bound, sync::atomic::Ordering::Relaxed};
 
 use super::{Found, Mode, Tx};
 use crate::{
-    Codec, Error, Index, IndexKeys, Key, Ordered, Point, Rows, Setting, Sorted, Table, Unique, Uniqueness,
-    position::{Position, Way, map},
+    AsKey, Codec, Error, Index, IndexKeys, Key, KeyRange, Ordered, Point, Rows, Setting, Sorted, Table, Unique,
+    Uniqueness,
+    position::{Position, Way, bytes},
     table::Kind,
 };
 
@@ -19,14 +17,18 @@ impl<K: Key, C: Codec, I: Key, U: Uniqueness, O: Kind> Rows for Index<K, C, I, U
 
 impl<K: Key, C: Codec, I: Key, O: Kind> Point for Index<K, C, I, Unique, O> {
     #[inline]
-    fn get<S: Setting, M: Mode>(self, tx: &mut Tx<'_, S, M>, by: &I) -> Result<Option<(K, C::Value)>, Error> {
+    fn get<S: Setting, M: Mode>(
+        self,
+        tx: &mut Tx<'_, S, M>,
+        by: impl AsKey<I>,
+    ) -> Result<Option<(K, C::Value)>, Error> {
         let Some(key) = self.keys().get(tx, by)? else { return Ok(None) };
         let row = self.of_entry(tx, &key)?;
         Ok(Some((key, row)))
     }
 
     #[inline]
-    fn contains<S: Setting, M: Mode>(self, tx: &mut Tx<'_, S, M>, by: &I) -> Result<bool, Error> {
+    fn contains<S: Setting, M: Mode>(self, tx: &mut Tx<'_, S, M>, by: impl AsKey<I>) -> Result<bool, Error> {
         self.keys().contains(tx, by)
     }
 }
@@ -41,7 +43,7 @@ impl<K: Key, C: Codec, I: Key, U: Uniqueness, O: Kind> Sorted for Index<K, C, I,
     }
 
     #[inline]
-    fn position(bounds: impl RangeBounds<I>, way: Way) -> Position {
+    fn position(bounds: impl KeyRange<I>, way: Way) -> Position {
         Position::of_entries::<K, I, U>(bounds, way)
     }
 
@@ -65,7 +67,7 @@ type EntryTable<K, I, U> = Table<<U as Uniqueness>::Key<K, I>, <U as Uniqueness>
 impl<K: Key, C: Codec, I: Key, U: Uniqueness, O: Kind> Index<K, C, I, U, O> {
     /// Reads the row that an entry has.
     #[inline]
-    fn of_entry<S: Setting, M: Mode>(self, tx: &mut Tx<'_, S, M>, key: &K) -> Result<C::Value, Error> {
+    fn of_entry<S: Setting, M: Mode>(self, tx: &mut Tx<'_, S, M>, key: impl AsKey<K>) -> Result<C::Value, Error> {
         match self.table.get(tx, key)? {
             Some(row) => Ok(row),
             None => {
@@ -83,12 +85,12 @@ impl<K: Key, C: Codec, I: Key, U: Uniqueness, O: Kind> Rows for IndexKeys<K, C, 
 
 impl<K: Key, C: Codec, I: Key, O: Kind> Point for IndexKeys<K, C, I, Unique, O> {
     #[inline]
-    fn get<S: Setting, M: Mode>(self, tx: &mut Tx<'_, S, M>, by: &I) -> Result<Option<K>, Error> {
+    fn get<S: Setting, M: Mode>(self, tx: &mut Tx<'_, S, M>, by: impl AsKey<I>) -> Result<Option<K>, Error> {
         self.entries(tx)?.get(tx, by)
     }
 
     #[inline]
-    fn contains<S: Setting, M: Mode>(self, tx: &mut Tx<'_, S, M>, by: &I) -> Result<bool, Error> {
+    fn contains<S: Setting, M: Mode>(self, tx: &mut Tx<'_, S, M>, by: impl AsKey<I>) -> Result<bool, Error> {
         self.entries(tx)?.contains(tx, by)
     }
 }
@@ -111,7 +113,7 @@ impl<K: Key, C: Codec, I: Key, U: Uniqueness, O: Kind> Sorted for IndexKeys<K, C
     }
 
     #[inline]
-    fn position(bounds: impl RangeBounds<I>, way: Way) -> Position {
+    fn position(bounds: impl KeyRange<I>, way: Way) -> Position {
         Position::of_entries::<K, I, U>(bounds, way)
     }
 
@@ -129,42 +131,37 @@ impl<K: Key, C: Codec, I: Key, U: Uniqueness, O: Kind> Sorted for IndexKeys<K, C
 
 impl Position {
     /// Entries by a range of what comes first in their keys.
-    fn of_entries<K: Key, I: Key, U: Uniqueness>(range: impl RangeBounds<I>, way: Way) -> Self {
-        let (start, end) = (range.start_bound(), range.end_bound());
+    fn of_entries<K: Key, I: Key, U: Uniqueness>(range: impl KeyRange<I>, way: Way) -> Self {
         if U::IS_UNIQUE {
-            return Self::new::<I>((start, end), way);
+            return Self::new::<I>(range, way);
         }
+        let (start, end) = range.ends();
         if <(I, K)>::FITS {
             // All keys that begin with a part are from `low` to `high`. (A part that is nothing is shifted out.)
             let bits = 8 * K::SIZE.unwrap_or(0) as u32;
-            let low = |part: &I| part.word().checked_shl(bits).unwrap_or(0);
-            let high = |part: &I| low(part) | !u64::MAX.checked_shl(bits).unwrap_or(0);
-            let start = match start {
+            let low = |part: u64| part.checked_shl(bits).unwrap_or(0);
+            let high = |part: u64| low(part) | !u64::MAX.checked_shl(bits).unwrap_or(0);
+            let start = match start.map(|key| key.packed()) {
                 Bound::Excluded(part) => Bound::Excluded(high(part)),
-                start => map(start, low),
+                start => start.map(low),
             };
-            let end = match end {
+            let end = match end.map(|key| key.packed()) {
                 Bound::Included(part) => Bound::Included(high(part)),
-                end => map(end, low),
+                end => end.map(low),
             };
             return Self::of_words((start, end), way);
         }
-        let low = |part: &I| {
-            let mut bytes = Vec::new();
-            part.write(&mut bytes, false);
-            bytes
+        let end = match end.map(|part| bytes(part, false)) {
+            Bound::Included(part) => beyond(part).map_or(Bound::Unbounded, Bound::Excluded),
+            end => end,
         };
-        let end = match end {
-            Bound::Included(part) => beyond(low(part)).map_or(Bound::Unbounded, Bound::Excluded),
-            end => map(end, low),
-        };
-        let bounds = match start {
-            Bound::Excluded(part) => match beyond(low(part)) {
+        let bounds = match start.map(|part| bytes(part, false)) {
+            Bound::Excluded(part) => match beyond(part.clone()) {
                 Some(start) => (Bound::Included(start), end),
                 // Nothing comes after it.
-                None => (Bound::Included(low(part)), Bound::Excluded(low(part))),
+                None => (Bound::Included(part.clone()), Bound::Excluded(part)),
             },
-            start => (map(start, low), end),
+            start => (start, end),
         };
         Self::of_bytes(bounds, way)
     }

@@ -1,6 +1,6 @@
 //! Rows of many keys, one after the other: each is asked for while others are looked at, and nothing that is the same for all is done for each.
 
-use std::{borrow::Borrow, ops::ControlFlow};
+use std::ops::ControlFlow;
 
 use drtm_htm::Engine;
 use drtm_kv::{AsOf, ForHolder, HashTable, KvTable, Lines, Visibility, Whereabouts};
@@ -11,7 +11,7 @@ use super::{
     read::{Group, Row},
 };
 use crate::{
-    Codec, CodecError, Error, Key, Setting, Stored,
+    AsKey, Codec, CodecError, Error, Key, Setting, Stored,
     arena::Arena,
     catalog::Opened,
     located::Located,
@@ -46,10 +46,10 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
     /// assert_eq!(found, [None, Some(20)]);
     /// # Ok::<(), Error>(())
     /// ```
-    pub fn get_many<'k, R: Stored<Key: 'k>>(
+    pub fn get_many<R: Stored>(
         &mut self,
         rows: R,
-        keys: impl IntoIterator<Item = &'k R::Key>,
+        keys: impl IntoIterator<Item = impl AsKey<R::Key>>,
     ) -> Result<Vec<Option<R::Row>>, Error> {
         let mut values = Vec::new();
         self.each_of(rows, keys, |part| {
@@ -96,7 +96,7 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
     pub fn view_many<R: Stored>(
         &mut self,
         rows: R,
-        keys: impl IntoIterator<Item = impl Borrow<R::Key>>,
+        keys: impl IntoIterator<Item = impl AsKey<R::Key>>,
         mut see: impl FnMut(Option<R::View<'_>>) -> ControlFlow<()>,
     ) -> Result<(), Error> {
         self.each_of(rows, keys, |part| Ok(see(part.map(|part| rows.show(part)).transpose()?)))
@@ -107,7 +107,7 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
     fn each_of<R: Stored>(
         &mut self,
         rows: R,
-        keys: impl IntoIterator<Item = impl Borrow<R::Key>>,
+        keys: impl IntoIterator<Item = impl AsKey<R::Key>>,
         mut see: impl FnMut(Option<&[u8]>) -> Result<ControlFlow<()>, CodecError>,
     ) -> Result<(), Error> {
         let opened = self.opened(rows.table())?;
@@ -115,7 +115,7 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
         let mut see = |part: Option<&[u8]>| see(part).map_err(|source| Error::Codec { table, source });
         if !R::Key::FITS {
             for key in keys {
-                let found = self.find(rows, key.borrow(), |part| Ok(see(Some(part))))?;
+                let found = self.find(rows, key, |part| Ok(see(Some(part))))?;
                 if found.unwrap_or_else(|| see(None))?.is_break() {
                     break;
                 }
@@ -123,7 +123,7 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
             return Ok(());
         }
         let (span, lines) = (rows.wanted().span, rows.lines());
-        let mut keys = keys.into_iter().map(|key| key.borrow().word());
+        let mut keys = keys.into_iter().map(|key| key.packed());
         let mut group = Group::of(&mut keys);
         self.ask_unless_asked::<R::Kind>(opened, group.words(), 0, lines);
         while group.count > 0 {

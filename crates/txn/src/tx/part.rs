@@ -4,7 +4,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use super::{Found, Tx, read::Row};
 use crate::{
-    Error, Flat, Key, Part, Setting, Table,
+    AsKey, Error, Flat, Key, Part, Setting, Table,
     arena::{Arena, ArenaRange},
     catalog::Opened,
     state::TxState,
@@ -21,7 +21,7 @@ impl<S: Setting> Tx<'_, S> {
     pub(crate) fn update_part<K: Key, C: Flat, O: Kind, T: FromBytes + IntoBytes + Immutable + KnownLayout, X>(
         &mut self,
         table: Table<K, C, O>,
-        key: &K,
+        key: impl AsKey<K>,
         part: Part<C::Value, T>,
         change: impl FnOnce(&mut T) -> X,
     ) -> Result<Option<X>, Error> {

@@ -1,6 +1,6 @@
 //! Reading ranges of rows.
 
-use std::ops::{Bound, RangeBounds};
+use std::ops::Bound;
 
 use drtm_htm::Engine;
 use drtm_kv::{AsOf, ForHolder, KvError, Nowhere, Passed, Past, ReadEntry, Room, Visibility};
@@ -10,10 +10,11 @@ use super::{
     read::{Row, was_found},
 };
 use crate::{
-    Embedded, Error, Key, KeyedRow, Setting, Sorted,
+    AsKey, Embedded, Error, Key, KeyRange, KeyedRow, Setting, Sorted,
     arena::Arena,
     catalog::Opened,
     codec::expected_bytes,
+    key::ByRef,
     position::{Position, Way},
     read_set::ReadSet,
     removed,
@@ -216,7 +217,7 @@ impl<'db, S: Setting, M: Mode> Tx<'db, S, M> {
     fn range_in<R: Sorted>(
         &mut self,
         rows: R,
-        range: impl RangeBounds<R::Key>,
+        range: impl KeyRange<R::Key>,
         way: Way,
     ) -> Result<Range<'_, 'db, R, S, M>, Error> {
         let opened = self.opened(rows.entries(self)?)?;
@@ -237,7 +238,7 @@ impl<'db, S: Setting, M: Mode> Tx<'db, S, M> {
     pub fn range<R: Sorted>(
         &mut self,
         rows: R,
-        range: impl RangeBounds<R::Key>,
+        range: impl KeyRange<R::Key>,
     ) -> Result<Range<'_, 'db, R, S, M>, Error> {
         self.range_in(rows, range, Way::Up)
     }
@@ -255,7 +256,7 @@ impl<'db, S: Setting, M: Mode> Tx<'db, S, M> {
     pub fn range_back<R: Sorted>(
         &mut self,
         rows: R,
-        range: impl RangeBounds<R::Key>,
+        range: impl KeyRange<R::Key>,
     ) -> Result<Range<'_, 'db, R, S, M>, Error> {
         self.range_in(rows, range, Way::Down)
     }
@@ -285,7 +286,7 @@ impl<'db, S: Setting, M: Mode> Tx<'db, S, M> {
     /// # Ok::<(), Error>(())
     /// ```
     #[inline]
-    pub fn first<R: Sorted>(&mut self, rows: R, range: impl RangeBounds<R::Key>) -> Result<Option<KeyedRow<R>>, Error> {
+    pub fn first<R: Sorted>(&mut self, rows: R, range: impl KeyRange<R::Key>) -> Result<Option<KeyedRow<R>>, Error> {
         self.range(rows, range)?.for_one().next()
     }
 
@@ -299,7 +300,7 @@ impl<'db, S: Setting, M: Mode> Tx<'db, S, M> {
     ///
     /// See [`first`](Self::first).
     #[inline]
-    pub fn last<R: Sorted>(&mut self, rows: R, range: impl RangeBounds<R::Key>) -> Result<Option<KeyedRow<R>>, Error> {
+    pub fn last<R: Sorted>(&mut self, rows: R, range: impl KeyRange<R::Key>) -> Result<Option<KeyedRow<R>>, Error> {
         self.range_back(rows, range)?.for_one().next()
     }
 
@@ -314,8 +315,8 @@ impl<'db, S: Setting, M: Mode> Tx<'db, S, M> {
     ///
     /// See [`IndexDef::multi_each`](crate::IndexDef::multi_each).
     #[inline]
-    pub fn all<R: Sorted>(&mut self, rows: R, key: &R::Key) -> Result<Range<'_, 'db, R, S, M>, Error> {
-        self.range(rows, (Bound::Included(key), Bound::Included(key)))
+    pub fn all<R: Sorted>(&mut self, rows: R, key: impl AsKey<R::Key>) -> Result<Range<'_, 'db, R, S, M>, Error> {
+        self.range(rows, (Bound::Included(ByRef(&key)), Bound::Included(ByRef(&key))))
     }
 
     /// How many rows there are in a range: it goes through all of them.
@@ -327,7 +328,7 @@ impl<'db, S: Setting, M: Mode> Tx<'db, S, M> {
     /// # Example
     ///
     /// See [`Tx`].
-    pub fn count<R: Sorted>(&mut self, rows: R, range: impl RangeBounds<R::Key>) -> Result<u64, Error> {
+    pub fn count<R: Sorted>(&mut self, rows: R, range: impl KeyRange<R::Key>) -> Result<u64, Error> {
         self.range(rows, range)?.count()
     }
 }

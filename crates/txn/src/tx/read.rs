@@ -1,13 +1,13 @@
 //! Reading single rows.
 
-use std::{borrow::Borrow, hint::cold_path};
+use std::hint::cold_path;
 
 use drtm_htm::Engine;
 use drtm_kv::{ForHolder, Handle, Lines, Past, ReadEntry};
 
 use super::{Found, Mode, Tx};
 use crate::{
-    Codec, CodecError, Conflict, Error, Key, Point, Setting, Stored, Table,
+    AsKey, Codec, CodecError, Conflict, Error, Key, Point, Setting, Stored, Table,
     arena::Arena,
     catalog::Opened,
     room::Taken,
@@ -78,14 +78,14 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
     /// let db = Db::new()?;
     /// let capitals = db.table(CAPITALS)?;
     /// let found = db.transact(|tx| {
-    ///     tx.put(capitals, &"France".to_owned(), &"Paris".to_owned())?;
-    ///     tx.get(capitals, &"France".to_owned())
+    ///     tx.put(capitals, "France", &"Paris".to_owned())?;
+    ///     tx.get(capitals, "France")
     /// })?;
     /// assert_eq!(found.as_deref(), Some("Paris"));
     /// # Ok::<(), Error>(())
     /// ```
     #[inline]
-    pub fn get<R: Point>(&mut self, rows: R, key: &R::Key) -> Result<Option<R::Row>, Error> {
+    pub fn get<R: Point>(&mut self, rows: R, key: impl AsKey<R::Key>) -> Result<Option<R::Row>, Error> {
         rows.get(self, key)
     }
 
@@ -114,7 +114,7 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
     pub fn view<R: Stored, X>(
         &mut self,
         rows: R,
-        key: &R::Key,
+        key: impl AsKey<R::Key>,
         see: impl FnOnce(R::View<'_>) -> X,
     ) -> Result<Option<X>, Error> {
         self.find(rows, key, |part| rows.show(part).map(see))
@@ -147,7 +147,7 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
     pub fn prefetch<R: Stored>(
         &mut self,
         rows: R,
-        keys: impl Iterator<Item = impl Borrow<R::Key>>,
+        keys: impl Iterator<Item = impl AsKey<R::Key>>,
     ) -> Result<(), Error> {
         self.prefetch_lines(rows.table(), keys, rows.lines())
     }
@@ -166,12 +166,12 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
     pub fn prefetch_lines<K: Key, C: Codec, O: Kind>(
         &mut self,
         table: Table<K, C, O>,
-        keys: impl Iterator<Item = impl Borrow<K>>,
+        keys: impl Iterator<Item = impl AsKey<K>>,
         lines: &'static Lines,
     ) -> Result<(), Error> {
         let opened = self.opened(table)?;
         if K::FITS {
-            let mut keys = keys.map(|key| key.borrow().word());
+            let mut keys = keys.map(|key| key.packed());
             loop {
                 let group = Group::of(&mut keys);
                 if group.count > 0 {
@@ -198,7 +198,7 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
     /// # Errors
     ///
     /// As for [`get`](Self::get).
-    pub fn contains<R: Point>(&mut self, rows: R, key: &R::Key) -> Result<bool, Error> {
+    pub fn contains<R: Point>(&mut self, rows: R, key: impl AsKey<R::Key>) -> Result<bool, Error> {
         rows.contains(self, key)
     }
 
@@ -206,7 +206,7 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
     pub(crate) fn is_there<K: Key, C: Codec, O: Kind>(
         &mut self,
         table: Table<K, C, O>,
-        key: &K,
+        key: impl AsKey<K>,
     ) -> Result<bool, Error> {
         let opened = self.opened(table)?;
         self.with_key(key, |tx, key| Ok(tx.row::<C, O>(opened, key, &Wanted::NOTHING)?.found.is_some()))
@@ -217,7 +217,7 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
     pub(crate) fn find<R: Stored, X>(
         &mut self,
         rows: R,
-        key: &R::Key,
+        key: impl AsKey<R::Key>,
         make: impl FnOnce(&[u8]) -> Result<X, CodecError>,
     ) -> Result<Option<X>, Error> {
         let (opened, wanted) = (self.opened(rows.table())?, rows.wanted());

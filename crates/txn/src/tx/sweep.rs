@@ -1,9 +1,6 @@
 //! Writing the rows of ranges, where they are found.
 
-use std::{
-    borrow::Borrow,
-    ops::{ControlFlow, RangeBounds},
-};
+use std::{borrow::Borrow, ops::ControlFlow};
 
 use drtm_kv::ForHolder;
 
@@ -12,7 +9,7 @@ use super::{
     drive::{Present, Stop, drive},
 };
 use crate::{
-    Codec, Error, Key, Ordered, Setting, Table,
+    Codec, Error, Key, KeyRange, Ordered, Setting, Table,
     arena::Arena,
     arena::ArenaKey,
     mutation::Mutation,
@@ -231,7 +228,7 @@ impl<S: Setting> Tx<'_, S> {
     pub fn pop_first<K: Key, C: Codec>(
         &mut self,
         table: Table<K, C, Ordered>,
-        range: impl RangeBounds<K>,
+        range: impl KeyRange<K>,
     ) -> Result<Option<(K, C::Value)>, Error> {
         self.range(table, range)?.for_one().remove_next()
     }
@@ -249,7 +246,7 @@ impl<S: Setting> Tx<'_, S> {
     pub fn pop_last<K: Key, C: Codec>(
         &mut self,
         table: Table<K, C, Ordered>,
-        range: impl RangeBounds<K>,
+        range: impl KeyRange<K>,
     ) -> Result<Option<(K, C::Value)>, Error> {
         self.range_back(table, range)?.for_one().remove_next()
     }

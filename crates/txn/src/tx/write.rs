@@ -6,7 +6,7 @@ use drtm_kv::Placed;
 
 use super::{Found, Tx, read::Row};
 use crate::{
-    Codec, Error, Key, Setting, Stored, Table,
+    AsKey, Codec, Error, Key, Setting, Stored, Table,
     arena::{Arena, ArenaRange},
     catalog::Opened,
     state::TxState,
@@ -42,7 +42,7 @@ impl<S: Setting> Tx<'_, S> {
     pub fn put<K: Key, C: Codec, O: Kind>(
         &mut self,
         table: Table<K, C, O>,
-        key: &K,
+        key: impl AsKey<K>,
         value: &C::Given,
     ) -> Result<(), Error> {
         self.place::<K, C, O>(table, key, value, true)
@@ -61,7 +61,7 @@ impl<S: Setting> Tx<'_, S> {
     pub fn insert<K: Key, C: Codec, O: Kind>(
         &mut self,
         table: Table<K, C, O>,
-        key: &K,
+        key: impl AsKey<K>,
         value: &C::Given,
     ) -> Result<(), Error> {
         self.place::<K, C, O>(table, key, value, false)
@@ -91,7 +91,7 @@ impl<S: Setting> Tx<'_, S> {
     pub fn update<R: Stored, X>(
         &mut self,
         rows: R,
-        key: &R::Key,
+        key: impl AsKey<R::Key>,
         change: impl FnOnce(&mut R::Row) -> X,
     ) -> Result<Option<X>, Error>
     where
@@ -104,7 +104,7 @@ impl<S: Setting> Tx<'_, S> {
     pub(crate) fn update_whole<K: Key, C: Codec, O: Kind, X>(
         &mut self,
         table: Table<K, C, O>,
-        key: &K,
+        key: impl AsKey<K>,
         change: impl FnOnce(&mut C::Value) -> X,
     ) -> Result<Option<X>, Error>
     where
@@ -178,7 +178,11 @@ impl<S: Setting> Tx<'_, S> {
     /// # Ok::<(), Error>(())
     /// ```
     #[inline]
-    pub fn remove<K: Key, C: Codec, O: Kind>(&mut self, table: Table<K, C, O>, key: &K) -> Result<bool, Error> {
+    pub fn remove<K: Key, C: Codec, O: Kind>(
+        &mut self,
+        table: Table<K, C, O>,
+        key: impl AsKey<K>,
+    ) -> Result<bool, Error> {
         let opened = self.opened(table)?;
         self.with_key(key, |tx, key| {
             if opened.indexes.are_none() {
@@ -227,7 +231,7 @@ impl<S: Setting> Tx<'_, S> {
     pub fn take<K: Key, C: Codec, O: Kind>(
         &mut self,
         table: Table<K, C, O>,
-        key: &K,
+        key: impl AsKey<K>,
     ) -> Result<Option<C::Value>, Error> {
         let opened = self.opened(table)?;
         self.with_key(key, |tx, key| {
@@ -315,7 +319,7 @@ impl<S: Setting> Tx<'_, S> {
     pub(super) fn place<K: Key, C: Codec, O: Kind>(
         &mut self,
         table: Table<K, C, O>,
-        key: &K,
+        key: impl AsKey<K>,
         value: &C::Given,
         overwrites: bool,
     ) -> Result<(), Error> {
@@ -323,7 +327,7 @@ impl<S: Setting> Tx<'_, S> {
         let value = self.keep_value::<C>(opened, value)?;
         // A closure that both of its callers share would be a call of its own.
         if K::FITS {
-            return self.place_key::<C, O>(opened, KeyRef::Word(key.word()), value, overwrites);
+            return self.place_key::<C, O>(opened, KeyRef::Word(key.packed()), value, overwrites);
         }
         self.with_key(key, |tx, key| tx.place_key::<C, O>(opened, key, value, overwrites))
     }

@@ -65,6 +65,7 @@ fn rows<S: Setting, M: Mode, K: Key, C: Codec>(
     most: usize,
     row: impl Fn(C::View<'_>) -> Row,
 ) -> Result<Vec<(K, Row)>, Error> {
+    let range = range.start()..=range.end();
     let mut rows = if is_up { tx.range(table, range) } else { tx.range_back(table, range) }?;
     let mut found = Vec::new();
     loop {
@@ -88,6 +89,7 @@ fn raise<S: Setting, K: Key>(
     is_up: bool,
     most: usize,
 ) -> Result<usize, Error> {
+    let range = range.start()..=range.end();
     let mut rows = if is_up { tx.range(table, range) } else { tx.range_back(table, range) }?;
     let mut raised = 0;
     rows.update_each(|_, row| {

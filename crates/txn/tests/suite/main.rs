@@ -5,6 +5,7 @@ mod close;
 mod each;
 mod faults;
 mod indexes;
+mod keys;
 mod leaks;
 mod many;
 mod model;

@@ -1,7 +1,10 @@
 //! Ranges over rows that the transaction itself has removed, beside a sorted map: such rows are passed together, and
 //! come back by insertion and by savepoints.
 
-use std::{collections::BTreeMap, ops::ControlFlow};
+use std::{
+    collections::BTreeMap,
+    ops::{ControlFlow, Range},
+};
 
 use drtm_htm::NoHtm;
 use drtm_txn::{Builder, Db, Error, Key, Ordered, Pod, Savepoint, Table, TableDef, Tx};
@@ -48,6 +51,11 @@ fn range(from: u16, to: u16) -> std::ops::Range<u16> {
     from.min(to)..to.max(from)
 }
 
+/// The same range, of references.
+fn by_ref<K>(range: &Range<K>) -> Range<&K> {
+    &range.start..&range.end
+}
+
 fn run<K: Key + Ord>(
     tx: &mut Tx<'_, On<NoHtm>>,
     rows: Table<K, Pod<u64>, Ordered>,
@@ -64,7 +72,7 @@ fn run<K: Key + Ord>(
         match *step {
             Step::PopFirst(from) => {
                 let expected = model.range(from..).next().map(|(key, value)| (*key, *value));
-                let popped = tx.pop_first(rows, name(from)..)?;
+                let popped = tx.pop_first(rows, &name(from)..)?;
                 assert_eq!(
                     popped.map(|(key, value)| (key == name(expected.unwrap_or_default().0), value)),
                     expected.map(|(_, value)| (true, value))
@@ -73,7 +81,7 @@ fn run<K: Key + Ord>(
             }
             Step::PopLast(to) => {
                 let expected = model.range(..to).next_back().map(|(key, value)| (*key, *value));
-                let popped = tx.pop_last(rows, ..name(to))?;
+                let popped = tx.pop_last(rows, ..&name(to))?;
                 assert_eq!(
                     popped.map(|(key, value)| (key == name(expected.unwrap_or_default().0), value)),
                     expected.map(|(_, value)| (true, value))
@@ -87,7 +95,7 @@ fn run<K: Key + Ord>(
             }
             Step::RemoveNext(from, count) => {
                 let keys: Vec<u16> = model.range(from..).take(count).map(|(key, _)| *key).collect();
-                let mut range = tx.range(rows, name(from)..)?;
+                let mut range = tx.range(rows, &name(from)..)?;
                 for key in keys {
                     let removed = range.remove_next()?.expect("there is a row");
                     assert!(removed == (name(key), model[&key]));
@@ -95,10 +103,10 @@ fn run<K: Key + Ord>(
                 }
             }
             Step::Count(from, to) => {
-                assert_eq!(tx.count(rows, between(from, to))?, model.range(range(from, to)).count() as u64);
+                assert_eq!(tx.count(rows, by_ref(&between(from, to)))?, model.range(range(from, to)).count() as u64);
             }
             Step::UpdateEach(from, to) => {
-                tx.range(rows, between(from, to))?.update_each(|_, value| {
+                tx.range(rows, by_ref(&between(from, to)))?.update_each(|_, value| {
                     *value += 1_000;
                     ControlFlow::Continue(())
                 })?;
@@ -106,7 +114,7 @@ fn run<K: Key + Ord>(
             }
             Step::ViewEach(from, to) => {
                 let mut seen = Vec::new();
-                tx.range(rows, between(from, to))?.view_each(|key, value| {
+                tx.range(rows, by_ref(&between(from, to)))?.view_each(|key, value| {
                     seen.push((key, value));
                     ControlFlow::Continue(())
                 })?;

@@ -48,7 +48,7 @@ fn run<S: Setting<Engine = NoHtm>>(steps: &[(u8, Step)], length: usize, is_index
         for (key, step) in steps {
             let there = model.get(key).copied();
             let entry = tx.entry(counters, key)?;
-            assert_eq!(entry.key(), key);
+            assert_eq!(*entry.key(), key);
             match (entry, step) {
                 (entry, Step::Put(value)) => {
                     entry.put(value)?;
@@ -66,7 +66,7 @@ fn run<S: Setting<Engine = NoHtm>>(steps: &[(u8, Step)], length: usize, is_index
                     assert_eq!(entry.or_insert_with(|| *value)?, *own.or_insert_with(|| *value));
                 }
                 (Entry::Vacant(entry), Step::Update(_) | Step::Get | Step::Remove | Step::Take) => {
-                    assert_eq!((entry.key(), there), (key, None));
+                    assert_eq!((*entry.key(), there), (key, None));
                 }
                 (Entry::Occupied(entry), Step::Update(value)) => {
                     assert_eq!(

@@ -1,0 +1,80 @@
+//! Rows are found by whatever stands for their keys.
+
+use std::ops::Bound;
+
+use drtm_txn::{Db, Entry, Error, IndexDef, Multi, Ordered, Pod, Raw, Serde, TableDef};
+
+const PAGES: TableDef<String, Raw> = TableDef::hash("pages");
+const STOCK: TableDef<(String, u32), Pod<u64>, Ordered> = TableDef::ordered("stock");
+const BLOBS: TableDef<Vec<u8>, Pod<u32>, Ordered> = TableDef::ordered("blobs");
+const SEATS: TableDef<(char, Option<u8>), Pod<u32>, Ordered> = TableDef::ordered("seats");
+const PEOPLE: TableDef<u64, Serde<String>> = TableDef::hash("people");
+const BY_NAME: IndexDef<u64, Serde<String>, String, Multi> = IndexDef::multi("by name", |_, name| Some(name));
+
+#[test]
+fn text_is_found_by_text() -> Result<(), Error> {
+    let db = Db::new()?;
+    let pages = db.table(PAGES)?;
+    db.transact(|tx| {
+        tx.put(pages, "/", b"welcome")?;
+        tx.insert(pages, "/about".to_owned(), b"us")?;
+        tx.prefetch(pages, ["/", "/about"].into_iter())?;
+        assert_eq!(tx.get(pages, &"/".to_owned())?.as_deref(), Some(&b"welcome"[..]));
+        assert_eq!(tx.get_many(pages, ["/about", "/none"])?, [Some(b"us".to_vec()), None]);
+        assert!(matches!(tx.entry(pages, "/about")?, Entry::Occupied(_)));
+        tx.entry(pages, "/new")?.put(b"new")?;
+        assert_eq!(tx.take(pages, "/new")?.as_deref(), Some(&b"new"[..]));
+        assert!(!tx.remove(pages, "/new")? && tx.contains(pages, "/")?);
+        Ok(())
+    })
+}
+
+#[test]
+fn tuples_are_found_by_their_parts_and_ranges_by_theirs() -> Result<(), Error> {
+    let db = Db::new()?;
+    let (stock, blobs, seats) = (db.table(STOCK)?, db.table(BLOBS)?, db.table(SEATS)?);
+    db.transact(|tx| {
+        for (number, place) in ["eu", "us", "eu\0x"].iter().zip(0_u32..).map(|(place, number)| (number, *place)) {
+            tx.put(stock, (place, number), &u64::from(number))?;
+        }
+        assert_eq!(tx.update(stock, ("us", 1), |left| *left += 5)?, Some(()));
+        assert_eq!(tx.get(stock, &("us".to_owned(), 1))?, Some(6));
+        assert_eq!(tx.count(stock, ("eu", 0)..("eu", u32::MAX))?, 1);
+        assert_eq!(tx.count(stock, ("eu", 0)..=("us", 1))?, 3);
+        assert_eq!(tx.count(stock, ..("us", 1))?, 2);
+        assert_eq!(tx.count(stock, ("us", 2)..)?, 0);
+        assert_eq!(tx.count(stock, ("us", 2)..("eu", 0))?, 0, "the wrong way round");
+        let between = (Bound::Excluded(("eu", 0)), Bound::Unbounded);
+        assert_eq!(tx.first(stock, between)?, Some((("eu\0x".to_owned(), 2), 2)));
+        assert_eq!(tx.pop_last(stock, ..)?, Some((("us".to_owned(), 1), 6)));
+
+        tx.put(blobs, b"abc", &1)?;
+        tx.put(blobs, &b"abd"[..], &2)?;
+        assert_eq!(tx.get(blobs, &b"abd".to_vec())?, Some(2));
+        assert_eq!(tx.count(blobs, b"abc"..=b"abd")?, 2);
+
+        tx.put(seats, ('ä', Some(7)), &1)?;
+        tx.put(seats, ('ä', None::<u8>), &2)?;
+        assert_eq!(tx.first(seats, ('a', None::<u8>)..)?, Some((('ä', None), 2)));
+        assert_eq!(tx.all(seats, ('ä', Some(7)))?.rows().count(), 1);
+        Ok(())
+    })
+}
+
+#[test]
+fn an_index_is_searched_by_text() -> Result<(), Error> {
+    let db = Db::new()?;
+    let people = db.table(PEOPLE)?;
+    let by_name = db.index(people, BY_NAME)?;
+    db.transact(|tx| {
+        tx.insert(people, 1, &"Ada".to_owned())?;
+        tx.insert(people, 2, &"Bob".to_owned())?;
+        tx.insert(people, 3, &"Ada".to_owned())?;
+        let adas: Vec<u64> =
+            tx.all(by_name.keys(), "Ada")?.rows().map(|row| row.map(|(_, key)| key)).collect::<Result<_, _>>()?;
+        assert_eq!(adas, [1, 3]);
+        assert_eq!(tx.count(by_name, "Ad".."B")?, 2);
+        assert_eq!(tx.last(by_name, ..="Bob")?, Some(("Bob".to_owned(), (2, "Bob".to_owned()))));
+        Ok(())
+    })
+}
