@@ -182,7 +182,8 @@ impl<S: Setting> User<'_, S> {
                 }
                 2 => thread::yield_now(),
                 3..9 => self.look(tx, attempt)?,
-                9..12 => self.scan(tx, attempt)?,
+                9..11 => self.scan(tx, attempt)?,
+                11 => self.walk(tx, attempt)?,
                 _ => self.change(tx, attempt)?,
             }
         }
@@ -317,6 +318,38 @@ impl<S: Setting> User<'_, S> {
             attempt.wrote(Place { table, key }, Some(write));
         }
         scanned
+    }
+
+    /// Reads a whole table, as far as it likes, or removes some of its rows.
+    fn walk(&mut self, tx: &mut Tx<'_, S>, attempt: &mut Attempt<'_>) -> Result<(), Error> {
+        let (table, enough) = (self.random.u32(0..TABLES), self.random.usize(1..20));
+        let (mut rows, mut has_enough) = (Vec::new(), false);
+        if self.size.is_wild && self.random.u8(0..4) == 0 {
+            let rest = self.random.u64(0..8);
+            let removed = self.world.retain(tx, table, |key, write| {
+                rows.push((key, write));
+                write % 8 != rest
+            })?;
+            rows.sort_unstable();
+            attempt.scanned(table, (Bound::Unbounded, Bound::Unbounded), &rows);
+            rows.retain(|(_, write)| write % 8 == rest);
+            assert_eq!(rows.len() as u64, removed);
+            rows.into_iter().for_each(|(key, _)| attempt.wrote(Place { table, key }, None));
+            return Ok(());
+        }
+        let walked = self.world.walk(tx, table, |key, write| {
+            rows.push((key, write));
+            has_enough = rows.len() == enough;
+            !has_enough
+        });
+        rows.sort_unstable();
+        assert!(rows.is_sorted_by(|(one, _), (next, _)| one != next), "a row twice: {rows:?}");
+        if walked.is_ok() && !has_enough {
+            attempt.scanned(table, (Bound::Unbounded, Bound::Unbounded), &rows);
+        } else {
+            rows.into_iter().for_each(|(key, write)| attempt.read(Place { table, key }, Some(write)));
+        }
+        walked
     }
 }
 

@@ -193,6 +193,40 @@ impl<S: Setting> World<S> {
         Ok(at!(self, place, |table, key| tx.take(table, key))?.map(|value| value_of(&value)))
     }
 
+    /// Calls `see` with the rows of a table, until it has enough.
+    pub(crate) fn walk(
+        &self,
+        tx: &mut Tx<'_, S>,
+        table: u32,
+        mut see: impl FnMut(u64, u64) -> bool,
+    ) -> Result<(), Error> {
+        let mut see = |key, value: &[u8]| {
+            if see(key, value_of(value)) { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        };
+        match table {
+            0 => tx.walk(self.words, see),
+            1 => tx.walk(self.names, |key, value| see(number(&key), value)),
+            2 => tx.walk(self.sorted_words, see),
+            _ => tx.walk(self.sorted_names, |key, value| see(number(&key), value)),
+        }
+    }
+
+    /// Removes the rows of a table of which `keep` says so.
+    pub(crate) fn retain(
+        &self,
+        tx: &mut Tx<'_, S>,
+        table: u32,
+        mut keep: impl FnMut(u64, u64) -> bool,
+    ) -> Result<u64, Error> {
+        let mut keep = |key, value: &[u8]| keep(key, value_of(value));
+        match table {
+            0 => tx.retain(self.words, |key, value| keep(*key, value)),
+            1 => tx.retain(self.names, |key, value| keep(number(key), value)),
+            2 => tx.retain(self.sorted_words, |key, value| keep(*key, value)),
+            _ => tx.retain(self.sorted_names, |key, value| keep(number(key), value)),
+        }
+    }
+
     /// Calls `see` with the rows of a range, until it has enough.
     pub(crate) fn range(
         &self,

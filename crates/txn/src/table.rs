@@ -225,6 +225,11 @@ impl<K, C, O> Table<K, C, O> {
     pub(crate) const fn new(database: u32, number: u16) -> Self {
         Self { database, number, types: PhantomData }
     }
+
+    /// The same table for what only ordered ones can do, once it is known to be one.
+    pub(crate) const fn as_ordered(self) -> Table<K, C, Ordered> {
+        Table::new(self.database, self.number)
+    }
 }
 
 copied! {

@@ -18,6 +18,7 @@ mod run;
 mod savepoint;
 mod sweep;
 mod upkeep;
+mod walk;
 mod write;
 
 pub use entry::{Entry, OccupiedEntry, VacantEntry};

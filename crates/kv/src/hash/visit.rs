@@ -6,7 +6,7 @@
 use drtm_htm::{Engine, Waiter, fence_acquire};
 use smallvec::SmallVec;
 
-use super::{HashTable, Table, bucket};
+use super::{BucketVersion, HashTable, Table, bucket};
 use crate::{
     Current, KvError,
     keys::Keys,
@@ -67,13 +67,46 @@ impl<E: Engine, K: Keys> HashTable<E, K> {
     /// assert_eq!(keys, [b"ann", b"bob"]);
     /// # Ok::<(), KvError>(())
     /// ```
-    pub fn advance(&self, sweep: &mut Sweep, mut visit: impl FnMut(K::Key<'_>)) -> Result<bool, KvError> {
+    pub fn advance(&self, sweep: &mut Sweep, visit: impl FnMut(K::Key<'_>)) -> Result<bool, KvError> {
+        self.advance_guarded(sweep, |_| (), visit)
+    }
+
+    /// As [`advance`](Self::advance). Calls `guard` for each bucket that was looked at: it is unchanged as long as no
+    /// other key has come into it.
+    ///
+    /// # Errors
+    ///
+    /// As for [`advance`](Self::advance).
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm_htm::NoHtm;
+    /// use drtm_kv::{HashConfig, KvError, KvTable, Store};
+    ///
+    /// let store = Store::in_memory(NoHtm, 16 << 20)?;
+    /// let (table, mut worker) = (store.hash_table(HashConfig::default())?, store.worker()?);
+    /// table.insert(&mut worker, 7, b"seven")?;
+    /// let (mut sweep, mut guards, mut keys) = (table.sweep()?, Vec::new(), Vec::new());
+    /// while table.advance_guarded(&mut sweep, |guard| guards.push(guard), |key| keys.push(key))? {}
+    /// assert!(keys == [7] && guards.iter().all(|guard| store.records().is_unchanged(guard)));
+    /// table.insert(&mut worker, 8, b"eight")?;
+    /// assert!(!guards.iter().all(|guard| store.records().is_unchanged(guard)));
+    /// # Ok::<(), KvError>(())
+    /// ```
+    pub fn advance_guarded(
+        &self,
+        sweep: &mut Sweep,
+        mut guard: impl FnMut(BucketVersion),
+        mut visit: impl FnMut(K::Key<'_>),
+    ) -> Result<bool, KvError> {
         let Sweep { next, classes } = sweep;
         if next == classes {
             return Ok(false);
         }
         self.table.for_class(*next, *classes, |number| {
-            let (names, depth) = self.table.names_of::<K>(number)?;
+            let (names, depth, seen) = self.table.names_of::<K>(number)?;
+            guard(self.table.bucket_version(number, seen));
             names.iter().filter_map(|name| K::from_bytes(name)).for_each(&mut visit);
             Ok(depth)
         })?;
@@ -100,12 +133,12 @@ impl<E: Engine> Table<E> {
         Ok(())
     }
 
-    /// Copies the keys that a bucket had at one moment, and gives its depth then.
-    fn names_of<K: Keys>(&self, number: u64) -> Result<(Vec<Name>, u32), KvError> {
+    /// Copies the keys that a bucket had at one moment, and gives its depth and its version then.
+    fn names_of<K: Keys>(&self, number: u64) -> Result<(Vec<Name>, u32, bucket::Seen), KvError> {
         let (waiter, mut key) = (Waiter::new(), Vec::new());
         'again: loop {
             let (mut names, since) = (Vec::new(), self.turn());
-            let (words, depth) = self.keys_of(number)?;
+            let (words, depth, seen) = self.keys_of(number)?;
             for (word, place) in words {
                 if self.numbering.bucket(K::hash(word), depth) != number {
                     continue;
@@ -125,12 +158,12 @@ impl<E: Engine> Table<E> {
             if !self.is_within(since) {
                 continue;
             }
-            return Ok((names, depth));
+            return Ok((names, depth, seen));
         }
     }
 
-    /// A bucket's keys and depth at one moment.
-    fn keys_of(&self, number: u64) -> Result<(Vec<(u64, Place)>, u32), KvError> {
+    /// A bucket's keys, depth and version at one moment.
+    fn keys_of(&self, number: u64) -> Result<(Vec<(u64, Place)>, u32, bucket::Seen), KvError> {
         let engine = self.engine();
         let main = self.main_bucket(number)?;
         let waiter = Waiter::new();
@@ -153,7 +186,7 @@ impl<E: Engine> Table<E> {
                 // The version is one on only when a change is done, and half of a place may be the change's.
                 && !after.is_locked()
             {
-                return Ok((keys, depth));
+                return Ok((keys, depth, before));
             }
             waiter.pause();
         }

@@ -7,7 +7,7 @@ use drtm_kv::{
     Bytes, Current, Cursor, HashTable, Inline, Keys, KvError, KvTable, Nowhere, Sweep, Tree, TreeKeys, Version,
 };
 
-use super::{KeyRef, Storage};
+use super::{Absence, KeyRef, Storage};
 
 /// Where one has come to. Every key that has a record all the while is come to, be it that the record says that the key is not there.
 #[derive(Debug)]
@@ -54,6 +54,26 @@ impl<E: Engine> Storage<E> {
             }
             // A tour is begun and gone on with in one function.
             _ => unreachable!("a tour of a table of another kind"),
+        }
+    }
+
+    /// Shows some more keys of a hash table, as [`go_on`](Self::go_on), and the guards of their buckets.
+    pub(crate) fn go_on_guarded(
+        &self,
+        tour: &mut Tour,
+        mut guard: impl FnMut(Absence),
+        mut show: impl FnMut(KeyRef<'_>),
+    ) -> Result<bool, KvError> {
+        let guard = |bucket| guard(Absence::Bucket(bucket));
+        match (self, &mut tour.at) {
+            (Self::HashOfWords(table), At::Buckets(sweep)) => {
+                table.advance_guarded(sweep, guard, |word| show(KeyRef::Word(word)))
+            }
+            (Self::HashOfBytes(table), At::Buckets(sweep)) => {
+                table.advance_guarded(sweep, guard, |bytes| show(KeyRef::Bytes(bytes)))
+            }
+            // The table's type says that it is hashed.
+            _ => unreachable!("a tour of an ordered table"),
         }
     }
 

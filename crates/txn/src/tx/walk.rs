@@ -1,0 +1,168 @@
+//! Going through all rows of a table, whichever kind of table it is.
+//!
+//! Of a hash table, each bucket is guarded as that of an absent key is: a key that comes into one, or a bucket that is
+//! split, is a phantom. The keys of a few buckets are noted, and looked up one by one.
+
+use std::ops::ControlFlow;
+
+use super::{Mode, Tx, read::Row};
+use crate::{Codec, Error, Key, Setting, Table, catalog::Opened, storage::OwnedKey, table::Kind, wanted::Wanted};
+
+impl<S: Setting, M: Mode> Tx<'_, S, M> {
+    /// Shows all rows of a table, until there are no more or `see` breaks off: those of an ordered table in the order
+    /// of their keys, those of a hash table in none. What has been seen is all that there was at one moment, if the
+    /// transaction commits.
+    ///
+    /// A hash table that rows are inserted into all the time is better walked in a [snapshot](crate::Db::read), which
+    /// nothing disturbs.
+    ///
+    /// # Errors
+    ///
+    /// As for [`get`](Self::get).
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use std::ops::ControlFlow;
+    ///
+    /// use drtm_txn::{Db, Error, Pod, TableDef};
+    ///
+    /// const STOCK: TableDef<String, Pod<u64>> = TableDef::hash("stock");
+    /// let db = Db::new()?;
+    /// let stock = db.table(STOCK)?;
+    /// db.transact(|tx| [("nails", 500), ("nuts", 7)].iter().try_for_each(|(name, count)| tx.put(stock, *name, count)))?;
+    /// let few = db.read(|tx| {
+    ///     let mut few = Vec::new();
+    ///     tx.walk(stock, |name, count| {
+    ///         few.extend((count < 10).then_some(name));
+    ///         ControlFlow::Continue(())
+    ///     })?;
+    ///     Ok(few)
+    /// })?;
+    /// assert_eq!(few, ["nuts"]);
+    /// # Ok::<(), Error>(())
+    /// ```
+    pub fn walk<K: Key, C: Codec, O: Kind>(
+        &mut self,
+        table: Table<K, C, O>,
+        mut see: impl FnMut(K, C::View<'_>) -> ControlFlow<()>,
+    ) -> Result<(), Error> {
+        if O::ORDERED {
+            return self.range(table.as_ordered(), ..)?.view_each(see);
+        }
+        let opened = self.opened(table)?;
+        self.walk_hash::<K, C, O>(opened, &Wanted::TO_READ, |tx, key, found| {
+            tx.read_found(opened.name, found, |bytes| C::view(bytes).map(|view| see(key, view)))
+        })
+    }
+
+    /// How many rows a table has. It goes through all of them.
+    ///
+    /// # Errors
+    ///
+    /// As for [`get`](Self::get).
+    ///
+    /// # Example
+    ///
+    /// See [`retain`](Self::retain).
+    pub fn len<K: Key, C: Codec, O: Kind>(&mut self, table: Table<K, C, O>) -> Result<u64, Error> {
+        if O::ORDERED {
+            return self.count(table.as_ordered(), ..);
+        }
+        let (opened, mut rows) = (self.opened(table)?, 0);
+        self.walk_hash::<K, C, O>(opened, &Wanted::NOTHING, |_, _, _| {
+            rows += 1;
+            Ok(ControlFlow::Continue(()))
+        })?;
+        Ok(rows)
+    }
+
+    /// Looks up the keys of a hash table, and shows the rows that are there.
+    fn walk_hash<K: Key, C: Codec, O: Kind>(
+        &mut self,
+        opened: &Opened<S::Engine>,
+        wanted: &Wanted,
+        mut show: impl FnMut(&mut Self, K, super::Found) -> Result<ControlFlow<()>, Error>,
+    ) -> Result<(), Error> {
+        let (mut tour, mut keys, mut has_more) = (opened.storage.tour()?, Vec::<OwnedKey>::new(), true);
+        while has_more {
+            keys.clear();
+            let is_past = self.past().is_some();
+            let reads = &mut self.state().reads;
+            has_more = opened.storage.go_on_guarded(
+                &mut tour,
+                |guard| {
+                    // Nothing comes into a snapshot.
+                    if !is_past {
+                        reads.track_absent(guard);
+                    }
+                },
+                |key| keys.push(key.into()),
+            )?;
+            self.passed()?;
+            for key in &keys {
+                let key = key.as_ref();
+                let Row { found: Some(found), .. } = self.row::<C, O>(opened, key, wanted)? else { continue };
+                let Some(key) = key.decode() else { return Err(Error::Key { table: opened.name }) };
+                if show(self, key, found)?.is_break() {
+                    return Ok(());
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<S: Setting> Tx<'_, S> {
+    /// Removes the rows of a table that `keep` does not want to be kept. Returns how many. The rows are one transaction's
+    /// writes, however many they are.
+    ///
+    /// # Errors
+    ///
+    /// As for [`put`](Self::put).
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm_txn::{Db, Error, Pod, TableDef};
+    ///
+    /// /// When sessions end.
+    /// const SESSIONS: TableDef<u64, Pod<u64>> = TableDef::hash("sessions");
+    /// let db = Db::new()?;
+    /// let sessions = db.table(SESSIONS)?;
+    /// db.transact(|tx| (0..100).try_for_each(|session| tx.put(sessions, session, &(1_000 + session))))?;
+    /// let ended = db.transact(|tx| tx.retain(sessions, |_, end| end > 1_030))?;
+    /// assert_eq!(ended, 31);
+    /// assert_eq!(db.read(|tx| tx.len(sessions))?, 69);
+    /// assert_eq!(db.transact(|tx| tx.clear(sessions))?, 69);
+    /// # Ok::<(), Error>(())
+    /// ```
+    pub fn retain<K: Key, C: Codec, O: Kind>(
+        &mut self,
+        table: Table<K, C, O>,
+        mut keep: impl FnMut(&K, C::View<'_>) -> bool,
+    ) -> Result<u64, Error> {
+        let mut gone = Vec::new();
+        self.walk(table, |key, row| {
+            if !keep(&key, row) {
+                gone.push(key);
+            }
+            ControlFlow::Continue(())
+        })?;
+        gone.iter().try_for_each(|key| self.remove(table, key).map(drop))?;
+        Ok(gone.len() as u64)
+    }
+
+    /// Removes all rows of a table. Returns how many there were.
+    ///
+    /// # Errors
+    ///
+    /// As for [`put`](Self::put).
+    ///
+    /// # Example
+    ///
+    /// See [`retain`](Self::retain).
+    pub fn clear<K: Key, C: Codec, O: Kind>(&mut self, table: Table<K, C, O>) -> Result<u64, Error> {
+        self.retain(table, |_, _| false)
+    }
+}
