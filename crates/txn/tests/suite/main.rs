@@ -18,6 +18,7 @@ mod sinks;
 mod snapshots;
 mod starvation;
 mod waits;
+mod walks;
 
 use drtm_htm::Engine;
 use drtm_txn::Setting;
