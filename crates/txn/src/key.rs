@@ -17,9 +17,11 @@
 //! ```
 
 mod as_key;
+mod prefix;
 
 pub(crate) use as_key::ByRef;
 pub use as_key::{AsKey, KeyRange};
+pub use prefix::{Prefix, prefix};
 
 /// A type whose values can be keys.
 ///

@@ -88,7 +88,7 @@ pub use db::{Builder, Db, Options};
 pub use drtm_kv::Lines;
 pub use durability::{Checkpoint, CommitToken, Durability, LogError, Progress, RecoveryStep};
 pub use error::{Conflict, Error, SinkError};
-pub use key::{AsKey, Key, KeyRange, KeyReader};
+pub use key::{AsKey, Key, KeyRange, KeyReader, Prefix, prefix};
 #[doc(hidden)]
 pub use mutation::Mutation;
 pub use part::{Flat, Part};

@@ -2,7 +2,7 @@
 
 use std::ops::Bound;
 
-use drtm_txn::{Db, Entry, Error, IndexDef, Multi, Ordered, Pod, Raw, Serde, TableDef};
+use drtm_txn::{Db, Entry, Error, IndexDef, Multi, Ordered, Pod, Raw, Serde, TableDef, prefix};
 
 const PAGES: TableDef<String, Raw> = TableDef::hash("pages");
 const STOCK: TableDef<(String, u32), Pod<u64>, Ordered> = TableDef::ordered("stock");
@@ -57,6 +57,39 @@ fn tuples_are_found_by_their_parts_and_ranges_by_theirs() -> Result<(), Error> {
         tx.put(seats, ('ä', None::<u8>), &2)?;
         assert_eq!(tx.first(seats, ('a', None::<u8>)..)?, Some((('ä', None), 2)));
         assert_eq!(tx.all(seats, ('ä', Some(7)))?.rows().count(), 1);
+        Ok(())
+    })
+}
+
+#[test]
+fn a_prefix_is_the_range_of_keys_that_begin_so() -> Result<(), Error> {
+    const MARKS: IndexDef<Vec<u8>, Raw, Vec<u8>, Multi> = IndexDef::multi("marks", |_, mark| Some(mark.to_vec()));
+    const KEYS: TableDef<Vec<u8>, Raw, Ordered> = TableDef::ordered("keys");
+    let db = Db::new()?;
+    let keys = db.table(KEYS)?;
+    let marks = db.index(keys, MARKS)?;
+    let bytes = [0, 1, 0x61, 0xFE, 0xFF];
+    let mut all = vec![Vec::new()];
+    for length in 1..4 {
+        let longer: Vec<_> = all
+            .iter()
+            .filter(|key| key.len() + 1 == length)
+            .flat_map(|key| bytes.map(|byte| [&key[..], &[byte]].concat()))
+            .collect();
+        all.extend(longer);
+    }
+    db.transact(|tx| all.iter().try_for_each(|key| tx.put(keys, key, key)))?;
+    db.read(|tx| {
+        for start in &all {
+            let mut expected: Vec<_> = all.iter().filter(|key| key.starts_with(start)).cloned().collect();
+            expected.sort();
+            let found: Result<Vec<_>, _> =
+                tx.range(keys, prefix(start))?.rows().map(|row| row.map(|(key, _)| key)).collect();
+            assert_eq!(found?, expected);
+            let found: Result<Vec<_>, _> =
+                tx.range(marks.keys(), prefix(start))?.rows().map(|row| row.map(|(_, key)| key)).collect();
+            assert_eq!(found?, expected, "by an index");
+        }
         Ok(())
     })
 }
