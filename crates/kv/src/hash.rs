@@ -39,14 +39,14 @@ pub use visit::Sweep;
 use std::{marker::PhantomData, sync::Arc};
 
 use drtm_htm::Engine;
-use drtm_rdma::{Offset, Region};
+use drtm_rdma::{Offset, Region, RegionError};
 use parking_lot::Mutex;
 
 use crate::{
     KvError, Store, Turn,
     base::Base,
     keys::{Inline, Keys},
-    layout::SLOTS,
+    layout::{BUCKET_BYTES, SLOTS},
 };
 use hint::Hint;
 use numbering::Numbering;
@@ -213,6 +213,12 @@ impl<E: Engine> Store<E> {
     /// When the configuration is no table's, or memory cannot be had.
     pub fn hash_table_of<K: Keys>(&self, config: HashConfig) -> Result<HashTable<E, K>, KvError> {
         let buckets = config.buckets()?;
+        // Before any is taken: what a table that cannot be made has taken would be nobody's.
+        let (asked, capacity) = (buckets.saturating_mul(BUCKET_BYTES), self.region().capacity());
+        let left = capacity.saturating_sub(self.region().allocated());
+        if asked > left {
+            return Err(RegionError::Full { asked, left, capacity }.into());
+        }
         let base = Base::create(self, header::HEADER, config.for_peers)?;
         base.set(header::BASE, buckets)?;
         base.set(header::GROWS_AT, if config.grows { config.keys_per_bucket().to_bits() } else { 0 })?;

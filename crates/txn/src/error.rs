@@ -189,9 +189,42 @@ pub enum Error {
         /// The table.
         table: &'static str,
     },
-    /// The store refuses, or memory has run out.
+    /// Memory has run out. Nothing of the transaction has happened.
+    #[error(
+        "memory is full: {asked} bytes were to be had, and {left} are left of {capacity}; remove rows, or give the \
+         database more with `Builder::memory`"
+    )]
+    Full {
+        /// How many bytes were to be had.
+        asked: u64,
+        /// How many are left, that were never used.
+        left: u64,
+        /// How many there are.
+        capacity: u64,
+    },
+    /// A key or a value is longer than those of any row.
+    #[error("a {what} of {length} bytes is too long: the longest has {longest}; {remedy}")]
+    TooLong {
+        /// A key, or a value.
+        what: &'static str,
+        /// Its length.
+        length: usize,
+        /// The longest that there can be.
+        longest: usize,
+        /// What to do.
+        remedy: &'static str,
+    },
+    /// The system has not so much memory, or so many addresses.
+    #[error("cannot have {bytes} bytes for the database: {source}; ask for less with `Builder::memory`")]
+    NoMemory {
+        /// How many were to be had.
+        bytes: u64,
+        /// Why there are not.
+        source: std::io::Error,
+    },
+    /// The store is corrupt, or refuses.
     #[error(transparent)]
-    Store(#[from] KvError),
+    Store(KvError),
     /// The table is open with other types.
     #[error("table `{name}` is open as {is}, and not as {asked}: use the same definition everywhere")]
     OtherTypes {
@@ -362,8 +395,31 @@ impl Error {
     }
 }
 
+impl From<KvError> for Error {
+    #[cold]
+    fn from(error: KvError) -> Self {
+        match error {
+            KvError::Region(error) => error.into(),
+            KvError::KeyTooLong { length, longest } => {
+                Self::TooLong { what: "key", length, longest, remedy: "use a digest of it" }
+            }
+            KvError::ValueTooLong { length, longest } => {
+                Self::TooLong { what: "value", length, longest, remedy: "split it over several rows" }
+            }
+            error => Self::Store(error),
+        }
+    }
+}
+
 impl From<RegionError> for Error {
+    #[cold]
     fn from(error: RegionError) -> Self {
-        Self::Store(error.into())
+        match error {
+            RegionError::Full { asked, left, capacity } => Self::Full { asked, left, capacity },
+            RegionError::Map { bytes, source } | RegionError::Populate { bytes, source } => {
+                Self::NoMemory { bytes, source }
+            }
+            error => Self::Store(error.into()),
+        }
     }
 }

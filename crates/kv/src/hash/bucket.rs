@@ -212,6 +212,12 @@ pub(super) fn release<E: Engine>(engine: &E, bucket: &Bucket, turn_over: impl Fn
     engine.store(word, released);
 }
 
+/// Makes a bucket unlocked that has not been changed: it is what it was.
+pub(super) fn release_unchanged<E: Engine>(engine: &E, bucket: &Bucket) {
+    let word = version_meta(bucket);
+    engine.store(word, Bits::unlocked(engine.load(word)));
+}
+
 #[inline(always)]
 fn update<E: Engine>(engine: &E, bucket: &Bucket, slot: usize, change: impl FnOnce(u64) -> u64) {
     let word = &bucket[meta_word(slot)];

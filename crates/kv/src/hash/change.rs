@@ -148,7 +148,11 @@ impl<E: Engine> Table<E> {
         let (number, main) = self.lock_chain(K::hash(K::word(key)))?;
         let before = self.bucket_version(number, bucket::seen(self.engine(), main));
         let put = self.put_locked::<K>(main, key, place, version);
-        self.release(main);
+        match put {
+            Ok(None) => self.release(main),
+            // What others have seen there still holds, and so does what a transaction has that cannot go on.
+            Ok(Some(_)) | Err(_) => bucket::release_unchanged(self.engine(), main),
+        }
         Ok(put?.unwrap_or(Put::Done(before)))
     }
 

@@ -1,6 +1,7 @@
 //! Growing by a bucket at a time.
 
 use drtm_htm::Engine;
+use drtm_rdma::RegionError;
 
 use super::{
     BucketChange, Table, bucket, header,
@@ -38,14 +39,16 @@ impl<E: Engine> Table<E> {
         }
     }
 
-    /// Adds buckets until there are so many keys to one, or fewer.
+    /// Adds buckets until there are so many keys to one, or fewer. Where memory has run out, chains get longer: the key
+    /// that has come is there, and stays.
     #[cold]
     fn grow<K: Keys>(&self, keys_per_bucket: f64, mut note: impl FnMut(BucketChange)) -> Result<(), KvError> {
         let keys = self.base.keys()? as f64;
         while keys > self.buckets()? as f64 * keys_per_bucket {
-            match self.split::<K>()? {
-                Some(change) => note(change),
-                None => break,
+            match self.split::<K>() {
+                Ok(Some(change)) => note(change),
+                Ok(None) | Err(KvError::Region(RegionError::Full { .. })) => break,
+                Err(error) => return Err(error),
             }
         }
         Ok(())
@@ -75,10 +78,14 @@ impl<E: Engine> Table<E> {
             // Somebody has split it just before.
             Ok(None)
         };
-        if let Ok(Some(_)) = divided {
-            engine.store(buckets, number + 1);
+        match divided {
+            Ok(Some(_)) => {
+                engine.store(buckets, number + 1);
+                self.release(old);
+            }
+            Ok(None) | Err(KvError::Region(_)) => bucket::release_unchanged(engine, old),
+            Err(_) => self.release(old),
         }
-        self.release(old);
         let Some(emptied) = divided? else { return Ok(None) };
         self.free_overflows(emptied);
         // Who comes into the new bucket from now on changes its version.

@@ -168,6 +168,12 @@ impl Bits {
         LOCK.set(version_meta, 1)
     }
 
+    /// Unlocked, and as it was.
+    #[inline(always)]
+    pub(crate) const fn unlocked(version_meta: u64) -> u64 {
+        LOCK.set(version_meta, 0)
+    }
+
     /// Unlocked, and one version on.
     #[inline(always)]
     pub(crate) const fn released(version_meta: u64) -> u64 {

@@ -3,7 +3,7 @@
 use std::hint::cold_path;
 
 use drtm_htm::Engine;
-use drtm_kv::{ForHolder, Handle, Lines, Past, ReadEntry};
+use drtm_kv::{ForHolder, Handle, Lines, MAX_KEY, Past, ReadEntry};
 
 use super::{Found, Mode, Tx};
 use crate::{
@@ -256,6 +256,8 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
     ) -> Result<Row, Error> {
         let word = match key {
             KeyRef::Word(word) => word,
+            // No row has it, and none can come.
+            KeyRef::Bytes(bytes) if bytes.len() > MAX_KEY => return Ok(Row { found: None, record: None }),
             KeyRef::Bytes(bytes) => return self.row_of_key::<_, O>(opened, bytes, None, wanted),
         };
         let near = self.located::<O>(opened, word);

@@ -85,7 +85,7 @@ fn keeps_locks<F: Fault>() -> bool {
         tx.put(notes, &1, &[3; 60_000])?;
         tx.put(notes, &2, &[3; 8])
     });
-    assert!(matches!(full, Err(Error::Store(_))), "{full:?}");
+    assert!(matches!(full, Err(Error::Full { .. })), "{full:?}");
     let values = db.read(|tx| tx.get_many(notes, &[0, 1, 2]));
     if !matches!(&values, Ok(values) if values.iter().all(|value| value.as_deref() == Some(&[1; 8]))) {
         return true;

@@ -4,6 +4,7 @@
 mod close;
 mod each;
 mod faults;
+mod full;
 mod indexes;
 mod keys;
 mod leaks;

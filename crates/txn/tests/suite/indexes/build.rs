@@ -352,7 +352,7 @@ fn an_index_for_which_there_is_no_memory_leaves_nothing() -> Result<(), Error> {
     let tables = db.tables()?;
     for _ in 0..3 {
         let refused = db.index(blobs, LONG);
-        assert!(matches!(refused, Err(Error::Store(_))), "{refused:?}");
+        assert!(matches!(refused, Err(Error::Full { .. })), "{refused:?}");
         assert_eq!(db.tables()?, tables);
     }
     assert_eq!(db.read(|tx| tx.get(blobs, &2_999))?, Some([2_999; 2]));

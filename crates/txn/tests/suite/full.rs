@@ -1,0 +1,98 @@
+//! What happens when memory has run out, or a key is longer than any row's.
+
+use drtm_txn::{Builder, Db, Error, Options, Ordered, Pod, Raw, TableDef, Tx};
+
+const ROWS: TableDef<u64, Pod<[u8; 100]>> = TableDef::hash("rows");
+const OTHERS: TableDef<u64, Pod<[u8; 100]>> = TableDef::hash("others");
+const ROOMY: TableDef<u64, Pod<u64>> = TableDef::hash("roomy").with_room_for(u64::MAX);
+const HASHED: TableDef<Vec<u8>, Raw> = TableDef::hash("hashed");
+const SORTED: TableDef<Vec<u8>, Raw, Ordered> = TableDef::ordered("sorted");
+
+fn is_full(error: &Error) -> bool {
+    matches!(error, Error::Full { .. })
+}
+
+/// All memory is taken by rows of another table, which are removed then: there is room for records, and for nothing
+/// else.
+fn filled() -> Result<Db, Error> {
+    let db = Builder::new().memory(4 << 20).build()?;
+    db.table(ROWS)?;
+    let others = db.table(OTHERS)?;
+    let rows = (0_u64..).find(|row| db.transact(|tx| tx.insert(others, row, &[0; 100])).is_err()).expect("it is full");
+    (0..rows).try_for_each(|row| db.transact(|tx| tx.remove(others, row).map(drop)))?;
+    Ok(db)
+}
+
+#[test]
+fn a_row_that_was_missed_is_refused_where_there_is_no_bucket_for_it() -> Result<(), Error> {
+    let db = filled()?;
+    let rows = db.table(ROWS)?;
+    let put = |key: u64| {
+        db.transact_with(Options::default().attempts(100), |tx| match tx.get(rows, key)? {
+            Some(_) => Ok(()),
+            None => tx.insert(rows, key, &[0; 100]),
+        })
+    };
+    let refused: Vec<Error> = (0..40_000).filter_map(|key| put(key).err()).collect();
+    assert!(!refused.is_empty() && refused.iter().all(is_full), "{:?}", refused.iter().find(|error| !is_full(error)));
+    Ok(())
+}
+
+#[test]
+fn rows_that_were_refused_leave_nothing_behind() -> Result<(), Error> {
+    let db = filled()?;
+    let rows = db.table(ROWS)?;
+    let there: Vec<u64> = (0..40_000).filter(|key| db.transact(|tx| tx.insert(rows, key, &[0; 100])).is_ok()).collect();
+    assert_eq!(db.read(|tx| tx.len(rows))?, there.len() as u64);
+    there.iter().try_for_each(|key| db.transact(|tx| tx.remove(rows, key).map(drop)))?;
+    assert!(db.tables()?.contains(&("rows", 0)), "{:?}", db.tables());
+    Ok(())
+}
+
+#[test]
+fn a_table_for_which_there_is_no_room_takes_none() -> Result<(), Error> {
+    let db = Builder::new().memory(64 << 20).build()?;
+    let before = db.memory().0;
+    for _ in 0..3 {
+        assert!(is_full(&db.table(ROOMY).expect_err("too much")));
+        assert_eq!(db.memory().0, before);
+    }
+    let rows = db.table(ROWS)?;
+    db.transact(|tx| (0..1_000).try_for_each(|row| tx.insert(rows, row, &[0; 100])))
+}
+
+/// No row has it, so that it is not found, and it cannot be inserted. As the end of a range it is one like others.
+#[test]
+fn a_key_that_is_too_long_is_no_row_s() -> Result<(), Error> {
+    let db = Db::new()?;
+    let (hashed, sorted) = (db.table(HASHED)?, db.table(SORTED)?);
+    let long = vec![7_u8; 70_000];
+    let is_too_long = |done: Result<(), Error>| matches!(done, Err(Error::TooLong { what: "key", length: 70_000, .. }));
+    db.transact(|tx| [&b"a"[..], &[8]].iter().try_for_each(|key| tx.put(sorted, *key, b"")))?;
+    macro_rules! look {
+        ($table:expr) => {
+            |tx: &mut Tx<'_, _, _>| Ok((tx.get($table, &long)?, tx.contains($table, &long)?))
+        };
+    }
+    assert_eq!(db.read(look!(hashed))?, (None, false));
+    assert_eq!(db.read(look!(sorted))?, (None, false));
+    assert_eq!(db.transact(look!(hashed))?, (None, false));
+    assert_eq!(db.transact(look!(sorted))?, (None, false));
+    macro_rules! change {
+        ($table:expr) => {
+            assert!(!db.transact(|tx| tx.remove($table, &long))?);
+            assert_eq!(db.transact(|tx| tx.take($table, &long))?, None);
+            assert_eq!(db.transact(|tx| tx.update($table, &long, Vec::clear))?, None);
+            assert!(is_too_long(db.transact(|tx| tx.put($table, &long, b""))));
+            assert!(is_too_long(db.transact(|tx| tx.insert($table, &long, b""))));
+            assert!(is_too_long(db.transact(|tx| tx.entry($table, &long)?.put(b""))));
+        };
+    }
+    change!(hashed);
+    change!(sorted);
+    db.transact(|tx| {
+        assert_eq!(tx.count(sorted, &long..)?, 2);
+        assert_eq!(tx.first(sorted, ..=&long)?, None);
+        Ok(())
+    })
+}
