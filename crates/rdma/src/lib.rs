@@ -85,7 +85,7 @@ pub use local::{LocalConfig, LocalFabric, LocalPort, Tearing};
 pub use membership::{Incarnation, NodeEvent, Presence};
 pub use message::Message;
 pub use pending::{Pending, Reply, Words};
-pub use region::{OutOfBounds, ROOTS, Region, RegionError, TURNS_AT};
+pub use region::{OutOfBounds, ROOTS, Region, RegionError, TURNS_AT, capacity_within_limits};
 pub use salvage::Salvage;
 #[cfg(not(feature = "model"))]
 pub use shm::{JoinError, ShmConfig, ShmFabric, ShmPort};

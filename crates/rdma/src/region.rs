@@ -4,10 +4,12 @@
 mod boxed;
 mod error;
 #[cfg(not(feature = "model"))]
+mod limits;
 mod mapping;
 mod superblock;
 
 pub use error::{OutOfBounds, RegionError};
+pub use limits::capacity_within_limits;
 pub use superblock::{ROOTS, TURNS_AT};
 
 use std::{

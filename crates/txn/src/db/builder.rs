@@ -14,6 +14,7 @@ use crossbeam_queue::SegQueue;
 use drtm_htm::Engine;
 use drtm_htm::Native;
 use drtm_kv::{Store, Watch};
+use drtm_rdma::capacity_within_limits;
 use thread_local::ThreadLocal;
 
 use super::Db;
@@ -50,7 +51,8 @@ use crate::{
 /// ```
 #[derive(Clone, Debug)]
 pub struct Builder {
-    memory: u64,
+    /// What was asked for.
+    memory: Option<u64>,
     at_once: u64,
     older_versions: u64,
     sink: Option<Arc<dyn Sink>>,
@@ -99,7 +101,7 @@ impl Builder {
     #[must_use]
     pub const fn new() -> Self {
         Self {
-            memory: MEMORY,
+            memory: None,
             at_once: 0,
             older_versions: OLDER_VERSIONS,
             sink: None,
@@ -117,9 +119,12 @@ impl Builder {
     }
 
     /// How many bytes the database may use at most. Only addresses are reserved for it; memory is taken as rows come.
+    ///
+    /// If this is not called, it may use 64 GiB, or less where the process may: half of the address space that it is
+    /// limited to (`ulimit -v`), and as much memory as its control groups have.
     #[must_use]
     pub fn memory(self, bytes: u64) -> Self {
-        Self { memory: bytes, ..self }
+        Self { memory: Some(bytes), ..self }
     }
 
     /// How many bytes of the memory to have at once, and not when rows come: the system takes its time to provide memory, and this is when.
@@ -302,14 +307,15 @@ impl Builder {
     /// As for [`build`](Self::build).
     pub fn build_with<S: Setting>(self, engine: S::Engine) -> Result<Db<S>, Error> {
         static DATABASES: AtomicU32 = AtomicU32::new(0);
-        if self.memory < LEAST_MEMORY {
+        let memory = self.memory.unwrap_or_else(|| capacity_within_limits(MEMORY));
+        if memory < LEAST_MEMORY {
             return Err(Error::Config {
                 what: "the memory of a database",
                 must_be: "at least 4 MiB",
-                is: format!("{} bytes", self.memory),
+                is: format!("{memory} bytes"),
             });
         }
-        let store = Store::in_memory(engine, self.memory)?;
+        let store = Store::in_memory(engine, memory)?;
         if self.at_once > 0 {
             store.region().populate(self.at_once)?;
         }
@@ -345,7 +351,7 @@ impl Builder {
         event!(
             info,
             database = inner.number,
-            memory = self.memory,
+            memory,
             older_versions = self.older_versions,
             has_regions = inner.engine().has_regions(),
             "a database is open"

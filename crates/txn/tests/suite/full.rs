@@ -96,3 +96,26 @@ fn a_key_that_is_too_long_is_no_row_s() -> Result<(), Error> {
         Ok(())
     })
 }
+
+/// Where the process may have few addresses, the default takes half of them, and an error says what to ask for.
+#[test]
+fn the_default_fits_the_process_s_limits() {
+    const LIMITED: &str = "DRTM_TEST_LIMITED";
+    if std::env::var_os(LIMITED).is_some() {
+        let db = Db::new().expect("it fits");
+        let (_, capacity) = db.memory();
+        assert!((256 << 20..=2 << 30).contains(&capacity), "{capacity}");
+        let rows = db.table(ROWS).expect("room");
+        db.transact(|tx| tx.insert(rows, 1, &[0; 100])).expect("room");
+        let error = Builder::new().memory(64 << 30).build().expect_err("too much");
+        assert!(matches!(error, Error::NoMemory { .. }) && error.to_string().contains("Builder::memory"), "{error}");
+        return;
+    }
+    let limited = std::process::Command::new("sh")
+        .args(["-c", "ulimit -v 4194304 && exec \"$0\" --exact full::the_default_fits_the_process_s_limits"])
+        .arg(std::env::current_exe().expect("a path"))
+        .env(LIMITED, "1")
+        .output()
+        .expect("a shell");
+    assert!(limited.status.success(), "{}", String::from_utf8_lossy(&limited.stdout));
+}

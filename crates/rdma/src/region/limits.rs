@@ -1,0 +1,70 @@
+//! What the system lets a process have.
+
+use std::{fs, path::Path};
+
+use rustix::process::{Resource, getrlimit};
+
+/// How much memory a region can be made for, as far as this process may have it: of `most` bytes at most, half of the
+/// address space that the process is limited to, and what its control groups may use.
+///
+/// # Example
+///
+/// ```
+/// let capacity = drtm_rdma::capacity_within_limits(64 << 30);
+/// assert!((1..=64 << 30).contains(&capacity));
+/// ```
+#[must_use]
+pub fn capacity_within_limits(most: u64) -> u64 {
+    let addresses = getrlimit(Resource::As).current.map(|addresses| addresses / 2);
+    let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    [addresses, least_limit(&groups, Path::new("/sys/fs/cgroup"))].into_iter().flatten().fold(most, u64::min)
+}
+
+/// The least limit on memory of these groups, of those that they are in, and of their mount's root, which in a
+/// container is the container's own.
+fn least_limit(groups: &str, mount: &Path) -> Option<u64> {
+    let limits = groups.lines().filter_map(|line| {
+        let mut parts = line.splitn(3, ':').skip(1);
+        let (controllers, path) = (parts.next()?, parts.next()?);
+        let (root, file) = match controllers {
+            "" => (mount.to_owned(), "memory.max"),
+            "memory" => (mount.join("memory"), "memory.limit_in_bytes"),
+            _ => return None,
+        };
+        let group = root.join(path.trim_start_matches('/'));
+        // A group that is not seen from here, or has no limit, says nothing.
+        let limit = |group: &Path| fs::read_to_string(group.join(file)).ok()?.trim().parse::<u64>().ok();
+        group.ancestors().take_while(|group| group.starts_with(&root)).filter_map(limit).min()
+    });
+    limits.min()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_least_limit_of_all_groups_counts() {
+        let mount = std::env::temp_dir().join(format!("drtm-limits-{}", std::process::id()));
+        let write = |path: &str, text: &str| {
+            let path = mount.join(path);
+            fs::create_dir_all(path.parent().expect("a directory")).expect("room");
+            fs::write(path, text).expect("room");
+        };
+        let new = "4:pids:/x\n0::/a/b\n";
+        assert_eq!(least_limit(new, &mount), None);
+        write("a/b/memory.max", "max\n");
+        assert_eq!(least_limit(new, &mount), None);
+        write("a/memory.max", "5000\n");
+        assert_eq!(least_limit(new, &mount), Some(5_000));
+        write("a/b/memory.max", "4000\n");
+        assert_eq!(least_limit(new, &mount), Some(4_000));
+        let old = "4:memory:/c/d\n0::/\nnonsense\n";
+        assert_eq!(least_limit(old, &mount), None);
+        write("memory/memory.limit_in_bytes", "3000\n");
+        assert_eq!(least_limit(old, &mount), Some(3_000), "in a container");
+        write("memory/c/d/memory.limit_in_bytes", "2000\n");
+        assert_eq!(least_limit(old, &mount), Some(2_000));
+        fs::remove_dir_all(&mount).expect("it is ours");
+    }
+}
