@@ -3,8 +3,8 @@
 #[cfg(feature = "model")]
 mod boxed;
 mod error;
-#[cfg(not(feature = "model"))]
 mod limits;
+#[cfg(not(feature = "model"))]
 mod mapping;
 mod superblock;
 
