@@ -18,6 +18,13 @@ use crate::{
 /// A key's bytes, most often without an allocation.
 type Name = SmallVec<[u8; 16]>;
 
+/// What a bucket had at one moment.
+struct Contents<T> {
+    keys: Vec<T>,
+    depth: u32,
+    seen: bucket::Seen,
+}
+
 /// Where a visit of a table's keys has come to.
 ///
 /// # Example
@@ -105,9 +112,9 @@ impl<E: Engine, K: Keys> HashTable<E, K> {
             return Ok(false);
         }
         self.table.for_class(*next, *classes, |number| {
-            let (names, depth, seen) = self.table.names_of::<K>(number)?;
+            let Contents { keys, depth, seen } = self.table.names_of::<K>(number)?;
             guard(self.table.bucket_version(number, seen));
-            names.iter().filter_map(|name| K::from_bytes(name)).for_each(&mut visit);
+            keys.iter().filter_map(|name| K::from_bytes(name)).for_each(&mut visit);
             Ok(depth)
         })?;
         *next += 1;
@@ -133,12 +140,12 @@ impl<E: Engine> Table<E> {
         Ok(())
     }
 
-    /// Copies the keys that a bucket had at one moment, and gives its depth and its version then.
-    fn names_of<K: Keys>(&self, number: u64) -> Result<(Vec<Name>, u32, bucket::Seen), KvError> {
+    /// Copies the keys that a bucket had.
+    fn names_of<K: Keys>(&self, number: u64) -> Result<Contents<Name>, KvError> {
         let (waiter, mut key) = (Waiter::new(), Vec::new());
         'again: loop {
             let (mut names, since) = (Vec::new(), self.turn());
-            let (words, depth, seen) = self.keys_of(number)?;
+            let Contents { keys: words, depth, seen } = self.keys_of(number)?;
             for (word, place) in words {
                 if self.numbering.bucket(K::hash(word), depth) != number {
                     continue;
@@ -158,12 +165,12 @@ impl<E: Engine> Table<E> {
             if !self.is_within(since) {
                 continue;
             }
-            return Ok((names, depth, seen));
+            return Ok(Contents { keys: names, depth, seen });
         }
     }
 
-    /// A bucket's keys, depth and version at one moment.
-    fn keys_of(&self, number: u64) -> Result<(Vec<(u64, Place)>, u32, bucket::Seen), KvError> {
+    /// A bucket's keys, as words, and where their records are.
+    fn keys_of(&self, number: u64) -> Result<Contents<(u64, Place)>, KvError> {
         let engine = self.engine();
         let main = self.main_bucket(number)?;
         let waiter = Waiter::new();
@@ -186,7 +193,7 @@ impl<E: Engine> Table<E> {
                 // The version is one on only when a change is done, and half of a place may be the change's.
                 && !after.is_locked()
             {
-                return Ok((keys, depth, before));
+                return Ok(Contents { keys, depth, seen: before });
             }
             waiter.pause();
         }

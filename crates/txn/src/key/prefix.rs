@@ -59,9 +59,8 @@ impl PrefixEnd<'_> {
 /// Makes a string the least one after all that begin with it. There is one, or it becomes empty.
 fn increment(bytes: &mut Vec<u8>, from: usize) {
     while bytes.len() > from {
-        match bytes.pop().and_then(|byte| byte.checked_add(1)) {
-            Some(next) => return bytes.push(next),
-            None => {}
+        if let Some(next) = bytes.pop().and_then(|byte| byte.checked_add(1)) {
+            return bytes.push(next);
         }
     }
 }

@@ -1,0 +1,183 @@
+//! A shop: products, orders, and what a customer has ordered last. An order takes what it sells from the stock, or is
+//! refused as a whole.
+//!
+//! ```text
+//! cargo run --release --example shop
+//! ```
+
+use std::{fmt, ops::ControlFlow, process::ExitCode, thread, time::Instant};
+
+use drtm::{Db, Error, Hash, Index, IndexDef, Multi, Pod, Serde, Table, TableDef};
+use serde::{Deserialize, Serialize};
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Product {
+    name: String,
+    price: u64,
+    stock: u32,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Order {
+    customer: String,
+    lines: Vec<(String, u32)>,
+    total: u64,
+}
+
+/// By article number.
+const PRODUCTS: TableDef<String, Serde<Product>> = TableDef::hash("products");
+
+/// By the customer's till, and a number that counts its orders: one number for all would be what every order waits for.
+const ORDERS: TableDef<(u16, u64), Serde<Order>> = TableDef::hash("orders");
+const BY_CUSTOMER: IndexDef<(u16, u64), Serde<Order>, String, Multi> =
+    IndexDef::multi("orders by customer", |_, order| Some(order.customer));
+
+/// Orders and takings of each till.
+const TILLS: TableDef<u16, Pod<[u64; 2]>> = TableDef::hash("tills");
+
+/// Why there is no order.
+#[derive(Debug)]
+pub(crate) enum Refusal {
+    NoProduct(String),
+    OutOfStock { product: String, left: u32 },
+    Db(Error),
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoProduct(number) => write!(f, "there is no product {number}"),
+            Self::OutOfStock { product, left } => write!(f, "of {product} there are only {left} left"),
+            Self::Db(error) => write!(f, "{error}"),
+        }
+    }
+}
+
+impl From<Error> for Refusal {
+    fn from(error: Error) -> Self {
+        Self::Db(error)
+    }
+}
+
+struct Shop {
+    db: Db,
+    products: Table<String, Serde<Product>>,
+    orders: Table<(u16, u64), Serde<Order>>,
+    by_customer: Index<(u16, u64), Serde<Order>, String, Multi, Hash>,
+    tills: Table<u16, Pod<[u64; 2]>>,
+}
+
+impl Shop {
+    fn open() -> Result<Self, Error> {
+        let db = Db::new()?;
+        let orders = db.table(ORDERS)?;
+        Ok(Self {
+            products: db.table(PRODUCTS)?,
+            orders,
+            by_customer: db.index(orders, BY_CUSTOMER)?,
+            tills: db.table(TILLS)?,
+            db,
+        })
+    }
+
+    fn add(&self, number: &str, product: &Product) -> Result<(), Error> {
+        self.db.transact(|tx| tx.put(self.products, number, product))
+    }
+
+    /// Sells what is wanted, and gives the order's number at this till.
+    fn order(&self, till: u16, customer: &str, lines: &[(String, u32)]) -> Result<u64, Refusal> {
+        self.db.try_transact(|tx| {
+            let mut total = 0;
+            for (number, wanted) in lines {
+                let sold = tx.update(self.products, number, |product| match product.stock.checked_sub(*wanted) {
+                    Some(left) => {
+                        product.stock = left;
+                        Ok(product.price * u64::from(*wanted))
+                    }
+                    None => Err(Refusal::OutOfStock { product: product.name.clone(), left: product.stock }),
+                })?;
+                total += sold.ok_or_else(|| Refusal::NoProduct(number.clone()))??;
+            }
+            let [orders, takings] = tx.get(self.tills, till)?.unwrap_or_default();
+            tx.put(self.tills, till, &[orders + 1, takings + total])?;
+            let order = Order { customer: customer.to_owned(), lines: lines.to_vec(), total };
+            tx.insert(self.orders, (till, orders), &order)?;
+            Ok(orders)
+        })
+    }
+
+    /// The first orders of a customer, till by till.
+    fn orders_of(&self, customer: &str, most: usize) -> Result<Vec<Order>, Error> {
+        self.db.read(|tx| {
+            let rows = tx.all(self.by_customer, customer)?.rows().take(most);
+            rows.map(|row| row.map(|(_, (_, order))| order)).collect()
+        })
+    }
+}
+
+/// Fills a shop, sells from several tills at once, and audits it. Gives how many orders there were.
+pub(crate) fn run(tills: u16, orders: u64) -> Result<u64, Refusal> {
+    const STOCK: u32 = 1_000_000;
+    let shop = Shop::open()?;
+    for number in 0..1_000 {
+        let product = Product { name: format!("product {number}"), price: 100 + number, stock: STOCK };
+        shop.add(&format!("no. {number:04}"), &product)?;
+    }
+    shop.add("rare", &Product { name: "a rare one".to_owned(), price: 1, stock: 1 })?;
+
+    // What fails on its last line has sold nothing.
+    let lines = [("no. 0001".to_owned(), 1), ("rare".to_owned(), 5)];
+    let refused = shop.order(0, "Ann", &lines);
+    assert!(matches!(refused, Err(Refusal::OutOfStock { left: 1, .. })), "{refused:?}");
+    assert!(matches!(shop.order(0, "Ann", &[("none".to_owned(), 1)]), Err(Refusal::NoProduct(_))));
+    assert_eq!(shop.orders_of("Ann", 1)?.len(), 0);
+
+    let sell = |till: u16| -> Result<(), Refusal> {
+        for order in 0..orders {
+            let number = |line: u64| (order * 7 + line * 131 + u64::from(till) * 17) % 1_000;
+            let lines: Vec<_> = (0..3).map(|line| (format!("no. {:04}", number(line)), 1)).collect();
+            shop.order(till, &format!("customer {}", order % 500), &lines)?;
+        }
+        Ok(())
+    };
+    thread::scope(|scope| {
+        let threads: Vec<_> = (0..tills).map(|till| scope.spawn(move || sell(till))).collect();
+        threads.into_iter().try_for_each(|thread| thread.join().expect("no panic"))
+    })?;
+
+    // All that was sold has left the stock, and what it cost is in the tills.
+    let (mut sold, mut worth, mut takings, mut count) = (0, 0, 0, 0);
+    shop.db.read(|tx| {
+        tx.walk(shop.products, |number, product| {
+            if number != "rare" {
+                let gone = u64::from(STOCK - product.stock);
+                sold += gone;
+                worth += gone * product.price;
+            }
+            ControlFlow::Continue(())
+        })?;
+        tx.walk(shop.tills, |_, [orders, total]| {
+            count += orders;
+            takings += total;
+            ControlFlow::Continue(())
+        })
+    })?;
+    assert_eq!((count, sold, takings), (u64::from(tills) * orders, 3 * count, worth));
+    let first = shop.orders_of("customer 7", 10)?;
+    assert!(first.iter().all(|order| order.customer == "customer 7" && order.lines.len() == 3 && order.total > 0));
+    Ok(count)
+}
+
+fn main() -> ExitCode {
+    let start = Instant::now();
+    match run(4, 50_000) {
+        Ok(orders) => {
+            println!("{orders} orders from 4 tills in {:.2?}, and the books are right", start.elapsed());
+            ExitCode::SUCCESS
+        }
+        Err(refusal) => {
+            eprintln!("the shop closes: {refusal}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! Measurements by sensor and time: taken in by several threads, looked at by ranges, and removed when they are old.
+//!
+//! ```text
+//! cargo run --release --example timeseries
+//! ```
+
+use std::{
+    ops::{ControlFlow, Range},
+    process::ExitCode,
+    thread,
+    time::Instant,
+};
+
+use drtm::{Db, Error, Ordered, Pod, Table, TableDef};
+
+/// By sensor, then by time.
+const MEASUREMENTS: TableDef<(String, u64), Pod<f64>, Ordered> = TableDef::ordered("measurements");
+
+/// How many old rows one transaction removes: so many that it is worth one, and so few that it is quick.
+const AT_ONCE: usize = 500;
+
+struct Series {
+    db: Db,
+    measurements: Table<(String, u64), Pod<f64>, Ordered>,
+}
+
+impl Series {
+    fn open() -> Result<Self, Error> {
+        let db = Db::new()?;
+        Ok(Self { measurements: db.table(MEASUREMENTS)?, db })
+    }
+
+    /// Takes in what a sensor has measured from some time on, a value each second.
+    fn take(&self, sensor: &str, from: u64, values: &[f64]) -> Result<(), Error> {
+        self.db.transact(|tx| {
+            (from..).zip(values).try_for_each(|(time, value)| tx.put(self.measurements, (sensor, time), value))
+        })
+    }
+
+    /// Least, mean and greatest value of some time; `None` if there was none.
+    fn summary(&self, sensor: &str, times: Range<u64>) -> Result<Option<[f64; 3]>, Error> {
+        self.db.read(|tx| {
+            let (mut count, mut sum, mut least, mut greatest) = (0_u32, 0.0, f64::INFINITY, f64::NEG_INFINITY);
+            tx.range(self.measurements, (sensor, times.start)..(sensor, times.end))?.view_each(|_, value| {
+                count += 1;
+                sum += value;
+                (least, greatest) = (value.min(least), value.max(greatest));
+                ControlFlow::Continue(())
+            })?;
+            Ok((count > 0).then(|| [least, sum / f64::from(count), greatest]))
+        })
+    }
+
+    fn last(&self, sensor: &str) -> Result<Option<(u64, f64)>, Error> {
+        self.db.read(|tx| {
+            let last = tx.last(self.measurements, (sensor, 0)..=(sensor, u64::MAX))?;
+            Ok(last.map(|((_, time), value)| (time, value)))
+        })
+    }
+
+    /// Removes what a sensor has measured before some time, a few rows at once. Gives how many there were.
+    fn forget(&self, sensor: &str, before: u64) -> Result<usize, Error> {
+        let mut forgotten = 0;
+        loop {
+            let some = self.db.transact(|tx| {
+                let mut old = tx.range(self.measurements, (sensor, 0)..(sensor, before))?;
+                let mut some = 0;
+                while some < AT_ONCE && old.remove_next()?.is_some() {
+                    some += 1;
+                }
+                Ok(some)
+            })?;
+            forgotten += some;
+            if some < AT_ONCE {
+                return Ok(forgotten);
+            }
+        }
+    }
+}
+
+/// Measures with some sensors for so many minutes, of which the last hour is kept. Gives how many values were taken.
+pub(crate) fn run(sensors: u64, minutes: u64) -> Result<u64, Error> {
+    const KEPT: u64 = 60;
+    let series = Series::open()?;
+    let measure = |sensor: u64| -> Result<(), Error> {
+        let name = format!("sensor {sensor}");
+        for minute in 0..minutes {
+            let values: Vec<f64> = (0..60).map(|second| (minute * 60 + second + sensor) as f64).collect();
+            series.take(&name, minute * 60, &values)?;
+            if minute >= KEPT {
+                assert_eq!(series.forget(&name, (minute - KEPT) * 60)?, if minute > KEPT { 60 } else { 0 });
+            }
+        }
+        Ok(())
+    };
+    thread::scope(|scope| {
+        let threads: Vec<_> = (0..sensors).map(|sensor| scope.spawn(move || measure(sensor))).collect();
+        threads.into_iter().try_for_each(|thread| thread.join().expect("no panic"))
+    })?;
+    let (end, first) = (minutes * 60, minutes.saturating_sub(KEPT + 1) * 60);
+    for sensor in 0..sensors {
+        let (name, offset) = (format!("sensor {sensor}"), sensor as f64);
+        let all = [first as f64 + offset, (first + end - 1) as f64 / 2.0 + offset, (end - 1) as f64 + offset];
+        assert_eq!(series.summary(&name, 0..u64::MAX)?, Some(all));
+        assert_eq!(series.last(&name)?, Some((end - 1, all[2])));
+    }
+    assert_eq!(series.summary("no sensor", 0..u64::MAX)?, None);
+    assert_eq!(series.db.read(|tx| tx.len(series.measurements))?, sensors * (end - first));
+    Ok(sensors * end)
+}
+
+fn main() -> ExitCode {
+    let start = Instant::now();
+    match run(4, 24 * 60) {
+        Ok(values) => {
+            println!("{values} values of 4 sensors in {:.2?}; those of the last hour are left", start.elapsed());
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            eprintln!("the measurement ends: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
