@@ -166,7 +166,7 @@ impl<K, C: Codec, I> Copy for Keys<K, C, I> {}
 /// })?;
 ///
 /// let (bob, in_bern) = db.transact(|tx| {
-///     let bob = tx.get(by_email.keys(), &"bob@x.org".into())?;
+///     let bob = tx.get(by_email.keys(), "bob@x.org")?;
 ///     Ok((bob, tx.count(by_city, "Bern"..="Bern")?))
 /// })?;
 /// assert_eq!((bob, in_bern), (Some(2), 2));
