@@ -102,6 +102,26 @@ proptest! {
     }
 
     #[test]
+    fn a_record_with_a_damaged_count_ends_at_the_first_damage(entries in entries(), count in prop_oneof![0..9_u32, any::<u32>()]) {
+        let mut bytes = Vec::new();
+        append(&mut bytes, 5, &entries);
+        bytes[16..20].copy_from_slice(&count.to_le_bytes());
+        let checksum = crc32c::crc32c(&bytes[8..]);
+        bytes[4..8].copy_from_slice(&checksum.to_le_bytes());
+        let (_, record) = records(&bytes).next().expect("a record").expect("its checksum is right");
+        prop_assert_eq!(record.entries().size_hint(), (0, None), "nothing is reserved for a count");
+        let read: Vec<_> = record.entries().take(entries.len() + 2).collect();
+        let is_right = count as usize == entries.len();
+        let whole = read.iter().map_while(|entry| entry.as_ref().ok()).count();
+        // Padding that is no entry can only be damage, since it is shorter than one.
+        prop_assert_eq!(whole, entries.len().min(count as usize));
+        prop_assert_eq!(read.len(), whole + usize::from(!is_right), "one error, and it is the last");
+        for (entry, own) in read.iter().flatten().zip(&entries) {
+            prop_assert_eq!(*entry, borrowed(own));
+        }
+    }
+
+    #[test]
     fn changes_of_the_catalog_come_back(name: String, key: String, codec: String, is_ordered: bool, key_size: Option<u16>, value_size: Option<u16>, id: u16) {
         let (key_size, value_size) = (key_size.map(u32::from), value_size.map(u32::from));
         let shape = TableShape { name: name.clone(), is_ordered, key_size, value_size, key, codec };

@@ -259,12 +259,27 @@ impl<'b> Record<'b> {
         Ok((length, record))
     }
 
-    /// Returns the entries.
+    /// Returns the entries, up to the first that is damaged. A record may claim any number of entries; only what its
+    /// bytes hold is read, and bytes that belong to no entry are damage, too.
     pub fn entries(&self) -> impl Iterator<Item = Result<Entry<'b>, Damage>> + use<'b> {
-        let (mut rest, length) = (self.content, self.content.len());
-        (0..self.entries).map(move |_| {
-            let damage = Damage::at(HEADER + length - rest.len(), "an entry is damaged");
-            Entry::decode(&mut rest).ok_or(damage)
+        let (mut rest, length, mut left) = (self.content, self.content.len(), self.entries);
+        // Not by the count, which nothing may reserve memory for.
+        std::iter::from_fn(move || {
+            let offset = HEADER + length - rest.len();
+            let damage = if left > 0 {
+                left -= 1;
+                if let Some(entry) = Entry::decode(&mut rest) {
+                    return Some(Ok(entry));
+                }
+                left = 0;
+                Damage::at(offset, "an entry is damaged")
+            } else if rest.len() >= ALIGN || rest.iter().any(|byte| *byte != 0) {
+                Damage::at(offset, "there is more in a record than its entries")
+            } else {
+                return None;
+            };
+            rest = &[];
+            Some(Err(damage))
         })
     }
 }
