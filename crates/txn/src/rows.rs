@@ -11,6 +11,7 @@ use drtm_kv::Lines;
 
 use crate::{
     Codec, CodecError, Error, Key, Mode, Ordered, Setting, Table, Tx,
+    catalog::Name,
     codec::expected_bytes,
     position::{Position, Way},
     table::Kind,
@@ -95,7 +96,7 @@ pub trait Sorted: Rows {
     fn row<S: Setting, M: Mode>(
         self,
         tx: &mut Tx<'_, S, M>,
-        table: &'static str,
+        table: &Name,
         entry: Self::Entry,
         found: Found,
     ) -> Result<(Self::Key, Self::Row), Error>;
@@ -231,7 +232,7 @@ impl<R: Stored<Kind = Ordered>> Sorted for R {
     fn row<S: Setting, M: Mode>(
         self,
         tx: &mut Tx<'_, S, M>,
-        table: &'static str,
+        table: &Name,
         key: R::Key,
         found: Found,
     ) -> Result<(R::Key, R::Row), Error> {

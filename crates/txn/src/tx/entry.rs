@@ -321,7 +321,7 @@ impl<K: Key, C: Codec, S: Setting> OccupiedEntry<'_, '_, K, C, S> {
         let Place { tx, opened, .. } = &mut self.place;
         match row.found {
             Some(found) => tx.decode::<C>(opened, found),
-            None => Err(Error::Missing { table: opened.name }),
+            None => Err(Error::Missing { table: opened.name.get() }),
         }
     }
 

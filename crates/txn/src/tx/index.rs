@@ -8,6 +8,7 @@ use std::{
 use super::{Found, Mode, Tx};
 use crate::{
     Codec, Error, Index, IndexKeys, Key, Ordered, Point, Rows, Setting, Sorted, Table, Unique, Uniqueness,
+    catalog::Name,
     position::{Position, Way, map},
     table::Kind,
 };
@@ -49,7 +50,7 @@ impl<K: Key, C: Codec, I: Key, U: Uniqueness, O: Kind> Sorted for Index<K, C, I,
     fn row<S: Setting, M: Mode>(
         self,
         tx: &mut Tx<'_, S, M>,
-        index: &'static str,
+        index: &Name,
         entry: U::Key<K, I>,
         found: Found,
     ) -> Result<(I, (K, C::Value)), Error> {
@@ -69,7 +70,7 @@ impl<K: Key, C: Codec, I: Key, U: Uniqueness, O: Kind> Index<K, C, I, U, O> {
         match self.table.get(tx, key)? {
             Some(row) => Ok(row),
             None => {
-                let table = tx.opened(self.table)?.name;
+                let table = tx.opened(self.table)?.name.get();
                 Err(tx.disagreement(self.entries().number, table))
             }
         }
@@ -104,7 +105,7 @@ impl<K: Key, C: Codec, I: Key, U: Uniqueness, O: Kind> Sorted for IndexKeys<K, C
         if let Some(before) = tx.past() {
             let opened = tx.opened(entries)?;
             if before.number() < opened.whole_since.load(Relaxed) {
-                return Err(Error::IndexTooNew { index: opened.name });
+                return Err(Error::IndexTooNew { index: opened.name.get() });
             }
         }
         Ok(entries)
@@ -119,7 +120,7 @@ impl<K: Key, C: Codec, I: Key, U: Uniqueness, O: Kind> Sorted for IndexKeys<K, C
     fn row<S: Setting, M: Mode>(
         self,
         tx: &mut Tx<'_, S, M>,
-        index: &'static str,
+        index: &Name,
         entry: U::Key<K, I>,
         found: Found,
     ) -> Result<(I, K), Error> {
@@ -188,7 +189,7 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
         match self.validation_error() {
             Some(conflict) => self.doom(conflict),
             None => match self.db.catalog.get(index) {
-                Some(index) => Error::Index { index: index.name, table },
+                Some(index) => Error::Index { index: index.name.get(), table },
                 None => Error::OtherDatabase,
             },
         }

@@ -62,6 +62,23 @@ pub enum RecordKind {
     Index = 3,
     /// A checkpoint ends.
     End = 4,
+    /// A table that was dropped.
+    TableDropped = 5,
+    /// A table that has another name.
+    TableRenamed = 6,
+    /// An index that was dropped.
+    IndexDropped = 7,
+}
+
+impl RecordKind {
+    /// Returns whether it is a change of the catalog.
+    #[must_use]
+    pub const fn is_of_catalog(self) -> bool {
+        match self {
+            Self::Rows | Self::End => false,
+            Self::Table | Self::Index | Self::TableDropped | Self::TableRenamed | Self::IndexDropped => true,
+        }
+    }
 }
 
 /// What happens to a row.
@@ -253,6 +270,9 @@ impl<'b> Record<'b> {
             2 => RecordKind::Table,
             3 => RecordKind::Index,
             4 => RecordKind::End,
+            5 => RecordKind::TableDropped,
+            6 => RecordKind::TableRenamed,
+            7 => RecordKind::IndexDropped,
             _ => return Err("a record is of another kind"),
         };
         let record = Self { epoch: raw.epoch.get(), kind, entries: raw.entries.get(), content: &content[HEADER..] };
