@@ -1,7 +1,6 @@
 //! The tables of a database: found by number, without a lock; opened by name.
 
 mod change;
-mod name;
 
 use std::sync::{
     Arc, OnceLock,
@@ -12,11 +11,11 @@ use std::sync::{
 };
 
 pub(crate) use self::change::Dropped;
-pub(crate) use self::name::Name;
 use crate::{
     Codec, Error, Key, TableDef,
     durability::format::TableShape,
     located::{Asked, Left, Located},
+    name::{self, Name},
     secondary::Indexes,
     storage::{KeyRef, Storage},
     sync::Mutex,

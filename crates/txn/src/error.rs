@@ -34,7 +34,8 @@ pub type SinkError = Box<dyn std::error::Error + Send + Sync>;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 #[non_exhaustive]
 pub enum Conflict {
-    /// Something that it has read has been changed since; or so much else was changed that this cannot be ruled out.
+    /// Something that it has read has been changed since; or so much else was changed that this cannot be ruled out; or
+    /// a table was dropped, be it one that it has not read.
     #[error("what it has read was changed meanwhile")]
     Validation,
     /// A key has come into a range that it has read, or one that it had looked for in vain.

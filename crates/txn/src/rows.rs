@@ -11,8 +11,8 @@ use drtm_kv::Lines;
 
 use crate::{
     Codec, CodecError, Error, Key, Mode, Ordered, Setting, Table, Tx,
-    catalog::Name,
     codec::expected_bytes,
+    name::Name,
     position::{Position, Way},
     table::Kind,
     tx::Found,

@@ -2,7 +2,7 @@
 
 use std::{any::TypeId, fmt, marker::PhantomData};
 
-use crate::{Codec, Key, catalog::Name, copied::copied, durability::format::TableShape};
+use crate::{Codec, Key, copied::copied, durability::format::TableShape, name::Name};
 
 mod sealed {
     pub trait Sealed {}

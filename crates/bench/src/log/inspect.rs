@@ -413,3 +413,40 @@ impl Inspection {
         text + "\n" + &prose(note) + "\n"
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use drtm_txn::durability::format::records;
+
+    use super::*;
+
+    #[test]
+    fn tables_are_shown_as_changes_leave_them() {
+        let shape = |name: &str| {
+            let (key, codec) = ("u64".to_owned(), "Raw".to_owned());
+            TableShape { name: name.to_owned(), is_ordered: true, key_size: Some(8), value_size: None, key, codec }
+        };
+        let changes = [
+            CatalogChange::Table(0, shape("one")),
+            CatalogChange::Index(0, "by one".to_owned()),
+            CatalogChange::Index(0, "by two".to_owned()),
+            CatalogChange::Table(1, shape("two")),
+            CatalogChange::TableDropped(1),
+            CatalogChange::IndexDropped(0, "by one".to_owned()),
+            CatalogChange::TableRenamed(0, "two".to_owned()),
+        ];
+        let (mut bytes, mut tables) = (Vec::new(), BTreeMap::new());
+        for (change, epoch) in changes.into_iter().zip(1..) {
+            change.encode(&mut bytes, epoch).expect("names are short");
+        }
+        let mut kinds = Vec::new();
+        for (_, record) in records(&bytes).map(|record| record.expect("it was written")) {
+            kinds.push(name_of(record.kind));
+            take(&record, &mut tables, TableRow::count);
+        }
+        assert_eq!(kinds, ["table", "index", "index", "table", "table dropped", "index dropped", "table renamed"]);
+        let shown: Vec<_> =
+            tables.iter().map(|(id, row)| (*id, row.name.as_deref(), row.dropped, row.indexes.join(","))).collect();
+        assert_eq!(shown, [(0, Some("two"), false, "by two".to_owned()), (1, Some("two"), true, String::new())]);
+    }
+}

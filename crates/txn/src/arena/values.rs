@@ -5,7 +5,7 @@ use std::{borrow::Borrow, hint::cold_path, ops::Range};
 
 use drtm_kv::Room;
 
-use crate::{Codec, Error, catalog::Name};
+use crate::{Codec, Error, name::Name};
 
 /// The most bytes of keys, or of values, that one transaction can keep.
 const MOST_BYTES: usize = u32::MAX as usize;

@@ -17,8 +17,8 @@ use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use drtm_htm::Engine;
 use drtm_kv::KvError;
 
-use super::{Catalog, DROPPED, NO_DATABASE, OPEN, Opened, name};
-use crate::{Conflict, Error};
+use super::{Catalog, DROPPED, NO_DATABASE, OPEN, Opened};
+use crate::{Conflict, Error, name, table::Types};
 
 /// A change that is not over yet: later than all that are.
 const UNDER_WAY: u64 = u64::MAX;
@@ -54,7 +54,7 @@ impl<E: Engine> Catalog<E> {
     }
 
     fn indexes_of(&self, table: u16) -> impl Iterator<Item = &Opened<E>> {
-        let is_of = move |types: &crate::table::Types| types.of() == Some(table);
+        let is_of = move |types: &Types| types.of() == Some(table);
         self.all().map(|(_, entries)| entries).filter(move |entries| entries.types.get().is_some_and(is_of))
     }
 
@@ -144,7 +144,7 @@ impl<E: Engine> Opened<E> {
     }
 
     pub(crate) fn is_index(&self) -> bool {
-        self.types.get().is_some_and(crate::table::Types::is_index)
+        self.types.get().is_some_and(Types::is_index)
     }
 
     #[cold]

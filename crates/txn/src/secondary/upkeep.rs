@@ -19,7 +19,7 @@ use std::{
 use parking_lot::{Mutex, MutexGuard};
 
 use super::{Entries, IndexDef, Keys, Uniqueness};
-use crate::{Codec, Error, Key, catalog::Name, storage::KeyRef};
+use crate::{Codec, Error, Key, name::Name, storage::KeyRef};
 
 /// The indexes of a table.
 #[derive(Debug, Default)]

@@ -6,7 +6,7 @@ use std::ops::{Bound, ControlFlow};
 use drtm_htm::Engine;
 use drtm_kv::{AsOf, Cursor, ForHolder, Inline, Passed, Past, ReadEntry, Room, Tree, Visibility};
 
-use crate::{Error, catalog::Name, write_set::WriteSet};
+use crate::{Error, name::Name, write_set::WriteSet};
 
 /// What a transaction notes of the rows that it comes to.
 pub(super) trait Reader<V: Visibility> {

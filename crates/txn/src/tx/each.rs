@@ -10,7 +10,7 @@ use super::{
     read::Row,
 };
 use crate::{
-    Error, Key, Ordered, Setting, Sorted, Stored, arena::Arena, catalog::Name, position::Position, read_set::ReadSet,
+    Error, Key, Ordered, Setting, Sorted, Stored, arena::Arena, name::Name, position::Position, read_set::ReadSet,
     room::Of, state::TxState, storage::Storage, wanted::Wanted, write_set::WriteTarget,
 };
 

@@ -8,7 +8,7 @@ use std::{
 use super::{Found, Mode, Tx};
 use crate::{
     Codec, Error, Index, IndexKeys, Key, Ordered, Point, Rows, Setting, Sorted, Table, Unique, Uniqueness,
-    catalog::Name,
+    name::Name,
     position::{Position, Way, map},
     table::Kind,
 };

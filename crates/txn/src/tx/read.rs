@@ -9,7 +9,8 @@ use super::{Found, Mode, Tx};
 use crate::{
     Codec, CodecError, Conflict, Error, Key, Point, Setting, Stored, Table,
     arena::Arena,
-    catalog::{Name, Opened},
+    catalog::Opened,
+    name::Name,
     room::Taken,
     state::TxState,
     storage::KeyRef,

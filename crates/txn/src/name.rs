@@ -21,7 +21,7 @@ impl Name {
         *self.0.read()
     }
 
-    pub(super) fn set(&self, name: &'static str) {
+    pub(crate) fn set(&self, name: &'static str) {
         *self.0.write() = name;
     }
 }
@@ -29,7 +29,7 @@ impl Name {
 static KEPT: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
 
 /// Keeps a name for the rest of the program, once however often it is recovered, or given to a table.
-pub(super) fn kept(name: &str) -> &'static str {
+pub(crate) fn kept(name: &str) -> &'static str {
     let mut kept = KEPT.lock();
     if let Some(kept) = kept.get(name) {
         return kept;
