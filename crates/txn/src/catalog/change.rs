@@ -1,16 +1,19 @@
 //! Dropping and renaming tables, beside transactions that use them.
 //!
-//! A handle has its table's number, and no number is used twice. A table that is dropped loses its database, with which
-//! every use of a handle compares the handle's own. So a handle that is used later is refused.
+//! A handle has its table's number, and no number is used twice. A table that is dropped loses its
+//! database, with which every use of a handle compares the handle's own. So a handle that is used
+//! later is refused.
 //!
-//! A transaction that has used the table before is refused by its commit. The thread that drops the table takes the
-//! database from it first, and then advances the count of the database's terms (see `lifecycle`). A transaction that
-//! finds the count of its admission when it has validated comes before the drop, and any other is run again. One that has
-//! written to the table fails: it would be refused when it is run again.
+//! A transaction that has used the table before is refused by its commit. The thread that drops the
+//! table takes the database from it first, and then advances the count of the database's terms (see
+//! `lifecycle`). A transaction that finds the count of its admission when it has validated comes
+//! before the drop, and any other is run again. One that has written to the table fails: it would
+//! be refused when it is run again.
 //!
-//! With a log, the drop is announced last. So a commit that comes before it has read a lower snapshot number: no row of
-//! the table has a later epoch than the drop. If the drop cannot be announced the table is given back, and transactions
-//! that have met it meanwhile wait for that, or are run again.
+//! With a log, the drop is announced last. So a commit that comes before it has read a lower
+//! snapshot number: no row of the table has a later epoch than the drop. If the drop cannot be
+//! announced the table is given back, and transactions that have met it meanwhile wait for that, or
+//! are run again.
 
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
@@ -23,7 +26,8 @@ use crate::{Conflict, Error, name, table::Types};
 /// A change that is not over yet: later than all that are.
 const UNDER_WAY: u64 = u64::MAX;
 
-/// Tables whose rows are of no use any more, once transactions have ended that were admitted before this change.
+/// Tables whose rows are of no use any more, once transactions have ended that were admitted before
+/// this change.
 #[derive(Debug)]
 pub(crate) struct Dropped {
     pub(crate) tables: Vec<u16>,
@@ -38,7 +42,8 @@ impl<E: Engine> Catalog<E> {
         let Some(opened) = self.get(number).filter(|_| database == self.database) else {
             return Err(Error::OtherDatabase);
         };
-        // Whoever drops it may be about to tell others, or has to give it back. Nothing may depend on a drop before.
+        // The dropping thread may be about to tell others, or has to give it back. Nothing may depend
+        // on a drop before.
         drop(self.count.lock());
         if opened.database.load(SeqCst) == database { Ok(opened) } else { Err(opened.dropped()) }
     }
@@ -58,14 +63,14 @@ impl<E: Engine> Catalog<E> {
         self.all().map(|(_, entries)| entries).filter(move |entries| entries.types.get().is_some_and(is_of))
     }
 
-    /// Checks that a transaction that was admitted before this change of the terms has read from no table that was
-    /// dropped since, as far as is known.
+    /// Checks that a transaction that was admitted before this change of the terms has read from no
+    /// table that was dropped since, as far as is known.
     pub(crate) fn check_drops(&self, admitted: u64) -> Result<(), Conflict> {
         if self.dropped_at.load(SeqCst) > admitted { Err(Conflict::Validation) } else { Ok(()) }
     }
 
-    /// Drops a table with its indexes, or the table of an index. `tell` advances the count of the terms, and returns it;
-    /// `announce` logs the drop. With the turn of the table's indexes.
+    /// Drops a table with its indexes, or the table of an index. `tell` advances the count of the
+    /// terms, and returns it; `announce` logs the drop. With the turn of the table's indexes.
     ///
     /// # Errors
     ///
@@ -92,8 +97,8 @@ impl<E: Engine> Catalog<E> {
         Ok(Dropped { tables, at })
     }
 
-    /// Lets another table have the storage of one that was dropped, and which no transaction uses any more, if there is
-    /// nothing in it. Returns whether there is not.
+    /// Lets another table have the storage of one that was dropped, and which no transaction uses
+    /// any more, if there is nothing in it. Returns whether there is not.
     ///
     /// # Errors
     ///
@@ -110,7 +115,8 @@ impl<E: Engine> Catalog<E> {
     ///
     /// # Errors
     ///
-    /// [`Error::NoSuchTable`], [`Error::NameTaken`], and those of `announce`: the table has its name then.
+    /// [`Error::NoSuchTable`], [`Error::NameTaken`], and those of `announce`: the table has its
+    /// name then.
     pub(crate) fn rename_table(
         &self,
         old: &str,

@@ -4,27 +4,30 @@ use super::Db;
 use crate::{Error, Setting, catalog::Opened, durability::format::CatalogChange, reclaim, trace::event};
 
 impl<S: Setting> Db<S> {
-    /// Drops a table with all of its rows and indexes. A table of the same name is another one from then on, and has
-    /// no rows.
+    /// Drops a table with all of its rows and indexes. A table of the same name is another one from
+    /// then on, and has no rows.
     ///
-    /// All handles of the table are refused with [`Error::Dropped`] from then on, in snapshots too. A transaction that
-    /// is running and has written to the table fails with it when it commits. Others that are running are run again;
-    /// one that was [begun](Self::begin) is told so by [`Conflict::Validation`](crate::Conflict::Validation). A range
-    /// that is open may go on to the end of its transaction with the rows that there were.
+    /// All handles of the table are refused with [`Error::Dropped`] from then on, in snapshots too.
+    /// A transaction that is running and has written to the table fails with it when it commits.
+    /// Others that are running are run again; one that was [begun](Self::begin) is told so by
+    /// [`Conflict::Validation`](crate::Conflict::Validation). A range that is open may go on to the
+    /// end of its transaction with the rows that there were.
     ///
-    /// The memory of rows is used for others at once if no transaction or snapshot is open, which takes some time for
-    /// each row. Otherwise it is when those have ended that were open before, a part of it with every few commits.
-    /// Buckets and nodes then are for another table of its kind, with keys like its own. The table's number, of
-    /// [so many](Error::TooManyTables), is kept until the database is closed.
+    /// The memory of rows is used for others at once if no transaction or snapshot is open, which
+    /// takes some time for each row. Otherwise it is when those have ended that were open before, a
+    /// part of it with every few commits. Buckets and nodes then are for another table of its kind,
+    /// with keys like its own. The table's number, of [so many](Error::TooManyTables), is kept
+    /// until the database is closed.
     ///
-    /// With a [log](crate::Builder::path), the table is dropped durably when a commit would be durable. Of a crash
-    /// before, the table and all of its rows are there, and after it neither.
+    /// With a [log](crate::Builder::path), the table is dropped durably when a commit would be
+    /// durable. Of a crash before, the table and all of its rows are there, and after it neither.
     ///
     /// # Errors
     ///
-    /// [`Error::NoSuchTable`]; [`Error::Dropped`] if another thread drops the table at the same time;
-    /// [`Error::Nested`] within the closure of a transaction; [`Error::Closed`]; [`Error::Poisoned`], and the table
-    /// stays then; [`Error::OutcomeUnknown`] if the log fails meanwhile.
+    /// [`Error::NoSuchTable`]; [`Error::Dropped`] if another thread drops the table at the same
+    /// time; [`Error::Nested`] within the closure of a transaction; [`Error::Closed`];
+    /// [`Error::Poisoned`], and the table stays then; [`Error::OutcomeUnknown`] if the log fails
+    /// meanwhile.
     ///
     /// # Example
     ///
@@ -49,7 +52,7 @@ impl<S: Setting> Db<S> {
             return Err(Error::Nested);
         }
         let Some(table) = db.catalog.named(name) else { return Err(Error::NoSuchTable { name: name.to_owned() }) };
-        // Whoever makes an index of it ends first.
+        // A thread that makes an index of it ends first.
         let turn = table.indexes.turn();
         let id = db.catalog.id(table.number).unwrap_or_default();
         self.drop_from_catalog(table, || db.announce(&CatalogChange::TableDropped(id)))?;
@@ -58,17 +61,17 @@ impl<S: Setting> Db<S> {
         db.after_announcement()
     }
 
-    /// Gives a table another name. Its handles go on as they are, and transactions do not notice. Its definition must
-    /// have the new name when the table is opened next.
+    /// Gives a table another name. Its handles go on as they are, and transactions do not notice.
+    /// Its definition must have the new name when the table is opened next.
     ///
     /// A name takes as many bytes of the process's memory as it has, once, until the process ends.
     ///
     /// # Errors
     ///
-    /// [`Error::NoSuchTable`]; [`Error::NameTaken`] if there is a table or an index of the new name, or it is the
-    /// table's already; [`Error::TooLarge`] if the new name is longer than 64 KiB, and there is a log;
-    /// [`Error::Closed`]; [`Error::Poisoned`], and the table has its name then; [`Error::OutcomeUnknown`] if the log
-    /// fails meanwhile.
+    /// [`Error::NoSuchTable`]; [`Error::NameTaken`] if there is a table or an index of the new
+    /// name, or it is the table's already; [`Error::TooLarge`] if the new name is longer than 64
+    /// KiB, and there is a log; [`Error::Closed`]; [`Error::Poisoned`], and the table has its name
+    /// then; [`Error::OutcomeUnknown`] if the log fails meanwhile.
     ///
     /// # Example
     ///
@@ -96,15 +99,18 @@ impl<S: Setting> Db<S> {
         db.after_announcement()
     }
 
-    /// Drops an index, whether it is open or only recorded in the log. Its table goes on without it.
+    /// Drops an index, whether it is open or only recorded in the log. Its table goes on without
+    /// it.
     ///
-    /// Handles of the index are refused with [`Error::Dropped`] from then on. Transactions that are running are run
-    /// again; one that was [begun](Self::begin) is told so by [`Conflict`](crate::Conflict).
+    /// Handles of the index are refused with [`Error::Dropped`] from then on. Transactions that are
+    /// running are run again; one that was [begun](Self::begin) is told so by
+    /// [`Conflict`](crate::Conflict).
     ///
     /// # Errors
     ///
-    /// [`Error::NoSuchIndex`]; [`Error::Nested`] within the closure of a transaction; [`Error::Closed`];
-    /// [`Error::Poisoned`], and the index stays then; [`Error::OutcomeUnknown`] if the log fails meanwhile.
+    /// [`Error::NoSuchIndex`]; [`Error::Nested`] within the closure of a transaction;
+    /// [`Error::Closed`]; [`Error::Poisoned`], and the index stays then; [`Error::OutcomeUnknown`]
+    /// if the log fails meanwhile.
     ///
     /// # Example
     ///
@@ -138,7 +144,8 @@ impl<S: Setting> Db<S> {
         }
         let id = db.catalog.id(table.number).unwrap_or_default();
         table.indexes.unrecord(name, || db.announce(&CatalogChange::IndexDropped(id, name.to_owned())))?;
-        // Writers are told first that there is no such index. One that still comes to its entries is run again.
+        // Writers are told first that there is no such index. One that still comes to its entries
+        // is run again.
         table.indexes.remove(name, || db.lifecycle.advance_count(db.engine()));
         if let Some(entries) = db.catalog.entries_of(table.number, name) {
             self.drop_from_catalog(entries, || Ok(()))?;

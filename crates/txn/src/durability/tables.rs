@@ -1,8 +1,9 @@
 //! The catalog of a log: what its changes lead to, beginning with what a checkpoint has.
 //!
-//! Changes have an order, since each is the only one of its epoch. A checkpoint has the catalog of some moment while it
-//! was made. So changes of epochs up to its end may be in it already, and so may later ones: they are applied again, and
-//! lead to the same, since each says what is and not what differs. Beyond that, a change that does not fit is damage.
+//! Changes have an order, since each is the only one of its epoch. A checkpoint has the catalog of
+//! some moment while it was made. So changes of epochs up to its end may be in it already, and so
+//! may later ones: they are applied again, and lead to the same, since each says what is and not
+//! what differs. Beyond that, a change that does not fit is damage.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,13 +15,15 @@ pub(super) struct Tables {
     standing: BTreeMap<u16, (TableShape, Vec<String>)>,
     /// The epochs in which tables were dropped.
     dropped: BTreeMap<u16, u64>,
-    /// Tables that a change names, and a checkpoint lacks: they must have been dropped while it was made.
+    /// Tables that a change names, and a checkpoint lacks: they must have been dropped while it was
+    /// made.
     lacking: BTreeSet<u16>,
     next: u16,
 }
 
 impl Tables {
-    /// Applies a change of an epoch. `may_be_known`: it may be in a checkpoint already. Returns whether it fits.
+    /// Applies a change of an epoch. `may_be_known`: it may be in a checkpoint already. Returns
+    /// whether it fits.
     pub(super) fn apply(&mut self, change: CatalogChange, epoch: u64, may_be_known: bool) -> bool {
         let id = change.table();
         self.next = self.next.max(id.saturating_add(1));
@@ -108,7 +111,8 @@ mod tests {
         TableShape { name: name.to_owned(), is_ordered: false, key_size: None, value_size: None, key, codec }
     }
 
-    /// Makes a change that fits from some numbers, if there is one, by the identity that a table would get next.
+    /// Makes a change that fits from some numbers, if there is one, by the identity that a table
+    /// would get next.
     fn change(tables: &Tables, (kind, which, name): (u8, usize, u8)) -> Option<CatalogChange> {
         let name = format!("{name}");
         if kind == 0 {
@@ -135,7 +139,8 @@ mod tests {
     }
 
     proptest! {
-        /// A checkpoint has the catalog of any moment after its first epoch, and the log has all changes since that one.
+        /// A checkpoint has the catalog of any moment after its first epoch, and the log has all
+        /// changes since that one.
         #[test]
         fn changes_that_a_checkpoint_has_lead_to_the_same_again(
             steps in prop::collection::vec((0..5_u8, any::<usize>(), 0..3_u8), 0..40),

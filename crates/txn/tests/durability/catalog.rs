@@ -1,5 +1,5 @@
-//! Tables that are created, renamed and dropped, and indexes, over restarts, crashes, checkpoints and backups, beside a
-//! model.
+//! Tables that are created, renamed and dropped, and indexes, over restarts, crashes, checkpoints
+//! and backups, beside a model.
 
 use std::{collections::BTreeMap, sync::Arc, thread};
 
@@ -84,7 +84,8 @@ fn observe(db: &Db<Sound>) -> Result<Model, Error> {
         let table = db.table(def)?;
         let rows = db.read(|tx| tx.range(table, ..)?.rows().collect())?;
         model.insert(name, Rows { rows, is_indexed: false });
-        // There is an index if it is not open, or if it can be opened by the table, and there is one already.
+        // There is an index if it is not open, or if it can be opened by the table, and there is
+        // one already.
         let refused = db.transact(|tx| tx.put(table, &9, &9).and_then(|()| Err::<(), _>(Error::aborted("to look"))));
         let is_indexed = match refused {
             Err(Error::IndexNotOpened { .. }) => true,
@@ -110,7 +111,8 @@ fn check_index(db: &Db<Sound>, model: &Model) -> Result<(), Error> {
     Ok(())
 }
 
-/// Carries out a step that changes the database, if the model says that it can be. Returns the model afterwards.
+/// Carries out a step that changes the database, if the model says that it can be. Returns the
+/// model afterwards.
 fn carry_out(db: &Db<Sound>, model: &Model, step: Step, value: u64) -> (Model, Result<(), Error>) {
     let mut next = model.clone();
     let name = |table: usize| TABLES[table].name();
@@ -191,8 +193,8 @@ proptest! {
     }
 }
 
-/// Runs random steps until the disk stops, or all have been run. Before them, the database has one of what is
-/// `possible`. Returns what it can have then.
+/// Runs random steps until the disk stops, or all have been run. Before them, the database has one
+/// of what is `possible`. Returns what it can have then.
 fn run(disk: &Image, fault: Option<Mutation>, seed: u64, possible: Vec<Model>) -> Result<Vec<Model>, String> {
     let Ok(db) = with(builder(disk, Durability::Sync), fault).build_with::<Sound>(NoHtm) else {
         return Ok(possible);
@@ -390,8 +392,8 @@ fn a_drop_whose_write_fails_is_told_to_be_unknown() -> Result<(), Error> {
     Ok(())
 }
 
-/// Threads write to tables that come and go. No row of a table is logged in a later epoch than its drop: recovery takes
-/// that for damage.
+/// Threads write to tables that come and go. No row of a table is logged in a later epoch than its
+/// drop: recovery takes that for damage.
 #[test]
 fn no_row_is_logged_behind_the_drop_of_its_table() {
     for seed in 0..rounds(3) {

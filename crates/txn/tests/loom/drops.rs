@@ -68,8 +68,8 @@ impl<F: Fault> World<F> {
     }
 }
 
-/// One uses a table and writes to another one, the other drops the table and reads that one. Returns of each whether it
-/// has committed, and what the second has found.
+/// One uses a table and writes to another one, the other drops the table and reads that one.
+/// Returns of each whether it has committed, and what the second has found.
 fn drop_beside<F: Fault>(preemptions: usize, uses: fn(&mut Tx<'_, Model<F>>, &World<F>) -> Result<(), Error>) {
     explore(
         preemptions,

@@ -1,4 +1,5 @@
-//! Tables that are dropped and renamed, and indexes that are dropped, beside everything that still has a handle.
+//! Tables that are dropped and renamed, and indexes that are dropped, beside everything that still
+//! has a handle.
 
 use std::{
     sync::atomic::{
@@ -90,8 +91,8 @@ impl Setting for Sound {
     type Engine = NoHtm;
 }
 
-/// What commits of transactions say that have used a table before it was dropped: one that has written to it, one that
-/// has read it and written elsewhere, and one that has only read it.
+/// What commits of transactions say that have used a table before it was dropped: one that has
+/// written to it, one that has read it and written elsewhere, and one that has only read it.
 fn commits_after_a_drop<S: Setting<Engine = NoHtm>>() -> Result<[Result<(), Error>; 3], Error> {
     let db = Builder::new().memory(16 << 20).build_with::<S>(NoHtm)?;
     let (notes, other) = (db.table(NOTES)?, db.table(OTHER)?);
@@ -331,9 +332,9 @@ fn a_dropped_index_is_not_kept_any_more_and_can_be_made_again() -> Result<(), Er
     twice(8)
 }
 
-/// Threads write to a table and, in the same transaction, count that elsewhere, while another drops the table and makes
-/// it anew, with and without an index. What is counted for the last one is what is in it, and no handle is of use when
-/// its table was dropped before.
+/// Threads write to a table and, in the same transaction, count that elsewhere, while another drops
+/// the table and makes it anew, with and without an index. What is counted for the last one is what
+/// is in it, and no handle is of use when its table was dropped before.
 #[test]
 fn writers_beside_drops_write_to_their_table_or_not_at_all() {
     ends(|| {
