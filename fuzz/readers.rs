@@ -4,7 +4,7 @@
 //! it accepts must be what its writer writes.
 
 use drtm_txn::durability::format::{
-    Created, FRAME_HEADER, Position, Record, RecordKind, RecordWriter, SEGMENT_HEADER, SegmentHeader, find_frame,
+    CatalogChange, FRAME_HEADER, Position, Record, RecordKind, RecordWriter, SEGMENT_HEADER, SegmentHeader, find_frame,
     read_frame, records, segment_name, sequence_of,
 };
 
@@ -27,7 +27,8 @@ pub(crate) fn record(bytes: &[u8]) {
 /// A record of the catalog, whose content the bytes are.
 pub(crate) fn catalog(bytes: &[u8]) {
     read_records(bytes);
-    for kind in [RecordKind::Table, RecordKind::Index] {
+    let dropped = [RecordKind::TableDropped, RecordKind::IndexDropped];
+    for kind in [RecordKind::Table, RecordKind::Index, RecordKind::TableRenamed].into_iter().chain(dropped) {
         let mut sealed = vec![0; RECORD_HEADER];
         sealed[KIND..KIND + 2].copy_from_slice(&(kind as u16).to_le_bytes());
         sealed.extend_from_slice(bytes);
@@ -87,9 +88,15 @@ fn read_records(bytes: &[u8]) {
 
 fn read_record(record: &Record<'_>) {
     if record.kind == RecordKind::Rows {
-        // A record can claim any number of entries, and what is behind the first that is damaged is damaged, too.
-        let mut entries = Vec::new();
-        entries.extend(record.entries().map_while(Result::ok));
+        // A record can claim any number of entries: the first that is damaged is the last.
+        let (mut entries, mut is_damaged) = (Vec::new(), false);
+        for entry in record.entries() {
+            assert!(!is_damaged, "there is an entry behind damage");
+            match entry {
+                Ok(entry) => entries.push(entry),
+                Err(_) => is_damaged = true,
+            }
+        }
         let mut bytes = Vec::new();
         let mut writer = RecordWriter::begin(&mut bytes, record.epoch, RecordKind::Rows);
         for entry in &entries {
@@ -99,11 +106,11 @@ fn read_record(record: &Record<'_>) {
         let (_, again) = records(&bytes).next().expect("a record").expect("it was written");
         let again: Vec<_> = again.entries().map(|entry| entry.expect("it was written")).collect();
         assert_eq!(again, entries, "entries come back");
-    } else if let Ok(created) = Created::decode(record) {
+    } else if let Ok(change) = CatalogChange::decode(record) {
         let mut bytes = Vec::new();
-        created.encode(&mut bytes, record.epoch).expect("what was read fits");
+        change.encode(&mut bytes, record.epoch).expect("what was read fits");
         let (_, again) = records(&bytes).next().expect("a record").expect("it was written");
-        assert_eq!(Created::decode(&again), Ok(created), "what was created comes back");
+        assert_eq!(CatalogChange::decode(&again), Ok(change), "a change comes back");
     }
 }
 

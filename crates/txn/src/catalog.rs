@@ -1,37 +1,47 @@
 //! The tables of a database: found by number, without a lock; opened by name.
 
-mod name;
+mod change;
 
 use std::sync::{
     Arc, OnceLock,
     atomic::{
-        AtomicU8, AtomicU64,
+        AtomicU8, AtomicU32, AtomicU64,
         Ordering::{Relaxed, SeqCst},
     },
 };
 
-use drtm_htm::Engine;
-use drtm_kv::{AsOf, Handle, KvError, Lines, Past, Room, Store, Version, Whereabouts, Worker};
-use parking_lot::Mutex;
-
+pub(crate) use self::change::Dropped;
 use crate::{
     Codec, Error, Key, TableDef,
     durability::format::TableShape,
     located::{Asked, Left, Located},
+    name::{self, Name},
     secondary::Indexes,
     storage::{KeyRef, Storage},
+    sync::Mutex,
     table::{Kind, Reach, TableInfo, Types},
     trace::event,
 };
+use drtm_htm::Engine;
+use drtm_kv::{AsOf, Handle, KvError, Lines, Past, Room, Store, Version, Whereabouts, Worker};
 
-/// The most tables that a database can have.
+/// The most tables that a database can have, those of indexes and dropped ones included. No number is used twice, so
+/// that a handle of a table that was dropped never leads to another.
 pub(crate) const MOST_TABLES: usize = 1024;
+
+/// The most identities that tables can have as long as there is a log of them. None is used twice.
+const MOST_IDS: u16 = u16::MAX;
+
+/// In place of a database: the table was dropped.
+const NO_DATABASE: u32 = u32::MAX;
 
 /// A table that is open.
 #[derive(Debug)]
 pub(crate) struct Opened<E: Engine> {
     pub(crate) number: u16,
-    pub(crate) name: &'static str,
+    /// The database that the table is in, until it is dropped: what a handle is compared with.
+    database: AtomicU32,
+    pub(crate) name: Name,
     pub(crate) storage: Storage<E>,
     /// Bytes of a key that packs into a word.
     pub(crate) key_size: usize,
@@ -53,12 +63,15 @@ const OPEN: u8 = 0;
 const EMPTY: u8 = 1;
 /// The same, but something is left in it, so it is of no use any more.
 const LOST: u8 = 2;
+/// It was dropped.
+const DROPPED: u8 = 3;
 
 impl<E: Engine> Opened<E> {
     fn new(info: &TableInfo, storage: Storage<E>, value_size: Option<usize>) -> Self {
         Self {
             number: 0,
-            name: info.name,
+            database: AtomicU32::new(NO_DATABASE),
+            name: info.name.clone(),
             storage,
             key_size: info.key_size,
             value_size,
@@ -75,13 +88,13 @@ impl<E: Engine> Opened<E> {
     }
 
     /// Opens the table with these types, if it has them, or was recovered as a table of this shape.
-    fn give_types(&self, types: Types, shape: TableShape) -> Result<(), Error> {
-        let is_other = |is: String, asked: String| Err(Error::OtherTypes { name: self.name, is, asked });
+    fn give_types(&self, types: &Types, shape: &TableShape) -> Result<(), Error> {
+        let is_other = |is: String, asked: String| Err(Error::OtherTypes { name: self.name.get(), is, asked });
         match (self.types.get(), &self.shape) {
-            (Some(its), _) if its.are_as(&types) => Ok(()),
+            (Some(its), _) if its.are_as(types) => Ok(()),
             (Some(its), _) => is_other(its.to_string(), types.to_string()),
-            (None, Some(its)) if *its == shape && !types.is_index() => {
-                self.types.get_or_init(|| types);
+            (None, Some(its)) if its.is_as(shape) && !types.is_index() => {
+                self.types.get_or_init(|| types.clone());
                 Ok(())
             }
             (None, its) => is_other(its.as_ref().map_or_else(String::new, ToString::to_string), shape.to_string()),
@@ -150,17 +163,22 @@ impl<E: Engine> Opened<E> {
 /// The tables. Clones are the same catalog.
 #[derive(Debug)]
 pub(crate) struct Catalog<E: Engine> {
+    /// Which database of this process it is of.
+    database: u32,
     tables: Arc<[OnceLock<Opened<E>>]>,
     /// What a sink is told of them, by their numbers.
     infos: Arc<[OnceLock<TableInfo>]>,
-    /// How many there are. Held while one is made, so that no name is made twice.
-    count: Arc<Mutex<Count>>,
+    /// How many there are. Held while one is made, renamed or dropped, so that no name is made twice.
+    count: Arc<Mutex<Count<E>>>,
+    /// Which change of the database's terms was the last by which a table was dropped.
+    dropped_at: Arc<AtomicU64>,
 }
 
 impl<E: Engine> Clone for Catalog<E> {
     fn clone(&self) -> Self {
-        let Self { tables, infos, count } = self;
-        Self { tables: Arc::clone(tables), infos: Arc::clone(infos), count: Arc::clone(count) }
+        let Self { database, tables, infos, count, dropped_at } = self;
+        let (tables, infos, count) = (Arc::clone(tables), Arc::clone(infos), Arc::clone(count));
+        Self { database: *database, tables, infos, count, dropped_at: Arc::clone(dropped_at) }
     }
 }
 
@@ -173,21 +191,51 @@ pub(crate) struct Recorded {
     pub(crate) indexes: Vec<String>,
 }
 
-#[derive(Debug, Default)]
-struct Count {
+#[derive(Debug)]
+struct Count<E: Engine> {
     /// Tables, those of indexes included.
     tables: usize,
     /// The identity of the next table that is none of an index. None is used twice.
     next_id: u16,
+    /// What tables were kept in that were dropped. There is nothing in it.
+    spare: Vec<Storage<E>>,
+}
+
+impl<E: Engine> Count<E> {
+    /// Returns storage for a table of about so many rows.
+    fn storage(
+        &mut self,
+        store: &Store<E>,
+        (is_ordered, fits): (bool, bool),
+        rows: u64,
+    ) -> Result<Storage<E>, KvError> {
+        match self.spare.iter().position(|spare| spare.is_as(is_ordered, fits)) {
+            Some(at) if rows == 0 => Ok(self.spare.swap_remove(at)),
+            _ => Storage::create(store, is_ordered, fits, rows),
+        }
+    }
 }
 
 impl<E: Engine> Catalog<E> {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(database: u32) -> Self {
         let tables = (0..MOST_TABLES).map(|_| OnceLock::new()).collect();
         let infos = (0..MOST_TABLES).map(|_| OnceLock::new()).collect();
-        Self { tables, infos, count: Arc::default() }
+        let count = Count { tables: 0, next_id: 0, spare: Vec::new() };
+        Self { database, tables, infos, count: Arc::new(Mutex::new(count)), dropped_at: Arc::default() }
     }
 
+    /// Returns the table of a handle.
+    // What says that the table was dropped is what a handle's database is compared with anyway. It is read before the
+    // transaction relies on it: whoever drops a table tells so by the database's terms afterwards, which a commit reads.
+    #[inline(always)]
+    pub(crate) fn opened(&self, database: u32, number: u16) -> Result<&Opened<E>, Error> {
+        match self.get(number) {
+            Some(opened) if opened.database.load(Relaxed) == database => Ok(opened),
+            _ => self.not_there(database, number),
+        }
+    }
+
+    /// Returns the table with this number, be it that it was dropped.
     #[inline(always)]
     pub(crate) fn get(&self, number: u16) -> Option<&Opened<E>> {
         self.tables.get(usize::from(number))?.get()
@@ -274,6 +322,7 @@ impl<E: Engine> Catalog<E> {
         let count = self.count.lock();
         let recorded = self.all().filter_map(|(number, table)| {
             let (id, shape) = (self.id(number)?, table.shape.clone()?);
+            let shape = TableShape { name: table.name.get().to_owned(), ..shape };
             Some(Recorded { number, id, shape, indexes: table.indexes.logged() })
         });
         (recorded.collect(), count.next_id)
@@ -301,8 +350,8 @@ impl<E: Engine> Catalog<E> {
         let size = |size: Option<u32>| size.map(|size| size as usize);
         let (key_size, value_size) = (size(shape.key_size), size(shape.value_size));
         let fits = key_size.is_some_and(|size| size <= size_of::<u64>());
-        let storage = Storage::create(store, shape.is_ordered, fits, 0)?;
-        let name = name::kept(&shape.name);
+        let storage = count.storage(store, (shape.is_ordered, fits), 0)?;
+        let name = Name::new(name::kept(&shape.name));
         let info = TableInfo { id, name, key_size: key_size.unwrap_or(0), is_index: false };
         let opened = Opened {
             indexes: Indexes::recorded(indexes),
@@ -315,13 +364,30 @@ impl<E: Engine> Catalog<E> {
     }
 
     /// Adds a table behind all others.
-    fn add(&self, count: &mut Count, info: TableInfo, opened: Opened<E>) -> Result<u16, Error> {
+    fn add(&self, count: &mut Count<E>, info: TableInfo, opened: Opened<E>) -> Result<u16, Error> {
         let number = count.tables;
         let Some(slot) = self.tables.get(number) else { return Err(Error::TooManyTables { most: MOST_TABLES }) };
         self.infos[number].get_or_init(|| info);
-        slot.get_or_init(|| Opened { number: number as u16, ..opened });
+        slot.get_or_init(|| Opened { number: number as u16, database: self.database.into(), ..opened });
         count.tables += 1;
         Ok(number as u16)
+    }
+
+    /// Returns the number of the table that is defined like this, if there is one.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::OtherTypes`] if there is another of its name.
+    pub(crate) fn find<K: Key, C: Codec, O: Kind>(
+        &self,
+        def: TableDef<K, C, O>,
+        types: &Types,
+    ) -> Result<Option<u16>, Error> {
+        let Some((number, table)) = self.all().find(|(_, table)| table.name.get() == def.name()) else {
+            return Ok(None);
+        };
+        table.give_types(types, &def.shape())?;
+        Ok(Some(number))
     }
 
     /// The number of the table that is defined like this, which is made if there is none. Before it is, `announce` is
@@ -329,17 +395,15 @@ impl<E: Engine> Catalog<E> {
     pub(crate) fn open<K: Key, C: Codec, O: Kind>(
         &self,
         store: &Store<E>,
-        def: TableDef<K, C, O>,
+        (def, types): (TableDef<K, C, O>, Types),
         announce: impl FnOnce(u16, TableShape) -> Result<(), Error>,
     ) -> Result<u16, Error> {
         let mut count = self.count.lock();
-        let types = def.types();
-        if let Some((number, table)) = self.all().find(|(_, table)| table.name == def.name()) {
-            table.give_types(types, def.shape())?;
+        if let Some(number) = self.find(def, &types)? {
             return Ok(number);
         }
         let has_types = |table: &Opened<E>| table.types.get().is_some_and(|its| its.are_as(&types));
-        let is_the_same = |table: &Opened<E>| table.stands(EMPTY) && table.name == def.name() && has_types(table);
+        let is_the_same = |table: &Opened<E>| table.stands(EMPTY) && table.name.get() == def.name() && has_types(table);
         if let Some((number, table)) = self.made().find(|(_, table)| is_the_same(table)) {
             table.standing.store(OPEN, SeqCst);
             return Ok(number);
@@ -347,12 +411,18 @@ impl<E: Engine> Catalog<E> {
         if count.tables == MOST_TABLES {
             return Err(Error::TooManyTables { most: MOST_TABLES });
         }
-        let storage = Storage::create(store, O::ORDERED, K::FITS, def.rows)?;
-        let (name, key_size) = (def.name(), K::SIZE.unwrap_or(0));
+        if count.next_id == MOST_IDS && !types.is_index() {
+            return Err(Error::TooManyTables { most: MOST_IDS.into() });
+        }
+        let storage = count.storage(store, (O::ORDERED, K::FITS), def.rows)?;
+        let (name, key_size) = (Name::new(def.name()), K::SIZE.unwrap_or(0));
         let info = TableInfo { id: count.next_id, name, key_size, is_index: types.is_index() };
         let shape = (!types.is_index()).then(|| def.shape());
         if let Some(shape) = &shape {
-            announce(info.id, shape.clone())?;
+            if let Err(error) = announce(info.id, shape.clone()) {
+                count.spare.push(storage);
+                return Err(error);
+            }
             count.next_id += 1;
         }
         let opened = Opened { types: types.into(), shape, ..Opened::new(&info, storage, C::SIZE) };

@@ -119,8 +119,8 @@ fn run<S: Setting, M: Mode>(db: &Inner<S>, state: &mut TxState<S::Engine>) -> Re
                 validate_reads(db, &state.reads, state.holder)?;
             }
             // A snapshot has nothing to validate.
-            if !state.reads.is_empty() {
-                db.lifecycle.check_turns(db.engine(), state.session.admission)?;
+            if !state.reads.is_empty() && !db.lifecycle.is_unchanged(db.engine(), state.session.admission) {
+                confirm_reads(db, state.session.admission)?;
             }
             state.session.counters.has_read();
             None
@@ -310,15 +310,32 @@ fn confirm<S: Setting>(db: &Inner<S>, admitted: Admission, now: Admission, write
     if !admitted.is_within_round(now) {
         return Err(Conflict::Validation.into());
     }
-    let admitted = admitted.count();
-    let is_outdated = |table: u16| db.catalog.get(table).is_some_and(|opened| opened.indexes.changed_at() > admitted);
-    if S::has(Mutation::IndexedNotChecked) {
+    if now.count() == admitted.count() {
         return Ok(());
     }
-    if now.count() != admitted && writes.iter().any(|write| is_outdated(write.table)) {
+    let admitted = admitted.count();
+    let tables = || writes.iter().filter_map(|write| db.catalog.get(write.table));
+    if let Some(dropped) = tables().find(|opened| opened.is_dropped() && !opened.is_index())
+        && !S::has(Mutation::DropsNotChecked)
+    {
+        // It would be refused when it is run again.
+        return Err(dropped.dropped());
+    }
+    if !S::has(Mutation::IndexedNotChecked) && tables().any(|opened| opened.indexes.changed_at() > admitted) {
         return Err(Conflict::Indexed.into());
     }
+    if !S::has(Mutation::DropsNotChecked) {
+        db.catalog.check_drops(admitted)?;
+    }
     Ok(())
+}
+
+/// Checks that what a transaction has read cannot have come round since it was admitted, and that it was not dropped.
+#[cold]
+#[inline(never)]
+fn confirm_reads<S: Setting>(db: &Inner<S>, admitted: Admission) -> Result<(), Conflict> {
+    db.lifecycle.check_turns(db.engine(), admitted)?;
+    if S::has(Mutation::DropsNotChecked) { Ok(()) } else { db.catalog.check_drops(admitted.count()) }
 }
 
 /// Checks that the records of rows that others have written meanwhile are still those of their keys.

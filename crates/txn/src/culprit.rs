@@ -27,7 +27,7 @@ pub(crate) fn find<S: Setting>(db: &Inner<S>, state: &TxState<S::Engine>) -> Opt
     let key = KeyRef::Word(records.key_word(seen.at)?);
     (0..)
         .map_while(|number| db.catalog.get(number))
-        .find(|opened| has(opened, key, seen.at))
+        .find(|opened| !opened.is_dropped() && has(opened, key, seen.at))
         .and_then(|opened| named(opened, key))
 }
 
@@ -41,5 +41,5 @@ fn has<E: drtm_htm::Engine>(opened: &Opened<E>, key: KeyRef<'_>, at: Handle) -> 
 fn named<E: drtm_htm::Engine>(opened: &Opened<E>, key: KeyRef<'_>) -> Option<Culprit> {
     let mut bytes = Vec::new();
     key.write(opened.key_size, &mut bytes);
-    Some(Culprit { table: opened.name, key: bytes })
+    Some(Culprit { table: opened.name.get(), key: bytes })
 }

@@ -8,6 +8,7 @@ mod metrics;
 mod options;
 mod report;
 mod retry;
+mod schema;
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
@@ -20,7 +21,7 @@ use retry::Retry;
 
 use crate::{
     Codec, CommitToken, Embedded, Error, Key, Mode, Setting, Snapshot, Table, TableDef, Tx,
-    durability::{Choice, format::Created},
+    durability::{Choice, format::CatalogChange},
     inner::Inner,
     lifecycle::thread_name,
     table::Kind,
@@ -83,14 +84,10 @@ impl<S: Setting> Db<S> {
     pub fn table<K: Key, C: Codec, O: Kind>(&self, def: TableDef<K, C, O>) -> Result<Table<K, C, O>, Error> {
         self.inner.lifecycle.admit(self.inner.engine(), false)?;
         let db = &*self.inner;
-        let announce = |id, shape| match &db.log {
-            None => Ok(()),
-            Some(log) => log.announce(&Created::Table(id, shape)),
-        };
-        let number = db.catalog.open(&db.store, def, announce)?;
-        if let Some(log) = &db.log {
-            log.after_announcement()?;
-        }
+        let number = db
+            .catalog
+            .open(&db.store, (def, def.types(None)), |id, shape| db.announce(&CatalogChange::Table(id, shape)))?;
+        db.after_announcement()?;
         Ok(Table::new(self.inner.number, number))
     }
 

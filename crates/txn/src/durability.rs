@@ -15,7 +15,7 @@
 //! closes their epochs, so it restores exactly the transactions of durable epochs: since a transaction depends only on
 //! transactions of its own and of earlier epochs, that is a prefix of the serialization order.
 //!
-//! Checkpoints bound the log (see `checkpoint`).
+//! Checkpoints bound the log (see `checkpoint`). Tables are created, renamed and dropped in the same stream (see `tables`).
 //!
 //! The decision pages are `docs/decisions/0040-durability-by-epochs.md` and `0041-fuzzy-checkpoints.md`; the bytes are in
 //! `docs/format.md`.
@@ -30,6 +30,7 @@ mod progress;
 mod recovery;
 mod replay;
 pub mod storage;
+mod tables;
 
 pub use self::{
     checkpoint::Checkpoint,

@@ -34,7 +34,8 @@ pub type SinkError = Box<dyn std::error::Error + Send + Sync>;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 #[non_exhaustive]
 pub enum Conflict {
-    /// Something that it has read has been changed since; or so much else was changed that this cannot be ruled out.
+    /// Something that it has read has been changed since; or so much else was changed that this cannot be ruled out; or
+    /// a table was dropped, be it one that it has not read.
     #[error("what it has read was changed meanwhile")]
     Validation,
     /// A key has come into a range that it has read, or one that it had looked for in vain.
@@ -235,13 +236,55 @@ pub enum Error {
         /// What was asked for.
         asked: String,
     },
-    /// There are as many tables as there can be.
+    /// There are as many tables as there can be, indexes and dropped tables included. Opening the database again makes
+    /// room for as many as were dropped.
     #[error(
-        "there are {most} tables, which is all there can be: put several kinds of rows into one, under keys with a prefix"
+        "there have been {most} tables and indexes, which is all there can be: put several kinds of rows into one, under keys with a prefix"
     )]
     TooManyTables {
         /// The most that there can be.
         most: usize,
+    },
+    /// The table, or the index, was dropped. All handles of it are of no use any more.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm_txn::{Db, Error, Raw, TableDef};
+    ///
+    /// const NOTES: TableDef<u64, Raw> = TableDef::hash("notes");
+    /// let db = Db::new()?;
+    /// let stale = db.table(NOTES)?;
+    /// db.drop_table("notes")?;
+    /// let notes = db.table(NOTES)?;
+    /// assert!(matches!(db.read(|tx| tx.get(stale, &1)), Err(Error::Dropped { table: "notes" })));
+    /// assert_eq!(db.read(|tx| tx.get(notes, &1))?, None);
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[error(
+        "`{table}` was dropped: open it again (`Db::table`, `Db::index`), which makes it anew, and use that handle"
+    )]
+    Dropped {
+        /// The table, or the index.
+        table: &'static str,
+    },
+    /// There is no table of this name to be dropped or renamed.
+    #[error("there is no table `{name}`: open one to make it (`Db::table`); an index is dropped by `Db::drop_index`")]
+    NoSuchTable {
+        /// The name.
+        name: String,
+    },
+    /// There is no index of this name to be dropped.
+    #[error("there is no index `{name}`: open one to make it (`Db::index`)")]
+    NoSuchIndex {
+        /// The name.
+        name: String,
+    },
+    /// A table cannot be renamed, since there is a table or an index of the new name.
+    #[error("there is a table or an index `{name}`: choose another name, or drop that one first")]
+    NameTaken {
+        /// The name.
+        name: String,
     },
     /// A table of another database.
     #[error("the table was opened in another database: open it in this one")]

@@ -4,6 +4,8 @@
 //! out at once by whoever left it. If somebody has it locked just then, or may still ask what it was, it is kept in mind and tried again later; if
 //! somebody has given the key a value meanwhile, it is garbage no more.
 //!
+//! The rows of a table that was dropped are taken out when transactions have ended that may use them.
+//!
 //! Older versions are forgotten when the row is written next, or else here, when the snapshots that needed them are closed.
 //!
 //! What is left is in one queue for all threads, since the thread that left it may have ended. There is little of it
@@ -13,7 +15,7 @@ use crossbeam_queue::SegQueue;
 use drtm_kv::{Handle, ReadEntry, Version};
 use smallvec::SmallVec;
 
-use crate::storage::OwnedKey;
+use crate::storage::{OwnedKey, Tour};
 
 /// Something that cannot be taken back yet.
 #[derive(Debug)]
@@ -22,6 +24,8 @@ pub(crate) enum Garbage {
     Row { table: u16, key: OwnedKey, seen: ReadEntry },
     /// Older versions of rows, which may be needed as long as a snapshot is open that does not see this version.
     Past { rows: Rows, until: Version },
+    /// The rows of a table that was dropped by this change of the terms, as far as a tour of them has not come to them.
+    Table { table: u16, at: u64, tour: Option<Box<Tour>> },
 }
 
 /// A few rows that one commit has written: who looks at them again asks for the memory of all of them first, as most probably it is in another processor's cache.

@@ -16,7 +16,7 @@ use crate::{
     bounds::MODEL,
     budget::Budget,
     catalog::Catalog,
-    durability::Log,
+    durability::{Log, format::CatalogChange},
     garbage,
     lifecycle::{ActiveSlot, Admission, Lifecycle},
     snapshots::Snapshots,
@@ -179,6 +179,24 @@ impl<S: Setting> Inner<S> {
         // Whether the database is being closed is for the transaction to find out.
         slot.enter(engine, self.lifecycle.now(engine));
         Some(Inside { engine, slot })
+    }
+
+    /// Logs a change of the catalog, if there is a log.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Poisoned`], or when a name is too long.
+    pub(crate) fn announce(&self, change: &CatalogChange) -> Result<(), Error> {
+        self.log.as_ref().map_or(Ok(()), |log| log.announce(change))
+    }
+
+    /// Waits for what was announced, where transactions wait that choose nothing else.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::OutcomeUnknown`], [`Error::NotYetDurable`].
+    pub(crate) fn after_announcement(&self) -> Result<(), Error> {
+        self.log.as_ref().map_or(Ok(()), |log| log.after_announcement())
     }
 
     /// Returns a state for a transaction of this thread.

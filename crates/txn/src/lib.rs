@@ -59,6 +59,7 @@ mod key;
 mod lifecycle;
 mod located;
 mod mutation;
+mod name;
 mod opacity;
 mod part;
 mod position;

@@ -32,6 +32,11 @@
 //! it has written. A writer that was admitted before, and has written to that table, is run again, and knows the index
 //! then. Snapshots and commit epochs meet in the same way, in another word.
 //!
+//! # Dropped tables
+//!
+//! A table that is dropped is taken from its database first, and then the count advances (see `catalog::change`). A
+//! transaction that finds the count of its admission comes before the drop.
+//!
 //! # Turns
 //!
 //! What a transaction has read may be unchanged by name only: memory that is used again has the same name after some

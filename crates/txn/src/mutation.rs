@@ -21,6 +21,8 @@ pub enum Mutation {
     LocksKeptWhenFull,
     /// A transaction commits though a table that it has written has got an index meanwhile.
     IndexedNotChecked,
+    /// A transaction commits though a table that it has used was dropped meanwhile.
+    DropsNotChecked,
     /// A transaction whose own insertion splits a bucket or a leaf does not guard the new one.
     SplitsNotGuarded,
     /// A transaction that was overlooked when the database was closed commits.
@@ -29,6 +31,8 @@ pub enum Mutation {
     EpochNotPublished,
     /// Recovery forgets removals before it has seen every older value.
     RemovalsDropped,
+    /// Recovery does not count identities of tables that were dropped.
+    IdsReused,
     /// Recovery does not restore the snapshot number.
     NumberNotRestored,
     /// Recovery believes what an earlier recovery has left out.

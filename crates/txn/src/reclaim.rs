@@ -2,9 +2,19 @@
 //! threads that commit, and by a thread that closes a snapshot.
 
 use drtm_htm::Engine;
-use drtm_kv::{Handle, KvError, Locking, ReadEntry, Reaped, Worker};
+use drtm_kv::{ForHolder, Handle, KvError, Locking, Nowhere, ReadEntry, Reaped, Worker};
 
-use crate::{Setting, budget::Spent, garbage::Garbage, inner::Inner, state::TxState, stats::Counters, storage::KeyRef};
+use crate::{
+    Error, Setting,
+    budget::Spent,
+    catalog::Dropped,
+    garbage::Garbage,
+    inner::Inner,
+    state::TxState,
+    stats::Counters,
+    storage::{KeyRef, OwnedKey, Tour},
+    table::Any,
+};
 
 /// How many commits there are between attempts to take something back, and how much is tried at once: whatever a snapshot that stays open holds up, a commit does
 /// not become slow for it.
@@ -89,6 +99,10 @@ fn try_each<S: Setting>(db: &Inner<S>, state: &mut TxState<S::Engine>, spent: &m
                 }
                 None => true,
             },
+            Garbage::Table { table, at, tour } => {
+                tried = BATCH;
+                db.lifecycle.has_passed(db.engine(), *at) && !empty_some(db, state, *table, tour, spent)?
+            }
             Garbage::Past { rows, .. } => {
                 tried += rows.len() - 1;
                 rows.iter().for_each(|at| db.store.records().ask_for(*at));
@@ -109,6 +123,76 @@ fn try_each<S: Setting>(db: &Inner<S>, state: &mut TxState<S::Engine>, spent: &m
         }
     }
     Ok(())
+}
+
+/// Takes the rows out of tables that were dropped: now, if no transaction is running that was admitted before, or else
+/// later.
+pub(crate) fn empty_dropped<S: Setting>(db: &Inner<S>, Dropped { tables, at }: Dropped) -> Result<(), Error> {
+    if !db.lifecycle.has_passed(db.engine(), at) {
+        tables.into_iter().for_each(|table| db.garbage.push(Garbage::Table { table, at, tour: None }));
+        return Ok(());
+    }
+    let thread = db.thread();
+    let mut state = db.take(thread)?;
+    let mut spent = Spent::default();
+    let emptied = tables.into_iter().try_for_each(|table| {
+        let mut tour = None;
+        while empty_some(db, &mut state, table, &mut tour, &mut spent)? {
+            // Garbage that another thread is about to take out.
+            if tour.is_none() {
+                db.garbage.push(Garbage::Table { table, at, tour });
+                break;
+            }
+        }
+        Ok::<(), KvError>(())
+    });
+    db.past.enter(spent);
+    db.give_back(thread, state);
+    Ok(emptied?)
+}
+
+/// Takes some rows out of a table that was dropped, and which no transaction uses any more. Returns whether there are
+/// others. If that is so at the end of a tour, another is begun.
+fn empty_some<S: Setting>(
+    db: &Inner<S>,
+    state: &mut TxState<S::Engine>,
+    table: u16,
+    left: &mut Option<Box<Tour>>,
+    spent: &mut Spent,
+) -> Result<bool, KvError> {
+    let Some(opened) = db.catalog.get(table) else { return Ok(false) };
+    let tour = match left {
+        Some(tour) => tour,
+        None => left.insert(Box::new(opened.storage.tour()?)),
+    };
+    let (mut keys, mut has_more) = (Vec::<OwnedKey>::new(), true);
+    while has_more && keys.len() < BATCH {
+        has_more = opened.storage.go_on(tour, |key| keys.push(key.into()))?;
+    }
+    let records = db.store.records();
+    for key in &keys {
+        let TxState { worker, holder, session, .. } = &mut *state;
+        let view = ForHolder(*holder);
+        let Ok(seen) = opened.storage.read::<Any, _>(key.as_ref(), view, &mut Nowhere)? else { continue };
+        // What it was is counted.
+        if let Locking::Taken { .. } = records.lock(seen.at, *holder)? {
+            let freed = records.forget(worker, seen.at, |_, _| false);
+            records.unlock(seen.at);
+            spent.give_back(freed?);
+        }
+        if seen.is_present() {
+            opened.storage.remove(worker, key.as_ref())?;
+        } else {
+            let going = || session.counters.takes_out(db.engine());
+            opened.storage.reap(worker, key.as_ref(), seen, going)?;
+        }
+    }
+    if has_more {
+        return Ok(true);
+    }
+    *left = None;
+    // Another table can have all of its memory.
+    Ok(!db.catalog.reuse_storage(opened)?)
 }
 
 /// Forgets what a row was, as far as nobody needs it. Whether nothing is left.

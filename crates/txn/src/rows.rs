@@ -12,6 +12,7 @@ use drtm_kv::Lines;
 use crate::{
     AsKey, Codec, CodecError, Error, Key, KeyRange, Mode, Ordered, Setting, Table, Tx,
     codec::expected_bytes,
+    name::Name,
     position::{Position, Way},
     table::Kind,
     tx::Found,
@@ -99,7 +100,7 @@ pub trait Sorted: Rows {
     fn row<S: Setting, M: Mode>(
         self,
         tx: &mut Tx<'_, S, M>,
-        table: &'static str,
+        table: &Name,
         entry: Self::Entry,
         found: Found,
     ) -> Result<(Self::Key, Self::Row), Error>;
@@ -235,7 +236,7 @@ impl<R: Stored<Kind = Ordered>> Sorted for R {
     fn row<S: Setting, M: Mode>(
         self,
         tx: &mut Tx<'_, S, M>,
-        table: &'static str,
+        table: &Name,
         key: R::Key,
         found: Found,
     ) -> Result<(R::Key, R::Row), Error> {

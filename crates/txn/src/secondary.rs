@@ -247,8 +247,8 @@ impl<K: Key, C: Codec, I: Key, U: Uniqueness> IndexDef<K, C, I, U> {
     }
 
     /// The table of its entries.
-    fn entries(&self, table: &'static str) -> TableDef<U::Key<K, I>, U::Codec<K>, Ordered> {
-        TableDef::ordered(self.name).as_index_of(table)
+    const fn entries(&self) -> TableDef<U::Key<K, I>, U::Codec<K>, Ordered> {
+        TableDef::ordered(self.name)
     }
 }
 

@@ -180,7 +180,7 @@ impl<'t> Row<'t> {
     #[must_use]
     #[inline]
     pub fn table(&self) -> &'static str {
-        self.table.name
+        self.table.name.get()
     }
 
     /// Returns the table's number, by which a sink can find its own data of the table.

@@ -2,6 +2,8 @@
 
 mod tour;
 
+pub(crate) use self::tour::Tour;
+
 use drtm_htm::Engine;
 use drtm_kv::{
     AsOf, BucketVersion, Bytes, ForHolder, GuardChange, Handle, HashConfig, HashTable, Inline, KvError, KvTable,
@@ -171,8 +173,8 @@ impl From<GuardChange<NodeVersion>> for Shift {
     }
 }
 
-/// The primary storage of a table.
-#[derive(Debug)]
+/// The primary storage of a table. Clones are the same storage.
+#[derive(Clone, Debug)]
 pub(crate) enum Storage<E: Engine> {
     HashOfWords(HashTable<E, Inline>),
     HashOfBytes(HashTable<E, Bytes>),
@@ -203,6 +205,17 @@ impl<E: Engine> Storage<E> {
             (true, true) => Self::TreeOfWords(store.tree()?),
             (true, false) => Self::TreeOfBytes(store.tree_of()?),
         })
+    }
+
+    /// Returns whether [`create`](Self::create) makes such a one.
+    pub(crate) fn is_as(&self, is_ordered: bool, fits: bool) -> bool {
+        matches!(
+            (self, is_ordered, fits),
+            (Self::HashOfWords(_), false, true)
+                | (Self::HashOfBytes(_), false, false)
+                | (Self::TreeOfWords(_), true, true)
+                | (Self::TreeOfBytes(_), true, false)
+        )
     }
 
     /// Reads what a key is to a reader of this visibility.
@@ -331,6 +344,11 @@ impl<E: Engine> Storage<E> {
         going: impl FnOnce(),
     ) -> Result<Reaped, KvError> {
         dispatch!(Any, self, key, |table, key| table.reap(worker, key, seen, going))
+    }
+
+    /// Removes a row, and what it was before, without a transaction.
+    pub(crate) fn remove(&self, worker: &mut Worker<E>, key: KeyRef<'_>) -> Result<(), KvError> {
+        dispatch!(Any, self, key, |table, key| table.remove(worker, key).map(drop))
     }
 
     /// Rows, and records that stand for rows that are not there.

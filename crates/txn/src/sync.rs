@@ -62,6 +62,10 @@ mod model {
     }
 
     impl<T> Mutex<T> {
+        pub(crate) fn new(value: T) -> Self {
+            Self(loom::sync::Mutex::new(value))
+        }
+
         pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
             MutexGuard(self.0.lock().unwrap_or_else(PoisonError::into_inner))
         }

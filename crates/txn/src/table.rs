@@ -2,7 +2,7 @@
 
 use std::{any::TypeId, fmt, marker::PhantomData};
 
-use crate::{Codec, Key, copied::copied, durability::format::TableShape};
+use crate::{Codec, Key, copied::copied, durability::format::TableShape, name::Name};
 
 mod sealed {
     pub trait Sealed {}
@@ -99,8 +99,6 @@ pub struct TableDef<K, C, O = Hash> {
     name: &'static str,
     /// Rows that there will be, about.
     pub(crate) rows: u64,
-    /// The table that it is an index of, if it is one.
-    of: Option<&'static str>,
     types: Typed<(K, C, O)>,
 }
 
@@ -108,7 +106,7 @@ impl<K: Key, C: Codec> TableDef<K, C, Hash> {
     /// A table that finds rows by a hash.
     #[must_use]
     pub const fn hash(name: &'static str) -> Self {
-        Self { name, rows: 0, of: None, types: PhantomData }
+        Self { name, rows: 0, types: PhantomData }
     }
 
     /// The same, with room for so many rows at once: it grows anyway, but need not if it is known.
@@ -122,12 +120,7 @@ impl<K: Key, C: Codec> TableDef<K, C, Ordered> {
     /// A table that keeps rows in order.
     #[must_use]
     pub const fn ordered(name: &'static str) -> Self {
-        Self { name, rows: 0, of: None, types: PhantomData }
-    }
-
-    /// The same as an index of a table: another than a table of that name, or an index of another's.
-    pub(crate) const fn as_index_of(self, table: &'static str) -> Self {
-        Self { of: Some(table), ..self }
+        Self { name, rows: 0, types: PhantomData }
     }
 }
 
@@ -140,7 +133,7 @@ impl<K: Key, C: Codec, O: Kind> TableDef<K, C, O> {
 
     /// Returns what identifies the table over a restart.
     pub(crate) fn shape(&self) -> TableShape {
-        let [key, codec] = self.types().names().map(str::to_owned);
+        let [key, codec] = Self::type_names().map(str::to_owned);
         TableShape {
             name: self.name.to_owned(),
             is_ordered: O::ORDERED,
@@ -151,31 +144,37 @@ impl<K: Key, C: Codec, O: Kind> TableDef<K, C, O> {
         }
     }
 
-    pub(crate) fn types(&self) -> Types {
+    fn type_names() -> [&'static str; 2] {
+        [std::any::type_name::<K>(), std::any::type_name::<C>()]
+    }
+
+    /// Returns what it is known by: as an index of a table, it is another than a table of that name, or another's index.
+    pub(crate) fn types(&self, of: Option<(u16, Name)>) -> Types {
         Types {
             ids: [TypeId::of::<K>(), TypeId::of::<C>(), TypeId::of::<O>()],
-            names: [std::any::type_name::<K>(), std::any::type_name::<C>()],
+            names: Self::type_names(),
             is_ordered: O::ORDERED,
-            of: self.of,
+            of,
         }
     }
 }
 
 /// What a table was opened with.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Types {
     ids: [TypeId; 3],
     names: [&'static str; 2],
     is_ordered: bool,
-    of: Option<&'static str>,
+    /// The table whose index it is, if it is one: its number, which tells it from others, and its name.
+    of: Option<(u16, Name)>,
 }
 
 /// What a sink is told of a table.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct TableInfo {
     /// What identifies the table over a restart. An index has none: its entries follow from rows.
     pub(crate) id: u16,
-    pub(crate) name: &'static str,
+    pub(crate) name: Name,
     /// Bytes of a key that packs into a word.
     pub(crate) key_size: usize,
     /// Whether it holds the entries of an index.
@@ -183,26 +182,26 @@ pub(crate) struct TableInfo {
 }
 
 impl Types {
-    /// Returns the names of the types of keys and codec.
-    pub(crate) fn names(&self) -> [&'static str; 2] {
-        self.names
-    }
-
     pub(crate) fn is_index(&self) -> bool {
         self.of.is_some()
     }
 
+    /// Returns the number of the table whose index it is.
+    pub(crate) fn of(&self) -> Option<u16> {
+        self.of.as_ref().map(|(number, _)| *number)
+    }
+
     /// Whether whoever knows a table by these knows it by the others.
     pub(crate) fn are_as(&self, others: &Self) -> bool {
-        (self.ids, self.of) == (others.ids, others.of)
+        (self.ids, self.of()) == (others.ids, others.of())
     }
 }
 
 impl fmt::Display for Types {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [key, codec] = self.names;
-        match self.of {
-            Some(table) => write!(f, "an index of `{table}` with entries of {key} to {codec}"),
+        match &self.of {
+            Some((_, table)) => write!(f, "an index of `{}` with entries of {key} to {codec}", table.get()),
             None => {
                 write!(f, "{} of {key} to {codec}", if self.is_ordered { "an ordered table" } else { "a hash table" })
             }

@@ -160,13 +160,7 @@ impl<'db, S: Setting, M: Mode> Tx<'db, S, M> {
 
     #[inline(always)]
     fn opened<K, C, O>(&self, table: Table<K, C, O>) -> Result<&'db Opened<S::Engine>, Error> {
-        if table.database != self.db.number {
-            return Err(Error::OtherDatabase);
-        }
-        match self.db.catalog.get(table.number) {
-            Some(opened) => Ok(opened),
-            None => Err(Error::OtherDatabase),
-        }
+        self.db.catalog.opened(table.database, table.number)
     }
 
     /// Remembers that the transaction cannot commit.
@@ -499,7 +493,7 @@ impl<'db, S: Setting, M: Mode> Tx<'db, S, M> {
     }
 
     fn codec_error<T>(opened: &Opened<S::Engine>, result: Result<T, crate::CodecError>) -> Result<T, Error> {
-        result.map_err(|source| Error::Codec { table: opened.name, source })
+        result.map_err(|source| Error::Codec { table: opened.name.get(), source })
     }
 
     /// A value that was found.

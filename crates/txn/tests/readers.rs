@@ -103,7 +103,8 @@ fn the_corpus_is_of_this_format() {
         kinds.extend(records(&bytes).map_while(Result::ok).map(|(_, record)| record.kind));
     }
     assert!(frames >= 8, "{frames} frames");
-    for kind in [RecordKind::Rows, RecordKind::Table, RecordKind::Index] {
+    use RecordKind::{Index, IndexDropped, Rows, Table, TableDropped, TableRenamed};
+    for kind in [Rows, Table, Index, TableDropped, TableRenamed, IndexDropped] {
         assert!(kinds.contains(&kind), "{kind:?}");
     }
 }
@@ -127,6 +128,9 @@ fn run(disk: &Image) {
         db.transact(|tx| tx.update(words, &(number / 2), |words| words[1] += 1).map(drop)).expect("no fault");
         db.transact(|tx| tx.remove(texts, &format!("text {}", number / 3)).map(drop)).expect("no fault");
     }
+    db.rename_table("texts", "renamed").expect("no fault");
+    db.drop_table("renamed").expect("no fault");
+    db.drop_index(BY_FIRST.name()).expect("no fault");
 }
 
 fn write_corpus() {

@@ -2,11 +2,15 @@
 //!
 //! As in recovery, a put wins by its version and a patch applies to exactly its previous version. Unlike there, a version
 //! that is missing is no error: the row keeps the last value that is whole, and is counted as stale. A checkpoint's rows
-//! are puts among others. If one is whole, the log counts only behind it; if not, all that can be read does.
+//! are puts among others. If one is whole, the log counts only behind it; if not, all that can be read does. Changes of
+//! the catalog are applied in the order of their epochs, as far as they fit.
 
-use std::{borrow::Cow, collections::BTreeMap};
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, BTreeSet},
+};
 
-use drtm_txn::durability::format::{Change, Created, Entry, Record, RecordKind, TableShape};
+use drtm_txn::durability::format::{CatalogChange, Change, Entry, Record, RecordKind, TableShape};
 use serde::Serialize;
 
 use super::{frames::Damage, survey::Survey};
@@ -55,11 +59,22 @@ pub(super) struct Left {
     pub(super) lost_rows: u64,
     /// Rows of a table whose creation could not be read. They are no rows of a new log.
     pub(super) orphaned_rows: u64,
+    /// Tables that have another's name, since one of both was dropped or renamed by a record that could not be read. The
+    /// older one has its identity behind its name.
+    pub(super) doubled_names: u64,
+}
+
+/// What records say, before it is made rows and tables.
+#[derive(Debug, Default)]
+struct Told<'c> {
+    entries: Vec<Entry<'c>>,
+    /// Changes of the catalog, and their epochs.
+    changes: Vec<(u64, CatalogChange)>,
 }
 
 /// Makes rows of all records that have happened. With `unclosed`, also of those that no readable frame closes.
 pub(super) fn fold<'c>(survey: &Survey<'c>, unclosed: bool) -> Folded<'c> {
-    let (mut folded, mut entries) = (Folded { next_epoch: 1, ..Folded::default() }, Vec::new());
+    let (mut folded, mut told) = (Folded { next_epoch: 1, ..Folded::default() }, Told::default());
     folded.left.damages.clone_from(&survey.damages);
     let closed = survey.closed();
     for checkpoint in survey.basis() {
@@ -67,9 +82,9 @@ pub(super) fn fold<'c>(survey: &Survey<'c>, unclosed: bool) -> Folded<'c> {
         folded.left.damaged_bytes += file.damaged_bytes();
         let loose: Vec<_> = file.loose_records().into_iter().map(|(_, record)| record).collect();
         folded.left.loose_records += loose.len() as u64;
-        let before = entries.len();
-        file.records().map(|(_, record)| record).chain(loose).for_each(|record| folded.take(&record, &mut entries));
-        let (found, until) = ((entries.len() - before) as u64, checkpoint.end.map_or(0, |end| end.until));
+        let before = told.entries.len();
+        file.records().map(|(_, record)| record).chain(loose).for_each(|record| told.take(&record));
+        let (found, until) = ((told.entries.len() - before) as u64, checkpoint.end.map_or(0, |end| end.until));
         let since = file.header.map_or(0, |header| header.since);
         folded.next_epoch = folded.next_epoch.max(until.max(since).saturating_add(1));
         // Where another is whole, it has them, or the log does.
@@ -91,10 +106,15 @@ pub(super) fn fold<'c>(survey: &Survey<'c>, unclosed: bool) -> Folded<'c> {
                 folded.left.unclosed_records += 1;
             } else {
                 folded.left.loose_records += u64::from(is_loose);
-                folded.take(&record, &mut entries);
+                told.take(&record);
             }
         }
     }
+    let Told { mut entries, mut changes } = told;
+    // A checkpoint's come first.
+    changes.sort_by_key(|(epoch, _)| *epoch);
+    let dropped = folded.change_tables(changes);
+    entries.retain(|entry| !dropped.contains(&entry.table));
     // Changes of one row together, in the order of their versions. A checkpoint's put has the version of the change that
     // led to it, and comes behind it.
     entries.sort_by_key(|entry| (entry.table, entry.key, entry.version, matches!(entry.change, Change::Put(_))));
@@ -106,27 +126,46 @@ pub(super) fn fold<'c>(survey: &Survey<'c>, unclosed: bool) -> Folded<'c> {
     folded
 }
 
-impl<'c> Folded<'c> {
-    fn take(&mut self, record: &Record<'c>, entries: &mut Vec<Entry<'c>>) {
+impl<'c> Told<'c> {
+    fn take(&mut self, record: &Record<'c>) {
         match record.kind {
-            RecordKind::Rows => return entries.extend(record.entries().map_while(Result::ok)),
-            RecordKind::Table | RecordKind::Index => {}
-            RecordKind::End => return,
+            RecordKind::Rows => self.entries.extend(record.entries().map_while(Result::ok)),
+            RecordKind::End => {}
+            // One that is damaged is among the damages.
+            _ => self.changes.extend(CatalogChange::decode(record).map(|change| (record.epoch, change))),
         }
-        match Created::decode(record) {
-            Ok(Created::Table(table, shape)) => {
-                self.tables.entry(table).or_insert_with(|| (shape, Vec::new()));
-            }
-            Ok(Created::Index(table, name)) => {
-                if let Some((_, indexes)) = self.tables.get_mut(&table)
-                    && !indexes.contains(&name)
-                {
-                    indexes.push(name);
+    }
+}
+
+impl<'c> Folded<'c> {
+    /// Applies changes to the tables, in their order. Returns the tables that were dropped.
+    fn change_tables(&mut self, changes: Vec<(u64, CatalogChange)>) -> BTreeSet<u16> {
+        let (tables, mut dropped) = (&mut self.tables, BTreeSet::new());
+        for (_, change) in changes {
+            let id = change.table();
+            match (change, tables.get_mut(&id)) {
+                (CatalogChange::TableDropped(_), _) => {
+                    tables.remove(&id);
+                    dropped.insert(id);
                 }
+                (CatalogChange::Table(_, shape), None) if !dropped.contains(&id) => {
+                    tables.insert(id, (shape, Vec::new()));
+                }
+                (CatalogChange::TableRenamed(_, name), Some((shape, _))) => shape.name = name,
+                (CatalogChange::Index(_, name), Some((_, indexes))) if !indexes.contains(&name) => indexes.push(name),
+                (CatalogChange::IndexDropped(_, name), Some((_, indexes))) => indexes.retain(|one| *one != name),
+                // A checkpoint has it, or the creation could not be read.
+                _ => {}
             }
-            // It is among the damages.
-            Err(_) => {}
         }
+        let mut names = BTreeSet::new();
+        for (id, (shape, _)) in tables.iter_mut().rev() {
+            if !names.insert(shape.name.clone()) {
+                shape.name = format!("{} {id}", shape.name);
+                self.left.doubled_names += 1;
+            }
+        }
+        dropped
     }
 
     fn row(&mut self, changes: &[Entry<'c>]) {

@@ -1,7 +1,7 @@
 //! What is whole in a file of frames, be it a segment or a checkpoint.
 
 use drtm_txn::durability::format::{
-    ALIGN, Created, Frame, Position, Record, RecordKind, find_frame, read_frame, records,
+    ALIGN, CatalogChange, Frame, Position, Record, RecordKind, find_frame, read_frame, records,
 };
 use serde::Serialize;
 
@@ -141,8 +141,9 @@ impl<'c, H> FrameFile<'c, H> {
 fn flaw(record: &Record<'_>) -> Option<&'static str> {
     match record.kind {
         RecordKind::Rows => record.entries().find_map(|entry| entry.err().map(|damage| damage.why)),
-        RecordKind::Table | RecordKind::Index => Created::decode(record).err().map(|damage| damage.why),
         // Only a checkpoint has it, which looks for it.
         RecordKind::End => None,
+        kind if kind.is_of_catalog() => CatalogChange::decode(record).err().map(|damage| damage.why),
+        _ => None,
     }
 }

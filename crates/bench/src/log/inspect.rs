@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, path::PathBuf};
 
 use clap::Args as ClapArgs;
-use drtm_txn::durability::format::{Change, Created, Record, RecordKind, TableShape};
+use drtm_txn::durability::format::{CatalogChange, Change, Record, RecordKind, TableShape};
 use serde::Serialize;
 
 use super::{
@@ -24,7 +24,7 @@ use crate::{
 ///
 /// JSON: {directory, closed, checkpoints: [{file, bytes, log, number, since, until, first, frames, rows, whole, damaged}],
 /// segments: [{file, bytes, log, sequence, after, begins, frames, first_closes, last_closes,
-/// records, rows, end, damaged}], tables: [{table, name, ordered, key, codec, key_size, value_size, indexes, puts,
+/// records, rows, end, damaged}], tables: [{table, name, dropped, ordered, key, codec, key_size, value_size, indexes, puts,
 /// checkpoint_rows, patches, removals, bytes}], unfinished: [file], damages: [{file, offset, why}],
 /// frames (with --frames): [{file, offset, bytes, closes, previous, records}],
 /// records (with --records): [{file, offset, epoch, kind, rows, void}]}
@@ -158,6 +158,8 @@ struct TableRow {
     table: u16,
     /// This and the next are null if the record of its creation is not there.
     name: Option<String>,
+    /// Whether a record says that it was dropped.
+    dropped: bool,
     ordered: Option<bool>,
     key: Option<String>,
     codec: Option<String>,
@@ -188,6 +190,16 @@ impl TableRow {
         }
     }
 
+    fn is_changed(&mut self, change: CatalogChange) {
+        match change {
+            CatalogChange::Table(_, shape) => self.is_created(shape),
+            CatalogChange::Index(_, name) => self.is_indexed(name),
+            CatalogChange::TableDropped(_) => self.dropped = true,
+            CatalogChange::TableRenamed(_, name) => self.name = Some(name),
+            CatalogChange::IndexDropped(_, name) => self.indexes.retain(|index| *index != name),
+        }
+    }
+
     fn count(&mut self, change: Change<'_>) {
         match change {
             Change::Put(value) => {
@@ -209,6 +221,9 @@ fn name_of(kind: RecordKind) -> &'static str {
         RecordKind::Table => "table",
         RecordKind::Index => "index",
         RecordKind::End => "end",
+        RecordKind::TableDropped => "table dropped",
+        RecordKind::TableRenamed => "table renamed",
+        RecordKind::IndexDropped => "index dropped",
     }
 }
 
@@ -226,13 +241,13 @@ fn take(record: &Record<'_>, tables: &mut BTreeMap<u16, TableRow>, mut count: im
                 count(tables.entry(entry.table).or_default(), entry.change);
             }
         }
-        RecordKind::Table | RecordKind::Index => match Created::decode(record) {
-            Ok(Created::Table(table, shape)) => tables.entry(table).or_default().is_created(shape),
-            Ok(Created::Index(table, name)) => tables.entry(table).or_default().is_indexed(name),
-            // It is among the damages.
-            Err(_) => {}
-        },
         RecordKind::End => {}
+        _ => {
+            // If it is damaged, it is among the damages.
+            if let Ok(change) = CatalogChange::decode(record) {
+                tables.entry(change.table()).or_default().is_changed(change);
+            }
+        }
     }
 }
 
@@ -343,7 +358,8 @@ impl Inspection {
         let size = |size: Option<u32>| size.map_or_else(|| "any".to_owned(), |size| size.to_string());
         let rows = self.tables.iter().map(|row| {
             let kind = row.ordered.map_or("?", |ordered| if ordered { "ordered" } else { "hash" });
-            let name = row.name.clone().unwrap_or_else(|| "?".to_owned());
+            let name = row.name.as_deref().unwrap_or("?");
+            let name = if row.dropped { format!("{name} (dropped)") } else { name.to_owned() };
             let numbers =
                 [row.checkpoint_rows, row.puts, row.patches, row.removals, row.bytes].map(|number| number.to_string());
             [name, row.table.to_string(), kind.to_owned(), size(row.key_size), size(row.value_size)]
@@ -395,5 +411,42 @@ impl Inspection {
         }
         let note = "Bytes of a segment are those of its header and frames: what is behind is reserved space.";
         text + "\n" + &prose(note) + "\n"
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use drtm_txn::durability::format::records;
+
+    use super::*;
+
+    #[test]
+    fn tables_are_shown_as_changes_leave_them() {
+        let shape = |name: &str| {
+            let (key, codec) = ("u64".to_owned(), "Raw".to_owned());
+            TableShape { name: name.to_owned(), is_ordered: true, key_size: Some(8), value_size: None, key, codec }
+        };
+        let changes = [
+            CatalogChange::Table(0, shape("one")),
+            CatalogChange::Index(0, "by one".to_owned()),
+            CatalogChange::Index(0, "by two".to_owned()),
+            CatalogChange::Table(1, shape("two")),
+            CatalogChange::TableDropped(1),
+            CatalogChange::IndexDropped(0, "by one".to_owned()),
+            CatalogChange::TableRenamed(0, "two".to_owned()),
+        ];
+        let (mut bytes, mut tables) = (Vec::new(), BTreeMap::new());
+        for (change, epoch) in changes.into_iter().zip(1..) {
+            change.encode(&mut bytes, epoch).expect("names are short");
+        }
+        let mut kinds = Vec::new();
+        for (_, record) in records(&bytes).map(|record| record.expect("it was written")) {
+            kinds.push(name_of(record.kind));
+            take(&record, &mut tables, TableRow::count);
+        }
+        assert_eq!(kinds, ["table", "index", "index", "table", "table dropped", "index dropped", "table renamed"]);
+        let shown: Vec<_> =
+            tables.iter().map(|(id, row)| (*id, row.name.as_deref(), row.dropped, row.indexes.join(","))).collect();
+        assert_eq!(shown, [(0, Some("two"), false, "by two".to_owned()), (1, Some("two"), true, String::new())]);
     }
 }

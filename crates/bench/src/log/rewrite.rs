@@ -4,7 +4,7 @@ use std::{io, path::Path};
 
 use drtm_txn::durability::{
     format::{
-        Change, Created, Entry, FRAME_HEADER, Position, RecordKind, RecordWriter, SEGMENT_HEADER, SegmentHeader,
+        CatalogChange, Change, Entry, FRAME_HEADER, Position, RecordKind, RecordWriter, SEGMENT_HEADER, SegmentHeader,
         begin_frame, finish_frame, segment_name,
     },
     storage::{Files, Storage, StoredFile},
@@ -27,8 +27,8 @@ pub(super) fn write(directory: &Path, folded: &Folded<'_>) -> io::Result<()> {
     let epoch = folded.next_epoch.saturating_sub(1).max(1);
     let mut out = Out::begin(directory)?;
     for (table, (shape, indexes)) in &folded.tables {
-        let created = [Created::Table(*table, shape.clone())];
-        let indexed = indexes.iter().map(|name| Created::Index(*table, name.clone()));
+        let created = [CatalogChange::Table(*table, shape.clone())];
+        let indexed = indexes.iter().map(|name| CatalogChange::Index(*table, name.clone()));
         for created in created.into_iter().chain(indexed) {
             created.encode(&mut out.frame, epoch).map_err(io::Error::other)?;
         }

@@ -38,7 +38,8 @@ use crate::{
 /// order needs it: unsigned numbers are big-endian.
 ///
 /// JSON: {directory, into, rows_file, checkpoint: null|file, tables, rows, left: {damages: [{file, offset, why}], damaged_bytes,
-/// loose_records, void_records, unclosed_records, missing_rows, patches, stale_rows, lost_rows, orphaned_rows}}
+/// loose_records, void_records, unclosed_records, missing_rows, patches, stale_rows, lost_rows, orphaned_rows,
+/// doubled_names}}
 #[derive(Debug, ClapArgs)]
 #[command(verbatim_doc_comment, after_help = AFTER_HELP, group = ArgGroup::new("out").required(true).multiple(true))]
 pub(crate) struct Args {
@@ -75,6 +76,8 @@ Left and doubtful:
   stale_rows        rows that lack such a change: they have the value before
   lost_rows         rows of which there are only such changes
   orphaned_rows     rows of tables whose creation cannot be read: they are in FILE, and not in NEW
+  doubled_names     tables that have another's name, since a drop or a new name cannot be read: the older one's
+                    has its number behind it
 
 Exit status: 0 done, whatever was left, 1 the disk refuses, 2 wrong usage.";
 
@@ -186,6 +189,7 @@ impl Outcome {
             (left.stale_rows, "rows have an older value"),
             (left.lost_rows, "rows are lost"),
             (left.orphaned_rows, "rows are of tables whose creation cannot be read"),
+            (left.doubled_names, "tables have another's name, and get their number behind it"),
         ];
         let counts = counts.iter().filter(|(count, _)| *count > 0);
         let left: Vec<String> = counts.map(|(count, what)| format!("{count} {what}")).collect();

@@ -1,5 +1,6 @@
 //! Every kind of damage to a small log: nothing panics, and what is told of it is true.
 
+mod catalog;
 mod checkpoints;
 
 use std::{

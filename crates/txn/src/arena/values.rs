@@ -5,7 +5,7 @@ use std::{borrow::Borrow, hint::cold_path, ops::Range};
 
 use drtm_kv::Room;
 
-use crate::{Codec, Error};
+use crate::{Codec, Error, name::Name};
 
 /// The most bytes of keys, or of values, that one transaction can keep.
 const MOST_BYTES: usize = u32::MAX as usize;
@@ -131,13 +131,13 @@ impl Values {
     pub(crate) fn change<C: Codec, R>(
         &mut self,
         start: usize,
-        table: &'static str,
+        table: &Name,
         change: impl FnOnce(&mut C::Value) -> R,
     ) -> Result<(ArenaRange, R), Error>
     where
         C::Value: Borrow<C::Given>,
     {
-        let no_value = |source| Error::Codec { table, source };
+        let no_value = |source| Error::Codec { table: table.get(), source };
         if C::SIZE.is_some() {
             let changed = C::change(self.last(start), change).map_err(no_value);
             return self.keep(start, changed);
@@ -258,23 +258,27 @@ mod tests {
         let mut values = Values::default();
         values.room(0, 1);
         values.room(1, 4).copy_from_slice(&7_u32.to_le_bytes());
-        let changed = values.change::<Pod<u32>, _>(1, "numbers", |number| *number += 1);
+        let changed = values.change::<Pod<u32>, _>(1, &Name::new("numbers"), |number| *number += 1);
         assert_eq!(changed.expect("a number"), (stretch(1, 5), ()));
         assert_eq!(&values.bytes()[1..], 8_u32.to_le_bytes());
 
         let longer = |value: &mut String| value.push_str("er");
         values.append(|bytes| Serde::encode(&"long".to_owned(), bytes).map_err(|_| unreachable!())).expect("text");
-        assert_eq!(values.change::<Serde<String>, _>(5, "words", longer).expect("text"), (stretch(5, 12), ()));
+        assert_eq!(
+            values.change::<Serde<String>, _>(5, &Name::new("words"), longer).expect("text"),
+            (stretch(5, 12), ())
+        );
         assert_eq!(Serde::<String>::decode(&values.bytes()[5..]).as_deref(), Ok("longer"));
 
         values.room(12, 2).copy_from_slice(&[2, 4]);
-        assert_eq!(values.change::<Even, _>(12, "even", |bytes| bytes[1] = 6).expect("even"), (stretch(12, 14), ()));
+        let even = &Name::new("even");
+        assert_eq!(values.change::<Even, _>(12, even, |bytes| bytes[1] = 6).expect("even"), (stretch(12, 14), ()));
         assert_eq!(&values.bytes()[12..], [2, 6]);
-        let grown = values.change::<Even, _>(12, "even", |bytes| bytes.push(8));
+        let grown = values.change::<Even, _>(12, even, |bytes| bytes.push(8));
         let source = CodecError::Size { found: 3, expected: 2 };
         assert!(matches!(grown, Err(Error::Codec { table: "even", source: found }) if found == source));
         values.room(12, 2).copy_from_slice(&[2, 5]);
-        assert!(matches!(values.change::<Even, _>(12, "even", |_| ()), Err(Error::Codec { table: "even", .. })));
+        assert!(matches!(values.change::<Even, _>(12, even, |_| ()), Err(Error::Codec { table: "even", .. })));
         assert_eq!(values.len(), 12);
     }
 }

@@ -3,6 +3,7 @@
 use drtm_htm::{Access, Plain};
 use drtm_kv::{Holder, Records};
 
+use super::confirm_reads;
 use crate::{Conflict, Setting, inner::Inner, mutation::Mutation, read_set::ReadSet, state::TxState};
 
 /// Returns what has changed of the read set, if anything has.
@@ -57,5 +58,8 @@ pub(crate) fn validate_all<S: Setting>(db: &Inner<S>, state: &TxState<S::Engine>
         }
     }
     // A snapshot has seen nothing that could have changed.
-    if state.has_seen_nothing() { Ok(()) } else { db.lifecycle.check_turns(db.engine(), state.session.admission) }
+    if state.has_seen_nothing() || db.lifecycle.is_unchanged(db.engine(), state.session.admission) {
+        return Ok(());
+    }
+    confirm_reads(db, state.session.admission)
 }

@@ -320,7 +320,8 @@ impl Builder {
             store.region().populate(self.at_once)?;
         }
         let snapshots = Snapshots::create(&store)?;
-        let catalog = Catalog::new();
+        let number = DATABASES.fetch_add(1, Relaxed);
+        let catalog = Catalog::new(number);
         let log = match self.log()? {
             None => None,
             Some((storage, mode)) => {
@@ -333,7 +334,7 @@ impl Builder {
         };
         let lifecycle = Lifecycle::new(store.region().engine());
         let inner: Inner<S> = Inner {
-            number: DATABASES.fetch_add(1, Relaxed),
+            number,
             store,
             catalog,
             is_told: self.sink.is_some() || log.is_some(),

@@ -80,6 +80,6 @@ impl<S: Setting> Db<S> {
     /// # Ok::<(), Error>(())
     /// ```
     pub fn tables(&self) -> Result<Vec<(&'static str, u64)>, Error> {
-        self.inner.catalog.all().map(|(_, table)| Ok((table.name, table.storage.records()?))).collect()
+        self.inner.catalog.all().map(|(_, table)| Ok((table.name.get(), table.storage.records()?))).collect()
     }
 }

@@ -19,7 +19,7 @@ use self::file::CheckpointFile;
 pub(super) use self::image::CheckpointImage;
 use super::{
     Log, LogError,
-    format::{CheckpointEnd, CheckpointHeader, Created, checkpoint_name, number_of, segment_name},
+    format::{CatalogChange, CheckpointEnd, CheckpointHeader, checkpoint_name, number_of, segment_name},
     storage::Storage,
 };
 use crate::{
@@ -157,8 +157,8 @@ pub(super) fn newest(names: &[String]) -> Option<(String, u64)> {
 
 impl Recorded {
     /// Returns the changes of the catalog that make the table, and name its indexes.
-    fn changes(&self) -> impl Iterator<Item = Created> + '_ {
-        let table = Created::Table(self.id, self.shape.clone());
-        std::iter::once(table).chain(self.indexes.iter().map(|name| Created::Index(self.id, name.clone())))
+    fn changes(&self) -> impl Iterator<Item = CatalogChange> + '_ {
+        let table = CatalogChange::Table(self.id, self.shape.clone());
+        std::iter::once(table).chain(self.indexes.iter().map(|name| CatalogChange::Index(self.id, name.clone())))
     }
 }

@@ -10,7 +10,7 @@ mod record;
 mod segment;
 
 pub use self::{
-    catalog::{Created, TableShape},
+    catalog::{CatalogChange, TableShape},
     checkpoint::{CHECKPOINT_END, CHECKPOINT_HEADER, CheckpointEnd, CheckpointHeader, checkpoint_name, number_of},
     frame::{FRAME_HEADER, Frame, Position, begin_frame, find_frame, finish_frame, frame_length, read_frame},
     record::{Change, Entry, Record, RecordKind, RecordWriter, records},

@@ -31,7 +31,7 @@ use self::{background::Background, participant::Open};
 pub(crate) use self::{participant::Participant, token::Choice};
 use super::{
     Durability, LogError,
-    format::Created,
+    format::CatalogChange,
     storage::{DirectoryLock, Storage},
 };
 use crate::{Commit, Error, catalog::Catalog, mutation::Mutation, snapshots::Snapshots, trace::event};
@@ -252,7 +252,7 @@ impl<E: Engine> Log<E> {
     /// # Errors
     ///
     /// [`Error::Poisoned`], or when a name is too long.
-    pub(crate) fn announce(&self, created: &Created) -> Result<(), Error> {
+    pub(crate) fn announce(&self, created: &CatalogChange) -> Result<(), Error> {
         let participant = self.announcer.lock();
         let open = self.enter(&participant)?;
         // The change is the only one of its epoch, so that changes have an order.

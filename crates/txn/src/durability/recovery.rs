@@ -5,20 +5,18 @@
 //! end is noticed; damage of the last frame of all cannot be told from a write that a crash has torn, and is taken for
 //! one. A valid frame behind an invalid one is damage, since no frame is written before the one before it is durable.
 
-use std::{
-    collections::{BTreeMap, VecDeque},
-    ops::Range,
-};
+use std::{collections::VecDeque, ops::Range};
 
 use super::{
     LogError,
     format::{
-        Created, Damage, Frame, HeaderError, Position, Record, RecordKind, SEGMENT_HEADER, SegmentHeader, TableShape,
+        CatalogChange, Damage, Frame, HeaderError, Position, Record, RecordKind, SEGMENT_HEADER, SegmentHeader,
         VERSION, find_frame, read_frame, records, segment_name, sequence_of,
     },
     log::{Finished, believed},
     progress::{Observer, RecoveryStep},
     storage::Storage,
+    tables::Tables,
 };
 use crate::mutation::Mutation;
 
@@ -65,9 +63,6 @@ pub(super) struct Place {
     segment: usize,
     offset: usize,
 }
-
-/// The tables of a log, and the names of their indexes.
-pub(super) type Tables = BTreeMap<u16, (TableShape, Vec<String>)>;
 
 /// What a log must be to fit a checkpoint.
 #[derive(Clone, Copy, Debug)]
@@ -239,36 +234,20 @@ impl<'s> Recovered<'s> {
         }
         // Each is the only one of its epoch.
         changes.sort_by_key(|found| found.record.epoch);
+        let last = changes.last().map(|found| found.place);
         for Found { record, place } in changes {
-            let created = Created::decode(&record).map_err(|damage| self.damaged(place, damage.why))?;
-            if !change(tables, created, record.epoch <= until) {
+            let change = CatalogChange::decode(&record).map_err(|damage| self.damaged(place, damage.why))?;
+            if !tables.apply(change, record.epoch, record.epoch <= until) {
                 return Err(self.damaged(place, "the catalog contradicts itself"));
             }
         }
-        Ok(())
+        match last {
+            Some(place) if !tables.are_whole() => Err(self.damaged(place, "the catalog lacks a table")),
+            _ => Ok(()),
+        }
     }
 
     pub(super) fn damaged(&self, place: Place, why: &'static str) -> LogError {
         self.segments.damaged(place, why)
-    }
-}
-
-/// Changes the tables as a record says. Returns whether it fits them; what `may_be_there` does.
-pub(super) fn change(tables: &mut Tables, created: Created, may_be_there: bool) -> bool {
-    match created {
-        Created::Table(id, shape) => match tables.get(&id) {
-            Some((there, _)) => may_be_there && *there == shape,
-            None => {
-                tables.insert(id, (shape, Vec::new()));
-                true
-            }
-        },
-        Created::Index(id, name) => tables.get_mut(&id).is_some_and(|(_, indexes)| {
-            let is_there = indexes.contains(&name);
-            if !is_there {
-                indexes.push(name);
-            }
-            may_be_there || !is_there
-        }),
     }
 }

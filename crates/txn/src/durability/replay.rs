@@ -28,7 +28,8 @@ use super::{
     checkpoint::CheckpointImage,
     format::{Change, Entry},
     progress::{Observer, RecoveryStep, Step},
-    recovery::{Found, Place, Recovered, Tables},
+    recovery::{Found, Place, Recovered},
+    tables::Tables,
 };
 use crate::{
     Error,
@@ -50,6 +51,12 @@ struct Item<'s> {
     entry: Entry<'s>,
     /// Where in the log it is; `None`: in the checkpoint.
     place: Option<Place>,
+}
+
+impl Item<'_> {
+    fn epoch(&self) -> u64 {
+        epoch_of(Version::new(self.entry.version))
+    }
 }
 
 /// What is read.
@@ -91,7 +98,7 @@ pub(super) fn replay<E: Engine>(
     fault: Option<Mutation>,
 ) -> Result<(), Error> {
     let Sources { recovered, checkpoint } = sources;
-    let mut tables = Tables::new();
+    let mut tables = Tables::default();
     if let Some(checkpoint) = checkpoint {
         base::tables_of(checkpoint, &mut tables)?;
         catalog.begin_identities_at(checkpoint.end.next_table);
@@ -110,11 +117,22 @@ pub(super) fn replay<E: Engine>(
     if let Some(damaged) = damaged {
         return Err(damaged.into());
     }
-    tables.into_iter().try_for_each(|(id, (shape, indexes))| catalog.restore(store, id, shape, indexes))?;
+    // Rows of a table that was dropped are of no use. None was written later.
+    let is_late = |item: &&Item<'_>| tables.dropped_in(item.entry.table).is_some_and(|epoch| item.epoch() >= epoch);
+    if let Some(late) = items.iter().find(is_late) {
+        return Err(sources.damaged(late, "a row was written to a table after it was dropped"));
+    }
+    items.retain(|item| tables.dropped_in(item.entry.table).is_none());
+    if fault != Some(Mutation::IdsReused) {
+        catalog.begin_identities_at(tables.next());
+    }
     let target = &Target { store, catalog, filled: AtomicU64::new(0), missed: AtomicU64::new(0) };
+    for (id, (shape, indexes)) in tables.standing() {
+        catalog.restore(store, *id, shape.clone(), indexes.clone())?;
+    }
     let changed = match checkpoint {
         None => Vec::new(),
-        Some(checkpoint) => restore(checkpoint, target, &items, observer)?,
+        Some(checkpoint) => restore((checkpoint, &tables), target, &items, observer)?,
     };
     items.extend(changed.iter().map(|row| Item { entry: row.entry(), place: None }));
     let threads = threads(items.len() / SHARE);
@@ -150,7 +168,7 @@ fn in_parallel<T: Send, R: Send>(shares: Vec<T>, work: impl Fn(T) -> Result<R, E
 
 /// Puts the rows of a checkpoint into tables, and returns those of which there are items.
 fn restore<E: Engine>(
-    checkpoint: &CheckpointImage,
+    (checkpoint, tables): (&CheckpointImage, &Tables),
     target: &Target<'_, E>,
     items: &[Item<'_>],
     observer: &Observer,
@@ -165,6 +183,9 @@ fn restore<E: Engine>(
             let mut found = 0;
             rows_of(checkpoint, (offset, frame), |entry, value| {
                 found += 1;
+                if tables.dropped_in(entry.table).is_some() {
+                    return Ok(());
+                }
                 if changed.contains(&(entry.table, entry.key)) {
                     rows.push(BaseRow::new(entry, value));
                     return Ok(());
@@ -284,7 +305,7 @@ impl<E: Engine> Replay<'_, '_, E> {
         let mut gap: Option<&Item<'_>> = None;
         for item in row {
             let Entry { version, previous, change, .. } = item.entry;
-            let may_be_missing = epoch_of(Version::new(version)) <= self.sources.until();
+            let may_be_missing = item.epoch() <= self.sources.until();
             now = match (change, now) {
                 (Change::Put(value), _) => Some((Cow::Borrowed(value), version)),
                 (Change::Remove, _) => {

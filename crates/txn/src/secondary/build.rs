@@ -18,7 +18,7 @@ use super::{Index, IndexDef, Listed, Uniqueness, upkeep};
 use crate::{
     Codec, Db, Error, Key, Ordered, Raw, Setting, Table,
     catalog::Opened,
-    durability::format::Created,
+    durability::format::CatalogChange,
     epoch::first_after,
     storage::OwnedKey,
     table::Kind,
@@ -81,21 +81,21 @@ impl<S: Setting> Db<S> {
     ) -> Result<Index<K, C, I, U, O>, Error> {
         let db = &*self.inner;
         db.lifecycle.admit(db.engine(), false)?;
-        let opened = match db.catalog.get(table.number) {
-            Some(opened) if table.database == db.number => opened,
-            _ => return Err(Error::OtherDatabase),
-        };
-        let open = || db.catalog.open(&db.store, def.entries(opened.name), |_, _| Ok(()));
-        let number = if opened.indexes.have(def.name) {
-            open()?
+        let opened = db.catalog.opened(table.database, table.number)?;
+        let (entries, types) = (def.entries(), def.entries().types(Some((opened.number, opened.name.clone()))));
+        let number = if opened.indexes.have(def.name)
+            && let Some(number) = db.catalog.find(entries, &types)?
+        {
+            number
         } else if self.is_in_closure() {
             return Err(Error::Nested);
         } else {
             // Another who makes an index of this table may be about to make this one.
             let _turn = opened.indexes.turn();
-            let number = open()?;
+            opened.check_open()?;
+            let number = db.catalog.open(&db.store, (entries, types), |_, _| Ok(()))?;
             if !opened.indexes.have(def.name) {
-                within!("index", [index = def.name, table = opened.name], self.build(opened, def, number))?;
+                within!("index", [index = def.name, table = opened.name.get()], self.build(opened, def, number))?;
                 self.record_index(opened, def.name)?;
             }
             number
@@ -107,7 +107,7 @@ impl<S: Setting> Db<S> {
     fn record_index(&self, opened: &Opened<S::Engine>, name: &str) -> Result<(), Error> {
         let db = &*self.inner;
         let (Some(log), Some(id)) = (&db.log, db.catalog.id(opened.number)) else { return Ok(()) };
-        opened.indexes.record(name, || log.announce(&Created::Index(id, name.to_owned())))?;
+        opened.indexes.record(name, || log.announce(&CatalogChange::Index(id, name.to_owned())))?;
         log.after_announcement()
     }
 
@@ -121,7 +121,7 @@ impl<S: Setting> Db<S> {
         let db = &*self.inner;
         let Some(entries) = db.catalog.get(number) else { return Err(Error::OtherDatabase) };
         let tell = || db.lifecycle.advance_count(db.engine());
-        let index = Box::new(upkeep::Opened { def, number, table: opened.name });
+        let index = Box::new(upkeep::Opened { def, number, table: opened.name.clone() });
         let listed = opened.indexes.add(index, tell);
         let filled = catch_unwind(AssertUnwindSafe(|| {
             self.fill(opened, listed)?;
@@ -131,7 +131,7 @@ impl<S: Setting> Db<S> {
             Ok(Ok(now)) => {
                 entries.whole_since.store(first_after(now).number(), SeqCst);
                 listed.is_whole_now();
-                event!(info, index = def.name, table = opened.name, "an index has been made");
+                event!(info, index = def.name, table = opened.name.get(), "an index has been made");
                 return Ok(());
             }
             Ok(Err(error)) => Ok(error),
@@ -143,7 +143,7 @@ impl<S: Setting> Db<S> {
         event!(
             warn,
             index = def.name,
-            table = opened.name,
+            table = opened.name.get(),
             error = failed.as_ref().ok().map(tracing::field::display),
             "an index has been given up"
         );

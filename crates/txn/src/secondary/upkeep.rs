@@ -1,7 +1,7 @@
 //! The indexes of a table, as its writers know them.
 //!
-//! They are a list that only grows at its end, so that a writer goes through it without a lock; and a writer sees whether there are any by one flag. An index that could not be made stays in the list, and is
-//! passed over.
+//! They are a list that only grows at its end, so that a writer goes through it without a lock; and a writer sees whether there are any by one flag. An index that could not be made, or was dropped, stays in the list,
+//! and is passed over.
 //!
 //! Who adds an index, or gives one up, changes the database's terms then (see `gate`). From there on every writer that commits has known the list as it is.
 
@@ -19,7 +19,7 @@ use std::{
 use parking_lot::{Mutex, MutexGuard};
 
 use super::{Entries, IndexDef, Keys, Uniqueness};
-use crate::{Codec, Error, Key, storage::KeyRef};
+use crate::{Codec, Error, Key, name::Name, storage::KeyRef};
 
 /// The indexes of a table.
 #[derive(Debug, Default)]
@@ -59,7 +59,7 @@ pub(crate) struct Listed {
 const PARTIAL: u8 = 0;
 /// Every row has its entries.
 const WHOLE: u8 = 1;
-/// It could not be made.
+/// It could not be made, or was dropped.
 const GIVEN_UP: u8 = 2;
 
 /// Knows a row's entries in an index. Without types, which the table has.
@@ -83,7 +83,7 @@ pub(super) struct Opened<K, C: Codec, I, U> {
     /// The number of its own table.
     pub(super) number: u16,
     /// The name of the table whose rows it finds.
-    pub(super) table: &'static str,
+    pub(super) table: Name,
 }
 
 impl<K: Key, C: Codec, I: Key, U: Uniqueness> Lister for Opened<K, C, I, U> {
@@ -92,9 +92,8 @@ impl<K: Key, C: Codec, I: Key, U: Uniqueness> Lister for Opened<K, C, I, U> {
     }
 
     fn list(&self, row: KeyRef<'_>, value: &[u8], is_partial: bool, entries: &mut Entries) -> Result<(), Error> {
-        let table = self.table;
-        let row: K = row.decode().ok_or(Error::Key { table })?;
-        let view = C::view(value).map_err(|source| Error::Codec { table, source })?;
+        let row: K = row.decode().ok_or_else(|| Error::Key { table: self.table.get() })?;
+        let view = C::view(value).map_err(|source| Error::Codec { table: self.table.get(), source })?;
         let mut add = |by| entries.add((self.number, U::IS_UNIQUE, is_partial), &U::key(by, &row));
         match self.def.keys {
             Keys::AtMostOne(key) => key(&row, view).map_or(Ok(()), add),
@@ -157,6 +156,22 @@ impl Indexes {
         Ok(())
     }
 
+    /// Takes the name of an index back, which is announced if the log has it.
+    ///
+    /// # Errors
+    ///
+    /// Those of `announce`; the name stays then.
+    pub(crate) fn unrecord(&self, name: &str, announce: impl FnOnce() -> Result<(), Error>) -> Result<(), Error> {
+        let mut names = self.names.lock();
+        if names.opened.iter().chain(&names.unopened).any(|one| one == name) {
+            announce()?;
+            names.opened.retain(|one| one != name);
+            names.unopened.retain(|one| one != name);
+            self.has_unopened.store(!names.unopened.is_empty(), Release);
+        }
+        Ok(())
+    }
+
     /// Returns the names of the indexes that the log has.
     pub(crate) fn logged(&self) -> Vec<String> {
         let names = self.names.lock();
@@ -173,8 +188,13 @@ impl Indexes {
         self.all().any(|listed| listed.index.name() == name && listed.stage.load(Acquire) == WHOLE)
     }
 
-    /// Waits until nobody else adds an index.
-    pub(super) fn turn(&self) -> MutexGuard<'_, ()> {
+    /// Returns whether there is one of this name, open or recorded.
+    pub(crate) fn know(&self, name: &str) -> bool {
+        self.have(name) || self.logged().iter().any(|one| one == name)
+    }
+
+    /// Waits until nobody else adds an index, or drops one.
+    pub(crate) fn turn(&self) -> MutexGuard<'_, ()> {
         self.turn.lock()
     }
 
@@ -194,10 +214,23 @@ impl Indexes {
     pub(super) fn give_up(&self, listed: &Listed, tell: impl FnOnce() -> u64) {
         self.change(tell, || {
             listed.stage.store(GIVEN_UP, SeqCst);
-            let has_some =
-                self.all().any(|listed| listed.stage.load(Relaxed) != GIVEN_UP) || self.not_opened().is_some();
-            self.has_some.store(has_some, SeqCst);
+            self.look_again();
         });
+    }
+
+    /// Gives an index up that was dropped, whether it was open or only recorded. With one's turn.
+    pub(crate) fn remove(&self, name: &str, tell: impl FnOnce() -> u64) {
+        self.change(tell, || {
+            let named = self.all().filter(|listed| listed.index.name() == name);
+            named.for_each(|listed| listed.stage.store(GIVEN_UP, SeqCst));
+            self.look_again();
+        });
+    }
+
+    /// Finds out whether there may be any.
+    fn look_again(&self) {
+        let has_some = self.all().any(|listed| listed.stage.load(Relaxed) != GIVEN_UP) || self.not_opened().is_some();
+        self.has_some.store(has_some, SeqCst);
     }
 
     fn change(&self, tell: impl FnOnce() -> u64, change: impl FnOnce()) {

@@ -6,7 +6,7 @@ use std::ops::{Bound, ControlFlow};
 use drtm_htm::Engine;
 use drtm_kv::{AsOf, Cursor, ForHolder, Inline, Passed, Past, ReadEntry, Room, Tree, Visibility};
 
-use crate::{Error, write_set::WriteSet};
+use crate::{Error, name::Name, write_set::WriteSet};
 
 /// What a transaction notes of the rows that it comes to.
 pub(super) trait Reader<V: Visibility> {
@@ -47,17 +47,17 @@ impl Reader<ForHolder> for Present<'_> {
 }
 
 /// A snapshot of a table with this name: nothing has to be noted.
-pub(super) struct Snapshot {
-    pub(super) table: &'static str,
+pub(super) struct Snapshot<'n> {
+    pub(super) table: &'n Name,
 }
 
-impl Reader<AsOf> for Snapshot {
+impl Reader<AsOf> for Snapshot<'_> {
     #[inline(always)]
     fn take(&mut self, past: Past) -> Result<bool, Special> {
         match past {
             Past::Present(_) => Ok(true),
             Past::Absent => Ok(false),
-            Past::Forgotten => Err(Special::Failed(Error::Forgotten { table: self.table })),
+            Past::Forgotten => Err(Special::Failed(Error::Forgotten { table: self.table.get() })),
         }
     }
 }

@@ -10,8 +10,8 @@ use super::{
     read::Row,
 };
 use crate::{
-    Error, Key, Ordered, Setting, Sorted, Stored, arena::Arena, position::Position, read_set::ReadSet, room::Of,
-    state::TxState, storage::Storage, wanted::Wanted, write_set::WriteTarget,
+    Error, Key, Ordered, Setting, Sorted, Stored, arena::Arena, name::Name, position::Position, read_set::ReadSet,
+    room::Of, state::TxState, storage::Storage, wanted::Wanted, write_set::WriteTarget,
 };
 
 impl<R: Sorted, S: Setting, M: Mode> Range<'_, '_, R, S, M> {
@@ -32,7 +32,7 @@ impl<R: Sorted, S: Setting, M: Mode> Range<'_, '_, R, S, M> {
         end: usize,
         wanted: &Wanted,
     ) -> Result<Option<(R::Entry, Found, WriteTarget)>, Error> {
-        let Some(key) = R::Entry::from_word(word) else { return Err(Error::Key { table: self.opened.name }) };
+        let Some(key) = R::Entry::from_word(word) else { return Err(Error::Key { table: self.opened.name.get() }) };
         let row = self.tx.row_of(seen, wanted, end)?;
         let Row { found: Some(found), record: Some(record) } = row else {
             self.pass_absent(&key, row);
@@ -136,7 +136,7 @@ impl<R: Stored<Kind = Ordered>, S: Setting, M: Mode> Range<'_, '_, R, S, M> {
     #[inline(always)]
     fn show<X>(&mut self, key: R::Key, found: Found, see: impl FnOnce(R::Key, R::View<'_>) -> X) -> Result<X, Error> {
         let rows = self.rows;
-        self.tx.read_found(self.opened.name, found, |whole| Ok(see(key, rows.show(rows.part(whole))?)))
+        self.tx.read_found(&self.opened.name, found, |whole| Ok(see(key, rows.show(rows.part(whole))?)))
     }
 
     /// Shows rows by the fast path. `None` if the transaction, or the table, has none.
@@ -165,7 +165,7 @@ impl<R: Stored<Kind = Ordered>, S: Setting, M: Mode> Range<'_, '_, R, S, M> {
         let (view, reader) = (&mut ForHolder(*holder), &mut Present { records, writes, next_check: *next_check });
         let room = &mut Of::<R::Codec, _>::new(value);
         let stop = drive((tree, cursor), view, leaves, reader, room, |word, _, room| {
-            shown(*rows, opened.name, word, room.room.bytes(), see)
+            shown(*rows, &opened.name, word, room.room.bytes(), see)
         })?;
         self.end_run(before);
         Ok(Some(stop))
@@ -179,10 +179,10 @@ impl<R: Stored<Kind = Ordered>, S: Setting, M: Mode> Range<'_, '_, R, S, M> {
     ) -> Result<Option<Stop>, Error> {
         let Self { tx, opened, cursor, rows, .. } = self;
         let (Storage::TreeOfWords(tree), Position::Words(cursor)) = (&opened.storage, cursor) else { return Ok(None) };
-        let (view, reader) = (&mut AsOf::new(before), &mut Snapshot { table: opened.name });
+        let (view, reader) = (&mut AsOf::new(before), &mut Snapshot { table: &opened.name });
         let room = &mut Of::<R::Codec, _>::new(&mut tx.state().arena.value);
         drive((tree, cursor), view, &mut (), reader, room, |word, _, room| {
-            shown(*rows, opened.name, word, room.room.bytes(), see)
+            shown(*rows, &opened.name, word, room.room.bytes(), see)
         })
         .map(Some)
     }
@@ -192,14 +192,16 @@ impl<R: Stored<Kind = Ordered>, S: Setting, M: Mode> Range<'_, '_, R, S, M> {
 #[inline(always)]
 fn shown<R: Stored>(
     rows: R,
-    table: &'static str,
+    table: &Name,
     word: u64,
     bytes: &[u8],
     see: &mut impl FnMut(R::Key, R::View<'_>) -> ControlFlow<()>,
 ) -> ControlFlow<Stop> {
-    let Some(key) = R::Key::from_word(word) else { return ControlFlow::Break(Stop::Failed(Error::Key { table })) };
+    let Some(key) = R::Key::from_word(word) else {
+        return ControlFlow::Break(Stop::Failed(Error::Key { table: table.get() }));
+    };
     match rows.show(rows.part(bytes)) {
         Ok(view) => see(key, view).map_break(|()| Stop::Enough),
-        Err(source) => ControlFlow::Break(Stop::Failed(Error::Codec { table, source })),
+        Err(source) => ControlFlow::Break(Stop::Failed(Error::Codec { table: table.get(), source })),
     }
 }

@@ -329,7 +329,7 @@ impl<K: Key, C: Codec, S: Setting, A: AsKey<K>> OccupiedEntry<'_, '_, K, C, S, A
         let Place { tx, opened, .. } = &mut self.place;
         match row.found {
             Some(found) => tx.decode::<C>(opened, found),
-            None => Err(Error::Missing { table: opened.name }),
+            None => Err(Error::Missing { table: opened.name.get() }),
         }
     }
 

@@ -6,6 +6,7 @@ use super::{Found, Mode, Tx};
 use crate::{
     AsKey, Codec, Error, Index, IndexKeys, Key, KeyRange, Ordered, Point, Rows, Setting, Sorted, Table, Unique,
     Uniqueness,
+    name::Name,
     position::{Position, Way, bytes},
     table::Kind,
 };
@@ -51,7 +52,7 @@ impl<K: Key, C: Codec, I: Key, U: Uniqueness, O: Kind> Sorted for Index<K, C, I,
     fn row<S: Setting, M: Mode>(
         self,
         tx: &mut Tx<'_, S, M>,
-        index: &'static str,
+        index: &Name,
         entry: U::Key<K, I>,
         found: Found,
     ) -> Result<(I, (K, C::Value)), Error> {
@@ -71,7 +72,7 @@ impl<K: Key, C: Codec, I: Key, U: Uniqueness, O: Kind> Index<K, C, I, U, O> {
         match self.table.get(tx, key)? {
             Some(row) => Ok(row),
             None => {
-                let table = tx.opened(self.table)?.name;
+                let table = tx.opened(self.table)?.name.get();
                 Err(tx.disagreement(self.entries().number, table))
             }
         }
@@ -106,7 +107,7 @@ impl<K: Key, C: Codec, I: Key, U: Uniqueness, O: Kind> Sorted for IndexKeys<K, C
         if let Some(before) = tx.past() {
             let opened = tx.opened(entries)?;
             if before.number() < opened.whole_since.load(Relaxed) {
-                return Err(Error::IndexTooNew { index: opened.name });
+                return Err(Error::IndexTooNew { index: opened.name.get() });
             }
         }
         Ok(entries)
@@ -121,7 +122,7 @@ impl<K: Key, C: Codec, I: Key, U: Uniqueness, O: Kind> Sorted for IndexKeys<K, C
     fn row<S: Setting, M: Mode>(
         self,
         tx: &mut Tx<'_, S, M>,
-        index: &'static str,
+        index: &Name,
         entry: U::Key<K, I>,
         found: Found,
     ) -> Result<(I, K), Error> {
@@ -185,7 +186,7 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
         match self.validation_error() {
             Some(conflict) => self.doom(conflict),
             None => match self.db.catalog.get(index) {
-                Some(index) => Error::Index { index: index.name, table },
+                Some(index) => Error::Index { index: index.name.get(), table },
                 None => Error::OtherDatabase,
             },
         }

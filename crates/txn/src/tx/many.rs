@@ -111,8 +111,8 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
         mut see: impl FnMut(Option<&[u8]>) -> Result<ControlFlow<()>, CodecError>,
     ) -> Result<(), Error> {
         let opened = self.opened(rows.table())?;
-        let table = opened.name;
-        let mut see = |part: Option<&[u8]>| see(part).map_err(|source| Error::Codec { table, source });
+        let table = &opened.name;
+        let mut see = |part: Option<&[u8]>| see(part).map_err(|source| Error::Codec { table: table.get(), source });
         if !R::Key::FITS {
             for key in keys {
                 let found = self.find(rows, key, |part| Ok(see(Some(part))))?;
@@ -184,7 +184,7 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
         let TxState { reads: ReadSet { records, next_check, .. }, arena, located, writes, holder, .. } = self.state();
         match past {
             Some(before) => {
-                let reader = &mut Snapshot { table: opened.name };
+                let reader = &mut Snapshot { table: &opened.name };
                 run_located::<C, _, _>(
                     (opened.number, table),
                     words,

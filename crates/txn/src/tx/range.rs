@@ -72,7 +72,7 @@ impl<R: Sorted, S: Setting, M: Mode> Range<'_, '_, R, S, M> {
     #[inline]
     pub fn next(&mut self) -> Result<Option<KeyedRow<R>>, Error> {
         let Some((entry, found, _)) = self.advance(&Wanted::TO_READ)? else { return Ok(None) };
-        self.rows.row(self.tx, self.opened.name, entry, found).map(Some)
+        self.rows.row(self.tx, &self.opened.name, entry, found).map(Some)
     }
 
     /// The rows that are left, as an iterator, which ends with the first error.
@@ -145,7 +145,7 @@ impl<R: Sorted, S: Setting, M: Mode> Range<'_, '_, R, S, M> {
                 }
                 return Ok(None);
             };
-            let Some(key) = key else { return Err(Error::Key { table: self.opened.name }) };
+            let Some(key) = key else { return Err(Error::Key { table: self.opened.name.get() }) };
             let row = match seen {
                 Seen::Past(past) => Row { found: was_found(self.opened, past)?, record: Some(WriteTarget::Past) },
                 Seen::Now(seen) => self.tx.row_of(seen, wanted, start)?,

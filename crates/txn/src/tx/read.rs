@@ -10,6 +10,7 @@ use crate::{
     AsKey, Codec, CodecError, Conflict, Error, Key, Point, Setting, Stored, Table,
     arena::Arena,
     catalog::Opened,
+    name::Name,
     room::Taken,
     state::TxState,
     storage::KeyRef,
@@ -58,7 +59,7 @@ pub(super) fn was_found<E: Engine>(opened: &Opened<E>, past: Past) -> Result<Opt
     match past {
         Past::Present(_) => Ok(Some(Found::Read)),
         Past::Absent => Ok(None),
-        Past::Forgotten => Err(Error::Forgotten { table: opened.name }),
+        Past::Forgotten => Err(Error::Forgotten { table: opened.name.get() }),
     }
 }
 
@@ -228,10 +229,10 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
             {
                 // Of a row that the transaction writes there is only the whole.
                 let found = tx.row::<R::Codec, R::Kind>(opened, key, &Wanted::TO_READ)?.found;
-                let make = |found| tx.read_found(opened.name, found, |whole| make(rows.part(whole)));
+                let make = |found| tx.read_found(&opened.name, found, |whole| make(rows.part(whole)));
                 return found.map(make).transpose();
             }
-            row.found.map(|found| tx.read_found(opened.name, found, make)).transpose()
+            row.found.map(|found| tx.read_found(&opened.name, found, make)).transpose()
         })
     }
 
@@ -239,11 +240,11 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
     #[inline(always)]
     pub(crate) fn read_found<X>(
         &mut self,
-        table: &'static str,
+        table: &Name,
         found: Found,
         make: impl FnOnce(&[u8]) -> Result<X, CodecError>,
     ) -> Result<X, Error> {
-        make(Self::bytes(self.state(), found)).map_err(|source| Error::Codec { table, source })
+        make(Self::bytes(self.state(), found)).map_err(|source| Error::Codec { table: table.get(), source })
     }
 
     /// Finds a row, and copies its value if that is wanted. What was found is part of what the transaction has read.

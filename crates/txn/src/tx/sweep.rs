@@ -153,8 +153,8 @@ impl<K: Key, C: Codec, S: Setting> Range<'_, '_, Table<K, C, Ordered>, S> {
             room,
             |word, reader, Of { room: End { values, start }, .. }| {
                 let changed = match K::from_word(word) {
-                    Some(key) => values.change::<C, _>(*start, opened.name, |value| change(&key, value)),
-                    None => Err(Error::Key { table: opened.name }),
+                    Some(key) => values.change::<C, _>(*start, &opened.name, |value| change(&key, value)),
+                    None => Err(Error::Key { table: opened.name.get() }),
                 };
                 // Also if changing it fails, it has been read.
                 let (value, flow) = match changed {

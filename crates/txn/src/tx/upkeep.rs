@@ -37,7 +37,7 @@ impl<'db, S: Setting> Tx<'db, S> {
         write: impl FnOnce(&mut Self) -> Result<(), Error>,
     ) -> Result<(), Error> {
         if let Some(index) = opened.indexes.not_opened() {
-            return Err(Error::IndexNotOpened { table: opened.name, index });
+            return Err(Error::IndexNotOpened { table: opened.name.get(), index });
         }
         let state = self.state();
         if opened.indexes.changed_at() > state.session.admission.count() {
@@ -50,15 +50,19 @@ impl<'db, S: Setting> Tx<'db, S> {
         let before = self.savepoint();
         let written = listed.and_then(|()| write(self)).and_then(|()| self.change_entries(opened, &entries));
         self.state().entries = entries;
-        // The application may go on after a refusal, as if it had not tried.
-        written.or_else(|error| self.return_to(before).and(Err(error)))
+        match written {
+            // An index was dropped of which the row was to have entries.
+            Err(Error::Dropped { .. }) => Err(self.doom(Conflict::Indexed)),
+            // The application may go on after a refusal, as if it had not tried.
+            written => written.or_else(|error| self.return_to(before).and(Err(error))),
+        }
     }
 
     /// Changes the entries that differ.
     fn change_entries(&mut self, opened: &Opened<S::Engine>, entries: &RowEntries) -> Result<(), Error> {
         for entry in entries.leaving() {
             if !self.remove_entry(entry, &entries.row)? {
-                return Err(self.disagreement(entry.index, opened.name));
+                return Err(self.disagreement(entry.index, opened.name.get()));
             }
         }
         for entry in entries.coming() {
@@ -121,7 +125,7 @@ impl<'db, S: Setting> Tx<'db, S> {
             match self.add_entry(entry, &entries.row) {
                 Err(Error::Exists { table }) => {
                     if self.owner(entry)?.is_some_and(|owner| owner != entries.row) {
-                        let (index, table, mut key) = (table, opened.name, Vec::new());
+                        let (index, table, mut key) = (table, opened.name.get(), Vec::new());
                         entry.key.write(self.index_of(entry)?.key_size, &mut key);
                         return Err(Error::NotUnique { index, table, key });
                     }

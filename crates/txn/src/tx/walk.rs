@@ -52,7 +52,7 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
         }
         let opened = self.opened(table)?;
         self.walk_hash::<K, C, O>(opened, &Wanted::TO_READ, |tx, key, found| {
-            tx.read_found(opened.name, found, |bytes| C::view(bytes).map(|view| see(key, view)))
+            tx.read_found(&opened.name, found, |bytes| C::view(bytes).map(|view| see(key, view)))
         })
     }
 
@@ -103,7 +103,7 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
             for key in &keys {
                 let key = key.as_ref();
                 let Row { found: Some(found), .. } = self.row::<C, O>(opened, key, wanted)? else { continue };
-                let Some(key) = key.decode() else { return Err(Error::Key { table: opened.name }) };
+                let Some(key) = key.decode() else { return Err(Error::Key { table: opened.name.get() }) };
                 if show(self, key, found)?.is_break() {
                     return Ok(());
                 }

@@ -146,7 +146,7 @@ impl<S: Setting> Tx<'_, S> {
         {
             let TxState { reads, arena, .. } = self.state();
             let pending = reads.pending(record);
-            let (value, result) = arena.values.change::<C, R>(start, opened.name, change)?;
+            let (value, result) = arena.values.change::<C, R>(start, &opened.name, change)?;
             pending.done();
             self.write_found(opened, key, record, WriteOp::Put(value), true)?;
             return Ok(result);
@@ -346,7 +346,7 @@ impl<S: Setting> Tx<'_, S> {
         }
         let row = self.row::<C, O>(opened, key, &Wanted::TO_READ)?;
         if row.found.is_some() && !overwrites {
-            return Err(Error::Exists { table: opened.name });
+            return Err(Error::Exists { table: opened.name.get() });
         }
         self.put_row::<O>(opened, key, row, value)
     }
@@ -441,7 +441,7 @@ impl<S: Setting> Tx<'_, S> {
                         self.track_read(seen)?;
                     }
                     if is_there {
-                        return Err(Error::Exists { table: opened.name });
+                        return Err(Error::Exists { table: opened.name.get() });
                     }
                 }
                 self.write_at(opened, key, record, WriteOp::Put(value))

@@ -7,7 +7,7 @@ use drtm_txn::{
     Db, Durability, Error, LogError, Mutation, Setting,
     durability::{
         format::{
-            Change, Created, Entry, FRAME_HEADER, Frame, HeaderError, Position, RecordKind, RecordWriter,
+            CatalogChange, Change, Entry, FRAME_HEADER, Frame, HeaderError, Position, RecordKind, RecordWriter,
             SEGMENT_HEADER, SegmentHeader, TableShape, begin_frame, find_frame, finish_frame, read_frame, records,
             segment_name, sequence_of,
         },
@@ -102,14 +102,36 @@ proptest! {
     }
 
     #[test]
+    fn a_record_with_a_damaged_count_ends_at_the_first_damage(entries in entries(), count in prop_oneof![0..9_u32, any::<u32>()]) {
+        let mut bytes = Vec::new();
+        append(&mut bytes, 5, &entries);
+        bytes[16..20].copy_from_slice(&count.to_le_bytes());
+        let checksum = crc32c::crc32c(&bytes[8..]);
+        bytes[4..8].copy_from_slice(&checksum.to_le_bytes());
+        let (_, record) = records(&bytes).next().expect("a record").expect("its checksum is right");
+        prop_assert_eq!(record.entries().size_hint(), (0, None), "nothing is reserved for a count");
+        let read: Vec<_> = record.entries().take(entries.len() + 2).collect();
+        let is_right = count as usize == entries.len();
+        let whole = read.iter().map_while(|entry| entry.as_ref().ok()).count();
+        // Padding that is no entry can only be damage, since it is shorter than one.
+        prop_assert_eq!(whole, entries.len().min(count as usize));
+        prop_assert_eq!(read.len(), whole + usize::from(!is_right), "one error, and it is the last");
+        for (entry, own) in read.iter().flatten().zip(&entries) {
+            prop_assert_eq!(*entry, borrowed(own));
+        }
+    }
+
+    #[test]
     fn changes_of_the_catalog_come_back(name: String, key: String, codec: String, is_ordered: bool, key_size: Option<u16>, value_size: Option<u16>, id: u16) {
         let (key_size, value_size) = (key_size.map(u32::from), value_size.map(u32::from));
         let shape = TableShape { name: name.clone(), is_ordered, key_size, value_size, key, codec };
-        for created in [Created::Table(id, shape), Created::Index(id, name)] {
+        let of_tables = [CatalogChange::Table(id, shape), CatalogChange::TableDropped(id), CatalogChange::TableRenamed(id, name.clone())];
+        for change in of_tables.into_iter().chain([CatalogChange::Index(id, name.clone()), CatalogChange::IndexDropped(id, name)]) {
             let mut bytes = Vec::new();
-            created.encode(&mut bytes, 9).expect("the names are short");
+            change.encode(&mut bytes, 9).expect("the names are short");
             let (_, record) = records(&bytes).next().expect("a record").expect("it was written");
-            prop_assert_eq!((record.epoch, Created::decode(&record)), (9, Ok(created)));
+            prop_assert!(record.kind.is_of_catalog() && change.table() == id);
+            prop_assert_eq!((record.epoch, CatalogChange::decode(&record)), (9, Ok(change)));
         }
     }
 
@@ -119,6 +141,22 @@ proptest! {
         prop_assert_eq!(SegmentHeader::decode(&header.encode()), Ok(header));
         prop_assert_eq!(sequence_of(&segment_name(sequence)), Some(sequence));
     }
+}
+
+/// The bytes of changes, as `docs/format.md` has them.
+#[test]
+fn changes_of_the_catalog_are_byte_exact() {
+    let bytes_of = |change: CatalogChange| {
+        let mut bytes = Vec::new();
+        change.encode(&mut bytes, 9).expect("the names are short");
+        let kind = u16::from_le_bytes([bytes[22], bytes[23]]);
+        (kind, bytes[24..bytes.len() - 8].to_vec())
+    };
+    let ab = || "ab".to_owned();
+    assert_eq!(bytes_of(CatalogChange::Index(258, ab())), (3, vec![2, 1, 2, 0, b'a', b'b', 0, 0]));
+    assert_eq!(bytes_of(CatalogChange::TableDropped(258)), (5, vec![2, 1, 0, 0, 0, 0, 0, 0]));
+    assert_eq!(bytes_of(CatalogChange::TableRenamed(258, ab())), (6, vec![2, 1, 2, 0, b'a', b'b', 0, 0]));
+    assert_eq!(bytes_of(CatalogChange::IndexDropped(258, ab())), (7, vec![2, 1, 2, 0, b'a', b'b', 0, 0]));
 }
 
 #[test]

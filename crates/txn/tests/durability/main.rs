@@ -3,6 +3,7 @@
 #![cfg(not(feature = "model"))]
 
 mod backup;
+mod catalog;
 mod checkpoints;
 mod concurrent;
 mod crash;

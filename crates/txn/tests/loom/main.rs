@@ -6,6 +6,7 @@
 //! ```
 
 mod commits;
+mod drops;
 mod explore;
 mod snapshots;
 mod ticket;

@@ -2,6 +2,7 @@
 #![cfg(not(feature = "model"))]
 
 mod close;
+mod drops;
 mod each;
 mod faults;
 mod full;

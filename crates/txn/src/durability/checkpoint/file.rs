@@ -5,7 +5,7 @@ use crate::{
     durability::{
         LogError,
         format::{
-            CHECKPOINT_HEADER, Change, CheckpointEnd, CheckpointHeader, Created, Damage, Entry, RecordKind,
+            CHECKPOINT_HEADER, CatalogChange, Change, CheckpointEnd, CheckpointHeader, Damage, Entry, RecordKind,
             RecordWriter, begin_frame, checkpoint_name, finish_frame,
         },
         log::UNFINISHED,
@@ -50,7 +50,7 @@ impl<'s> CheckpointFile<'s> {
     }
 
     /// Writes the catalog, as the first frame.
-    pub(super) fn catalog(&mut self, mut changes: impl Iterator<Item = Created>) -> Result<(), Error> {
+    pub(super) fn catalog(&mut self, mut changes: impl Iterator<Item = CatalogChange>) -> Result<(), Error> {
         begin_frame(&mut self.frame);
         let encoded = changes.try_for_each(|change| change.encode(&mut self.frame, self.header.since));
         encoded.map_err(|damage| self.too_large(damage))?;

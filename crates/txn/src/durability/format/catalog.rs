@@ -22,14 +22,15 @@ struct RawTable {
     reserved: U16,
 }
 
+/// Every other change: of the table itself, or of an index.
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
-struct RawIndex {
+struct RawNamed {
     table: U16,
     name: U16,
 }
 
-const _: () = assert!(size_of::<RawTable>() == 20 && size_of::<RawIndex>() == 4);
+const _: () = assert!(size_of::<RawTable>() == 20 && size_of::<RawNamed>() == 4);
 
 /// The size of keys or values that do not all have the same.
 const VARIES: u32 = u32::MAX;
@@ -51,6 +52,15 @@ pub struct TableShape {
     pub codec: String,
 }
 
+impl TableShape {
+    /// Returns whether a table of this shape can be used as one of the other, whatever their names.
+    pub(crate) fn is_as(&self, other: &Self) -> bool {
+        let Self { name: _, is_ordered, key_size, value_size, key, codec } = self;
+        (is_ordered, key_size, value_size) == (&other.is_ordered, &other.key_size, &other.value_size)
+            && (key, codec) == (&other.key, &other.codec)
+    }
+}
+
 impl fmt::Display for TableShape {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let size = |size: Option<u32>| size.map_or_else(|| "any number of".to_owned(), |size| size.to_string());
@@ -60,16 +70,22 @@ impl fmt::Display for TableShape {
     }
 }
 
-/// What was created.
+/// A change of the catalog.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Created {
-    /// A table, and its identity.
+pub enum CatalogChange {
+    /// A table was created, with this identity.
     Table(u16, TableShape),
-    /// An index of a table, by its name.
+    /// An index of a table was created, by its name.
     Index(u16, String),
+    /// A table was dropped, with its rows and indexes.
+    TableDropped(u16),
+    /// A table has this name now.
+    TableRenamed(u16, String),
+    /// An index of a table was dropped.
+    IndexDropped(u16, String),
 }
 
-impl Created {
+impl CatalogChange {
     /// Appends a record.
     ///
     /// # Errors
@@ -78,6 +94,13 @@ impl Created {
     pub fn encode(&self, bytes: &mut Vec<u8>, epoch: u64) -> Result<(), Damage> {
         let too_long = Damage::at(bytes.len(), "a name is longer than 64 KiB");
         let size = |text: &str| u16::try_from(text.len()).map(U16::from).map_err(|_| too_long);
+        let mut named = |kind, table: u16, name: &str| {
+            let raw = RawNamed { table: table.into(), name: size(name)? };
+            let mut record = RecordWriter::begin(bytes, epoch, kind);
+            record.content(raw.as_bytes());
+            record.content(name.as_bytes());
+            record.finish()
+        };
         match self {
             Self::Table(table, shape) => {
                 let raw = RawTable {
@@ -95,13 +118,22 @@ impl Created {
                 [&shape.name, &shape.key, &shape.codec].iter().for_each(|text| record.content(text.as_bytes()));
                 record.finish()
             }
-            Self::Index(table, name) => {
-                let raw = RawIndex { table: (*table).into(), name: size(name)? };
-                let mut record = RecordWriter::begin(bytes, epoch, RecordKind::Index);
-                record.content(raw.as_bytes());
-                record.content(name.as_bytes());
-                record.finish()
-            }
+            Self::Index(table, name) => named(RecordKind::Index, *table, name),
+            Self::TableDropped(table) => named(RecordKind::TableDropped, *table, ""),
+            Self::TableRenamed(table, name) => named(RecordKind::TableRenamed, *table, name),
+            Self::IndexDropped(table, name) => named(RecordKind::IndexDropped, *table, name),
+        }
+    }
+
+    /// Returns the identity of the table.
+    #[must_use]
+    pub fn table(&self) -> u16 {
+        match self {
+            Self::Table(table, _)
+            | Self::Index(table, _)
+            | Self::TableDropped(table)
+            | Self::TableRenamed(table, _)
+            | Self::IndexDropped(table, _) => *table,
         }
     }
 
@@ -127,10 +159,17 @@ impl Created {
                 let is_ordered = raw.is_ordered.get() != 0;
                 Some(Self::Table(raw.table.get(), TableShape { name, is_ordered, key_size, value_size, key, codec }))
             }
-            RecordKind::Index => {
-                let raw = RawIndex::read_from_bytes(take(&mut rest, size_of::<RawIndex>())?).ok()?;
+            RecordKind::Index | RecordKind::TableDropped | RecordKind::TableRenamed | RecordKind::IndexDropped => {
+                let raw = RawNamed::read_from_bytes(take(&mut rest, size_of::<RawNamed>())?).ok()?;
                 let name = String::from_utf8(take(&mut rest, raw.name.get().into())?.to_vec()).ok()?;
-                Some(Self::Index(raw.table.get(), name))
+                let table = raw.table.get();
+                Some(match record.kind {
+                    RecordKind::TableDropped if !name.is_empty() => return None,
+                    RecordKind::TableDropped => Self::TableDropped(table),
+                    RecordKind::TableRenamed => Self::TableRenamed(table, name),
+                    RecordKind::IndexDropped => Self::IndexDropped(table, name),
+                    _ => Self::Index(table, name),
+                })
             }
         }
     }

@@ -62,6 +62,23 @@ pub enum RecordKind {
     Index = 3,
     /// A checkpoint ends.
     End = 4,
+    /// A table that was dropped.
+    TableDropped = 5,
+    /// A table that has another name.
+    TableRenamed = 6,
+    /// An index that was dropped.
+    IndexDropped = 7,
+}
+
+impl RecordKind {
+    /// Returns whether it is a change of the catalog.
+    #[must_use]
+    pub const fn is_of_catalog(self) -> bool {
+        match self {
+            Self::Rows | Self::End => false,
+            Self::Table | Self::Index | Self::TableDropped | Self::TableRenamed | Self::IndexDropped => true,
+        }
+    }
 }
 
 /// What happens to a row.
@@ -253,18 +270,36 @@ impl<'b> Record<'b> {
             2 => RecordKind::Table,
             3 => RecordKind::Index,
             4 => RecordKind::End,
+            5 => RecordKind::TableDropped,
+            6 => RecordKind::TableRenamed,
+            7 => RecordKind::IndexDropped,
             _ => return Err("a record is of another kind"),
         };
         let record = Self { epoch: raw.epoch.get(), kind, entries: raw.entries.get(), content: &content[HEADER..] };
         Ok((length, record))
     }
 
-    /// Returns the entries.
+    /// Returns the entries, up to the first that is damaged. A record may claim any number of entries; only what its
+    /// bytes hold is read, and bytes that belong to no entry are damage, too.
     pub fn entries(&self) -> impl Iterator<Item = Result<Entry<'b>, Damage>> + use<'b> {
-        let (mut rest, length) = (self.content, self.content.len());
-        (0..self.entries).map(move |_| {
-            let damage = Damage::at(HEADER + length - rest.len(), "an entry is damaged");
-            Entry::decode(&mut rest).ok_or(damage)
+        let (mut rest, length, mut left) = (self.content, self.content.len(), self.entries);
+        // Not by the count, which nothing may reserve memory for.
+        std::iter::from_fn(move || {
+            let offset = HEADER + length - rest.len();
+            let damage = if left > 0 {
+                left -= 1;
+                if let Some(entry) = Entry::decode(&mut rest) {
+                    return Some(Ok(entry));
+                }
+                left = 0;
+                Damage::at(offset, "an entry is damaged")
+            } else if rest.len() >= ALIGN || rest.iter().any(|byte| *byte != 0) {
+                Damage::at(offset, "there is more in a record than its entries")
+            } else {
+                return None;
+            };
+            rest = &[];
+            Some(Err(damage))
         })
     }
 }

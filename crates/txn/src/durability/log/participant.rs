@@ -14,7 +14,7 @@ use parking_lot::{Mutex, MutexGuard};
 use super::buffer::Buffer;
 use crate::{
     Commit, Error, RowChange,
-    durability::format::{Change, Created, Damage, Entry, RecordKind, RecordWriter},
+    durability::format::{CatalogChange, Change, Damage, Entry, RecordKind, RecordWriter},
 };
 
 /// No transaction is committing.
@@ -119,7 +119,7 @@ impl Participant {
         Ok(true)
     }
 
-    pub(super) fn announce(&self, created: &Created, epoch: u64) -> Result<(), Error> {
+    pub(super) fn announce(&self, created: &CatalogChange, epoch: u64) -> Result<(), Error> {
         self.add(epoch, |bytes| created.encode(bytes, epoch))
     }
 

@@ -7,8 +7,8 @@ use crate::{
     durability::{
         LogError,
         checkpoint::CheckpointImage,
-        format::{Change, Created, Entry, Frame, Record, RecordKind, records},
-        recovery::{Tables, change},
+        format::{CatalogChange, Change, Entry, Frame, Record, RecordKind, records},
+        tables::Tables,
     },
 };
 
@@ -51,8 +51,8 @@ pub(super) fn tables_of(checkpoint: &CheckpointImage, tables: &mut Tables) -> Re
         return Err(checkpoint.damaged(0, "the catalog is missing"));
     };
     for record in records_of(checkpoint, (offset, frame)) {
-        let created = Created::decode(&record?).map_err(|damage| checkpoint.damaged(offset, damage.why))?;
-        if !change(tables, created, false) {
+        let change = CatalogChange::decode(&record?).map_err(|damage| checkpoint.damaged(offset, damage.why))?;
+        if !matches!(change, CatalogChange::Table(..) | CatalogChange::Index(..)) || !tables.apply(change, 0, false) {
             return Err(checkpoint.damaged(offset, "the catalog contradicts itself"));
         }
     }

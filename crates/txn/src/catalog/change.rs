@@ -1,0 +1,160 @@
+//! Dropping and renaming tables, beside transactions that use them.
+//!
+//! A handle has its table's number, and no number is used twice. A table that is dropped loses its
+//! database, with which every use of a handle compares the handle's own. So a handle that is used
+//! later is refused.
+//!
+//! A transaction that has used the table before is refused by its commit. The thread that drops the
+//! table takes the database from it first, and then advances the count of the database's terms (see
+//! `lifecycle`). A transaction that finds the count of its admission when it has validated comes
+//! before the drop, and any other is run again. One that has written to the table fails: it would
+//! be refused when it is run again.
+//!
+//! With a log, the drop is announced last. So a commit that comes before it has read a lower
+//! snapshot number: no row of the table has a later epoch than the drop. If the drop cannot be
+//! announced the table is given back, and transactions that have met it meanwhile wait for that, or
+//! are run again.
+
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+
+use drtm_htm::Engine;
+use drtm_kv::KvError;
+
+use super::{Catalog, DROPPED, NO_DATABASE, OPEN, Opened};
+use crate::{Conflict, Error, name, table::Types};
+
+/// A change that is not over yet: later than all that are.
+const UNDER_WAY: u64 = u64::MAX;
+
+/// Tables whose rows are of no use any more, once transactions have ended that were admitted before
+/// this change.
+#[derive(Debug)]
+pub(crate) struct Dropped {
+    pub(crate) tables: Vec<u16>,
+    pub(crate) at: u64,
+}
+
+impl<E: Engine> Catalog<E> {
+    /// Says why there is no table for a handle, unless there is one after all.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn not_there(&self, database: u32, number: u16) -> Result<&Opened<E>, Error> {
+        let Some(opened) = self.get(number).filter(|_| database == self.database) else {
+            return Err(Error::OtherDatabase);
+        };
+        // The dropping thread may be about to tell others, or has to give it back. Nothing may depend
+        // on a drop before.
+        drop(self.count.lock());
+        if opened.database.load(SeqCst) == database { Ok(opened) } else { Err(opened.dropped()) }
+    }
+
+    /// Returns the open table of this name, which is none of an index.
+    pub(crate) fn named(&self, name: &str) -> Option<&Opened<E>> {
+        self.all().map(|(_, table)| table).find(|table| table.name.get() == name && !table.is_index())
+    }
+
+    /// Returns the open table that holds the entries of an index, of the table with this number.
+    pub(crate) fn entries_of(&self, table: u16, index: &str) -> Option<&Opened<E>> {
+        self.indexes_of(table).find(|entries| entries.name.get() == index)
+    }
+
+    fn indexes_of(&self, table: u16) -> impl Iterator<Item = &Opened<E>> {
+        let is_of = move |types: &Types| types.of() == Some(table);
+        self.all().map(|(_, entries)| entries).filter(move |entries| entries.types.get().is_some_and(is_of))
+    }
+
+    /// Checks that a transaction that was admitted before this change of the terms has read from no
+    /// table that was dropped since, as far as is known.
+    pub(crate) fn check_drops(&self, admitted: u64) -> Result<(), Conflict> {
+        if self.dropped_at.load(SeqCst) > admitted { Err(Conflict::Validation) } else { Ok(()) }
+    }
+
+    /// Drops a table with its indexes, or the table of an index. `tell` advances the count of the
+    /// terms, and returns it; `announce` logs the drop. With the turn of the table's indexes.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Dropped`] if it was dropped before, and those of `announce`: the table stays then.
+    pub(crate) fn drop_table(
+        &self,
+        table: &Opened<E>,
+        tell: impl FnOnce() -> u64,
+        announce: impl FnOnce() -> Result<(), Error>,
+    ) -> Result<Dropped, Error> {
+        let _count = self.count.lock();
+        table.check_open()?;
+        let all = || std::iter::once(table).chain(self.indexes_of(table.number));
+        all().for_each(|table| table.database.store(NO_DATABASE, SeqCst));
+        self.dropped_at.store(UNDER_WAY, SeqCst);
+        let at = tell();
+        self.dropped_at.store(at, SeqCst);
+        if let Err(error) = announce() {
+            all().for_each(|table| table.database.store(self.database, SeqCst));
+            return Err(error);
+        }
+        let tables: Vec<_> = all().map(|table| table.number).collect();
+        tables.iter().filter_map(|number| self.get(*number)).for_each(|table| table.standing.store(DROPPED, SeqCst));
+        Ok(Dropped { tables, at })
+    }
+
+    /// Lets another table have the storage of one that was dropped, and which no transaction uses
+    /// any more, if there is nothing in it. Returns whether there is not.
+    ///
+    /// # Errors
+    ///
+    /// When the store is corrupt.
+    pub(crate) fn reuse_storage(&self, dropped: &Opened<E>) -> Result<bool, KvError> {
+        let is_empty = dropped.storage.records()? == 0;
+        if is_empty {
+            self.count.lock().spare.push(dropped.storage.clone());
+        }
+        Ok(is_empty)
+    }
+
+    /// Gives a table another name. `announce` logs that, given the table's identity.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoSuchTable`], [`Error::NameTaken`], and those of `announce`: the table has its
+    /// name then.
+    pub(crate) fn rename_table(
+        &self,
+        old: &str,
+        new: &str,
+        announce: impl FnOnce(u16) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let _count = self.count.lock();
+        let Some(table) = self.named(old) else { return Err(Error::NoSuchTable { name: old.to_owned() }) };
+        if self.all().any(|(_, table)| table.name.get() == new) {
+            return Err(Error::NameTaken { name: new.to_owned() });
+        }
+        announce(self.id(table.number).unwrap_or_default())?;
+        table.name.set(name::kept(new));
+        Ok(())
+    }
+}
+
+impl<E: Engine> Opened<E> {
+    /// Checks that the table was not dropped.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Dropped`].
+    pub(crate) fn check_open(&self) -> Result<(), Error> {
+        if self.stands(OPEN) { Ok(()) } else { Err(self.dropped()) }
+    }
+
+    /// Returns whether the table was dropped, or is being dropped.
+    pub(crate) fn is_dropped(&self) -> bool {
+        self.database.load(Relaxed) == NO_DATABASE
+    }
+
+    pub(crate) fn is_index(&self) -> bool {
+        self.types.get().is_some_and(Types::is_index)
+    }
+
+    #[cold]
+    pub(crate) fn dropped(&self) -> Error {
+        Error::Dropped { table: self.name.get() }
+    }
+}

@@ -1,0 +1,168 @@
+//! Dropping and renaming tables, and dropping indexes.
+
+use super::Db;
+use crate::{Error, Setting, catalog::Opened, durability::format::CatalogChange, reclaim, trace::event};
+
+impl<S: Setting> Db<S> {
+    /// Drops a table with all of its rows and indexes. A table of the same name is another one from
+    /// then on, and has no rows.
+    ///
+    /// All handles of the table are refused with [`Error::Dropped`] from then on, in snapshots too.
+    /// A transaction that is running and has written to the table fails with it when it commits.
+    /// Others that are running are run again; one that was [begun](Self::begin) is told so by
+    /// [`Conflict::Validation`](crate::Conflict::Validation). A range that is open may go on to the
+    /// end of its transaction with the rows that there were.
+    ///
+    /// The memory of rows is used for others at once if no transaction or snapshot is open, which
+    /// takes some time for each row. Otherwise it is when those have ended that were open before, a
+    /// part of it with every few commits. Buckets and nodes then are for another table of its kind,
+    /// with keys like its own. The table's number, of [so many](Error::TooManyTables), is kept
+    /// until the database is closed.
+    ///
+    /// With a [log](crate::Builder::path), the table is dropped durably when a commit would be
+    /// durable. Of a crash before, the table and all of its rows are there, and after it neither.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoSuchTable`]; [`Error::Dropped`] if another thread drops the table at the same
+    /// time; [`Error::Nested`] within the closure of a transaction; [`Error::Closed`];
+    /// [`Error::Poisoned`], and the table stays then; [`Error::OutcomeUnknown`] if the log fails
+    /// meanwhile.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm_txn::{Db, Error, Raw, TableDef};
+    ///
+    /// const NOTES: TableDef<u64, Raw> = TableDef::hash("notes");
+    /// let db = Db::new()?;
+    /// let notes = db.table(NOTES)?;
+    /// db.transact(|tx| tx.put(notes, &1, b"one"))?;
+    /// db.drop_table(NOTES.name())?;
+    /// assert!(matches!(db.transact(|tx| tx.put(notes, &1, b"two")), Err(Error::Dropped { table: "notes" })));
+    ///
+    /// let notes = db.table(NOTES)?;
+    /// assert_eq!(db.read(|tx| tx.get(notes, &1))?, None, "it is another table");
+    /// # Ok::<(), Error>(())
+    /// ```
+    pub fn drop_table(&self, name: &str) -> Result<(), Error> {
+        let db = &*self.inner;
+        db.lifecycle.admit(db.engine(), false)?;
+        if self.is_in_closure() {
+            return Err(Error::Nested);
+        }
+        let Some(table) = db.catalog.named(name) else { return Err(Error::NoSuchTable { name: name.to_owned() }) };
+        // A thread that makes an index of it ends first.
+        let turn = table.indexes.turn();
+        let id = db.catalog.id(table.number).unwrap_or_default();
+        self.drop_from_catalog(table, || db.announce(&CatalogChange::TableDropped(id)))?;
+        drop(turn);
+        event!(info, table = name, "a table has been dropped");
+        db.after_announcement()
+    }
+
+    /// Gives a table another name. Its handles go on as they are, and transactions do not notice.
+    /// Its definition must have the new name when the table is opened next.
+    ///
+    /// A name takes as many bytes of the process's memory as it has, once, until the process ends.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoSuchTable`]; [`Error::NameTaken`] if there is a table or an index of the new
+    /// name, or it is the table's already; [`Error::TooLarge`] if the new name is longer than 64
+    /// KiB, and there is a log; [`Error::Closed`]; [`Error::Poisoned`], and the table has its name
+    /// then; [`Error::OutcomeUnknown`] if the log fails meanwhile.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm_txn::{Db, Error, Raw, TableDef};
+    ///
+    /// const DRAFTS: TableDef<u64, Raw> = TableDef::hash("drafts");
+    /// const NOTES: TableDef<u64, Raw> = TableDef::hash("notes");
+    /// let db = Db::new()?;
+    /// let drafts = db.table(DRAFTS)?;
+    /// db.transact(|tx| tx.put(drafts, &1, b"one"))?;
+    /// db.rename_table("drafts", "notes")?;
+    ///
+    /// let notes = db.table(NOTES)?;
+    /// db.transact(|tx| tx.put(drafts, &2, b"by the old handle"))?;
+    /// assert_eq!(db.read(|tx| tx.get_many(notes, &[1, 2]))?.into_iter().flatten().count(), 2);
+    /// assert!(matches!(db.rename_table("drafts", "texts"), Err(Error::NoSuchTable { .. })));
+    /// # Ok::<(), Error>(())
+    /// ```
+    pub fn rename_table(&self, old: &str, new: &str) -> Result<(), Error> {
+        let db = &*self.inner;
+        db.lifecycle.admit(db.engine(), false)?;
+        db.catalog.rename_table(old, new, |id| db.announce(&CatalogChange::TableRenamed(id, new.to_owned())))?;
+        event!(info, table = old, name = new, "a table has been renamed");
+        db.after_announcement()
+    }
+
+    /// Drops an index, whether it is open or only recorded in the log. Its table goes on without
+    /// it.
+    ///
+    /// Handles of the index are refused with [`Error::Dropped`] from then on. Transactions that are
+    /// running are run again; one that was [begun](Self::begin) is told so by
+    /// [`Conflict`](crate::Conflict).
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoSuchIndex`]; [`Error::Nested`] within the closure of a transaction;
+    /// [`Error::Closed`]; [`Error::Poisoned`], and the index stays then; [`Error::OutcomeUnknown`]
+    /// if the log fails meanwhile.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm_txn::{Db, Error, IndexDef, Pod, TableDef};
+    ///
+    /// const SCORES: TableDef<u64, Pod<u32>> = TableDef::hash("scores");
+    /// const BY_SCORE: IndexDef<u64, Pod<u32>, u32> = IndexDef::unique("players by score", |_, score| Some(score));
+    ///
+    /// let db = Db::new()?;
+    /// let scores = db.table(SCORES)?;
+    /// db.index(scores, BY_SCORE)?;
+    /// db.transact(|tx| tx.put(scores, &1, &700))?;
+    /// assert!(matches!(db.transact(|tx| tx.put(scores, &2, &700)), Err(Error::Duplicate { .. })));
+    /// db.drop_index(BY_SCORE.name())?;
+    /// db.transact(|tx| tx.put(scores, &2, &700))?;
+    /// # Ok::<(), Error>(())
+    /// ```
+    pub fn drop_index(&self, name: &str) -> Result<(), Error> {
+        let db = &*self.inner;
+        db.lifecycle.admit(db.engine(), false)?;
+        if self.is_in_closure() {
+            return Err(Error::Nested);
+        }
+        let missing = || Error::NoSuchIndex { name: name.to_owned() };
+        let table = db.catalog.all().map(|(_, table)| table).find(|table| table.indexes.know(name));
+        let table = table.ok_or_else(missing)?;
+        let turn = table.indexes.turn();
+        if table.check_open().is_err() || !table.indexes.know(name) {
+            return Err(missing());
+        }
+        let id = db.catalog.id(table.number).unwrap_or_default();
+        table.indexes.unrecord(name, || db.announce(&CatalogChange::IndexDropped(id, name.to_owned())))?;
+        // Writers are told first that there is no such index. One that still comes to its entries
+        // is run again.
+        table.indexes.remove(name, || db.lifecycle.advance_count(db.engine()));
+        if let Some(entries) = db.catalog.entries_of(table.number, name) {
+            self.drop_from_catalog(entries, || Ok(()))?;
+        }
+        drop(turn);
+        event!(info, index = name, "an index has been dropped");
+        db.after_announcement()
+    }
+
+    /// Drops a table from the catalog, and takes its memory back as soon as nothing uses it.
+    fn drop_from_catalog(
+        &self,
+        table: &Opened<S::Engine>,
+        announce: impl FnOnce() -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let db = &*self.inner;
+        let tell = || db.lifecycle.advance_count(db.engine());
+        reclaim::empty_dropped(db, db.catalog.drop_table(table, tell, announce)?)
+    }
+}

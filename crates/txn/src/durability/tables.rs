@@ -1,0 +1,195 @@
+//! The catalog of a log: what its changes lead to, beginning with what a checkpoint has.
+//!
+//! Changes have an order, since each is the only one of its epoch. A checkpoint has the catalog of
+//! some moment while it was made. So changes of epochs up to its end may be in it already, and so
+//! may later ones: they are applied again, and lead to the same, since each says what is and not
+//! what differs. Beyond that, a change that does not fit is damage.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::format::{CatalogChange, TableShape};
+
+/// The tables of a log.
+#[derive(Debug, Default)]
+pub(super) struct Tables {
+    standing: BTreeMap<u16, (TableShape, Vec<String>)>,
+    /// The epochs in which tables were dropped.
+    dropped: BTreeMap<u16, u64>,
+    /// Tables that a change names, and a checkpoint lacks: they must have been dropped while it was
+    /// made.
+    lacking: BTreeSet<u16>,
+    next: u16,
+}
+
+impl Tables {
+    /// Applies a change of an epoch. `may_be_known`: it may be in a checkpoint already. Returns
+    /// whether it fits.
+    pub(super) fn apply(&mut self, change: CatalogChange, epoch: u64, may_be_known: bool) -> bool {
+        let id = change.table();
+        self.next = self.next.max(id.saturating_add(1));
+        if self.dropped.contains_key(&id) {
+            return false;
+        }
+        let Some((shape, indexes)) = self.standing.get_mut(&id) else {
+            return self.apply_to_none(change, epoch, may_be_known);
+        };
+        let has = |indexes: &[String], name: &String| indexes.contains(name);
+        match change {
+            CatalogChange::Table(_, as_created) => may_be_known && shape.is_as(&as_created),
+            CatalogChange::TableRenamed(_, name) => {
+                shape.name = name;
+                true
+            }
+            CatalogChange::TableDropped(_) => {
+                self.standing.remove(&id);
+                self.dropped.insert(id, epoch);
+                true
+            }
+            CatalogChange::Index(_, name) => {
+                let is_there = has(indexes, &name);
+                if !is_there {
+                    indexes.push(name);
+                }
+                may_be_known || !is_there
+            }
+            CatalogChange::IndexDropped(_, name) => {
+                let is_there = has(indexes, &name);
+                indexes.retain(|one| *one != name);
+                may_be_known || is_there
+            }
+        }
+    }
+
+    /// Applies a change of a table that is not there.
+    fn apply_to_none(&mut self, change: CatalogChange, epoch: u64, may_be_known: bool) -> bool {
+        match change {
+            CatalogChange::Table(id, shape) => {
+                self.standing.insert(id, (shape, Vec::new()));
+                !self.lacking.contains(&id)
+            }
+            CatalogChange::TableDropped(id) => {
+                self.lacking.remove(&id);
+                self.dropped.insert(id, epoch);
+                may_be_known
+            }
+            CatalogChange::TableRenamed(id, _) | CatalogChange::Index(id, _) | CatalogChange::IndexDropped(id, _) => {
+                self.lacking.insert(id);
+                may_be_known
+            }
+        }
+    }
+
+    /// Returns whether all changes fit together.
+    pub(super) fn are_whole(&self) -> bool {
+        self.lacking.is_empty()
+    }
+
+    /// Returns the epoch in which a table was dropped.
+    pub(super) fn dropped_in(&self, table: u16) -> Option<u64> {
+        self.dropped.get(&table).copied()
+    }
+
+    /// Returns an identity above those of all tables that there are or were.
+    pub(super) fn next(&self) -> u16 {
+        self.next
+    }
+
+    /// Returns the tables that there are, and the names of their indexes.
+    pub(super) fn standing(&self) -> impl Iterator<Item = (&u16, &(TableShape, Vec<String>))> {
+        self.standing.iter()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn shape(name: &str) -> TableShape {
+        let (key, codec) = (String::new(), String::new());
+        TableShape { name: name.to_owned(), is_ordered: false, key_size: None, value_size: None, key, codec }
+    }
+
+    /// Makes a change that fits from some numbers, if there is one, by the identity that a table
+    /// would get next.
+    fn change(tables: &Tables, (kind, which, name): (u8, usize, u8)) -> Option<CatalogChange> {
+        let name = format!("{name}");
+        if kind == 0 {
+            return Some(CatalogChange::Table(tables.next, shape(&name)));
+        }
+        let (id, (_, indexes)) = tables.standing.iter().nth(which % tables.standing.len().max(1))?;
+        let has_it = indexes.contains(&name);
+        match kind {
+            1 => Some(CatalogChange::TableDropped(*id)),
+            2 => Some(CatalogChange::TableRenamed(*id, name)),
+            3 if !has_it => Some(CatalogChange::Index(*id, name)),
+            _ if has_it => Some(CatalogChange::IndexDropped(*id, name)),
+            _ => None,
+        }
+    }
+
+    type Left = (BTreeMap<u16, (TableShape, BTreeSet<String>)>, u16);
+
+    fn left(tables: Tables) -> Left {
+        let next = tables.next;
+        let all =
+            tables.standing().map(|(id, (shape, indexes))| (*id, (shape.clone(), indexes.iter().cloned().collect())));
+        (all.collect(), next)
+    }
+
+    proptest! {
+        /// A checkpoint has the catalog of any moment after its first epoch, and the log has all
+        /// changes since that one.
+        #[test]
+        fn changes_that_a_checkpoint_has_lead_to_the_same_again(
+            steps in prop::collection::vec((0..5_u8, any::<usize>(), 0..3_u8), 0..40),
+            since: prop::sample::Index,
+            taken: prop::sample::Index,
+            durable: prop::sample::Index,
+        ) {
+            let (mut tables, mut changes) = (Tables::default(), Vec::new());
+            for step in steps {
+                if let Some(change) = change(&tables, step) {
+                    prop_assert!(tables.apply(change.clone(), changes.len() as u64 + 1, false), "{change:?}");
+                    changes.push(change);
+                }
+            }
+            let mut order = [since, taken, durable].map(|index| index.index(changes.len() + 1));
+            order.sort_unstable();
+            let [since, taken, durable] = order;
+            let replayed = |until: usize| {
+                let mut tables = Tables::default();
+                for (change, epoch) in changes[..until].iter().zip(1..) {
+                    prop_assert!(tables.apply(change.clone(), epoch, false));
+                }
+                Ok(tables)
+            };
+            let of_checkpoint = replayed(taken)?;
+            let mut tables = Tables { next: of_checkpoint.next, standing: of_checkpoint.standing, ..Tables::default() };
+            for (change, epoch) in changes[since..durable].iter().zip(since as u64 + 1..) {
+                prop_assert!(tables.apply(change.clone(), epoch, epoch <= taken as u64), "{change:?}");
+            }
+            prop_assert!(tables.are_whole());
+            prop_assert_eq!(left(tables), left(replayed(durable)?));
+        }
+    }
+
+    #[test]
+    fn changes_that_contradict_each_other_are_noticed() {
+        let created = || CatalogChange::Table(3, shape("a"));
+        let mut tables = Tables::default();
+        assert!(tables.apply(created(), 1, false));
+        assert!(!tables.apply(created(), 2, false), "it is there");
+        assert!(!tables.apply(CatalogChange::TableDropped(4), 3, false), "it never was");
+        assert!(!tables.apply(CatalogChange::IndexDropped(3, "x".to_owned()), 4, false));
+        assert!(tables.apply(CatalogChange::TableDropped(3), 5, false));
+        assert!(!tables.apply(created(), 6, true), "no identity is used twice");
+        assert_eq!((tables.next(), tables.dropped_in(3), tables.dropped_in(5)), (5, Some(5), None));
+        // A checkpoint lacks a table that was dropped while it was made, and no other.
+        let mut tables = Tables::default();
+        assert!(tables.apply(CatalogChange::TableRenamed(7, "b".to_owned()), 1, true));
+        assert!(!tables.are_whole());
+        assert!(tables.apply(CatalogChange::TableDropped(7), 2, true) && tables.are_whole());
+    }
+}

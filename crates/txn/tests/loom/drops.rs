@@ -1,0 +1,122 @@
+//! Model checking of a table's drop beside a transaction that uses the table.
+
+use std::{fmt::Debug, marker::PhantomData};
+
+use drtm_htm::NoHtm;
+use drtm_txn::{Builder, Db, Error, Mutation, Pod, Setting, Table, TableDef, Tx};
+
+use crate::explore::explore;
+
+trait Fault: Debug + Send + Sync + 'static {
+    const FAULT: Option<Mutation>;
+}
+
+#[derive(Debug)]
+struct Sound;
+
+#[derive(Debug)]
+struct Unchecked;
+
+impl Fault for Sound {
+    const FAULT: Option<Mutation> = None;
+}
+
+impl Fault for Unchecked {
+    const FAULT: Option<Mutation> = Some(Mutation::DropsNotChecked);
+}
+
+#[derive(Debug)]
+struct Model<F>(PhantomData<fn() -> F>);
+
+impl<F: Fault> Setting for Model<F> {
+    type Engine = NoHtm;
+    const FAULT: Option<Mutation> = F::FAULT;
+}
+
+const ROWS: TableDef<u64, Pod<u64>> = TableDef::hash("rows");
+const OTHER: TableDef<u64, Pod<u64>> = TableDef::hash("other");
+
+struct World<F: Fault> {
+    db: Db<Model<F>>,
+    rows: Table<u64, Pod<u64>>,
+    other: Table<u64, Pod<u64>>,
+}
+
+impl<F: Fault> Clone for World<F> {
+    fn clone(&self) -> Self {
+        Self { db: self.db.clone(), ..*self }
+    }
+}
+
+impl<F: Fault> World<F> {
+    fn new() -> Self {
+        let db = Builder::new().memory(16 << 10).build_with(NoHtm).expect("memory");
+        let (rows, other) = (db.table(ROWS).expect("memory"), db.table(OTHER).expect("memory"));
+        let world = Self { db, rows, other };
+        world.run(|tx, world| tx.put(world.rows, &1, &1)).expect("nobody else is here");
+        world
+    }
+
+    /// Runs a transaction once. `None`: it could not go on beside the drop.
+    fn run<T>(&self, body: impl FnOnce(&mut Tx<'_, Model<F>>, &Self) -> Result<T, Error>) -> Option<T> {
+        let mut tx = self.db.begin().expect("a transaction");
+        match body(&mut tx, self).and_then(|value| tx.commit().map(|()| value)) {
+            Ok(value) => Some(value),
+            Err(Error::Conflict(_) | Error::Dropped { .. }) => None,
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+/// One uses a table and writes to another one, the other drops the table and reads that one.
+/// Returns of each whether it has committed, and what the second has found.
+fn drop_beside<F: Fault>(preemptions: usize, uses: fn(&mut Tx<'_, Model<F>>, &World<F>) -> Result<(), Error>) {
+    explore(
+        preemptions,
+        World::<F>::new,
+        move |world: &World<F>| {
+            let committed = world.run(|tx, world| uses(tx, world).and_then(|()| tx.put(world.other, &1, &7)));
+            (committed.is_some(), None)
+        },
+        |world| {
+            world.db.drop_table("rows").expect("it is there");
+            let found = world.run(|tx, world| tx.get(world.other, &1));
+            (found.is_some(), found.flatten())
+        },
+        |world, (has_used, _), (has_read, found)| {
+            assert!(!has_used || !has_read || found == Some(7), "a commit after the drop");
+            assert!(world.run(|tx, world| tx.get(world.rows, &1)).is_none(), "it was dropped");
+        },
+    );
+}
+
+fn reads<F: Fault>(tx: &mut Tx<'_, Model<F>>, world: &World<F>) -> Result<(), Error> {
+    // Nothing but the row is ever seen, until its table is refused, or the transaction.
+    tx.get(world.rows, &1).map(|row| assert_eq!(row, Some(1)))
+}
+
+fn writes<F: Fault>(tx: &mut Tx<'_, Model<F>>, world: &World<F>) -> Result<(), Error> {
+    tx.put(world.rows, &1, &2)
+}
+
+#[test]
+fn a_transaction_that_reads_a_table_comes_before_its_drop() {
+    drop_beside::<Sound>(1, reads);
+}
+
+#[test]
+fn a_transaction_that_writes_a_table_comes_before_its_drop() {
+    drop_beside::<Sound>(1, writes);
+}
+
+#[test]
+#[should_panic(expected = "a commit after the drop")]
+fn where_commits_do_not_look_one_that_reads_comes_after_it() {
+    drop_beside::<Unchecked>(1, reads);
+}
+
+#[test]
+#[should_panic(expected = "a commit after the drop")]
+fn where_commits_do_not_look_one_that_writes_comes_after_it() {
+    drop_beside::<Unchecked>(1, writes);
+}
