@@ -291,7 +291,7 @@ fn a_refusal_leaves_the_transaction_as_it_was() -> Result<(), Error> {
         tx.insert(shop.items, &3, &item("b", 2))?;
         let too_long = "x".repeat(100_000);
         let refused = tx.update(shop.items, &3, |item| item.label = Some(too_long));
-        assert!(matches!(refused, Err(Error::Full { .. })), "{refused:?}");
+        assert!(matches!(refused, Err(Error::TooLong { .. })), "{refused:?}");
         Ok(())
     })?;
     let model = Model::from([(1, item("a", 1)), (3, item("b", 2))]);
