@@ -411,7 +411,7 @@ fn increment(db: &Db, table: Table<u64, Pod<u64>>, (threads, rows): (usize, u64)
         let begun = Instant::now();
         for _ in 0..times {
             let key = chance.u64(..rows);
-            let found = db.transact(|tx| tx.update(table, &key, |count| *count += 1)).expect("memory");
+            let found = db.transact(|tx| tx.update(table, key, |count| *count += 1)).expect("memory");
             found.expect("the row is there");
         }
         begun.elapsed()

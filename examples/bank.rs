@@ -56,14 +56,14 @@ impl Bank {
     fn open() -> Result<Self, Error> {
         let db = Db::new()?;
         let (accounts, ledger) = (db.table(ACCOUNTS)?, db.table(LEDGER)?);
-        db.transact(|tx| (0..COUNT).try_for_each(|account| tx.insert(accounts, &account, &OPENING_BALANCE)))?;
+        db.transact(|tx| (0..COUNT).try_for_each(|account| tx.insert(accounts, account, &OPENING_BALANCE)))?;
         Ok(Self { db, accounts, ledger })
     }
 
     /// Moves money, and says so in the ledger: both, or neither.
     fn transfer(&self, from: u64, to: u64, amount: i64) -> Result<(), Refused> {
         self.db.try_transact(|tx| {
-            let left = tx.update(self.accounts, &from, |balance| {
+            let left = tx.update(self.accounts, from, |balance| {
                 *balance -= amount;
                 *balance
             })?;
@@ -72,13 +72,13 @@ impl Bank {
                 Some(left) if left < 0 => return Err(Refused::Insufficient { short_of: -left }),
                 Some(_) => {}
             }
-            if tx.update(self.accounts, &to, |balance| *balance += amount)?.is_none() {
+            if tx.update(self.accounts, to, |balance| *balance += amount)?.is_none() {
                 return Err(Refused::Unknown { account: to });
             }
             let payer = from as u32;
             let last = tx.last(self.ledger, (payer, 0)..=(payer, u32::MAX))?;
             let number = last.map_or(1, |((_, number), _)| number + 1);
-            Ok(tx.insert(self.ledger, &(payer, number), &Movement { to, amount })?)
+            Ok(tx.insert(self.ledger, (payer, number), &Movement { to, amount })?)
         })
     }
 

@@ -36,10 +36,10 @@ pub(crate) fn run(directory: &str, seconds: u64) -> Result<(), Box<dyn Error>> {
     let (accounts, transfers) = (db.table(ACCOUNTS)?, db.table(TRANSFERS)?);
     db.transact(|tx| {
         // All of them, or none if this is interrupted.
-        if tx.contains(accounts, &0)? {
+        if tx.contains(accounts, 0)? {
             return Ok(());
         }
-        (0..BANK).try_for_each(|account| tx.insert(accounts, &account, &OPENING))
+        (0..BANK).try_for_each(|account| tx.insert(accounts, account, &OPENING))
     })?;
     let keys: Vec<u32> = (0..BANK).collect();
     let sum = || db.read(|tx| Ok(tx.get_many(accounts, &keys)?.into_iter().flatten().sum::<i64>()));
@@ -61,10 +61,10 @@ pub(crate) fn run(directory: &str, seconds: u64) -> Result<(), Box<dyn Error>> {
                 let (from, to, amount) = (random.u32(0..BANK), random.u32(0..BANK), random.i64(1..100));
                 // When this returns, the transfer is durable.
                 db.transact(|tx| {
-                    tx.update(accounts, &from, |balance| *balance -= amount)?;
-                    tx.update(accounts, &to, |balance| *balance += amount)?;
-                    let made = tx.get(transfers, &thread)?.unwrap_or(0);
-                    tx.put(transfers, &thread, &(made + 1))
+                    tx.update(accounts, from, |balance| *balance -= amount)?;
+                    tx.update(accounts, to, |balance| *balance += amount)?;
+                    let made = tx.get(transfers, thread)?.unwrap_or(0);
+                    tx.put(transfers, thread, &(made + 1))
                 })?;
                 // What is told here is there when the bank is opened again, whatever happens next.
                 let all = acknowledged.fetch_add(1, Relaxed) + 1;

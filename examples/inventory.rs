@@ -71,7 +71,7 @@ impl Inventory {
                     stock: 50,
                     reserve: 10,
                 };
-                tx.insert(self.articles, &number, &article)?;
+                tx.insert(self.articles, number, &article)?;
             }
             Ok(())
         })
@@ -82,7 +82,7 @@ impl Inventory {
         self.db.transact(|tx| {
             let number = tx.get(self.by_bar_code.keys(), bar_code)?;
             let number = number.ok_or_else(|| Error::aborted(format!("nothing has the bar code {bar_code}")))?;
-            let delivered = tx.update(self.articles, &number, |article| {
+            let delivered = tx.update(self.articles, number, |article| {
                 let delivered = wanted.min(article.stock);
                 article.stock -= delivered;
                 delivered
@@ -107,7 +107,7 @@ impl Inventory {
                 stock -= served;
                 if served == count { backlog.remove()? } else { backlog.put(&(count - served))? }
             }
-            tx.put(self.articles, &number, &Article { stock, ..article.clone() })?;
+            tx.put(self.articles, number, &Article { stock, ..article.clone() })?;
             Ok(Some(article.name))
         })
     }
@@ -118,7 +118,7 @@ fn run() -> Result<(), Error> {
     inventory.fill()?;
 
     let twice = inventory.db.transact(|tx| {
-        tx.update(inventory.articles, &2, |article| article.bar_code = Some(format!("76{:011}", 1))).map(drop)
+        tx.update(inventory.articles, 2, |article| article.bar_code = Some(format!("76{:011}", 1))).map(drop)
     });
     println!("a bar code twice: {}", twice.err().map_or("accepted".to_owned(), |error| error.to_string()));
 

@@ -43,19 +43,19 @@ impl Shop {
     fn open() -> Result<Self, Error> {
         let db = Db::new()?;
         let (orders, totals) = (db.table(ORDERS)?, db.table(TOTALS)?);
-        db.transact(|tx| (0..REGIONS).try_for_each(|region| tx.insert(totals, &region, &Total::default())))?;
+        db.transact(|tx| (0..REGIONS).try_for_each(|region| tx.insert(totals, region, &Total::default())))?;
         Ok(Self { db, orders, totals })
     }
 
     /// Enters or amends an order, or cancels it; and the total of its region with it.
     fn set(&self, number: Number, value: Option<i64>) -> Result<(), Error> {
         self.db.transact(|tx| {
-            let before = tx.get(self.orders, &number)?;
+            let before = tx.get(self.orders, number)?;
             match value {
-                Some(value) => tx.put(self.orders, &number, &value)?,
-                None => drop(tx.remove(self.orders, &number)?),
+                Some(value) => tx.put(self.orders, number, &value)?,
+                None => drop(tx.remove(self.orders, number)?),
             }
-            let updated = tx.update(self.totals, &number.0, |total| {
+            let updated = tx.update(self.totals, number.0, |total| {
                 total.orders += i64::from(value.is_some()) - i64::from(before.is_some());
                 total.value += value.unwrap_or(0) - before.unwrap_or(0);
             })?;
@@ -74,7 +74,7 @@ impl Shop {
             total.value += value;
         }
         for (region, counted) in (0..REGIONS).zip(&report) {
-            assert_eq!(moment.get(self.totals, &region)?, Some(*counted), "region {region} was not seen at one moment");
+            assert_eq!(moment.get(self.totals, region)?, Some(*counted), "region {region} was not seen at one moment");
         }
         Ok(report)
     }

@@ -59,16 +59,16 @@ impl<S: Setting> World<S> {
     fn count(&self, tx: &mut Tx<'_, S>, (table, key): Place, way: u8) -> Result<u64, Error> {
         let more = |count: &mut u64| std::mem::replace(count, *count + 1);
         let was = match (table, way % 3) {
-            (0, 0) => tx.update(self.hashed.column(COUNT), &key, more)?,
-            (_, 0) => tx.update(self.sorted.column(COUNT), &key, more)?,
-            (0, 1) => tx.update(self.hashed, &key, |row| more(&mut row.count))?,
-            (_, 1) => tx.update(self.sorted, &key, |row| more(&mut row.count))?,
+            (0, 0) => tx.update(self.hashed.column(COUNT), key, more)?,
+            (_, 0) => tx.update(self.sorted.column(COUNT), key, more)?,
+            (0, 1) => tx.update(self.hashed, key, |row| more(&mut row.count))?,
+            (_, 1) => tx.update(self.sorted, key, |row| more(&mut row.count))?,
             _ => {
                 let mut row = self.row(tx, (table, key))?;
                 let was = more(&mut row.count);
                 match table {
-                    0 => tx.put(self.hashed, &key, &row)?,
-                    _ => tx.put(self.sorted, &key, &row)?,
+                    0 => tx.put(self.hashed, key, &row)?,
+                    _ => tx.put(self.sorted, key, &row)?,
                 }
                 Some(was)
             }
@@ -77,7 +77,7 @@ impl<S: Setting> World<S> {
     }
 
     fn row<M: Mode>(&self, tx: &mut Tx<'_, S, M>, (table, key): Place) -> Result<Row, Error> {
-        let row = if table == 0 { tx.get(self.hashed, &key)? } else { tx.get(self.sorted, &key)? };
+        let row = if table == 0 { tx.get(self.hashed, key)? } else { tx.get(self.sorted, key)? };
         let row = row.expect("no row is removed");
         assert_eq!((row.before, row.behind), ([key; 3], [key; 2]), "bytes that nobody writes");
         Ok(row)
@@ -88,11 +88,8 @@ impl<S: Setting> World<S> {
         if is_whole {
             return Ok(self.row(tx, (table, key))?.count);
         }
-        let count = if table == 0 {
-            tx.get(self.hashed.column(COUNT), &key)?
-        } else {
-            tx.get(self.sorted.column(COUNT), &key)?
-        };
+        let count =
+            if table == 0 { tx.get(self.hashed.column(COUNT), key)? } else { tx.get(self.sorted.column(COUNT), key)? };
         Ok(count.expect("no row is removed"))
     }
 }
@@ -164,8 +161,8 @@ fn anomalies<E: Engine, F: Fault>(engine: &E, size: Size, seed: u64) -> Vec<Anom
     let row = |key| Row { before: [key; 3], count: 1, behind: [key; 2] };
     let filled = world.db.transact(|tx| {
         (0..ROWS).try_for_each(|key| {
-            tx.put(world.hashed, &key, &row(key))?;
-            tx.put(world.sorted, &key, &row(key))
+            tx.put(world.hashed, key, &row(key))?;
+            tx.put(world.sorted, key, &row(key))
         })
     });
     filled.expect("memory");

@@ -83,12 +83,12 @@ impl<O: Kind> Subject for Ours<O> {
             let mut keys = (0..size).map(|number| key(number, size));
             match (work, *pop) {
                 (Work::Update, _) => keys.try_for_each(|key| tx.update(*table, &key, |row| row[0] += 1).map(drop)),
-                (Work::Put, _) => keys.try_for_each(|key| tx.put(*table, &key, &[key; 4])),
+                (Work::Put, _) => keys.try_for_each(|key| tx.put(*table, key, &[key; 4])),
                 (Work::Pop, Some(pop)) => {
                     while pop(tx, *table)? {}
                     Ok(())
                 }
-                (Work::Remove | Work::Pop, _) => keys.try_for_each(|key| tx.remove(*table, &key).map(drop)),
+                (Work::Remove | Work::Pop, _) => keys.try_for_each(|key| tx.remove(*table, key).map(drop)),
             }
         });
         done.expect("one thread, and memory enough");

@@ -97,7 +97,7 @@ impl<const N: usize> Generic<'_, N> {
     fn carry_out(run: &Run) -> Result<u64, Failure> {
         let db = Builder::new().memory(MEMORY).build_with::<Local>(NoHtm)?;
         let rows = db.table(TableDef::hash("rows").with_room_for(ROWS))?;
-        (0..ROWS).try_for_each(|key| db.transact(|tx| tx.insert(rows, &key, &[0; N])))?;
+        (0..ROWS).try_for_each(|key| db.transact(|tx| tx.insert(rows, key, &[0; N])))?;
         Generic { db: &db, rows }.transactions(run)?;
         let counts = (0..ROWS).map(|key| Ok(db.transact(|tx| tx.view(rows, &key, count_of))?.unwrap_or(0)));
         counts.sum()

@@ -13,25 +13,25 @@ fn reads_and_writes(db: &Db, counters: Counters, lines: Lines, round: u32) -> Re
         let mut sum = 0;
         tx.prefetch(counters, (0..20).map(|key| key + u64::from(round % 3)))?;
         for key in 0..20 {
-            tx.update(counters, &(key + u64::from(round % 3)), |row| row[0] = row[0].wrapping_add(1))?;
-            sum += u64::from(tx.get(counters, &(90 - key))?.map_or(0, |row| row[1]));
+            tx.update(counters, key + u64::from(round % 3), |row| row[0] = row[0].wrapping_add(1))?;
+            sum += u64::from(tx.get(counters, 90 - key)?.map_or(0, |row| row[1]));
         }
         let mut rows = tx.range(lines, (1, 0)..(2, 0))?;
         while let Some((_, amount)) = rows.next()? {
             sum += amount;
         }
         // Comes and goes.
-        tx.insert(counters, &1_000, &[1; 100])?;
-        tx.insert(lines, &(1, 100 + round % 3), &7)?;
+        tx.insert(counters, 1_000, &[1; 100])?;
+        tx.insert(lines, (1, 100 + round % 3), &7)?;
         tx.insert_many(lines, (0..30).map(|line| ((3, line), &7)))?;
         Ok(sum)
     })?;
     db.transact(|tx| {
-        (0..30).try_for_each(|line| tx.remove(lines, &(3, line)).map(drop))?;
-        Ok(tx.remove(counters, &1_000)? && tx.remove(lines, &(1, 100 + round % 3))?)
+        (0..30).try_for_each(|line| tx.remove(lines, (3, line)).map(drop))?;
+        Ok(tx.remove(counters, 1_000)? && tx.remove(lines, (1, 100 + round % 3))?)
     })?;
     db.read(|tx| {
-        tx.get(counters, &5)?;
+        tx.get(counters, 5)?;
         tx.first(lines, ..)?;
         Ok(0)
     })
@@ -42,8 +42,8 @@ fn plain_data_needs_no_allocation() {
     let db = Db::new().expect("a database");
     let (counters, lines) = (db.table(COUNTERS).expect("a table"), db.table(LINES).expect("a table"));
     let filled = db.transact(|tx| {
-        (0..100).try_for_each(|key| tx.insert(counters, &key, &[0; 100]))?;
-        (0..50).try_for_each(|line| tx.insert(lines, &(1, line), &1))
+        (0..100).try_for_each(|key| tx.insert(counters, key, &[0; 100]))?;
+        (0..50).try_for_each(|line| tx.insert(lines, (1, line), &1))
     });
     filled.expect("room");
     let run =
@@ -62,15 +62,15 @@ fn a_large_transaction_leaves_no_large_memory() {
     let db = Builder::new().memory(256 << 20).build().expect("a database");
     let notes = db.table(NOTES).expect("a table");
     let value = vec![1; 60_000];
-    db.transact(|tx| (0..10).try_for_each(|key| tx.put(notes, &key, &value))).expect("room");
-    let large = |tx: &mut drtm_txn::Tx<'_>| (0..1_000).try_for_each(|count| tx.put(notes, &(count % 10), &value));
-    let small = || db.transact(|tx| tx.put(notes, &1, &value)).expect("room");
-    let reads = |tx: &mut drtm_txn::Tx<'_>| (0..100_000).try_for_each(|key| tx.contains(notes, &(key % 10)).map(drop));
+    db.transact(|tx| (0..10).try_for_each(|key| tx.put(notes, key, &value))).expect("room");
+    let large = |tx: &mut drtm_txn::Tx<'_>| (0..1_000).try_for_each(|count| tx.put(notes, count % 10, &value));
+    let small = || db.transact(|tx| tx.put(notes, 1, &value)).expect("room");
+    let reads = |tx: &mut drtm_txn::Tx<'_>| (0..100_000).try_for_each(|key| tx.contains(notes, key % 10).map(drop));
     let ways: [&dyn Fn(); 4] = [
         &|| db.transact(large).expect("room"),
         &|| assert!(db.transact(|tx| large(tx).and(Err::<(), _>(Error::aborted("no")))).is_err()),
         &|| drop(db.begin().and_then(|mut tx| large(&mut tx).map(|()| tx))),
-        &|| db.transact(|tx| reads(tx).and_then(|()| tx.put(notes, &1, &value))).expect("room"),
+        &|| db.transact(|tx| reads(tx).and_then(|()| tx.put(notes, 1, &value))).expect("room"),
     ];
     for way in ways {
         small();

@@ -86,17 +86,17 @@ fn figures_are_handed_over_when_somebody_asks() -> Result<(), Error> {
         let counters = db.table(COUNTERS)?;
         db.index(counters, BY_COUNT)?;
         for key in 0..10 {
-            db.transact(|tx| tx.insert(counters, &key, &key))?;
+            db.transact(|tx| tx.insert(counters, key, &key))?;
         }
         assert!(db.transact(|_| Err::<(), _>(Error::aborted("no"))).is_err());
         let (mut one, mut two) = (db.begin()?, db.begin()?);
         for tx in [&mut one, &mut two] {
-            tx.update(counters, &1, |count| *count += 1)?;
+            tx.update(counters, 1, |count| *count += 1)?;
         }
         one.commit()?;
         assert!(two.commit().is_err());
         let _snapshot = db.snapshot()?;
-        db.transact(|tx| tx.put(counters, &1, &7))?;
+        db.transact(|tx| tx.put(counters, 1, &7))?;
         assert!(recorder.values.lock().expect("nobody panics here").is_empty(), "nobody has asked");
 
         db.describe_metrics();

@@ -121,12 +121,12 @@ fn run(disk: &Image) {
     db.index(words, BY_FIRST).expect("an index");
     for number in 0..6_u64 {
         db.transact(|tx| {
-            tx.put(words, &number, &[number; 4])?;
-            tx.put(texts, &format!("text {number}"), &vec![number as u8; 10 * number as usize])
+            tx.put(words, number, &[number; 4])?;
+            tx.put(texts, format!("text {number}"), &vec![number as u8; 10 * number as usize])
         })
         .expect("no fault");
-        db.transact(|tx| tx.update(words, &(number / 2), |words| words[1] += 1).map(drop)).expect("no fault");
-        db.transact(|tx| tx.remove(texts, &format!("text {}", number / 3)).map(drop)).expect("no fault");
+        db.transact(|tx| tx.update(words, number / 2, |words| words[1] += 1).map(drop)).expect("no fault");
+        db.transact(|tx| tx.remove(texts, format!("text {}", number / 3)).map(drop)).expect("no fault");
     }
     db.rename_table("texts", "renamed").expect("no fault");
     db.drop_table("renamed").expect("no fault");

@@ -105,9 +105,9 @@ fn what_is_rare_is_told_and_nothing_else() -> Result<(), Error> {
     has(&told, &["DEBUG", "a table has been made", "table=\"counters\""]);
 
     let (done, told) = kept.told(|| {
-        db.transact(|tx| tx.insert(counters, &1, &1))?;
-        db.transact(|tx| tx.update(counters, &1, |count| *count += 1))?;
-        db.read(|tx| tx.get(counters, &1))?;
+        db.transact(|tx| tx.insert(counters, 1, &1))?;
+        db.transact(|tx| tx.update(counters, 1, |count| *count += 1))?;
+        db.read(|tx| tx.get(counters, 1))?;
         db.begin()?.commit()?;
         db.table(COUNTERS)?;
         db.transact(|_| Err::<(), _>(Error::aborted("no"))).or(Ok::<(), Error>(()))
@@ -115,7 +115,7 @@ fn what_is_rare_is_told_and_nothing_else() -> Result<(), Error> {
     done?;
     assert_eq!(told, [""; 0], "that is not rare");
 
-    let (grown, told) = kept.told(|| (2..5_000).try_for_each(|key| db.transact(|tx| tx.insert(counters, &key, &key))));
+    let (grown, told) = kept.told(|| (2..5_000).try_for_each(|key| db.transact(|tx| tx.insert(counters, key, &key))));
     grown?;
     has(&told, &["DEBUG", "more buckets", "buckets="]);
     assert!(told.len() < 20, "{} events", told.len());
@@ -134,7 +134,7 @@ fn indexes_are_told_of_whether_they_come_about_or_not() -> Result<(), Error> {
     let (_alone, kept) = alone();
     let db = Db::new()?;
     let counters = db.table(COUNTERS)?;
-    db.transact(|tx| tx.insert(counters, &1, &1).and_then(|()| tx.insert(counters, &2, &1)))?;
+    db.transact(|tx| tx.insert(counters, 1, &1).and_then(|()| tx.insert(counters, 2, &1)))?;
     let (made, told) = kept.told(|| db.index(counters, BY_COUNT));
     made?;
     has(&told, &["INFO", "span index", "index=\"by count\"", "table=\"counters\""]);
@@ -150,18 +150,18 @@ fn who_starves_is_told_of() -> Result<(), Error> {
     let (_alone, kept) = alone();
     let db = Db::new()?;
     let counters = db.table(COUNTERS)?;
-    db.transact(|tx| tx.put(counters, &1, &0))?;
+    db.transact(|tx| tx.put(counters, 1, &0))?;
     let (done, told) = kept.told(|| {
         let mut tries = 0_u64;
         db.transact(|tx| {
             tries += 1;
-            let count = tx.get(counters, &1)?.unwrap_or(0);
+            let count = tx.get(counters, 1)?.unwrap_or(0);
             // Somebody is always faster, up to the ticket.
             if tries <= 48 {
-                let faster = || db.transact(|tx| tx.put(counters, &1, &tries));
+                let faster = || db.transact(|tx| tx.put(counters, 1, &tries));
                 thread::scope(|scope| scope.spawn(faster).join().expect("it does not panic"))?;
             }
-            tx.put(counters, &1, &(count + 1))
+            tx.put(counters, 1, &(count + 1))
         })
     });
     done?;
@@ -177,9 +177,9 @@ fn that_no_memory_is_left_for_older_versions_is_told_once() -> Result<(), Error>
     let (_alone, kept) = alone();
     let db = Builder::new().memory(64 << 20).older_versions(1_000).build()?;
     let notes = db.table(NOTES)?;
-    db.transact(|tx| (0..100).try_for_each(|key| tx.put(notes, &key, &[1; 100])))?;
+    db.transact(|tx| (0..100).try_for_each(|key| tx.put(notes, key, &[1; 100])))?;
     let snapshot = db.snapshot()?;
-    let (done, told) = kept.told(|| db.transact(|tx| (0..100).try_for_each(|key| tx.put(notes, &key, &[2; 100]))));
+    let (done, told) = kept.told(|| db.transact(|tx| (0..100).try_for_each(|key| tx.put(notes, key, &[2; 100]))));
     done?;
     drop(snapshot);
     has(&told, &["WARN", "older versions", "most=1000"]);

@@ -138,11 +138,11 @@ impl Durable for Ours {
     }
 
     fn put(&self, key: u64, value: &[u8; VALUE]) -> Result<(), Error> {
-        Ok(self.db.transact(|tx| tx.put(self.rows, &key, value))?)
+        Ok(self.db.transact(|tx| tx.put(self.rows, key, value))?)
     }
 
     fn get(&self, key: u64, value: &mut [u8; VALUE]) -> Result<bool, Error> {
-        let found = self.db.read(|tx| tx.get(self.rows, &key))?;
+        let found = self.db.read(|tx| tx.get(self.rows, key))?;
         Ok(found.is_some_and(|found| {
             let fits = found.len() == VALUE;
             if fits {

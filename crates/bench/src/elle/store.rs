@@ -122,12 +122,12 @@ impl Store {
         random: &mut Rng,
     ) -> Result<Option<u64>, Error> {
         in_table!(self, registers, sorted_registers, key, |table| {
-            if random.bool() && inserted(tx.insert(table, &key, &value))? {
+            if random.bool() && inserted(tx.insert(table, key, &value))? {
                 return Ok(None);
             }
-            let seen = tx.update(table, &key, |register| std::mem::replace(register, value))?;
+            let seen = tx.update(table, key, |register| std::mem::replace(register, value))?;
             if seen.is_none() {
-                tx.put(table, &key, &value)?;
+                tx.put(table, key, &value)?;
             }
             Ok(seen)
         })
@@ -137,16 +137,16 @@ impl Store {
         let value = value.to_le_bytes();
         in_table!(self, lists, sorted_lists, key, |table| {
             if random.bool() {
-                let mut list = tx.get(table, &key)?.unwrap_or_default();
+                let mut list = tx.get(table, key)?.unwrap_or_default();
                 list.extend(value);
-                return tx.put(table, &key, &list);
+                return tx.put(table, key, &list);
             }
-            if random.bool() && inserted(tx.insert(table, &key, &value))? {
+            if random.bool() && inserted(tx.insert(table, key, &value))? {
                 return Ok(());
             }
-            match tx.update(table, &key, |list: &mut Vec<u8>| list.extend(value))? {
+            match tx.update(table, key, |list: &mut Vec<u8>| list.extend(value))? {
                 Some(()) => Ok(()),
-                None => tx.put(table, &key, &value),
+                None => tx.put(table, key, &value),
             }
         })
     }

@@ -57,13 +57,13 @@ fn run(disk: &Image, from: u64) {
     for number in from..from + 5 {
         db.transact(|tx| {
             let key = number as u32 % 3;
-            tx.put(pairs, &key, &Pair { first: number, second: number })?;
-            tx.put(texts, &format!("text {key}"), &[number as u8; 20])
+            tx.put(pairs, key, &Pair { first: number, second: number })?;
+            tx.put(texts, format!("text {key}"), &[number as u8; 20])
         })
         .expect("no fault");
         db.transact(|tx| {
-            tx.update(pairs.column(part!(Pair, first)), &(number as u32 % 3), |first| *first += 100)?;
-            tx.remove(texts, &format!("text {}", (number + 1) % 3)).map(drop)
+            tx.update(pairs.column(part!(Pair, first)), number as u32 % 3, |first| *first += 100)?;
+            tx.remove(texts, format!("text {}", (number + 1) % 3)).map(drop)
         })
         .expect("no fault");
     }
@@ -94,7 +94,7 @@ fn rows_of(db: &Db<Reading>) -> Rows {
     let (pairs, texts) = (db.table(PAIRS).expect("a table"), db.table(TEXTS).expect("a table"));
     let (pairs, texts) = db
         .read(|tx| {
-            let pairs = (0..200_u32).map(|key| Ok(tx.get(pairs, &key)?.map(|pair| (key, pair))));
+            let pairs = (0..200_u32).map(|key| Ok(tx.get(pairs, key)?.map(|pair| (key, pair))));
             let pairs: Vec<_> = pairs.collect::<Result<_, DbError>>()?;
             Ok((pairs, tx.range(texts, ..)?.rows().collect::<Result<Vec<_>, _>>()?))
         })
@@ -190,12 +190,12 @@ fn a_rewritten_log_is_the_same_database() {
     for number in 0..2_u64 {
         let db: Db = Db::builder().memory(MEMORY).path(directory.path()).build().expect("a database");
         let pairs = db.table(PAIRS).expect("a table");
-        let first = db.read(|tx| tx.get(pairs, &1)).expect("memory").expect("it is there").first;
+        let first = db.read(|tx| tx.get(pairs, 1)).expect("memory").expect("it is there").first;
         assert!(number == 0 || first == 1_000, "{first}");
-        let refused = db.transact(|tx| tx.put(pairs, &1, &Pair { first: 1_000, second: 1_000 }));
+        let refused = db.transact(|tx| tx.put(pairs, 1, &Pair { first: 1_000, second: 1_000 }));
         assert!(matches!(refused, Err(DbError::IndexNotOpened { .. })), "indexes are recorded");
         db.index(pairs, BY_SECOND).expect("an index");
-        db.transact(|tx| tx.put(pairs, &1, &Pair { first: 1_000, second: 1_000 })).expect("a disk");
+        db.transact(|tx| tx.put(pairs, 1, &Pair { first: 1_000, second: 1_000 })).expect("a disk");
         db.close().expect("a disk");
     }
 }
@@ -357,9 +357,9 @@ fn a_torn_write_is_no_damage_and_is_left() {
     let disk = disk.after_kill();
     let db = open(&disk);
     let texts = db.table(TEXTS).expect("a table");
-    db.transact(|tx| tx.put(texts, &"text 0".to_owned(), &[1; 20])).expect("no fault");
+    db.transact(|tx| tx.put(texts, "text 0".to_owned(), &[1; 20])).expect("no fault");
     disk.fail_at(disk.calls(), Fault::Crash);
-    assert!(db.transact(|tx| tx.put(texts, &"text 1".to_owned(), &[2; 3_000])).is_err());
+    assert!(db.transact(|tx| tx.put(texts, "text 1".to_owned(), &[2; 3_000])).is_err());
     // Half of the sectors that were written are there.
     let mut is_there = false;
     let torn = disk.after_crash(&mut |most| {

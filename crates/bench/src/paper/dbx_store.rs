@@ -143,7 +143,7 @@ impl InDatabase {
     fn filled(records: u64, engine: Native) -> Result<Self, Error> {
         let db = Builder::new().memory(memory(records)).build_with::<Embedded>(engine)?;
         let table = db.table(TableDef::ordered("records"))?;
-        (0..records).try_for_each(|number| db.transact(|tx| tx.insert(table, &key(number), &[1; 100])))?;
+        (0..records).try_for_each(|number| db.transact(|tx| tx.insert(table, key(number), &[1; 100])))?;
         Ok(Self { db, table })
     }
 }
@@ -210,12 +210,12 @@ impl Records for InDatabase {
 
 impl Session for &InDatabase {
     fn get(&mut self, key: u64) -> Result<bool, Error> {
-        let found = self.db.transact(|tx| tx.get(self.table, &key))?;
+        let found = self.db.transact(|tx| tx.get(self.table, key))?;
         Ok(black_box(found).is_some())
     }
 
     fn modify(&mut self, key: u64) -> Result<bool, Error> {
-        let found = self.db.transact(|tx| tx.update(self.table, &key, |row| row[0] = row[0].wrapping_add(1)))?;
+        let found = self.db.transact(|tx| tx.update(self.table, key, |row| row[0] = row[0].wrapping_add(1)))?;
         Ok(found.is_some())
     }
 }

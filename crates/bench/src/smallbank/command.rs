@@ -123,8 +123,8 @@ impl Workload for SmallBank {
     fn load<S: Setting>(&self, db: &Db<S>, tables: Tables, piece: u64) -> Result<(), Error> {
         for (customer, savings, checking) in self.bank.balances(of_piece(piece, self.bank.customers())) {
             db.transact(|tx| {
-                tx.insert(tables.savings, &customer, &savings)?;
-                tx.insert(tables.checking, &customer, &checking)
+                tx.insert(tables.savings, customer, &savings)?;
+                tx.insert(tables.checking, customer, &checking)
             })?;
         }
         Ok(())

@@ -50,12 +50,12 @@ impl<S: Setting> Accounts for Ours<'_, S> {
 
     #[inline(always)]
     fn savings(&self, tx: &mut Tx<'_, S>, customer: CustomerKey) -> Result<i64, Error> {
-        there(tx.view(self.tables.savings, &customer, |row| row.balance.get())?, SAVINGS)
+        there(tx.view(self.tables.savings, customer, |row| row.balance.get())?, SAVINGS)
     }
 
     #[inline(always)]
     fn checking(&self, tx: &mut Tx<'_, S>, customer: CustomerKey) -> Result<i64, Error> {
-        there(tx.view(self.tables.checking, &customer, |row| row.balance.get())?, CHECKING)
+        there(tx.view(self.tables.checking, customer, |row| row.balance.get())?, CHECKING)
     }
 
     #[inline(always)]
@@ -65,7 +65,7 @@ impl<S: Setting> Accounts for Ours<'_, S> {
         customer: CustomerKey,
         rule: impl FnOnce(i64) -> Result<i64, Refusal>,
     ) -> Result<i64, Refused<Error>> {
-        let changed = tx.update(self.tables.savings, &customer, |row| change(&mut row.balance, rule))?;
+        let changed = tx.update(self.tables.savings, customer, |row| change(&mut row.balance, rule))?;
         Refused::unless(there(changed, SAVINGS)?)
     }
 
@@ -76,7 +76,7 @@ impl<S: Setting> Accounts for Ours<'_, S> {
         customer: CustomerKey,
         rule: impl FnOnce(i64) -> Result<i64, Refusal>,
     ) -> Result<i64, Refused<Error>> {
-        let changed = tx.update(self.tables.checking, &customer, |row| change(&mut row.balance, rule))?;
+        let changed = tx.update(self.tables.checking, customer, |row| change(&mut row.balance, rule))?;
         Refused::unless(there(changed, CHECKING)?)
     }
 }

@@ -157,16 +157,16 @@ impl Rows {
     fn read<S: Setting>(db: &Db<S>, ledger: &Ledger, findings: &mut Vec<Finding>) -> Result<Self, Error> {
         let (journal, lists, notes, accounts, counts) = db.read(|tx| {
             let journal: Vec<(u64, Vec<u8>)> = tx.range(ledger.journal, ..)?.rows().collect::<Result<_, _>>()?;
-            let lists = (0..LISTS).map(|list| Ok(tx.get(ledger.lists, &list)?.unwrap_or_default()));
+            let lists = (0..LISTS).map(|list| Ok(tx.get(ledger.lists, list)?.unwrap_or_default()));
             let lists: Vec<Vec<u8>> = lists.collect::<Result<_, drtm_txn::Error>>()?;
             let notes = tx.range(ledger.notes, ..)?.rows().collect::<Result<_, _>>()?;
             let mut accounts = Vec::new();
             for number in 0..BANK {
-                accounts.extend(tx.get(ledger.accounts, &number)?.map(|row| (number, row)));
+                accounts.extend(tx.get(ledger.accounts, number)?.map(|row| (number, row)));
             }
             let mut counts = BTreeMap::new();
             for thread in 0..=u32::from(u8::MAX) {
-                counts.extend(tx.get(ledger.counts, &thread)?.map(|row| (thread, row)));
+                counts.extend(tx.get(ledger.counts, thread)?.map(|row| (thread, row)));
             }
             Ok((journal, lists, notes, accounts, counts))
         })?;
@@ -263,7 +263,7 @@ fn check_indexes<S: Setting>(
         let by_last: Vec<Option<u32>> = rows
             .accounts
             .iter()
-            .map(|(_, row)| tx.get(ledger.by_last.keys(), &row.last))
+            .map(|(_, row)| tx.get(ledger.by_last.keys(), row.last))
             .collect::<Result<_, drtm_txn::Error>>()?;
         let groups = (0..GROUPS).map(|group| tx.count(ledger.by_group, group..=group));
         let groups = groups.collect::<Result<Vec<u64>, drtm_txn::Error>>()?;

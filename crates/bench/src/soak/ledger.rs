@@ -136,11 +136,11 @@ impl Ledger {
             by_group: db.index(accounts, BY_GROUP)?,
         };
         db.transact(|tx| {
-            if tx.contains(accounts, &0)? {
+            if tx.contains(accounts, 0)? {
                 return Ok(());
             }
             (0..BANK)
-                .try_for_each(|number| tx.insert(accounts, &number, &Account { balance: OPENING, last: number.into() }))
+                .try_for_each(|number| tx.insert(accounts, number, &Account { balance: OPENING, last: number.into() }))
         })?;
         Ok(ledger)
     }
@@ -157,31 +157,31 @@ impl Ledger {
         let (from, to) = (random.u32(0..BANK), random.u32(0..BANK));
         let amount = random.i64(1..100);
         for (account, amount, side) in [(from, -amount, 0), (to, amount, 1)] {
-            let changed = tx.update(self.accounts, &account, |row| {
+            let changed = tx.update(self.accounts, account, |row| {
                 row.balance += amount;
                 row.last = id * 2 + side;
             })?;
             changed.ok_or(Error::Missing { table: "accounts" })?;
         }
         for (list, appended) in draw_lists(random) {
-            let mut bytes = tx.get(self.lists, &list)?.unwrap_or_default();
+            let mut bytes = tx.get(self.lists, list)?.unwrap_or_default();
             seen.push(Seen { list, length: (bytes.len() / 8) as u32, digest: digest(&ids(&bytes)), appended });
             if appended {
                 bytes.extend(id.to_le_bytes());
-                tx.put(self.lists, &list, &bytes)?;
+                tx.put(self.lists, list, &bytes)?;
                 match note(id) {
-                    Some(note) => tx.put(self.notes, &note_of(list), &note)?,
-                    None => tx.remove(self.notes, &note_of(list)).map(drop)?,
+                    Some(note) => tx.put(self.notes, note_of(list), &note)?,
+                    None => tx.remove(self.notes, note_of(list)).map(drop)?,
                 }
             }
         }
         let thread = thread_of(id);
-        if tx.update(self.counts.column(part!(Count, made)), &thread, |made| *made += 1)?.is_none() {
-            tx.insert(self.counts, &thread, &Count { thread: thread.into(), made: 1 })?;
+        if tx.update(self.counts.column(part!(Count, made)), thread, |made| *made += 1)?.is_none() {
+            tx.insert(self.counts, thread, &Count { thread: thread.into(), made: 1 })?;
         }
         let mut row = Vec::new();
         seen.iter().for_each(|seen| seen.encode(&mut row));
-        tx.insert(self.journal, &id, &row)
+        tx.insert(self.journal, id, &row)
     }
 
     /// Does a transaction that only reads lists.
@@ -193,7 +193,7 @@ impl Ledger {
     ) -> Result<(), Error> {
         seen.clear();
         for (list, _) in draw_lists(random) {
-            let ids = ids(&tx.get(self.lists, &list)?.unwrap_or_default());
+            let ids = ids(&tx.get(self.lists, list)?.unwrap_or_default());
             seen.push(Seen { list, length: ids.len() as u32, digest: digest(&ids), appended: false });
         }
         Ok(())

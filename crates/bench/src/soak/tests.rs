@@ -44,7 +44,7 @@ fn tampered(tamper: impl FnOnce(&Db<Sound>, &Ledger) -> Result<(), DbError>) -> 
 /// The list with the most elements.
 fn longest(db: &Db<Sound>, ledger: &Ledger) -> Result<(u32, Vec<u8>), DbError> {
     let lists =
-        db.read(|tx| (0..LISTS).map(|list| Ok((list, tx.get(ledger.lists, &list)?.unwrap_or_default()))).collect())?;
+        db.read(|tx| (0..LISTS).map(|list| Ok((list, tx.get(ledger.lists, list)?.unwrap_or_default()))).collect())?;
     let lists: Vec<(u32, Vec<u8>)> = lists;
     Ok(lists.into_iter().max_by_key(|(_, bytes)| bytes.len()).expect("there are lists"))
 }
@@ -57,7 +57,7 @@ fn whatever_is_tampered_with_is_noticed() {
     let shortened = tampered(|db, ledger| {
         let (list, mut bytes) = longest(db, ledger)?;
         bytes.truncate(bytes.len() - 8);
-        db.transact(|tx| tx.put(ledger.lists, &list, &bytes))
+        db.transact(|tx| tx.put(ledger.lists, list, &bytes))
     });
     assert!(is_partial(&shortened), "{shortened:?}");
     let reordered = tampered(|db, ledger| {
@@ -65,24 +65,24 @@ fn whatever_is_tampered_with_is_noticed() {
         let first = bytes[..8].to_vec();
         bytes.copy_within(8..16, 0);
         bytes[8..16].copy_from_slice(&first);
-        db.transact(|tx| tx.put(ledger.lists, &list, &bytes))
+        db.transact(|tx| tx.put(ledger.lists, list, &bytes))
     });
     assert!(is_partial(&reordered), "{reordered:?}");
     let gone = tampered(|db, ledger| {
         let last = ids(&longest(db, ledger)?.1).pop().expect("it has elements");
-        db.transact(|tx| tx.remove(ledger.journal, &last).map(drop))
+        db.transact(|tx| tx.remove(ledger.journal, last).map(drop))
     });
     assert!(is_partial(&gone) && is_lost(&gone), "{gone:?}");
     let richer =
-        tampered(|db, ledger| db.transact(|tx| tx.update(ledger.accounts, &3, |row| row.balance += 1).map(drop)));
+        tampered(|db, ledger| db.transact(|tx| tx.update(ledger.accounts, 3, |row| row.balance += 1).map(drop)));
     assert!(is_partial(&richer), "{richer:?}");
-    let fewer = tampered(|db, ledger| db.transact(|tx| tx.remove(ledger.accounts, &(BANK - 1)).map(drop)));
+    let fewer = tampered(|db, ledger| db.transact(|tx| tx.remove(ledger.accounts, BANK - 1).map(drop)));
     assert!(is_partial(&fewer), "{fewer:?}");
-    let counted = tampered(|db, ledger| db.transact(|tx| tx.update(ledger.counts, &1, |row| row.made -= 1).map(drop)));
+    let counted = tampered(|db, ledger| db.transact(|tx| tx.update(ledger.counts, 1, |row| row.made -= 1).map(drop)));
     assert!(is_partial(&counted), "{counted:?}");
     let noted = tampered(|db, ledger| {
         let list = longest(db, ledger)?.0;
-        db.transact(|tx| tx.put(ledger.notes, &note_of(list), b"another"))
+        db.transact(|tx| tx.put(ledger.notes, note_of(list), b"another"))
     });
     assert!(is_partial(&noted), "{noted:?}");
 }

@@ -97,13 +97,13 @@ impl Workload for Tatp {
         // Subscribers are counted from one, and are no more than fit.
         for profile in self.register.profiles(numbers.start as u32 + 1..=numbers.end as u32) {
             db.transact(|tx| {
-                tx.insert(tables.subscribers, &profile.key, &profile.subscriber)?;
-                tx.insert(tables.numbers, &profile.subscriber.number, &U32::new(profile.key))?;
-                profile.access_infos().try_for_each(|(key, row)| tx.insert(tables.access_infos, &key, &row))?;
+                tx.insert(tables.subscribers, profile.key, &profile.subscriber)?;
+                tx.insert(tables.numbers, profile.subscriber.number, &U32::new(profile.key))?;
+                profile.access_infos().try_for_each(|(key, row)| tx.insert(tables.access_infos, key, &row))?;
                 profile
                     .special_facilities()
-                    .try_for_each(|(key, row)| tx.insert(tables.special_facilities, &key, &row))?;
-                profile.call_forwardings().try_for_each(|(key, row)| tx.insert(tables.call_forwardings, &key, &row))
+                    .try_for_each(|(key, row)| tx.insert(tables.special_facilities, key, &row))?;
+                profile.call_forwardings().try_for_each(|(key, row)| tx.insert(tables.call_forwardings, key, &row))
             })?;
         }
         Ok(())
@@ -170,27 +170,27 @@ impl<S: Setting> View for Rows<'_, S> {
     type Error = Error;
 
     fn subscribers(&self) -> impl Iterator<Item = Result<(SubscriberKey, Subscriber), Error>> {
-        self.keys().filter_map(|key| if_there(key, self.db.transact(|tx| tx.get(self.tables.subscribers, &key))))
+        self.keys().filter_map(|key| if_there(key, self.db.transact(|tx| tx.get(self.tables.subscribers, key))))
     }
 
     fn numbers(&self) -> impl Iterator<Item = Result<(SubscriberNumber, SubscriberKey), Error>> {
         self.keys().map(subscriber_number).filter_map(|number| {
-            let found = self.db.transact(|tx| tx.view(self.tables.numbers, &number, |key| key.get()));
+            let found = self.db.transact(|tx| tx.view(self.tables.numbers, number, |key| key.get()));
             if_there(number, found)
         })
     }
 
     fn access_infos(&self) -> impl Iterator<Item = Result<(AccessInfoKey, AccessInfo), Error>> {
-        self.typed().filter_map(|key| if_there(key, self.db.transact(|tx| tx.get(self.tables.access_infos, &key))))
+        self.typed().filter_map(|key| if_there(key, self.db.transact(|tx| tx.get(self.tables.access_infos, key))))
     }
 
     fn special_facilities(&self) -> impl Iterator<Item = Result<(SpecialFacilityKey, SpecialFacility), Error>> {
-        let row = |key| self.db.transact(|tx| tx.get(self.tables.special_facilities, &key));
+        let row = |key| self.db.transact(|tx| tx.get(self.tables.special_facilities, key));
         self.typed().filter_map(move |key| if_there(key, row(key)))
     }
 
     fn call_forwardings(&self) -> impl Iterator<Item = Result<(CallForwardingKey, CallForwarding), Error>> {
-        let row = |key| self.db.transact(|tx| tx.get(self.tables.call_forwardings, &key));
+        let row = |key| self.db.transact(|tx| tx.get(self.tables.call_forwardings, key));
         let keys = self.typed().flat_map(|(key, kind)| [0, 8, 16].map(|start| (key, kind, start)));
         keys.filter_map(move |key| if_there(key, row(key)))
     }

@@ -64,7 +64,7 @@ fn run<S: Setting>(tx: &mut Tx<'_, S>, tables: &Tables, transaction: &Transactio
             let mut is_found = false;
             for key in Transaction::forwardings(*facility, *start_time) {
                 let number =
-                    tx.view(tables.call_forwardings, &key, |row| (row.end_time > *end_time).then_some(row.number));
+                    tx.view(tables.call_forwardings, key, |row| (row.end_time > *end_time).then_some(row.number));
                 is_found |= black_box(number?.flatten()).is_some();
             }
             Ok(is_found)
@@ -74,22 +74,22 @@ fn run<S: Setting>(tx: &mut Tx<'_, S>, tables: &Tables, transaction: &Transactio
             if tx.update(tables.special_facilities, facility, |row| row.data_a = *data_a)?.is_none() {
                 return Ok(false);
             }
-            Ok(tx.update(tables.subscribers, &facility.0, |row| row.bits[0] = *bit)?.is_some())
+            Ok(tx.update(tables.subscribers, facility.0, |row| row.bits[0] = *bit)?.is_some())
         }
         Transaction::UpdateLocation { number, vlr_location } => {
             let Some(subscriber) = find(tx, tables, number)? else { return Ok(false) };
-            Ok(tx.update(tables.subscribers, &subscriber, |row| row.vlr_location.set(*vlr_location))?.is_some())
+            Ok(tx.update(tables.subscribers, subscriber, |row| row.vlr_location.set(*vlr_location))?.is_some())
         }
         Transaction::InsertCallForwarding { number, facility, start_time, row } => {
             let Some(subscriber) = find(tx, tables, number)? else { return Ok(false) };
             let mut has_it = false;
             for kind in 1..=4 {
-                has_it |= tx.contains(tables.special_facilities, &(subscriber, kind))? && kind == *facility;
+                has_it |= tx.contains(tables.special_facilities, (subscriber, kind))? && kind == *facility;
             }
             if !has_it {
                 return Ok(false);
             }
-            match tx.insert(tables.call_forwardings, &(subscriber, *facility, *start_time), row) {
+            match tx.insert(tables.call_forwardings, (subscriber, *facility, *start_time), row) {
                 Ok(()) => Ok(true),
                 Err(DbError::Exists { .. }) => Ok(false),
                 Err(error) => Err(error),
@@ -97,7 +97,7 @@ fn run<S: Setting>(tx: &mut Tx<'_, S>, tables: &Tables, transaction: &Transactio
         }
         Transaction::DeleteCallForwarding { number, facility, start_time } => {
             let Some(subscriber) = find(tx, tables, number)? else { return Ok(false) };
-            tx.remove(tables.call_forwardings, &(subscriber, *facility, *start_time))
+            tx.remove(tables.call_forwardings, (subscriber, *facility, *start_time))
         }
     }
 }

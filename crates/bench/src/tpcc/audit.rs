@@ -58,7 +58,7 @@ impl<'db, S: Setting, Shelved: Shelf> Audit<'db, S, Shelved> {
         for customer in self.customers() {
             let (key, row) = customer?;
             let by_name = CustomerByName::new(key, &row.account.last)?;
-            let names = self.db.transact(|tx| tx.get(self.tables.customers_by_name, &by_name))?;
+            let names = self.db.transact(|tx| tx.get(self.tables.customers_by_name, by_name))?;
             if names.is_none_or(|names| names.last != row.account.last || names.first != row.first) {
                 violations.push(format!("customer {key:?} is not found by its name"));
             }
@@ -73,7 +73,7 @@ impl<'db, S: Setting, Shelved: Shelf> Audit<'db, S, Shelved> {
             let (key, row) = order?;
             let (warehouse, district, number) = key;
             let by_customer = OrderByCustomer::new((warehouse, district, row.customer.get()), number)?;
-            if !self.db.transact(|tx| tx.contains(self.tables.orders_by_customer, &by_customer))? {
+            if !self.db.transact(|tx| tx.contains(self.tables.orders_by_customer, by_customer))? {
                 violations.push(format!("order {key:?} is not found by its customer"));
             }
             self.count(tables::ORDER_BY_CUSTOMER, 1);

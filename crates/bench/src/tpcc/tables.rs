@@ -114,8 +114,8 @@ impl<S: Setting, O: Shelf> Sink for Loading<'_, S, O> {
         let Self { db, tables } = self;
         let by_name = CustomerByName::new(key, &row.account.last)?;
         Ok(db.transact(|tx| {
-            tx.insert(tables.customers, &key, row)?;
-            tx.insert(tables.customers_by_name, &by_name, &CustomerNames { last: row.account.last, first: row.first })
+            tx.insert(tables.customers, key, row)?;
+            tx.insert(tables.customers_by_name, by_name, &CustomerNames { last: row.account.last, first: row.first })
         })?)
     }
 
@@ -124,8 +124,8 @@ impl<S: Setting, O: Shelf> Sink for Loading<'_, S, O> {
         let (warehouse, district, number) = key;
         let by_customer = OrderByCustomer::new((warehouse, district, row.customer.get()), number)?;
         Ok(db.transact(|tx| {
-            tx.insert(tables.orders, &key, row)?;
-            tx.insert(tables.orders_by_customer, &by_customer, &())
+            tx.insert(tables.orders, key, row)?;
+            tx.insert(tables.orders_by_customer, by_customer, &())
         })?)
     }
 }

@@ -48,7 +48,7 @@ impl<S: Setting> World<S> {
     }
 
     fn balance(&self, customer: CustomerKey) -> i64 {
-        let row = self.db.transact(|tx| tx.get(self.tables.customers, &customer)).expect("no conflict");
+        let row = self.db.transact(|tx| tx.get(self.tables.customers, customer)).expect("no conflict");
         row.expect("a customer").account.balance.get()
     }
 }
@@ -67,7 +67,7 @@ fn an_order_takes_from_stock_and_is_found_by_its_customer() {
     let world = world::<Embedded>(Native::without_regions());
     let World { db, tables, .. } = &world;
     let mut inputs = world.inputs(Chances { rollback: 0, remote_item: 50, ..Chances::STANDARD });
-    let before = db.transact(|tx| tx.get_many(tables.stocks, &(1..=100).map(|item| (2, item)).collect::<Vec<_>>()));
+    let before = db.transact(|tx| tx.get_many(tables.stocks, (1..=100).map(|item| (2, item)).collect::<Vec<_>>()));
     let input = inputs.new_order();
     let receipt = transactions::order(db, tables, &input, DATE).expect("all items are there");
     assert_eq!(receipt.number, 31);
@@ -75,8 +75,8 @@ fn an_order_takes_from_stock_and_is_found_by_its_customer() {
     let sum: i64 = (1..)
         .zip(input.lines())
         .map(|(place, line)| {
-            let row = db.transact(|tx| tx.get(tables.order_lines, &(warehouse, district, 31, place)));
-            let (row, item) = (row.expect("read").expect("a line"), db.transact(|tx| tx.get(tables.items, &line.item)));
+            let row = db.transact(|tx| tx.get(tables.order_lines, (warehouse, district, 31, place)));
+            let (row, item) = (row.expect("read").expect("a line"), db.transact(|tx| tx.get(tables.items, line.item)));
             assert_eq!((row.item.get(), row.quantity, row.delivery_date.get()), (line.item, line.quantity, 0));
             let price = item.expect("read").expect("an item").price.get();
             assert_eq!(row.amount.get(), price * i64::from(line.quantity));
@@ -86,7 +86,7 @@ fn an_order_takes_from_stock_and_is_found_by_its_customer() {
     assert!(receipt.total > sum / 2 && receipt.total < sum * 2, "{} of {sum}", receipt.total);
     let ordered: u32 =
         input.lines().iter().filter(|line| line.supply_warehouse == 2).map(|line| u32::from(line.quantity)).sum();
-    let after = db.transact(|tx| tx.get_many(tables.stocks, &(1..=100).map(|item| (2, item)).collect::<Vec<_>>()));
+    let after = db.transact(|tx| tx.get_many(tables.stocks, (1..=100).map(|item| (2, item)).collect::<Vec<_>>()));
     let rows =
         |rows: Result<Vec<Option<super::Stock>>, _>| rows.expect("read").into_iter().flatten().collect::<Vec<_>>();
     let (before, after) = (rows(before), rows(after));
@@ -120,7 +120,7 @@ fn nothing_is_left_of_an_order_of_an_unused_item() {
         let refused = transactions::order(&world.db, &world.tables, &inputs.new_order(), DATE);
         assert!(matches!(refused, Err(Refused::UnusedItem)), "{refused:?}");
     }
-    let row = world.db.transact(|tx| tx.get(world.tables.districts, &(1, 1))).expect("read").expect("a district");
+    let row = world.db.transact(|tx| tx.get(world.tables.districts, (1, 1))).expect("read").expect("a district");
     assert_eq!(row.next_order.get(), 31);
     assert_eq!(world.db.tables().expect("sound"), before);
     assert_eq!(world.violations(), [""; 0]);
@@ -149,7 +149,7 @@ fn the_customer_in_the_middle_pays() {
     let name = |world: &World<_>, customer: u32, first: &[u8]| {
         let key = super::CustomerByName::new((1, 3, customer), &last).expect("in range");
         let row = super::CustomerNames { last, first: super::Text::new(first) };
-        world.db.transact(|tx| tx.put(world.tables.customers_by_name, &key, &row)).expect("room");
+        world.db.transact(|tx| tx.put(world.tables.customers_by_name, key, &row)).expect("room");
     };
     name(&world, 7, b"M");
     name(&world, 20, b"B");
@@ -160,7 +160,7 @@ fn the_customer_in_the_middle_pays() {
     // The row of another name with the same number in its key is none of theirs.
     let key = super::CustomerByName::new((1, 3, 2), &last).expect("in range");
     let other = super::CustomerNames { last: last_name(1), first: super::Text::new(b"0") };
-    world.db.transact(|tx| tx.put(world.tables.customers_by_name, &key, &other)).expect("room");
+    world.db.transact(|tx| tx.put(world.tables.customers_by_name, key, &other)).expect("room");
     assert_eq!(pay(&mut world).customer, (1, 3, 9));
     assert!(!world.violations().is_empty(), "the index is wrong now");
 }
@@ -172,9 +172,9 @@ fn the_oldest_orders_are_delivered_until_there_are_none() {
     let input = Delivery { warehouse: 1, carrier: 4 };
     for round in 0..9 {
         assert_eq!(transactions::deliver(db, tables, &input, DATE).expect("they are there"), 10);
-        let order = db.transact(|tx| tx.get(tables.orders, &(1, 2, 22 + round))).expect("read").expect("an order");
+        let order = db.transact(|tx| tx.get(tables.orders, (1, 2, 22 + round))).expect("read").expect("an order");
         assert_eq!(order.carrier, 4);
-        let line = db.transact(|tx| tx.get(tables.order_lines, &(1, 2, 22 + round, 1))).expect("read").expect("a line");
+        let line = db.transact(|tx| tx.get(tables.order_lines, (1, 2, 22 + round, 1))).expect("read").expect("a line");
         assert_eq!(line.delivery_date.get(), DATE);
         assert!(world.balance((1, 2, order.customer.get())) > -1_000);
     }
@@ -212,7 +212,7 @@ fn a_stock_level_counts_items_and_not_lines() {
     items.dedup();
     assert!(items.len() < lines.len());
     assert_eq!((level(10), level(101)), (0, items.len() as u32));
-    db.transact(|tx| tx.update(tables.stocks, &(2, items[0]), |row| row.supply.quantity.set(9))).expect("there");
+    db.transact(|tx| tx.update(tables.stocks, (2, items[0]), |row| row.supply.quantity.set(9))).expect("there");
     assert_eq!(level(10), 1);
 }
 
@@ -228,12 +228,12 @@ fn what_is_done_wrongly_is_seen() {
         assert_eq!(world.violations(), [""; 0], "{what}");
     };
     let ytd = |amount: i64| {
-        let paid = db.transact(|tx| tx.update(tables.warehouses, &1, |row| row.ytd += I64::new(amount)));
+        let paid = db.transact(|tx| tx.update(tables.warehouses, 1, |row| row.ytd += I64::new(amount)));
         assert_eq!(paid.expect("no conflict"), Some(()));
     };
     sees("WarehouseIsSumOfDistricts", &|| ytd(1), &|| ytd(-1));
     let next = |orders: u32| {
-        let row = db.transact(|tx| tx.update(tables.districts, &(2, 10), |row| row.next_order.set(orders)));
+        let row = db.transact(|tx| tx.update(tables.districts, (2, 10), |row| row.next_order.set(orders)));
         assert_eq!(row.expect("no conflict"), Some(()));
     };
     sees("NextOrderFollowsLast", &|| next(32), &|| next(31));
@@ -241,19 +241,19 @@ fn what_is_done_wrongly_is_seen() {
     let stray = (1, 1, 77);
     sees(
         "`order` has 601 records",
-        &|| db.transact(|tx| tx.insert(tables.orders, &stray, &order)).expect("new"),
-        &|| assert!(db.transact(|tx| tx.remove(tables.orders, &stray)).expect("there")),
+        &|| db.transact(|tx| tx.insert(tables.orders, stray, &order)).expect("new"),
+        &|| assert!(db.transact(|tx| tx.remove(tables.orders, stray)).expect("there")),
     );
     let by_customer = super::OrderByCustomer::new((1, 1, 1), 1 << 20).expect("in range");
     sees(
         "`order by customer` has 601 records",
-        &|| db.transact(|tx| tx.insert(tables.orders_by_customer, &by_customer, &())).expect("new"),
-        &|| assert!(db.transact(|tx| tx.remove(tables.orders_by_customer, &by_customer)).expect("there")),
+        &|| db.transact(|tx| tx.insert(tables.orders_by_customer, by_customer, &())).expect("new"),
+        &|| assert!(db.transact(|tx| tx.remove(tables.orders_by_customer, by_customer)).expect("there")),
     );
     let payment = super::History { amount: I64::new(7), ..zerocopy::FromZeros::new_zeroed() };
     sees(
         "`history` has 601 records",
-        &|| db.transact(|tx| tx.insert(tables.histories, &(1, 2, 0), &payment)).expect("new"),
-        &|| assert!(db.transact(|tx| tx.remove(tables.histories, &(1, 2, 0))).expect("there")),
+        &|| db.transact(|tx| tx.insert(tables.histories, (1, 2, 0), &payment)).expect("new"),
+        &|| assert!(db.transact(|tx| tx.remove(tables.histories, (1, 2, 0))).expect("there")),
     );
 }

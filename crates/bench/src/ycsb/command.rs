@@ -243,7 +243,7 @@ impl<O: Shelf, const FIELDS: usize> Workload for Ycsb<O, FIELDS> {
 
     fn load<S: Setting>(&self, db: &Db<S>, records: Records<O, FIELDS>, piece: u64) -> Result<(), Error> {
         population(of_piece(piece, self.records))
-            .try_for_each(|(key, row)| Ok(db.transact(|tx| tx.insert(records, &key, &row))?))
+            .try_for_each(|(key, row)| Ok(db.transact(|tx| tx.insert(records, key, &row))?))
     }
 
     fn clients<'w, S: Setting>(

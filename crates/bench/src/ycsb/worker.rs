@@ -58,7 +58,7 @@ impl<'db, S: Setting, O: Shelf, const FIELDS: usize> Worker<'db, S, O, FIELDS> {
                 *written += 1;
             }
             Operation::Insert { number } => {
-                db.transact(|tx| tx.insert(*records, &key(number), &super::Row::inserted(number)))?;
+                db.transact(|tx| tx.insert(*records, key(number), &super::Row::inserted(number)))?;
                 inserted.push(number);
             }
             Operation::Scan { number, length } => {

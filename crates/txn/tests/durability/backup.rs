@@ -114,7 +114,7 @@ fn a_recovery_tells_how_far_it_has_come_and_how_much_memory_it_needs() -> Result
     let db = large().build_with::<Sound>(NoHtm)?;
     let many = db.table(MANY)?;
     let put = |keys: std::ops::Range<u64>| {
-        db.transact(|tx| keys.clone().try_for_each(|key| tx.put(many, &key, &[key as u8; 100])))
+        db.transact(|tx| keys.clone().try_for_each(|key| tx.put(many, key, &[key as u8; 100])))
     };
     (0..20).try_for_each(|part| put(2_000 * part..2_000 * (part + 1)))?;
     db.checkpoint()?;
@@ -136,7 +136,7 @@ fn a_recovery_tells_how_far_it_has_come_and_how_much_memory_it_needs() -> Result
     });
     let db = watched.build_with::<Sound>(NoHtm)?;
     let many = db.table(MANY)?;
-    assert_eq!(db.read(|tx| tx.get(many, &59_999))?, Some(vec![59_999_u64 as u8; 100]));
+    assert_eq!(db.read(|tx| tx.get(many, 59_999))?, Some(vec![59_999_u64 as u8; 100]));
     assert_eq!(db.tables()?, [("many", 60_000)]);
     for step in [RecoveryStep::Log, RecoveryStep::Checkpoint, RecoveryStep::Replay] {
         let steps = steps.lock().expect("no panic");

@@ -86,7 +86,7 @@ fn observe(db: &Db<Sound>) -> Result<Model, Error> {
         model.insert(name, Rows { rows, is_indexed: false });
         // There is an index if it is not open, or if it can be opened by the table, and there is
         // one already.
-        let refused = db.transact(|tx| tx.put(table, &9, &9).and_then(|()| Err::<(), _>(Error::aborted("to look"))));
+        let refused = db.transact(|tx| tx.put(table, 9, &9).and_then(|()| Err::<(), _>(Error::aborted("to look"))));
         let is_indexed = match refused {
             Err(Error::IndexNotOpened { .. }) => true,
             Err(Error::Aborted { .. }) => {
@@ -143,11 +143,11 @@ fn carry_out(db: &Db<Sound>, model: &Model, step: Step, value: u64) -> (Model, R
         },
         Step::Put(table, key) if next.contains_key(name(table)) => {
             next.entry(name(table)).or_default().rows.insert(key, value);
-            db.table(TABLES[table]).and_then(|table| db.transact(|tx| tx.put(table, &key, &value)))
+            db.table(TABLES[table]).and_then(|table| db.transact(|tx| tx.put(table, key, &value)))
         }
         Step::Remove(table, key) if next.contains_key(name(table)) => {
             next.entry(name(table)).or_default().rows.remove(&key);
-            db.table(TABLES[table]).and_then(|table| db.transact(|tx| tx.remove(table, &key).map(drop)))
+            db.table(TABLES[table]).and_then(|table| db.transact(|tx| tx.remove(table, key).map(drop)))
         }
         Step::Checkpoint => db.checkpoint().map(drop),
         Step::Drop(_) | Step::Rename(..) | Step::Put(..) | Step::Remove(..) | Step::Reopen | Step::Backup => Ok(()),
@@ -315,14 +315,14 @@ fn identities_are_not_used_again_even_if_their_tables_are_in_no_file_any_more() 
     let db = open(&disk)?;
     db.table(one)?;
     let dropped = db.table(two)?;
-    db.transact(|tx| tx.put(dropped, &1, &1))?;
+    db.transact(|tx| tx.put(dropped, 1, &1))?;
     db.drop_table("two")?;
     // The log has nothing of it any more.
     db.checkpoint()?;
     drop(db);
     let db = open(&disk)?;
     let two = db.table(two)?;
-    db.transact(|tx| tx.put(two, &2, &2))?;
+    db.transact(|tx| tx.put(two, 2, &2))?;
     drop(db);
     // A drop of the same identity would be damage.
     let db = open(&disk)?;
@@ -339,14 +339,14 @@ fn an_index_that_is_recorded_and_not_open_can_be_dropped() -> Result<(), Error> 
     let db = open(&disk)?;
     let table = db.table(TABLES[0])?;
     db.index(table, BY_VALUE)?;
-    db.transact(|tx| tx.put(table, &1, &1))?;
+    db.transact(|tx| tx.put(table, 1, &1))?;
     drop(db);
     let db = open(&disk)?;
     let table = db.table(TABLES[0])?;
-    let put = |db: &Db<Sound>, table| db.transact(|tx| tx.put(table, &1, &2));
+    let put = |db: &Db<Sound>, table| db.transact(|tx| tx.put(table, 1, &2));
     let mut running = db.begin()?;
     assert!(matches!(put(&db, table), Err(Error::IndexNotOpened { table: "one", .. })));
-    assert!(matches!(running.put(table, &1, &2), Err(Error::IndexNotOpened { .. })));
+    assert!(matches!(running.put(table, 1, &2), Err(Error::IndexNotOpened { .. })));
     db.rename_table("one", "two")?;
     assert!(matches!(put(&db, table), Err(Error::IndexNotOpened { table: "two", .. })));
     db.drop_index("by value")?;
@@ -365,14 +365,14 @@ fn a_drop_that_cannot_be_logged_has_not_happened() -> Result<(), Error> {
     let db = open(&disk)?;
     let table = db.table(TABLES[0])?;
     db.index(table, BY_VALUE)?;
-    db.transact(|tx| tx.put(table, &1, &1))?;
+    db.transact(|tx| tx.put(table, 1, &1))?;
     disk.fail_at(disk.calls(), Fault::Device);
-    assert!(matches!(db.transact(|tx| tx.put(table, &2, &2)), Err(Error::OutcomeUnknown { .. })));
+    assert!(matches!(db.transact(|tx| tx.put(table, 2, &2)), Err(Error::OutcomeUnknown { .. })));
     for refused in [db.drop_table("one"), db.rename_table("one", "two"), db.drop_index("by value")] {
         assert!(matches!(refused, Err(Error::Poisoned { .. })), "{refused:?}");
     }
     // Memory is as it was.
-    assert_eq!(db.snapshot()?.get(table, &1)?, Some(1));
+    assert_eq!(db.snapshot()?.get(table, 1)?, Some(1));
     let index = db.index(table, BY_VALUE)?;
     assert_eq!(db.snapshot()?.count(index, ..)?, 2);
     drop(db);
@@ -411,7 +411,7 @@ fn no_row_is_logged_behind_the_drop_of_its_table() {
                         let mut random = fastrand::Rng::with_seed(seed * 10 + u64::from(number));
                         for value in 0..2_000 {
                             let Ok(table) = db.table(TABLES[random.usize(0..3)]) else { break };
-                            match db.transact(|tx| tx.put(table, &random.u32(0..20), &value)) {
+                            match db.transact(|tx| tx.put(table, random.u32(0..20), &value)) {
                                 Ok(()) | Err(Error::Dropped { .. }) => {}
                                 Err(error) => panic!("{error}"),
                             }

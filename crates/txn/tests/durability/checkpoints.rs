@@ -54,10 +54,10 @@ fn every_row_of_every_kind_of_table_comes_back_with_its_version_though_they_chan
     let (words, names, sorted, texts) = (db.table(WORDS)?, db.table(NAMES)?, db.table(SORTED)?, db.table(TEXTS)?);
     let put = move |db: &Db<Sound>, key: u64, value: u64| {
         db.transact(|tx| {
-            tx.put(words, &key, &value)?;
-            tx.put(names, &format!("name {key}"), &value.to_le_bytes())?;
-            tx.put(sorted, &((key % 7) as u16, key), &value)?;
-            tx.put(texts, &format!("a long common beginning {key}"), &vec![value as u8; (value % 90) as usize])
+            tx.put(words, key, &value)?;
+            tx.put(names, format!("name {key}"), &value.to_le_bytes())?;
+            tx.put(sorted, ((key % 7) as u16, key), &value)?;
+            tx.put(texts, format!("a long common beginning {key}"), &vec![value as u8; (value % 90) as usize])
         })
     };
     (0..ROWS).try_for_each(|key| put(&db, key, key))?;
@@ -68,8 +68,8 @@ fn every_row_of_every_kind_of_table_comes_back_with_its_version_though_they_chan
             put(&other, next, next).expect("it has no fault");
             put(&other, next % ROWS, next).expect("it has no fault");
             let gone = other.transact(|tx| {
-                tx.remove(words, &(next - ROWS))?;
-                tx.remove(texts, &format!("a long common beginning {}", next - ROWS))
+                tx.remove(words, next - ROWS)?;
+                tx.remove(texts, format!("a long common beginning {}", next - ROWS))
             });
             gone.expect("it has no fault");
             next += 1;
@@ -97,7 +97,7 @@ fn every_row_of_every_kind_of_table_comes_back_with_its_version_though_they_chan
         assert!(before.0.iter().flatten().count() > 100 && before.2.len() > ROWS as usize);
         let opened = large(&disk.after_crash(&mut |most| most - 1))?;
         assert_eq!(all(&opened)?, before, "step {step}");
-        db.transact(|tx| tx.update(words, &(2 * ROWS - 1), |value| *value += 1))?;
+        db.transact(|tx| tx.update(words, 2 * ROWS - 1, |value| *value += 1))?;
         put(&db, 3 * ROWS - 1, 5)?;
     }
     Ok(())
@@ -165,8 +165,8 @@ fn small() -> Result<(Image, Vec<Rows>), Error> {
     let tables = Tables::of(&db)?;
     let put = |number: u64| {
         db.transact(|tx| {
-            tx.put(tables.pairs, &(number as u32 % 3), &Pair { first: number, second: 1 })?;
-            tx.put(tables.texts, &format!("text {}", number % 2), &[number as u8; 5])
+            tx.put(tables.pairs, number as u32 % 3, &Pair { first: number, second: 1 })?;
+            tx.put(tables.texts, format!("text {}", number % 2), &[number as u8; 5])
         })
     };
     (0..4).try_for_each(put)?;
@@ -238,7 +238,7 @@ fn loses_a_row(fault: Option<Mutation>) -> bool {
     let db = builder.build_with::<Sound>(NoHtm).expect("a database");
     let words = db.table(WORDS).expect("a table");
     thread::scope(|scope| {
-        let writer = scope.spawn(|| db.transact(|tx| tx.put(words, &1, &7)));
+        let writer = scope.spawn(|| db.transact(|tx| tx.put(words, 1, &7)));
         told.recv().expect("it commits");
         thread::sleep(Duration::from_millis(3));
         db.checkpoint().expect("it has no fault");
@@ -247,7 +247,7 @@ fn loses_a_row(fault: Option<Mutation>) -> bool {
     drop(db);
     let db = open(&disk).expect("it can be opened");
     let words = db.table(WORDS).expect("it is there");
-    db.read(|tx| tx.get(words, &1)).expect("memory").is_none()
+    db.read(|tx| tx.get(words, 1)).expect("memory").is_none()
 }
 
 #[test]

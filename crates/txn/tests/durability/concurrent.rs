@@ -60,7 +60,7 @@ impl Stopping {
     }
 
     fn put(&self, key: u32) -> Result<(), Error> {
-        self.db.transact(|tx| tx.put(self.counts, &key, &1))
+        self.db.transact(|tx| tx.put(self.counts, key, &1))
     }
 }
 
@@ -135,7 +135,7 @@ fn is_revived(fault: Option<Mutation>) -> Option<bool> {
     assert_eq!(get(&disk.after_kill(), fault, &[0, 1, STOPPED, 2]), [Some(1), Some(1), Some(1), None]);
     let db = open_with(&disk, fault).expect("it can be opened");
     let counts = db.table(COUNTS).expect("it is there");
-    db.transact(|tx| tx.put(counts, &3, &1)).expect("there is no fault");
+    db.transact(|tx| tx.put(counts, 3, &1)).expect("there is no fault");
     let found = get(&disk.after_crash(&mut |most| most - 1), fault, &[0, 1, STOPPED, 3, 2]);
     assert_eq!(found[..4], [Some(1); 4]);
     Some(found[4].is_some())
@@ -169,8 +169,8 @@ fn count(disk: &Image, durability: Durability) -> Vec<u64> {
                     loop {
                         let counted = db.transact(|tx| {
                             for key in [thread, TOTAL] {
-                                let count = tx.get(counts, &key)?.unwrap_or(0);
-                                tx.put(counts, &key, &(count + 1))?;
+                                let count = tx.get(counts, key)?.unwrap_or(0);
+                                tx.put(counts, key, &(count + 1))?;
                             }
                             Ok(())
                         });

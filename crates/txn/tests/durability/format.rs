@@ -183,8 +183,8 @@ fn small_log() -> (Image, Vec<Rows>) {
     for number in 0..4_u64 {
         let pair = Pair { first: number, second: 1 };
         db.transact(|tx| {
-            tx.put(tables.pairs, &(number as u32 % 2), &pair)?;
-            tx.put(tables.texts, &"text".to_owned(), &[number as u8; 5])
+            tx.put(tables.pairs, number as u32 % 2, &pair)?;
+            tx.put(tables.texts, "text".to_owned(), &[number as u8; 5])
         })
         .expect("it has no fault");
         after.push(tables.rows().expect("memory"));

@@ -32,7 +32,7 @@ fn a_process_that_is_going_to_be_killed() -> Result<(), Error> {
     let (accounts, counts) = (db.table(ACCOUNTS)?, db.table(COUNTS)?);
     db.transact(|tx| {
         (0..BANK).try_for_each(|account| {
-            if tx.get(accounts, &account)?.is_none() { tx.put(accounts, &account, &OPENING) } else { Ok(()) }
+            if tx.get(accounts, account)?.is_none() { tx.put(accounts, account, &OPENING) } else { Ok(()) }
         })
     })?;
     thread::scope(|scope| {
@@ -44,10 +44,10 @@ fn a_process_that_is_going_to_be_killed() -> Result<(), Error> {
                     let (from, to) = (random.u32(0..BANK), random.u32(0..BANK));
                     let amount = random.i64(1..100);
                     let counted = db.transact(|tx| {
-                        tx.update(accounts, &from, |balance| *balance -= amount)?;
-                        tx.update(accounts, &to, |balance| *balance += amount)?;
-                        let count = tx.get(counts, &number)?.unwrap_or(0) + 1;
-                        tx.put(counts, &number, &count)?;
+                        tx.update(accounts, from, |balance| *balance -= amount)?;
+                        tx.update(accounts, to, |balance| *balance += amount)?;
+                        let count = tx.get(counts, number)?.unwrap_or(0) + 1;
+                        tx.put(counts, number, &count)?;
                         Ok(count)
                     });
                     let counted = counted.expect("the disk is sound");
@@ -147,7 +147,7 @@ fn a_process_that_is_killed_loses_nothing_that_was_acknowledged() {
         let balances = db.read(|tx| tx.get_many(accounts, &keys)).expect("memory");
         assert_eq!(balances.into_iter().flatten().sum::<i64>(), OPENING * i64::from(BANK), "money is conserved");
         for (number, last) in (0..THREADS).zip(&mut last) {
-            let found = db.read(|tx| tx.get(counts, &number)).expect("memory").unwrap_or(0);
+            let found = db.read(|tx| tx.get(counts, number)).expect("memory").unwrap_or(0);
             // A line that was cut off within its number names a smaller one.
             assert!(found >= acknowledged[number as usize] && found >= *last, "{found} of {acknowledged:?}, {last}");
             *last = found;

@@ -34,7 +34,7 @@ fn a_transaction_that_is_too_large_is_refused_before_it_locks() -> Result<(), Er
     db.transact(|tx| tx.put(tables.texts, &a, b"newer"))?;
     is_too_large(large.commit());
     // Rows that count for their number, with values of no length.
-    is_too_large(db.transact(|tx| (0..30).try_for_each(|key| tx.put(tables.texts, &format!("row {key}"), &[]))));
+    is_too_large(db.transact(|tx| (0..30).try_for_each(|key| tx.put(tables.texts, format!("row {key}"), &[]))));
     let whole = vec![("a".to_owned(), b"newer".to_vec())];
     assert_eq!(tables.rows()?.texts, whole, "nothing of them has happened");
     // No row is left locked, and nothing of them is in the log.

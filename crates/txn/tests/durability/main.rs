@@ -118,15 +118,15 @@ impl<'d> Tables<'d> {
                 let (number, text) = (random.u64(..), format!("text {key}"));
                 match random.u32(0..6) {
                     0 => {
-                        tx.put(self.pairs, &key, &Pair { first: number, second: seed })?;
+                        tx.put(self.pairs, key, &Pair { first: number, second: seed })?;
                         next.pairs[key as usize] = Some(Pair { first: number, second: seed });
                     }
                     1 => {
-                        tx.update(self.pairs.column(part!(Pair, second)), &key, |second| *second = number)?;
+                        tx.update(self.pairs.column(part!(Pair, second)), key, |second| *second = number)?;
                         next.pairs[key as usize].iter_mut().for_each(|pair| pair.second = number);
                     }
                     2 => {
-                        tx.remove(self.pairs, &key)?;
+                        tx.remove(self.pairs, key)?;
                         next.pairs[key as usize] = None;
                     }
                     3 | 4 => {

@@ -18,7 +18,7 @@ fn a_table_is_opened_only_as_what_it_was() -> Result<(), Error> {
     let disk = Image::default();
     let db = open(&disk)?;
     let tables = Tables::of(&db)?;
-    db.transact(|tx| tx.put(tables.texts, &"a".to_owned(), b"one"))?;
+    db.transact(|tx| tx.put(tables.texts, "a".to_owned(), b"one"))?;
     drop(db);
     let db = open(&disk)?;
     const OTHER: TableDef<u64, Pod<Pair>> = TableDef::hash("pairs");
@@ -31,17 +31,17 @@ fn a_table_is_opened_only_as_what_it_was() -> Result<(), Error> {
     const ORDERED: TableDef<u32, Pod<Pair>, drtm_txn::Ordered> = TableDef::ordered("pairs");
     assert!(matches!(db.table(ORDERED), Err(Error::OtherTypes { .. })));
     let texts = db.table(TEXTS)?;
-    assert_eq!(db.read(|tx| tx.get(texts, &"a".to_owned()))?.as_deref(), Some(&b"one"[..]));
+    assert_eq!(db.read(|tx| tx.get(texts, "a".to_owned()))?.as_deref(), Some(&b"one"[..]));
     db.table(PAIRS)?;
     assert!(matches!(db.table(OTHER), Err(Error::OtherTypes { .. })), "also when it is open");
     // A new table does not get an identity that is taken.
     const NEW: TableDef<u32, Raw> = TableDef::hash("new");
     let new = db.table(NEW)?;
-    db.transact(|tx| tx.put(new, &1, b"two"))?;
+    db.transact(|tx| tx.put(new, 1, b"two"))?;
     drop(db);
     let db = open(&disk)?;
     let (new, texts) = (db.table(NEW)?, db.table(TEXTS)?);
-    assert_eq!(db.read(|tx| tx.get(new, &1))?.as_deref(), Some(&b"two"[..]));
+    assert_eq!(db.read(|tx| tx.get(new, 1))?.as_deref(), Some(&b"two"[..]));
     assert_eq!(db.read(|tx| tx.count(texts, ..))?, 1);
     Ok(())
 }
@@ -52,27 +52,27 @@ fn a_recorded_index_is_opened_before_its_table_is_written() -> Result<(), Error>
     let db = open(&disk)?;
     let pairs = db.table(PAIRS)?;
     let (by_first, _) = (db.index(pairs, BY_FIRST)?, db.index(pairs, BY_SECOND)?);
-    db.transact(|tx| (0..5).try_for_each(|key| tx.put(pairs, &key, &Pair { first: 7, second: key.into() })))?;
-    db.transact(|tx| tx.remove(pairs, &2).map(drop))?;
+    db.transact(|tx| (0..5).try_for_each(|key| tx.put(pairs, key, &Pair { first: 7, second: key.into() })))?;
+    db.transact(|tx| tx.remove(pairs, 2).map(drop))?;
     assert_eq!(db.read(|tx| tx.count(by_first, 7..=7))?, 4);
     drop(db);
     for _ in 0..2 {
         let db = open(&disk)?;
         let pairs = db.table(PAIRS)?;
-        let is_refused = |index: &str| match db.transact(|tx| tx.put(pairs, &9, &Pair::default())) {
+        let is_refused = |index: &str| match db.transact(|tx| tx.put(pairs, 9, &Pair::default())) {
             Err(Error::IndexNotOpened { table: "pairs", index: found }) => assert_eq!(found, index),
             other => panic!("{other:?}"),
         };
         is_refused("pairs by first");
-        assert!(db.read(|tx| tx.get(pairs, &1))?.is_some(), "reads need no index");
+        assert!(db.read(|tx| tx.get(pairs, 1))?.is_some(), "reads need no index");
         let by_first = db.index(pairs, BY_FIRST)?;
         is_refused("pairs by second");
         let by_second = db.index(pairs, BY_SECOND)?;
         assert_eq!(db.read(|tx| tx.count(by_first, 7..=7))?, 4);
-        assert_eq!(db.read(|tx| tx.get(by_second.keys(), &3))?, Some(3));
-        let twice = db.transact(|tx| tx.put(pairs, &8, &Pair { first: 1, second: 3 }));
+        assert_eq!(db.read(|tx| tx.get(by_second.keys(), 3))?, Some(3));
+        let twice = db.transact(|tx| tx.put(pairs, 8, &Pair { first: 1, second: 3 }));
         assert!(matches!(twice, Err(Error::Duplicate { .. })));
-        db.transact(|tx| tx.put(pairs, &0, &Pair { first: 7, second: 100 }))?;
+        db.transact(|tx| tx.put(pairs, 0, &Pair { first: 7, second: 100 }))?;
     }
     Ok(())
 }
@@ -100,10 +100,10 @@ fn versions_are_restored_and_grow_over_restart_and_removal() -> Result<(), Error
         let db = builder(&disk, Durability::Sync).sink(sink).build_with::<Sound>(NoHtm)?;
         let tables = Tables::of(&db)?;
         if run % 3 == 1 {
-            db.transact(|tx| tx.remove(tables.pairs, &1).map(drop))?;
+            db.transact(|tx| tx.remove(tables.pairs, 1).map(drop))?;
             is_there = false;
         } else if run != 5 {
-            db.transact(|tx| tx.put(tables.pairs, &1, &Pair { first: run, second: 0 }))?;
+            db.transact(|tx| tx.put(tables.pairs, 1, &Pair { first: run, second: 0 }))?;
             let versions = versions.0.lock().expect("no panic");
             if let (true, [.., (_, before), (previous, _)]) = (is_there, &versions[..]) {
                 assert_eq!(before, previous, "run {run}");
@@ -123,7 +123,7 @@ fn what_is_closed_or_dropped_is_durable_though_nothing_waited() -> Result<(), Er
         let slow = std::time::Duration::from_secs(3_600);
         let db = builder(&disk, Durability::Async).flush_within(slow).build_with::<Sound>(NoHtm)?;
         let tables = Tables::of(&db)?;
-        db.transact(|tx| tx.put(tables.pairs, &1, &Pair { first: 5, second: 6 }))?;
+        db.transact(|tx| tx.put(tables.pairs, 1, &Pair { first: 5, second: 6 }))?;
         let none_is_there = open(&disk.after_crash(&mut |most| most - 1))?;
         assert_eq!(Tables::of(&none_is_there)?.rows()?.pairs[1], None, "nothing has waited for it");
         if closes {
@@ -166,14 +166,14 @@ fn large_transactions_and_many_rows_come_back() -> Result<(), Error> {
     let db = builder(&disk, Durability::Sync).memory(256 << 20).build_with::<Sound>(NoHtm)?;
     let many = db.table(MANY)?;
     let value = |key: u64| vec![key as u8; (key % 50) as usize];
-    db.transact(|tx| (0..40_000).try_for_each(|key| tx.put(many, &key, &value(key))))?;
-    db.transact(|tx| tx.put(many, &40_000, &[7; 60_000]))?;
+    db.transact(|tx| (0..40_000).try_for_each(|key| tx.put(many, key, &value(key))))?;
+    db.transact(|tx| tx.put(many, 40_000, &[7; 60_000]))?;
     drop(db);
     let db = builder(&disk, Durability::Sync).memory(256 << 20).build_with::<Sound>(NoHtm)?;
     let many = db.table(MANY)?;
     for key in 0..40_000 {
-        assert_eq!(db.read(|tx| tx.get(many, &key))?, Some(value(key)), "{key}");
+        assert_eq!(db.read(|tx| tx.get(many, key))?, Some(value(key)), "{key}");
     }
-    assert_eq!(db.read(|tx| tx.get(many, &40_000))?, Some(vec![7; 60_000]));
+    assert_eq!(db.read(|tx| tx.get(many, 40_000))?, Some(vec![7; 60_000]));
     Ok(())
 }

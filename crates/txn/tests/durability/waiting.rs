@@ -47,11 +47,11 @@ fn a_transaction_chooses_for_itself() -> Result<(), Error> {
         let waits = of_transaction == Durability::Sync;
         db.transact(|tx| {
             tx.set_durability(of_transaction)?;
-            tx.put(counts, &1, &7)
+            tx.put(counts, 1, &7)
         })?;
         assert_eq!(durable(&disk, &[1]), [waits.then_some(7)], "{of_transaction:?}");
         // It holds for one transaction.
-        db.transact(|tx| tx.put(counts, &2, &8))?;
+        db.transact(|tx| tx.put(counts, 2, &8))?;
         let all = if of_database == Durability::Sync { [Some(7), Some(8)] } else { [Some(7), None] };
         assert_eq!(durable(&disk, &[1, 2]), all);
         // Also for one that is given up, and for an explicit one.
@@ -59,7 +59,7 @@ fn a_transaction_chooses_for_itself() -> Result<(), Error> {
         tx.set_durability(of_transaction)?;
         drop(tx);
         let mut tx = db.begin()?;
-        tx.put(counts, &3, &9)?;
+        tx.put(counts, 3, &9)?;
         tx.set_durability(of_database)?;
         tx.commit()?;
         assert_eq!(durable(&disk, &[3]), [(of_database == Durability::Sync).then_some(9)]);
@@ -97,9 +97,9 @@ fn tokens_are_waited_for_or_awaited() -> Result<(), Error> {
     for durability in [Durability::Sync, Durability::Async] {
         let disk = Image::default();
         let (db, counts) = database(&disk, durability)?;
-        let ((), first) = db.submit(|tx| tx.put(counts, &1, &1))?;
+        let ((), first) = db.submit(|tx| tx.put(counts, 1, &1))?;
         let mut tx = db.begin()?;
-        tx.put(counts, &2, &2)?;
+        tx.put(counts, 2, &2)?;
         let second = tx.submit()?;
         assert!(!first.is_durable() && !second.is_durable());
         assert_eq!(durable(&disk, &[1, 2]), [None, None]);
@@ -107,13 +107,13 @@ fn tokens_are_waited_for_or_awaited() -> Result<(), Error> {
         assert!(first.is_durable() && second.is_durable());
         assert_eq!(durable(&disk, &[1, 2]), [Some(1), Some(2)]);
         second.wait_within(Duration::ZERO)?;
-        let ((), third) = db.submit(|tx| tx.put(counts, &3, &3))?;
+        let ((), third) = db.submit(|tx| tx.put(counts, 3, &3))?;
         third.wait()?;
         assert_eq!(durable(&disk, &[3]), [Some(3)]);
         // What has only read depends on what it has read.
-        let (read, token) = db.submit(|tx| tx.get(counts, &3))?;
+        let (read, token) = db.submit(|tx| tx.get(counts, 3))?;
         assert!(read == Some(3) && token.is_durable());
-        let ((), token) = db.submit(|tx| tx.put(counts, &4, &4))?;
+        let ((), token) = db.submit(|tx| tx.put(counts, 4, &4))?;
         drop(db);
         assert!(token.is_durable(), "dropping a database makes all durable");
     }
@@ -124,8 +124,8 @@ fn tokens_are_waited_for_or_awaited() -> Result<(), Error> {
 fn tokens_tell_of_a_log_that_has_failed() -> Result<(), Error> {
     let disk = Image::default();
     let (db, counts) = database(&disk, Durability::Sync)?;
-    let ((), waited) = db.submit(|tx| tx.put(counts, &1, &1))?;
-    let ((), awaited) = db.submit(|tx| tx.put(counts, &2, &1))?;
+    let ((), waited) = db.submit(|tx| tx.put(counts, 1, &1))?;
+    let ((), awaited) = db.submit(|tx| tx.put(counts, 2, &1))?;
     disk.fail_at(disk.calls(), Fault::Device);
     assert!(matches!(block_on(awaited), Err(Error::OutcomeUnknown { .. })));
     assert!(matches!(waited.wait(), Err(Error::OutcomeUnknown { .. })));
@@ -136,20 +136,20 @@ fn tokens_tell_of_a_log_that_has_failed() -> Result<(), Error> {
 fn a_reader_waits_for_what_it_has_read_and_for_nothing_else() -> Result<(), Error> {
     let disk = Image::default();
     let (db, counts) = database(&disk, Durability::Sync)?;
-    db.transact(|tx| tx.put(counts, &1, &1))?;
-    let ((), second) = db.submit(|tx| tx.put(counts, &2, &2))?;
+    db.transact(|tx| tx.put(counts, 1, &1))?;
+    let ((), second) = db.submit(|tx| tx.put(counts, 2, &2))?;
     let calls = disk.calls();
-    assert_eq!(db.read(|tx| tx.get(counts, &1))?, Some(1));
-    assert_eq!(db.transact(|tx| tx.get(counts, &1))?, Some(1));
+    assert_eq!(db.read(|tx| tx.get(counts, 1))?, Some(1));
+    assert_eq!(db.transact(|tx| tx.get(counts, 1))?, Some(1));
     assert!(disk.calls() == calls && !second.is_durable(), "what it has read is durable");
-    assert_eq!(db.read(|tx| tx.get(counts, &2))?, Some(2));
+    assert_eq!(db.read(|tx| tx.get(counts, 2))?, Some(2));
     assert!(second.is_durable());
     let calls = disk.calls();
-    assert_eq!(db.read(|tx| tx.get_many(counts, &[1, 2, 3]))?, [Some(1), Some(2), None]);
+    assert_eq!(db.read(|tx| tx.get_many(counts, [1, 2, 3]))?, [Some(1), Some(2), None]);
     assert_eq!(disk.calls(), calls, "everything is durable");
     // That a key is absent may be news.
-    let (_, removal) = db.submit(|tx| tx.remove(counts, &1))?;
-    assert_eq!(db.read(|tx| tx.get(counts, &1))?, None);
+    let (_, removal) = db.submit(|tx| tx.remove(counts, 1))?;
+    assert_eq!(db.read(|tx| tx.get(counts, 1))?, None);
     assert!(removal.is_durable());
     Ok(())
 }
@@ -158,17 +158,17 @@ fn a_reader_waits_for_what_it_has_read_and_for_nothing_else() -> Result<(), Erro
 fn once_the_log_has_failed_reads_of_what_is_durable_succeed() -> Result<(), Error> {
     let disk = Image::default();
     let (db, counts) = database(&disk, Durability::Sync)?;
-    db.transact(|tx| tx.put(counts, &1, &1))?;
+    db.transact(|tx| tx.put(counts, 1, &1))?;
     disk.fail_at(disk.calls(), Fault::Device);
-    assert!(matches!(db.transact(|tx| tx.put(counts, &2, &2)), Err(Error::OutcomeUnknown { .. })));
-    assert!(matches!(db.transact(|tx| tx.put(counts, &3, &3)), Err(Error::Poisoned { .. })));
-    assert_eq!(db.read(|tx| tx.get(counts, &1))?, Some(1));
-    assert!(matches!(db.read(|tx| tx.get(counts, &2)), Err(Error::OutcomeUnknown { .. })));
-    assert!(matches!(db.read(|tx| tx.get(counts, &9)), Err(Error::OutcomeUnknown { .. })), "it may have been removed");
-    assert_eq!(db.snapshot()?.get(counts, &2)?, Some(2), "that waits for nothing");
+    assert!(matches!(db.transact(|tx| tx.put(counts, 2, &2)), Err(Error::OutcomeUnknown { .. })));
+    assert!(matches!(db.transact(|tx| tx.put(counts, 3, &3)), Err(Error::Poisoned { .. })));
+    assert_eq!(db.read(|tx| tx.get(counts, 1))?, Some(1));
+    assert!(matches!(db.read(|tx| tx.get(counts, 2)), Err(Error::OutcomeUnknown { .. })));
+    assert!(matches!(db.read(|tx| tx.get(counts, 9)), Err(Error::OutcomeUnknown { .. })), "it may have been removed");
+    assert_eq!(db.snapshot()?.get(counts, 2)?, Some(2), "that waits for nothing");
     let unsynced = db.read(|tx| {
         tx.set_durability(Durability::Async)?;
-        tx.get(counts, &2)
+        tx.get(counts, 2)
     })?;
     assert_eq!(unsynced, Some(2));
     assert!(matches!(db.checkpoint(), Err(Error::OutcomeUnknown { .. } | Error::Poisoned { .. })));
@@ -204,10 +204,10 @@ fn a_thread_that_has_stopped_is_named_and_nothing_false_is_acknowledged() -> Res
     thread::scope(|scope| {
         let (reached, db) = (reached, &db);
         let stopped = thread::Builder::new().name("the stopped one".to_owned());
-        let stopped = stopped.spawn_scoped(scope, || db.transact(|tx| tx.put(counts, &100, &1))).expect("a thread");
+        let stopped = stopped.spawn_scoped(scope, || db.transact(|tx| tx.put(counts, 100, &1))).expect("a thread");
         reached.recv().expect("it gets there");
         for key in 0..3 {
-            match db.transact(|tx| tx.put(counts, &key, &1)) {
+            match db.transact(|tx| tx.put(counts, key, &1)) {
                 Err(error @ Error::NotYetDurable { .. }) => {
                     assert!(error.to_string().contains("`the stopped one`"), "{error}");
                     let Error::NotYetDurable { waited, thread } = error else { continue };
@@ -217,7 +217,7 @@ fn a_thread_that_has_stopped_is_named_and_nothing_false_is_acknowledged() -> Res
             }
         }
         assert_eq!(durable(&disk, &[0, 1, 2, 100]), [None; 4]);
-        let ((), token) = db.submit(|tx| tx.put(counts, &3, &1))?;
+        let ((), token) = db.submit(|tx| tx.put(counts, 3, &1))?;
         assert!(matches!(token.wait_within(patience), Err(Error::NotYetDurable { .. })));
         go_on.send(()).expect("it waits for it");
         // It may be out of time itself.

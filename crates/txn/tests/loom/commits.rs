@@ -89,15 +89,15 @@ macro_rules! on {
 
 impl Rows {
     fn get<F: Fault>(self, tx: &mut Tx<'_, Model<F>>, key: u64) -> Result<u64, Error> {
-        Ok(on!(self, |table| tx.get(table, &key))?.unwrap_or(0))
+        Ok(on!(self, |table| tx.get(table, key))?.unwrap_or(0))
     }
 
     fn put<F: Fault>(self, tx: &mut Tx<'_, Model<F>>, key: u64, value: u64) -> Result<(), Error> {
-        on!(self, |table| tx.put(table, &key, &value))
+        on!(self, |table| tx.put(table, key, &value))
     }
 
     fn remove<F: Fault>(self, tx: &mut Tx<'_, Model<F>>, key: u64) -> Result<bool, Error> {
-        on!(self, |table| tx.remove(table, &key))
+        on!(self, |table| tx.remove(table, key))
     }
 
     fn count<F: Fault>(self, tx: &mut Tx<'_, Model<F>>) -> Result<u64, Error> {
@@ -423,7 +423,7 @@ fn close_beside_a_writer<F: Fault>() {
             // What the threads of a model share, as they are all one to the system, is made before there are several.
             drop(db.begin().expect("a transaction"));
             let write = move |db: &Db<Model<F>>| {
-                let written = db.begin().and_then(|mut tx| tx.put(rows, &1, &1).and_then(|()| tx.commit()));
+                let written = db.begin().and_then(|mut tx| tx.put(rows, 1, &1).and_then(|()| tx.commit()));
                 match written {
                     Ok(()) => 1,
                     Err(Error::Closed) => 0,

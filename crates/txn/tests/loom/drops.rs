@@ -53,7 +53,7 @@ impl<F: Fault> World<F> {
         let db = Builder::new().memory(16 << 10).build_with(NoHtm).expect("memory");
         let (rows, other) = (db.table(ROWS).expect("memory"), db.table(OTHER).expect("memory"));
         let world = Self { db, rows, other };
-        world.run(|tx, world| tx.put(world.rows, &1, &1)).expect("nobody else is here");
+        world.run(|tx, world| tx.put(world.rows, 1, &1)).expect("nobody else is here");
         world
     }
 
@@ -75,28 +75,28 @@ fn drop_beside<F: Fault>(preemptions: usize, uses: fn(&mut Tx<'_, Model<F>>, &Wo
         preemptions,
         World::<F>::new,
         move |world: &World<F>| {
-            let committed = world.run(|tx, world| uses(tx, world).and_then(|()| tx.put(world.other, &1, &7)));
+            let committed = world.run(|tx, world| uses(tx, world).and_then(|()| tx.put(world.other, 1, &7)));
             (committed.is_some(), None)
         },
         |world| {
             world.db.drop_table("rows").expect("it is there");
-            let found = world.run(|tx, world| tx.get(world.other, &1));
+            let found = world.run(|tx, world| tx.get(world.other, 1));
             (found.is_some(), found.flatten())
         },
         |world, (has_used, _), (has_read, found)| {
             assert!(!has_used || !has_read || found == Some(7), "a commit after the drop");
-            assert!(world.run(|tx, world| tx.get(world.rows, &1)).is_none(), "it was dropped");
+            assert!(world.run(|tx, world| tx.get(world.rows, 1)).is_none(), "it was dropped");
         },
     );
 }
 
 fn reads<F: Fault>(tx: &mut Tx<'_, Model<F>>, world: &World<F>) -> Result<(), Error> {
     // Nothing but the row is ever seen, until its table is refused, or the transaction.
-    tx.get(world.rows, &1).map(|row| assert_eq!(row, Some(1)))
+    tx.get(world.rows, 1).map(|row| assert_eq!(row, Some(1)))
 }
 
 fn writes<F: Fault>(tx: &mut Tx<'_, Model<F>>, world: &World<F>) -> Result<(), Error> {
-    tx.put(world.rows, &1, &2)
+    tx.put(world.rows, 1, &2)
 }
 
 #[test]

@@ -66,7 +66,7 @@ impl World<Rows> {
     }
 
     fn seen(&self, snapshot: &mut Snapshot<'_, Model>, key: u64) -> u64 {
-        snapshot.get(self.table, &key).expect("it is kept").unwrap_or(0)
+        snapshot.get(self.table, key).expect("it is kept").unwrap_or(0)
     }
 }
 
@@ -144,8 +144,8 @@ fn a_snapshot_sees_a_row_that_moves_to_another_key_once() {
         || World::new(&[1]),
         |world| {
             let mut tx = world.db.begin().expect("a transaction");
-            tx.put(world.table, &2, &1).expect("nobody else writes");
-            assert!(tx.remove(world.table, &1).expect("nobody else writes"));
+            tx.put(world.table, 2, &1).expect("nobody else writes");
+            assert!(tx.remove(world.table, 1).expect("nobody else writes"));
             tx.commit().expect("nobody else writes");
         },
         |world| {
@@ -164,14 +164,14 @@ fn a_range_in_a_snapshot_has_a_row_that_moves_to_another_key_once() {
         || {
             let world = World::of(|db| db.table(SORTED).expect("memory"));
             let mut tx = world.db.begin().expect("a transaction");
-            tx.insert(world.table, &1, &1).expect("room");
+            tx.insert(world.table, 1, &1).expect("room");
             tx.commit().expect("nobody else is here");
             world
         },
         |world| {
             let mut tx = world.db.begin().expect("a transaction");
-            tx.put(world.table, &2, &1).expect("nobody else writes");
-            assert!(tx.remove(world.table, &1).expect("nobody else writes"));
+            tx.put(world.table, 2, &1).expect("nobody else writes");
+            assert!(tx.remove(world.table, 1).expect("nobody else writes"));
             tx.commit().expect("nobody else writes");
         },
         |world| assert_eq!(world.snapshot().count(world.table, ..).expect("it is kept"), 1, "a transaction in part"),

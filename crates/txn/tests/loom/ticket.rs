@@ -54,12 +54,12 @@ impl World<Rows> {
     }
 
     fn increment(&self, tx: &mut Tx<'_, Model>, key: u64) -> Result<(), Error> {
-        let value = tx.get(self.table, &key)?.unwrap_or(0);
-        tx.put(self.table, &key, &(value + 1))
+        let value = tx.get(self.table, key)?.unwrap_or(0);
+        tx.put(self.table, key, &(value + 1))
     }
 
     fn value(&self, key: u64) -> u64 {
-        self.db.transact(|tx| tx.get(self.table, &key)).expect("nobody else is here").unwrap_or(0)
+        self.db.transact(|tx| tx.get(self.table, key)).expect("nobody else is here").unwrap_or(0)
     }
 }
 
@@ -121,7 +121,7 @@ fn no_key_comes_into_what_the_holder_has_read() {
         let inserted = world.db.transact(|tx| {
             let is_empty = tx.count(world.table, ..)? == 0;
             if is_empty {
-                tx.insert(world.table, &key, &1)?;
+                tx.insert(world.table, key, &1)?;
             }
             Ok(is_empty)
         });

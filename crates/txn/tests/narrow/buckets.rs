@@ -20,8 +20,8 @@ case! {
         let world = World::new();
         let alike = world.alike(0);
         let mut reader = world.db.begin().expect("a transaction");
-        assert_eq!(reader.get(world.a, &0).expect("alone"), None);
-        reader.put(world.sorted, &2, &2).expect("room");
+        assert_eq!(reader.get(world.a, 0).expect("alone"), None);
+        reader.put(world.sorted, 2, &2).expect("room");
         turn_round(&world, 0, alike);
         assert!(matches!(reader.commit(), Err(Error::Conflict(_))), "wrong: an absent key is absent still");
     }
@@ -35,14 +35,14 @@ case! {
         let mut runs = 0;
         let seen = world.db.read(|tx| {
             runs += 1;
-            let absent = tx.get(world.a, &0)?;
+            let absent = tx.get(world.a, 0)?;
             if runs == 1 {
                 elsewhere(|| {
                     turn_round(&world, 0, alike);
                     world.insert(world.b, 1, 1);
                 });
             }
-            Ok((absent, tx.get(world.b, &1)?))
+            Ok((absent, tx.get(world.b, 1)?))
         });
         assert_eq!(seen.expect("sound"), (Some(42), Some(1)), "wrong: it was never so");
     }
@@ -54,9 +54,9 @@ case! {
         let world = World::new();
         let alike = world.alike(0);
         let mut writer = world.db.begin().expect("a transaction");
-        assert_eq!(writer.get(world.a, &0).expect("alone"), None);
+        assert_eq!(writer.get(world.a, 0).expect("alone"), None);
         turn_round(&world, 0, alike);
-        let inserted = writer.insert(world.a, &0, &1).and_then(|()| writer.commit());
+        let inserted = writer.insert(world.a, 0, &1).and_then(|()| writer.commit());
         assert!(matches!(inserted, Err(Error::Conflict(_))), "wrong: {inserted:?}");
         assert_eq!(world.get(world.a, 0), Some(42), "wrong: it was overwritten");
     }

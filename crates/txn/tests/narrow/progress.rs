@@ -38,14 +38,14 @@ fn a_long_transaction_ends_beside_a_bucket_that_never_rests() {
                 .db
                 .transact(|tx| {
                     runs += 1;
-                    let absent = tx.get(world.b, &(100 + round))?;
+                    let absent = tx.get(world.b, (100 + round))?;
                     assert_eq!(absent, None);
                     // Until the bucket has come round, or has been left alone for a while.
                     let (before, since) = (changes.load(Relaxed), Instant::now());
                     while changes.load(Relaxed) < before + 16 && since.elapsed() < Duration::from_millis(20) {
                         thread::yield_now();
                     }
-                    tx.put(world.b, &round, &round)
+                    tx.put(world.b, round, &round)
                 })
                 .expect("it ends");
             assert!(runs > 1, "its first run was not disturbed");
@@ -81,10 +81,10 @@ fn money_is_neither_made_nor_lost() {
             while !is_over.load(Relaxed) {
                 let sum = world
                     .db
-                    .read(|tx| (0..ACCOUNTS).try_fold(0, |sum, key| Ok(sum + tx.get(world.a, &key)?.unwrap_or(0))));
+                    .read(|tx| (0..ACCOUNTS).try_fold(0, |sum, key| Ok(sum + tx.get(world.a, key)?.unwrap_or(0))));
                 assert_eq!(sum.expect("sound"), MONEY);
                 let mut snapshot = world.db.snapshot().expect("a snapshot");
-                let kept = |key| snapshot.get(world.a, &key).expect("it is kept").unwrap_or(0);
+                let kept = |key| snapshot.get(world.a, key).expect("it is kept").unwrap_or(0);
                 assert_eq!((0..ACCOUNTS).map(kept).sum::<u64>(), MONEY);
             }
         });
@@ -100,12 +100,12 @@ fn move_some(tx: &mut drtm_txn::Tx<'_>, world: &World, from: u64, to: u64) -> Re
     if from == to {
         return Ok(());
     }
-    let Some(money) = tx.take(world.a, &from)? else { return Ok(()) };
-    let there = tx.get(world.a, &to)?.unwrap_or(0);
+    let Some(money) = tx.take(world.a, from)? else { return Ok(()) };
+    let there = tx.get(world.a, to)?.unwrap_or(0);
     // What is too much for one account is divided.
     if there + money > 40 {
-        tx.put(world.a, &to, &40)?;
-        return tx.put(world.a, &from, &(there + money - 40));
+        tx.put(world.a, to, &40)?;
+        return tx.put(world.a, from, &(there + money - 40));
     }
-    tx.put(world.a, &to, &(there + money))
+    tx.put(world.a, to, &(there + money))
 }

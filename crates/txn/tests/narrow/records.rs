@@ -10,8 +10,8 @@ case! {
         let world = World::new();
         world.insert(world.a, 1, 100);
         let mut reader = world.db.begin().expect("a transaction");
-        assert_eq!(reader.get(world.a, &1).expect("alone"), Some(100));
-        reader.put(world.sorted, &1, &1).expect("room");
+        assert_eq!(reader.get(world.a, 1).expect("alone"), Some(100));
+        reader.put(world.sorted, 1, &1).expect("room");
         world.remove(world.a, 1);
         world.use_memory(ROUND - 1);
         world.insert(world.b, 7, 7);
@@ -25,7 +25,7 @@ case! {
         let world = World::new();
         world.insert(world.a, 1, 100);
         let mut writer = world.db.begin().expect("a transaction");
-        writer.update(world.a, &1, |value| *value = 999).expect("alone");
+        writer.update(world.a, 1, |value| *value = 999).expect("alone");
         world.remove(world.a, 1);
         world.use_memory(ROUND - 1);
         world.insert(world.b, 7, 7);
@@ -41,7 +41,7 @@ case! {
         let world = World::new();
         world.insert(world.a, 1, 100);
         let mut writer = world.db.begin().expect("a transaction");
-        writer.put(world.a, &1, &999).expect("alone");
+        writer.put(world.a, 1, &999).expect("alone");
         world.remove(world.a, 1);
         world.use_memory(ROUND - 1);
         world.insert(world.b, 7, 7);
@@ -60,16 +60,16 @@ case! {
         let mut runs = 0;
         let seen = world.db.read(|tx| {
             runs += 1;
-            let one = tx.get(world.a, &1)?;
+            let one = tx.get(world.a, 1)?;
             if runs == 1 {
                 elsewhere(|| {
                     world.remove(world.a, 1);
                     world.use_memory(ROUND - 1);
                     world.insert(world.b, 7, 7);
-                    world.db.transact(|tx| tx.update(world.a, &2, |value| *value = 201)).expect("alone");
+                    world.db.transact(|tx| tx.update(world.a, 2, |value| *value = 201)).expect("alone");
                 });
             }
-            Ok((one, tx.get(world.a, &2)?))
+            Ok((one, tx.get(world.a, 2)?))
         });
         assert_eq!(seen.expect("sound"), (None, Some(201)), "wrong: it was never so");
     }
@@ -83,11 +83,11 @@ case! {
         let mut tx = world.db.begin().expect("a transaction");
         tx.prefetch(world.a, [1_u64, 2, 3].iter()).expect("its own table");
         // Where the rows are is known from here on.
-        assert_eq!(tx.get(world.a, &3).expect("alone"), Some(103));
+        assert_eq!(tx.get(world.a, 3).expect("alone"), Some(103));
         world.remove(world.a, 1);
         world.use_memory(ROUND - 1);
         world.insert(world.b, 1, 777);
-        assert_ne!(tx.get(world.a, &1).ok(), Some(Some(777)), "wrong: another table's row");
+        assert_ne!(tx.get(world.a, 1).ok(), Some(Some(777)), "wrong: another table's row");
     }
 }
 
@@ -98,12 +98,12 @@ case! {
         world.insert(world.a, 1, 100);
         world.insert(world.a, 2, 200);
         let mut reader = world.db.begin().expect("a transaction");
-        assert_eq!(reader.get(world.a, &1).expect("alone"), Some(100));
+        assert_eq!(reader.get(world.a, 1).expect("alone"), Some(100));
         world.remove(world.a, 1);
         world.use_memory(ROUND - 1);
         world.insert(world.b, 7, 7);
-        world.db.transact(|tx| tx.update(world.a, &2, |value| *value = 201)).expect("alone");
-        let seen = reader.get(world.a, &2);
+        world.db.transact(|tx| tx.update(world.a, 2, |value| *value = 201)).expect("alone");
+        let seen = reader.get(world.a, 2);
         assert!(matches!(seen, Err(Error::Conflict(Conflict::Validation))), "wrong: {seen:?}");
     }
 }
@@ -114,18 +114,18 @@ fn a_snapshot_goes_on_seeing_what_was() {
     let world = World::new();
     let keys = 0..20_u64;
     keys.clone().for_each(|key| world.insert(world.a, key, key));
-    world.db.transact(|tx| keys.clone().try_for_each(|key| tx.insert(world.sorted, &key, &key))).expect("room");
+    world.db.transact(|tx| keys.clone().try_for_each(|key| tx.insert(world.sorted, key, &key))).expect("room");
     let mut snapshot = world.db.snapshot().expect("a snapshot");
     snapshot.prefetch(world.a, keys.clone()).expect("its own table");
     for round in 0..10 * ROUND {
         for key in keys.clone().step_by(3) {
-            world.db.transact(|tx| tx.put(world.a, &key, &(1_000 + round))).expect("alone");
-            world.db.transact(|tx| tx.remove(world.sorted, &key)).expect("alone");
-            world.db.transact(|tx| tx.insert(world.sorted, &key, &round)).expect("alone");
+            world.db.transact(|tx| tx.put(world.a, key, &(1_000 + round))).expect("alone");
+            world.db.transact(|tx| tx.remove(world.sorted, key)).expect("alone");
+            world.db.transact(|tx| tx.insert(world.sorted, key, &round)).expect("alone");
         }
         world.use_memory(1);
         let sum: u64 =
-            keys.clone().map(|key| snapshot.get(world.a, &key).expect("it is kept").expect("it was there")).sum();
+            keys.clone().map(|key| snapshot.get(world.a, key).expect("it is kept").expect("it was there")).sum();
         assert_eq!(sum, keys.clone().sum(), "round {round}");
         let sorted = snapshot.range(world.sorted, ..).expect("its own table").rows();
         assert!(sorted.map(|row| row.expect("it is kept")).eq(keys.clone().map(|key| (key, key))), "round {round}");
@@ -151,7 +151,7 @@ fn garbage_does_not_take_out_a_later_row() {
         world.insert(world.a, 1, round);
         // Now and then garbage is tried again.
         for _ in 0..40 {
-            assert_eq!(world.db.transact(|tx| tx.get(world.a, &1)).expect("sound"), Some(round));
+            assert_eq!(world.db.transact(|tx| tx.get(world.a, 1)).expect("sound"), Some(round));
         }
     }
     assert_eq!(world.get(world.b, 1), None);
@@ -163,8 +163,8 @@ fn a_long_transaction_is_not_given_up_for_memory() {
     let world = World::new();
     world.insert(world.a, 1, 100);
     let mut long = world.db.begin().expect("a transaction");
-    assert_eq!(long.get(world.a, &1).expect("alone"), Some(100));
-    long.put(world.sorted, &1, &1).expect("room");
+    assert_eq!(long.get(world.a, 1).expect("alone"), Some(100));
+    long.put(world.sorted, 1, &1).expect("room");
     world.use_memory(100 * ROUND);
     long.commit().expect("nothing that it has seen has changed");
 }

@@ -35,22 +35,22 @@ impl World {
     }
 
     pub(crate) fn insert(&self, table: Rows, key: u64, value: u64) {
-        self.db.transact(|tx| tx.insert(table, &key, &value)).expect("room");
+        self.db.transact(|tx| tx.insert(table, key, &value)).expect("room");
     }
 
     pub(crate) fn remove(&self, table: Rows, key: u64) {
-        assert!(self.db.transact(|tx| tx.remove(table, &key)).expect("sound"));
+        assert!(self.db.transact(|tx| tx.remove(table, key)).expect("sound"));
     }
 
     pub(crate) fn get(&self, table: Rows, key: u64) -> Option<u64> {
-        self.db.read(|tx| tx.get(table, &key)).expect("sound")
+        self.db.read(|tx| tx.get(table, key)).expect("sound")
     }
 
     /// Uses the memory that was freed last so often.
     pub(crate) fn use_memory(&self, times: u64) {
         for _ in 0..times {
-            self.db.transact(|tx| tx.insert(self.churn, &1, &0)).expect("room");
-            self.db.transact(|tx| tx.remove(self.churn, &1)).expect("sound");
+            self.db.transact(|tx| tx.insert(self.churn, 1, &0)).expect("room");
+            self.db.transact(|tx| tx.remove(self.churn, 1)).expect("sound");
         }
     }
 
@@ -59,8 +59,8 @@ impl World {
         let mut alike = Vec::new();
         for other in key + 1.. {
             let mut tx = self.db.begin().expect("a transaction");
-            assert_eq!(tx.get(self.a, &key).expect("alone"), None);
-            tx.put(self.sorted, &1, &1).expect("room");
+            assert_eq!(tx.get(self.a, key).expect("alone"), None);
+            tx.put(self.sorted, 1, &1).expect("room");
             self.insert(self.a, other, 0);
             if tx.commit().is_err() {
                 alike.push(other);

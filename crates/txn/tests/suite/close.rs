@@ -39,15 +39,15 @@ fn whatever_is_asked_of_a_closed_database_is_answered_so() -> Result<(), Error> 
     let db = Db::new()?;
     let (counters, clone) = (db.table(COUNTERS)?, db.clone());
     let by_count = db.index(counters, BY_COUNT)?;
-    db.transact(|tx| tx.put(counters, &1, &7))?;
+    db.transact(|tx| tx.put(counters, 1, &7))?;
     assert!(!clone.is_closed());
     clone.close()?;
     assert!(db.is_closed());
     let answers = [
-        db.transact(|tx| tx.put(counters, &1, &8)),
-        db.try_transact(|tx| tx.put(counters, &1, &8)),
-        db.read(|tx| tx.get(by_count, &7).map(drop)),
-        db.try_read(|tx| tx.get(counters, &1).map(drop)),
+        db.transact(|tx| tx.put(counters, 1, &8)),
+        db.try_transact(|tx| tx.put(counters, 1, &8)),
+        db.read(|tx| tx.get(by_count, 7).map(drop)),
+        db.try_read(|tx| tx.get(counters, 1).map(drop)),
         db.begin().map(drop),
         db.snapshot().map(drop),
         db.table(COUNTERS).map(drop),
@@ -70,7 +70,7 @@ fn nobody_closes_a_database_from_within() -> Result<(), Error> {
     let counters = db.table(COUNTERS)?;
     db.transact(|tx| {
         assert!(matches!(db.close(), Err(Error::InTransaction)));
-        tx.put(counters, &1, &1)
+        tx.put(counters, 1, &1)
     })?;
     db.read(|_| {
         assert!(matches!(db.close(), Err(Error::InTransaction)));
@@ -87,7 +87,7 @@ fn nobody_closes_a_database_from_within() -> Result<(), Error> {
         db.transact(|_| -> Result<(), Error> { panic!("out") })
     }));
     assert!(panicked.is_err());
-    db.transact(|tx| tx.put(counters, &1, &2))?;
+    db.transact(|tx| tx.put(counters, 1, &2))?;
     db.close()
 }
 
@@ -96,24 +96,24 @@ fn nobody_closes_a_database_from_within() -> Result<(), Error> {
 fn who_is_inside_may_finish() -> Result<(), Error> {
     let db = Db::new()?;
     let counters = db.table(COUNTERS)?;
-    db.transact(|tx| tx.put(counters, &1, &10))?;
+    db.transact(|tx| tx.put(counters, 1, &10))?;
     let (is_in, others) = (Barrier::new(2), Barrier::new(2));
     thread::scope(|scope| {
         let running = scope.spawn(|| {
             let mut tries = 0;
             db.transact(|tx| {
-                let count = tx.get(counters, &1)?.unwrap_or(0);
+                let count = tx.get(counters, 1)?.unwrap_or(0);
                 tries += 1;
                 if tries == 1 {
                     is_in.wait();
                     others.wait();
                 }
-                tx.put(counters, &1, &(count + 1))?;
+                tx.put(counters, 1, &(count + 1))?;
                 Ok(tries)
             })
         });
         is_in.wait();
-        db.transact(|tx| tx.put(counters, &1, &20))?;
+        db.transact(|tx| tx.put(counters, 1, &20))?;
         let (begun, mut snapshot) = thread::scope(|scope| {
             let begin = || Ok::<_, Error>((db.begin()?, db.snapshot()?));
             scope.spawn(begin).join().expect("it does not panic")
@@ -125,10 +125,10 @@ fn who_is_inside_may_finish() -> Result<(), Error> {
         assert_eq!(running.join().expect("it does not panic")?, 2, "it has been run again meanwhile");
         let closed = db.close_within(Some(Duration::ZERO));
         assert!(matches!(closed, Err(Error::StillRunning { transactions: 2 })), "{closed:?}");
-        assert_eq!(snapshot.get(counters, &1)?, Some(20));
+        assert_eq!(snapshot.get(counters, 1)?, Some(20));
         drop(snapshot);
         let mut begun = begun;
-        begun.put(counters, &2, &5)?;
+        begun.put(counters, 2, &5)?;
         begun.commit()?;
         db.close()
     })?;
@@ -141,7 +141,7 @@ fn nothing_commits_afterwards<E: Engine>(engine: &E, rounds: u64) {
     for round in 0..rounds {
         let (db, counted) = database(engine.clone());
         let counters = db.table(COUNTERS).expect("memory");
-        db.transact(|tx| (0..4).try_for_each(|key| tx.put(counters, &key, &0))).expect("memory");
+        db.transact(|tx| (0..4).try_for_each(|key| tx.put(counters, key, &0))).expect("memory");
         let (acknowledged, is_over, start) = (AtomicU64::new(4), AtomicBool::new(false), Barrier::new(3));
         let told = thread::scope(|scope| {
             for writer in 0..2_u64 {
@@ -152,13 +152,13 @@ fn nothing_commits_afterwards<E: Engine>(engine: &E, rounds: u64) {
                         let key = (writer + turn) % 4;
                         let was_over = is_over.load(Relaxed);
                         let done = match turn % 3 {
-                            0 => db.transact(|tx| tx.update(counters, &key, |count| *count += 1)).map(drop),
+                            0 => db.transact(|tx| tx.update(counters, key, |count| *count += 1)).map(drop),
                             1 => db.begin().and_then(|mut tx| {
-                                tx.put(counters, &key, &turn)?;
+                                tx.put(counters, key, &turn)?;
                                 tx.commit()
                             }),
                             _ => {
-                                db.snapshot().and_then(|mut tx| tx.get(counters, &key)).and(Err(Error::aborted("read")))
+                                db.snapshot().and_then(|mut tx| tx.get(counters, key)).and(Err(Error::aborted("read")))
                             }
                         };
                         match done {
@@ -204,7 +204,7 @@ fn several_close_at_once() {
         let (db, counted) = database(NoHtm);
         let counters = db.table(COUNTERS).expect("memory");
         thread::scope(|scope| {
-            scope.spawn(|| while db.transact(|tx| tx.put(counters, &1, &1)).is_ok() {});
+            scope.spawn(|| while db.transact(|tx| tx.put(counters, 1, &1)).is_ok() {});
             for _ in 0..2 {
                 scope.spawn(|| {
                     db.close().expect("this thread has no transaction");

@@ -96,18 +96,18 @@ impl Setting for Sound {
 fn commits_after_a_drop<S: Setting<Engine = NoHtm>>() -> Result<[Result<(), Error>; 3], Error> {
     let db = Builder::new().memory(16 << 20).build_with::<S>(NoHtm)?;
     let (notes, other) = (db.table(NOTES)?, db.table(OTHER)?);
-    db.transact(|tx| (1..4).try_for_each(|key| tx.put(notes, &key, b"old")))?;
+    db.transact(|tx| (1..4).try_for_each(|key| tx.put(notes, key, b"old")))?;
     let (mut writes, mut uses, mut reads) = (db.begin()?, db.begin()?, db.begin()?);
-    writes.put(notes, &1, b"new")?;
-    writes.put(other, &1, &1)?;
-    uses.get(notes, &2)?;
-    uses.put(other, &2, &2)?;
-    reads.get(notes, &2)?;
-    reads.get(notes, &3)?;
+    writes.put(notes, 1, b"new")?;
+    writes.put(other, 1, &1)?;
+    uses.get(notes, 2)?;
+    uses.put(other, 2, &2)?;
+    reads.get(notes, 2)?;
+    reads.get(notes, 3)?;
     db.drop_table("notes")?;
     let commits = [writes.commit(), uses.commit(), reads.commit()];
     let done = commits.iter().take(2).filter(|commit| commit.is_ok()).count();
-    assert_eq!(db.read(|tx| tx.get_many(other, &[1, 2]))?.into_iter().flatten().count(), done);
+    assert_eq!(db.read(|tx| tx.get_many(other, [1, 2]))?.into_iter().flatten().count(), done);
     Ok(commits)
 }
 
@@ -127,8 +127,8 @@ fn a_transaction_that_has_used_a_table_does_not_commit_after_its_drop() -> Resul
     let mut runs = 0;
     let refused = db.transact(|tx| {
         runs += 1;
-        tx.put(other, &1, &1)?;
-        tx.get(notes, &1)?;
+        tx.put(other, 1, &1)?;
+        tx.get(notes, 1)?;
         if runs == 1 {
             let db = db.clone();
             thread::spawn(move || db.drop_table("notes")).join().expect("no panic")?;
@@ -136,7 +136,7 @@ fn a_transaction_that_has_used_a_table_does_not_commit_after_its_drop() -> Resul
         Ok(())
     });
     is_dropped(refused, "notes");
-    assert_eq!((runs, db.read(|tx| tx.get(other, &1))?), (2, None));
+    assert_eq!((runs, db.read(|tx| tx.get(other, 1))?), (2, None));
     Ok(())
 }
 
@@ -150,7 +150,7 @@ fn commits_that_do_not_look_are_noticed() -> Result<(), Error> {
 fn a_range_that_is_open_sees_its_rows_to_the_end_and_no_others() -> Result<(), Error> {
     let db = Builder::new().memory(16 << 20).build()?;
     let sorted = db.table(SORTED)?;
-    let fill = |table, value: u64| db.transact(|tx| (0..500).try_for_each(|key| tx.put(table, &key, &value)));
+    let fill = |table, value: u64| db.transact(|tx| (0..500).try_for_each(|key| tx.put(table, key, &value)));
     fill(sorted, 1)?;
     let mut snapshot = db.snapshot()?;
     let mut rows = snapshot.range(sorted, ..)?;
@@ -160,7 +160,7 @@ fn a_range_that_is_open_sees_its_rows_to_the_end_and_no_others() -> Result<(), E
     // Memory that were free would be used again.
     (2..9).try_for_each(|value| {
         fill(other, value)?;
-        db.transact(|tx| (0..500).try_for_each(|key| tx.remove(other, &key).map(drop)))
+        db.transact(|tx| (0..500).try_for_each(|key| tx.remove(other, key).map(drop)))
     })?;
     let mut seen = 1;
     while let Some((key, value)) = rows.next()? {
@@ -169,7 +169,7 @@ fn a_range_that_is_open_sees_its_rows_to_the_end_and_no_others() -> Result<(), E
     }
     assert_eq!(seen, 500);
     drop(rows);
-    is_dropped(snapshot.get(sorted, &1), "sorted");
+    is_dropped(snapshot.get(sorted, 1), "sorted");
     Ok(())
 }
 
@@ -186,13 +186,13 @@ fn the_memory_of_rows_is_used_again() -> Result<(), Error> {
                 keys.iter().try_for_each(|key| {
                     tx.put(notes, key, &[7; 200])?;
                     tx.put(sorted, key, key)?;
-                    tx.put(texts, &format!("a text with a long key, number {key}"), &[7; 100])
+                    tx.put(texts, format!("a text with a long key, number {key}"), &[7; 100])
                 })
             })?;
         }
         // So that there are older versions, too.
         let snapshot = db.snapshot()?;
-        db.transact(|tx| (0..100).try_for_each(|key| tx.put(notes, &key, &[8; 200])))?;
+        db.transact(|tx| (0..100).try_for_each(|key| tx.put(notes, key, &[8; 200])))?;
         drop(snapshot);
         Ok::<_, Error>((notes, texts, sorted))
     };
@@ -211,10 +211,10 @@ fn the_memory_of_rows_is_used_again() -> Result<(), Error> {
     let (notes, ..) = round()?;
     let mut snapshot = db.snapshot()?;
     drop_all()?;
-    is_dropped(snapshot.get(notes, &1), "notes");
+    is_dropped(snapshot.get(notes, 1), "notes");
     drop(snapshot);
     let other = db.table(OTHER)?;
-    (0..5_000).try_for_each(|key| db.transact(|tx| tx.put(other, &(key % 10), &key)))?;
+    (0..5_000).try_for_each(|key| db.transact(|tx| tx.put(other, key % 10, &key)))?;
     assert_eq!(db.older_versions(), 0);
     for _ in 0..3 {
         round()?;
@@ -260,9 +260,9 @@ fn numbers_of_tables_are_not_used_again() -> Result<(), Error> {
     for _ in 0..1_023 {
         db.drop_table("notes")?;
         let notes = db.table(NOTES)?;
-        db.transact(|tx| tx.put(notes, &1, b"new"))?;
+        db.transact(|tx| tx.put(notes, 1, b"new"))?;
     }
-    is_dropped(db.read(|tx| tx.get(first, &1)), "notes");
+    is_dropped(db.read(|tx| tx.get(first, 1)), "notes");
     db.drop_table("notes")?;
     match db.table(NOTES) {
         Err(Error::TooManyTables { most: 1024 }) => Ok(()),
@@ -277,22 +277,22 @@ fn a_renamed_table_goes_on_under_its_handles_and_is_opened_by_its_new_name() -> 
     let sorted = db.table(SORTED)?;
     let by_value = db.index(sorted, BY_VALUE)?;
     let mut running = db.begin()?;
-    running.insert(sorted, &1, &10)?;
+    running.insert(sorted, 1, &10)?;
     db.rename_table("sorted", "renamed")?;
     running.commit()?;
-    assert_eq!(db.read(|tx| tx.get(db.table(RENAMED)?, &1))?, Some(10));
-    let exists = db.transact(|tx| tx.insert(sorted, &1, &11));
+    assert_eq!(db.read(|tx| tx.get(db.table(RENAMED)?, 1))?, Some(10));
+    let exists = db.transact(|tx| tx.insert(sorted, 1, &11));
     assert!(matches!(exists, Err(Error::Exists { table: "renamed" })));
     // Its indexes are its own still.
     db.index(db.table(RENAMED)?, BY_VALUE)?;
-    assert_eq!(db.read(|tx| tx.get(by_value, &10))?, Some((1, 10)));
+    assert_eq!(db.read(|tx| tx.get(by_value, 10))?, Some((1, 10)));
     // The name is free.
     let new = db.table(SORTED)?;
-    assert_eq!(db.read(|tx| tx.get(new, &1))?, None);
+    assert_eq!(db.read(|tx| tx.get(new, 1))?, None);
     assert!(matches!(db.index(new, BY_VALUE), Err(Error::OtherTypes { .. })), "it is another's index");
     db.drop_table("renamed")?;
-    is_dropped(db.read(|tx| tx.get(sorted, &1)), "renamed");
-    is_dropped(db.read(|tx| tx.get(by_value, &10)), "sorted by value");
+    is_dropped(db.read(|tx| tx.get(sorted, 1)), "renamed");
+    is_dropped(db.read(|tx| tx.get(by_value, 10)), "sorted by value");
     db.index(new, BY_VALUE)?;
     Ok(())
 }
@@ -302,30 +302,30 @@ fn a_dropped_index_is_not_kept_any_more_and_can_be_made_again() -> Result<(), Er
     let db = Db::new()?;
     let sorted = db.table(SORTED)?;
     let (by_value, by_half) = (db.index(sorted, BY_VALUE)?, db.index(sorted, BY_HALF)?);
-    db.transact(|tx| (0..10).try_for_each(|key| tx.put(sorted, &key, &key)))?;
-    let twice = |key: u64| db.transact(|tx| tx.put(sorted, &key, &5));
+    db.transact(|tx| (0..10).try_for_each(|key| tx.put(sorted, key, &key)))?;
+    let twice = |key: u64| db.transact(|tx| tx.put(sorted, key, &5));
     assert!(matches!(twice(7), Err(Error::Duplicate { .. })));
     // A transaction that is running, and has written entries, is run again.
     let mut running = db.begin()?;
-    running.put(sorted, &3, &33)?;
+    running.put(sorted, 3, &33)?;
     let mut snapshot = db.snapshot()?;
-    assert!(snapshot.get(by_value, &3)?.is_some());
+    assert!(snapshot.get(by_value, 3)?.is_some());
     db.drop_index("sorted by value")?;
-    is_dropped(snapshot.get(by_value, &3), "sorted by value");
-    assert!(matches!(running.put(sorted, &4, &44), Err(Error::Conflict(Conflict::Indexed))));
+    is_dropped(snapshot.get(by_value, 3), "sorted by value");
+    assert!(matches!(running.put(sorted, 4, &44), Err(Error::Conflict(Conflict::Indexed))));
     assert!(matches!(running.commit(), Err(Error::Conflict(Conflict::Indexed))));
     drop(snapshot);
     twice(7)?;
     assert_eq!(db.read(|tx| tx.count(by_half, 2..=2))?, 3, "the other index is kept");
-    is_dropped(db.read(|tx| tx.get(by_value, &5)), "sorted by value");
+    is_dropped(db.read(|tx| tx.get(by_value, 5)), "sorted by value");
     match db.index(sorted, BY_VALUE) {
         Err(Error::NotUnique { .. }) => {}
         other => panic!("{other:?}"),
     }
-    db.transact(|tx| tx.remove(sorted, &7))?;
+    db.transact(|tx| tx.remove(sorted, 7))?;
     let again = db.index(sorted, BY_VALUE)?;
-    assert_eq!(db.read(|tx| tx.get(again, &5))?, Some((5, 5)));
-    is_dropped(db.read(|tx| tx.get(by_value, &5)), "sorted by value");
+    assert_eq!(db.read(|tx| tx.get(again, 5))?, Some((5, 5)));
+    is_dropped(db.read(|tx| tx.get(by_value, 5)), "sorted by value");
     assert!(matches!(twice(8), Err(Error::Duplicate { .. })));
     db.drop_index("sorted by value")?;
     db.drop_index("sorted by half")?;
@@ -357,9 +357,9 @@ fn writers_beside_drops_write_to_their_table_or_not_at_all() {
                         }
                         let was_dropped = over.load(SeqCst) > generation;
                         let written = db.transact(|tx| {
-                            let count = tx.get(counts, &generation)?.unwrap_or(0);
-                            tx.put(counts, &generation, &(count + 1))?;
-                            tx.insert(table, &next, &next)
+                            let count = tx.get(counts, generation)?.unwrap_or(0);
+                            tx.put(counts, generation, &(count + 1))?;
+                            tx.insert(table, next, &next)
                         });
                         match written {
                             Ok(()) => assert!(!was_dropped, "a handle of a table that was dropped before"),
@@ -396,7 +396,7 @@ fn writers_beside_drops_write_to_their_table_or_not_at_all() {
         });
         let (table, generation) = *current.read();
         let (rows, count) =
-            db.read(|tx| Ok((tx.count(table, ..)?, tx.get(counts, &generation)?.unwrap_or(0)))).expect("it is open");
+            db.read(|tx| Ok((tx.count(table, ..)?, tx.get(counts, generation)?.unwrap_or(0)))).expect("it is open");
         assert_eq!(rows, count);
         assert!(refused.into_inner() > 0, "no writer has met a drop");
     });
@@ -419,9 +419,9 @@ fn writers_do_not_notice_that_an_index_is_dropped() {
                         let value = 40 * random.u64(..5) + key;
                         let written = db.transact(|tx| {
                             if value.is_multiple_of(3) {
-                                tx.remove(sorted, &key).map(drop)
+                                tx.remove(sorted, key).map(drop)
                             } else {
-                                tx.put(sorted, &key, &value)
+                                tx.put(sorted, key, &value)
                             }
                         });
                         written.expect("it is a table with an index, or without");
@@ -540,7 +540,7 @@ proptest! {
                 Step::Put(which, key) if !handles.is_empty() => {
                     let at = which % handles.len();
                     next += 1;
-                    match (db.transact(|tx| tx.put(handles[at], &key, &next)), model[at].name) {
+                    match (db.transact(|tx| tx.put(handles[at], key, &next)), model[at].name) {
                         (Ok(()), Some(_)) => model[at].rows[key as usize] = Some(next),
                         (Err(Error::Dropped { .. }), None) => {}
                         other => prop_assert!(false, "{other:?}"),
@@ -548,7 +548,7 @@ proptest! {
                 }
                 Step::Get(which, key) if !handles.is_empty() => {
                     let at = which % handles.len();
-                    match (db.read(|tx| tx.get(handles[at], &key)), model[at].name) {
+                    match (db.read(|tx| tx.get(handles[at], key)), model[at].name) {
                         (Ok(found), Some(_)) => prop_assert_eq!(found, model[at].rows[key as usize]),
                         (Err(Error::Dropped { .. }), None) => {}
                         other => prop_assert!(false, "{other:?}"),
@@ -558,7 +558,7 @@ proptest! {
                 Step::GetHeld(which, key) if !handles.is_empty() => {
                     let at = which % handles.len();
                     let Some((snapshot, then)) = &mut held else { continue };
-                    match (snapshot.get(handles[at], &key), model[at].name) {
+                    match (snapshot.get(handles[at], key), model[at].name) {
                         (Ok(found), Some(_)) => {
                             prop_assert_eq!(found, then.get(at).and_then(|table| table.rows[key as usize]));
                         }

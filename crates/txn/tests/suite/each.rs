@@ -109,7 +109,7 @@ fn agree<S: Setting>(db: &Db<S>, steps: &[Step]) {
     let (numbers, names) = (db.table(BY_NUMBER).expect("a table"), db.table(BY_NAME).expect("another"));
     let mut model: BTreeMap<u64, Row> = BTreeMap::new();
     let put = |tx: &mut Tx<'_, S>, key: u64, row: Row| {
-        tx.put(numbers, &key, &row).and_then(|()| tx.put(names, &name(key), &row))
+        tx.put(numbers, key, &row).and_then(|()| tx.put(names, name(key), &row))
     };
     let all = (0..KEYS).step_by(2).map(|key| (key, Row { first: key, second: 0 }));
     model.extend(all.clone());
@@ -137,13 +137,13 @@ fn agree<S: Setting>(db: &Db<S>, steps: &[Step]) {
                 }
                 Step::Change(key, value) => {
                     let changed = tx.update(numbers.column(SECOND), key, |second| *second = *value)?;
-                    tx.update(names.column(SECOND), &name(*key), |second| *second = *value)?;
+                    tx.update(names.column(SECOND), name(*key), |second| *second = *value)?;
                     assert_eq!(changed.is_some(), model.contains_key(key));
                     model.entry(*key).and_modify(|row| row.second = *value);
                 }
                 Step::Remove(key) => {
                     tx.remove(numbers, key)?;
-                    tx.remove(names, &name(*key))?;
+                    tx.remove(names, name(*key))?;
                     model.remove(key);
                 }
                 Step::See(range, is_up, most) => see(tx, &model, range, *is_up, *most)?,
@@ -185,7 +185,7 @@ fn filled(rows: u64) -> (Db<Embedded>, Table<u64, Pod<Row>, Ordered>) {
     let db = Builder::new().memory(64 << 20).build().expect("a database");
     let table = db.table(BY_NUMBER).expect("a table");
     let row = |key| Row { first: key, second: 0 };
-    db.transact(|tx| (0..rows).try_for_each(|key| tx.insert(table, &key, &row(key)))).expect("room");
+    db.transact(|tx| (0..rows).try_for_each(|key| tx.insert(table, key, &row(key)))).expect("room");
     (db, table)
 }
 
@@ -202,7 +202,7 @@ fn a_long_read_goes_on_in_a_snapshot() {
                 is_changed = true;
                 std::thread::scope(|scope| {
                     scope.spawn(|| {
-                        db.transact(|tx| tx.update(table, &4_999, |row| row.second = 1)).expect("no conflict")
+                        db.transact(|tx| tx.update(table, 4_999, |row| row.second = 1)).expect("no conflict")
                     });
                 });
             }
@@ -211,7 +211,7 @@ fn a_long_read_goes_on_in_a_snapshot() {
         Ok(sum)
     });
     assert_eq!(sum.expect("a snapshot is never refused"), ROWS * (ROWS - 1) / 2);
-    assert_eq!(db.read(|tx| tx.get(table, &4_999)).expect("alone").map(|row| row.second), Some(1));
+    assert_eq!(db.read(|tx| tx.get(table, 4_999)).expect("alone").map(|row| row.second), Some(1));
 }
 
 /// What is not true any more is noticed on the way, after twice as many rows at the latest.
@@ -226,7 +226,7 @@ fn a_transaction_that_cannot_commit_does_not_go_on_for_long() {
             shown.set(shown.get() + 1);
             if tries.get() == 1 && shown.get() == 10 {
                 std::thread::scope(|scope| {
-                    scope.spawn(|| db.transact(|tx| tx.update(table, &3, |row| row.second += 1)).expect("no conflict"));
+                    scope.spawn(|| db.transact(|tx| tx.update(table, 3, |row| row.second += 1)).expect("no conflict"));
                 });
             }
             assert!(tries.get() > 1 || shown.get() < 100, "it goes on");
@@ -258,8 +258,8 @@ fn no_change_of_many_rows_is_lost() {
         scope.spawn(|| {
             for turn in 0..TURNS {
                 let key = (turn * 13) % ROWS;
-                let row = db.transact(|tx| tx.take(table, &key)).expect("room").expect("nobody else takes any");
-                db.transact(|tx| tx.insert(table, &key, &row)).expect("room");
+                let row = db.transact(|tx| tx.take(table, key)).expect("room").expect("nobody else takes any");
+                db.transact(|tx| tx.insert(table, key, &row)).expect("room");
             }
         });
         raisers.into_iter().map(|raiser| raiser.join().expect("no panic")).sum()
@@ -278,8 +278,8 @@ fn a_row_that_could_not_be_changed_has_been_read() {
         resume_unwind(Box::new("not this one"));
     }
     let ways: [Way; 4] = [
-        |tx, table| tx.update(table, &3, |row| fail(&mut row.second)).map(drop),
-        |tx, table| tx.update(table.column(SECOND), &3, fail).map(drop),
+        |tx, table| tx.update(table, 3, |row| fail(&mut row.second)).map(drop),
+        |tx, table| tx.update(table.column(SECOND), 3, fail).map(drop),
         |tx, table| tx.range(table, 3..)?.update_next(|_, row| fail(&mut row.second)).map(drop),
         |tx, table| {
             tx.range(table, 3..)?.update_each(|_, row| {
@@ -296,14 +296,14 @@ fn a_row_that_could_not_be_changed_has_been_read() {
             assert!(catch_unwind(AssertUnwindSafe(|| way(tx, table))).is_err());
             if tries == 1 {
                 std::thread::scope(|scope| {
-                    scope.spawn(|| db.transact(|tx| tx.update(table, &3, |row| row.second = number)).expect("alone"));
+                    scope.spawn(|| db.transact(|tx| tx.update(table, 3, |row| row.second = number)).expect("alone"));
                 });
             }
-            tx.put(table, &(100 + number), &Row { first: number, second: tries })
+            tx.put(table, 100 + number, &Row { first: number, second: tries })
         })
         .expect("the second time");
         assert_eq!(tries, 2, "way {number}");
-        let (changed, other) = db.read(|tx| Ok((tx.get(table, &3)?, tx.get(table, &(100 + number))?))).expect("alone");
+        let (changed, other) = db.read(|tx| Ok((tx.get(table, 3)?, tx.get(table, 100 + number)?))).expect("alone");
         assert_eq!(other, Some(Row { first: number, second: 2 }));
         assert_eq!(changed.map(|row| row.second), Some(number), "by the other thread alone");
     }

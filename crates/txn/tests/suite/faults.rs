@@ -50,14 +50,14 @@ fn leaves_entries<F: Fault>() -> bool {
     let db = database::<F>(16 << 20);
     let sorted = db.table(SORTED).expect("memory");
     let by_value = db.index(sorted, BY_VALUE).expect("memory");
-    db.transact(|tx| (0..10).try_for_each(|key| tx.insert(sorted, &key, &(100 + key)))).expect("memory");
+    db.transact(|tx| (0..10).try_for_each(|key| tx.insert(sorted, key, &(100 + key)))).expect("memory");
     let removed = db.transact(|tx| {
         let mut rows = tx.range(sorted, 3..6)?;
         while rows.remove_next()?.is_some() {}
         tx.pop_last(sorted, ..)
     });
     assert_eq!(removed.expect("sound"), Some((9, 109)));
-    let left = |value: u64| db.read(|tx| tx.get(by_value.keys(), &value));
+    let left = |value: u64| db.read(|tx| tx.get(by_value.keys(), value));
     (100..110).any(|value| {
         !matches!((left(value), [103, 104, 105, 109].contains(&value)), (Ok(None), true) | (Ok(Some(_)), false))
     })
@@ -75,23 +75,23 @@ const NOTES: TableDef<u64, Raw> = TableDef::hash("notes");
 fn keeps_locks<F: Fault>() -> bool {
     let db = database::<F>(4 << 20);
     let notes: Table<u64, Raw> = db.table(NOTES).expect("memory");
-    db.transact(|tx| (0..3).try_for_each(|key| tx.put(notes, &key, &[1; 8]))).expect("memory");
+    db.transact(|tx| (0..3).try_for_each(|key| tx.put(notes, key, &[1; 8]))).expect("memory");
     let mut rows = 10;
-    while db.transact(|tx| tx.insert(notes, &rows, &[2; 1_000])).is_ok() {
+    while db.transact(|tx| tx.insert(notes, rows, &[2; 1_000])).is_ok() {
         rows += 1;
     }
     let full = db.transact(|tx| {
-        tx.put(notes, &0, &[3; 8])?;
-        tx.put(notes, &1, &[3; 60_000])?;
-        tx.put(notes, &2, &[3; 8])
+        tx.put(notes, 0, &[3; 8])?;
+        tx.put(notes, 1, &[3; 60_000])?;
+        tx.put(notes, 2, &[3; 8])
     });
     assert!(matches!(full, Err(Error::Full { .. })), "{full:?}");
-    let values = db.read(|tx| tx.get_many(notes, &[0, 1, 2]));
+    let values = db.read(|tx| tx.get_many(notes, [0, 1, 2]));
     if !matches!(&values, Ok(values) if values.iter().all(|value| value.as_deref() == Some(&[1; 8]))) {
         return true;
     }
     let again =
-        db.transact_with(Options::new().attempts(3), |tx| (0..3).try_for_each(|key| tx.put(notes, &key, &[4; 8])));
+        db.transact_with(Options::new().attempts(3), |tx| (0..3).try_for_each(|key| tx.put(notes, key, &[4; 8])));
     again.is_err()
 }
 
@@ -109,10 +109,10 @@ fn overlooks_an_index<F: Fault>() -> bool {
     let db = database::<F>(16 << 20);
     let rows = db.table(ROWS).expect("memory");
     let mut tx = db.begin().expect("memory");
-    tx.put(rows, &1, &10).expect("memory");
+    tx.put(rows, 1, &10).expect("memory");
     let by_value: drtm_txn::Index<u64, Pod<u64>, u64, Unique> = db.index(rows, ROWS_BY_VALUE).expect("memory");
     let is_committed = tx.commit().is_ok();
-    let (row, entry) = db.read(|tx| Ok((tx.get(rows, &1)?, tx.get(by_value.keys(), &10)?))).expect("sound");
+    let (row, entry) = db.read(|tx| Ok((tx.get(rows, 1)?, tx.get(by_value.keys(), 10)?))).expect("sound");
     assert_eq!(row.is_some(), is_committed);
     row.is_some() != entry.is_some()
 }
@@ -129,15 +129,15 @@ fn overlooked_phantoms<F: Fault>(is_ordered: bool) -> usize {
         let db = database::<F>(8 << 20);
         let (rows, sorted) = (db.table(ROWS).expect("memory"), db.table(SORTED).expect("memory"));
         let mut tx = db.begin().expect("memory");
-        let looked = if is_ordered { tx.get(sorted, &missing) } else { tx.get(rows, &missing) };
+        let looked = if is_ordered { tx.get(sorted, missing) } else { tx.get(rows, missing) };
         assert_eq!(looked.expect("nobody is in the way"), None);
         // Around the missing key.
         for key in (0..600).filter(|key| *key != missing) {
-            let inserted = if is_ordered { tx.insert(sorted, &key, &1) } else { tx.insert(rows, &key, &1) };
+            let inserted = if is_ordered { tx.insert(sorted, key, &1) } else { tx.insert(rows, key, &1) };
             inserted.expect("nobody is in the way");
         }
         let other = db.begin().and_then(|mut other| {
-            if is_ordered { other.insert(sorted, &missing, &2) } else { other.insert(rows, &missing, &2) }?;
+            if is_ordered { other.insert(sorted, missing, &2) } else { other.insert(rows, missing, &2) }?;
             other.commit()
         });
         other.expect("nobody is in the way");

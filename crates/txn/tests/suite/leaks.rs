@@ -106,7 +106,7 @@ fn failures_at_every_step_leave_others_live() {
         let (money, savings) = (db.table(MONEY).expect("memory"), db.table(SAVINGS).expect("memory"));
         let _by_amount = db.index(savings, BY_AMOUNT).expect("memory");
         let filled = db.transact(|tx| {
-            (0..ROWS).try_for_each(|key| tx.put(money, &key, &100).and_then(|()| tx.put(savings, &key, &100)))
+            (0..ROWS).try_for_each(|key| tx.put(money, key, &100).and_then(|()| tx.put(savings, key, &100)))
         });
         filled.expect("memory");
         thread::scope(|scope| {
@@ -119,14 +119,14 @@ fn failures_at_every_step_leave_others_live() {
                         let step = random.choice([Step::Encode, Step::Decode, Step::Index, Step::Sink]);
                         FAILING.set(step.map(|step| (step, random.bool(), random.u32(..4))));
                         let pay = |tx: &mut Tx<'_>| {
-                            tx.update(money, &from, |money| *money -= amount)?;
-                            tx.update(savings, &to, |money| *money += amount)?;
+                            tx.update(money, from, |money| *money -= amount)?;
+                            tx.update(savings, to, |money| *money += amount)?;
                             let mut rows = tx.range(savings, ..)?;
                             rows.update_each(|_, money| {
                                 *money += 1;
                                 Continue(())
                             })?;
-                            tx.update(money, &to, |money| *money -= ROWS as i64).map(drop)
+                            tx.update(money, to, |money| *money -= ROWS as i64).map(drop)
                         };
                         let ended = catch_unwind(AssertUnwindSafe(|| match random.u8(..4) {
                             0 => db.begin().and_then(|mut tx| pay(&mut tx).and_then(|()| tx.commit())),
@@ -154,7 +154,7 @@ fn failures_at_every_step_leave_others_live() {
         let sum = db.read(|tx| {
             let mut sum = 0;
             for key in 0..ROWS {
-                sum += tx.get(money, &key)?.unwrap_or(0) + tx.get(savings, &key)?.unwrap_or(0);
+                sum += tx.get(money, key)?.unwrap_or(0) + tx.get(savings, key)?.unwrap_or(0);
             }
             Ok(sum)
         });
@@ -162,8 +162,8 @@ fn failures_at_every_step_leave_others_live() {
         // No lock is left: every row can be written.
         let written = db.transact(|tx| {
             (0..ROWS).try_for_each(|key| {
-                tx.put(money, &key, &1)?;
-                tx.put(savings, &key, &(key as i64))
+                tx.put(money, key, &1)?;
+                tx.put(savings, key, &(key as i64))
             })
         });
         written.expect("nobody has a lock");
@@ -177,27 +177,27 @@ fn a_codec_that_fails_leaves_neither_a_lock_nor_a_part() {
     ends(|| {
         let db = Builder::new().memory(16 << 20).build().expect("memory");
         let money = db.table(MONEY).expect("memory");
-        db.transact(|tx| (0..4).try_for_each(|key| tx.put(money, &key, &1))).expect("memory");
+        db.transact(|tx| (0..4).try_for_each(|key| tx.put(money, key, &1))).expect("memory");
         for calls in 0..4 {
             for panics in [false, true] {
                 FAILING.set(Some((Step::Encode, panics, calls)));
                 let failed = catch_unwind(AssertUnwindSafe(|| {
-                    db.transact(|tx| (0..4).try_for_each(|key| tx.put(money, &key, &80)))
+                    db.transact(|tx| (0..4).try_for_each(|key| tx.put(money, key, &80)))
                 }));
                 assert!(matches!(failed, Err(_) | Ok(Err(Error::Codec { .. }))), "{failed:?}");
                 // An error that the application ignores: the row is as if it had not been written.
                 FAILING.set(Some((Step::Encode, panics, calls)));
                 let ignored = db.transact(|tx| {
                     for key in 0..4 {
-                        let _ = catch_unwind(AssertUnwindSafe(|| tx.update(money, &key, |value| *value = -*value)));
+                        let _ = catch_unwind(AssertUnwindSafe(|| tx.update(money, key, |value| *value = -*value)));
                     }
                     Ok(())
                 });
                 ignored.expect("all that it has written can be written");
-                let values = db.transact(|tx| tx.get_many(money, &[0, 1, 2, 3])).expect("sound");
+                let values = db.transact(|tx| tx.get_many(money, [0, 1, 2, 3])).expect("sound");
                 let left: Vec<u64> = (0..4).filter(|key| values[*key as usize] == Some(1)).collect();
                 assert_eq!(left, [u64::from(calls)], "{values:?}");
-                db.transact(|tx| (0..4).try_for_each(|key| tx.put(money, &key, &1))).expect("no lock is left");
+                db.transact(|tx| (0..4).try_for_each(|key| tx.put(money, key, &1))).expect("no lock is left");
             }
         }
     });
@@ -217,7 +217,7 @@ fn until_no_panic(mut go_on: impl FnMut() -> Result<(), Error>) -> Result<(), Er
 fn a_range_goes_on_behind_a_caught_panic() -> Result<(), Error> {
     let db = Builder::new().memory(16 << 20).build()?;
     let sorted = db.table(SORTED)?;
-    db.transact(|tx| (0..100).try_for_each(|key| tx.insert(sorted, &key, &0)))?;
+    db.transact(|tx| (0..100).try_for_each(|key| tx.insert(sorted, key, &0)))?;
     let panics_at = |key: u64| {
         if key == 5 || key == 40 {
             resume_unwind(Box::new("on purpose"))
@@ -274,9 +274,9 @@ fn a_transaction_that_ends_on_another_thread_takes_nothing_with_it() {
                 for round in 0..count {
                     let mut tx = db.begin().expect("memory");
                     let key = round % 2;
-                    let toggled = tx.remove(accounts, &key).and_then(|was_there| match was_there {
+                    let toggled = tx.remove(accounts, key).and_then(|was_there| match was_there {
                         true => Ok(()),
-                        false => tx.insert(accounts, &key, &1),
+                        false => tx.insert(accounts, key, &1),
                     });
                     ends_well(toggled);
                     send.send(tx).expect("it goes on");
@@ -299,13 +299,13 @@ fn what_is_leaked_holds_up_nobody() {
         let db: &'static Db = Box::leak(Box::new(Builder::new().memory(32 << 20).build().expect("memory")));
         let accounts = db.table(ACCOUNTS).expect("memory");
         let sorted = db.table(SORTED).expect("memory");
-        db.transact(|tx| (0..8).try_for_each(|key| tx.put(accounts, &key, &0))).expect("memory");
+        db.transact(|tx| (0..8).try_for_each(|key| tx.put(accounts, key, &0))).expect("memory");
         thread_local!(static HELD: RefCell<Vec<Tx<'static>>> = const { RefCell::new(Vec::new()) });
         let begun = move |key: u64| {
             let mut tx = db.begin().expect("memory");
-            tx.put(accounts, &key, &7).expect("memory");
-            tx.get(accounts, &(key + 1)).expect("nobody is in the way");
-            tx.insert(sorted, &key, &7).expect("memory");
+            tx.put(accounts, key, &7).expect("memory");
+            tx.get(accounts, key + 1).expect("nobody is in the way");
+            tx.insert(sorted, key, &7).expect("memory");
             tx
         };
         for round in 0..20 {
@@ -320,14 +320,14 @@ fn what_is_leaked_holds_up_nobody() {
             .join()
             .expect("it ends");
             let written = db.transact(|tx| {
-                (0..8).try_for_each(|key| tx.update(accounts, &key, |count| *count += 1).map(drop))?;
+                (0..8).try_for_each(|key| tx.update(accounts, key, |count| *count += 1).map(drop))?;
                 assert_eq!(tx.count(sorted, ..)?, 0);
-                tx.put(sorted, &100, &1)?;
-                tx.remove(sorted, &100).map(drop)
+                tx.put(sorted, 100, &1)?;
+                tx.remove(sorted, 100).map(drop)
             });
             written.expect("nobody has a lock");
         }
-        assert_eq!(db.read(|tx| tx.get(accounts, &4)).expect("sound"), Some(20));
+        assert_eq!(db.read(|tx| tx.get(accounts, 4)).expect("sound"), Some(20));
         // This thread has begun those that were leaked.
         assert!(matches!(db.close(), Err(Error::InTransaction)));
         let closed = thread::spawn(|| db.close()).join().expect("it ends");
@@ -372,7 +372,7 @@ fn transactions_are_held_across_await() {
     ends(|| {
         let db = Builder::new().memory(32 << 20).build().expect("memory");
         let accounts = db.table(ACCOUNTS).expect("memory");
-        db.transact(|tx| (0..TASKS).try_for_each(|key| tx.put(accounts, &key, &0))).expect("memory");
+        db.transact(|tx| (0..TASKS).try_for_each(|key| tx.put(accounts, key, &0))).expect("memory");
         let count = |key: u64| {
             let db = &db;
             async move {
@@ -382,10 +382,10 @@ fn transactions_are_held_across_await() {
                     let snapshot = db.snapshot().expect("memory");
                     Yield::default().await;
                     // A row of its own, and one that all share.
-                    let counted = tx.update(accounts, &key, |count| *count += 1);
+                    let counted = tx.update(accounts, key, |count| *count += 1);
                     Yield::default().await;
                     drop(snapshot);
-                    let shared = counted.and_then(|_| tx.update(accounts, &0, |count| *count += 1));
+                    let shared = counted.and_then(|_| tx.update(accounts, 0, |count| *count += 1));
                     Yield::default().await;
                     match shared.and_then(|_| tx.commit()) {
                         Ok(()) => done += 1,
@@ -409,7 +409,7 @@ fn transactions_are_held_across_await() {
                 });
             }
         });
-        let counts = db.read(|tx| (0..TASKS).map(|key| tx.get(accounts, &key)).collect::<Result<Vec<_>, _>>());
+        let counts = db.read(|tx| (0..TASKS).map(|key| tx.get(accounts, key)).collect::<Result<Vec<_>, _>>());
         let counts = counts.expect("sound");
         assert_eq!(counts[0], Some(20 * (TASKS as i64 - 1)));
         assert!(counts[1..].iter().all(|count| *count == Some(20)), "{counts:?}");

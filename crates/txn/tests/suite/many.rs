@@ -181,7 +181,7 @@ proptest! {
 fn what_others_write_meanwhile_is_found_out() {
     let db = Builder::new().memory(16 << 20).build_with::<On<NoHtm>>(NoHtm).expect("memory");
     let table = db.table(TableDef::<u64, Pod<Row>>::hash("numbers")).expect("room");
-    db.transact(|tx| (0..600).try_for_each(|key| tx.insert(table, &key, &Row::of(7)))).expect("room");
+    db.transact(|tx| (0..600).try_for_each(|key| tx.insert(table, key, &Row::of(7)))).expect("room");
     let mut tries = 0;
     let (seen, sum) = db
         .transact(|tx| {

@@ -41,7 +41,7 @@ impl Tables {
         let mut sum = 0;
         for key in 0..ROWS {
             // In several orders.
-            sum += tx.get(parts, &((key * 5 + turn) % ROWS)).ok()?.unwrap_or(0);
+            sum += tx.get(parts, (key * 5 + turn) % ROWS).ok()?.unwrap_or(0);
         }
         let mut rows = if turn.is_multiple_of(2) { tx.range(sorted, ..) } else { tx.range_back(sorted, ..) }.ok()?;
         while let Some((_, part)) = rows.next().ok()? {
@@ -56,19 +56,19 @@ impl Tables {
         let (one, two) = (random.u64(..ROWS), random.u64(..ROWS));
         match random.u8(..3) {
             0 => {
-                tx.update(parts, &one, |part| *part -= 7)?;
-                let left = tx.get(sorted, &two)?.unwrap_or(0);
-                if tx.contains(parts, &one)? { tx.put(sorted, &two, &(left + 7)) } else { Ok(()) }
+                tx.update(parts, one, |part| *part -= 7)?;
+                let left = tx.get(sorted, two)?.unwrap_or(0);
+                if tx.contains(parts, one)? { tx.put(sorted, two, &(left + 7)) } else { Ok(()) }
             }
             1 => {
-                let moved = tx.take(parts, &one)?.unwrap_or(0);
-                let left = tx.get(parts, &two)?.unwrap_or(0);
-                tx.put(parts, &two, &(left + moved))
+                let moved = tx.take(parts, one)?.unwrap_or(0);
+                let left = tx.get(parts, two)?.unwrap_or(0);
+                tx.put(parts, two, &(left + moved))
             }
             _ => {
-                let moved = tx.take(sorted, &one)?.unwrap_or(0);
-                let left = tx.get(parts, &two)?.unwrap_or(0);
-                tx.put(parts, &two, &(left + moved))
+                let moved = tx.take(sorted, one)?.unwrap_or(0);
+                let left = tx.get(parts, two)?.unwrap_or(0);
+                tx.put(parts, two, &(left + moved))
             }
         }
     }
@@ -82,7 +82,7 @@ fn impossible_sums<S: Setting<Engine = NoHtm>>(
     ends(move || {
         let db = Builder::new().memory(32 << 20).build_with::<S>(NoHtm).expect("memory");
         let tables = Tables(db.table(PARTS).expect("memory"), db.table(SORTED).expect("memory"));
-        db.transact(|tx| (0..ROWS).try_for_each(|key| tx.put(tables.0, &key, &100))).expect("memory");
+        db.transact(|tx| (0..ROWS).try_for_each(|key| tx.put(tables.0, key, &100))).expect("memory");
         let (is_over, impossible, whole) = (AtomicBool::new(false), AtomicU64::new(0), AtomicU64::new(0));
         std::thread::scope(|scope| {
             let (db, is_over) = (&db, &is_over);
@@ -135,25 +135,25 @@ fn a_long_explicit_transaction_commits() {
     let tables = Tables(db.table(PARTS).expect("memory"), db.table(SORTED).expect("memory"));
     let mut tx = db.begin().expect("memory");
     for key in 0..20_000 {
-        assert_eq!(tx.get(tables.0, &key).expect("nobody is in the way"), None);
-        tx.insert(tables.0, &key, &1).expect("memory");
+        assert_eq!(tx.get(tables.0, key).expect("nobody is in the way"), None);
+        tx.insert(tables.0, key, &1).expect("memory");
         if key % 3 == 0 {
-            tx.put(tables.1, &key, &2).expect("memory");
-            tx.update(tables.0, &(key / 2), |part| *part += 1).expect("nobody is in the way");
+            tx.put(tables.1, key, &2).expect("memory");
+            tx.update(tables.0, key / 2, |part| *part += 1).expect("nobody is in the way");
         }
     }
     assert_eq!(tx.count(tables.1, ..).expect("nobody is in the way"), 6_667);
     // Another transaction that disturbs nothing.
     let others = db.table(TableDef::<u64, Pod<u64>>::hash("others")).expect("memory");
-    db.transact(|tx| tx.put(others, &1, &1)).expect("memory");
-    assert_eq!(tx.get(tables.0, &1).expect("nobody is in the way"), Some(2));
+    db.transact(|tx| tx.put(others, 1, &1)).expect("memory");
+    assert_eq!(tx.get(tables.0, 1).expect("nobody is in the way"), Some(2));
     tx.commit().expect("nobody is in the way");
     let mut tx = db.begin().expect("memory");
     for key in 0..1_000 {
-        tx.get(tables.0, &key).expect("nobody is in the way");
+        tx.get(tables.0, key).expect("nobody is in the way");
     }
-    db.transact(|tx| tx.put(tables.0, &500, &1)).expect("memory");
-    assert!(matches!(tx.get(tables.0, &1_000), Err(Error::Conflict(_))), "a row has changed that it has read");
+    db.transact(|tx| tx.put(tables.0, 500, &1)).expect("memory");
+    assert!(matches!(tx.get(tables.0, 1_000), Err(Error::Conflict(_))), "a row has changed that it has read");
     assert!(matches!(tx.commit(), Err(Error::Conflict(_))));
 }
 
@@ -163,16 +163,16 @@ fn a_long_explicit_transaction_commits() {
 fn a_write_whose_record_is_taken_out_is_not_overlooked() -> Result<(), Error> {
     let db = Builder::new().memory(16 << 20).build()?;
     let parts = db.table(PARTS)?;
-    db.transact(|tx| (0..ROWS).try_for_each(|key| tx.insert(parts, &key, &100)))?;
+    db.transact(|tx| (0..ROWS).try_for_each(|key| tx.insert(parts, key, &100)))?;
     let mut other = db.begin()?;
-    other.insert(parts, &ROWS, &1)?;
+    other.insert(parts, ROWS, &1)?;
     let mut tx = db.begin()?;
     for key in 0..ROWS {
-        tx.get(parts, &key)?;
+        tx.get(parts, key)?;
     }
-    tx.put(parts, &ROWS, &2)?;
+    tx.put(parts, ROWS, &2)?;
     other.rollback();
-    assert!(matches!(tx.get(parts, &ROWS), Err(Error::Conflict(_))));
+    assert!(matches!(tx.get(parts, ROWS), Err(Error::Conflict(_))));
     assert!(matches!(tx.commit(), Err(Error::Conflict(_))));
     Ok(())
 }

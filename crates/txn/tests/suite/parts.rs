@@ -266,8 +266,8 @@ proptest! {
         agree(&db, hashed, u64::from, &programs)?;
         db.read(|tx| {
             for key in 0..4 {
-                if let Some(row) = tx.get(hashed, &key)? {
-                    let found: Vec<_> = tx.all(by_word, &row.word.to_vec())?.rows().collect::<Result<_, _>>()?;
+                if let Some(row) = tx.get(hashed, key)? {
+                    let found: Vec<_> = tx.all(by_word, row.word.to_vec())?.rows().collect::<Result<_, _>>()?;
                     assert!(found.iter().any(|(_, (at, by))| (at, by) == (&key, &row)), "{key} is not found by what it is");
                     assert!(found.iter().all(|(_, (_, by))| by.word == row.word), "{key} is found by what it was");
                 }
@@ -319,7 +319,7 @@ const OTHER: Part<Shared, u8> = part!(Shared, other);
 fn nothing_is_torn<S: Setting>(db: &Db<S>) {
     let table = db.table(TableDef::<u64, Pod<Shared>>::hash("shared")).expect("room");
     let row = Shared { one: TOTAL, filler: Long([7; 270]), other: 0 };
-    db.transact(|tx| (0..3).try_for_each(|key| tx.insert(table, &key, &row))).expect("room");
+    db.transact(|tx| (0..3).try_for_each(|key| tx.insert(table, key, &row))).expect("room");
     let rounds = rounds(1_500);
     thread::scope(|scope| {
         for mover in 0..2_u64 {
@@ -328,18 +328,18 @@ fn nothing_is_torn<S: Setting>(db: &Db<S>) {
                     let (key, amount) = ((round + mover) % 3, (round % 7) as u8);
                     db.transact(|tx| {
                         if round % 5 == mover {
-                            tx.update(table, &key, |row| {
+                            tx.update(table, key, |row| {
                                 (row.one, row.other) = (row.other, row.one);
                                 row.filler.0[round as usize % 270] = 7;
                             })?;
                             return Ok(());
                         }
-                        let moved = tx.update(table.column(ONE), &key, |one| {
+                        let moved = tx.update(table.column(ONE), key, |one| {
                             let moved = amount.min(*one);
                             *one -= moved;
                             moved
                         })?;
-                        tx.update(table.column(OTHER), &key, |other| *other += moved.expect("it is there"))?;
+                        tx.update(table.column(OTHER), key, |other| *other += moved.expect("it is there"))?;
                         Ok(())
                     })
                     .expect("in the end");
@@ -350,12 +350,12 @@ fn nothing_is_torn<S: Setting>(db: &Db<S>) {
             for round in 0..rounds {
                 let key = round % 3;
                 let (one, other) = db
-                    .read(|tx| Ok((tx.get(table.column(ONE), &key)?, tx.get(table.column(OTHER), &key)?)))
+                    .read(|tx| Ok((tx.get(table.column(ONE), key)?, tx.get(table.column(OTHER), key)?)))
                     .expect("in the end");
                 assert_eq!(one.expect("there") + other.expect("there"), TOTAL, "what is read is true together");
                 let mut snapshot = db.snapshot().expect("there are few");
-                let row = snapshot.get(table, &key).expect("readable").expect("there");
-                let parts = (snapshot.get(table.column(ONE), &key), snapshot.get(table.column(OTHER), &key));
+                let row = snapshot.get(table, key).expect("readable").expect("there");
+                let parts = (snapshot.get(table.column(ONE), key), snapshot.get(table.column(OTHER), key));
                 assert_eq!((row.one + row.other, row.filler), (TOTAL, Long([7; 270])));
                 assert_eq!((parts.0.expect("readable"), parts.1.expect("readable")), (Some(row.one), Some(row.other)));
             }
@@ -378,14 +378,14 @@ fn rows_of_which_parts_are_written_are_whole_in_regions() {
 fn a_part_that_was_changed_meanwhile_is_a_conflict() {
     let db = Builder::new().memory(16 << 20).build_with::<On<NoHtm>>(NoHtm).expect("memory");
     let table = db.table(TableDef::<u64, Pod<Row>>::hash("rows")).expect("room");
-    db.transact(|tx| tx.insert(table, &1, &Row::of(1))).expect("room");
+    db.transact(|tx| tx.insert(table, 1, &Row::of(1))).expect("room");
     let mut late = db.begin().expect("open");
-    late.update(table.column(TAIL), &1, |tail| *tail = [9; 6]).expect("it is there");
-    db.transact(|tx| tx.update(table.column(HEAD), &1, |head| *head = [2; 3])).expect("nobody else is in the way");
+    late.update(table.column(TAIL), 1, |tail| *tail = [9; 6]).expect("it is there");
+    db.transact(|tx| tx.update(table.column(HEAD), 1, |head| *head = [2; 3])).expect("nobody else is in the way");
     // What the others have changed is not what the patch belongs to, whichever part it was.
-    assert!(matches!(late.get(table, &1), Err(Error::Conflict(_))));
+    assert!(matches!(late.get(table, 1), Err(Error::Conflict(_))));
     assert!(matches!(late.commit(), Err(Error::Conflict(_))));
-    let row = db.read(|tx| tx.get(table, &1)).expect("readable");
+    let row = db.read(|tx| tx.get(table, 1)).expect("readable");
     assert_eq!(row, Some(Row { head: [2; 3], ..Row::of(1) }));
-    assert_eq!(db.transact(|tx| tx.update(table.column(HEAD), &2, |_| ())).expect("readable"), None);
+    assert_eq!(db.transact(|tx| tx.update(table.column(HEAD), 2, |_| ())).expect("readable"), None);
 }

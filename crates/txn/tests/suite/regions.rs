@@ -19,7 +19,7 @@ const COUNTERS: TableDef<u64, Pod<u64>> = TableDef::hash("counters");
 fn regions<S: Setting<Engine = Emulated>>(writes: &[usize]) -> Result<Vec<u64>, Error> {
     let db: Db<S> = Builder::new().memory(32 << 20).build_with(Emulated::default())?;
     let counters = db.table(COUNTERS)?;
-    db.transact(|tx| (0..100).try_for_each(|key| tx.insert(counters, &key, &0)))?;
+    db.transact(|tx| (0..100).try_for_each(|key| tx.insert(counters, key, &0)))?;
     let before = db.regions().commits;
     let count = |writes: &usize| {
         add_to_some(&db, counters, *writes as u64)?;
@@ -29,7 +29,7 @@ fn regions<S: Setting<Engine = Emulated>>(writes: &[usize]) -> Result<Vec<u64>, 
 }
 
 fn add_to_some<S: Setting>(db: &Db<S>, counters: Table<u64, Pod<u64>, Hash>, some: u64) -> Result<(), Error> {
-    db.transact(|tx| (0..some).try_for_each(|key| tx.update(counters, &key, |count| *count += 1).map(drop)))
+    db.transact(|tx| (0..some).try_for_each(|key| tx.update(counters, key, |count| *count += 1).map(drop)))
 }
 
 #[test]

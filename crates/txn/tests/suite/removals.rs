@@ -160,7 +160,7 @@ fn twenty_thousand_rows_are_popped_in_one_transaction() {
     const ROWS: u64 = 20_000;
     let db = Db::new().expect("memory");
     let rows = db.table(TableDef::<u64, Pod<u64>, Ordered>::ordered("rows")).expect("memory");
-    db.transact(|tx| (0..ROWS).try_for_each(|key| tx.put(rows, &key, &key))).expect("memory");
+    db.transact(|tx| (0..ROWS).try_for_each(|key| tx.put(rows, key, &key))).expect("memory");
     let popped = db.transact(|tx| {
         let mut popped = 0;
         while let Some((key, _)) = tx.pop_first(rows, ..)? {
@@ -168,7 +168,7 @@ fn twenty_thousand_rows_are_popped_in_one_transaction() {
             popped += 1;
             if popped % 3 == 0 && popped < ROWS / 2 {
                 // It comes back in the midst of what was removed, and is popped again.
-                tx.put(rows, &(popped / 2), &0)?;
+                tx.put(rows, popped / 2, &0)?;
                 assert_eq!(tx.pop_first(rows, ..)?, Some((popped / 2, 0)));
             }
         }

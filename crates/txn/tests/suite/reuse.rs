@@ -12,8 +12,8 @@ const USES: u64 = (1 << 14) - 1;
 
 fn use_memory(db: &Db, churn: Table<u64, Pod<u64>, Ordered>) {
     for key in 0..USES {
-        db.transact(|tx| tx.insert(churn, &key, &0)).expect("room");
-        assert!(db.transact(|tx| tx.remove(churn, &key)).expect("sound"));
+        db.transact(|tx| tx.insert(churn, key, &0)).expect("room");
+        assert!(db.transact(|tx| tx.remove(churn, key)).expect("sound"));
     }
 }
 
@@ -22,20 +22,20 @@ fn what_was_seen_is_told_from_a_later_row_in_its_memory() {
     let db = Db::new().expect("memory");
     let (a, b, churn) = (db.table(A), db.table(B), db.table(CHURN));
     let (a, b, churn) = (a.expect("memory"), b.expect("memory"), churn.expect("memory"));
-    db.transact(|tx| (1..=3).try_for_each(|key| tx.insert(a, &key, &(100 + key)))).expect("room");
+    db.transact(|tx| (1..=3).try_for_each(|key| tx.insert(a, key, &(100 + key)))).expect("room");
     let mut reader = db.begin().expect("a transaction");
-    assert_eq!(reader.get(a, &1).expect("alone"), Some(101));
-    reader.put(churn, &u64::MAX, &1).expect("room");
+    assert_eq!(reader.get(a, 1).expect("alone"), Some(101));
+    reader.put(churn, u64::MAX, &1).expect("room");
     let mut writer = db.begin().expect("a transaction");
-    writer.update(a, &1, |value| *value = 999).expect("alone");
+    writer.update(a, 1, |value| *value = 999).expect("alone");
     let mut asking = db.begin().expect("a transaction");
     asking.prefetch(a, [1_u64, 2, 3].iter()).expect("its own table");
-    assert_eq!(asking.get(a, &3).expect("alone"), Some(103));
-    assert!(db.transact(|tx| tx.remove(a, &1)).expect("sound"));
+    assert_eq!(asking.get(a, 3).expect("alone"), Some(103));
+    assert!(db.transact(|tx| tx.remove(a, 1)).expect("sound"));
     use_memory(&db, churn);
-    db.transact(|tx| tx.insert(b, &1, &7)).expect("room");
+    db.transact(|tx| tx.insert(b, 1, &7)).expect("room");
     assert!(matches!(reader.commit(), Err(Error::Conflict(_))), "a stale read commits");
     assert!(matches!(writer.commit(), Err(Error::Conflict(_))), "a write to what is gone commits");
-    assert_ne!(asking.get(a, &1).ok(), Some(Some(7)), "another table's row");
-    assert_eq!(db.read(|tx| tx.get(b, &1)).expect("sound"), Some(7), "another table's row was written");
+    assert_ne!(asking.get(a, 1).ok(), Some(Some(7)), "another table's row");
+    assert_eq!(db.read(|tx| tx.get(b, 1)).expect("sound"), Some(7), "another table's row was written");
 }

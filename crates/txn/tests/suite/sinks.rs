@@ -105,21 +105,21 @@ fn what_happens_is_told<E: Engine>(engine: E) -> Result<(), Error> {
     let (db, notes) = database(engine);
     let (texts, counts, pairs) = (db.table(TEXTS)?, db.table(COUNTS)?, db.table(PAIRS)?);
     db.transact(|tx| {
-        tx.insert(texts, &(1, 2), b"one")?;
-        tx.insert(counts, &"a".to_owned(), &7)?;
-        tx.insert(pairs, &3, &Pair { first: 1, second: 2 })
+        tx.insert(texts, (1, 2), b"one")?;
+        tx.insert(counts, "a".to_owned(), &7)?;
+        tx.insert(pairs, 3, &Pair { first: 1, second: 2 })
     })?;
-    let refused = db.transact(|tx| tx.put(texts, &(1, 2), b"never").and(Err::<(), _>(Error::aborted("no"))));
+    let refused = db.transact(|tx| tx.put(texts, (1, 2), b"never").and(Err::<(), _>(Error::aborted("no"))));
     assert!(refused.is_err());
-    db.transact(|tx| tx.update(pairs.column(part!(Pair, second)), &3, |second| *second = 9).map(drop))?;
-    db.transact(|tx| tx.put(texts, &(1, 2), b"longer than it was"))?;
-    db.transact(|tx| tx.remove(texts, &(1, 2)).map(drop))?;
-    db.transact(|tx| tx.insert(texts, &(1, 2), b"again"))?;
-    db.transact(|tx| tx.get(texts, &(1, 2)).map(drop))?;
+    db.transact(|tx| tx.update(pairs.column(part!(Pair, second)), 3, |second| *second = 9).map(drop))?;
+    db.transact(|tx| tx.put(texts, (1, 2), b"longer than it was"))?;
+    db.transact(|tx| tx.remove(texts, (1, 2)).map(drop))?;
+    db.transact(|tx| tx.insert(texts, (1, 2), b"again"))?;
+    db.transact(|tx| tx.get(texts, (1, 2)).map(drop))?;
     let mut tx = db.begin()?;
-    tx.insert(texts, &(5, 5), b"gone at once")?;
-    tx.remove(texts, &(5, 5))?;
-    tx.update(counts, &"a".to_owned(), |count| *count += 1)?;
+    tx.insert(texts, (5, 5), b"gone at once")?;
+    tx.remove(texts, (5, 5))?;
+    tx.update(counts, "a".to_owned(), |count| *count += 1)?;
     tx.commit()?;
     let text = |change| Written::new("texts", [1, 0, 2], change);
     let count = |count: u64| Written::new("counts", *b"a", Change::Put(count.to_le_bytes().into()));
@@ -144,8 +144,8 @@ fn entries_of_indexes_are_told_as_such<E: Engine>(engine: E) -> Result<(), Error
     let (db, notes) = database(engine);
     let counts = db.table(COUNTS)?;
     db.index(counts, BY_COUNT)?;
-    db.transact(|tx| tx.insert(counts, &"a".to_owned(), &1))?;
-    db.transact(|tx| tx.update(counts, &"a".to_owned(), |count| *count = 2).map(drop))?;
+    db.transact(|tx| tx.insert(counts, "a".to_owned(), &1))?;
+    db.transact(|tx| tx.update(counts, "a".to_owned(), |count| *count = 2).map(drop))?;
     let entry = |count: u64, change| Written {
         is_index: true,
         ..Written::new("counts by count", [&count.to_be_bytes()[..], b"a"].concat(), change)
@@ -165,27 +165,27 @@ fn nothing_is_left_of_what_a_sink_stops<E: Engine>(
 ) -> Result<(), Error> {
     let (db, notes) = database(engine);
     let texts = db.table(TEXTS)?;
-    db.transact(|tx| tx.put(texts, &(1, 1), b"first"))?;
+    db.transact(|tx| tx.put(texts, (1, 1), b"first"))?;
     told(&notes);
-    run(&|| db.transact(|tx| tx.put(texts, &(1, 1), value)));
+    run(&|| db.transact(|tx| tx.put(texts, (1, 1), value)));
     run(&|| {
         db.transact(|tx| {
-            tx.put(texts, &(1, 1), value)?;
-            tx.insert(texts, &(1, 2), &[7; 600])?;
-            tx.put(texts, &(1, 3), b"new")
+            tx.put(texts, (1, 1), value)?;
+            tx.insert(texts, (1, 2), &[7; 600])?;
+            tx.put(texts, (1, 3), b"new")
         })
     });
     run(&|| {
         let mut tx = db.begin()?;
-        tx.put(texts, &(1, 1), value)?;
+        tx.put(texts, (1, 1), value)?;
         tx.commit()
     });
     assert_eq!(told(&notes), [[]; 0]);
-    let found = db.read(|tx| tx.get_many(texts, &[(1, 1), (1, 2), (1, 3)]))?;
+    let found = db.read(|tx| tx.get_many(texts, [(1, 1), (1, 2), (1, 3)]))?;
     assert_eq!(found, [Some(b"first".to_vec()), None, None]);
     db.transact(|tx| {
-        assert!(tx.remove(texts, &(1, 1))?, "nothing has it locked");
-        tx.insert(texts, &(1, 2), b"second")
+        assert!(tx.remove(texts, (1, 1))?, "nothing has it locked");
+        tx.insert(texts, (1, 2), b"second")
     })?;
     assert_eq!(told(&notes).len(), 1);
     assert_eq!(db.tables()?, [("texts", 1)], "no record is left of what was not inserted");
@@ -241,8 +241,8 @@ impl Sink for Curious {
         let Some((db, rows)) = self.0.get() else { return Ok(()) };
         assert!(matches!(db.begin().map(drop), Err(Error::Nested)));
         assert!(matches!(db.snapshot().map(drop), Err(Error::Nested)));
-        assert!(matches!(db.transact(|tx| tx.get(*rows, &1)), Err(Error::Nested)));
-        Ok(db.read(|tx| tx.get(*rows, &1)).map(drop)?)
+        assert!(matches!(db.transact(|tx| tx.get(*rows, 1)), Err(Error::Nested)));
+        Ok(db.read(|tx| tx.get(*rows, 1)).map(drop)?)
     }
 }
 
@@ -254,14 +254,14 @@ fn a_sink_that_reads_its_database_is_refused() {
         let curious = Arc::new(Curious::default());
         let db: Db<On<NoHtm>> = Builder::new().memory(8 << 20).sink(curious.clone()).build_with(NoHtm).expect("memory");
         let rows = db.table(ROWS).expect("memory");
-        db.transact(|tx| tx.put(rows, &1, &1)).expect("it is not curious yet");
+        db.transact(|tx| tx.put(rows, 1, &1)).expect("it is not curious yet");
         curious.0.set((db.clone(), rows)).expect("once");
         let nested = |ended: Result<(), Error>| match ended {
             Err(Error::Refused { source }) => matches!(source.downcast_ref(), Some(Error::Nested)),
             _ => false,
         };
-        assert!(nested(db.transact(|tx| tx.put(rows, &1, &2))));
-        assert!(nested(db.begin().and_then(|mut tx| tx.put(rows, &1, &3).and_then(|()| tx.commit()))));
-        assert_eq!(db.read(|tx| tx.get(rows, &1)).expect("it is over"), Some(1));
+        assert!(nested(db.transact(|tx| tx.put(rows, 1, &2))));
+        assert!(nested(db.begin().and_then(|mut tx| tx.put(rows, 1, &3).and_then(|()| tx.commit()))));
+        assert_eq!(db.read(|tx| tx.get(rows, 1)).expect("it is over"), Some(1));
     });
 }

@@ -55,19 +55,19 @@ impl Tables {
     fn set<S: Setting>(self, tx: &mut Tx<'_, S>, key: u64, amount: i64) -> Result<(), Error> {
         let name = format!("account number {key}");
         if amount == 0 {
-            tx.remove(self.by_hash, &key)?;
-            tx.remove(self.in_order, &key)?;
+            tx.remove(self.by_hash, key)?;
+            tx.remove(self.in_order, key)?;
             tx.remove(self.by_name, &name)?;
             return Ok(());
         }
         let row = (amount, "x".repeat(amount.unsigned_abs() as usize % 300));
-        tx.put(self.by_hash, &key, &row)?;
-        tx.put(self.in_order, &key, &row)?;
+        tx.put(self.by_hash, key, &row)?;
+        tx.put(self.in_order, key, &row)?;
         tx.put(self.by_name, &name, &row)
     }
 
     fn amount<S: Setting, M: Mode>(self, tx: &mut Tx<'_, S, M>, key: u64) -> Result<i64, Error> {
-        Ok(tx.get(self.by_hash, &key)?.map_or(0, |row| row.0))
+        Ok(tx.get(self.by_hash, key)?.map_or(0, |row| row.0))
     }
 
     /// What all accounts have together, as each of the tables tells it, by each way to read it.
@@ -163,16 +163,16 @@ fn what_does_not_fit_is_forgotten_and_the_reader_is_told() {
     const NOTES: TableDef<u64, Raw> = TableDef::hash("notes");
     let db = Builder::new().memory(64 << 20).older_versions(1_000).build().expect("a database");
     let notes = db.table(NOTES).expect("a table");
-    db.transact(|tx| (0..100).try_for_each(|key| tx.put(notes, &key, &[1; 100]))).expect("room");
+    db.transact(|tx| (0..100).try_for_each(|key| tx.put(notes, key, &[1; 100]))).expect("room");
     let mut snapshot = db.snapshot().expect("a slot");
-    db.transact(|tx| (0..100).try_for_each(|key| tx.put(notes, &key, &[2; 100]))).expect("writers are not told");
-    let read: Vec<_> = (0..100).map(|key| snapshot.get(notes, &key)).collect();
+    db.transact(|tx| (0..100).try_for_each(|key| tx.put(notes, key, &[2; 100]))).expect("writers are not told");
+    let read: Vec<_> = (0..100).map(|key| snapshot.get(notes, key)).collect();
     let kept = read.iter().filter(|row| matches!(row, Ok(Some(note)) if note[0] == 1)).count();
     let forgotten = read.iter().filter(|row| matches!(row, Err(Error::Forgotten { table: "notes" }))).count();
     assert!(kept > 0 && forgotten > 0 && kept + forgotten == 100, "{kept} kept, {forgotten} forgotten");
-    assert!(matches!(snapshot.get_many(notes, &Vec::from_iter(0..100)), Err(Error::Forgotten { table: "notes" })));
+    assert!(matches!(snapshot.get_many(notes, Vec::from_iter(0..100)), Err(Error::Forgotten { table: "notes" })));
     drop(snapshot);
-    let now = db.snapshot().expect("a slot").get(notes, &7).expect("nobody has written since");
+    let now = db.snapshot().expect("a slot").get(notes, 7).expect("nobody has written since");
     assert_eq!(now, Some(vec![2; 100]));
 }
 
@@ -181,11 +181,11 @@ fn a_range_is_told_where_something_has_been_forgotten() {
     const NOTES: TableDef<u64, Raw, Ordered> = TableDef::ordered("notes");
     let db = Builder::new().memory(64 << 20).older_versions(1_000).build().expect("a database");
     let notes = db.table(NOTES).expect("a table");
-    db.transact(|tx| (0..100).try_for_each(|key| tx.put(notes, &key, &[1; 100]))).expect("room");
+    db.transact(|tx| (0..100).try_for_each(|key| tx.put(notes, key, &[1; 100]))).expect("room");
     let mut snapshot = db.snapshot().expect("a slot");
     // In the order of the keys, so that there is no budget left for the last ones.
     for key in 50..100 {
-        db.transact(|tx| tx.put(notes, &key, &[2; 100])).expect("writers are not told");
+        db.transact(|tx| tx.put(notes, key, &[2; 100])).expect("writers are not told");
     }
     let mut seen = Vec::new();
     let read = snapshot.range(notes, ..).expect("it is this database's").view_each(|key, note| {
@@ -203,7 +203,7 @@ fn what_is_forgotten_takes_no_memory() {
     const NOTES: TableDef<u64, Raw> = TableDef::hash("notes");
     let db = Builder::new().memory(64 << 20).older_versions(1_000).build().expect("a database");
     let notes = db.table(NOTES).expect("a table");
-    let set = |key: u64, byte: u8| db.transact(|tx| tx.put(notes, &key, &[byte; 500])).expect("writers are not told");
+    let set = |key: u64, byte: u8| db.transact(|tx| tx.put(notes, key, &[byte; 500])).expect("writers are not told");
     (1..=2).for_each(|key| set(key, 0));
     // So many that the older versions of one row have no room.
     let mut open = Vec::new();
@@ -212,13 +212,13 @@ fn what_is_forgotten_takes_no_memory() {
         set(1, byte);
         assert!(db.older_versions() <= 1_600);
     }
-    assert!(matches!(open[0].get(notes, &1), Err(Error::Forgotten { table: "notes" })));
+    assert!(matches!(open[0].get(notes, 1), Err(Error::Forgotten { table: "notes" })));
     drop(open);
     set(1, 20);
     assert_eq!(db.older_versions(), 0, "nobody asks for it, nor finds it");
     let mut snapshot = db.snapshot().expect("a slot");
     set(2, 1);
-    assert_eq!(snapshot.get(notes, &2).expect("there is room again"), Some(vec![0; 500]));
+    assert_eq!(snapshot.get(notes, 2).expect("there is room again"), Some(vec![0; 500]));
 }
 
 #[test]
@@ -226,7 +226,7 @@ fn there_is_one_older_version_for_each_open_snapshot() {
     const COUNTERS: TableDef<u64, Raw> = TableDef::hash("counters");
     let db = plain();
     let counters = db.table(COUNTERS).expect("a table");
-    let set = |byte: u8| db.transact(|tx| tx.put(counters, &1, &[byte; 64])).expect("room");
+    let set = |byte: u8| db.transact(|tx| tx.put(counters, 1, &[byte; 64])).expect("room");
     set(0);
     let mut first = db.snapshot().expect("a slot");
     set(1);
@@ -236,10 +236,10 @@ fn there_is_one_older_version_for_each_open_snapshot() {
     for byte in 2..50 {
         let mut passing = db.snapshot().expect("a slot");
         set(byte);
-        assert_eq!(passing.get(counters, &1).expect("kept"), Some(vec![byte - 1; 64]));
+        assert_eq!(passing.get(counters, 1).expect("kept"), Some(vec![byte - 1; 64]));
         assert!(db.older_versions() <= 2 * one);
     }
-    assert_eq!(first.get(counters, &1).expect("kept"), Some(vec![0; 64]));
+    assert_eq!(first.get(counters, 1).expect("kept"), Some(vec![0; 64]));
     drop(first);
     set(99);
     assert_eq!(db.older_versions(), 0);
@@ -251,7 +251,7 @@ fn snapshots_do_not_run_out() {
     const SNAPSHOTS: u8 = 250;
     let db = plain();
     let numbers = db.table(NUMBERS).expect("a table");
-    let set = |value: u8| db.transact(|tx| (0..3).try_for_each(|key| tx.put(numbers, &key, &[value]))).expect("room");
+    let set = |value: u8| db.transact(|tx| (0..3).try_for_each(|key| tx.put(numbers, key, &[value]))).expect("room");
     let mut open: Vec<_> = (0..SNAPSHOTS)
         .map(|value| {
             set(value);
@@ -265,7 +265,7 @@ fn snapshots_do_not_run_out() {
     while !open.is_empty() {
         for (value, snapshot) in &mut open {
             for key in 0..3 {
-                assert_eq!(snapshot.get(numbers, &key).expect("kept"), Some(vec![*value]), "row {key}");
+                assert_eq!(snapshot.get(numbers, key).expect("kept"), Some(vec![*value]), "row {key}");
             }
         }
         for _ in 0..open.len().min(10) {
@@ -285,7 +285,7 @@ fn four_hundred_readers_at_once() {
     let db = plain();
     let numbers = db.table(TableDef::<u64, Pod<u64>, Ordered>::ordered("numbers")).expect("a table");
     let set = |value: u64| (0..ROWS).step_by(250).map(move |key| (key, value));
-    db.transact(|tx| (0..ROWS).try_for_each(|key| tx.put(numbers, &key, &0))).expect("room");
+    db.transact(|tx| (0..ROWS).try_for_each(|key| tx.put(numbers, key, &0))).expect("room");
     let (written, inside) = (AtomicU64::new(0), AtomicUsize::new(0));
     let late = Instant::now() + Duration::from_secs(60);
     std::thread::scope(|scope| {
@@ -316,13 +316,13 @@ fn four_hundred_readers_at_once() {
         }
         scope.spawn(|| {
             for value in 1..=200 {
-                db.transact(|tx| set(value).try_for_each(|(key, value)| tx.put(numbers, &key, &value))).expect("room");
+                db.transact(|tx| set(value).try_for_each(|(key, value)| tx.put(numbers, key, &value))).expect("room");
                 written.store(value, Release);
                 std::thread::yield_now();
             }
         });
     });
-    db.transact(|tx| set(0).try_for_each(|(key, value)| tx.put(numbers, &key, &value))).expect("room");
+    db.transact(|tx| set(0).try_for_each(|(key, value)| tx.put(numbers, key, &value))).expect("room");
     assert_eq!(db.open_snapshots().expect("sound"), 0);
 }
 
@@ -332,7 +332,7 @@ const NUMBERS: TableDef<u64, Raw> = TableDef::hash("numbers");
 fn numbers(rows: u64) -> (Db<On<NoHtm>>, Table<u64, Raw>) {
     let db = plain();
     let numbers = db.table(NUMBERS).expect("a table");
-    db.transact(|tx| (0..rows).try_for_each(|key| tx.put(numbers, &key, &[0]))).expect("room");
+    db.transact(|tx| (0..rows).try_for_each(|key| tx.put(numbers, key, &[0]))).expect("room");
     (db, numbers)
 }
 
@@ -341,7 +341,7 @@ fn only_long_reads_go_on_in_snapshots() {
     let (db, numbers) = numbers(1_100);
     let open_after = |rows: u64| {
         let read = db.read(|tx| {
-            (0..rows).try_for_each(|key| tx.get(numbers, &key).map(drop))?;
+            (0..rows).try_for_each(|key| tx.get(numbers, key).map(drop))?;
             db.open_snapshots()
         });
         read.expect("it can be read")
@@ -357,7 +357,7 @@ fn a_read_that_fails_is_noticed_on_the_way_and_goes_to_a_snapshot_at_once() {
     let open = db.read(|tx| {
         read.push(0);
         for key in 0..1_000 {
-            let byte = tx.get(numbers, &key)?.map_or(0, |row| row[0]);
+            let byte = tx.get(numbers, key)?.map_or(0, |row| row[0]);
             let runs = read.len() as u8;
             if let Some(rows) = read.last_mut() {
                 *rows += 1;
@@ -365,7 +365,7 @@ fn a_read_that_fails_is_noticed_on_the_way_and_goes_to_a_snapshot_at_once() {
             // What a snapshot sees is what was written before it was opened.
             assert!(runs == 1 || byte == 1, "row {key} is {byte}");
             if key == 0 {
-                let write_all = || db.transact(|tx| (0..1_000).try_for_each(|key| tx.put(numbers, &key, &[runs])));
+                let write_all = || db.transact(|tx| (0..1_000).try_for_each(|key| tx.put(numbers, key, &[runs])));
                 let written = std::thread::scope(|scope| scope.spawn(write_all).join());
                 written.expect("no panic").expect("there is room");
             }

@@ -12,18 +12,18 @@ const QUEUE: TableDef<u64, Pod<u64>, Ordered> = TableDef::ordered("queue");
 fn one_key_that_all_want() {
     let db = Db::new().expect("a database");
     let counters = db.table(COUNTERS).expect("a table");
-    db.transact(|tx| tx.put(counters, &0, &0)).expect("room");
+    db.transact(|tx| tx.put(counters, 0, &0)).expect("room");
     let each = rounds(3_000);
     std::thread::scope(|scope| {
         for _ in 0..4 {
             scope.spawn(|| {
                 for _ in 0..each {
-                    db.transact(|tx| tx.update(counters, &0, |count| *count += 1)).expect("room");
+                    db.transact(|tx| tx.update(counters, 0, |count| *count += 1)).expect("room");
                 }
             });
         }
     });
-    assert_eq!(db.read(|tx| tx.get(counters, &0)).expect("it can be read"), Some(4 * each));
+    assert_eq!(db.read(|tx| tx.get(counters, 0)).expect("it can be read"), Some(4 * each));
 }
 
 /// A transaction that reads everything, slowly, and writes something, while others write, insert and remove all the time: without help it would never commit.
@@ -32,7 +32,7 @@ fn one_who_reads_everything_while_others_write() {
     const ROWS: u64 = 100;
     let db = Db::new().expect("a database");
     let (counters, queue) = (db.table(COUNTERS).expect("a table"), db.table(QUEUE).expect("a table"));
-    db.transact(|tx| (0..ROWS).try_for_each(|key| tx.put(counters, &key, &0).and_then(|()| tx.put(queue, &key, &0))))
+    db.transact(|tx| (0..ROWS).try_for_each(|key| tx.put(counters, key, &0).and_then(|()| tx.put(queue, key, &0))))
         .expect("room");
     let (is_over, tries) = (AtomicBool::new(false), AtomicU64::new(0));
     std::thread::scope(|scope| {
@@ -43,10 +43,10 @@ fn one_who_reads_everything_while_others_write() {
                 while !is_over.load(Relaxed) {
                     let (one, two) = (random.u64(0..ROWS), random.u64(0..2 * ROWS));
                     let done = db.transact(|tx| {
-                        tx.update(counters, &one, |count| *count += 1)?;
-                        match tx.remove(queue, &two)? {
+                        tx.update(counters, one, |count| *count += 1)?;
+                        match tx.remove(queue, two)? {
                             true => Ok(()),
-                            false => tx.insert(queue, &two, &1),
+                            false => tx.insert(queue, two, &1),
                         }
                     });
                     done.expect("room");
@@ -58,7 +58,7 @@ fn one_who_reads_everything_while_others_write() {
                 tries.fetch_add(1, Relaxed);
                 let mut sum = 0;
                 for key in 0..ROWS {
-                    sum += tx.get(counters, &key)?.unwrap_or(0);
+                    sum += tx.get(counters, key)?.unwrap_or(0);
                     // The others are let in at every step.
                     std::thread::yield_now();
                 }
@@ -67,7 +67,7 @@ fn one_who_reads_everything_while_others_write() {
                     sum += value;
                     std::thread::yield_now();
                 }
-                tx.put(counters, &(ROWS + round), &sum)
+                tx.put(counters, ROWS + round, &sum)
             });
             summed.expect("it commits some time");
         }
@@ -82,14 +82,14 @@ fn one_whose_rows_are_others_at_every_try() {
     const ROWS: u64 = 32;
     let db = Db::new().expect("a database");
     let counters = db.table(COUNTERS).expect("a table");
-    db.transact(|tx| (0..ROWS).try_for_each(|key| tx.put(counters, &key, &((key + 1) % ROWS)))).expect("room");
+    db.transact(|tx| (0..ROWS).try_for_each(|key| tx.put(counters, key, &((key + 1) % ROWS)))).expect("room");
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let redirect = || {
             let mut random = fastrand::Rng::with_seed(9);
             while !is_over.load(Relaxed) {
                 let (from, to) = (random.u64(0..ROWS), random.u64(0..ROWS));
-                db.transact(|tx| tx.put(counters, &from, &to)).expect("room");
+                db.transact(|tx| tx.put(counters, from, &to)).expect("room");
             }
         };
         scope.spawn(redirect);
@@ -97,10 +97,10 @@ fn one_whose_rows_are_others_at_every_try() {
             let followed = db.transact(|tx| {
                 let mut at = 0;
                 for _ in 0..40 {
-                    at = tx.get(counters, &at)?.ok_or(Error::Missing { table: "counters" })?;
+                    at = tx.get(counters, at)?.ok_or(Error::Missing { table: "counters" })?;
                     std::thread::yield_now();
                 }
-                tx.put(counters, &ROWS, &at)
+                tx.put(counters, ROWS, &at)
             });
             followed.expect("it commits some time");
         }
@@ -128,10 +128,10 @@ fn one_whose_own_insertions_make_the_table_grow() {
     let counters = db.table(COUNTERS).expect("a table");
     let mut tx = db.begin().expect("a transaction");
     for key in 0..1_000 {
-        assert_eq!(tx.get(counters, &key).expect("nobody else is here"), None);
-        tx.insert(counters, &key, &key).expect("nobody else is here");
-        assert_eq!(tx.get(counters, &(key + 1_000_000)).expect("nobody else is here"), None);
+        assert_eq!(tx.get(counters, key).expect("nobody else is here"), None);
+        tx.insert(counters, key, &key).expect("nobody else is here");
+        assert_eq!(tx.get(counters, key + 1_000_000).expect("nobody else is here"), None);
     }
     tx.commit().expect("nobody else is here");
-    assert_eq!(db.read(|tx| tx.get(counters, &999)).expect("it can be read"), Some(999));
+    assert_eq!(db.read(|tx| tx.get(counters, 999)).expect("it can be read"), Some(999));
 }

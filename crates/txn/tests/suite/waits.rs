@@ -42,14 +42,14 @@ pub(crate) fn ends<T: Send + 'static>(test: impl FnOnce() -> T + Send + 'static)
 fn database() -> (Db, Rows) {
     let db = Builder::new().memory(16 << 20).build().expect("memory");
     let rows = db.table(ROWS).expect("memory");
-    db.transact(|tx| (1..4).try_for_each(|key| tx.put(rows, &key, &0))).expect("memory");
+    db.transact(|tx| (1..4).try_for_each(|key| tx.put(rows, key, &0))).expect("memory");
     (db, rows)
 }
 
 /// Another thread writes the first row, and has committed when this returns.
 fn disturb<S: Setting>(db: &Db<S>, rows: Rows) -> Result<(), Error> {
     thread::scope(|scope| {
-        let other = scope.spawn(|| db.transact(|tx| tx.update(rows, &1, |count| *count += 1).map(drop)));
+        let other = scope.spawn(|| db.transact(|tx| tx.update(rows, 1, |count| *count += 1).map(drop)));
         other.join().expect("no panic")
     })
 }
@@ -59,12 +59,12 @@ fn starve<T>(db: &Db, rows: Rows, mut then: impl FnMut(&mut drtm_txn::Tx<'_>) ->
     let mut run = 0;
     db.transact(|tx| {
         run += 1;
-        let now = tx.get(rows, &1)?.unwrap_or(0);
+        let now = tx.get(rows, 1)?.unwrap_or(0);
         if run <= STARVED {
             disturb(db, rows)?;
         }
         let result = then(tx)?;
-        tx.put(rows, &2, &now)?;
+        tx.put(rows, 2, &now)?;
         Ok(result)
     })
 }
@@ -74,7 +74,7 @@ fn a_snapshot_of_the_same_thread_reads_within_a_closure() {
     ends(|| {
         let (db, rows) = database();
         let mut yesterday = db.snapshot().expect("memory");
-        let seen = starve(&db, rows, |tx| Ok((yesterday.get(rows, &1)?, tx.get(rows, &3)?, yesterday.get(rows, &3)?)));
+        let seen = starve(&db, rows, |tx| Ok((yesterday.get(rows, 1)?, tx.get(rows, 3)?, yesterday.get(rows, 3)?)));
         assert_eq!(seen.expect("it commits"), (Some(0), Some(0), Some(0)));
     });
 }
@@ -89,7 +89,7 @@ fn a_transaction_of_the_same_thread_reads_and_commits_within_a_closure() {
             let Some(mut mine) = others.pop() else { return Err(Error::aborted("it does not come through")) };
             other.fetch_add(1, Relaxed);
             // What the closure has read in every run, and its thread claims if it has starved.
-            if mine.put(rows, &1, &7).and_then(|()| mine.commit()).is_ok() {
+            if mine.put(rows, 1, &7).and_then(|()| mine.commit()).is_ok() {
                 committed.fetch_add(1, Relaxed);
             }
             Err(Error::aborted("on purpose"))
@@ -112,17 +112,17 @@ fn nobody_waits_for_what_a_starved_closure_waits_for() {
             scope.spawn(move || {
                 let mut snapshot = db.snapshot().expect("memory");
                 is_inside.wait();
-                assert_eq!(snapshot.get(rows, &3).expect("kept"), Some(0));
-                assert_eq!(db.read(|tx| tx.get(rows, &3)).expect("sound"), Some(0));
-                db.transact(|tx| tx.insert(others, &9, &9)).expect("memory");
-                db.transact(|tx| tx.put(rows, &1, &9)).expect("it is claimed for a while only");
+                assert_eq!(snapshot.get(rows, 3).expect("kept"), Some(0));
+                assert_eq!(db.read(|tx| tx.get(rows, 3)).expect("sound"), Some(0));
+                db.transact(|tx| tx.insert(others, 9, &9)).expect("memory");
+                db.transact(|tx| tx.put(rows, 1, &9)).expect("it is claimed for a while only");
                 is_done.store(true, Release);
             });
             let (mut run, late) = (0, Instant::now() + Duration::from_secs(30));
             let mut has_waited = false;
             starve(db, rows, |tx| {
                 run += 1;
-                tx.get(rows, &3)?;
+                tx.get(rows, 3)?;
                 tx.count(others, ..)?;
                 // The first run with the ticket has nothing to claim yet.
                 if run > STARVED && !has_waited {
@@ -158,7 +158,7 @@ fn two_databases_do_not_wait_for_each_other() {
                             both.wait();
                         }
                         if run > STARVED {
-                            other.transact(|tx| tx.update(*theirs, &1, |count| *count += 1))?;
+                            other.transact(|tx| tx.update(*theirs, 1, |count| *count += 1))?;
                         }
                         Ok(())
                     })
@@ -177,9 +177,9 @@ fn a_bounded_transaction_says_what_it_conflicted_with() {
             let mut runs = 0;
             let failed = db.transact_with(Options::new().attempts(attempts), |tx| {
                 runs += 1;
-                let now = tx.get(rows, &1)?.unwrap_or(0);
+                let now = tx.get(rows, 1)?.unwrap_or(0);
                 disturb(&db, rows)?;
-                tx.put(rows, &2, &(100 + now))
+                tx.put(rows, 2, &(100 + now))
             });
             match failed {
                 Err(Error::Contended { attempts: told, conflict: Conflict::Validation, table, key }) => {
@@ -189,16 +189,16 @@ fn a_bounded_transaction_says_what_it_conflicted_with() {
                 other => panic!("{other:?}"),
             }
         }
-        assert_eq!(db.read(|tx| tx.get(rows, &2)).expect("sound"), Some(0), "nothing has happened");
+        assert_eq!(db.read(|tx| tx.get(rows, 2)).expect("sound"), Some(0), "nothing has happened");
         // A key that came into a range.
         let others = db.table(OTHERS).expect("memory");
         let mut key = 0;
         let failed = db.transact_with(Options::new().attempts(2), |tx| {
             key += 1;
             tx.count(others, ..)?;
-            thread::scope(|scope| scope.spawn(|| db.transact(|tx| tx.insert(others, &key, &1))).join())
+            thread::scope(|scope| scope.spawn(|| db.transact(|tx| tx.insert(others, key, &1))).join())
                 .expect("no panic")?;
-            tx.put(rows, &2, &1)
+            tx.put(rows, 2, &1)
         });
         assert!(matches!(failed, Err(Error::Contended { conflict: Conflict::Phantom, table: None, .. })), "{failed:?}");
         // Errors of the closure are its own, and one run is always allowed.
@@ -207,8 +207,8 @@ fn a_bounded_transaction_says_what_it_conflicted_with() {
             db.transact_with(options, |_| Err::<(), _>(Error::aborted("no"))),
             Err(Error::Aborted { .. })
         ));
-        db.transact_with(options, |tx| tx.put(rows, &2, &1)).expect("it is run once");
-        db.try_transact_with(options, |tx| tx.put(rows, &2, &1)).expect("it is run once");
+        db.transact_with(options, |tx| tx.put(rows, 2, &1)).expect("it is run once");
+        db.try_transact_with(options, |tx| tx.put(rows, 2, &1)).expect("it is run once");
     });
 }
 
@@ -218,9 +218,9 @@ fn a_deadline_ends_a_closure_that_would_be_run_for_ever() {
         let (db, rows) = database();
         let options = Options::new().deadline(Instant::now() + Duration::from_millis(300));
         let failed = db.transact_with(options, |tx| {
-            let now = tx.get(rows, &1)?.unwrap_or(0);
+            let now = tx.get(rows, 1)?.unwrap_or(0);
             disturb(&db, rows)?;
-            tx.put(rows, &2, &now)
+            tx.put(rows, 2, &now)
         });
         assert!(matches!(failed, Err(Error::Contended { attempts: 2.., .. })), "{failed:?}");
     });
@@ -259,7 +259,7 @@ fn comes_through<S: Setting<Engine = NoHtm>>(
     ends(move || {
         let db = Builder::new().memory(16 << 20).build_with::<S>(NoHtm).expect("memory");
         let (rows, others) = (db.table(ROWS).expect("memory"), db.table(OTHERS).expect("memory"));
-        db.transact(|tx| tx.put(rows, &1, &0)).expect("memory");
+        db.transact(|tx| tx.put(rows, 1, &0)).expect("memory");
         let (commits, is_over) = (AtomicU64::new(0), AtomicBool::new(false));
         thread::scope(|scope| {
             scope.spawn(|| {
@@ -272,13 +272,13 @@ fn comes_through<S: Setting<Engine = NoHtm>>(
                 }
             });
             let done = db.transact_with(Options::new().attempts(TURNS * (STARVED + 20)), |tx| {
-                let count = tx.get(rows, &1)?.unwrap_or(0) + tx.get(rows, &2)?.unwrap_or(0) + tx.count(others, ..)?;
+                let count = tx.get(rows, 1)?.unwrap_or(0) + tx.get(rows, 2)?.unwrap_or(0) + tx.count(others, ..)?;
                 let (before, patience) = (commits.load(Acquire), Instant::now() + patience);
                 // One that had begun to commit before this run may be the first.
                 while commits.load(Acquire) < before + 2 && Instant::now() < patience {
                     thread::yield_now();
                 }
-                tx.put(rows, &3, &count)
+                tx.put(rows, 3, &count)
             });
             is_over.store(true, Relaxed);
             match done {
@@ -293,7 +293,7 @@ fn comes_through<S: Setting<Engine = NoHtm>>(
 #[test]
 fn one_whose_row_is_written_again_and_again_comes_through() {
     fn write<S: Setting>(db: &Db<S>, rows: Rows, _: Table<u64, Pod<u64>, Ordered>, _: u64) -> Result<(), Error> {
-        db.transact(|tx| tx.update(rows, &1, |count| *count += 1).map(drop))
+        db.transact(|tx| tx.update(rows, 1, |count| *count += 1).map(drop))
     }
     assert!(comes_through::<Sound>(WAITED_FOR, write));
     assert!(!comes_through::<ClaimsIgnored>(FOR_EVER, write), "the fault is not noticed");
@@ -303,8 +303,8 @@ fn one_whose_row_is_written_again_and_again_comes_through() {
 fn one_whose_range_gets_keys_again_and_again_comes_through() {
     fn insert<S: Setting>(db: &Db<S>, _: Rows, others: Table<u64, Pod<u64>, Ordered>, turn: u64) -> Result<(), Error> {
         db.transact(|tx| {
-            tx.remove(others, &turn.saturating_sub(20))?;
-            tx.insert(others, &turn, &1)
+            tx.remove(others, turn.saturating_sub(20))?;
+            tx.insert(others, turn, &1)
         })
     }
     assert!(comes_through::<Sound>(WAITED_FOR, insert));
@@ -315,8 +315,8 @@ fn one_whose_range_gets_keys_again_and_again_comes_through() {
 fn one_whose_absent_key_comes_and_goes_comes_through() {
     fn toggle<S: Setting>(db: &Db<S>, rows: Rows, _: Table<u64, Pod<u64>, Ordered>, turn: u64) -> Result<(), Error> {
         db.transact(|tx| {
-            if !tx.remove(rows, &2)? {
-                tx.insert(rows, &2, &turn)?;
+            if !tx.remove(rows, 2)? {
+                tx.insert(rows, 2, &turn)?;
             }
             Ok(())
         })

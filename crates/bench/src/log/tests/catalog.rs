@@ -28,7 +28,7 @@ fn what_was_dropped_is_not_salvaged_and_what_was_renamed_has_its_name() {
     db.rename_table("pairs", "renamed").expect("it is there");
     db.drop_table("texts").expect("it is there");
     let texts = db.table(TEXTS).expect("a table");
-    db.transact(|tx| tx.put(texts, &"new".to_owned(), b"new")).expect("no fault");
+    db.transact(|tx| tx.put(texts, "new".to_owned(), b"new")).expect("no fault");
     for step in 0..3 {
         match step {
             0 => {}
@@ -61,10 +61,10 @@ fn a_name_that_two_tables_have_as_a_drop_is_lost_is_the_newer_ones() {
     let disk = Image::default();
     let db = open(&disk);
     let pairs = db.table(PAIRS).expect("a table");
-    db.transact(|tx| tx.put(pairs, &1, &Pair::default())).expect("no fault");
+    db.transact(|tx| tx.put(pairs, 1, &Pair::default())).expect("no fault");
     db.drop_table("pairs").expect("it is there");
     let pairs = db.table(PAIRS).expect("a table");
-    db.transact(|tx| tx.put(pairs, &2, &Pair::default())).expect("no fault");
+    db.transact(|tx| tx.put(pairs, 2, &Pair::default())).expect("no fault");
     let mut segments = segments(&disk.after_kill());
     // The record of the drop is the only one of its kind.
     let (_, bytes) = segments.first_mut().expect("there is one");

@@ -29,8 +29,8 @@ fn checkpoint(disk: &Image) {
     db.index(pairs, BY_SECOND).expect("an index");
     db.transact(|tx| {
         ONCE.into_iter().try_for_each(|number| {
-            tx.put(pairs, &(number as u32), &Pair { first: number, second: number })?;
-            tx.put(texts, &format!("once {number}"), &[number as u8; 20])
+            tx.put(pairs, number as u32, &Pair { first: number, second: number })?;
+            tx.put(texts, format!("once {number}"), &[number as u8; 20])
         })
     })
     .expect("no fault");

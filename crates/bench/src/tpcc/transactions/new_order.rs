@@ -90,9 +90,9 @@ pub(in crate::tpcc) fn order<S: Setting, O: Shelf>(
             line_count: input.lines().len() as u8,
             all_local: input.is_all_local().into(),
         };
-        tx.insert(tables.orders, &key, &row)?;
-        tx.insert(tables.orders_by_customer, &by_customer, &())?;
-        tx.insert(tables.new_orders, &key, &NewOrder)?;
+        tx.insert(tables.orders, key, &row)?;
+        tx.insert(tables.orders_by_customer, by_customer, &())?;
+        tx.insert(tables.new_orders, key, &NewOrder)?;
         Ok(Receipt { number, total: total(sum, discount.get(), tax + district_tax), last, credit, brands })
     })
 }

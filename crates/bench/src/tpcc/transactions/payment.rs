@@ -79,7 +79,7 @@ pub(in crate::tpcc) fn pay<S: Setting, O: Shelf>(
             amount: I64::new(*amount),
             data: names(&warehouse_name, &district_name),
         };
-        tx.insert(tables.histories, &key, &row)?;
+        tx.insert(tables.histories, key, &row)?;
         Ok(Paid { customer, balance })
     })
 }

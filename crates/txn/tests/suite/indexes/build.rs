@@ -128,7 +128,7 @@ fn many_write<E: Engine, O: Kind>(engine: E, def: TableDef<u64, Pod<Seat>, O>, k
     let db: Db<On<E>> = Builder::new().memory(128 << 20).build_with(engine).expect("memory");
     let seats = db.table(def).expect("memory");
     // Holders are unique: each seat is another's, from beginning to end.
-    db.transact(|tx| (0..keys).try_for_each(|key| tx.insert(seats, &key, &[key, key % 7]))).expect("memory");
+    db.transact(|tx| (0..keys).try_for_each(|key| tx.insert(seats, key, &[key, key % 7]))).expect("memory");
     let is_over = AtomicBool::new(false);
     /// Ends the writers, however the reader ends.
     struct Over<'o>(&'o AtomicBool);
@@ -151,20 +151,20 @@ fn many_write<E: Engine, O: Kind>(engine: E, def: TableDef<u64, Pod<Seat>, O>, k
                             0 => tx.update(seats, &one, |seat| seat[1] = (seat[1] + 1) % 7).map(drop),
                             // Two change seats, so that one comes to an entry that the other has not left yet.
                             1 => {
-                                let (a, b) = (tx.take(seats, &one)?, tx.take(seats, &two)?);
+                                let (a, b) = (tx.take(seats, one)?, tx.take(seats, two)?);
                                 let (a, b) = if one == two { (None, a) } else { (a, b) };
-                                a.map_or(Ok(()), |a| tx.put(seats, &two, &a))?;
-                                b.map_or(Ok(()), |b| tx.put(seats, &one, &b))
+                                a.map_or(Ok(()), |a| tx.put(seats, two, &a))?;
+                                b.map_or(Ok(()), |b| tx.put(seats, one, &b))
                             }
-                            2 => tx.remove(seats, &one).map(drop),
+                            2 => tx.remove(seats, one).map(drop),
                             // Those who have none come back, and others who are always others.
                             3 => match tx.contains(seats, &one)? {
                                 true => Ok(()),
-                                false => tx.insert(seats, &one, &[(writer << 40) + written, 3]),
+                                false => tx.insert(seats, one, &[(writer << 40) + written, 3]),
                             },
                             _ => tx.put(
                                 seats,
-                                &(keys + writer * writes + written % writes),
+                                keys + writer * writes + written % writes,
                                 &[u64::MAX - 2 * written - writer % 2, 5],
                             ),
                         });
@@ -236,12 +236,12 @@ fn an_index_that_is_opened_while_somebody_writes_has_what_he_writes() -> Result<
     for _ in 0..rounds(100) {
         let db = Builder::new().memory(4 << 20).build()?;
         let counters = db.table(COUNTERS)?;
-        db.transact(|tx| tx.put(counters, &2, &8))?;
+        db.transact(|tx| tx.put(counters, 2, &8))?;
         let start = Barrier::new(2);
         let index = thread::scope(|scope| {
             let writer = scope.spawn(|| {
                 start.wait();
-                db.transact(|tx| tx.put(counters, &1, &7).and_then(|()| tx.put(counters, &2, &9)))
+                db.transact(|tx| tx.put(counters, 1, &7).and_then(|()| tx.put(counters, 2, &9)))
             });
             start.wait();
             let index = db.index(counters, BY_COUNT);
@@ -265,17 +265,17 @@ fn who_has_written_without_an_index_is_told_so() -> Result<(), Error> {
     let db = Db::new()?;
     let items = db.table(ITEMS)?;
     let (mut before, mut reader, mut elsewhere) = (db.begin()?, db.begin()?, db.begin()?);
-    before.insert(items, &1, &item("a"))?;
-    assert!(!reader.contains(items, &5)?, "reading is not writing");
+    before.insert(items, 1, &item("a"))?;
+    assert!(!reader.contains(items, 5)?, "reading is not writing");
     let others = db.table(TableDef::<u16, Serde<Row>>::hash("other items"))?;
-    elsewhere.insert(others, &1, &item("a"))?;
+    elsewhere.insert(others, 1, &item("a"))?;
     let by_name = db.index(items, BY_NAME)?;
-    assert!(matches!(before.insert(items, &2, &item("b")), Err(Error::Conflict(Conflict::Indexed))));
+    assert!(matches!(before.insert(items, 2, &item("b")), Err(Error::Conflict(Conflict::Indexed))));
     assert!(matches!(before.commit(), Err(Error::Conflict(Conflict::Indexed))));
     reader.commit()?;
     elsewhere.commit()?;
-    db.transact(|tx| tx.insert(items, &1, &item("a")))?;
-    assert_eq!(db.read(|tx| tx.get(by_name.keys(), &"a".to_owned()))?, Some(1));
+    db.transact(|tx| tx.insert(items, 1, &item("a")))?;
+    assert_eq!(db.read(|tx| tx.get(by_name.keys(), "a".to_owned()))?, Some(1));
 
     // Within a closure there is no way to make one, but to open one that is there.
     const BY_CLASS: IndexDef<u16, Serde<Row>, u32, Multi> = IndexDef::multi("items by class", |_, row| Some(row.1));
@@ -291,19 +291,19 @@ fn who_has_written_without_an_index_is_told_so() -> Result<(), Error> {
 fn a_snapshot_that_is_older_than_an_index_says_so() -> Result<(), Error> {
     let db = Db::new()?;
     let items = db.table(ITEMS)?;
-    db.transact(|tx| tx.insert(items, &1, &item("a")))?;
+    db.transact(|tx| tx.insert(items, 1, &item("a")))?;
     let mut before = db.snapshot()?;
     let by_name = db.index(items, BY_NAME)?;
     let refused = [
-        before.get(by_name.keys(), &"a".to_owned()).map(drop),
+        before.get(by_name.keys(), "a".to_owned()).map(drop),
         before.range(by_name, ..).map(drop),
         before.count(by_name, ..).map(drop),
     ];
     for refused in refused {
         assert!(matches!(refused, Err(Error::IndexTooNew { index: "items by name" })), "{refused:?}");
     }
-    assert_eq!(before.get(items, &1)?, Some(item("a")));
-    assert_eq!(db.snapshot()?.get(by_name.keys(), &"a".to_owned())?, Some(1));
+    assert_eq!(before.get(items, 1)?, Some(item("a")));
+    assert_eq!(db.snapshot()?.get(by_name.keys(), "a".to_owned())?, Some(1));
     Ok(())
 }
 
@@ -317,15 +317,15 @@ fn an_index_that_cannot_be_made_leaves_nothing() -> Result<(), Error> {
     });
     let db = Db::new()?;
     let items = db.table(ITEMS)?;
-    db.transact(|tx| (0..200).try_for_each(|key| tx.insert(items, &key, &item(&format!("item {key}")))))?;
+    db.transact(|tx| (0..200).try_for_each(|key| tx.insert(items, key, &item(&format!("item {key}")))))?;
     let tables = db.tables()?;
     assert!(catch_unwind(AssertUnwindSafe(|| db.index(items, panicking))).is_err());
     assert_eq!(db.tables()?, tables);
     // Its name is free: even another kind of thing can have it. And it is called no more.
     let table = db.table(TableDef::<u64, Pod<u64>>::hash("items by luck"))?;
-    db.transact(|tx| tx.put(table, &1, &1).and_then(|()| tx.put(items, &1, &item("other"))))?;
+    db.transact(|tx| tx.put(table, 1, &1).and_then(|()| tx.put(items, 1, &item("other"))))?;
 
-    db.transact(|tx| tx.put(items, &199, &item("other")))?;
+    db.transact(|tx| tx.put(items, 199, &item("other")))?;
     for _ in 0..3 {
         let refused = db.index(items, BY_NAME);
         assert!(
@@ -334,10 +334,10 @@ fn an_index_that_cannot_be_made_leaves_nothing() -> Result<(), Error> {
         let message = refused.expect_err("as above").to_string();
         assert!(message.contains("`items by name`") && message.contains("\"other\""), "{message}");
     }
-    db.transact(|tx| tx.remove(items, &1))?;
+    db.transact(|tx| tx.remove(items, 1))?;
     let by_name = db.index(items, BY_NAME)?;
     assert_eq!(db.read(|tx| tx.count(by_name, ..))?, 199);
-    assert_eq!(db.read(|tx| tx.get(by_name.keys(), &"other".to_owned()))?, Some(199));
+    assert_eq!(db.read(|tx| tx.get(by_name.keys(), "other".to_owned()))?, Some(199));
     Ok(())
 }
 
@@ -348,13 +348,13 @@ fn an_index_for_which_there_is_no_memory_leaves_nothing() -> Result<(), Error> {
         IndexDef::multi("blobs at length", |key, _| Some(format!("{key:0>3000}")));
     let db = Builder::new().memory(4 << 20).build()?;
     let blobs = db.table(BLOBS)?;
-    db.transact(|tx| (0..3_000).try_for_each(|key| tx.insert(blobs, &key, &[key; 2])))?;
+    db.transact(|tx| (0..3_000).try_for_each(|key| tx.insert(blobs, key, &[key; 2])))?;
     let tables = db.tables()?;
     for _ in 0..3 {
         let refused = db.index(blobs, LONG);
         assert!(matches!(refused, Err(Error::Full { .. })), "{refused:?}");
         assert_eq!(db.tables()?, tables);
     }
-    assert_eq!(db.read(|tx| tx.get(blobs, &2_999))?, Some([2_999; 2]));
-    db.transact(|tx| tx.update(blobs, &1, |blob| blob[0] = 0)).map(drop)
+    assert_eq!(db.read(|tx| tx.get(blobs, 2_999))?, Some([2_999; 2]));
+    db.transact(|tx| tx.update(blobs, 1, |blob| blob[0] = 0)).map(drop)
 }

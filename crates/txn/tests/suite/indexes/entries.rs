@@ -89,7 +89,7 @@ fn run<S: Setting<Engine = NoHtm>>(steps: &[(u8, Step)], length: usize, is_index
         tx.commit()?;
         let mut tx = db.begin()?;
         for key in 0..4 {
-            assert_eq!(tx.get(counters, &key)?, model.get(&key).copied());
+            assert_eq!(tx.get(counters, key)?, model.get(&key).copied());
         }
         if let Some(by_count) = by_count {
             let mut expected: Vec<_> = model.iter().map(|(key, count)| (*count, (*key, *count))).collect();

@@ -282,15 +282,15 @@ fn a_refusal_leaves_the_transaction_as_it_was() -> Result<(), Error> {
     let shop = Shop::<On<NoHtm>, _>::open(NoHtm, HASHED)?;
     let item = |label: &str, shelf| Item { label: Some(label.to_owned()), shelf, tags: vec![shelf] };
     shop.db.transact(|tx| {
-        tx.insert(shop.items, &1, &item("a", 1))?;
-        let refused = tx.insert(shop.items, &2, &item("a", 2));
+        tx.insert(shop.items, 1, &item("a", 1))?;
+        let refused = tx.insert(shop.items, 2, &item("a", 2));
         assert!(matches!(refused, Err(Error::Duplicate { index: "items by label" })));
-        assert!(!tx.contains(shop.items, &2)?);
+        assert!(!tx.contains(shop.items, 2)?);
         assert_eq!(tx.count(shop.by_shelf, ..)?, 1);
         // A key that the refused one had taken is free.
-        tx.insert(shop.items, &3, &item("b", 2))?;
+        tx.insert(shop.items, 3, &item("b", 2))?;
         let too_long = "x".repeat(100_000);
-        let refused = tx.update(shop.items, &3, |item| item.label = Some(too_long));
+        let refused = tx.update(shop.items, 3, |item| item.label = Some(too_long));
         assert!(matches!(refused, Err(Error::TooLong { .. })), "{refused:?}");
         Ok(())
     })?;
@@ -307,10 +307,10 @@ fn a_function_that_changes_its_mind_is_noticed() -> Result<(), Error> {
     let db = Db::new()?;
     let counters = db.table(COUNTERS)?;
     db.index(counters, BY_MOOD)?;
-    db.transact(|tx| tx.put(counters, &1, &1))?;
+    db.transact(|tx| tx.put(counters, 1, &1))?;
     MOOD.store(1, Relaxed);
-    let refused = db.transact(|tx| tx.remove(counters, &1));
+    let refused = db.transact(|tx| tx.remove(counters, 1));
     assert!(matches!(refused, Err(Error::Index { index: "counters by mood", table: "counters" })), "{refused:?}");
-    assert!(db.transact(|tx| tx.contains(counters, &1))?, "nothing has happened");
+    assert!(db.transact(|tx| tx.contains(counters, 1))?, "nothing has happened");
     Ok(())
 }

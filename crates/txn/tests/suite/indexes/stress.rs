@@ -70,24 +70,24 @@ impl<S: Setting> Hall<S> {
         let (key, other, holder, price) = (random(KEYS), random(KEYS), random(HOLDERS), random(4));
         let what = random(7);
         let written = self.db.transact(|tx| match what {
-            0 => tx.put(self.seats, &key, &[holder, price]),
-            1 => tx.insert(self.seats, &key, &[holder, price]),
-            2 => tx.update(self.seats, &key, |row| row[0] = holder).map(drop),
-            3 => tx.update(self.seats, &key, |row| row[1] = price).map(drop),
-            4 => tx.remove(self.seats, &key).map(drop),
+            0 => tx.put(self.seats, key, &[holder, price]),
+            1 => tx.insert(self.seats, key, &[holder, price]),
+            2 => tx.update(self.seats, key, |row| row[0] = holder).map(drop),
+            3 => tx.update(self.seats, key, |row| row[1] = price).map(drop),
+            4 => tx.remove(self.seats, key).map(drop),
             // Two holders change seats.
             5 => {
-                let (one, two) = (tx.take(self.seats, &key)?, tx.take(self.seats, &other)?);
+                let (one, two) = (tx.take(self.seats, key)?, tx.take(self.seats, other)?);
                 if let Some(row) = one {
-                    tx.put(self.seats, &other, &row)?;
+                    tx.put(self.seats, other, &row)?;
                 }
-                two.map_or(Ok(()), |row| tx.put(self.seats, &key, &row))
+                two.map_or(Ok(()), |row| tx.put(self.seats, key, &row))
             }
             // Whoever is refused does something else in the same transaction.
-            _ => match tx.insert(self.seats, &key, &[holder, price]) {
+            _ => match tx.insert(self.seats, key, &[holder, price]) {
                 Err(Error::Duplicate { .. } | Error::Exists { .. }) => {
-                    let seat = tx.get(self.by_holder.keys(), &holder)?.unwrap_or(other);
-                    tx.remove(self.seats, &seat).map(drop)
+                    let seat = tx.get(self.by_holder.keys(), holder)?.unwrap_or(other);
+                    tx.remove(self.seats, seat).map(drop)
                 }
                 inserted => inserted,
             },
