@@ -92,6 +92,13 @@ pub enum Error {
     #[error("the simulated run ended before its workers: {0:?}")]
     Simulation(drtm_rdma::RunEnd),
 
+    /// Nothing that was begun was done before the time was over.
+    #[error("nothing was done within {within:?}: measure for longer, with --millis or --virtual-us")]
+    NothingDone {
+        /// How long it was measured in the end.
+        within: std::time::Duration,
+    },
+
     /// A table on another node could not be used.
     #[error(transparent)]
     Peer(#[from] drtm_kv::PeerError),

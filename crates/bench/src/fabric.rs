@@ -9,6 +9,7 @@ mod connections;
 mod latency;
 mod multi;
 mod names;
+mod plot;
 mod rate;
 mod raw;
 

@@ -10,6 +10,7 @@ pub(crate) const MIB: usize = 1 << 20;
 pub(crate) enum Quantity {
     Bytes,
     Microseconds,
+    Nanoseconds,
     AbortRate,
     Threads,
     /// Bytes that are a mean.
@@ -30,6 +31,7 @@ impl Quantity {
             Self::Bytes | Self::MeanBytes => "bytes",
             Self::LockRate => "fallbacks/transactions",
             Self::Microseconds => "us",
+            Self::Nanoseconds => "ns",
             Self::AbortRate => "aborts/attempts",
             Self::Threads => "threads",
             Self::Throughput => "transactions/s",
@@ -43,6 +45,7 @@ impl Quantity {
         match self {
             Self::Bytes => bytes(value as usize),
             Self::Microseconds => microseconds(value),
+            Self::Nanoseconds => format!("{value:.0} ns"),
             Self::AbortRate => format!("{value:.3}"),
             Self::LockRate => format!("{value:.4}"),
             Self::Threads | Self::Throughput | Self::Operations | Self::MeanBytes => format!("{value:.0}"),

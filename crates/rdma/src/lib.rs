@@ -69,6 +69,9 @@ mod tasks;
 mod tickets;
 mod time;
 mod timers;
+#[cfg(not(feature = "model"))]
+#[doc(hidden)]
+pub mod untrusted;
 mod verbs;
 
 pub use address::{NodeId, Offset, RegionId, Remote};

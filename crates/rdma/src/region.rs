@@ -295,7 +295,8 @@ impl<E: Engine> Region<E> {
     /// # Errors
     ///
     /// [`RegionError::Full`] when the capacity does not allow it, [`RegionError::Allocate`] when
-    /// the system does not. The region is as good as before then.
+    /// the system does not, [`RegionError::Allocated`] when another process has damaged the
+    /// superblock. The region is as good as before then.
     ///
     /// # Panics
     ///
@@ -305,6 +306,10 @@ impl<E: Engine> Region<E> {
         let allocated = self.superblock().allocated();
         let mut end = self.engine.load(allocated);
         loop {
+            // Another process may have damaged it.
+            if !(superblock::BYTES..=self.capacity).contains(&end) {
+                return Err(RegionError::Allocated { found: end, capacity: self.capacity });
+            }
             let start = end.next_multiple_of(align);
             let new_end = start
                 .checked_add(bytes)

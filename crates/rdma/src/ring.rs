@@ -141,12 +141,13 @@ impl Producer {
         for (word, value) in first.iter().chain(second).zip(head.packed(bytes.len())) {
             NoHtm.store_relaxed(word, value);
         }
-        let (first, second) = pieces(data, self.tail + FRAME_HEAD as u64, words as usize - FRAME_HEAD);
+        let (first, second) = pieces(data, self.tail.wrapping_add(FRAME_HEAD as u64), words as usize - FRAME_HEAD);
         let (before, after) = bytes.split_at(bytes.len().min(8 * first.len()));
         NoHtm.store_bytes(first, before);
         NoHtm.store_bytes(second, after);
         die::site("frame.filled");
-        self.tail += words;
+        // The count that the ring began with may be damaged, and near its end.
+        self.tail = self.tail.wrapping_add(words);
         NoHtm.store(&ring[TAIL], self.tail);
         die::site("frame.published");
         true
@@ -191,14 +192,14 @@ impl Consumer {
         if words > there {
             return Err(Corrupt);
         }
-        let (first, second) = pieces(data, self.head + FRAME_HEAD as u64, words as usize - FRAME_HEAD);
+        let (first, second) = pieces(data, self.head.wrapping_add(FRAME_HEAD as u64), words as usize - FRAME_HEAD);
         into.clear();
         into.resize(bytes, 0);
         let (before, after) = into.split_at_mut(bytes.min(8 * first.len()));
         NoHtm.load_bytes(first, before);
         NoHtm.load_bytes(second, after);
         die::site("receive.taken");
-        self.head += words;
+        self.head = self.head.wrapping_add(words);
         // Released: the producer may write there when what was there is copied.
         NoHtm.store(&ring[HEAD], self.head);
         die::site("receive.freed");

@@ -67,7 +67,7 @@
 
 mod client;
 mod codec;
-mod frame;
+pub(crate) mod frame;
 mod once;
 mod server;
 

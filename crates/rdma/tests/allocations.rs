@@ -7,12 +7,14 @@ use std::{
     alloc::{GlobalAlloc, Layout, System},
     cell::Cell,
     sync::Arc,
+    time::Duration,
 };
 
 use drtm_htm::NoHtm;
 use drtm_rdma::{
     Executor, Fabric, LocalConfig, LocalFabric, NodeId, Phase, Port, Region, Remote, ShmConfig, ShmFabric, VerbError,
     Verbs,
+    rpc::{Incoming, Once, Procedure, Refused, Rpc, RpcError, serve},
 };
 
 struct Counting;
@@ -103,4 +105,80 @@ fn allocates_nothing<F: Fabric>(fabric: &F, at: Remote) {
         });
     }
     executor.run();
+}
+
+/// Puts bytes under a name, and gives how many there were; refuses names that it does not know.
+enum Put {}
+
+impl Procedure for Put {
+    const NUMBER: u16 = 1;
+    type Request<'a> = (&'a str, &'a [u8]);
+    type Reply<'a> = (u64, Option<&'a str>);
+}
+
+/// One call, one with a deadline, one that is refused, and several in a message.
+async fn calls<P: Port>(rpc: &Rpc<'_, P>, verbs: Verbs<'_, P>, rounds: usize) -> Result<(), RpcError> {
+    let node = NodeId(0);
+    for _ in 0..rounds {
+        let one = rpc.call::<Put>(node, &("name", &[7; 100]), None).await?;
+        assert_eq!(one.get()?, (100, Some("kept")));
+        let deadline = verbs.endpoint().now() + Duration::from_secs(1000);
+        let refused = rpc.call::<Put>(node, &("other", &[]), Some(deadline)).await?;
+        assert_eq!(refused.get().map_err(|error| error.refused()), Err(Some(404)));
+        let mut several = rpc.to(node);
+        let first = several.add::<Put>(&("name", &[1; 10]))?;
+        let second = several.add::<Put>(&("name", &[2; 20]))?;
+        let results = several.send(Some(deadline)).await?;
+        assert_eq!((results.get(&first)?.0, results.get(&second)?.0), (10, 20));
+    }
+    Ok(())
+}
+
+fn handle(call: Incoming<'_>) -> drtm_rdma::rpc::Answered {
+    match call.procedure() {
+        Put::NUMBER => call.answer::<Put>(|(name, bytes)| match name {
+            "name" => Ok((bytes.len() as u64, Some("kept"))),
+            _ => Err(Refused(404)),
+        }),
+        _ => call.unknown(),
+    }
+}
+
+/// Callers and the handler, on one thread: neither allocates.
+fn calls_allocate_nothing<F: Fabric>(fabric: &F) {
+    let endpoint = fabric.endpoint(NodeId(0)).expect("an endpoint");
+    let verbs = endpoint.during(Phase::Other);
+    let (once, rpc) = (Once::default(), Rpc::new(verbs));
+    let mut executor = Executor::new(&endpoint);
+    executor.serve(serve(verbs, &once, handle));
+    for _ in 0..4 {
+        let rpc = &rpc;
+        executor.spawn(async move {
+            // Buffers grow to their sizes, and every frame is used once.
+            calls(rpc, verbs, 500).await.expect("they are answered");
+            let before = allocations();
+            calls(rpc, verbs, 200).await.expect("they are answered");
+            let allocated = allocations() - before;
+            assert_eq!(allocated, 0, "allocations by 200 rounds of calls");
+        });
+    }
+    executor.run();
+    assert_eq!(once.remembered(), 0, "these fabrics deliver once");
+}
+
+#[test]
+fn calls_and_their_handler_allocate_nothing() {
+    for config in [LocalConfig::perfect(), LocalConfig::harsh(1)] {
+        calls_allocate_nothing(&LocalFabric::<NoHtm>::new(1, config));
+    }
+}
+
+#[test]
+fn nor_do_calls_on_shared_memory() {
+    let directory = std::env::temp_dir().join(format!("drtm-call-allocations-{}", std::process::id()));
+    {
+        let config = ShmConfig::new("suite", NodeId(0)).directory(&directory);
+        calls_allocate_nothing(&ShmFabric::join(NoHtm, config).expect("a group"));
+    }
+    std::fs::remove_dir_all(&directory).expect("a directory");
 }

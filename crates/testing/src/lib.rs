@@ -1,6 +1,9 @@
-//! How thorough this workspace's tests are: the one place that reads the environment variables which say so.
+//! How thorough this workspace's tests are: the one place that reads the environment variables which say so. And the
+//! corpora of what is fuzzed.
 
 #![forbid(unsafe_code)]
+
+pub mod corpus;
 
 use std::{env, str::FromStr};
 

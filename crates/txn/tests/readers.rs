@@ -4,13 +4,9 @@
 #[path = "../../../fuzz/readers.rs"]
 mod readers;
 
-use std::{
-    env, fs,
-    path::{Path, PathBuf},
-    sync::Arc,
-};
+use std::sync::Arc;
 
-use drtm_testing::rounds;
+use drtm_testing::corpus::{self, corpus, fuzz, write};
 use drtm_txn::{
     Builder, Db, Durability, IndexDef, Multi, Ordered, Pod, Raw, TableDef,
     durability::{
@@ -18,56 +14,6 @@ use drtm_txn::{
         storage::{Image, Storage},
     },
 };
-
-fn corpus_of(target: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(target)
-}
-
-/// The files of a target's corpus.
-fn corpus(target: &str) -> Vec<Vec<u8>> {
-    let mut files: Vec<_> =
-        fs::read_dir(corpus_of(target)).expect("a corpus").map(|file| file.expect("a file").path()).collect();
-    files.sort();
-    files.into_iter().map(|file| fs::read(file).expect("it can be read")).collect()
-}
-
-/// Changes some bytes, their number, or takes some of another file.
-fn mutate(bytes: &mut Vec<u8>, other: &[u8], random: &mut fastrand::Rng) {
-    for _ in 0..random.u8(1..4) {
-        let at = random.usize(0..=bytes.len());
-        match random.u8(0..7) {
-            0 if at < bytes.len() => bytes[at] ^= 1 << random.u8(0..8),
-            1 if at < bytes.len() => bytes[at] = [0, 1, 0x7f, 0x80, 0xff][random.usize(0..5)],
-            2 if at + 8 <= bytes.len() => {
-                let number = [0, 1, u64::MAX, u64::MAX - 1, 1 << 63, random.u64(..)][random.usize(0..6)];
-                bytes[at..at + 8].copy_from_slice(&number.to_le_bytes());
-            }
-            3 => bytes.truncate(at),
-            4 => {
-                let end = (at + random.usize(0..40)).min(bytes.len());
-                drop(bytes.drain(at..end));
-            }
-            5 if !other.is_empty() => {
-                let from = random.usize(0..other.len());
-                let to = (from + random.usize(0..100)).min(other.len());
-                drop(bytes.splice(at..at, other[from..to].iter().copied()));
-            }
-            _ => bytes.extend((0..random.usize(0..40)).map(|_| random.u8(..))),
-        }
-    }
-}
-
-fn fuzz(target: &str, reader: fn(&[u8]), seed: u64) {
-    let corpus = corpus(target);
-    assert!(corpus.len() >= 4, "{} files of {target}", corpus.len());
-    corpus.iter().for_each(|bytes| reader(bytes));
-    let mut random = fastrand::Rng::with_seed(seed);
-    for _ in 0..rounds(20_000) {
-        let mut bytes = corpus[random.usize(0..corpus.len())].clone();
-        mutate(&mut bytes, &corpus[random.usize(0..corpus.len())], &mut random);
-        reader(&bytes);
-    }
-}
 
 #[test]
 fn the_reader_of_segments_stands_mutations() {
@@ -87,7 +33,7 @@ fn the_reader_of_the_catalog_stands_mutations() {
 /// What the corpus is for: its segments are whole, and there are records of each kind. Writes it first if asked to.
 #[test]
 fn the_corpus_is_of_this_format() {
-    if env::var_os("DRTM_WRITE_CORPUS").is_some() {
+    if corpus::is_rewritten() {
         write_corpus();
     }
     let (mut frames, mut kinds) = (0, Vec::new());
@@ -134,10 +80,6 @@ fn run(disk: &Image) {
 }
 
 fn write_corpus() {
-    let write = |target: &str, name: &str, bytes: &[u8]| {
-        fs::create_dir_all(corpus_of(target)).expect("a directory");
-        fs::write(corpus_of(target).join(name), bytes).expect("space");
-    };
     let disk = Image::default();
     run(&disk);
     let disk = disk.after_kill();

@@ -1,8 +1,10 @@
 //! Where coroutines are measured: nodes with memory and workers, on any fabric.
 
 use std::{
+    cell::RefCell,
     fs,
     path::PathBuf,
+    rc::Rc,
     sync::{
         Arc,
         atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed},
@@ -14,7 +16,7 @@ use std::{
 use drtm_htm::NoHtm;
 use drtm_rdma::{
     Buffers, Endpoint, Executor, Fabric, LocalConfig, LocalFabric, NodeId, Offset, Phase, Port, Region, RegionId,
-    Remote, RunEnd, ShmConfig, ShmFabric, Sim, SimConfig, Spawner, Time, Transport, VerbError, Verbs,
+    Remote, RunEnd, ShmConfig, ShmFabric, Sim, SimConfig, Spawner, Time, Transport, VerbError, Verbs, block_on,
 };
 use hdrhistogram::Histogram;
 use parking_lot::Mutex;
@@ -30,6 +32,31 @@ const SIMULATED_BYTES: u64 = 1 << 20;
 
 /// What a worker does.
 pub(super) type Job<P> = Box<dyn for<'f> FnOnce(Spawner<'f, P>) + Send>;
+
+/// What a worker has under way at the most, for which its endpoint needs room.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Room {
+    pub(super) operations: usize,
+    pub(super) buffers: Buffers,
+}
+
+impl Room {
+    /// For so many operations of so many bytes, 4096 at the most.
+    pub(super) fn of(bytes: usize, operations: usize) -> Self {
+        // Messages that are not answered yet have buffers of their own.
+        let count = 256 + 2 * operations;
+        let none = Buffers { small: 64, medium: 0, large: 0 };
+        let is_small = bytes <= Buffers::SMALL;
+        let buffers = if is_small { Buffers { small: count, ..none } } else { Buffers { medium: count, ..none } };
+        Self { operations, buffers }
+    }
+
+    /// Entries of a queue. Messages that want no reply are behind one that does, some transactions
+    /// later.
+    fn depth(self) -> usize {
+        (64 * self.operations).clamp(1 << 12, 1 << 16)
+    }
+}
 
 /// Nodes, each with a region.
 pub(super) trait Bed {
@@ -71,6 +98,26 @@ fn threads<P: Port>(
     Ok(())
 }
 
+/// Memory of a node of this machine. It is touched, since what never was has no place in caches to
+/// compete for.
+fn real_memory(region: Region<NoHtm>) -> Result<Arc<Region<NoHtm>>, Error> {
+    let memory = memory(region, BYTES)?;
+    memory.populate(START.bytes() + BYTES)?;
+    Ok(memory)
+}
+
+/// Has a peer touch each page of a node's memory through its own mapping.
+fn touch<P: Port>(endpoint: &Endpoint<P>, node: NodeId) -> Result<(), VerbError> {
+    const PAGE: u64 = 4096;
+    block_on(endpoint, async {
+        let verbs = endpoint.during(Phase::Other);
+        for page in 0..BYTES / PAGE {
+            verbs.read(place(node, PAGE * page), 1).await?;
+        }
+        Ok(())
+    })
+}
+
 fn memory(region: Region<NoHtm>, bytes: u64) -> Result<Arc<Region<NoHtm>>, Error> {
     let at = region.extend(bytes, START.bytes())?;
     debug_assert_eq!(at, START, "the superblock is all that is before it");
@@ -80,10 +127,11 @@ fn memory(region: Region<NoHtm>, bytes: u64) -> Result<Arc<Region<NoHtm>>, Error
 pub(super) struct Local(LocalFabric<NoHtm>);
 
 impl Local {
-    pub(super) fn new() -> Result<Self, Error> {
-        let fabric = LocalFabric::new(2, LocalConfig::perfect());
+    pub(super) fn new(room: Room) -> Result<Self, Error> {
+        let config = LocalConfig::perfect().buffers(room.buffers).queue_depth(room.depth()).mailbox(room.depth());
+        let fabric = LocalFabric::new(2, config);
         for node in fabric.nodes() {
-            fabric.register(node, memory(Region::anonymous(NoHtm, BYTES + (1 << 20))?, BYTES)?)?;
+            fabric.register(node, real_memory(Region::anonymous(NoHtm, BYTES + (1 << 20))?)?)?;
         }
         Ok(Self(fabric))
     }
@@ -126,17 +174,22 @@ impl Drop for Directory {
 }
 
 impl Shm {
-    pub(super) fn new() -> Result<Self, Error> {
+    pub(super) fn new(room: Room) -> Result<Self, Error> {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let name = format!("drtm-bench-{}-{}", std::process::id(), NUMBER.fetch_add(1, Relaxed));
         let directory = Directory(std::env::temp_dir().join(name));
         let join = |node: u16| -> Result<_, Error> {
-            let config = ShmConfig::new("bench", NodeId(node)).directory(&directory.0);
+            let config = ShmConfig::new("bench", NodeId(node)).directory(&directory.0).buffers(room.buffers);
+            let config = config.queue_depth(room.depth()).calls(room.depth());
             let fabric = ShmFabric::join(NoHtm, config)?;
-            fabric.register(NodeId(node), memory(Region::shared(NoHtm, BYTES + (1 << 20))?, BYTES)?)?;
+            fabric.register(NodeId(node), real_memory(Region::shared(NoHtm, BYTES + (1 << 20))?)?)?;
             Ok(fabric)
         };
-        Ok(Self { nodes: [join(0)?, join(1)?], _directory: directory })
+        let nodes = [join(0)?, join(1)?];
+        for (node, other) in [(0, 1), (1, 0)] {
+            touch(&nodes[node].endpoint(NodeId(node as u16))?, NodeId(other))?;
+        }
+        Ok(Self { nodes, _directory: directory })
     }
 }
 
@@ -168,9 +221,8 @@ pub(super) struct Simulated {
 }
 
 impl Simulated {
-    pub(super) fn new(config: SimConfig, nodes: u16, workers: usize) -> Result<Self, Error> {
-        let buffers = Buffers { small: 512, medium: 0, large: 0 };
-        let sim = Sim::new(nodes, config.buffers(buffers).mailbox(1 << 16).queue_depth(1 << 12));
+    pub(super) fn new(config: SimConfig, nodes: u16, workers: usize, room: Room) -> Result<Self, Error> {
+        let sim = Sim::new(nodes, config.buffers(room.buffers).mailbox(1 << 16).queue_depth(room.depth()));
         for node in 0..nodes {
             let memory = memory(Region::anonymous(NoHtm, 2 * SIMULATED_BYTES)?, SIMULATED_BYTES)?;
             sim.fabric().register(NodeId(node), memory)?;
@@ -217,20 +269,46 @@ pub(super) struct Window {
     pub(super) counted: Duration,
 }
 
-/// What coroutines of all workers have counted.
-#[derive(Debug, Default)]
-pub(super) struct Count {
-    pub(super) done: AtomicU64,
-    failed: Mutex<Option<VerbError>>,
-    left: AtomicUsize,
-    pub(super) took: Mutex<Option<Histogram<u64>>>,
+impl Window {
+    /// That many milliseconds, with a tenth before them.
+    pub(super) fn of_millis(millis: u64) -> Self {
+        let counted = Duration::from_millis(millis);
+        Self { warm: counted / 10, counted }
+    }
+
+    /// That many microseconds of virtual time, with a third before them.
+    pub(super) fn of_virtual_micros(micros: u64) -> Self {
+        let counted = Duration::from_micros(micros);
+        Self { warm: counted / 3, counted }
+    }
 }
 
-impl Count {
-    /// The first failure, if there was one.
-    pub(super) fn failure(&self) -> Result<(), Error> {
-        self.failed.lock().map_or(Ok(()), |error| Err(Error::Verb(error)))
+/// What was done in a window: turns in a second, and what each took, in nanoseconds.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pace {
+    pub(super) per_s: f64,
+    pub(super) median_ns: u64,
+    pub(super) p99_ns: u64,
+}
+
+impl Pace {
+    pub(super) fn new(per_s: f64, took: &Histogram<u64>) -> Self {
+        Self { per_s, median_ns: took.value_at_quantile(0.5), p99_ns: took.value_at_quantile(0.99) }
     }
+
+    /// The same of one of so many.
+    pub(super) fn of_one(self, all: u16) -> Self {
+        Self { per_s: self.per_s / f64::from(all), ..self }
+    }
+}
+
+/// What coroutines of all workers have counted.
+#[derive(Debug)]
+struct Count {
+    done: Mutex<f64>,
+    failed: Mutex<Option<VerbError>>,
+    left: AtomicUsize,
+    took: Mutex<Histogram<u64>>,
 }
 
 /// Something that is done over and over: gives how many of it were done at once.
@@ -240,20 +318,48 @@ pub(super) trait Turn<P: Port>: Clone + Send + 'static {
 }
 
 /// Lets so many coroutines of each worker of `clients` take turns for a window, while all workers of
-/// all nodes answer messages. Gives what was done in a second, by all together.
+/// all nodes answer messages. Gives what was done in a second, by all together. A window that is
+/// short of some turns, because it is short or the machine busy, says nothing: it lasts twice as long
+/// the next time.
 pub(super) fn throughput<B: Bed, T: Turn<B::Port>>(
     bed: &B,
     clients: std::ops::Range<u16>,
     coroutines: usize,
     window: Window,
     seed: u64,
-    (turn, timed): (&T, bool),
-) -> Result<(f64, Arc<Count>), Error> {
-    let count = Arc::new(Count::default());
-    if timed {
-        *count.took.lock() = Some(new_histogram());
+    turn: &T,
+) -> Result<Pace, Error> {
+    const ATTEMPTS: u32 = 8;
+    const TURNS: u32 = 4;
+    let mut window = window;
+    for attempt in 1.. {
+        let (done, took) = count(bed, clients.clone(), coroutines, window, seed, turn)?;
+        let has_turns = TURNS * Duration::from_nanos(took.value_at_quantile(0.5)) <= window.counted;
+        if done > 0.0 && (has_turns || attempt == ATTEMPTS) {
+            return Ok(Pace::new(done / window.counted.as_secs_f64(), &took));
+        }
+        if attempt == ATTEMPTS {
+            break;
+        }
+        window = Window { warm: 2 * window.warm, counted: 2 * window.counted };
     }
-    count.left.store(clients.len() * bed.workers() * coroutines, Relaxed);
+    Err(Error::NothingDone { within: window.counted })
+}
+
+fn count<B: Bed, T: Turn<B::Port>>(
+    bed: &B,
+    clients: std::ops::Range<u16>,
+    coroutines: usize,
+    window: Window,
+    seed: u64,
+    turn: &T,
+) -> Result<(f64, Histogram<u64>), Error> {
+    let count = Arc::new(Count {
+        done: Mutex::new(0.0),
+        failed: Mutex::new(None),
+        left: AtomicUsize::new(clients.len() * bed.workers() * coroutines),
+        took: Mutex::new(new_histogram()),
+    });
     let mut jobs: Vec<(NodeId, Job<B::Port>)> = Vec::new();
     for node in 0..bed.nodes() {
         let coroutines = if clients.contains(&node) { coroutines } else { 0 };
@@ -261,18 +367,23 @@ pub(super) fn throughput<B: Bed, T: Turn<B::Port>>(
             let (count, turn) = (Arc::clone(&count), turn.clone());
             let seed = seed << 32 | u64::from(node) << 16 | (worker as u64) << 8;
             let start: Job<B::Port> = Box::new(move |spawner: Spawner<'_, B::Port>| {
-                begin(&spawner, coroutines, window, seed, &turn, &count, timed);
+                begin(&spawner, coroutines, window, seed, &turn, &count);
             });
             jobs.push((NodeId(node), start));
         }
     }
     bed.run(jobs)?;
-    count.failure()?;
-    Ok((count.done.load(Relaxed) as f64 / window.counted.as_secs_f64(), count))
+    count.failed.lock().map_or(Ok(()), |error| Err(Error::Verb(error)))?;
+    let took = count.took.lock().clone();
+    let done = *count.done.lock();
+    Ok((done, took))
 }
 
+/// The longest that is told from longer ones.
+const LONGEST: Duration = Duration::from_secs(60);
+
 pub(super) fn new_histogram() -> Histogram<u64> {
-    match Histogram::new(3) {
+    match Histogram::new_with_max(LONGEST.as_nanos() as u64, 3) {
         Ok(histogram) => histogram,
         Err(error) => unreachable!("three digits are allowed: {error}"),
     }
@@ -285,7 +396,6 @@ fn begin<P: Port, T: Turn<P>>(
     seed: u64,
     turn: &T,
     count: &Arc<Count>,
-    timed: bool,
 ) {
     let endpoint = worker.endpoint();
     let verbs = endpoint.during(Phase::Execute);
@@ -298,11 +408,13 @@ fn begin<P: Port, T: Turn<P>>(
     });
     let served = worker.serve(serves);
     debug_assert!(served.is_ok(), "it begins");
+    // All coroutines of a worker have one between them: there are many, and histograms are large.
+    let took = Rc::new(RefCell::new(new_histogram()));
     for coroutine in 0..coroutines as u64 {
-        let (count, turn) = (Arc::clone(count), turn.clone());
+        let (count, turn, took) = (Arc::clone(count), turn.clone(), Rc::clone(&took));
         let random = fastrand::Rng::with_seed(seed | coroutine);
         let turns = async move {
-            if let Err(error) = take_turns(verbs, (from, to), &turn, &count, random, timed).await {
+            if let Err(error) = take_turns(verbs, (from, to), &turn, (&count, &took), random).await {
                 *count.failed.lock() = Some(error);
             }
             count.left.fetch_sub(1, Relaxed);
@@ -313,7 +425,11 @@ fn begin<P: Port, T: Turn<P>>(
         debug_assert!(spawned.is_ok(), "it begins");
     }
     let count = Arc::clone(count);
-    let spawned = worker.spawn(async move { endpoint.until(|| count.left.load(Relaxed) == 0).await });
+    let spawned = worker.spawn(async move {
+        endpoint.until(|| count.left.load(Relaxed) == 0).await;
+        let added = count.took.lock().add(&*took.borrow());
+        debug_assert!(added.is_ok(), "they are of one size");
+    });
     debug_assert!(spawned.is_ok(), "it begins");
 }
 
@@ -321,30 +437,26 @@ async fn take_turns<P: Port, T: Turn<P>>(
     verbs: Verbs<'_, P>,
     (from, to): (Time, Time),
     turn: &T,
-    count: &Count,
+    (count, took): (&Count, &RefCell<Histogram<u64>>),
     mut random: fastrand::Rng,
-    timed: bool,
 ) -> Result<(), VerbError> {
     let endpoint = verbs.endpoint();
-    let mut took = timed.then(new_histogram);
-    let mut done = 0;
+    let mut done = 0.0;
     let mut before = endpoint.now();
     while before < to {
         let some = turn.take(verbs, &mut random).await?;
         let now = endpoint.now();
-        if now >= from && now < to {
-            done += some;
-            if let Some(took) = &mut took {
-                took.saturating_record(now.since(before).as_nanos() as u64);
-            }
+        // What began before the window or ends after it counts by the part within: turns of many
+        // operations are few, and often end all at once.
+        let lasted = now.since(before);
+        let within = now.min(to).since(before.max(from));
+        if !within.is_zero() {
+            done += some as f64 * within.as_secs_f64() / lasted.as_secs_f64();
+            took.borrow_mut().saturating_record(lasted.as_nanos() as u64);
         }
         before = now;
     }
-    count.done.fetch_add(done, Relaxed);
-    if let (Some(took), Some(all)) = (took, &mut *count.took.lock()) {
-        // Both have the same digits, and saturate alike.
-        let _ = all.add(took);
-    }
+    *count.done.lock() += done;
     Ok(())
 }
 
@@ -444,14 +556,20 @@ pub(super) trait OnBed {
 }
 
 /// Runs something on the bed of a fabric. A simulated one is the cluster of its profile.
-pub(super) fn on<O: OnBed>(fabric: FabricName, transport: Transport, seed: u64, what: O) -> Result<O::Output, Error> {
+pub(super) fn on<O: OnBed>(
+    fabric: FabricName,
+    transport: Transport,
+    seed: u64,
+    room: Room,
+    what: O,
+) -> Result<O::Output, Error> {
     match fabric {
-        FabricName::Local => what.on(&Local::new()?),
-        FabricName::Shm => what.on(&Shm::new()?),
+        FabricName::Local => what.on(&Local::new(room)?),
+        FabricName::Shm => what.on(&Shm::new(room)?),
         FabricName::Sim(profile) => {
             let (nodes, workers, _) = profile.cluster;
             let config = SimConfig::new(profile).seed(seed).transport(transport);
-            what.on(&Simulated::new(config, nodes, workers)?)
+            what.on(&Simulated::new(config, nodes, workers, room)?)
         }
     }
 }

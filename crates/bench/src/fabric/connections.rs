@@ -1,17 +1,23 @@
 //! `fabric connections`: what it costs to have more queue pairs than a NIC holds.
 
 use clap::{Args as ClapArgs, value_parser};
-use drtm_rdma::{Cost, NicProfile, NodeId, Port, SimConfig, Transport, VerbError, Verbs};
+use drtm_rdma::{Buffers, Cost, NicProfile, NodeId, Port, SimConfig, Transport, VerbError, Verbs};
 use serde::Serialize;
 
 use super::{
-    bed::{Bed, Simulated, Turn, place, throughput},
+    bed::{Bed, Room, Simulated, Turn, Window, place, throughput},
     names::{FabricName, VerbName},
-    rate::{SIMULATED, simulate},
+    plot::{Plot, Svg},
+    rate::{Run, VirtualTime, simulate},
 };
 use crate::{
     Error,
-    report::{Report, prose, table},
+    report::{
+        Report,
+        chart::{Axis, Scale},
+        prose, table,
+    },
+    units::Quantity,
 };
 
 /// Simulate the queue pairs of a larger cluster
@@ -39,7 +45,16 @@ pub(crate) struct Args {
     /// Queue pairs from each worker to each node
     #[arg(long, value_parser = value_parser!(u16).range(2..=64), default_value_t = 5, value_name = "N")]
     connections: u16,
+
+    #[command(flatten)]
+    virtual_time: VirtualTime,
+
+    #[command(flatten)]
+    svg: Svg,
 }
+
+/// Sizes of READs.
+const SIZES: [usize; 4] = [16, 64, 128, 512];
 
 #[derive(Debug, Serialize)]
 struct Row {
@@ -156,17 +171,22 @@ impl Args {
                     instead: "only a simulated NIC has queue pairs to hold: use --fabric sim:PROFILE",
                 });
             };
-            for bytes in [16, 64, 128, 512] {
-                let read = |connections| simulate(profile, (VerbName::Read, bytes), (4, 16), connections, seed);
-                rows.extend(self.pair(fabric, "read", Some(bytes), None, |connections| Ok(read(connections)?.0))?);
+            let window = self.virtual_time.window();
+            for bytes in SIZES {
+                let read = |connections| {
+                    let run = Run { verb: VerbName::Read, bytes, coroutines: 4, at_a_time: 16, connections, window };
+                    Ok(simulate(profile, run, seed)?.0.per_s)
+                };
+                rows.extend(self.pair(fabric, "read", Some(bytes), None, read)?);
             }
             for mix in [NEW_ORDER, SMALLBANK] {
-                let run = |connections| mixed(profile, mix, connections, seed);
+                let run = |connections| mixed(profile, mix, connections, (window, seed));
                 let published = profile.symmetric.then_some(mix.published);
                 rows.extend(self.pair(fabric, mix.name, None, published, run)?);
             }
         }
         report.text(&text(&rows))?;
+        self.svg.draw(|| plot(&rows))?;
         report.result(&rows)
     }
 
@@ -196,13 +216,24 @@ impl Args {
     }
 }
 
-fn mixed(profile: &'static NicProfile, mix: Mix, connections: usize, seed: u64) -> Result<f64, Error> {
+/// Coroutines of each worker where mixes are simulated.
+const COROUTINES: usize = 10;
+
+fn mixed(
+    profile: &'static NicProfile,
+    mix: Mix,
+    connections: usize,
+    (window, seed): (Window, u64),
+) -> Result<f64, Error> {
     let (nodes, workers, _) = profile.cluster;
     let config = SimConfig::new(profile).seed(seed).connections(connections).transport(Transport::Datagrams);
-    let bed = Simulated::new(config, nodes, workers)?;
+    // Records are locked, read, written and unlocked, at most all of these at a time.
+    let records = Room::of(mix.bytes, COROUTINES * (4 * mix.records + 2));
+    let logs = Room::of(mix.log_bytes, 2 * COROUTINES);
+    let room = Room { buffers: Buffers { medium: logs.buffers.medium, ..records.buffers }, ..records };
+    let bed = Simulated::new(config, nodes, workers, room)?;
     let mix = Mix { nodes, memory: bed.bytes(), ..mix };
-    let (per_s, _) = throughput(&bed, 0..nodes, 10, SIMULATED, seed, (&mix, false))?;
-    Ok(per_s / f64::from(nodes))
+    Ok(throughput(&bed, 0..nodes, COROUTINES, window, seed, &mix)?.of_one(nodes).per_s)
 }
 
 fn text(rows: &[Row]) -> String {
@@ -229,4 +260,22 @@ fn text(rows: &[Row]) -> String {
          for whole transactions.",
     );
     format!("{shown}\n\n{note}")
+}
+
+fn plot(rows: &[Row]) -> Plot {
+    const NAMES: [&str; 6] = ["READ 16 B", "READ 64 B", "READ 128 B", "READ 512 B", "NEW-ORDER mix", "SmallBank mix"];
+    const WORKLOADS: Axis = Axis { title: "", quantity: Quantity::Ratio, scale: Scale::Named(&NAMES) };
+    const LEFT: Axis = Axis { title: "over one connection", quantity: Quantity::Ratio, scale: Scale::Linear };
+    let mut plot = Plot::new("Throughput with more queue pairs", WORKLOADS, LEFT);
+    for row in rows {
+        let place = match row.bytes {
+            Some(bytes) => SIZES.iter().position(|size| *size == bytes),
+            None => [NEW_ORDER, SMALLBANK].iter().position(|mix| mix.name == row.workload).map(|at| SIZES.len() + at),
+        };
+        if let (Some(place), Some(drop)) = (place, row.drop) {
+            let name = format!("{} connections", row.connections);
+            plot.point(row.fabric, &name, (place as f64, 1.0 - drop), row.published.map(|drop| 1.0 - drop));
+        }
+    }
+    plot
 }

@@ -1,14 +1,13 @@
 //! `fabric latency`: one operation at a time.
 
-use std::time::Duration;
-
 use clap::{Args as ClapArgs, value_parser};
 use drtm_rdma::Transport;
 use serde::Serialize;
 
 use super::{
-    bed::{Bed, OnBed, Verb, Window, on, throughput},
+    bed::{Bed, OnBed, Pace, Room, Verb, Window, on, throughput},
     names::{FabricName, VerbName},
+    plot::{BYTES, MEDIAN, Plot, Svg},
     raw,
 };
 use crate::{
@@ -34,10 +33,16 @@ pub(crate) struct Args {
     #[command(flatten)]
     what: What,
 
-    /// Milliseconds for each
+    /// Milliseconds for each; of a simulated cluster, as many of virtual time, but 5 at the most
     #[arg(long, value_parser = value_parser!(u64).range(1..=60_000), default_value_t = 200, value_name = "MS")]
     millis: u64,
+
+    #[command(flatten)]
+    svg: Svg,
 }
+
+/// Virtual milliseconds that say all there is to say of one operation at a time.
+const MOST_VIRTUAL_MILLIS: u64 = 5;
 
 /// What is measured, and of what.
 #[derive(Debug, ClapArgs)]
@@ -47,13 +52,11 @@ pub(super) struct What {
     pub(super) fabric: Vec<FabricName>,
 
     /// The verbs [default: all]
-    #[arg(long, value_enum, value_delimiter = ',', value_name = "VERB,...", hide_default_value = true,
-        default_values_t = VerbName::ALL)]
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "VERB,...")]
     pub(super) verb: Vec<VerbName>,
 
-    /// Bytes of each operation, up to 4096; atomics have 8
-    #[arg(long, value_parser = value_parser!(u16).range(1..=4096), value_delimiter = ',', value_name = "N,...",
-        default_values_t = [64])]
+    /// Bytes of each operation, up to 4096; atomics have 8 [default: 64]
+    #[arg(long, value_parser = value_parser!(u16).range(1..=4096), value_delimiter = ',', value_name = "N,...")]
     pub(super) bytes: Vec<u16>,
 
     /// Measure the floor beside it, on local and shm
@@ -61,20 +64,28 @@ pub(super) struct What {
     pub(super) raw: bool,
 }
 
+/// Refuses a floor where nothing is measured.
+pub(super) fn check_raw(raw: bool, fabrics: &[FabricName]) -> Result<(), Error> {
+    if raw && fabrics.iter().all(|fabric| fabric.is_simulated()) {
+        return Err(Error::Options {
+            option: "--raw",
+            with: "--fabric sim",
+            instead: "a simulated cluster has no floor on this machine",
+        });
+    }
+    Ok(())
+}
+
 impl What {
     /// Refuses what makes no sense, and gives each fabric, verb and size once.
     pub(super) fn each(&self) -> Result<Vec<(FabricName, VerbName, usize)>, Error> {
-        if self.raw && self.fabric.iter().all(|fabric| fabric.is_simulated()) {
-            return Err(Error::Options {
-                option: "--raw",
-                with: "--fabric sim",
-                instead: "a simulated cluster has no floor on this machine",
-            });
-        }
+        check_raw(self.raw, &self.fabric)?;
+        let verbs = if self.verb.is_empty() { &VerbName::ALL[..] } else { &self.verb };
+        let sizes = if self.bytes.is_empty() { &[64][..] } else { &self.bytes };
         let mut each = Vec::new();
         for &fabric in &self.fabric {
-            for &verb in &self.verb {
-                for &bytes in &self.bytes {
+            for &verb in verbs {
+                for &bytes in sizes {
                     let one = (fabric, verb, verb.bytes(bytes.into()));
                     if !each.contains(&one) {
                         each.push(one);
@@ -107,9 +118,9 @@ struct Alone {
 }
 
 impl OnBed for Alone {
-    type Output = (u64, u64, f64);
+    type Output = Pace;
 
-    fn on<B: Bed>(self, bed: &B) -> Result<Self::Output, Error> {
+    fn on<B: Bed>(self, bed: &B) -> Result<Pace, Error> {
         let turn = Verb {
             verb: self.verb,
             bytes: self.bytes,
@@ -118,10 +129,7 @@ impl OnBed for Alone {
             server: None,
             memory: bed.bytes(),
         };
-        let solo = Solo(bed);
-        let (per_s, count) = throughput(&solo, 0..1, 1, self.window, self.seed, (&turn, true))?;
-        let took = count.took.lock().take().unwrap_or_else(super::bed::new_histogram);
-        Ok((took.value_at_quantile(0.5), took.value_at_quantile(0.99), per_s))
+        throughput(&Solo(bed), 0..1, 1, self.window, self.seed, &turn)
     }
 }
 
@@ -152,25 +160,26 @@ impl Args {
     pub(crate) fn carry_out(&self, seed: u64, report: &Report) -> Result<(), Error> {
         let mut rows = Vec::new();
         for (fabric, verb, bytes) in self.what.each()? {
-            let counted = Duration::from_millis(if fabric.is_simulated() { self.millis.min(5) } else { self.millis });
-            let window = Window { warm: counted / 10, counted };
-            let alone = Alone { verb, bytes, window, seed };
-            let (median_ns, p99_ns, per_s) = on(fabric, Transport::Connection, seed, alone)?;
-            let raw = (self.what.raw && !fabric.is_simulated()).then(|| raw::measure(verb, bytes, window, seed));
-            let raw = raw.transpose()?;
+            let simulated = fabric.is_simulated();
+            let window = Window::of_millis(if simulated { self.millis.min(MOST_VIRTUAL_MILLIS) } else { self.millis });
+            let (alone, room) = (Alone { verb, bytes, window, seed }, Room::of(bytes, 1));
+            let Pace { median_ns, p99_ns, per_s } = on(fabric, Transport::Connection, seed, room, alone)?;
+            let raw = self.what.raw && !simulated;
+            let raw = raw.then(|| raw::measure((verb, bytes), 1, window, seed)).transpose()?;
             rows.push(Row {
                 fabric,
-                simulated: fabric.is_simulated(),
+                simulated,
                 verb,
                 bytes,
                 median_ns,
                 p99_ns,
                 per_s,
-                raw_median_ns: raw.as_ref().map(|(took, _)| took.value_at_quantile(0.5)),
-                raw_per_s: raw.as_ref().map(|(took, _)| 1e9 / took.mean()),
+                raw_median_ns: raw.map(|raw| raw.median_ns),
+                raw_per_s: raw.map(|raw| raw.per_s),
             });
         }
         report.text(&text(&rows))?;
+        self.svg.draw(|| plot(&rows))?;
         report.result(&rows)
     }
 }
@@ -193,7 +202,18 @@ fn text(rows: &[Row]) -> String {
             ]
         }),
     );
-    let note =
-        prose("Times include reading the clock twice, here and in the raw ones. Simulated rows are virtual time.");
+    let note = prose("Times include reading the clock, here and in the raw ones. Simulated rows are virtual time.");
     format!("{shown}\n\n{note}")
+}
+
+fn plot(rows: &[Row]) -> Plot {
+    let mut plot = Plot::new("One operation at a time", BYTES, MEDIAN);
+    for row in rows {
+        let (name, bytes) = (name_of(&row.verb), row.bytes as f64);
+        plot.point(row.fabric, &name, (bytes, row.median_ns as f64), None);
+        if let Some(median) = row.raw_median_ns {
+            plot.floor(&name, (bytes, median as f64));
+        }
+    }
+    plot
 }

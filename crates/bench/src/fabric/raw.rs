@@ -8,7 +8,7 @@ use std::{
         Ordering::{Acquire, Release},
     },
     thread,
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 use crossbeam_utils::CachePadded;
@@ -17,18 +17,21 @@ use drtm_rdma::Region;
 use hdrhistogram::Histogram;
 
 use super::{
-    bed::{BYTES, START, Window, new_histogram},
+    bed::{BYTES, Pace, START, Window, new_histogram},
     names::VerbName,
 };
 use crate::Error;
 
-/// Operations between two looks at the clock, where many are done at a time.
-const SLICE: u64 = 256;
-
-/// Operations of a window: one after the other, each timed; or as many as there is time for.
-pub(super) fn measure(verb: VerbName, bytes: usize, window: Window, seed: u64) -> Result<(Histogram<u64>, f64), Error> {
+/// Turns of so many operations, one turn after the other, each timed: as on a fabric, the clock is
+/// read once for each turn.
+pub(super) fn measure(
+    (verb, bytes): (VerbName, usize),
+    operations: usize,
+    window: Window,
+    seed: u64,
+) -> Result<Pace, Error> {
     if verb == VerbName::Message {
-        return Ok(ring(window));
+        return Ok(ring(operations, window));
     }
     let memory = Region::anonymous(NoHtm, BYTES + (1 << 20))?;
     let start = memory.extend(BYTES, START.bytes())?;
@@ -53,32 +56,24 @@ pub(super) fn measure(verb: VerbName, bytes: usize, window: Window, seed: u64) -
         Ok(())
     };
     let mut took = new_histogram();
-    until(window.counted, || {
-        let before = Instant::now();
-        access()?;
-        took.saturating_record(before.elapsed().as_nanos() as u64);
-        Ok(1)
-    })?;
-    let rate = until(window.counted, || {
-        for _ in 0..SLICE {
+    let (begin, mut before) = (Instant::now(), Instant::now());
+    while before.duration_since(begin) < window.counted {
+        for _ in 0..operations {
             access()?;
         }
-        Ok(SLICE)
-    })?;
-    Ok((took, rate))
+        let now = Instant::now();
+        took.saturating_record(now.duration_since(before).as_nanos() as u64);
+        before = now;
+    }
+    Ok(paced(begin, &took))
 }
 
-/// Gives how many a second.
-fn until(lasts: Duration, mut some: impl FnMut() -> Result<u64, Error>) -> Result<f64, Error> {
-    let (begin, mut done) = (Instant::now(), 0);
-    while begin.elapsed() < lasts {
-        done += some()?;
-    }
-    Ok(done as f64 / begin.elapsed().as_secs_f64())
+fn paced(begin: Instant, took: &Histogram<u64>) -> Pace {
+    Pace::new(took.len() as f64 / begin.elapsed().as_secs_f64(), took)
 }
 
 /// Two threads that spin: one publishes a number, the other answers with it.
-fn ring(window: Window) -> (Histogram<u64>, f64) {
+fn ring(operations: usize, window: Window) -> Pace {
     let (question, answer) = (CachePadded::new(AtomicU64::new(0)), CachePadded::new(AtomicU64::new(0)));
     let mut took = new_histogram();
     let begin = Instant::now();
@@ -96,16 +91,20 @@ fn ring(window: Window) -> (Histogram<u64>, f64) {
                 answer.store(now, Release);
             }
         });
-        while begin.elapsed() < window.counted {
-            number += 1;
-            let before = Instant::now();
-            question.store(number, Release);
-            while answer.load(Acquire) != number {
-                spin_loop();
+        let mut before = begin;
+        while before.duration_since(begin) < window.counted {
+            for _ in 0..operations {
+                number += 1;
+                question.store(number, Release);
+                while answer.load(Acquire) != number {
+                    spin_loop();
+                }
             }
-            took.saturating_record(before.elapsed().as_nanos() as u64);
+            let now = Instant::now();
+            took.saturating_record(now.duration_since(before).as_nanos() as u64);
+            before = now;
         }
         question.store(u64::MAX, Release);
     });
-    (took, number as f64 / begin.elapsed().as_secs_f64())
+    paced(begin, &took)
 }

@@ -47,9 +47,10 @@ pub(crate) enum Scale {
     Linear,
     /// Every tick is twice the one before. There is no place for zero on it: such points are left out.
     Doubling,
+    /// One place for each name; the values are indices.
+    Named(&'static [&'static str]),
 }
 
-#[cfg_attr(not(feature = "plots"), expect(dead_code, reason = "only drawing reads it"))]
 #[derive(Debug)]
 pub(crate) struct Series {
     pub(crate) name: String,

@@ -3,6 +3,7 @@
 
 mod command_line;
 mod compare;
+mod fabric;
 mod limits;
 mod log;
 mod lookups;

@@ -120,6 +120,16 @@ pub enum RegionError {
         /// What the superblock says.
         promised: u64,
     },
+    /// The superblock's count of what is allocated can be no region's.
+    #[error(
+        "the superblock says that {found} bytes of {capacity} are allocated, which cannot be; a process that maps the region has damaged it"
+    )]
+    Allocated {
+        /// What it says.
+        found: u64,
+        /// The region's capacity.
+        capacity: u64,
+    },
     /// The engine cannot protect memory of this kind.
     #[error(transparent)]
     Engine(#[from] EngineError),

@@ -20,11 +20,11 @@ const VERSION: u8 = 1;
 const CALL_HEAD: usize = 6;
 
 /// Calls that one message carries.
-pub(super) const MOST_CALLS: usize = u8::MAX as usize;
+pub(crate) const MOST_CALLS: usize = u8::MAX as usize;
 
 /// How a call was answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Status {
+pub(crate) enum Status {
     Done,
     /// The handler refuses, with a number that says why.
     Refused,
@@ -41,7 +41,7 @@ impl Status {
     const ALL: [Self; 6] =
         [Self::Done, Self::Refused, Self::UnknownProcedure, Self::Malformed, Self::Expired, Self::TooLong];
 
-    fn from_byte(byte: u8) -> Result<Self, DecodeError> {
+    pub(crate) fn from_byte(byte: u8) -> Result<Self, DecodeError> {
         Self::ALL.get(usize::from(byte)).copied().ok_or(DecodeError::Invalid { what: "status of a call" })
     }
 }
@@ -112,14 +112,14 @@ impl<'a> Iterator for Requests<'a> {
 }
 
 /// Begins a message of calls, whose numbers come later.
-pub(super) fn begin_requests(into: &mut Vec<u8>) {
+pub(crate) fn begin_requests(into: &mut Vec<u8>) {
     into.clear();
     (REQUEST, VERSION, 0_u8).encode(into);
     (0_u64, 0_u64, 0_u64).encode(into);
 }
 
 /// Appends a call. Gives its place in the message, or nothing where it does not fit.
-pub(super) fn add_request(into: &mut Vec<u8>, procedure: u16, request: &impl Encode, most: usize) -> Option<u8> {
+pub(crate) fn add_request(into: &mut Vec<u8>, procedure: u16, request: &impl Encode, most: usize) -> Option<u8> {
     let (before, count) = (into.len(), into[3]);
     if usize::from(count) == MOST_CALLS {
         return None;
@@ -137,7 +137,7 @@ pub(super) fn add_request(into: &mut Vec<u8>, procedure: u16, request: &impl Enc
 }
 
 /// Says which message this is, and how long it is waited for.
-pub(super) fn seal_requests(into: &mut [u8], number: u64, floor: u64, budget: u64) {
+pub(crate) fn seal_requests(into: &mut [u8], number: u64, floor: u64, budget: u64) {
     for (place, value) in [number, floor, budget].into_iter().enumerate() {
         let at = 4 + 8 * place;
         into[at..at + 8].copy_from_slice(&value.to_le_bytes());
@@ -145,13 +145,13 @@ pub(super) fn seal_requests(into: &mut [u8], number: u64, floor: u64, budget: u6
 }
 
 /// Begins a message of results.
-pub(super) fn begin_replies(into: &mut Vec<u8>) {
+pub(crate) fn begin_replies(into: &mut Vec<u8>) {
     into.clear();
     (REPLY, VERSION, 0_u8).encode(into);
 }
 
 /// Appends a result, of which `put` appends the reply.
-pub(super) fn add_reply(into: &mut Vec<u8>, most: usize, put: impl FnOnce(&mut Vec<u8>) -> Status) {
+pub(crate) fn add_reply(into: &mut Vec<u8>, most: usize, put: impl FnOnce(&mut Vec<u8>) -> Status) {
     let before = into.len();
     (0_u8, 0_u32).encode(into);
     let mut status = put(into);
@@ -166,7 +166,7 @@ pub(super) fn add_reply(into: &mut Vec<u8>, most: usize, put: impl FnOnce(&mut V
 }
 
 /// Finds one result of a message of results.
-pub(super) fn result(bytes: &[u8], place: u8) -> Result<(Status, &[u8]), DecodeError> {
+pub(crate) fn result(bytes: &[u8], place: u8) -> Result<(Status, &[u8]), DecodeError> {
     let mut reader = Reader::new(bytes);
     if head(&mut reader, REPLY)? <= place {
         return Err(DecodeError::Invalid { what: "number of results" });

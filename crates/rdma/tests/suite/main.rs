@@ -19,4 +19,5 @@ mod simulated;
 mod simulation;
 mod stress;
 mod support;
+mod untrusted;
 mod waiting;

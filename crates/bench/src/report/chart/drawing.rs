@@ -9,9 +9,12 @@ use plotters::{
 use super::{Axis, Chart, Scale, Series};
 use crate::{Error, units::Quantity};
 
-const SIZE: (u32, u32) = (960, 600);
-/// The height of what is above the axes, and where it begins.
-const HEAD: i32 = 108;
+const WIDTH: u32 = 960;
+/// The height of the axes and what belongs to them.
+const BODY: u32 = 492;
+/// Where the legend begins below the top, and how far its lines are from each other.
+const LEGEND: i32 = 86;
+const LINE: i32 = 22;
 const LEFT: i32 = 24;
 const FONT: &str = "sans-serif";
 const INK: RGBColor = RGBColor(34, 40, 49);
@@ -39,10 +42,12 @@ impl Chart {
     }
 
     fn draw(&self, svg: &mut String) -> Result<(), Box<dyn std::error::Error>> {
-        let root = SVGBackend::with_string(svg, SIZE).into_drawing_area();
+        let legend = self.legend();
+        let head = legend.last().map_or(LEGEND, |(_, at)| at.1) + LINE;
+        let root = SVGBackend::with_string(svg, (WIDTH, BODY + head as u32)).into_drawing_area();
         root.fill(&WHITE)?;
-        self.head(&root)?;
-        let (_, body) = root.split_vertically(HEAD);
+        self.head(&root, &legend)?;
+        let (_, body) = root.split_vertically(head);
         let range = |axis: Axis, of: fn((f64, f64)) -> f64| axis.range(self.points().map(of));
         let mut chart = ChartBuilder::on(&body)
             .margin(18)
@@ -65,12 +70,12 @@ impl Chart {
             .label_style((FONT, 15).into_font().color(&FAINT_INK))
             .axis_desc_style((FONT, 16).into_font().color(&INK))
             .draw()?;
-        for (series, colour) in self.coloured() {
+        for (series, (colour, mark)) in self.coloured() {
             let line: Vec<_> = self.placed(&series.points).collect();
             chart.draw_series(LineSeries::new(line.iter().copied(), colour.stroke_width(2)))?;
-            chart.draw_series(line.iter().map(|&at| Circle::new(at, 3, colour.filled())))?;
+            chart.draw_series(line.iter().map(|&at| Circle::new(at, 3, mark)))?;
         }
-        for (series, colour) in self.coloured() {
+        for (series, (colour, _)) in self.coloured() {
             chart.draw_series(self.placed(&series.published).map(|at| EmptyElement::at(at) + diamond(0, colour)))?;
         }
         drop(chart);
@@ -79,29 +84,56 @@ impl Chart {
     }
 
     /// Title, caption and legend, above the axes where they hide nothing.
-    fn head<B: DrawingBackend>(&self, root: &DrawingArea<B, Shift>) -> Result<(), DrawingAreaErrorKind<B::ErrorType>> {
+    fn head<B: DrawingBackend>(
+        &self,
+        root: &DrawingArea<B, Shift>,
+        legend: &[(Option<&Series>, (i32, i32))],
+    ) -> Result<(), DrawingAreaErrorKind<B::ErrorType>> {
         let place = Pos::new(HPos::Left, VPos::Center);
         let title = (FONT, 23).into_font().style(FontStyle::Bold).color(&INK).pos(place);
         let caption = (FONT, 14).into_font().color(&FAINT_INK).pos(place);
         let entry = (FONT, 15).into_font().color(&INK).pos(place);
         root.draw_text(&self.title, &title, (LEFT, 28))?;
         root.draw_text(&self.caption, &caption, (LEFT, 56))?;
-        let mut at = (LEFT, 86);
-        for (series, colour) in self.coloured() {
-            let line = PathElement::new([(0, 0), (24, 0)], colour.stroke_width(2));
-            root.draw(&(EmptyElement::at(at) + line + Circle::new((12, 0), 3, colour.filled())))?;
-            root.draw_text(&series.name, &entry, (at.0 + 32, at.1))?;
-            at.0 += 32 + text_width(&series.name) + 24;
-        }
-        if self.series.iter().any(|series| !series.published.is_empty()) {
-            root.draw(&(EmptyElement::at(at) + diamond(12, INK)))?;
-            root.draw_text("published", &entry, (at.0 + 32, at.1))?;
+        let looks = self.coloured().map(|(_, look)| Some(look)).chain([None]);
+        for (&(series, at), look) in legend.iter().zip(looks) {
+            match look {
+                Some((colour, mark)) => {
+                    let line = PathElement::new([(0, 0), (24, 0)], colour.stroke_width(2));
+                    root.draw(&(EmptyElement::at(at) + line + Circle::new((12, 0), 3, mark)))?;
+                }
+                None => root.draw(&(EmptyElement::at(at) + diamond(12, INK)))?,
+            }
+            root.draw_text(name_in_legend(series), &entry, (at.0 + 32, at.1))?;
         }
         Ok(())
     }
 
-    fn coloured(&self) -> impl Iterator<Item = (&Series, RGBColor)> {
-        self.series.iter().zip(COLOURS.iter().copied().cycle())
+    /// What the legend explains, and where: all series, and then what was published, if anything.
+    fn legend(&self) -> Vec<(Option<&Series>, (i32, i32))> {
+        let published = self.series.iter().any(|series| !series.published.is_empty());
+        let entries = self.series.iter().map(Some).chain(published.then_some(None));
+        let (mut x, mut y) = (LEFT, LEGEND);
+        entries
+            .map(|series| {
+                let width = 32 + text_width(name_in_legend(series)) + 24;
+                if x > LEFT && x + width > WIDTH as i32 {
+                    (x, y) = (LEFT, y + LINE);
+                }
+                let at = (x, y);
+                x += width;
+                (series, at)
+            })
+            .collect()
+    }
+
+    /// Each series with its colour and its marks, which are hollow where colours come again.
+    fn coloured(&self) -> impl Iterator<Item = (&Series, (RGBColor, ShapeStyle))> {
+        self.series.iter().enumerate().map(|(number, series)| {
+            let colour = COLOURS[number % COLOURS.len()];
+            let is_first = (number / COLOURS.len()).is_multiple_of(2);
+            (series, (colour, if is_first { colour.filled() } else { colour.stroke_width(1) }))
+        })
     }
 
     /// All points that have a place on the axes.
@@ -120,7 +152,7 @@ impl Axis {
         match self.scale {
             // So that ticks are at whole kilobytes.
             Scale::Linear if self.quantity == Quantity::Bytes => Some(value / KB),
-            Scale::Linear => Some(value),
+            Scale::Linear | Scale::Named(_) => Some(value),
             Scale::Doubling => (value > 0.0).then(|| value.log2()),
         }
     }
@@ -132,7 +164,8 @@ impl Axis {
             Scale::Linear if self.quantity == Quantity::Bytes => self.quantity.show(at * KB),
             Scale::Linear => self.quantity.show(at),
             Scale::Doubling if at.fract() == 0.0 => self.quantity.show(at.exp2()),
-            Scale::Doubling => String::new(),
+            Scale::Named(names) if at.fract() == 0.0 => names.get(at as usize).map_or("", |name| name).to_owned(),
+            Scale::Doubling | Scale::Named(_) => String::new(),
         }
     }
 
@@ -141,12 +174,17 @@ impl Axis {
         let (low, high) =
             places.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), at| (low.min(at), high.max(at)));
         match self {
+            Self { scale: Scale::Named(names), .. } => -0.4..names.len() as f64 - 0.6,
             Self { quantity: Quantity::AbortRate, .. } => 0.0..1.05,
             _ if low > high => 0.0..1.0,
             Self { scale: Scale::Linear, .. } => 0.0..(high * 1.05).max(1.0),
             Self { scale: Scale::Doubling, .. } => low.floor()..high.ceil().max(low.floor() + 1.0) + 0.15,
         }
     }
+}
+
+fn name_in_legend(series: Option<&Series>) -> &str {
+    series.map_or("published", |series| &series.name)
 }
 
 /// About how wide a legend's entry is: whoever shows the chart chooses the font.
@@ -172,6 +210,34 @@ mod tests {
         assert_eq!(axis.place(4096.0), Some(12.0));
         assert_eq!(axis.label(12.0), "4 KB");
         assert_eq!(axis.label(12.5), "");
+    }
+
+    #[test]
+    fn a_named_axis_has_a_tick_for_each_name_and_none_between() {
+        let axis = Axis { title: "", quantity: Quantity::Ratio, scale: Scale::Named(&["one", "two"]) };
+        assert_eq!([0.0, 0.5, 1.0, 2.0].map(|at| axis.label(at)), ["one", "", "two", ""]);
+        let range = axis.range([0.0, 1.0].into_iter());
+        assert!(range.contains(&0.0) && range.contains(&1.0) && !range.contains(&2.0));
+        assert_eq!(axis.label(-0.0), "one");
+    }
+
+    #[test]
+    fn a_legend_goes_on_in_the_next_line_before_it_is_too_wide() {
+        let axis = Axis { title: "x", quantity: Quantity::Bytes, scale: Scale::Doubling };
+        let series = (0..12).map(|number| Series {
+            name: format!("a series with a long name, {number}"),
+            points: vec![(64.0, 1.0)],
+            published: vec![(64.0, 2.0)],
+        });
+        let series = series.collect();
+        let chart = Chart { title: "t".to_owned(), caption: "c".to_owned(), x: axis, y: axis, series };
+        let legend = chart.legend();
+        assert_eq!(legend.len(), 13, "and what was published");
+        assert!(legend.last().is_some_and(|(series, at)| series.is_none() && at.1 > LEGEND));
+        for (series, at) in &legend {
+            assert!(at.0 + 32 + text_width(name_in_legend(*series)) <= WIDTH as i32, "{at:?}");
+        }
+        assert_eq!(chart.svg().expect("drawn").matches("a series with").count(), 12);
     }
 
     #[test]

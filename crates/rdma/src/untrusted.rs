@@ -1,0 +1,114 @@
+//! The readers of what other processes write, for fuzz targets and their corpora to reach them
+//! (`fuzz/`): no part of the interface.
+
+use drtm_htm::{Engine, NoHtm, Word};
+
+use crate::{
+    port::Ticket,
+    ring::{Consumer, DATA, FrameHead, FrameKind, Producer},
+    rpc::{DecodeError, Encode, frame},
+};
+
+/// Words before a ring's frames: its tail is the first of them, and its head the ninth.
+pub const RING_HEAD: usize = DATA;
+
+/// A frame of a ring.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Frame {
+    head: FrameHead,
+    /// What it carries.
+    pub bytes: Vec<u8>,
+}
+
+impl Frame {
+    /// A frame of each kind, by number.
+    #[must_use]
+    pub fn new(number: u32, bytes: Vec<u8>) -> Self {
+        let kind = [FrameKind::Message, FrameKind::Call, FrameKind::Reply, FrameKind::Refusal][number as usize % 4];
+        let ticket = Ticket { index: number, generation: !number };
+        Self { head: FrameHead { kind, endpoint: number as u16, life: 3 * number, ticket }, bytes }
+    }
+}
+
+/// The words of a ring with these frames, of which the first begins at a position. `None` where
+/// they do not fit.
+#[must_use]
+pub fn ring(words: usize, position: u64, frames: &[Frame]) -> Option<Vec<u64>> {
+    let ring: Vec<Word> = (0..DATA + words.next_power_of_two()).map(|_| Word::new(0)).collect();
+    NoHtm.store(&ring[0], position);
+    NoHtm.store(&ring[8], position);
+    let mut producer = Producer::new(&ring);
+    let fit = frames.iter().all(|frame| producer.push(&ring, frame.head, &frame.bytes));
+    fit.then(|| ring.iter().map(|word| NoHtm.load(word)).collect())
+}
+
+/// What a consumer takes from a ring, and whether the ring makes sense to the end. A producer goes
+/// on there, too.
+///
+/// # Panics
+///
+/// Never, or else that is a finding.
+#[must_use]
+pub fn frames(ring: &[u64]) -> (Vec<Frame>, bool) {
+    let mut found = Vec::new();
+    let Some(data) = ring.len().checked_sub(DATA).filter(|data| *data > 0) else { return (found, false) };
+    // There are as many words as a power of two.
+    let ring: Vec<Word> = ring[..DATA + (1 << data.ilog2())].iter().map(|value| Word::new(*value)).collect();
+    let (mut consumer, mut bytes) = (Consumer::new(&ring), Vec::new());
+    let is_sound = loop {
+        match consumer.pop(&ring, &mut bytes) {
+            Ok(Some(head)) => found.push(Frame { head, bytes: bytes.clone() }),
+            Ok(None) => break true,
+            Err(_) => break false,
+        }
+    };
+    let next = Frame::new(1, vec![1; 20]);
+    let pushed = Producer::new(&ring).push(&ring, next.head, &next.bytes);
+    if pushed && is_sound {
+        assert_eq!(consumer.pop(&ring, &mut bytes), Ok(Some(next.head)), "a sound ring goes on");
+        assert_eq!(bytes, next.bytes);
+    }
+    (found, is_sound)
+}
+
+/// A message of calls.
+#[must_use]
+pub fn requests((number, floor, budget): (u64, u64, u64), calls: &[(u16, Vec<u8>)]) -> Vec<u8> {
+    struct Raw<'a>(&'a [u8]);
+    impl Encode for Raw<'_> {
+        fn encode(&self, into: &mut Vec<u8>) {
+            into.extend_from_slice(self.0);
+        }
+    }
+    let mut message = Vec::new();
+    frame::begin_requests(&mut message);
+    for (procedure, request) in calls {
+        let added = frame::add_request(&mut message, *procedure, &Raw(request), usize::MAX);
+        debug_assert!(added.is_some(), "more calls than a message has");
+    }
+    frame::seal_requests(&mut message, number, floor, budget);
+    message
+}
+
+/// A message of results.
+#[must_use]
+pub fn replies(results: &[(u8, Vec<u8>)]) -> Vec<u8> {
+    let mut message = Vec::new();
+    frame::begin_replies(&mut message);
+    for (status, reply) in results {
+        frame::add_reply(&mut message, usize::MAX, |into| {
+            into.extend_from_slice(reply);
+            frame::Status::from_byte(*status).unwrap_or(frame::Status::Malformed)
+        });
+    }
+    message
+}
+
+/// One result of a message of results: how the call was answered, by number, and with what.
+///
+/// # Errors
+///
+/// Where there is none.
+pub fn result(message: &[u8], place: u8) -> Result<(u8, &[u8]), DecodeError> {
+    frame::result(message, place).map(|(status, bytes)| (status as u8, bytes))
+}
