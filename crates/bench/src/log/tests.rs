@@ -1,6 +1,5 @@
 //! Every kind of damage to a small log: nothing panics, and what is told of it is true.
 
-mod catalog;
 mod checkpoints;
 
 use std::{
