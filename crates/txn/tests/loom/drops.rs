@@ -68,9 +68,12 @@ impl<F: Fault> World<F> {
     }
 }
 
+/// What a transaction does to a table that is dropped beside it.
+type Use<F> = fn(&mut Tx<'_, Model<F>>, &World<F>) -> Result<(), Error>;
+
 /// One uses a table and writes to another one, the other drops the table and reads that one.
 /// Returns of each whether it has committed, and what the second has found.
-fn drop_beside<F: Fault>(preemptions: usize, uses: fn(&mut Tx<'_, Model<F>>, &World<F>) -> Result<(), Error>) {
+fn drop_beside<F: Fault>(preemptions: usize, uses: Use<F>) {
     explore(
         preemptions,
         World::<F>::new,
