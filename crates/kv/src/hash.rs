@@ -39,7 +39,7 @@ pub use visit::Sweep;
 use std::{marker::PhantomData, sync::Arc};
 
 use drtm_htm::Engine;
-use drtm_rdma::{Offset, Region, RegionError};
+use drtm_rdma::{Offset, Region};
 use parking_lot::Mutex;
 
 use crate::{
@@ -213,11 +213,10 @@ impl<E: Engine> Store<E> {
     /// When the configuration is no table's, or memory cannot be had.
     pub fn hash_table_of<K: Keys>(&self, config: HashConfig) -> Result<HashTable<E, K>, KvError> {
         let buckets = config.buckets()?;
-        // Before any is taken: what a table that cannot be made has taken would be nobody's.
-        let (asked, capacity) = (buckets.saturating_mul(BUCKET_BYTES), self.region().capacity());
-        let left = capacity.saturating_sub(self.region().allocated());
-        if asked > left {
-            return Err(RegionError::Full { asked, left, capacity }.into());
+        // Before any is taken: what a table that cannot be made has taken would be lost.
+        let (asked, region) = (buckets.saturating_mul(BUCKET_BYTES), self.region());
+        if asked > region.capacity() - region.allocated() {
+            return Err(segments::full(region, asked).into());
         }
         let base = Base::create(self, header::HEADER, config.for_peers)?;
         base.set(header::BASE, buckets)?;

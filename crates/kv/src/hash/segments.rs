@@ -68,6 +68,12 @@ fn segment(bucket: u64) -> usize {
 /// Runs of buckets in all the segments that double the array: of as many as the first one has.
 const SHORT_RUNS: usize = (WHOLE / FIRST) as usize;
 
+/// That there is no room for so many bytes.
+pub(super) fn full<E: Engine>(region: &Region<E>, asked: u64) -> RegionError {
+    let capacity = region.capacity();
+    RegionError::Full { asked, left: capacity - region.allocated(), capacity }
+}
+
 /// The run of buckets that a bucket is in: the segments that double the array have several, the others are one each. In fewer instructions than it takes to find
 /// the segment.
 #[inline(always)]
@@ -198,8 +204,7 @@ impl Segments {
         }
         let (segment, _) = locate(bucket);
         if run(bucket) >= self.known.len() {
-            let (asked, left) = (buckets_in(segment) * BUCKET_BYTES, region.capacity() - region.allocated());
-            return Err(RegionError::Full { asked, left, capacity: region.capacity() }.into());
+            return Err(full(region, buckets_in(segment) * BUCKET_BYTES).into());
         }
         if let Kept::Directory { word, length, .. } = kept(segment) {
             self.install(region, self.header_word(region, word)?, 8 * length)?;
