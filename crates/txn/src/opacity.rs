@@ -1,16 +1,19 @@
-//! Opacity: a running transaction sees one moment, whether it is going to commit or not (`docs/decisions/0033`).
+//! Opacity: a running transaction sees one moment, whether it is going to commit or not
+//! (`docs/decisions/0033`).
 //!
-//! Each worker counts its commits that write in a word of its own, between locking and writing. In another one it
-//! counts the records of absent rows that it takes out of their tables, between locking and taking out: a transaction
-//! may be about to write such a record, and would not find its own write. An opaque transaction samples these words after each read. As
-//! long as none has changed, what it has read before still holds, and only the new row is looked at. When one has,
+//! Each worker counts its commits that write in a word of its own, between locking and writing. In
+//! another one it counts the records of absent rows that it takes out of their tables, between
+//! locking and taking out: a transaction may be about to write such a record, and would not find
+//! its own write. An opaque transaction samples these words after each read. As long as none has
+//! changed, what it has read before still holds, and only the new row is looked at. When one has,
 //! everything is validated.
 //!
-//! Why that is enough: let S be what was counted at the last sample. Their rows were locked before they
-//! were counted. So the validation that followed the sample found such a row locked, or written: all that was read
-//! before has what S has written, and nothing of S is still to come. A row that is read later is found unlocked, so it
-//! has what S has written, too. It has nothing of a later commit: that would have been counted before it was written,
-//! and the sample that follows the read would show it.
+//! Why that is enough: let S be what was counted at the last sample. Their rows were locked before
+//! they were counted. So the validation that followed the sample found such a row locked, or
+//! written: all that was read before has what S has written, and nothing of S is still to come. A
+//! row that is read later is found unlocked, so it has what S has written, too. It has nothing of a
+//! later commit: that would have been counted before it was written, and the sample that follows
+//! the read would show it.
 
 use std::sync::Arc;
 

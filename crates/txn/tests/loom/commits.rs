@@ -3,51 +3,25 @@
 //! The code is the one that runs otherwise; only the words are loom's, in a small box. Databases with a deliberate fault must make the same checks fail, and
 //! those tests expect a panic.
 
-use std::{
-    fmt::Debug,
-    marker::PhantomData,
-    sync::{Arc, atomic::Ordering::Relaxed},
-};
+use std::sync::{Arc, atomic::Ordering::Relaxed};
 
 use drtm_htm::NoHtm;
 use drtm_testing::long;
-use drtm_txn::{Builder, Commit, Db, Error, Mutation, Ordered, Pod, Setting, Sink, SinkError, Table, TableDef, Tx};
+use drtm_txn::{Builder, Commit, Db, Error, Mutation, Ordered, Pod, Sink, SinkError, Table, TableDef, Tx};
 use loom::{sync::atomic::AtomicU64, thread};
 
-use crate::explore;
-
-/// What is wrong with a database.
-trait Fault: Debug + Send + Sync + 'static {
-    const FAULT: Option<Mutation>;
-}
-
-macro_rules! faults {
-    ($($name:ident: $fault:expr),+) => {$(
-        #[derive(Debug)]
-        struct $name;
-
-        impl Fault for $name {
-            const FAULT: Option<Mutation> = $fault;
-        }
-    )+};
-}
+use crate::{
+    explore,
+    model::{Fault, Model, Sound, faults},
+};
 
 faults! {
-    Sound: None,
     Unvalidated: Some(Mutation::CommitWithoutValidation),
     Haunted: Some(Mutation::CommitDespitePhantoms),
     Hasty: Some(Mutation::ValidateBeforeLocks),
     Open: Some(Mutation::UnlockBeforeVersions),
     Ajar: Some(Mutation::CommitDespiteClosing),
     Uncounted: Some(Mutation::CommitsNotCounted)
-}
-
-#[derive(Debug)]
-struct Model<F>(PhantomData<fn() -> F>);
-
-impl<F: Fault> Setting for Model<F> {
-    type Engine = NoHtm;
-    const FAULT: Option<Mutation> = F::FAULT;
 }
 
 const ROWS: TableDef<u64, Pod<u64>> = TableDef::hash("rows");

@@ -1,36 +1,15 @@
 //! Model checking of a table's drop beside a transaction that uses the table.
 
-use std::{fmt::Debug, marker::PhantomData};
-
 use drtm_htm::NoHtm;
-use drtm_txn::{Builder, Db, Error, Mutation, Pod, Setting, Table, TableDef, Tx};
+use drtm_txn::{Builder, Db, Error, Mutation, Pod, Table, TableDef, Tx};
 
-use crate::explore::explore;
+use crate::{
+    explore::explore,
+    model::{Fault, Model, Sound, faults},
+};
 
-trait Fault: Debug + Send + Sync + 'static {
-    const FAULT: Option<Mutation>;
-}
-
-#[derive(Debug)]
-struct Sound;
-
-#[derive(Debug)]
-struct Unchecked;
-
-impl Fault for Sound {
-    const FAULT: Option<Mutation> = None;
-}
-
-impl Fault for Unchecked {
-    const FAULT: Option<Mutation> = Some(Mutation::DropsNotChecked);
-}
-
-#[derive(Debug)]
-struct Model<F>(PhantomData<fn() -> F>);
-
-impl<F: Fault> Setting for Model<F> {
-    type Engine = NoHtm;
-    const FAULT: Option<Mutation> = F::FAULT;
+faults! {
+    Unchecked: Some(Mutation::DropsNotChecked)
 }
 
 const ROWS: TableDef<u64, Pod<u64>> = TableDef::hash("rows");

@@ -8,5 +8,6 @@
 mod commits;
 mod drops;
 mod explore;
+mod model;
 mod snapshots;
 mod ticket;

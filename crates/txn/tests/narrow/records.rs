@@ -1,6 +1,6 @@
 //! Memory of records that is used again.
 
-use drtm_txn::{Conflict, Error};
+use drtm_txn::{Conflict, Error, Tx};
 
 use crate::world::{ROUND, World, case, elsewhere};
 
@@ -19,35 +19,33 @@ case! {
     }
 }
 
+/// A transaction writes a row whose memory comes round to another table's row before it commits.
+fn lands(write: impl FnOnce(&mut Tx<'_>, &World)) {
+    let world = World::new();
+    world.insert(world.a, 1, 100);
+    let mut writer = world.db.begin().expect("a transaction");
+    write(&mut writer, &world);
+    world.remove(world.a, 1);
+    world.use_memory(ROUND - 1);
+    world.insert(world.b, 7, 7);
+    let committed = writer.commit();
+    assert_eq!(world.get(world.b, 7), Some(7), "wrong: another table's row was written");
+    assert!(matches!(committed, Err(Error::Conflict(_))), "wrong: it commits");
+}
+
 case! {
-    /// The same with a row that is to be written.
+    /// What a row was is read, and written.
     a_write_does_not_land_in_another_row {
-        let world = World::new();
-        world.insert(world.a, 1, 100);
-        let mut writer = world.db.begin().expect("a transaction");
-        writer.update(world.a, 1, |value| *value = 999).expect("alone");
-        world.remove(world.a, 1);
-        world.use_memory(ROUND - 1);
-        world.insert(world.b, 7, 7);
-        let committed = writer.commit();
-        assert_eq!(world.get(world.b, 7), Some(7), "wrong: another table's row was written");
-        assert!(matches!(committed, Err(Error::Conflict(_))), "wrong: it commits");
+        lands(|writer, world| {
+            writer.update(world.a, 1, |value| *value = 999).expect("alone");
+        });
     }
 }
 
 case! {
     /// A blind write, of which only the place is known.
     a_blind_write_does_not_land_in_another_row {
-        let world = World::new();
-        world.insert(world.a, 1, 100);
-        let mut writer = world.db.begin().expect("a transaction");
-        writer.put(world.a, 1, &999).expect("alone");
-        world.remove(world.a, 1);
-        world.use_memory(ROUND - 1);
-        world.insert(world.b, 7, 7);
-        let committed = writer.commit();
-        assert_eq!(world.get(world.b, 7), Some(7), "wrong: another table's row was written");
-        assert!(matches!(committed, Err(Error::Conflict(_))), "wrong: it commits");
+        lands(|writer, world| writer.put(world.a, 1, &999).expect("alone"));
     }
 }
 

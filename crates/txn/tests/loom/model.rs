@@ -1,0 +1,35 @@
+//! What databases are checked on: words of the model checker, with and without a fault.
+
+use std::{fmt::Debug, marker::PhantomData};
+
+use drtm_htm::NoHtm;
+use drtm_txn::{Mutation, Setting};
+
+/// What is wrong with a database.
+pub(crate) trait Fault: Debug + Send + Sync + 'static {
+    const FAULT: Option<Mutation>;
+}
+
+macro_rules! faults {
+    ($($name:ident: $fault:expr),+) => {$(
+        #[derive(Debug)]
+        pub(crate) struct $name;
+
+        impl Fault for $name {
+            const FAULT: Option<Mutation> = $fault;
+        }
+    )+};
+}
+pub(crate) use faults;
+
+faults! {
+    Sound: None
+}
+
+#[derive(Debug)]
+pub(crate) struct Model<F>(PhantomData<fn() -> F>);
+
+impl<F: Fault> Setting for Model<F> {
+    type Engine = NoHtm;
+    const FAULT: Option<Mutation> = F::FAULT;
+}
