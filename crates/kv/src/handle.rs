@@ -15,7 +15,7 @@ use crate::{
 /// # Example
 ///
 /// See [`Records`](crate::Records).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(transparent)]
 pub struct Handle(u64);
 
@@ -29,6 +29,27 @@ impl Handle {
     #[inline(always)]
     pub(crate) fn place(self) -> Place {
         Place { word: self.0 >> 16, incarnation: self.0 as u16 }
+    }
+
+    /// The handle as a word, for a message.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm_kv::Handle;
+    ///
+    /// assert_eq!(Handle::from_word(0x7_0001).to_word(), 0x7_0001);
+    /// ```
+    #[must_use]
+    pub const fn to_word(self) -> u64 {
+        self.0
+    }
+
+    /// The handle of a [word](Self::to_word). One that was made up leads to no memory, or to some
+    /// that holds no such record.
+    #[must_use]
+    pub const fn from_word(word: u64) -> Self {
+        Self(word)
     }
 
     /// A number in which handles of different records differ, mostly in the lowest bits.

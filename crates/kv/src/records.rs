@@ -228,6 +228,32 @@ impl<'s, E: Engine> Records<'s, E> {
         self.region.prefetch(at.place().word);
     }
 
+    /// The version of a record, if this holder has it locked.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm_htm::NoHtm;
+    /// use drtm_kv::{ForHolder, HashConfig, KvTable, Store};
+    ///
+    /// let store = Store::in_memory(NoHtm, 16 << 20)?;
+    /// let (table, mut worker) = (store.hash_table(HashConfig::default())?, store.worker()?);
+    /// let inserted = table.insert(&mut worker, 7, b"seven")?;
+    /// let (me, records) = (worker.holder(), store.records());
+    /// let Ok(seen) = table.read(7, ForHolder(me), &mut Vec::new())? else { panic!("it is there") };
+    /// assert_eq!(records.held_version(seen.at, me), None);
+    /// records.lock(seen.at, me)?;
+    /// assert_eq!(records.held_version(seen.at, me), inserted);
+    /// # Ok::<(), drtm_kv::KvError>(())
+    /// ```
+    #[must_use]
+    pub fn held_version(&self, at: Handle, holder: Holder) -> Option<Version> {
+        let (header, engine) = (self.header(at).ok()?, self.region.engine());
+        let is_held = engine.load(&header[STATE]) == holder.word();
+        let head = Head(engine.load(&header[HEAD]));
+        (is_held && head.incarnation() == at.place().incarnation).then(|| Version(engine.load(&header[VERSION])))
+    }
+
     /// Gives up the lock of a record that is locked by the caller, as it is.
     #[inline(always)]
     pub fn unlock(&self, at: Handle) {

@@ -130,6 +130,22 @@ pub struct NodeVersion {
 }
 
 impl NodeVersion {
+    /// The guard of a leaf at a place, as its fields are sent in a message. One that was made up
+    /// holds for no leaf, or for one that has that version.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm_kv::NodeVersion;
+    ///
+    /// let guard = NodeVersion::from_words(4096, 7);
+    /// assert_eq!((guard.at.bytes(), guard.version), (4096, 7));
+    /// ```
+    #[must_use]
+    pub const fn from_words(at: u64, version: u64) -> Self {
+        Self { at: Offset::new(at), version }
+    }
+
     fn new(place: u64, stamp: Stamp) -> Self {
         Self { at: Offset::new(8 * place), version: stamp.0 }
     }

@@ -42,7 +42,7 @@ use std::{fmt, sync::Arc};
 
 use drtm_htm::Engine;
 
-use crate::{Capabilities, Endpoint, FabricError, NodeId, Region, RegionId, Salvage, port::Backend};
+use crate::{Capabilities, Endpoint, FabricError, NodeId, Region, RegionError, RegionId, Salvage, port::Backend};
 
 /// Something that joins nodes: they register memory with it, and their workers get endpoints from
 /// it.
@@ -80,6 +80,16 @@ pub trait Fabric: Clone + Send + Sync + fmt::Debug + 'static {
 
     /// What this fabric can do.
     fn capabilities(&self) -> Capabilities;
+
+    /// Memory of a kind that nodes of this fabric can register: of this process, unless peers are
+    /// processes that map it.
+    ///
+    /// # Errors
+    ///
+    /// When the memory cannot be had.
+    fn region(&self, engine: Self::Engine, capacity: u64) -> Result<Region<Self::Engine>, RegionError> {
+        Region::anonymous(engine, capacity)
+    }
 
     /// Lets the peers of `node` access a region of its memory, under the identifier returned.
     /// Regions are numbered from zero in the order of registration, and stay registered.

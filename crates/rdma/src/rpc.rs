@@ -71,7 +71,7 @@ pub(crate) mod frame;
 mod once;
 mod server;
 
-pub use client::{Calls, One, Results, Rpc, Slot};
+pub use client::{Calls, One, Posted, Results, Rpc, Slot};
 pub use codec::{Decode, DecodeError, Encode, Reader};
 #[doc(hidden)]
 pub use frame::{Request, Requests, decode};

@@ -65,7 +65,8 @@ use drtm_htm::{Engine, NoHtm};
 use parking_lot::{Mutex, RwLock};
 
 use crate::{
-    Capabilities, Endpoint, Fabric, FabricError, Incarnation, NodeId, Presence, Region, RegionId, Salvage, die,
+    Capabilities, Endpoint, Fabric, FabricError, Incarnation, NodeId, Presence, Region, RegionError, RegionId, Salvage,
+    die,
 };
 use control::Control;
 use inbox::Inbox;
@@ -309,6 +310,10 @@ impl<E: Engine> Fabric for ShmFabric<E> {
     }
 
     /// The region must be [shared](Region::shared), or in a file.
+    fn region(&self, engine: E, capacity: u64) -> Result<Region<E>, RegionError> {
+        Region::shared(engine, capacity)
+    }
+
     fn register(&self, node: NodeId, region: Arc<Region<E>>) -> Result<RegionId, FabricError> {
         let shared = self.own(node)?;
         if region.file().is_none() {

@@ -138,6 +138,19 @@ impl<'e, P: Port> Verbs<'e, P> {
         self.perform(Intent::Call { to, bytes: request })
     }
 
+    /// Posts a call as soon as there is room for it. Its reply is waited for by what is given.
+    pub(crate) async fn post_call(self, to: NodeId, bytes: &[u8]) -> Result<Pending<'e, P, Reply<'e, P>>, VerbError> {
+        let Self { endpoint, phase } = self;
+        poll_fn(|context| {
+            let posted = endpoint.inner().post(&Intent::Call { to, bytes }, phase, NOBODY);
+            match posted {
+                Ok(ticket) => Poll::Ready(Ok(Pending::new(endpoint, ticket))),
+                Err(error) => endpoint.wait_for_room(error, context).map(Err),
+            }
+        })
+        .await
+    }
+
     /// Waits for a message or a call to this node. All endpoints of a node receive from one queue.
     pub async fn recv(self) -> Message<'e, P> {
         let received = poll_fn(|context| {

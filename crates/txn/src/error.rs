@@ -400,6 +400,10 @@ pub enum Error {
         /// The index.
         index: String,
     },
+    /// Another node of the cluster cannot be asked, refuses, or fails.
+    #[cfg(not(feature = "model"))]
+    #[error(transparent)]
+    Cluster(#[from] crate::cluster::ClusterError),
     /// The log cannot be opened.
     #[error(transparent)]
     Log(#[from] LogError),

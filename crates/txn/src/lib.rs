@@ -42,6 +42,8 @@ mod arena;
 mod bounds;
 mod budget;
 mod catalog;
+#[cfg(not(feature = "model"))]
+pub mod cluster;
 mod codec;
 mod column;
 mod commit;

@@ -99,7 +99,7 @@ impl OwnedKey {
 }
 
 /// Where a key was not found.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Absence {
     Bucket(BucketVersion),
     Leaf(NodeVersion),
@@ -205,6 +205,24 @@ impl<E: Engine> Storage<E> {
             (true, true) => Self::TreeOfWords(store.tree()?),
             (true, false) => Self::TreeOfBytes(store.tree_of()?),
         })
+    }
+
+    /// The same storage, whose operations do not wait for records that others have locked.
+    pub(crate) fn impatient(&self) -> Self {
+        match self {
+            Self::HashOfWords(table) => Self::HashOfWords(table.impatient()),
+            Self::HashOfBytes(table) => Self::HashOfBytes(table.impatient()),
+            Self::TreeOfWords(table) => Self::TreeOfWords(table.impatient()),
+            Self::TreeOfBytes(table) => Self::TreeOfBytes(table.impatient()),
+        }
+    }
+
+    /// Whether a key is of the kind that the table's are.
+    pub(crate) fn takes(&self, key: KeyRef<'_>) -> bool {
+        match self {
+            Self::HashOfWords(_) | Self::TreeOfWords(_) => matches!(key, KeyRef::Word(_)),
+            Self::HashOfBytes(_) | Self::TreeOfBytes(_) => matches!(key, KeyRef::Bytes(_)),
+        }
     }
 
     /// Returns whether [`create`](Self::create) makes such a one.

@@ -28,6 +28,29 @@ pub struct BucketVersion {
     pub(super) version: u32,
 }
 
+impl BucketVersion {
+    /// Where the bucket is, and its version, for a message.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm_kv::BucketVersion;
+    ///
+    /// assert_eq!(BucketVersion::from_words(4096, 7).to_words(), (4096, 7));
+    /// ```
+    #[must_use]
+    pub const fn to_words(self) -> (u64, u64) {
+        (self.at.bytes(), self.version as u64)
+    }
+
+    /// The guard of these [words](Self::to_words). One that was made up holds for no bucket, or for
+    /// one that has that version.
+    #[must_use]
+    pub const fn from_words(at: u64, version: u64) -> Self {
+        Self { at: Offset::new(at), version: version as u32 }
+    }
+}
+
 /// Where a key's bucket most probably is, and in which of its lines. A hint: it may be another's, or none, by the time that it is followed.
 ///
 /// # Example

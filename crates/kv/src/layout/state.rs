@@ -48,7 +48,7 @@ pub(crate) const MAX_INCARNATION: u32 = INCARNATION.max() as u32;
 /// assert_eq!((State::FREE.holder(), State::from(holder).holder()), (None, Some(holder)));
 /// assert_eq!(State::leased_until(1_000).lease_end(), 1_000);
 /// ```
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(transparent)]
 pub struct State(pub(crate) u64);
 
@@ -62,7 +62,7 @@ pub struct State(pub(crate) u64);
 /// let holder = Holder::new(3, 1, 17, 2);
 /// assert_eq!((holder.node(), holder.incarnation(), holder.worker(), holder.slot()), (3, 1, 17, 2));
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(transparent)]
 pub struct Holder(State);
 
@@ -112,6 +112,28 @@ impl Holder {
         let word = NODE.set(LOCK.set(0, 1), node as u64);
         let word = SLOT.set(WORKER.set(word, worker as u64), slot as u64);
         Self(State(INCARNATION.set(word, incarnation as u64)))
+    }
+
+    /// The word that a record has which this transaction has locked, for a message.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm_kv::Holder;
+    ///
+    /// let holder = Holder::new(3, 1, 17, 2);
+    /// assert_eq!(Holder::from_word(holder.to_word()), Some(holder));
+    /// assert_eq!(Holder::from_word(0), None);
+    /// ```
+    #[must_use]
+    pub const fn to_word(self) -> u64 {
+        self.word()
+    }
+
+    /// The transaction that a [word](Self::to_word) names, if it names one.
+    #[must_use]
+    pub const fn from_word(word: u64) -> Option<Self> {
+        State(word).holder()
     }
 
     /// The transaction in another slot of the same worker.

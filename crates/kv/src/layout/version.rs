@@ -56,6 +56,27 @@ impl Version {
         Self::new(self.number() + 1)
     }
 
+    /// The word, marks included, for a message.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm_kv::Version;
+    ///
+    /// let removed = Version::new(7).as_removed();
+    /// assert_eq!(Version::from_word(removed.to_word()), removed);
+    /// ```
+    #[must_use]
+    pub const fn to_word(self) -> u64 {
+        self.0
+    }
+
+    /// The version of a [word](Self::to_word).
+    #[must_use]
+    pub const fn from_word(word: u64) -> Self {
+        Self(word)
+    }
+
     /// Whether the record has been removed from its table.
     #[must_use]
     #[inline(always)]

@@ -1,9 +1,9 @@
 //! The caller's side.
 
-use std::{cell::RefCell, fmt, marker::PhantomData, time::Duration};
+use std::{cell::RefCell, fmt, marker::PhantomData, rc::Rc, time::Duration};
 
 use super::{Decode, Procedure, Reader, RpcError, frame};
-use crate::{Delivery, NodeId, Port, Reply, Time, VerbError, Verbs};
+use crate::{Delivery, NodeId, Pending, Phase, Port, Reply, Time, VerbError, Verbs};
 
 /// How often a message is sent where nothing says when to stop.
 const ATTEMPTS: u32 = 8;
@@ -34,6 +34,9 @@ impl Outstanding {
     }
 }
 
+/// Buffers for messages.
+type Spare = Rc<RefCell<Vec<Vec<u8>>>>;
+
 /// A caller: an endpoint's verbs, and buffers for its messages.
 ///
 /// # Example
@@ -41,21 +44,27 @@ impl Outstanding {
 /// See the [module](super).
 pub struct Rpc<'e, P: Port> {
     verbs: Verbs<'e, P>,
-    spare: RefCell<Vec<Vec<u8>>>,
+    spare: Spare,
 }
 
 impl<'e, P: Port> Rpc<'e, P> {
     /// A caller with these verbs.
     #[must_use]
     pub fn new(verbs: Verbs<'e, P>) -> Self {
-        Self { verbs, spare: RefCell::default() }
+        Self { verbs, spare: Rc::default() }
+    }
+
+    /// The same caller, whose calls are counted in another phase.
+    #[must_use]
+    pub fn during(&self, phase: Phase) -> Self {
+        Self { verbs: self.verbs.during(phase), spare: Rc::clone(&self.spare) }
     }
 
     /// Begins a message of calls to a node.
-    pub fn to(&self, node: NodeId) -> Calls<'_, 'e, P> {
+    pub fn to(&self, node: NodeId) -> Calls<'e, P> {
         let mut message = self.spare.borrow_mut().pop().unwrap_or_default();
         frame::begin_requests(&mut message);
-        Calls { rpc: self, node, message }
+        Calls { verbs: self.verbs, spare: Rc::clone(&self.spare), node, message }
     }
 
     /// Calls one procedure of a node, and waits for the reply until a deadline, if there is one.
@@ -87,8 +96,9 @@ impl<P: Port> fmt::Debug for Rpc<'_, P> {
 ///
 /// See the [module](super).
 #[must_use = "calls that are not sent do nothing"]
-pub struct Calls<'r, 'e, P: Port> {
-    rpc: &'r Rpc<'e, P>,
+pub struct Calls<'e, P: Port> {
+    verbs: Verbs<'e, P>,
+    spare: Spare,
     node: NodeId,
     message: Vec<u8>,
 }
@@ -109,14 +119,14 @@ impl<M> fmt::Debug for Slot<M> {
     }
 }
 
-impl<'e, P: Port> Calls<'_, 'e, P> {
+impl<'e, P: Port> Calls<'e, P> {
     /// Adds a call. The request is encoded now.
     ///
     /// # Errors
     ///
     /// [`RpcError::Full`]; what was added before is still good.
     pub fn add<M: Procedure>(&mut self, request: &M::Request<'_>) -> Result<Slot<M>, RpcError> {
-        let most = self.rpc.verbs.endpoint().capabilities().max_message_bytes;
+        let most = self.verbs.endpoint().capabilities().max_message_bytes;
         let place = frame::add_request(&mut self.message, M::NUMBER, request, most).ok_or(RpcError::Full)?;
         Ok(Slot { place, of: PhantomData })
     }
@@ -129,50 +139,157 @@ impl<'e, P: Port> Calls<'_, 'e, P> {
     /// # Errors
     ///
     /// When the message is not sent or not answered, as [`RpcError`] says.
-    pub async fn send(mut self, deadline: Option<Time>) -> Result<Results<'e, P>, RpcError> {
-        let endpoint = self.rpc.verbs.endpoint();
-        let open = Open::new(self.rpc.verbs);
-        let mut attempts = 0;
+    pub async fn send(self, deadline: Option<Time>) -> Result<Results<'e, P>, RpcError> {
+        self.post(deadline).await?.results().await
+    }
+
+    /// Sends the calls without waiting for their results, so that messages to several nodes are
+    /// under way at the same time.
+    ///
+    /// # Errors
+    ///
+    /// When the message is not sent, as [`RpcError`] says: then nothing was carried out.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm_rdma::{NodeId, Port, rpc::{Procedure, Rpc, RpcError}};
+    ///
+    /// /// What two nodes answer, in one round trip.
+    /// async fn both<P: Port, M: Procedure<Request<'static> = (), Reply<'static> = u64>>(
+    ///     rpc: &Rpc<'_, P>,
+    ///     nodes: [NodeId; 2],
+    /// ) -> Result<(), RpcError> {
+    ///     let mut posted = Vec::new();
+    ///     for node in nodes {
+    ///         let mut calls = rpc.to(node);
+    ///         let slot = calls.add::<M>(&())?;
+    ///         posted.push((calls.post(None).await?, slot));
+    ///     }
+    ///     for (posted, slot) in &mut posted {
+    ///         posted.results().await?.get(slot)?;
+    ///     }
+    ///     Ok(())
+    /// }
+    /// ```
+    pub async fn post(mut self, deadline: Option<Time>) -> Result<Posted<'e, P>, RpcError> {
+        let (verbs, spare) = (self.verbs, Rc::clone(&self.spare));
+        let (message, open) = (std::mem::take(&mut self.message), Open::new(verbs));
+        let mut posted = Posted { node: self.node, message, open, call: None, deadline, attempts: 0, spare };
+        posted.attempt().await?;
+        Ok(posted)
+    }
+}
+
+impl<P: Port> Drop for Calls<'_, P> {
+    fn drop(&mut self) {
+        // After `post` there is no buffer left to give back.
+        if self.message.capacity() > 0 {
+            self.spare.borrow_mut().push(std::mem::take(&mut self.message));
+        }
+    }
+}
+
+impl<P: Port> fmt::Debug for Calls<'_, P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Calls").field("node", &self.node).field("bytes", &self.message.len()).finish_non_exhaustive()
+    }
+}
+
+/// Calls that travel together, and were sent.
+///
+/// Dropping this loses interest in the results; what was sent may be carried out.
+///
+/// # Example
+///
+/// See [`Calls::post`].
+#[must_use = "what the calls give is lost"]
+pub struct Posted<'e, P: Port> {
+    node: NodeId,
+    message: Vec<u8>,
+    open: Open<'e, P>,
+    /// The attempt that is under way.
+    call: Option<Pending<'e, P, Reply<'e, P>>>,
+    deadline: Option<Time>,
+    attempts: u32,
+    spare: Spare,
+}
+
+impl<'e, P: Port> Posted<'e, P> {
+    /// The node that was called.
+    #[must_use]
+    pub fn node(&self) -> NodeId {
+        self.node
+    }
+
+    /// Waits for the results. They are given once. A future of this may be dropped, and another
+    /// waited for.
+    ///
+    /// # Errors
+    ///
+    /// When the message is not answered, as [`RpcError`] says.
+    pub async fn results(&mut self) -> Result<Results<'e, P>, RpcError> {
+        let endpoint = self.open.verbs.endpoint();
         loop {
-            attempts += 1;
-            let budget = match deadline.map(|deadline| (deadline, deadline.since(endpoint.now()))) {
-                None => u64::MAX,
-                Some((deadline, Duration::ZERO)) if attempts == 1 => return Err(RpcError::TooLate { deadline }),
-                Some((deadline, Duration::ZERO)) => return Err(RpcError::Elapsed { deadline }),
-                Some((_, budget)) => u64::try_from(budget.as_nanos()).unwrap_or(u64::MAX - 1),
+            let Some(call) = &mut self.call else {
+                self.attempt().await?;
+                continue;
             };
-            let floor = endpoint.inner().outstanding.floor();
-            frame::seal_requests(&mut self.message, open.number, floor, budget);
-            let call = self.rpc.verbs.call(self.node, &self.message);
-            let replied = match deadline {
+            let replied = match self.deadline {
                 None => call.await,
                 Some(deadline) => endpoint.before(deadline, call).await.map_err(|_| RpcError::Elapsed { deadline })?,
             };
+            self.call = None;
             match replied {
                 Ok(reply) => return Ok(Results { reply }),
                 // Without an answer, on a fabric that loses messages: once more.
                 Err(VerbError::Unanswered { .. })
                     if endpoint.capabilities().messages == Delivery::BestEffort
-                        && (deadline.is_some() || attempts < ATTEMPTS) => {}
-                // Earlier attempts may have been carried out.
-                Err(error) if attempts > 1 && !error.may_have_taken_effect() => {
-                    return Err(VerbError::Unanswered { node: self.node }.into());
-                }
-                Err(error) => return Err(error.into()),
+                        && (self.deadline.is_some() || self.attempts < ATTEMPTS) => {}
+                Err(error) => return Err(self.failed(error)),
             }
         }
     }
-}
 
-impl<P: Port> Drop for Calls<'_, '_, P> {
-    fn drop(&mut self) {
-        self.rpc.spare.borrow_mut().push(std::mem::take(&mut self.message));
+    /// Sends the message, for the first time or again.
+    async fn attempt(&mut self) -> Result<(), RpcError> {
+        let endpoint = self.open.verbs.endpoint();
+        self.attempts += 1;
+        let budget = match self.deadline.map(|deadline| (deadline, deadline.since(endpoint.now()))) {
+            None => u64::MAX,
+            Some((deadline, Duration::ZERO)) if self.attempts == 1 => return Err(RpcError::TooLate { deadline }),
+            Some((deadline, Duration::ZERO)) => return Err(RpcError::Elapsed { deadline }),
+            Some((_, budget)) => u64::try_from(budget.as_nanos()).unwrap_or(u64::MAX - 1),
+        };
+        let floor = endpoint.inner().outstanding.floor();
+        frame::seal_requests(&mut self.message, self.open.number, floor, budget);
+        match self.open.verbs.post_call(self.node, &self.message).await {
+            Ok(call) => {
+                self.call = Some(call);
+                Ok(())
+            }
+            Err(error) => Err(self.failed(error)),
+        }
+    }
+
+    /// Earlier attempts may have been carried out, whatever became of the last.
+    fn failed(&self, error: VerbError) -> RpcError {
+        if self.attempts > 1 && !error.may_have_taken_effect() {
+            return VerbError::Unanswered { node: self.node }.into();
+        }
+        error.into()
     }
 }
 
-impl<P: Port> fmt::Debug for Calls<'_, '_, P> {
+impl<P: Port> Drop for Posted<'_, P> {
+    fn drop(&mut self) {
+        self.spare.borrow_mut().push(std::mem::take(&mut self.message));
+    }
+}
+
+impl<P: Port> fmt::Debug for Posted<'_, P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Calls").field("node", &self.node).field("bytes", &self.message.len()).finish_non_exhaustive()
+        f.debug_struct("Posted").field("node", &self.node).field("attempts", &self.attempts).finish_non_exhaustive()
     }
 }
 

@@ -306,7 +306,23 @@ impl Builder {
     ///
     /// As for [`build`](Self::build).
     pub fn build_with<S: Setting>(self, engine: S::Engine) -> Result<Db<S>, Error> {
-        static DATABASES: AtomicU32 = AtomicU32::new(0);
+        let memory = self.capacity()?;
+        self.build_in(Store::in_memory(engine, memory)?)
+    }
+
+    /// Refuses what a node of a cluster cannot tell its commits to.
+    #[cfg(not(feature = "model"))]
+    pub(crate) fn refuse_told(&self) -> Result<(), Error> {
+        let is_told = self.sink.is_some() || self.path.is_some() || self.storage.is_some();
+        if is_told {
+            let is = "with a path or a sink".to_owned();
+            return Err(Error::Config { what: "the database of a node", must_be: "in memory, without a sink", is });
+        }
+        Ok(())
+    }
+
+    /// How many bytes the database may use at most.
+    pub(crate) fn capacity(&self) -> Result<u64, Error> {
         let memory = self.memory.unwrap_or_else(|| capacity_within_limits(MEMORY));
         if memory < LEAST_MEMORY {
             return Err(Error::Config {
@@ -315,7 +331,12 @@ impl Builder {
                 is: format!("{memory} bytes"),
             });
         }
-        let store = Store::in_memory(engine, memory)?;
+        Ok(memory)
+    }
+
+    /// Makes a database in a store in which there is nothing.
+    pub(crate) fn build_in<S: Setting>(self, store: Store<S::Engine>) -> Result<Db<S>, Error> {
+        static DATABASES: AtomicU32 = AtomicU32::new(0);
         if self.at_once > 0 {
             store.region().populate(self.at_once)?;
         }
@@ -352,7 +373,7 @@ impl Builder {
         event!(
             info,
             database = inner.number,
-            memory,
+            memory = inner.store.region().capacity(),
             older_versions = self.older_versions,
             has_regions = inner.engine().has_regions(),
             "a database is open"

@@ -1,0 +1,279 @@
+//! A node: its rows, and what it knows of the cluster.
+
+use std::{fmt, marker::PhantomData, sync::Arc};
+
+use drtm_kv::Store;
+use drtm_rdma::{Endpoint, Fabric, NodeId, Region, RegionId, rpc::Once};
+
+use super::{
+    ClusterError, Partition, Worker,
+    participant::{Home, Participant, Reservations, Served},
+};
+use crate::{
+    Builder, Codec, Db, Embedded, Error, Hash, Key, Setting, TableDef, copied::copied, storage::KeyRef, table::Kind,
+};
+
+/// The version of what nodes say to each other.
+pub(super) const VERSION: u32 = 1;
+
+/// A table of a cluster: a name to be copied.
+///
+/// # Example
+///
+/// See [`Node`].
+pub struct ClusterTable<K, C, O = Hash> {
+    pub(super) number: u16,
+    pub(super) name: &'static str,
+    pub(super) partition: Partition<K>,
+    types: PhantomData<fn() -> (C, O)>,
+}
+
+copied! {
+    <K, C, O> ClusterTable<K, C, O> as "ClusterTable" { number, name };
+}
+
+impl<K: Key, C, O> ClusterTable<K, C, O> {
+    /// Which of the owners has the row of a key.
+    pub(super) fn owner(&self, key: KeyRef<'_>, owners: &[NodeId]) -> Result<NodeId, Error> {
+        let owner = self.partition.owner(key, owners.len()).and_then(|owner| owners.get(owner));
+        owner.copied().ok_or(Error::Key { table: self.name })
+    }
+}
+
+/// How a node of a cluster is to be started.
+///
+/// # Example
+///
+/// See [`Node`].
+#[derive(Debug)]
+#[must_use = "a node that is not started does nothing"]
+pub struct NodeBuilder<F: Fabric, S: Setting<Engine = F::Engine> = Embedded> {
+    fabric: F,
+    node: NodeId,
+    owners: Vec<NodeId>,
+    db: Db<S>,
+    region: RegionId,
+    tables: Vec<Served<S::Engine>>,
+    /// What nodes compare when they meet.
+    described: String,
+}
+
+impl<F: Fabric, S: Setting<Engine = F::Engine>> NodeBuilder<F, S> {
+    /// Names the nodes that own rows, in an order that all nodes give alike. A node that is none of
+    /// them is a client.
+    ///
+    /// # Errors
+    ///
+    /// [`ClusterError::NoOwners`], [`ClusterError::OwnerTwice`].
+    pub fn owners(mut self, owners: impl IntoIterator<Item = NodeId>) -> Result<Self, Error> {
+        self.owners = owners.into_iter().collect();
+        for (owner, number) in self.owners.iter().zip(0..) {
+            if self.owners[..number].contains(owner) {
+                return Err(ClusterError::OwnerTwice { node: *owner }.into());
+            }
+        }
+        Ok(self)
+    }
+
+    /// Adds a table. All nodes add the same tables, in the same order.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Db::table`].
+    pub fn table<K: Key, C: Codec, O: Kind>(
+        &mut self,
+        def: TableDef<K, C, O>,
+        partition: Partition<K>,
+    ) -> Result<ClusterTable<K, C, O>, Error> {
+        let table = self.db.table(def)?;
+        let opened = self.db.inner.catalog.opened(table.database, table.number)?;
+        let number = u16::try_from(self.tables.len()).map_err(|_| Error::TooManyTables { most: u16::MAX.into() })?;
+        self.tables.push(Served { number: table.number, storage: opened.storage.impatient() });
+        let shape = def.shape();
+        self.described.push_str(&format!("{shape}, named {}, by {}; ", shape.name, partition.name()));
+        Ok(ClusterTable { number, name: def.name(), partition, types: PhantomData })
+    }
+
+    /// Starts the node. It serves others as soon as one of its [workers](Node::worker) does.
+    ///
+    /// # Errors
+    ///
+    /// [`ClusterError::NoOwners`].
+    pub fn start(self) -> Result<Node<F, S>, Error> {
+        let Self { fabric, node, owners, db, region, tables, mut described } = self;
+        if owners.is_empty() {
+            return Err(ClusterError::NoOwners.into());
+        }
+        described.push_str(&format!("owned by {owners:?}"));
+        let home = Home { db: Arc::clone(&db.inner), tables, reservations: Reservations::default() };
+        let shared =
+            Shared { fabric, node, owners, region, described, home: Arc::new(home), once: Once::default(), db };
+        Ok(Node { shared: Arc::new(shared) })
+    }
+}
+
+/// A node of a cluster. Clones are the same node, and any thread may have them.
+///
+/// Nodes are alike: each begins transactions, and those that [own](NodeBuilder::owners) rows serve
+/// the transactions of all. Threads of a node have [workers](Self::worker).
+///
+/// # Example
+///
+/// ```
+/// use drtm_htm::NoHtm;
+/// use drtm_rdma::{Executor, Fabric, LocalConfig, LocalFabric, NodeId};
+/// use drtm_txn::{Builder, Error, Pod, Setting, TableDef, cluster::{Node, Partition}};
+///
+/// #[derive(Debug)]
+/// struct Plain;
+///
+/// impl Setting for Plain {
+///     type Engine = NoHtm;
+/// }
+///
+/// const ACCOUNTS: TableDef<u64, Pod<i64>> = TableDef::hash("accounts");
+///
+/// // Two nodes of one process. Each divides accounts by their number.
+/// let fabric = LocalFabric::<NoHtm>::new(2, LocalConfig::perfect());
+/// let start = |node| {
+///     let builder = Builder::new().memory(16 << 20);
+///     let mut node = Node::<_, Plain>::builder(NoHtm, &fabric, node, builder)?.owners([NodeId(0), NodeId(1)])?;
+///     let accounts = node.table(ACCOUNTS, Partition::by("number", |number| *number))?;
+///     Ok::<_, Error>((node.start()?, accounts))
+/// };
+/// let (here, accounts) = start(NodeId(0))?;
+/// let (there, _) = start(NodeId(1))?;
+///
+/// // One thread serves the second node.
+/// let done = &std::sync::atomic::AtomicBool::new(false);
+/// std::thread::scope(|scope| {
+///     scope.spawn(move || {
+///         let endpoint = there.endpoint()?;
+///         let mut executor = Executor::new(&endpoint);
+///         there.worker(&endpoint)?.serve(&executor.spawner());
+///         executor.spawn(endpoint.until(|| done.load(std::sync::atomic::Ordering::Acquire)));
+///         executor.run();
+///         Ok::<_, Error>(())
+///     });
+///
+///     // The other begins a transaction on rows of both.
+///     let endpoint = here.endpoint()?;
+///     let worker = here.worker(&endpoint)?;
+///     let mut executor = Executor::new(&endpoint);
+///     worker.serve(&executor.spawner());
+///     executor.spawn(async move {
+///         let paid = worker.transact(async |tx| {
+///             tx.put(accounts, 1, &100).await?;
+///             tx.put(accounts, 2, &0).await?;
+///             tx.update(accounts, 1, |balance| *balance -= 30).await?;
+///             tx.update(accounts, 2, |balance| *balance += 30).await
+///         });
+///         paid.await.expect("both are here");
+///         let all = worker.transact(async |tx| tx.get_many(accounts, [1, 2, 3]).await).await.expect("both are here");
+///         assert_eq!(all, [Some(70), Some(30), None]);
+///     });
+///     executor.run();
+///     done.store(true, std::sync::atomic::Ordering::Release);
+///     Ok::<_, Error>(())
+/// })?;
+/// # Ok::<(), Error>(())
+/// ```
+pub struct Node<F: Fabric, S: Setting<Engine = F::Engine> = Embedded> {
+    shared: Arc<Shared<F, S>>,
+}
+
+/// What all handles of a node share.
+pub(super) struct Shared<F: Fabric, S: Setting> {
+    pub(super) fabric: F,
+    pub(super) node: NodeId,
+    pub(super) owners: Vec<NodeId>,
+    /// The node's memory, as the fabric knows it.
+    region: RegionId,
+    pub(super) described: String,
+    pub(super) home: Arc<Home<S>>,
+    /// What was answered, where messages may be lost.
+    pub(super) once: Once,
+    db: Db<S>,
+}
+
+impl<F: Fabric, S: Setting<Engine = F::Engine>> Node<F, S> {
+    /// How to start a node that is here on a fabric: its rows are kept in memory as the builder of a
+    /// database says. That may have neither a path nor a sink.
+    ///
+    /// # Errors
+    ///
+    /// [`ClusterError::NotHere`]; or when memory cannot be had.
+    pub fn builder(engine: S::Engine, fabric: &F, node: NodeId, builder: Builder) -> Result<NodeBuilder<F, S>, Error> {
+        builder.refuse_told()?;
+        let region = Arc::new(fabric.region(engine, builder.capacity()?).map_err(ClusterError::Region)?);
+        let here = fabric.endpoint(node).map_err(ClusterError::Fabric)?.presence(node).here();
+        let incarnation = here.ok_or(ClusterError::NotHere { node })?;
+        let number: Arc<Region<S::Engine>> = Arc::clone(&region);
+        let store = Store::in_region_of(node, incarnation.0, region).map_err(ClusterError::Store)?;
+        let db = builder.build_in(store)?;
+        let region = fabric.register(node, number).map_err(ClusterError::Fabric)?;
+        let (owners, tables, described) = (Vec::new(), Vec::new(), String::new());
+        Ok(NodeBuilder { fabric: fabric.clone(), node, owners, db, region, tables, described })
+    }
+
+    /// Which node this is.
+    #[must_use]
+    pub fn id(&self) -> NodeId {
+        self.shared.node
+    }
+
+    /// The nodes that own rows.
+    #[must_use]
+    pub fn owners(&self) -> &[NodeId] {
+        &self.shared.owners
+    }
+
+    /// Under which number the node's memory is registered.
+    #[must_use]
+    pub fn region(&self) -> RegionId {
+        self.shared.region
+    }
+
+    /// The rows of this node alone. What it commits is serializable with the transactions of the
+    /// cluster.
+    #[must_use]
+    pub fn local(&self) -> &Db<S> {
+        &self.shared.db
+    }
+
+    /// A way into the fabric for one more worker.
+    ///
+    /// # Errors
+    ///
+    /// [`ClusterError::Fabric`].
+    pub fn endpoint(&self) -> Result<Endpoint<F::Port>, Error> {
+        Ok(self.shared.fabric.endpoint(self.shared.node).map_err(ClusterError::Fabric)?)
+    }
+
+    /// A worker, for the coroutines of an endpoint's thread.
+    ///
+    /// # Errors
+    ///
+    /// When there are too many workers.
+    pub fn worker<'e>(&self, endpoint: &'e Endpoint<F::Port>) -> Result<Worker<'e, F, S>, Error> {
+        Ok(Worker::new(Arc::clone(&self.shared), endpoint, Participant::new(Arc::clone(&self.shared.home))?))
+    }
+}
+
+impl<F: Fabric, S: Setting> Shared<F, S> {
+    pub(super) fn engine_name(&self) -> &'static str {
+        std::any::type_name::<S::Engine>()
+    }
+}
+
+impl<F: Fabric, S: Setting<Engine = F::Engine>> Clone for Node<F, S> {
+    fn clone(&self) -> Self {
+        Self { shared: Arc::clone(&self.shared) }
+    }
+}
+
+impl<F: Fabric, S: Setting<Engine = F::Engine>> fmt::Debug for Node<F, S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Node").field("node", &self.shared.node).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,269 @@
+//! What an owner does for transactions: every request, carried out on local memory.
+//!
+//! A transaction of this node calls it directly, one of another by message. It never waits for a
+//! record's lock.
+
+use std::sync::{
+    Arc,
+    atomic::{
+        AtomicUsize,
+        Ordering::{Relaxed, Release},
+    },
+};
+
+use drtm_htm::Engine;
+use drtm_kv::{ForHolder, Handle, Holder, KvError, ReadEntry, Reserved, Version};
+use parking_lot::Mutex;
+use rustc_hash::FxHashMap;
+
+use super::wire::{Change, Found, Is, LineIs, Placed, Refusal, Shifts};
+use crate::{
+    Conflict, Error, Setting,
+    arena::ArenaRange,
+    commit,
+    inner::Inner,
+    reclaim,
+    state::TxState,
+    storage::{Absence, Expected, KeyRef, Storage},
+    table::Any,
+    write_set::{Write, WriteOp},
+};
+
+/// A node's tables, as its participants serve them.
+#[derive(Debug)]
+pub(super) struct Home<S: Setting> {
+    pub(super) db: Arc<Inner<S>>,
+    pub(super) tables: Vec<Served<S::Engine>>,
+    pub(super) reservations: Reservations,
+}
+
+/// A table that is served.
+#[derive(Debug)]
+pub(super) struct Served<E: Engine> {
+    /// Its number in the node's database.
+    pub(super) number: u16,
+    /// As a participant uses it, which does not wait.
+    pub(super) storage: Storage<E>,
+}
+
+/// Memory for values of rows that are locked, by lock and record.
+///
+/// A reservation ends with the lock that it belongs to, and that may be at another worker.
+#[derive(Debug, Default)]
+pub(super) struct Reservations {
+    /// How many there are, so that most commits need not look.
+    count: AtomicUsize,
+    memory: Mutex<FxHashMap<(Holder, Handle), Reserved>>,
+}
+
+impl Reservations {
+    fn put(&self, holder: Holder, at: Handle, memory: Reserved) -> Option<Reserved> {
+        let mut all = self.memory.lock();
+        let before = all.insert((holder, at), memory);
+        self.count.store(all.len(), Release);
+        before
+    }
+
+    /// Whoever has locked the row has been told so by whoever has reserved, so the count is known.
+    fn take(&self, holder: Holder, at: Handle) -> Option<Reserved> {
+        if self.count.load(Relaxed) == 0 {
+            return None;
+        }
+        let mut all = self.memory.lock();
+        let memory = all.remove(&(holder, at));
+        self.count.store(all.len(), Release);
+        memory
+    }
+}
+
+/// One worker's way to serve its node's tables.
+#[derive(Debug)]
+pub(super) struct Participant<S: Setting> {
+    home: Arc<Home<S>>,
+    state: Box<TxState<S::Engine>>,
+    /// The value that was read last.
+    value: Vec<u8>,
+}
+
+impl From<KvError> for Refusal {
+    fn from(error: KvError) -> Self {
+        match Error::from(error) {
+            Error::Store(KvError::Busy) => Self::Locked,
+            error => Self::from(error),
+        }
+    }
+}
+
+impl From<Error> for Refusal {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::Conflict(Conflict::Locked) => Self::Locked,
+            Error::Conflict(_) => Self::Moved,
+            Error::Full { .. } | Error::NoMemory { .. } => Self::Full,
+            Error::TooLong { .. } | Error::TooLarge { .. } => Self::TooLong,
+            Error::Closed => Self::Closed,
+            _ => Self::Corrupt,
+        }
+    }
+}
+
+impl<S: Setting> Participant<S> {
+    pub(super) fn new(home: Arc<Home<S>>) -> Result<Self, Error> {
+        let state = TxState::new(home.db.store.worker()?, home.db.registry.register(home.db.engine()));
+        Ok(Self { home, state: Box::new(state), value: Vec::new() })
+    }
+
+    /// The name of this worker's first transaction.
+    pub(super) fn holder(&self) -> Holder {
+        self.state.holder
+    }
+
+    fn table<'h>(home: &'h Home<S>, table: u16, key: KeyRef<'_>) -> Result<&'h Served<S::Engine>, Refusal> {
+        let served = home.tables.get(usize::from(table)).ok_or(Refusal::NoTable)?;
+        if served.storage.takes(key) { Ok(served) } else { Err(Refusal::NotItsKey) }
+    }
+
+    /// The count of what has changed of the database itself.
+    fn count(&self) -> Result<u64, Refusal> {
+        let now = self.home.db.lifecycle.now(self.home.db.engine());
+        if now.is_closed() { Err(Refusal::Closed) } else { Ok(now.count()) }
+    }
+
+    /// Reads a row.
+    pub(super) fn read(&mut self, table: u16, key: KeyRef<'_>, holder: Holder) -> Result<Found<'_>, Refusal> {
+        let count = self.count()?;
+        let served = Self::table(&self.home, table, key)?;
+        let is = match served.storage.read::<Any, _>(key, ForHolder(holder), &mut self.value)? {
+            Ok(ReadEntry { at, version }) => {
+                let value: &[u8] = if version.is_removed() { &[] } else { &self.value };
+                Is::Record { at, version, value }
+            }
+            Err(absence) => Is::Nothing(absence),
+        };
+        Ok(Found { count, is })
+    }
+
+    /// Finds a record for a row that is to be written, or makes one.
+    pub(super) fn place(&mut self, table: u16, key: KeyRef<'_>, value: &[u8]) -> Result<Placed, Refusal> {
+        let count = self.count()?;
+        let served = Self::table(&self.home, table, key)?;
+        let mut shifts = Shifts::new();
+        let note = |shift: crate::storage::Shift| shifts.push(shift.into());
+        let placed = served.storage.place::<Any>(&mut self.state.worker, key, value, &Expected::Nothing, note)?;
+        let (ReadEntry { at, version }, is_made) = match placed {
+            drtm_kv::Placed::Found(found) => (found, false),
+            drtm_kv::Placed::Made(made) => (made, true),
+        };
+        Ok(Placed { count, at, version, is_made, shifts })
+    }
+
+    /// Makes a row of the write set, with this key and this operation, of this node's database.
+    fn write(
+        &mut self,
+        number: u16,
+        key: KeyRef<'_>,
+        (at, seen): (Handle, Version),
+        op: impl FnOnce(&mut Self) -> Result<WriteOp, Refusal>,
+    ) -> Result<Write, Refusal> {
+        self.state.arena.clear();
+        let key = self.state.arena.keep_key(key)?;
+        let op = op(self)?;
+        Ok(Write::found(ReadEntry { at, version: seen }, number, op, key, false))
+    }
+
+    /// Locks a record, and reserves memory for a value of a length. Returns its version.
+    pub(super) fn lock(
+        &mut self,
+        table: u16,
+        key: KeyRef<'_>,
+        (at, seen): (Handle, Version),
+        holder: Holder,
+        length: Option<u32>,
+    ) -> Result<Version, Refusal> {
+        let home = Arc::clone(&self.home);
+        let number = Self::table(&home, table, key)?.number;
+        let mut write = self.write(number, key, (at, seen), |_| {
+            Ok(match length {
+                Some(length) => WriteOp::Put(ArenaRange::between(0, length as usize)?),
+                None => WriteOp::Remove,
+            })
+        })?;
+        let (before, reserved) = commit::lock_row(&home.db, &mut self.state, &mut write, holder)?;
+        if let Some(memory) = reserved
+            && let Some(other) = home.reservations.put(holder, at, memory)
+        {
+            self.state.worker.give_back(other);
+        }
+        Ok(before)
+    }
+
+    /// The line of this owner, read after every lock that was taken before.
+    pub(super) fn line(&self) -> Result<LineIs, Refusal> {
+        drtm_htm::fence_locked();
+        let db = &self.home.db;
+        let epoch = db.engine().load(db.snapshot_number()?);
+        Ok(LineIs { epoch, count: self.count()? })
+    }
+
+    /// Whether a record is as it was seen, and no other transaction has it locked.
+    pub(super) fn check(&self, at: Handle, seen: Version, holder: Holder) -> bool {
+        self.home.db.store.records().is_still(ReadEntry { at, version: seen }, holder)
+    }
+
+    /// Whether no key has come to where one was missing.
+    pub(super) fn guard(&self, absence: Absence) -> bool {
+        let records = self.home.db.store.records();
+        match absence {
+            Absence::Bucket(bucket) => records.is_unchanged(&bucket),
+            Absence::Leaf(leaf) => records.is_unchanged(&leaf),
+        }
+    }
+
+    /// Writes a row that the holder has locked, and unlocks it.
+    pub(super) fn apply(
+        &mut self,
+        table: u16,
+        key: KeyRef<'_>,
+        at: Handle,
+        holder: Holder,
+        (epoch, change): (u64, Change<'_>),
+    ) -> Result<(), Refusal> {
+        let home = Arc::clone(&self.home);
+        let number = Self::table(&home, table, key)?.number;
+        let before = home.db.store.records().held_version(at, holder).ok_or(Refusal::NotHeld)?;
+        let mut write = self.write(number, key, (at, before), |this| {
+            Ok(match change {
+                Change::Put(value) => WriteOp::Put(this.state.arena.keep_value(|bytes| {
+                    bytes.extend_from_slice(value);
+                    Ok(())
+                })?),
+                Change::Publish => WriteOp::Insert(ArenaRange::default()),
+                Change::Remove => WriteOp::Remove,
+            })
+        })?;
+        write.before = before;
+        let reserved = home.reservations.take(holder, at);
+        Ok(commit::apply_row(&home.db, &mut self.state, write, epoch, reserved)?)
+    }
+
+    /// Gives up a lock, if the holder has it, and what was reserved under it.
+    pub(super) fn unlock(&mut self, at: Handle, holder: Holder) {
+        if let Some(memory) = self.home.reservations.take(holder, at) {
+            self.state.worker.give_back(memory);
+        }
+        self.home.db.store.records().unlock_if_held(at, holder);
+    }
+
+    /// Takes out a record that was made for a row which is not inserted.
+    pub(super) fn reap(&mut self, table: u16, key: KeyRef<'_>, at: Handle, seen: Version) -> Result<(), Refusal> {
+        let home = Arc::clone(&self.home);
+        let number = Self::table(&home, table, key)?.number;
+        // A record of a row that is there is not one that was made for an insertion which failed.
+        if !seen.is_removed() {
+            return Err(Refusal::Moved);
+        }
+        let TxState { worker, session, .. } = &mut *self.state;
+        let seen = ReadEntry { at, version: seen };
+        Ok(reclaim::reap(&home.db, (worker, &session.counters), number, key, seen)?)
+    }
+}

@@ -1,0 +1,486 @@
+//! A round: requests to any number of owners, all under way at the same time, and what their
+//! answers mean for the transaction.
+//!
+//! Each request has two forms: a call of this node's own participant, and a message. Protocol code
+//! says what it asks for, and not how. Requests to one owner that do not fit one message go in
+//! several, one after the other, so that the last is carried out last.
+
+use drtm_kv::Version;
+use drtm_rdma::{
+    Cost, Fabric, NodeId, Phase,
+    rpc::{Calls, Results, RpcError, Slot},
+};
+
+use super::{
+    ClusterError, Worker,
+    participant::Participant,
+    state::{Missing, Op, Sent, State},
+    wire::{
+        Apply, ApplyRow, Before, Change, Check, CheckRow, Found, Guard, GuardOf, Is, Line, LineIs, Lock, LockRow,
+        Place, PlaceRow, Placed, Read, ReadRow, Reap, ReapRow, Refusal, Unlock, UnlockRow,
+    },
+};
+use crate::{Conflict, Error, Setting, arena::ArenaRange};
+
+/// What is asked of an owner: of a row, of the guard of a missing one, or of the owner itself, by
+/// their numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ask {
+    Read(u32),
+    Place(u32),
+    Lock(u32),
+    Line(u32),
+    Check(u32),
+    Guard(u32),
+    Apply(u32),
+    Unlock(u32),
+    Reap(u32),
+}
+
+/// What was asked for by message, and where in the message's results the answer is.
+#[derive(Debug)]
+pub(super) enum Asked {
+    Read(u32, Slot<Read>),
+    Place(u32, Slot<Place>),
+    Lock(u32, Slot<Lock>),
+    Line(u32, Slot<Line>),
+    Check(Slot<Check>),
+    Guard(Slot<Guard>),
+    Apply(u32, Slot<Apply>),
+    Unlock(Slot<Unlock>),
+    Reap(Slot<Reap>),
+}
+
+/// What a processor does for a request.
+pub(super) fn cost(of: Ask) -> Cost {
+    match of {
+        Ask::Read(_) => Cost::Lookup,
+        Ask::Place(_) | Ask::Apply(_) | Ask::Reap(_) => Cost::Update,
+        Ask::Lock(_) | Ask::Line(_) | Ask::Check(_) | Ask::Guard(_) | Ask::Unlock(_) => Cost::Lock,
+    }
+}
+
+impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> Worker<'e, F, S> {
+    /// Asks, and waits for all answers. They have changed the state, those after a failure too.
+    ///
+    /// # Errors
+    ///
+    /// The first that there is.
+    pub(super) async fn round(&self, state: &mut State<'e, F::Port>, phase: Phase, asks: &[Ask]) -> Result<(), Error> {
+        let mut outcome = Ok(());
+        for owner in 0..state.owners.len() {
+            let node = state.owners[owner].node;
+            if node != self.id() {
+                let mut asks = asks.iter().copied().filter(|ask| state.node_of(*ask) == node).peekable();
+                if asks.peek().is_some() {
+                    let asks: smallvec::SmallVec<[Ask; 16]> = asks.collect();
+                    keep_first(&mut outcome, self.send(state, node, phase, &asks).await);
+                }
+            }
+        }
+        // What is here is done while the messages are on their way.
+        for ask in asks {
+            if state.node_of(*ask) == self.id() {
+                self.endpoint().charge(cost(*ask));
+                let settled = state.ask_here::<S>(*ask, &mut self.participant());
+                keep_first(&mut outcome, settled);
+            }
+        }
+        keep_first(&mut outcome, self.collect(state).await);
+        outcome
+    }
+
+    /// Sends requests to one other node.
+    async fn send(
+        &self,
+        state: &mut State<'e, F::Port>,
+        node: NodeId,
+        phase: Phase,
+        mut asks: &[Ask],
+    ) -> Result<(), Error> {
+        let mut outcome = Ok(());
+        if let Err(error) = self.greet(node).await {
+            // Nothing was asked for.
+            return Err(error);
+        }
+        while !asks.is_empty() {
+            let mut calls = self.rpc(phase).to(node);
+            let mut asked = Vec::new();
+            while let Some((ask, others)) = asks.split_first() {
+                match state.encode(*ask, &mut calls) {
+                    Ok(slot) => asked.push(slot),
+                    Err(RpcError::Full) if !asked.is_empty() => break,
+                    Err(RpcError::Full) => return Err(self.too_long(state, *ask)),
+                    Err(error) => return Err(ClusterError::Unreachable { node, source: error }.into()),
+                }
+                asks = others;
+            }
+            match calls.post(None).await {
+                Ok(posted) => {
+                    state.note_sent(&asked);
+                    state.sent.push(Sent { posted, asked });
+                }
+                Err(source) => {
+                    state.note_sent(&asked);
+                    return Err(state.failed(node, source));
+                }
+            }
+            if !asks.is_empty() {
+                keep_first(&mut outcome, self.collect(state).await);
+            }
+        }
+        outcome
+    }
+
+    /// Waits for everything that is under way.
+    ///
+    /// # Errors
+    ///
+    /// The first that there is.
+    pub(super) async fn collect(&self, state: &mut State<'e, F::Port>) -> Result<(), Error> {
+        let mut outcome = Ok(());
+        while let Some(sent) = state.sent.last_mut() {
+            let node = sent.posted.node();
+            let results = sent.posted.results().await;
+            let Some(sent) = state.sent.pop() else { break };
+            match results {
+                Ok(results) => {
+                    for asked in &sent.asked {
+                        keep_first(&mut outcome, state.settle(node, asked, &results));
+                    }
+                }
+                Err(error) => {
+                    keep_first(&mut outcome, Err(state.failed(node, error)));
+                }
+            }
+        }
+        outcome
+    }
+
+    fn too_long(&self, state: &State<'e, F::Port>, ask: Ask) -> Error {
+        let most = self.endpoint().capabilities().max_message_bytes;
+        let table = match ask {
+            Ask::Read(row) | Ask::Place(row) | Ask::Lock(row) | Ask::Apply(row) | Ask::Reap(row) => {
+                self.table_name(state.rows[row as usize].table)
+            }
+            _ => "",
+        };
+        ClusterError::RowTooLong { table, most }.into()
+    }
+}
+
+/// Keeps the first of several failures. A conflict counts less than what is worse.
+fn keep_first(outcome: &mut Result<(), Error>, other: Result<(), Error>) {
+    match (&outcome, &other) {
+        (Ok(()), _) | (Err(Error::Conflict(_)), Err(Error::Cluster(_))) => *outcome = other,
+        _ => {}
+    }
+}
+
+impl<P: drtm_rdma::Port> State<'_, P> {
+    /// Which node a request goes to.
+    fn node_of(&self, ask: Ask) -> NodeId {
+        match ask {
+            Ask::Line(owner) => self.owners[owner as usize].node,
+            Ask::Guard(missing) => self.missing[missing as usize].owner,
+            Ask::Read(row)
+            | Ask::Place(row)
+            | Ask::Lock(row)
+            | Ask::Check(row)
+            | Ask::Apply(row)
+            | Ask::Unlock(row)
+            | Ask::Reap(row) => self.rows[row as usize].owner,
+        }
+    }
+
+    /// The change that a commit makes of a row.
+    fn change(&self, row: u32) -> Change<'_> {
+        match self.rows[row as usize].op {
+            Op::Put(value) => Change::Put(value.of(self.arena.values.bytes())),
+            Op::Publish(_) => Change::Publish,
+            Op::Nothing | Op::Remove => Change::Remove,
+        }
+    }
+
+    /// The length of the value that a row is to have, for which its record may have no room.
+    fn new_length(&self, row: u32) -> Option<u32> {
+        match self.rows[row as usize].op {
+            Op::Put(value) => Some(value.length() as u32),
+            Op::Nothing | Op::Publish(_) | Op::Remove => None,
+        }
+    }
+
+    /// Adds a request to a message.
+    fn encode(&self, ask: Ask, calls: &mut Calls<'_, P>) -> Result<Asked, RpcError> {
+        let (holder, borrows) = (self.holder, std::marker::PhantomData);
+        let row = |row: u32| {
+            let row = &self.rows[row as usize];
+            (row.table, row.key.in_bytes(&self.arena.keys), row.at.unwrap_or_default(), row.seen)
+        };
+        Ok(match ask {
+            Ask::Read(number) => {
+                let (table, key, ..) = row(number);
+                Asked::Read(number, calls.add::<Read>(&ReadRow { table, key, holder, borrows })?)
+            }
+            Ask::Place(number) => {
+                let (table, key, ..) = row(number);
+                let value = self.value(number).unwrap_or_default();
+                Asked::Place(number, calls.add::<Place>(&PlaceRow { table, key, holder, value, borrows })?)
+            }
+            Ask::Lock(number) => {
+                let (table, key, at, seen) = row(number);
+                let length = self.new_length(number);
+                Asked::Lock(number, calls.add::<Lock>(&LockRow { table, key, at, seen, holder, length, borrows })?)
+            }
+            Ask::Line(owner) => Asked::Line(owner, calls.add::<Line>(&())?),
+            Ask::Check(number) => {
+                let (_, _, at, seen) = row(number);
+                Asked::Check(calls.add::<Check>(&CheckRow { at, seen, holder, borrows })?)
+            }
+            Ask::Guard(number) => Asked::Guard(calls.add::<Guard>(&GuardOf(self.missing[number as usize].absence))?),
+            Ask::Apply(number) => {
+                let (table, key, at, _) = row(number);
+                let (epoch, change) = (self.epoch_of(number), self.change(number));
+                Asked::Apply(number, calls.add::<Apply>(&ApplyRow { table, key, at, holder, epoch, change, borrows })?)
+            }
+            Ask::Unlock(number) => {
+                let (table, _, at, _) = row(number);
+                Asked::Unlock(calls.add::<Unlock>(&UnlockRow { table, at, holder, borrows })?)
+            }
+            Ask::Reap(number) => {
+                let (table, key, at, seen) = row(number);
+                Asked::Reap(calls.add::<Reap>(&ReapRow { table, key, at, seen, borrows })?)
+            }
+        })
+    }
+
+    fn epoch_of(&self, row: u32) -> u64 {
+        let node = self.rows[row as usize].owner;
+        self.owners.iter().find(|owner| owner.node == node).map_or(0, |owner| owner.epoch)
+    }
+
+    /// Notes that requests are on their way, before anything is known of their outcome.
+    fn note_sent(&mut self, asked: &[Asked]) {
+        for asked in asked {
+            match asked {
+                // Until the answer says otherwise.
+                Asked::Lock(row, _) => self.rows[*row as usize].is_locked = true,
+                Asked::Apply(row, _) => self.rows[*row as usize].is_sent = true,
+                _ => {}
+            }
+        }
+    }
+
+    /// Carries a request out on this node.
+    fn ask_here<S: Setting>(&mut self, ask: Ask, owner: &mut Participant<S>) -> Result<(), Error> {
+        let holder = self.holder;
+        let row = |this: &Self, row: u32| {
+            let row = &this.rows[row as usize];
+            (row.table, row.at.unwrap_or_default(), row.seen)
+        };
+        let refused = |refusal| refused(NodeId(holder.node().into()), refusal);
+        match ask {
+            Ask::Read(number) => {
+                let table = row(self, number).0;
+                let key = self.rows[number as usize].key.in_bytes(&self.arena.keys);
+                let found = owner.read(table, key, holder).map_err(refused)?;
+                self.has_found(number, &found)
+            }
+            Ask::Place(number) => {
+                let table = row(self, number).0;
+                let key = self.rows[number as usize].key.in_bytes(&self.arena.keys);
+                let value = self.value(number).unwrap_or_default();
+                let placed = owner.place(table, key, value).map_err(refused)?;
+                self.has_placed(number, &placed)
+            }
+            Ask::Lock(number) => {
+                let (table, at, seen) = row(self, number);
+                let key = self.rows[number as usize].key.in_bytes(&self.arena.keys);
+                let before = owner.lock(table, key, (at, seen), holder, self.new_length(number)).map_err(refused)?;
+                self.has_locked(number, before)
+            }
+            Ask::Line(number) => {
+                let line = owner.line().map_err(refused)?;
+                self.has_line(number, line);
+                Ok(())
+            }
+            Ask::Check(number) => {
+                let (_, at, seen) = row(self, number);
+                if owner.check(at, seen, holder) { Ok(()) } else { Err(Conflict::Validation.into()) }
+            }
+            Ask::Guard(number) => {
+                if owner.guard(self.missing[number as usize].absence) {
+                    Ok(())
+                } else {
+                    Err(Conflict::Phantom.into())
+                }
+            }
+            Ask::Apply(number) => {
+                self.rows[number as usize].is_sent = true;
+                let (table, at, _) = row(self, number);
+                let key = self.rows[number as usize].key.in_bytes(&self.arena.keys);
+                let change = (self.epoch_of(number), self.change(number));
+                let node = self.node_of(ask);
+                owner.apply(table, key, at, holder, change).map_err(|refusal| {
+                    let source = RpcError::Refused { reason: refusal as u32 };
+                    ClusterError::OutcomeUnknown { node, source }.into()
+                })
+            }
+            Ask::Unlock(number) => {
+                owner.unlock(row(self, number).1, holder);
+                Ok(())
+            }
+            Ask::Reap(number) => {
+                let (table, at, seen) = row(self, number);
+                let key = self.rows[number as usize].key.in_bytes(&self.arena.keys);
+                owner.reap(table, key, at, seen).map_err(refused)
+            }
+        }
+    }
+
+    /// Takes note of one answer to a message.
+    fn settle(&mut self, node: NodeId, asked: &Asked, results: &Results<'_, P>) -> Result<(), Error> {
+        match asked {
+            Asked::Read(row, slot) => {
+                let found = results.get(slot).map_err(|error| self.failed(node, error))?;
+                self.has_found(*row, &found)
+            }
+            Asked::Place(row, slot) => {
+                let placed = results.get(slot).map_err(|error| self.failed(node, error))?;
+                self.has_placed(*row, &placed)
+            }
+            Asked::Lock(row, slot) => match results.get(slot) {
+                Ok(Before(before)) => self.has_locked(*row, before),
+                Err(error) => {
+                    // What is refused has not happened. Otherwise the lock may be there.
+                    self.rows[*row as usize].is_locked = error.refused().is_none() && !error.is_certain();
+                    Err(self.failed(node, error))
+                }
+            },
+            Asked::Line(owner, slot) => {
+                let line = results.get(slot).map_err(|error| self.failed(node, error))?;
+                self.has_line(*owner, line);
+                Ok(())
+            }
+            Asked::Check(slot) => match results.get(slot).map_err(|error| self.failed(node, error))? {
+                true => Ok(()),
+                false => Err(Conflict::Validation.into()),
+            },
+            Asked::Guard(slot) => match results.get(slot).map_err(|error| self.failed(node, error))? {
+                true => Ok(()),
+                false => Err(Conflict::Phantom.into()),
+            },
+            Asked::Apply(_, slot) => results.get(slot).map_err(|error| self.failed(node, error)),
+            Asked::Unlock(slot) => results.get(slot).map_err(|error| self.failed(node, error)),
+            Asked::Reap(slot) => results.get(slot).map_err(|error| self.failed(node, error)),
+        }
+    }
+
+    /// What a failure to ask means for the transaction.
+    fn failed(&self, node: NodeId, source: RpcError) -> Error {
+        match source.refused() {
+            Some(number) => match Refusal::from_number(number) {
+                // A row that is locked cannot be refused.
+                Some(_) if self.is_decided => ClusterError::OutcomeUnknown { node, source }.into(),
+                Some(reason) => refused(node, reason),
+                None => ClusterError::Nonsense { node, what: "a refusal for a reason that is not known" }.into(),
+            },
+            None if self.is_decided => ClusterError::OutcomeUnknown { node, source }.into(),
+            None => match source {
+                RpcError::Reply(_) => ClusterError::Nonsense { node, what: "a reply that is none" }.into(),
+                source => ClusterError::Unreachable { node, source }.into(),
+            },
+        }
+    }
+
+    fn has_found(&mut self, number: u32, found: &Found<'_>) -> Result<(), Error> {
+        let row = &mut self.rows[number as usize];
+        let (node, was_known, was_read) = (row.owner, row.at, row.is_read);
+        match found.is {
+            Is::Record { at, version, value } => {
+                if was_read && (was_known != Some(at) || row.seen != version) {
+                    return Err(Conflict::Validation.into());
+                }
+                (row.at, row.seen) = (Some(at), version);
+                let (range, ()) = self.arena.values.append(|bytes| {
+                    bytes.extend_from_slice(value);
+                    Ok(())
+                })?;
+                row.value = Some(range);
+            }
+            Is::Nothing(absence) => {
+                if was_read && was_known.is_some() {
+                    return Err(Conflict::Validation.into());
+                }
+                self.missing.push(Missing { owner: node, absence });
+            }
+        }
+        (row.is_known, row.is_read) = (true, true);
+        self.owner(node).has_count(found.count);
+        Ok(())
+    }
+
+    fn has_placed(&mut self, number: u32, placed: &Placed) -> Result<(), Error> {
+        let row = &mut self.rows[number as usize];
+        let node = row.owner;
+        (row.at, row.seen, row.is_known) = (Some(placed.at), placed.version, true);
+        if placed.is_made {
+            if !placed.version.is_removed() {
+                return Err(ClusterError::Nonsense { node, what: "a new row is there already" }.into());
+            }
+            (row.is_made, row.is_read) = (true, true);
+            if let Op::Put(value) = row.op {
+                row.op = Op::Publish(value);
+            }
+        }
+        for missing in self.missing.iter_mut().filter(|missing| missing.owner == node) {
+            if let Some(shift) = placed.shifts.iter().find(|shift| shift.before == missing.absence) {
+                missing.absence = shift.after;
+            }
+        }
+        // Where some of a guard's keys belong now that it was divided.
+        for shift in &placed.shifts {
+            let is_guarded = |missing: &Missing| missing.owner == node && missing.absence == shift.after;
+            if let Some(absence) = shift.split_off
+                && self.missing.iter().any(is_guarded)
+            {
+                self.missing.push(Missing { owner: node, absence });
+            }
+        }
+        self.owner(node).has_count(placed.count);
+        Ok(())
+    }
+
+    fn has_locked(&mut self, number: u32, before: Version) -> Result<(), Error> {
+        let row = &mut self.rows[number as usize];
+        row.is_locked = true;
+        if row.is_read && row.seen != before {
+            return Err(Conflict::Validation.into());
+        }
+        row.seen = before;
+        Ok(())
+    }
+
+    fn has_line(&mut self, owner: u32, line: LineIs) {
+        let owner = &mut self.owners[owner as usize];
+        owner.has_count(line.count);
+        owner.epoch = line.epoch;
+    }
+
+    /// The value that was put, kept until the end.
+    pub(super) fn keep_value(
+        &mut self,
+        encode: impl FnOnce(&mut Vec<u8>) -> Result<(), Error>,
+    ) -> Result<ArenaRange, Error> {
+        self.arena.keep_value(encode)
+    }
+}
+
+/// What a refusal means for a transaction that has not been decided.
+fn refused(node: NodeId, reason: Refusal) -> Error {
+    match reason {
+        Refusal::Locked => Conflict::Locked.into(),
+        Refusal::Moved => Conflict::Moved.into(),
+        reason => ClusterError::Refused { node, reason }.into(),
+    }
+}

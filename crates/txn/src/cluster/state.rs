@@ -1,0 +1,294 @@
+//! What a running transaction knows: its rows, the guards of rows that are not there, and the
+//! owners that it has asked.
+
+use drtm_kv::{Handle, Holder, ROUND_TURNS, Version};
+use drtm_rdma::{NodeId, Port, rpc::Posted};
+use rustc_hash::FxHashMap;
+
+use super::round::Asked;
+use crate::{
+    Conflict, Error,
+    arena::{Arena, ArenaKey, ArenaRange},
+    storage::{Absence, KeyRef},
+};
+
+/// From how many rows on they are looked up by an index.
+const INDEX_FROM: usize = if cfg!(test) { 4 } else { 32 };
+
+/// Values of which a state keeps so many bytes for its next transaction, and so many rows.
+const KEPT_BYTES: usize = 1 << 20;
+const KEPT_ROWS: usize = 1 << 12;
+
+/// What a transaction does to a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Op {
+    Nothing,
+    /// Gives it this value.
+    Put(ArenaRange),
+    /// Makes a record visible that was made with this value.
+    Publish(ArenaRange),
+    Remove,
+}
+
+/// A row that a transaction has come to.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Row {
+    pub(super) table: u16,
+    pub(super) owner: NodeId,
+    pub(super) key: ArenaKey,
+    /// Its record, if it is known to have one.
+    pub(super) at: Option<Handle>,
+    /// The version that the record had.
+    pub(super) seen: Version,
+    /// The value that was read.
+    pub(super) value: Option<ArenaRange>,
+    pub(super) op: Op,
+    /// Whether it was looked up.
+    pub(super) is_known: bool,
+    /// Whether the transaction relies on what it saw: then the version must not have changed.
+    pub(super) is_read: bool,
+    /// Whether the transaction has made the record.
+    pub(super) is_made: bool,
+    /// Whether the transaction has the record locked, or may have.
+    pub(super) is_locked: bool,
+    /// Whether its change has been sent to its owner.
+    pub(super) is_sent: bool,
+}
+
+impl Row {
+    fn new(table: u16, owner: NodeId, key: ArenaKey) -> Self {
+        Self {
+            table,
+            owner,
+            key,
+            at: None,
+            seen: Version::default(),
+            value: None,
+            op: Op::Nothing,
+            is_known: false,
+            is_read: false,
+            is_made: false,
+            is_locked: false,
+            is_sent: false,
+        }
+    }
+
+    /// Whether the row was there when it was looked up.
+    pub(super) fn was_there(&self) -> bool {
+        self.at.is_some() && !self.seen.is_removed()
+    }
+
+    /// Whether the row is there for the transaction itself.
+    pub(super) fn is_there(&self) -> bool {
+        match self.op {
+            Op::Nothing => self.was_there(),
+            Op::Put(_) | Op::Publish(_) => true,
+            Op::Remove => false,
+        }
+    }
+
+    pub(super) fn is_written(&self) -> bool {
+        self.op != Op::Nothing
+    }
+}
+
+/// Where a key was missing.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Missing {
+    pub(super) owner: NodeId,
+    pub(super) absence: Absence,
+}
+
+/// An owner, as a transaction knows it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Owner {
+    pub(super) node: NodeId,
+    /// Its count of changes before the transaction first read something there.
+    first: Option<u64>,
+    /// The same at the end.
+    last: u64,
+    /// The epoch in which the transaction commits there.
+    pub(super) epoch: u64,
+}
+
+impl Owner {
+    /// Notes a count of changes.
+    pub(super) fn has_count(&mut self, count: u64) {
+        self.first.get_or_insert(count);
+        self.last = count;
+    }
+
+    /// Whether no name can have come round since the transaction began there.
+    fn is_within_round(&self) -> bool {
+        self.first.is_none_or(|first| self.last.wrapping_sub(first) < ROUND_TURNS)
+    }
+}
+
+/// Requests that travel together, and were sent.
+#[derive(Debug)]
+pub(super) struct Sent<'e, P: Port> {
+    pub(super) posted: Posted<'e, P>,
+    pub(super) asked: Vec<Asked>,
+}
+
+/// See the [module](self).
+#[derive(Debug)]
+pub(super) struct State<'e, P: Port> {
+    /// The name under which it locks.
+    pub(super) holder: Holder,
+    pub(super) rows: Vec<Row>,
+    pub(super) missing: Vec<Missing>,
+    pub(super) owners: Vec<Owner>,
+    pub(super) arena: Arena,
+    /// What is under way. It is kept here, and not by whoever waits for it, so that it is known
+    /// however the waiting ends.
+    pub(super) sent: Vec<Sent<'e, P>>,
+    /// Whether the transaction has committed, and only has to be carried out.
+    pub(super) is_decided: bool,
+    /// The numbers of the first `indexed` rows, by hashes of their tables and keys.
+    index: FxHashMap<u64, u32>,
+    indexed: usize,
+}
+
+impl<P: Port> State<'_, P> {
+    pub(super) fn new(holder: Holder) -> Self {
+        Self {
+            holder,
+            rows: Vec::new(),
+            missing: Vec::new(),
+            owners: Vec::new(),
+            arena: Arena::default(),
+            sent: Vec::new(),
+            is_decided: false,
+            index: FxHashMap::default(),
+            indexed: 0,
+        }
+    }
+
+    /// Forgets everything, for the next transaction.
+    pub(super) fn clear(&mut self) {
+        if self.arena.values.len() > KEPT_BYTES || self.rows.len() > KEPT_ROWS {
+            *self = Self::new(self.holder);
+            return;
+        }
+        self.rows.clear();
+        self.missing.clear();
+        self.owners.clear();
+        self.arena.clear();
+        self.sent.clear();
+        self.is_decided = false;
+        if self.indexed > 0 {
+            self.index.clear();
+            self.indexed = 0;
+        }
+    }
+
+    /// The number of a row, which is added if the transaction has not come to it yet.
+    pub(super) fn row(&mut self, table: u16, key: KeyRef<'_>, owner: NodeId) -> Result<u32, Error> {
+        if let Some(row) = self.find(table, key) {
+            return Ok(row);
+        }
+        let key = self.arena.keep_key(key)?;
+        self.rows.push(Row::new(table, owner, key));
+        self.owner(owner);
+        Ok(self.rows.len() as u32 - 1)
+    }
+
+    fn find(&mut self, table: u16, key: KeyRef<'_>) -> Option<u32> {
+        let keys = &self.arena.keys;
+        let is_it = |row: &Row| row.table == table && row.key.in_bytes(keys) == key;
+        if self.rows.len() < INDEX_FROM {
+            return self.rows.iter().position(is_it).map(|row| row as u32);
+        }
+        for (row, number) in self.rows[self.indexed..].iter().zip(self.indexed as u32..) {
+            // Of rows with the same hash, the first is in the index.
+            self.index.entry(hash(row.table, row.key.in_bytes(keys))).or_insert(number);
+        }
+        self.indexed = self.rows.len();
+        let first = *self.index.get(&hash(table, key))?;
+        let others = self.rows[first as usize..].iter().position(is_it);
+        others.map(|behind| first + behind as u32)
+    }
+
+    /// What is known of an owner.
+    pub(super) fn owner(&mut self, node: NodeId) -> &mut Owner {
+        let known = self.owners.iter().position(|owner| owner.node == node);
+        let at = known.unwrap_or_else(|| {
+            self.owners.push(Owner { node, first: None, last: 0, epoch: 0 });
+            self.owners.len() - 1
+        });
+        &mut self.owners[at]
+    }
+
+    /// Whether nothing that was validated can have come round meanwhile.
+    pub(super) fn check_turns(&self) -> Result<(), Conflict> {
+        if self.owners.iter().all(Owner::is_within_round) { Ok(()) } else { Err(Conflict::Validation) }
+    }
+
+    /// Whether everything was read at one moment, so that nothing has to be validated.
+    pub(super) fn is_of_one_moment(&self) -> bool {
+        self.rows.iter().filter(|row| row.at.is_some()).count() + self.missing.len() <= 1
+    }
+
+    /// The value that a row has for the transaction.
+    pub(super) fn value(&self, row: u32) -> Option<&[u8]> {
+        let row = &self.rows[row as usize];
+        let range = match row.op {
+            Op::Put(value) | Op::Publish(value) => value,
+            Op::Remove => return None,
+            Op::Nothing if row.was_there() => row.value?,
+            Op::Nothing => return None,
+        };
+        Some(range.of(self.arena.values.bytes()))
+    }
+}
+
+fn hash(table: u16, key: KeyRef<'_>) -> u64 {
+    use std::hash::{Hash, Hasher};
+    let mut hasher = rustc_hash::FxHasher::default();
+    table.hash(&mut hasher);
+    match key {
+        KeyRef::Word(word) => word.hash(&mut hasher),
+        KeyRef::Bytes(bytes) => bytes.hash(&mut hasher),
+    }
+    hasher.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use drtm_htm::NoHtm;
+    use drtm_rdma::LocalPort;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn a_row_is_found_by_its_table_and_key(keys in prop::collection::vec((0..3_u16, 0..40_u64, any::<bool>()), 0..100)) {
+            let mut state = State::<'_, LocalPort<NoHtm>>::new(Holder::new(0, 0, 0, 0));
+            let mut model = Vec::new();
+            for (table, key, is_word) in keys {
+                let bytes = key.to_be_bytes();
+                let key = if is_word { KeyRef::Word(key) } else { KeyRef::Bytes(&bytes) };
+                let kept = (table, is_word, bytes);
+                let expected = model.iter().position(|row| *row == kept).unwrap_or_else(|| {
+                    model.push(kept);
+                    model.len() - 1
+                });
+                prop_assert_eq!(state.row(table, key, NodeId(0)).expect("few bytes"), expected as u32);
+            }
+        }
+    }
+
+    #[test]
+    fn what_may_have_come_round_is_not_valid() {
+        let mut state = State::<'_, LocalPort<NoHtm>>::new(Holder::new(0, 0, 0, 0));
+        state.owner(NodeId(1)).has_count(5);
+        state.owner(NodeId(2)).has_count(7);
+        assert_eq!(state.check_turns(), Ok(()));
+        state.owner(NodeId(1)).has_count(5 + ROUND_TURNS - 1);
+        assert_eq!(state.check_turns(), Ok(()));
+        state.owner(NodeId(2)).has_count(7 + ROUND_TURNS);
+        assert_eq!(state.check_turns(), Err(Conflict::Validation));
+    }
+}

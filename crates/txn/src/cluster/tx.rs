@@ -1,0 +1,397 @@
+//! A transaction over many nodes: what a body does with rows, and its end.
+
+use std::{borrow::Borrow, fmt, mem, time::Duration};
+
+use drtm_rdma::{Fabric, Phase};
+use smallvec::SmallVec;
+
+use super::{
+    ClusterTable, Worker,
+    round::Ask,
+    state::{Op, Row, State},
+};
+use crate::{AsKey, Codec, Conflict, Embedded, Error, Key, Setting, mutation::Mutation, table::Kind, tx::encode};
+
+/// How often a row that another transaction has locked is asked for again, and the pauses between.
+const PATIENCE: u32 = 12;
+
+/// Requests of one round, mostly few.
+type Asks = SmallVec<[Ask; 16]>;
+
+/// A transaction over the nodes of a cluster. Dropped without a commit, it has never happened.
+///
+/// # Example
+///
+/// See [`Node`](super::Node).
+pub struct ClusterTx<'e, F: Fabric, S: Setting<Engine = F::Engine> = Embedded> {
+    worker: Worker<'e, F, S>,
+    /// Until it has ended.
+    state: Option<Box<State<'e, F::Port>>>,
+}
+
+impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> ClusterTx<'e, F, S> {
+    pub(super) fn new(worker: Worker<'e, F, S>, state: Box<State<'e, F::Port>>) -> Self {
+        Self { worker, state: Some(state) }
+    }
+
+    /// There until the transaction ends, which takes the transaction itself.
+    fn state(&mut self) -> &mut State<'e, F::Port> {
+        match &mut self.state {
+            Some(state) => state,
+            None => unreachable!("the transaction has ended"),
+        }
+    }
+
+    /// Asks in the name of this transaction.
+    async fn round(&mut self, phase: Phase, asks: &[Ask]) -> Result<(), Error> {
+        match &mut self.state {
+            Some(state) if !asks.is_empty() => self.worker.round(state, phase, asks).await,
+            _ => Ok(()),
+        }
+    }
+
+    /// The number of the row with a key, which is added if it is new.
+    fn row<K: Key, C: Codec, O: Kind>(
+        &mut self,
+        table: ClusterTable<K, C, O>,
+        key: impl AsKey<K>,
+    ) -> Result<u32, Error> {
+        let mut buffer = mem::take(&mut self.state().arena.key);
+        let key = encode(key, &mut buffer);
+        let worker = &self.worker;
+        let row = match &mut self.state {
+            Some(state) => table.owner(key, worker.owners()).and_then(|owner| state.row(table.number, key, owner)),
+            None => unreachable!("the transaction has ended"),
+        };
+        self.state().arena.key = buffer;
+        row
+    }
+
+    /// Looks rows up that are not known yet, all at once.
+    async fn fetch(&mut self, rows: &[u32]) -> Result<(), Error> {
+        let mut tries = 0;
+        loop {
+            let state = self.state();
+            let is_wanted = |row: &Row| !row.is_written() && (!row.is_known || row.was_there() && row.value.is_none());
+            let wanted = rows.iter().filter(|row| is_wanted(&state.rows[**row as usize]));
+            let mut asks: Asks = wanted.map(|row| Ask::Read(*row)).collect();
+            asks.sort_unstable_by_key(|ask| match ask {
+                Ask::Read(row) => *row,
+                _ => 0,
+            });
+            asks.dedup();
+            match self.round(Phase::Execute, &asks).await {
+                Err(Error::Conflict(Conflict::Locked)) if tries < PATIENCE => {
+                    // What is locked was not read: it is asked for again.
+                    self.worker.endpoint().sleep(Duration::from_micros(1 << tries.min(7))).await;
+                    tries += 1;
+                }
+                outcome => return outcome,
+            }
+        }
+    }
+
+    fn decode<K: Key, C: Codec, O: Kind>(
+        &mut self,
+        table: ClusterTable<K, C, O>,
+        row: u32,
+    ) -> Result<Option<C::Value>, Error> {
+        let value = self.state().value(row).map(C::decode).transpose();
+        value.map_err(|source| Error::Codec { table: table.name, source })
+    }
+
+    fn keep<K: Key, C: Codec, O: Kind>(&mut self, table: ClusterTable<K, C, O>, value: &C::Given) -> Result<Op, Error> {
+        let kept = self
+            .state()
+            .keep_value(|bytes| C::encode(value, bytes).map_err(|source| Error::Codec { table: table.name, source }));
+        kept.map(Op::Put)
+    }
+
+    /// A row's value, if there is such a row.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Conflict`]; when the owner cannot be asked; or when the value is none of the codec's.
+    pub async fn get<K: Key, C: Codec, O: Kind>(
+        &mut self,
+        table: ClusterTable<K, C, O>,
+        key: impl AsKey<K>,
+    ) -> Result<Option<C::Value>, Error> {
+        let row = self.row(table, key)?;
+        self.fetch(&[row]).await?;
+        self.decode(table, row)
+    }
+
+    /// The values of several rows, in one round trip to all of their owners.
+    ///
+    /// # Errors
+    ///
+    /// As for [`get`](Self::get).
+    pub async fn get_many<K: Key, C: Codec, O: Kind>(
+        &mut self,
+        table: ClusterTable<K, C, O>,
+        keys: impl IntoIterator<Item = impl AsKey<K>>,
+    ) -> Result<Vec<Option<C::Value>>, Error> {
+        let rows = keys.into_iter().map(|key| self.row(table, key)).collect::<Result<Vec<_>, _>>()?;
+        self.fetch(&rows).await?;
+        rows.into_iter().map(|row| self.decode(table, row)).collect()
+    }
+
+    /// Looks rows up that are going to be read or updated, in one round trip to all of their owners.
+    ///
+    /// # Errors
+    ///
+    /// As for [`get`](Self::get).
+    pub async fn prefetch<K: Key, C: Codec, O: Kind>(
+        &mut self,
+        table: ClusterTable<K, C, O>,
+        keys: impl IntoIterator<Item = impl AsKey<K>>,
+    ) -> Result<(), Error> {
+        let rows = keys.into_iter().map(|key| self.row(table, key)).collect::<Result<SmallVec<[u32; 16]>, _>>()?;
+        self.fetch(&rows).await
+    }
+
+    /// Whether there is such a row.
+    ///
+    /// # Errors
+    ///
+    /// As for [`get`](Self::get).
+    pub async fn contains<K: Key, C: Codec, O: Kind>(
+        &mut self,
+        table: ClusterTable<K, C, O>,
+        key: impl AsKey<K>,
+    ) -> Result<bool, Error> {
+        let row = self.row(table, key)?;
+        self.fetch(&[row]).await?;
+        Ok(self.state().rows[row as usize].is_there())
+    }
+
+    /// Gives a row a value, whether it is there or not. No other node is asked before the commit.
+    ///
+    /// # Errors
+    ///
+    /// When the value cannot be encoded.
+    #[allow(clippy::unused_async, reason = "all methods are alike, and an owner may be asked here one day")]
+    pub async fn put<K: Key, C: Codec, O: Kind>(
+        &mut self,
+        table: ClusterTable<K, C, O>,
+        key: impl AsKey<K>,
+        value: impl Borrow<C::Given>,
+    ) -> Result<(), Error> {
+        let row = self.row(table, key)?;
+        let op = self.keep(table, value.borrow())?;
+        self.state().rows[row as usize].op = op;
+        Ok(())
+    }
+
+    /// Inserts a row that is not there.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Exists`]; otherwise as for [`get`](Self::get).
+    pub async fn insert<K: Key, C: Codec, O: Kind>(
+        &mut self,
+        table: ClusterTable<K, C, O>,
+        key: impl AsKey<K>,
+        value: impl Borrow<C::Given>,
+    ) -> Result<(), Error> {
+        let number = self.row(table, key)?;
+        self.fetch(&[number]).await?;
+        if self.state().rows[number as usize].is_there() {
+            return Err(Error::Exists { table: table.name });
+        }
+        let op = self.keep(table, value.borrow())?;
+        self.state().rows[number as usize].op = op;
+        Ok(())
+    }
+
+    /// Changes a row's value, if there is such a row. Gives what the change gives.
+    ///
+    /// # Errors
+    ///
+    /// As for [`get`](Self::get).
+    pub async fn update<K: Key, C: Codec, O: Kind, R>(
+        &mut self,
+        table: ClusterTable<K, C, O>,
+        key: impl AsKey<K>,
+        change: impl FnOnce(&mut C::Value) -> R,
+    ) -> Result<Option<R>, Error>
+    where
+        C::Value: Borrow<C::Given>,
+    {
+        let row = self.row(table, key)?;
+        self.fetch(&[row]).await?;
+        let Some(mut value) = self.decode(table, row)? else { return Ok(None) };
+        let result = change(&mut value);
+        let op = self.keep(table, value.borrow())?;
+        self.state().rows[row as usize].op = op;
+        Ok(Some(result))
+    }
+
+    /// Removes a row. Tells whether it was there.
+    ///
+    /// # Errors
+    ///
+    /// As for [`get`](Self::get).
+    pub async fn remove<K: Key, C: Codec, O: Kind>(
+        &mut self,
+        table: ClusterTable<K, C, O>,
+        key: impl AsKey<K>,
+    ) -> Result<bool, Error> {
+        let number = self.row(table, key)?;
+        self.fetch(&[number]).await?;
+        let row = &mut self.state().rows[number as usize];
+        let is_there = row.is_there();
+        if is_there {
+            // What was never there is as it was.
+            row.op = if row.was_there() || !row.is_known { Op::Remove } else { Op::Nothing };
+        }
+        Ok(is_there)
+    }
+
+    /// Ends the transaction: makes everything that it has written happen, at one moment.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Conflict`] when others have changed what it has read, and nothing has happened then;
+    /// [`ClusterError`](super::ClusterError) where an owner fails, which says what has happened.
+    pub async fn commit(mut self) -> Result<(), Error> {
+        let prepared = self.prepare().await;
+        if prepared.is_ok() {
+            self.state().is_decided = true;
+        }
+        let finished = self.finish().await;
+        prepared.and(finished)
+    }
+
+    /// Gives the transaction up: nothing has happened.
+    pub async fn abort(self) {
+        // Nothing has been decided, so nothing can be unknown of it.
+        let _ = self.finish().await;
+    }
+
+    /// Gives the transaction up, after a look at whether all that it has read is still so.
+    pub(super) async fn validate(mut self) -> Result<(), Error> {
+        let valid = self.check(|_| true).await;
+        self.abort().await;
+        valid
+    }
+
+    /// Requests about rows.
+    fn ask(&mut self, ask: impl Fn(u32) -> Ask, of: impl Fn(&Row) -> bool) -> Asks {
+        let rows = self.state().rows.iter().zip(0..);
+        rows.filter(|(row, _)| of(row)).map(|(_, number)| ask(number)).collect()
+    }
+
+    /// Requests for the lines of owners of some rows.
+    fn ask_lines(&mut self, asks: &mut Asks, of: impl Fn(&State<'e, F::Port>, drtm_rdma::NodeId) -> bool) {
+        let state = self.state();
+        let owners = state.owners.iter().zip(0..).filter(|(owner, _)| of(state, owner.node));
+        asks.extend(owners.map(|(_, number)| Ask::Line(number)));
+    }
+
+    /// Does everything that can stop the transaction. What it writes is locked then, unless that
+    /// fails.
+    async fn prepare(&mut self) -> Result<(), Error> {
+        if self.state().rows.iter().any(Row::is_written) {
+            self.place().await?;
+            self.lock().await?;
+            self.worker.fence();
+        } else if self.state().is_of_one_moment() {
+            return Ok(());
+        }
+        if S::has(Mutation::CommitWithoutValidation) {
+            return Ok(());
+        }
+        self.check(|row| !row.is_written()).await
+    }
+
+    /// Finds records for rows that are to be written, or has them made.
+    async fn place(&mut self) -> Result<(), Error> {
+        let mut tries = 0;
+        loop {
+            let asks = self.ask(Ask::Place, |row| row.is_written() && row.at.is_none());
+            match self.round(Phase::Execute, &asks).await {
+                Err(Error::Conflict(Conflict::Locked)) if tries < PATIENCE => {
+                    self.worker.endpoint().sleep(Duration::from_micros(1 << tries.min(7))).await;
+                    tries += 1;
+                }
+                outcome => return outcome,
+            }
+        }
+    }
+
+    /// Locks what is to be written, and reads the owners' lines: one round.
+    async fn lock(&mut self) -> Result<(), Error> {
+        let mut asks = self.ask(Ask::Lock, Row::is_written);
+        let is_writing =
+            |state: &State<'e, F::Port>, node| state.rows.iter().any(|row| row.owner == node && row.is_written());
+        self.ask_lines(&mut asks, is_writing);
+        self.round(Phase::Lock, &asks).await
+    }
+
+    /// Looks again at what was read, guards included, and at the owners' lines: one round.
+    async fn check(&mut self, of: impl Fn(&Row) -> bool) -> Result<(), Error> {
+        let mut asks = self.ask(Ask::Check, |row| row.is_read && row.at.is_some() && of(row));
+        let guards = self.state().missing.len() as u32;
+        if !S::has(Mutation::CommitDespitePhantoms) {
+            asks.extend((0..guards).map(Ask::Guard));
+        }
+        let has_read = |state: &State<'e, F::Port>, node| {
+            state.rows.iter().any(|row| row.owner == node && row.is_read && of(row))
+                || state.missing.iter().any(|missing| missing.owner == node)
+        };
+        self.ask_lines(&mut asks, has_read);
+        self.round(Phase::Validate, &asks).await?;
+        Ok(self.state().check_turns()?)
+    }
+
+    /// Carries a decided transaction out, or gives up what an undecided one has taken; whatever
+    /// was done of that before. The transaction has ended then.
+    ///
+    /// # Errors
+    ///
+    /// When it is not known whether all of a decided transaction was carried out.
+    pub(super) async fn finish(mut self) -> Result<(), Error> {
+        // What is under way may still take a lock.
+        let mut outcome = match &mut self.state {
+            Some(state) => {
+                let collected = self.worker.collect(state).await;
+                if state.is_decided { collected } else { Ok(()) }
+            }
+            None => return Ok(()),
+        };
+        if self.state().is_decided {
+            let asks = self.ask(Ask::Apply, |row| row.is_written() && !row.is_sent);
+            let applied = self.round(Phase::Commit, &asks).await;
+            outcome = outcome.and(applied);
+            let asks = self.ask(Ask::Reap, |row| row.is_made && !row.is_written());
+            // What is left of it is in nobody's way.
+            let _ = self.round(Phase::Other, &asks).await;
+        } else {
+            let mut asks = self.ask(Ask::Unlock, |row| row.is_locked && row.at.is_some());
+            asks.extend(self.ask(Ask::Reap, |row| row.is_made));
+            // An owner that cannot be asked any more has taken its locks with it.
+            let _ = self.round(Phase::Commit, &asks).await;
+        }
+        if let Some(state) = self.state.take() {
+            self.worker.recycle(state);
+        }
+        outcome
+    }
+}
+
+impl<F: Fabric, S: Setting<Engine = F::Engine>> Drop for ClusterTx<'_, F, S> {
+    fn drop(&mut self) {
+        if let Some(state) = self.state.take() {
+            self.worker.abandon(state);
+        }
+    }
+}
+
+impl<F: Fabric, S: Setting<Engine = F::Engine>> fmt::Debug for ClusterTx<'_, F, S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let rows = self.state.as_ref().map(|state| state.rows.len());
+        f.debug_struct("ClusterTx").field("rows", &rows).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,97 @@
+//! The commit's steps for one row at a time, for transactions of other nodes: the same lock,
+//! preparation and writing, called one by one.
+
+use std::slice;
+
+use drtm_htm::fence_locked;
+use drtm_kv::{Holder, KvError, Reserved, Version};
+
+use super::{
+    LockedRows, apply, check_keys,
+    lock::{NotLocked, lock},
+    reserve, take_out_removed,
+};
+use crate::{
+    Conflict, Error, Setting,
+    epoch::{advance_beyond, epoch_of, has_version_in, last_of},
+    inner::Inner,
+    state::TxState,
+    write_set::{Write, WriteOp},
+};
+
+/// Locks a row in a holder's name, and reserves memory for its value. Returns the version that the
+/// row has.
+///
+/// # Errors
+///
+/// A conflict, or when memory has run out. Nothing is locked then.
+pub(crate) fn lock_row<S: Setting>(
+    db: &Inner<S>,
+    state: &mut TxState<S::Engine>,
+    write: &mut Write,
+    holder: Holder,
+) -> Result<(Version, Option<Reserved>), Error> {
+    let TxState { worker, arena, scratch, .. } = state;
+    let writes = slice::from_mut(write);
+    let summary = match lock(db, writes, holder) {
+        Ok(summary) => summary,
+        Err(NotLocked::Held) => return Err(Conflict::Locked.into()),
+        Err(NotLocked::Conflict(conflict)) => return Err(conflict.into()),
+    };
+    let locked = LockedRows { records: db.store.records(), writes };
+    if summary.has_changed() {
+        check_keys(db, arena, locked.writes)?;
+    }
+    // The number is read later, by all rows of the transaction here. Then the row has a version in it.
+    let number = db.snapshot_number()?;
+    fence_locked();
+    let before = summary.newest();
+    if !has_version_in(drtm_htm::Engine::load(db.engine(), number), before) {
+        advance_beyond(db.engine(), number, last_of(before));
+    }
+    let reserved = if summary.lacks_room() {
+        scratch.reserved.clear();
+        reserve(db, worker, arena, scratch, locked.writes)?;
+        scratch.reserved.pop().map(|(_, memory)| memory)
+    } else {
+        None
+    };
+    std::mem::forget(locked);
+    Ok((before, reserved))
+}
+
+/// Writes a row that its holder has locked, and unlocks it.
+///
+/// # Errors
+///
+/// When the store is corrupt; or the value is longer than what was reserved.
+pub(crate) fn apply_row<S: Setting>(
+    db: &Inner<S>,
+    state: &mut TxState<S::Engine>,
+    mut write: Write,
+    epoch: u64,
+    reserved: Option<Reserved>,
+) -> Result<(), KvError> {
+    let TxState { worker, arena, scratch, session, .. } = state;
+    let has_past = db.store.records().has_past(write.at)?;
+    let is_put = matches!(write.op, WriteOp::Put(_));
+    write.has_room = reserved.is_none() || !is_put;
+    scratch.reserved.clear();
+    scratch.reserved.extend(reserved.map(|memory| (0, memory)));
+    scratch.needs.clear();
+    if has_past || epoch_of(write.before) < epoch {
+        db.snapshots.needs(&db.store, &mut scratch.needs)?;
+    }
+    let is_plain = write.has_room && !has_past && scratch.needs.is_empty();
+    session.counters.writes(db.engine());
+    let writes = slice::from_mut(&mut write);
+    let applied = apply(db, worker, arena, scratch, writes, (epoch, is_plain));
+    if let Some((_, unused)) = scratch.reserved.pop() {
+        worker.give_back(unused);
+    }
+    applied?;
+    if writes[0].op == WriteOp::Remove {
+        take_out_removed(db, (worker, &session.counters), arena, writes)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,194 @@
+//! What tests run on: nodes with the same tables, and coroutines of their workers.
+
+use std::{
+    future::Future,
+    marker::PhantomData,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::SeqCst},
+    },
+    thread,
+};
+
+use drtm_htm::NoHtm;
+use drtm_rdma::{Executor, Fabric, LocalConfig, LocalFabric, NicProfile, NodeId, RunEnd, Sim, SimConfig};
+use drtm_txn::{
+    Builder, Mutation, Ordered, Raw, Setting, TableDef,
+    cluster::{ClusterTable, Node, Partition, Worker},
+};
+
+/// What is wrong with a database.
+pub(crate) trait Fault: std::fmt::Debug + Send + Sync + 'static {
+    const FAULT: Option<Mutation> = None;
+}
+
+/// Nothing is.
+#[derive(Debug)]
+pub(crate) struct Sound;
+
+impl Fault for Sound {}
+
+/// A database without hardware transactions, and with a fault.
+#[derive(Debug)]
+pub(crate) struct With<T>(PhantomData<fn() -> T>);
+
+impl<T: Fault> Setting for With<T> {
+    type Engine = NoHtm;
+    const FAULT: Option<Mutation> = T::FAULT;
+}
+
+const WORDS: TableDef<u64, Raw> = TableDef::hash("words");
+const NAMES: TableDef<Vec<u8>, Raw> = TableDef::hash("names");
+const SORTED_WORDS: TableDef<u64, Raw, Ordered> = TableDef::ordered("sorted words");
+const SORTED_NAMES: TableDef<Vec<u8>, Raw, Ordered> = TableDef::ordered("sorted names");
+
+/// A table of each shape.
+#[derive(Clone, Copy)]
+pub(crate) struct Tables {
+    pub(crate) words: ClusterTable<u64, Raw>,
+    pub(crate) names: ClusterTable<Vec<u8>, Raw>,
+    pub(crate) sorted_words: ClusterTable<u64, Raw, Ordered>,
+    pub(crate) sorted_names: ClusterTable<Vec<u8>, Raw, Ordered>,
+}
+
+/// A node of a cluster in which these nodes own rows.
+pub(crate) fn node<F: Fabric<Engine = NoHtm>, T: Fault>(
+    fabric: &F,
+    node: u16,
+    owners: u16,
+) -> (Node<F, With<T>>, Tables) {
+    let builder = Builder::new().memory(32 << 20);
+    let mut builder = Node::<F, With<T>>::builder(NoHtm, fabric, NodeId(node), builder)
+        .and_then(|builder| builder.owners((0..owners).map(NodeId)))
+        .expect("the node is here");
+    let tables = Tables {
+        words: builder.table(WORDS, Partition::by("itself", |key| *key)).expect("memory"),
+        names: builder.table(NAMES, Partition::hash()).expect("memory"),
+        sorted_words: builder.table(SORTED_WORDS, Partition::hash()).expect("memory"),
+        sorted_names: builder.table(SORTED_NAMES, Partition::hash()).expect("memory"),
+    };
+    (builder.start().expect("owners"), tables)
+}
+
+/// What each coroutine does.
+pub(crate) trait Script: Clone + Send + Sync + 'static {
+    /// Runs as one of all coroutines, which are numbered.
+    fn run<'e, F: Fabric<Engine = NoHtm>, T: Fault>(
+        self,
+        worker: Worker<'e, F, With<T>>,
+        tables: Tables,
+        number: u64,
+    ) -> impl Future<Output = ()> + 'e;
+}
+
+/// How large a cluster is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Size {
+    pub(crate) nodes: u16,
+    /// The first of them, which own rows.
+    pub(crate) owners: u16,
+    /// Of each node.
+    pub(crate) coroutines: u64,
+}
+
+/// Where a script runs.
+#[derive(Clone, Debug)]
+pub(crate) enum Bed {
+    Local(LocalConfig),
+    Sim(Box<SimConfig>),
+}
+
+impl Bed {
+    pub(crate) fn perfect() -> Self {
+        Self::Local(LocalConfig::perfect())
+    }
+
+    pub(crate) fn harsh(seed: u64) -> Self {
+        Self::Local(LocalConfig::harsh(seed))
+    }
+
+    /// As kind as a NIC is.
+    pub(crate) fn simulated(seed: u64) -> Self {
+        Self::Sim(Box::new(SimConfig::new(&NicProfile::CONNECTX_4).seed(seed)))
+    }
+
+    /// A cluster that delays, reorders and loses.
+    pub(crate) fn rough(seed: u64) -> Self {
+        Self::Sim(Box::new(SimConfig::harsh(seed)))
+    }
+
+    /// Runs a script to its end.
+    pub(crate) fn run<T: Fault>(&self, size: Size, script: &impl Script) {
+        match self {
+            Self::Local(config) => local::<T>(config.clone(), size, script),
+            Self::Sim(config) => simulated::<T>(config, size, script),
+        }
+    }
+}
+
+fn local<T: Fault>(config: LocalConfig, size: Size, script: &impl Script) {
+    let fabric = LocalFabric::<NoHtm>::new(size.nodes, config);
+    let left = AtomicUsize::new(usize::from(size.nodes));
+    let nodes: Vec<_> = (0..size.nodes).map(|number| node::<_, T>(&fabric, number, size.owners)).collect();
+    thread::scope(|scope| {
+        for ((node, tables), first) in nodes.into_iter().zip((0..).step_by(size.coroutines as usize)) {
+            let (left, script) = (&left, script.clone());
+            scope.spawn(move || {
+                let endpoint = node.endpoint().expect("room for an endpoint");
+                let worker = node.worker(&endpoint).expect("few workers");
+                let mut executor = Executor::new(&endpoint).patience(std::time::Duration::from_secs(60));
+                worker.serve(&executor.spawner());
+                let done = std::rc::Rc::new(std::cell::Cell::new(0));
+                for number in first..first + size.coroutines {
+                    let run = script.clone().run::<_, T>(worker.clone(), tables, number);
+                    let done = std::rc::Rc::clone(&done);
+                    executor.spawn(async move {
+                        run.await;
+                        done.set(done.get() + 1);
+                    });
+                }
+                // It serves the others until all are done.
+                executor.spawn(async move {
+                    worker.endpoint().until(|| done.get() == size.coroutines).await;
+                    worker.settle().await;
+                    left.fetch_sub(1, SeqCst);
+                    worker.endpoint().until(|| left.load(SeqCst) == 0).await;
+                });
+                executor.run();
+            });
+        }
+    });
+}
+
+fn simulated<T: Fault>(config: &SimConfig, size: Size, script: &impl Script) {
+    let sim = Sim::<NoHtm>::new(size.nodes, config.clone());
+    let left = Arc::new(AtomicUsize::new(usize::from(size.nodes)));
+    for number in 0..size.nodes {
+        let (node, tables) = node::<_, T>(sim.fabric(), number, size.owners);
+        let (script, left) = (script.clone(), Arc::clone(&left));
+        let first = u64::from(number) * size.coroutines;
+        let spawned = sim.spawn(NodeId(number), move |spawner| {
+            let worker = node.worker(spawner.endpoint()).expect("few workers");
+            worker.serve(&spawner);
+            let done = std::rc::Rc::new(std::cell::Cell::new(0));
+            for number in first..first + size.coroutines {
+                let run = script.clone().run::<_, T>(worker.clone(), tables, number);
+                let done = std::rc::Rc::clone(&done);
+                let counted = async move {
+                    run.await;
+                    done.set(done.get() + 1);
+                };
+                spawner.spawn(counted).expect("it runs");
+            }
+            let stay = async move {
+                worker.endpoint().until(|| done.get() == size.coroutines).await;
+                worker.settle().await;
+                left.fetch_sub(1, SeqCst);
+                worker.endpoint().until(|| left.load(SeqCst) == 0).await;
+            };
+            spawner.spawn(stay).expect("it runs");
+        });
+        spawned.expect("room for an endpoint");
+    }
+    assert_eq!(sim.run(), RunEnd::Done);
+}

@@ -1,0 +1,188 @@
+//! What random transactions saw and left must be strictly serializable, whatever the fabric does.
+
+use std::{
+    future::Future,
+    sync::{Arc, Mutex},
+};
+
+use drtm_bench::history::{Anomaly, History, Log, Order, Recorder, Recording, check};
+use drtm_htm::NoHtm;
+use drtm_rdma::Fabric;
+use drtm_testing::rounds;
+use drtm_txn::{
+    Error,
+    cluster::{ClusterTx, Worker},
+};
+use fastrand::Rng;
+
+use crate::bed::{Bed, Fault, Script, Size, Sound, Tables, With};
+
+/// Each coroutine's log.
+type Logs = Arc<Mutex<Vec<Option<Log<u64>>>>>;
+
+#[derive(Clone)]
+pub(crate) struct Random {
+    pub(crate) keys: u64,
+    /// Of each coroutine.
+    pub(crate) transactions: u64,
+    pub(crate) seed: u64,
+    logs: Logs,
+}
+
+/// The value of a version: of many lengths, so that rows move.
+fn value(version: u64) -> Vec<u8> {
+    let mut value = version.to_le_bytes().to_vec();
+    value.resize(8 + [0, 0, 0, 3, 90, 300][(version >> 12) as usize % 6], version as u8);
+    value
+}
+
+fn version(bytes: &[u8]) -> u64 {
+    let version = u64::from_le_bytes(bytes[..8].try_into().expect("eight bytes"));
+    assert_eq!(bytes, value(version), "a torn value");
+    version
+}
+
+fn name(key: u64) -> Vec<u8> {
+    format!("a name that is longer than a word, {key}").into_bytes()
+}
+
+/// Runs an expression with a table of this number and its key.
+macro_rules! at {
+    ($tables:expr, $table:expr, $number:expr, |$rows:ident, $key:ident| $body:expr) => {
+        match $table {
+            0 => {
+                let ($rows, $key) = ($tables.words, &$number);
+                $body
+            }
+            1 => {
+                let ($rows, $key) = ($tables.names, &name($number));
+                $body
+            }
+            2 => {
+                let ($rows, $key) = ($tables.sorted_words, &$number);
+                $body
+            }
+            _ => {
+                let ($rows, $key) = ($tables.sorted_names, &name($number));
+                $body
+            }
+        }
+    };
+}
+
+impl Random {
+    async fn step<F: Fabric<Engine = NoHtm>, T: Fault>(
+        &self,
+        tx: &mut ClusterTx<'_, F, With<T>>,
+        tables: Tables,
+        random: &mut Rng,
+        recording: &mut Recording<'_, u64>,
+    ) -> Result<(), Error> {
+        let (table, key) = (random.u32(0..4), random.u64(0..self.keys));
+        let seen = at!(tables, table, key, |rows, key| tx.get(rows, key).await)?.map(|bytes| version(&bytes));
+        recording.read(table, key, seen);
+        match (seen, random.u8(0..6)) {
+            (_, 0..3) => {}
+            (Some(_), 3) => {
+                assert!(at!(tables, table, key, |rows, key| tx.remove(rows, key).await)?);
+                let version = recording.version();
+                recording.remove(table, key, version);
+            }
+            (Some(before), 4) => {
+                let next = recording.version();
+                let change = |bytes: &mut Vec<u8>| assert_eq!(version(&std::mem::replace(bytes, value(next))), before);
+                at!(tables, table, key, |rows, key| tx.update(rows, key, change).await)?.expect("it was read");
+                recording.write(table, key, next);
+            }
+            (Some(_), _) => {
+                let next = recording.version();
+                at!(tables, table, key, |rows, key| tx.put(rows, key, value(next)).await)?;
+                recording.write(table, key, next);
+            }
+            (None, _) => {
+                let next = recording.version();
+                at!(tables, table, key, |rows, key| tx.insert(rows, key, value(next)).await)?;
+                recording.write(table, key, next);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Script for Random {
+    fn run<'e, F: Fabric<Engine = NoHtm>, T: Fault>(
+        self,
+        worker: Worker<'e, F, With<T>>,
+        tables: Tables,
+        number: u64,
+    ) -> impl Future<Output = ()> + 'e {
+        async move {
+            let mut log = self.logs.lock().expect("nobody panics")[number as usize].take().expect("one for each");
+            let mut random = Rng::with_seed(self.seed << 16 | number);
+            for _ in 0..self.transactions {
+                let (mut recording, is_given_up) = (log.begin(), random.u8(0..10) == 0);
+                let steps = random.u8(1..5);
+                let ended = worker.transact(async |tx| {
+                    recording.retry();
+                    for _ in 0..steps {
+                        self.step(tx, tables, &mut random, &mut recording).await?;
+                    }
+                    if is_given_up { Err(Error::aborted("it was to be")) } else { Ok(()) }
+                });
+                match ended.await {
+                    Ok(()) => recording.commit(),
+                    Err(Error::Aborted { .. }) => recording.abort(),
+                    Err(error) => panic!("{error}"),
+                }
+            }
+            self.logs.lock().expect("nobody panics")[number as usize] = Some(log);
+        }
+    }
+}
+
+/// Runs random transactions, and gives what was wrong with them.
+pub(crate) fn anomalies<T: Fault>(bed: &Bed, size: Size, keys: u64, transactions: u64, seed: u64) -> Vec<Anomaly<u64>> {
+    let mut recorder = Recorder::start();
+    let coroutines = size.coroutines * u64::from(size.nodes);
+    let logs: Vec<_> = (0..coroutines).map(|_| Some(recorder.log().expect("a few logs"))).collect();
+    let logs = Arc::new(Mutex::new(logs));
+    let script = Random { keys, transactions, seed, logs: Arc::clone(&logs) };
+    bed.run::<T>(size, &script);
+    let logs = std::mem::take(&mut *logs.lock().expect("nobody panics"));
+    let history = History::of(logs.into_iter().flatten());
+    assert!(history.transactions.len() as u64 >= coroutines * transactions);
+    check(&history, Order::RealTime).expect("a history")
+}
+
+/// The sizes of clusters: all own rows, or one owner and clients.
+pub(crate) const SIZES: [Size; 2] =
+    [Size { nodes: 3, owners: 3, coroutines: 4 }, Size { nodes: 3, owners: 1, coroutines: 4 }];
+
+fn check_all(bed: impl Fn(u64) -> Bed, seeds: u64) {
+    for seed in 0..rounds(seeds) {
+        let (size, keys) = (SIZES[seed as usize % 2], [2, 6, 40][seed as usize % 3]);
+        let anomalies = anomalies::<Sound>(&bed(seed), size, keys, 40, seed);
+        let told: Vec<String> = anomalies.iter().map(ToString::to_string).collect();
+        assert!(told.is_empty(), "seed {seed}, {size:?}:\n{}", told.join("\n"));
+    }
+}
+
+#[test]
+fn of_a_perfect_fabric() {
+    check_all(|_| Bed::perfect(), 3);
+}
+
+#[test]
+fn of_a_harsh_fabric() {
+    check_all(Bed::harsh, 3);
+}
+
+#[test]
+fn of_simulated_clusters() {
+    check_all(Bed::simulated, 10);
+}
+
+#[test]
+fn of_simulated_clusters_that_lose_messages() {
+    check_all(Bed::rough, 10);
+}

@@ -1,0 +1,78 @@
+//! What a cluster refuses, by an error that says why.
+
+use drtm_htm::NoHtm;
+use drtm_rdma::{Executor, LocalConfig, LocalFabric, NodeId};
+use drtm_txn::{
+    Builder, Error, Raw, TableDef,
+    cluster::{ClusterError, Node, Partition, Refusal},
+};
+
+use crate::bed::{Sound, With};
+
+type Local = LocalFabric<NoHtm>;
+
+fn builder(fabric: &Local, node: u16) -> drtm_txn::cluster::NodeBuilder<Local, With<Sound>> {
+    Node::builder(NoHtm, fabric, NodeId(node), Builder::new().memory(16 << 20)).expect("the node is here")
+}
+
+const NOTES: TableDef<u64, Raw> = TableDef::hash("notes");
+
+#[test]
+fn nodes_that_differ_do_not_meet() {
+    let fabric = Local::new(2, LocalConfig::perfect());
+    let start = |node, partition: Partition<u64>| {
+        let mut builder = builder(&fabric, node).owners([NodeId(0), NodeId(1)]).expect("two");
+        let notes = builder.table(NOTES, partition).expect("memory");
+        (builder.start().expect("owners"), notes)
+    };
+    let (here, notes) = start(0, Partition::by("one", |_| 1));
+    let (there, _) = start(1, Partition::hash());
+    std::thread::scope(|scope| {
+        let done = &std::sync::atomic::AtomicBool::new(false);
+        let done: &'static std::sync::atomic::AtomicBool =
+            Box::leak(Box::new(std::sync::atomic::AtomicBool::new(done.load(std::sync::atomic::Ordering::SeqCst))));
+        scope.spawn(move || {
+            let endpoint = there.endpoint().expect("room");
+            let mut executor = Executor::new(&endpoint);
+            there.worker(&endpoint).expect("few").serve(&executor.spawner());
+            executor.spawn(endpoint.until(|| done.load(std::sync::atomic::Ordering::SeqCst)));
+            executor.run();
+        });
+        let endpoint = here.endpoint().expect("room");
+        let worker = here.worker(&endpoint).expect("few");
+        let refused = drtm_rdma::block_on(&endpoint, worker.transact(async |tx| tx.get(notes, 1).await));
+        done.store(true, std::sync::atomic::Ordering::SeqCst);
+        let Err(Error::Cluster(ClusterError::Refused { node: NodeId(1), reason: Refusal::Other })) = refused else {
+            panic!("{refused:?}");
+        };
+    });
+}
+
+#[test]
+fn a_node_that_is_gone_cannot_be_asked() {
+    let fabric = Local::new(2, LocalConfig::perfect());
+    let mut builder = builder(&fabric, 0).owners([NodeId(1)]).expect("one");
+    let notes = builder.table(NOTES, Partition::hash()).expect("memory");
+    let node = builder.start().expect("owners");
+    fabric.kill(NodeId(1)).expect("it is here");
+    let endpoint = node.endpoint().expect("room");
+    let worker = node.worker(&endpoint).expect("few");
+    let refused = drtm_rdma::block_on(&endpoint, worker.transact(async |tx| tx.get(notes, 1).await));
+    let Err(Error::Cluster(ClusterError::Unreachable { node: NodeId(1), .. })) = refused else {
+        panic!("{refused:?}");
+    };
+}
+
+#[test]
+fn no_node_is_started_without_owners_or_with_a_log() {
+    let fabric = Local::new(1, LocalConfig::perfect());
+    let none = builder(&fabric, 0).start();
+    assert!(matches!(none, Err(Error::Cluster(ClusterError::NoOwners))), "{none:?}");
+    let twice = builder(&fabric, 0).owners([NodeId(0), NodeId(0)]);
+    assert!(matches!(twice, Err(Error::Cluster(ClusterError::OwnerTwice { node: NodeId(0) }))), "{twice:?}");
+    let logged = Builder::new().path("/nowhere");
+    let logged = Node::<Local, With<Sound>>::builder(NoHtm, &fabric, NodeId(0), logged);
+    assert!(matches!(logged, Err(Error::Config { what: "the database of a node", .. })), "{logged:?}");
+    let unknown = Node::<Local, With<Sound>>::builder(NoHtm, &fabric, NodeId(7), Builder::new().memory(16 << 20));
+    assert!(matches!(unknown, Err(Error::Cluster(ClusterError::Fabric(_)))), "{unknown:?}");
+}
