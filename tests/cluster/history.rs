@@ -1,6 +1,7 @@
 //! What random transactions saw and left must be strictly serializable, whatever the fabric does.
 
 use std::{
+    collections::BTreeMap,
     future::Future,
     sync::{Arc, Mutex},
 };
@@ -27,6 +28,15 @@ pub(crate) struct Random {
     pub(crate) transactions: u64,
     pub(crate) seed: u64,
     logs: Logs,
+}
+
+/// A row that a transaction has written.
+#[derive(Clone, Copy, Debug)]
+struct Own {
+    /// The version before.
+    was: Option<u64>,
+    /// And now.
+    is: Option<u64>,
 }
 
 /// The value of a version: of many lengths, so that rows move.
@@ -77,34 +87,38 @@ impl Random {
         tables: Tables,
         random: &mut Rng,
         recording: &mut Recording<'_, u64>,
+        own: &mut BTreeMap<(u32, u64), Own>,
     ) -> Result<(), Error> {
         let (table, key) = (random.u32(0..4), random.u64(0..self.keys));
         let seen = at!(tables, table, key, |rows, key| tx.get(rows, key).await)?.map(|bytes| version(&bytes));
-        recording.read(table, key, seen);
-        match (seen, random.u8(0..6)) {
-            (_, 0..3) => {}
+        match own.get(&(table, key)) {
+            Some(own) => assert_eq!(own.is, seen, "a transaction sees what it has written"),
+            None => recording.read(table, key, seen),
+        }
+        let next = match (seen, random.u8(0..6)) {
+            (_, 0..3) => return Ok(()),
             (Some(_), 3) => {
                 assert!(at!(tables, table, key, |rows, key| tx.remove(rows, key).await)?);
-                let version = recording.version();
-                recording.remove(table, key, version);
+                None
             }
             (Some(before), 4) => {
                 let next = recording.version();
                 let change = |bytes: &mut Vec<u8>| assert_eq!(version(&std::mem::replace(bytes, value(next))), before);
                 at!(tables, table, key, |rows, key| tx.update(rows, key, change).await)?.expect("it was read");
-                recording.write(table, key, next);
+                Some(next)
             }
             (Some(_), _) => {
                 let next = recording.version();
                 at!(tables, table, key, |rows, key| tx.put(rows, key, value(next)).await)?;
-                recording.write(table, key, next);
+                Some(next)
             }
             (None, _) => {
                 let next = recording.version();
                 at!(tables, table, key, |rows, key| tx.insert(rows, key, value(next)).await)?;
-                recording.write(table, key, next);
+                Some(next)
             }
-        }
+        };
+        own.entry((table, key)).or_insert(Own { was: seen, is: None }).is = next;
         Ok(())
     }
 }
@@ -124,8 +138,20 @@ impl Script for Random {
                 let steps = random.u8(1..5);
                 let ended = worker.transact(async |tx| {
                     recording.retry();
+                    let mut own = BTreeMap::new();
                     for _ in 0..steps {
-                        self.step(tx, tables, &mut random, &mut recording).await?;
+                        self.step(tx, tables, &mut random, &mut recording, &mut own).await?;
+                    }
+                    for ((table, key), Own { was, is }) in own {
+                        match (was, is) {
+                            // Nothing has come of it.
+                            (None, None) => {}
+                            (_, Some(version)) => recording.write(table, key, version),
+                            (Some(_), None) => {
+                                let version = recording.version();
+                                recording.remove(table, key, version);
+                            }
+                        }
                     }
                     if is_given_up { Err(Error::aborted("it was to be")) } else { Ok(()) }
                 });
