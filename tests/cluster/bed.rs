@@ -11,7 +11,9 @@ use std::{
 };
 
 use drtm_htm::NoHtm;
-use drtm_rdma::{Executor, Fabric, LocalConfig, LocalFabric, NicProfile, NodeId, RunEnd, Sim, SimConfig};
+use drtm_rdma::{
+    Executor, Fabric, LocalConfig, LocalFabric, NicProfile, NodeId, RunEnd, ShmConfig, ShmFabric, Sim, SimConfig,
+};
 use drtm_txn::{
     Builder, Mutation, Ordered, Raw, Setting, TableDef,
     cluster::{ClusterTable, Node, Partition, Worker},
@@ -95,6 +97,7 @@ pub(crate) struct Size {
 #[derive(Clone, Debug)]
 pub(crate) enum Bed {
     Local(LocalConfig),
+    Shm,
     Sim(Box<SimConfig>),
 }
 
@@ -120,16 +123,34 @@ impl Bed {
     /// Runs a script to its end.
     pub(crate) fn run<T: Fault>(&self, size: Size, script: &impl Script) {
         match self {
-            Self::Local(config) => local::<T>(config.clone(), size, script),
+            Self::Local(config) => {
+                let fabric = LocalFabric::<NoHtm>::new(size.nodes, config.clone());
+                threads::<_, T>((0..size.nodes).map(|_| fabric.clone()), size, script);
+            }
+            Self::Shm => shm::<T>(size, script),
             Self::Sim(config) => simulated::<T>(config, size, script),
         }
     }
 }
 
-fn local<T: Fault>(config: LocalConfig, size: Size, script: &impl Script) {
-    let fabric = LocalFabric::<NoHtm>::new(size.nodes, config);
+/// Members of one group, which would be processes.
+fn shm<T: Fault>(size: Size, script: &impl Script) {
+    static GROUPS: AtomicUsize = AtomicUsize::new(0);
+    let number = GROUPS.fetch_add(1, SeqCst);
+    let directory = std::env::temp_dir().join(format!("drtm-cluster-{}-{number}", std::process::id()));
+    let join = |node| {
+        let config = ShmConfig::new("cluster", NodeId(node)).directory(&directory);
+        ShmFabric::join(NoHtm, config).expect("a group")
+    };
+    let fabrics: Vec<_> = (0..size.nodes).map(join).collect();
+    threads::<_, T>(fabrics.into_iter(), size, script);
+    std::fs::remove_dir_all(&directory).expect("it is there");
+}
+
+/// Runs a script on a thread for each node, which has a handle of the fabric.
+fn threads<F: Fabric<Engine = NoHtm>, T: Fault>(fabrics: impl Iterator<Item = F>, size: Size, script: &impl Script) {
     let left = AtomicUsize::new(usize::from(size.nodes));
-    let nodes: Vec<_> = (0..size.nodes).map(|number| node::<_, T>(&fabric, number, size.owners)).collect();
+    let nodes: Vec<_> = (0..).zip(fabrics).map(|(number, fabric)| node::<_, T>(&fabric, number, size.owners)).collect();
     thread::scope(|scope| {
         for ((node, tables), first) in nodes.into_iter().zip((0..).step_by(size.coroutines as usize)) {
             let (left, script) = (&left, script.clone());

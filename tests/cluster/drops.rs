@@ -110,7 +110,7 @@ impl Script for Drops {
 #[test]
 fn a_dropped_transaction_holds_nothing() {
     let size = Size { nodes: 3, owners: 3, coroutines: 1 };
-    for bed in [Bed::perfect(), Bed::harsh(1), Bed::simulated(1), Bed::rough(1)] {
+    for bed in [Bed::perfect(), Bed::Shm, Bed::harsh(1), Bed::simulated(1), Bed::rough(1)] {
         bed.run::<Sound>(size, &Drops);
     }
 }

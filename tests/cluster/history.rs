@@ -204,6 +204,11 @@ fn of_a_harsh_fabric() {
 }
 
 #[test]
+fn of_shared_memory() {
+    check_all(|_| Bed::Shm, 4);
+}
+
+#[test]
 fn of_simulated_clusters() {
     check_all(Bed::simulated, 10);
 }

@@ -7,3 +7,4 @@ mod drops;
 mod faults;
 mod history;
 mod refusals;
+mod threads;

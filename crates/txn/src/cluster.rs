@@ -1,7 +1,8 @@
 //! Serializable transactions over many nodes.
 //!
-//! A [`Node`] keeps its part of each table in a database of its own, and [`Worker`]s run the
-//! transactions of its coroutines. A [`ClusterTx`] reads and writes rows of any node. Who owns a
+//! A [`Node`] keeps its part of each table in a database of its own. A [`Cluster`] is a node with
+//! threads, to which any thread or async runtime gives transactions. Programs with executors of
+//! their own use [`Worker`]s, which run the transactions of an executor's coroutines. A [`ClusterTx`] reads and writes rows of any node. Who owns a
 //! row is said by the table's [`Partition`].
 //!
 //! # The protocol
@@ -33,6 +34,7 @@
 //! only, and the rows of a node that dies are gone: its locks are not recovered.
 
 mod error;
+mod handle;
 mod node;
 mod participant;
 mod partition;
@@ -43,6 +45,7 @@ mod wire;
 mod worker;
 
 pub use error::ClusterError;
+pub use handle::{Cluster, Submitted};
 pub use node::{ClusterTable, Node, NodeBuilder};
 pub use partition::Partition;
 pub use tx::ClusterTx;

@@ -70,6 +70,9 @@ pub enum ClusterError {
     /// The memory of a node cannot be had.
     #[error(transparent)]
     Region(#[from] RegionError),
+    /// A thread cannot be had.
+    #[error("no thread for the node: {0}")]
+    Thread(std::io::Error),
     /// The node is not here.
     #[error("{node} is not a node that is here on this fabric: join it first")]
     NotHere {

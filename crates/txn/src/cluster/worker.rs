@@ -202,6 +202,12 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> Worker<'e, F, S> {
         }
     }
 
+    /// Waits until no transaction of this worker is running.
+    pub(super) async fn drained(&self) {
+        let inner = &*self.inner;
+        self.endpoint().until(|| inner.idle.borrow().len() == usize::from(inner.states.get())).await;
+    }
+
     /// Ends abandoned transactions, for ever.
     async fn finish_abandoned(&self) -> Infallible {
         let inner = &*self.inner;
