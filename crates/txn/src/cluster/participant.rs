@@ -12,7 +12,7 @@ use std::sync::{
 };
 
 use drtm_htm::Engine;
-use drtm_kv::{ForHolder, Handle, Holder, KvError, ReadEntry, Reserved, Version};
+use drtm_kv::{Current, ForHolder, Handle, Holder, KvError, Nowhere, ReadEntry, Reserved, Version};
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 
@@ -133,7 +133,16 @@ impl<S: Setting> Participant<S> {
     pub(super) fn read(&mut self, table: u16, key: KeyRef<'_>, holder: Holder) -> Result<Found<'_>, Refusal> {
         let count = self.count()?;
         let served = Self::table(&self.home, table, key)?;
-        let is = match served.storage.read::<Any, _>(key, ForHolder(holder), &mut self.value)? {
+        let read = match served.storage.read::<Any, _>(key, ForHolder(holder), &mut self.value) {
+            Err(KvError::Busy) => {
+                // Where it is can be said all the same: to lock it later, it need not be looked up again.
+                let located = served.storage.read::<Any, _>(key, Current, &mut Nowhere)?;
+                let is = located.map_or_else(Is::Nothing, |ReadEntry { at, .. }| Is::Locked(at));
+                return if let Is::Locked(_) = is { Ok(Found { count, is }) } else { Err(Refusal::Locked) };
+            }
+            read => read?,
+        };
+        let is = match read {
             Ok(ReadEntry { at, version }) => {
                 let value: &[u8] = if version.is_removed() { &[] } else { &self.value };
                 Is::Record { at, version, value }

@@ -409,10 +409,14 @@ impl<P: drtm_rdma::Port> State<'_, P> {
                 row.value = Some(range);
             }
             Is::Nothing(absence) => {
-                if was_read && was_known.is_some() {
+                if was_known.is_some() && was_read {
                     return Err(Conflict::Validation.into());
                 }
                 self.missing.push(Missing { owner: node, absence });
+            }
+            Is::Locked(at) => {
+                row.at = row.at.or(Some(at));
+                return Err(Conflict::Locked.into());
             }
         }
         (row.is_known, row.is_read) = (true, true);

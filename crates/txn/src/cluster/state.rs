@@ -112,6 +112,10 @@ pub(super) struct Owner {
 }
 
 impl Owner {
+    fn new(node: NodeId) -> Self {
+        Self { node, first: None, last: 0, epoch: 0 }
+    }
+
     /// Notes a count of changes.
     pub(super) fn has_count(&mut self, count: u64) {
         self.first.get_or_insert(count);
@@ -145,6 +149,10 @@ pub(super) struct State<'e, P: Port> {
     pub(super) sent: Vec<Sent<'e, P>>,
     /// Whether the transaction has committed, and only has to be carried out.
     pub(super) is_decided: bool,
+    /// Whether nothing of the transaction is under way, nor locked.
+    pub(super) is_over: bool,
+    /// Whether its rows are to be locked before they are used.
+    pub(super) claims: bool,
     /// The numbers of the first `indexed` rows, by hashes of their tables and keys.
     index: FxHashMap<u64, u32>,
     indexed: usize,
@@ -160,6 +168,8 @@ impl<P: Port> State<'_, P> {
             arena: Arena::default(),
             sent: Vec::new(),
             is_decided: false,
+            is_over: false,
+            claims: false,
             index: FxHashMap::default(),
             indexed: 0,
         }
@@ -176,11 +186,26 @@ impl<P: Port> State<'_, P> {
         self.owners.clear();
         self.arena.clear();
         self.sent.clear();
-        self.is_decided = false;
+        (self.is_decided, self.is_over, self.claims) = (false, false, false);
         if self.indexed > 0 {
             self.index.clear();
             self.indexed = 0;
         }
+    }
+
+    /// Forgets everything but which rows there were, for the next run of a transaction that locks
+    /// them first.
+    pub(super) fn clear_for_claims(&mut self) {
+        for row in &mut self.rows {
+            // Records that were made for this transaction have been taken out.
+            let at = if row.is_made { None } else { row.at };
+            *row = Row { at, seen: row.seen, ..Row::new(row.table, row.owner, row.key) };
+        }
+        self.missing.clear();
+        self.owners.iter_mut().for_each(|owner| *owner = Owner::new(owner.node));
+        self.arena.values.truncate(0);
+        self.sent.clear();
+        (self.is_decided, self.is_over, self.claims) = (false, false, true);
     }
 
     /// The number of a row, which is added if the transaction has not come to it yet.
@@ -214,7 +239,7 @@ impl<P: Port> State<'_, P> {
     pub(super) fn owner(&mut self, node: NodeId) -> &mut Owner {
         let known = self.owners.iter().position(|owner| owner.node == node);
         let at = known.unwrap_or_else(|| {
-            self.owners.push(Owner { node, first: None, last: 0, epoch: 0 });
+            self.owners.push(Owner::new(node));
             self.owners.len() - 1
         });
         &mut self.owners[at]

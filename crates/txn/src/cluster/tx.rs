@@ -15,6 +15,12 @@ use crate::{AsKey, Codec, Conflict, Embedded, Error, Key, Setting, mutation::Mut
 /// How often a row that another transaction has locked is asked for again, and the pauses between.
 const PATIENCE: u32 = 12;
 
+/// How often the lock of a claimed row is asked for.
+const CLAIM_PATIENCE: u32 = 1 << 10;
+
+/// A transaction of more rows than this claims none.
+const MOST_CLAIMED: usize = 1 << 8;
+
 /// Requests of one round, mostly few.
 type Asks = SmallVec<[Ask; 16]>;
 
@@ -25,7 +31,7 @@ type Asks = SmallVec<[Ask; 16]>;
 /// See [`Node`](super::Node).
 pub struct ClusterTx<'e, F: Fabric, S: Setting<Engine = F::Engine> = Embedded> {
     worker: Worker<'e, F, S>,
-    /// Until it has ended.
+    /// Until it is dropped.
     state: Option<Box<State<'e, F::Port>>>,
 }
 
@@ -256,6 +262,17 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> ClusterTx<'e, F, S> {
     /// [`Error::Conflict`] when others have changed what it has read, and nothing has happened then;
     /// [`ClusterError`](super::ClusterError) where an owner fails, which says what has happened.
     pub async fn commit(mut self) -> Result<(), Error> {
+        self.try_commit().await
+    }
+
+    /// Gives the transaction up: nothing has happened.
+    pub async fn abort(mut self) {
+        self.give_up().await;
+    }
+
+    /// As [`commit`](Self::commit). The transaction is over then, and may be [run
+    /// again](Self::run_again).
+    pub(super) async fn try_commit(&mut self) -> Result<(), Error> {
         let prepared = self.prepare().await;
         if prepared.is_ok() {
             self.state().is_decided = true;
@@ -264,17 +281,70 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> ClusterTx<'e, F, S> {
         prepared.and(finished)
     }
 
-    /// Gives the transaction up: nothing has happened.
-    pub async fn abort(self) {
+    /// As [`abort`](Self::abort).
+    pub(super) async fn give_up(&mut self) {
         // Nothing has been decided, so nothing can be unknown of it.
         let _ = self.finish().await;
     }
 
     /// Gives the transaction up, after a look at whether all that it has read is still so.
-    pub(super) async fn validate(mut self) -> Result<(), Error> {
+    pub(super) async fn validate(&mut self) -> Result<(), Error> {
         let valid = self.check(|_| true).await;
-        self.abort().await;
+        self.give_up().await;
         valid
+    }
+
+    /// Begins once more, when the transaction is over. If it `claims` rows, those of this run are to
+    /// be [locked](Self::claim) first.
+    pub(super) fn run_again(&mut self, claims: bool) {
+        let state = self.state();
+        if claims && state.rows.len() <= MOST_CLAIMED {
+            state.clear_for_claims();
+        } else {
+            state.clear();
+        }
+    }
+
+    /// Locks the rows of the last run, if it is to: one after the other, in one order for all
+    /// transactions, so that none waits in a circle.
+    pub(super) async fn claim(&mut self) -> Result<(), Error> {
+        if !self.state().claims {
+            return Ok(());
+        }
+        let State { rows: known, arena, .. } = self.state();
+        let mut rows: Vec<u32> = (0..known.len() as u32).collect();
+        rows.sort_unstable_by_key(|row| {
+            let row = &known[*row as usize];
+            (row.owner, row.table, row.key.in_bytes(&arena.keys))
+        });
+        for row in &rows {
+            self.claim_one(*row).await?;
+        }
+        self.fetch(&rows).await
+    }
+
+    /// Locks a row as soon as it is free, if it has a record.
+    async fn claim_one(&mut self, row: u32) -> Result<(), Error> {
+        let mut tries = 0;
+        while self.state().rows[row as usize].at.is_some() {
+            match self.round(Phase::Lock, &[Ask::Lock(row)]).await {
+                Ok(()) => break,
+                Err(Error::Conflict(Conflict::Locked)) if tries < CLAIM_PATIENCE => {
+                    self.worker.endpoint().sleep(Duration::from_micros(1 << tries.min(6))).await;
+                    tries += 1;
+                }
+                Err(Error::Conflict(Conflict::Moved)) if tries < CLAIM_PATIENCE => {
+                    // It is looked up once more, and then locked where it is now.
+                    self.state().rows[row as usize].at = None;
+                    self.fetch(&[row]).await?;
+                    let found = &mut self.state().rows[row as usize];
+                    (found.is_known, found.is_read) = (false, false);
+                    tries += 1;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
     }
 
     /// Requests about rows.
@@ -352,7 +422,7 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> ClusterTx<'e, F, S> {
     /// # Errors
     ///
     /// When it is not known whether all of a decided transaction was carried out.
-    pub(super) async fn finish(mut self) -> Result<(), Error> {
+    pub(super) async fn finish(&mut self) -> Result<(), Error> {
         // What is under way may still take a lock.
         let mut outcome = match &mut self.state {
             Some(state) => {
@@ -362,7 +432,8 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> ClusterTx<'e, F, S> {
             None => return Ok(()),
         };
         if self.state().is_decided {
-            let asks = self.ask(Ask::Apply, |row| row.is_written() && !row.is_sent);
+            let mut asks = self.ask(Ask::Apply, |row| row.is_written() && !row.is_sent);
+            asks.extend(self.ask(Ask::Unlock, |row| row.is_locked && !row.is_written()));
             let applied = self.round(Phase::Commit, &asks).await;
             outcome = outcome.and(applied);
             let asks = self.ask(Ask::Reap, |row| row.is_made && !row.is_written());
@@ -374,17 +445,17 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> ClusterTx<'e, F, S> {
             // An owner that cannot be asked any more has taken its locks with it.
             let _ = self.round(Phase::Commit, &asks).await;
         }
-        if let Some(state) = self.state.take() {
-            self.worker.recycle(state);
-        }
+        self.state().is_over = true;
         outcome
     }
 }
 
 impl<F: Fabric, S: Setting<Engine = F::Engine>> Drop for ClusterTx<'_, F, S> {
     fn drop(&mut self) {
-        if let Some(state) = self.state.take() {
-            self.worker.abandon(state);
+        match self.state.take() {
+            Some(state) if state.is_over => self.worker.recycle(state),
+            Some(state) => self.worker.abandon(state),
+            None => {}
         }
     }
 }

@@ -237,6 +237,8 @@ pub(super) enum Is<'a> {
     Record { at: Handle, version: Version, value: &'a [u8] },
     /// No record, as long as this guard holds.
     Nothing(Absence),
+    /// A record that another transaction has locked.
+    Locked(Handle),
 }
 
 impl Encode for Found<'_> {
@@ -253,6 +255,10 @@ impl Encode for Found<'_> {
                 into.push(1);
                 absence.put(into);
             }
+            Is::Locked(at) => {
+                into.push(2);
+                at.put(into);
+            }
         }
     }
 }
@@ -263,6 +269,7 @@ impl<'a> Decode<'a> for Found<'a> {
         let is = match u8::decode(from)? {
             0 => Is::Record { at: Wire::take(from)?, version: Wire::take(from)?, value: Decode::decode(from)? },
             1 => Is::Nothing(Wire::take(from)?),
+            2 => Is::Locked(Wire::take(from)?),
             _ => return Err(DecodeError::Invalid { what: "row" }),
         };
         Ok(Self { count, is })

@@ -32,6 +32,9 @@ use crate::{Embedded, Error, Setting};
 /// How many transactions of a worker locks can tell apart.
 const SLOTS: u16 = 256;
 
+/// After how many runs a closure's rows are locked before it is run again.
+const CLAIM_AFTER: u32 = 4;
+
 /// The longest pause between two runs of a closure, in microseconds.
 const LONGEST_PAUSE: u64 = 1 << 10;
 
@@ -125,6 +128,9 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> Worker<'e, F, S> {
     /// Runs `body` in a serializable transaction, retrying on conflict. Its writes become visible
     /// atomically. Gives the body's result.
     ///
+    /// A transaction that conflicts with others again and again locks the rows of its last run
+    /// before it runs once more, in one order for all transactions, so that it succeeds.
+    ///
     /// If the body fails, nothing has happened, and its error is given. What a body must not do is
     /// said at [`Db::transact`](crate::Db::transact).
     ///
@@ -143,12 +149,16 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> Worker<'e, F, S> {
         mut body: impl AsyncFnMut(&mut ClusterTx<'e, F, S>) -> Result<T, Error>,
     ) -> Result<T, Error> {
         let mut runs = 0;
+        let mut tx = self.begin().await;
         loop {
-            let mut tx = self.begin().await;
-            let ended = match body(&mut tx).await {
-                Ok(value) => tx.commit().await.map(|()| value),
+            let ended = match tx.claim().await {
+                Ok(()) => body(&mut tx).await,
+                Err(error) => Err(error),
+            };
+            let ended = match ended {
+                Ok(value) => tx.try_commit().await.map(|()| value),
                 Err(error @ Error::Conflict(_)) => {
-                    tx.abort().await;
+                    tx.give_up().await;
                     Err(error)
                 }
                 // What it has seen may never have been there.
@@ -158,6 +168,7 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> Worker<'e, F, S> {
                 Err(Error::Conflict(_)) => {
                     runs += 1;
                     self.pause(runs).await;
+                    tx.run_again(runs >= CLAIM_AFTER);
                 }
                 ended => return ended,
             }
@@ -220,7 +231,7 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> Worker<'e, F, S> {
                 }
             });
             let state = next.await;
-            // Nobody is there to be told of a failure: it was theirs to wait for the end.
+            // A failure is told to nobody: the future that could tell it was dropped.
             let _ = ClusterTx::new(self.clone(), state).finish().await;
             inner.unfinished.set(inner.unfinished.get() - 1);
         }

@@ -35,7 +35,7 @@ pub(crate) fn lock_row<S: Setting>(
     let writes = slice::from_mut(write);
     let summary = match lock(db, writes, holder) {
         Ok(summary) => summary,
-        Err(NotLocked::Held) => return Err(Conflict::Locked.into()),
+        Err(NotLocked::Held) => return lock_again(db, state, write, holder),
         Err(NotLocked::Conflict(conflict)) => return Err(conflict.into()),
     };
     let locked = LockedRows { records: db.store.records(), writes };
@@ -57,6 +57,27 @@ pub(crate) fn lock_row<S: Setting>(
         None
     };
     std::mem::forget(locked);
+    Ok((before, reserved))
+}
+
+/// Reserves memory for the value of a row that another transaction has locked, unless it is this
+/// one.
+fn lock_again<S: Setting>(
+    db: &Inner<S>,
+    state: &mut TxState<S::Engine>,
+    write: &Write,
+    holder: Holder,
+) -> Result<(Version, Option<Reserved>), Error> {
+    let Some(before) = db.store.records().held_version(write.at, holder) else {
+        return Err(Conflict::Locked.into());
+    };
+    let TxState { worker, arena, .. } = state;
+    let reserved = match (write.op, db.catalog.get(write.table)) {
+        (WriteOp::Put(value), Some(opened)) => {
+            opened.storage.reserve(worker, write.key.in_bytes(&arena.keys), write.at, value.length())?
+        }
+        _ => None,
+    };
     Ok((before, reserved))
 }
 
