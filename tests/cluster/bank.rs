@@ -11,7 +11,10 @@ use std::{
 use drtm_htm::NoHtm;
 use drtm_rdma::Fabric;
 use drtm_testing::rounds;
-use drtm_txn::{Error, cluster::Worker};
+use drtm_txn::{
+    Error,
+    cluster::{Protocol, Worker},
+};
 use fastrand::Rng;
 
 use crate::bed::{Bed, Fault, Script, Size, Sound, Tables, With};
@@ -95,17 +98,23 @@ impl Transfers {
 }
 
 fn check(bed: &Bed, size: Size, accounts: u64, crosses: bool, seed: u64) {
+    for protocol in Protocol::ALL {
+        check_protocol(protocol, bed, size, accounts, crosses, seed);
+    }
+}
+
+fn check_protocol(protocol: Protocol, bed: &Bed, size: Size, accounts: u64, crosses: bool, seed: u64) {
     let transfers = rounds(if accounts > 2 { 60 } else { 25 });
     let left = Arc::new(AtomicU64::new(size.coroutines * u64::from(size.nodes)));
     let script = Transfers { accounts, transfers, seed, crosses, left, begun: Arc::default() };
-    bed.run::<Sound>(size, &script);
+    bed.run::<Sound>(Size { protocol, ..size }, &script);
 }
 
 /// Two nodes that own accounts, and one that owns none.
-const SIZE: Size = Size { nodes: 3, owners: 2, coroutines: 5 };
+const SIZE: Size = Size { nodes: 3, owners: 2, coroutines: 5, protocol: Protocol::FASST };
 
 /// Coroutines of one thread, and another node that owns half.
-const CROWD: Size = Size { nodes: 2, owners: 2, coroutines: 16 };
+const CROWD: Size = Size { nodes: 2, owners: 2, coroutines: 16, protocol: Protocol::FASST };
 
 #[test]
 fn no_money_is_lost_in_one_process() {
@@ -124,14 +133,14 @@ fn no_money_is_lost_in_simulation() {
 
 #[test]
 fn a_hot_row_is_served_to_all() {
-    for bed in [Bed::perfect(), Bed::Shm, Bed::harsh(4), Bed::simulated(4), Bed::rough(4)] {
+    for bed in [Bed::perfect(), Bed::Shm, Bed::harsh(4), Bed::atomic(4), Bed::rough(5)] {
         check(&bed, CROWD, 1, false, 7);
     }
 }
 
 #[test]
 fn two_hot_rows_are_taken_in_opposite_orders() {
-    for bed in [Bed::perfect(), Bed::Shm, Bed::harsh(5), Bed::simulated(5), Bed::rough(5)] {
+    for bed in [Bed::perfect(), Bed::Shm, Bed::harsh(5), Bed::atomic(5), Bed::rough(6)] {
         check(&bed, CROWD, 2, true, 8);
     }
 }

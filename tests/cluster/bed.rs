@@ -12,11 +12,12 @@ use std::{
 
 use drtm_htm::NoHtm;
 use drtm_rdma::{
-    Executor, Fabric, LocalConfig, LocalFabric, NicProfile, NodeId, RunEnd, ShmConfig, ShmFabric, Sim, SimConfig,
+    Atomicity, Executor, Fabric, LocalConfig, LocalFabric, NicProfile, NodeId, RunEnd, ShmConfig, ShmFabric, Sim,
+    SimConfig,
 };
 use drtm_txn::{
     Builder, Mutation, Ordered, Raw, Setting, TableDef,
-    cluster::{ClusterTable, Node, Partition, Worker},
+    cluster::{ClusterTable, Node, Partition, Protocol, Worker},
 };
 
 /// What is wrong with a database.
@@ -58,9 +59,10 @@ pub(crate) fn node<F: Fabric<Engine = NoHtm>, T: Fault>(
     fabric: &F,
     node: u16,
     owners: u16,
+    protocol: Protocol,
 ) -> (Node<F, With<T>>, Tables) {
     let builder = Builder::new().memory(32 << 20);
-    let mut builder = Node::<F, With<T>>::builder(NoHtm, fabric, NodeId(node), builder)
+    let mut builder = Node::<F, With<T>>::builder_for(NoHtm, fabric, NodeId(node), builder, protocol)
         .and_then(|builder| builder.owners((0..owners).map(NodeId)))
         .expect("the node is here");
     let tables = Tables {
@@ -91,6 +93,7 @@ pub(crate) struct Size {
     pub(crate) owners: u16,
     /// Of each node.
     pub(crate) coroutines: u64,
+    pub(crate) protocol: Protocol,
 }
 
 /// Where a script runs.
@@ -115,9 +118,21 @@ impl Bed {
         Self::Sim(Box::new(SimConfig::new(&NicProfile::CONNECTX_4).seed(seed)))
     }
 
+    /// The same, where a NIC's swaps are atomic with the processors'.
+    pub(crate) fn atomic(seed: u64) -> Self {
+        let config = SimConfig::new(&NicProfile::CONNECTX_4).seed(seed).atomicity(Atomicity::Global);
+        Self::Sim(Box::new(config))
+    }
+
+    /// As harsh, where a NIC's swaps are atomic with the processors'.
+    pub(crate) fn harsh_and_atomic(seed: u64) -> Self {
+        Self::Local(LocalConfig::harsh(seed).atomicity(Atomicity::Global))
+    }
+
     /// A cluster that delays, reorders and loses.
     pub(crate) fn rough(seed: u64) -> Self {
-        Self::Sim(Box::new(SimConfig::harsh(seed)))
+        let atomicity = if seed % 2 == 0 { Atomicity::Global } else { Atomicity::Hca };
+        Self::Sim(Box::new(SimConfig::harsh(seed).atomicity(atomicity)))
     }
 
     /// Runs a script to its end.
@@ -150,7 +165,8 @@ fn shm<T: Fault>(size: Size, script: &impl Script) {
 /// Runs a script on a thread for each node, which has a handle of the fabric.
 fn threads<F: Fabric<Engine = NoHtm>, T: Fault>(fabrics: impl Iterator<Item = F>, size: Size, script: &impl Script) {
     let left = AtomicUsize::new(usize::from(size.nodes));
-    let nodes: Vec<_> = (0..).zip(fabrics).map(|(number, fabric)| node::<_, T>(&fabric, number, size.owners)).collect();
+    let nodes: Vec<_> =
+        (0..).zip(fabrics).map(|(number, fabric)| node::<_, T>(&fabric, number, size.owners, size.protocol)).collect();
     thread::scope(|scope| {
         for ((node, tables), first) in nodes.into_iter().zip((0..).step_by(size.coroutines as usize)) {
             let (left, script) = (&left, script.clone());
@@ -185,7 +201,7 @@ fn simulated<T: Fault>(config: &SimConfig, size: Size, script: &impl Script) {
     let sim = Sim::<NoHtm>::new(size.nodes, config.clone());
     let left = Arc::new(AtomicUsize::new(usize::from(size.nodes)));
     for number in 0..size.nodes {
-        let (node, tables) = node::<_, T>(sim.fabric(), number, size.owners);
+        let (node, tables) = node::<_, T>(sim.fabric(), number, size.owners, size.protocol);
         let (script, left) = (script.clone(), Arc::clone(&left));
         let first = u64::from(number) * size.coroutines;
         let spawned = sim.spawn(NodeId(number), move |spawner| {

@@ -10,7 +10,7 @@ use std::{
 
 use drtm_htm::NoHtm;
 use drtm_rdma::Fabric;
-use drtm_txn::cluster::Worker;
+use drtm_txn::cluster::{Protocol, Worker};
 
 use crate::bed::{Bed, Fault, Script, Size, Sound, Tables, With};
 
@@ -109,8 +109,10 @@ impl Script for Drops {
 
 #[test]
 fn a_dropped_transaction_holds_nothing() {
-    let size = Size { nodes: 3, owners: 3, coroutines: 1 };
-    for bed in [Bed::perfect(), Bed::Shm, Bed::harsh(1), Bed::simulated(1), Bed::rough(1)] {
-        bed.run::<Sound>(size, &Drops);
+    let size = Size { nodes: 3, owners: 3, coroutines: 1, protocol: Protocol::FASST };
+    for protocol in Protocol::ALL {
+        for bed in [Bed::perfect(), Bed::Shm, Bed::harsh(1), Bed::atomic(1), Bed::rough(1), Bed::rough(2)] {
+            bed.run::<Sound>(Size { protocol, ..size }, &Drops);
+        }
     }
 }

@@ -12,7 +12,7 @@ use drtm_rdma::Fabric;
 use drtm_testing::rounds;
 use drtm_txn::{
     Error,
-    cluster::{ClusterTx, Worker},
+    cluster::{ClusterTx, Protocol, Worker},
 };
 use fastrand::Rng;
 
@@ -181,12 +181,18 @@ pub(crate) fn anomalies<T: Fault>(bed: &Bed, size: Size, keys: u64, transactions
 }
 
 /// The sizes of clusters: all own rows, or one owner and clients.
-pub(crate) const SIZES: [Size; 2] =
-    [Size { nodes: 3, owners: 3, coroutines: 4 }, Size { nodes: 3, owners: 1, coroutines: 4 }];
+pub(crate) const SIZES: [Size; 2] = [
+    Size { nodes: 3, owners: 3, coroutines: 4, protocol: Protocol::FASST },
+    Size { nodes: 3, owners: 1, coroutines: 4, protocol: Protocol::FASST },
+];
 
 fn check_all(bed: impl Fn(u64) -> Bed, seeds: u64) {
+    Protocol::ALL.into_iter().for_each(|protocol| check_protocol(protocol, &bed, seeds));
+}
+
+fn check_protocol(protocol: Protocol, bed: impl Fn(u64) -> Bed, seeds: u64) {
     for seed in 0..rounds(seeds) {
-        let (size, keys) = (SIZES[seed as usize % 2], [2, 6, 40][seed as usize % 3]);
+        let (size, keys) = (Size { protocol, ..SIZES[seed as usize % 2] }, [2, 6, 40][seed as usize % 3]);
         let anomalies = anomalies::<Sound>(&bed(seed), size, keys, 40, seed);
         let told: Vec<String> = anomalies.iter().map(ToString::to_string).collect();
         assert!(told.is_empty(), "seed {seed}, {size:?}:\n{}", told.join("\n"));
@@ -201,6 +207,16 @@ fn of_a_perfect_fabric() {
 #[test]
 fn of_a_harsh_fabric() {
     check_all(Bed::harsh, 3);
+}
+
+#[test]
+fn of_a_harsh_fabric_with_atomic_swaps() {
+    check_all(Bed::harsh_and_atomic, 3);
+}
+
+#[test]
+fn of_simulated_clusters_with_atomic_swaps() {
+    check_all(Bed::atomic, 10);
 }
 
 #[test]

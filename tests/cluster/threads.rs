@@ -8,7 +8,10 @@ use std::sync::{
 
 use drtm_htm::NoHtm;
 use drtm_rdma::{LocalConfig, LocalFabric};
-use drtm_txn::{Error, cluster::Cluster};
+use drtm_txn::{
+    Error,
+    cluster::{Cluster, Protocol},
+};
 
 use crate::bed::{Sound, Tables, With, node};
 
@@ -16,7 +19,7 @@ type Local = Cluster<LocalFabric<NoHtm>, With<Sound>>;
 
 fn clusters(threads: usize) -> (Local, Local, Tables) {
     let fabric = LocalFabric::<NoHtm>::new(2, LocalConfig::perfect());
-    let [(one, tables), (two, _)] = [0, 1].map(|number| node(&fabric, number, 2));
+    let [(one, tables), (two, _)] = [0, 1].map(|number| node(&fabric, number, 2, Protocol::default()));
     (Cluster::start(one, threads).expect("threads"), Cluster::start(two, threads).expect("threads"), tables)
 }
 

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use drtm_rdma::{Offset, Port, Remote, TURNS_AT, VerbError, Verbs};
 
-use crate::{Turn, layout::Place};
+use crate::{Handle, Turn, layout::Place};
 
 /// A table on another node that cannot be reached, or is none.
 ///
@@ -79,6 +79,12 @@ impl Location {
     pub(crate) fn of(place: Place, table: Remote, since: Turn) -> Self {
         let record = Remote { offset: Offset::new(8 * place.word), ..table };
         Self { record, incarnation: place.incarnation, since }
+    }
+
+    /// The record's handle on its node.
+    #[must_use]
+    pub fn handle(&self) -> Handle {
+        Handle::of(Place { word: self.record.offset.word(), incarnation: self.incarnation })
     }
 
     /// Whether a record that was found at the location before this turn is the one that was there.

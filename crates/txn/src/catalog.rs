@@ -197,6 +197,8 @@ struct Count<E: Engine> {
     tables: usize,
     /// The identity of the next table that is none of an index. None is used twice.
     next_id: u16,
+    /// Whether peers read rows by themselves.
+    for_peers: bool,
     /// What tables were kept in that were dropped. There is nothing in it.
     spare: Vec<Storage<E>>,
 }
@@ -211,16 +213,16 @@ impl<E: Engine> Count<E> {
     ) -> Result<Storage<E>, KvError> {
         match self.spare.iter().position(|spare| spare.is_as(is_ordered, fits)) {
             Some(at) if rows == 0 => Ok(self.spare.swap_remove(at)),
-            _ => Storage::create(store, is_ordered, fits, rows),
+            _ => Storage::create(store, is_ordered, fits, rows, self.for_peers),
         }
     }
 }
 
 impl<E: Engine> Catalog<E> {
-    pub(crate) fn new(database: u32) -> Self {
+    pub(crate) fn new(database: u32, for_peers: bool) -> Self {
         let tables = (0..MOST_TABLES).map(|_| OnceLock::new()).collect();
         let infos = (0..MOST_TABLES).map(|_| OnceLock::new()).collect();
-        let count = Count { tables: 0, next_id: 0, spare: Vec::new() };
+        let count = Count { tables: 0, next_id: 0, for_peers, spare: Vec::new() };
         Self { database, tables, infos, count: Arc::new(Mutex::new(count)), dropped_at: Arc::default() }
     }
 

@@ -37,6 +37,8 @@ pub(crate) struct Inner<S: Setting> {
     pub(crate) sink: Option<Arc<dyn Sink>>,
     /// What makes commits durable, if anything does.
     pub(crate) log: Option<Arc<Log<S::Engine>>>,
+    /// Whether peers write rows by themselves, and count that nowhere.
+    pub(crate) for_peers: bool,
     /// Whether a commit is told to anything.
     pub(crate) is_told: bool,
     pub(crate) lifecycle: Lifecycle,

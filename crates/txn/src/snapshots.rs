@@ -119,6 +119,12 @@ impl Snapshots {
         Ok(store.region().array(self.at)?)
     }
 
+    /// Where the snapshot number is, and behind it how many snapshots are open.
+    #[cfg(not(feature = "model"))]
+    pub(crate) fn line(&self) -> Offset {
+        self.at
+    }
+
     /// The snapshot number.
     #[inline(always)]
     pub(crate) fn number<'s, E: Engine>(&self, store: &'s Store<E>) -> Result<&'s Word, KvError> {

@@ -10,6 +10,8 @@ use drtm_kv::{
     NodeVersion, Nowhere, Past, Placed, ReadEntry, Reaped, Reserved, Room, Store, Tree, Turn, Version, Visibility,
     Worker,
 };
+#[cfg(not(feature = "model"))]
+use drtm_rdma::Offset;
 
 use crate::{
     Key,
@@ -197,8 +199,15 @@ macro_rules! dispatch {
 }
 
 impl<E: Engine> Storage<E> {
-    pub(crate) fn create(store: &Store<E>, is_ordered: bool, fits: bool, rows: u64) -> Result<Self, KvError> {
+    pub(crate) fn create(
+        store: &Store<E>,
+        is_ordered: bool,
+        fits: bool,
+        rows: u64,
+        for_peers: bool,
+    ) -> Result<Self, KvError> {
         let config = HashConfig::for_keys(rows);
+        let config = if for_peers { config.for_peers() } else { config };
         Ok(match (is_ordered, fits) {
             (false, true) => Self::HashOfWords(store.hash_table(config)?),
             (false, false) => Self::HashOfBytes(store.hash_table_of(config)?),
@@ -214,6 +223,16 @@ impl<E: Engine> Storage<E> {
             Self::HashOfBytes(table) => Self::HashOfBytes(table.impatient()),
             Self::TreeOfWords(table) => Self::TreeOfWords(table.impatient()),
             Self::TreeOfBytes(table) => Self::TreeOfBytes(table.impatient()),
+        }
+    }
+
+    /// Where the table is that peers find rows in by themselves: a hash table.
+    #[cfg(not(feature = "model"))]
+    pub(crate) fn place_for_peers(&self) -> Option<Offset> {
+        match self {
+            Self::HashOfWords(table) => Some(table.location()),
+            Self::HashOfBytes(table) => Some(table.location()),
+            Self::TreeOfWords(_) | Self::TreeOfBytes(_) => None,
         }
     }
 

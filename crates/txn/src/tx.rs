@@ -223,7 +223,7 @@ impl<'db, S: Setting, M: Mode> Tx<'db, S, M> {
         let state = self.state();
         let TxState { reads, writes, opacity, holder, .. } = &mut *state;
         let rows = reads.records.len() + reads.buckets.len() + reads.leaves.len() + writes.len();
-        if is_opaque && !opacity.may_have_changed(db.engine(), &db.registry, rows) {
+        if is_opaque && !db.for_peers && !opacity.may_have_changed(db.engine(), &db.registry, rows) {
             // What was read before still holds.
             let records = db.store.records();
             if reads.records.last().is_none_or(|last| records.is_still(*last, *holder)) {

@@ -1,6 +1,6 @@
 //! Locking another node's records, and giving locks up.
 
-use drtm_rdma::{Atomicity, Capabilities, Port, VerbError, Verbs, Words};
+use drtm_rdma::{Atomicity, Capabilities, Port, Remote, VerbError, Verbs, Words};
 
 use super::{
     backoff::Backoff,
@@ -36,6 +36,12 @@ impl Locking {
     }
 }
 
+/// Two words to be read with a lock.
+struct Line {
+    at: Option<Remote>,
+    is: Option<[u64; 2]>,
+}
+
 /// A record that its holder has locked. It stays locked until it is [written](RecordPeer::write) or [unlocked](RecordPeer::unlock): to drop
 /// this is not to give the lock up, which takes a round trip.
 ///
@@ -50,9 +56,17 @@ pub struct RecordLock {
     /// The word that stands for the key.
     pub(super) key: u64,
     pub(super) whole: Whole,
+    line: Option<[u64; 2]>,
 }
 
 impl RecordLock {
+    /// The words that were [read after](RecordPeer::lock_and_read) the lock was taken, if there was room
+    /// for that.
+    #[must_use]
+    pub fn line(&self) -> Option<[u64; 2]> {
+        self.line
+    }
+
     /// The version that the record has, and will have while it is locked.
     #[must_use]
     pub fn version(&self) -> Version {
@@ -86,12 +100,31 @@ impl<K: Keys> RecordPeer<K> {
         verbs: Verbs<'_, P>,
         location: Location,
         key: K::Key<'_>,
-        (holder, leases): (Holder, Leases),
+        holder_and_leases: (Holder, Leases),
         value: &mut Vec<u8>,
     ) -> Result<Look<RecordLock>, RemoteError> {
-        let mut backoff = Backoff::default();
+        self.lock_and_read(verbs, location, key, holder_and_leases, value, None).await
+    }
+
+    /// [Locks](Self::lock) the record, and reads two words of the owner's in the same round trip: after
+    /// the lock was taken, and the first no later than the second. They are the lock's
+    /// [line](RecordLock::line).
+    ///
+    /// # Errors
+    ///
+    /// As for [`lock`](Self::lock).
+    pub async fn lock_and_read<P: Port>(
+        &self,
+        verbs: Verbs<'_, P>,
+        location: Location,
+        key: K::Key<'_>,
+        (holder, leases): (Holder, Leases),
+        value: &mut Vec<u8>,
+        line_at: Option<Remote>,
+    ) -> Result<Look<RecordLock>, RemoteError> {
+        let (mut backoff, mut line) = (Backoff::default(), Line { at: line_at, is: None });
         let fetched = loop {
-            match self.acquire(verbs, location, key, holder, leases).await?.found() {
+            match self.acquire(verbs, location, key, (holder, leases), &mut line).await?.found() {
                 Ok(fetched) => break fetched,
                 Err(Look::Busy) if backoff.again(verbs).await => {}
                 Err(not_had) => return Ok(not_had),
@@ -99,7 +132,10 @@ impl<K: Keys> RecordPeer<K> {
         };
         let looked = self.look(verbs, location, key, fetched, value).await;
         let not_it = match looked.map(Look::found) {
-            Ok(Ok(whole)) => return Ok(Look::Found(RecordLock { location, holder, key: K::word(key), whole })),
+            Ok(Ok(whole)) => {
+                let key = K::word(key);
+                return Ok(Look::Found(RecordLock { location, holder, key, whole, line: line.is }));
+            }
             Ok(Err(other)) => Ok(other),
             Err(error) => Err(error),
         };
@@ -123,11 +159,11 @@ impl<K: Keys> RecordPeer<K> {
         verbs: Verbs<'e, P>,
         location: Location,
         key: K::Key<'_>,
-        holder: Holder,
-        leases: Leases,
+        (holder, leases): (Holder, Leases),
+        line: &mut Line,
     ) -> Result<Look<Option<(Words<'e, P>, Turn)>>, RemoteError> {
         match Locking::over(verbs.endpoint().capabilities()) {
-            Locking::BySwap => self.swap_and_fetch(verbs, location, holder, leases).await,
+            Locking::BySwap => self.swap_and_fetch(verbs, location, (holder, leases), line).await,
             Locking::ByMessage => {
                 let place = Place { word: location.record.offset.word(), incarnation: location.incarnation };
                 let request =
@@ -147,8 +183,8 @@ impl<K: Keys> RecordPeer<K> {
         &self,
         verbs: Verbs<'e, P>,
         location: Location,
-        holder: Holder,
-        leases: Leases,
+        (holder, leases): (Holder, Leases),
+        line: &mut Line,
     ) -> Result<Look<Option<(Words<'e, P>, Turn)>>, RemoteError> {
         let at = location.record + 8 * STATE as u64;
         let mut seen = State::FREE;
@@ -157,15 +193,22 @@ impl<K: Keys> RecordPeer<K> {
             let swap = batch.compare_swap(at, from.0, holder.word());
             let read = batch.read(location.record, self.expected.words(verbs));
             let turn = batch.read(turns_of(location.record), 1);
+            let line_words = line.at.map(|at| [batch.read(at, 1), batch.read(at + 8, 1)]);
+            line.is = None;
             let (found, words) = match (swap, read, turn) {
                 (Ok(swap), Ok(read), Ok(turn)) => {
                     batch.ring();
                     let (found, words, turn) = (State(swap.await?), read.await, turn.await);
+                    if let Some([Ok(first), Ok(second)]) = line_words
+                        && let (Ok(first), Ok(second)) = (first.await, second.await)
+                    {
+                        line.is = Some([first[0], second[0]]);
+                    }
                     (found, Some(words.and_then(|words| Ok((words, Turn(turn?[0]))))))
                 }
                 _ => {
                     // There was no room for all at once.
-                    drop(batch);
+                    drop((batch, line_words));
                     (State(verbs.compare_swap(at, from.0, holder.word()).await?), None)
                 }
             };

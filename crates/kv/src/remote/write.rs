@@ -39,6 +39,25 @@ pub struct Unwritten {
 }
 
 impl<K: Keys> RecordPeer<K> {
+    /// Posts what writes a value in a version of the caller's choice, and gives the lock up: everything,
+    /// or nothing if there is an error. The record is written and free once the completion is there.
+    ///
+    /// # Errors
+    ///
+    /// When the value has another length than the one before, or where there is no room in the queue.
+    pub fn post_write<'e, P: Port>(
+        &self,
+        verbs: Verbs<'e, P>,
+        lock: &RecordLock,
+        version: Version,
+        value: &[u8],
+    ) -> Result<Pending<'e, P, ()>, RemoteError> {
+        if value.len() != lock.value_length() {
+            return Err(RemoteError::OtherLength { is: lock.value_length(), given: value.len() });
+        }
+        Ok(post(verbs, lock, version, &seal(lock, version, value))?)
+    }
+
     /// Writes a value over one of the same length, and gives the lock up, in one round trip. Gives the new version.
     ///
     /// # Errors

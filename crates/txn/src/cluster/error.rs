@@ -1,5 +1,6 @@
 //! What can go wrong between nodes.
 
+use drtm_kv::{PeerError, RemoteError};
 use drtm_rdma::{FabricError, NodeId, RegionError, rpc::RpcError};
 
 use super::wire::Refusal;
@@ -25,6 +26,22 @@ pub enum ClusterError {
         node: NodeId,
         /// Why.
         source: RpcError,
+    },
+    /// A verb on an owner's memory failed. Nothing of the transaction has happened.
+    #[error("{node} could not be reached, and the transaction has not happened: {source}")]
+    OneSided {
+        /// The owner.
+        node: NodeId,
+        /// Why.
+        source: RemoteError,
+    },
+    /// A row could not be looked up in an owner's memory. Nothing of the transaction has happened.
+    #[error("{node} could not be searched, and the transaction has not happened: {source}")]
+    Lookup {
+        /// The owner.
+        node: NodeId,
+        /// Why.
+        source: PeerError,
     },
     /// An owner failed when the transaction had been decided. It has happened everywhere else.
     #[error(

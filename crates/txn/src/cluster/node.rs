@@ -2,12 +2,13 @@
 
 use std::{fmt, marker::PhantomData, sync::Arc};
 
-use drtm_kv::Store;
-use drtm_rdma::{Endpoint, Fabric, NodeId, Region, RegionId, rpc::Once};
+use drtm_kv::{BucketCache, Store};
+use drtm_rdma::{Endpoint, Fabric, NodeId, Offset, Region, RegionId, rpc::Once};
 
 use super::{
-    ClusterError, Partition, Worker,
+    ClusterError, Partition, Protocol, Worker,
     participant::{Home, Participant, Reservations, Served},
+    wire::Welcome,
 };
 use crate::{
     Builder, Codec, Db, Embedded, Error, Hash, Key, Setting, TableDef, copied::copied, storage::KeyRef, table::Kind,
@@ -15,6 +16,9 @@ use crate::{
 
 /// The version of what nodes say to each other.
 pub(super) const VERSION: u32 = 1;
+
+/// Memory for where rows of other nodes were.
+const CACHE_BYTES: u64 = 64 << 20;
 
 /// A table of a cluster: a name to be copied.
 ///
@@ -53,6 +57,7 @@ pub struct NodeBuilder<F: Fabric, S: Setting<Engine = F::Engine> = Embedded> {
     owners: Vec<NodeId>,
     db: Db<S>,
     region: RegionId,
+    protocol: Protocol,
     tables: Vec<Served<S::Engine>>,
     /// What nodes compare when they meet.
     described: String,
@@ -100,14 +105,18 @@ impl<F: Fabric, S: Setting<Engine = F::Engine>> NodeBuilder<F, S> {
     ///
     /// [`ClusterError::NoOwners`].
     pub fn start(self) -> Result<Node<F, S>, Error> {
-        let Self { fabric, node, owners, db, region, tables, mut described } = self;
+        let Self { fabric, node, owners, db, region, protocol, tables, mut described } = self;
         if owners.is_empty() {
             return Err(ClusterError::NoOwners.into());
         }
         described.push_str(&format!("owned by {owners:?}"));
         let home = Home { db: Arc::clone(&db.inner), tables, reservations: Reservations::default() };
-        let shared =
-            Shared { fabric, node, owners, region, described, home: Arc::new(home), once: Once::default(), db };
+        let cache = match protocol.caches {
+            true => Some(Arc::new(BucketCache::new(CACHE_BYTES).map_err(ClusterError::Store)?)),
+            false => None,
+        };
+        let (home, once) = (Arc::new(home), Once::default());
+        let shared = Shared { fabric, node, owners, region, protocol, cache, described, home, once, db };
         Ok(Node { shared: Arc::new(shared) })
     }
 }
@@ -189,6 +198,9 @@ pub(super) struct Shared<F: Fabric, S: Setting> {
     pub(super) owners: Vec<NodeId>,
     /// The node's memory, as the fabric knows it.
     region: RegionId,
+    pub(super) protocol: Protocol,
+    /// Where rows of other nodes were, if that is remembered.
+    pub(super) cache: Option<Arc<BucketCache>>,
     pub(super) described: String,
     pub(super) home: Arc<Home<S>>,
     /// What was answered, where messages may be lost.
@@ -204,7 +216,23 @@ impl<F: Fabric, S: Setting<Engine = F::Engine>> Node<F, S> {
     ///
     /// [`ClusterError::NotHere`]; or when memory cannot be had.
     pub fn builder(engine: S::Engine, fabric: &F, node: NodeId, builder: Builder) -> Result<NodeBuilder<F, S>, Error> {
+        Self::builder_for(engine, fabric, node, builder, Protocol::default())
+    }
+
+    /// [The same](Self::builder) for a protocol, which all nodes must have.
+    ///
+    /// # Errors
+    ///
+    /// As for [`builder`](Self::builder).
+    pub fn builder_for(
+        engine: S::Engine,
+        fabric: &F,
+        node: NodeId,
+        builder: Builder,
+        protocol: Protocol,
+    ) -> Result<NodeBuilder<F, S>, Error> {
         builder.refuse_told()?;
+        let builder = if protocol.is_one_sided() { builder.for_peers() } else { builder };
         let region = Arc::new(fabric.region(engine, builder.capacity()?).map_err(ClusterError::Region)?);
         let here = fabric.endpoint(node).map_err(ClusterError::Fabric)?.presence(node).here();
         let incarnation = here.ok_or(ClusterError::NotHere { node })?;
@@ -213,7 +241,7 @@ impl<F: Fabric, S: Setting<Engine = F::Engine>> Node<F, S> {
         let db = builder.build_in(store)?;
         let region = fabric.register(node, number).map_err(ClusterError::Fabric)?;
         let (owners, tables, described) = (Vec::new(), Vec::new(), String::new());
-        Ok(NodeBuilder { fabric: fabric.clone(), node, owners, db, region, tables, described })
+        Ok(NodeBuilder { fabric: fabric.clone(), node, owners, db, region, protocol, tables, described })
     }
 
     /// Which node this is.
@@ -261,6 +289,15 @@ impl<F: Fabric, S: Setting<Engine = F::Engine>> Node<F, S> {
 }
 
 impl<F: Fabric, S: Setting> Shared<F, S> {
+    /// What peers are told.
+    pub(super) fn welcome(&self) -> Welcome {
+        let tables = self.home.tables.iter().map(|table| match self.protocol.is_one_sided() {
+            true => table.storage.place_for_peers().map(Offset::bytes),
+            false => None,
+        });
+        Welcome { region: self.region.0, line: self.home.db.snapshots.line().bytes(), tables: tables.collect() }
+    }
+
     pub(super) fn engine_name(&self) -> &'static str {
         std::any::type_name::<S::Engine>()
     }

@@ -11,6 +11,8 @@ use drtm_rdma::{
     rpc::{Calls, Results, RpcError, Slot},
 };
 
+use smallvec::SmallVec;
+
 use super::{
     ClusterError, Worker,
     participant::Participant,
@@ -29,13 +31,19 @@ pub(super) enum Ask {
     Read(u32),
     Place(u32),
     Lock(u32),
+    /// The line after this transaction's locks, with the epoch in which it commits.
     Line(u32),
+    /// The line for the owner's count of changes alone.
+    Count(u32),
     Check(u32),
     Guard(u32),
     Apply(u32),
     Unlock(u32),
     Reap(u32),
 }
+
+/// Requests of one round, mostly few.
+pub(super) type Asks = SmallVec<[Ask; 16]>;
 
 /// What was asked for by message, and where in the message's results the answer is.
 #[derive(Debug)]
@@ -44,6 +52,7 @@ pub(super) enum Asked {
     Place(u32, Slot<Place>),
     Lock(u32, Slot<Lock>),
     Line(u32, Slot<Line>),
+    Count(u32, Slot<Line>),
     Check(Slot<Check>),
     Guard(Slot<Guard>),
     Apply(u32, Slot<Apply>),
@@ -56,7 +65,7 @@ pub(super) fn cost(of: Ask) -> Cost {
     match of {
         Ask::Read(_) => Cost::Lookup,
         Ask::Place(_) | Ask::Apply(_) | Ask::Reap(_) => Cost::Update,
-        Ask::Lock(_) | Ask::Line(_) | Ask::Check(_) | Ask::Guard(_) | Ask::Unlock(_) => Cost::Lock,
+        Ask::Lock(_) | Ask::Line(_) | Ask::Count(_) | Ask::Check(_) | Ask::Guard(_) | Ask::Unlock(_) => Cost::Lock,
     }
 }
 
@@ -67,14 +76,36 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> Worker<'e, F, S> {
     ///
     /// The first that there is.
     pub(super) async fn round(&self, state: &mut State<'e, F::Port>, phase: Phase, asks: &[Ask]) -> Result<(), Error> {
+        let mut outcome = self.post(state, phase, asks).await;
+        keep_first(&mut outcome, self.collect(state).await);
+        // What was missed in the memory of its owner, that one has to say.
+        let missed: Asks = asks.iter().copied().filter(|ask| state.was_missed(*ask)).collect();
+        if !missed.is_empty() && outcome.is_ok() {
+            outcome = self.post(state, phase, &missed).await;
+            keep_first(&mut outcome, self.collect(state).await);
+        }
+        outcome
+    }
+
+    /// Asks, and waits for what verbs find, but not for messages, nor for rows to be written.
+    ///
+    /// # Errors
+    ///
+    /// The first that there is.
+    pub(super) async fn post(&self, state: &mut State<'e, F::Port>, phase: Phase, asks: &[Ask]) -> Result<(), Error> {
         let mut outcome = Ok(());
+        let mut by_verbs = Asks::new();
         for owner in 0..state.owners.len() {
             let node = state.owners[owner].node;
-            if node != self.id() {
-                let mut asks = asks.iter().copied().filter(|ask| state.node_of(*ask) == node).peekable();
-                if asks.peek().is_some() {
-                    let asks: smallvec::SmallVec<[Ask; 16]> = asks.collect();
-                    keep_first(&mut outcome, self.send(state, node, phase, &asks).await);
+            if node != self.id() && asks.iter().any(|ask| state.node_of(*ask) == node) {
+                // Nothing is asked of a node that does not know this one.
+                self.greet(node).await?;
+                let mut by_message = Asks::new();
+                for ask in asks.iter().filter(|ask| state.node_of(**ask) == node) {
+                    if self.is_one_sided(state, *ask) { by_verbs.push(*ask) } else { by_message.push(*ask) }
+                }
+                if !by_message.is_empty() {
+                    keep_first(&mut outcome, self.send(state, node, phase, &by_message).await);
                 }
             }
         }
@@ -86,7 +117,9 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> Worker<'e, F, S> {
                 keep_first(&mut outcome, settled);
             }
         }
-        keep_first(&mut outcome, self.collect(state).await);
+        if !by_verbs.is_empty() {
+            keep_first(&mut outcome, self.reach(state, phase, &by_verbs).await);
+        }
         outcome
     }
 
@@ -99,10 +132,6 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> Worker<'e, F, S> {
         mut asks: &[Ask],
     ) -> Result<(), Error> {
         let mut outcome = Ok(());
-        if let Err(error) = self.greet(node).await {
-            // Nothing was asked for.
-            return Err(error);
-        }
         while !asks.is_empty() {
             let mut calls = self.rpc(phase).to(node);
             let mut asked = Vec::new();
@@ -154,6 +183,13 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> Worker<'e, F, S> {
                 }
             }
         }
+        while let Some((node, written)) = state.written.last_mut() {
+            let (node, written) = (*node, written.await);
+            state.written.pop();
+            if let Err(source) = written {
+                keep_first(&mut outcome, Err(ClusterError::OutcomeUnknown { node, source: source.into() }.into()));
+            }
+        }
         outcome
     }
 
@@ -170,7 +206,7 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> Worker<'e, F, S> {
 }
 
 /// Keeps the first of several failures. A conflict counts less than what is worse.
-fn keep_first(outcome: &mut Result<(), Error>, other: Result<(), Error>) {
+pub(super) fn keep_first(outcome: &mut Result<(), Error>, other: Result<(), Error>) {
     match (&outcome, &other) {
         (Ok(()), _) | (Err(Error::Conflict(_)), Err(Error::Cluster(_))) => *outcome = other,
         _ => {}
@@ -179,9 +215,9 @@ fn keep_first(outcome: &mut Result<(), Error>, other: Result<(), Error>) {
 
 impl<P: drtm_rdma::Port> State<'_, P> {
     /// Which node a request goes to.
-    fn node_of(&self, ask: Ask) -> NodeId {
+    pub(super) fn node_of(&self, ask: Ask) -> NodeId {
         match ask {
-            Ask::Line(owner) => self.owners[owner as usize].node,
+            Ask::Line(owner) | Ask::Count(owner) => self.owners[owner as usize].node,
             Ask::Guard(missing) => self.missing[missing as usize].owner,
             Ask::Read(row)
             | Ask::Place(row)
@@ -191,6 +227,11 @@ impl<P: drtm_rdma::Port> State<'_, P> {
             | Ask::Unlock(row)
             | Ask::Reap(row) => self.rows[row as usize].owner,
         }
+    }
+
+    /// Whether a row was looked for in vain by verbs.
+    fn was_missed(&self, ask: Ask) -> bool {
+        matches!(ask, Ask::Read(row) if self.rows[row as usize].is_missed && !self.rows[row as usize].is_known)
     }
 
     /// The change that a commit makes of a row.
@@ -229,10 +270,13 @@ impl<P: drtm_rdma::Port> State<'_, P> {
             }
             Ask::Lock(number) => {
                 let (table, key, at, seen) = row(number);
+                // Seen by whoever knows no count of changes: its owner looks whether it is still this key's.
+                let seen = if self.rows[number as usize].location.is_some() { Version::default() } else { seen };
                 let length = self.new_length(number);
                 Asked::Lock(number, calls.add::<Lock>(&LockRow { table, key, at, seen, holder, length, borrows })?)
             }
             Ask::Line(owner) => Asked::Line(owner, calls.add::<Line>(&())?),
+            Ask::Count(owner) => Asked::Count(owner, calls.add::<Line>(&())?),
             Ask::Check(number) => {
                 let (_, _, at, seen) = row(number);
                 Asked::Check(calls.add::<Check>(&CheckRow { at, seen, holder, borrows })?)
@@ -254,7 +298,7 @@ impl<P: drtm_rdma::Port> State<'_, P> {
         })
     }
 
-    fn epoch_of(&self, row: u32) -> u64 {
+    pub(super) fn epoch_of(&self, row: u32) -> u64 {
         let node = self.rows[row as usize].owner;
         self.owners.iter().find(|owner| owner.node == node).map_or(0, |owner| owner.epoch)
     }
@@ -302,6 +346,11 @@ impl<P: drtm_rdma::Port> State<'_, P> {
             Ask::Line(number) => {
                 let line = owner.line().map_err(refused)?;
                 self.has_line(number, line);
+                Ok(())
+            }
+            Ask::Count(number) => {
+                let line = owner.line().map_err(refused)?;
+                self.owners[number as usize].has_count(line.count);
                 Ok(())
             }
             Ask::Check(number) => {
@@ -362,6 +411,11 @@ impl<P: drtm_rdma::Port> State<'_, P> {
                 self.has_line(*owner, line);
                 Ok(())
             }
+            Asked::Count(owner, slot) => {
+                let line = results.get(slot).map_err(|error| self.failed(node, error))?;
+                self.owners[*owner as usize].has_count(line.count);
+                Ok(())
+            }
             Asked::Check(slot) => match results.get(slot).map_err(|error| self.failed(node, error))? {
                 true => Ok(()),
                 false => Err(Conflict::Validation.into()),
@@ -401,7 +455,7 @@ impl<P: drtm_rdma::Port> State<'_, P> {
                 if was_read && (was_known != Some(at) || row.seen != version) {
                     return Err(Conflict::Validation.into());
                 }
-                (row.at, row.seen) = (Some(at), version);
+                (row.at, row.location, row.seen) = (Some(at), None, version);
                 let (range, ()) = self.arena.values.append(|bytes| {
                     bytes.extend_from_slice(value);
                     Ok(())
@@ -455,7 +509,7 @@ impl<P: drtm_rdma::Port> State<'_, P> {
         Ok(())
     }
 
-    fn has_locked(&mut self, number: u32, before: Version) -> Result<(), Error> {
+    pub(super) fn has_locked(&mut self, number: u32, before: Version) -> Result<(), Error> {
         let row = &mut self.rows[number as usize];
         row.is_locked = true;
         if row.is_read && row.seen != before {
@@ -468,7 +522,7 @@ impl<P: drtm_rdma::Port> State<'_, P> {
     fn has_line(&mut self, owner: u32, line: LineIs) {
         let owner = &mut self.owners[owner as usize];
         owner.has_count(line.count);
-        owner.epoch = line.epoch;
+        owner.has_number(line.epoch, false);
     }
 
     /// The value that was put, kept until the end.

@@ -1,8 +1,10 @@
 //! What a running transaction knows: its rows, the guards of rows that are not there, and the
 //! owners that it has asked.
 
-use drtm_kv::{Handle, Holder, ROUND_TURNS, Version};
-use drtm_rdma::{NodeId, Port, rpc::Posted};
+use std::cmp::Ordering;
+
+use drtm_kv::{Handle, Holder, Location, ROUND_TURNS, RecordLock, Version};
+use drtm_rdma::{NodeId, Pending, Port, rpc::Posted};
 use rustc_hash::FxHashMap;
 
 use super::round::Asked;
@@ -38,6 +40,10 @@ pub(super) struct Row {
     pub(super) key: ArenaKey,
     /// Its record, if it is known to have one.
     pub(super) at: Option<Handle>,
+    /// The same as its peers know it, if it was read one-sidedly.
+    pub(super) location: Option<Location>,
+    /// Whether it was missed one-sidedly, so that its owner has to be asked.
+    pub(super) is_missed: bool,
     /// The version that the record had.
     pub(super) seen: Version,
     /// The value that was read.
@@ -62,6 +68,8 @@ impl Row {
             owner,
             key,
             at: None,
+            location: None,
+            is_missed: false,
             seen: Version::default(),
             value: None,
             op: Op::Nothing,
@@ -107,19 +115,32 @@ pub(super) struct Owner {
     first: Option<u64>,
     /// The same at the end.
     last: u64,
-    /// The epoch in which the transaction commits there.
+    /// The epoch in which the transaction commits there: the snapshot number, read after its last
+    /// lock, and before it validates.
     pub(super) epoch: u64,
+    /// Whether no snapshot is open there that may need what rows were before that epoch.
+    pub(super) is_plain: bool,
 }
 
 impl Owner {
     fn new(node: NodeId) -> Self {
-        Self { node, first: None, last: 0, epoch: 0 }
+        Self { node, first: None, last: 0, epoch: 0, is_plain: false }
     }
 
     /// Notes a count of changes.
     pub(super) fn has_count(&mut self, count: u64) {
         self.first.get_or_insert(count);
         self.last = count;
+    }
+
+    /// Notes the snapshot number, read after a lock. Of several locks, the greatest was read after the
+    /// last.
+    pub(super) fn has_number(&mut self, number: u64, is_plain: bool) {
+        match number.cmp(&self.epoch) {
+            Ordering::Greater => (self.epoch, self.is_plain) = (number, is_plain),
+            Ordering::Equal => self.is_plain &= is_plain,
+            Ordering::Less => {}
+        }
     }
 
     /// Whether no name can have come round since the transaction began there.
@@ -147,6 +168,10 @@ pub(super) struct State<'e, P: Port> {
     /// What is under way. It is kept here, and not by whoever waits for it, so that it is known
     /// however the waiting ends.
     pub(super) sent: Vec<Sent<'e, P>>,
+    /// Locks that were taken one-sidedly.
+    pub(super) locks: Vec<(u32, RecordLock)>,
+    /// Rows that are being written one-sidedly.
+    pub(super) written: Vec<(NodeId, Pending<'e, P, ()>)>,
     /// Whether the transaction has committed, and only has to be carried out.
     pub(super) is_decided: bool,
     /// Whether nothing of the transaction is under way, nor locked.
@@ -167,6 +192,8 @@ impl<P: Port> State<'_, P> {
             owners: Vec::new(),
             arena: Arena::default(),
             sent: Vec::new(),
+            locks: Vec::new(),
+            written: Vec::new(),
             is_decided: false,
             is_over: false,
             claims: false,
@@ -186,6 +213,8 @@ impl<P: Port> State<'_, P> {
         self.owners.clear();
         self.arena.clear();
         self.sent.clear();
+        self.locks.clear();
+        self.written.clear();
         (self.is_decided, self.is_over, self.claims) = (false, false, false);
         if self.indexed > 0 {
             self.index.clear();
@@ -205,6 +234,8 @@ impl<P: Port> State<'_, P> {
         self.owners.iter_mut().for_each(|owner| *owner = Owner::new(owner.node));
         self.arena.values.truncate(0);
         self.sent.clear();
+        self.locks.clear();
+        self.written.clear();
         (self.is_decided, self.is_over, self.claims) = (false, false, true);
     }
 
@@ -250,9 +281,14 @@ impl<P: Port> State<'_, P> {
         if self.owners.iter().all(Owner::is_within_round) { Ok(()) } else { Err(Conflict::Validation) }
     }
 
-    /// Whether everything was read at one moment, so that nothing has to be validated.
-    pub(super) fn is_of_one_moment(&self) -> bool {
-        self.rows.iter().filter(|row| row.at.is_some()).count() + self.missing.len() <= 1
+    /// Whether everything was read at one moment, so that nothing has to be validated. What was read
+    /// one-sidedly may have been locked then, by a transaction that has committed already: so it does
+    /// not count where commits are passive.
+    pub(super) fn is_of_one_moment(&self, is_passive: bool) -> bool {
+        let mut read = self.rows.iter().filter(|row| row.at.is_some());
+        let first = read.next();
+        let is_seen = first.is_none_or(|row| row.location.is_none() || !is_passive);
+        is_seen && read.next().is_none() && usize::from(first.is_some()) + self.missing.len() <= 1
     }
 
     /// The value that a row has for the transaction.

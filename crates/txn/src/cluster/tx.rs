@@ -2,12 +2,12 @@
 
 use std::{borrow::Borrow, fmt, mem, time::Duration};
 
-use drtm_rdma::{Fabric, Phase};
+use drtm_rdma::{Fabric, NodeId, Phase};
 use smallvec::SmallVec;
 
 use super::{
     ClusterTable, Worker,
-    round::Ask,
+    round::{Ask, Asks},
     state::{Op, Row, State},
 };
 use crate::{AsKey, Codec, Conflict, Embedded, Error, Key, Setting, mutation::Mutation, table::Kind, tx::encode};
@@ -20,9 +20,6 @@ const CLAIM_PATIENCE: u32 = 1 << 10;
 
 /// A transaction of more rows than this claims none.
 const MOST_CLAIMED: usize = 1 << 8;
-
-/// Requests of one round, mostly few.
-type Asks = SmallVec<[Ask; 16]>;
 
 /// A transaction over the nodes of a cluster. Dropped without a commit, it has never happened.
 ///
@@ -277,14 +274,15 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> ClusterTx<'e, F, S> {
         if prepared.is_ok() {
             self.state().is_decided = true;
         }
-        let finished = self.finish().await;
+        let waits = !self.worker.protocol().is_passive;
+        let finished = self.finish(waits).await;
         prepared.and(finished)
     }
 
     /// As [`abort`](Self::abort).
     pub(super) async fn give_up(&mut self) {
         // Nothing has been decided, so nothing can be unknown of it.
-        let _ = self.finish().await;
+        let _ = self.finish(true).await;
     }
 
     /// Gives the transaction up, after a look at whether all that it has read is still so.
@@ -353,11 +351,11 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> ClusterTx<'e, F, S> {
         rows.filter(|(row, _)| of(row)).map(|(_, number)| ask(number)).collect()
     }
 
-    /// Requests for the lines of owners of some rows.
-    fn ask_lines(&mut self, asks: &mut Asks, of: impl Fn(&State<'e, F::Port>, drtm_rdma::NodeId) -> bool) {
-        let state = self.state();
+    /// Requests for the lines of some owners.
+    fn ask_lines(&self, asks: &mut Asks, ask: impl Fn(u32) -> Ask, of: impl Fn(&State<'e, F::Port>, NodeId) -> bool) {
+        let Some(state) = &self.state else { return };
         let owners = state.owners.iter().zip(0..).filter(|(owner, _)| of(state, owner.node));
-        asks.extend(owners.map(|(_, number)| Ask::Line(number)));
+        asks.extend(owners.map(|(_, number)| ask(number)));
     }
 
     /// Does everything that can stop the transaction. What it writes is locked then, unless that
@@ -367,13 +365,18 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> ClusterTx<'e, F, S> {
             self.place().await?;
             self.lock().await?;
             self.worker.fence();
-        } else if self.state().is_of_one_moment() {
+        } else if self.is_of_one_moment() {
             return Ok(());
         }
         if S::has(Mutation::CommitWithoutValidation) {
             return Ok(());
         }
         self.check(|row| !row.is_written()).await
+    }
+
+    fn is_of_one_moment(&mut self) -> bool {
+        let is_passive = self.worker.protocol().is_passive;
+        self.state().is_of_one_moment(is_passive)
     }
 
     /// Finds records for rows that are to be written, or has them made.
@@ -394,9 +397,12 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> ClusterTx<'e, F, S> {
     /// Locks what is to be written, and reads the owners' lines: one round.
     async fn lock(&mut self) -> Result<(), Error> {
         let mut asks = self.ask(Ask::Lock, Row::is_written);
-        let is_writing =
-            |state: &State<'e, F::Port>, node| state.rows.iter().any(|row| row.owner == node && row.is_written());
-        self.ask_lines(&mut asks, is_writing);
+        // A lock that is taken one-sidedly brings the line with it.
+        let locks = asks.clone();
+        let is_asked = |state: &State<'e, F::Port>, node| {
+            locks.iter().any(|lock| state.node_of(*lock) == node && !self.worker.is_one_sided(state, *lock))
+        };
+        self.ask_lines(&mut asks, Ask::Line, is_asked);
         self.round(Phase::Lock, &asks).await
     }
 
@@ -408,21 +414,22 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> ClusterTx<'e, F, S> {
             asks.extend((0..guards).map(Ask::Guard));
         }
         let has_read = |state: &State<'e, F::Port>, node| {
-            state.rows.iter().any(|row| row.owner == node && row.is_read && of(row))
+            state.rows.iter().any(|row| row.owner == node && row.is_read && row.location.is_none() && of(row))
                 || state.missing.iter().any(|missing| missing.owner == node)
         };
-        self.ask_lines(&mut asks, has_read);
+        self.ask_lines(&mut asks, Ask::Count, has_read);
         self.round(Phase::Validate, &asks).await?;
         Ok(self.state().check_turns()?)
     }
 
     /// Carries a decided transaction out, or gives up what an undecided one has taken; whatever
-    /// was done of that before. The transaction has ended then.
+    /// was done of that before. The transaction has ended then, unless nobody `waits` for the last
+    /// phase of one that is decided: that is the worker's then, as if the transaction was dropped.
     ///
     /// # Errors
     ///
     /// When it is not known whether all of a decided transaction was carried out.
-    pub(super) async fn finish(&mut self) -> Result<(), Error> {
+    pub(super) async fn finish(&mut self, waits: bool) -> Result<(), Error> {
         // What is under way may still take a lock.
         let mut outcome = match &mut self.state {
             Some(state) => {
@@ -434,6 +441,10 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> ClusterTx<'e, F, S> {
         if self.state().is_decided {
             let mut asks = self.ask(Ask::Apply, |row| row.is_written() && !row.is_sent);
             asks.extend(self.ask(Ask::Unlock, |row| row.is_locked && !row.is_written()));
+            if !waits && let Some(state) = &mut self.state {
+                // The worker waits for the end.
+                return outcome.and(self.worker.post(state, Phase::Commit, &asks).await);
+            }
             let applied = self.round(Phase::Commit, &asks).await;
             outcome = outcome.and(applied);
             let asks = self.ask(Ask::Reap, |row| row.is_made && !row.is_written());

@@ -190,7 +190,7 @@ messages! {
     /// Takes out a record that was made for an insertion which has not happened.
     ReapRow { table: u16, key: KeyRef<'a>, at: Handle, seen: Version, }
     /// Introduces a node: what it believes the cluster to be.
-    Hello { version: u32, engine: &'a str, tables: &'a str, }
+    Hello { version: u32, engine: &'a str, protocol: &'a str, tables: &'a str, }
 }
 
 /// What a commit makes of a row.
@@ -319,6 +319,32 @@ impl<'a> Decode<'a> for Placed {
     }
 }
 
+/// Where an owner's peers find its rows, if they look for them by themselves.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Welcome {
+    /// The region of its memory.
+    pub(super) region: u16,
+    /// Its line: the snapshot number, and how many snapshots are open.
+    pub(super) line: u64,
+    /// Its tables, but for those that peers do not reach.
+    pub(super) tables: Vec<Option<u64>>,
+}
+
+impl Encode for Welcome {
+    fn encode(&self, into: &mut Vec<u8>) {
+        (self.region, self.line, self.tables.len() as u16).encode(into);
+        self.tables.iter().for_each(|table| table.encode(into));
+    }
+}
+
+impl<'a> Decode<'a> for Welcome {
+    fn decode(from: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        let (region, line, tables): (u16, u64, u16) = Decode::decode(from)?;
+        let tables = (0..tables).map(|_| Decode::decode(from)).collect::<Result<_, _>>()?;
+        Ok(Self { region, line, tables })
+    }
+}
+
 /// A version as a reply.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Before(pub(super) Version);
@@ -384,7 +410,7 @@ macro_rules! procedures {
 }
 
 procedures! {
-    Introduce = 1: Hello<'a> => ();
+    Introduce = 1: Hello<'a> => Welcome;
     Read = 2: ReadRow<'a> => Found<'a>;
     Place = 3: PlaceRow<'a> => Placed;
     Lock = 4: LockRow<'a> => Before;

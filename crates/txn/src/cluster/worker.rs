@@ -20,14 +20,15 @@ use drtm_rdma::{
 };
 
 use super::{
-    ClusterError, ClusterTx,
+    ClusterError, ClusterTx, Protocol,
     node::{Shared, VERSION},
     participant::Participant,
+    peers::Peer,
     round::{Ask, cost},
     state::State,
     wire::{Apply, Before, Check, Guard, Hello, Introduce, Line, Lock, Place, Read, Reap, Refusal, Unlock},
 };
-use crate::{Embedded, Error, Setting};
+use crate::{Embedded, Error, Setting, storage::KeyRef};
 
 /// How many transactions of a worker locks can tell apart.
 const SLOTS: u16 = 256;
@@ -66,6 +67,8 @@ struct Inner<'e, F: Fabric, S: Setting> {
     janitor: Cell<Option<Waker>>,
     /// Nodes that this one has introduced itself to.
     greeted: RefCell<Vec<(NodeId, Incarnation)>>,
+    /// Their memory, where the protocol reaches into it.
+    peers: RefCell<Vec<Option<Rc<Peer>>>>,
     random: Cell<u64>,
 }
 
@@ -84,6 +87,7 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> Worker<'e, F, S> {
             unfinished: Cell::new(0),
             janitor: Cell::new(None),
             greeted: RefCell::default(),
+            peers: RefCell::default(),
             random: Cell::new(holder.to_word()),
         };
         Self { inner: Rc::new(inner) }
@@ -232,7 +236,7 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> Worker<'e, F, S> {
             });
             let state = next.await;
             // A failure is told to nobody: the future that could tell it was dropped.
-            let _ = ClusterTx::new(self.clone(), state).finish().await;
+            let _ = ClusterTx::new(self.clone(), state).finish(true).await;
             inner.unfinished.set(inner.unfinished.get() - 1);
         }
     }
@@ -250,6 +254,15 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> Worker<'e, F, S> {
             0 => self.endpoint().yield_now().await,
             micros => self.endpoint().sleep(Duration::from_micros(micros)).await,
         }
+    }
+
+    pub(super) fn protocol(&self) -> &Protocol {
+        &self.inner.node.protocol
+    }
+
+    /// The memory of a node that was greeted.
+    pub(super) fn peer(&self, node: NodeId) -> Option<Rc<Peer>> {
+        self.inner.peers.borrow().get(usize::from(node.0)).cloned().flatten()
     }
 
     pub(super) fn rpc(&self, phase: Phase) -> Rpc<'e, F::Port> {
@@ -278,17 +291,27 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> Worker<'e, F, S> {
             // It has come back, with another memory.
             self.endpoint().reconnect(node).map_err(|error| unreachable(error.into()))?;
         }
-        let Shared { described, .. } = &*self.inner.node;
-        let engine = self.inner.node.engine_name();
-        let hello = Hello { version: VERSION, engine, tables: described, borrows: std::marker::PhantomData };
+        let Shared { described, protocol, home, cache, .. } = &*self.inner.node;
+        let (engine, borrows) = (self.inner.node.engine_name(), std::marker::PhantomData);
+        let hello = Hello { version: VERSION, engine, protocol: protocol.name, tables: described, borrows };
         let welcome = self.inner.rpc.call::<Introduce>(node, &hello, None).await.map_err(unreachable)?;
-        match welcome.get() {
-            Ok(()) => {}
+        let peer = match welcome.get() {
+            Ok(welcome) => {
+                let verbs = self.endpoint().during(Phase::Other);
+                let are_words =
+                    |table: usize| home.tables.get(table).is_some_and(|table| table.storage.takes(KeyRef::Word(0)));
+                Peer::open(verbs, node, &welcome, are_words, cache.as_ref()).await?
+            }
             Err(error) if error.refused() == Some(Refusal::Other as u32) => {
                 return Err(ClusterError::Refused { node, reason: Refusal::Other }.into());
             }
             Err(error) => return Err(unreachable(error)),
-        }
+        };
+        let mut peers = self.inner.peers.borrow_mut();
+        let length = peers.len().max(usize::from(node.0) + 1);
+        peers.resize(length, None);
+        peers[usize::from(node.0)] = Some(Rc::new(peer));
+        drop(peers);
         if let Some(here) = here {
             let mut greeted = self.inner.greeted.borrow_mut();
             greeted.retain(|(known, _)| *known != node);
@@ -312,9 +335,9 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> Worker<'e, F, S> {
         match call.procedure() {
             Introduce::NUMBER => call.answer::<Introduce>(|hello| {
                 let node = &self.inner.node;
-                let is_alike =
-                    hello.version == VERSION && hello.engine == node.engine_name() && hello.tables == node.described;
-                if is_alike { Ok(()) } else { Err(refused(Refusal::Other)) }
+                let is_alike = (hello.version, hello.engine, hello.protocol, hello.tables)
+                    == (VERSION, node.engine_name(), node.protocol.name, &*node.described);
+                if is_alike { Ok(node.welcome()) } else { Err(refused(Refusal::Other)) }
             }),
             Read::NUMBER => call.answer::<Read>(|row| {
                 charge(Ask::Read(0));

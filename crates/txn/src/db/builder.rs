@@ -66,6 +66,7 @@ pub struct Builder {
     most_logged: usize,
     observer: Observer,
     fault: Option<Mutation>,
+    for_peers: bool,
 }
 
 /// Where a log is, and when commits wait for it.
@@ -115,6 +116,7 @@ impl Builder {
             most_logged: MOST_LOGGED,
             observer: Observer::NONE,
             fault: None,
+            for_peers: false,
         }
     }
 
@@ -310,6 +312,12 @@ impl Builder {
         self.build_in(Store::in_memory(engine, memory)?)
     }
 
+    /// Lets peers read rows by themselves: they can tell whole rows from torn ones.
+    #[cfg(not(feature = "model"))]
+    pub(crate) fn for_peers(self) -> Self {
+        Self { for_peers: true, ..self }
+    }
+
     /// Refuses what a node of a cluster cannot tell its commits to.
     #[cfg(not(feature = "model"))]
     pub(crate) fn refuse_told(&self) -> Result<(), Error> {
@@ -342,7 +350,7 @@ impl Builder {
         }
         let snapshots = Snapshots::create(&store)?;
         let number = DATABASES.fetch_add(1, Relaxed);
-        let catalog = Catalog::new(number);
+        let catalog = Catalog::new(number, self.for_peers);
         let log = match self.log()? {
             None => None,
             Some((storage, mode)) => {
@@ -359,6 +367,7 @@ impl Builder {
             store,
             catalog,
             is_told: self.sink.is_some() || log.is_some(),
+            for_peers: self.for_peers,
             sink: self.sink,
             log,
             lifecycle,

@@ -1,0 +1,221 @@
+//! Other nodes' memory, and what verbs do there for a transaction: the one-sided forms of reading,
+//! checking, locking and writing a row.
+
+use std::{
+    cell::Cell,
+    future::{Future, poll_fn},
+    pin::Pin,
+    sync::Arc,
+    task::Poll,
+};
+
+use drtm_kv::{
+    BucketCache, Bytes, HashPeer, Holder, Inline, Leases, Location, Look, PeerError, RecordLock, RecordPeer,
+    RemoteError, TableId, Version,
+};
+use drtm_rdma::{NodeId, Offset, Pending, Port, RegionId, Remote, Verbs};
+
+use super::{ClusterError, wire::Welcome};
+use crate::{Conflict, Error, storage::KeyRef};
+
+/// A node, as its peers reach into its memory.
+#[derive(Debug)]
+pub(super) struct Peer {
+    node: NodeId,
+    /// Its snapshot number, and behind it how many snapshots are open there.
+    line: Remote,
+    tables: Vec<Option<TablePeer>>,
+}
+
+/// A hash table of another node.
+#[derive(Debug)]
+enum TablePeer {
+    Words(HashPeer<Inline>, RecordPeer<Inline>),
+    Bytes(HashPeer<Bytes>, RecordPeer<Bytes>),
+}
+
+/// What was found of a row.
+#[derive(Debug)]
+pub(super) enum Glimpse {
+    /// Its record, with its value.
+    Record { location: Location, version: Version, value: Vec<u8> },
+    /// No record. Its owner has to say so, with a guard.
+    Nothing,
+    /// A record that is being written.
+    Busy(Location),
+}
+
+/// What was locked of a row: the lock, and the owner's line after that.
+#[derive(Debug)]
+pub(super) struct Locked {
+    pub(super) lock: RecordLock,
+    pub(super) line: [u64; 2],
+}
+
+/// Runs an expression with a table's peers and a key of its.
+macro_rules! at {
+    ($peer:expr, $table:expr, $key:expr, |$lookup:ident, $records:ident, $name:ident| $body:expr, else $other:expr) => {
+        match ($peer.tables.get(usize::from($table)), $key) {
+            (Some(Some(TablePeer::Words($lookup, $records))), KeyRef::Word($name)) => $body,
+            (Some(Some(TablePeer::Bytes($lookup, $records))), KeyRef::Bytes($name)) => $body,
+            _ => $other,
+        }
+    };
+}
+
+impl Peer {
+    /// Opens the tables of a node that has said where they are, as tables of words or of bytes.
+    pub(super) async fn open<P: Port>(
+        verbs: Verbs<'_, P>,
+        node: NodeId,
+        welcome: &Welcome,
+        are_words: impl Fn(usize) -> bool,
+        cache: Option<&Arc<BucketCache>>,
+    ) -> Result<Self, Error> {
+        let at = |offset: u64| Remote { node, region: RegionId(welcome.region), offset: Offset::new(offset) };
+        let failed = |source: PeerError| Error::from(ClusterError::Lookup { node, source });
+        let mut tables = Vec::new();
+        for (place, number) in welcome.tables.iter().zip(0..) {
+            let Some(place) = place.map(at) else {
+                tables.push(None);
+                continue;
+            };
+            let id = TableId(number as u16);
+            tables.push(Some(if are_words(number) {
+                let lookup = HashPeer::open(verbs, place).await.map_err(failed)?;
+                let records = RecordPeer::open(verbs, place, id).await.map_err(|error| one_sided(node, error))?;
+                TablePeer::Words(with_cache(lookup, cache), records)
+            } else {
+                let lookup = HashPeer::open(verbs, place).await.map_err(failed)?;
+                let records = RecordPeer::open(verbs, place, id).await.map_err(|error| one_sided(node, error))?;
+                TablePeer::Bytes(with_cache(lookup, cache), records)
+            }));
+        }
+        Ok(Self { node, line: at(welcome.line), tables })
+    }
+
+    /// Whether rows of a table are found one-sidedly.
+    pub(super) fn has(&self, table: u16) -> bool {
+        matches!(self.tables.get(usize::from(table)), Some(Some(_)))
+    }
+
+    /// Looks a row up, and reads it.
+    pub(super) async fn read<P: Port>(
+        &self,
+        verbs: Verbs<'_, P>,
+        table: u16,
+        key: KeyRef<'_>,
+    ) -> Result<Glimpse, Error> {
+        at!(self, table, key, |lookup, records, key| {
+            let failed = |source: PeerError| Error::from(ClusterError::Lookup { node: self.node, source });
+            let mut found = lookup.find(verbs, key).await.map_err(failed)?;
+            loop {
+                let Some(location) = found else { return Ok(Glimpse::Nothing) };
+                let mut value = Vec::new();
+                let read = records.read(verbs, location, key, &mut value).await;
+                match read.map_err(|error| one_sided(self.node, error))? {
+                    Look::Found(version) => return Ok(Glimpse::Record { location, version, value }),
+                    Look::Busy => return Ok(Glimpse::Busy(location)),
+                    Look::Stale => {
+                        let again = lookup.find_again(verbs, key).await.map_err(failed)?;
+                        if again == found {
+                            // It was removed, and is about to be taken out: its owner knows.
+                            return Ok(Glimpse::Nothing);
+                        }
+                        found = again;
+                    }
+                    _ => return Ok(Glimpse::Nothing),
+                }
+            }
+        }, else Ok(Glimpse::Nothing))
+    }
+
+    /// Whether a row is as it was read, and no other transaction has it locked.
+    pub(super) async fn check<P: Port>(
+        &self,
+        verbs: Verbs<'_, P>,
+        table: u16,
+        key: KeyRef<'_>,
+        (location, seen): (Location, Version),
+        holder: Holder,
+    ) -> Result<(), Error> {
+        at!(self, table, key, |_lookup, records, _key| {
+            match records.check(verbs, location).await.map_err(|error| one_sided(self.node, error))? {
+                Look::Found(standing) if standing.is_still(seen, holder) => Ok(()),
+                _ => Err(Conflict::Validation.into()),
+            }
+        }, else Err(Conflict::Validation.into()))
+    }
+
+    /// Locks a row in a holder's name, and reads its owner's line after that.
+    pub(super) async fn lock<P: Port>(
+        &self,
+        verbs: Verbs<'_, P>,
+        table: u16,
+        key: KeyRef<'_>,
+        location: Location,
+        holder: Holder,
+    ) -> Result<Locked, Error> {
+        at!(self, table, key, |_lookup, records, key| {
+            let (mut value, name) = (Vec::new(), (holder, Leases::None));
+            let locked = records.lock_and_read(verbs, location, key, name, &mut value, Some(self.line)).await;
+            let lock = match locked.map_err(|error| one_sided(self.node, error))? {
+                Look::Found(lock) => lock,
+                Look::Busy => return Err(Conflict::Locked.into()),
+                _ => return Err(Conflict::Moved.into()),
+            };
+            let line = match lock.line() {
+                Some(line) => line,
+                // One after the other, so that a snapshot is seen that was opened before the number was read.
+                None => {
+                    let failed = |error: drtm_rdma::VerbError| one_sided(self.node, error.into());
+                    let number = verbs.read_word(self.line).await.map_err(failed)?;
+                    [number, verbs.read_word(self.line + 8).await.map_err(failed)?]
+                }
+            };
+            Ok(Locked { lock, line })
+        }, else Err(Conflict::Moved.into()))
+    }
+
+    /// Posts the write of a row that is locked, which unlocks it.
+    pub(super) fn post_write<'e, P: Port>(
+        &self,
+        verbs: Verbs<'e, P>,
+        table: u16,
+        key: KeyRef<'_>,
+        lock: &RecordLock,
+        (version, value): (Version, &[u8]),
+    ) -> Result<Pending<'e, P, ()>, RemoteError> {
+        at!(self, table, key, |_lookup, records, _key| records.post_write(verbs, lock, version, value),
+            else Err(RemoteError::Busy))
+    }
+}
+
+fn with_cache<K: drtm_kv::Keys>(lookup: HashPeer<K>, cache: Option<&Arc<BucketCache>>) -> HashPeer<K> {
+    match cache {
+        Some(cache) => lookup.with_cache(Arc::clone(cache)),
+        None => lookup,
+    }
+}
+
+/// What a failure of verbs is for a transaction.
+pub(super) fn one_sided(node: NodeId, source: RemoteError) -> Error {
+    ClusterError::OneSided { node, source }.into()
+}
+
+/// Runs futures at the same time, and gives what they give, in order.
+pub(super) async fn all<T>(futures: Vec<impl Future<Output = T>>) -> Vec<T> {
+    let mut futures: Vec<_> = futures.into_iter().map(|future| (Box::pin(future), None)).collect();
+    let left = Cell::new(futures.len());
+    poll_fn(|context| {
+        for (future, output) in futures.iter_mut().filter(|(_, output)| output.is_none()) {
+            if let Poll::Ready(value) = Pin::new(future).poll(context) {
+                *output = Some(value);
+                left.set(left.get() - 1);
+            }
+        }
+        if left.get() == 0 { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
+    futures.into_iter().filter_map(|(_, output)| output).collect()
+}

@@ -1,0 +1,85 @@
+//! Protocols: which form each phase takes.
+
+/// How something is done on another node.
+///
+/// # Example
+///
+/// See [`Protocol`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Form {
+    /// A message asks the owner to do it.
+    Message,
+    /// Verbs do it on the owner's memory, without its processors.
+    OneSided,
+}
+
+/// A protocol as a value: in which form each phase is carried out on other nodes.
+///
+/// Phases are the same whatever their form, and so is what they guarantee. Where a form cannot be
+/// had, the phase is a message: for rows of ordered tables; for keys that are not there; for
+/// insertions, removals, and values that change their length; and for locks, on a fabric whose
+/// compare-and-swap is not [atomic](drtm_rdma::Atomicity) with the processors'.
+///
+/// All nodes of a cluster must have the same protocol.
+///
+/// # Example
+///
+/// ```
+/// use drtm_txn::cluster::{Form, Protocol};
+///
+/// assert_eq!(Protocol::named("fasst"), Some(Protocol::FASST));
+/// // Reads by verbs, and everything else by message.
+/// let mine = Protocol { name: "mine", read: Form::OneSided, ..Protocol::FASST };
+/// assert!(mine.is_one_sided());
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Protocol {
+    /// What nodes know it by.
+    pub name: &'static str,
+    /// Reading rows. Rows that were read one-sidedly are validated so.
+    pub read: Form,
+    /// Whether the places of rows that were looked up one-sidedly are remembered.
+    pub caches: bool,
+    /// Locking rows that are going to be overwritten. Rows that were locked one-sidedly are written
+    /// so, unless the owner has a snapshot open.
+    pub lock: Form,
+    /// Whether a commit returns when its last phase is on its way, without waiting for its end.
+    pub is_passive: bool,
+}
+
+impl Protocol {
+    /// Every phase is a message, as in FaSST: the default.
+    pub const FASST: Self =
+        Self { name: "fasst", read: Form::Message, caches: false, lock: Form::Message, is_passive: false };
+
+    /// Rows are looked up, read and validated by READs, as in FaRM.
+    pub const FARM: Self = Self { name: "farm", read: Form::OneSided, ..Self::FASST };
+
+    /// Every phase is one-sided, and places are remembered, as in DrTM-OCC.
+    pub const DRTM_OCC: Self =
+        Self { name: "drtm-occ", read: Form::OneSided, caches: true, lock: Form::OneSided, is_passive: false };
+
+    /// As [`DRTM_OCC`](Self::DRTM_OCC), and a commit does not wait for its last phase, as in DrTM+H.
+    pub const DRTM_H: Self = Self { name: "drtm+h", is_passive: true, ..Self::DRTM_OCC };
+
+    /// All that have names.
+    pub const ALL: [Self; 4] = [Self::FASST, Self::FARM, Self::DRTM_OCC, Self::DRTM_H];
+
+    /// The one of a name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|protocol| protocol.name == name)
+    }
+
+    /// Whether any phase is one-sided, so that rows must have checksums.
+    #[must_use]
+    pub fn is_one_sided(&self) -> bool {
+        self.read == Form::OneSided
+    }
+}
+
+impl Default for Protocol {
+    fn default() -> Self {
+        Self::FASST
+    }
+}
