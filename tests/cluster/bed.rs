@@ -3,6 +3,7 @@
 use std::{
     future::Future,
     marker::PhantomData,
+    ops::Deref,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering::SeqCst},
@@ -162,6 +163,17 @@ fn shm<T: Fault>(size: Size, script: &impl Script) {
     std::fs::remove_dir_all(&directory).expect("it is there");
 }
 
+/// Ends a run when a coroutine panics, or a thread.
+struct Ends<L: Deref<Target = AtomicUsize>>(L);
+
+impl<L: Deref<Target = AtomicUsize>> Drop for Ends<L> {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            self.0.store(0, SeqCst);
+        }
+    }
+}
+
 /// Runs a script on a thread for each node, which has a handle of the fabric.
 fn threads<F: Fabric<Engine = NoHtm>, T: Fault>(fabrics: impl Iterator<Item = F>, size: Size, script: &impl Script) {
     let left = AtomicUsize::new(usize::from(size.nodes));
@@ -171,15 +183,18 @@ fn threads<F: Fabric<Engine = NoHtm>, T: Fault>(fabrics: impl Iterator<Item = F>
         for ((node, tables), first) in nodes.into_iter().zip((0..).step_by(size.coroutines as usize)) {
             let (left, script) = (&left, script.clone());
             scope.spawn(move || {
+                // The others need not wait for one that has panicked.
+                let _ends = Ends(left);
                 let endpoint = node.endpoint().expect("room for an endpoint");
                 let worker = node.worker(&endpoint).expect("few workers");
-                let mut executor = Executor::new(&endpoint).patience(std::time::Duration::from_secs(60));
+                let mut executor = Executor::new(&endpoint).patience(std::time::Duration::from_secs(20));
                 worker.serve(&executor.spawner());
                 let done = std::rc::Rc::new(std::cell::Cell::new(0));
                 for number in first..first + size.coroutines {
                     let run = script.clone().run::<_, T>(worker.clone(), tables, number);
                     let done = std::rc::Rc::clone(&done);
                     executor.spawn(async move {
+                        let _ends = Ends(left);
                         run.await;
                         done.set(done.get() + 1);
                     });
@@ -188,7 +203,7 @@ fn threads<F: Fabric<Engine = NoHtm>, T: Fault>(fabrics: impl Iterator<Item = F>
                 executor.spawn(async move {
                     worker.endpoint().until(|| done.get() == size.coroutines).await;
                     worker.settle().await;
-                    left.fetch_sub(1, SeqCst);
+                    let _ = left.fetch_update(SeqCst, SeqCst, |left| left.checked_sub(1));
                     worker.endpoint().until(|| left.load(SeqCst) == 0).await;
                 });
                 executor.run();
@@ -211,7 +226,9 @@ fn simulated<T: Fault>(config: &SimConfig, size: Size, script: &impl Script) {
             for number in first..first + size.coroutines {
                 let run = script.clone().run::<_, T>(worker.clone(), tables, number);
                 let done = std::rc::Rc::clone(&done);
+                let ends = Ends(Arc::clone(&left));
                 let counted = async move {
+                    let _ends = ends;
                     run.await;
                     done.set(done.get() + 1);
                 };
@@ -220,7 +237,7 @@ fn simulated<T: Fault>(config: &SimConfig, size: Size, script: &impl Script) {
             let stay = async move {
                 worker.endpoint().until(|| done.get() == size.coroutines).await;
                 worker.settle().await;
-                left.fetch_sub(1, SeqCst);
+                let _ = left.fetch_update(SeqCst, SeqCst, |left| left.checked_sub(1));
                 worker.endpoint().until(|| left.load(SeqCst) == 0).await;
             };
             spawner.spawn(stay).expect("it runs");

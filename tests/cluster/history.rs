@@ -193,7 +193,7 @@ fn check_all(bed: impl Fn(u64) -> Bed, seeds: u64) {
 fn check_protocol(protocol: Protocol, bed: impl Fn(u64) -> Bed, seeds: u64) {
     for seed in 0..rounds(seeds) {
         let (size, keys) = (Size { protocol, ..SIZES[seed as usize % 2] }, [2, 6, 40][seed as usize % 3]);
-        let anomalies = anomalies::<Sound>(&bed(seed), size, keys, 40, seed);
+        let anomalies = anomalies::<Sound>(&bed(seed), size, keys, 25, seed);
         let told: Vec<String> = anomalies.iter().map(ToString::to_string).collect();
         assert!(told.is_empty(), "seed {seed}, {size:?}:\n{}", told.join("\n"));
     }

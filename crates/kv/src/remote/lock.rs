@@ -103,10 +103,16 @@ impl<K: Keys> RecordPeer<K> {
         holder_and_leases: (Holder, Leases),
         value: &mut Vec<u8>,
     ) -> Result<Look<RecordLock>, RemoteError> {
-        self.lock_and_read(verbs, location, key, holder_and_leases, value, None).await
+        let mut backoff = Backoff::default();
+        loop {
+            match self.lock_and_read(verbs, location, key, holder_and_leases, value, None).await? {
+                Look::Busy if backoff.again(verbs).await => {}
+                looked => return Ok(looked),
+            }
+        }
     }
 
-    /// [Locks](Self::lock) the record, and reads two words of the owner's in the same round trip: after
+    /// [Locks](Self::lock) the record if it is free, without waiting for it, and reads two words of the owner's in the same round trip: after
     /// the lock was taken, and the first no later than the second. They are the lock's
     /// [line](RecordLock::line).
     ///
@@ -122,13 +128,10 @@ impl<K: Keys> RecordPeer<K> {
         value: &mut Vec<u8>,
         line_at: Option<Remote>,
     ) -> Result<Look<RecordLock>, RemoteError> {
-        let (mut backoff, mut line) = (Backoff::default(), Line { at: line_at, is: None });
-        let fetched = loop {
-            match self.acquire(verbs, location, key, (holder, leases), &mut line).await?.found() {
-                Ok(fetched) => break fetched,
-                Err(Look::Busy) if backoff.again(verbs).await => {}
-                Err(not_had) => return Ok(not_had),
-            }
+        let mut line = Line { at: line_at, is: None };
+        let fetched = match self.acquire(verbs, location, key, (holder, leases), &mut line).await?.found() {
+            Ok(fetched) => fetched,
+            Err(not_had) => return Ok(not_had),
         };
         let looked = self.look(verbs, location, key, fetched, value).await;
         let not_it = match looked.map(Look::found) {
