@@ -40,45 +40,43 @@ struct Transfers {
 }
 
 impl Script for Transfers {
-    fn run<'e, F: Fabric<Engine = NoHtm>, T: Fault>(
+    async fn run<'e, F: Fabric<Engine = NoHtm>, T: Fault>(
         self,
         worker: Worker<'e, F, With<T>>,
         tables: Tables,
         number: u64,
-    ) -> impl Future<Output = ()> + 'e {
-        async move {
-            if number == 0 {
-                let opened = worker.transact(async |tx| {
-                    for account in 0..self.accounts {
-                        tx.insert(tables.words, account, &START.to_le_bytes()[..]).await?;
-                    }
-                    Ok(())
-                });
-                opened.await.expect("room");
-                self.begun.store(1, Relaxed);
-            }
-            worker.endpoint().until(|| self.begun.load(Relaxed) == 1).await;
-            let mut random = Rng::with_seed(self.seed << 16 | number);
-            for _ in 0..self.transfers {
-                let (mut from, mut to) = (random.u64(0..self.accounts), random.u64(0..self.accounts));
-                if self.crosses {
-                    (from, to) = if number % 2 == 0 { (0, 1) } else { (1, 0) };
+    ) {
+        if number == 0 {
+            let opened = worker.transact(async |tx| {
+                for account in 0..self.accounts {
+                    tx.insert(tables.words, account, &START.to_le_bytes()[..]).await?;
                 }
-                let amount = random.i64(1..10);
-                let moved = worker.transact(async |tx| {
-                    let left = tx.get(tables.words, from).await?.map_or(0, |bytes| money(&bytes)) - amount;
-                    tx.put(tables.words, from, &left.to_le_bytes()[..]).await?;
-                    let has = tx.get(tables.words, to).await?.map_or(0, |bytes| money(&bytes)) + amount;
-                    tx.put(tables.words, to, &has.to_le_bytes()[..]).await
-                });
-                moved.await.expect("all nodes are here");
-                if random.u8(0..8) == 0 {
-                    self.look(&worker, tables).await.expect("all nodes are here");
-                }
+                Ok(())
+            });
+            opened.await.expect("room");
+            self.begun.store(1, Relaxed);
+        }
+        worker.endpoint().until(|| self.begun.load(Relaxed) == 1).await;
+        let mut random = Rng::with_seed(self.seed << 16 | number);
+        for _ in 0..self.transfers {
+            let (mut from, mut to) = (random.u64(0..self.accounts), random.u64(0..self.accounts));
+            if self.crosses {
+                (from, to) = if number.is_multiple_of(2) { (0, 1) } else { (1, 0) };
             }
-            if self.left.fetch_sub(1, Relaxed) == 1 {
+            let amount = random.i64(1..10);
+            let moved = worker.transact(async |tx| {
+                let left = tx.get(tables.words, from).await?.map_or(0, |bytes| money(&bytes)) - amount;
+                tx.put(tables.words, from, &left.to_le_bytes()[..]).await?;
+                let has = tx.get(tables.words, to).await?.map_or(0, |bytes| money(&bytes)) + amount;
+                tx.put(tables.words, to, &has.to_le_bytes()[..]).await
+            });
+            moved.await.expect("all nodes are here");
+            if random.u8(0..8) == 0 {
                 self.look(&worker, tables).await.expect("all nodes are here");
             }
+        }
+        if self.left.fetch_sub(1, Relaxed) == 1 {
+            self.look(&worker, tables).await.expect("all nodes are here");
         }
     }
 }

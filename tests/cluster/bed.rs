@@ -132,7 +132,7 @@ impl Bed {
 
     /// A cluster that delays, reorders and loses.
     pub(crate) fn rough(seed: u64) -> Self {
-        let atomicity = if seed % 2 == 0 { Atomicity::Global } else { Atomicity::Hca };
+        let atomicity = if seed.is_multiple_of(2) { Atomicity::Global } else { Atomicity::Hca };
         Self::Sim(Box::new(SimConfig::harsh(seed).atomicity(atomicity)))
     }
 

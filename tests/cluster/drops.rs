@@ -43,74 +43,72 @@ async fn polled(future: impl Future, times: u32) -> bool {
 }
 
 impl Script for Drops {
-    fn run<'e, F: Fabric<Engine = NoHtm>, T: Fault>(
+    async fn run<'e, F: Fabric<Engine = NoHtm>, T: Fault>(
         self,
         worker: Worker<'e, F, With<T>>,
         tables: Tables,
         number: u64,
-    ) -> impl Future<Output = ()> + 'e {
-        async move {
-            if number > 0 {
-                return;
-            }
-            // Rows of all nodes: one that is changed, one that is moved, one that comes and one that goes.
-            let write = async |value: u64, is_dropped_after: Option<u32>| {
-                let bytes = value.to_le_bytes();
-                let longer = [&bytes[..], &[7; 200][..(value % 2 * 200) as usize]].concat();
-                let (comes, goes) = (100 + value, 100 + value - 1);
-                let transaction = worker.transact(async |tx| {
-                    tx.put(tables.words, 1, &bytes[..]).await?;
-                    tx.update(tables.words, 2, |all| all.clone_from(&longer)).await?;
-                    tx.insert(tables.words, comes, &bytes[..]).await?;
-                    tx.put(tables.words, 3, &bytes[..]).await?;
-                    tx.remove(tables.words, goes).await
-                });
-                match is_dropped_after {
-                    Some(polls) => polled(transaction, polls).await,
-                    None => {
-                        transaction.await.expect("all nodes are here");
-                        true
-                    }
-                }
-            };
-            let opened = worker.transact(async |tx| {
-                for row in [1, 2, 3, 100] {
-                    tx.put(tables.words, row, &0_u64.to_le_bytes()[..]).await?;
-                }
-                Ok(())
-            });
-            opened.await.expect("room");
-            let (value, happened) = (Cell::new(1), Cell::new(0));
-            for polls in 1.. {
-                let has_ended = write(value.get(), Some(polls)).await;
-                worker.settle().await;
-                let seen = worker.transact(async |tx| {
-                    let mut seen = Vec::new();
-                    for row in [1, 2, 3] {
-                        let bytes = tx.get(tables.words, row).await?.expect("it was opened");
-                        seen.push(u64::from_le_bytes(bytes[..8].try_into().expect("eight bytes")));
-                    }
-                    let (comes, goes) = (100 + value.get(), 100 + value.get() - 1);
-                    Ok((seen, tx.contains(tables.words, comes).await?, tx.contains(tables.words, goes).await?))
-                });
-                let (seen, has_come, has_stayed) = seen.await.expect("all nodes are here");
-                let is_done = seen[0] == value.get();
-                assert!(seen.iter().all(|row| *row == seen[0]), "after {polls} polls: {seen:?}");
-                assert_eq!((has_come, has_stayed), (is_done, !is_done), "after {polls} polls");
-                assert!(is_done || !has_ended, "it has committed");
-                if is_done {
-                    value.set(value.get() + 1);
-                    happened.set(happened.get() + u32::from(!has_ended));
-                }
-                // Whatever it had locked is free.
-                write(value.get(), None).await;
-                value.set(value.get() + 1);
-                if has_ended {
-                    break;
-                }
-            }
-            self.happened.fetch_add(happened.get(), SeqCst);
+    ) {
+        if number > 0 {
+            return;
         }
+        // Rows of all nodes: one that is changed, one that is moved, one that comes and one that goes.
+        let write = async |value: u64, is_dropped_after: Option<u32>| {
+            let bytes = value.to_le_bytes();
+            let longer = [&bytes[..], &[7; 200][..(value % 2 * 200) as usize]].concat();
+            let (comes, goes) = (100 + value, 100 + value - 1);
+            let transaction = worker.transact(async |tx| {
+                tx.put(tables.words, 1, &bytes[..]).await?;
+                tx.update(tables.words, 2, |all| all.clone_from(&longer)).await?;
+                tx.insert(tables.words, comes, &bytes[..]).await?;
+                tx.put(tables.words, 3, &bytes[..]).await?;
+                tx.remove(tables.words, goes).await
+            });
+            match is_dropped_after {
+                Some(polls) => polled(transaction, polls).await,
+                None => {
+                    transaction.await.expect("all nodes are here");
+                    true
+                }
+            }
+        };
+        let opened = worker.transact(async |tx| {
+            for row in [1, 2, 3, 100] {
+                tx.put(tables.words, row, &0_u64.to_le_bytes()[..]).await?;
+            }
+            Ok(())
+        });
+        opened.await.expect("room");
+        let (value, happened) = (Cell::new(1), Cell::new(0));
+        for polls in 1.. {
+            let has_ended = write(value.get(), Some(polls)).await;
+            worker.settle().await;
+            let seen = worker.transact(async |tx| {
+                let mut seen = Vec::new();
+                for row in [1, 2, 3] {
+                    let bytes = tx.get(tables.words, row).await?.expect("it was opened");
+                    seen.push(u64::from_le_bytes(bytes[..8].try_into().expect("eight bytes")));
+                }
+                let (comes, goes) = (100 + value.get(), 100 + value.get() - 1);
+                Ok((seen, tx.contains(tables.words, comes).await?, tx.contains(tables.words, goes).await?))
+            });
+            let (seen, has_come, has_stayed) = seen.await.expect("all nodes are here");
+            let is_done = seen[0] == value.get();
+            assert!(seen.iter().all(|row| *row == seen[0]), "after {polls} polls: {seen:?}");
+            assert_eq!((has_come, has_stayed), (is_done, !is_done), "after {polls} polls");
+            assert!(is_done || !has_ended, "it has committed");
+            if is_done {
+                value.set(value.get() + 1);
+                happened.set(happened.get() + u32::from(!has_ended));
+            }
+            // Whatever it had locked is free.
+            write(value.get(), None).await;
+            value.set(value.get() + 1);
+            if has_ended {
+                break;
+            }
+        }
+        self.happened.fetch_add(happened.get(), SeqCst);
     }
 }
 

@@ -124,45 +124,43 @@ impl Random {
 }
 
 impl Script for Random {
-    fn run<'e, F: Fabric<Engine = NoHtm>, T: Fault>(
+    async fn run<'e, F: Fabric<Engine = NoHtm>, T: Fault>(
         self,
         worker: Worker<'e, F, With<T>>,
         tables: Tables,
         number: u64,
-    ) -> impl Future<Output = ()> + 'e {
-        async move {
-            let mut log = self.logs.lock().expect("nobody panics")[number as usize].take().expect("one for each");
-            let mut random = Rng::with_seed(self.seed << 16 | number);
-            for _ in 0..self.transactions {
-                let (mut recording, is_given_up) = (log.begin(), random.u8(0..10) == 0);
-                let steps = random.u8(1..5);
-                let ended = worker.transact(async |tx| {
-                    recording.retry();
-                    let mut own = BTreeMap::new();
-                    for _ in 0..steps {
-                        self.step(tx, tables, &mut random, &mut recording, &mut own).await?;
-                    }
-                    for ((table, key), Own { was, is }) in own {
-                        match (was, is) {
-                            // Nothing has come of it.
-                            (None, None) => {}
-                            (_, Some(version)) => recording.write(table, key, version),
-                            (Some(_), None) => {
-                                let version = recording.version();
-                                recording.remove(table, key, version);
-                            }
+    ) {
+        let mut log = self.logs.lock().expect("nobody panics")[number as usize].take().expect("one for each");
+        let mut random = Rng::with_seed(self.seed << 16 | number);
+        for _ in 0..self.transactions {
+            let (mut recording, is_given_up) = (log.begin(), random.u8(0..10) == 0);
+            let steps = random.u8(1..5);
+            let ended = worker.transact(async |tx| {
+                recording.retry();
+                let mut own = BTreeMap::new();
+                for _ in 0..steps {
+                    self.step(tx, tables, &mut random, &mut recording, &mut own).await?;
+                }
+                for ((table, key), Own { was, is }) in own {
+                    match (was, is) {
+                        // Nothing has come of it.
+                        (None, None) => {}
+                        (_, Some(version)) => recording.write(table, key, version),
+                        (Some(_), None) => {
+                            let version = recording.version();
+                            recording.remove(table, key, version);
                         }
                     }
-                    if is_given_up { Err(Error::aborted("it was to be")) } else { Ok(()) }
-                });
-                match ended.await {
-                    Ok(()) => recording.commit(),
-                    Err(Error::Aborted { .. }) => recording.abort(),
-                    Err(error) => panic!("{error}"),
                 }
+                if is_given_up { Err(Error::aborted("it was to be")) } else { Ok(()) }
+            });
+            match ended.await {
+                Ok(()) => recording.commit(),
+                Err(Error::Aborted { .. }) => recording.abort(),
+                Err(error) => panic!("{error}"),
             }
-            self.logs.lock().expect("nobody panics")[number as usize] = Some(log);
         }
+        self.logs.lock().expect("nobody panics")[number as usize] = Some(log);
     }
 }
 

@@ -174,7 +174,6 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> ClusterTx<'e, F, S> {
     /// # Errors
     ///
     /// When the value cannot be encoded.
-    #[allow(clippy::unused_async, reason = "all methods are alike, and an owner may be asked here one day")]
     pub async fn put<K: Key, C: Codec, O: Kind>(
         &mut self,
         table: ClusterTable<K, C, O>,

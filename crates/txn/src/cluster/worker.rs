@@ -57,6 +57,7 @@ struct Inner<'e, F: Fabric, S: Setting> {
     /// The name of the first slot.
     holder: Holder,
     /// States that no transaction uses, each of a slot of its own.
+    #[expect(clippy::vec_box, reason = "they go in and out with each transaction, and are large")]
     idle: RefCell<Vec<Box<State<'e, F::Port>>>>,
     /// How many states there are.
     states: Cell<u16>,
