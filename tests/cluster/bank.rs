@@ -1,11 +1,8 @@
 //! Money moves between accounts of all nodes, and none is lost or made.
 
-use std::{
-    future::Future,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering::Relaxed},
-    },
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering::Relaxed},
 };
 
 use drtm_htm::NoHtm;

@@ -2,7 +2,6 @@
 
 use std::{
     collections::BTreeMap,
-    future::Future,
     sync::{Arc, Mutex},
 };
 

@@ -3,6 +3,7 @@
 
 mod bank;
 mod bed;
+mod counts;
 mod drops;
 mod faults;
 mod history;
