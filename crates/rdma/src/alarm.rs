@@ -55,16 +55,29 @@ impl Alarm {
         self.ring_again()
     }
 
+    /// Like [`ring`](Self::ring), for an owner that sleeps on something other than this word: where
+    /// this says so, the caller wakes it.
+    #[cfg(not(feature = "model"))]
+    #[inline]
+    pub(crate) fn call_off(&self) -> bool {
+        fence(SeqCst);
+        self.0.word().load(Relaxed) == ASLEEP && self.claim()
+    }
+
     /// Like [`ring`](Self::ring), by a thread that has put a fence behind what it published.
     #[inline]
     pub(crate) fn ring_again(&self) -> bool {
         self.0.word().load(Relaxed) == ASLEEP && self.wake()
     }
 
+    /// Of several wakers, one makes the system call.
+    fn claim(&self) -> bool {
+        self.0.word().swap(AWAKE, SeqCst) == ASLEEP
+    }
+
     #[cold]
     fn wake(&self) -> bool {
-        // Of several wakers, one makes the system call.
-        let asleep = self.0.word().swap(AWAKE, SeqCst) == ASLEEP;
+        let asleep = self.claim();
         if asleep {
             self.0.wake();
         }

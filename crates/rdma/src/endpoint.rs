@@ -117,7 +117,7 @@ impl<P: Port> Endpoint<P> {
     /// The executor does so between coroutines; this is for who has none, and for tests that go
     /// step by step.
     pub fn progress(&self) -> bool {
-        self.inner.borrow_mut().poll() == Activity::Busy
+        self.inner.borrow_mut().poll() >= Activity::Remote
     }
 
     /// Polls until everything posted is over, except what waits for a peer to take messages. Does

@@ -51,6 +51,7 @@ mod executor;
 mod fabric;
 mod intent;
 mod local;
+mod mailbox;
 mod membership;
 mod memory;
 mod message;
@@ -66,6 +67,8 @@ mod shm;
 mod sim;
 mod sync;
 mod tasks;
+#[cfg(not(feature = "model"))]
+mod tcp;
 mod tickets;
 mod time;
 mod timers;
@@ -96,5 +99,7 @@ pub use sim::{
     Chances, Cost, Fault, NicProfile, Primitive, Published, Remains, RunEnd, Sim, SimConfig, SimFabric, SimPort, Trace,
     Transport,
 };
+#[cfg(not(feature = "model"))]
+pub use tcp::{Refusal, Refusals, TcpConfig, TcpError, TcpFabric, TcpLimits, TcpPort};
 pub use time::{Elapsed, Time};
 pub use verbs::Verbs;

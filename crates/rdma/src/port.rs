@@ -89,9 +89,9 @@ pub trait Events {
     /// A call was answered; without a frame, it was dropped unanswered.
     fn replied(&mut self, ticket: Ticket, from: NodeId, frame: Option<Frame>);
 
-    /// The incarnation of a node that the queue to it belongs to is gone. Calls that it has taken
-    /// will not be answered.
-    fn departed(&mut self, node: NodeId, incarnation: Incarnation);
+    /// The incarnation of a node that the queue to it belongs to is gone, or cut off. Calls that it
+    /// has taken will not be answered, and end with this error.
+    fn departed(&mut self, node: NodeId, error: VerbError);
 
     /// Nodes have come or gone.
     fn changed(&mut self);
@@ -104,6 +104,9 @@ pub enum Activity {
     Idle,
     /// All that is under way waits for a peer: to take messages, or to make its memory known.
     Blocked,
+    /// Something is under way elsewhere, and its completion ends a [`Backend::wait`]. The endpoint may
+    /// sleep.
+    Remote,
     /// Something is under way and needs only to be polled.
     Busy,
 }

@@ -25,7 +25,7 @@ const LONG: Duration = Duration::from_micros(200);
 /// A sleep that was not worth it.
 const SHORT: Duration = Duration::from_micros(50);
 
-pub(super) struct Idle {
+pub(crate) struct Idle {
     /// Rounds without anything to run.
     rounds: u32,
     /// How many of them before a sleep.
@@ -45,26 +45,26 @@ impl Default for Idle {
 impl Idle {
     /// The longest sleep of an endpoint that waits for a peer to take messages: a peer does not say
     /// when it has.
-    pub(super) const BLOCKED: Duration = Duration::from_millis(1);
+    pub(crate) const BLOCKED: Duration = Duration::from_millis(1);
     const FIRST_BLOCKED: Duration = Duration::from_micros(20);
 
     /// A coroutine ran.
     #[inline]
-    pub(super) fn end(&mut self) {
+    pub(crate) fn end(&mut self) {
         if self.rounds > 0 {
             *self = Self { budget: self.budget, ..Self::default() };
         }
     }
 
     /// Waits a little.
-    pub(super) fn spin(&mut self) {
+    pub(crate) fn spin(&mut self) {
         self.rounds = self.rounds.saturating_add(1);
         self.backoff.snooze();
     }
 
     /// Whether there was enough spinning: by rounds, or by time, where each takes long because
     /// others want the processor.
-    pub(super) fn is_due(&mut self, clock: impl FnOnce() -> Time) -> bool {
+    pub(crate) fn is_due(&mut self, clock: impl FnOnce() -> Time) -> bool {
         if self.rounds >= self.budget {
             return true;
         }
@@ -76,13 +76,13 @@ impl Idle {
     }
 
     /// Whether there has been nothing to run for longer than there is patience for.
-    pub(super) fn has_lasted(&mut self, now: Time, patience: Option<Duration>) -> bool {
+    pub(crate) fn has_lasted(&mut self, now: Time, patience: Option<Duration>) -> bool {
         let since = *self.since.get_or_insert(now);
         patience.is_some_and(|patience| now.since(since) > patience)
     }
 
     /// How long to sleep at the most.
-    pub(super) fn nap_at_most(&mut self, blocked: bool, now: Time, patience: Option<Duration>) -> Option<Duration> {
+    pub(crate) fn nap_at_most(&mut self, blocked: bool, now: Time, patience: Option<Duration>) -> Option<Duration> {
         let patience = patience.map(|patience| {
             let lasted = self.since.map_or(Duration::ZERO, |since| now.since(since));
             // A little longer, so that it is over then.
@@ -97,7 +97,7 @@ impl Idle {
     }
 
     /// A sleep was so long.
-    pub(super) fn napped(&mut self, long: Duration) {
+    pub(crate) fn napped(&mut self, long: Duration) {
         self.budget = if long < SHORT { (self.budget * 2).min(MOST) } else { (self.budget / 2).max(LEAST) };
         // One more round, and it may sleep again.
         self.rounds = self.rounds.max(1);

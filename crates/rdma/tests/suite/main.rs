@@ -10,6 +10,7 @@ mod executor;
 mod group;
 mod imperfections;
 mod kills;
+mod machines;
 mod messages;
 mod nodes;
 mod processes;
