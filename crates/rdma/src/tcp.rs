@@ -273,6 +273,19 @@ impl<E: Engine> TcpFabric<E> {
         self.member.shared.refusals.read()
     }
 
+    /// Bytes that wait for peers to read them: at most [`TcpLimits::held_bytes`] and one operation's for
+    /// each connection.
+    #[must_use]
+    pub fn held_bytes(&self) -> usize {
+        self.member.shared.held_bytes()
+    }
+
+    /// Breaks all connections of peers' endpoints to this node, as a network might. For tests.
+    #[doc(hidden)]
+    pub fn break_connections(&self) {
+        self.member.shared.break_connections();
+    }
+
     fn own(&self, node: NodeId) -> Result<&Shared<E>, FabricError> {
         let shared = &self.member.shared;
         if node == shared.node { Ok(shared) } else { Err(FabricError::Foreign { node }) }

@@ -281,12 +281,20 @@ impl<E: Engine> Service<E> {
         for _ in 0..ACCEPTED {
             let Ok((socket, _)) = self.listener.accept() else { return };
             if self.strangers.len() >= self.shared.config.limits.strangers.max(1) {
-                let oldest = self.strangers[0];
-                if let Some(connection) = self.take(oldest) {
-                    self.close(connection, Some(Refusal::Crowded));
-                }
+                self.crowd_out();
             }
             let _ = self.take_in_stranger(socket);
+        }
+    }
+
+    /// Makes room for a stranger: the oldest goes, of those that have not shown the key if there are
+    /// such.
+    fn crowd_out(&mut self) {
+        let unknown =
+            |token: &u64| self.get(*token).is_some_and(|connection| matches!(connection.role, Role::Stranger));
+        let oldest = self.strangers.iter().copied().find(unknown).or(self.strangers.first().copied());
+        if let Some(connection) = oldest.and_then(|oldest| self.take(oldest)) {
+            self.close(connection, Some(Refusal::Crowded));
         }
     }
 

@@ -363,6 +363,23 @@ impl<E: Engine> Shared<E> {
         }
     }
 
+    fn each_caller(&self, mut of: impl FnMut(&Arc<Caller>)) {
+        for callers in &self.callers {
+            callers.lock().iter().flatten().for_each(&mut of);
+        }
+    }
+
+    pub(super) fn held_bytes(&self) -> usize {
+        let mut bytes = 0;
+        self.each_caller(|caller| bytes += caller.out.lock().pending());
+        bytes
+    }
+
+    pub(super) fn break_connections(&self) {
+        // One that is closed already is broken.
+        self.each_caller(|caller| drop(caller.socket.shutdown(std::net::Shutdown::Both)));
+    }
+
     /// How this node introduces itself.
     pub(super) fn hello(&self, to: NodeId, purpose: Purpose) -> Hello {
         Hello {
