@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use drtm_htm::Engine;
 
-use crate::{Incarnation, NodeId, Presence, Time, time};
+use crate::{Incarnation, NodeId, Presence, Time, die, time};
 
 use super::{
     Refusal, TcpError,
@@ -281,6 +281,7 @@ impl<E: Engine> Service<E> {
             self.close(before, None);
         }
         self.resolve(node, None);
+        die::site("tcp.linked");
     }
 
     /// A link is lost, and with it the peer, unless there is another link.

@@ -14,6 +14,7 @@ use drtm_htm::Engine;
 use crate::{
     Buffers, Capabilities, FabricError, Incarnation, NodeEvent, NodeId, Port, Presence, Time, VerbError,
     alarm::{Ring, Ringer},
+    die,
     mailbox::Kind,
     membership::Told,
     port::{Activity, Backend, Events, Frame, Received, Reply, ReplyTo, Work},
@@ -198,6 +199,7 @@ impl<E: Engine> TcpPort<E> {
     /// of the connections.
     fn write_replies(&mut self) -> bool {
         let shared = &self.shared;
+        die::site("tcp.replied");
         self.unwritten.retain(|caller| {
             let Some(mut out) = caller.out.try_lock() else { return true };
             // An error is the service's to see.

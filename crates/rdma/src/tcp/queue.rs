@@ -5,7 +5,7 @@ use std::{collections::VecDeque, io, sync::Arc};
 use drtm_htm::Engine;
 
 use crate::{
-    NodeId, Time, VerbError,
+    NodeId, Time, VerbError, die,
     port::{Activity, Events, Frame, Ticket, Verb, Work},
 };
 
@@ -149,8 +149,11 @@ impl Queue {
                 }
                 self.sent.push_back(work);
             }
-            if wire.out.pending() > 0 && wire.flush().is_err() {
-                return false;
+            if wire.out.pending() > 0 {
+                if wire.flush().is_err() {
+                    return false;
+                }
+                die::site("tcp.sent");
             }
         }
         self.watch(by.bell);
@@ -169,6 +172,7 @@ impl Queue {
         self.watched = Interest { input: true, output: true };
         by.bell.watch(&wire.socket, u64::from(self.node.0), self.watched).ok()?;
         self.line = Line::Dialing(Box::new((dial, wire)), by.now + shared.config.patience);
+        die::site("tcp.dialed");
         Some(())
     }
 
@@ -235,6 +239,9 @@ impl Queue {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Came::Nothing,
             Err(_) => Came::End,
         };
+        if came == Came::Some {
+            die::site("tcp.heard");
+        }
         let sound = came == Came::Nothing || self.hear_all(&mut wire, by).is_ok();
         self.line = Line::Up(wire);
         if came == Came::End || !sound {

@@ -6,7 +6,7 @@ use std::{io, sync::Arc};
 use drtm_htm::Engine;
 
 use crate::{
-    Incarnation, NodeId, Offset, RegionId, Remote, Tearing,
+    Incarnation, NodeId, Offset, RegionId, Remote, Tearing, die,
     mailbox::Kind,
     memory,
     port::{ReplyTo, Ticket},
@@ -123,6 +123,7 @@ impl<E: Engine> Shared<E> {
                     served.broken = (!signaled).then_some(failure);
                 }
             }
+            die::site("tcp.carried.out");
             served.stalled = false;
             worked = true;
             wire.input.consume(length);
@@ -132,6 +133,7 @@ impl<E: Engine> Shared<E> {
         if out.flush(&caller.socket).is_err() || came == Came::End {
             return Fate::Closed(None);
         }
+        die::site("tcp.answered");
         Fate::Stays(worked || came == Came::Some)
     }
 

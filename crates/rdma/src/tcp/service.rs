@@ -25,7 +25,7 @@ use std::{
 use drtm_htm::Engine;
 use parking_lot::{Condvar, Mutex};
 
-use crate::{Incarnation, NodeId, Time, executor::idle::Idle, time};
+use crate::{Incarnation, NodeId, Time, die, executor::idle::Idle, time};
 
 use super::{
     Refusal, TcpError,
@@ -485,6 +485,7 @@ impl<E: Engine> Service<E> {
                 connection.wire.out.frames().push(Letter::Goodbye as u8);
                 let _ = connection.wire.flush();
                 let _ = connection.wire.socket.shutdown(std::net::Shutdown::Write);
+                die::site("tcp.goodbye");
                 links.push(connection);
             } else {
                 self.close(connection, None);

@@ -57,11 +57,11 @@ impl Addresses {
         (0..NODES).map(NodeId).fold(config, |config, peer| config.peer(peer, self.of(peer)))
     }
 
-    fn written(self) -> String {
+    pub(crate) fn written(self) -> String {
         format!("{}-{}", self.ip, self.first)
     }
 
-    fn read(text: &str) -> Self {
+    pub(crate) fn read(text: &str) -> Self {
         let (ip, first) = text.split_once('-').expect("address-port");
         Self { ip: ip.parse().expect("an address"), first: first.parse().expect("a port") }
     }
