@@ -163,6 +163,47 @@ mod model {
         });
     }
 
+    /// A waker that looks first whether anything waits, as for room in a mailbox: the flag is set before
+    /// the announcement, and the waker's fence is before its look at both.
+    fn wakes_where_something_waits(fenced: bool) {
+        explore(move || {
+            let shared = Arc::new((Alarm::default(), AtomicBool::new(false), AtomicBool::new(false)));
+            let theirs = Arc::clone(&shared);
+            let waker = thread::spawn(move || {
+                let (alarm, room, starved) = &*theirs;
+                room.store(true, Relaxed);
+                if fenced {
+                    fence(SeqCst);
+                }
+                if starved.load(Relaxed) {
+                    alarm.ring_again();
+                }
+            });
+            let (alarm, room, starved) = &*shared;
+            while !room.load(Relaxed) {
+                starved.store(true, Relaxed);
+                alarm.announce();
+                if !room.load(Relaxed) {
+                    alarm.sleep(None);
+                }
+                alarm.retract();
+                starved.store(false, Relaxed);
+            }
+            waker.join().expect("no panic");
+        });
+    }
+
+    #[test]
+    fn a_waker_may_look_first_whether_anything_waits() {
+        wakes_where_something_waits(true);
+    }
+
+    #[test]
+    #[should_panic(expected = "deadlock")]
+    fn a_look_without_a_fence_is_found() {
+        wakes_where_something_waits(false);
+    }
+
     /// The mutation: a waker without its fence.
     #[test]
     #[should_panic(expected = "deadlock")]

@@ -84,10 +84,10 @@ use shared::{End, NODES, Peer, Shared};
 ///
 /// // Two nodes, which would be on two machines; here they are in one process.
 /// let key = [42; 32]; // of a random generator, in earnest
-/// let one = TcpConfig::new(NodeId(0), "127.0.0.1:47310".parse()?, key);
-/// let two = TcpConfig::new(NodeId(1), "127.0.0.1:47311".parse()?, key);
-/// let one = TcpFabric::join(NoHtm, one.peer(NodeId(1), "127.0.0.1:47311".parse()?))?;
-/// let two = TcpFabric::join(NoHtm, two.peer(NodeId(0), "127.0.0.1:47310".parse()?))?;
+/// let one = TcpConfig::new(NodeId(0), "127.0.0.1:27310".parse()?, key);
+/// let two = TcpConfig::new(NodeId(1), "127.0.0.1:27311".parse()?, key);
+/// let one = TcpFabric::join(NoHtm, one.peer(NodeId(1), "127.0.0.1:27311".parse()?))?;
+/// let two = TcpFabric::join(NoHtm, two.peer(NodeId(0), "127.0.0.1:27310".parse()?))?;
 ///
 /// let memory = Arc::new(Region::anonymous(NoHtm, 1 << 20)?);
 /// let offset = memory.extend(8, 8)?;

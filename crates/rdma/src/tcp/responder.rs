@@ -22,6 +22,11 @@ use super::{
     wire::{self, Failure, Request, Response},
 };
 
+/// What is carried out for one connection before it is another's turn: bytes that are moved, with so
+/// many for each operation.
+const TURN: usize = 256 << 10;
+const OPERATION: usize = 64;
+
 /// How far a caller's operations have come.
 #[derive(Debug, Default)]
 pub(super) struct Served {
@@ -31,6 +36,8 @@ pub(super) struct Served {
     pub(super) stalled: bool,
     /// The peer does not read what it is told.
     pub(super) paused: bool,
+    /// There is more that has come than its turn was long.
+    pub(super) unfinished: bool,
 }
 
 /// What became of an operation.
@@ -60,7 +67,8 @@ impl<E: Engine> Shared<E> {
     ) -> Fate {
         let most = self.config.limits.held_bytes;
         let mut came = Came::Nothing;
-        if !served.stalled && !served.paused && wire.input.held() <= most {
+        let unfinished = std::mem::take(&mut served.unfinished);
+        if !served.stalled && !served.paused && !unfinished && wire.input.held() <= most {
             match wire.fill() {
                 Ok(Came::Nothing) if wire.input.held() == 0 => return Fate::Stays(false),
                 Ok(found) => came = found,
@@ -69,9 +77,13 @@ impl<E: Engine> Shared<E> {
             }
         }
         let mut out = caller.out.lock();
-        let mut done = 0;
+        let (mut done, mut turn) = (0, 0);
         let mut worked = false;
         loop {
+            if turn > TURN {
+                served.unfinished = true;
+                break;
+            }
             if out.pending() > most {
                 say_done(&mut done, &mut out);
                 match out.flush(&caller.socket) {
@@ -92,6 +104,7 @@ impl<E: Engine> Shared<E> {
                 },
                 Err(wire::Malformed) => return Fate::Closed(Some(Refusal::Malformed)),
             };
+            turn += OPERATION + request.bytes();
             let outcome = match served.broken {
                 Some(failure) => Err(failure),
                 None => self.carry_out(&request, caller, scratch),

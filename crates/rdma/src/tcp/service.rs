@@ -10,6 +10,7 @@
 //! many bytes are read. So a flood on one delays others by that much at most.
 
 use std::{
+    io,
     net::{TcpListener, TcpStream},
     sync::{
         Arc,
@@ -122,6 +123,10 @@ pub(super) struct Service<E: Engine> {
     ready: Vec<Ready>,
     /// Connections whose next operation waits for room in the mailbox.
     stalled: Vec<u64>,
+    /// Connections of which more has come than their turns were long.
+    unfinished: Vec<u64>,
+    /// No connections are accepted until the next look at what is late: the system has none to give.
+    deaf: bool,
     /// Handshakes that may still be answered, and when that was reckoned.
     pub(super) allowance: (f64, Time),
     /// When something is next to be done without being asked.
@@ -155,6 +160,8 @@ pub(super) fn start<E: Engine>(
         rounds: 0,
         ready: Vec::new(),
         stalled: Vec::new(),
+        unfinished: Vec::new(),
+        deaf: false,
         tick: now,
         scratch: Vec::new(),
     };
@@ -194,6 +201,9 @@ impl<E: Engine> Service<E> {
             self.shared.service.look(&mut ready);
             busy |= self.handle(&ready);
             self.ready = ready;
+        }
+        for token in std::mem::take(&mut self.unfinished) {
+            busy |= self.go_on(token);
         }
         busy | self.look_after()
     }
@@ -260,6 +270,9 @@ impl<E: Engine> Service<E> {
         let now = time::of_this_machine();
         if now >= self.tick {
             self.end_what_is_late(now);
+            if self.deaf {
+                self.listen(true);
+            }
             self.tend_links(now);
             self.tick = now + self.period();
         }
@@ -273,18 +286,33 @@ impl<E: Engine> Service<E> {
     }
 
     fn next_tick(&self, now: Time) -> Option<Time> {
-        let alone = self.strangers.is_empty() && self.shared.nodes() == 1;
+        let alone = self.strangers.is_empty() && self.shared.nodes() == 1 && !self.deaf;
         (!alone).then_some(self.tick.max(now))
     }
 
     fn accept(&mut self) {
         for _ in 0..ACCEPTED {
-            let Ok((socket, _)) = self.listener.accept() else { return };
+            let socket = match self.listener.accept() {
+                Ok((socket, _)) => socket,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                // One that has gone already is one less.
+                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => continue,
+                // No descriptors, or no memory.
+                Err(_) => return self.listen(false),
+            };
             if self.strangers.len() >= self.shared.config.limits.strangers.max(1) {
                 self.crowd_out();
             }
             let _ = self.take_in_stranger(socket);
         }
+    }
+
+    /// Begins to accept connections, or stops.
+    fn listen(&mut self, listen: bool) {
+        self.deaf = !listen;
+        let interest = Interest { input: listen, output: false };
+        // It fails only for a socket that is not watched, and this one is.
+        let _ = self.shared.service.rewatch(&self.listener, LISTENER, interest);
     }
 
     /// Makes room for a stranger: the oldest goes, of those that have not shown the key if there are
@@ -356,6 +384,9 @@ impl<E: Engine> Service<E> {
                 if let Role::Caller(_, served) = &connection.role {
                     if served.stalled && !self.stalled.contains(&token) {
                         self.stalled.push(token);
+                    }
+                    if served.unfinished && !self.unfinished.contains(&token) {
+                        self.unfinished.push(token);
                     }
                     if busy && !self.hot.contains(&token) {
                         self.hot.truncate(HOT - 1);
@@ -478,6 +509,7 @@ impl<E: Engine> Service<E> {
     fn say_goodbye(&mut self) {
         /// A peer that is stopped does not hear it.
         const PATIENCE: Duration = Duration::from_millis(200);
+        die::site("tcp.goodbye");
         let mut links: Vec<Connection> = Vec::new();
         for token in self.tokens() {
             let Some(mut connection) = self.take(token) else { continue };
@@ -485,7 +517,6 @@ impl<E: Engine> Service<E> {
                 connection.wire.out.frames().push(Letter::Goodbye as u8);
                 let _ = connection.wire.flush();
                 let _ = connection.wire.socket.shutdown(std::net::Shutdown::Write);
-                die::site("tcp.goodbye");
                 links.push(connection);
             } else {
                 self.close(connection, None);

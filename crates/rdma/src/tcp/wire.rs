@@ -83,6 +83,17 @@ pub(crate) enum Request<'a> {
     },
 }
 
+impl Request<'_> {
+    /// Bytes that it moves.
+    pub(crate) fn bytes(&self) -> usize {
+        match self {
+            Self::Read { words, .. } => 8 * words,
+            Self::Write { words: bytes, .. } | Self::Send { bytes } | Self::Call { bytes, .. } => bytes.len(),
+            Self::CompareSwap { .. } | Self::FetchAdd { .. } => 8,
+        }
+    }
+}
+
 /// Why a responder carries an operation out no further.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Failure {

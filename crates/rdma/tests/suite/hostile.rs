@@ -255,7 +255,7 @@ fn holders_of_the_key_are_refused_by_what_they_say_they_are() {
     refused(Hello { sealed: 0, ..LINK }, Refusal::Mismatch);
     refused(ENDPOINT, Refusal::Unknown);
     refused(Hello { expected: 9, ..ENDPOINT }, Refusal::Stale);
-    let mut link = Insider::enter(&fabric, LINK).ok().expect("honest so far");
+    let mut link = Insider::enter(&fabric, LINK).expect("honest so far");
     assert_eq!(link.hear(), [1], "welcome");
     // This node dials it from now on, if it must.
     refused(LINK, Refusal::Duplicate);
@@ -265,10 +265,10 @@ fn holders_of_the_key_are_refused_by_what_they_say_they_are() {
     let endpoint = fabric.endpoint(NodeId(0)).expect("room");
     assert_eq!(endpoint.presence(NodeId(3)), Presence::Here(Incarnation(5)));
     // Another incarnation takes its place, and the connection of the one before ends.
-    let mut queue = Insider::enter(&fabric, ENDPOINT).ok().expect("it is linked");
+    let mut queue = Insider::enter(&fabric, ENDPOINT).expect("it is linked");
     queue.say(&read(0, BASE.bytes(), 1));
     assert_eq!(queue.hear().len(), 16);
-    let mut next = Insider::enter(&fabric, Hello { incarnation: 6, ..LINK }).ok().expect("a restart");
+    let mut next = Insider::enter(&fabric, Hello { incarnation: 6, ..LINK }).expect("a restart");
     assert_eq!(next.hear(), [1], "welcome");
     assert!(is_closed(&mut queue.stream) && is_closed(&mut link.stream));
     assert_eq!(endpoint.presence(NodeId(3)), Presence::Here(Incarnation(6)));
@@ -287,7 +287,7 @@ fn holders_of_the_key_are_refused_by_what_they_say_they_are() {
 #[test]
 fn what_is_replayed_changed_or_malformed_ends_its_connection() {
     let fabric = node(&config(TcpLimits::default()).1);
-    let mut link = Insider::enter(&fabric, LINK).ok().expect("honest so far");
+    let mut link = Insider::enter(&fabric, LINK).expect("honest so far");
     assert_eq!(link.hear(), [1], "welcome");
 
     // A copy of a handshake is answered, and cannot be confirmed.
@@ -318,7 +318,7 @@ fn what_is_replayed_changed_or_malformed_ends_its_connection() {
         },
     ];
     for (spoil, count) in spoil.into_iter().zip(2..) {
-        let mut insider = Insider::enter(&fabric, ENDPOINT).ok().expect("it is linked");
+        let mut insider = Insider::enter(&fabric, ENDPOINT).expect("it is linked");
         insider.say(&good);
         assert_eq!(insider.hear().len(), 8 + 32);
         spoil(&mut insider, &good);
@@ -331,13 +331,13 @@ fn what_is_replayed_changed_or_malformed_ends_its_connection() {
     let misaligned = read(0, BASE.bytes() + 4, 1);
     let nonsense = [vec![99; 16], oversized, misaligned, [&[6, 0][..], &[0; 14]].concat()];
     for (frame, count) in nonsense.into_iter().zip(1..) {
-        let mut insider = Insider::enter(&fabric, ENDPOINT).ok().expect("it is linked");
+        let mut insider = Insider::enter(&fabric, ENDPOINT).expect("it is linked");
         insider.say(&frame);
         assert!(is_closed(&mut insider.stream));
         until_refused(&fabric, Refusal::Malformed, count);
     }
     // Truncated: the end comes in the middle of a frame, which does nothing.
-    let mut insider = Insider::enter(&fabric, ENDPOINT).ok().expect("it is linked");
+    let mut insider = Insider::enter(&fabric, ENDPOINT).expect("it is linked");
     insider.say(&good[..9]);
     insider.stream.shutdown(Shutdown::Write).expect("a socket");
     assert!(is_closed(&mut insider.stream));
@@ -354,9 +354,9 @@ fn what_is_replayed_changed_or_malformed_ends_its_connection() {
 #[test]
 fn an_access_outside_of_what_is_granted_fails_and_the_connection_goes_on() {
     let fabric = node(&config(TcpLimits::default()).1);
-    let mut link = Insider::enter(&fabric, LINK).ok().expect("honest so far");
+    let mut link = Insider::enter(&fabric, LINK).expect("honest so far");
     assert_eq!(link.hear(), [1], "welcome");
-    let mut insider = Insider::enter(&fabric, ENDPOINT).ok().expect("it is linked");
+    let mut insider = Insider::enter(&fabric, ENDPOINT).expect("it is linked");
     let end = BASE.bytes() + crate::support::BYTES;
     let outside = [(0, end, 1), (0, end - 8, 2), (0, !7, 1), (1, BASE.bytes(), 1), (u16::MAX, 0, 8192)];
     for ((region, offset, words), count) in outside.into_iter().zip(1..) {
@@ -445,9 +445,9 @@ fn handshakes_are_answered_at_a_bounded_rate() {
 #[test]
 fn a_flood_of_reads_that_are_never_taken_is_stopped_by_a_bound() {
     let fabric = node(&config(TcpLimits { held_bytes: 256 << 10, ..TcpLimits::default() }).1);
-    let mut link = Insider::enter(&fabric, LINK).ok().expect("honest so far");
+    let mut link = Insider::enter(&fabric, LINK).expect("honest so far");
     assert_eq!(link.hear(), [1], "welcome");
-    let mut insider = Insider::enter(&fabric, ENDPOINT).ok().expect("it is linked");
+    let mut insider = Insider::enter(&fabric, ENDPOINT).expect("it is linked");
     let endpoint = fabric.endpoint(NodeId(0)).expect("room");
     // Each asks for 64 KiB, and nothing is read of the answers.
     insider.stream.set_nonblocking(true).expect("a socket");
