@@ -45,6 +45,7 @@ mod queue;
 mod responder;
 mod service;
 mod shared;
+mod strangers;
 pub(crate) mod wire;
 
 pub use config::{TcpConfig, TcpLimits};

@@ -1,7 +1,7 @@
 //! Why a node cannot join, and why a node has refused others.
 
 use std::{
-    io,
+    fmt, io,
     sync::atomic::{AtomicU64, Ordering::Relaxed},
 };
 
@@ -185,7 +185,7 @@ impl Refusal {
 /// # Example
 ///
 /// See [`TcpFabric::refusals`](crate::TcpFabric::refusals).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub struct Refusals([u64; Refusal::ALL.len()]);
 
 impl Refusals {
@@ -199,6 +199,14 @@ impl Refusals {
     #[must_use]
     pub fn total(&self) -> u64 {
         self.0.iter().sum()
+    }
+}
+
+/// The causes that have occurred.
+impl fmt::Debug for Refusals {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let some = Refusal::ALL.iter().map(|refusal| (refusal, self.of(*refusal))).filter(|(_, count)| *count > 0);
+        f.debug_map().entries(some).finish()
     }
 }
 

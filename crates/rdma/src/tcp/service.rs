@@ -10,8 +10,7 @@
 //! many bytes are read. So a flood on one delays others by that much at most.
 
 use std::{
-    io,
-    net::{TcpListener, TcpStream},
+    net::TcpListener,
     sync::{
         Arc,
         atomic::{
@@ -26,24 +25,21 @@ use std::{
 use drtm_htm::Engine;
 use parking_lot::{Condvar, Mutex};
 
-use crate::{Incarnation, NodeId, Time, die, executor::idle::Idle, time};
+use crate::{Incarnation, NodeId, Time, executor::idle::Idle, time};
 
 use super::{
     Refusal, TcpError,
     bell::{Interest, Ready},
     dial::{Dial, Wire},
     flow::Outflow,
-    hello::{Hello, Letter},
+    hello::Hello,
     links::Links,
     responder::Served,
     shared::{Caller, End, Peer, Shared},
 };
 
 /// The token of the listener.
-const LISTENER: u64 = u64::MAX - 1;
-
-/// Connections that are accepted in a round.
-const ACCEPTED: usize = 16;
+pub(super) const LISTENER: u64 = u64::MAX - 1;
 
 /// Connections that are read without a look whether they have something, in most rounds.
 const HOT: usize = 4;
@@ -107,13 +103,13 @@ pub(super) struct Outcome {
 pub(super) struct Service<E: Engine> {
     pub(super) shared: Arc<Shared<E>>,
     pub(super) joining: Arc<Joining>,
-    listener: TcpListener,
+    pub(super) listener: TcpListener,
     /// By the low half of their tokens.
-    connections: Vec<Option<Connection>>,
+    pub(super) connections: Vec<Option<Connection>>,
     vacant: Vec<u32>,
     tokens: u32,
     /// Tokens of connections that have not proved that they have the key, oldest first.
-    strangers: Vec<u64>,
+    pub(super) strangers: Vec<u64>,
     /// Connections of callers.
     pub(super) callers: usize,
     pub(super) links: Links,
@@ -126,7 +122,7 @@ pub(super) struct Service<E: Engine> {
     /// Connections of which more has come than their turns were long.
     unfinished: Vec<u64>,
     /// No connections are accepted until the next look at what is late: the system has none to give.
-    deaf: bool,
+    pub(super) deaf: bool,
     /// Handshakes that may still be answered, and when that was reckoned.
     pub(super) allowance: (f64, Time),
     /// When something is next to be done without being asked.
@@ -196,7 +192,8 @@ impl<E: Engine> Service<E> {
         for index in (0..self.hot.len()).rev() {
             busy |= self.go_on(self.hot[index]);
         }
-        if !busy && (self.hot.is_empty() || self.rounds.is_multiple_of(LOOK)) {
+        // Busy ones never keep the others from their turns.
+        if self.hot.is_empty() || self.rounds.is_multiple_of(LOOK) {
             let mut ready = std::mem::take(&mut self.ready);
             self.shared.service.look(&mut ready);
             busy |= self.handle(&ready);
@@ -290,53 +287,6 @@ impl<E: Engine> Service<E> {
         (!alone).then_some(self.tick.max(now))
     }
 
-    fn accept(&mut self) {
-        for _ in 0..ACCEPTED {
-            let socket = match self.listener.accept() {
-                Ok((socket, _)) => socket,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-                // One that has gone already is one less.
-                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => continue,
-                // No descriptors, or no memory.
-                Err(_) => return self.listen(false),
-            };
-            if self.strangers.len() >= self.shared.config.limits.strangers.max(1) {
-                self.crowd_out();
-            }
-            let _ = self.take_in_stranger(socket);
-        }
-    }
-
-    /// Begins to accept connections, or stops.
-    fn listen(&mut self, listen: bool) {
-        self.deaf = !listen;
-        let interest = Interest { input: listen, output: false };
-        // It fails only for a socket that is not watched, and this one is.
-        let _ = self.shared.service.rewatch(&self.listener, LISTENER, interest);
-    }
-
-    /// Makes room for a stranger: the oldest goes, of those that have not shown the key if there are
-    /// such.
-    fn crowd_out(&mut self) {
-        let unknown =
-            |token: &u64| self.get(*token).is_some_and(|connection| matches!(connection.role, Role::Stranger));
-        let oldest = self.strangers.iter().copied().find(unknown).or(self.strangers.first().copied());
-        if let Some(connection) = oldest.and_then(|oldest| self.take(oldest)) {
-            self.close(connection, Some(Refusal::Crowded));
-        }
-    }
-
-    /// A failure is the system's, which has closed the socket then.
-    fn take_in_stranger(&mut self, socket: TcpStream) -> Option<()> {
-        socket.set_nonblocking(true).ok()?;
-        let wire = Wire::new(socket, self.shared.config.deadline).ok()?;
-        let token = self.add(wire, Role::Stranger)?;
-        self.strangers.push(token);
-        // Most have said something already.
-        self.go_on(token);
-        Some(())
-    }
-
     /// Adds a connection, and watches it.
     pub(super) fn add(&mut self, wire: Wire, role: Role) -> Option<u64> {
         let index = self.vacant.pop().unwrap_or(self.connections.len() as u32);
@@ -373,7 +323,7 @@ impl<E: Engine> Service<E> {
     }
 
     /// Does what a connection has brought. Tells whether that was something.
-    fn go_on(&mut self, token: u64) -> bool {
+    pub(super) fn go_on(&mut self, token: u64) -> bool {
         let Some(mut connection) = self.take(token) else {
             self.hot.retain(|hot| *hot != token);
             return false;
@@ -489,47 +439,6 @@ impl<E: Engine> Service<E> {
             });
             if theirs && let Some(connection) = self.take(token) {
                 self.close(connection, None);
-            }
-        }
-    }
-
-    /// Ends handshakes that take too long.
-    fn end_what_is_late(&mut self, now: Time) {
-        let limits = self.shared.config.limits;
-        for token in self.strangers.clone() {
-            if self.get(token).is_none_or(|stranger| now.since(stranger.since) > limits.handshake_time)
-                && let Some(connection) = self.take(token)
-            {
-                self.close(connection, Some(Refusal::Slow));
-            }
-        }
-    }
-
-    /// Tells the peers that this node leaves, and waits a little for them to have heard it.
-    fn say_goodbye(&mut self) {
-        /// A peer that is stopped does not hear it.
-        const PATIENCE: Duration = Duration::from_millis(200);
-        die::site("tcp.goodbye");
-        let mut links: Vec<Connection> = Vec::new();
-        for token in self.tokens() {
-            let Some(mut connection) = self.take(token) else { continue };
-            if matches!(connection.role, Role::Link(_)) && !self.shared.silent.load(SeqCst) {
-                connection.wire.out.frames().push(Letter::Goodbye as u8);
-                let _ = connection.wire.flush();
-                let _ = connection.wire.socket.shutdown(std::net::Shutdown::Write);
-                links.push(connection);
-            } else {
-                self.close(connection, None);
-            }
-        }
-        let until = time::of_this_machine() + PATIENCE;
-        while !links.is_empty() && time::of_this_machine() < until {
-            links.retain_mut(|link| {
-                link.wire.input = super::flow::Inflow::new();
-                matches!(link.wire.fill(), Ok(super::flow::Came::Some | super::flow::Came::Nothing))
-            });
-            if !links.is_empty() {
-                std::thread::sleep(Duration::from_micros(200));
             }
         }
     }

@@ -44,10 +44,11 @@ struct Hello {
     to: u16,
     incarnation: u32,
     expected: u32,
+    endpoint: u16,
 }
 
 /// An honest one.
-const LINK: Hello = Hello { kind: 1, engine: 1, sealed: 1, from: 3, to: 0, incarnation: 5, expected: 0 };
+const LINK: Hello = Hello { kind: 1, engine: 1, sealed: 1, from: 3, to: 0, incarnation: 5, expected: 0, endpoint: 0 };
 const ENDPOINT: Hello = Hello { kind: 2, expected: 1, ..LINK };
 
 impl Hello {
@@ -57,7 +58,8 @@ impl Hello {
         bytes.extend(self.to.to_le_bytes());
         bytes.extend(self.incarnation.to_le_bytes());
         bytes.extend(self.expected.to_le_bytes());
-        bytes.extend([0; 8]);
+        bytes.extend(self.endpoint.to_le_bytes());
+        bytes.extend([0; 6]);
         bytes
     }
 }
@@ -477,4 +479,37 @@ fn a_flood_of_reads_that_are_never_taken_is_stopped_by_a_bound() {
     println!("{sent} READs of 64 KiB were taken in, and no more");
     assert!(fabric.held_bytes() < 2 << 20, "{} bytes are held", fabric.held_bytes());
     is_served(&endpoint);
+}
+
+/// More connections than are read without a look ask for as much as they can, and take it.
+#[test]
+fn busy_connections_leave_turns_to_others() {
+    let fabric = node(&config(TcpLimits::default()).1);
+    let mut link = Insider::enter(&fabric, LINK).expect("honest so far");
+    assert_eq!(link.hear(), [1], "welcome");
+    let endpoint = fabric.endpoint(NodeId(0)).expect("room");
+    let over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for number in 0..6 {
+            let mut insider = Insider::enter(&fabric, Hello { endpoint: number, ..ENDPOINT }).expect("it is linked");
+            let over = &over;
+            scope.spawn(move || {
+                let burst = read(0, BASE.bytes(), 512).repeat(64);
+                while !over.load(Acquire) {
+                    // The next is there before the answer to this one is taken.
+                    insider.say(&burst);
+                    insider.say(&burst);
+                    let mut left = 2 * 64 * (8 + 8 * 512);
+                    while left > 0 {
+                        left -= insider.hear().len();
+                    }
+                }
+            });
+        }
+        let _over = Sets(&over);
+        for _ in 0..20 {
+            is_served(&endpoint);
+            link.say(&[PING]);
+        }
+    });
 }
