@@ -1,0 +1,23 @@
+//! What one node does to another's records and tables, over TCP: the very tests that the
+//! in-process fabric passes, over nodes each of which has sockets and a thread of its own.
+#![cfg(not(feature = "model"))]
+
+mod cluster;
+#[path = "../suite/hash_peer.rs"]
+mod hash_peer;
+#[allow(dead_code)]
+#[path = "../suite/peers.rs"]
+mod peers;
+#[path = "../suite/remote_records.rs"]
+mod remote_records;
+#[path = "../suite/remote_service.rs"]
+mod remote_service;
+#[path = "../suite/remote_stress.rs"]
+mod remote_stress;
+#[allow(dead_code)]
+#[path = "../suite/support.rs"]
+mod support;
+#[path = "../transacted/mod.rs"]
+mod transacted;
+#[path = "../suite/tree_peer.rs"]
+mod tree_peer;
