@@ -117,6 +117,10 @@ pub trait Backend: fmt::Debug + Send {
     /// the processor does takes time only where that is [charged](Self::charge).
     const VIRTUAL: bool = false;
 
+    /// Whether spinning gives the processor away between looks. Not where completions come from the
+    /// system: on a busy machine it is given away for milliseconds, and a sleeper is woken much sooner.
+    const YIELDS: bool = true;
+
     /// The node that this port belongs to.
     fn node(&self) -> NodeId;
 

@@ -1,10 +1,11 @@
 //! What one node does to another's records and tables, over TCP: the very tests that the
 //! in-process fabric passes, over nodes each of which has sockets and a thread of its own.
+//!
+//! Without those of `hash_peer` and `tree_peer`: hundreds of thousands of lookups one after the other,
+//! each a round trip here, whose answers do not depend on the fabric.
 #![cfg(not(feature = "model"))]
 
 mod cluster;
-#[path = "../suite/hash_peer.rs"]
-mod hash_peer;
 #[allow(dead_code)]
 #[path = "../suite/peers.rs"]
 mod peers;
@@ -19,5 +20,3 @@ mod remote_stress;
 mod support;
 #[path = "../transacted/mod.rs"]
 mod transacted;
-#[path = "../suite/tree_peer.rs"]
-mod tree_peer;

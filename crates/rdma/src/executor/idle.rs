@@ -3,6 +3,9 @@
 //! To sleep and be woken takes microseconds, a completion on shared memory less than one. So it
 //! spins first, and the longer, the sooner its last sleeps ended: twice as long after a sleep that
 //! spinning would have saved, half as long after another.
+//!
+//! What waits for the system to bring something, as sockets do, spins for a shorter time and does not
+//! give its processor away meanwhile: it has a sleep that ends as soon as there is something.
 
 use std::time::Duration;
 
@@ -21,6 +24,10 @@ const FEW: u32 = 4;
 
 /// Spinning that has lasted long enough.
 const LONG: Duration = Duration::from_micros(200);
+
+/// Spinning that has lasted long enough where it keeps the processor: a few round trips of a fast
+/// network.
+const BRIEF: Duration = Duration::from_micros(50);
 
 /// A sleep that was not worth it.
 const SHORT: Duration = Duration::from_micros(50);
@@ -56,15 +63,19 @@ impl Idle {
         }
     }
 
-    /// Waits a little.
-    pub(crate) fn spin(&mut self) {
+    /// Waits a little, and gives the processor away where that is asked.
+    pub(crate) fn spin(&mut self, yields: bool) {
         self.rounds = self.rounds.saturating_add(1);
-        self.backoff.snooze();
+        if yields {
+            self.backoff.snooze();
+        } else {
+            std::hint::spin_loop();
+        }
     }
 
     /// Whether there was enough spinning: by rounds, or by time, where each takes long because
     /// others want the processor.
-    pub(crate) fn is_due(&mut self, clock: impl FnOnce() -> Time) -> bool {
+    pub(crate) fn is_due(&mut self, clock: impl FnOnce() -> Time, yields: bool) -> bool {
         if self.rounds >= self.budget {
             return true;
         }
@@ -72,7 +83,7 @@ impl Idle {
             return false;
         }
         let now = clock();
-        now.since(*self.since.get_or_insert(now)) > LONG
+        now.since(*self.since.get_or_insert(now)) > if yields { LONG } else { BRIEF }
     }
 
     /// Whether there has been nothing to run for longer than there is patience for.

@@ -230,6 +230,8 @@ impl<E: Engine> TcpPort<E> {
 impl<E: Engine> Port for TcpPort<E> {}
 
 impl<E: Engine> Backend for TcpPort<E> {
+    const YIELDS: bool = false;
+
     fn node(&self) -> NodeId {
         self.shared.node
     }

@@ -174,8 +174,8 @@ impl<E: Engine> Service<E> {
         while !self.shared.leaving.load(SeqCst) {
             if self.round() {
                 idle.end();
-            } else if !idle.is_due(time::of_this_machine) {
-                idle.spin();
+            } else if !idle.is_due(time::of_this_machine, false) {
+                idle.spin(false);
             } else {
                 let before = time::of_this_machine();
                 self.sleep(before);
