@@ -21,6 +21,7 @@ use super::{
     hello::{Letter, Purpose, VERSION, Verdict},
     service::{Connection, Fate, Link, Role, Service},
     shared::{End, Peer},
+    strangers::is_over,
 };
 
 /// The links of a node.
@@ -111,6 +112,10 @@ impl<E: Engine> Service<E> {
             match (Letter::decode(byte), &mut connection.role) {
                 (Some(Letter::Welcome), Role::Confirmed(node, incarnation)) => {
                     let (node, incarnation) = (*node, *incarnation);
+                    // Another may have come meanwhile.
+                    if is_over(self.shared.presence(usize::from(node.0)), incarnation) {
+                        return Fate::Closed(Some(Refusal::Stale));
+                    }
                     self.link(connection, node, incarnation);
                 }
                 (Some(Letter::Ping), Role::Link(link)) => link.heard = time::of_this_machine(),

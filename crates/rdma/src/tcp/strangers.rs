@@ -7,7 +7,7 @@ use std::{io, net::TcpStream, sync::Arc};
 
 use drtm_htm::Engine;
 
-use crate::{Presence, Time, time};
+use crate::{Incarnation, Presence, Time, time};
 
 use super::{
     Refusal,
@@ -132,7 +132,8 @@ impl<E: Engine> Service<E> {
         let Ok(session) = noise::answer(state, &answer.encode(), wire.out.wire()) else {
             return Fate::Closed(Some(Refusal::Key));
         };
-        if wire.flush().is_err() || verdict != Verdict::Welcome {
+        // An empty socket takes so few bytes at once.
+        if !matches!(wire.flush(), Ok(true)) || verdict != Verdict::Welcome {
             return Fate::Closed(refusal_of(verdict));
         }
         let (sealer, opener) = session.split();
@@ -262,12 +263,7 @@ impl<E: Engine> Service<E> {
         let node = usize::from(hello.from.0);
         let lower = self.shared.node < hello.from;
         match presence {
-            Presence::Here(last) | Presence::Left(last) | Presence::Died(last) | Presence::Suspected(last)
-                if last > hello.incarnation =>
-            {
-                Verdict::Stale
-            }
-            Presence::Left(last) | Presence::Died(last) if last == hello.incarnation => Verdict::Stale,
+            stands if is_over(stands, hello.incarnation) => Verdict::Stale,
             // The link that this side has made stays.
             Presence::Here(last) if last == hello.incarnation && lower => Verdict::Duplicate,
             _ if lower && self.links.dialing[node].is_some() => Verdict::Duplicate,
@@ -285,6 +281,15 @@ impl<E: Engine> Service<E> {
                 self.close(connection, Some(Refusal::Slow));
             }
         }
+    }
+}
+
+/// Whether an incarnation cannot be here any more, as a node stands.
+pub(super) fn is_over(stands: Presence, incarnation: Incarnation) -> bool {
+    match stands {
+        Presence::Never => false,
+        Presence::Here(last) | Presence::Suspected(last) => last > incarnation,
+        Presence::Left(last) | Presence::Died(last) => last >= incarnation,
     }
 }
 
