@@ -176,7 +176,10 @@ fn charts_say_what_is_simulated() {
 #[test]
 fn wrong_usage_is_refused_and_says_why() {
     for (arguments, reason) in [
-        (&["latency", "--fabric", "tcp"][..], "one of local, shm, sim:ConnectX-3, sim:ConnectX-4"),
+        (
+            &["latency", "--fabric", "infiniband"][..],
+            "one of local, shm, tcp, tcp-clear, sim:ConnectX-3, sim:ConnectX-4",
+        ),
         (&["latency", "--fabric", "sim:abacus"], "one of local"),
         (&["latency", "--fabric", "sim:cx3", "--raw"], "no floor"),
         (&["rate", "--fabric", "sim:cx3", "--raw"], "no floor"),
