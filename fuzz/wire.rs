@@ -1,5 +1,5 @@
 //! What fuzzing does with bytes that another process could have written: frames in a ring of shared
-//! memory, messages of calls and of results, and a region's superblock.
+//! memory, what is said over TCP, messages of calls and of results, and a region's superblock.
 //!
 //! A reader must not panic nor reach beyond what it was given, and what it accepts must be what its
 //! writer writes.
@@ -16,7 +16,7 @@ use drtm_htm::{Engine, NoHtm};
 use drtm_rdma::{
     Offset, ROOTS, Region,
     rpc::{Decode, DecodeError, Encode, Reader, decode},
-    untrusted,
+    untrusted::{self, Said},
 };
 
 /// The words of a ring: its counts, and then frames.
@@ -45,6 +45,29 @@ fn read_ring(words: &[u64]) {
         assert_eq!(again[0], words[0], "the counts agree");
     }
 }
+
+/// What peers say on the fabric of machines. The first byte says which reader it is for, of those that
+/// begin anywhere; all are tried.
+pub(crate) fn tcp(bytes: &[u8]) {
+    for kind in [Said::Requests, Said::Responses, Said::Hello, Said::Answer] {
+        let (again, frames, more) = untrusted::said(kind, bytes);
+        assert!(bytes.starts_with(&again), "there is one encoding");
+        assert!(frames > 0 || again.is_empty());
+        if more && matches!(kind, Said::Requests | Said::Responses) {
+            // What is asked for is never more than a frame can have.
+            let rest = bytes.len() - again.len();
+            assert!(rest < MOST_OF_A_FRAME, "{rest} bytes wait for the end of a frame");
+            // A frame that is there in part is refused or found when the rest has come.
+            for cut in [again.len() / 3, again.len() / 2, again.len().saturating_sub(1)] {
+                let (first, _, sound) = untrusted::said(kind, &again[..cut]);
+                assert!(sound && again.starts_with(&first));
+            }
+        }
+    }
+}
+
+/// A head, a ticket, and 64 KiB.
+const MOST_OF_A_FRAME: usize = 16 + (64 << 10);
 
 /// A message of the protocol of calls.
 pub(crate) fn rpc(bytes: &[u8]) {

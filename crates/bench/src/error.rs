@@ -88,6 +88,14 @@ pub enum Error {
     #[error(transparent)]
     Join(#[from] drtm_rdma::JoinError),
 
+    /// A cluster over TCP could not be joined.
+    #[error(transparent)]
+    Tcp(#[from] drtm_rdma::TcpError),
+
+    /// A connection of the floor broke.
+    #[error("a raw connection broke: {0}")]
+    RawSocket(std::io::Error),
+
     /// A simulated run did not come to its end.
     #[error("the simulated run ended before its workers: {0:?}")]
     Simulation(drtm_rdma::RunEnd),

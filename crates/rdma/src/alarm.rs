@@ -55,16 +55,29 @@ impl Alarm {
         self.ring_again()
     }
 
+    /// Like [`ring`](Self::ring), for an owner that sleeps on something other than this word: where
+    /// this says so, the caller wakes it.
+    #[cfg(not(feature = "model"))]
+    #[inline]
+    pub(crate) fn call_off(&self) -> bool {
+        fence(SeqCst);
+        self.0.word().load(Relaxed) == ASLEEP && self.claim()
+    }
+
     /// Like [`ring`](Self::ring), by a thread that has put a fence behind what it published.
     #[inline]
     pub(crate) fn ring_again(&self) -> bool {
         self.0.word().load(Relaxed) == ASLEEP && self.wake()
     }
 
+    /// Of several wakers, one makes the system call.
+    fn claim(&self) -> bool {
+        self.0.word().swap(AWAKE, SeqCst) == ASLEEP
+    }
+
     #[cold]
     fn wake(&self) -> bool {
-        // Of several wakers, one makes the system call.
-        let asleep = self.0.word().swap(AWAKE, SeqCst) == ASLEEP;
+        let asleep = self.claim();
         if asleep {
             self.0.wake();
         }
@@ -148,6 +161,47 @@ mod model {
                 waker.join().expect("no panic");
             }
         });
+    }
+
+    /// A waker that looks first whether anything waits, as for room in a mailbox: the flag is set before
+    /// the announcement, and the waker's fence is before its look at both.
+    fn wakes_where_something_waits(fenced: bool) {
+        explore(move || {
+            let shared = Arc::new((Alarm::default(), AtomicBool::new(false), AtomicBool::new(false)));
+            let theirs = Arc::clone(&shared);
+            let waker = thread::spawn(move || {
+                let (alarm, room, starved) = &*theirs;
+                room.store(true, Relaxed);
+                if fenced {
+                    fence(SeqCst);
+                }
+                if starved.load(Relaxed) {
+                    alarm.ring_again();
+                }
+            });
+            let (alarm, room, starved) = &*shared;
+            while !room.load(Relaxed) {
+                starved.store(true, Relaxed);
+                alarm.announce();
+                if !room.load(Relaxed) {
+                    alarm.sleep(None);
+                }
+                alarm.retract();
+                starved.store(false, Relaxed);
+            }
+            waker.join().expect("no panic");
+        });
+    }
+
+    #[test]
+    fn a_waker_may_look_first_whether_anything_waits() {
+        wakes_where_something_waits(true);
+    }
+
+    #[test]
+    #[should_panic(expected = "deadlock")]
+    fn a_look_without_a_fence_is_found() {
+        wakes_where_something_waits(false);
     }
 
     /// The mutation: a waker without its fence.

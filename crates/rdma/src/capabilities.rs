@@ -94,6 +94,9 @@ pub struct Capabilities {
     pub queue_depth: usize,
     /// Calls that one endpoint may have unanswered.
     pub max_calls: usize,
+    /// Whether the memory of a node that died can be read, by
+    /// [`Fabric::salvage`](crate::Fabric::salvage).
+    pub salvage: bool,
     /// Whether the NIC has processors of its own to run handlers on.
     pub smart_nic: bool,
 }

@@ -34,6 +34,19 @@ pub const SITES: &[&str] = &[
     "leave.begun",
 ];
 
+/// Those of the machines' fabric.
+#[cfg(feature = "kill-points")]
+pub const TCP_SITES: &[&str] = &[
+    "tcp.linked",
+    "tcp.dialed",
+    "tcp.sent",
+    "tcp.heard",
+    "tcp.carried.out",
+    "tcp.answered",
+    "tcp.replied",
+    "tcp.goodbye",
+];
+
 #[cfg(not(feature = "kill-points"))]
 #[inline(always)]
 pub(crate) fn site(_name: &'static str) {}
@@ -47,12 +60,13 @@ pub(crate) fn site(name: &'static str) {
 
     static WANTED: OnceLock<Option<(String, AtomicU64)>> = OnceLock::new();
 
-    debug_assert!(SITES.contains(&name), "{name} is not among the sites");
+    let is_known = |name: &str| SITES.iter().chain(TCP_SITES).any(|site| *site == name);
+    debug_assert!(is_known(name), "{name} is not among the sites");
     let wanted = WANTED.get_or_init(|| {
         let setting = std::env::var("DRTM_DIE_AT").ok()?;
         let (site, times) = setting.split_once(':').unwrap_or((&setting, "1"));
         let times = times.parse().unwrap_or_else(|_| panic!("DRTM_DIE_AT is site:n, and was {setting:?}"));
-        assert!(SITES.contains(&site), "DRTM_DIE_AT names no site: {site:?}; there are {SITES:?}");
+        assert!(is_known(site), "DRTM_DIE_AT names no site: {site:?}; there are {SITES:?} and {TCP_SITES:?}");
         Some((site.to_owned(), AtomicU64::new(times)))
     });
     if let Some((site, left)) = wanted

@@ -12,6 +12,7 @@ use std::{
     fmt,
     future::poll_fn,
     task::{Context, Poll},
+    time::Duration,
 };
 
 use crate::{
@@ -117,7 +118,7 @@ impl<P: Port> Endpoint<P> {
     /// The executor does so between coroutines; this is for who has none, and for tests that go
     /// step by step.
     pub fn progress(&self) -> bool {
-        self.inner.borrow_mut().poll() == Activity::Busy
+        self.inner.borrow_mut().poll() >= Activity::Remote
     }
 
     /// Polls until everything posted is over, except what waits for a peer to take messages. Does
@@ -125,7 +126,10 @@ impl<P: Port> Endpoint<P> {
     pub fn drain(&self) {
         let backoff = crossbeam_utils::Backoff::new();
         while self.progress() {
-            if !P::VIRTUAL {
+            if !P::YIELDS && backoff.is_completed() {
+                // What ends this ends the sleep.
+                self.inner().nap(Some(Duration::from_millis(1)), || true);
+            } else if !P::VIRTUAL {
                 backoff.snooze();
             }
         }

@@ -89,6 +89,17 @@ pub enum VerbError {
         /// Which of its incarnations the operation was for.
         incarnation: Incarnation,
     },
+    /// The node was silent for longer than the fabric's deadline while the operation was under way,
+    /// and is suspected to have failed. Whether the operation took effect is not known.
+    #[error(
+        "{node}, {incarnation}, is silent and suspected to have failed; whether the operation took effect is not known"
+    )]
+    Suspected {
+        /// The node.
+        node: NodeId,
+        /// Which of its incarnations the operation was for.
+        incarnation: Incarnation,
+    },
     /// The node's incarnation was gone before the operation began, which had no effect.
     #[error("{node}, {incarnation}, is gone, and the operation had no effect; reconnect when the node is back")]
     Gone {
@@ -127,7 +138,7 @@ impl VerbError {
     #[must_use]
     pub fn may_have_taken_effect(&self) -> bool {
         // A handler that gives no answer has been called, perhaps.
-        matches!(self, Self::Disconnected { .. } | Self::Unanswered { .. })
+        matches!(self, Self::Disconnected { .. } | Self::Suspected { .. } | Self::Unanswered { .. })
     }
 
     /// Whether the node, or the incarnation of it that the operation was for, is no longer there.
@@ -143,7 +154,7 @@ impl VerbError {
     /// ```
     #[must_use]
     pub fn is_departure(&self) -> bool {
-        matches!(self, Self::Disconnected { .. } | Self::Gone { .. })
+        matches!(self, Self::Disconnected { .. } | Self::Suspected { .. } | Self::Gone { .. })
     }
 }
 
@@ -204,6 +215,12 @@ pub enum FabricError {
     /// The region is of one process alone.
     #[error("{node} cannot register a region that other processes cannot map; make it with `Region::shared`")]
     NotShared {
+        /// The node.
+        node: NodeId,
+    },
+    /// The system has no descriptor for another endpoint.
+    #[error("the system has no descriptor for another endpoint of {node}; raise the limit on open files")]
+    NoDescriptors {
         /// The node.
         node: NodeId,
     },

@@ -16,7 +16,7 @@
 
 mod bell;
 mod coroutines;
-mod idle;
+pub(crate) mod idle;
 mod intake;
 
 pub use intake::{Ended, Injector, Spawner};

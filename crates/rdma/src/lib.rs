@@ -5,8 +5,8 @@
 //! - [`Region`]: memory that is reserved once, committed as needed, seen as words, and addressed by
 //!   offsets that mean the same wherever it is mapped. [`Offset`], [`Remote`]: typed addresses.
 //! - [`Fabric`]: what joins nodes; its documentation says what verbs promise and do not promise.
-//!   [`LocalFabric`] joins nodes of one process, [`ShmFabric`] processes of one machine, and
-//!   [`Sim`] is a cluster in virtual time. [`Capabilities`]: what a fabric can do.
+//!   [`LocalFabric`] joins nodes of one process, [`ShmFabric`] processes of one machine,
+//!   [`TcpFabric`] machines, and [`Sim`] is a cluster in virtual time. [`Capabilities`]: what a fabric can do.
 //! - [`Endpoint`]: one worker thread's way into a fabric. [`Verbs`]: its operations, one at a time;
 //!   [`Batch`]: several in one round trip; [`Pending`], [`Words`], [`Reply`], [`Message`]: what
 //!   becomes of them.
@@ -51,6 +51,7 @@ mod executor;
 mod fabric;
 mod intent;
 mod local;
+mod mailbox;
 mod membership;
 mod memory;
 mod message;
@@ -66,6 +67,8 @@ mod shm;
 mod sim;
 mod sync;
 mod tasks;
+#[cfg(not(feature = "model"))]
+mod tcp;
 mod tickets;
 mod time;
 mod timers;
@@ -96,5 +99,7 @@ pub use sim::{
     Chances, Cost, Fault, NicProfile, Primitive, Published, Remains, RunEnd, Sim, SimConfig, SimFabric, SimPort, Trace,
     Transport,
 };
+#[cfg(not(feature = "model"))]
+pub use tcp::{Refusal, Refusals, TcpConfig, TcpError, TcpFabric, TcpLimits, TcpPort};
 pub use time::{Elapsed, Time};
 pub use verbs::Verbs;

@@ -11,7 +11,6 @@
 
 mod config;
 mod life;
-mod mailbox;
 mod nic;
 mod node;
 mod port;

@@ -55,6 +55,9 @@ pub enum Presence {
     Left(Incarnation),
     /// It has died, or was cut off.
     Died(Incarnation),
+    /// It was silent for longer than the fabric's deadline, and may have died or be cut off. It can
+    /// come back as the same incarnation.
+    Suspected(Incarnation),
 }
 
 impl Presence {
@@ -63,7 +66,7 @@ impl Presence {
     pub fn here(self) -> Option<Incarnation> {
         match self {
             Self::Here(incarnation) => Some(incarnation),
-            Self::Never | Self::Left(_) | Self::Died(_) => None,
+            Self::Never | Self::Left(_) | Self::Died(_) | Self::Suspected(_) => None,
         }
     }
 
@@ -72,7 +75,10 @@ impl Presence {
     pub fn last(self) -> Option<Incarnation> {
         match self {
             Self::Never => None,
-            Self::Here(incarnation) | Self::Left(incarnation) | Self::Died(incarnation) => Some(incarnation),
+            Self::Here(incarnation)
+            | Self::Left(incarnation)
+            | Self::Died(incarnation)
+            | Self::Suspected(incarnation) => Some(incarnation),
         }
     }
 }

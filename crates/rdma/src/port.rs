@@ -89,9 +89,9 @@ pub trait Events {
     /// A call was answered; without a frame, it was dropped unanswered.
     fn replied(&mut self, ticket: Ticket, from: NodeId, frame: Option<Frame>);
 
-    /// The incarnation of a node that the queue to it belongs to is gone. Calls that it has taken
-    /// will not be answered.
-    fn departed(&mut self, node: NodeId, incarnation: Incarnation);
+    /// The incarnation of a node that the queue to it belongs to is gone, or cut off. Calls that it
+    /// has taken will not be answered, and end with this error.
+    fn departed(&mut self, node: NodeId, error: VerbError);
 
     /// Nodes have come or gone.
     fn changed(&mut self);
@@ -104,6 +104,9 @@ pub enum Activity {
     Idle,
     /// All that is under way waits for a peer: to take messages, or to make its memory known.
     Blocked,
+    /// Something is under way elsewhere, and its completion ends a [`Backend::wait`]. The endpoint may
+    /// sleep.
+    Remote,
     /// Something is under way and needs only to be polled.
     Busy,
 }
@@ -113,6 +116,10 @@ pub trait Backend: fmt::Debug + Send {
     /// Whether time is virtual: a wait takes none of the thread's, so that nothing spins, and what
     /// the processor does takes time only where that is [charged](Self::charge).
     const VIRTUAL: bool = false;
+
+    /// Whether spinning gives the processor away between looks. Not where completions come from the
+    /// system: on a busy machine it is given away for milliseconds, and a sleeper is woken much sooner.
+    const YIELDS: bool = true;
 
     /// The node that this port belongs to.
     fn node(&self) -> NodeId;

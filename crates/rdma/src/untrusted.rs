@@ -4,9 +4,14 @@
 use drtm_htm::{Engine, NoHtm, Word};
 
 use crate::{
+    Incarnation, NodeId, Offset, RegionId,
     port::Ticket,
     ring::{Consumer, DATA, FrameHead, FrameKind, Producer},
     rpc::{DecodeError, Encode, frame},
+    tcp::{
+        hello::{Answer, Hello, Purpose, Verdict},
+        wire::{self, Failure, Request, Response},
+    },
 };
 
 /// Words before a ring's frames: its tail is the first of them, and its head the ninth.
@@ -69,6 +74,111 @@ pub fn frames(ring: &[u64]) -> (Vec<Frame>, bool) {
         assert_eq!(bytes, next.bytes);
     }
     (found, is_sound)
+}
+
+/// What the machines' fabric decodes of some bytes, taken for each of what it reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Said {
+    /// Requests to a responder.
+    Requests,
+    /// A responder's responses.
+    Responses,
+    /// How a node introduces itself.
+    Hello,
+    /// The answer to that.
+    Answer,
+}
+
+/// Decodes frames of a kind from the front of some bytes, and encodes them again. Gives those bytes,
+/// how many frames they are, and whether what follows is still to come: otherwise it is malformed.
+#[must_use]
+pub fn said(kind: Said, bytes: &[u8]) -> (Vec<u8>, usize, bool) {
+    let (mut again, mut frames) = (Vec::new(), 0);
+    loop {
+        let rest = &bytes[again.len()..];
+        let decoded = match kind {
+            Said::Requests => wire::decode_request(rest).map(|frame| {
+                frame.map(|((request, signaled), length)| {
+                    wire::request(signaled, &request, &mut again);
+                    length
+                })
+            }),
+            Said::Responses => wire::decode_response(rest).map(|frame| {
+                frame.map(|(response, length)| {
+                    wire::response(&response, &mut again);
+                    length
+                })
+            }),
+            Said::Hello => whole(Hello::decode(bytes).map(|hello| again.extend_from_slice(&hello.encode()))),
+            Said::Answer => whole(Answer::decode(bytes).map(|answer| again.extend_from_slice(&answer.encode()))),
+        };
+        match decoded {
+            Ok(Some(length)) => {
+                frames += 1;
+                assert!(length <= rest.len(), "a frame is not longer than what it was found in");
+                if matches!(kind, Said::Hello | Said::Answer) {
+                    return (again, frames, true);
+                }
+            }
+            Ok(None) => return (again, frames, true),
+            Err(_) => return (again, frames, false),
+        }
+    }
+}
+
+/// What is decoded as a whole, or not at all.
+fn whole(decoded: Option<()>) -> Result<Option<usize>, wire::Malformed> {
+    decoded.map(|()| Some(0)).ok_or(wire::Malformed)
+}
+
+/// Frames of a kind, one of each sort, with so much in those that carry something.
+#[must_use]
+pub fn samples(kind: Said, carried: usize) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let (region, offset) = (RegionId(3), Offset::new(4096));
+    let ticket = Ticket { index: 7, generation: 9 };
+    let carried = vec![0xA5; carried];
+    let words = &carried[..carried.len() / 8 * 8];
+    match kind {
+        Said::Requests => {
+            let requests = [
+                Request::Read { region, offset, words: words.len() / 8 },
+                Request::Write { region, offset, words },
+                Request::CompareSwap { region, offset, expected: 1, new: u64::MAX },
+                Request::FetchAdd { region, offset, add: 1 },
+                Request::Send { bytes: &carried },
+                Request::Call { ticket, bytes: &carried },
+            ];
+            requests.iter().for_each(|request| wire::request(true, request, &mut bytes));
+            requests[..5].iter().for_each(|request| wire::request(false, request, &mut bytes));
+        }
+        Said::Responses => {
+            let responses = [
+                Response::Done(3),
+                Response::Value(u64::MAX),
+                Response::Words(words),
+                Response::Failed(Failure::UnknownRegion),
+                Response::Failed(Failure::OutOfBounds),
+                Response::Stalled,
+                Response::Reply { ticket, bytes: &carried },
+                Response::Refusal { ticket },
+            ];
+            responses.iter().for_each(|response| wire::response(response, &mut bytes));
+        }
+        Said::Hello => {
+            let purpose = match carried.len() {
+                0 => Purpose::Link,
+                life => Purpose::Endpoint { endpoint: 3, life: life as u32, expected: Incarnation(2) },
+            };
+            let (from, to, incarnation) = (NodeId(1), NodeId(2), Incarnation(5));
+            bytes.extend(Hello { purpose, sealed: true, engine: 1, from, to, incarnation }.encode());
+        }
+        Said::Answer => {
+            let verdict = if carried.is_empty() { Verdict::Welcome } else { Verdict::Stale };
+            bytes.extend(Answer { verdict, incarnation: Incarnation(5) }.encode());
+        }
+    }
+    bytes
 }
 
 /// A message of calls.

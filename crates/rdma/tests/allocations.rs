@@ -12,8 +12,8 @@ use std::{
 
 use drtm_htm::NoHtm;
 use drtm_rdma::{
-    Executor, Fabric, LocalConfig, LocalFabric, NodeId, Phase, Port, Region, Remote, ShmConfig, ShmFabric, VerbError,
-    Verbs,
+    Executor, Fabric, LocalConfig, LocalFabric, NodeId, Phase, Port, Region, Remote, ShmConfig, ShmFabric, TcpConfig,
+    TcpFabric, VerbError, Verbs,
     rpc::{Incoming, Once, Procedure, Refused, Rpc, RpcError, serve},
 };
 
@@ -87,6 +87,30 @@ fn nor_do_they_on_shared_memory() {
         allocates_nothing(&fabric, Remote { node: NodeId(1), region, offset });
     }
     std::fs::remove_dir_all(&directory).expect("a directory");
+}
+
+/// Two nodes that have joined over TCP.
+fn over_tcp(first: u16) -> [TcpFabric<NoHtm>; 2] {
+    let [_, high, middle, low] = std::process::id().to_be_bytes();
+    let address = |node: u16| ([127, 64 | high & 63, middle, low], first + node).into();
+    [0, 1].map(|node| {
+        let config = TcpConfig::new(NodeId(node), address(node), [7; 32]);
+        TcpFabric::join(NoHtm, config.peer(NodeId(1 - node), address(1 - node))).expect("a cluster")
+    })
+}
+
+#[test]
+fn nor_do_they_over_tcp() {
+    let [fabric, other] = over_tcp(5000);
+    let memory = Arc::new(Region::anonymous(NoHtm, 1 << 20).expect("a region"));
+    let offset = memory.extend(4096, 4096).expect("room");
+    let region = other.register(NodeId(1), memory).expect("a node");
+    allocates_nothing(&fabric, Remote { node: NodeId(1), region, offset });
+}
+
+#[test]
+fn nor_do_calls_over_tcp() {
+    calls_allocate_nothing(&over_tcp(5010)[0]);
 }
 
 fn allocates_nothing<F: Fabric>(fabric: &F, at: Remote) {

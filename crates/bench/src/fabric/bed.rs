@@ -3,6 +3,7 @@
 use std::{
     cell::RefCell,
     fs,
+    net::{Ipv4Addr, TcpListener},
     path::PathBuf,
     rc::Rc,
     sync::{
@@ -16,7 +17,8 @@ use std::{
 use drtm_htm::NoHtm;
 use drtm_rdma::{
     Buffers, Endpoint, Executor, Fabric, LocalConfig, LocalFabric, NodeId, Offset, Phase, Port, Region, RegionId,
-    Remote, RunEnd, ShmConfig, ShmFabric, Sim, SimConfig, Spawner, Time, Transport, VerbError, Verbs, block_on,
+    Remote, RunEnd, ShmConfig, ShmFabric, Sim, SimConfig, Spawner, TcpConfig, TcpFabric, Time, Transport, VerbError,
+    Verbs, block_on,
 };
 use hdrhistogram::Histogram;
 use parking_lot::Mutex;
@@ -210,6 +212,50 @@ impl Bed for Shm {
 
     fn run(&self, jobs: Vec<(NodeId, Job<Self::Port>)>) -> Result<(), Error> {
         threads(|node| Ok(self.nodes[usize::from(node.0)].endpoint(node)?), jobs)
+    }
+}
+
+/// Two nodes that are connected by TCP, each with a thread of its own that serves, as on two machines
+/// of one processor each.
+pub(super) struct Tcp([TcpFabric<NoHtm>; 2]);
+
+impl Tcp {
+    fn new(room: Room, sealed: bool) -> Result<Self, Error> {
+        // Free at the moment: both are held until both are known.
+        let free = || TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(Error::RawSocket);
+        let free = [free()?, free()?];
+        let [one, two] = free.each_ref().map(TcpListener::local_addr);
+        let addresses = [one.map_err(Error::RawSocket)?, two.map_err(Error::RawSocket)?];
+        drop(free);
+        let join = |node: u16| -> Result<_, Error> {
+            let config = TcpConfig::new(NodeId(node), addresses[usize::from(node)], [0x5A; 32]).sealed(sealed);
+            let config = config.peer(NodeId(1 - node), addresses[1 - usize::from(node)]).buffers(room.buffers);
+            let config = config.queue_depth(room.depth()).calls(room.depth()).mailbox(room.depth());
+            let fabric = TcpFabric::join(NoHtm, config)?;
+            fabric.register(NodeId(node), real_memory(Region::anonymous(NoHtm, BYTES + (1 << 20))?)?)?;
+            Ok(fabric)
+        };
+        Ok(Self([join(0)?, join(1)?]))
+    }
+}
+
+impl Bed for Tcp {
+    type Port = drtm_rdma::TcpPort<NoHtm>;
+
+    fn nodes(&self) -> u16 {
+        2
+    }
+
+    fn workers(&self) -> usize {
+        1
+    }
+
+    fn bytes(&self) -> u64 {
+        BYTES
+    }
+
+    fn run(&self, jobs: Vec<(NodeId, Job<Self::Port>)>) -> Result<(), Error> {
+        threads(|node| Ok(self.0[usize::from(node.0)].endpoint(node)?), jobs)
     }
 }
 
@@ -566,6 +612,8 @@ pub(super) fn on<O: OnBed>(
     match fabric {
         FabricName::Local => what.on(&Local::new(room)?),
         FabricName::Shm => what.on(&Shm::new(room)?),
+        FabricName::Tcp => what.on(&Tcp::new(room, true)?),
+        FabricName::TcpClear => what.on(&Tcp::new(room, false)?),
         FabricName::Sim(profile) => {
             let (nodes, workers, _) = profile.cluster;
             let config = SimConfig::new(profile).seed(seed).transport(transport);

@@ -166,7 +166,7 @@ impl Args {
         for &fabric in &self.fabric {
             let FabricName::Sim(profile) = fabric else {
                 return Err(Error::Options {
-                    option: "--fabric local or shm",
+                    option: "--fabric local, shm or tcp",
                     with: "connections",
                     instead: "only a simulated NIC has queue pairs to hold: use --fabric sim:PROFILE",
                 });

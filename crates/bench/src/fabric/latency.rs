@@ -20,7 +20,8 @@ use crate::{
 ///
 /// One coroutine of one worker accesses another node's memory at random, or calls it: 128 MiB on
 /// this machine's fabrics, more than caches hold. With --raw, the same accesses are made directly,
-/// and a message is compared with two threads that spin.
+/// and a message is compared with two threads that spin. The floor of tcp is two threads that poll
+/// sockets and exchange as many bytes as the operation's frames have.
 ///
 /// On `sim:PROFILE` nothing is measured: times are those of the simulated cluster, and every row
 /// says "simulated".
@@ -47,7 +48,7 @@ const MOST_VIRTUAL_MILLIS: u64 = 5;
 /// What is measured, and of what.
 #[derive(Debug, ClapArgs)]
 pub(super) struct What {
-    /// The fabrics: local, shm, sim:ConnectX-3 (cx3), sim:ConnectX-4 (cx4)
+    /// The fabrics: local, shm, tcp, tcp-clear (not encrypted), sim:ConnectX-3 (cx3), sim:ConnectX-4 (cx4)
     #[arg(long, value_delimiter = ',', value_name = "FABRIC,...", default_value = "local")]
     pub(super) fabric: Vec<FabricName>,
 
@@ -59,7 +60,7 @@ pub(super) struct What {
     #[arg(long, value_parser = value_parser!(u16).range(1..=4096), value_delimiter = ',', value_name = "N,...")]
     pub(super) bytes: Vec<u16>,
 
-    /// Measure the floor beside it, on local and shm
+    /// Measure the floor beside it, on this machine's fabrics
     #[arg(long)]
     pub(super) raw: bool,
 }
@@ -165,7 +166,7 @@ impl Args {
             let (alone, room) = (Alone { verb, bytes, window, seed }, Room::of(bytes, 1));
             let Pace { median_ns, p99_ns, per_s } = on(fabric, Transport::Connection, seed, room, alone)?;
             let raw = self.what.raw && !simulated;
-            let raw = raw.then(|| raw::measure((verb, bytes), 1, window, seed)).transpose()?;
+            let raw = raw.then(|| raw::measure(fabric, (verb, bytes), 1, window, seed)).transpose()?;
             rows.push(Row {
                 fabric,
                 simulated,

@@ -43,7 +43,7 @@ use crate::{
 #[derive(Debug, ClapArgs)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Args {
-    /// The fabrics: local, shm, sim:ConnectX-3 (cx3), sim:ConnectX-4 (cx4)
+    /// The fabrics: local, shm, tcp, tcp-clear (not encrypted), sim:ConnectX-3 (cx3), sim:ConnectX-4 (cx4)
     #[arg(long, value_delimiter = ',', value_name = "FABRIC,...", default_value = "local")]
     fabric: Vec<FabricName>,
 
@@ -55,7 +55,7 @@ pub(crate) struct Args {
     #[arg(long, value_parser = value_parser!(u16).range(1..=1024), default_value_t = 64, value_name = "N")]
     bytes: u16,
 
-    /// Measure the floor beside it, on local and shm
+    /// Measure the floor beside it, on this machine's fabrics
     #[arg(long)]
     raw: bool,
 
@@ -67,7 +67,7 @@ pub(crate) struct Args {
     #[arg(long, value_parser = value_parser!(u16).range(2..=64), default_value_t = 8, value_name = "N")]
     coroutines: u16,
 
-    /// Milliseconds for each step, on local and shm
+    /// Milliseconds for each step, on this machine's fabrics
     #[arg(long, value_parser = value_parser!(u64).range(1..=60_000), default_value_t = 100, value_name = "MS")]
     millis: u64,
 
@@ -271,7 +271,7 @@ impl Args {
         let window = if simulated { self.virtual_time.window() } else { Window::of_millis(self.millis) };
         let (bytes, ops) = (usize::from(self.bytes).next_multiple_of(8), self.ops.into());
         let raw = self.raw && !simulated;
-        let raw = raw.then(|| raw::measure((verb, bytes), ops, window, seed)).transpose()?;
+        let raw = raw.then(|| raw::measure(fabric, (verb, bytes), ops, window, seed)).transpose()?;
         let as_published = self.ops == PUBLISHED_OPS && bytes == PUBLISHED_BYTES;
         let mut rows: Vec<Row> = Vec::new();
         for step in Step::ALL.into_iter().filter(|step| workload == Workload::Writes || *step != Step::PassiveAck) {

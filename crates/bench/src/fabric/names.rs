@@ -13,6 +13,10 @@ pub(crate) enum FabricName {
     Local,
     /// Nodes that share memory, each with a mapping of its own.
     Shm,
+    /// Nodes that are connected by TCP, over the loopback.
+    Tcp,
+    /// Those without encryption, for comparison.
+    TcpClear,
     /// A simulated cluster with this NIC.
     Sim(&'static NicProfile),
 }
@@ -28,6 +32,8 @@ impl fmt::Display for FabricName {
         match self {
             Self::Local => f.write_str("local"),
             Self::Shm => f.write_str("shm"),
+            Self::Tcp => f.write_str("tcp"),
+            Self::TcpClear => f.write_str("tcp-clear"),
             Self::Sim(profile) => write!(f, "sim:{} (simulated)", profile.name),
         }
     }
@@ -50,10 +56,12 @@ impl FromStr for FabricName {
         match text {
             "local" => Ok(Self::Local),
             "shm" => Ok(Self::Shm),
+            "tcp" => Ok(Self::Tcp),
+            "tcp-clear" => Ok(Self::TcpClear),
             "sim" => Ok(Self::Sim(&NicProfile::CONNECTX_4)),
             _ => {
                 let profile = text.strip_prefix("sim:").and_then(NicProfile::named);
-                profile.map(Self::Sim).ok_or_else(|| format!("one of local, shm, {}", profiles()))
+                profile.map(Self::Sim).ok_or_else(|| format!("one of local, shm, tcp, tcp-clear, {}", profiles()))
             }
         }
     }
@@ -94,7 +102,7 @@ mod tests {
 
     #[test]
     fn fabrics_are_read_as_they_are_written() {
-        for name in ["local", "shm", "sim:ConnectX-3", "sim:ConnectX-4"] {
+        for name in ["local", "shm", "tcp", "tcp-clear", "sim:ConnectX-3", "sim:ConnectX-4"] {
             let fabric: FabricName = name.parse().expect("a fabric");
             assert_eq!(serde_json::to_value(fabric).expect("a value"), name);
             assert_eq!(fabric.to_string().contains("simulated"), fabric.is_simulated());

@@ -23,7 +23,7 @@ use crate::{
 /// Measure many operations at a time
 ///
 /// Each worker's coroutines post so many operations each, with a doorbell for each of them
-/// (messages share one), and wait for all. On local and shm, one worker accesses another node.
+/// (messages share one), and wait for all. On this machine's fabrics, one worker accesses another node.
 ///
 /// On `sim:PROFILE` the primitives that the profile was calibrated from are run on the cluster that
 /// they were published for, beside what was published: `residual` is the simulated rate over the
@@ -48,7 +48,7 @@ pub(crate) struct Args {
     #[arg(long, value_parser = value_parser!(u16).range(1..=64), default_value_t = 16, value_name = "N")]
     outstanding: u16,
 
-    /// Milliseconds for each, on local and shm
+    /// Milliseconds for each, on this machine's fabrics
     #[arg(long, value_parser = value_parser!(u64).range(1..=60_000), default_value_t = 200, value_name = "MS")]
     millis: u64,
 
@@ -180,7 +180,7 @@ impl Args {
         let many = Many { args: self, verb, bytes, window, seed };
         let room = Room::of(bytes, operations * usize::from(self.coroutines));
         let Pace { per_s, median_ns, p99_ns } = on(fabric, Transport::Connection, seed, room, many)?;
-        let raw = self.what.raw.then(|| raw::measure((verb, bytes), operations, window, seed)).transpose()?;
+        let raw = self.what.raw.then(|| raw::measure(fabric, (verb, bytes), operations, window, seed)).transpose()?;
         Ok(Row {
             fabric,
             simulated: false,

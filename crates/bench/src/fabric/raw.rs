@@ -1,8 +1,10 @@
 //! The floor: what the same memory accesses take without any fabric, and what two threads take to
-//! say something and answer.
+//! say something and answer, by memory or by sockets.
 
 use std::{
     hint::{black_box, spin_loop},
+    io::{self, ErrorKind, Read, Write},
+    net::{Ipv4Addr, TcpListener, TcpStream},
     sync::atomic::{
         AtomicU64,
         Ordering::{Acquire, Release},
@@ -18,18 +20,22 @@ use hdrhistogram::Histogram;
 
 use super::{
     bed::{BYTES, Pace, START, Window, new_histogram},
-    names::VerbName,
+    names::{FabricName, VerbName},
 };
 use crate::Error;
 
 /// Turns of so many operations, one turn after the other, each timed: as on a fabric, the clock is
 /// read once for each turn.
 pub(super) fn measure(
+    fabric: FabricName,
     (verb, bytes): (VerbName, usize),
     operations: usize,
     window: Window,
     seed: u64,
 ) -> Result<Pace, Error> {
+    if matches!(fabric, FabricName::Tcp | FabricName::TcpClear) {
+        return ping_pong((verb, bytes), operations, window).map_err(Error::RawSocket);
+    }
     if verb == VerbName::Message {
         return Ok(ring(operations, window));
     }
@@ -107,4 +113,75 @@ fn ring(operations: usize, window: Window) -> Pace {
         question.store(u64::MAX, Release);
     });
     paced(begin, &took)
+}
+
+/// Bytes that an operation takes on the wire, to and fro, without encryption.
+fn on_the_wire(verb: VerbName, bytes: usize) -> (usize, usize) {
+    match verb {
+        VerbName::Read => (16, 8 + bytes),
+        VerbName::Write => (16 + bytes, 8),
+        VerbName::Cas => (32, 16),
+        VerbName::Faa => (24, 16),
+        VerbName::Message => (16 + bytes, 24 + bytes),
+    }
+}
+
+/// Two threads that poll sockets: one says as much as the operations' requests, in one go, and the
+/// other, when it has all of it, as much as their responses.
+fn ping_pong((verb, bytes): (VerbName, usize), operations: usize, window: Window) -> io::Result<Pace> {
+    let (to, fro) = on_the_wire(verb, bytes);
+    let (mut request, mut response) = (vec![1; to * operations], vec![2; fro * operations]);
+    let (mut asked, mut answered) = (request.clone(), response.clone());
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+    let client = TcpStream::connect(listener.local_addr()?)?;
+    let (server, _) = listener.accept()?;
+    for socket in [&client, &server] {
+        socket.set_nodelay(true)?;
+        socket.set_nonblocking(true)?;
+    }
+    let mut took = new_histogram();
+    let begin = Instant::now();
+    thread::scope(|scope| {
+        // It ends with the client's side.
+        scope.spawn(|| {
+            while exchange(&server, &mut [], &mut asked).is_ok() && exchange(&server, &mut response, &mut []).is_ok() {}
+        });
+        let mut before = begin;
+        let outcome = loop {
+            if before.duration_since(begin) >= window.counted {
+                break Ok(());
+            }
+            if let Err(error) = exchange(&client, &mut request, &mut answered) {
+                break Err(error);
+            }
+            let now = Instant::now();
+            took.saturating_record(now.duration_since(before).as_nanos() as u64);
+            before = now;
+        };
+        client.shutdown(std::net::Shutdown::Both).and(outcome)
+    })?;
+    Ok(paced(begin, &took))
+}
+
+/// Says all of one, while it hears all of the other.
+fn exchange(mut socket: &TcpStream, say: &mut [u8], hear: &mut [u8]) -> io::Result<()> {
+    let (mut said, mut heard) = (0, 0);
+    while said < say.len() || heard < hear.len() {
+        if said < say.len() {
+            match socket.write(&say[said..]) {
+                Ok(count) => said += count,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                Err(error) => return Err(error),
+            }
+        }
+        if heard < hear.len() {
+            match socket.read(&mut hear[heard..]) {
+                Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
+                Ok(count) => heard += count,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => spin_loop(),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+    Ok(())
 }

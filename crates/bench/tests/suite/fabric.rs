@@ -36,26 +36,26 @@ fn column(rows: &[Value], field: &str) -> Vec<String> {
 
 #[test]
 fn latencies_have_the_fields_that_scripts_rely_on_on_every_fabric() {
-    let rows = json(&["latency", "--fabric", "local,shm,sim:cx3", "--millis", "5", "--raw"]);
-    assert_eq!(rows.len(), 3 * 5, "every verb on every fabric");
+    let rows = json(&["latency", "--fabric", "local,shm,tcp,tcp-clear,sim:cx3", "--millis", "5", "--raw"]);
+    assert_eq!(rows.len(), 5 * 5, "every verb on every fabric");
     for row in &rows {
         assert_row(row, row["fabric"] != "sim:ConnectX-3");
     }
     assert_eq!(column(&rows[..5], "verb"), ["read", "write", "cas", "faa", "message"]);
     assert_eq!(column(&rows[..5], "bytes"), ["64", "64", "8", "8", "64"]);
     // A large one needs larger buffers.
-    let large = ["latency", "--fabric", "local,shm,sim:cx4", "--verb", "read,message", "--bytes", "4096,8"];
+    let large = ["latency", "--fabric", "local,shm,tcp,sim:cx4", "--verb", "read,message", "--bytes", "4096,8"];
     let rows = json(&[&large[..], &["--millis", "2"]].concat());
-    assert_eq!(rows.len(), 3 * 2 * 2);
+    assert_eq!(rows.len(), 4 * 2 * 2);
     rows.iter().for_each(|row| assert_row(row, false));
 }
 
 #[test]
 fn rates_have_the_fields_that_scripts_rely_on_on_every_fabric() {
     let many = ["--coroutines", "3", "--outstanding", "5", "--millis", "5", "--virtual-us", "20"];
-    let arguments = ["rate", "--fabric", "local,shm,sim:cx3", "--verb", "read,cas,message", "--bytes", "1,2048"];
+    let arguments = ["rate", "--fabric", "local,shm,tcp,sim:cx3", "--verb", "read,cas,message", "--bytes", "1,2048"];
     let rows = json(&[&arguments[..], &many, &["--raw"]].concat());
-    assert_eq!(rows.len(), 3 * 5, "atomics have one size");
+    assert_eq!(rows.len(), 4 * 5, "atomics have one size");
     for row in &rows {
         assert_row(row, row["fabric"] != "sim:ConnectX-3");
         let published = row["simulated"] == true && row["verb"] == "read" && row["bytes"] == 2048;
@@ -176,7 +176,10 @@ fn charts_say_what_is_simulated() {
 #[test]
 fn wrong_usage_is_refused_and_says_why() {
     for (arguments, reason) in [
-        (&["latency", "--fabric", "tcp"][..], "one of local, shm, sim:ConnectX-3, sim:ConnectX-4"),
+        (
+            &["latency", "--fabric", "infiniband"][..],
+            "one of local, shm, tcp, tcp-clear, sim:ConnectX-3, sim:ConnectX-4",
+        ),
         (&["latency", "--fabric", "sim:abacus"], "one of local"),
         (&["latency", "--fabric", "sim:cx3", "--raw"], "no floor"),
         (&["rate", "--fabric", "sim:cx3", "--raw"], "no floor"),

@@ -2,7 +2,7 @@
 //! woken.
 
 use crate::{
-    Counters, Incarnation, NodeId, VerbError,
+    Counters, NodeId, VerbError,
     buffers::Pool,
     port::{Events, Frame, Ticket, Verb},
     tasks::TaskSet,
@@ -118,9 +118,9 @@ impl Events for Desk {
         }
     }
 
-    fn departed(&mut self, node: NodeId, incarnation: Incarnation) {
+    fn departed(&mut self, node: NodeId, error: VerbError) {
         while let Some(ticket) = self.tickets.call_to(node) {
-            self.settle(ticket, Err(VerbError::Disconnected { node, incarnation }));
+            self.settle(ticket, Err(error));
             self.calls -= 1;
         }
     }

@@ -126,8 +126,8 @@ impl<'e, P: Port, F: Future<Output = ()> + ?Sized, I: Intake<F>> Coroutines<'e, 
         while self.goes_on() {
             if self.round() {
                 idle.end();
-            } else if !P::VIRTUAL && !idle.is_due(|| self.endpoint.now()) {
-                idle.spin();
+            } else if !P::VIRTUAL && !idle.is_due(|| self.endpoint.now(), P::YIELDS) {
+                idle.spin(P::YIELDS);
             } else if !self.rest(&mut idle) {
                 break;
             }
@@ -168,7 +168,7 @@ impl<'e, P: Port, F: Future<Output = ()> + ?Sized, I: Intake<F>> Coroutines<'e, 
         }
         let activity = self.endpoint.inner().activity;
         match activity {
-            Activity::Busy if !P::VIRTUAL => idle.spin(),
+            Activity::Busy if !P::VIRTUAL => idle.spin(true),
             activity => {
                 let at_most = idle.nap_at_most(activity == Activity::Blocked, now, self.patience);
                 self.nap(at_most);

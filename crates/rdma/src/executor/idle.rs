@@ -3,6 +3,9 @@
 //! To sleep and be woken takes microseconds, a completion on shared memory less than one. So it
 //! spins first, and the longer, the sooner its last sleeps ended: twice as long after a sleep that
 //! spinning would have saved, half as long after another.
+//!
+//! What waits for the system to bring something, as sockets do, spins for a shorter time and does not
+//! give its processor away meanwhile: it has a sleep that ends as soon as there is something.
 
 use std::time::Duration;
 
@@ -22,10 +25,14 @@ const FEW: u32 = 4;
 /// Spinning that has lasted long enough.
 const LONG: Duration = Duration::from_micros(200);
 
+/// Spinning that has lasted long enough where it keeps the processor: a few round trips of a fast
+/// network.
+const BRIEF: Duration = Duration::from_micros(50);
+
 /// A sleep that was not worth it.
 const SHORT: Duration = Duration::from_micros(50);
 
-pub(super) struct Idle {
+pub(crate) struct Idle {
     /// Rounds without anything to run.
     rounds: u32,
     /// How many of them before a sleep.
@@ -45,26 +52,30 @@ impl Default for Idle {
 impl Idle {
     /// The longest sleep of an endpoint that waits for a peer to take messages: a peer does not say
     /// when it has.
-    pub(super) const BLOCKED: Duration = Duration::from_millis(1);
+    pub(crate) const BLOCKED: Duration = Duration::from_millis(1);
     const FIRST_BLOCKED: Duration = Duration::from_micros(20);
 
     /// A coroutine ran.
     #[inline]
-    pub(super) fn end(&mut self) {
+    pub(crate) fn end(&mut self) {
         if self.rounds > 0 {
             *self = Self { budget: self.budget, ..Self::default() };
         }
     }
 
-    /// Waits a little.
-    pub(super) fn spin(&mut self) {
+    /// Waits a little, and gives the processor away where that is asked.
+    pub(crate) fn spin(&mut self, yields: bool) {
         self.rounds = self.rounds.saturating_add(1);
-        self.backoff.snooze();
+        if yields {
+            self.backoff.snooze();
+        } else {
+            std::hint::spin_loop();
+        }
     }
 
     /// Whether there was enough spinning: by rounds, or by time, where each takes long because
     /// others want the processor.
-    pub(super) fn is_due(&mut self, clock: impl FnOnce() -> Time) -> bool {
+    pub(crate) fn is_due(&mut self, clock: impl FnOnce() -> Time, yields: bool) -> bool {
         if self.rounds >= self.budget {
             return true;
         }
@@ -72,17 +83,17 @@ impl Idle {
             return false;
         }
         let now = clock();
-        now.since(*self.since.get_or_insert(now)) > LONG
+        now.since(*self.since.get_or_insert(now)) > if yields { LONG } else { BRIEF }
     }
 
     /// Whether there has been nothing to run for longer than there is patience for.
-    pub(super) fn has_lasted(&mut self, now: Time, patience: Option<Duration>) -> bool {
+    pub(crate) fn has_lasted(&mut self, now: Time, patience: Option<Duration>) -> bool {
         let since = *self.since.get_or_insert(now);
         patience.is_some_and(|patience| now.since(since) > patience)
     }
 
     /// How long to sleep at the most.
-    pub(super) fn nap_at_most(&mut self, blocked: bool, now: Time, patience: Option<Duration>) -> Option<Duration> {
+    pub(crate) fn nap_at_most(&mut self, blocked: bool, now: Time, patience: Option<Duration>) -> Option<Duration> {
         let patience = patience.map(|patience| {
             let lasted = self.since.map_or(Duration::ZERO, |since| now.since(since));
             // A little longer, so that it is over then.
@@ -97,7 +108,7 @@ impl Idle {
     }
 
     /// A sleep was so long.
-    pub(super) fn napped(&mut self, long: Duration) {
+    pub(crate) fn napped(&mut self, long: Duration) {
         self.budget = if long < SHORT { (self.budget * 2).min(MOST) } else { (self.budget / 2).max(LEAST) };
         // One more round, and it may sleep again.
         self.rounds = self.rounds.max(1);

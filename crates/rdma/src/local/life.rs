@@ -17,9 +17,10 @@ use parking_lot::Mutex;
 use crate::{
     FabricError, Incarnation, NodeId, Presence, Region, RegionId, Remote, VerbError,
     alarm::{Alarm, Ring},
+    mailbox::Mailbox,
 };
 
-use super::{LocalConfig, mailbox::Mailbox};
+use super::LocalConfig;
 
 /// Regions that a node can register.
 const REGIONS: usize = 256;

@@ -7,11 +7,12 @@ use fastrand::Rng;
 
 use crate::{
     Atomicity, Buffers, Incarnation, NodeId, Remote, Time, VerbError,
+    mailbox::Kind,
     memory::{self, Units},
     port::{Activity, Reply, ReplyTo, Verb, Work},
 };
 
-use super::{LocalConfig, life::Life, mailbox::Kind};
+use super::{LocalConfig, life::Life};
 
 /// What a queue holds.
 #[derive(Debug)]

@@ -14,6 +14,7 @@ use fastrand::Rng;
 use crate::{
     Buffers, Capabilities, FabricError, Incarnation, NodeEvent, NodeId, Port, Presence, Time, VerbError,
     alarm::Ringer,
+    mailbox::Kind,
     membership::Told,
     port::{Activity, Backend, Events, Frame, Received, Reply, ReplyTo, Ticket, Work},
     time,
@@ -22,7 +23,6 @@ use crate::{
 use super::{
     Shared,
     life::{Life, Place},
-    mailbox::Kind,
     nic::{Job, Nic},
     node::Node,
     queue::{Polled, Queue},
@@ -112,7 +112,8 @@ impl<E: Engine> LocalPort<E> {
         self.changes = self.shared.changes.load(Acquire);
         for (node, queue) in self.queues[..self.nodes].iter_mut().enumerate() {
             if let Some(incarnation) = queue.departure() {
-                events.departed(NodeId(node as u16), incarnation);
+                let node = NodeId(node as u16);
+                events.departed(node, VerbError::Disconnected { node, incarnation });
             }
         }
         events.changed();

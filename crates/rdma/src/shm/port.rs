@@ -101,7 +101,8 @@ impl<E: Engine> ShmPort<E> {
         self.changes = self.shared.changes.load(Acquire);
         for (node, queue) in self.queues.iter_mut().enumerate() {
             if let Some(incarnation) = queue.departure() {
-                events.departed(NodeId(node as u16), incarnation);
+                let node = NodeId(node as u16);
+                events.departed(node, VerbError::Disconnected { node, incarnation });
             }
         }
         events.changed();

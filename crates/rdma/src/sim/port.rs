@@ -241,7 +241,9 @@ impl<E: Engine> Backend for SimPort<E> {
                     takes = cpu.receive;
                     events.replied(ticket, from, frame);
                 }
-                Arrival::Departed { node, incarnation } => events.departed(node, incarnation),
+                Arrival::Departed { node, incarnation } => {
+                    events.departed(node, VerbError::Disconnected { node, incarnation });
+                }
                 Arrival::Changed => events.changed(),
             }
             world.charge(self.station, takes);

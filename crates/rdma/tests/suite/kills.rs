@@ -15,10 +15,11 @@ use std::{
 };
 
 use drtm_htm::{Engine, NoHtm};
-use drtm_rdma::{Executor, Fabric, Incarnation, NodeId, Phase, Port, Presence, Region, ShmFabric, Verbs};
+use drtm_rdma::{Executor, Fabric, Incarnation, NodeId, Phase, Port, Presence, Region, ShmFabric, TcpFabric, Verbs};
 
 use crate::{
     agent::{Agent, Order, PATIENCE, Service},
+    machines::{Addresses, TcpMood, join, start_agent},
     processes::{Directory, Process, ShmMood},
     support::{BASE, fresh, with, word},
 };
@@ -28,21 +29,96 @@ const VICTIM: NodeId = NodeId(1);
 /// Rounds of a victim that is left alone.
 const ROUNDS: u64 = 40;
 
-fn victim(directory: &Path, die_at: Option<&str>) -> Child {
-    let mut command = Command::new(std::env::current_exe().expect("this program"));
-    command.args(["kills::be_a_victim", "--exact", "--nocapture"]).env("DRTM_VICTIM", directory);
-    if let Some(site) = die_at {
-        command.env("DRTM_DIE_AT", site);
+/// What the processes of a test stand on: a fabric between processes.
+trait Ground: Sized {
+    type Fabric: Fabric<Engine = NoHtm>;
+
+    fn new() -> Self;
+
+    /// The test's own node.
+    fn join(&self) -> Self::Fabric;
+
+    /// The other survivor.
+    fn agent(&self, node: u16) -> Process;
+
+    /// What the next victim is told, for its environment.
+    fn victim(&self) -> String;
+}
+
+/// Shared memory.
+struct Shm(Directory);
+
+impl Ground for Shm {
+    type Fabric = ShmFabric<NoHtm>;
+
+    fn new() -> Self {
+        Self(Directory::new())
     }
-    command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().expect("another process")
+
+    fn join(&self) -> ShmFabric<NoHtm> {
+        ShmFabric::join(NoHtm, ShmMood::default().config(&self.0.0, NodeId(0))).expect("a group")
+    }
+
+    fn agent(&self, node: u16) -> Process {
+        Process::start(&self.0.0, NodeId(node), ShmMood::default(), &[])
+    }
+
+    fn victim(&self) -> String {
+        format!("shm:{}", self.0.0.display())
+    }
+}
+
+/// TCP.
+struct Tcp {
+    directory: Directory,
+    addresses: Addresses,
+    incarnations: Cell<u32>,
+}
+
+impl Ground for Tcp {
+    type Fabric = TcpFabric<NoHtm>;
+
+    fn new() -> Self {
+        Self { directory: Directory::new(), addresses: Addresses::new(), incarnations: Cell::new(0) }
+    }
+
+    fn join(&self) -> TcpFabric<NoHtm> {
+        join(&NoHtm, &self.addresses.config(NodeId(0), 1))
+    }
+
+    fn agent(&self, node: u16) -> Process {
+        start_agent(&self.directory, self.addresses, TcpMood::default(), node, 1)
+    }
+
+    fn victim(&self) -> String {
+        self.incarnations.set(self.incarnations.get() + 1);
+        format!("tcp:{}:{}", self.addresses.written(), self.incarnations.get())
+    }
 }
 
 /// No test, but what the victim does.
 #[test]
 fn be_a_victim() {
-    let Some(directory) = std::env::var_os("DRTM_VICTIM") else { return };
-    let config = ShmMood::default().config(Path::new(&directory), VICTIM);
-    let fabric = ShmFabric::join(NoHtm, config).expect("the group");
+    let Ok(told) = std::env::var("DRTM_VICTIM") else { return };
+    match told.splitn(3, ':').collect::<Vec<_>>()[..] {
+        ["shm", directory] => {
+            let config = ShmMood::default().config(Path::new(directory), VICTIM);
+            let fabric = ShmFabric::join(NoHtm, config).expect("the group");
+            live(&fabric);
+            fabric.leave();
+        }
+        ["tcp", addresses, incarnation] => {
+            let incarnation = incarnation.parse().expect("a number");
+            let fabric = join(&NoHtm, &Addresses::read(addresses).config(VICTIM, incarnation));
+            live(&fabric);
+            fabric.leave();
+        }
+        _ => panic!("a fabric and where it is, not {told}"),
+    }
+    std::process::exit(0);
+}
+
+fn live<F: Fabric<Engine = NoHtm>>(fabric: &F) {
     let memory = fresh(Region::shared(NoHtm, 1 << 20).expect("a region"));
     NoHtm.store(&memory.words(BASE, 1).expect("a word")[0], 4711);
     fabric.register(VICTIM, Arc::clone(&memory)).expect("room");
@@ -61,9 +137,6 @@ fn be_a_victim() {
         endpoint.sleep(Duration::from_millis(20)).await;
     });
     executor.run();
-    drop(endpoint);
-    fabric.leave();
-    std::process::exit(0);
 }
 
 /// A bit of everything, with a node that is alive.
@@ -83,23 +156,32 @@ async fn work<P: Port>(verbs: Verbs<'_, P>, node: u16) {
 }
 
 /// The test's own node, and the other survivor.
-struct Survivors {
-    fabric: ShmFabric<NoHtm>,
+struct Survivors<G: Ground> {
+    fabric: G::Fabric,
     _memory: Arc<Region<NoHtm>>,
     other: Process,
-    directory: Directory,
+    ground: G,
 }
 
-impl Survivors {
+impl<G: Ground> Survivors<G> {
     fn new() -> Self {
-        let directory = Directory::new();
-        let config = ShmMood::default().config(&directory.0, NodeId(0));
-        let fabric = ShmFabric::join(NoHtm, config).expect("a group");
+        let ground = G::new();
+        let fabric = ground.join();
         let memory = fresh(Region::shared(NoHtm, 1 << 20).expect("a region"));
         fabric.register(NodeId(0), Arc::clone(&memory)).expect("room");
-        let other = Process::start(&directory.0, NodeId(2), ShmMood::default(), &[]);
+        let other = ground.agent(2);
         other.ask(Order::Serve(Service::Backwards));
-        Self { fabric, _memory: memory, other, directory }
+        Self { fabric, _memory: memory, other, ground }
+    }
+
+    fn victim(&self, die_at: Option<&str>) -> Child {
+        let mut command = Command::new(std::env::current_exe().expect("this program"));
+        let told = self.ground.victim();
+        command.args(["kills::be_a_victim", "--exact", "--nocapture"]).env("DRTM_VICTIM", told);
+        if let Some(site) = die_at {
+            command.env("DRTM_DIE_AT", site);
+        }
+        command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().expect("another process")
     }
 
     /// Works with a victim until it is gone, however that comes. Gives how it stands then.
@@ -172,7 +254,7 @@ impl Survivors {
 
     /// The victim comes once more, and may live.
     fn take_back(&self, before: Option<Incarnation>) {
-        let presence = self.outlive(victim(&self.directory.0, None), None);
+        let presence = self.outlive(self.victim(None), None);
         let Presence::Left(incarnation) = presence else { panic!("it was to leave in good order: {presence:?}") };
         assert!(before.is_none_or(|before| incarnation > before));
     }
@@ -181,10 +263,21 @@ impl Survivors {
 #[cfg(feature = "kill-points")]
 #[test]
 fn a_process_may_die_at_every_step() {
-    for site in drtm_rdma::die::SITES {
+    dies_at_every_step::<Shm>(drtm_rdma::die::SITES);
+}
+
+#[cfg(feature = "kill-points")]
+#[test]
+fn a_machine_may_die_at_every_step() {
+    dies_at_every_step::<Tcp>(drtm_rdma::die::TCP_SITES);
+}
+
+#[cfg(feature = "kill-points")]
+fn dies_at_every_step<G: Ground>(sites: &[&str]) {
+    for site in sites {
         for times in [1, 2, 7] {
-            let survivors = Survivors::new();
-            let victim = victim(&survivors.directory.0, Some(&format!("{site}:{times}")));
+            let survivors = Survivors::<G>::new();
+            let victim = survivors.victim(Some(&format!("{site}:{times}")));
             let presence = survivors.outlive(victim, None);
             println!("{site}:{times} leaves it {presence:?}");
             match presence {
@@ -208,13 +301,23 @@ fn a_process_may_die_at_every_step() {
 /// `DRTM_KILLS` says how often; a few where it says nothing.
 #[test]
 fn a_process_may_be_killed_at_any_moment() {
+    is_killed_at_any_moment::<Shm>();
+}
+
+/// As above.
+#[test]
+fn a_machine_may_be_killed_at_any_moment() {
+    is_killed_at_any_moment::<Tcp>();
+}
+
+fn is_killed_at_any_moment<G: Ground>() {
     let kills = std::env::var("DRTM_KILLS").map_or(5, |kills| kills.parse().expect("DRTM_KILLS is a number"));
     let mut rng = fastrand::Rng::with_seed(5);
-    let survivors = Survivors::new();
+    let survivors = Survivors::<G>::new();
     let mut died = 0;
     for _ in 0..kills {
         let after = Duration::from_micros(rng.u64(0..80_000));
-        let presence = survivors.outlive(victim(&survivors.directory.0, None), Some(after));
+        let presence = survivors.outlive(survivors.victim(None), Some(after));
         died += u64::from(matches!(presence, Presence::Died(_)));
         assert_eq!(presence.here(), None);
     }

@@ -100,12 +100,18 @@ pub(crate) struct Process {
 impl Process {
     /// Starts one, which has joined when this returns. `more` is for its environment.
     pub(crate) fn start(directory: &Path, node: NodeId, mood: ShmMood, more: &[(&str, &str)]) -> Self {
+        let what = format!("{}:{}", node.0, mood.to_arguments());
+        Self::launch("processes::be_an_agent", &what, directory, more)
+    }
+
+    /// Starts one that is to be `what`, of any fabric.
+    pub(crate) fn launch(test: &str, what: &str, directory: &Path, more: &[(&str, &str)]) -> Self {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let path = directory.join(format!("agent-{}", NUMBER.fetch_add(1, Relaxed)));
         let listener = UnixListener::bind(&path).expect("a socket");
         let child = Command::new(std::env::current_exe().expect("this program"))
-            .args(["processes::be_an_agent", "--exact", "--nocapture"])
-            .env("DRTM_AGENT", format!("{}:{}:{}", node.0, mood.to_arguments(), path.display()))
+            .args([test, "--exact", "--nocapture"])
+            .env("DRTM_AGENT", format!("{what}:{}", path.display()))
             .env("DRTM_AGENT_DIRECTORY", directory)
             .envs(more.iter().copied())
             .stdin(Stdio::null())
@@ -252,17 +258,28 @@ fn be_an_agent() {
     let [node, mood, path] = what.splitn(3, ':').collect::<Vec<_>>()[..] else { panic!("node:mood:path, not {what}") };
     let node = NodeId(node.parse().expect("a number"));
     let orders = UnixStream::connect(path).expect("the one that gives orders");
-    let mut answers = orders.try_clone().expect("another handle");
     let config = ShmMood::from_arguments(mood).config(Path::new(&directory), node);
     let fabric = ShmFabric::join(NoHtm, config).expect("the group");
     let memory = fresh(Region::shared(NoHtm, 1 << 20).expect("a region"));
+    obey(orders, &fabric, node, memory, || fabric.leave())
+}
+
+/// Does what an agent is told, as a node of a fabric, until the end of the orders.
+pub(crate) fn obey<F: Fabric>(
+    orders: UnixStream,
+    fabric: &F,
+    node: NodeId,
+    memory: Arc<Region<F::Engine>>,
+    leave: impl Fn(),
+) -> ! {
+    let mut answers = orders.try_clone().expect("another handle");
     fabric.register(node, Arc::clone(&memory)).expect("room");
     let site = Site::new(fabric.clone(), node, memory);
     answers.write_all(b"0\n").expect("it listens");
     for line in BufReader::new(orders).lines() {
         let answer = match read(&line.expect("text")) {
             Order::Leave => {
-                fabric.leave();
+                leave();
                 0
             }
             Order::Die => std::process::abort(),

@@ -37,6 +37,9 @@ macro_rules! on_every_fabric {
         on_every_fabric! { @with latency, Local<NoHtm>,
             [LocalConfig::perfect().latency(Duration::from_micros(5))], $($check),+ }
         on_every_fabric! { @with shm, Processes, [ShmMood::default()], $($check),+ }
+        on_every_fabric! { @with tcp, Machines, [TcpMood::default()], $($check),+ }
+        on_every_fabric! { @with tcp_together, Together<NoHtm>, [TcpMood::default(), TcpMood::default().in_the_clear()], $($check),+ }
+        on_every_fabric! { @with tcp_emulated, Together<Emulated>, [TcpMood::default()], $($check),+ }
         on_every_fabric! { @with sim, Simulated, [SimConfig::new(&NicProfile::CONNECTX_4), SimConfig::new(&NicProfile::CONNECTX_3).seed(1)], $($check),+ }
         on_every_fabric! { @with sim_harsh, Simulated, (0..4).map(SimConfig::harsh), $($check),+ }
         on_every_fabric! { @with sim_words, Simulated, (0..2).map(|seed| {
@@ -48,7 +51,7 @@ macro_rules! on_every_fabric {
         mod $name {
             #[allow(unused_imports)]
             use {
-                $crate::{processes::{Processes, ShmMood}, simulated::Simulated, support::Local},
+                $crate::{machines::{Machines, TcpMood, Together}, processes::{Processes, ShmMood}, simulated::Simulated, support::Local},
                 drtm_htm::{Emulated, NoHtm},
                 drtm_rdma::{Atomicity, LocalConfig, NicProfile, SimConfig, Tearing},
                 std::time::Duration,

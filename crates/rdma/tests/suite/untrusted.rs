@@ -6,7 +6,7 @@ mod wire;
 
 use drtm_rdma::{
     rpc::{Encode, decode},
-    untrusted::{self, Frame},
+    untrusted::{self, Frame, Said},
 };
 use drtm_testing::corpus::{corpus, fuzz, is_rewritten, write};
 
@@ -18,6 +18,11 @@ fn the_reader_of_rings_stands_mutations() {
 #[test]
 fn the_readers_of_calls_and_results_stand_mutations() {
     fuzz("rpc", wire::rpc, 2);
+}
+
+#[test]
+fn the_readers_of_what_is_said_over_tcp_stand_mutations() {
+    fuzz("tcp", wire::tcp, 4);
 }
 
 #[test]
@@ -39,6 +44,14 @@ fn the_corpus_is_of_this_format() {
     let read: Vec<_> = rings.iter().map(|ring| untrusted::frames(&words(ring))).collect();
     assert!(read.iter().any(|(_, is_sound)| !is_sound), "a ring that is corrupt");
     assert!(read.iter().filter(|(frames, is_sound)| *is_sound && frames.len() >= 3).count() >= 2);
+    let said = corpus("tcp");
+    let found = |kind, frames| {
+        said.iter().any(|bytes| {
+            let (again, count, _) = untrusted::said(kind, bytes);
+            count >= frames && again == *bytes
+        })
+    };
+    assert!(found(Said::Requests, 11) && found(Said::Responses, 8) && found(Said::Hello, 1) && found(Said::Answer, 1));
     let messages = corpus("rpc");
     let calls: usize = messages.iter().filter_map(|message| Some(decode(message).ok()?.count())).sum();
     let results = messages.iter().filter(|message| untrusted::result(message, 2).is_ok()).count();
@@ -66,6 +79,15 @@ fn write_corpus() {
     let mut torn = ring("torn", 32, 0, &frames(&[40, 8]));
     torn[8 * untrusted::RING_HEAD..][..4].copy_from_slice(&4000_u32.to_le_bytes());
     write("ring", "torn", &torn);
+
+    for (name, carried) in [("empty", 0), ("short", 24), ("long", 3000)] {
+        write("tcp", &format!("requests-{name}"), &untrusted::samples(Said::Requests, carried));
+        write("tcp", &format!("responses-{name}"), &untrusted::samples(Said::Responses, carried));
+    }
+    for carried in [0, 1] {
+        write("tcp", &format!("hello-{carried}"), &untrusted::samples(Said::Hello, carried));
+        write("tcp", &format!("answer-{carried}"), &untrusted::samples(Said::Answer, carried));
+    }
 
     let bytes_of = |value: &dyn Fn(&mut Vec<u8>)| {
         let mut bytes = Vec::new();

@@ -13,27 +13,27 @@ use crate::{
 
 /// What a message is.
 #[derive(Debug)]
-pub(super) enum Kind {
+pub(crate) enum Kind {
     Message,
     Call(ReplyTo),
     Reply { life: u32, ticket: Ticket, refused: bool },
 }
 
 #[derive(Debug)]
-pub(super) struct Letter {
-    pub(super) from: NodeId,
-    pub(super) kind: Kind,
-    pub(super) frame: Frame,
+pub(crate) struct Letter {
+    pub(crate) from: NodeId,
+    pub(crate) kind: Kind,
+    pub(crate) frame: Frame,
 }
 
 #[derive(Debug)]
-pub(super) struct Mailbox {
+pub(crate) struct Mailbox {
     letters: ArrayQueue<Letter>,
     frames: ArrayQueue<Frame>,
 }
 
 impl Mailbox {
-    pub(super) fn new(capacity: usize) -> Self {
+    pub(crate) fn new(capacity: usize) -> Self {
         let frames = ArrayQueue::new(capacity);
         while frames.push(Frame::new()).is_ok() {}
         Self { letters: ArrayQueue::new(capacity), frames }
@@ -41,7 +41,7 @@ impl Mailbox {
 
     /// Copies a message in, if there is a frame for it.
     #[must_use]
-    pub(super) fn deliver(&self, from: NodeId, kind: Kind, bytes: &[u8]) -> bool {
+    pub(crate) fn deliver(&self, from: NodeId, kind: Kind, bytes: &[u8]) -> bool {
         let Some(mut frame) = self.frames.pop() else { return false };
         frame.clear();
         frame.extend_from_slice(bytes);
@@ -58,16 +58,22 @@ impl Mailbox {
 
     /// Whether there is nothing to receive. Cheaper than receiving nothing.
     #[inline(always)]
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.letters.is_empty()
     }
 
-    pub(super) fn receive(&self) -> Option<Letter> {
+    pub(crate) fn receive(&self) -> Option<Letter> {
         self.letters.pop()
     }
 
+    /// Whether a message can be delivered.
+    #[cfg(not(feature = "model"))]
+    pub(crate) fn has_room(&self) -> bool {
+        !self.frames.is_empty()
+    }
+
     /// Takes a frame back, so that another message can be delivered.
-    pub(super) fn recycle(&self, frame: Frame) {
+    pub(crate) fn recycle(&self, frame: Frame) {
         let returned = self.frames.push(frame);
         debug_assert!(returned.is_ok(), "a frame returns to the mailbox that it came from, once");
     }

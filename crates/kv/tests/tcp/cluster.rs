@@ -1,0 +1,117 @@
+//! A cluster of three nodes over TCP, of which one owns a store that the others reach. Its moods are
+//! one: nothing of this fabric is simulated.
+
+use std::{
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU16, Ordering::Relaxed},
+    },
+    thread,
+};
+
+use drtm_htm::NoHtm;
+use drtm_kv::{Service, Store};
+use drtm_rdma::{
+    Endpoint, Executor, Fabric, LocalConfig, NodeId, Offset, Phase, Region, RegionId, Remote, TcpConfig, TcpFabric,
+    TcpPort,
+};
+
+use crate::{
+    peers::{Job, OWNER, PATIENCE, on_threads},
+    support::MIB,
+};
+
+pub(crate) type PortOf = TcpPort<NoHtm>;
+
+/// As the machine is.
+pub(crate) fn moods() -> Vec<LocalConfig> {
+    vec![LocalConfig::perfect()]
+}
+
+/// The owner's store, in memory of its own.
+pub(crate) fn store(engine: NoHtm, capacity: u64) -> Store<NoHtm> {
+    let memory = Arc::new(Region::anonymous(engine, capacity).expect("a region"));
+    Store::in_region_of(OWNER, 0, memory).expect("a store").hinting_at_once()
+}
+
+/// Where the nodes of one cluster listen: ports of an address of the loopback that only this process
+/// has.
+fn addresses() -> [SocketAddr; 3] {
+    static NUMBER: AtomicU16 = AtomicU16::new(0);
+    let [_, high, middle, low] = std::process::id().to_be_bytes();
+    let first = 10_000 + 3 * NUMBER.fetch_add(1, Relaxed);
+    [0, 1, 2].map(|node| ([127, 64 | high & 63, middle, low], first + node).into())
+}
+
+#[derive(Clone)]
+pub(crate) struct Cluster {
+    pub(crate) store: Store<NoHtm>,
+    /// One for each node, as its process would have it.
+    nodes: [TcpFabric<NoHtm>; 3],
+    region: RegionId,
+}
+
+impl Cluster {
+    pub(crate) fn new(config: LocalConfig) -> Self {
+        Self::with_capacity(config, 256 * MIB)
+    }
+
+    pub(crate) fn with_capacity(config: LocalConfig, capacity: u64) -> Self {
+        Self::of(store(NoHtm, capacity), config)
+    }
+
+    /// The moods of the in-process fabric are nothing to this one.
+    pub(crate) fn of(store: Store<NoHtm>, _config: LocalConfig) -> Self {
+        let addresses = addresses();
+        let nodes = [0, 1, 2].map(|node: u16| {
+            let config = TcpConfig::new(NodeId(node), addresses[usize::from(node)], [7; 32]).patience(PATIENCE);
+            let peers = (0..3).map(|peer| (NodeId(peer), addresses[usize::from(peer)]));
+            let config = peers.fold(config, |config, (peer, address)| config.peer(peer, address));
+            TcpFabric::join(NoHtm, config).expect("a cluster")
+        });
+        let owner = &nodes[usize::from(OWNER.0)];
+        let region = owner.register(OWNER, Arc::clone(store.region())).expect("room for a region");
+        Self { store, nodes, region }
+    }
+
+    pub(crate) fn at(&self, offset: Offset) -> Remote {
+        Remote { node: OWNER, region: self.region, offset }
+    }
+
+    pub(crate) fn endpoint(&self, node: NodeId) -> Endpoint<PortOf> {
+        self.nodes[usize::from(node.0)].endpoint(node).expect("room for an endpoint")
+    }
+
+    /// Runs jobs beside each other.
+    pub(crate) fn together(&self, jobs: Vec<(NodeId, Job)>) {
+        on_threads(&|node| self.endpoint(node), jobs);
+    }
+
+    /// Runs `peers` while the owner serves these tables on a thread of its own.
+    pub(crate) fn serving<T>(&self, service: Service<NoHtm>, peers: impl FnOnce() -> T) -> T {
+        let done = AtomicBool::new(false);
+        thread::scope(|scope| {
+            scope.spawn(|| self.serve_until(service, &done));
+            let _stop = Stop(&done);
+            peers()
+        })
+    }
+
+    fn serve_until(&self, mut service: Service<NoHtm>, done: &AtomicBool) {
+        let endpoint = self.endpoint(OWNER);
+        let mut executor = Executor::new(&endpoint);
+        executor.serve(service.serve(endpoint.during(Phase::Other)));
+        executor.spawn(endpoint.until(|| done.load(Relaxed)));
+        executor.run();
+    }
+}
+
+/// Stops the owner however the peers end, so that a failed check is reported and does not hang.
+struct Stop<'d>(&'d AtomicBool);
+
+impl Drop for Stop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Relaxed);
+    }
+}

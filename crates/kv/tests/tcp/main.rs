@@ -1,0 +1,22 @@
+//! What one node does to another's records and tables, over TCP: the very tests that the
+//! in-process fabric passes, over nodes each of which has sockets and a thread of its own.
+//!
+//! Without those of `hash_peer` and `tree_peer`: hundreds of thousands of lookups one after the other,
+//! each a round trip here, whose answers do not depend on the fabric.
+#![cfg(not(feature = "model"))]
+
+mod cluster;
+#[allow(dead_code)]
+#[path = "../suite/peers.rs"]
+mod peers;
+#[path = "../suite/remote_records.rs"]
+mod remote_records;
+#[path = "../suite/remote_service.rs"]
+mod remote_service;
+#[path = "../suite/remote_stress.rs"]
+mod remote_stress;
+#[allow(dead_code)]
+#[path = "../suite/support.rs"]
+mod support;
+#[path = "../transacted/mod.rs"]
+mod transacted;

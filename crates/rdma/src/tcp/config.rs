@@ -1,0 +1,191 @@
+//! Which node, where it and its peers are, and how much of everything there may be.
+
+use std::{fmt, net::SocketAddr, time::Duration};
+
+use crate::{Atomicity, Buffers, Capabilities, Delivery, Incarnation, NodeId, Order};
+
+use super::noise::Key;
+
+/// Bounds on what peers, and strangers, can take of a node.
+///
+/// # Example
+///
+/// ```
+/// use std::time::Duration;
+/// use drtm_rdma::TcpLimits;
+///
+/// let limits = TcpLimits { handshakes_per_second: 50, ..TcpLimits::default() };
+/// assert!(limits.handshake_time < Duration::from_secs(60));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TcpLimits {
+    /// Connections whose peer has not proved yet that it has the key. The oldest makes room for a
+    /// new one.
+    pub strangers: usize,
+    /// How long a handshake may take.
+    pub handshake_time: Duration,
+    /// Handshakes of holders of the key that are answered in a second. Each takes two multiplications
+    /// on the curve.
+    pub handshakes_per_second: u32,
+    /// Connections of peers.
+    pub connections: usize,
+    /// Bytes that wait for a peer to read them. While there are more, nothing further is carried out
+    /// for its connection.
+    pub held_bytes: usize,
+}
+
+impl Default for TcpLimits {
+    fn default() -> Self {
+        Self {
+            strangers: 64,
+            handshake_time: Duration::from_secs(5),
+            handshakes_per_second: 1000,
+            connections: 1024,
+            held_bytes: 1 << 20,
+        }
+    }
+}
+
+/// How a process becomes a node of a cluster over TCP.
+///
+/// # Example
+///
+/// ```
+/// use drtm_rdma::{Atomicity, NodeId, TcpConfig};
+///
+/// // In earnest the key comes from a file that only the cluster's user can read.
+/// let config = TcpConfig::new(NodeId(0), "127.0.0.1:7000".parse()?, [7; 32])
+///     .peer(NodeId(1), "127.0.0.1:7001".parse()?);
+/// assert_eq!(config.capabilities().atomicity, Atomicity::Global);
+/// # Ok::<(), std::net::AddrParseError>(())
+/// ```
+#[derive(Clone)]
+#[must_use]
+pub struct TcpConfig {
+    pub(super) node: NodeId,
+    pub(super) incarnation: Option<Incarnation>,
+    pub(super) listen: SocketAddr,
+    pub(super) peers: Vec<(NodeId, SocketAddr)>,
+    pub(super) key: Key,
+    pub(super) sealed: bool,
+    pub(super) patience: Duration,
+    pub(super) deadline: Duration,
+    pub(super) queue_depth: usize,
+    pub(super) calls: usize,
+    pub(super) mailbox: usize,
+    pub(super) buffers: Buffers,
+    pub(super) limits: TcpLimits,
+}
+
+impl TcpConfig {
+    /// The node `node`, below 1024, which listens at an address, of the cluster that has this key.
+    /// The key must be 32 bytes of a random generator; all nodes have the same.
+    pub fn new(node: NodeId, listen: SocketAddr, key: [u8; 32]) -> Self {
+        Self {
+            node,
+            incarnation: None,
+            listen,
+            peers: Vec::new(),
+            key,
+            sealed: true,
+            patience: Duration::from_secs(10),
+            deadline: Duration::from_secs(5),
+            queue_depth: 256,
+            calls: 256,
+            mailbox: 256,
+            buffers: Buffers::default(),
+            limits: TcpLimits::default(),
+        }
+    }
+
+    /// Where another node listens. A directory of the whole cluster may name this node, too, which
+    /// is passed over.
+    pub fn peer(mut self, node: NodeId, address: SocketAddr) -> Self {
+        self.peers.retain(|(known, _)| *known != node);
+        if node != self.node {
+            self.peers.push((node, address));
+        }
+        self
+    }
+
+    /// Which of the node's lives this is: more than every one before. By default the seconds since
+    /// 1970, so a node that fails must not come back within the same second.
+    pub fn incarnation(self, incarnation: Incarnation) -> Self {
+        Self { incarnation: Some(incarnation), ..self }
+    }
+
+    /// Whether what follows the handshake is encrypted and authenticated. For measurements of what
+    /// that takes: all nodes must say the same.
+    #[doc(hidden)]
+    pub fn sealed(self, sealed: bool) -> Self {
+        Self { sealed, ..self }
+    }
+
+    /// How long to wait for the answers of nodes that are there.
+    pub fn patience(self, patience: Duration) -> Self {
+        Self { patience, ..self }
+    }
+
+    /// After how long a peer of which nothing is heard is suspected to have failed. It says something
+    /// four times as often.
+    pub fn deadline(self, deadline: Duration) -> Self {
+        Self { deadline: deadline.max(Duration::from_millis(20)), ..self }
+    }
+
+    /// Operations that may be under way from one endpoint to one node. At least 1.
+    pub fn queue_depth(self, queue_depth: usize) -> Self {
+        Self { queue_depth: queue_depth.max(1), ..self }
+    }
+
+    /// Calls that an endpoint may have unanswered. At least 1.
+    pub fn calls(self, calls: usize) -> Self {
+        Self { calls: calls.max(1), ..self }
+    }
+
+    /// Messages that wait to be received, or to be replied to, at this node. At least 1.
+    pub fn mailbox(self, messages: usize) -> Self {
+        Self { mailbox: messages.max(1), ..self }
+    }
+
+    /// The buffers of each endpoint.
+    pub fn buffers(self, buffers: Buffers) -> Self {
+        Self { buffers, ..self }
+    }
+
+    /// What peers and strangers can take of this node.
+    pub fn limits(self, limits: TcpLimits) -> Self {
+        Self { limits, ..self }
+    }
+
+    /// What a fabric so configured can do.
+    #[must_use]
+    pub fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            // The owner's processor carries atomics out, through the region's own engine.
+            atomicity: Atomicity::Global,
+            ordering: Order::Posted,
+            messages: Delivery::Once,
+            atomic_read_bytes: 64,
+            inline_bytes: 0,
+            max_read_bytes: Buffers::LARGE,
+            max_write_bytes: Buffers::LARGE,
+            max_message_bytes: Buffers::LARGE,
+            queue_depth: self.queue_depth,
+            max_calls: self.calls,
+            salvage: false,
+            smart_nic: false,
+        }
+    }
+}
+
+/// Without the key.
+impl fmt::Debug for TcpConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TcpConfig")
+            .field("node", &self.node)
+            .field("listen", &self.listen)
+            .field("peers", &self.peers)
+            .field("limits", &self.limits)
+            .finish_non_exhaustive()
+    }
+}

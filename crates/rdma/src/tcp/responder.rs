@@ -1,0 +1,209 @@
+//! Carrying out what a peer's endpoint asks for: in order, as many operations as have come, with one
+//! system call for all that is said to that.
+
+use std::{io, sync::Arc};
+
+use drtm_htm::Engine;
+
+use crate::{
+    Incarnation, NodeId, Offset, RegionId, Remote, Tearing, die,
+    mailbox::Kind,
+    memory,
+    port::{ReplyTo, Ticket},
+};
+
+use super::{
+    Refusal,
+    dial::Wire,
+    flow::{Came, Outflow},
+    noise::Forged,
+    service::Fate,
+    shared::{Caller, Shared},
+    wire::{self, Failure, Request, Response},
+};
+
+/// What is carried out for one connection before it is another's turn: bytes that are moved, with so
+/// many for each operation.
+const TURN: usize = 256 << 10;
+const OPERATION: usize = 64;
+
+/// How far a caller's operations have come.
+#[derive(Debug, Default)]
+pub(super) struct Served {
+    /// The failure of an unsignaled operation, which is still to be heard of.
+    broken: Option<Failure>,
+    /// The next operation waits for room in the mailbox.
+    pub(super) stalled: bool,
+    /// The peer does not read what it is told.
+    pub(super) paused: bool,
+    /// There is more that has come than its turn was long.
+    pub(super) unfinished: bool,
+}
+
+/// What became of an operation.
+enum Step {
+    Done,
+    Value(u64),
+    /// The words are in the scratch memory.
+    Words(usize),
+    /// The mailbox is full.
+    Full,
+}
+
+/// Why a connection is cut off.
+fn refusal(error: Forged) -> Fate {
+    let Forged = error;
+    Fate::Closed(Some(Refusal::Forged))
+}
+
+impl<E: Engine> Shared<E> {
+    /// Carries out what has come on a connection.
+    pub(super) fn serve(
+        &self,
+        wire: &mut Wire,
+        caller: &Arc<Caller>,
+        served: &mut Served,
+        scratch: &mut Vec<u64>,
+    ) -> Fate {
+        let most = self.config.limits.held_bytes;
+        let mut came = Came::Nothing;
+        let unfinished = std::mem::take(&mut served.unfinished);
+        if !served.stalled && !served.paused && !unfinished && wire.input.held() <= most {
+            match wire.fill() {
+                Ok(Came::Nothing) if wire.input.held() == 0 => return Fate::Stays(false),
+                Ok(found) => came = found,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(_) => return Fate::Closed(None),
+            }
+        }
+        let mut out = caller.out.lock();
+        let (mut done, mut turn) = (0, 0);
+        let mut worked = false;
+        loop {
+            if turn > TURN {
+                served.unfinished = true;
+                break;
+            }
+            if out.pending() > most {
+                say_done(&mut done, &mut out);
+                match out.flush(&caller.socket) {
+                    Ok(true) => {}
+                    Ok(false) => {
+                        served.paused = true;
+                        break;
+                    }
+                    Err(_) => return Fate::Closed(None),
+                }
+            }
+            let (request, signaled, length) = match wire::decode_request(wire.input.frames()) {
+                Ok(Some(((request, signaled), length))) => (request, signaled, length),
+                Ok(None) => match wire.input.open() {
+                    Ok(true) => continue,
+                    Ok(false) => break,
+                    Err(error) => return refusal(error),
+                },
+                Err(wire::Malformed) => return Fate::Closed(Some(Refusal::Malformed)),
+            };
+            turn += OPERATION + request.bytes();
+            let outcome = match served.broken {
+                Some(failure) => Err(failure),
+                None => self.carry_out(&request, caller, scratch),
+            };
+            match outcome {
+                Ok(Step::Full) => {
+                    say_done(&mut done, &mut out);
+                    if !std::mem::replace(&mut served.stalled, true) {
+                        wire::response(&Response::Stalled, out.frames());
+                    }
+                    break;
+                }
+                Ok(Step::Value(value)) if signaled => {
+                    say_done(&mut done, &mut out);
+                    wire::response(&Response::Value(value), out.frames());
+                }
+                Ok(Step::Words(count)) if signaled => {
+                    say_done(&mut done, &mut out);
+                    wire::words(&scratch[..count], out.frames());
+                }
+                Ok(_) => done += 1,
+                Err(failure) => {
+                    say_done(&mut done, &mut out);
+                    wire::response(&Response::Failed(failure), out.frames());
+                    if served.broken.is_none() {
+                        self.refusals.count(Refusal::OutOfGrant);
+                    }
+                    // Unheard of, it takes the place of the next.
+                    served.broken = (!signaled).then_some(failure);
+                }
+            }
+            die::site("tcp.carried.out");
+            served.stalled = false;
+            worked = true;
+            wire.input.consume(length);
+        }
+        say_done(&mut done, &mut out);
+        // The service waits until the socket takes the rest.
+        if out.flush(&caller.socket).is_err() || came == Came::End {
+            return Fate::Closed(None);
+        }
+        die::site("tcp.answered");
+        Fate::Stays(worked || came == Came::Some)
+    }
+
+    fn carry_out(&self, request: &Request<'_>, caller: &Caller, scratch: &mut Vec<u64>) -> Result<Step, Failure> {
+        let at = |region: RegionId, offset: Offset| Remote { node: self.node, region, offset };
+        match *request {
+            Request::Read { region, offset, words: count } => {
+                let (engine, words) = self.words(region, offset, count)?;
+                if scratch.len() < count {
+                    scratch.resize(count, 0);
+                }
+                memory::fetch_all(engine, words, &mut scratch[..count], at(region, offset), Tearing::Lines);
+                Ok(Step::Words(count))
+            }
+            Request::Write { region, offset, words: bytes } => {
+                let count = bytes.len() / 8;
+                let (engine, words) = self.words(region, offset, count)?;
+                if scratch.len() < count {
+                    scratch.resize(count, 0);
+                }
+                wire::get_words(bytes, &mut scratch[..count]);
+                memory::store(engine, words, &scratch[..count], 0..count);
+                Ok(Step::Done)
+            }
+            Request::CompareSwap { region, offset, expected, new } => {
+                let (engine, words) = self.words(region, offset, 1)?;
+                Ok(Step::Value(engine.compare_exchange(&words[0], expected, new).unwrap_or_else(|found| found)))
+            }
+            Request::FetchAdd { region, offset, add } => {
+                let (engine, words) = self.words(region, offset, 1)?;
+                Ok(Step::Value(engine.fetch_add(&words[0], add)))
+            }
+            Request::Send { bytes } => Ok(self.deliver(caller.node, Kind::Message, bytes)),
+            Request::Call { ticket, bytes } => {
+                Ok(self.deliver(caller.node, Kind::Call(reply_to(caller, ticket)), bytes))
+            }
+        }
+    }
+
+    fn deliver(&self, from: NodeId, kind: Kind, bytes: &[u8]) -> Step {
+        if !self.mail.deliver(from, kind, bytes) {
+            return Step::Full;
+        }
+        self.wake_for_mail();
+        Step::Done
+    }
+}
+
+fn reply_to(caller: &Caller, ticket: Ticket) -> ReplyTo {
+    let (node, incarnation): (NodeId, Incarnation) = (caller.node, caller.incarnation);
+    ReplyTo { node, incarnation, endpoint: caller.endpoint, life: caller.life, ticket }
+}
+
+/// Operations without a value are told of by their number.
+fn say_done(done: &mut u32, out: &mut Outflow) {
+    if *done > 0 {
+        wire::response(&Response::Done(*done), out.frames());
+        *done = 0;
+    }
+}

@@ -1,0 +1,394 @@
+//! What all handles, ports and threads of a node have in common.
+
+use std::{
+    net::{SocketAddr, TcpStream},
+    sync::{
+        Arc, OnceLock,
+        atomic::{
+            AtomicBool, AtomicU8, AtomicU32,
+            Ordering::{Acquire, Relaxed, Release, SeqCst},
+            fence,
+        },
+    },
+};
+
+use drtm_htm::{Engine, Word};
+use parking_lot::{Mutex, RwLock};
+
+use crate::{
+    FabricError, Incarnation, NodeId, Offset, Presence, Region, RegionId, VerbError, alarm::Ring, mailbox::Mailbox,
+    port::ReplyTo,
+};
+
+use super::{
+    TcpConfig,
+    bell::Bell,
+    error::RefusalCounters,
+    flow::Outflow,
+    hello::{Hello, Purpose},
+    wire::Failure,
+};
+
+/// Nodes that a cluster can have.
+pub(super) const NODES: usize = 1024;
+
+/// Endpoints that a node can have at a time.
+pub(super) const ENDPOINTS: usize = 256;
+
+/// Regions that a node can register.
+pub(super) const REGIONS: usize = 256;
+
+const HERE: u8 = 0;
+const LEFT: u8 = 1;
+const DEAD: u8 = 2;
+const SUSPECTED: u8 = 3;
+
+/// How an incarnation ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    Left,
+    Died,
+    /// It may come back, as another of these.
+    Suspected,
+}
+
+/// One incarnation of a node, from when it is known to be here until that ends.
+#[derive(Debug)]
+pub(super) struct Peer {
+    pub(super) node: NodeId,
+    pub(super) incarnation: Incarnation,
+    state: AtomicU8,
+}
+
+impl Peer {
+    pub(super) fn new(node: NodeId, incarnation: Incarnation) -> Self {
+        Self { node, incarnation, state: AtomicU8::new(HERE) }
+    }
+
+    #[inline(always)]
+    pub(super) fn is_over(&self) -> bool {
+        self.state.load(Acquire) != HERE
+    }
+
+    /// The first end counts, unless it was a suspicion.
+    pub(super) fn end(&self, end: End) {
+        let (from, to) = match end {
+            End::Left => ([HERE, SUSPECTED], LEFT),
+            End::Died => ([HERE, SUSPECTED], DEAD),
+            End::Suspected => ([HERE, HERE], SUSPECTED),
+        };
+        for from in from {
+            let _ = self.state.compare_exchange(from, to, SeqCst, SeqCst);
+        }
+    }
+
+    pub(super) fn presence(&self) -> Presence {
+        match self.state.load(Acquire) {
+            HERE => Presence::Here(self.incarnation),
+            LEFT => Presence::Left(self.incarnation),
+            DEAD => Presence::Died(self.incarnation),
+            _ => Presence::Suspected(self.incarnation),
+        }
+    }
+
+    /// What becomes of an operation that is posted when it is over.
+    pub(super) fn gone(&self) -> VerbError {
+        VerbError::Gone { node: self.node, incarnation: self.incarnation }
+    }
+
+    /// What becomes of an operation that was under way.
+    pub(super) fn cut_off(&self) -> VerbError {
+        let (node, incarnation) = (self.node, self.incarnation);
+        match self.presence() {
+            Presence::Suspected(_) => VerbError::Suspected { node, incarnation },
+            _ => VerbError::Disconnected { node, incarnation },
+        }
+    }
+}
+
+/// What others know of an endpoint of this node.
+#[derive(Debug)]
+pub(super) struct Place {
+    pub(super) bell: Arc<Bell>,
+    /// Grows whenever an endpoint leaves the place.
+    pub(super) life: AtomicU32,
+    /// Whether mail ends the endpoint's sleep.
+    receiving: AtomicBool,
+}
+
+/// A connection from a peer's endpoint: where answers to it go.
+pub(super) struct Caller {
+    pub(super) node: NodeId,
+    pub(super) incarnation: Incarnation,
+    pub(super) endpoint: u16,
+    pub(super) life: u32,
+    /// By which the service knows it.
+    pub(super) token: u64,
+    pub(super) socket: Arc<TcpStream>,
+    pub(super) out: Mutex<Outflow>,
+    pub(super) closed: AtomicBool,
+}
+
+impl Caller {
+    pub(super) fn is_for(&self, to: &ReplyTo) -> bool {
+        (self.node, self.incarnation, self.endpoint, self.life) == (to.node, to.incarnation, to.endpoint, to.life)
+            && !self.closed.load(Acquire)
+    }
+}
+
+impl std::fmt::Debug for Caller {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Caller").field("node", &self.node).field("endpoint", &self.endpoint).finish_non_exhaustive()
+    }
+}
+
+/// The connections of a node's endpoints, each in its endpoint's place.
+type Endpoints = Vec<Option<Arc<Caller>>>;
+
+#[derive(Debug)]
+pub(super) struct Shared<E: Engine> {
+    pub(super) node: NodeId,
+    pub(super) config: TcpConfig,
+    pub(super) engine: u8,
+    pub(super) home: Arc<Peer>,
+    /// Where each node listens, this one included.
+    pub(super) directory: Box<[Option<SocketAddr>]>,
+    /// Filled from the front, and never changed after: read without a lock.
+    regions: Box<[OnceLock<Arc<Region<E>>>]>,
+    registration: Mutex<()>,
+    lives: Box<[RwLock<Option<Arc<Peer>>>]>,
+    /// How often a node has come or gone, so that a port finds out by one look.
+    pub(super) changes: AtomicU32,
+    places: Box<[OnceLock<Arc<Place>>]>,
+    /// Places that are free, the next one to use last; and how many were ever used.
+    vacancies: Mutex<(Vec<u16>, usize)>,
+    /// What was sent to this node.
+    pub(super) mail: Mailbox,
+    /// Endpoints that sleep, or are about to, and are to be woken for mail.
+    sleepers: AtomicU32,
+    /// For each node, its endpoints' connections.
+    callers: Box<[Mutex<Endpoints>]>,
+    /// What the service sleeps on.
+    pub(super) service: Arc<Bell>,
+    /// Whether the service waits for room in the mailbox.
+    pub(super) starved: AtomicBool,
+    /// Connections whose sockets took no more.
+    pub(super) blocked: Mutex<Vec<u64>>,
+    pub(super) leaving: AtomicBool,
+    /// Whether it leaves without a goodbye.
+    pub(super) silent: AtomicBool,
+    pub(super) refusals: RefusalCounters,
+}
+
+impl<E: Engine> Shared<E> {
+    pub(super) fn new(
+        config: TcpConfig,
+        engine: u8,
+        home: Peer,
+        directory: Box<[Option<SocketAddr>]>,
+        service: Arc<Bell>,
+    ) -> Self {
+        let nodes = directory.len();
+        let home = Arc::new(home);
+        let shared = Self {
+            node: config.node,
+            engine,
+            regions: (0..REGIONS).map(|_| OnceLock::new()).collect(),
+            registration: Mutex::default(),
+            lives: (0..nodes).map(|_| RwLock::default()).collect(),
+            changes: AtomicU32::new(0),
+            places: (0..ENDPOINTS).map(|_| OnceLock::new()).collect(),
+            vacancies: Mutex::default(),
+            mail: Mailbox::new(config.mailbox),
+            sleepers: AtomicU32::new(0),
+            callers: (0..nodes).map(|_| Mutex::default()).collect(),
+            service,
+            starved: AtomicBool::new(false),
+            blocked: Mutex::default(),
+            leaving: AtomicBool::new(false),
+            silent: AtomicBool::new(false),
+            refusals: RefusalCounters::default(),
+            directory,
+            home: Arc::clone(&home),
+            config,
+        };
+        shared.welcome(home);
+        shared
+    }
+
+    pub(super) fn nodes(&self) -> usize {
+        self.lives.len()
+    }
+
+    /// The incarnation of a node that is here, or was last.
+    pub(super) fn life(&self, node: NodeId) -> Option<Arc<Peer>> {
+        self.lives.get(usize::from(node.0))?.read().clone()
+    }
+
+    pub(super) fn presence(&self, node: usize) -> Presence {
+        self.lives.get(node).and_then(|life| Some(life.read().as_ref()?.presence())).unwrap_or_default()
+    }
+
+    pub(super) fn presences(&self) -> impl Iterator<Item = Presence> {
+        (0..self.lives.len()).map(|node| self.presence(node))
+    }
+
+    /// A node has come.
+    pub(super) fn welcome(&self, life: Arc<Peer>) {
+        if let Some(before) = self.lives[usize::from(life.node.0)].write().replace(life) {
+            // It cannot be here any more, whether or not its connection has said so yet.
+            before.end(End::Died);
+        }
+        self.tell();
+    }
+
+    /// A node has gone.
+    pub(super) fn part(&self, life: &Peer, end: End) {
+        life.end(end);
+        self.tell();
+    }
+
+    /// Tells all endpoints of this process that something has changed.
+    pub(super) fn tell(&self) {
+        self.changes.fetch_add(1, Release);
+        for place in self.places.iter().map_while(OnceLock::get) {
+            place.bell.ring();
+        }
+    }
+
+    pub(super) fn register(&self, region: Arc<Region<E>>) -> Result<RegionId, FabricError> {
+        let node = self.node;
+        let _one_at_a_time = self.registration.lock();
+        if self.home.is_over() {
+            return Err(FabricError::Closed { node });
+        }
+        let full = FabricError::TooManyRegions { node, most: REGIONS };
+        let index = self.regions.iter().position(|place| place.get().is_none()).ok_or(full)?;
+        self.regions[index].set(region).map_err(|_| full)?;
+        Ok(RegionId(index as u16))
+    }
+
+    /// Words that peers may access, and the engine to access them by.
+    #[inline]
+    pub(super) fn words(&self, region: RegionId, offset: Offset, count: usize) -> Result<(&E, &[Word]), Failure> {
+        let region = self.regions.get(usize::from(region.0)).and_then(OnceLock::get).ok_or(Failure::UnknownRegion)?;
+        let words = region.words(offset, count).map_err(|_| Failure::OutOfBounds)?;
+        Ok((region.engine(), words))
+    }
+
+    /// A place for an endpoint.
+    pub(super) fn move_in(&self) -> Result<(u16, Arc<Place>), FabricError> {
+        let node = self.node;
+        if self.home.is_over() {
+            return Err(FabricError::Closed { node });
+        }
+        let (free, used) = &mut *self.vacancies.lock();
+        let index = match free.pop() {
+            Some(index) => index,
+            None => {
+                let place = self.places.get(*used).ok_or(FabricError::TooManyEndpoints { node, most: ENDPOINTS })?;
+                let bell = Bell::new().map_err(|_| FabricError::NoDescriptors { node })?;
+                let new = Place { bell: Arc::new(bell), life: AtomicU32::new(0), receiving: AtomicBool::new(false) };
+                place.get_or_init(|| Arc::new(new));
+                *used += 1;
+                (*used - 1) as u16
+            }
+        };
+        let place = self.places.get(usize::from(index)).and_then(OnceLock::get);
+        Ok((index, Arc::clone(place.ok_or(FabricError::Closed { node })?)))
+    }
+
+    pub(super) fn move_out(&self, index: u16, place: &Place) {
+        place.life.fetch_add(1, Release);
+        self.vacancies.lock().0.push(index);
+    }
+
+    /// An endpoint is about to sleep until mail comes. Comes before its announcement.
+    pub(super) fn lie_down(&self, place: &Place) {
+        place.receiving.store(true, Relaxed);
+        self.sleepers.fetch_add(1, Relaxed);
+    }
+
+    pub(super) fn get_up(&self, place: &Place) {
+        place.receiving.store(false, Relaxed);
+        self.sleepers.fetch_sub(1, Relaxed);
+    }
+
+    /// Wakes an endpoint for mail that was delivered, if one sleeps.
+    #[inline]
+    pub(super) fn wake_for_mail(&self) {
+        // Beside the fence of a sleeper's announcement: either it finds the mail, or it is found
+        // here.
+        fence(SeqCst);
+        if self.sleepers.load(Relaxed) > 0 {
+            let places = self.places.iter().map_while(OnceLock::get);
+            // One that is woken looks for mail before it sleeps again, so no other needs to.
+            let _ = places.filter(|place| place.receiving.load(Relaxed)).any(|place| place.bell.rouse());
+        }
+    }
+
+    /// The mailbox has room again: wakes the service, if that waits for it.
+    #[inline]
+    pub(super) fn made_room(&self) {
+        fence(SeqCst);
+        if self.starved.load(Relaxed) {
+            self.service.ring();
+        }
+    }
+
+    /// Where replies to an endpoint go.
+    pub(super) fn caller(&self, to: &ReplyTo) -> Option<Arc<Caller>> {
+        let callers = self.callers.get(usize::from(to.node.0))?.lock();
+        callers.get(usize::from(to.endpoint))?.as_ref().filter(|caller| caller.is_for(to)).cloned()
+    }
+
+    /// Makes a connection the one of its endpoint, and gives the one before.
+    pub(super) fn connect_caller(&self, caller: &Arc<Caller>) -> Option<Arc<Caller>> {
+        let mut callers = self.callers[usize::from(caller.node.0)].lock();
+        let index = usize::from(caller.endpoint);
+        if callers.len() <= index {
+            callers.resize_with(index + 1, || None);
+        }
+        callers[index].replace(Arc::clone(caller))
+    }
+
+    /// A connection is closed.
+    pub(super) fn disconnect_caller(&self, caller: &Arc<Caller>) {
+        caller.closed.store(true, Release);
+        let mut callers = self.callers[usize::from(caller.node.0)].lock();
+        if let Some(place) = callers.get_mut(usize::from(caller.endpoint))
+            && place.as_ref().is_some_and(|there| Arc::ptr_eq(there, caller))
+        {
+            *place = None;
+        }
+    }
+
+    fn each_caller(&self, mut of: impl FnMut(&Arc<Caller>)) {
+        for callers in &self.callers {
+            callers.lock().iter().flatten().for_each(&mut of);
+        }
+    }
+
+    pub(super) fn held_bytes(&self) -> usize {
+        let mut bytes = 0;
+        self.each_caller(|caller| bytes += caller.out.lock().pending());
+        bytes
+    }
+
+    pub(super) fn break_connections(&self) {
+        // One that is closed already is broken.
+        self.each_caller(|caller| drop(caller.socket.shutdown(std::net::Shutdown::Both)));
+    }
+
+    /// How this node introduces itself.
+    pub(super) fn hello(&self, to: NodeId, purpose: Purpose) -> Hello {
+        Hello {
+            purpose,
+            sealed: self.config.sealed,
+            engine: self.engine,
+            from: self.node,
+            to,
+            incarnation: self.home.incarnation,
+        }
+    }
+}

@@ -1,0 +1,468 @@
+//! The fabric of machines, as the suite makes it: each other node is a process of its own, or a member
+//! beside the test in its process.
+
+use std::{
+    net::{IpAddr, Ipv4Addr, SocketAddr},
+    os::unix::net::UnixStream,
+    sync::{
+        Arc,
+        atomic::{
+            AtomicBool, AtomicU16,
+            Ordering::{Acquire, Relaxed},
+        },
+    },
+    time::Duration,
+};
+
+use drtm_htm::{Emulated, Engine, NoHtm};
+use drtm_rdma::{
+    Buffers, Executor, Fabric, Incarnation, NodeId, Phase, Presence, Region, RegionId, TcpConfig, TcpError, TcpFabric,
+    VerbError, block_on, run,
+};
+
+use crate::{
+    agent::{Agent, Order, PATIENCE, Site},
+    processes::{Directory, Process, obey},
+    support::{Mood, Rig, Sets, World, fresh, from_a_thread, rounds, word},
+};
+
+/// Nodes of a world, at the most.
+const NODES: u16 = 8;
+
+pub(crate) const KEY: [u8; 32] = [7; 32];
+
+/// Where the nodes of one world listen: ports of an address of the loopback that only this process
+/// has.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Addresses {
+    ip: Ipv4Addr,
+    first: u16,
+}
+
+impl Addresses {
+    pub(crate) fn new() -> Self {
+        static NUMBER: AtomicU16 = AtomicU16::new(0);
+        let [_, high, middle, low] = std::process::id().to_be_bytes();
+        let first = 10_000 + NODES * (NUMBER.fetch_add(1, Relaxed) % 6_000);
+        Self { ip: Ipv4Addr::new(127, 64 | high & 63, middle, low), first }
+    }
+
+    pub(crate) fn of(self, node: NodeId) -> SocketAddr {
+        (IpAddr::V4(self.ip), self.first + node.0).into()
+    }
+
+    /// How a node joins that knows of all others.
+    pub(crate) fn config(self, node: NodeId, incarnation: u32) -> TcpConfig {
+        let config = TcpConfig::new(node, self.of(node), KEY).patience(PATIENCE).incarnation(Incarnation(incarnation));
+        (0..NODES).map(NodeId).fold(config, |config, peer| config.peer(peer, self.of(peer)))
+    }
+
+    pub(crate) fn written(self) -> String {
+        format!("{}-{}", self.ip, self.first)
+    }
+
+    pub(crate) fn read(text: &str) -> Self {
+        let (ip, first) = text.split_once('-').expect("address-port");
+        Self { ip: ip.parse().expect("an address"), first: first.parse().expect("a port") }
+    }
+}
+
+#[derive(Clone, Copy, Default)]
+pub(crate) struct TcpMood {
+    queue_depth: Option<usize>,
+    calls: Option<usize>,
+    buffers: Option<Buffers>,
+    clear: bool,
+    /// In milliseconds.
+    deadline: Option<usize>,
+}
+
+impl Mood for TcpMood {
+    fn queue_depth(self, operations: usize) -> Self {
+        Self { queue_depth: Some(operations), ..self }
+    }
+
+    fn mailbox(self, messages: usize) -> Self {
+        Self { calls: Some(messages), ..self }
+    }
+
+    fn buffers(self, buffers: Buffers) -> Self {
+        Self { buffers: Some(buffers), ..self }
+    }
+}
+
+impl TcpMood {
+    /// Without encryption.
+    pub(crate) fn in_the_clear(self) -> Self {
+        Self { clear: true, ..self }
+    }
+
+    /// With another deadline for silence.
+    pub(crate) fn deadline(self, milliseconds: usize) -> Self {
+        Self { deadline: Some(milliseconds), ..self }
+    }
+
+    fn config(self, addresses: Addresses, node: NodeId, incarnation: u32) -> TcpConfig {
+        let mut config = addresses.config(node, incarnation).sealed(!self.clear);
+        if let Some(milliseconds) = self.deadline {
+            config = config.deadline(Duration::from_millis(milliseconds as u64));
+        }
+        if let Some(depth) = self.queue_depth {
+            config = config.queue_depth(depth);
+        }
+        if let Some(calls) = self.calls {
+            config = config.calls(calls).mailbox(calls);
+        }
+        if let Some(buffers) = self.buffers {
+            config = config.buffers(buffers);
+        }
+        config
+    }
+
+    fn to_arguments(self) -> String {
+        let number = |number: Option<usize>| number.map_or_else(String::new, |number| number.to_string());
+        let (depth, calls, deadline) = (number(self.queue_depth), number(self.calls), number(self.deadline));
+        format!("{depth},{calls},{},{deadline}", u8::from(self.clear))
+    }
+
+    fn from_arguments(arguments: &str) -> Self {
+        let mut numbers = arguments.split(',').map(|number| number.parse().ok());
+        let (queue_depth, calls) = (numbers.next().flatten(), numbers.next().flatten());
+        let clear = numbers.next().flatten() == Some(1);
+        Self { queue_depth, calls, buffers: None, clear, deadline: numbers.next().flatten() }
+    }
+}
+
+/// What goes away with a world.
+struct Rest {
+    directory: Directory,
+    addresses: Addresses,
+    mood: TcpMood,
+    incarnations: Vec<u32>,
+}
+
+impl Rest {
+    fn of<R: Rig>(world: &mut World<R>) -> &mut Self {
+        match world._rest.downcast_mut() {
+            Some(rest) => rest,
+            None => unreachable!("put there at the start"),
+        }
+    }
+}
+
+fn begin<E: Engine + Default>(nodes: u16, mood: TcpMood) -> (TcpFabric<E>, Arc<Region<E>>, Rest) {
+    let rest = Rest {
+        directory: Directory::new(),
+        addresses: Addresses::new(),
+        mood,
+        incarnations: vec![1; usize::from(nodes)],
+    };
+    let engine = E::default();
+    let fabric = TcpFabric::join(engine.clone(), mood.config(rest.addresses, NodeId(0), 1)).expect("a cluster");
+    let memory = fresh(Region::anonymous(engine, 1 << 20).expect("a region"));
+    assert_eq!(fabric.register(NodeId(0), Arc::clone(&memory)).expect("room"), RegionId(0));
+    (fabric, memory, rest)
+}
+
+/// Joins. A process that another test starts has this one's listeners from its fork to its exec.
+pub(crate) fn join<E: Engine>(engine: &E, config: &TcpConfig) -> TcpFabric<E> {
+    let start = std::time::Instant::now();
+    loop {
+        match TcpFabric::join(engine.clone(), config.clone()) {
+            Err(TcpError::System { source, .. })
+                if source.kind() == std::io::ErrorKind::AddrInUse && start.elapsed() < PATIENCE =>
+            {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            outcome => return outcome.expect("the cluster"),
+        }
+    }
+}
+
+/// Each other node is a process.
+pub(crate) struct Machines;
+
+/// Starts an agent, which has joined when this returns.
+pub(crate) fn start_agent(
+    directory: &Directory,
+    addresses: Addresses,
+    mood: TcpMood,
+    node: u16,
+    incarnation: u32,
+) -> Process {
+    let what = format!("{node}:{incarnation}:{}:{}", addresses.written(), mood.to_arguments());
+    Process::launch("machines::be_an_agent", &what, &directory.0, &[])
+}
+
+/// An agent of node 0 beside the test.
+struct Own<E: Engine>(Site<TcpFabric<E>>);
+
+impl<E: Engine> Agent for Own<E> {
+    fn ask(&self, order: Order) -> u64 {
+        self.0.obey(order)
+    }
+}
+
+impl Rig for Machines {
+    type Mood = TcpMood;
+    type Fabric = TcpFabric<NoHtm>;
+    type Agent = Process;
+
+    fn start(nodes: u16, mood: TcpMood) -> World<Self> {
+        let (fabric, memory, rest) = begin(nodes, mood);
+        let agents = (1..nodes).map(|node| start_agent(&rest.directory, rest.addresses, mood, node, 1)).collect();
+        World { fabric, memory, agents, _rest: Box::new(rest) }
+    }
+
+    fn restart(world: &mut World<Self>, node: NodeId) {
+        let index = usize::from(node.0);
+        world.agents[index - 1].kill();
+        let rest = Rest::of(world);
+        rest.incarnations[index] += 1;
+        let agent = start_agent(&rest.directory, rest.addresses, rest.mood, node.0, rest.incarnations[index]);
+        world.agents[index - 1] = agent;
+    }
+
+    fn own(world: &World<Self>) -> Box<dyn Agent> {
+        Box::new(Own(Site::new(world.fabric.clone(), NodeId(0), Arc::clone(&world.memory))))
+    }
+
+    fn meanwhile(world: &World<Self>, node: u16, order: Order, body: impl FnOnce()) {
+        from_a_thread(world.agent(node), order, body);
+    }
+}
+
+/// No test, but what another process of this program is.
+#[test]
+fn be_an_agent() {
+    let Some(what) = std::env::var_os("DRTM_AGENT") else { return };
+    let what = what.into_string().expect("text");
+    let [node, incarnation, addresses, mood, path] = what.splitn(5, ':').collect::<Vec<_>>()[..] else {
+        panic!("node:incarnation:addresses:mood:path, not {what}")
+    };
+    let node = NodeId(node.parse().expect("a number"));
+    let orders = UnixStream::connect(path).expect("the one that gives orders");
+    let incarnation = incarnation.parse().expect("a number");
+    let config = TcpMood::from_arguments(mood).config(Addresses::read(addresses), node, incarnation);
+    let fabric = TcpFabric::join(NoHtm, config).expect("the cluster");
+    let memory = fresh(Region::anonymous(NoHtm, 1 << 20).expect("a region"));
+    obey(orders, &fabric, node, memory, || fabric.leave())
+}
+
+/// All nodes are members in the test's process, each with its own thread and sockets. Over any engine.
+pub(crate) struct Together<E>(std::marker::PhantomData<E>);
+
+/// A member beside the test. None when it has died.
+pub(crate) struct Neighbour<E: Engine>(std::sync::Mutex<Option<Site<TcpFabric<E>>>>);
+
+impl<E: Engine + Default> Neighbour<E> {
+    fn join(rest: &Rest, engine: &E, node: NodeId) -> Self {
+        let config = rest.mood.config(rest.addresses, node, rest.incarnations[usize::from(node.0)]);
+        let fabric = join(engine, &config);
+        let memory = fresh(Region::anonymous(engine.clone(), 1 << 20).expect("a region"));
+        fabric.register(node, Arc::clone(&memory)).expect("room");
+        Self(std::sync::Mutex::new(Some(Site::new(fabric, node, memory))))
+    }
+}
+
+impl<E: Engine> Neighbour<E> {
+    /// Breaks the connections to it, as a network might.
+    fn break_connections(&self) {
+        if let Some(site) = &*self.0.lock().expect("no panic") {
+            site.fabric.break_connections();
+        }
+    }
+}
+
+impl<E: Engine> Agent for Neighbour<E> {
+    fn ask(&self, order: Order) -> u64 {
+        let mut place = self.0.lock().expect("no panic");
+        let site = place.as_ref().expect("it lives");
+        match order {
+            Order::Leave => site.fabric.leave(),
+            Order::Die => {
+                site.fabric.break_off();
+                *place = None;
+            }
+            order => return site.obey(order),
+        }
+        0
+    }
+}
+
+impl<E: Engine + Default> Rig for Together<E> {
+    type Mood = TcpMood;
+    type Fabric = TcpFabric<E>;
+    type Agent = Neighbour<E>;
+
+    fn start(nodes: u16, mood: TcpMood) -> World<Self> {
+        let (fabric, memory, rest) = begin::<E>(nodes, mood);
+        let join = |node| Neighbour::join(&rest, memory.engine(), NodeId(node));
+        let agents = (1..nodes).map(join).collect();
+        World { fabric, memory, agents, _rest: Box::new(rest) }
+    }
+
+    fn restart(world: &mut World<Self>, node: NodeId) {
+        let index = usize::from(node.0);
+        *world.agents[index - 1].0.lock().expect("no panic") = None;
+        let engine = world.memory.engine().clone();
+        let rest = Rest::of(world);
+        rest.incarnations[index] += 1;
+        world.agents[index - 1] = Neighbour::join(rest, &engine, node);
+    }
+
+    fn own(world: &World<Self>) -> Box<dyn Agent> {
+        Box::new(Own(Site::new(world.fabric.clone(), NodeId(0), Arc::clone(&world.memory))))
+    }
+
+    fn meanwhile(world: &World<Self>, node: u16, order: Order, body: impl FnOnce()) {
+        from_a_thread(world.agent(node), order, body);
+    }
+}
+
+/// Stopped as by a debugger, a peer is suspected, and its operations end with an error that says so. It
+/// comes back as the same incarnation, and nothing was done twice.
+#[test]
+fn a_silent_node_is_suspected_and_may_come_back() {
+    let world = World::<Machines>::new(2, TcpMood::default().deadline(500));
+    let endpoint = world.endpoint();
+    let verbs = endpoint.during(Phase::Other);
+    let at = word(1, 0);
+    assert_eq!(block_on(&endpoint, verbs.fetch_add(at, 1)), Ok(0));
+    let here = Presence::Here(Incarnation(1));
+    for round in 1..=2 {
+        world.agent(1).signal(rustix::process::Signal::STOP);
+        let mut executor = Executor::new(&endpoint).patience(PATIENCE);
+        executor.spawn(async {
+            let suspected = VerbError::Suspected { node: NodeId(1), incarnation: Incarnation(1) };
+            let (mut batch, mut ends) = (verbs.batch(), Vec::new());
+            ends.push(batch.fetch_add(at, 1).expect("room"));
+            ends.push(batch.fetch_add(at, 1).expect("room"));
+            let call = batch.call(NodeId(1), b"are you there?").expect("room");
+            batch.ring();
+            for end in ends {
+                assert_eq!(end.await, Err(suspected));
+            }
+            assert_eq!(call.await.err(), Some(suspected));
+            assert!(suspected.may_have_taken_effect() && suspected.is_departure());
+            let gone = VerbError::Gone { node: NodeId(1), incarnation: Incarnation(1) };
+            assert_eq!(verbs.fetch_add(at, 1).await, Err(gone));
+        });
+        executor.run();
+        assert_eq!(endpoint.presence(NodeId(1)), Presence::Suspected(Incarnation(1)));
+        assert!(endpoint.reconnect(NodeId(1)).is_err());
+        world.agent(1).signal(rustix::process::Signal::CONT);
+        let mut executor = Executor::new(&endpoint).patience(PATIENCE);
+        executor.spawn(endpoint.until(|| endpoint.presence(NodeId(1)) == here));
+        executor.run();
+        assert_eq!(endpoint.reconnect(NodeId(1)), Ok(Incarnation(1)));
+        let found = block_on(&endpoint, verbs.fetch_add(at, 1)).expect("it is back");
+        // What was under way has taken effect or not: each once at the most.
+        assert!((round..=4 * round).contains(&found), "{found} in round {round}");
+    }
+}
+
+/// Connections break at any moment. What was acknowledged has happened once; of the rest, each once or
+/// not at all.
+#[test]
+fn atomics_happen_once_or_their_error_says_that_it_is_not_known() {
+    let rest = TcpMood::default();
+    let world = World::<Together<NoHtm>>::new(2, rest);
+    let endpoint = world.endpoint();
+    let verbs = endpoint.during(Phase::Other);
+    let (at, swapped) = (word(1, 0), word(1, 64));
+    let (mut done, mut unknown, mut without_effect) = (0_u64, 0_u64, 0_u64);
+    let (agent, over) = (world.agent(1), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !over.load(Acquire) {
+                std::thread::sleep(Duration::from_micros(700));
+                agent.break_connections();
+            }
+        });
+        let _over = Sets(&over);
+        let mut last = 0;
+        while unknown < rounds(40) {
+            let outcomes = run(&endpoint, 8, |_| verbs.fetch_add(at, 1));
+            for outcome in outcomes {
+                match outcome {
+                    Ok(_) => done += 1,
+                    Err(error) if error.may_have_taken_effect() => unknown += 1,
+                    Err(error) => {
+                        assert!(error.is_departure(), "{error}");
+                        without_effect += 1;
+                    }
+                }
+            }
+            // A swap that is not known is looked up: it has happened as a whole, or not at all.
+            endpoint.reconnect(NodeId(1)).expect("it is here");
+            match block_on(&endpoint, verbs.compare_swap(swapped, last, last + 1)) {
+                Ok(found) => {
+                    assert_eq!(found, last);
+                    last += 1;
+                }
+                Err(error) => {
+                    endpoint.reconnect(NodeId(1)).expect("it is here");
+                    let found = loop {
+                        match block_on(&endpoint, verbs.read_word(swapped)) {
+                            Ok(found) => break found,
+                            Err(_) => drop(endpoint.reconnect(NodeId(1)).expect("it is here")),
+                        }
+                    };
+                    let may = error.may_have_taken_effect();
+                    assert!(found == last || (may && found == last + 1), "{found} after {last}: {error}");
+                    last = found;
+                }
+            }
+            endpoint.reconnect(NodeId(1)).expect("it is here");
+        }
+    });
+    let found = world.load(at);
+    println!("{done} done, {unknown} unknown, {without_effect} without effect; {found} found");
+    assert!((done..=done + unknown).contains(&found), "{found} of {done} and {unknown}");
+}
+
+/// A node that asks for what it may not join gets an error that says why.
+#[test]
+fn what_does_not_fit_cannot_join() {
+    let addresses = Addresses::new();
+    let config = |node, incarnation| addresses.config(NodeId(node), incarnation);
+    let _first = join(&NoHtm, &config(0, 5));
+    let fails = |config: TcpConfig| TcpFabric::join(NoHtm, config).expect_err("it does not fit");
+    let other_key = TcpConfig::new(NodeId(1), addresses.of(NodeId(1)), [9; 32]);
+    let error = fails(other_key.peer(NodeId(0), addresses.of(NodeId(0))));
+    assert!(matches!(error, TcpError::Refused { node: NodeId(0) }), "{error}");
+    let error = fails(config(1, 1).sealed(false));
+    assert!(matches!(error, TcpError::Sealing { node: NodeId(0) }), "{error}");
+    let wrong_place = TcpConfig::new(NodeId(1), addresses.of(NodeId(1)), KEY);
+    let error = fails(wrong_place.peer(NodeId(2), addresses.of(NodeId(0))));
+    assert!(matches!(error, TcpError::Addressee { node: NodeId(2) }), "{error}");
+    let emulated = TcpFabric::join(Emulated::default(), config(1, 1)).expect_err("another engine");
+    assert!(matches!(emulated, TcpError::Engine { node: NodeId(0) }), "{emulated}");
+    let second = join(&NoHtm, &config(1, 7));
+    drop(second);
+    let error = fails(config(1, 7));
+    assert!(matches!(error, TcpError::Stale { node: NodeId(0), incarnation: Incarnation(7) }), "{error}");
+    assert_eq!(join(&NoHtm, &config(1, 8)).incarnation(), Incarnation(8));
+}
+
+/// Nodes that all start at once find each other.
+#[test]
+fn nodes_may_start_in_any_order() {
+    for _ in 0..rounds(5) {
+        let addresses = Addresses::new();
+        let fabrics: Vec<_> = std::thread::scope(|scope| {
+            let start = |node| scope.spawn(move || join(&NoHtm, &addresses.config(NodeId(node), 1)));
+            let threads: Vec<_> = (0..4).map(start).collect();
+            threads.into_iter().map(|thread| thread.join().expect("no panic")).collect()
+        });
+        for fabric in &fabrics {
+            let endpoint = fabric.endpoint(fabric.node()).expect("room");
+            let mut executor = Executor::new(&endpoint).patience(PATIENCE);
+            executor.spawn(
+                endpoint.until(|| (0..4).all(|node| endpoint.presence(NodeId(node)) == Presence::Here(Incarnation(1)))),
+            );
+            executor.run();
+        }
+    }
+}
