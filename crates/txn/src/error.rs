@@ -226,8 +226,11 @@ pub enum Error {
     /// The store is corrupt, or refuses.
     #[error(transparent)]
     Store(KvError),
-    /// The table is open with other types.
-    #[error("table `{name}` is open as {is}, and not as {asked}: use the same definition everywhere")]
+    /// The table is open, or was written, with another shape of keys, codec, or version.
+    #[error(
+        "table `{name}` is {is}, and was opened as {asked}: use the same definition everywhere, or convert its rows as \
+         `TableDef::version` says"
+    )]
     OtherTypes {
         /// The table.
         name: &'static str,

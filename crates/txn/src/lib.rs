@@ -3,7 +3,7 @@
 //! - [`Db`]: a database; [`Tx`]: a transaction. [`TableDef`], [`Table`]: typed tables.
 //! - [`IndexDef`], [`Index`]: rows found by something else than their keys.
 //! - [`Key`]: types whose values can be keys, and how they keep their order as words and bytes.
-//! - [`Codec`]: how values become bytes: [`Raw`], [`Pod`], [`Serde`].
+//! - [`Codec`]: how values become bytes: [`Raw`], [`Pod`], [`PodRef`], [`Bincode`], [`Postcard`].
 //! - [`Durability`]: databases in directories; [`CommitToken`], [`Checkpoint`].
 //! - [`Setting`]: what a database is built on. [`Sink`]: what is told of its commits, and may refuse them.
 //!
@@ -83,9 +83,11 @@ mod tx;
 mod wanted;
 mod write_set;
 
-pub use codec::{Codec, CodecError, Pod, Raw, Serde};
+pub use codec::{Bincode, Codec, CodecError, PlainRow, Pod, PodRef, Postcard, Raw, Serde};
 pub use column::Column;
 pub use db::{Builder, Db, Options};
+/// See the trait [`Key`](trait@Key).
+pub use drtm_derive::Key;
 pub use drtm_kv::Lines;
 pub use durability::{Checkpoint, CommitToken, Durability, LogError, Progress, RecoveryStep};
 pub use error::{Conflict, Error, SinkError};

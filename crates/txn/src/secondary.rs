@@ -100,6 +100,7 @@ impl<K: Key> Codec for RowKey<K> {
     type Value = K;
     type Given = K;
     type View<'b> = K;
+    const FAMILY: &'static str = "key";
 
     fn encode(value: &K, bytes: &mut Vec<u8>) -> Result<(), CodecError> {
         value.write(bytes, true);

@@ -208,6 +208,9 @@ macro_rules! word_key {
     ($($key:ty),+) => {$(
         impl Key for $key {
             const SIZE: Option<usize> = u64::SIZE;
+            fn shape() -> String {
+                u64::shape()
+            }
             #[inline(always)]
             fn pack(&self, word: u64) -> u64 {
                 self.0.pack(word)

@@ -189,6 +189,7 @@ mod tests {
         type Value = Vec<u8>;
         type Given = [u8];
         type View<'b> = &'b [u8];
+        const FAMILY: &'static str = "even";
         const SIZE: Option<usize> = Some(2);
 
         fn encode(value: &[u8], bytes: &mut Vec<u8>) -> Result<(), CodecError> {

@@ -18,7 +18,7 @@ pub use self::{
 };
 
 /// The version of the format that this code writes, and the only one that it reads.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// The name of the file that says that a backup is not over.
 pub const INCOMPLETE: &str = "INCOMPLETE";

@@ -28,8 +28,8 @@ use super::Key;
 /// # Ok::<(), Error>(())
 /// ```
 ///
-/// A type of one's own implements it for whatever its keys are made of. Its encoding must be the
-/// key's.
+/// Where a key is [derived](derive@crate::Key), so is what stands for it. Others implement it for
+/// whatever their keys are made of. Its encoding must be the key's.
 ///
 /// ```
 /// use drtm_txn::{AsKey, Key, KeyReader};
@@ -39,6 +39,9 @@ use super::Key;
 ///
 /// impl Key for Name {
 ///     const SIZE: Option<usize> = None;
+///     fn shape() -> String {
+///         String::shape()
+///     }
 ///     fn pack(&self, word: u64) -> u64 {
 ///         word
 ///     }
