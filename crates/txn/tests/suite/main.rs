@@ -2,6 +2,7 @@
 #![cfg(not(feature = "model"))]
 
 mod close;
+mod counts;
 mod derived;
 mod drops;
 mod each;
