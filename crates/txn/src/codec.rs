@@ -17,7 +17,7 @@ use std::borrow::Borrow;
 /// # Example
 ///
 /// ```
-/// use drtm_txn::{Codec, CodecError, Pod};
+/// use drtm::{Codec, CodecError, Pod};
 ///
 /// let error = Pod::<u64>::decode(&[1, 2, 3]).unwrap_err();
 /// assert_eq!(error, CodecError::Size { found: 3, expected: 8 });
@@ -52,7 +52,7 @@ pub enum CodecError {
 /// # Example
 ///
 /// ```
-/// use drtm_txn::{Codec, CodecError};
+/// use drtm::{Codec, CodecError};
 ///
 /// /// Text, without a copy of its own on the way in.
 /// struct Text;
@@ -136,12 +136,12 @@ pub trait Codec: 'static {
     /// # Example
     ///
     /// ```
-    /// use drtm_txn::{Codec, Pod};
+    /// use drtm::{Codec, Pod};
     ///
     /// let mut bytes = 7_u32.to_le_bytes();
     /// let was = Pod::<u32>::change(&mut bytes, |number| std::mem::replace(number, 8))?;
     /// assert_eq!((was, bytes), (7, [8, 0, 0, 0]));
-    /// # Ok::<(), drtm_txn::CodecError>(())
+    /// # Ok::<(), drtm::CodecError>(())
     /// ```
     #[inline]
     fn change<R>(bytes: &mut [u8], change: impl FnOnce(&mut Self::Value) -> R) -> Result<R, CodecError>
@@ -176,10 +176,10 @@ pub(crate) const fn expected_bytes<C: Codec>() -> usize {
 /// # Example
 ///
 /// ```
-/// use drtm_txn::{Codec, Raw};
+/// use drtm::{Codec, Raw};
 ///
 /// assert_eq!(Raw::decode(b"seven")?, b"seven");
-/// # Ok::<(), drtm_txn::CodecError>(())
+/// # Ok::<(), drtm::CodecError>(())
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Raw;

@@ -33,7 +33,7 @@ use crate::{
 /// # Example
 ///
 /// ```
-/// use drtm_txn::{Db, Error, Pod, TableDef};
+/// use drtm::{Db, Error, Pod, TableDef};
 ///
 /// const ACCOUNTS: TableDef<u64, Pod<i64>> = TableDef::hash("accounts");
 ///
@@ -138,7 +138,7 @@ impl<S: Setting> Db<S> {
     /// # Example
     ///
     /// ```
-    /// use drtm_txn::{Db, Error, Pod, TableDef};
+    /// use drtm::{Db, Error, Pod, TableDef};
     ///
     /// #[derive(Debug)]
     /// enum Refused {
@@ -257,7 +257,7 @@ impl<S: Setting> Db<S> {
     /// # Example
     ///
     /// ```
-    /// use drtm_txn::{Db, Error, Ordered, Pod, TableDef};
+    /// use drtm::{Db, Error, Ordered, Pod, TableDef};
     ///
     /// const STOCK: TableDef<u64, Pod<u64>, Ordered> = TableDef::ordered("stock");
     /// let db = Db::new()?;
@@ -296,7 +296,7 @@ impl<S: Setting> Db<S> {
     /// # Example
     ///
     /// ```
-    /// use drtm_txn::{Db, Error, Pod, TableDef};
+    /// use drtm::{Db, Error, Pod, TableDef};
     ///
     /// const PRICES: TableDef<u64, Pod<u64>> = TableDef::hash("prices");
     /// let db = Db::new()?;

@@ -49,7 +49,7 @@ pub(crate) use self::{
 /// # Example
 ///
 /// ```
-/// use drtm_txn::{Db, Durability, Error, Pod, TableDef};
+/// use drtm::{Db, Durability, Error, Pod, TableDef};
 ///
 /// const COUNTERS: TableDef<u64, Pod<u64>> = TableDef::hash("counters");
 /// let directory = std::env::temp_dir().join(format!("drtm-durability-{}", std::process::id()));

@@ -34,7 +34,7 @@ pub use prefix::{Prefix, prefix};
 /// By hand, for a key whose order is not that of its fields:
 ///
 /// ```
-/// use drtm_txn::{Key, KeyReader};
+/// use drtm::{Key, KeyReader};
 ///
 /// /// A moment of which later ones come first.
 /// #[derive(Clone, Debug, PartialEq)]

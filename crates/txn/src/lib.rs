@@ -16,7 +16,7 @@
 //! - `metrics`: `Db::publish_metrics`, which hands all figures that there are to the recorder of the application when it asks for that.
 //!
 //! ```
-//! use drtm_txn::{Db, Error, Ordered, Pod, Serde, TableDef};
+//! use drtm::{Db, Error, Ordered, Pod, Serde, TableDef};
 //!
 //! const STOCK: TableDef<u32, Pod<u64>> = TableDef::hash("stock");
 //! const ORDERS: TableDef<u64, Serde<Vec<(u32, u64)>>, Ordered> = TableDef::ordered("orders");

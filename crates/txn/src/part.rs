@@ -23,7 +23,7 @@ impl<T: FromBytes + IntoBytes + Immutable + 'static> Flat for Pod<T> {}
 /// # Example
 ///
 /// ```
-/// use drtm_txn::{Part, part};
+/// use drtm::{Part, part};
 ///
 /// #[repr(C)]
 /// struct Stock {

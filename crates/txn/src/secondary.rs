@@ -143,7 +143,7 @@ impl<K, C: Codec, I> Copy for Keys<K, C, I> {}
 /// # Example
 ///
 /// ```
-/// use drtm_txn::{Db, Error, IndexDef, Multi, Serde, TableDef};
+/// use drtm::{Db, Error, IndexDef, Multi, Serde, TableDef};
 /// use serde::{Deserialize, Serialize};
 ///
 /// #[derive(Serialize, Deserialize)]
@@ -212,7 +212,7 @@ impl<K: Key, C: Codec, I: Key> IndexDef<K, C, I, Multi> {
     /// # Example
     ///
     /// ```
-    /// use drtm_txn::{Db, Error, IndexDef, Multi, Serde, TableDef};
+    /// use drtm::{Db, Error, IndexDef, Multi, Serde, TableDef};
     ///
     /// const TAGS: TableDef<u64, Serde<Vec<String>>> = TableDef::hash("tags of notes");
     /// const BY_TAG: IndexDef<u64, Serde<Vec<String>>, String, Multi> =

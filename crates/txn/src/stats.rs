@@ -132,7 +132,7 @@ impl Registry {
 /// # Example
 ///
 /// ```
-/// use drtm_txn::{Conflict, Db, Error};
+/// use drtm::{Conflict, Db, Error};
 ///
 /// let db = Db::new()?;
 /// db.transact(|_| Ok(()))?;

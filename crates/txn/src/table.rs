@@ -86,7 +86,7 @@ type Typed<T> = PhantomData<fn() -> T>;
 /// # Example
 ///
 /// ```
-/// use drtm_txn::{Db, Error, Ordered, Pod, Raw, TableDef};
+/// use drtm::{Db, Error, Ordered, Pod, Raw, TableDef};
 ///
 /// const BALANCES: TableDef<u64, Pod<i64>> = TableDef::hash("balances");
 /// const EVENTS: TableDef<(u32, u64), Raw, Ordered> = TableDef::ordered("events");
@@ -150,7 +150,7 @@ impl<K: Key, C: Codec, O: Kind> TableDef<K, C, O> {
     /// # Example
     ///
     /// ```
-    /// use drtm_txn::{Db, Error, Postcard, TableDef};
+    /// use drtm::{Db, Error, Postcard, TableDef};
     ///
     /// /// As it was written by the program's first release.
     /// const OLD: TableDef<u64, Postcard<String>> = TableDef::hash("users");

@@ -49,7 +49,7 @@ use crate::{
 /// # Example
 ///
 /// ```
-/// use drtm_txn::{Db, Error, Ordered, Pod, TableDef};
+/// use drtm::{Db, Error, Ordered, Pod, TableDef};
 ///
 /// const STOCK: TableDef<u64, Pod<i64>, Ordered> = TableDef::ordered("stock");
 ///
@@ -346,7 +346,7 @@ impl<'db, S: Setting, M: Mode> Tx<'db, S, M> {
     /// # Example
     ///
     /// ```
-    /// use drtm_txn::{Db, Durability, Error, Raw, TableDef};
+    /// use drtm::{Db, Durability, Error, Raw, TableDef};
     ///
     /// const NOTES: TableDef<u64, Raw> = TableDef::hash("notes");
     /// let directory = std::env::temp_dir().join(format!("drtm-choice-{}", std::process::id()));
@@ -423,7 +423,7 @@ impl<'db, S: Setting, M: Mode> Tx<'db, S, M> {
     /// # Example
     ///
     /// ```
-    /// use drtm_txn::{Db, Error, Raw, TableDef};
+    /// use drtm::{Db, Error, Raw, TableDef};
     ///
     /// const NOTES: TableDef<u64, Raw> = TableDef::hash("notes");
     /// let db = Db::new()?;

@@ -16,7 +16,7 @@ use super::{Codec, CodecError};
 /// # Example
 ///
 /// ```
-/// use drtm_txn::{Bincode, Codec};
+/// use drtm::{Bincode, Codec};
 /// use serde::{Deserialize, Serialize};
 ///
 /// #[derive(Debug, PartialEq, Serialize, Deserialize)]
@@ -31,7 +31,7 @@ use super::{Codec, CodecError};
 /// assert_eq!(bytes, b"\x07\x01\x03tea");
 /// assert_eq!(Bincode::<Order>::decode(&bytes)?, order);
 /// assert!(Bincode::<Order>::decode(&bytes[1..]).is_err());
-/// # Ok::<(), drtm_txn::CodecError>(())
+/// # Ok::<(), drtm::CodecError>(())
 /// ```
 #[derive(Debug)]
 pub struct Bincode<T>(PhantomData<fn() -> T>);
@@ -41,12 +41,12 @@ pub struct Bincode<T>(PhantomData<fn() -> T>);
 /// # Example
 ///
 /// ```
-/// use drtm_txn::{Codec, Serde};
+/// use drtm::{Codec, Serde};
 ///
 /// let mut bytes = Vec::new();
 /// Serde::encode(&(7_u32, "tea".to_owned()), &mut bytes)?;
 /// assert_eq!(Serde::<(u32, String)>::decode(&bytes)?, (7, "tea".to_owned()));
-/// # Ok::<(), drtm_txn::CodecError>(())
+/// # Ok::<(), drtm::CodecError>(())
 /// ```
 pub type Serde<T> = Bincode<T>;
 
@@ -104,7 +104,7 @@ impl<T: Serialize + DeserializeOwned + 'static> Codec for Bincode<T> {
 /// # Example
 ///
 /// ```
-/// use drtm_txn::{Db, Error, Postcard, TableDef};
+/// use drtm::{Db, Error, Postcard, TableDef};
 /// use serde::{Deserialize, Serialize};
 ///
 /// #[derive(Debug, PartialEq, Serialize, Deserialize)]

@@ -20,7 +20,7 @@ const PLAIN: &str = "plain";
 /// # Example
 ///
 /// ```
-/// use drtm_txn::{Codec, Pod};
+/// use drtm::{Codec, Pod};
 /// use zerocopy::{FromBytes, Immutable, IntoBytes};
 ///
 /// #[derive(Clone, Copy, Debug, PartialEq, FromBytes, IntoBytes, Immutable)]
@@ -34,7 +34,7 @@ const PLAIN: &str = "plain";
 /// let mut bytes = Vec::new();
 /// Pod::encode(&account, &mut bytes)?;
 /// assert_eq!(Pod::<Account>::decode(&bytes)?, account);
-/// # Ok::<(), drtm_txn::CodecError>(())
+/// # Ok::<(), drtm::CodecError>(())
 /// ```
 #[derive(Debug)]
 pub struct Pod<T>(PhantomData<fn() -> T>);
@@ -79,7 +79,7 @@ impl<T: FromBytes + IntoBytes + Immutable + 'static> Codec for Pod<T> {
 /// # Example
 ///
 /// ```
-/// use drtm_txn::{Db, Error, PodRef, TableDef};
+/// use drtm::{Db, Error, PodRef, TableDef};
 /// use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned, little_endian::U64};
 ///
 /// #[derive(Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]

@@ -42,7 +42,7 @@ use crate::{
 /// # Example
 ///
 /// ```
-/// use drtm_txn::{Builder, Error};
+/// use drtm::{Builder, Error};
 ///
 /// let db = Builder::new().memory(64 << 20).build()?;
 /// db.transact(|_| Ok(()))?;
@@ -132,7 +132,7 @@ impl Builder {
     /// # Example
     ///
     /// ```
-    /// use drtm_txn::{Builder, Error};
+    /// use drtm::{Builder, Error};
     ///
     /// let db = Builder::new().memory(64 << 20).at_once(16 << 20).build()?;
     /// # Ok::<(), Error>(())
@@ -189,7 +189,7 @@ impl Builder {
     ///
     /// ```
     /// use std::time::Duration;
-    /// use drtm_txn::{Db, Durability, Error};
+    /// use drtm::{Db, Durability, Error};
     ///
     /// let directory = std::env::temp_dir().join(format!("drtm-flush-within-{}", std::process::id()));
     /// let builder = Db::builder().path(&directory).durability(Durability::Async);
@@ -211,7 +211,7 @@ impl Builder {
     ///
     /// ```
     /// use std::time::Duration;
-    /// use drtm_txn::{Db, Error};
+    /// use drtm::{Db, Error};
     ///
     /// let directory = std::env::temp_dir().join(format!("drtm-sync-within-{}", std::process::id()));
     /// let db = Db::builder().path(&directory).sync_within(Duration::from_secs(10)).build()?;
@@ -230,7 +230,7 @@ impl Builder {
     /// # Example
     ///
     /// ```
-    /// use drtm_txn::{Db, Error};
+    /// use drtm::{Db, Error};
     ///
     /// let directory = std::env::temp_dir().join(format!("drtm-checkpoint-every-{}", std::process::id()));
     /// let db = Db::builder().path(&directory).checkpoint_every(64 << 20).build()?;
@@ -387,7 +387,7 @@ impl Db {
     /// # Example
     ///
     /// ```
-    /// use drtm_txn::{Db, Error, Raw, TableDef};
+    /// use drtm::{Db, Error, Raw, TableDef};
     ///
     /// const NOTES: TableDef<u64, Raw> = TableDef::hash("notes");
     /// let directory = std::env::temp_dir().join(format!("drtm-open-{}", std::process::id()));

@@ -23,7 +23,7 @@ impl<S: Setting> Db<S> {
     /// # Example
     ///
     /// ```
-    /// use drtm_txn::{Db, Error, Raw, TableDef};
+    /// use drtm::{Db, Error, Raw, TableDef};
     ///
     /// const NOTES: TableDef<u64, Raw> = TableDef::hash("notes");
     /// let directory = std::env::temp_dir().join(format!("drtm-checkpoint-{}", std::process::id()));
@@ -64,7 +64,7 @@ impl<S: Setting> Db<S> {
     /// # Example
     ///
     /// ```
-    /// use drtm_txn::{Db, Error, Raw, TableDef};
+    /// use drtm::{Db, Error, Raw, TableDef};
     ///
     /// const NOTES: TableDef<u64, Raw> = TableDef::hash("notes");
     /// let directory = std::env::temp_dir().join(format!("drtm-backup-{}", std::process::id()));

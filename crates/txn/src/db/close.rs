@@ -31,7 +31,7 @@ impl<S: Setting> Db<S> {
     /// # Example
     ///
     /// ```
-    /// use drtm_txn::{Db, Error, Pod, TableDef};
+    /// use drtm::{Db, Error, Pod, TableDef};
     ///
     /// const COUNTERS: TableDef<u64, Pod<u64>> = TableDef::hash("counters");
     /// let db = Db::new()?;
@@ -65,7 +65,7 @@ impl<S: Setting> Db<S> {
     ///
     /// ```
     /// use std::time::Duration;
-    /// use drtm_txn::{Db, Error};
+    /// use drtm::{Db, Error};
     ///
     /// let db = Db::new()?;
     /// std::thread::scope(|scope| {

@@ -56,7 +56,7 @@ impl<S: Setting> Db<S> {
     /// # Example
     ///
     /// ```
-    /// use drtm_txn::{Db, Error};
+    /// use drtm::{Db, Error};
     ///
     /// let db = Db::new()?;
     /// // The application has installed a recorder before, which an exporter of its choice provides.

@@ -10,7 +10,7 @@ use std::time::Instant;
 /// ```
 /// use std::time::{Duration, Instant};
 ///
-/// use drtm_txn::{Db, Error, Options, Pod, TableDef};
+/// use drtm::{Db, Error, Options, Pod, TableDef};
 ///
 /// const COUNTERS: TableDef<u64, Pod<u64>> = TableDef::hash("counters");
 /// let db = Db::new()?;
@@ -71,7 +71,7 @@ impl Options {
     /// # Example
     ///
     /// ```
-    /// use drtm_txn::{Db, Error, Options, Pod, TableDef};
+    /// use drtm::{Db, Error, Options, Pod, TableDef};
     ///
     /// const PARTS: TableDef<u64, Pod<i64>> = TableDef::hash("parts of a hundred");
     /// let db = Db::new()?;

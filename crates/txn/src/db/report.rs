@@ -33,7 +33,7 @@ impl<S: Setting> Db<S> {
     /// # Example
     ///
     /// ```
-    /// use drtm_txn::{Db, Error};
+    /// use drtm::{Db, Error};
     ///
     /// let db = Db::new()?;
     /// let snapshot = db.snapshot()?;
@@ -51,7 +51,7 @@ impl<S: Setting> Db<S> {
     /// # Example
     ///
     /// ```
-    /// use drtm_txn::{Builder, Error};
+    /// use drtm::{Builder, Error};
     ///
     /// let (taken, most) = Builder::new().memory(64 << 20).build()?.memory();
     /// assert!(0 < taken && taken < most && most == 64 << 20);
@@ -72,7 +72,7 @@ impl<S: Setting> Db<S> {
     /// # Example
     ///
     /// ```
-    /// use drtm_txn::{Db, Error, Raw, TableDef};
+    /// use drtm::{Db, Error, Raw, TableDef};
     ///
     /// const NOTES: TableDef<u64, Raw> = TableDef::hash("notes");
     /// let db = Db::new()?;
@@ -100,7 +100,7 @@ impl<S: Setting> Db<S> {
     /// # Example
     ///
     /// ```
-    /// use drtm_txn::{Db, Error, Raw, TableDef};
+    /// use drtm::{Db, Error, Raw, TableDef};
     ///
     /// const NOTES: TableDef<u64, Raw> = TableDef::hash("notes");
     /// let db = Db::new()?;

@@ -14,7 +14,7 @@ use super::Key;
 /// # Example
 ///
 /// ```
-/// use drtm_txn::{Db, Error, Pod, TableDef};
+/// use drtm::{Db, Error, Pod, TableDef};
 ///
 /// const STOCK: TableDef<(String, u32), Pod<u64>> = TableDef::hash("stock");
 /// let db = Db::new()?;
@@ -32,7 +32,7 @@ use super::Key;
 /// whatever their keys are made of. Its encoding must be the key's.
 ///
 /// ```
-/// use drtm_txn::{AsKey, Key, KeyReader};
+/// use drtm::{AsKey, Key, KeyReader};
 ///
 /// #[derive(Clone)]
 /// struct Name(String);
@@ -236,7 +236,7 @@ tuples! {
 /// # Example
 ///
 /// ```
-/// use drtm_txn::{Db, Error, Ordered, Pod, TableDef};
+/// use drtm::{Db, Error, Ordered, Pod, TableDef};
 ///
 /// const AGES: TableDef<String, Pod<u32>, Ordered> = TableDef::ordered("ages");
 /// let db = Db::new()?;

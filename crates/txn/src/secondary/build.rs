@@ -50,7 +50,7 @@ impl<S: Setting> Db<S> {
     /// # Example
     ///
     /// ```
-    /// use drtm_txn::{Db, Error, IndexDef, Key, Multi, Pod, TableDef};
+    /// use drtm::{Db, Error, IndexDef, Key, Multi, Pod, TableDef};
     ///
     /// const SCORES: TableDef<u64, Pod<u32>> = TableDef::hash("scores");
     /// const BY_SCORE: IndexDef<u64, Pod<u32>, u32, Multi> = IndexDef::multi("players by score", |_, score| Some(score));

@@ -56,7 +56,7 @@ impl<R: Stored<Kind = Ordered>, S: Setting, M: Mode> Range<'_, '_, R, S, M> {
     /// # Example
     ///
     /// ```
-    /// use drtm_txn::{Db, Error, Ordered, Raw, TableDef};
+    /// use drtm::{Db, Error, Ordered, Raw, TableDef};
     ///
     /// const NOTES: TableDef<u64, Raw, Ordered> = TableDef::ordered("notes");
     /// let db = Db::new()?;
@@ -88,9 +88,9 @@ impl<R: Stored<Kind = Ordered>, S: Setting, M: Mode> Range<'_, '_, R, S, M> {
     /// ```
     /// use std::ops::ControlFlow;
     ///
-    /// use drtm_txn::{Db, Pod, TableDef};
+    /// use drtm::{Db, Pod, TableDef};
     ///
-    /// const PRICES: TableDef<u64, Pod<u64>, drtm_txn::Ordered> = TableDef::ordered("prices");
+    /// const PRICES: TableDef<u64, Pod<u64>, drtm::Ordered> = TableDef::ordered("prices");
     ///
     /// let db = Db::new()?;
     /// let prices = db.table(PRICES)?;
@@ -106,7 +106,7 @@ impl<R: Stored<Kind = Ordered>, S: Setting, M: Mode> Range<'_, '_, R, S, M> {
     ///     Ok(dear)
     /// })?;
     /// assert_eq!(dear, [91, 92, 93]);
-    /// # Ok::<(), drtm_txn::Error>(())
+    /// # Ok::<(), drtm::Error>(())
     /// ```
     #[inline]
     pub fn view_each(&mut self, mut see: impl FnMut(R::Key, R::View<'_>) -> ControlFlow<()>) -> Result<(), Error> {

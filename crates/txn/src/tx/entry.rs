@@ -13,7 +13,7 @@ use crate::{
 /// # Example
 ///
 /// ```
-/// use drtm_txn::{Db, Error, Pod, TableDef};
+/// use drtm::{Db, Error, Pod, TableDef};
 ///
 /// const WORDS: TableDef<String, Pod<u64>> = TableDef::hash("words");
 /// let db = Db::new()?;
@@ -40,7 +40,7 @@ pub enum Entry<'t, 'db, K: Key, C: Codec, S: Setting = Embedded, A: AsKey<K> = &
 /// # Example
 ///
 /// ```
-/// use drtm_txn::{Db, Entry, Error, Pod, TableDef};
+/// use drtm::{Db, Entry, Error, Pod, TableDef};
 ///
 /// const LEASES: TableDef<u64, Pod<u32>> = TableDef::hash("leases");
 /// let db = Db::new()?;
@@ -198,7 +198,7 @@ impl<K: Key, C: Codec, S: Setting, A: AsKey<K>> Entry<'_, '_, K, C, S, A> {
     /// # Example
     ///
     /// ```
-    /// use drtm_txn::{Db, Error, Serde, TableDef};
+    /// use drtm::{Db, Error, Serde, TableDef};
     ///
     /// const NAMES: TableDef<u64, Serde<String>> = TableDef::hash("names");
     /// let db = Db::new()?;

@@ -34,7 +34,7 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
     /// # Example
     ///
     /// ```
-    /// use drtm_txn::{Db, Error, Pod, TableDef};
+    /// use drtm::{Db, Error, Pod, TableDef};
     ///
     /// const COUNTERS: TableDef<u64, Pod<u64>> = TableDef::hash("counters");
     /// let db = Db::new()?;
@@ -71,7 +71,7 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
     /// ```
     /// use std::ops::ControlFlow;
     ///
-    /// use drtm_txn::{Db, Error, Pod, TableDef};
+    /// use drtm::{Db, Error, Pod, TableDef};
     ///
     /// const PRICES: TableDef<u64, Pod<u32>> = TableDef::hash("prices");
     /// let db = Db::new()?;

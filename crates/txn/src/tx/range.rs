@@ -34,7 +34,7 @@ use crate::{
 /// # Example
 ///
 /// ```
-/// use drtm_txn::{Db, Error, Ordered, Pod, TableDef};
+/// use drtm::{Db, Error, Ordered, Pod, TableDef};
 ///
 /// const LINES: TableDef<(u32, u8), Pod<u64>, Ordered> = TableDef::ordered("order lines");
 /// let db = Db::new()?;
@@ -93,7 +93,7 @@ impl<R: Sorted, S: Setting, M: Mode> Range<'_, '_, R, S, M> {
     /// # Example
     ///
     /// ```
-    /// use drtm_txn::{Db, Error, Ordered, Pod, TableDef};
+    /// use drtm::{Db, Error, Ordered, Pod, TableDef};
     ///
     /// const BIDS: TableDef<u64, Pod<u64>, Ordered> = TableDef::ordered("bids");
     /// let db = Db::new()?;
@@ -138,7 +138,7 @@ impl<R: Sorted, S: Setting, M: Mode> Range<'_, '_, R, S, M> {
     /// # Example
     ///
     /// ```
-    /// use drtm_txn::{Db, Error, Ordered, Pod, TableDef};
+    /// use drtm::{Db, Error, Ordered, Pod, TableDef};
     ///
     /// const COUNTERS: TableDef<u64, Pod<u64>, Ordered> = TableDef::ordered("counters");
     /// let db = Db::new()?;
@@ -336,7 +336,7 @@ impl<'db, S: Setting, M: Mode> Tx<'db, S, M> {
     /// # Example
     ///
     /// ```
-    /// use drtm_txn::{Db, Error, Ordered, Pod, TableDef};
+    /// use drtm::{Db, Error, Ordered, Pod, TableDef};
     ///
     /// const COUNTERS: TableDef<u64, Pod<u64>, Ordered> = TableDef::ordered("counters");
     /// let db = Db::new()?;
@@ -366,7 +366,7 @@ impl<'db, S: Setting, M: Mode> Tx<'db, S, M> {
     /// # Example
     ///
     /// ```
-    /// use drtm_txn::{Db, Error, Ordered, Pod, TableDef};
+    /// use drtm::{Db, Error, Ordered, Pod, TableDef};
     ///
     /// const QUEUE: TableDef<u64, Pod<u64>, Ordered> = TableDef::ordered("queue");
     /// let db = Db::new()?;

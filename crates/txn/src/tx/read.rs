@@ -73,7 +73,7 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
     /// # Example
     ///
     /// ```
-    /// use drtm_txn::{Db, Error, Serde, TableDef};
+    /// use drtm::{Db, Error, Serde, TableDef};
     ///
     /// const CAPITALS: TableDef<String, Serde<String>> = TableDef::hash("capitals");
     /// let db = Db::new()?;
@@ -99,7 +99,7 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
     /// # Example
     ///
     /// ```
-    /// use drtm_txn::{Db, Error, Raw, TableDef};
+    /// use drtm::{Db, Error, Raw, TableDef};
     ///
     /// const NOTES: TableDef<u64, Raw> = TableDef::hash("notes");
     /// let db = Db::new()?;
@@ -132,7 +132,7 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
     /// # Example
     ///
     /// ```
-    /// use drtm_txn::{Db, Error, Pod, TableDef};
+    /// use drtm::{Db, Error, Pod, TableDef};
     ///
     /// const STOCK: TableDef<u64, Pod<u64>> = TableDef::hash("stock");
     /// let db = Db::new()?;

@@ -33,7 +33,7 @@ impl<S: Setting> Tx<'_, S> {
     /// # Example
     ///
     /// ```
-    /// use drtm_txn::{Db, Error, Ordered, Pod, TableDef};
+    /// use drtm::{Db, Error, Ordered, Pod, TableDef};
     ///
     /// const LINES: TableDef<(u32, u8), Pod<u64>, Ordered> = TableDef::ordered("lines");
     /// let db = Db::new()?;

@@ -12,7 +12,7 @@ use crate::{Error, Setting, state::TxState, write_set::Mark};
 /// # Example
 ///
 /// ```
-/// use drtm_txn::{Db, Error, Pod, TableDef};
+/// use drtm::{Db, Error, Pod, TableDef};
 ///
 /// const COUNTERS: TableDef<u64, Pod<u64>> = TableDef::hash("counters");
 /// let db = Db::new()?;

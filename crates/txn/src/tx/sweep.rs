@@ -33,7 +33,7 @@ impl<K: Key, C: Codec, S: Setting> Range<'_, '_, Table<K, C, Ordered>, S> {
     /// # Example
     ///
     /// ```
-    /// use drtm_txn::{Db, Error, Ordered, Pod, TableDef};
+    /// use drtm::{Db, Error, Ordered, Pod, TableDef};
     ///
     /// const LINES: TableDef<(u32, u8), Pod<u64>, Ordered> = TableDef::ordered("order lines");
     /// let db = Db::new()?;
@@ -78,7 +78,7 @@ impl<K: Key, C: Codec, S: Setting> Range<'_, '_, Table<K, C, Ordered>, S> {
     /// ```
     /// use std::ops::ControlFlow;
     ///
-    /// use drtm_txn::{Db, Error, Ordered, Pod, TableDef};
+    /// use drtm::{Db, Error, Ordered, Pod, TableDef};
     ///
     /// const LINES: TableDef<(u32, u8), Pod<u64>, Ordered> = TableDef::ordered("order lines");
     /// let db = Db::new()?;
@@ -216,7 +216,7 @@ impl<S: Setting> Tx<'_, S> {
     /// # Example
     ///
     /// ```
-    /// use drtm_txn::{Db, Error, Ordered, Pod, TableDef};
+    /// use drtm::{Db, Error, Ordered, Pod, TableDef};
     ///
     /// const JOBS: TableDef<u64, Pod<u32>, Ordered> = TableDef::ordered("jobs");
     /// let db = Db::new()?;
@@ -247,7 +247,7 @@ impl<S: Setting> Tx<'_, S> {
     /// # Example
     ///
     /// ```
-    /// use drtm_txn::{Db, Error, Ordered, Pod, TableDef};
+    /// use drtm::{Db, Error, Ordered, Pod, TableDef};
     ///
     /// /// What is due, by its time and a number.
     /// const TIMERS: TableDef<(u64, u32), Pod<u64>, Ordered> = TableDef::ordered("timers");

@@ -25,7 +25,7 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
     /// ```
     /// use std::ops::ControlFlow;
     ///
-    /// use drtm_txn::{Db, Error, Pod, TableDef};
+    /// use drtm::{Db, Error, Pod, TableDef};
     ///
     /// const STOCK: TableDef<String, Pod<u64>> = TableDef::hash("stock");
     /// let db = Db::new()?;
@@ -124,7 +124,7 @@ impl<S: Setting> Tx<'_, S> {
     /// # Example
     ///
     /// ```
-    /// use drtm_txn::{Db, Error, Pod, TableDef};
+    /// use drtm::{Db, Error, Pod, TableDef};
     ///
     /// /// When sessions end.
     /// const SESSIONS: TableDef<u64, Pod<u64>> = TableDef::hash("sessions");

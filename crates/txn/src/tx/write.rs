@@ -26,7 +26,7 @@ impl<S: Setting> Tx<'_, S> {
     /// # Example
     ///
     /// ```
-    /// use drtm_txn::{Db, Error, Pod, TableDef};
+    /// use drtm::{Db, Error, Pod, TableDef};
     ///
     /// const COUNTERS: TableDef<u64, Pod<u64>> = TableDef::hash("counters");
     /// let db = Db::new()?;
@@ -76,7 +76,7 @@ impl<S: Setting> Tx<'_, S> {
     /// # Example
     ///
     /// ```
-    /// use drtm_txn::{Db, Error, Pod, TableDef};
+    /// use drtm::{Db, Error, Pod, TableDef};
     ///
     /// const COUNTERS: TableDef<u64, Pod<u64>> = TableDef::hash("counters");
     /// let db = Db::new()?;
@@ -167,7 +167,7 @@ impl<S: Setting> Tx<'_, S> {
     /// # Example
     ///
     /// ```
-    /// use drtm_txn::{Db, Error, Pod, TableDef};
+    /// use drtm::{Db, Error, Pod, TableDef};
     ///
     /// const COUNTERS: TableDef<u64, Pod<u64>> = TableDef::hash("counters");
     /// let db = Db::new()?;
@@ -218,7 +218,7 @@ impl<S: Setting> Tx<'_, S> {
     /// # Example
     ///
     /// ```
-    /// use drtm_txn::{Db, Error, Pod, TableDef};
+    /// use drtm::{Db, Error, Pod, TableDef};
     ///
     /// const TASKS: TableDef<u64, Pod<u64>> = TableDef::hash("tasks");
     /// let db = Db::new()?;

@@ -41,7 +41,7 @@ trait Awaited: Debug + Send + Sync {
 /// # Example
 ///
 /// ```
-/// use drtm_txn::{Db, Error, Raw, TableDef};
+/// use drtm::{Db, Error, Raw, TableDef};
 ///
 /// const NOTES: TableDef<u64, Raw> = TableDef::hash("notes");
 /// let directory = std::env::temp_dir().join(format!("drtm-token-{}", std::process::id()));
