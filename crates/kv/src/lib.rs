@@ -71,7 +71,7 @@ pub use remote::{
     Page, PeerRow, RecordLock, RecordPeer, Refusal, RemoteError, Service, Standing, TableId, TablePeer, Unwritten,
 };
 pub use room::{Memory, Nowhere, Read, Room};
-pub use store::{Store, Worker};
+pub use store::{MOST_MEMORY, MOST_WORKERS, Store, Worker};
 pub use table::KvTable;
 pub use tree::{AsKey, Cursor, NodeVersion, Passed, Row, Scan, Tree, TreeKeys, TreePeer};
 pub use turns::{ROUND_TURNS, Turn, Watch};

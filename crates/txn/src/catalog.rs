@@ -30,7 +30,7 @@ use drtm_kv::{AsOf, Handle, KvError, Lines, Past, Room, Store, Version, Whereabo
 pub(crate) const MOST_TABLES: usize = 1024;
 
 /// The most identities that tables can have as long as there is a log of them. None is used twice.
-const MOST_IDS: u16 = u16::MAX;
+pub(crate) const MOST_IDS: u16 = u16::MAX;
 
 /// In place of a database: the table was dropped.
 const NO_DATABASE: u32 = u32::MAX;

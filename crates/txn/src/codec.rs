@@ -7,6 +7,8 @@
 mod by_serde;
 mod plain;
 
+#[cfg(test)]
+pub(crate) use by_serde::LIMIT as BINCODE_LIMIT;
 pub use by_serde::{Bincode, Postcard, Serde};
 pub use plain::{PlainRow, Pod, PodRef};
 

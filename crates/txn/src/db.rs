@@ -18,6 +18,11 @@ use std::{
 pub use builder::Builder;
 pub use options::Options;
 use retry::Retry;
+#[cfg(test)]
+pub(crate) use {
+    builder::{DURABILITY, MEMORY},
+    close::PATIENCE,
+};
 
 use crate::{
     Codec, CommitToken, Embedded, Error, Key, Mode, Setting, Snapshot, Table, TableDef, Tx,

@@ -32,6 +32,8 @@ mod replay;
 pub mod storage;
 mod tables;
 
+#[cfg(test)]
+pub(crate) use self::log::MOST_PENDING;
 pub use self::{
     checkpoint::Checkpoint,
     error::LogError,

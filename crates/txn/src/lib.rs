@@ -57,6 +57,8 @@ mod guards;
 mod inner;
 mod key;
 mod lifecycle;
+#[cfg(test)]
+mod limits;
 mod located;
 mod mutation;
 mod name;

@@ -174,7 +174,7 @@ impl<K: Key, C: Codec, O: Kind> TableDef<K, C, O> {
     /// })? {
     ///     db.transact(|tx| tx.put(users, key, &(name.clone(), 0)))?;
     /// }
-    /// db.drop_table(old)?;
+    /// db.drop_table("users, version 0")?;
     /// # Ok::<(), Error>(())
     /// ```
     #[must_use]

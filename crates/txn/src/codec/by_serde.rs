@@ -51,7 +51,7 @@ pub struct Bincode<T>(PhantomData<fn() -> T>);
 pub type Serde<T> = Bincode<T>;
 
 /// The most that a value may make the deserializer allocate. Far more than a record holds.
-const LIMIT: usize = 1 << 20;
+pub(crate) const LIMIT: usize = 1 << 20;
 
 const STANDARD: bincode::config::Configuration<
     bincode::config::LittleEndian,

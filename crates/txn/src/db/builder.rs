@@ -54,16 +54,16 @@ pub struct Builder {
     /// What was asked for.
     memory: Option<u64>,
     at_once: u64,
-    older_versions: u64,
+    pub(crate) older_versions: u64,
     sink: Option<Arc<dyn Sink>>,
     path: Option<PathBuf>,
     storage: Option<Arc<dyn Storage>>,
     durability: Option<Durability>,
-    flush_within: Duration,
-    sync_within: Option<Duration>,
-    segment_bytes: u64,
-    checkpoint_every: u64,
-    most_logged: usize,
+    pub(crate) flush_within: Duration,
+    pub(crate) sync_within: Option<Duration>,
+    pub(crate) segment_bytes: u64,
+    pub(crate) checkpoint_every: u64,
+    pub(crate) most_logged: usize,
     observer: Observer,
     fault: Option<Mutation>,
 }
@@ -72,7 +72,10 @@ pub struct Builder {
 type LogPlace = (Arc<dyn Storage>, Durability);
 
 /// Memory that a database may use if nothing else is said. It is reserved, not used.
-const MEMORY: u64 = 64 << 30;
+pub(crate) const MEMORY: u64 = 64 << 30;
+
+/// When commits of a database with a path return, if nothing else is said.
+pub(crate) const DURABILITY: Durability = Durability::Sync;
 
 /// Memory for older versions of rows, if nothing else is said.
 const OLDER_VERSIONS: u64 = 1 << 30;
@@ -281,12 +284,12 @@ impl Builder {
             (None, None, None | Some(Durability::None)) => Ok(None),
             (None, None, Some(_)) => refused("`None`, or have a path", "without a path"),
             (_, _, Some(Durability::None)) => refused("`Async` or `Sync`, or have no path", "`None`, with a path"),
-            (Some(storage), _, mode) => Ok(Some((Arc::clone(storage), mode.unwrap_or(Durability::Sync)))),
+            (Some(storage), _, mode) => Ok(Some((Arc::clone(storage), mode.unwrap_or(DURABILITY)))),
             (None, Some(path), mode) => {
                 let files = Files::open(path.clone());
                 let file = path.display().to_string();
                 let files = files.map_err(|source| LogError::Io { action: "open the directory", file, source })?;
-                Ok(Some((Arc::new(files), mode.unwrap_or(Durability::Sync))))
+                Ok(Some((Arc::new(files), mode.unwrap_or(DURABILITY))))
             }
         }
     }

@@ -9,7 +9,7 @@ use crate::{
 };
 
 /// How long [`Db::close`] waits for transactions.
-const PATIENCE: Duration = Duration::from_secs(5);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
 
 impl<S: Setting> Db<S> {
     /// Closes the database, for all its clones and for good. Nobody comes in any more: whatever is asked of it from now on is answered with

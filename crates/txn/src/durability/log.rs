@@ -38,7 +38,7 @@ use crate::{Commit, Error, catalog::Catalog, mutation::Mutation, snapshots::Snap
 
 /// How many bytes may wait in one buffer. A thread that has more writes them itself before its next commit, so that a
 /// disk that is slower than memory slows writers down.
-const MOST_PENDING: u64 = 4 << 20;
+pub(crate) const MOST_PENDING: u64 = 4 << 20;
 
 /// How a log is to be written.
 #[derive(Clone, Copy, Debug)]
