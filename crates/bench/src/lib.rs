@@ -66,5 +66,10 @@ mod units;
 pub mod ycsb;
 pub mod zipf;
 
+// Its first program needs redb.
+#[cfg(all(doctest, feature = "stores"))]
+#[doc = include_str!("../../../docs/from-redb.md")]
+mod from_redb {}
+
 pub use cli::run;
 pub use error::Error;
