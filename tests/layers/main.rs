@@ -1,7 +1,8 @@
-//! The workspace's own rules: which crate and which file may depend on which, and where `unsafe`
-//! may be.
+//! The workspace's own rules: which crate and which file may depend on which, where `unsafe` may be,
+//! and how wide comments are.
 
 mod circles;
+mod widths;
 
 use std::{
     fs,
@@ -107,4 +108,32 @@ fn module_of(file: &Path) -> String {
         _ => file.with_extension(""),
     };
     module.iter().map(|part| part.to_string_lossy()).collect::<Vec<_>>().join("::")
+}
+
+/// Folders, and files, whose comments or Markdown are yet to be wrapped. They are to go.
+const YET_TO_BE_WRAPPED: &[&str] = &[];
+
+#[test]
+fn comments_and_markdown_are_wrapped() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let (mut found, mut folders) = (Vec::new(), vec![root.to_owned()]);
+    while let Some(folder) = folders.pop() {
+        let entries = fs::read_dir(&folder).unwrap_or_else(|why| panic!("{}: {why}", folder.display()));
+        for path in entries.map(|entry| entry.expect("an entry of a folder").path()) {
+            let name = path.strip_prefix(root).expect("within the folder").to_string_lossy().replace('\\', "/");
+            let is_hidden = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with('.'));
+            if is_hidden || name == "target" || YET_TO_BE_WRAPPED.contains(&name.as_str()) {
+                continue;
+            }
+            let kind = path.extension().and_then(|kind| kind.to_str());
+            if path.is_dir() {
+                folders.push(path);
+            } else if let Some(kind @ ("rs" | "md")) = kind {
+                let lines = widths::too_wide(&fs::read_to_string(&path).expect("a text file"), kind == "md");
+                found.extend(lines.iter().map(|line| format!("{name}:{line}")));
+            }
+        }
+    }
+    found.sort();
+    assert!(found.is_empty(), "wider than 100 characters:\n{}", found.join("\n"));
 }
