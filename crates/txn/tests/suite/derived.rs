@@ -137,7 +137,7 @@ fn rows_are_found_by_derived_keys() -> Result<(), Error> {
         tx.put(visits, (1, 3, 3), &5)
     })?;
     db.transact(|tx| {
-        assert_eq!(tx.get(ages, &Name("Ada".to_owned()))?, Some(36));
+        assert_eq!(tx.get(ages, Name("Ada".to_owned()))?, Some(36));
         assert_eq!(tx.get(visits, (1, 2, 3))?, Some(4));
         assert_eq!(tx.first(visits, Customer(1, 2, 4)..)?, Some((Customer(1, 3, 3), 5)));
         let eu = Place { warehouse: "eu".to_owned(), shelf: 10 };
