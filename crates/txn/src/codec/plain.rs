@@ -8,7 +8,6 @@ use std::marker::PhantomData;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::{Codec, CodecError};
-use crate::Flat;
 
 /// The family of both: they read each other's bytes.
 const PLAIN: &str = "plain";
@@ -115,8 +114,6 @@ pub struct PodRef<T>(PhantomData<fn() -> T>);
 )]
 pub trait PlainRow: FromBytes + IntoBytes + Immutable + KnownLayout + Unaligned + 'static {}
 impl<T: FromBytes + IntoBytes + Immutable + KnownLayout + Unaligned + 'static> PlainRow for T {}
-
-impl<T: PlainRow> Flat for PodRef<T> {}
 
 impl<T: PlainRow> Codec for PodRef<T> {
     type Value = T;
