@@ -1,7 +1,7 @@
 //! How values become bytes, and bytes values.
 //!
-//! A table names its codec, which fixes the type of its values: bytes as they are ([`Raw`]), a plain
-//! struct's own memory ([`Pod`], [`PodRef`]), or whatever serde can describe ([`Bincode`],
+//! A table names its codec, which fixes the type of its values: bytes as they are ([`Raw`]), a
+//! plain struct's own memory ([`Pod`], [`PodRef`]), or whatever serde can describe ([`Bincode`],
 //! [`Postcard`]). Another is a type that implements [`Codec`].
 
 mod by_serde;
@@ -100,8 +100,8 @@ pub trait Codec: 'static {
     /// Names the format of the bytes, by which a table is known when it is opened again: see
     /// [`TableDef::version`](crate::TableDef::version).
     ///
-    /// It says how values are written, and not of which type they are. Codecs that read each other's
-    /// bytes have the same one. A name never changes, and never means another format.
+    /// It says how values are written, and not of which type they are. Codecs that read each
+    /// other's bytes have the same one. A name never changes, and never means another format.
     const FAMILY: &'static str;
 
     /// Bytes of a value, if they are always as many.
@@ -128,8 +128,8 @@ pub trait Codec: 'static {
     /// As for [`decode`](Self::decode).
     fn view(bytes: &[u8]) -> Result<Self::View<'_>, CodecError>;
 
-    /// Changes a value where its bytes are: only of codecs whose values are [always as long](Self::SIZE). Without an own implementation it is decoded, changed, and
-    /// encoded.
+    /// Changes a value where its bytes are: only of codecs whose values are [always as
+    /// long](Self::SIZE). Without an own implementation it is decoded, changed, and encoded.
     ///
     /// # Errors
     ///

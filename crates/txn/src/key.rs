@@ -1,8 +1,8 @@
 //! Keys of tables: types whose encodings are in the order of their values.
 //!
-//! A key whose parts have a fixed size, of at most eight bytes together, is *packed* into one word, which stands in the index itself. Any other
-//! is written as a string of bytes. Either way the order of encodings is the order of keys, part by part, so that ranges
-//! mean what they say.
+//! A key whose parts have a fixed size, of at most eight bytes together, is *packed* into one word,
+//! which stands in the index itself. Any other is written as a string of bytes. Either way the
+//! order of encodings is the order of keys, part by part, so that ranges mean what they say.
 //!
 //! ```text
 //! part           packed and written as
@@ -72,8 +72,8 @@ pub trait Key: Clone + Send + Sync + 'static {
     /// Returns the name of its encoding, by which a table is known when it is opened again: see
     /// [`TableDef::version`](crate::TableDef::version).
     ///
-    /// Types whose encodings are the same have the same one: `(string,u32)` is that of the tuple and
-    /// of any struct of these. A name never changes, and never means another encoding.
+    /// Types whose encodings are the same have the same one: `(string,u32)` is that of the tuple
+    /// and of any struct of these. A name never changes, and never means another encoding.
     fn shape() -> String;
 
     /// Whether it fits into a word.

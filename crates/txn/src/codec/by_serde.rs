@@ -9,9 +9,9 @@ use super::{Codec, CodecError};
 /// Whatever serde can describe, in the format of bincode 2 in its standard configuration:
 /// little-endian, integers of variable length.
 ///
-/// The bytes are decided for good. They are those of the codec that takes the place of bincode, too,
-/// which is not developed any more. [`Postcard`] is the choice for new tables that other programs
-/// read.
+/// The bytes are decided for good. They are those of the codec that takes the place of bincode,
+/// too, which is not developed any more. [`Postcard`] is the choice for new tables that other
+/// programs read.
 ///
 /// # Example
 ///

@@ -72,8 +72,8 @@ impl<T: FromBytes + IntoBytes + Immutable + 'static> Codec for Pod<T> {
 
 /// Plain data without alignment, viewed where it is: zero-copy.
 ///
-/// Of a long row only what is looked at is read. The bytes are those of [`Pod`], so that a table can
-/// be opened again with the other.
+/// Of a long row only what is looked at is read. The bytes are those of [`Pod`], so that a table
+/// can be opened again with the other.
 ///
 /// # Example
 ///

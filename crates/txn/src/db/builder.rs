@@ -80,7 +80,8 @@ pub(crate) const DURABILITY: Durability = Durability::Sync;
 /// Memory for older versions of rows, if nothing else is said.
 const OLDER_VERSIONS: u64 = 1 << 30;
 
-/// How long a commit takes at most to begin to become durable, if it is not waited for and nothing else is said.
+/// How long a commit takes at most to begin to become durable, if it is not waited for and nothing
+/// else is said.
 const FLUSH_WITHIN: Duration = Duration::from_millis(10);
 
 /// The size from which on a log begins another segment, and the least that can be chosen.
@@ -121,16 +122,18 @@ impl Builder {
         }
     }
 
-    /// How many bytes the database may use at most. Only addresses are reserved for it; memory is taken as rows come.
+    /// How many bytes the database may use at most. Only addresses are reserved for it; memory is
+    /// taken as rows come.
     ///
-    /// If this is not called, it may use 64 GiB, or less where the process may: half of the address space that it is
-    /// limited to (`ulimit -v`), and as much memory as its control groups have.
+    /// If this is not called, it may use 64 GiB, or less where the process may: half of the address
+    /// space that it is limited to (`ulimit -v`), and as much memory as its control groups have.
     #[must_use]
     pub fn memory(self, bytes: u64) -> Self {
         Self { memory: Some(bytes), ..self }
     }
 
-    /// How many bytes of the memory to have at once, and not when rows come: the system takes its time to provide memory, and this is when.
+    /// How many bytes of the memory to have at once, and not when rows come: the system takes its
+    /// time to provide memory, and this is when.
     ///
     /// # Example
     ///
@@ -145,14 +148,16 @@ impl Builder {
         Self { at_once: bytes, ..self }
     }
 
-    /// How many bytes of the memory may be used for what rows were, as far as open snapshots need it. What cannot be kept is forgotten, and a snapshot that asks
-    /// for it is told so; writers never are.
+    /// How many bytes of the memory may be used for what rows were, as far as open snapshots need
+    /// it. What cannot be kept is forgotten, and a snapshot that asks for it is told so; writers
+    /// never are.
     #[must_use]
     pub fn older_versions(self, bytes: u64) -> Self {
         Self { older_versions: bytes, ..self }
     }
 
-    /// Sets the [sink](Sink) that is told of every transaction before it commits, and may refuse it.
+    /// Sets the [sink](Sink) that is told of every transaction before it commits, and may refuse
+    /// it.
     ///
     /// # Example
     ///
@@ -162,7 +167,8 @@ impl Builder {
         Self { sink: Some(sink), ..self }
     }
 
-    /// Keeps the database in a directory, which is created if it is not there. What is there is recovered.
+    /// Keeps the database in a directory, which is created if it is not there. What is there is
+    /// recovered.
     ///
     /// Commits are [`Sync`](Durability::Sync) unless [something else](Self::durability) is chosen.
     ///
@@ -174,8 +180,8 @@ impl Builder {
         Self { path: Some(directory.into()), ..self }
     }
 
-    /// Chooses when commits are safe from a crash. Needs a [path](Self::path), unless it is [`None`](Durability::None),
-    /// which allows none.
+    /// Chooses when commits are safe from a crash. Needs a [path](Self::path), unless it is
+    /// [`None`](Durability::None), which allows none.
     ///
     /// # Example
     ///
@@ -185,8 +191,8 @@ impl Builder {
         Self { durability: Some(durability), ..self }
     }
 
-    /// Sets how long after its commit an [`Async`](Durability::Async) transaction waits, at most, until it is written:
-    /// 10 ms by default. It is durable as soon as the disk has done that.
+    /// Sets how long after its commit an [`Async`](Durability::Async) transaction waits, at most,
+    /// until it is written: 10 ms by default. It is durable as soon as the disk has done that.
     ///
     /// # Example
     ///
@@ -207,8 +213,8 @@ impl Builder {
         Self { flush_within: delay, ..self }
     }
 
-    /// Sets how long a [`Sync`](Durability::Sync) commit waits at most until it is durable. Then it gets
-    /// [`Error::NotYetDurable`]. Without this, it waits as long as it takes.
+    /// Sets how long a [`Sync`](Durability::Sync) commit waits at most until it is durable. Then it
+    /// gets [`Error::NotYetDurable`]. Without this, it waits as long as it takes.
     ///
     /// # Example
     ///
@@ -227,8 +233,8 @@ impl Builder {
         Self { sync_within: Some(patience), ..self }
     }
 
-    /// Makes a [checkpoint](Db::checkpoint) whenever so many bytes were logged since the last one, in a thread of its
-    /// own: 1 GiB by default. With `u64::MAX`, none is made but on demand.
+    /// Makes a [checkpoint](Db::checkpoint) whenever so many bytes were logged since the last one,
+    /// in a thread of its own: 1 GiB by default. With `u64::MAX`, none is made but on demand.
     ///
     /// # Example
     ///
@@ -246,7 +252,8 @@ impl Builder {
         Self { checkpoint_every: bytes, ..self }
     }
 
-    /// Calls a function while a database is recovered, from several threads perhaps, with how far it has come.
+    /// Calls a function while a database is recovered, from several threads perhaps, with how far
+    /// it has come.
     ///
     /// # Example
     ///
@@ -270,7 +277,8 @@ impl Builder {
         Self { most_logged: bytes.min(MOST_LOGGED), ..self }
     }
 
-    /// Keeps the database in other storage than a directory, with segments of about this size: for tests.
+    /// Keeps the database in other storage than a directory, with segments of about this size: for
+    /// tests.
     #[doc(hidden)]
     #[must_use]
     pub fn storage(self, storage: Arc<dyn Storage>, segment_bytes: u64) -> Self {
@@ -377,15 +385,16 @@ impl Db {
         Builder::new().build()
     }
 
-    /// Opens a database that is kept in a directory, with what was committed to it: an empty one if nothing was. A
-    /// commit returns when it is [durable](Durability::Sync).
+    /// Opens a database that is kept in a directory, with what was committed to it: an empty one if
+    /// nothing was. A commit returns when it is [durable](Durability::Sync).
     ///
-    /// Tables and indexes are opened as those of any database; their definitions must be what they were.
+    /// Tables and indexes are opened as those of any database; their definitions must be what they
+    /// were.
     ///
     /// # Errors
     ///
-    /// [`Error::Log`] when the log is in use, is damaged or of another format, or the system refuses; or when memory
-    /// cannot be had.
+    /// [`Error::Log`] when the log is in use, is damaged or of another format, or the system
+    /// refuses; or when memory cannot be had.
     ///
     /// # Example
     ///

@@ -55,16 +55,17 @@ impl Options {
         Self { attempts: Some(most), ..self }
     }
 
-    /// Sets a time after which the closure is not run again. A run is not interrupted, and a transaction that is about
-    /// to commit may wait for up to 100 ms for one that has starved.
+    /// Sets a time after which the closure is not run again. A run is not interrupted, and a
+    /// transaction that is about to commit may wait for up to 100 ms for one that has starved.
     #[must_use]
     #[inline]
     pub const fn deadline(self, at: Instant) -> Self {
         Self { deadline: Some(at), ..self }
     }
 
-    /// Makes every read check that all that the closure has seen was true at one moment. A read that would show
-    /// anything else fails with [`Error::Conflict`](crate::Error::Conflict), and the closure is run again.
+    /// Makes every read check that all that the closure has seen was true at one moment. A read
+    /// that would show anything else fails with [`Error::Conflict`](crate::Error::Conflict), and
+    /// the closure is run again.
     ///
     /// Without it a run that is going to be repeated may see rows of different moments.
     ///

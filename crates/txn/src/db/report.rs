@@ -18,7 +18,8 @@ impl<S: Setting> Db<S> {
         self.inner.store.regions()
     }
 
-    /// Bytes of memory that hold what rows were, for open snapshots, or until somebody notices that none needs them any longer.
+    /// Bytes of memory that hold what rows were, for open snapshots, or until somebody notices that
+    /// none needs them any longer.
     #[must_use]
     pub fn older_versions(&self) -> u64 {
         self.inner.past.used()
@@ -46,7 +47,8 @@ impl<S: Setting> Db<S> {
         Ok(self.inner.snapshots.count(&self.inner.store)?)
     }
 
-    /// Bytes of memory that are taken, whatever for, and how many there can be. What rows no longer need is used for others, and not given back.
+    /// Bytes of memory that are taken, whatever for, and how many there can be. What rows no longer
+    /// need is used for others, and not given back.
     ///
     /// # Example
     ///
@@ -63,7 +65,8 @@ impl<S: Setting> Db<S> {
         (region.allocated(), region.capacity())
     }
 
-    /// The tables that are open, indexes included: their names, and how many records each has. A record of a row that is just being inserted or removed counts too.
+    /// The tables that are open, indexes included: their names, and how many records each has. A
+    /// record of a row that is just being inserted or removed counts too.
     ///
     /// # Errors
     ///
@@ -88,9 +91,10 @@ impl<S: Setting> Db<S> {
     /// Counts the rows of a table, or of an index, and their bytes.
     ///
     /// It reads every row once, beside transactions, which it does not disturb: writes keep no
-    /// counts of bytes. So it takes about as long as a checkpoint of the table without its file. Rows
-    /// that are written meanwhile are counted as they were before or after; an exact number is that of
-    /// [`Tx::len`](crate::Tx::len). [`tables`](Self::tables) costs nothing, and counts records.
+    /// counts of bytes. So it takes about as long as a checkpoint of the table without its file.
+    /// Rows that are written meanwhile are counted as they were before or after; an exact number is
+    /// that of [`Tx::len`](crate::Tx::len). [`tables`](Self::tables) costs nothing, and counts
+    /// records.
     ///
     /// # Errors
     ///

@@ -7,9 +7,8 @@ use super::Key;
 /// A value that stands for a key of type `K` where a row is looked up, without being one.
 ///
 /// Implemented for `&K`; for integers, `bool`, `char`, `String` and `Vec<u8>` by value; for `&str`
-/// where keys are `String`, and `&[u8]` where they are `Vec<u8>`; and for arrays, options and tuples
-/// of these. So a lookup by parts
-/// of a key allocates nothing.
+/// where keys are `String`, and `&[u8]` where they are `Vec<u8>`; and for arrays, options and
+/// tuples of these. So a lookup by parts of a key allocates nothing.
 ///
 /// # Example
 ///

@@ -1,4 +1,5 @@
-//! Rows of a range that are shown one after the other, without a way back to whoever asked for them in between.
+//! Rows of a range that are shown one after the other, without a way back to whoever asked for them
+//! in between.
 
 use std::ops::ControlFlow;
 
@@ -22,7 +23,8 @@ impl<R: Sorted, S: Setting, M: Mode> Range<'_, '_, R, S, M> {
         }
     }
 
-    /// A row of which there is more to be said than what its record has; if its value was to be changed, it was copied behind those that are kept. `None`: there is none.
+    /// A row of which there is more to be said than what its record has; if its value was to be
+    /// changed, it was copied behind those that are kept. `None`: there is none.
     #[cold]
     #[inline(never)]
     pub(super) fn row_slow(
@@ -76,8 +78,8 @@ impl<R: Stored<Kind = Ordered>, S: Setting, M: Mode> Range<'_, '_, R, S, M> {
         self.show(entry, found, |key, view| (key, see(view))).map(Some)
     }
 
-    /// Shows the rows that follow, one after the other, until there are no more or `see` breaks off. For many rows quicker than to ask for
-    /// [each](Self::view_next).
+    /// Shows the rows that follow, one after the other, until there are no more or `see` breaks
+    /// off. For many rows quicker than to ask for [each](Self::view_next).
     ///
     /// # Errors
     ///

@@ -1,4 +1,5 @@
-//! A row's place in a table, whether there is a row or not: found once, then read and written there.
+//! A row's place in a table, whether there is a row or not: found once, then read and written
+//! there.
 
 use std::{borrow::Borrow, fmt, marker::PhantomData};
 
@@ -8,7 +9,8 @@ use crate::{
     wanted::Wanted,
 };
 
-/// A row's place in a table, as maps have it: [`Tx::entry`] gives it. A row that is there is looked for once, whatever is then done.
+/// A row's place in a table, as maps have it: [`Tx::entry`] gives it. A row that is there is looked
+/// for once, whatever is then done.
 ///
 /// # Example
 ///
@@ -189,7 +191,8 @@ impl<K: Key, C: Codec, S: Setting, A: AsKey<K>> Entry<'_, '_, K, C, S, A> {
         self.or_insert_with(|| value)
     }
 
-    /// Inserts the row with the value that `make` gives, if it is not there. Gives the value that it has then.
+    /// Inserts the row with the value that `make` gives, if it is not there. Gives the value that
+    /// it has then.
     ///
     /// # Errors
     ///
@@ -222,7 +225,8 @@ impl<K: Key, C: Codec, S: Setting, A: AsKey<K>> Entry<'_, '_, K, C, S, A> {
         }
     }
 
-    /// Inserts the row with its type's default value, if it is not there. Gives the value that it has then.
+    /// Inserts the row with its type's default value, if it is not there. Gives the value that it
+    /// has then.
     ///
     /// # Errors
     ///

@@ -212,8 +212,8 @@ impl<R: Sorted, S: Setting, M: Mode> Range<'_, '_, R, S, M> {
         }
     }
 
-    /// Notes that a row was passed which is not there. If the transaction itself has removed it, the range goes on
-    /// behind all that it has removed there.
+    /// Notes that a row was passed which is not there. If the transaction itself has removed it,
+    /// the range goes on behind all that it has removed there.
     #[cold]
     pub(super) fn pass_absent(&mut self, key: &R::Entry, row: Row) {
         let Some(WriteTarget::Written(_)) = row.record else { return };
@@ -400,8 +400,8 @@ impl<'db, S: Setting, M: Mode> Tx<'db, S, M> {
         self.range_back(rows, range)?.for_one().next()
     }
 
-    /// The rows that have this key, in the order of what else they are sorted by: of an index that is not unique, all
-    /// rows under a key.
+    /// The rows that have this key, in the order of what else they are sorted by: of an index that
+    /// is not unique, all rows under a key.
     ///
     /// # Errors
     ///

@@ -49,7 +49,8 @@ impl<S: Setting> Tx<'_, S> {
     ///
     /// # Errors
     ///
-    /// [`Error::OtherSavepoint`] if the savepoint is another transaction's, or of a part that was undone.
+    /// [`Error::OtherSavepoint`] if the savepoint is another transaction's, or of a part that was
+    /// undone.
     pub fn return_to(&mut self, savepoint: Savepoint) -> Result<(), Error> {
         let database = self.db.number;
         let TxState { writes, reads, removed, holder, .. } = self.state();

@@ -23,8 +23,8 @@ use crate::{
 };
 
 impl<K: Key, C: Codec, S: Setting> Range<'_, '_, Table<K, C, Ordered>, S> {
-    /// Changes the value of the next row, where it is found: without looking for it again. Gives its key and what `change` gives, or `None` if there are no
-    /// more rows.
+    /// Changes the value of the next row, where it is found: without looking for it again. Gives
+    /// its key and what `change` gives, or `None` if there are no more rows.
     ///
     /// # Errors
     ///
@@ -66,8 +66,9 @@ impl<K: Key, C: Codec, S: Setting> Range<'_, '_, Table<K, C, Ordered>, S> {
         Ok(Some((key, result)))
     }
 
-    /// Changes the values of the rows that follow, one after the other, until there are no more or `change` breaks off, with a row that is changed, too. For many rows
-    /// quicker than to ask for [each](Self::update_next).
+    /// Changes the values of the rows that follow, one after the other, until there are no more or
+    /// `change` breaks off, with a row that is changed, too. For many rows quicker than to ask for
+    /// [each](Self::update_next).
     ///
     /// # Errors
     ///
@@ -126,7 +127,8 @@ impl<K: Key, C: Codec, S: Setting> Range<'_, '_, Table<K, C, Ordered>, S> {
         Ok(())
     }
 
-    /// Changes rows by the fast path. Gives where the values end that the transaction keeps, too. `None` if the transaction, or the table, has none.
+    /// Changes rows by the fast path. Gives where the values end that the transaction keeps, too.
+    /// `None` if the transaction, or the table, has none.
     #[inline(never)]
     fn run_changing(
         &mut self,
@@ -181,7 +183,8 @@ impl<K: Key, C: Codec, S: Setting> Range<'_, '_, Table<K, C, Ordered>, S> {
         Ok(Some((stop, start)))
     }
 
-    /// Removes the next row, where it is found, and gives what it was; `None` if there are no more rows.
+    /// Removes the next row, where it is found, and gives what it was; `None` if there are no more
+    /// rows.
     ///
     /// # Errors
     ///
