@@ -1,3 +1,13 @@
+// Where the README's links lead in documentation: of two definitions the first one counts.
+//! [`htm`]: crate::htm
+//! [`kv`]: crate::kv
+//! [`rdma`]: crate::rdma
+//! [`txn`]: crate::Db
+//! [durability]: crate::guide::durability
+//! [from-hashmap]: crate::guide::from_hashmap
+//! [from-redb]: crate::guide::from_redb
+//! [guide]: crate::guide
+//! [limits]: crate::guide::limits
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
@@ -23,12 +33,16 @@ pub mod rdma {
 
 #[doc = include_str!("../docs/choosing-tables-and-codecs.md")]
 pub mod guide {
+    #[doc = include_str!("../docs/durability.md")]
+    pub mod durability {}
+
     #[doc = include_str!("../docs/limits.md")]
     pub mod limits {}
 
     #[doc = include_str!("../docs/from-hashmap.md")]
     pub mod from_hashmap {}
 
+    /// [limits]: crate::guide::limits
     // Its programs are tested by drtm-bench, which can have redb.
     #[cfg_attr(not(doctest), doc = include_str!("../docs/from-redb.md"))]
     pub mod from_redb {}

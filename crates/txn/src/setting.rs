@@ -11,7 +11,7 @@ use crate::mutation::Mutation;
 /// # Example
 ///
 /// ```
-/// use drtm_htm::Emulated;
+/// use drtm::htm::Emulated;
 /// use drtm::{Builder, Pod, Setting, TableDef};
 ///
 /// /// For tests of what hardware transactions do.
