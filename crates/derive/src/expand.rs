@@ -160,7 +160,7 @@ fn borrowed(keyed: &Keyed, field: &Field) -> TokenStream {
         _ => return TokenStream::new(),
     };
     let with = [("slice", fill(slice, &[])), ("type", field.of_type.clone())];
-    keyed.fill(
+    let mut code = keyed.fill(
         "#[automatically_derived]
         impl $path::AsKey<$name> for $slice {
             #[inline(always)]
@@ -173,5 +173,33 @@ fn borrowed(keyed: &Keyed, field: &Field) -> TokenStream {
             }
         }",
         &with,
+    );
+    code.extend(prefix(keyed, field));
+    code
+}
+
+/// What such a newtype begins with, as a range.
+fn prefix(keyed: &Keyed, field: &Field) -> TokenStream {
+    keyed.fill(
+        "#[automatically_derived]
+        impl<'k> $path::KeyRange<$name> for $path::Prefix<'k> {
+            type End = <$path::Prefix<'k> as $path::KeyRange<$type>>::End;
+            #[inline]
+            fn ends(self) -> (::core::ops::Bound<Self::End>, ::core::ops::Bound<Self::End>) {
+                $path::KeyRange::<$type>::ends(self)
+            }
+        }
+        #[automatically_derived]
+        impl<'k> $path::AsKey<$name> for <$path::Prefix<'k> as $path::KeyRange<$type>>::End {
+            #[inline]
+            fn pack_key(&self, word: u64) -> u64 {
+                $path::AsKey::<$type>::pack_key(self, word)
+            }
+            #[inline]
+            fn write_key(&self, bytes: &mut ::std::vec::Vec<u8>, last: bool) {
+                $path::AsKey::<$type>::write_key(self, bytes, last);
+            }
+        }",
+        &[("type", field.of_type.clone())],
     )
 }

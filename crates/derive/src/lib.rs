@@ -18,7 +18,7 @@ use proc_macro::TokenStream;
 ///
 /// What stands for a key in a lookup is derived, too: the struct by value or by reference; if it
 /// has two fields or more, a tuple of what stands for each; if it is a newtype of `String` or
-/// `Vec<u8>`, a `&str` or a `&[u8]`.
+/// `Vec<u8>`, a `&str` or a `&[u8]`, and `prefix` is a range of it.
 ///
 /// Enums, unions, generic structs, and structs without fields are refused.
 ///

@@ -1,6 +1,6 @@
 //! Keys that are derived: encoded as the tuple of their fields, and found by what stands for these.
 
-use drtm_txn::{AsKey, Db, Error, Key, Ordered, Pod, TableDef};
+use drtm_txn::{AsKey, Db, Error, Key, Ordered, Pod, TableDef, prefix};
 use proptest::prelude::*;
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Key)]
@@ -125,8 +125,20 @@ fn sizes_are_those_of_all_fields() {
 fn rows_are_found_by_derived_keys() -> Result<(), Error> {
     const STOCK: TableDef<Place, Pod<u64>, Ordered> = TableDef::ordered("stock");
     const AGES: TableDef<Name, Pod<u32>> = TableDef::hash("ages");
+    const NAMES: TableDef<Name, Pod<u32>, Ordered> = TableDef::ordered("names");
+    const BYTES: TableDef<Bytes, Pod<u32>, Ordered> = TableDef::ordered("bytes");
     const VISITS: TableDef<Customer, Pod<u32>, Ordered> = TableDef::ordered("visits");
     let db = Db::new()?;
+    let (names, bytes) = (db.table(NAMES)?, db.table(BYTES)?);
+    db.transact(|tx| {
+        for (name, number) in [("a", 1), ("ab", 2), ("abc", 3), ("ac", 4)] {
+            tx.put(names, name, &number)?;
+            tx.put(bytes, name.as_bytes(), &number)?;
+        }
+        assert_eq!((tx.count(names, prefix("ab"))?, tx.count(bytes, prefix(b"a"))?), (2, 4));
+        assert_eq!(tx.last(names, prefix("ab"))?, Some((Name("abc".to_owned()), 3)));
+        Ok(())
+    })?;
     let (stock, ages, visits) = (db.table(STOCK)?, db.table(AGES)?, db.table(VISITS)?);
     db.transact(|tx| {
         for (warehouse, shelf) in [("eu", 2), ("us", 1), ("eu", 10)] {
