@@ -15,7 +15,7 @@
 pub use drtm_txn::*;
 
 /// A lower layer: transactional memory. Applications need it to choose an engine
-/// ([`Setting`](crate::Setting)), and seldom otherwise.
+/// ([`Setting`]), and seldom otherwise.
 pub mod htm {
     pub use drtm_htm::*;
 }
