@@ -183,14 +183,14 @@ fn prefix(keyed: &Keyed, field: &Field) -> TokenStream {
     keyed.fill(
         "#[automatically_derived]
         impl<'k> $path::KeyRange<$name> for $path::Prefix<'k> {
-            type End = <$path::Prefix<'k> as $path::KeyRange<$type>>::End;
+            type End = $path::PrefixEnd<'k>;
             #[inline]
             fn ends(self) -> (::core::ops::Bound<Self::End>, ::core::ops::Bound<Self::End>) {
                 $path::KeyRange::<$type>::ends(self)
             }
         }
         #[automatically_derived]
-        impl<'k> $path::AsKey<$name> for <$path::Prefix<'k> as $path::KeyRange<$type>>::End {
+        impl<'k> $path::AsKey<$name> for $path::PrefixEnd<'k> {
             #[inline]
             fn pack_key(&self, word: u64) -> u64 {
                 $path::AsKey::<$type>::pack_key(self, word)

@@ -21,7 +21,7 @@ mod prefix;
 
 pub(crate) use as_key::ByRef;
 pub use as_key::{AsKey, KeyRange};
-pub use prefix::{Prefix, prefix};
+pub use prefix::{Prefix, PrefixEnd, prefix};
 
 /// A type whose values can be keys.
 ///

@@ -93,6 +93,8 @@ pub use drtm_derive::Key;
 pub use drtm_kv::Lines;
 pub use durability::{Checkpoint, CommitToken, Durability, LogError, Progress, RecoveryStep};
 pub use error::{Conflict, Error, SinkError};
+#[doc(hidden)]
+pub use key::PrefixEnd;
 pub use key::{AsKey, Key, KeyRange, KeyReader, Prefix, prefix};
 #[doc(hidden)]
 pub use mutation::Mutation;
