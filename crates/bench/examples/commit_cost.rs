@@ -14,10 +14,9 @@
 
 use std::{env, hint::black_box, process::ExitCode};
 
-use drtm_bench::Plain;
 use drtm_htm::{Engine, NoHtm, Word, fence_locked};
 use drtm_kv::{ForHolder, HashConfig, HashTable, Holder, KvTable, Locking, ReadEntry, Records, Room, Store, Version};
-use drtm_txn::{Builder, Db, Setting, Table, TableDef, Tx};
+use drtm_txn::{Builder, Db, PodRef, Setting, Table, TableDef, Tx};
 
 const ROWS: u64 = 10_000;
 const MEMORY: u64 = 1 << 30;
@@ -64,7 +63,7 @@ impl Setting for Local {
 /// By the database.
 struct Generic<'d, const N: usize> {
     db: &'d Db<Local>,
-    rows: Table<u64, Plain<[u8; N]>>,
+    rows: Table<u64, PodRef<[u8; N]>>,
 }
 
 #[inline(never)]

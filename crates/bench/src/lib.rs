@@ -35,7 +35,7 @@
 //! - `report`: tables, JSON and charts.
 //! - [`smallbank`], [`tatp`], [`tpcc`], [`ycsb`]: workloads: tables, initial population, inputs, transactions, and the checks of their consistency.
 //! - `soak`: databases that crash, are killed or whose disk fails, and what is left of them.
-//! - `drive`: what runs them: threads, options, what is counted, how it is told. [`Plain`]: the codec of their rows.
+//! - `drive`: what runs them: threads, options, what is counted, how it is told.
 
 #![forbid(unsafe_code)]
 
@@ -55,7 +55,6 @@ mod memory;
 pub mod mix;
 mod names;
 mod paper;
-mod plain;
 pub mod rates;
 mod report;
 mod scatter;
@@ -67,6 +66,10 @@ mod units;
 pub mod ycsb;
 pub mod zipf;
 
+// Its first program needs redb.
+#[cfg(all(doctest, feature = "stores"))]
+#[doc = include_str!("../../../docs/from-redb.md")]
+mod from_redb {}
+
 pub use cli::run;
 pub use error::Error;
-pub use plain::{Plain, Row as PlainRow};

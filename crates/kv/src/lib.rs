@@ -65,13 +65,13 @@ pub use layout::{BUCKET_BYTES, BUCKET_WORDS, Head, Holder, SLOTS, State, Version
 #[doc(hidden)]
 pub use mutation::{Mutation, mutated};
 pub use peer::{Location, PeerError};
-pub use record::{AsOf, Current, ForHolder, Lines, Look, MAX_VALUE, Past, Reserved, Visibility};
+pub use record::{AsOf, Current, ForHolder, Lines, Look, MAX_VALUE, Past, Reserved, Visibility, record_bytes};
 pub use records::Records;
 pub use remote::{
     Page, PeerRow, RecordLock, RecordPeer, Refusal, RemoteError, Service, Standing, TableId, TablePeer, Unwritten,
 };
 pub use room::{Memory, Nowhere, Read, Room};
-pub use store::{Store, Worker};
+pub use store::{MOST_MEMORY, MOST_WORKERS, Store, Worker};
 pub use table::KvTable;
 pub use tree::{AsKey, Cursor, NodeVersion, Passed, Row, Scan, Tree, TreeKeys, TreePeer};
 pub use turns::{ROUND_TURNS, Turn, Watch};

@@ -36,6 +36,7 @@ pub use lines::Lines;
 pub use read::{AsOf, Current, ForHolder, Past, Visibility};
 pub(crate) use read::{FoundRow, KeyInto, KeyWord, Present, WholeKey};
 pub(crate) use shape::Shape;
+pub use shape::record_bytes;
 pub(crate) use write::Locked;
 
 use std::hint::cold_path;

@@ -58,6 +58,24 @@ struct Shared<E: Engine> {
     watch: OnceLock<Weak<dyn Watch>>,
 }
 
+/// The most memory that a store can use: as much as a link can name.
+///
+/// # Example
+///
+/// ```
+/// assert_eq!(drtm_kv::MOST_MEMORY, 8 << 40);
+/// ```
+pub const MOST_MEMORY: u64 = 8 * (Place::MAX_WORD + 1);
+
+/// The most workers of a store that live at a time: as many as a lock can name.
+///
+/// # Example
+///
+/// ```
+/// assert_eq!(drtm_kv::MOST_WORKERS, 65_536);
+/// ```
+pub const MOST_WORKERS: u32 = 1 << u16::BITS;
+
 /// The numbers of workers. One is used again once its worker has ended, so that no two workers
 /// that live at the same time lock records in the same name.
 #[derive(Debug, Default)]
@@ -73,7 +91,7 @@ impl Numbers {
         if let Some(number) = self.free.pop() {
             return Ok(number);
         }
-        let number = u16::try_from(self.used).map_err(|_| KvError::TooManyWorkers { most: self.used })?;
+        let number = u16::try_from(self.used).map_err(|_| KvError::TooManyWorkers { most: MOST_WORKERS })?;
         self.used += 1;
         Ok(number)
     }
@@ -125,9 +143,8 @@ impl<E: Engine> Store<E> {
         if incarnation > MAX_INCARNATION {
             return Err(KvError::config("the incarnation of a node that has a store", "below 2^31", incarnation));
         }
-        let most = 8 * (Place::MAX_WORD + 1);
-        if region.capacity() > most {
-            return Err(KvError::RegionTooLarge { capacity: region.capacity(), most });
+        if region.capacity() > MOST_MEMORY {
+            return Err(KvError::RegionTooLarge { capacity: region.capacity(), most: MOST_MEMORY });
         }
         let htm = Htm::new(region.engine().clone());
         let hints_at_once = AtomicBool::new(MODEL);

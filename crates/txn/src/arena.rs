@@ -2,6 +2,8 @@
 
 mod values;
 
+#[cfg(test)]
+pub(crate) use values::MOST_BYTES;
 pub(crate) use values::{ArenaRange, Values, append};
 
 use crate::{AsKey, Error, Key, storage::KeyRef};

@@ -25,12 +25,12 @@ use crate::{
 use drtm_htm::Engine;
 use drtm_kv::{AsOf, Handle, KvError, Lines, Past, Room, Store, Version, Whereabouts, Worker};
 
-/// The most tables that a database can have, those of indexes and dropped ones included. No number is used twice, so
-/// that a handle of a table that was dropped never leads to another.
+/// The most tables that a database can have, those of indexes and dropped ones included. No number
+/// is used twice, so that a handle of a table that was dropped never leads to another.
 pub(crate) const MOST_TABLES: usize = 1024;
 
 /// The most identities that tables can have as long as there is a log of them. None is used twice.
-const MOST_IDS: u16 = u16::MAX;
+pub(crate) const MOST_IDS: u16 = u16::MAX;
 
 /// In place of a database: the table was dropped.
 const NO_DATABASE: u32 = u32::MAX;
@@ -48,7 +48,8 @@ pub(crate) struct Opened<E: Engine> {
     /// Bytes of a value, if all have as many.
     pub(crate) value_size: Option<usize>,
     pub(crate) indexes: Indexes,
-    /// The first moment from which on it is whole: a snapshot that ends before does not see all of an index that was made from rows later.
+    /// The first moment from which on it is whole: a snapshot that ends before does not see all of
+    /// an index that was made from rows later.
     pub(crate) whole_since: AtomicU64,
     standing: AtomicU8,
     /// What it was opened with. A table that was recovered has no types until it is opened.
@@ -59,7 +60,8 @@ pub(crate) struct Opened<E: Engine> {
 
 /// It can be found by its name.
 const OPEN: u8 = 0;
-/// It was the table of an index that could not be made. It is empty, and can be used by the same again.
+/// It was the table of an index that could not be made. It is empty, and can be used by the same
+/// again.
 const EMPTY: u8 = 1;
 /// The same, but something is left in it, so it is of no use any more.
 const LOST: u8 = 2;
@@ -133,7 +135,8 @@ impl<E: Engine> Opened<E> {
         }
     }
 
-    /// Asks for the memory of rows that are going to be read, as far as it is wanted. In a tree it is asked for the leaves where the keys belong.
+    /// Asks for the memory of rows that are going to be read, as far as it is wanted. In a tree it
+    /// is asked for the leaves where the keys belong.
     #[inline(always)]
     pub(crate) fn ask_for<O: Reach>(
         &self,
@@ -168,7 +171,8 @@ pub(crate) struct Catalog<E: Engine> {
     tables: Arc<[OnceLock<Opened<E>>]>,
     /// What a sink is told of them, by their numbers.
     infos: Arc<[OnceLock<TableInfo>]>,
-    /// How many there are. Held while one is made, renamed or dropped, so that no name is made twice.
+    /// How many there are. Held while one is made, renamed or dropped, so that no name is made
+    /// twice.
     count: Arc<Mutex<Count<E>>>,
     /// Which change of the database's terms was the last by which a table was dropped.
     dropped_at: Arc<AtomicU64>,
@@ -227,8 +231,9 @@ impl<E: Engine> Catalog<E> {
     }
 
     /// Returns the table of a handle.
-    // What says that the table was dropped is what a handle's database is compared with anyway. It is read before the
-    // transaction relies on it: whoever drops a table tells so by the database's terms afterwards, which a commit reads.
+    // What says that the table was dropped is what a handle's database is compared with anyway. It
+    // is read before the transaction relies on it: whoever drops a table tells so by the database's
+    // terms afterwards, which a commit reads.
     #[inline(always)]
     pub(crate) fn opened(&self, database: u32, number: u16) -> Result<&Opened<E>, Error> {
         match self.get(number) {
@@ -268,7 +273,8 @@ impl<E: Engine> Catalog<E> {
         }
     }
 
-    /// Asks for records of rows whose buckets were asked for, if it is time, or if this row, which is come to next, is one of them. Whether some were.
+    /// Asks for records of rows whose buckets were asked for, if it is time, or if this row, which
+    /// is come to next, is one of them. Whether some were.
     #[inline(never)]
     pub(crate) fn hasten(&self, located: &mut Located, table: u16, word: u64) -> bool {
         if located.step() {
@@ -282,7 +288,8 @@ impl<E: Engine> Catalog<E> {
         }
     }
 
-    /// Where a row is whose record is yet to be asked for, as those of all of the table that are: it is time.
+    /// Where a row is whose record is yet to be asked for, as those of all of the table that are:
+    /// it is time.
     #[cold]
     #[inline(never)]
     fn located_in_time(&self, located: &mut Located, table: u16, word: u64) -> Option<Handle> {
@@ -293,7 +300,8 @@ impl<E: Engine> Catalog<E> {
         }
     }
 
-    /// Asks for records of rows whose buckets were asked for a while ago; of all if the transaction `is_come_to` one of them.
+    /// Asks for records of rows whose buckets were asked for a while ago; of all if the transaction
+    /// `is_come_to` one of them.
     #[inline(never)]
     pub(crate) fn go_on(&self, located: &mut Located, is_come_to: bool) {
         located.go_on(is_come_to, |table, asked| self.get(table).map_or(Left::NOTHING, |table| table.locate(asked)));
@@ -319,7 +327,8 @@ impl<E: Engine> Catalog<E> {
         self.tables.get(number?)?.get()
     }
 
-    /// Returns what a log has of all tables that were announced before this, and the identity of the next one.
+    /// Returns what a log has of all tables that were announced before this, and the identity of
+    /// the next one.
     pub(crate) fn recorded(&self) -> (Vec<Recorded>, u16) {
         let count = self.count.lock();
         let recorded = self.all().filter_map(|(number, table)| {
@@ -392,8 +401,8 @@ impl<E: Engine> Catalog<E> {
         Ok(Some(number))
     }
 
-    /// The number of the table that is defined like this, which is made if there is none. Before it is, `announce` is
-    /// told its identity and shape, unless it is the table of an index.
+    /// The number of the table that is defined like this, which is made if there is none. Before it
+    /// is, `announce` is told its identity and shape, unless it is the table of an index.
     pub(crate) fn open<K: Key, C: Codec, O: Kind>(
         &self,
         store: &Store<E>,

@@ -1,19 +1,25 @@
 //! How values become bytes, and bytes values.
 //!
-//! A table names its codec, which fixes the type of its values: bytes as they are ([`Raw`]), a plain struct's own memory ([`Pod`]), or
-//! whatever serde can describe ([`Serde`]). Another is a type that implements [`Codec`].
+//! A table names its codec, which fixes the type of its values: bytes as they are ([`Raw`]), a
+//! plain struct's own memory ([`Pod`], [`PodRef`]), or whatever serde can describe ([`Bincode`],
+//! [`Postcard`]). Another is a type that implements [`Codec`].
 
-use std::{borrow::Borrow, marker::PhantomData};
+mod by_serde;
+mod plain;
 
-use serde::{Serialize, de::DeserializeOwned};
-use zerocopy::{FromBytes, Immutable, IntoBytes};
+#[cfg(test)]
+pub(crate) use by_serde::LIMIT as BINCODE_LIMIT;
+pub use by_serde::{Bincode, Postcard, Serde};
+pub use plain::{PlainRow, Pod, PodRef};
+
+use std::borrow::Borrow;
 
 /// A value that cannot be encoded, or bytes that are no value's.
 ///
 /// # Example
 ///
 /// ```
-/// use drtm_txn::{Codec, CodecError, Pod};
+/// use drtm::{Codec, CodecError, Pod};
 ///
 /// let error = Pod::<u64>::decode(&[1, 2, 3]).unwrap_err();
 /// assert_eq!(error, CodecError::Size { found: 3, expected: 8 });
@@ -48,7 +54,7 @@ pub enum CodecError {
 /// # Example
 ///
 /// ```
-/// use drtm_txn::{Codec, CodecError};
+/// use drtm::{Codec, CodecError};
 ///
 /// /// Text, without a copy of its own on the way in.
 /// struct Text;
@@ -57,6 +63,7 @@ pub enum CodecError {
 ///     type Value = String;
 ///     type Given = str;
 ///     type View<'b> = &'b str;
+///     const FAMILY: &'static str = "text";
 ///     fn encode(value: &str, bytes: &mut Vec<u8>) -> Result<(), CodecError> {
 ///         bytes.extend_from_slice(value.as_bytes());
 ///         Ok(())
@@ -74,6 +81,12 @@ pub enum CodecError {
 /// assert_eq!(Text::decode(&bytes)?, "seven");
 /// # Ok::<(), CodecError>(())
 /// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no codec of a table's values",
+    label = "a codec is expected here, and not the type of the values",
+    note = "`Pod<T>` and `PodRef<T>` are codecs of plain data, `Postcard<T>` and `Bincode<T>` of what serde \
+            describes, `Raw` of bytes"
+)]
 pub trait Codec: 'static {
     /// What is read.
     type Value;
@@ -83,6 +96,13 @@ pub trait Codec: 'static {
 
     /// What is read where nothing has to be kept: borrowed, if it can be.
     type View<'b>;
+
+    /// Names the format of the bytes, by which a table is known when it is opened again: see
+    /// [`TableDef::version`](crate::TableDef::version).
+    ///
+    /// It says how values are written, and not of which type they are. Codecs that read each
+    /// other's bytes have the same one. A name never changes, and never means another format.
+    const FAMILY: &'static str;
 
     /// Bytes of a value, if they are always as many.
     const SIZE: Option<usize> = None;
@@ -101,15 +121,15 @@ pub trait Codec: 'static {
     /// When they were not.
     fn decode(bytes: &[u8]) -> Result<Self::Value, CodecError>;
 
-    /// The same without a copy, if it can be.
+    /// Like [`decode`](Self::decode), but without a copy, if that is possible.
     ///
     /// # Errors
     ///
     /// As for [`decode`](Self::decode).
     fn view(bytes: &[u8]) -> Result<Self::View<'_>, CodecError>;
 
-    /// Changes a value where its bytes are: only of codecs whose values are [always as long](Self::SIZE). Without an own implementation it is decoded, changed, and
-    /// encoded.
+    /// Changes a value where its bytes are: only of codecs whose values are [always as
+    /// long](Self::SIZE). Without an own implementation it is decoded, changed, and encoded.
     ///
     /// # Errors
     ///
@@ -118,12 +138,12 @@ pub trait Codec: 'static {
     /// # Example
     ///
     /// ```
-    /// use drtm_txn::{Codec, Pod};
+    /// use drtm::{Codec, Pod};
     ///
     /// let mut bytes = 7_u32.to_le_bytes();
     /// let was = Pod::<u32>::change(&mut bytes, |number| std::mem::replace(number, 8))?;
     /// assert_eq!((was, bytes), (7, [8, 0, 0, 0]));
-    /// # Ok::<(), drtm_txn::CodecError>(())
+    /// # Ok::<(), drtm::CodecError>(())
     /// ```
     #[inline]
     fn change<R>(bytes: &mut [u8], change: impl FnOnce(&mut Self::Value) -> R) -> Result<R, CodecError>
@@ -158,10 +178,10 @@ pub(crate) const fn expected_bytes<C: Codec>() -> usize {
 /// # Example
 ///
 /// ```
-/// use drtm_txn::{Codec, Raw};
+/// use drtm::{Codec, Raw};
 ///
 /// assert_eq!(Raw::decode(b"seven")?, b"seven");
-/// # Ok::<(), drtm_txn::CodecError>(())
+/// # Ok::<(), drtm::CodecError>(())
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Raw;
@@ -170,6 +190,7 @@ impl Codec for Raw {
     type Value = Vec<u8>;
     type Given = [u8];
     type View<'b> = &'b [u8];
+    const FAMILY: &'static str = "raw";
 
     #[inline]
     fn encode(value: &[u8], bytes: &mut Vec<u8>) -> Result<(), CodecError> {
@@ -188,155 +209,14 @@ impl Codec for Raw {
     }
 }
 
-/// Plain data: a type whose memory is its encoding, without padding. Nothing is allocated.
-///
-/// # Example
-///
-/// ```
-/// use drtm_txn::{Codec, Pod};
-/// use zerocopy::{FromBytes, Immutable, IntoBytes};
-///
-/// #[derive(Clone, Copy, Debug, PartialEq, FromBytes, IntoBytes, Immutable)]
-/// #[repr(C)]
-/// struct Account {
-///     balance: i64,
-///     movements: u64,
-/// }
-///
-/// let account = Account { balance: -3, movements: 1 };
-/// let mut bytes = Vec::new();
-/// Pod::encode(&account, &mut bytes)?;
-/// assert_eq!(Pod::<Account>::decode(&bytes)?, account);
-/// # Ok::<(), drtm_txn::CodecError>(())
-/// ```
-#[derive(Debug)]
-pub struct Pod<T>(PhantomData<fn() -> T>);
-
-impl<T: FromBytes + IntoBytes + Immutable + 'static> Codec for Pod<T> {
-    type Value = T;
-    type Given = T;
-    type View<'b> = T;
-    const SIZE: Option<usize> = Some(size_of::<T>());
-
-    #[inline]
-    fn encode(value: &T, bytes: &mut Vec<u8>) -> Result<(), CodecError> {
-        bytes.extend_from_slice(value.as_bytes());
-        Ok(())
-    }
-
-    #[inline]
-    fn decode(bytes: &[u8]) -> Result<T, CodecError> {
-        T::read_from_bytes(bytes).map_err(|_| CodecError::Size { found: bytes.len(), expected: size_of::<T>() })
-    }
-
-    #[inline]
-    fn view(bytes: &[u8]) -> Result<T, CodecError> {
-        Self::decode(bytes)
-    }
-
-    #[inline]
-    fn change<R>(bytes: &mut [u8], change: impl FnOnce(&mut T) -> R) -> Result<R, CodecError> {
-        let mut value = Self::decode(bytes)?;
-        let result = change(&mut value);
-        bytes.copy_from_slice(value.as_bytes());
-        Ok(result)
-    }
-}
-
-/// Whatever serde can describe, in bincode's format.
-///
-/// # Example
-///
-/// ```
-/// use drtm_txn::{Codec, Serde};
-/// use serde::{Deserialize, Serialize};
-///
-/// #[derive(Debug, PartialEq, Serialize, Deserialize)]
-/// struct Order {
-///     customer: u32,
-///     items: Vec<String>,
-/// }
-///
-/// let order = Order { customer: 7, items: vec!["tea".into()] };
-/// let mut bytes = Vec::new();
-/// Serde::encode(&order, &mut bytes)?;
-/// assert_eq!(Serde::<Order>::decode(&bytes)?, order);
-/// assert!(Serde::<Order>::decode(&bytes[1..]).is_err());
-/// # Ok::<(), drtm_txn::CodecError>(())
-/// ```
-#[derive(Debug)]
-pub struct Serde<T>(PhantomData<fn() -> T>);
-
-/// The most that a value may make the deserializer allocate. Far more than a record holds.
-const LIMIT: usize = 1 << 20;
-
-const FORMAT: bincode::config::Configuration<
-    bincode::config::LittleEndian,
-    bincode::config::Varint,
-    bincode::config::Limit<LIMIT>,
-> = bincode::config::standard().with_limit::<LIMIT>();
-
-impl<T: Serialize + DeserializeOwned + 'static> Codec for Serde<T> {
-    type Value = T;
-    type Given = T;
-    type View<'b> = T;
-
-    fn encode(value: &T, bytes: &mut Vec<u8>) -> Result<(), CodecError> {
-        match bincode::serde::encode_into_std_write(value, bytes, FORMAT) {
-            Ok(_) => Ok(()),
-            Err(error) => Err(CodecError::Encode { reason: error.to_string() }),
-        }
-    }
-
-    fn decode(bytes: &[u8]) -> Result<T, CodecError> {
-        match bincode::serde::decode_from_slice(bytes, FORMAT) {
-            Ok((value, read)) if read == bytes.len() => Ok(value),
-            Ok((_, read)) => {
-                Err(CodecError::Decode { reason: format!("it ends after {read} of {} bytes", bytes.len()) })
-            }
-            Err(error) => Err(CodecError::Decode { reason: error.to_string() }),
-        }
-    }
-
-    fn view(bytes: &[u8]) -> Result<T, CodecError> {
-        Self::decode(bytes)
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
-
     use super::*;
 
-    proptest! {
-        #[test]
-        fn values_come_back(number: u64, text: String, list: Vec<(u8, Option<i64>)>) {
-            let value = (number, text, list);
-            let mut bytes = Vec::new();
-            Serde::encode(&value, &mut bytes).expect("it can be written");
-            prop_assert_eq!(Serde::<(u64, String, Vec<(u8, Option<i64>)>)>::decode(&bytes).expect("it was written"), value);
-            bytes.clear();
-            Pod::encode(&number, &mut bytes).expect("it can be written");
-            prop_assert_eq!(Pod::<u64>::decode(&bytes), Ok(number));
-        }
-
-        #[test]
-        fn noise_is_refused_or_a_value_and_never_a_panic(noise: Vec<u8>) {
-            let value = Serde::<Vec<String>>::decode(&noise);
-            if let Ok(value) = value {
-                let mut bytes = Vec::new();
-                Serde::encode(&value, &mut bytes).expect("it can be written");
-                prop_assert_eq!(Serde::<Vec<String>>::decode(&bytes), Ok(value));
-            }
-            prop_assert_eq!(Pod::<[u8; 3]>::decode(&noise).is_ok(), noise.len() == 3);
-        }
-    }
-
+    /// These are in directories by now.
     #[test]
-    fn a_length_that_lies_allocates_nothing() {
-        let mut bytes = vec![253];
-        bytes.extend_from_slice(&u64::MAX.to_le_bytes());
-        assert!(matches!(Serde::<Vec<u64>>::decode(&bytes), Err(CodecError::Decode { .. })));
+    fn families_have_names_for_good() {
+        assert_eq!([Raw::FAMILY, Pod::<u8>::FAMILY, PodRef::<u8>::FAMILY], ["raw", "plain", "plain"]);
+        assert_eq!([Bincode::<u8>::FAMILY, Postcard::<u8>::FAMILY], ["bincode2", "postcard1"]);
     }
 }

@@ -28,7 +28,7 @@ impl<K: Key, C: Flat, O: Kind> Table<K, C, O> {
     /// # Example
     ///
     /// ```
-    /// use drtm_txn::{Db, Error, Lines, Part, Pod, TableDef, part};
+    /// use drtm::{Db, Error, Lines, Part, Pod, TableDef, part};
     /// use zerocopy::{FromBytes, Immutable, IntoBytes};
     ///
     /// #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable)]

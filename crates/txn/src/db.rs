@@ -18,6 +18,11 @@ use std::{
 pub use builder::Builder;
 pub use options::Options;
 use retry::Retry;
+#[cfg(test)]
+pub(crate) use {
+    builder::{DURABILITY, MEMORY},
+    close::PATIENCE,
+};
 
 use crate::{
     Codec, CommitToken, Embedded, Error, Key, Mode, Setting, Snapshot, Table, TableDef, Tx,
@@ -33,7 +38,7 @@ use crate::{
 /// # Example
 ///
 /// ```
-/// use drtm_txn::{Db, Error, Pod, TableDef};
+/// use drtm::{Db, Error, Pod, TableDef};
 ///
 /// const ACCOUNTS: TableDef<u64, Pod<i64>> = TableDef::hash("accounts");
 ///
@@ -76,7 +81,8 @@ impl<S: Setting> Db<S> {
     ///
     /// # Errors
     ///
-    /// [`Error::OtherTypes`] if the table is open with others; [`Error::TooManyTables`]; [`Error::Closed`]; or when memory has run out.
+    /// [`Error::OtherTypes`] if the table is open with others; [`Error::TooManyTables`];
+    /// [`Error::Closed`]; or when memory has run out.
     ///
     /// # Example
     ///
@@ -91,27 +97,31 @@ impl<S: Setting> Db<S> {
         Ok(Table::new(self.inner.number, number))
     }
 
-    /// Runs `body` in a serializable transaction, retrying on conflict. Its writes become visible atomically. Returns
-    /// the closure's result.
+    /// Runs `body` in a serializable transaction, retrying on conflict. Its writes become visible
+    /// atomically. Returns the closure's result.
     ///
     /// If the closure fails, nothing has happened, and its error is returned.
     ///
     /// # What a closure must not do
     ///
-    /// - *Rely on one run.* It is run again when it conflicts with others, so what it does outside of the database
-    ///   happens again. It should do its work by the transaction, and return the rest.
-    /// - *Rely on what it sees before it has committed.* A run that is going to be repeated may have seen rows of
-    ///   different moments. Its errors and panics count for nothing, but a panic still reaches the panic hook, and with
-    ///   `panic = "abort"` it ends the process. A loop may not end, an index may be out of bounds. Where that matters,
-    ///   ask for [opacity](Options::opaque).
-    /// - *Wait for another thread's transaction that writes what this one reads.* Each of its runs fails then, for ever,
-    ///   unless the [options](Self::transact_with) bound them. Other transactions are not held up by it for more than
-    ///   100 ms at a time, and unrelated ones not at all.
+    /// - *Rely on one run.* It is run again when it conflicts with others, so what it does outside
+    ///   of the database happens again. It should do its work by the transaction, and return the
+    ///   rest.
+    /// - *Rely on what it sees before it has committed.* A run that is going to be repeated may
+    ///   have seen rows of different moments. Its errors and panics count for nothing, but a panic
+    ///   still reaches the panic hook, and with `panic = "abort"` it ends the process. A loop may
+    ///   not end, an index may be out of bounds. Where that matters, ask for
+    ///   [opacity](Options::opaque).
+    /// - *Wait for another thread's transaction that writes what this one reads.* Each of its runs
+    ///   fails then, for ever, unless the [options](Self::transact_with) bound them. Other
+    ///   transactions are not held up by it for more than 100 ms at a time, and unrelated ones not
+    ///   at all.
     /// - *Run another closure of the same database*, which is refused with [`Error::Nested`].
     ///
     /// # Errors
     ///
-    /// The closure's; [`Error::Nested`] within the closure of another transaction; [`Error::Closed`]; or when memory has run out.
+    /// The closure's; [`Error::Nested`] within the closure of another transaction;
+    /// [`Error::Closed`]; or when memory has run out.
     ///
     /// # Panics
     ///
@@ -138,7 +148,7 @@ impl<S: Setting> Db<S> {
     /// # Example
     ///
     /// ```
-    /// use drtm_txn::{Db, Error, Pod, TableDef};
+    /// use drtm::{Db, Error, Pod, TableDef};
     ///
     /// #[derive(Debug)]
     /// enum Refused {
@@ -172,12 +182,13 @@ impl<S: Setting> Db<S> {
         self.run(Options::new(), body)
     }
 
-    /// Runs a transaction like [`transact`](Self::transact), but with [`Options`]: a bound on how often the closure is
-    /// run, a deadline, or [opacity](Options::opaque).
+    /// Runs a transaction like [`transact`](Self::transact), but with [`Options`]: a bound on how
+    /// often the closure is run, a deadline, or [opacity](Options::opaque).
     ///
     /// # Errors
     ///
-    /// [`Error::Contended`] when the options do not allow another run; otherwise as for [`transact`](Self::transact).
+    /// [`Error::Contended`] when the options do not allow another run; otherwise as for
+    /// [`transact`](Self::transact).
     ///
     /// # Panics
     ///
@@ -213,12 +224,13 @@ impl<S: Setting> Db<S> {
         self.run(options, body)
     }
 
-    /// Runs a transaction as [`transact`](Self::transact) does, but does not wait until it is durable: the token can be
-    /// waited for, or awaited.
+    /// Runs a transaction as [`transact`](Self::transact) does, but does not wait until it is
+    /// durable: the token can be waited for, or awaited.
     ///
     /// # Errors
     ///
-    /// [`Error::Config`] in a database that is in memory only. Otherwise as for [`transact`](Self::transact).
+    /// [`Error::Config`] in a database that is in memory only. Otherwise as for
+    /// [`transact`](Self::transact).
     ///
     /// # Panics
     ///
@@ -240,15 +252,17 @@ impl<S: Setting> Db<S> {
         Ok((value, token.ok_or_else(|| in_memory_only(WHAT, "of a database with a path"))?))
     }
 
-    /// Runs a transaction that only reads. It never gets in the way of those that write, and what it sees is all true at one moment, not before it was begun.
+    /// Runs a transaction that only reads. It never gets in the way of those that write, and what
+    /// it sees is all true at one moment, not before it was begun.
     ///
-    /// One that reads up to about a thousand rows is checked in the end, as others are, and run again if that fails. One that reads more, or that has
-    /// failed, goes on in a [snapshot](Self::snapshot), and does not fail.
+    /// One that reads up to about a thousand rows is checked in the end, as others are, and run
+    /// again if that fails. One that reads more, or that has failed, goes on in a
+    /// [snapshot](Self::snapshot), and does not fail.
     ///
     /// # Errors
     ///
-    /// The closure's; [`Error::Nested`] within the closure of another transaction; [`Error::Closed`]; or when
-    /// there was no room for what rows were in its snapshot.
+    /// The closure's; [`Error::Nested`] within the closure of another transaction;
+    /// [`Error::Closed`]; or when there was no room for what rows were in its snapshot.
     ///
     /// # Panics
     ///
@@ -257,7 +271,7 @@ impl<S: Setting> Db<S> {
     /// # Example
     ///
     /// ```
-    /// use drtm_txn::{Db, Error, Ordered, Pod, TableDef};
+    /// use drtm::{Db, Error, Ordered, Pod, TableDef};
     ///
     /// const STOCK: TableDef<u64, Pod<u64>, Ordered> = TableDef::ordered("stock");
     /// let db = Db::new()?;
@@ -286,8 +300,9 @@ impl<S: Setting> Db<S> {
         self.run(Options::new(), body)
     }
 
-    /// Everything as it is now, for as long as it is wanted: a transaction that only reads, never fails for what others write, and is not noticed by them. What rows
-    /// were is kept for it as they change, as far as there is [memory](Builder::older_versions) for that.
+    /// Everything as it is now, for as long as it is wanted: a transaction that only reads, never
+    /// fails for what others write, and is not noticed by them. What rows were is kept for it as
+    /// they change, as far as there is [memory](Builder::older_versions) for that.
     ///
     /// # Errors
     ///
@@ -296,7 +311,7 @@ impl<S: Setting> Db<S> {
     /// # Example
     ///
     /// ```
-    /// use drtm_txn::{Db, Error, Pod, TableDef};
+    /// use drtm::{Db, Error, Pod, TableDef};
     ///
     /// const PRICES: TableDef<u64, Pod<u64>> = TableDef::hash("prices");
     /// let db = Db::new()?;
@@ -361,8 +376,9 @@ impl<S: Setting> Db<S> {
         }
     }
 
-    /// Begins a transaction, to be [committed](Tx::commit) or dropped. What it reads is always true all at once: a read that would not be fails, with
-    /// [`Error::Conflict`]. A thread can have several.
+    /// Begins a transaction, to be [committed](Tx::commit) or dropped. What it reads is always true
+    /// all at once: a read that would not be fails, with [`Error::Conflict`]. A thread can have
+    /// several.
     ///
     /// # Errors
     ///

@@ -2,23 +2,27 @@
 //!
 //! # The protocol
 //!
-//! A transaction that commits appends a record to a buffer of its own, once it is validated and before it is visible.
-//! Its *epoch* is the snapshot number, which it reads while it holds its locks. Before its first lock it publishes the
-//! epoch that it may be going to commit in, and takes that word back when it has unlocked. So epoch E is *closed* once
-//! the snapshot number exceeds E and, after a fence, no word is in 1..=E: no transaction will commit in E any more.
+//! A transaction that commits appends a record to a buffer of its own, once it is validated and
+//! before it is visible. Its *epoch* is the snapshot number, which it reads while it holds its
+//! locks. Before its first lock it publishes the epoch that it may be going to commit in, and takes
+//! that word back when it has unlocked. So epoch E is *closed* once the snapshot number exceeds E
+//! and, after a fence, no word is in 1..=E: no transaction will commit in E any more.
 //!
-//! There is one stream of writes. A thread that waits for an epoch *leads*, unless another does: it advances the
-//! number, waits until the epoch is closed, takes all buffers, writes them as one frame that names the epoch, syncs,
-//! and wakes the other threads. The last epoch whose frame was synced is *durable*.
+//! There is one stream of writes. A thread that waits for an epoch *leads*, unless another does: it
+//! advances the number, waits until the epoch is closed, takes all buffers, writes them as one
+//! frame that names the epoch, syncs, and wakes the other threads. The last epoch whose frame was
+//! synced is *durable*.
 //!
-//! A buffer may hold records of epochs that the frame does not close. Recovery leaves them out unless a later frame
-//! closes their epochs, so it restores exactly the transactions of durable epochs: since a transaction depends only on
-//! transactions of its own and of earlier epochs, that is a prefix of the serialization order.
+//! A buffer may hold records of epochs that the frame does not close. Recovery leaves them out
+//! unless a later frame closes their epochs, so it restores exactly the transactions of durable
+//! epochs: since a transaction depends only on transactions of its own and of earlier epochs, that
+//! is a prefix of the serialization order.
 //!
-//! Checkpoints bound the log (see `checkpoint`). Tables are created, renamed and dropped in the same stream (see `tables`).
+//! Checkpoints bound the log (see `checkpoint`). Tables are created, renamed and dropped in the
+//! same stream (see `tables`).
 //!
-//! The decision pages are `docs/decisions/0040-durability-by-epochs.md` and `0041-fuzzy-checkpoints.md`; the bytes are in
-//! `docs/format.md`.
+//! The decision pages are `docs/decisions/0040-durability-by-epochs.md` and
+//! `0041-fuzzy-checkpoints.md`; the bytes are in `docs/format.md`.
 
 mod backup;
 mod checkpoint;
@@ -32,6 +36,8 @@ mod replay;
 pub mod storage;
 mod tables;
 
+#[cfg(test)]
+pub(crate) use self::log::MOST_PENDING;
 pub use self::{
     checkpoint::Checkpoint,
     error::LogError,
@@ -49,7 +55,7 @@ pub(crate) use self::{
 /// # Example
 ///
 /// ```
-/// use drtm_txn::{Db, Durability, Error, Pod, TableDef};
+/// use drtm::{Db, Durability, Error, Pod, TableDef};
 ///
 /// const COUNTERS: TableDef<u64, Pod<u64>> = TableDef::hash("counters");
 /// let directory = std::env::temp_dir().join(format!("drtm-durability-{}", std::process::id()));
@@ -72,8 +78,8 @@ pub(crate) use self::{
 pub enum Durability {
     /// Never: the database is in memory only.
     None,
-    /// Within a [delay](crate::Builder::flush_within) after its commit. What a crash leaves is a prefix: a transaction
-    /// is there only if every transaction that it depends on is.
+    /// Within a [delay](crate::Builder::flush_within) after its commit. What a crash leaves is a
+    /// prefix: a transaction is there only if every transaction that it depends on is.
     Async,
     /// When its commit returns.
     Sync,

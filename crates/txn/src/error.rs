@@ -15,7 +15,7 @@ pub type SinkError = Box<dyn std::error::Error + Send + Sync>;
 /// # Example
 ///
 /// ```
-/// use drtm_txn::{Conflict, Db, Error, Pod, TableDef};
+/// use drtm::{Conflict, Db, Error, Pod, TableDef};
 ///
 /// const COUNTERS: TableDef<u64, Pod<u64>> = TableDef::hash("counters");
 /// let db = Db::new()?;
@@ -61,7 +61,7 @@ impl Conflict {
     /// # Example
     ///
     /// ```
-    /// use drtm_txn::Conflict;
+    /// use drtm::Conflict;
     ///
     /// let names = Conflict::ALL.map(Conflict::name);
     /// assert_eq!(names, ["validation", "phantom", "locked", "moved", "indexed"]);
@@ -87,7 +87,7 @@ impl Conflict {
 /// # Example
 ///
 /// ```
-/// use drtm_txn::{Db, Error, Raw, TableDef};
+/// use drtm::{Db, Error, Raw, TableDef};
 ///
 /// const NOTES: TableDef<u64, Raw> = TableDef::hash("notes");
 /// let db = Db::new()?;
@@ -226,8 +226,11 @@ pub enum Error {
     /// The store is corrupt, or refuses.
     #[error(transparent)]
     Store(KvError),
-    /// The table is open with other types.
-    #[error("table `{name}` is open as {is}, and not as {asked}: use the same definition everywhere")]
+    /// The table is open, or was written, with another shape of keys, codec, or version.
+    #[error(
+        "table `{name}` is {is}, and was opened as {asked}: use the same definition everywhere, or convert its rows as \
+         `TableDef::version` says"
+    )]
     OtherTypes {
         /// The table.
         name: &'static str,
@@ -250,7 +253,7 @@ pub enum Error {
     /// # Example
     ///
     /// ```
-    /// use drtm_txn::{Db, Error, Raw, TableDef};
+    /// use drtm::{Db, Error, Raw, TableDef};
     ///
     /// const NOTES: TableDef<u64, Raw> = TableDef::hash("notes");
     /// let db = Db::new()?;
@@ -360,7 +363,7 @@ pub enum Error {
     ///
     /// ```
     /// use std::time::Duration;
-    /// use drtm_txn::{Db, Error, Raw, TableDef};
+    /// use drtm::{Db, Error, Raw, TableDef};
     ///
     /// const NOTES: TableDef<u64, Raw> = TableDef::hash("notes");
     /// let directory = std::env::temp_dir().join(format!("drtm-not-yet-{}", std::process::id()));
@@ -423,7 +426,7 @@ impl Error {
     /// # Example
     ///
     /// ```
-    /// use drtm_txn::{Db, Error};
+    /// use drtm::{Db, Error};
     ///
     /// let refused = Db::new()?.transact(|_| Err::<(), _>(Error::aborted("not enough money")));
     /// assert!(matches!(refused, Err(Error::Aborted { reason }) if reason == "not enough money"));

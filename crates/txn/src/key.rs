@@ -1,8 +1,8 @@
 //! Keys of tables: types whose encodings are in the order of their values.
 //!
-//! A key whose parts have a fixed size, of at most eight bytes together, is *packed* into one word, which stands in the index itself. Any other
-//! is written as a string of bytes. Either way the order of encodings is the order of keys, part by part, so that ranges
-//! mean what they say.
+//! A key whose parts have a fixed size, of at most eight bytes together, is *packed* into one word,
+//! which stands in the index itself. Any other is written as a string of bytes. Either way the
+//! order of encodings is the order of keys, part by part, so that ranges mean what they say.
 //!
 //! ```text
 //! part           packed and written as
@@ -21,48 +21,60 @@ mod prefix;
 
 pub(crate) use as_key::ByRef;
 pub use as_key::{AsKey, KeyRange};
-pub use prefix::{Prefix, prefix};
+pub use prefix::{Prefix, PrefixEnd, prefix};
 
 /// A type whose values can be keys.
 ///
 /// Implemented for integers, `bool`, `char`, strings, byte vectors, and for arrays, options, and
-/// tuples of up to six of these. A newtype delegates to what it wraps. A lookup takes whatever
-/// [stands for a key](AsKey).
+/// tuples of up to six of these. [Derived](derive@crate::Key) for structs of these: its fields, in
+/// their order, are the parts of the key. A lookup takes whatever [stands for a key](AsKey).
 ///
 /// # Example
 ///
+/// By hand, for a key whose order is not that of its fields:
+///
 /// ```
-/// use drtm_txn::{Key, KeyReader};
+/// use drtm::{Key, KeyReader};
 ///
-/// /// A customer's number within its district.
+/// /// A moment of which later ones come first.
 /// #[derive(Clone, Debug, PartialEq)]
-/// struct Customer(u16, u8, u32);
+/// struct Latest(u64);
 ///
-/// impl Key for Customer {
-///     const SIZE: Option<usize> = <(u16, u8, u32)>::SIZE;
+/// impl Key for Latest {
+///     const SIZE: Option<usize> = u64::SIZE;
+///     fn shape() -> String {
+///         "latest first".to_owned()
+///     }
 ///     fn pack(&self, word: u64) -> u64 {
-///         (self.0, self.1, self.2).pack(word)
+///         (!self.0).pack(word)
 ///     }
 ///     fn write(&self, bytes: &mut Vec<u8>, last: bool) {
-///         (self.0, self.1, self.2).write(bytes, last);
+///         (!self.0).write(bytes, last);
 ///     }
 ///     fn read(reader: &mut KeyReader<'_>, last: bool) -> Option<Self> {
-///         <(u16, u8, u32)>::read(reader, last).map(|(w, d, c)| Self(w, d, c))
+///         u64::read(reader, last).map(|inverted| Self(!inverted))
 ///     }
 /// }
 ///
-/// assert!(Customer::FITS, "seven bytes");
-/// assert!(Customer(1, 2, 9).word() < Customer(1, 3, 0).word());
-/// assert_eq!(Customer::from_word(Customer(1, 2, 9).word()), Some(Customer(1, 2, 9)));
+/// assert!(Latest::FITS, "eight bytes");
+/// assert!(Latest(9).word() < Latest(8).word());
+/// assert_eq!(Latest::from_word(Latest(9).word()), Some(Latest(9)));
 /// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be a key of a table",
-    note = "integers, `bool`, `char`, `String`, `Vec<u8>`, and arrays, options and tuples of these can; a type of \
-            one's own implements `Key` by those of its parts"
+    note = "integers, `bool`, `char`, `String`, `Vec<u8>`, and arrays, options and tuples of these can",
+    note = "for a struct of these, use `#[derive(Clone, drtm::Key)]`"
 )]
 pub trait Key: Clone + Send + Sync + 'static {
     /// Bytes of its encoding, if they are always as many.
     const SIZE: Option<usize>;
+
+    /// Returns the name of its encoding, by which a table is known when it is opened again: see
+    /// [`TableDef::version`](crate::TableDef::version).
+    ///
+    /// Types whose encodings are the same have the same one: `(string,u32)` is that of the tuple
+    /// and of any struct of these. A name never changes, and never means another encoding.
+    fn shape() -> String;
 
     /// Whether it fits into a word.
     const FITS: bool = matches!(Self::SIZE, Some(size) if size <= 8);
@@ -162,6 +174,9 @@ macro_rules! unsigned {
     ($($int:ty),+) => {$(
         impl Key for $int {
             const SIZE: Option<usize> = Some(size_of::<Self>());
+            fn shape() -> String {
+                stringify!($int).to_owned()
+            }
             #[inline(always)]
             fn pack(&self, word: u64) -> u64 {
                 shift_in(word, *self as u64, size_of::<Self>())
@@ -184,6 +199,9 @@ macro_rules! signed {
     ($($int:ty as $unsigned:ty),+) => {$(
         impl Key for $int {
             const SIZE: Option<usize> = Some(size_of::<Self>());
+            fn shape() -> String {
+                stringify!($int).to_owned()
+            }
             #[inline(always)]
             fn pack(&self, word: u64) -> u64 {
                 (self.cast_unsigned() ^ <$unsigned>::MAX / 2 + 1).pack(word)
@@ -205,9 +223,12 @@ signed!(i8 as u8, i16 as u16, i32 as u32, i64 as u64, i128 as u128);
 
 /// Keys that are written as those of another type.
 macro_rules! as_other {
-    ($($type:ty as $other:ty),+) => {$(
+    ($($type:ty as $other:ty, $shape:literal);+) => {$(
         impl Key for $type {
             const SIZE: Option<usize> = <$other>::SIZE;
+            fn shape() -> String {
+                $shape.to_owned()
+            }
             #[inline(always)]
             fn pack(&self, word: u64) -> u64 {
                 (*self as $other).pack(word)
@@ -225,10 +246,13 @@ macro_rules! as_other {
 }
 
 // The bytes are the same on machines whose addresses are shorter.
-as_other!(usize as u64, isize as i64, char as u32);
+as_other!(usize as u64, "u64"; isize as i64, "i64"; char as u32, "char");
 
 impl Key for bool {
     const SIZE: Option<usize> = Some(1);
+    fn shape() -> String {
+        "bool".to_owned()
+    }
     #[inline(always)]
     fn pack(&self, word: u64) -> u64 {
         u8::from(*self).pack(word)
@@ -250,6 +274,9 @@ impl<K: Key, const N: usize> Key for [K; N] {
         Some(size) => Some(size * N),
         None => None,
     };
+    fn shape() -> String {
+        format!("[{};{N}]", K::shape())
+    }
     #[inline(always)]
     fn pack(&self, word: u64) -> u64 {
         self.iter().fold(word, |word, part| part.pack(word))
@@ -290,6 +317,9 @@ impl<K: Key> Key for Option<K> {
         Some(size) => Some(1 + size),
         None => None,
     };
+    fn shape() -> String {
+        format!("option<{}>", K::shape())
+    }
     #[inline(always)]
     fn pack(&self, word: u64) -> u64 {
         as_key::pack_option(self.as_ref().as_ref(), word)
@@ -309,6 +339,9 @@ impl<K: Key> Key for Option<K> {
 
 impl Key for Vec<u8> {
     const SIZE: Option<usize> = None;
+    fn shape() -> String {
+        "bytes".to_owned()
+    }
     fn pack(&self, word: u64) -> u64 {
         word
     }
@@ -322,6 +355,9 @@ impl Key for Vec<u8> {
 
 impl Key for String {
     const SIZE: Option<usize> = None;
+    fn shape() -> String {
+        "string".to_owned()
+    }
     fn pack(&self, word: u64) -> u64 {
         word
     }
@@ -350,6 +386,11 @@ macro_rules! tuples {
         #[allow(non_snake_case, reason = "the parts are named as their types")]
         impl<$($part: Key,)* $last: Key> Key for ($($part,)* $last,) {
             const SIZE: Option<usize> = sum(&[$($part::SIZE,)* $last::SIZE]);
+            fn shape() -> String {
+                // A tuple of one is encoded as that.
+                let parts: &[String] = &[$($part::shape(),)* $last::shape()];
+                if let [part] = parts { part.clone() } else { format!("({})", parts.join(",")) }
+            }
             #[inline(always)]
             fn pack(&self, word: u64) -> u64 {
                 let ($($part,)* $last,) = self;
@@ -503,6 +544,15 @@ mod tests {
                 prop_assert_eq!(key.word(), word);
             }
         }
+    }
+
+    /// These are in directories by now.
+    #[test]
+    fn shapes_have_names_for_good() {
+        assert_eq!(<(u8, i16, u32, i64, u128, i128)>::shape(), "(u8,i16,u32,i64,u128,i128)");
+        assert_eq!(<(usize, isize, char, bool)>::shape(), "(u64,i64,char,bool)");
+        assert_eq!(<([Option<u16>; 3], (String,), Vec<u8>)>::shape(), "([option<u16>;3],string,bytes)");
+        assert_eq!(<((u8, u8), i8)>::shape(), "((u8,u8),i8)");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! - [`Db`]: a database; [`Tx`]: a transaction. [`TableDef`], [`Table`]: typed tables.
 //! - [`IndexDef`], [`Index`]: rows found by something else than their keys.
 //! - [`Key`]: types whose values can be keys, and how they keep their order as words and bytes.
-//! - [`Codec`]: how values become bytes: [`Raw`], [`Pod`], [`Serde`].
+//! - [`Codec`]: how values become bytes: [`Raw`], [`Pod`], [`PodRef`], [`Bincode`], [`Postcard`].
 //! - [`Durability`]: databases in directories; [`CommitToken`], [`Checkpoint`].
 //! - [`Setting`]: what a database is built on. [`Sink`]: what is told of its commits, and may refuse them.
 //!
@@ -16,7 +16,7 @@
 //! - `metrics`: `Db::publish_metrics`, which hands all figures that there are to the recorder of the application when it asks for that.
 //!
 //! ```
-//! use drtm_txn::{Db, Error, Ordered, Pod, Serde, TableDef};
+//! use drtm::{Db, Error, Ordered, Pod, Serde, TableDef};
 //!
 //! const STOCK: TableDef<u32, Pod<u64>> = TableDef::hash("stock");
 //! const ORDERS: TableDef<u64, Serde<Vec<(u32, u64)>>, Ordered> = TableDef::ordered("orders");
@@ -59,6 +59,8 @@ mod guards;
 mod inner;
 mod key;
 mod lifecycle;
+#[cfg(test)]
+mod limits;
 mod located;
 mod mutation;
 mod name;
@@ -85,12 +87,16 @@ mod tx;
 mod wanted;
 mod write_set;
 
-pub use codec::{Codec, CodecError, Pod, Raw, Serde};
+pub use codec::{Bincode, Codec, CodecError, PlainRow, Pod, PodRef, Postcard, Raw, Serde};
 pub use column::Column;
 pub use db::{Builder, Db, Options};
+/// See the trait [`Key`](trait@Key).
+pub use drtm_derive::Key;
 pub use drtm_kv::Lines;
 pub use durability::{Checkpoint, CommitToken, Durability, LogError, Progress, RecoveryStep};
 pub use error::{Conflict, Error, SinkError};
+#[doc(hidden)]
+pub use key::PrefixEnd;
 pub use key::{AsKey, Key, KeyRange, KeyReader, Prefix, prefix};
 #[doc(hidden)]
 pub use mutation::Mutation;
@@ -99,6 +105,6 @@ pub use rows::{KeyedRow, Point, Rows, Sorted, Stored};
 pub use secondary::{Index, IndexDef, IndexKeys, Multi, Unique, Uniqueness};
 pub use setting::{Embedded, Setting};
 pub use sink::{Commit, Row, RowChange, Sink};
-pub use stats::Stats;
+pub use stats::{Stats, TableStats};
 pub use table::{Hash, Kind, Ordered, Table, TableDef};
 pub use tx::{Entry, Mode, OccupiedEntry, Range, ReadOnly, Savepoint, Snapshot, Tx, Update, VacantEntry};

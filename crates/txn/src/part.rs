@@ -7,7 +7,7 @@ use std::{borrow::Borrow, marker::PhantomData, ops::Range};
 use drtm_kv::Lines;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-use crate::{Codec, CodecError, Pod, copied::copied, wanted::Span};
+use crate::{Codec, CodecError, PlainRow, Pod, PodRef, copied::copied, wanted::Span};
 
 /// A codec that writes a value as its memory is, so that the bytes of a field are where the field is.
 ///
@@ -18,12 +18,14 @@ pub trait Flat: Codec<Value: FromBytes + IntoBytes + Immutable + Borrow<Self::Gi
 
 impl<T: FromBytes + IntoBytes + Immutable + 'static> Flat for Pod<T> {}
 
+impl<T: PlainRow> Flat for PodRef<T> {}
+
 /// A field of a row, or of a field of it.
 ///
 /// # Example
 ///
 /// ```
-/// use drtm_txn::{Part, part};
+/// use drtm::{Part, part};
 ///
 /// #[repr(C)]
 /// struct Stock {

@@ -59,6 +59,14 @@ impl Position {
         }
     }
 
+    /// Continues from the other end of what is left.
+    pub(crate) fn reverse(&mut self) {
+        match self {
+            Self::Words(cursor) => cursor.reverse(),
+            Self::Bytes(cursor) => cursor.reverse(),
+        }
+    }
+
     /// Says how many rows are probably wanted, and how many bytes a value has.
     pub(crate) fn expecting(self, rows: usize, bytes: usize) -> Self {
         match self {

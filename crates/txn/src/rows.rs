@@ -28,7 +28,7 @@ pub(crate) mod sealed {
 /// # Example
 ///
 /// ```
-/// use drtm_txn::{Db, Error, IndexDef, Pod, Sorted, Table, TableDef, Tx, Unique};
+/// use drtm::{Db, Error, IndexDef, Pod, Sorted, Table, TableDef, Tx, Unique};
 ///
 /// const SCORES: TableDef<u64, Pod<u32>> = TableDef::hash("scores");
 /// const BY_SCORE: IndexDef<u64, Pod<u32>, u32> = IndexDef::unique("by score", |_, score| Some(score));

@@ -1,8 +1,10 @@
 //! Secondary indexes: rows found by something else than their keys.
 //!
-//! An index is itself a table of the database, in the order of what rows are looked up by. A unique one leads from there to the row's key; in another
-//! the row's key is the last part of the entry's, since many rows can have the same first part. Whoever writes a row changes its entries in the same transaction. So
-//! an index is read, kept apart from others, undone and logged as every table is, and needs no protocol of its own.
+//! An index is itself a table of the database, in the order of what rows are looked up by. A unique
+//! one leads from there to the row's key; in another the row's key is the last part of the entry's,
+//! since many rows can have the same first part. Whoever writes a row changes its entries in the
+//! same transaction. So an index is read, kept apart from others, undone and logged as every table
+//! is, and needs no protocol of its own.
 
 mod build;
 mod entries;
@@ -22,7 +24,8 @@ mod sealed {
     impl Sealed for super::Multi {}
 }
 
-/// How many rows an index can have under one key: as a type, so that looking for the only one is for indexes that have no more.
+/// How many rows an index can have under one key: as a type, so that looking for the only one is
+/// for indexes that have no more.
 ///
 /// # Example
 ///
@@ -100,6 +103,7 @@ impl<K: Key> Codec for RowKey<K> {
     type Value = K;
     type Given = K;
     type View<'b> = K;
+    const FAMILY: &'static str = "key";
 
     fn encode(value: &K, bytes: &mut Vec<u8>) -> Result<(), CodecError> {
         value.write(bytes, true);
@@ -134,15 +138,18 @@ impl<K, C: Codec, I> Clone for Keys<K, C, I> {
 
 impl<K, C: Codec, I> Copy for Keys<K, C, I> {}
 
-/// An index's definition: its name, and by what it finds rows. To be a constant of the application, beside the table's.
+/// An index's definition: its name, and by what it finds rows. To be a constant of the application,
+/// beside the table's.
 ///
-/// `K` and `C` are the table's types of keys and values, and `I` is what rows are found by. The function that says so is given the row's key, and its value
-/// as the codec [views](Codec::View) it. It must depend on nothing else: when a row changes, its entries are found by what the function says of the old value.
+/// `K` and `C` are the table's types of keys and values, and `I` is what rows are found by. The
+/// function that says so is given the row's key, and its value as the codec [views](Codec::View)
+/// it. It must depend on nothing else: when a row changes, its entries are found by what the
+/// function says of the old value.
 ///
 /// # Example
 ///
 /// ```
-/// use drtm_txn::{Db, Error, IndexDef, Multi, Serde, TableDef};
+/// use drtm::{Db, Error, IndexDef, Multi, Serde, TableDef};
 /// use serde::{Deserialize, Serialize};
 ///
 /// #[derive(Serialize, Deserialize)]
@@ -182,7 +189,8 @@ pub struct IndexDef<K, C: Codec, I, U = Unique> {
 }
 
 impl<K: Key, C: Codec, I: Key> IndexDef<K, C, I, Unique> {
-    /// An index under whose keys there is at most one row each. A row of which `key` says nothing is not in it.
+    /// An index under whose keys there is at most one row each. A row of which `key` says nothing
+    /// is not in it.
     #[must_use]
     pub const fn unique(name: &'static str, key: AtMostOne<K, C, I>) -> Self {
         Self { name, keys: Keys::AtMostOne(key), kind: PhantomData }
@@ -200,7 +208,8 @@ impl<K: Key, C: Codec, I: Key> IndexDef<K, C, I, Unique> {
 }
 
 impl<K: Key, C: Codec, I: Key> IndexDef<K, C, I, Multi> {
-    /// An index under whose keys there can be many rows. A row of which `key` says nothing is not in it.
+    /// An index under whose keys there can be many rows. A row of which `key` says nothing is not
+    /// in it.
     #[must_use]
     pub const fn multi(name: &'static str, key: AtMostOne<K, C, I>) -> Self {
         Self { name, keys: Keys::AtMostOne(key), kind: PhantomData }
@@ -211,7 +220,7 @@ impl<K: Key, C: Codec, I: Key> IndexDef<K, C, I, Multi> {
     /// # Example
     ///
     /// ```
-    /// use drtm_txn::{Db, Error, IndexDef, Multi, Serde, TableDef};
+    /// use drtm::{Db, Error, IndexDef, Multi, Serde, TableDef};
     ///
     /// const TAGS: TableDef<u64, Serde<Vec<String>>> = TableDef::hash("tags of notes");
     /// const BY_TAG: IndexDef<u64, Serde<Vec<String>>, String, Multi> =

@@ -11,8 +11,8 @@ use crate::mutation::Mutation;
 /// # Example
 ///
 /// ```
-/// use drtm_htm::Emulated;
-/// use drtm_txn::{Builder, Pod, Setting, TableDef};
+/// use drtm::htm::Emulated;
+/// use drtm::{Builder, Pod, Setting, TableDef};
 ///
 /// /// For tests of what hardware transactions do.
 /// #[derive(Clone, Copy, Debug)]
@@ -27,7 +27,7 @@ use crate::mutation::Mutation;
 /// let db = Builder::new().build_with::<Tested>(Emulated::default())?;
 /// let counters = db.table(COUNTERS)?;
 /// db.transact(|tx| tx.put(counters, &1, &7))?;
-/// # Ok::<(), drtm_txn::Error>(())
+/// # Ok::<(), drtm::Error>(())
 /// ```
 pub trait Setting: Sized + Send + Sync + Debug + 'static {
     /// The transactional memory, or its absence.

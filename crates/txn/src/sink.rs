@@ -30,7 +30,7 @@ use crate::{
 ///
 /// ```
 /// use std::sync::{Arc, atomic::{AtomicUsize, Ordering::Relaxed}};
-/// use drtm_txn::{Builder, Commit, Error, Raw, RowChange, Sink, SinkError, TableDef};
+/// use drtm::{Builder, Commit, Error, Raw, RowChange, Sink, SinkError, TableDef};
 ///
 /// /// Counts the bytes of values, and accepts no more than a hundred in a transaction.
 /// #[derive(Debug, Default)]
@@ -129,7 +129,7 @@ pub enum RowChange<'t> {
 ///
 /// ```
 /// use std::sync::{Arc, Mutex};
-/// use drtm_txn::{Builder, Commit, Error, Pod, RowChange, Sink, SinkError, TableDef};
+/// use drtm::{Builder, Commit, Error, Pod, RowChange, Sink, SinkError, TableDef};
 ///
 /// #[derive(Debug, Default)]
 /// struct Log(Mutex<Vec<(String, Vec<u8>, bool)>>);

@@ -12,6 +12,25 @@ use drtm_htm::{Engine, Word};
 
 use crate::{Conflict, sync::Mutex};
 
+/// What a table holds: see [`Db::table_stats`](crate::Db::table_stats).
+///
+/// # Example
+///
+/// See [`Db::table_stats`](crate::Db::table_stats).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TableStats {
+    /// Rows.
+    pub rows: u64,
+    /// Bytes of their keys, encoded.
+    pub key_bytes: u64,
+    /// Bytes of their values, encoded.
+    pub value_bytes: u64,
+    /// Bytes of memory that their records take: headers, keys and values, rounded up to size classes.
+    /// Buckets or nodes, and older versions for snapshots, are not part of it.
+    pub record_bytes: u64,
+}
+
 const CONFLICTS: usize = Conflict::ALL.len();
 
 /// One worker's counts, which only it writes.
@@ -113,7 +132,7 @@ impl Registry {
 /// # Example
 ///
 /// ```
-/// use drtm_txn::{Conflict, Db, Error};
+/// use drtm::{Conflict, Db, Error};
 ///
 /// let db = Db::new()?;
 /// db.transact(|_| Ok(()))?;

@@ -74,12 +74,19 @@ impl Kind for Ordered {
 /// Types that are spoken of, of which no value is kept.
 type Typed<T> = PhantomData<fn() -> T>;
 
-/// A table's definition: its name, and the types of its keys and values. To be a constant of the application.
+/// A table's definition: its name, and the types of its keys and values. To be a constant of the
+/// application.
+///
+/// Within a process, all handles of a table have the same types. A durable database remembers of each
+/// table its kind, the [shape](Key::shape) and size of its keys, the [family](Codec::FAMILY) and size
+/// of its codec, and its [version](Self::version). Opening it with others is
+/// [`Error::OtherTypes`](crate::Error::OtherTypes). Names of types are not remembered, so that they
+/// can change.
 ///
 /// # Example
 ///
 /// ```
-/// use drtm_txn::{Db, Error, Ordered, Pod, Raw, TableDef};
+/// use drtm::{Db, Error, Ordered, Pod, Raw, TableDef};
 ///
 /// const BALANCES: TableDef<u64, Pod<i64>> = TableDef::hash("balances");
 /// const EVENTS: TableDef<(u32, u64), Raw, Ordered> = TableDef::ordered("events");
@@ -99,6 +106,7 @@ pub struct TableDef<K, C, O = Hash> {
     name: &'static str,
     /// Rows that there will be, about.
     pub(crate) rows: u64,
+    version: u16,
     types: Typed<(K, C, O)>,
 }
 
@@ -106,10 +114,11 @@ impl<K: Key, C: Codec> TableDef<K, C, Hash> {
     /// A table that finds rows by a hash.
     #[must_use]
     pub const fn hash(name: &'static str) -> Self {
-        Self { name, rows: 0, types: PhantomData }
+        Self { name, rows: 0, version: 0, types: PhantomData }
     }
 
-    /// The same, with room for so many rows at once: it grows anyway, but need not if it is known.
+    /// Makes room for so many rows at once. The table grows anyway, but need not where the number is
+    /// known.
     #[must_use]
     pub const fn with_room_for(self, rows: u64) -> Self {
         Self { rows, ..self }
@@ -120,7 +129,7 @@ impl<K: Key, C: Codec> TableDef<K, C, Ordered> {
     /// A table that keeps rows in order.
     #[must_use]
     pub const fn ordered(name: &'static str) -> Self {
-        Self { name, rows: 0, types: PhantomData }
+        Self { name, rows: 0, version: 0, types: PhantomData }
     }
 }
 
@@ -131,29 +140,68 @@ impl<K: Key, C: Codec, O: Kind> TableDef<K, C, O> {
         self.name
     }
 
+    /// States which version of the application's types the rows are of: 0, unless it is stated.
+    ///
+    /// Bytes do not say of which type they are. When a type changes so that it reads its old bytes
+    /// wrongly, such as by a field more, the definition gets the next version. A table that was
+    /// written with another one is refused then, and can be converted: rename it, open it with the old
+    /// definition, and copy its rows.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm::{Db, Error, Postcard, TableDef};
+    ///
+    /// /// As it was written by the program's first release.
+    /// const OLD: TableDef<u64, Postcard<String>> = TableDef::hash("users");
+    /// /// A name and an age.
+    /// const USERS: TableDef<u64, Postcard<(String, u8)>> = TableDef::hash("users").version(1);
+    ///
+    /// let db = Db::new()?;
+    /// let old = db.table(OLD)?;
+    /// db.transact(|tx| tx.put(old, 7, &"Ada".to_owned()))?;
+    ///
+    /// assert!(matches!(db.table(USERS), Err(Error::OtherTypes { .. })));
+    /// db.rename_table("users", "users, version 0")?;
+    /// let users = db.table(USERS)?;
+    /// for (key, name) in db.read(|tx| {
+    ///     let mut rows = Vec::new();
+    ///     tx.walk(old, |key, name| {
+    ///         rows.push((key, name));
+    ///         std::ops::ControlFlow::Continue(())
+    ///     })?;
+    ///     Ok(rows)
+    /// })? {
+    ///     db.transact(|tx| tx.put(users, key, &(name.clone(), 0)))?;
+    /// }
+    /// db.drop_table("users, version 0")?;
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[must_use]
+    pub const fn version(self, version: u16) -> Self {
+        Self { version, ..self }
+    }
+
     /// Returns what identifies the table over a restart.
     pub(crate) fn shape(&self) -> TableShape {
-        let [key, codec] = Self::type_names().map(str::to_owned);
         TableShape {
             name: self.name.to_owned(),
             is_ordered: O::ORDERED,
             key_size: K::SIZE.and_then(|size| size.try_into().ok()),
             value_size: C::SIZE.and_then(|size| size.try_into().ok()),
-            key,
-            codec,
+            key: K::shape(),
+            codec: C::FAMILY.to_owned(),
+            version: self.version,
         }
-    }
-
-    fn type_names() -> [&'static str; 2] {
-        [std::any::type_name::<K>(), std::any::type_name::<C>()]
     }
 
     /// Returns what it is known by: as an index of a table, it is another than a table of that name, or another's index.
     pub(crate) fn types(&self, of: Option<(u16, Name)>) -> Types {
         Types {
             ids: [TypeId::of::<K>(), TypeId::of::<C>(), TypeId::of::<O>()],
-            names: Self::type_names(),
+            names: [std::any::type_name::<K>(), std::any::type_name::<C>()],
             is_ordered: O::ORDERED,
+            version: self.version,
             of,
         }
     }
@@ -165,6 +213,7 @@ pub(crate) struct Types {
     ids: [TypeId; 3],
     names: [&'static str; 2],
     is_ordered: bool,
+    version: u16,
     /// The table whose index it is, if it is one: its number, which tells it from others, and its name.
     of: Option<(u16, Name)>,
 }
@@ -191,9 +240,9 @@ impl Types {
         self.of.as_ref().map(|(number, _)| *number)
     }
 
-    /// Whether whoever knows a table by these knows it by the others.
+    /// Returns whether a handle of these types can be one of the others.
     pub(crate) fn are_as(&self, others: &Self) -> bool {
-        (self.ids, self.of()) == (others.ids, others.of())
+        (self.ids, self.version, self.of()) == (others.ids, others.version, others.of())
     }
 }
 
@@ -203,7 +252,8 @@ impl fmt::Display for Types {
         match &self.of {
             Some((_, table)) => write!(f, "an index of `{}` with entries of {key} to {codec}", table.get()),
             None => {
-                write!(f, "{} of {key} to {codec}", if self.is_ordered { "an ordered table" } else { "a hash table" })
+                let kind = if self.is_ordered { "an ordered table" } else { "a hash table" };
+                write!(f, "{kind} of {key} to {codec}, version {}", self.version)
             }
         }
     }
@@ -232,6 +282,6 @@ impl<K, C, O> Table<K, C, O> {
 }
 
 copied! {
-    <K, C, O> TableDef<K, C, O> as "TableDef" { name, rows };
+    <K, C, O> TableDef<K, C, O> as "TableDef" { name, rows, version };
     <K, C, O> Table<K, C, O> as "Table" { number };
 }

@@ -27,7 +27,7 @@ use crate::{
 };
 
 /// How long the ticket is held at most.
-const TERM: Duration = Duration::from_millis(100);
+pub(crate) const TERM: Duration = Duration::from_millis(100);
 
 /// How often other threads look at a holding under model checking, which knows no time, until it is over.
 const MODEL_LOOKS: u32 = 3;

@@ -1,8 +1,10 @@
 //! A transaction: what an application does with rows.
 //!
-//! Execution is optimistic: reads take no locks and remember what they have seen; writes are kept until the commit (see `commit`). Only the index changes
-//! before it: a key that is to be inserted gets its record at once, which says that the key is not there yet. So a transaction finds its own insertions
-//! where it looks for anything, ranges included, and whoever else looks for the key finds something that will change if the insertion commits.
+//! Execution is optimistic: reads take no locks and remember what they have seen; writes are kept
+//! until the commit (see `commit`). Only the index changes before it: a key that is to be inserted
+//! gets its record at once, which says that the key is not there yet. So a transaction finds its
+//! own insertions where it looks for anything, ranges included, and whoever else looks for the key
+//! finds something that will change if the insertion commits.
 
 mod drive;
 mod each;
@@ -49,7 +51,7 @@ use crate::{
 /// # Example
 ///
 /// ```
-/// use drtm_txn::{Db, Error, Ordered, Pod, TableDef};
+/// use drtm::{Db, Error, Ordered, Pod, TableDef};
 ///
 /// const STOCK: TableDef<u64, Pod<i64>, Ordered> = TableDef::ordered("stock");
 ///
@@ -97,7 +99,8 @@ pub type Snapshot<'db, S = Embedded> = Tx<'db, S, ReadOnly>;
 pub enum Found {
     /// In the buffer for what was read last.
     Read,
-    /// Among what the transaction writes. In whole words, as this is given from function to function: what is written by halves and read as a whole is waited for.
+    /// Among what the transaction writes. In whole words, as this is given from function to
+    /// function: what is written by halves and read as a whole is waited for.
     Own { start: usize, length: usize },
 }
 
@@ -170,7 +173,8 @@ impl<'db, S: Setting, M: Mode> Tx<'db, S, M> {
         Error::Conflict(conflict)
     }
 
-    /// Remembers a record that was read. From time to time looks at all of them again, so that a transaction that cannot commit does not go on for long.
+    /// Remembers a record that was read. From time to time looks at all of them again, so that a
+    /// transaction that cannot commit does not go on for long.
     #[inline(always)]
     pub(crate) fn track_read(&mut self, seen: ReadEntry) -> Result<(), Error> {
         if self.past().is_some() {
@@ -180,7 +184,8 @@ impl<'db, S: Setting, M: Mode> Tx<'db, S, M> {
         if self.is_to_check() { self.check() } else { Ok(()) }
     }
 
-    /// The same for a row that is going to be changed, which is not remembered: it is once [that has failed](crate::work::Changing), and otherwise is among what is written.
+    /// The same for a row that is going to be changed, which is not remembered: it is once [that
+    /// has failed](crate::work::Changing), and otherwise is among what is written.
     #[inline(always)]
     pub(crate) fn track_read_to_change(&mut self, seen: ReadEntry) -> Result<(), Error> {
         if self.is_to_check() {
@@ -247,7 +252,8 @@ impl<'db, S: Setting, M: Mode> Tx<'db, S, M> {
     ///
     /// # Errors
     ///
-    /// [`Error::Conflict`] when others have changed what it has read; or when memory has run out. Nothing has happened then.
+    /// [`Error::Conflict`] when others have changed what it has read; or when memory has run out.
+    /// Nothing has happened then.
     pub fn commit(mut self) -> Result<(), Error> {
         self.try_commit(self.db.thread())
     }
@@ -265,10 +271,12 @@ impl<'db, S: Setting, M: Mode> Tx<'db, S, M> {
         let snapshot = db.snapshots.open(&db.store)?;
         event!(trace, database = db.number, until = snapshot.before.number(), "a snapshot is open");
         self.snapshot = Some(snapshot);
-        // Who closes the database sees this transaction from here on, or this sees that it is closed: opening was a fence.
+        // Who closes the database sees this transaction from here on, or this sees that it is
+        // closed: opening was a fence.
         fence_locked();
         db.lifecycle.admit(db.engine(), true)?;
-        // What is still so was so when the snapshot was opened: whoever was about to change it then has it locked, or has changed it.
+        // What is still so was so when the snapshot was opened: whoever was about to change it then
+        // has it locked, or has changed it.
         if let Err(conflict) = commit::validate_all(db, self.state()) {
             return Err(self.doom(conflict));
         }
@@ -276,10 +284,12 @@ impl<'db, S: Setting, M: Mode> Tx<'db, S, M> {
         Ok(())
     }
 
-    /// As [`commit`](Self::commit); the transaction has ended then, whatever came of it. This thread is the one given.
+    /// As [`commit`](Self::commit); the transaction has ended then, whatever came of it. This
+    /// thread is the one given.
     #[inline(always)]
     pub(crate) fn try_commit(&mut self, thread: &Thread<S::Engine>) -> Result<(), Error> {
-        // Whoever has only read a row has nothing of what follows, neither its registers nor its stack.
+        // Whoever has only read a row has nothing of what follows, neither its registers nor its
+        // stack.
         if commit::is_trivially_committed::<S, M>(self.db, self.state())
             && self.doomed.is_none()
             && self.db.log.is_none()
@@ -336,8 +346,8 @@ impl<'db, S: Setting, M: Mode> Tx<'db, S, M> {
         log.after_commit(epoch, choice)
     }
 
-    /// Chooses when this transaction's commit returns, whatever the [database](crate::Builder::durability) does
-    /// otherwise: as soon as it is durable, or at once.
+    /// Chooses when this transaction's commit returns, whatever the
+    /// [database](crate::Builder::durability) does otherwise: as soon as it is durable, or at once.
     ///
     /// # Errors
     ///
@@ -346,7 +356,7 @@ impl<'db, S: Setting, M: Mode> Tx<'db, S, M> {
     /// # Example
     ///
     /// ```
-    /// use drtm_txn::{Db, Durability, Error, Raw, TableDef};
+    /// use drtm::{Db, Durability, Error, Raw, TableDef};
     ///
     /// const NOTES: TableDef<u64, Raw> = TableDef::hash("notes");
     /// let directory = std::env::temp_dir().join(format!("drtm-choice-{}", std::process::id()));
@@ -378,11 +388,13 @@ impl<'db, S: Setting, M: Mode> Tx<'db, S, M> {
         Ok(())
     }
 
-    /// Commits as [`commit`](Self::commit) does, but does not wait: the token can be waited for, or awaited.
+    /// Commits as [`commit`](Self::commit) does, but does not wait: the token can be waited for, or
+    /// awaited.
     ///
     /// # Errors
     ///
-    /// [`Error::Config`] in a database that is in memory only. Otherwise as for [`commit`](Self::commit).
+    /// [`Error::Config`] in a database that is in memory only. Otherwise as for
+    /// [`commit`](Self::commit).
     ///
     /// # Example
     ///
@@ -423,7 +435,7 @@ impl<'db, S: Setting, M: Mode> Tx<'db, S, M> {
     /// # Example
     ///
     /// ```
-    /// use drtm_txn::{Db, Error, Raw, TableDef};
+    /// use drtm::{Db, Error, Raw, TableDef};
     ///
     /// const NOTES: TableDef<u64, Raw> = TableDef::hash("notes");
     /// let db = Db::new()?;
@@ -450,7 +462,8 @@ impl<'db, S: Setting, M: Mode> Tx<'db, S, M> {
         }
     }
 
-    /// Forgets what was to be written, and takes back what was made for it. This thread is the one given, if it is known.
+    /// Forgets what was to be written, and takes back what was made for it. This thread is the one
+    /// given, if it is known.
     #[cold]
     pub(crate) fn end(&mut self, conflict: Option<Conflict>, thread: Option<&Thread<S::Engine>>) {
         let Some(mut state) = self.state.take() else { return };
@@ -473,7 +486,8 @@ impl<'db, S: Setting, M: Mode> Tx<'db, S, M> {
         }
     }
 
-    /// Notes that the transaction has failed, and publishes what it has touched if its thread holds the ticket.
+    /// Notes that the transaction has failed, and publishes what it has touched if its thread holds
+    /// the ticket.
     #[cold]
     fn conflicted(&self, state: &TxState<S::Engine>, conflict: Conflict) {
         let db = self.db;

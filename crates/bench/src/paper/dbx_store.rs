@@ -4,7 +4,7 @@ use std::hint::black_box;
 
 use drtm_htm::{Native, NoHtm, Rtm};
 use drtm_kv::{HashConfig, HashTable, Inline, KvTable, Store, Tree, Worker};
-use drtm_txn::{Builder, Db, Embedded, Ordered, Table, TableDef};
+use drtm_txn::{Builder, Db, Embedded, Ordered, PodRef, Table, TableDef};
 
 use super::{
     effort::{Effort, Sum},
@@ -12,7 +12,7 @@ use super::{
     panel::{Curve, Kind, Measured, Panel, Published, Study},
 };
 use crate::{
-    Error, Plain,
+    Error,
     drive::{Client, Done, Finished, Until, run_clients, spread},
     report::chart::{Axis, Scale},
     scatter::scatter,
@@ -109,7 +109,7 @@ struct InHash {
 /// Each operation is a transaction.
 struct InDatabase {
     db: Db<Embedded>,
-    table: Table<u64, Plain<Value>, Ordered>,
+    table: Table<u64, PodRef<Value>, Ordered>,
 }
 
 /// Addresses for so many records.

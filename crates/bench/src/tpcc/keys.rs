@@ -4,7 +4,7 @@
 
 use std::ops::RangeInclusive;
 
-use drtm_txn::{AsKey, Key, KeyReader};
+use drtm_txn::Key;
 
 use super::Text;
 use crate::scatter::scatter;
@@ -65,7 +65,8 @@ const _: () = {
 /// assert_eq!((next.customer(), next.order()), ((1, 10, 3_000), 3_001));
 /// # Ok::<(), drtm_bench::tpcc::KeyError>(())
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Key)]
+#[key(crate = drtm_txn)]
 pub struct OrderByCustomer(u64);
 
 /// Warehouse, district, last name, customer: those who have a name in a district are together.
@@ -91,7 +92,8 @@ pub struct OrderByCustomer(u64);
 /// assert_eq!(key.customer(), (1, 10, 3_000));
 /// # Ok::<(), drtm_bench::tpcc::KeyError>(())
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Key)]
+#[key(crate = drtm_txn)]
 pub struct CustomerByName(u64);
 
 /// A number that is too great for an index.
@@ -203,35 +205,6 @@ fn number_of(name: &Text<16>) -> u64 {
     let [front, back] = words.map(u64::from_le_bytes);
     scatter(front ^ scatter(back)) >> (u64::BITS - NAME_BITS)
 }
-
-macro_rules! word_key {
-    ($($key:ty),+) => {$(
-        impl Key for $key {
-            const SIZE: Option<usize> = u64::SIZE;
-            #[inline(always)]
-            fn pack(&self, word: u64) -> u64 {
-                self.0.pack(word)
-            }
-            fn write(&self, bytes: &mut Vec<u8>, last: bool) {
-                self.0.write(bytes, last);
-            }
-            fn read(reader: &mut KeyReader<'_>, last: bool) -> Option<Self> {
-                u64::read(reader, last).map(Self)
-            }
-        }
-        impl AsKey<Self> for $key {
-            #[inline(always)]
-            fn pack_key(&self, word: u64) -> u64 {
-                self.pack(word)
-            }
-            fn write_key(&self, bytes: &mut Vec<u8>, last: bool) {
-                self.write(bytes, last);
-            }
-        }
-    )+};
-}
-
-word_key!(OrderByCustomer, CustomerByName);
 
 #[cfg(test)]
 mod tests {

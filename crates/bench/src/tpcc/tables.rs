@@ -2,14 +2,14 @@
 //!
 //! A table is ordered where a transaction needs a range of it. Where it does not, it is hashed, or ordered, too, to see what that costs.
 
-use drtm_txn::{Codec, Db, Error, Hash, Key, Kind, Ordered, Setting, Table, TableDef};
+use drtm_txn::{Codec, Db, Error, Hash, Key, Kind, Ordered, PodRef, Setting, Table, TableDef};
 
 use super::{
     Customer, CustomerByName, CustomerKey, CustomerNames, DISTRICTS, District, DistrictKey, History, HistoryKey, Item,
     ItemKey, NewOrder, Order, OrderByCustomer, OrderKey, OrderLine, OrderLineKey, Scale, Sink, Stock, StockKey,
     Warehouse, WarehouseKey,
 };
-use crate::{Error as BenchError, Plain};
+use crate::Error as BenchError;
 
 /// Kinds of tables that rows can be in of which no range is needed.
 pub(crate) trait Shelf: Kind {
@@ -34,21 +34,21 @@ impl Shelf for Ordered {
 /// The tables of a database.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tables<O: Shelf = Hash> {
-    pub(super) warehouses: Table<WarehouseKey, Plain<Warehouse>, O>,
-    pub(super) districts: Table<DistrictKey, Plain<District>, O>,
-    pub(super) customers: Table<CustomerKey, Plain<Customer>, O>,
-    pub(super) histories: Table<HistoryKey, Plain<History>, O>,
+    pub(super) warehouses: Table<WarehouseKey, PodRef<Warehouse>, O>,
+    pub(super) districts: Table<DistrictKey, PodRef<District>, O>,
+    pub(super) customers: Table<CustomerKey, PodRef<Customer>, O>,
+    pub(super) histories: Table<HistoryKey, PodRef<History>, O>,
     /// The oldest order of a district is the first of a range.
-    pub(super) new_orders: Table<OrderKey, Plain<NewOrder>, Ordered>,
-    pub(super) orders: Table<OrderKey, Plain<Order>, O>,
+    pub(super) new_orders: Table<OrderKey, PodRef<NewOrder>, Ordered>,
+    pub(super) orders: Table<OrderKey, PodRef<Order>, O>,
     /// Those of the last twenty orders are a range.
-    pub(super) order_lines: Table<OrderLineKey, Plain<OrderLine>, Ordered>,
-    pub(super) items: Table<ItemKey, Plain<Item>, O>,
-    pub(super) stocks: Table<StockKey, Plain<Stock>, O>,
+    pub(super) order_lines: Table<OrderLineKey, PodRef<OrderLine>, Ordered>,
+    pub(super) items: Table<ItemKey, PodRef<Item>, O>,
+    pub(super) stocks: Table<StockKey, PodRef<Stock>, O>,
     /// Those who have a name are a range.
-    pub(super) customers_by_name: Table<CustomerByName, Plain<CustomerNames>, Ordered>,
+    pub(super) customers_by_name: Table<CustomerByName, PodRef<CustomerNames>, Ordered>,
     /// A customer's last order is the last of a range.
-    pub(super) orders_by_customer: Table<OrderByCustomer, Plain<()>, Ordered>,
+    pub(super) orders_by_customer: Table<OrderByCustomer, PodRef<()>, Ordered>,
 }
 
 pub(super) const WAREHOUSE: &str = "warehouse";

@@ -2,15 +2,14 @@
 
 use std::hint::black_box;
 
-use drtm_txn::{Db, Error, Hash, Kind, Ordered, Setting, Table, TableDef, Tx};
+use drtm_txn::{Db, Error, Hash, Kind, Ordered, PodRef, Setting, Table, TableDef, Tx};
 
 use super::{Row, number};
-use crate::Plain;
 
 pub(super) const RECORD: &str = "record";
 
 /// The records.
-pub(super) type Records<O, const FIELDS: usize> = Table<u64, Plain<Row<FIELDS>>, O>;
+pub(super) type Records<O, const FIELDS: usize> = Table<u64, PodRef<Row<FIELDS>>, O>;
 
 /// Kinds of tables, as far as this workload sees that they differ.
 pub(crate) trait Shelf: Kind {

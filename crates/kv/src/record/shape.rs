@@ -22,6 +22,23 @@ pub(crate) struct Shape {
     pub(super) checked: bool,
 }
 
+/// Returns how many bytes of memory a record takes: header, key where it keeps one, and value,
+/// rounded up to its size class. Its place in the table's index is not part of it.
+///
+/// # Example
+///
+/// ```
+/// use drtm_kv::record_bytes;
+///
+/// assert_eq!(record_bytes(None, 100), 136);
+/// assert_eq!(record_bytes(Some(20), 100), 168);
+/// ```
+#[must_use]
+pub fn record_bytes(key: Option<usize>, value: usize) -> u64 {
+    let words = Shape { key, value, checked: false }.words();
+    8 * Class::of(words).map_or(words as u64, Class::words)
+}
+
 impl Shape {
     pub(super) const EMPTY: Self = Self { key: None, value: 0, checked: false };
 

@@ -99,6 +99,33 @@ impl<K: TreeKeys> Cursor<K> {
     pub fn skip_to(&mut self, key: Bound<K::Key<'_>>) {
         self.way.skip_to(key);
     }
+
+    /// Reverses the scan: what is left of its range follows from the other end.
+    ///
+    /// The next row is looked up from the root, whose cost is that of a lookup.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm_htm::NoHtm;
+    /// use drtm_kv::{Current, Cursor, KvTable, Store};
+    ///
+    /// let store = Store::in_memory(NoHtm, 16 << 20)?;
+    /// let (tree, mut worker) = (store.tree()?, store.worker()?);
+    /// (0..100).try_for_each(|key| tree.insert(&mut worker, key, b"").map(drop))?;
+    /// let mut cursor = Cursor::up(10..20);
+    /// let mut keys = Vec::new();
+    /// while let Some((key, _)) = tree.advance(&mut cursor, &mut Current, &mut (), &mut Vec::new())? {
+    ///     keys.push(key);
+    ///     cursor.reverse();
+    /// }
+    /// assert_eq!(keys, [10, 19, 11, 18, 12, 17, 13, 16, 14, 15]);
+    /// # Ok::<(), drtm_kv::KvError>(())
+    /// ```
+    pub fn reverse(&mut self) {
+        self.way.reverse();
+        self.is_upward = !self.is_upward;
+    }
 }
 
 impl<E: Engine> Tree<E> {

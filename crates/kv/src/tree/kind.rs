@@ -99,6 +99,9 @@ pub trait Way<K: Kind>: Debug {
     /// Continues from a key on: leaves out what lies before it.
     fn skip_to(&mut self, key: Bound<K::Key<'_>>);
 
+    /// Continues from the other end of what is left.
+    fn reverse(&mut self);
+
     /// Moves to the next row. Reads its record, and tells of the leaves that are passed.
     fn next<'c, E: Engine, V: Visibility>(
         &'c mut self,

@@ -71,6 +71,15 @@ impl Way<Inline> for Leaves {
         self.beyond = next.filter(|next| if is_up { *next <= last } else { *next >= last });
     }
 
+    fn reverse(&mut self) {
+        let Rows { step, next, ahead, .. } = self.rows;
+        let (left, step) = (self.left(), step.wrapping_neg());
+        let mut rows = Rows::none(step, self.last);
+        rows.ahead = ahead;
+        *self =
+            Self { last: left.unwrap_or(next), leaf: Known::NOTHING, rows, beyond: left.map(|_| self.last), hint: 0 };
+    }
+
     #[inline(always)]
     fn next<E: Engine, V: Visibility>(
         &mut self,
@@ -121,6 +130,11 @@ impl Leaves {
     #[inline(always)]
     pub(super) fn beyond(&self) -> Option<u64> {
         self.beyond
+    }
+
+    /// The next key that there can be, if there can be one.
+    pub(super) fn left(&self) -> Option<u64> {
+        if self.rows.are_there() { Some(self.rows.next) } else { self.beyond }
     }
 
     /// The current leaf, as it was passed.

@@ -117,6 +117,15 @@ impl<'t, E: Engine, K: TreeKeys> Scan<'t, E, K> {
         Self { cursor: self.cursor.expecting(rows, bytes), ..self }
     }
 
+    /// Reverses the scan: what is left of its range follows from the other end.
+    ///
+    /// # Example
+    ///
+    /// See [`Cursor::reverse`].
+    pub fn reverse(&mut self) {
+        self.cursor.reverse();
+    }
+
     /// The next row, or `None` if there are no more.
     ///
     /// # Errors

@@ -110,6 +110,23 @@ impl Way<Bytes> for Walk {
         self.prefix.clear();
     }
 
+    fn reverse(&mut self) {
+        // Whatever is left begins in the deepest layer in which anything is.
+        while let Some(layer) = self.layers.last() {
+            match layer.leaves.left() {
+                Some(word) => self.begin_again(word),
+                None => self.leave(),
+            }
+        }
+        self.prefix.clear();
+        self.direction = match self.direction {
+            Direction::Up => Direction::Down,
+            Direction::Down => Direction::Up,
+        };
+        std::mem::swap(&mut self.near, &mut self.far);
+        self.is_over |= self.is_beyond_far();
+    }
+
     fn next<'c, E: Engine, V: Visibility>(
         &'c mut self,
         table: &Table<E>,

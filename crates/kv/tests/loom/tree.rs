@@ -102,6 +102,22 @@ impl World {
         }
         keys
     }
+
+    /// All keys, from both ends in turns, in their order.
+    fn keys_from_both_ends(&self) -> Vec<u64> {
+        let (mut scan, mut low, mut high) = (self.tree.range(..), Vec::new(), Vec::new());
+        while let Some(row) = scan.next().expect("sound") {
+            assert_eq!(row.value, row.key.to_le_bytes());
+            if low.len() > high.len() {
+                high.push(row.key)
+            } else {
+                low.push(row.key)
+            }
+            scan.reverse();
+        }
+        low.extend(high.into_iter().rev());
+        low
+    }
 }
 
 /// Runs `first` and `second` concurrently in every way there is, with so many preemptions, then `check`.
@@ -288,6 +304,17 @@ fn a_scan_downward_sees_what_is_always_there_while_a_leaf_is_divided() {
             keys.reverse();
             are_all(&keys, &[10, 20, 30], 15)
         },
+        |world| world.insert(15, 15),
+        |_, scanned, inserted| assert!(scanned && inserted),
+    );
+}
+
+#[test]
+fn a_scan_from_both_ends_sees_what_is_always_there_while_a_leaf_is_divided() {
+    explore(
+        2,
+        (&[10, 20, 30], &[]),
+        |world| are_all(&world.keys_from_both_ends(), &[10, 20, 30], 15),
         |world| world.insert(15, 15),
         |_, scanned, inserted| assert!(scanned && inserted),
     );

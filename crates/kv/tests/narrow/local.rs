@@ -173,10 +173,15 @@ fn readers_of_hash_tables_see_their_own_with_htm() {
 fn readers_of_trees_see_their_own() {
     let store = store();
     let [one, other] = [(); 2].map(|()| store.tree().expect("memory"));
+    // Every other scan reads from both ends.
+    let turning = AtomicBool::new(false);
     readers_see_their_own_table(&store, [&one, &other], |tree: &Tree<NoHtm>, see| {
-        let mut rows = tree.range(..);
+        let (mut rows, turns) = (tree.range(..), turning.fetch_xor(true, Relaxed));
         while let Some(row) = rows.next().expect("sound") {
             see(row.key, row.value);
+            if turns {
+                rows.reverse();
+            }
         }
     });
 }
@@ -210,13 +215,17 @@ fn byte_strings_are_found_while_others_come_and_go() {
                     assert!(done.is_some());
                     is_there[number] = !is_there[number];
                 }
-                let mut rows = tree.range(..);
-                let mut left = 0;
-                while let Some(row) = rows.next().expect("sound") {
-                    assert_eq!(row.value, [seed; 8], "another tree's row");
-                    left += 1;
+                for turns in [false, true] {
+                    let (mut rows, mut left) = (tree.range(..), 0);
+                    while let Some(row) = rows.next().expect("sound") {
+                        assert_eq!(row.value, [seed; 8], "another tree's row");
+                        left += 1;
+                        if turns {
+                            rows.reverse();
+                        }
+                    }
+                    assert_eq!(left, is_there.iter().filter(|is_there| **is_there).count());
                 }
-                assert_eq!(left, is_there.iter().filter(|is_there| **is_there).count());
             });
         }
     });

@@ -23,6 +23,18 @@ fn passed<E: Engine>(mut scan: Scan<'_, E>) -> Vec<NodeVersion> {
     scan.passed().to_vec()
 }
 
+/// Likewise, of a scan that turns after each so many rows.
+fn passed_turning<E: Engine>(mut scan: Scan<'_, E>, each: usize) -> Vec<NodeVersion> {
+    let mut rows = 0;
+    while scan.next().expect("sound").is_some() {
+        rows += 1;
+        if rows % each == 0 {
+            scan.reverse();
+        }
+    }
+    scan.passed().to_vec()
+}
+
 fn holds(tree: &Tree<NoHtm>, passed: &[NodeVersion]) -> bool {
     passed.iter().all(|leaf| tree.unchanged(leaf))
 }
@@ -33,12 +45,14 @@ proptest! {
     #[test]
     fn every_key_that_comes_or_goes_is_noticed(
         keys in 1_009..1_010u64, from in 0..2_100u64, length in 0..300u64, at in 0..300u64, up: bool,
+        turning in prop_oneof![1..40_usize, Just(usize::MAX)],
     ) {
         let (store, tree) = filled(keys);
         let mut worker = store.worker().expect("a worker");
         let range = from..=from + length;
         let key = from + at % (length + 1);
-        let scan = || passed(if up { tree.range(range.clone()) } else { tree.range_back(range.clone()) });
+        let rows = || if up { tree.range(range.clone()) } else { tree.range_back(range.clone()) };
+        let scan = || passed_turning(rows(), turning);
 
         let before = scan();
         prop_assert!(holds(&tree, &before));

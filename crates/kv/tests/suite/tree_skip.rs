@@ -1,4 +1,4 @@
-//! Cursors that skip part of their range, beside a sorted map.
+//! Cursors that skip part of their range, or turn, beside a sorted map.
 
 use std::{collections::BTreeSet, ops::Bound};
 
@@ -104,6 +104,96 @@ fn run<K: InOrder>(store: &Store<NoHtm>, keys: &BTreeSet<u16>, is_up: bool, skip
     }
 }
 
+/// What is done to a tree, and to a cursor in it.
+#[derive(Clone, Debug)]
+enum Step {
+    Next(usize),
+    Reverse,
+    Insert(u16),
+    Remove(u16),
+    Skip(u16, bool),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        3 => (1..20_usize).prop_map(Step::Next),
+        3 => Just(Step::Reverse),
+        1 => (0..400_u16).prop_map(Step::Insert),
+        1 => (0..400_u16).prop_map(Step::Remove),
+        1 => (0..30_u16, any::<bool>()).prop_map(|(by, is_included)| Step::Skip(by, is_included)),
+    ]
+}
+
+fn run_turning<K: InOrder>(store: &Store<NoHtm>, keys: &BTreeSet<u16>, steps: &[Step]) {
+    let tree = store.tree_of::<K>().expect("a tree");
+    let mut worker = store.worker().expect("a worker");
+    let mut keys = keys.clone();
+    for key in &keys {
+        K::with(*key, |key| tree.insert(&mut worker, key, b"")).expect("room");
+    }
+    // Keys that have come while the range was gone through: it need not have them.
+    let mut new = BTreeSet::new();
+    // What is left of the range: from one key to before another.
+    let (mut first, mut end) = (10, 390);
+    let (mut cursor, mut is_up) = (K::up(first, end), true);
+    for step in steps.iter().chain([&Step::Next(usize::MAX)]) {
+        match *step {
+            Step::Next(rows) => {
+                for _ in 0..rows {
+                    let row = tree.advance(&mut cursor, &mut Current, &mut (), &mut Vec::new()).expect("sound");
+                    let found = row.map(|(key, _)| K::with_bytes(key, <[u8]>::to_vec));
+                    let mut left: Vec<u16> = keys.range(first..end.max(first)).copied().collect();
+                    if !is_up {
+                        left.reverse();
+                    }
+                    // Up to the first key that must be returned, any may be.
+                    let must = left.iter().position(|key| !new.contains(key));
+                    let Some(found) = found else {
+                        assert_eq!(must, None, "{:?} is missing", must.map(|at| left[at]));
+                        // What comes now comes too late.
+                        end = first;
+                        break;
+                    };
+                    let is_it = |key: &&u16| K::with(**key, |key| K::with_bytes(key, <[u8]>::to_vec)) == found;
+                    let key = *left[..must.map_or(left.len(), |at| at + 1)].iter().find(is_it).expect("it is next");
+                    if is_up {
+                        first = key + 1;
+                    } else {
+                        end = key;
+                    }
+                }
+            }
+            Step::Reverse => {
+                cursor.reverse();
+                is_up = !is_up;
+            }
+            Step::Insert(key) => {
+                if keys.insert(key) {
+                    new.insert(key);
+                    K::with(key, |key| tree.insert(&mut worker, key, b"")).expect("room");
+                }
+            }
+            Step::Remove(key) => {
+                if keys.remove(&key) {
+                    K::with(key, |key| tree.remove(&mut worker, key)).expect("sound");
+                }
+            }
+            // Not back to what was returned.
+            Step::Skip(by, is_included) => {
+                let to = if is_up { first + by } else { end.saturating_sub(by + 1) };
+                K::with(to, |key| {
+                    cursor.skip_to(if is_included { Bound::Included(key) } else { Bound::Excluded(key) });
+                });
+                if is_up {
+                    first = to + u16::from(!is_included);
+                } else {
+                    end = to + u16::from(is_included);
+                }
+            }
+        }
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 100, ..ProptestConfig::default() })]
 
@@ -116,5 +206,14 @@ proptest! {
         let store = store(NoHtm, 16 << 20);
         run::<Inline>(&store, &keys, is_up, &skips);
         run::<Bytes>(&store, &keys, is_up, &skips);
+    }
+    #[test]
+    fn a_scan_turns_wherever_it_is_and_whatever_has_changed(
+        keys in prop::collection::btree_set(0..400_u16, 0..300),
+        steps in prop::collection::vec(step(), 0..40),
+    ) {
+        let store = store(NoHtm, 16 << 20);
+        run_turning::<Inline>(&store, &keys, &steps);
+        run_turning::<Bytes>(&store, &keys, &steps);
     }
 }

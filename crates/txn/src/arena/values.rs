@@ -8,7 +8,7 @@ use drtm_kv::Room;
 use crate::{Codec, Error, name::Name};
 
 /// The most bytes of keys, or of values, that one transaction can keep.
-const MOST_BYTES: usize = u32::MAX as usize;
+pub(crate) const MOST_BYTES: usize = u32::MAX as usize;
 
 /// Where some of the bytes are. There are never more than half a word can count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -189,6 +189,7 @@ mod tests {
         type Value = Vec<u8>;
         type Given = [u8];
         type View<'b> = &'b [u8];
+        const FAMILY: &'static str = "even";
         const SIZE: Option<usize> = Some(2);
 
         fn encode(value: &[u8], bytes: &mut Vec<u8>) -> Result<(), CodecError> {

@@ -42,8 +42,8 @@ impl<E: Engine> Catalog<E> {
         let Some(opened) = self.get(number).filter(|_| database == self.database) else {
             return Err(Error::OtherDatabase);
         };
-        // The dropping thread may be about to tell others, or has to give it back. Nothing may depend
-        // on a drop before.
+        // The dropping thread may be about to tell others, or has to give it back. Nothing may
+        // depend on a drop before.
         drop(self.count.lock());
         if opened.database.load(SeqCst) == database { Ok(opened) } else { Err(opened.dropped()) }
     }

@@ -42,7 +42,7 @@ use crate::{
 /// # Example
 ///
 /// ```
-/// use drtm_txn::{Builder, Error};
+/// use drtm::{Builder, Error};
 ///
 /// let db = Builder::new().memory(64 << 20).build()?;
 /// db.transact(|_| Ok(()))?;
@@ -54,16 +54,16 @@ pub struct Builder {
     /// What was asked for.
     memory: Option<u64>,
     at_once: u64,
-    older_versions: u64,
+    pub(crate) older_versions: u64,
     sink: Option<Arc<dyn Sink>>,
     path: Option<PathBuf>,
     storage: Option<Arc<dyn Storage>>,
     durability: Option<Durability>,
-    flush_within: Duration,
-    sync_within: Option<Duration>,
-    segment_bytes: u64,
-    checkpoint_every: u64,
-    most_logged: usize,
+    pub(crate) flush_within: Duration,
+    pub(crate) sync_within: Option<Duration>,
+    pub(crate) segment_bytes: u64,
+    pub(crate) checkpoint_every: u64,
+    pub(crate) most_logged: usize,
     observer: Observer,
     fault: Option<Mutation>,
     for_peers: bool,
@@ -73,12 +73,16 @@ pub struct Builder {
 type LogPlace = (Arc<dyn Storage>, Durability);
 
 /// Memory that a database may use if nothing else is said. It is reserved, not used.
-const MEMORY: u64 = 64 << 30;
+pub(crate) const MEMORY: u64 = 64 << 30;
+
+/// When commits of a database with a path return, if nothing else is said.
+pub(crate) const DURABILITY: Durability = Durability::Sync;
 
 /// Memory for older versions of rows, if nothing else is said.
 const OLDER_VERSIONS: u64 = 1 << 30;
 
-/// How long a commit takes at most to begin to become durable, if it is not waited for and nothing else is said.
+/// How long a commit takes at most to begin to become durable, if it is not waited for and nothing
+/// else is said.
 const FLUSH_WITHIN: Duration = Duration::from_millis(10);
 
 /// The size from which on a log begins another segment, and the least that can be chosen.
@@ -120,21 +124,23 @@ impl Builder {
         }
     }
 
-    /// How many bytes the database may use at most. Only addresses are reserved for it; memory is taken as rows come.
+    /// How many bytes the database may use at most. Only addresses are reserved for it; memory is
+    /// taken as rows come.
     ///
-    /// If this is not called, it may use 64 GiB, or less where the process may: half of the address space that it is
-    /// limited to (`ulimit -v`), and as much memory as its control groups have.
+    /// If this is not called, it may use 64 GiB, or less where the process may: half of the address
+    /// space that it is limited to (`ulimit -v`), and as much memory as its control groups have.
     #[must_use]
     pub fn memory(self, bytes: u64) -> Self {
         Self { memory: Some(bytes), ..self }
     }
 
-    /// How many bytes of the memory to have at once, and not when rows come: the system takes its time to provide memory, and this is when.
+    /// How many bytes of the memory to have at once, and not when rows come: the system takes its
+    /// time to provide memory, and this is when.
     ///
     /// # Example
     ///
     /// ```
-    /// use drtm_txn::{Builder, Error};
+    /// use drtm::{Builder, Error};
     ///
     /// let db = Builder::new().memory(64 << 20).at_once(16 << 20).build()?;
     /// # Ok::<(), Error>(())
@@ -144,14 +150,16 @@ impl Builder {
         Self { at_once: bytes, ..self }
     }
 
-    /// How many bytes of the memory may be used for what rows were, as far as open snapshots need it. What cannot be kept is forgotten, and a snapshot that asks
-    /// for it is told so; writers never are.
+    /// How many bytes of the memory may be used for what rows were, as far as open snapshots need
+    /// it. What cannot be kept is forgotten, and a snapshot that asks for it is told so; writers
+    /// never are.
     #[must_use]
     pub fn older_versions(self, bytes: u64) -> Self {
         Self { older_versions: bytes, ..self }
     }
 
-    /// Sets the [sink](Sink) that is told of every transaction before it commits, and may refuse it.
+    /// Sets the [sink](Sink) that is told of every transaction before it commits, and may refuse
+    /// it.
     ///
     /// # Example
     ///
@@ -161,7 +169,8 @@ impl Builder {
         Self { sink: Some(sink), ..self }
     }
 
-    /// Keeps the database in a directory, which is created if it is not there. What is there is recovered.
+    /// Keeps the database in a directory, which is created if it is not there. What is there is
+    /// recovered.
     ///
     /// Commits are [`Sync`](Durability::Sync) unless [something else](Self::durability) is chosen.
     ///
@@ -173,8 +182,8 @@ impl Builder {
         Self { path: Some(directory.into()), ..self }
     }
 
-    /// Chooses when commits are safe from a crash. Needs a [path](Self::path), unless it is [`None`](Durability::None),
-    /// which allows none.
+    /// Chooses when commits are safe from a crash. Needs a [path](Self::path), unless it is
+    /// [`None`](Durability::None), which allows none.
     ///
     /// # Example
     ///
@@ -184,14 +193,14 @@ impl Builder {
         Self { durability: Some(durability), ..self }
     }
 
-    /// Sets how long after its commit an [`Async`](Durability::Async) transaction waits, at most, until it is written:
-    /// 10 ms by default. It is durable as soon as the disk has done that.
+    /// Sets how long after its commit an [`Async`](Durability::Async) transaction waits, at most,
+    /// until it is written: 10 ms by default. It is durable as soon as the disk has done that.
     ///
     /// # Example
     ///
     /// ```
     /// use std::time::Duration;
-    /// use drtm_txn::{Db, Durability, Error};
+    /// use drtm::{Db, Durability, Error};
     ///
     /// let directory = std::env::temp_dir().join(format!("drtm-flush-within-{}", std::process::id()));
     /// let builder = Db::builder().path(&directory).durability(Durability::Async);
@@ -206,14 +215,14 @@ impl Builder {
         Self { flush_within: delay, ..self }
     }
 
-    /// Sets how long a [`Sync`](Durability::Sync) commit waits at most until it is durable. Then it gets
-    /// [`Error::NotYetDurable`]. Without this, it waits as long as it takes.
+    /// Sets how long a [`Sync`](Durability::Sync) commit waits at most until it is durable. Then it
+    /// gets [`Error::NotYetDurable`]. Without this, it waits as long as it takes.
     ///
     /// # Example
     ///
     /// ```
     /// use std::time::Duration;
-    /// use drtm_txn::{Db, Error};
+    /// use drtm::{Db, Error};
     ///
     /// let directory = std::env::temp_dir().join(format!("drtm-sync-within-{}", std::process::id()));
     /// let db = Db::builder().path(&directory).sync_within(Duration::from_secs(10)).build()?;
@@ -226,13 +235,13 @@ impl Builder {
         Self { sync_within: Some(patience), ..self }
     }
 
-    /// Makes a [checkpoint](Db::checkpoint) whenever so many bytes were logged since the last one, in a thread of its
-    /// own: 1 GiB by default. With `u64::MAX`, none is made but on demand.
+    /// Makes a [checkpoint](Db::checkpoint) whenever so many bytes were logged since the last one,
+    /// in a thread of its own: 1 GiB by default. With `u64::MAX`, none is made but on demand.
     ///
     /// # Example
     ///
     /// ```
-    /// use drtm_txn::{Db, Error};
+    /// use drtm::{Db, Error};
     ///
     /// let directory = std::env::temp_dir().join(format!("drtm-checkpoint-every-{}", std::process::id()));
     /// let db = Db::builder().path(&directory).checkpoint_every(64 << 20).build()?;
@@ -245,7 +254,8 @@ impl Builder {
         Self { checkpoint_every: bytes, ..self }
     }
 
-    /// Calls a function while a database is recovered, from several threads perhaps, with how far it has come.
+    /// Calls a function while a database is recovered, from several threads perhaps, with how far
+    /// it has come.
     ///
     /// # Example
     ///
@@ -269,7 +279,8 @@ impl Builder {
         Self { most_logged: bytes.min(MOST_LOGGED), ..self }
     }
 
-    /// Keeps the database in other storage than a directory, with segments of about this size: for tests.
+    /// Keeps the database in other storage than a directory, with segments of about this size: for
+    /// tests.
     #[doc(hidden)]
     #[must_use]
     pub fn storage(self, storage: Arc<dyn Storage>, segment_bytes: u64) -> Self {
@@ -283,12 +294,12 @@ impl Builder {
             (None, None, None | Some(Durability::None)) => Ok(None),
             (None, None, Some(_)) => refused("`None`, or have a path", "without a path"),
             (_, _, Some(Durability::None)) => refused("`Async` or `Sync`, or have no path", "`None`, with a path"),
-            (Some(storage), _, mode) => Ok(Some((Arc::clone(storage), mode.unwrap_or(Durability::Sync)))),
+            (Some(storage), _, mode) => Ok(Some((Arc::clone(storage), mode.unwrap_or(DURABILITY)))),
             (None, Some(path), mode) => {
                 let files = Files::open(path.clone());
                 let file = path.display().to_string();
                 let files = files.map_err(|source| LogError::Io { action: "open the directory", file, source })?;
-                Ok(Some((Arc::new(files), mode.unwrap_or(Durability::Sync))))
+                Ok(Some((Arc::new(files), mode.unwrap_or(DURABILITY))))
             }
         }
     }
@@ -404,20 +415,21 @@ impl Db {
         Builder::new().build()
     }
 
-    /// Opens a database that is kept in a directory, with what was committed to it: an empty one if nothing was. A
-    /// commit returns when it is [durable](Durability::Sync).
+    /// Opens a database that is kept in a directory, with what was committed to it: an empty one if
+    /// nothing was. A commit returns when it is [durable](Durability::Sync).
     ///
-    /// Tables and indexes are opened as those of any database; their definitions must be what they were.
+    /// Tables and indexes are opened as those of any database; their definitions must be what they
+    /// were.
     ///
     /// # Errors
     ///
-    /// [`Error::Log`] when the log is in use, is damaged or of another format, or the system refuses; or when memory
-    /// cannot be had.
+    /// [`Error::Log`] when the log is in use, is damaged or of another format, or the system
+    /// refuses; or when memory cannot be had.
     ///
     /// # Example
     ///
     /// ```
-    /// use drtm_txn::{Db, Error, Raw, TableDef};
+    /// use drtm::{Db, Error, Raw, TableDef};
     ///
     /// const NOTES: TableDef<u64, Raw> = TableDef::hash("notes");
     /// let directory = std::env::temp_dir().join(format!("drtm-open-{}", std::process::id()));

@@ -10,20 +10,22 @@ use crate::{
 };
 
 impl<S: Setting> Db<S> {
-    /// Makes a checkpoint: a file of all rows, after which the log before it is removed. Writers go on meanwhile.
+    /// Makes a checkpoint: a file of all rows, after which the log before it is removed. Writers go
+    /// on meanwhile.
     ///
-    /// It is also made [by itself](crate::Builder::checkpoint_every), now and then. Two at a time are made one after the
-    /// other.
+    /// It is also made [by itself](crate::Builder::checkpoint_every), now and then. Two at a time
+    /// are made one after the other.
     ///
     /// # Errors
     ///
-    /// [`Error::Config`] in a database that is in memory only; [`Error::Poisoned`] and [`Error::OutcomeUnknown`] if the
-    /// log has failed; [`Error::Log`] if the system refuses, and the log goes on as it was; [`Error::Closed`].
+    /// [`Error::Config`] in a database that is in memory only; [`Error::Poisoned`] and
+    /// [`Error::OutcomeUnknown`] if the log has failed; [`Error::Log`] if the system refuses, and
+    /// the log goes on as it was; [`Error::Closed`].
     ///
     /// # Example
     ///
     /// ```
-    /// use drtm_txn::{Db, Error, Raw, TableDef};
+    /// use drtm::{Db, Error, Raw, TableDef};
     ///
     /// const NOTES: TableDef<u64, Raw> = TableDef::hash("notes");
     /// let directory = std::env::temp_dir().join(format!("drtm-checkpoint-{}", std::process::id()));
@@ -50,21 +52,22 @@ impl<S: Setting> Db<S> {
         }
     }
 
-    /// Copies the database to another directory, which can be opened by itself: everything that is committed when this
-    /// is called, and of what is committed meanwhile a prefix. Writers go on.
+    /// Copies the database to another directory, which can be opened by itself: everything that is
+    /// committed when this is called, and of what is committed meanwhile a prefix. Writers go on.
     ///
-    /// The directory is created if it is not there. If this fails, or the process ends meanwhile, it has no database
-    /// that can be opened, and can be removed. The copy has the log's identity: it is a copy, and not another database.
+    /// The directory is created if it is not there. If this fails, or the process ends meanwhile,
+    /// it has no database that can be opened, and can be removed. The copy has the log's identity:
+    /// it is a copy, and not another database.
     ///
     /// # Errors
     ///
-    /// [`Error::Config`] if there is a database in the directory, or this one is in memory only. Otherwise as for
-    /// [`checkpoint`](Self::checkpoint).
+    /// [`Error::Config`] if there is a database in the directory, or this one is in memory only.
+    /// Otherwise as for [`checkpoint`](Self::checkpoint).
     ///
     /// # Example
     ///
     /// ```
-    /// use drtm_txn::{Db, Error, Raw, TableDef};
+    /// use drtm::{Db, Error, Raw, TableDef};
     ///
     /// const NOTES: TableDef<u64, Raw> = TableDef::hash("notes");
     /// let directory = std::env::temp_dir().join(format!("drtm-backup-{}", std::process::id()));

@@ -9,29 +9,33 @@ use crate::{
 };
 
 /// How long [`Db::close`] waits for transactions.
-const PATIENCE: Duration = Duration::from_secs(5);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
 
 impl<S: Setting> Db<S> {
-    /// Closes the database, for all its clones and for good. Nobody comes in any more: whatever is asked of it from now on is answered with
-    /// [`Error::Closed`]. Transactions that are running may finish, snapshots too, and this waits until they have, for five
-    /// seconds at most. Then nothing commits any more, and the [sink](crate::Sink) is told nothing more.
+    /// Closes the database, for all its clones and for good. Nobody comes in any more: whatever is
+    /// asked of it from now on is answered with [`Error::Closed`]. Transactions that are running
+    /// may finish, snapshots too, and this waits until they have, for five seconds at most. Then
+    /// nothing commits any more, and the [sink](crate::Sink) is told nothing more.
     ///
-    /// What has become of transactions can still be [asked](Self::stats). The memory is given back when the last clone is gone. To close what is closed does no harm.
+    /// What has become of transactions can still be [asked](Self::stats). The memory is given back
+    /// when the last clone is gone. To close what is closed does no harm.
     ///
-    /// A transaction of another thread that only reads a few rows, and begins at that very moment, may be overlooked, and read on for a while what never
-    /// changes again.
+    /// A transaction of another thread that only reads a few rows, and begins at that very moment,
+    /// may be overlooked, and read on for a while what never changes again.
     ///
     /// # Errors
     ///
-    /// [`Error::OutcomeUnknown`] if the log could not be written: what was acknowledged as durable is, but not all.
-    /// [`Error::InTransaction`] if this thread has begun a transaction or a snapshot that has not ended: it would wait for itself. The database is as it was then.
-    /// [`Error::StillRunning`] if transactions or snapshots have not ended in five seconds: perhaps this thread holds one
-    /// that another began, or one was leaked. To wait for another time, use [`close_within`](Self::close_within).
+    /// [`Error::OutcomeUnknown`] if the log could not be written: what was acknowledged as durable
+    /// is, but not all. [`Error::InTransaction`] if this thread has begun a transaction or a
+    /// snapshot that has not ended: it would wait for itself. The database is as it was then.
+    /// [`Error::StillRunning`] if transactions or snapshots have not ended in five seconds: perhaps
+    /// this thread holds one that another began, or one was leaked. To wait for another time, use
+    /// [`close_within`](Self::close_within).
     ///
     /// # Example
     ///
     /// ```
-    /// use drtm_txn::{Db, Error, Pod, TableDef};
+    /// use drtm::{Db, Error, Pod, TableDef};
     ///
     /// const COUNTERS: TableDef<u64, Pod<u64>> = TableDef::hash("counters");
     /// let db = Db::new()?;
@@ -58,14 +62,15 @@ impl<S: Setting> Db<S> {
     ///
     /// # Errors
     ///
-    /// [`Error::StillRunning`] when the time is over. The database is as good as closed then, since nobody comes in; who is inside may still finish, and this can be
-    /// called again to wait longer. Otherwise as for [`close`](Self::close).
+    /// [`Error::StillRunning`] when the time is over. The database is as good as closed then, since
+    /// nobody comes in; who is inside may still finish, and this can be called again to wait
+    /// longer. Otherwise as for [`close`](Self::close).
     ///
     /// # Example
     ///
     /// ```
     /// use std::time::Duration;
-    /// use drtm_txn::{Db, Error};
+    /// use drtm::{Db, Error};
     ///
     /// let db = Db::new()?;
     /// std::thread::scope(|scope| {
@@ -93,7 +98,8 @@ impl<S: Setting> Db<S> {
         })
     }
 
-    /// Whether somebody has [closed](Self::close) the database, be it that transactions are still finishing.
+    /// Whether somebody has [closed](Self::close) the database, be it that transactions are still
+    /// finishing.
     #[must_use]
     pub fn is_closed(&self) -> bool {
         self.inner.lifecycle.is_closed(self.inner.engine())

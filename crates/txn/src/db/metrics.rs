@@ -1,4 +1,5 @@
-//! A database's figures for the facade `metrics`: handed over when somebody asks, so that nothing is counted that is not counted anyway.
+//! A database's figures for the facade `metrics`: handed over when somebody asks, so that nothing
+//! is counted that is not counted anyway.
 
 use metrics::{Label, Unit, counter, describe_counter, describe_gauge, gauge};
 
@@ -16,7 +17,8 @@ const MEMORY: &str = "drtm_memory_bytes";
 const MOST_MEMORY: &str = "drtm_memory_most_bytes";
 
 impl<S: Setting> Db<S> {
-    /// Tells the recorder of the crate `metrics` what the figures are that [`publish_metrics`](Self::publish_metrics) hands over.
+    /// Tells the recorder of the crate `metrics` what the figures are that
+    /// [`publish_metrics`](Self::publish_metrics) hands over.
     ///
     /// # Example
     ///
@@ -33,7 +35,8 @@ impl<S: Setting> Db<S> {
         describe_gauge!(MOST_MEMORY, Unit::Bytes, "Memory that can be taken");
     }
 
-    /// Hands all figures that there are to the recorder of the crate `metrics`. To be called whenever they are wanted: once before a scrape, or every few seconds. Transactions notice
+    /// Hands all figures that there are to the recorder of the crate `metrics`. To be called
+    /// whenever they are wanted: once before a scrape, or every few seconds. Transactions notice
     /// nothing of it.
     ///
     /// | name | kind | labels | what it is |
@@ -56,7 +59,7 @@ impl<S: Setting> Db<S> {
     /// # Example
     ///
     /// ```
-    /// use drtm_txn::{Db, Error};
+    /// use drtm::{Db, Error};
     ///
     /// let db = Db::new()?;
     /// // The application has installed a recorder before, which an exporter of its choice provides.

@@ -10,7 +10,7 @@ use std::time::Instant;
 /// ```
 /// use std::time::{Duration, Instant};
 ///
-/// use drtm_txn::{Db, Error, Options, Pod, TableDef};
+/// use drtm::{Db, Error, Options, Pod, TableDef};
 ///
 /// const COUNTERS: TableDef<u64, Pod<u64>> = TableDef::hash("counters");
 /// let db = Db::new()?;
@@ -55,23 +55,24 @@ impl Options {
         Self { attempts: Some(most), ..self }
     }
 
-    /// Sets a time after which the closure is not run again. A run is not interrupted, and a transaction that is about
-    /// to commit may wait for up to 100 ms for one that has starved.
+    /// Sets a time after which the closure is not run again. A run is not interrupted, and a
+    /// transaction that is about to commit may wait for up to 100 ms for one that has starved.
     #[must_use]
     #[inline]
     pub const fn deadline(self, at: Instant) -> Self {
         Self { deadline: Some(at), ..self }
     }
 
-    /// Makes every read check that all that the closure has seen was true at one moment. A read that would show
-    /// anything else fails with [`Error::Conflict`](crate::Error::Conflict), and the closure is run again.
+    /// Makes every read check that all that the closure has seen was true at one moment. A read
+    /// that would show anything else fails with [`Error::Conflict`](crate::Error::Conflict), and
+    /// the closure is run again.
     ///
     /// Without it a run that is going to be repeated may see rows of different moments.
     ///
     /// # Example
     ///
     /// ```
-    /// use drtm_txn::{Db, Error, Options, Pod, TableDef};
+    /// use drtm::{Db, Error, Options, Pod, TableDef};
     ///
     /// const PARTS: TableDef<u64, Pod<i64>> = TableDef::hash("parts of a hundred");
     /// let db = Db::new()?;

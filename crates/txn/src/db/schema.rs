@@ -32,7 +32,7 @@ impl<S: Setting> Db<S> {
     /// # Example
     ///
     /// ```
-    /// use drtm_txn::{Db, Error, Raw, TableDef};
+    /// use drtm::{Db, Error, Raw, TableDef};
     ///
     /// const NOTES: TableDef<u64, Raw> = TableDef::hash("notes");
     /// let db = Db::new()?;
@@ -76,7 +76,7 @@ impl<S: Setting> Db<S> {
     /// # Example
     ///
     /// ```
-    /// use drtm_txn::{Db, Error, Raw, TableDef};
+    /// use drtm::{Db, Error, Raw, TableDef};
     ///
     /// const DRAFTS: TableDef<u64, Raw> = TableDef::hash("drafts");
     /// const NOTES: TableDef<u64, Raw> = TableDef::hash("notes");
@@ -115,7 +115,7 @@ impl<S: Setting> Db<S> {
     /// # Example
     ///
     /// ```
-    /// use drtm_txn::{Db, Error, IndexDef, Pod, TableDef};
+    /// use drtm::{Db, Error, IndexDef, Pod, TableDef};
     ///
     /// const SCORES: TableDef<u64, Pod<u32>> = TableDef::hash("scores");
     /// const BY_SCORE: IndexDef<u64, Pod<u32>, u32> = IndexDef::unique("players by score", |_, score| Some(score));

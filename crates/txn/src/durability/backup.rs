@@ -23,8 +23,8 @@ impl<E: Engine> Log<E> {
     ///
     /// # Errors
     ///
-    /// As for a checkpoint; [`LogError::InUse`] if the other storage is another database's; [`Error::Config`] if there is
-    /// a database.
+    /// As for a checkpoint; [`LogError::InUse`] if the other storage is another database's;
+    /// [`Error::Config`] if there is a database.
     pub(crate) fn back_up(&self, target: &Arc<dyn Storage>) -> Result<Checkpoint, Error> {
         // No segment is removed meanwhile.
         let last = self.checkpoints.lock();

@@ -1,12 +1,13 @@
 //! Checkpoints: all rows, so that the log before them is not needed any more.
 //!
-//! A checkpoint is *fuzzy*: writers go on while its rows are read one after the other, each with its version at one
-//! moment. S is an epoch that is closed before the first row is read, and E the snapshot number after the last one. So
-//! whatever was committed up to S is in it, and nothing beyond E. With the log's entries of epochs in (S, D] it yields
-//! the state of any D >= E: an entry counts if its version is newer than the row's.
+//! A checkpoint is *fuzzy*: writers go on while its rows are read one after the other, each with
+//! its version at one moment. S is an epoch that is closed before the first row is read, and E the
+//! snapshot number after the last one. So whatever was committed up to S is in it, and nothing
+//! beyond E. With the log's entries of epochs in (S, D] it yields the state of any D >= E: an entry
+//! counts if its version is newer than the row's.
 //!
-//! A checkpoint gets its name when it is synced and E is durable. Then segments are removed whose records are all of
-//! epochs up to S, and so are older checkpoints.
+//! A checkpoint gets its name when it is synced and E is durable. Then segments are removed whose
+//! records are all of epochs up to S, and so are older checkpoints.
 
 mod file;
 mod image;
@@ -51,8 +52,8 @@ impl<E: Engine> Log<E> {
     ///
     /// # Errors
     ///
-    /// [`Error::Poisoned`], [`Error::OutcomeUnknown`]; [`Error::Closed`] if the database is closed meanwhile;
-    /// [`Error::Log`] when the system refuses: the log goes on then.
+    /// [`Error::Poisoned`], [`Error::OutcomeUnknown`]; [`Error::Closed`] if the database is closed
+    /// meanwhile; [`Error::Log`] when the system refuses: the log goes on then.
     pub(crate) fn checkpoint(&self) -> Result<Checkpoint, Error> {
         let mut last = self.checkpoints.lock();
         within!("checkpoint", [number = *last + 1], {

@@ -7,7 +7,7 @@ use std::io;
 /// # Example
 ///
 /// ```
-/// use drtm_txn::{Db, Error, LogError};
+/// use drtm::{Db, Error, LogError};
 ///
 /// let directory = std::env::temp_dir().join(format!("drtm-in-use-{}", std::process::id()));
 /// let db = Db::open(&directory)?;

@@ -1,7 +1,8 @@
 //! The log's bytes, as `docs/format.md` draws them: pure functions, which know no file.
 //!
-//! Numbers are little-endian. A layout is a struct whose size is asserted here, and never what a codec crate makes of
-//! a type. Whatever is decoded may be damaged: it is checked before it is believed, and refused with a reason.
+//! Numbers are little-endian. A layout is a struct whose size is asserted here, and never what a
+//! codec crate makes of a type. Whatever is decoded may be damaged: it is checked before it is
+//! believed, and refused with a reason.
 
 mod catalog;
 mod checkpoint;
@@ -18,7 +19,7 @@ pub use self::{
 };
 
 /// The version of the format that this code writes, and the only one that it reads.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// The name of the file that says that a backup is not over.
 pub const INCOMPLETE: &str = "INCOMPLETE";

@@ -36,9 +36,9 @@ use super::{
 };
 use crate::{Commit, Error, catalog::Catalog, mutation::Mutation, snapshots::Snapshots, trace::event};
 
-/// How many bytes may wait in one buffer. A thread that has more writes them itself before its next commit, so that a
-/// disk that is slower than memory slows writers down.
-const MOST_PENDING: u64 = 4 << 20;
+/// How many bytes may wait in one buffer. A thread that has more writes them itself before its next
+/// commit, so that a disk that is slower than memory slows writers down.
+pub(crate) const MOST_PENDING: u64 = 4 << 20;
 
 /// How a log is to be written.
 #[derive(Clone, Copy, Debug)]
@@ -202,7 +202,8 @@ impl<E: Engine> Log<E> {
         participant
     }
 
-    /// Publishes the epoch in which a transaction may be going to commit, until the returned value is dropped.
+    /// Publishes the epoch in which a transaction may be going to commit, until the returned value
+    /// is dropped.
     ///
     /// # Errors
     ///
@@ -263,9 +264,9 @@ impl<E: Engine> Log<E> {
         Ok(())
     }
 
-    // A flush clears the mark before it advances the number. If it advances to or beyond this record's epoch, it waits
-    // for this thread's word, and takes the record. Otherwise this thread has read the number afterwards, and sees the
-    // mark cleared.
+    // A flush clears the mark before it advances the number. If it advances to or beyond this
+    // record's epoch, it waits for this thread's word, and takes the record. Otherwise this thread
+    // has read the number afterwards, and sees the mark cleared.
     fn mark_dirty(&self) {
         if !self.is_dirty.load(SeqCst) {
             self.is_dirty.store(true, SeqCst);
@@ -273,7 +274,8 @@ impl<E: Engine> Log<E> {
     }
 
     /// Returns whether everything that was visible when this was called is durable.
-    // A flush says that it is under way before it clears the mark, and that it has failed before it says that it is over.
+    // A flush says that it is under way before it clears the mark, and that it has failed before it
+    // says that it is over.
     fn is_clean(&self) -> bool {
         !self.is_dirty.load(SeqCst) && !self.is_flushing.load(SeqCst) && self.failed.get().is_none()
     }

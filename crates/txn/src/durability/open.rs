@@ -60,7 +60,8 @@ pub(crate) fn open<E: Engine>(
     let (log, sequence) = match recovered.last {
         None => (random(), 0),
         Some((last, end)) => {
-            // What was read may not be durable yet: a process that is killed leaves it in the system's memory.
+            // What was read may not be durable yet: a process that is killed leaves it in the
+            // system's memory.
             let name = segment_name(last.sequence);
             let file = storage.open(&name).map_err(LogError::io("open", &name))?;
             file.sync().map_err(LogError::io("sync", &name))?;

@@ -30,7 +30,7 @@ pub enum RecoveryStep {
 ///
 /// ```
 /// use std::sync::{Arc, Mutex};
-/// use drtm_txn::{Db, Error, Raw, RecoveryStep, TableDef};
+/// use drtm::{Db, Error, Raw, RecoveryStep, TableDef};
 ///
 /// const NOTES: TableDef<u64, Raw> = TableDef::hash("notes");
 /// let directory = std::env::temp_dir().join(format!("drtm-progress-{}", std::process::id()));

@@ -1,9 +1,10 @@
 //! Reading a log: which of its frames are valid, and which of their transactions have happened.
 //!
-//! Segments are read in order, from the first that the newest checkpoint needs. A segment ends at its first invalid
-//! frame. The header of the next one names the epoch that the segments before it close, so that damage before the log's
-//! end is noticed; damage of the last frame of all cannot be told from a write that a crash has torn, and is taken for
-//! one. A valid frame behind an invalid one is damage, since no frame is written before the one before it is durable.
+//! Segments are read in order, from the first that the newest checkpoint needs. A segment ends at
+//! its first invalid frame. The header of the next one names the epoch that the segments before it
+//! close, so that damage before the log's end is noticed; damage of the last frame of all cannot be
+//! told from a write that a crash has torn, and is taken for one. A valid frame behind an invalid
+//! one is damage, since no frame is written before the one before it is durable.
 
 use std::{collections::VecDeque, ops::Range};
 
@@ -212,8 +213,9 @@ impl<'s> Recovered<'s> {
             && (self.fault == Some(Mutation::VoidRevived) || !self.void.iter().any(is_void))
     }
 
-    /// Adds tables to those of a checkpoint, and calls `row_record` with every transaction that has happened since.
-    /// A change of the catalog up to epoch `until` may be in the checkpoint already.
+    /// Adds tables to those of a checkpoint, and calls `row_record` with every transaction that has
+    /// happened since. A change of the catalog up to epoch `until` may be in the checkpoint
+    /// already.
     pub(super) fn replay(
         &self,
         tables: &mut Tables,

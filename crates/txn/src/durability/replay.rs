@@ -1,11 +1,11 @@
 //! Putting rows into tables: those of a checkpoint, and those that the log has changed since.
 //!
-//! Entries of the log are divided by key over threads, so that each key is one thread's alone. Of a key's entries, the
-//! newest value counts, and a patch must find exactly the version before it. A removal counts until the end, so that an
-//! older value does not come back.
+//! Entries of the log are divided by key over threads, so that each key is one thread's alone. Of a
+//! key's entries, the newest value counts, and a patch must find exactly the version before it. A
+//! removal counts until the end, so that an older value does not come back.
 //!
-//! Rows of a checkpoint go straight into their tables, a frame at a time, unless the log has entries of them: then the
-//! row is where these begin.
+//! Rows of a checkpoint go straight into their tables, a frame at a time, unless the log has
+//! entries of them: then the row is where these begin.
 
 mod base;
 
@@ -223,7 +223,8 @@ impl<E: Engine> Target<'_, E> {
         }
         let given = self.store.region().capacity();
         let share = u128::from(missed) * u128::from(given) / u128::from(filled.max(1));
-        // Tables that are larger take more in proportion, but not much; and something is to be left.
+        // Tables that are larger take more in proportion, but not much; and something is to be
+        // left.
         let needed = (u128::from(given) + share) * 5 / 4;
         let needed = u64::try_from(needed).unwrap_or(u64::MAX).checked_next_multiple_of(1 << 20).unwrap_or(u64::MAX);
         Err(LogError::TooLittleMemory { given, needed }.into())
@@ -301,7 +302,8 @@ impl<E: Engine> Replay<'_, '_, E> {
         let Some(row) = row.get(begin..) else { return Ok(()) };
         let Some(first) = row.first() else { return Ok(()) };
         let mut now: Option<(Cow<'_, [u8]>, u64)> = None;
-        // A patch of a value that is not there. It was, before the row was removed while a checkpoint was made.
+        // A patch of a value that is not there. It was, before the row was removed while a
+        // checkpoint was made.
         let mut gap: Option<&Item<'_>> = None;
         for item in row {
             let Entry { version, previous, change, .. } = item.entry;

@@ -1,7 +1,9 @@
-//! The door to stable storage: one directory of files, and no more of a file system than a log needs.
+//! The door to stable storage: one directory of files, and no more of a file system than a log
+//! needs.
 //!
-//! Everything that a log does to a disk goes through [`Storage`] and [`StoredFile`], so that tests can replace the
-//! disk: [`Image`] keeps apart what was synced and what was not, crashes at any call, and makes any call fail.
+//! Everything that a log does to a disk goes through [`Storage`] and [`StoredFile`], so that tests
+//! can replace the disk: [`Image`] keeps apart what was synced and what was not, crashes at any
+//! call, and makes any call fail.
 
 mod files;
 mod image;
@@ -18,7 +20,8 @@ pub trait Storage: Send + Sync + Debug + 'static {
     /// Returns the directory's name, for messages.
     fn name(&self) -> String;
 
-    /// Locks the directory until the returned value is dropped. Returns the holder if it is locked already.
+    /// Locks the directory until the returned value is dropped. Returns the holder if it is locked
+    /// already.
     ///
     /// # Errors
     ///
@@ -86,8 +89,8 @@ pub trait StoredFile: Send + Sync + Debug {
         Ok(self.read()?.len() as u64)
     }
 
-    /// Reads bytes from an offset on, and returns how many: none at the file's end. Unless it is implemented, this
-    /// reads the whole content.
+    /// Reads bytes from an offset on, and returns how many: none at the file's end. Unless it is
+    /// implemented, this reads the whole content.
     ///
     /// # Errors
     ///

@@ -108,7 +108,8 @@ mod tests {
 
     fn shape(name: &str) -> TableShape {
         let (key, codec) = (String::new(), String::new());
-        TableShape { name: name.to_owned(), is_ordered: false, key_size: None, value_size: None, key, codec }
+        let name = name.to_owned();
+        TableShape { name, is_ordered: false, key_size: None, value_size: None, key, codec, version: 0 }
     }
 
     /// Makes a change that fits from some numbers, if there is one, by the identity that a table

@@ -7,14 +7,13 @@ use super::Key;
 /// A value that stands for a key of type `K` where a row is looked up, without being one.
 ///
 /// Implemented for `&K`; for integers, `bool`, `char`, `String` and `Vec<u8>` by value; for `&str`
-/// where keys are `String`, and `&[u8]` where they are `Vec<u8>`; and for arrays, options and tuples
-/// of these. So a lookup by parts
-/// of a key allocates nothing.
+/// where keys are `String`, and `&[u8]` where they are `Vec<u8>`; and for arrays, options and
+/// tuples of these. So a lookup by parts of a key allocates nothing.
 ///
 /// # Example
 ///
 /// ```
-/// use drtm_txn::{Db, Error, Pod, TableDef};
+/// use drtm::{Db, Error, Pod, TableDef};
 ///
 /// const STOCK: TableDef<(String, u32), Pod<u64>> = TableDef::hash("stock");
 /// let db = Db::new()?;
@@ -28,17 +27,20 @@ use super::Key;
 /// # Ok::<(), Error>(())
 /// ```
 ///
-/// A type of one's own implements it for whatever its keys are made of. Its encoding must be the
-/// key's.
+/// Where a key is [derived](derive@crate::Key), so is what stands for it. Others implement it for
+/// whatever their keys are made of. Its encoding must be the key's.
 ///
 /// ```
-/// use drtm_txn::{AsKey, Key, KeyReader};
+/// use drtm::{AsKey, Key, KeyReader};
 ///
 /// #[derive(Clone)]
 /// struct Name(String);
 ///
 /// impl Key for Name {
 ///     const SIZE: Option<usize> = None;
+///     fn shape() -> String {
+///         String::shape()
+///     }
 ///     fn pack(&self, word: u64) -> u64 {
 ///         word
 ///     }
@@ -233,7 +235,7 @@ tuples! {
 /// # Example
 ///
 /// ```
-/// use drtm_txn::{Db, Error, Ordered, Pod, TableDef};
+/// use drtm::{Db, Error, Ordered, Pod, TableDef};
 ///
 /// const AGES: TableDef<String, Pod<u32>, Ordered> = TableDef::ordered("ages");
 /// let db = Db::new()?;

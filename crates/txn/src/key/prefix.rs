@@ -17,7 +17,7 @@ pub struct Prefix<'k>(&'k [u8]);
 /// # Example
 ///
 /// ```
-/// use drtm_txn::{Db, Error, Ordered, Raw, TableDef, prefix};
+/// use drtm::{Db, Error, Ordered, Raw, TableDef, prefix};
 ///
 /// const PAGES: TableDef<String, Raw, Ordered> = TableDef::ordered("pages");
 /// let db = Db::new()?;

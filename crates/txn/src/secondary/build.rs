@@ -1,10 +1,13 @@
 //! Opening an index, of a table that may have rows, beside everybody who writes it.
 //!
-//! First the index is shown to the table's writers: whoever commits from then on keeps its entries, as far as there are any. Then every row that is there gets the entries that it lacks, in
-//! transactions of a few rows each, which conflict with writers like any other. A row that comes later has its entries from whoever inserts it. So when all keys have been
-//! gone through, the index is whole.
+//! First the index is shown to the table's writers: whoever commits from then on keeps its entries,
+//! as far as there are any. Then every row that is there gets the entries that it lacks, in
+//! transactions of a few rows each, which conflict with writers like any other. A row that comes
+//! later has its entries from whoever inserts it. So when all keys have been gone through, the
+//! index is whole.
 //!
-//! If that fails, the index is given up: writers are told to forget it, and its entries are removed.
+//! If that fails, the index is given up: writers are told to forget it, and its entries are
+//! removed.
 
 use std::{
     marker::PhantomData,
@@ -25,13 +28,17 @@ use crate::{
     trace::{event, within},
 };
 
-/// How many rows get their entries in one transaction: enough to make little of a transaction's own cost, and few enough to get in nobody's way for long.
+/// How many rows get their entries in one transaction: enough to make little of a transaction's own
+/// cost, and few enough to get in nobody's way for long.
 const BATCH: usize = 64;
 
 impl<S: Setting> Db<S> {
-    /// Opens an index of a table, which is made if there is none of that name. The table may have rows, and others may write it meanwhile: this comes back when the index
-    /// has all of them, and nobody is held up. Transactions that are running when the index is begun, and have written to the table, are run again; one that was [begun](Self::begin)
-    /// is told so by [`Conflict::Indexed`](crate::Conflict::Indexed). A unique index refuses duplicates from its beginning on.
+    /// Opens an index of a table, which is made if there is none of that name. The table may have
+    /// rows, and others may write it meanwhile: this comes back when the index has all of them, and
+    /// nobody is held up. Transactions that are running when the index is begun, and have written
+    /// to the table, are run again; one that was [begun](Self::begin) is told so by
+    /// [`Conflict::Indexed`](crate::Conflict::Indexed). A unique index refuses duplicates from its
+    /// beginning on.
     ///
     /// If it cannot be made there is no such index, and the table is as it was.
     ///
@@ -39,9 +46,11 @@ impl<S: Setting> Db<S> {
     ///
     /// # Errors
     ///
-    /// [`Error::NotUnique`] if two rows have the same key in a unique index; [`Error::OtherTypes`] if there is a table or an index of this name that is another;
-    /// [`Error::Nested`] within the closure of a transaction, if the index is not open yet; [`Error::OtherDatabase`]; [`Error::TooManyTables`]; [`Error::Closed`]; when a row's value is none of the
-    /// codec's; or when memory has run out.
+    /// [`Error::NotUnique`] if two rows have the same key in a unique index; [`Error::OtherTypes`]
+    /// if there is a table or an index of this name that is another; [`Error::Nested`] within the
+    /// closure of a transaction, if the index is not open yet; [`Error::OtherDatabase`];
+    /// [`Error::TooManyTables`]; [`Error::Closed`]; when a row's value is none of the codec's; or
+    /// when memory has run out.
     ///
     /// # Panics
     ///
@@ -50,7 +59,7 @@ impl<S: Setting> Db<S> {
     /// # Example
     ///
     /// ```
-    /// use drtm_txn::{Db, Error, IndexDef, Key, Multi, Pod, TableDef};
+    /// use drtm::{Db, Error, IndexDef, Key, Multi, Pod, TableDef};
     ///
     /// const SCORES: TableDef<u64, Pod<u32>> = TableDef::hash("scores");
     /// const BY_SCORE: IndexDef<u64, Pod<u32>, u32, Multi> = IndexDef::multi("players by score", |_, score| Some(score));

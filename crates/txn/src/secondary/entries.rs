@@ -1,9 +1,11 @@
-//! The entries that a row has in the indexes of its table: listed before and after a change, so that what differs is changed and nothing else.
+//! The entries that a row has in the indexes of its table: listed before and after a change, so
+//! that what differs is changed and nothing else.
 
 use super::{Indexes, upkeep};
 use crate::{Error, Key, arena::ArenaKey, storage::KeyRef};
 
-/// The entries of a row that is written. Kept by a thread, so that nothing is allocated once it has grown to its size.
+/// The entries of a row that is written. Kept by a thread, so that nothing is allocated once it has
+/// grown to its size.
 #[derive(Debug, Default)]
 pub(crate) struct RowEntries {
     old: Entries,

@@ -1,9 +1,11 @@
 //! The indexes of a table, as its writers know them.
 //!
-//! They are a list that only grows at its end, so that a writer goes through it without a lock; and a writer sees whether there are any by one flag. An index that could not be made, or was dropped, stays in the list,
-//! and is passed over.
+//! They are a list that only grows at its end, so that a writer goes through it without a lock; and
+//! a writer sees whether there are any by one flag. An index that could not be made, or was
+//! dropped, stays in the list, and is passed over.
 //!
-//! Who adds an index, or gives one up, changes the database's terms then (see `gate`). From there on every writer that commits has known the list as it is.
+//! Who adds an index, or gives one up, changes the database's terms then (see `gate`). From there
+//! on every writer that commits has known the list as it is.
 
 use std::{
     fmt,
@@ -55,7 +57,8 @@ pub(crate) struct Listed {
     next: OnceLock<Box<Self>>,
 }
 
-/// Rows that were there before get their entries one after the other. Writers keep the entries that there are.
+/// Rows that were there before get their entries one after the other. Writers keep the entries that
+/// there are.
 const PARTIAL: u8 = 0;
 /// Every row has its entries.
 const WHOLE: u8 = 1;
@@ -67,7 +70,8 @@ pub(super) trait Lister: Send + Sync {
     /// The index's name.
     fn name(&self) -> &'static str;
 
-    /// Adds the entries of a row, whose key is of the table's type. Entries of a partial index may not be there.
+    /// Adds the entries of a row, whose key is of the table's type. Entries of a partial index may
+    /// not be there.
     fn list(&self, row: KeyRef<'_>, value: &[u8], is_partial: bool, entries: &mut Entries) -> Result<(), Error>;
 }
 
@@ -178,7 +182,8 @@ impl Indexes {
         names.opened.iter().chain(&names.unopened).cloned().collect()
     }
 
-    /// Returns the name of an index that must be opened before the table is written, if there is one.
+    /// Returns the name of an index that must be opened before the table is written, if there is
+    /// one.
     pub(crate) fn not_opened(&self) -> Option<String> {
         if self.has_unopened.load(Acquire) { self.names.lock().unopened.first().cloned() } else { None }
     }
@@ -198,7 +203,8 @@ impl Indexes {
         self.turn.lock()
     }
 
-    /// Adds an index, which has no entries yet; `tell` tells writers and gives the change's number. With one's turn.
+    /// Adds an index, which has no entries yet; `tell` tells writers and gives the change's number.
+    /// With one's turn.
     pub(super) fn add(&self, index: Box<dyn Lister>, tell: impl FnOnce() -> u64) -> &Listed {
         let mut end = &self.first;
         while let Some(listed) = end.get() {

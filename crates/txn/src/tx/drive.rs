@@ -1,5 +1,5 @@
-//! The fast path over many rows: one driver for ranges that are shown or changed, and one look for rows of many keys,
-//! whatever the transaction may see.
+//! The fast path over many rows: one driver for ranges that are shown or changed, and one look for
+//! rows of many keys, whatever the transaction may see.
 
 use std::ops::{Bound, ControlFlow};
 
@@ -37,7 +37,8 @@ impl Reader<ForHolder> for Present<'_> {
     #[inline(always)]
     fn take(&mut self, seen: ReadEntry) -> Result<bool, Special> {
         let is_time_to_check = self.records.len() + self.writes.len() + 1 >= self.next_check;
-        // Rows that the transaction has written itself, or removed, leave the fast path here, and only here.
+        // Rows that the transaction has written itself, or removed, leave the fast path here, and
+        // only here.
         if is_time_to_check || self.writes.may_have(seen.at) {
             return Err(Special::Own(seen));
         }
@@ -102,8 +103,9 @@ pub(super) fn drive<E: Engine, V: Visibility, T: Reader<V>, R: Room>(
     Ok(stop)
 }
 
-/// Moves a cursor behind the last row that was shown, if showing it has panicked. A caller that catches the panic, and
-/// goes on with the range, is not shown that row, nor those before it, a second time.
+/// Moves a cursor behind the last row that was shown, if showing it has panicked. A caller that
+/// catches the panic, and goes on with the range, is not shown that row, nor those before it, a
+/// second time.
 struct Unwinding<'c> {
     cursor: &'c mut Cursor<Inline>,
     shown: Option<u64>,

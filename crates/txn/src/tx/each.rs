@@ -1,4 +1,5 @@
-//! Rows of a range that are shown one after the other, without a way back to whoever asked for them in between.
+//! Rows of a range that are shown one after the other, without a way back to whoever asked for them
+//! in between.
 
 use std::ops::ControlFlow;
 
@@ -22,7 +23,8 @@ impl<R: Sorted, S: Setting, M: Mode> Range<'_, '_, R, S, M> {
         }
     }
 
-    /// A row of which there is more to be said than what its record has; if its value was to be changed, it was copied behind those that are kept. `None`: there is none.
+    /// A row of which there is more to be said than what its record has; if its value was to be
+    /// changed, it was copied behind those that are kept. `None`: there is none.
     #[cold]
     #[inline(never)]
     pub(super) fn row_slow(
@@ -56,7 +58,7 @@ impl<R: Stored<Kind = Ordered>, S: Setting, M: Mode> Range<'_, '_, R, S, M> {
     /// # Example
     ///
     /// ```
-    /// use drtm_txn::{Db, Error, Ordered, Raw, TableDef};
+    /// use drtm::{Db, Error, Ordered, Raw, TableDef};
     ///
     /// const NOTES: TableDef<u64, Raw, Ordered> = TableDef::ordered("notes");
     /// let db = Db::new()?;
@@ -71,12 +73,13 @@ impl<R: Stored<Kind = Ordered>, S: Setting, M: Mode> Range<'_, '_, R, S, M> {
     /// ```
     #[inline]
     pub fn view_next<X>(&mut self, see: impl FnOnce(R::View<'_>) -> X) -> Result<Option<(R::Key, X)>, Error> {
+        self.face_front();
         let Some((entry, found, _)) = self.advance(&Wanted::TO_READ)? else { return Ok(None) };
         self.show(entry, found, |key, view| (key, see(view))).map(Some)
     }
 
-    /// Shows the rows that follow, one after the other, until there are no more or `see` breaks off. For many rows quicker than to ask for
-    /// [each](Self::view_next).
+    /// Shows the rows that follow, one after the other, until there are no more or `see` breaks
+    /// off. For many rows quicker than to ask for [each](Self::view_next).
     ///
     /// # Errors
     ///
@@ -87,9 +90,9 @@ impl<R: Stored<Kind = Ordered>, S: Setting, M: Mode> Range<'_, '_, R, S, M> {
     /// ```
     /// use std::ops::ControlFlow;
     ///
-    /// use drtm_txn::{Db, Pod, TableDef};
+    /// use drtm::{Db, Pod, TableDef};
     ///
-    /// const PRICES: TableDef<u64, Pod<u64>, drtm_txn::Ordered> = TableDef::ordered("prices");
+    /// const PRICES: TableDef<u64, Pod<u64>, drtm::Ordered> = TableDef::ordered("prices");
     ///
     /// let db = Db::new()?;
     /// let prices = db.table(PRICES)?;
@@ -105,10 +108,11 @@ impl<R: Stored<Kind = Ordered>, S: Setting, M: Mode> Range<'_, '_, R, S, M> {
     ///     Ok(dear)
     /// })?;
     /// assert_eq!(dear, [91, 92, 93]);
-    /// # Ok::<(), drtm_txn::Error>(())
+    /// # Ok::<(), drtm::Error>(())
     /// ```
     #[inline]
     pub fn view_each(&mut self, mut see: impl FnMut(R::Key, R::View<'_>) -> ControlFlow<()>) -> Result<(), Error> {
+        self.face_front();
         while let Some(stop) = self.run_in_place(&mut see)? {
             match stop {
                 Stop::Over => return self.tx.passed(),

@@ -1,4 +1,5 @@
-//! A row's place in a table, whether there is a row or not: found once, then read and written there.
+//! A row's place in a table, whether there is a row or not: found once, then read and written
+//! there.
 
 use std::{borrow::Borrow, fmt, marker::PhantomData};
 
@@ -8,12 +9,13 @@ use crate::{
     wanted::Wanted,
 };
 
-/// A row's place in a table, as maps have it: [`Tx::entry`] gives it. A row that is there is looked for once, whatever is then done.
+/// A row's place in a table, as maps have it: [`Tx::entry`] gives it. A row that is there is looked
+/// for once, whatever is then done.
 ///
 /// # Example
 ///
 /// ```
-/// use drtm_txn::{Db, Error, Pod, TableDef};
+/// use drtm::{Db, Error, Pod, TableDef};
 ///
 /// const WORDS: TableDef<String, Pod<u64>> = TableDef::hash("words");
 /// let db = Db::new()?;
@@ -40,7 +42,7 @@ pub enum Entry<'t, 'db, K: Key, C: Codec, S: Setting = Embedded, A: AsKey<K> = &
 /// # Example
 ///
 /// ```
-/// use drtm_txn::{Db, Entry, Error, Pod, TableDef};
+/// use drtm::{Db, Entry, Error, Pod, TableDef};
 ///
 /// const LEASES: TableDef<u64, Pod<u32>> = TableDef::hash("leases");
 /// let db = Db::new()?;
@@ -189,7 +191,8 @@ impl<K: Key, C: Codec, S: Setting, A: AsKey<K>> Entry<'_, '_, K, C, S, A> {
         self.or_insert_with(|| value)
     }
 
-    /// Inserts the row with the value that `make` gives, if it is not there. Gives the value that it has then.
+    /// Inserts the row with the value that `make` gives, if it is not there. Gives the value that
+    /// it has then.
     ///
     /// # Errors
     ///
@@ -198,7 +201,7 @@ impl<K: Key, C: Codec, S: Setting, A: AsKey<K>> Entry<'_, '_, K, C, S, A> {
     /// # Example
     ///
     /// ```
-    /// use drtm_txn::{Db, Error, Serde, TableDef};
+    /// use drtm::{Db, Error, Serde, TableDef};
     ///
     /// const NAMES: TableDef<u64, Serde<String>> = TableDef::hash("names");
     /// let db = Db::new()?;
@@ -222,7 +225,8 @@ impl<K: Key, C: Codec, S: Setting, A: AsKey<K>> Entry<'_, '_, K, C, S, A> {
         }
     }
 
-    /// Inserts the row with its type's default value, if it is not there. Gives the value that it has then.
+    /// Inserts the row with its type's default value, if it is not there. Gives the value that it
+    /// has then.
     ///
     /// # Errors
     ///

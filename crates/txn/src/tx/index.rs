@@ -138,7 +138,8 @@ impl Position {
         }
         let (start, end) = range.ends();
         if <(I, K)>::FITS {
-            // All keys that begin with a part are from `low` to `high`. (A part that is nothing is shifted out.)
+            // All keys that begin with a part are from `low` to `high`. (A part that is nothing is
+            // shifted out.)
             let bits = 8 * K::SIZE.unwrap_or(0) as u32;
             let low = |part: u64| part.checked_shl(bits).unwrap_or(0);
             let high = |part: u64| low(part) | !u64::MAX.checked_shl(bits).unwrap_or(0);
@@ -180,7 +181,8 @@ fn beyond(mut bytes: Vec<u8>) -> Option<Vec<u8>> {
 }
 
 impl<S: Setting, M: Mode> Tx<'_, S, M> {
-    /// An index and its table do not say the same: because what was read of them is not true any more, or because something is wrong.
+    /// An index and its table do not say the same: because what was read of them is not true any
+    /// more, or because something is wrong.
     #[cold]
     pub(super) fn disagreement(&mut self, index: u16, table: &'static str) -> Error {
         match self.validation_error() {

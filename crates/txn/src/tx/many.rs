@@ -1,4 +1,5 @@
-//! Rows of many keys, one after the other: each is asked for while others are looked at, and nothing that is the same for all is done for each.
+//! Rows of many keys, one after the other: each is asked for while others are looked at, and
+//! nothing that is the same for all is done for each.
 
 use std::ops::ControlFlow;
 
@@ -34,7 +35,7 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
     /// # Example
     ///
     /// ```
-    /// use drtm_txn::{Db, Error, Pod, TableDef};
+    /// use drtm::{Db, Error, Pod, TableDef};
     ///
     /// const COUNTERS: TableDef<u64, Pod<u64>> = TableDef::hash("counters");
     /// let db = Db::new()?;
@@ -59,8 +60,9 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
         Ok(values)
     }
 
-    /// Shows the rows of some keys, in the order of the keys, until there are no more or `see` breaks off. Their memory is [asked for](Self::prefetch) a few rows
-    /// ahead, if it has not been before: for more than one or two rows quicker than to [view](Self::view) each.
+    /// Shows the rows of some keys, in the order of the keys, until there are no more or `see`
+    /// breaks off. Their memory is [asked for](Self::prefetch) a few rows ahead, if it has not been
+    /// before: for more than one or two rows quicker than to [view](Self::view) each.
     ///
     /// # Errors
     ///
@@ -71,7 +73,7 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
     /// ```
     /// use std::ops::ControlFlow;
     ///
-    /// use drtm_txn::{Db, Error, Pod, TableDef};
+    /// use drtm::{Db, Error, Pod, TableDef};
     ///
     /// const PRICES: TableDef<u64, Pod<u32>> = TableDef::hash("prices");
     /// let db = Db::new()?;
@@ -167,7 +169,8 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
         }
     }
 
-    /// Shows rows as long as there is nothing special about them: each is where it was asked for, and has what is wanted. Gives how many.
+    /// Shows rows as long as there is nothing special about them: each is where it was asked for,
+    /// and has what is wanted. Gives how many.
     #[inline(always)]
     fn run_of_keys<C: Codec, O: Reach>(
         &mut self,
@@ -228,7 +231,8 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
     }
 }
 
-/// Shows rows as long as each is where it was asked for, and nothing about it is special. Gives how many.
+/// Shows rows as long as each is where it was asked for, and nothing about it is special. Gives how
+/// many.
 #[inline(never)]
 fn run_located<C: Codec, V: Visibility + Copy, E: Engine>(
     (number, table): (u16, &HashTable<E>),

@@ -13,7 +13,7 @@ mod sealed {
 /// # Example
 ///
 /// ```
-/// use drtm_txn::{Db, Error, Mode, Pod, Setting, Table, TableDef, Tx};
+/// use drtm::{Db, Error, Mode, Pod, Setting, Table, TableDef, Tx};
 ///
 /// const ACCOUNTS: TableDef<u64, Pod<i64>> = TableDef::hash("accounts");
 ///

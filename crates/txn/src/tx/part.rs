@@ -15,8 +15,8 @@ use crate::{
 };
 
 impl<S: Setting> Tx<'_, S> {
-    /// Changes a part of a row: nothing else of it is copied, neither now nor when the transaction commits. Where the
-    /// table has indexes, the value is written as a whole.
+    /// Changes a part of a row: nothing else of it is copied, neither now nor when the transaction
+    /// commits. Where the table has indexes, the value is written as a whole.
     #[inline(always)]
     pub(crate) fn update_part<K: Key, C: Flat, O: Kind, T: FromBytes + IntoBytes + Immutable + KnownLayout, X>(
         &mut self,
@@ -68,7 +68,8 @@ impl<S: Setting> Tx<'_, S> {
         self.begin_slow::<C, O>(opened, key, span)
     }
 
-    /// Begins to change a value that is written as a whole: keeps it as it is, and once more for the change.
+    /// Begins to change a value that is written as a whole: keeps it as it is, and once more for
+    /// the change.
     #[cold]
     #[inline(never)]
     fn begin_slow<C: Flat, O: Kind>(

@@ -25,13 +25,16 @@ use crate::{
     write_set::WriteTarget,
 };
 
-/// The rows of a range, one after the other, with the transaction's own among them. What it has passed is part of what the transaction has read, rows that
-/// are not there included: nobody can insert one there, and both commit.
+/// The rows of a range, in order, with the transaction's own writes among them.
+///
+/// It can be read from both ends: [`next`](Self::next) and [`next_back`](Self::next_back) meet in
+/// the middle. All that it has passed, absent rows included, is part of the transaction's read set:
+/// no other transaction can insert a row there while both commit.
 ///
 /// # Example
 ///
 /// ```
-/// use drtm_txn::{Db, Error, Ordered, Pod, TableDef};
+/// use drtm::{Db, Error, Ordered, Pod, TableDef};
 ///
 /// const LINES: TableDef<(u32, u8), Pod<u64>, Ordered> = TableDef::ordered("order lines");
 /// let db = Db::new()?;
@@ -59,10 +62,12 @@ pub struct Range<'t, 'db, R: Sorted, S: Setting = Embedded, M: Mode = Update> {
     pub(super) cursor: Position,
     /// A row that the transaction itself has removed, if the range has passed no other row since.
     pub(super) removed: Option<removed::Bytes>,
+    /// Whether the cursor goes on at the range's back.
+    pub(super) is_reversed: bool,
 }
 
 impl<R: Sorted, S: Setting, M: Mode> Range<'_, '_, R, S, M> {
-    /// The next row, or `None` if there are no more.
+    /// Returns the next row, or `None` if there are no more.
     ///
     /// # Errors
     ///
@@ -71,16 +76,69 @@ impl<R: Sorted, S: Setting, M: Mode> Range<'_, '_, R, S, M> {
     #[expect(clippy::should_implement_trait, reason = "an iterator's items cannot be told to stop at an error")]
     #[inline]
     pub fn next(&mut self) -> Result<Option<KeyedRow<R>>, Error> {
+        self.face_front();
         let Some((entry, found, _)) = self.advance(&Wanted::TO_READ)? else { return Ok(None) };
         self.rows.row(self.tx, &self.opened.name, entry, found).map(Some)
     }
 
-    /// The rows that are left, as an iterator, which ends with the first error.
+    /// Returns the last of the rows that are left, or `None` if there are no more.
+    ///
+    /// A range that is read from the other end than before looks up its next row anew. So reading
+    /// from both ends in turns costs a lookup for each row.
+    ///
+    /// # Errors
+    ///
+    /// As for [`next`](Self::next).
     ///
     /// # Example
     ///
     /// ```
-    /// use drtm_txn::{Db, Error, Ordered, Pod, TableDef};
+    /// use drtm::{Db, Error, Ordered, Pod, TableDef};
+    ///
+    /// const BIDS: TableDef<u64, Pod<u64>, Ordered> = TableDef::ordered("bids");
+    /// let db = Db::new()?;
+    /// let bids = db.table(BIDS)?;
+    /// db.transact(|tx| {
+    ///     (1..=3).try_for_each(|price| tx.put(bids, price, &(100 * price)))?;
+    ///     let mut rows = tx.range(bids, ..)?;
+    ///     assert_eq!(rows.next_back()?, Some((3, 300)));
+    ///     assert_eq!(rows.next()?, Some((1, 100)));
+    ///     assert_eq!(rows.next_back()?, Some((2, 200)));
+    ///     assert_eq!((rows.next()?, rows.next_back()?), (None, None));
+    ///     Ok(())
+    /// })?;
+    /// # Ok::<(), Error>(())
+    /// ```
+    pub fn next_back(&mut self) -> Result<Option<KeyedRow<R>>, Error> {
+        if !self.is_reversed {
+            self.reverse();
+        }
+        let Some((entry, found, _)) = self.advance(&Wanted::TO_READ)? else { return Ok(None) };
+        self.rows.row(self.tx, &self.opened.name, entry, found).map(Some)
+    }
+
+    /// Lets the range go on at its front.
+    #[inline(always)]
+    pub(super) fn face_front(&mut self) {
+        if self.is_reversed {
+            self.reverse();
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn reverse(&mut self) {
+        self.cursor.reverse();
+        self.is_reversed = !self.is_reversed;
+        self.removed = None;
+    }
+
+    /// Returns the rows that are left as an iterator from both ends. It ends with the first error.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm::{Db, Error, Ordered, Pod, TableDef};
     ///
     /// const COUNTERS: TableDef<u64, Pod<u64>, Ordered> = TableDef::ordered("counters");
     /// let db = Db::new()?;
@@ -88,24 +146,16 @@ impl<R: Sorted, S: Setting, M: Mode> Range<'_, '_, R, S, M> {
     /// let rows: Vec<(u64, u64)> = db.transact(|tx| {
     ///     tx.put(counters, &1, &10)?;
     ///     tx.put(counters, &2, &20)?;
-    ///     tx.range_back(counters, ..)?.rows().collect()
+    ///     tx.range(counters, ..)?.rows().rev().collect()
     /// })?;
     /// assert_eq!(rows, [(2, 20), (1, 10)]);
     /// # Ok::<(), Error>(())
     /// ```
-    pub fn rows(mut self) -> impl Iterator<Item = Result<KeyedRow<R>, Error>> {
-        let mut has_failed = false;
-        std::iter::from_fn(move || {
-            if has_failed {
-                return None;
-            }
-            let item = self.next().transpose();
-            has_failed = matches!(item, Some(Err(_)));
-            item
-        })
+    pub fn rows(self) -> impl DoubleEndedIterator<Item = Result<KeyedRow<R>, Error>> {
+        OwnedRows { range: self, has_failed: false }
     }
 
-    /// The same, for one row.
+    /// Expects to be read for one row only.
     #[inline]
     pub(super) fn for_one(self) -> Self {
         Self { cursor: self.cursor.expecting(1, expected_bytes::<R::Codec>()), ..self }
@@ -162,8 +212,8 @@ impl<R: Sorted, S: Setting, M: Mode> Range<'_, '_, R, S, M> {
         }
     }
 
-    /// Notes that a row was passed which is not there. If the transaction itself has removed it, the range goes on
-    /// behind all that it has removed there.
+    /// Notes that a row was passed which is not there. If the transaction itself has removed it,
+    /// the range goes on behind all that it has removed there.
     #[cold]
     pub(super) fn pass_absent(&mut self, key: &R::Entry, row: Row) {
         let Some(WriteTarget::Written(_)) = row.record else { return };
@@ -174,6 +224,40 @@ impl<R: Sorted, S: Setting, M: Mode> Range<'_, '_, R, S, M> {
             self.cursor.skip(start, end);
         }
         self.removed = Some(here);
+    }
+}
+
+/// The rows of a range, as an iterator.
+struct OwnedRows<'t, 'db, R: Sorted, S: Setting, M: Mode> {
+    range: Range<'t, 'db, R, S, M>,
+    has_failed: bool,
+}
+
+impl<'t, 'db, R: Sorted, S: Setting, M: Mode> OwnedRows<'t, 'db, R, S, M> {
+    fn unless_failed(
+        &mut self,
+        next: impl FnOnce(&mut Range<'t, 'db, R, S, M>) -> Result<Option<KeyedRow<R>>, Error>,
+    ) -> Option<Result<KeyedRow<R>, Error>> {
+        if self.has_failed {
+            return None;
+        }
+        let item = next(&mut self.range).transpose();
+        self.has_failed = matches!(item, Some(Err(_)));
+        item
+    }
+}
+
+impl<R: Sorted, S: Setting, M: Mode> Iterator for OwnedRows<'_, '_, R, S, M> {
+    type Item = Result<KeyedRow<R>, Error>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.unless_failed(Range::next)
+    }
+}
+
+impl<R: Sorted, S: Setting, M: Mode> DoubleEndedIterator for OwnedRows<'_, '_, R, S, M> {
+    fn next_back(&mut self) -> Option<Self::Item> {
+        self.unless_failed(Range::next_back)
     }
 }
 
@@ -222,7 +306,7 @@ impl<'db, S: Setting, M: Mode> Tx<'db, S, M> {
     ) -> Result<Range<'_, 'db, R, S, M>, Error> {
         let opened = self.opened(rows.entries(self)?)?;
         let cursor = R::position(range, way).expecting(usize::MAX, expected_bytes::<R::Codec>());
-        Ok(Range { tx: self, rows, opened, cursor, removed: None })
+        Ok(Range { tx: self, rows, opened, cursor, removed: None, is_reversed: false })
     }
 
     /// The rows of a range, in the order of their keys.
@@ -251,7 +335,19 @@ impl<'db, S: Setting, M: Mode> Tx<'db, S, M> {
     ///
     /// # Example
     ///
-    /// See [`Range::rows`].
+    /// ```
+    /// use drtm::{Db, Error, Ordered, Pod, TableDef};
+    ///
+    /// const COUNTERS: TableDef<u64, Pod<u64>, Ordered> = TableDef::ordered("counters");
+    /// let db = Db::new()?;
+    /// let counters = db.table(COUNTERS)?;
+    /// db.transact(|tx| {
+    ///     (1..=9).try_for_each(|key| tx.put(counters, key, &(10 * key)))?;
+    ///     assert_eq!(tx.range_back(counters, ..4)?.next()?, Some((3, 30)));
+    ///     Ok(())
+    /// })?;
+    /// # Ok::<(), Error>(())
+    /// ```
     #[inline]
     pub fn range_back<R: Sorted>(
         &mut self,
@@ -270,7 +366,7 @@ impl<'db, S: Setting, M: Mode> Tx<'db, S, M> {
     /// # Example
     ///
     /// ```
-    /// use drtm_txn::{Db, Error, Ordered, Pod, TableDef};
+    /// use drtm::{Db, Error, Ordered, Pod, TableDef};
     ///
     /// const QUEUE: TableDef<u64, Pod<u64>, Ordered> = TableDef::ordered("queue");
     /// let db = Db::new()?;
@@ -304,8 +400,8 @@ impl<'db, S: Setting, M: Mode> Tx<'db, S, M> {
         self.range_back(rows, range)?.for_one().next()
     }
 
-    /// The rows that have this key, in the order of what else they are sorted by: of an index that is not unique, all
-    /// rows under a key.
+    /// The rows that have this key, in the order of what else they are sorted by: of an index that
+    /// is not unique, all rows under a key.
     ///
     /// # Errors
     ///

@@ -73,7 +73,7 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
     /// # Example
     ///
     /// ```
-    /// use drtm_txn::{Db, Error, Serde, TableDef};
+    /// use drtm::{Db, Error, Serde, TableDef};
     ///
     /// const CAPITALS: TableDef<String, Serde<String>> = TableDef::hash("capitals");
     /// let db = Db::new()?;
@@ -90,7 +90,8 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
         rows.get(self, key)
     }
 
-    /// Shows a row's value without keeping it: with a codec that can be looked at in place, nothing is allocated.
+    /// Shows a row's value without keeping it: with a codec that can be looked at in place, nothing
+    /// is allocated.
     ///
     /// # Errors
     ///
@@ -99,7 +100,7 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
     /// # Example
     ///
     /// ```
-    /// use drtm_txn::{Db, Error, Raw, TableDef};
+    /// use drtm::{Db, Error, Raw, TableDef};
     ///
     /// const NOTES: TableDef<u64, Raw> = TableDef::hash("notes");
     /// let db = Db::new()?;
@@ -121,9 +122,11 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
         self.find(rows, key, |part| rows.show(part).map(see))
     }
 
-    /// Asks for the memory of rows that are going to be read or updated, all at once, where one after the other would wait for it. A hint, for keys that pack into eight
-    /// bytes; for others nothing happens. Of hash tables, where the rows are is remembered, to be used in the order of the keys, or nearly so; of ordered ones it is asked
-    /// for the leaves where keys are, or are going to be.
+    /// Asks for the memory of rows that are going to be read or updated, all at once, where one
+    /// after the other would wait for it. A hint, for keys that pack into eight bytes; for others
+    /// nothing happens. Of hash tables, where the rows are is remembered, to be used in the order
+    /// of the keys, or nearly so; of ordered ones it is asked for the leaves where keys are, or are
+    /// going to be.
     ///
     /// # Errors
     ///
@@ -132,7 +135,7 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
     /// # Example
     ///
     /// ```
-    /// use drtm_txn::{Db, Error, Pod, TableDef};
+    /// use drtm::{Db, Error, Pod, TableDef};
     ///
     /// const STOCK: TableDef<u64, Pod<u64>> = TableDef::hash("stock");
     /// let db = Db::new()?;
@@ -153,8 +156,8 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
         self.prefetch_lines(rows.table(), keys, rows.lines())
     }
 
-    /// Asks for the memory of several columns of rows at once, as [`prefetch`](Self::prefetch) does of one, or of
-    /// whole rows.
+    /// Asks for the memory of several columns of rows at once, as [`prefetch`](Self::prefetch) does
+    /// of one, or of whole rows.
     ///
     /// # Errors
     ///
@@ -247,7 +250,8 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
         make(Self::bytes(self.state(), found)).map_err(|source| Error::Codec { table: table.get(), source })
     }
 
-    /// Finds a row, and copies its value if that is wanted. What was found is part of what the transaction has read.
+    /// Finds a row, and copies its value if that is wanted. What was found is part of what the
+    /// transaction has read.
     #[inline(always)]
     pub(super) fn row<C: Codec, O: Reach>(
         &mut self,
@@ -284,7 +288,8 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
         db.catalog.located::<O>(located, opened.number, word)
     }
 
-    /// Finds a row wherever it is. Compiled once for words, and once for bytes, for all tables: what is done once in a transaction takes longer to be fetched than to be carried out.
+    /// Finds a row wherever it is. Compiled once for words, and once for bytes, for all tables:
+    /// what is done once in a transaction takes longer to be fetched than to be carried out.
     #[inline(never)]
     pub(super) fn row_of_key<'k, N: Into<KeyRef<'k>> + Copy, O: Reach>(
         &mut self,
@@ -315,7 +320,8 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
         self.row_of(seen, wanted, start)
     }
 
-    /// The row of a record that was found, and whose value was copied; if it was to be changed, to the end of the values, which was here before.
+    /// The row of a record that was found, and whose value was copied; if it was to be changed, to
+    /// the end of the values, which was here before.
     #[inline(always)]
     pub(super) fn row_of(&mut self, seen: ReadEntry, wanted: &Wanted, start: usize) -> Result<Row, Error> {
         if self.state().writes.may_have(seen.at) {
@@ -339,7 +345,8 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
         Ok(Row { found, record: Some(WriteTarget::Seen(seen)) })
     }
 
-    /// The same for a record that the transaction has written, if it has: by itself, as most reads are of others.
+    /// The same for a record that the transaction has written, if it has: by itself, as most reads
+    /// are of others.
     #[inline(never)]
     fn row_written(&mut self, seen: ReadEntry, wanted: &Wanted, start: usize) -> Result<Option<Row>, Error> {
         let TxState { writes, arena, .. } = self.state();

@@ -14,7 +14,8 @@ use crate::{
 /// How many rows are brought to their table at once.
 const RUN: usize = 16;
 
-/// A row that is to be inserted: its key, and where its value is among those that the transaction keeps.
+/// A row that is to be inserted: its key, and where its value is among those that the transaction
+/// keeps.
 #[derive(Clone, Copy, Debug, Default)]
 struct Row {
     word: u64,
@@ -22,18 +23,20 @@ struct Row {
 }
 
 impl<S: Setting> Tx<'_, S> {
-    /// Inserts several rows that are not there yet. Where they ascend and come together in an ordered table, with keys that pack into eight bytes, they are inserted
-    /// together: an order's lines, say, or events.
+    /// Inserts several rows that are not there yet. Where they ascend and come together in an
+    /// ordered table, with keys that pack into eight bytes, they are inserted together: an order's
+    /// lines, say, or events.
     ///
     /// # Errors
     ///
-    /// [`Error::Exists`] if one of them is there: the ones before it are inserted then. Otherwise as for [`put`](Self::put); some of those before may be inserted. Who goes on
-    /// all the same, and wants none of them, returns to a [savepoint](Self::savepoint).
+    /// [`Error::Exists`] if one of them is there: the ones before it are inserted then. Otherwise
+    /// as for [`put`](Self::put); some of those before may be inserted. Who goes on all the same,
+    /// and wants none of them, returns to a [savepoint](Self::savepoint).
     ///
     /// # Example
     ///
     /// ```
-    /// use drtm_txn::{Db, Error, Ordered, Pod, TableDef};
+    /// use drtm::{Db, Error, Ordered, Pod, TableDef};
     ///
     /// const LINES: TableDef<(u32, u8), Pod<u64>, Ordered> = TableDef::ordered("lines");
     /// let db = Db::new()?;

@@ -12,7 +12,7 @@ use crate::{Error, Setting, state::TxState, write_set::Mark};
 /// # Example
 ///
 /// ```
-/// use drtm_txn::{Db, Error, Pod, TableDef};
+/// use drtm::{Db, Error, Pod, TableDef};
 ///
 /// const COUNTERS: TableDef<u64, Pod<u64>> = TableDef::hash("counters");
 /// let db = Db::new()?;
@@ -49,7 +49,8 @@ impl<S: Setting> Tx<'_, S> {
     ///
     /// # Errors
     ///
-    /// [`Error::OtherSavepoint`] if the savepoint is another transaction's, or of a part that was undone.
+    /// [`Error::OtherSavepoint`] if the savepoint is another transaction's, or of a part that was
+    /// undone.
     pub fn return_to(&mut self, savepoint: Savepoint) -> Result<(), Error> {
         let database = self.db.number;
         let TxState { writes, reads, removed, holder, .. } = self.state();

@@ -23,8 +23,8 @@ use crate::{
 };
 
 impl<K: Key, C: Codec, S: Setting> Range<'_, '_, Table<K, C, Ordered>, S> {
-    /// Changes the value of the next row, where it is found: without looking for it again. Gives its key and what `change` gives, or `None` if there are no
-    /// more rows.
+    /// Changes the value of the next row, where it is found: without looking for it again. Gives
+    /// its key and what `change` gives, or `None` if there are no more rows.
     ///
     /// # Errors
     ///
@@ -33,7 +33,7 @@ impl<K: Key, C: Codec, S: Setting> Range<'_, '_, Table<K, C, Ordered>, S> {
     /// # Example
     ///
     /// ```
-    /// use drtm_txn::{Db, Error, Ordered, Pod, TableDef};
+    /// use drtm::{Db, Error, Ordered, Pod, TableDef};
     ///
     /// const LINES: TableDef<(u32, u8), Pod<u64>, Ordered> = TableDef::ordered("order lines");
     /// let db = Db::new()?;
@@ -56,6 +56,7 @@ impl<K: Key, C: Codec, S: Setting> Range<'_, '_, Table<K, C, Ordered>, S> {
     where
         C::Value: Borrow<C::Given>,
     {
+        self.face_front();
         let wanted = self.tx.wanted_for_change(self.opened);
         let Some((key, found, record)) = self.advance(wanted)? else { return Ok(None) };
         let Self { tx, opened, .. } = self;
@@ -65,8 +66,9 @@ impl<K: Key, C: Codec, S: Setting> Range<'_, '_, Table<K, C, Ordered>, S> {
         Ok(Some((key, result)))
     }
 
-    /// Changes the values of the rows that follow, one after the other, until there are no more or `change` breaks off, with a row that is changed, too. For many rows
-    /// quicker than to ask for [each](Self::update_next).
+    /// Changes the values of the rows that follow, one after the other, until there are no more or
+    /// `change` breaks off, with a row that is changed, too. For many rows quicker than to ask for
+    /// [each](Self::update_next).
     ///
     /// # Errors
     ///
@@ -77,7 +79,7 @@ impl<K: Key, C: Codec, S: Setting> Range<'_, '_, Table<K, C, Ordered>, S> {
     /// ```
     /// use std::ops::ControlFlow;
     ///
-    /// use drtm_txn::{Db, Error, Ordered, Pod, TableDef};
+    /// use drtm::{Db, Error, Ordered, Pod, TableDef};
     ///
     /// const LINES: TableDef<(u32, u8), Pod<u64>, Ordered> = TableDef::ordered("order lines");
     /// let db = Db::new()?;
@@ -101,6 +103,7 @@ impl<K: Key, C: Codec, S: Setting> Range<'_, '_, Table<K, C, Ordered>, S> {
     where
         C::Value: Borrow<C::Given>,
     {
+        self.face_front();
         let wanted = &Wanted::TO_CHANGE;
         while let Some((stop, end)) = self.run_changing(&mut change)? {
             match stop {
@@ -124,7 +127,8 @@ impl<K: Key, C: Codec, S: Setting> Range<'_, '_, Table<K, C, Ordered>, S> {
         Ok(())
     }
 
-    /// Changes rows by the fast path. Gives where the values end that the transaction keeps, too. `None` if the transaction, or the table, has none.
+    /// Changes rows by the fast path. Gives where the values end that the transaction keeps, too.
+    /// `None` if the transaction, or the table, has none.
     #[inline(never)]
     fn run_changing(
         &mut self,
@@ -179,7 +183,8 @@ impl<K: Key, C: Codec, S: Setting> Range<'_, '_, Table<K, C, Ordered>, S> {
         Ok(Some((stop, start)))
     }
 
-    /// Removes the next row, where it is found, and gives what it was; `None` if there are no more rows.
+    /// Removes the next row, where it is found, and gives what it was; `None` if there are no more
+    /// rows.
     ///
     /// # Errors
     ///
@@ -190,6 +195,7 @@ impl<K: Key, C: Codec, S: Setting> Range<'_, '_, Table<K, C, Ordered>, S> {
     /// See [`Tx::pop_first`].
     #[inline]
     pub fn remove_next(&mut self) -> Result<Option<(K, C::Value)>, Error> {
+        self.face_front();
         let Some((key, found, record)) = self.advance(&Wanted::TO_READ)? else { return Ok(None) };
         let value = self.tx.decode::<C>(self.opened, found)?;
         let Self { tx, opened, .. } = self;
@@ -213,7 +219,7 @@ impl<S: Setting> Tx<'_, S> {
     /// # Example
     ///
     /// ```
-    /// use drtm_txn::{Db, Error, Ordered, Pod, TableDef};
+    /// use drtm::{Db, Error, Ordered, Pod, TableDef};
     ///
     /// const JOBS: TableDef<u64, Pod<u32>, Ordered> = TableDef::ordered("jobs");
     /// let db = Db::new()?;
@@ -231,6 +237,41 @@ impl<S: Setting> Tx<'_, S> {
         range: impl KeyRange<K>,
     ) -> Result<Option<(K, C::Value)>, Error> {
         self.range(table, range)?.for_one().remove_next()
+    }
+
+    /// Removes all rows of a range, and returns what they were, in order. They are one
+    /// transaction's writes, however many they are: see [`retain`](Self::retain), which returns
+    /// none.
+    ///
+    /// # Errors
+    ///
+    /// As for [`put`](Self::put).
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm::{Db, Error, Ordered, Pod, TableDef};
+    ///
+    /// /// What is due, by its time and a number.
+    /// const TIMERS: TableDef<(u64, u32), Pod<u64>, Ordered> = TableDef::ordered("timers");
+    /// let db = Db::new()?;
+    /// let timers = db.table(TIMERS)?;
+    /// db.transact(|tx| [(10, 0), (10, 1), (30, 0)].iter().try_for_each(|timer| tx.put(timers, timer, &7)))?;
+    /// let due = db.transact(|tx| tx.drain(timers, ..(20, 0)))?;
+    /// assert_eq!(due, [((10, 0), 7), ((10, 1), 7)]);
+    /// assert_eq!(db.read(|tx| tx.len(timers))?, 1);
+    /// # Ok::<(), Error>(())
+    /// ```
+    pub fn drain<K: Key, C: Codec>(
+        &mut self,
+        table: Table<K, C, Ordered>,
+        range: impl KeyRange<K>,
+    ) -> Result<Vec<(K, C::Value)>, Error> {
+        let (mut rows, mut drained) = (self.range(table, range)?, Vec::new());
+        while let Some(row) = rows.remove_next()? {
+            drained.push(row);
+        }
+        Ok(drained)
     }
 
     /// Removes the last row of a range, and gives what it was.

@@ -14,7 +14,8 @@ use crate::{
 };
 
 impl<'db, S: Setting> Tx<'db, S> {
-    /// Writes a row by `write`, and the entries that it has with its old value and is to have with the new one.
+    /// Writes a row by `write`, and the entries that it has with its old value and is to have with
+    /// the new one.
     #[inline(always)]
     pub(super) fn with_entries(
         &mut self,
@@ -96,7 +97,8 @@ impl<'db, S: Setting> Tx<'db, S> {
     }
 
     fn add_entry(&mut self, entry: Entry<'_>, row: &[u8]) -> Result<(), Error> {
-        // An entry of another kind has the row's key within its own, so that it can be nobody else's.
+        // An entry of another kind has the row's key within its own, so that it can be nobody
+        // else's.
         let (value, expected) =
             if entry.is_unique { (row, &Expected::Nothing) } else { (&[][..], &Expected::Anything) };
         let index = self.index_of(entry)?;

@@ -1,7 +1,8 @@
 //! Going through all rows of a table, whichever kind of table it is.
 //!
-//! Of a hash table, each bucket is guarded as that of an absent key is: a key that comes into one, or a bucket that is
-//! split, is a phantom. The keys of a few buckets are noted, and looked up one by one.
+//! Of a hash table, each bucket is guarded as that of an absent key is: a key that comes into one,
+//! or a bucket that is split, is a phantom. The keys of a few buckets are noted, and looked up one
+//! by one.
 
 use std::ops::ControlFlow;
 
@@ -9,12 +10,12 @@ use super::{Mode, Tx, read::Row};
 use crate::{Codec, Error, Key, Setting, Table, catalog::Opened, storage::OwnedKey, table::Kind, wanted::Wanted};
 
 impl<S: Setting, M: Mode> Tx<'_, S, M> {
-    /// Shows all rows of a table, until there are no more or `see` breaks off: those of an ordered table in the order
-    /// of their keys, those of a hash table in none. What has been seen is all that there was at one moment, if the
-    /// transaction commits.
+    /// Shows all rows of a table, until there are no more or `see` breaks off: those of an ordered
+    /// table in the order of their keys, those of a hash table in none. What has been seen is all
+    /// that there was at one moment, if the transaction commits.
     ///
-    /// A hash table that rows are inserted into all the time is better walked in a [snapshot](crate::Db::read), which
-    /// nothing disturbs.
+    /// A hash table that rows are inserted into all the time is better walked in a
+    /// [snapshot](crate::Db::read), which nothing disturbs.
     ///
     /// # Errors
     ///
@@ -25,7 +26,7 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
     /// ```
     /// use std::ops::ControlFlow;
     ///
-    /// use drtm_txn::{Db, Error, Pod, TableDef};
+    /// use drtm::{Db, Error, Pod, TableDef};
     ///
     /// const STOCK: TableDef<String, Pod<u64>> = TableDef::hash("stock");
     /// let db = Db::new()?;
@@ -114,8 +115,8 @@ impl<S: Setting, M: Mode> Tx<'_, S, M> {
 }
 
 impl<S: Setting> Tx<'_, S> {
-    /// Removes the rows of a table that `keep` does not want to be kept. Returns how many. The rows are one transaction's
-    /// writes, however many they are.
+    /// Removes the rows of a table that `keep` does not want to be kept. Returns how many. The rows
+    /// are one transaction's writes, however many they are.
     ///
     /// # Errors
     ///
@@ -124,7 +125,7 @@ impl<S: Setting> Tx<'_, S> {
     /// # Example
     ///
     /// ```
-    /// use drtm_txn::{Db, Error, Pod, TableDef};
+    /// use drtm::{Db, Error, Pod, TableDef};
     ///
     /// /// When sessions end.
     /// const SESSIONS: TableDef<u64, Pod<u64>> = TableDef::hash("sessions");

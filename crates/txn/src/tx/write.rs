@@ -21,12 +21,13 @@ impl<S: Setting> Tx<'_, S> {
     ///
     /// # Errors
     ///
-    /// [`Error::Conflict`]; or when key or value are too long, cannot be encoded, or memory has run out.
+    /// [`Error::Conflict`]; or when key or value are too long, cannot be encoded, or memory has run
+    /// out.
     ///
     /// # Example
     ///
     /// ```
-    /// use drtm_txn::{Db, Error, Pod, TableDef};
+    /// use drtm::{Db, Error, Pod, TableDef};
     ///
     /// const COUNTERS: TableDef<u64, Pod<u64>> = TableDef::hash("counters");
     /// let db = Db::new()?;
@@ -67,7 +68,8 @@ impl<S: Setting> Tx<'_, S> {
         self.place::<K, C, O>(table, key, value, false)
     }
 
-    /// Changes the value of a row that is there. Gives what `change` gives, or `None` if there is no such row.
+    /// Changes the value of a row that is there. Gives what `change` gives, or `None` if there is
+    /// no such row.
     ///
     /// # Errors
     ///
@@ -76,7 +78,7 @@ impl<S: Setting> Tx<'_, S> {
     /// # Example
     ///
     /// ```
-    /// use drtm_txn::{Db, Error, Pod, TableDef};
+    /// use drtm::{Db, Error, Pod, TableDef};
     ///
     /// const COUNTERS: TableDef<u64, Pod<u64>> = TableDef::hash("counters");
     /// let db = Db::new()?;
@@ -120,14 +122,16 @@ impl<S: Setting> Tx<'_, S> {
         })
     }
 
-    /// Where the value of a row is wanted that is going to be changed. Where there are indexes, what it was is asked for after it has been changed.
+    /// Where the value of a row is wanted that is going to be changed. Where there are indexes,
+    /// what it was is asked for after it has been changed.
     #[inline(always)]
     pub(super) fn wanted_for_change(&self, opened: &Opened<S::Engine>) -> &'static Wanted {
         if opened.indexes.are_none() { &Wanted::TO_CHANGE } else { &Wanted::TO_READ }
     }
 
-    /// Changes the value of a row that was found, and is where it was wanted. Whether there are indexes is not asked again: they may come and go, and whoever has written
-    /// without one that has come is told so when it commits.
+    /// Changes the value of a row that was found, and is where it was wanted. Whether there are
+    /// indexes is not asked again: they may come and go, and whoever has written without one that
+    /// has come is told so when it commits.
     #[inline(always)]
     pub(super) fn change_found<C: Codec, R>(
         &mut self,
@@ -167,7 +171,7 @@ impl<S: Setting> Tx<'_, S> {
     /// # Example
     ///
     /// ```
-    /// use drtm_txn::{Db, Error, Pod, TableDef};
+    /// use drtm::{Db, Error, Pod, TableDef};
     ///
     /// const COUNTERS: TableDef<u64, Pod<u64>> = TableDef::hash("counters");
     /// let db = Db::new()?;
@@ -218,7 +222,7 @@ impl<S: Setting> Tx<'_, S> {
     /// # Example
     ///
     /// ```
-    /// use drtm_txn::{Db, Error, Pod, TableDef};
+    /// use drtm::{Db, Error, Pod, TableDef};
     ///
     /// const TASKS: TableDef<u64, Pod<u64>> = TableDef::hash("tasks");
     /// let db = Db::new()?;
@@ -282,7 +286,8 @@ impl<S: Setting> Tx<'_, S> {
         self.write_found(opened, key, record, op, is_read)
     }
 
-    /// The same where it is known whether the record, if it is new to the transaction, was read. It is not among the reads.
+    /// The same where it is known whether the record, if it is new to the transaction, was read. It
+    /// is not among the reads.
     #[inline(always)]
     pub(super) fn write_found(
         &mut self,
@@ -351,7 +356,8 @@ impl<S: Setting> Tx<'_, S> {
         self.put_row::<O>(opened, key, row, value)
     }
 
-    /// Gives a row that was found, or was found not to be there, a value, and its entries in indexes.
+    /// Gives a row that was found, or was found not to be there, a value, and its entries in
+    /// indexes.
     #[inline(always)]
     pub(super) fn put_row<O: Reach>(
         &mut self,
@@ -371,11 +377,12 @@ impl<S: Setting> Tx<'_, S> {
         })
     }
 
-    /// What is expected where a row was missed: what was seen there, unless it may have begun to come round since the
-    /// transaction was admitted.
+    /// What is expected where a row was missed: what was seen there, unless it may have begun to
+    /// come round since the transaction was admitted.
     ///
-    /// The store tells the database of each turn before it counts it itself. So if the database has heard of none, the
-    /// store has counted one at most of those that make a bucket come round, and three are left to be seen from now on.
+    /// The store tells the database of each turn before it counts it itself. So if the database has
+    /// heard of none, the store has counted one at most of those that make a bucket come round, and
+    /// three are left to be seen from now on.
     #[inline(always)]
     fn still_missed(&mut self, absence: Absence) -> Expected {
         let (db, admitted) = (self.db, self.state().session.admission);

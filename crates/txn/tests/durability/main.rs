@@ -15,6 +15,9 @@ mod limits;
 mod reopen;
 mod waiting;
 
+// As an application knows it: derived code says so.
+extern crate drtm_txn as drtm;
+
 use std::sync::Arc;
 
 use drtm_htm::NoHtm;

@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex};
 
 use drtm_htm::NoHtm;
 use drtm_txn::{
-    Commit, Db, Durability, Error, IndexDef, LogError, Multi, Pod, Raw, Sink, SinkError, TableDef,
-    durability::storage::Image,
+    Bincode, Codec, Commit, Db, Durability, Error, IndexDef, Key, Kind, LogError, Multi, Ordered, Pod, PodRef,
+    Postcard, Raw, Sink, SinkError, TableDef, durability::storage::Image,
 };
 
 use super::{PAIRS, Pair, Sound, TEXTS, Tables, builder, open};
@@ -28,7 +28,7 @@ fn a_table_is_opened_only_as_what_it_was() -> Result<(), Error> {
         }
         other => panic!("{other:?}"),
     }
-    const ORDERED: TableDef<u32, Pod<Pair>, drtm_txn::Ordered> = TableDef::ordered("pairs");
+    const ORDERED: TableDef<u32, Pod<Pair>, Ordered> = TableDef::ordered("pairs");
     assert!(matches!(db.table(ORDERED), Err(Error::OtherTypes { .. })));
     let texts = db.table(TEXTS)?;
     assert_eq!(db.read(|tx| tx.get(texts, "a".to_owned()))?.as_deref(), Some(&b"one"[..]));
@@ -43,6 +43,55 @@ fn a_table_is_opened_only_as_what_it_was() -> Result<(), Error> {
     let (new, texts) = (db.table(NEW)?, db.table(TEXTS)?);
     assert_eq!(db.read(|tx| tx.get(new, 1))?.as_deref(), Some(&b"two"[..]));
     assert_eq!(db.read(|tx| tx.count(texts, ..))?, 1);
+    Ok(())
+}
+
+/// Whatever is stated of a table is remembered, of both sides of a refusal something is said, and names of types are
+/// of no account.
+#[test]
+fn a_table_is_known_by_its_shapes_and_version() -> Result<(), Error> {
+    const BY: TableDef<(String, u32), Pod<[u8; 8]>> = TableDef::hash("stock");
+    let disk = Image::default();
+    let db = open(&disk)?;
+    let stock = db.table(BY.version(2))?;
+    db.transact(|tx| tx.put(stock, ("eu", 7), &[1; 8]))?;
+    db.rename_table("stock", "goods")?;
+    drop(db);
+
+    /// Parts with names.
+    #[derive(Clone, Debug, PartialEq, Key)]
+    struct Place {
+        region: String,
+        shelf: u32,
+    }
+    const PLACES: TableDef<Place, PodRef<[u8; 8]>> = TableDef::hash("goods").version(2);
+    fn refused<K: Key, C: Codec, O: Kind>(db: &Db<Sound>, def: TableDef<K, C, O>, is: &str, asked: &str) {
+        match db.table(def) {
+            Err(Error::OtherTypes { name: "goods", is: found, asked: opened }) => {
+                assert!(found.contains(is) && opened.contains(asked), "{found} / {opened}");
+            }
+            other => panic!("{:?}", other.map(drop)),
+        }
+    }
+    for _ in 0..2 {
+        let db = open(&disk)?;
+        let key = "(string,u32)";
+        refused(&db, TableDef::<Place, PodRef<[u8; 8]>>::hash("goods"), "version 2", "version 0");
+        refused(&db, TableDef::<(String, i32), Pod<u64>>::hash("goods").version(2), key, "(string,i32)");
+        refused(&db, TableDef::<Place, Pod<u32>>::hash("goods").version(2), "(8 bytes)", "(4 bytes)");
+        refused(&db, TableDef::<Place, Raw>::hash("goods").version(2), "plain", "raw (any number of");
+        refused(&db, TableDef::<Place, Postcard<u64>>::hash("goods").version(2), "plain", "postcard1");
+        refused(&db, TableDef::<Place, Bincode<u64>>::hash("goods").version(2), "plain", "bincode2");
+        let ordered = TableDef::<Place, PodRef<[u8; 8]>, Ordered>::ordered("goods").version(2);
+        refused(&db, ordered, "a hash table", "an ordered table");
+        let goods = db.table(PLACES)?;
+        assert_eq!(db.read(|tx| tx.get(goods, ("eu", 7)))?, Some([1; 8]));
+        // In a process all handles have the same types, and the same version.
+        refused(&db, PLACES.version(3), "version 2", "version 3");
+        refused(&db, TableDef::<(String, u32), Pod<[u8; 8]>>::hash("goods").version(2), "Place", "String");
+        // A checkpoint remembers them, too.
+        db.checkpoint()?;
+    }
     Ok(())
 }
 

@@ -57,6 +57,7 @@ impl Codec for Failing {
     type Value = i64;
     type Given = i64;
     type View<'b> = i64;
+    const FAMILY: &'static str = "failing";
 
     fn encode(value: &i64, bytes: &mut Vec<u8>) -> Result<(), CodecError> {
         bytes.extend(value.to_le_bytes());

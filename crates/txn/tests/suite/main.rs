@@ -2,6 +2,8 @@
 #![cfg(not(feature = "model"))]
 
 mod close;
+mod counts;
+mod derived;
 mod drops;
 mod each;
 mod faults;
@@ -21,6 +23,9 @@ mod snapshots;
 mod starvation;
 mod waits;
 mod walks;
+
+// As an application knows it: derived code says so.
+extern crate drtm_txn as drtm;
 
 use drtm_htm::Engine;
 use drtm_txn::Setting;

@@ -2,7 +2,8 @@
 //! come back by insertion and by savepoints.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, VecDeque},
+    fmt::Debug,
     ops::{ControlFlow, Range},
 };
 
@@ -24,6 +25,10 @@ enum Step {
     /// Adds to each row of a range.
     UpdateEach(u16, u16),
     ViewEach(u16, u16),
+    /// Reads a range from its front where a bit is set, and else from its back; then maybe removes
+    /// the next row.
+    BothEnds(u16, u16, u64, bool),
+    Drain(u16, u16),
     Savepoint,
     ReturnTo(usize),
 }
@@ -39,6 +44,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         2 => (key(), key()).prop_map(|(from, to)| Step::Count(from, to)),
         1 => (key(), key()).prop_map(|(from, to)| Step::UpdateEach(from, to)),
         2 => (key(), key()).prop_map(|(from, to)| Step::ViewEach(from, to)),
+        3 => (key(), key(), any::<u64>(), any::<bool>()).prop_map(|(from, to, ends, r)| Step::BothEnds(from, to, ends, r)),
+        1 => (key(), 0..10_u16).prop_map(|(from, length)| Step::Drain(from, from + length)),
         1 => Just(Step::Savepoint),
         1 => (0..3_usize).prop_map(Step::ReturnTo),
     ];
@@ -56,7 +63,7 @@ fn by_ref<K>(range: &Range<K>) -> Range<&K> {
     &range.start..&range.end
 }
 
-fn run<K: Key + Ord>(
+fn run<K: Key + Ord + Debug>(
     tx: &mut Tx<'_, On<NoHtm>>,
     rows: Table<K, Pod<u64>, Ordered>,
     name: impl Fn(u16) -> K,
@@ -121,6 +128,34 @@ fn run<K: Key + Ord>(
                 let expected: Vec<_> = model.range(range(from, to)).map(|(key, value)| (name(*key), *value)).collect();
                 assert!(seen == expected, "{} rows instead of {}", seen.len(), expected.len());
             }
+            Step::BothEnds(from, to, mut ends, removes) => {
+                let mut left: VecDeque<_> = model.range(range(from, to)).map(|(key, value)| (*key, *value)).collect();
+                let most = if removes { left.len() / 2 } else { left.len() + 1 };
+                let mut range = tx.range(rows, by_ref(&between(from, to)))?;
+                for _ in 0..most {
+                    ends = ends.rotate_left(1);
+                    let (row, expected) = if ends & 1 == 0 {
+                        (range.next()?, left.pop_front())
+                    } else {
+                        (range.next_back()?, left.pop_back())
+                    };
+                    assert!(row == expected.map(|(key, value)| (name(key), value)), "{row:?} is not {expected:?}");
+                }
+                if removes {
+                    let expected = left.pop_front();
+                    let removed = range.remove_next()?;
+                    assert!(removed == expected.map(|(key, value)| (name(key), value)), "not {expected:?}");
+                    expected.map(|(key, _)| model.remove(&key));
+                    let rest: Vec<_> = range.rows().rev().collect::<Result<_, _>>()?;
+                    assert!(rest == left.iter().rev().map(|(key, value)| (name(*key), *value)).collect::<Vec<_>>());
+                }
+            }
+            Step::Drain(from, to) => {
+                let drained = tx.drain(rows, by_ref(&between(from, to)))?;
+                let keys: Vec<_> = model.range(range(from, to)).map(|(key, value)| (*key, *value)).collect();
+                assert!(drained == keys.iter().map(|(key, value)| (name(*key), *value)).collect::<Vec<_>>());
+                keys.iter().for_each(|(key, _)| assert!(model.remove(key).is_some()));
+            }
             Step::Savepoint => savepoints.push((tx.savepoint(), model.clone())),
             Step::ReturnTo(back) => {
                 let Some(at) = savepoints.len().checked_sub(back + 1) else { continue };
@@ -133,7 +168,7 @@ fn run<K: Key + Ord>(
     Ok(())
 }
 
-fn agree<K: Key + Ord>(def: TableDef<K, Pod<u64>, Ordered>, name: impl Fn(u16) -> K, steps: &[Step]) {
+fn agree<K: Key + Ord + Debug>(def: TableDef<K, Pod<u64>, Ordered>, name: impl Fn(u16) -> K, steps: &[Step]) {
     let db: Db<On<NoHtm>> = Builder::new().memory(32 << 20).build_with(NoHtm).expect("memory");
     let rows = db.table(def).expect("memory");
     let before: Model = (0..60).step_by(2).map(|key| (key, u64::from(key))).collect();
@@ -176,4 +211,47 @@ fn twenty_thousand_rows_are_popped_in_one_transaction() {
     });
     assert_eq!(popped.expect("memory"), ROWS);
     assert_eq!(db.read(|tx| tx.count(rows, ..)).expect("sound"), 0);
+}
+
+#[test]
+fn a_row_that_comes_between_both_ends_is_a_phantom() {
+    let db = Db::new().expect("memory");
+    let rows = db.table(TableDef::<u64, Pod<u64>, Ordered>::ordered("rows")).expect("memory");
+    db.transact(|tx| (0..1_000).try_for_each(|key| tx.put(rows, 2 * key, &key))).expect("memory");
+    for (new, is_seen) in [(11, true), (1_601, true), (1_001, true), (401, false)] {
+        let mut runs = 0;
+        db.transact(|tx| {
+            runs += 1;
+            // From 500 on to 1,600, and from 1,700 back to the same; a few at the lowest end, too.
+            let mut range = tx.range(rows, 500..=1_700)?;
+            for _ in 0..50 {
+                range.next_back()?;
+            }
+            while range.next()?.is_some() {}
+            tx.range(rows, ..40)?.rows().rev().try_for_each(|row| row.map(drop))?;
+            if runs == 1 {
+                std::thread::scope(|scope| scope.spawn(|| db.transact(|tx| tx.insert(rows, new, &0))).join())
+                    .expect("no panic")?;
+            }
+            tx.put(rows, 9_000, &runs)
+        })
+        .expect("memory");
+        assert_eq!(runs, if is_seen { 2 } else { 1 }, "{new}");
+    }
+}
+
+#[test]
+fn owned_rows_meet_in_the_middle() {
+    let db = Db::new().expect("memory");
+    let rows = db.table(TableDef::<u64, Pod<u64>, Ordered>::ordered("rows")).expect("memory");
+    let found = db.transact(|tx| {
+        (0..10).try_for_each(|key| tx.put(rows, key, &key))?;
+        let mut rows = tx.range(rows, ..)?.rows();
+        let ends = [rows.next(), rows.next_back(), rows.next_back(), rows.next()];
+        let found: Vec<_> = ends.into_iter().flatten().collect::<Result<_, _>>()?;
+        assert_eq!(rows.by_ref().rev().count(), 6);
+        assert!(rows.next().is_none() && rows.next_back().is_none());
+        Ok(found)
+    });
+    assert_eq!(found.expect("sound"), [(0, 0), (9, 9), (8, 8), (1, 1)]);
 }

@@ -1,4 +1,5 @@
-//! A checkpoint that is being written: frames one behind the other, to a file that has no name of its own yet.
+//! A checkpoint that is being written: frames one behind the other, to a file that has no name of
+//! its own yet.
 
 use crate::{
     Error,
@@ -57,8 +58,8 @@ impl<'s> CheckpointFile<'s> {
         self.write()
     }
 
-    /// Writes a frame of rows, which `more` adds until there are none, or the frame has so many bytes. Returns whether
-    /// there may be others.
+    /// Writes a frame of rows, which `more` adds until there are none, or the frame has so many
+    /// bytes. Returns whether there may be others.
     pub(super) fn rows(
         &mut self,
         bytes: usize,

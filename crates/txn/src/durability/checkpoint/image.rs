@@ -11,8 +11,8 @@ use crate::durability::{
     storage::{Storage, StoredFile, read_all_at},
 };
 
-/// A checkpoint whose beginning and end are as they should be. The frames between are checked as they are read, which
-/// several threads can do.
+/// A checkpoint whose beginning and end are as they should be. The frames between are checked as
+/// they are read, which several threads can do.
 #[derive(Debug)]
 pub(in crate::durability) struct CheckpointImage {
     name: String,

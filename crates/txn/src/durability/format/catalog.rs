@@ -19,7 +19,7 @@ struct RawTable {
     name: U16,
     key: U16,
     codec: U16,
-    reserved: U16,
+    version: U16,
 }
 
 /// Every other change: of the table itself, or of an index.
@@ -46,27 +46,29 @@ pub struct TableShape {
     pub key_size: Option<u32>,
     /// Bytes of a value, if all have as many.
     pub value_size: Option<u32>,
-    /// The name of the key's type.
+    /// The name of the encoding of keys.
     pub key: String,
-    /// The name of the codec's type.
+    /// The name of the format of values.
     pub codec: String,
+    /// The version that the application has given it.
+    pub version: u16,
 }
 
 impl TableShape {
     /// Returns whether a table of this shape can be used as one of the other, whatever their names.
     pub(crate) fn is_as(&self, other: &Self) -> bool {
-        let Self { name: _, is_ordered, key_size, value_size, key, codec } = self;
-        (is_ordered, key_size, value_size) == (&other.is_ordered, &other.key_size, &other.value_size)
-            && (key, codec) == (&other.key, &other.codec)
+        let Self { name, .. } = self;
+        *self == Self { name: name.clone(), ..other.clone() }
     }
 }
 
 impl fmt::Display for TableShape {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let size = |size: Option<u32>| size.map_or_else(|| "any number of".to_owned(), |size| size.to_string());
-        let Self { is_ordered, key, codec, key_size, value_size, .. } = self;
+        let Self { name: _, is_ordered, key, codec, key_size, value_size, version } = self;
         let kind = if *is_ordered { "an ordered table" } else { "a hash table" };
-        write!(f, "{kind} of {key} ({} bytes) to {codec} ({} bytes)", size(*key_size), size(*value_size))
+        let (key_size, value_size) = (size(*key_size), size(*value_size));
+        write!(f, "{kind} of {key} ({key_size} bytes) to {codec} ({value_size} bytes), version {version}")
     }
 }
 
@@ -111,7 +113,7 @@ impl CatalogChange {
                     name: size(&shape.name)?,
                     key: size(&shape.key)?,
                     codec: size(&shape.codec)?,
-                    reserved: 0.into(),
+                    version: shape.version.into(),
                 };
                 let mut record = RecordWriter::begin(bytes, epoch, RecordKind::Table);
                 record.content(raw.as_bytes());
@@ -156,8 +158,9 @@ impl CatalogChange {
                 let (name, key, codec) = (text(raw.name)?, text(raw.key)?, text(raw.codec)?);
                 let size = |size: U32| Some(size.get()).filter(|size| *size != VARIES);
                 let (key_size, value_size) = (size(raw.key_size), size(raw.value_size));
-                let is_ordered = raw.is_ordered.get() != 0;
-                Some(Self::Table(raw.table.get(), TableShape { name, is_ordered, key_size, value_size, key, codec }))
+                let (is_ordered, version) = (raw.is_ordered.get() != 0, raw.version.get());
+                let shape = TableShape { name, is_ordered, key_size, value_size, key, codec, version };
+                Some(Self::Table(raw.table.get(), shape))
             }
             RecordKind::Index | RecordKind::TableDropped | RecordKind::TableRenamed | RecordKind::IndexDropped => {
                 let raw = RawNamed::read_from_bytes(take(&mut rest, size_of::<RawNamed>())?).ok()?;

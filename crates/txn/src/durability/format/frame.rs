@@ -1,7 +1,7 @@
 //! Frames: what is written at once. A frame closes an epoch, and is valid as a whole or not at all.
 //!
-//! A frame's checksum covers its content *and* where it is: the log's identity, the segment's number and the offset in
-//! it. So bytes of an older use of the same memory are never believed.
+//! A frame's checksum covers its content *and* where it is: the log's identity, the segment's
+//! number and the offset in it. So bytes of an older use of the same memory are never believed.
 
 use zerocopy::{
     FromBytes, Immutable, IntoBytes, KnownLayout,
@@ -91,7 +91,8 @@ pub fn finish_frame(bytes: &mut [u8], place: Position, closes: u64, previous: u6
     bytes[..FRAME_HEADER].copy_from_slice(raw.as_bytes());
 }
 
-/// Returns how long the frame is whose header this is, if it is one: what the header says is not checked.
+/// Returns how long the frame is whose header this is, if it is one: what the header says is not
+/// checked.
 #[must_use]
 pub fn frame_length(header: &[u8]) -> Option<u64> {
     let (raw, _) = Raw::read_from_prefix(header).ok()?;
@@ -120,8 +121,8 @@ pub fn read_frame(bytes: &[u8], place: Position) -> Result<Frame<'_>, Damage> {
     Ok(Frame { closes: raw.closes.get(), previous: raw.previous.get(), records })
 }
 
-/// Returns the offset of the first valid frame from an offset on in a segment, if there is one. So what is behind a
-/// damaged frame tells whether that was the last one.
+/// Returns the offset of the first valid frame from an offset on in a segment, if there is one. So
+/// what is behind a damaged frame tells whether that was the last one.
 #[must_use]
 pub fn find_frame(segment: &[u8], from: usize, log: u128, sequence: u64) -> Option<usize> {
     (from.next_multiple_of(ALIGN)..segment.len()).step_by(ALIGN).find(|offset| {

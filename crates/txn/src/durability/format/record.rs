@@ -1,4 +1,5 @@
-//! Records: one transaction each, or one change of the catalog. The same bytes will travel to backups.
+//! Records: one transaction each, or one change of the catalog. The same bytes will travel to
+//! backups.
 
 use zerocopy::{
     FromBytes, Immutable, IntoBytes, KnownLayout,
@@ -140,7 +141,8 @@ impl<'b> RecordWriter<'b> {
     ///
     /// # Errors
     ///
-    /// When key or value are longer than an entry can have. The record is to be [undone](Self::undo) then.
+    /// When key or value are longer than an entry can have. The record is to be
+    /// [undone](Self::undo) then.
     pub fn entry(&mut self, entry: &Entry<'_>) -> Result<(), Damage> {
         let (kind, offset, value) = match entry.change {
             Change::Put(value) => (PUT, None, value),
@@ -279,8 +281,9 @@ impl<'b> Record<'b> {
         Ok((length, record))
     }
 
-    /// Returns the entries, up to the first that is damaged. A record may claim any number of entries; only what its
-    /// bytes hold is read, and bytes that belong to no entry are damage, too.
+    /// Returns the entries, up to the first that is damaged. A record may claim any number of
+    /// entries; only what its bytes hold is read, and bytes that belong to no entry are damage,
+    /// too.
     pub fn entries(&self) -> impl Iterator<Item = Result<Entry<'b>, Damage>> + use<'b> {
         let (mut rest, length, mut left) = (self.content, self.content.len(), self.entries);
         // Not by the count, which nothing may reserve memory for.

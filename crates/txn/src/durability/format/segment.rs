@@ -37,7 +37,8 @@ pub struct SegmentHeader {
     pub sequence: u64,
     /// The last epoch that earlier segments close.
     pub after: u64,
-    /// Epochs between `after` and this one are void: what earlier segments have of them has not happened.
+    /// Epochs between `after` and this one are void: what earlier segments have of them has not
+    /// happened.
     pub begins: u64,
 }
 

@@ -1,7 +1,9 @@
-//! What one transaction state has of the log: the word that says in which epoch it may commit, and its buffers.
+//! What one transaction state has of the log: the word that says in which epoch it may commit, and
+//! its buffers.
 //!
-//! There are two buffers, since the leader locks one at a time to take what is in it: a thread that commits finds the
-//! other free, and never waits for the leader while it holds locks of rows. Records of one epoch can be in any order.
+//! There are two buffers, since the leader locks one at a time to take what is in it: a thread that
+//! commits finds the other free, and never waits for the leader while it holds locks of rows.
+//! Records of one epoch can be in any order.
 
 use std::{
     sync::atomic::{AtomicU64, Ordering::Relaxed},
@@ -51,8 +53,8 @@ impl Participant {
         self.pending.load(Relaxed)
     }
 
-    /// Publishes an epoch. It is a fence: if the leader that closes the epoch does not see it, the number that is read
-    /// from here on is higher.
+    /// Publishes an epoch. It is a fence: if the leader that closes the epoch does not see it, the
+    /// number that is read from here on is higher.
     pub(super) fn open<'p, E: Engine>(&'p self, engine: &'p E, epoch: u64) -> Open<'p, E> {
         engine.fetch_add(&self.epoch, epoch);
         fence_locked();

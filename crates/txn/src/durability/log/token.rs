@@ -33,15 +33,16 @@ trait Awaited: Debug + Send + Sync {
     fn poll(&self, epoch: u64, task: &Waker) -> Poll<Result<(), Error>>;
 }
 
-/// A commit that has happened in memory, and becomes durable: [waited](Self::wait) for by a thread, or awaited as a
-/// future, which needs no particular runtime.
+/// A commit that has happened in memory, and becomes durable: [waited](Self::wait) for by a thread,
+/// or awaited as a future, which needs no particular runtime.
 ///
-/// Dropping it changes nothing: the transaction becomes durable as an [`Async`](crate::Durability::Async) one does.
+/// Dropping it changes nothing: the transaction becomes durable as an
+/// [`Async`](crate::Durability::Async) one does.
 ///
 /// # Example
 ///
 /// ```
-/// use drtm_txn::{Db, Error, Raw, TableDef};
+/// use drtm::{Db, Error, Raw, TableDef};
 ///
 /// const NOTES: TableDef<u64, Raw> = TableDef::hash("notes");
 /// let directory = std::env::temp_dir().join(format!("drtm-token-{}", std::process::id()));
@@ -87,7 +88,8 @@ impl CommitToken {
     ///
     /// # Errors
     ///
-    /// [`Error::NotYetDurable`] when the time is over: it can be waited for again. Otherwise as for [`wait`](Self::wait).
+    /// [`Error::NotYetDurable`] when the time is over: it can be waited for again. Otherwise as for
+    /// [`wait`](Self::wait).
     ///
     /// # Example
     ///
@@ -147,8 +149,8 @@ impl<E: Engine> Log<E> {
         self.failed.get().map(|reason| Err(Error::OutcomeUnknown { reason: reason.clone() }))
     }
 
-    /// Returns the last epoch on which a transaction depends that has logged nothing, and was validated just now. What
-    /// it has read is here, or in a snapshot that ends before a version.
+    /// Returns the last epoch on which a transaction depends that has logged nothing, and was
+    /// validated just now. What it has read is here, or in a snapshot that ends before a version.
     ///
     /// # Errors
     ///
@@ -190,7 +192,8 @@ impl<E: Engine> Log<E> {
         Ok(())
     }
 
-    /// Waits, where transactions wait that choose nothing else, until all that was announced is durable.
+    /// Waits, where transactions wait that choose nothing else, until all that was announced is
+    /// durable.
     ///
     /// # Errors
     ///

@@ -120,8 +120,8 @@ impl Writer {
 
     /// Writes the frame, which closes an epoch, and syncs. Returns how many bytes were written.
     ///
-    /// Nothing is written if nothing was added, and everything that was written is of epochs that are closed already;
-    /// unless epoch `must_close` is to be closed by a frame, and is not.
+    /// Nothing is written if nothing was added, and everything that was written is of epochs that
+    /// are closed already; unless epoch `must_close` is to be closed by a frame, and is not.
     pub(super) fn write(&mut self, epoch: u64, must_close: u64) -> Result<u64, LogError> {
         let is_empty = self.frame.len() == FRAME_HEADER;
         if is_empty && self.newest <= self.closed && must_close <= self.closed {
@@ -168,7 +168,8 @@ impl Writer {
         Ok(())
     }
 
-    /// Returns the first segment that has a record of a later epoch than this, or else the one that is written.
+    /// Returns the first segment that has a record of a later epoch than this, or else the one that
+    /// is written.
     pub(crate) fn first_after(&self, epoch: u64) -> u64 {
         let first = self.finished.iter().find(|finished| finished.newest > epoch);
         first.map_or(self.header.sequence, |finished| finished.sequence)
@@ -180,7 +181,8 @@ impl Writer {
         self.finished.drain(..count).map(|finished| finished.sequence).collect()
     }
 
-    /// Returns the segments from one on, each with how many of its bytes are written; `None` says all.
+    /// Returns the segments from one on, each with how many of its bytes are written; `None` says
+    /// all.
     pub(crate) fn segments_from(&self, first: u64) -> Vec<(u64, Option<u64>)> {
         let finished = self.finished.iter().map(|finished| (finished.sequence, None));
         finished.chain([(self.header.sequence, Some(self.end))]).filter(|(sequence, _)| *sequence >= first).collect()
@@ -193,7 +195,8 @@ impl Writer {
     }
 }
 
-/// Returns the place that a frame's checksum covers. The fault leaves out what tells one segment from another.
+/// Returns the place that a frame's checksum covers. The fault leaves out what tells one segment
+/// from another.
 pub(crate) fn believed(place: Position, fault: Option<Mutation>) -> Position {
     if fault == Some(Mutation::RecycledBelieved) { Position { log: 0, sequence: 0, ..place } } else { place }
 }

@@ -1,8 +1,9 @@
-//! A simulated disk, for tests: it knows what was synced and what was not, and can crash and fail at any call.
+//! A simulated disk, for tests: it knows what was synced and what was not, and can crash and fail
+//! at any call.
 //!
-//! A crash leaves what was synced, and of everything else whatever the test chooses: each sector of a write that was
-//! not synced is there, is missing, is zero or is torn, independently of others, so that writes are reordered; each
-//! name that was not synced is the old one or the new one.
+//! A crash leaves what was synced, and of everything else whatever the test chooses: each sector of
+//! a write that was not synced is there, is missing, is zero or is torn, independently of others,
+//! so that writes are reordered; each name that was not synced is the old one or the new one.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -24,9 +25,11 @@ pub enum Fault {
     Crash,
     /// There is no space. Nothing has happened.
     NoSpace,
-    /// The device fails. A sync that fails so loses what it was to make durable, though it can still be read.
+    /// The device fails. A sync that fails so loses what it was to make durable, though it can
+    /// still be read.
     Device,
-    /// A write writes only the first half of what it was given, without an error. Other calls succeed.
+    /// A write writes only the first half of what it was given, without an error. Other calls
+    /// succeed.
     Short,
 }
 
@@ -63,7 +66,8 @@ struct Content {
 }
 
 impl Image {
-    /// Returns an empty disk on which space that is reserved is not zero, but has what a removed file has had there.
+    /// Returns an empty disk on which space that is reserved is not zero, but has what a removed
+    /// file has had there.
     #[must_use]
     pub fn recycling() -> Self {
         Self { disk: Arc::new(Mutex::new(Disk { recycles: true, ..Disk::default() })) }
@@ -80,7 +84,8 @@ impl Image {
         self.disk.lock().calls
     }
 
-    /// Returns the disk as it is after a crash. `choose` is given a number, and returns a smaller one.
+    /// Returns the disk as it is after a crash. `choose` is given a number, and returns a smaller
+    /// one.
     #[must_use]
     pub fn after_crash(&self, choose: &mut dyn FnMut(u64) -> u64) -> Self {
         let disk = self.disk.lock();

@@ -197,6 +197,15 @@ fn same<S: Setting, I: Key + Ord + std::fmt::Debug, U: Uniqueness, O: Kind>(
             let mut back: Vec<_> = tx.range_back(index, range)?.rows().collect::<Result<_, _>>()?;
             back.reverse();
             assert_eq!(back, expected, "{range:?}");
+            let mut rows = tx.range(index, range)?.rows();
+            let (mut low, mut high) = (Vec::new(), Vec::new());
+            while let Some(row) = rows.next() {
+                low.push(row?);
+                high.extend(rows.next_back().transpose()?);
+            }
+            drop(rows);
+            low.extend(high.into_iter().rev());
+            assert_eq!(low, expected, "{range:?}, from both ends");
             assert_eq!(tx.count(index, range)?, expected.len() as u64);
         }
     }

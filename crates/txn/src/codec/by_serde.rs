@@ -1,0 +1,250 @@
+//! Whatever serde can describe, in a format that never changes: `docs/decisions/0047`.
+
+use std::marker::PhantomData;
+
+use serde::{Serialize, de::DeserializeOwned};
+
+use super::{Codec, CodecError};
+
+/// Whatever serde can describe, in the format of bincode 2 in its standard configuration:
+/// little-endian, integers of variable length.
+///
+/// The bytes are decided for good. They are those of the codec that takes the place of bincode,
+/// too, which is not developed any more. [`Postcard`] is the choice for new tables that other
+/// programs read.
+///
+/// # Example
+///
+/// ```
+/// use drtm::{Bincode, Codec};
+/// use serde::{Deserialize, Serialize};
+///
+/// #[derive(Debug, PartialEq, Serialize, Deserialize)]
+/// struct Order {
+///     customer: u32,
+///     items: Vec<String>,
+/// }
+///
+/// let order = Order { customer: 7, items: vec!["tea".into()] };
+/// let mut bytes = Vec::new();
+/// Bincode::encode(&order, &mut bytes)?;
+/// assert_eq!(bytes, b"\x07\x01\x03tea");
+/// assert_eq!(Bincode::<Order>::decode(&bytes)?, order);
+/// assert!(Bincode::<Order>::decode(&bytes[1..]).is_err());
+/// # Ok::<(), drtm::CodecError>(())
+/// ```
+#[derive(Debug)]
+pub struct Bincode<T>(PhantomData<fn() -> T>);
+
+/// Whatever serde can describe, where the format does not matter: [`Bincode`], for good.
+///
+/// # Example
+///
+/// ```
+/// use drtm::{Codec, Serde};
+///
+/// let mut bytes = Vec::new();
+/// Serde::encode(&(7_u32, "tea".to_owned()), &mut bytes)?;
+/// assert_eq!(Serde::<(u32, String)>::decode(&bytes)?, (7, "tea".to_owned()));
+/// # Ok::<(), drtm::CodecError>(())
+/// ```
+pub type Serde<T> = Bincode<T>;
+
+/// The most that a value may make the deserializer allocate. Far more than a record holds.
+pub(crate) const LIMIT: usize = 1 << 20;
+
+const STANDARD: bincode::config::Configuration<
+    bincode::config::LittleEndian,
+    bincode::config::Varint,
+    bincode::config::Limit<LIMIT>,
+> = bincode::config::standard().with_limit::<LIMIT>();
+
+fn refused_value(error: impl ToString) -> CodecError {
+    CodecError::Encode { reason: error.to_string() }
+}
+
+fn refused_bytes(error: impl ToString) -> CodecError {
+    CodecError::Decode { reason: error.to_string() }
+}
+
+/// Returns a value, if its bytes are all that there are.
+fn whole<T>(value: T, read: usize, bytes: &[u8]) -> Result<T, CodecError> {
+    if read == bytes.len() {
+        Ok(value)
+    } else {
+        Err(refused_bytes(format!("it ends after {read} of {} bytes", bytes.len())))
+    }
+}
+
+impl<T: Serialize + DeserializeOwned + 'static> Codec for Bincode<T> {
+    type Value = T;
+    type Given = T;
+    type View<'b> = T;
+    const FAMILY: &'static str = "bincode2";
+
+    fn encode(value: &T, bytes: &mut Vec<u8>) -> Result<(), CodecError> {
+        bincode::serde::encode_into_std_write(value, bytes, STANDARD).map(drop).map_err(refused_value)
+    }
+
+    fn decode(bytes: &[u8]) -> Result<T, CodecError> {
+        let (value, read) = bincode::serde::decode_from_slice(bytes, STANDARD).map_err(refused_bytes)?;
+        whole(value, read, bytes)
+    }
+
+    fn view(bytes: &[u8]) -> Result<T, CodecError> {
+        Self::decode(bytes)
+    }
+}
+
+/// Whatever serde can describe, in the format of postcard 1: that of its specification, which other
+/// languages read, too.
+///
+/// The bytes are decided for good.
+///
+/// # Example
+///
+/// ```
+/// use drtm::{Db, Error, Postcard, TableDef};
+/// use serde::{Deserialize, Serialize};
+///
+/// #[derive(Debug, PartialEq, Serialize, Deserialize)]
+/// enum Shape {
+///     Circle { radius: u32 },
+///     Text(String),
+/// }
+///
+/// const SHAPES: TableDef<u64, Postcard<Shape>> = TableDef::hash("shapes");
+/// let db = Db::new()?;
+/// let shapes = db.table(SHAPES)?;
+/// db.transact(|tx| tx.put(shapes, 1, &Shape::Circle { radius: 7 }))?;
+/// assert_eq!(db.read(|tx| tx.get(shapes, 1))?, Some(Shape::Circle { radius: 7 }));
+/// # Ok::<(), Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Postcard<T>(PhantomData<fn() -> T>);
+
+impl<T: Serialize + DeserializeOwned + 'static> Codec for Postcard<T> {
+    type Value = T;
+    type Given = T;
+    type View<'b> = T;
+    const FAMILY: &'static str = "postcard1";
+
+    fn encode(value: &T, bytes: &mut Vec<u8>) -> Result<(), CodecError> {
+        // It extends the vector that it is given, and returns it only if it succeeds.
+        let mut extended = postcard::to_extend(value, std::mem::take(bytes)).map_err(refused_value)?;
+        std::mem::swap(bytes, &mut extended);
+        Ok(())
+    }
+
+    fn decode(bytes: &[u8]) -> Result<T, CodecError> {
+        let (value, rest) = postcard::take_from_bytes(bytes).map_err(refused_bytes)?;
+        whole(value, bytes.len() - rest.len(), bytes)
+    }
+
+    fn view(bytes: &[u8]) -> Result<T, CodecError> {
+        Self::decode(bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+    use serde::Deserialize;
+
+    use super::*;
+
+    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+    enum Kind {
+        Nothing,
+        One(i64),
+        Named { name: String, of: Option<bool> },
+    }
+
+    type All = (u64, String, Vec<(u8, Option<i64>)>, BTreeMap<String, f64>, Vec<Kind>);
+
+    fn kind() -> impl Strategy<Value = Kind> {
+        prop_oneof![
+            Just(Kind::Nothing),
+            any::<i64>().prop_map(Kind::One),
+            any::<(String, Option<bool>)>().prop_map(|(name, of)| Kind::Named { name, of }),
+        ]
+    }
+
+    fn comes_back<C: Codec<Value = All, Given = All>>(value: &All) -> Result<(), TestCaseError> {
+        let mut bytes = b"kept".to_vec();
+        C::encode(value, &mut bytes).expect("it can be written");
+        prop_assert_eq!(&bytes[..4], b"kept");
+        prop_assert_eq!(&C::decode(&bytes[4..]).expect("it was written"), value);
+        prop_assert!(C::decode(&bytes[4..bytes.len() - 1]).is_err(), "the end is missing");
+        bytes.push(0);
+        prop_assert!(C::decode(&bytes[4..]).is_err(), "there is more than it");
+        Ok(())
+    }
+
+    fn refuses_or_reads<C: Codec<Value = Vec<String>, Given = Vec<String>>>(noise: &[u8]) -> Result<(), TestCaseError> {
+        if let Ok(value) = C::decode(noise) {
+            let mut bytes = Vec::new();
+            C::encode(&value, &mut bytes).expect("it can be written");
+            prop_assert_eq!(C::decode(&bytes), Ok(value));
+        }
+        Ok(())
+    }
+
+    proptest! {
+        #[test]
+        fn values_come_back(
+            number: u64, text: String, list: Vec<(u8, Option<i64>)>,
+            map in prop::collection::btree_map(any::<String>(), prop::num::f64::NORMAL, 0..4),
+            kinds in prop::collection::vec(kind(), 0..4),
+        ) {
+            let value = (number, text, list, map, kinds);
+            comes_back::<Bincode<All>>(&value)?;
+            comes_back::<Postcard<All>>(&value)?;
+        }
+
+        #[test]
+        fn noise_is_refused_or_a_value_and_never_a_panic(noise: Vec<u8>) {
+            refuses_or_reads::<Bincode<Vec<String>>>(&noise)?;
+            refuses_or_reads::<Postcard<Vec<String>>>(&noise)?;
+        }
+    }
+
+    /// These are in directories by now.
+    #[test]
+    fn bytes_are_for_good() {
+        let value = (300_u32, -2_i16, true, Some("tea".to_owned()), vec![1.5_f32], Kind::One(-1), 'x', [1_u8, 2]);
+        let mut bytes = Vec::new();
+        Bincode::encode(&value, &mut bytes).expect("it can be written");
+        assert_eq!(bytes, b"\xfb\x2c\x01\x03\x01\x01\x03tea\x01\0\0\xc0\x3f\x01\x01x\x01\x02");
+        bytes.clear();
+        Postcard::encode(&value, &mut bytes).expect("it can be written");
+        assert_eq!(bytes, b"\xac\x02\x03\x01\x01\x03tea\x01\0\0\xc0\x3f\x01\x01\x01x\x01\x02");
+    }
+
+    #[test]
+    fn a_length_that_lies_allocates_nothing() {
+        let mut bytes = vec![253];
+        bytes.extend_from_slice(&u64::MAX.to_le_bytes());
+        assert!(matches!(Bincode::<Vec<u64>>::decode(&bytes), Err(CodecError::Decode { .. })));
+        let lies = [255, 255, 255, 255, 255, 255, 255, 255, 255, 1];
+        assert!(matches!(Postcard::<Vec<u64>>::decode(&lies), Err(CodecError::Decode { .. })));
+        assert!(matches!(Postcard::<String>::decode(&lies), Err(CodecError::Decode { .. })));
+    }
+
+    /// A value that serde cannot describe leaves the bytes before it alone.
+    #[test]
+    fn a_value_that_is_refused_is_an_error() {
+        #[derive(Deserialize)]
+        struct Refusing;
+        impl Serialize for Refusing {
+            fn serialize<S: serde::Serializer>(&self, _: S) -> Result<S::Ok, S::Error> {
+                Err(serde::ser::Error::custom("on purpose"))
+            }
+        }
+        let mut bytes = Vec::new();
+        assert!(matches!(Bincode::encode(&Refusing, &mut bytes), Err(CodecError::Encode { .. })));
+        assert!(matches!(Postcard::encode(&Refusing, &mut bytes), Err(CodecError::Encode { .. })));
+    }
+}

@@ -1,0 +1,170 @@
+//! Plain data: values whose memory is their encoding.
+//!
+//! Numbers of more than a byte are in the machine's order, unless their types say otherwise, as
+//! those of `zerocopy` do. So the bytes are for good as long as the type is, and the machine.
+
+use std::marker::PhantomData;
+
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use super::{Codec, CodecError};
+
+/// The family of both: they read each other's bytes.
+const PLAIN: &str = "plain";
+
+/// Plain data: a type whose memory is its encoding, without padding. Nothing is allocated.
+///
+/// A row is viewed as a copy, so that a type can have any alignment. [`PodRef`] views it in place.
+///
+/// # Example
+///
+/// ```
+/// use drtm::{Codec, Pod};
+/// use zerocopy::{FromBytes, Immutable, IntoBytes};
+///
+/// #[derive(Clone, Copy, Debug, PartialEq, FromBytes, IntoBytes, Immutable)]
+/// #[repr(C)]
+/// struct Account {
+///     balance: i64,
+///     movements: u64,
+/// }
+///
+/// let account = Account { balance: -3, movements: 1 };
+/// let mut bytes = Vec::new();
+/// Pod::encode(&account, &mut bytes)?;
+/// assert_eq!(Pod::<Account>::decode(&bytes)?, account);
+/// # Ok::<(), drtm::CodecError>(())
+/// ```
+#[derive(Debug)]
+pub struct Pod<T>(PhantomData<fn() -> T>);
+
+impl<T: FromBytes + IntoBytes + Immutable + 'static> Codec for Pod<T> {
+    type Value = T;
+    type Given = T;
+    type View<'b> = T;
+    const FAMILY: &'static str = PLAIN;
+    const SIZE: Option<usize> = Some(size_of::<T>());
+
+    #[inline]
+    fn encode(value: &T, bytes: &mut Vec<u8>) -> Result<(), CodecError> {
+        bytes.extend_from_slice(value.as_bytes());
+        Ok(())
+    }
+
+    #[inline]
+    fn decode(bytes: &[u8]) -> Result<T, CodecError> {
+        T::read_from_bytes(bytes).map_err(|_| CodecError::Size { found: bytes.len(), expected: size_of::<T>() })
+    }
+
+    #[inline]
+    fn view(bytes: &[u8]) -> Result<T, CodecError> {
+        Self::decode(bytes)
+    }
+
+    #[inline]
+    fn change<R>(bytes: &mut [u8], change: impl FnOnce(&mut T) -> R) -> Result<R, CodecError> {
+        let mut value = Self::decode(bytes)?;
+        let result = change(&mut value);
+        bytes.copy_from_slice(value.as_bytes());
+        Ok(result)
+    }
+}
+
+/// Plain data without alignment, viewed where it is: zero-copy.
+///
+/// Of a long row only what is looked at is read. The bytes are those of [`Pod`], so that a table
+/// can be opened again with the other.
+///
+/// # Example
+///
+/// ```
+/// use drtm::{Db, Error, PodRef, TableDef};
+/// use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned, little_endian::U64};
+///
+/// #[derive(Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+/// #[repr(C)]
+/// struct Player {
+///     score: U64,
+///     name: [u8; 24],
+///     inventory: [u8; 512],
+/// }
+///
+/// const PLAYERS: TableDef<u32, PodRef<Player>> = TableDef::hash("players");
+/// let db = Db::new()?;
+/// let players = db.table(PLAYERS)?;
+/// db.transact(|tx| {
+///     tx.put(players, 7, &Player { score: 3.into(), name: [b'x'; 24], inventory: [0; 512] })?;
+///     tx.update(players, 7, |player| player.score += 1)
+/// })?;
+/// assert_eq!(db.read(|tx| tx.view(players, 7, |player| player.score.get()))?, Some(4));
+/// # Ok::<(), Error>(())
+/// ```
+#[derive(Debug)]
+pub struct PodRef<T>(PhantomData<fn() -> T>);
+
+/// What can be viewed wherever it is: implemented for all types that have the traits of `zerocopy`.
+///
+/// # Example
+///
+/// See [`PodRef`].
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be viewed in place",
+    note = "derive `FromBytes`, `IntoBytes`, `Immutable`, `KnownLayout` and `Unaligned` of `zerocopy`, with its \
+            integers in place of aligned ones; or use `Pod`, which copies"
+)]
+pub trait PlainRow: FromBytes + IntoBytes + Immutable + KnownLayout + Unaligned + 'static {}
+impl<T: FromBytes + IntoBytes + Immutable + KnownLayout + Unaligned + 'static> PlainRow for T {}
+
+impl<T: PlainRow> Codec for PodRef<T> {
+    type Value = T;
+    type Given = T;
+    type View<'b> = &'b T;
+    const FAMILY: &'static str = PLAIN;
+    const SIZE: Option<usize> = Some(size_of::<T>());
+
+    #[inline]
+    fn encode(value: &T, bytes: &mut Vec<u8>) -> Result<(), CodecError> {
+        Pod::encode(value, bytes)
+    }
+
+    #[inline]
+    fn decode(bytes: &[u8]) -> Result<T, CodecError> {
+        Pod::decode(bytes)
+    }
+
+    #[inline]
+    fn view(bytes: &[u8]) -> Result<&T, CodecError> {
+        T::ref_from_bytes(bytes).map_err(|_| CodecError::Size { found: bytes.len(), expected: size_of::<T>() })
+    }
+
+    #[inline]
+    fn change<R>(bytes: &mut [u8], change: impl FnOnce(&mut T) -> R) -> Result<R, CodecError> {
+        let found = bytes.len();
+        match T::mut_from_bytes(bytes) {
+            Ok(row) => Ok(change(row)),
+            Err(_) => Err(CodecError::Size { found, expected: size_of::<T>() }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn both_read_each_others_bytes_and_no_others(number: u64, noise: Vec<u8>) {
+            let mut bytes = Vec::new();
+            Pod::encode(&number, &mut bytes).expect("it can be written");
+            prop_assert_eq!(Pod::<u64>::decode(&bytes), Ok(number));
+            prop_assert_eq!(PodRef::<[u8; 8]>::view(&bytes), Ok(&number.to_ne_bytes()));
+            prop_assert_eq!(PodRef::<[u8; 8]>::decode(&bytes), Ok(number.to_ne_bytes()));
+            let was = PodRef::<[u8; 8]>::change(&mut bytes, |row| std::mem::replace(&mut row[0], 7));
+            prop_assert_eq!((was, bytes[0]), (Ok(number.to_ne_bytes()[0]), 7));
+            prop_assert_eq!(Pod::<[u8; 3]>::decode(&noise).is_ok(), noise.len() == 3);
+            prop_assert_eq!(PodRef::<[u8; 3]>::view(&noise).is_ok(), noise.len() == 3);
+        }
+    }
+}
