@@ -113,7 +113,8 @@ const CROWD: Size = Size { nodes: 2, owners: 2, coroutines: 16, protocol: Protoc
 
 #[test]
 fn no_money_is_lost_in_one_process() {
-    for (bed, seed) in [Bed::perfect(), Bed::Shm, Bed::harsh(1), Bed::harsh(2), Bed::harsh(3)].iter().zip(1..) {
+    for (bed, seed) in [Bed::perfect(), Bed::Shm, Bed::Tcp, Bed::harsh(1), Bed::harsh(2), Bed::harsh(3)].iter().zip(1..)
+    {
         check(bed, SIZE, 12, false, seed);
     }
 }
@@ -128,14 +129,14 @@ fn no_money_is_lost_in_simulation() {
 
 #[test]
 fn a_hot_row_is_served_to_all() {
-    for bed in [Bed::perfect(), Bed::Shm, Bed::harsh(4), Bed::atomic(4), Bed::rough(5)] {
+    for bed in [Bed::perfect(), Bed::Shm, Bed::Tcp, Bed::harsh(4), Bed::atomic(4), Bed::rough(5)] {
         check(&bed, CROWD, 1, false, 7);
     }
 }
 
 #[test]
 fn two_hot_rows_are_taken_in_opposite_orders() {
-    for bed in [Bed::perfect(), Bed::Shm, Bed::harsh(5), Bed::atomic(5), Bed::rough(6)] {
+    for bed in [Bed::perfect(), Bed::Shm, Bed::Tcp, Bed::harsh(5), Bed::atomic(5), Bed::rough(6)] {
         check(&bed, CROWD, 2, true, 8);
     }
 }

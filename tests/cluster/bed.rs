@@ -3,6 +3,7 @@
 use std::{
     future::Future,
     marker::PhantomData,
+    net::TcpListener,
     ops::Deref,
     sync::{
         Arc,
@@ -14,7 +15,7 @@ use std::{
 use drtm_htm::NoHtm;
 use drtm_rdma::{
     Atomicity, Executor, Fabric, LocalConfig, LocalFabric, NicProfile, NodeId, RunEnd, ShmConfig, ShmFabric, Sim,
-    SimConfig,
+    SimConfig, TcpConfig, TcpFabric,
 };
 use drtm_txn::{
     Builder, Mutation, Ordered, Raw, Setting, TableDef,
@@ -102,6 +103,7 @@ pub(crate) struct Size {
 pub(crate) enum Bed {
     Local(LocalConfig),
     Shm,
+    Tcp,
     Sim(Box<SimConfig>),
 }
 
@@ -144,6 +146,7 @@ impl Bed {
                 threads::<_, T>((0..size.nodes).map(|_| fabric.clone()), size, script);
             }
             Self::Shm => shm::<T>(size, script),
+            Self::Tcp => tcp::<T>(size, script),
             Self::Sim(config) => simulated::<T>(config, size, script),
         }
     }
@@ -161,6 +164,22 @@ fn shm<T: Fault>(size: Size, script: &impl Script) {
     let fabrics: Vec<_> = (0..size.nodes).map(join).collect();
     threads::<_, T>(fabrics.into_iter(), size, script);
     std::fs::remove_dir_all(&directory).expect("it is there");
+}
+
+/// Nodes that are joined by sockets of this machine.
+fn tcp<T: Fault>(size: Size, script: &impl Script) {
+    // Ports that are free, or were a moment ago.
+    let listeners: Vec<_> = (0..size.nodes).map(|_| TcpListener::bind("127.0.0.1:0").expect("a port")).collect();
+    let addresses: Vec<_> = listeners.iter().map(|at| at.local_addr().expect("an address")).collect();
+    drop(listeners);
+    let join = |node: u16| {
+        let config = TcpConfig::new(NodeId(node), addresses[usize::from(node)], [7; 32]);
+        let others = (0..).zip(&addresses).filter(|(other, _)| *other != node);
+        let config = others.fold(config, |config, (other, address)| config.peer(NodeId(other), *address));
+        TcpFabric::join(NoHtm, config).expect("the port is free")
+    };
+    let fabrics: Vec<_> = (0..size.nodes).map(join).collect();
+    threads::<_, T>(fabrics.into_iter(), size, script);
 }
 
 /// Ends a run when a coroutine panics, or a thread.

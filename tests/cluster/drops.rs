@@ -117,7 +117,7 @@ fn a_dropped_transaction_holds_nothing() {
     let size = Size { nodes: 3, owners: 3, coroutines: 1, protocol: Protocol::FASST };
     for protocol in Protocol::ALL {
         let drops = Drops::default();
-        for bed in [Bed::perfect(), Bed::Shm, Bed::harsh(1), Bed::atomic(1), Bed::rough(1), Bed::rough(2)] {
+        for bed in [Bed::perfect(), Bed::Shm, Bed::Tcp, Bed::harsh(1), Bed::atomic(1), Bed::rough(1), Bed::rough(2)] {
             bed.run::<Sound>(Size { protocol, ..size }, &drops);
         }
         let happened = drops.happened.load(SeqCst);

@@ -222,6 +222,11 @@ fn of_shared_memory() {
 }
 
 #[test]
+fn of_sockets() {
+    check_all(|_| Bed::Tcp, 2);
+}
+
+#[test]
 fn of_simulated_clusters() {
     check_all(Bed::simulated, 10);
 }
