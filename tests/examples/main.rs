@@ -1,5 +1,8 @@
 //! Examples that check themselves, run on less.
 
+#[path = "../../examples/machines.rs"]
+#[expect(dead_code, reason = "its `main` is the example's own")]
+mod machines;
 #[path = "../../examples/session_cache.rs"]
 #[expect(dead_code, reason = "its `main` is the example's own")]
 mod session_cache;
@@ -24,4 +27,10 @@ fn measurements_are_kept_for_an_hour() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn sessions_end_when_they_should() {
     assert_eq!(session_cache::run(1_000, 5).await.expect("there is memory"), 5_000);
+}
+
+#[test]
+fn machines_lose_no_money() {
+    let (sums, expected) = machines::run(3, 60).expect("three nodes");
+    assert_eq!(sums, [expected; 3]);
 }
