@@ -16,7 +16,8 @@ use crate::bed::{Sound, Tables, With, node};
 
 type Local = LocalFabric<NoHtm>;
 
-/// What a phase has done: calls, READs, compare-and-swaps, WRITEs, and doorbells that are waited for.
+/// What a phase has done: calls, READs, compare-and-swaps, WRITEs, and doorbells that are waited
+/// for.
 type Spent = [u64; 5];
 
 fn spent(counters: &Counters, phase: Phase) -> Spent {
@@ -85,8 +86,8 @@ const CASES: [(u16, u64, u64); 6] = [(1, 0, 1), (1, 3, 3), (1, 10, 10), (3, 0, 3
 
 const NOTHING: Spent = [0; 5];
 
-/// What validating so many rows costs: of each, state, version and head, and the turn. The first three
-/// are one READ, or three if they are in two lines, which is for the record's place to say.
+/// What validating so many rows costs: of each, state, version and head, and the turn. The first
+/// three are one READ, or three if they are in two lines, which is for the record's place to say.
 fn validated(rows: u64, [_, reads, ..]: Spent) -> Spent {
     assert!((2 * rows..=4 * rows).contains(&reads) && reads % 2 == 0, "{reads} READs for {rows} rows");
     [0, reads, 0, 0, rows]
@@ -122,7 +123,8 @@ fn every_phase_is_one_doorbell_for_each_row() {
         for (owners, reads, writes) in CASES {
             // The bucket is remembered.
             let execute = [0, 2 * (reads + writes), 0, 0, reads + writes];
-            // The lock; the record and the turn; the snapshot number, and how many snapshots are open.
+            // The lock; the record and the turn; the snapshot number, and how many snapshots are
+            // open.
             let lock = [0, 4 * writes, writes, 0, writes];
             // The version is marked; the value; the version; the lock.
             let commit = [0, 0, 0, 4 * writes, writes];

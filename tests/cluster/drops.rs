@@ -52,7 +52,8 @@ impl Script for Drops {
         if number > 0 {
             return;
         }
-        // Rows of all nodes: one that is changed, one that is moved, one that comes and one that goes.
+        // Rows of all nodes: one that is changed, one that is moved, one that comes and one that
+        // goes.
         let write = async |value: u64, is_dropped_after: Option<u32>| {
             let bytes = value.to_le_bytes();
             let longer = [&bytes[..], &[7; 200][..(value % 2 * 200) as usize]].concat();

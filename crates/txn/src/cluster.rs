@@ -2,37 +2,41 @@
 //!
 //! A [`Node`] keeps its part of each table in a database of its own. A [`Cluster`] is a node with
 //! threads, to which any thread or async runtime gives transactions. Programs with executors of
-//! their own use [`Worker`]s, which run the transactions of an executor's coroutines. A [`ClusterTx`] reads and writes rows of any node. Who owns a
-//! row is said by the table's [`Partition`].
+//! their own use [`Worker`]s, which run the transactions of an executor's coroutines. A
+//! [`ClusterTx`] reads and writes rows of any node. Who owns a row is said by the table's
+//! [`Partition`].
 //!
 //! # The protocol
 //!
 //! Optimistic concurrency control, as in the database of one node, by the same steps at each owner:
 //!
-//! 1. *Execute*: rows are read as the body asks for them, several in one round trip where it says so.
+//! 1. *Execute*: rows are read as the body asks for them, several in one round trip where it says
+//!    so.
 //! 2. *Lock* what is written, in one round to all owners. Each says what version it has locked, and
 //!    then its line: the snapshot number in which the transaction commits there, and how often the
 //!    owner's names have come round.
 //! 3. *Validate* what was only read, guards of missing keys included, in one round after *every*
 //!    reply of the one before.
-//! 4. *Apply*: the transaction is decided. Each owner writes its rows, in versions of its epoch, and
-//!    unlocks them.
+//! 4. *Apply*: the transaction is decided. Each owner writes its rows, in versions of its epoch,
+//!    and unlocks them.
 //!
 //! An owner does what it is asked for at once, or refuses. It waits for no lock, since the lock's
 //! holder may wait for this owner.
 //!
 //! # When a transaction is dropped
 //!
-//! Whatever is under way belongs to the transaction's state, and not to a future. A transaction that
-//! is dropped at any moment passes to its worker, which waits for the answers, and then carries it
-//! out if it was decided, and gives its locks up otherwise. Only then is the name under which it has
-//! locked used again.
+//! Whatever is under way belongs to the transaction's state, and not to a future. A transaction
+//! that is dropped at any moment passes to its worker, which waits for the answers, and then
+//! carries it out if it was decided, and gives its locks up otherwise. Only then is the name under
+//! which it has locked used again.
 //!
 //! # What it does not do yet
 //!
 //! Each phase is a message to the owner. Tables have no indexes, nodes keep their rows in memory
 //! only, and the rows of a node that dies are gone: its locks are not recovered.
 
+mod ask;
+mod coordinator;
 mod error;
 mod handle;
 mod node;
@@ -42,16 +46,19 @@ mod peers;
 mod protocol;
 mod reach;
 mod round;
+mod shared;
 mod state;
+mod table;
 mod tx;
 mod wire;
 mod worker;
 
 pub use error::ClusterError;
 pub use handle::{Cluster, Submitted};
-pub use node::{ClusterTable, Node, NodeBuilder};
+pub use node::{Node, NodeBuilder};
 pub use partition::Partition;
 pub use protocol::{Form, Protocol};
+pub use table::ClusterTable;
 pub use tx::ClusterTx;
 pub use wire::Refusal;
 pub use worker::Worker;

@@ -1,48 +1,20 @@
 //! A node: its rows, and what it knows of the cluster.
 
-use std::{fmt, marker::PhantomData, sync::Arc};
+use std::{fmt, sync::Arc};
 
 use drtm_kv::{BucketCache, Store};
-use drtm_rdma::{Endpoint, Fabric, NodeId, Offset, Region, RegionId, rpc::Once};
+use drtm_rdma::{Endpoint, Fabric, NodeId, Region, RegionId, rpc::Once};
 
 use super::{
     ClusterError, Partition, Protocol, Worker,
     participant::{Home, Participant, Reservations, Served},
-    wire::Welcome,
+    shared::Shared,
+    table::ClusterTable,
 };
-use crate::{
-    Builder, Codec, Db, Embedded, Error, Hash, Key, Setting, TableDef, copied::copied, storage::KeyRef, table::Kind,
-};
-
-/// The version of what nodes say to each other.
-pub(super) const VERSION: u32 = 1;
+use crate::{Builder, Codec, Db, Embedded, Error, Key, Setting, TableDef, table::Kind};
 
 /// Memory for where rows of other nodes were.
 const CACHE_BYTES: u64 = 64 << 20;
-
-/// A table of a cluster: a name to be copied.
-///
-/// # Example
-///
-/// See [`Node`].
-pub struct ClusterTable<K, C, O = Hash> {
-    pub(super) number: u16,
-    pub(super) name: &'static str,
-    pub(super) partition: Partition<K>,
-    types: PhantomData<fn() -> (C, O)>,
-}
-
-copied! {
-    <K, C, O> ClusterTable<K, C, O> as "ClusterTable" { number, name };
-}
-
-impl<K: Key, C, O> ClusterTable<K, C, O> {
-    /// Which of the owners has the row of a key.
-    pub(super) fn owner(&self, key: KeyRef<'_>, owners: &[NodeId]) -> Result<NodeId, Error> {
-        let owner = self.partition.owner(key, owners.len()).and_then(|owner| owners.get(owner));
-        owner.copied().ok_or(Error::Key { table: self.name })
-    }
-}
 
 /// How a node of a cluster is to be started.
 ///
@@ -96,7 +68,7 @@ impl<F: Fabric, S: Setting<Engine = F::Engine>> NodeBuilder<F, S> {
         self.tables.push(Served { number: table.number, storage: opened.storage.impatient() });
         let shape = def.shape();
         self.described.push_str(&format!("{shape}, named {}, by {}; ", shape.name, partition.name()));
-        Ok(ClusterTable { number, name: def.name(), partition, types: PhantomData })
+        Ok(ClusterTable::new(number, def.name(), partition))
     }
 
     /// Starts the node. It serves others as soon as one of its [workers](Node::worker) does.
@@ -191,26 +163,9 @@ pub struct Node<F: Fabric, S: Setting<Engine = F::Engine> = Embedded> {
     shared: Arc<Shared<F, S>>,
 }
 
-/// What all handles of a node share.
-pub(super) struct Shared<F: Fabric, S: Setting> {
-    pub(super) fabric: F,
-    pub(super) node: NodeId,
-    pub(super) owners: Vec<NodeId>,
-    /// The node's memory, as the fabric knows it.
-    region: RegionId,
-    pub(super) protocol: Protocol,
-    /// Where rows of other nodes were, if that is remembered.
-    pub(super) cache: Option<Arc<BucketCache>>,
-    pub(super) described: String,
-    pub(super) home: Arc<Home<S>>,
-    /// What was answered, where messages may be lost.
-    pub(super) once: Once,
-    db: Db<S>,
-}
-
 impl<F: Fabric, S: Setting<Engine = F::Engine>> Node<F, S> {
-    /// How to start a node that is here on a fabric: its rows are kept in memory as the builder of a
-    /// database says. That may have neither a path nor a sink.
+    /// How to start a node that is here on a fabric: its rows are kept in memory as the builder of
+    /// a database says. That may have neither a path nor a sink.
     ///
     /// # Errors
     ///
@@ -285,21 +240,6 @@ impl<F: Fabric, S: Setting<Engine = F::Engine>> Node<F, S> {
     /// When there are too many workers.
     pub fn worker<'e>(&self, endpoint: &'e Endpoint<F::Port>) -> Result<Worker<'e, F, S>, Error> {
         Ok(Worker::new(Arc::clone(&self.shared), endpoint, Participant::new(Arc::clone(&self.shared.home))?))
-    }
-}
-
-impl<F: Fabric, S: Setting> Shared<F, S> {
-    /// What peers are told.
-    pub(super) fn welcome(&self) -> Welcome {
-        let tables = self.home.tables.iter().map(|table| match self.protocol.is_one_sided() {
-            true => table.storage.place_for_peers().map(Offset::bytes),
-            false => None,
-        });
-        Welcome { region: self.region.0, line: self.home.db.snapshots.line().bytes(), tables: tables.collect() }
-    }
-
-    pub(super) fn engine_name(&self) -> &'static str {
-        std::any::type_name::<S::Engine>()
     }
 }
 

@@ -135,7 +135,8 @@ impl<S: Setting> Participant<S> {
         let served = Self::table(&self.home, table, key)?;
         let read = match served.storage.read::<Any, _>(key, ForHolder(holder), &mut self.value) {
             Err(KvError::Busy) => {
-                // Where it is can be said all the same: to lock it later, it need not be looked up again.
+                // Where it is can be said all the same: to lock it later, it need not be looked up
+                // again.
                 let located = served.storage.read::<Any, _>(key, Current, &mut Nowhere)?;
                 let is = located.map_or_else(Is::Nothing, |ReadEntry { at, .. }| Is::Locked(at));
                 return if let Is::Locked(_) = is { Ok(Found { count, is }) } else { Err(Refusal::Locked) };

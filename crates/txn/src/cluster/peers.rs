@@ -166,7 +166,8 @@ impl Peer {
             };
             let line = match lock.line() {
                 Some(line) => line,
-                // One after the other, so that a snapshot is seen that was opened before the number was read.
+                // One after the other, so that a snapshot is seen that was opened before the number
+                // was read.
                 None => {
                     let failed = |error: drtm_rdma::VerbError| one_sided(self.node, error.into());
                     let number = verbs.read_word(self.line).await.map_err(failed)?;

@@ -59,7 +59,8 @@ impl Protocol {
     pub const DRTM_OCC: Self =
         Self { name: "drtm-occ", read: Form::OneSided, caches: true, lock: Form::OneSided, is_passive: false };
 
-    /// As [`DRTM_OCC`](Self::DRTM_OCC), and a commit does not wait for its last phase, as in DrTM+H.
+    /// As [`DRTM_OCC`](Self::DRTM_OCC), and a commit does not wait for its last phase, as in
+    /// DrTM+H.
     pub const DRTM_H: Self = Self { name: "drtm+h", is_passive: true, ..Self::DRTM_OCC };
 
     /// All that have names.

@@ -6,9 +6,11 @@ use drtm_kv::RemoteError;
 use drtm_rdma::{Atomicity, Fabric, Phase, VerbError};
 
 use super::{
-    ClusterError, Form, Worker,
+    ClusterError, Form,
+    ask::Ask,
+    coordinator::Coordinator,
     peers::{Glimpse, Locked, Peer, all},
-    round::{Ask, keep_first},
+    round::keep_first,
     state::{Op, Row, State},
 };
 use crate::{
@@ -16,7 +18,7 @@ use crate::{
     epoch::{has_version_in, version_in},
 };
 
-impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> Worker<'e, F, S> {
+impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> Coordinator<'e, F, S> {
     /// Whether a request to another node is carried out by verbs.
     pub(super) fn is_one_sided(&self, state: &State<'e, F::Port>, ask: Ask) -> bool {
         let protocol = self.protocol();
@@ -171,7 +173,8 @@ impl Row {
 }
 
 impl<P: drtm_rdma::Port> State<'_, P> {
-    /// Whether a row is written by verbs: it was locked so, and its owner need not keep what it was.
+    /// Whether a row is written by verbs: it was locked so, and its owner need not keep what it
+    /// was.
     fn is_written_by_verbs(&self, number: u32) -> bool {
         let node = self.rows[number as usize].owner;
         let owner = self.owners.iter().find(|owner| owner.node == node);

@@ -7,14 +7,14 @@
 
 use drtm_kv::Version;
 use drtm_rdma::{
-    Cost, Fabric, NodeId, Phase,
-    rpc::{Calls, Results, RpcError, Slot},
+    Fabric, NodeId, Phase,
+    rpc::{Calls, Results, RpcError},
 };
 
-use smallvec::SmallVec;
-
 use super::{
-    ClusterError, Worker,
+    ClusterError,
+    ask::{Ask, Asked, Asks, cost},
+    coordinator::Coordinator,
     participant::Participant,
     state::{Missing, Op, Sent, State},
     wire::{
@@ -24,52 +24,7 @@ use super::{
 };
 use crate::{Conflict, Error, Setting, arena::ArenaRange};
 
-/// What is asked of an owner: of a row, of the guard of a missing one, or of the owner itself, by
-/// their numbers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Ask {
-    Read(u32),
-    Place(u32),
-    Lock(u32),
-    /// The line after this transaction's locks, with the epoch in which it commits.
-    Line(u32),
-    /// The line for the owner's count of changes alone.
-    Count(u32),
-    Check(u32),
-    Guard(u32),
-    Apply(u32),
-    Unlock(u32),
-    Reap(u32),
-}
-
-/// Requests of one round, mostly few.
-pub(super) type Asks = SmallVec<[Ask; 16]>;
-
-/// What was asked for by message, and where in the message's results the answer is.
-#[derive(Debug)]
-pub(super) enum Asked {
-    Read(u32, Slot<Read>),
-    Place(u32, Slot<Place>),
-    Lock(u32, Slot<Lock>),
-    Line(u32, Slot<Line>),
-    Count(u32, Slot<Line>),
-    Check(Slot<Check>),
-    Guard(Slot<Guard>),
-    Apply(u32, Slot<Apply>),
-    Unlock(Slot<Unlock>),
-    Reap(Slot<Reap>),
-}
-
-/// What a processor does for a request.
-pub(super) fn cost(of: Ask) -> Cost {
-    match of {
-        Ask::Read(_) => Cost::Lookup,
-        Ask::Place(_) | Ask::Apply(_) | Ask::Reap(_) => Cost::Update,
-        Ask::Lock(_) | Ask::Line(_) | Ask::Count(_) | Ask::Check(_) | Ask::Guard(_) | Ask::Unlock(_) => Cost::Lock,
-    }
-}
-
-impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> Worker<'e, F, S> {
+impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> Coordinator<'e, F, S> {
     /// Asks, and waits for all answers. They have changed the state, those after a failure too.
     ///
     /// # Errors
@@ -270,7 +225,8 @@ impl<P: drtm_rdma::Port> State<'_, P> {
             }
             Ask::Lock(number) => {
                 let (table, key, at, seen) = row(number);
-                // Seen by whoever knows no count of changes: its owner looks whether it is still this key's.
+                // Seen by whoever knows no count of changes: its owner looks whether it is still
+                // this key's.
                 let seen = if self.rows[number as usize].location.is_some() { Version::default() } else { seen };
                 let length = self.new_length(number);
                 Asked::Lock(number, calls.add::<Lock>(&LockRow { table, key, at, seen, holder, length, borrows })?)

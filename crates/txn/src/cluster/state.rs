@@ -7,7 +7,7 @@ use drtm_kv::{Handle, Holder, Location, ROUND_TURNS, RecordLock, Version};
 use drtm_rdma::{NodeId, Pending, Port, rpc::Posted};
 use rustc_hash::FxHashMap;
 
-use super::round::Asked;
+use super::ask::Asked;
 use crate::{
     Conflict, Error,
     arena::{Arena, ArenaKey, ArenaRange},
@@ -133,8 +133,8 @@ impl Owner {
         self.last = count;
     }
 
-    /// Notes the snapshot number, read after a lock. Of several locks, the greatest was read after the
-    /// last.
+    /// Notes the snapshot number, read after a lock. Of several locks, the greatest was read after
+    /// the last.
     pub(super) fn has_number(&mut self, number: u64, is_plain: bool) {
         match number.cmp(&self.epoch) {
             Ordering::Greater => (self.epoch, self.is_plain) = (number, is_plain),
@@ -281,9 +281,9 @@ impl<P: Port> State<'_, P> {
         if self.owners.iter().all(Owner::is_within_round) { Ok(()) } else { Err(Conflict::Validation) }
     }
 
-    /// Whether everything was read at one moment, so that nothing has to be validated. What was read
-    /// one-sidedly may have been locked then, by a transaction that has committed already: so it does
-    /// not count where commits are passive.
+    /// Whether everything was read at one moment, so that nothing has to be validated. What was
+    /// read one-sidedly may have been locked then, by a transaction that has committed already: so
+    /// it does not count where commits are passive.
     pub(super) fn is_of_one_moment(&self, is_passive: bool) -> bool {
         let mut read = self.rows.iter().filter(|row| row.at.is_some());
         let first = read.next();

@@ -1,13 +1,14 @@
 //! A transaction over many nodes: what a body does with rows, and its end.
 
-use std::{borrow::Borrow, fmt, mem, time::Duration};
+use std::{borrow::Borrow, fmt, mem, rc::Rc, time::Duration};
 
 use drtm_rdma::{Fabric, NodeId, Phase};
 use smallvec::SmallVec;
 
 use super::{
-    ClusterTable, Worker,
-    round::{Ask, Asks},
+    ClusterTable,
+    ask::{Ask, Asks},
+    coordinator::Coordinator,
     state::{Op, Row, State},
 };
 use crate::{AsKey, Codec, Conflict, Embedded, Error, Key, Setting, mutation::Mutation, table::Kind, tx::encode};
@@ -27,13 +28,13 @@ const MOST_CLAIMED: usize = 1 << 8;
 ///
 /// See [`Node`](super::Node).
 pub struct ClusterTx<'e, F: Fabric, S: Setting<Engine = F::Engine> = Embedded> {
-    worker: Worker<'e, F, S>,
+    worker: Rc<Coordinator<'e, F, S>>,
     /// Until it is dropped.
     state: Option<Box<State<'e, F::Port>>>,
 }
 
 impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> ClusterTx<'e, F, S> {
-    pub(super) fn new(worker: Worker<'e, F, S>, state: Box<State<'e, F::Port>>) -> Self {
+    pub(super) fn new(worker: Rc<Coordinator<'e, F, S>>, state: Box<State<'e, F::Port>>) -> Self {
         Self { worker, state: Some(state) }
     }
 
@@ -114,7 +115,8 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> ClusterTx<'e, F, S> {
     ///
     /// # Errors
     ///
-    /// [`Error::Conflict`]; when the owner cannot be asked; or when the value is none of the codec's.
+    /// [`Error::Conflict`]; when the owner cannot be asked; or when the value is none of the
+    /// codec's.
     pub async fn get<K: Key, C: Codec, O: Kind>(
         &mut self,
         table: ClusterTable<K, C, O>,
@@ -140,7 +142,8 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> ClusterTx<'e, F, S> {
         rows.into_iter().map(|row| self.decode(table, row)).collect()
     }
 
-    /// Looks rows up that are going to be read or updated, in one round trip to all of their owners.
+    /// Looks rows up that are going to be read or updated, in one round trip to all of their
+    /// owners.
     ///
     /// # Errors
     ///
@@ -255,8 +258,9 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> ClusterTx<'e, F, S> {
     ///
     /// # Errors
     ///
-    /// [`Error::Conflict`] when others have changed what it has read, and nothing has happened then;
-    /// [`ClusterError`](super::ClusterError) where an owner fails, which says what has happened.
+    /// [`Error::Conflict`] when others have changed what it has read, and nothing has happened
+    /// then; [`ClusterError`](super::ClusterError) where an owner fails, which says what has
+    /// happened.
     pub async fn commit(mut self) -> Result<(), Error> {
         self.try_commit().await
     }
@@ -291,8 +295,8 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> ClusterTx<'e, F, S> {
         valid
     }
 
-    /// Begins once more, when the transaction is over. If it `claims` rows, those of this run are to
-    /// be [locked](Self::claim) first.
+    /// Begins once more, when the transaction is over. If it `claims` rows, those of this run are
+    /// to be [locked](Self::claim) first.
     pub(super) fn run_again(&mut self, claims: bool) {
         let state = self.state();
         if claims && state.rows.len() <= MOST_CLAIMED {

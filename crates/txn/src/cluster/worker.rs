@@ -1,43 +1,24 @@
 //! A worker: the transactions of one thread's coroutines, and what it does for other nodes.
 
-use std::{
-    cell::{Cell, RefCell, RefMut},
-    collections::VecDeque,
-    convert::Infallible,
-    fmt,
-    future::poll_fn,
-    rc::Rc,
-    sync::Arc,
-    task::{Poll, Waker},
-    time::Duration,
-};
+use std::{convert::Infallible, fmt, future::poll_fn, rc::Rc, sync::Arc, task::Poll};
 
-use drtm_htm::fence_locked;
-use drtm_kv::Holder;
 use drtm_rdma::{
-    Endpoint, Fabric, Incarnation, NodeId, Phase, Spawner,
-    rpc::{self, Answered, Incoming, Procedure, Refused, Rpc},
+    Endpoint, Fabric, NodeId, Phase, Spawner,
+    rpc::{self, Answered, Incoming, Procedure, Refused},
 };
 
 use super::{
-    ClusterError, ClusterTx, Protocol,
-    node::{Shared, VERSION},
+    ClusterTx,
+    ask::{Ask, cost},
+    coordinator::Coordinator,
     participant::Participant,
-    peers::Peer,
-    round::{Ask, cost},
-    state::State,
-    wire::{Apply, Before, Check, Guard, Hello, Introduce, Line, Lock, Place, Read, Reap, Refusal, Unlock},
+    shared::{Shared, VERSION},
+    wire::{Apply, Before, Check, Guard, Introduce, Line, Lock, Place, Read, Reap, Refusal, Unlock},
 };
-use crate::{Embedded, Error, Setting, storage::KeyRef};
-
-/// How many transactions of a worker locks can tell apart.
-const SLOTS: u16 = 256;
+use crate::{Embedded, Error, Setting};
 
 /// After how many runs a closure's rows are locked before it is run again.
 const CLAIM_AFTER: u32 = 4;
-
-/// The longest pause between two runs of a closure, in microseconds.
-const LONGEST_PAUSE: u64 = 1 << 10;
 
 /// One thread's way to begin transactions, and to serve those of others: of a
 /// [node](super::Node), for the coroutines of one endpoint. Clones are the same worker.
@@ -46,70 +27,31 @@ const LONGEST_PAUSE: u64 = 1 << 10;
 ///
 /// See [`Node`](super::Node).
 pub struct Worker<'e, F: Fabric, S: Setting<Engine = F::Engine> = Embedded> {
-    inner: Rc<Inner<'e, F, S>>,
-}
-
-struct Inner<'e, F: Fabric, S: Setting> {
-    node: Arc<Shared<F, S>>,
-    endpoint: &'e Endpoint<F::Port>,
-    rpc: Rpc<'e, F::Port>,
-    participant: RefCell<Participant<S>>,
-    /// The name of the first slot.
-    holder: Holder,
-    /// States that no transaction uses, each of a slot of its own.
-    #[expect(clippy::vec_box, reason = "they go in and out with each transaction, and are large")]
-    idle: RefCell<Vec<Box<State<'e, F::Port>>>>,
-    /// How many states there are.
-    states: Cell<u16>,
-    /// States of transactions that were dropped before their end.
-    abandoned: RefCell<VecDeque<Box<State<'e, F::Port>>>>,
-    /// How many of these are not finished.
-    unfinished: Cell<usize>,
-    janitor: Cell<Option<Waker>>,
-    /// Nodes that this one has introduced itself to.
-    greeted: RefCell<Vec<(NodeId, Incarnation)>>,
-    /// Their memory, where the protocol reaches into it.
-    peers: RefCell<Vec<Option<Rc<Peer>>>>,
-    random: Cell<u64>,
+    inner: Rc<Coordinator<'e, F, S>>,
 }
 
 impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> Worker<'e, F, S> {
     pub(super) fn new(node: Arc<Shared<F, S>>, endpoint: &'e Endpoint<F::Port>, participant: Participant<S>) -> Self {
-        let holder = participant.holder();
-        let inner = Inner {
-            node,
-            endpoint,
-            rpc: Rpc::new(endpoint.during(Phase::Other)),
-            participant: RefCell::new(participant),
-            holder,
-            idle: RefCell::default(),
-            states: Cell::new(0),
-            abandoned: RefCell::default(),
-            unfinished: Cell::new(0),
-            janitor: Cell::new(None),
-            greeted: RefCell::default(),
-            peers: RefCell::default(),
-            random: Cell::new(holder.to_word()),
-        };
+        let inner = Coordinator::new(node, endpoint, participant);
         Self { inner: Rc::new(inner) }
     }
 
     /// The endpoint whose coroutines it is for.
     #[must_use]
     pub fn endpoint(&self) -> &'e Endpoint<F::Port> {
-        self.inner.endpoint
+        self.inner.endpoint()
     }
 
     /// The worker's node.
     #[must_use]
     pub fn id(&self) -> NodeId {
-        self.inner.node.node
+        self.inner.id()
     }
 
     /// The nodes that own rows.
     #[must_use]
     pub fn owners(&self) -> &[NodeId] {
-        &self.inner.node.owners
+        self.inner.owners()
     }
 
     /// Serves the transactions of other nodes, and ends those of its own that were dropped, beside
@@ -172,7 +114,7 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> Worker<'e, F, S> {
             match ended {
                 Err(Error::Conflict(_)) => {
                     runs += 1;
-                    self.pause(runs).await;
+                    self.inner.pause(runs).await;
                     tx.run_again(runs >= CLAIM_AFTER);
                 }
                 ended => return ended,
@@ -182,40 +124,8 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> Worker<'e, F, S> {
 
     /// Begins a transaction.
     pub async fn begin(&self) -> ClusterTx<'e, F, S> {
-        let state = self.state().await;
-        ClusterTx::new(self.clone(), state)
-    }
-
-    /// A state, with a slot of its own.
-    async fn state(&self) -> Box<State<'e, F::Port>> {
-        let inner = &*self.inner;
-        let is_there = || !inner.idle.borrow().is_empty() || inner.states.get() < SLOTS;
-        if !is_there() {
-            self.endpoint().until(is_there).await;
-        }
-        let idle = inner.idle.borrow_mut().pop();
-        idle.unwrap_or_else(|| {
-            let slot = inner.states.get();
-            inner.states.set(slot + 1);
-            Box::new(State::new(inner.holder.in_slot(slot as u8)))
-        })
-    }
-
-    /// Takes back the state of a transaction that has ended: no request of it is under way, and it
-    /// holds no lock.
-    pub(super) fn recycle(&self, mut state: Box<State<'e, F::Port>>) {
-        state.clear();
-        self.inner.idle.borrow_mut().push(state);
-    }
-
-    /// Takes the state of a transaction that was dropped before its end.
-    pub(super) fn abandon(&self, state: Box<State<'e, F::Port>>) {
-        let inner = &*self.inner;
-        inner.unfinished.set(inner.unfinished.get() + 1);
-        inner.abandoned.borrow_mut().push_back(state);
-        if let Some(waker) = inner.janitor.take() {
-            waker.wake();
-        }
+        let state = self.inner.state().await;
+        ClusterTx::new(Rc::clone(&self.inner), state)
     }
 
     /// Waits until no transaction of this worker is running.
@@ -237,88 +147,9 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> Worker<'e, F, S> {
             });
             let state = next.await;
             // A failure is told to nobody: the future that could tell it was dropped.
-            let _ = ClusterTx::new(self.clone(), state).finish(true).await;
+            let _ = ClusterTx::new(Rc::clone(&self.inner), state).finish(true).await;
             inner.unfinished.set(inner.unfinished.get() - 1);
         }
-    }
-
-    /// Waits before a closure is run again, the longer the more often it has failed.
-    async fn pause(&self, runs: u32) {
-        // Two of two coroutines that fail each other must not go on in step: xorshift, by Marsaglia.
-        let mut random = self.inner.random.get();
-        random ^= random << 13;
-        random ^= random >> 7;
-        random ^= random << 17;
-        self.inner.random.set(random);
-        let most = LONGEST_PAUSE.min(1 << runs.min(63));
-        match random % most {
-            0 => self.endpoint().yield_now().await,
-            micros => self.endpoint().sleep(Duration::from_micros(micros)).await,
-        }
-    }
-
-    pub(super) fn protocol(&self) -> &Protocol {
-        &self.inner.node.protocol
-    }
-
-    /// The memory of a node that was greeted.
-    pub(super) fn peer(&self, node: NodeId) -> Option<Rc<Peer>> {
-        self.inner.peers.borrow().get(usize::from(node.0)).cloned().flatten()
-    }
-
-    pub(super) fn rpc(&self, phase: Phase) -> Rpc<'e, F::Port> {
-        self.inner.rpc.during(phase)
-    }
-
-    pub(super) fn participant(&self) -> RefMut<'_, Participant<S>> {
-        self.inner.participant.borrow_mut()
-    }
-
-    pub(super) fn table_name(&self, table: u16) -> &'static str {
-        let home = &self.inner.node.home;
-        let served = home.tables.get(usize::from(table));
-        served.and_then(|served| home.db.catalog.get(served.number)).map_or("", |opened| opened.name.get())
-    }
-
-    /// Introduces this node to another one, unless it has done so.
-    pub(super) async fn greet(&self, node: NodeId) -> Result<(), Error> {
-        let here = self.endpoint().presence(node).here();
-        let known = self.inner.greeted.borrow().iter().find(|(greeted, _)| *greeted == node).map(|(_, known)| *known);
-        if known.is_some() && known == here {
-            return Ok(());
-        }
-        let unreachable = |source: rpc::RpcError| Error::from(ClusterError::Unreachable { node, source });
-        if known.is_some() && here.is_some() {
-            // It has come back, with another memory.
-            self.endpoint().reconnect(node).map_err(|error| unreachable(error.into()))?;
-        }
-        let Shared { described, protocol, home, cache, .. } = &*self.inner.node;
-        let (engine, borrows) = (self.inner.node.engine_name(), std::marker::PhantomData);
-        let hello = Hello { version: VERSION, engine, protocol: protocol.name, tables: described, borrows };
-        let welcome = self.inner.rpc.call::<Introduce>(node, &hello, None).await.map_err(unreachable)?;
-        let peer = match welcome.get() {
-            Ok(welcome) => {
-                let verbs = self.endpoint().during(Phase::Other);
-                let are_words =
-                    |table: usize| home.tables.get(table).is_some_and(|table| table.storage.takes(KeyRef::Word(0)));
-                Peer::open(verbs, node, &welcome, are_words, cache.as_ref()).await?
-            }
-            Err(error) if error.refused() == Some(Refusal::Other as u32) => {
-                return Err(ClusterError::Refused { node, reason: Refusal::Other }.into());
-            }
-            Err(error) => return Err(unreachable(error)),
-        };
-        let mut peers = self.inner.peers.borrow_mut();
-        let length = peers.len().max(usize::from(node.0) + 1);
-        peers.resize(length, None);
-        peers[usize::from(node.0)] = Some(Rc::new(peer));
-        drop(peers);
-        if let Some(here) = here {
-            let mut greeted = self.inner.greeted.borrow_mut();
-            greeted.retain(|(known, _)| *known != node);
-            greeted.push((node, here));
-        }
-        Ok(())
     }
 
     /// Answers other nodes, for ever.
@@ -329,7 +160,7 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> Worker<'e, F, S> {
 
     /// Carries out one request of another node.
     fn dispatch(&self, call: Incoming<'_>) -> Answered {
-        let mut participant = self.participant();
+        let mut participant = self.inner.participant();
         let owner = &mut *participant;
         let charge = |ask| self.endpoint().charge(cost(ask));
         let refused = |refusal: Refusal| Refused(refusal as u32);
@@ -380,11 +211,6 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> Worker<'e, F, S> {
             }),
             _ => call.unknown(),
         }
-    }
-
-    /// After the locks of this node, and before it looks at what it has read.
-    pub(super) fn fence(&self) {
-        fence_locked();
     }
 }
 

@@ -42,7 +42,8 @@ pub(crate) fn lock_row<S: Setting>(
     if summary.has_changed() {
         check_keys(db, arena, locked.writes)?;
     }
-    // The number is read later, by all rows of the transaction here. Then the row has a version in it.
+    // The number is read later, by all rows of the transaction here. Then the row has a version in
+    // it.
     let number = db.snapshot_number()?;
     fence_locked();
     let before = summary.newest();

@@ -1,0 +1,51 @@
+//! What is asked of owners, whatever its form.
+
+use drtm_rdma::{Cost, rpc::Slot};
+use smallvec::SmallVec;
+
+use super::wire::{Apply, Check, Guard, Line, Lock, Place, Read, Reap, Unlock};
+
+/// What is asked of an owner: of a row, of the guard of a missing one, or of the owner itself, by
+/// their numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ask {
+    Read(u32),
+    Place(u32),
+    Lock(u32),
+    /// The line after this transaction's locks, with the epoch in which it commits.
+    Line(u32),
+    /// The line for the owner's count of changes alone.
+    Count(u32),
+    Check(u32),
+    Guard(u32),
+    Apply(u32),
+    Unlock(u32),
+    Reap(u32),
+}
+
+/// Requests of one round, mostly few.
+pub(super) type Asks = SmallVec<[Ask; 16]>;
+
+/// What was asked for by message, and where in the message's results the answer is.
+#[derive(Debug)]
+pub(super) enum Asked {
+    Read(u32, Slot<Read>),
+    Place(u32, Slot<Place>),
+    Lock(u32, Slot<Lock>),
+    Line(u32, Slot<Line>),
+    Count(u32, Slot<Line>),
+    Check(Slot<Check>),
+    Guard(Slot<Guard>),
+    Apply(u32, Slot<Apply>),
+    Unlock(Slot<Unlock>),
+    Reap(Slot<Reap>),
+}
+
+/// What a processor does for a request.
+pub(super) fn cost(of: Ask) -> Cost {
+    match of {
+        Ask::Read(_) => Cost::Lookup,
+        Ask::Place(_) | Ask::Apply(_) | Ask::Reap(_) => Cost::Update,
+        Ask::Lock(_) | Ask::Line(_) | Ask::Count(_) | Ask::Check(_) | Ask::Guard(_) | Ask::Unlock(_) => Cost::Lock,
+    }
+}

@@ -1,0 +1,209 @@
+//! What a worker's transactions have in common: the states of those that run, the nodes that are
+//! known, and this node's own participant.
+
+use std::{
+    cell::{Cell, RefCell, RefMut},
+    collections::VecDeque,
+    rc::Rc,
+    sync::Arc,
+    task::Waker,
+    time::Duration,
+};
+
+use drtm_htm::fence_locked;
+use drtm_kv::Holder;
+use drtm_rdma::{
+    Endpoint, Fabric, Incarnation, NodeId, Phase,
+    rpc::{self, Rpc},
+};
+
+use super::{
+    ClusterError, Protocol,
+    participant::Participant,
+    peers::Peer,
+    shared::{Shared, VERSION},
+    state::State,
+    wire::{Hello, Introduce, Refusal},
+};
+use crate::{Error, Setting, storage::KeyRef};
+
+/// How many transactions of a worker locks can tell apart.
+const SLOTS: u16 = 256;
+
+/// The longest pause between two runs of a closure, in microseconds.
+const LONGEST_PAUSE: u64 = 1 << 10;
+
+/// One worker's way to other nodes, and the states of its transactions.
+pub(super) struct Coordinator<'e, F: Fabric, S: Setting> {
+    pub(super) node: Arc<Shared<F, S>>,
+    endpoint: &'e Endpoint<F::Port>,
+    rpc: Rpc<'e, F::Port>,
+    pub(super) participant: RefCell<Participant<S>>,
+    /// The name of the first slot.
+    holder: Holder,
+    /// States that no transaction uses, each of a slot of its own.
+    #[expect(clippy::vec_box, reason = "they go in and out with each transaction, and are large")]
+    pub(super) idle: RefCell<Vec<Box<State<'e, F::Port>>>>,
+    /// How many states there are.
+    pub(super) states: Cell<u16>,
+    /// States of transactions that were dropped before their end.
+    pub(super) abandoned: RefCell<VecDeque<Box<State<'e, F::Port>>>>,
+    /// How many of these are not finished.
+    pub(super) unfinished: Cell<usize>,
+    pub(super) janitor: Cell<Option<Waker>>,
+    /// Nodes that this one has introduced itself to.
+    greeted: RefCell<Vec<(NodeId, Incarnation)>>,
+    /// Their memory, where the protocol reaches into it.
+    peers: RefCell<Vec<Option<Rc<Peer>>>>,
+    random: Cell<u64>,
+}
+
+impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> Coordinator<'e, F, S> {
+    pub(super) fn new(node: Arc<Shared<F, S>>, endpoint: &'e Endpoint<F::Port>, participant: Participant<S>) -> Self {
+        let holder = participant.holder();
+        Self {
+            node,
+            endpoint,
+            rpc: Rpc::new(endpoint.during(Phase::Other)),
+            participant: RefCell::new(participant),
+            holder,
+            idle: RefCell::default(),
+            states: Cell::new(0),
+            abandoned: RefCell::default(),
+            unfinished: Cell::new(0),
+            janitor: Cell::new(None),
+            greeted: RefCell::default(),
+            peers: RefCell::default(),
+            random: Cell::new(holder.to_word()),
+        }
+    }
+
+    pub(super) fn endpoint(&self) -> &'e Endpoint<F::Port> {
+        self.endpoint
+    }
+
+    pub(super) fn id(&self) -> NodeId {
+        self.node.node
+    }
+
+    pub(super) fn owners(&self) -> &[NodeId] {
+        &self.node.owners
+    }
+
+    /// A state, with a slot of its own.
+    pub(super) async fn state(&self) -> Box<State<'e, F::Port>> {
+        let inner = self;
+        let is_there = || !inner.idle.borrow().is_empty() || inner.states.get() < SLOTS;
+        if !is_there() {
+            self.endpoint().until(is_there).await;
+        }
+        let idle = inner.idle.borrow_mut().pop();
+        idle.unwrap_or_else(|| {
+            let slot = inner.states.get();
+            inner.states.set(slot + 1);
+            Box::new(State::new(inner.holder.in_slot(slot as u8)))
+        })
+    }
+
+    /// Takes back the state of a transaction that has ended: no request of it is under way, and it
+    /// holds no lock.
+    pub(super) fn recycle(&self, mut state: Box<State<'e, F::Port>>) {
+        state.clear();
+        self.idle.borrow_mut().push(state);
+    }
+
+    /// Takes the state of a transaction that was dropped before its end.
+    pub(super) fn abandon(&self, state: Box<State<'e, F::Port>>) {
+        let inner = self;
+        inner.unfinished.set(inner.unfinished.get() + 1);
+        inner.abandoned.borrow_mut().push_back(state);
+        if let Some(waker) = inner.janitor.take() {
+            waker.wake();
+        }
+    }
+
+    /// Waits before a closure is run again, the longer the more often it has failed.
+    pub(super) async fn pause(&self, runs: u32) {
+        // Two of two coroutines that fail each other must not go on in step: xorshift, by
+        // Marsaglia.
+        let mut random = self.random.get();
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        self.random.set(random);
+        let most = LONGEST_PAUSE.min(1 << runs.min(63));
+        match random % most {
+            0 => self.endpoint().yield_now().await,
+            micros => self.endpoint().sleep(Duration::from_micros(micros)).await,
+        }
+    }
+
+    pub(super) fn protocol(&self) -> &Protocol {
+        &self.node.protocol
+    }
+
+    /// The memory of a node that was greeted.
+    pub(super) fn peer(&self, node: NodeId) -> Option<Rc<Peer>> {
+        self.peers.borrow().get(usize::from(node.0)).cloned().flatten()
+    }
+
+    pub(super) fn rpc(&self, phase: Phase) -> Rpc<'e, F::Port> {
+        self.rpc.during(phase)
+    }
+
+    pub(super) fn participant(&self) -> RefMut<'_, Participant<S>> {
+        self.participant.borrow_mut()
+    }
+
+    pub(super) fn table_name(&self, table: u16) -> &'static str {
+        let home = &self.node.home;
+        let served = home.tables.get(usize::from(table));
+        served.and_then(|served| home.db.catalog.get(served.number)).map_or("", |opened| opened.name.get())
+    }
+
+    /// Introduces this node to another one, unless it has done so.
+    pub(super) async fn greet(&self, node: NodeId) -> Result<(), Error> {
+        let here = self.endpoint().presence(node).here();
+        let known = self.greeted.borrow().iter().find(|(greeted, _)| *greeted == node).map(|(_, known)| *known);
+        if known.is_some() && known == here {
+            return Ok(());
+        }
+        let unreachable = |source: rpc::RpcError| Error::from(ClusterError::Unreachable { node, source });
+        if known.is_some() && here.is_some() {
+            // It has come back, with another memory.
+            self.endpoint().reconnect(node).map_err(|error| unreachable(error.into()))?;
+        }
+        let Shared { described, protocol, home, cache, .. } = &*self.node;
+        let (engine, borrows) = (self.node.engine_name(), std::marker::PhantomData);
+        let hello = Hello { version: VERSION, engine, protocol: protocol.name, tables: described, borrows };
+        let welcome = self.rpc.call::<Introduce>(node, &hello, None).await.map_err(unreachable)?;
+        let peer = match welcome.get() {
+            Ok(welcome) => {
+                let verbs = self.endpoint().during(Phase::Other);
+                let are_words =
+                    |table: usize| home.tables.get(table).is_some_and(|table| table.storage.takes(KeyRef::Word(0)));
+                Peer::open(verbs, node, &welcome, are_words, cache.as_ref()).await?
+            }
+            Err(error) if error.refused() == Some(Refusal::Other as u32) => {
+                return Err(ClusterError::Refused { node, reason: Refusal::Other }.into());
+            }
+            Err(error) => return Err(unreachable(error)),
+        };
+        let mut peers = self.peers.borrow_mut();
+        let length = peers.len().max(usize::from(node.0) + 1);
+        peers.resize(length, None);
+        peers[usize::from(node.0)] = Some(Rc::new(peer));
+        drop(peers);
+        if let Some(here) = here {
+            let mut greeted = self.greeted.borrow_mut();
+            greeted.retain(|(known, _)| *known != node);
+            greeted.push((node, here));
+        }
+        Ok(())
+    }
+
+    /// After the locks of this node, and before it looks at what it has read.
+    pub(super) fn fence(&self) {
+        fence_locked();
+    }
+}

@@ -1,0 +1,44 @@
+//! What all handles of a node share.
+
+use std::sync::Arc;
+
+use drtm_kv::BucketCache;
+use drtm_rdma::{Fabric, NodeId, Offset, RegionId, rpc::Once};
+
+use super::{Protocol, participant::Home, wire::Welcome};
+use crate::{Db, Setting};
+
+/// The version of what nodes say to each other.
+pub(super) const VERSION: u32 = 1;
+
+/// What all handles of a node share.
+pub(super) struct Shared<F: Fabric, S: Setting> {
+    pub(super) fabric: F,
+    pub(super) node: NodeId,
+    pub(super) owners: Vec<NodeId>,
+    /// The node's memory, as the fabric knows it.
+    pub(super) region: RegionId,
+    pub(super) protocol: Protocol,
+    /// Where rows of other nodes were, if that is remembered.
+    pub(super) cache: Option<Arc<BucketCache>>,
+    pub(super) described: String,
+    pub(super) home: Arc<Home<S>>,
+    /// What was answered, where messages may be lost.
+    pub(super) once: Once,
+    pub(super) db: Db<S>,
+}
+
+impl<F: Fabric, S: Setting> Shared<F, S> {
+    /// What peers are told.
+    pub(super) fn welcome(&self) -> Welcome {
+        let tables = self.home.tables.iter().map(|table| match self.protocol.is_one_sided() {
+            true => table.storage.place_for_peers().map(Offset::bytes),
+            false => None,
+        });
+        Welcome { region: self.region.0, line: self.home.db.snapshots.line().bytes(), tables: tables.collect() }
+    }
+
+    pub(super) fn engine_name(&self) -> &'static str {
+        std::any::type_name::<S::Engine>()
+    }
+}
