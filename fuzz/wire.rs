@@ -46,8 +46,7 @@ fn read_ring(words: &[u64]) {
     }
 }
 
-/// What peers say on the fabric of machines. The first byte says which reader it is for, of those that
-/// begin anywhere; all are tried.
+/// What peers say on the fabric of machines, to each of its readers.
 pub(crate) fn tcp(bytes: &[u8]) {
     for kind in [Said::Requests, Said::Responses, Said::Hello, Said::Answer] {
         let (again, frames, more) = untrusted::said(kind, bytes);

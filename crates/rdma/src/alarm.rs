@@ -163,8 +163,8 @@ mod model {
         });
     }
 
-    /// A waker that looks first whether anything waits, as for room in a mailbox: the flag is set before
-    /// the announcement, and the waker's fence is before its look at both.
+    /// A waker that looks first whether anything waits, as for room in a mailbox: the flag is set
+    /// before the announcement, and the waker's fence is before its look at both.
     fn wakes_where_something_waits(fenced: bool) {
         explore(move || {
             let shared = Arc::new((Alarm::default(), AtomicBool::new(false), AtomicBool::new(false)));

@@ -104,8 +104,8 @@ pub enum Activity {
     Idle,
     /// All that is under way waits for a peer: to take messages, or to make its memory known.
     Blocked,
-    /// Something is under way elsewhere, and its completion ends a [`Backend::wait`]. The endpoint may
-    /// sleep.
+    /// Something is under way elsewhere, and its completion ends a [`Backend::wait`]. The endpoint
+    /// may sleep.
     Remote,
     /// Something is under way and needs only to be polled.
     Busy,
@@ -118,7 +118,8 @@ pub trait Backend: fmt::Debug + Send {
     const VIRTUAL: bool = false;
 
     /// Whether spinning gives the processor away between looks. Not where completions come from the
-    /// system: on a busy machine it is given away for milliseconds, and a sleeper is woken much sooner.
+    /// system: on a busy machine it is given away for milliseconds, and a sleeper is woken much
+    /// sooner.
     const YIELDS: bool = true;
 
     /// The node that this port belongs to.

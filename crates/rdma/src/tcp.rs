@@ -2,35 +2,36 @@
 //!
 //! # Nodes
 //!
-//! A node is a process. It listens at an address, knows where the others listen, and has the cluster's
-//! key. One that [joins](TcpFabric::join) dials all others; with each that is there it has a *link*,
-//! by which they know of each other (`links`). Each endpoint connects to each node that it uses, at
-//! the first use (`queue`).
+//! A node is a process. It listens at an address, knows where the others listen, and has the
+//! cluster's key. One that [joins](TcpFabric::join) dials all others; with each that is there it
+//! has a *link*, by which they know of each other (`links`). Each endpoint connects to each node
+//! that it uses, at the first use (`queue`).
 //!
 //! # Verbs and messages
 //!
-//! An endpoint sends its requests as frames, all that were posted between two polls by one system call
-//! (`wire`, `flow`). The node's own thread carries them out in order, through the engine of the region,
-//! and says what became of them, again all by one system call (`service`, `responder`). So atomics are
-//! atomic with what the owner's processors do. Messages go into the node's mailbox, from which its
-//! endpoints receive; a reply is written by the endpoint that gives it. Where the mailbox is full, the
-//! connection waits, and says so.
+//! An endpoint sends its requests as frames, all that were posted between two polls by one system
+//! call (`wire`, `flow`). The node's own thread carries them out in order, through the engine of
+//! the region, and says what became of them, again all by one system call (`service`, `responder`).
+//! So atomics are atomic with what the owner's processors do. Messages go into the node's mailbox,
+//! from which its endpoints receive; a reply is written by the endpoint that gives it. Where the
+//! mailbox is full, the connection waits, and says so.
 //!
 //! # Death and silence
 //!
-//! A connection that ends without a goodbye is a death: the system ends the connections of a process
-//! that ends. A node of which nothing is heard for the [deadline](TcpConfig::deadline) is *suspected*:
-//! its operations under way end with [`VerbError::Suspected`](crate::VerbError::Suspected), and it may
-//! come back as the same incarnation. Nothing is ever sent twice, so an atomic happens once, or its
-//! error says that it is not known whether it has. What an old connection still holds does not take
-//! effect when a new one is there.
+//! A connection that ends without a goodbye is a death: the system ends the connections of a
+//! process that ends. A node of which nothing is heard for the [deadline](TcpConfig::deadline) is
+//! *suspected*: its operations under way end with
+//! [`VerbError::Suspected`](crate::VerbError::Suspected), and it may come back as the same
+//! incarnation. Nothing is ever sent twice, so an atomic happens once, or its error says that it is
+//! not known whether it has. What an old connection still holds does not take effect when a new one
+//! is there.
 //!
 //! # What is trusted
 //!
-//! Every connection begins with a handshake that proves to both sides that the other has the key, and
-//! everything after it is encrypted and authenticated (`noise`, `docs/security.md`). Holders of the key
-//! are trusted with the contents of registered memory, and with nothing else: any bytes of theirs lead
-//! to a result or an error, and what they can take is [bounded](TcpLimits).
+//! Every connection begins with a handshake that proves to both sides that the other has the key,
+//! and everything after it is encrypted and authenticated (`noise`, `docs/security.md`). Holders of
+//! the key are trusted with the contents of registered memory, and with nothing else: any bytes of
+//! theirs lead to a result or an error, and what they can take is [bounded](TcpLimits).
 
 mod bell;
 mod config;
@@ -143,8 +144,8 @@ impl<E: Engine> Member<E> {
         joining.outcome.lock().open = open;
         let service = service::start(Arc::clone(&shared), listener, Arc::clone(&joining))?;
         let member = Self { shared, address, service: Mutex::new(Some(service)) };
-        // The service itself gives each node up after the patience; this is for the case that a node
-        // has said that it dials, and does not.
+        // The service itself gives each node up after the patience; this is for the case that a
+        // node has said that it dials, and does not.
         let mut outcome = joining.outcome.lock();
         let limit = std::time::Instant::now() + 2 * patience + Duration::from_secs(1);
         while outcome.error.is_none() && !outcome.open.is_empty() {
@@ -274,8 +275,8 @@ impl<E: Engine> TcpFabric<E> {
         self.member.shared.refusals.read()
     }
 
-    /// Bytes that wait for peers to read them: at most [`TcpLimits::held_bytes`] and one operation's for
-    /// each connection.
+    /// Bytes that wait for peers to read them: at most [`TcpLimits::held_bytes`] and one
+    /// operation's for each connection.
     #[must_use]
     pub fn held_bytes(&self) -> usize {
         self.member.shared.held_bytes()

@@ -89,8 +89,9 @@ pub enum Said {
     Answer,
 }
 
-/// Decodes frames of a kind from the front of some bytes, and encodes them again. Gives those bytes,
-/// how many frames they are, and whether what follows is still to come: otherwise it is malformed.
+/// Decodes frames of a kind from the front of some bytes, and encodes them again. Gives those
+/// bytes, how many frames they are, and whether what follows is still to come: otherwise it is
+/// malformed.
 #[must_use]
 pub fn said(kind: Said, bytes: &[u8]) -> (Vec<u8>, usize, bool) {
     let (mut again, mut frames) = (Vec::new(), 0);

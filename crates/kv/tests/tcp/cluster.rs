@@ -1,5 +1,5 @@
-//! A cluster of three nodes over TCP, of which one owns a store that the others reach. Its moods are
-//! one: nothing of this fabric is simulated.
+//! A cluster of three nodes over TCP, of which one owns a store that the others reach. Its moods
+//! are one: nothing of this fabric is simulated.
 
 use std::{
     net::SocketAddr,
@@ -35,8 +35,8 @@ pub(crate) fn store(engine: NoHtm, capacity: u64) -> Store<NoHtm> {
     Store::in_region_of(OWNER, 0, memory).expect("a store").hinting_at_once()
 }
 
-/// Where the nodes of one cluster listen: ports of an address of the loopback that only this process
-/// has.
+/// Where the nodes of one cluster listen: ports of an address of the loopback that only this
+/// process has.
 fn addresses() -> [SocketAddr; 3] {
     static NUMBER: AtomicU16 = AtomicU16::new(0);
     let [_, high, middle, low] = std::process::id().to_be_bytes();

@@ -120,8 +120,8 @@ impl Bell {
         }
     }
 
-    /// Sleeps until there is something, unless there is: `nothing` is asked when whatever comes later
-    /// would end the sleep.
+    /// Sleeps until there is something, unless there is: `nothing` is asked when whatever comes
+    /// later would end the sleep.
     pub(super) fn sleep(&self, ready: &mut Vec<Ready>, at_most: Option<Duration>, nothing: impl FnOnce() -> bool) {
         self.alarm.announce();
         if nothing() {

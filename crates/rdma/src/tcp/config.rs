@@ -24,13 +24,13 @@ pub struct TcpLimits {
     pub strangers: usize,
     /// How long a handshake may take.
     pub handshake_time: Duration,
-    /// Handshakes of holders of the key that are answered in a second. Each takes two multiplications
-    /// on the curve.
+    /// Handshakes of holders of the key that are answered in a second. Each takes two
+    /// multiplications on the curve.
     pub handshakes_per_second: u32,
     /// Connections of peers.
     pub connections: usize,
-    /// Bytes that wait for a peer to read them. While there are more, nothing further is carried out
-    /// for its connection.
+    /// Bytes that wait for a peer to read them. While there are more, nothing further is carried
+    /// out for its connection.
     pub held_bytes: usize,
 }
 
@@ -126,8 +126,8 @@ impl TcpConfig {
         Self { patience, ..self }
     }
 
-    /// After how long a peer of which nothing is heard is suspected to have failed. It says something
-    /// four times as often.
+    /// After how long a peer of which nothing is heard is suspected to have failed. It says
+    /// something four times as often.
     pub fn deadline(self, deadline: Duration) -> Self {
         Self { deadline: deadline.max(Duration::from_millis(20)), ..self }
     }

@@ -28,8 +28,8 @@ pub(super) struct Wire {
 }
 
 impl Wire {
-    /// A connection of which nothing is known yet. Frames go out at once; where nothing comes in, the
-    /// system looks whether the other side is still there.
+    /// A connection of which nothing is known yet. Frames go out at once; where nothing comes in,
+    /// the system looks whether the other side is still there.
     pub(super) fn new(socket: TcpStream, quiet: Duration) -> Result<Self, Errno> {
         sockopt::set_tcp_nodelay(&socket, true)?;
         sockopt::set_socket_keepalive(&socket, true)?;

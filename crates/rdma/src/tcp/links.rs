@@ -1,8 +1,8 @@
 //! Links, and what follows for the peers: which are here, and which are not.
 //!
-//! Each pair of nodes has one link, on which each says every so often that it is still there. A node
-//! that joins dials all others. Afterwards the one with the lower number dials, whenever it has no
-//! link to a node of its directory. Where both dial at once, the lower one's stays.
+//! Each pair of nodes has one link, on which each says every so often that it is still there. A
+//! node that joins dials all others. Afterwards the one with the lower number dials, whenever it
+//! has no link to a node of its directory. Where both dial at once, the lower one's stays.
 
 use std::{
     net::Shutdown,

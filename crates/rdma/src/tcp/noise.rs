@@ -9,9 +9,9 @@
 //! ```
 //!
 //! A record is its length in two bytes and so many bytes. The cluster's key is mixed in first, so
-//! only its holders can read or write even the first message. A copy of a first message is answered,
-//! but its sender cannot confirm: it does not know the ephemeral key. Records are numbered by the
-//! cipher's nonce, so one that is missing, repeated or moved fails to open.
+//! only its holders can read or write even the first message. A copy of a first message is
+//! answered, but its sender cannot confirm: it does not know the ephemeral key. Records are
+//! numbered by the cipher's nonce, so one that is missing, repeated or moved fails to open.
 
 use std::sync::Arc;
 

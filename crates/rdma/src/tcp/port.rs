@@ -195,8 +195,8 @@ impl<E: Engine> TcpPort<E> {
         activity
     }
 
-    /// Writes replies to their sockets, all to one by one system call. False where the service has one
-    /// of the connections.
+    /// Writes replies to their sockets, all to one by one system call. False where the service has
+    /// one of the connections.
     fn write_replies(&mut self) -> bool {
         let shared = &self.shared;
         die::site("tcp.replied");
@@ -213,8 +213,8 @@ impl<E: Engine> TcpPort<E> {
         self.unwritten.is_empty()
     }
 
-    /// Sends what was posted since the last poll. False where a connection has ended, which the next
-    /// poll reports.
+    /// Sends what was posted since the last poll. False where a connection has ended, which the
+    /// next poll reports.
     fn send_all(&mut self) -> bool {
         let by = Sending {
             shared: &*self.shared,

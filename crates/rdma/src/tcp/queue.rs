@@ -132,8 +132,8 @@ impl Queue {
         self.is_empty() && self.calls.is_empty()
     }
 
-    /// Sends what is to be sent. False where that shows that the connection has ended, which the next
-    /// poll reports.
+    /// Sends what is to be sent. False where that shows that the connection has ended, which the
+    /// next poll reports.
     pub(super) fn send<E: Engine>(&mut self, by: &Sending<'_, E>) -> bool {
         let Some(life) = &self.life else { return true };
         if matches!(self.line, Line::Down) && !self.waiting.is_empty() && (life.is_over() || self.dial(by).is_none()) {
@@ -265,7 +265,7 @@ impl Queue {
         }
     }
 
-    /// One thing that the node has said. What does not fit what it was asked for is malformed.
+    /// One thing that the node has said. What does not fit the requests is malformed.
     #[inline]
     fn take<V: Events>(&mut self, response: Response<'_>, by: &mut Heard<'_, V>) -> Result<(), wire::Malformed> {
         match response {

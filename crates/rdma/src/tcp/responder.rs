@@ -1,5 +1,5 @@
-//! Carrying out what a peer's endpoint asks for: in order, as many operations as have come, with one
-//! system call for all that is said to that.
+//! Carrying out what a peer's endpoint asks for: in order, as many operations as have come, with
+//! one system call for all that is said to that.
 
 use std::{io, sync::Arc};
 
@@ -22,8 +22,8 @@ use super::{
     wire::{self, Failure, Request, Response},
 };
 
-/// What is carried out for one connection before it is another's turn: bytes that are moved, with so
-/// many for each operation.
+/// What is carried out for one connection before it is another's turn: bytes that are moved, with
+/// so many for each operation.
 const TURN: usize = 256 << 10;
 const OPERATION: usize = 64;
 

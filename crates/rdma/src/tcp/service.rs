@@ -6,8 +6,8 @@
 //! spins for a while after something has come, and then sleeps until a socket or an endpoint wakes
 //! it, or it is time to say that the node is still there.
 //!
-//! Whatever comes in a round is bounded: so many connections are accepted, and of each connection so
-//! many bytes are read. So a flood on one delays others by that much at most.
+//! Whatever comes in a round is bounded: so many connections are accepted, and of each connection
+//! so many bytes are read. So a flood on one delays others by that much at most.
 
 use std::{
     net::TcpListener,
@@ -121,7 +121,8 @@ pub(super) struct Service<E: Engine> {
     stalled: Vec<u64>,
     /// Connections of which more has come than their turns were long.
     unfinished: Vec<u64>,
-    /// No connections are accepted until the next look at what is late: the system has none to give.
+    /// No connections are accepted until the next look at what is late: the system has none to
+    /// give.
     pub(super) deaf: bool,
     /// Handshakes that may still be answered, and when that was reckoned.
     pub(super) allowance: (f64, Time),

@@ -1,7 +1,9 @@
-//! Connections of which nothing is known yet: accepting them, and the responder's half of the handshake.
+//! Connections of which nothing is known yet: accepting them, and the responder's half of the
+//! handshake.
 //!
-//! A stranger that has shown the key is judged by what it says that it is, and is acted on when it has
-//! confirmed. What strangers can take is bounded: their number, their time, and how many are answered.
+//! A stranger that has shown the key is judged by what it says that it is, and is acted on when it
+//! has confirmed. What strangers can take is bounded: their number, their time, and how many are
+//! answered.
 
 use std::{io, net::TcpStream, sync::Arc};
 
@@ -62,8 +64,8 @@ impl<E: Engine> Service<E> {
         let _ = self.shared.service.rewatch(&self.listener, LISTENER, interest);
     }
 
-    /// Makes room for a stranger: the oldest goes, of those that have not shown the key if there are
-    /// such.
+    /// Makes room for a stranger: the oldest goes, of those that have not shown the key if there
+    /// are such.
     fn crowd_out(&mut self) {
         let unknown =
             |token: &u64| self.get(*token).is_some_and(|connection| matches!(connection.role, Role::Stranger));

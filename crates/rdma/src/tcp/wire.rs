@@ -6,9 +6,9 @@
 //! ```
 //!
 //! All numbers are little endian. `count` is words of a READ or WRITE, bytes of a message, and
-//! operations of `Done`; what follows the head is as long as kind and count say. There is one encoding
-//! of each frame, and a field without meaning is zero. Responses come in the order of requests; a
-//! reply to a call comes whenever the call is answered.
+//! operations of `Done`; what follows the head is as long as kind and count say. There is one
+//! encoding of each frame, and a field without meaning is zero. Responses come in the order of
+//! requests; a reply to a call comes whenever the call is answered.
 //!
 //! The decoder takes any bytes: it gives a frame, asks for more bytes, or refuses them. It never
 //! asks for more than `LONGEST`.

@@ -1,5 +1,5 @@
-//! Peers over TCP that mean harm, or are broken: refused by a cause that is counted, in bounded memory,
-//! and without harm to honest ones.
+//! Peers over TCP that mean harm, or are broken: refused by a cause that is counted, in bounded
+//! memory, and without harm to honest ones.
 //!
 //! `DRTM_CONNECTS` says how many connect at a time; a few hundred where it says nothing.
 

@@ -1,5 +1,5 @@
-//! The fabric of machines, as the suite makes it: each other node is a process of its own, or a member
-//! beside the test in its process.
+//! The fabric of machines, as the suite makes it: each other node is a process of its own, or a
+//! member beside the test in its process.
 
 use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr},
@@ -249,7 +249,8 @@ fn be_an_agent() {
     obey(orders, &fabric, node, memory, || fabric.leave())
 }
 
-/// All nodes are members in the test's process, each with its own thread and sockets. Over any engine.
+/// All nodes are members in the test's process, each with its own thread and sockets. Over any
+/// engine.
 pub(crate) struct Together<E>(std::marker::PhantomData<E>);
 
 /// A member beside the test. None when it has died.
@@ -320,8 +321,8 @@ impl<E: Engine + Default> Rig for Together<E> {
     }
 }
 
-/// Stopped as by a debugger, a peer is suspected, and its operations end with an error that says so. It
-/// comes back as the same incarnation, and nothing was done twice.
+/// Stopped as by a debugger, a peer is suspected, and its operations end with an error that says
+/// so. It comes back as the same incarnation, and nothing was done twice.
 #[test]
 fn a_silent_node_is_suspected_and_may_come_back() {
     let world = World::<Machines>::new(2, TcpMood::default().deadline(500));
@@ -362,8 +363,8 @@ fn a_silent_node_is_suspected_and_may_come_back() {
     }
 }
 
-/// Connections break at any moment. What was acknowledged has happened once; of the rest, each once or
-/// not at all.
+/// Connections break at any moment. What was acknowledged has happened once; of the rest, each once
+/// or not at all.
 #[test]
 fn atomics_happen_once_or_their_error_says_that_it_is_not_known() {
     let rest = TcpMood::default();
