@@ -8,4 +8,5 @@ mod drops;
 mod faults;
 mod history;
 mod refusals;
+mod snapshots;
 mod threads;

@@ -49,4 +49,12 @@ pub enum Mutation {
     CheckpointTooEarly,
     /// After a checkpoint, segments are removed that are needed beside it.
     SegmentsRemovedTooFar,
+    /// All transactions of a cluster's worker lock in one name.
+    SlotsNotNamed,
+    /// A transaction of a cluster validates rows by verbs without a look at their locks.
+    LocksOverlooked,
+    /// A single row that was read by verbs is not validated, though commits are passive.
+    PassiveReadsBelieved,
+    /// A row is written by verbs though its owner has a snapshot open.
+    SnapshotsOverwritten,
 }

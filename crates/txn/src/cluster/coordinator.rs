@@ -25,7 +25,7 @@ use super::{
     state::State,
     wire::{Hello, Introduce, Refusal},
 };
-use crate::{Error, Setting, storage::KeyRef};
+use crate::{Error, Setting, mutation::Mutation, storage::KeyRef};
 
 /// How many transactions of a worker locks can tell apart.
 const SLOTS: u16 = 256;
@@ -101,6 +101,7 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> Coordinator<'e, F, S> {
         idle.unwrap_or_else(|| {
             let slot = inner.states.get();
             inner.states.set(slot + 1);
+            let slot = if S::has(Mutation::SlotsNotNamed) { 0 } else { slot };
             Box::new(State::new(inner.holder.in_slot(slot as u8)))
         })
     }

@@ -16,6 +16,7 @@ use super::{
 use crate::{
     Conflict, Error, Setting,
     epoch::{has_version_in, version_in},
+    mutation::Mutation,
 };
 
 impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> Coordinator<'e, F, S> {
@@ -96,7 +97,16 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> Coordinator<'e, F, S> {
             let peer = self.peer_of(row);
             async move {
                 let Some(location) = row.location else { return Err(Conflict::Validation.into()) };
-                peer?.check(verbs, row.table, row.key.in_bytes(keys), (location, row.seen), holder).await
+                peer?
+                    .check(
+                        verbs,
+                        row.table,
+                        row.key.in_bytes(keys),
+                        (location, row.seen),
+                        holder,
+                        S::has(Mutation::LocksOverlooked),
+                    )
+                    .await
             }
         };
         let mut outcome = Ok(());
@@ -126,7 +136,7 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> Coordinator<'e, F, S> {
         };
         let mut outcome = Ok(());
         for (row, locked) in rows.iter().zip(locked) {
-            keep_first(&mut outcome, state.has_locked_by_verbs(*row, locked));
+            keep_first(&mut outcome, state.has_locked_by_verbs(*row, locked, S::has(Mutation::SnapshotsOverwritten)));
         }
         outcome
     }
@@ -209,7 +219,12 @@ impl<P: drtm_rdma::Port> State<'_, P> {
         }
     }
 
-    fn has_locked_by_verbs(&mut self, number: u32, locked: Result<Locked, Error>) -> Result<(), Error> {
+    fn has_locked_by_verbs(
+        &mut self,
+        number: u32,
+        locked: Result<Locked, Error>,
+        overwrites: bool,
+    ) -> Result<(), Error> {
         let Locked { lock, line: [epoch, open] } = match locked {
             Ok(locked) => locked,
             Err(error) => {
@@ -221,7 +236,7 @@ impl<P: drtm_rdma::Port> State<'_, P> {
         let before = lock.version();
         self.locks.push((number, lock));
         let node = self.rows[number as usize].owner;
-        self.owner(node).has_number(epoch, open == 0);
+        self.owner(node).has_number(epoch, open == 0 || overwrites);
         self.has_locked(number, before)?;
         // Its owner finds it a version in a later epoch, once it locks the row itself.
         if has_version_in(epoch, before) { Ok(()) } else { Err(Conflict::Locked.into()) }

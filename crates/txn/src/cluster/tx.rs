@@ -378,7 +378,7 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> ClusterTx<'e, F, S> {
     }
 
     fn is_of_one_moment(&mut self) -> bool {
-        let is_passive = self.worker.protocol().is_passive;
+        let is_passive = self.worker.protocol().is_passive && !S::has(Mutation::PassiveReadsBelieved);
         self.state().is_of_one_moment(is_passive)
     }
 
