@@ -17,6 +17,7 @@
 
 mod apply;
 mod lock;
+#[cfg(not(feature = "model"))]
 mod participant;
 mod region;
 mod validate;
@@ -26,14 +27,13 @@ use std::slice;
 use drtm_htm::{Engine, fence_locked};
 use drtm_kv::{Holder, KvError, ReadEntry, Records, Version, Worker};
 
+#[cfg(not(feature = "model"))]
+pub(crate) use self::participant::{apply_row, lock_row};
+pub(crate) use self::validate::validate_all;
 use self::{
     apply::apply,
     lock::{NotLocked, Summary, lock, lock_in_order, unlock},
     validate::validate_reads,
-};
-pub(crate) use self::{
-    participant::{apply_row, lock_row},
-    validate::validate_all,
 };
 use crate::{
     Commit, Conflict, Error, Mode, Setting,

@@ -217,6 +217,7 @@ impl<E: Engine> Storage<E> {
     }
 
     /// The same storage, whose operations do not wait for records that others have locked.
+    #[cfg(not(feature = "model"))]
     pub(crate) fn impatient(&self) -> Self {
         match self {
             Self::HashOfWords(table) => Self::HashOfWords(table.impatient()),
@@ -237,6 +238,7 @@ impl<E: Engine> Storage<E> {
     }
 
     /// Whether a key is of the kind that the table's are.
+    #[cfg(not(feature = "model"))]
     pub(crate) fn takes(&self, key: KeyRef<'_>) -> bool {
         match self {
             Self::HashOfWords(_) | Self::TreeOfWords(_) => matches!(key, KeyRef::Word(_)),

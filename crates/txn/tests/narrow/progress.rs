@@ -38,7 +38,7 @@ fn a_long_transaction_ends_beside_a_bucket_that_never_rests() {
                 .db
                 .transact(|tx| {
                     runs += 1;
-                    let absent = tx.get(world.b, (100 + round))?;
+                    let absent = tx.get(world.b, 100 + round)?;
                     assert_eq!(absent, None);
                     // Until the bucket has come round, or has been left alone for a while.
                     let (before, since) = (changes.load(Relaxed), Instant::now());
