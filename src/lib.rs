@@ -3,6 +3,7 @@
 //! [`kv`]: crate::kv
 //! [`rdma`]: crate::rdma
 //! [`txn`]: crate::Db
+//! [cluster]: crate::guide::cluster
 //! [durability]: crate::guide::durability
 //! [from-hashmap]: crate::guide::from_hashmap
 //! [from-redb]: crate::guide::from_redb
@@ -33,8 +34,14 @@ pub mod rdma {
 
 #[doc = include_str!("../docs/choosing-tables-and-codecs.md")]
 pub mod guide {
+    #[doc = include_str!("../docs/cluster.md")]
+    pub mod cluster {}
+
     #[doc = include_str!("../docs/durability.md")]
     pub mod durability {}
+
+    #[doc = include_str!("../docs/security.md")]
+    pub mod security {}
 
     #[doc = include_str!("../docs/limits.md")]
     pub mod limits {}

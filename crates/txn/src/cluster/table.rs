@@ -11,7 +11,7 @@ use crate::{Error, Hash, Key, copied::copied, storage::KeyRef};
 ///
 /// # Example
 ///
-/// See [`Node`].
+/// See [`Node`](super::Node).
 pub struct ClusterTable<K, C, O = Hash> {
     pub(super) number: u16,
     pub(super) name: &'static str,

@@ -86,7 +86,8 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> Worker<'e, F, S> {
     ///
     /// # Errors
     ///
-    /// The body's; [`ClusterError`] where an owner cannot be asked, refuses, or fails.
+    /// The body's; [`ClusterError`](super::ClusterError) where an owner cannot be asked, refuses,
+    /// or fails.
     ///
     /// # Example
     ///
