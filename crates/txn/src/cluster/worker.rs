@@ -28,7 +28,7 @@ use super::{
     state::State,
     wire::{Apply, Before, Check, Guard, Hello, Introduce, Line, Lock, Place, Read, Reap, Refusal, Unlock},
 };
-use crate::{Embedded, Error, Setting, storage::KeyRef};
+use crate::{Conflict, Embedded, Error, Setting, storage::KeyRef};
 
 /// How many transactions of a worker locks can tell apart.
 const SLOTS: u16 = 256;
@@ -71,6 +71,8 @@ struct Inner<'e, F: Fabric, S: Setting> {
     /// Their memory, where the protocol reaches into it.
     peers: RefCell<Vec<Option<Rc<Peer>>>>,
     random: Cell<u64>,
+    /// How often closures were run again, by cause.
+    conflicts: Cell<[u64; Conflict::ALL.len()]>,
 }
 
 impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> Worker<'e, F, S> {
@@ -90,6 +92,7 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> Worker<'e, F, S> {
             greeted: RefCell::default(),
             peers: RefCell::default(),
             random: Cell::new(holder.to_word()),
+            conflicts: Cell::default(),
         };
         Self { inner: Rc::new(inner) }
     }
@@ -170,8 +173,9 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> Worker<'e, F, S> {
                 Err(error) => Err(tx.validate().await.err().unwrap_or(error)),
             };
             match ended {
-                Err(Error::Conflict(_)) => {
+                Err(Error::Conflict(cause)) => {
                     runs += 1;
+                    self.count(cause);
                     self.pause(runs).await;
                     tx.run_again(runs >= CLAIM_AFTER);
                 }
@@ -240,6 +244,40 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> Worker<'e, F, S> {
             let _ = ClusterTx::new(self.clone(), state).finish(true).await;
             inner.unfinished.set(inner.unfinished.get() - 1);
         }
+    }
+
+    /// How often [`transact`](Self::transact) has run a closure again for this cause.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm_htm::NoHtm;
+    /// use drtm_rdma::{LocalConfig, LocalFabric, NodeId};
+    /// use drtm_txn::{Builder, Conflict, Error, Setting, cluster::Node};
+    ///
+    /// #[derive(Debug)]
+    /// struct Plain;
+    ///
+    /// impl Setting for Plain {
+    ///     type Engine = NoHtm;
+    /// }
+    ///
+    /// let fabric = LocalFabric::<NoHtm>::new(1, LocalConfig::perfect());
+    /// let builder = Builder::new().memory(16 << 20);
+    /// let node = Node::<_, Plain>::builder(NoHtm, &fabric, NodeId(0), builder)?.owners([NodeId(0)])?.start()?;
+    /// let endpoint = node.endpoint()?;
+    /// assert_eq!(node.worker(&endpoint)?.conflicts(Conflict::Locked), 0);
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[must_use]
+    pub fn conflicts(&self, cause: Conflict) -> u64 {
+        self.inner.conflicts.get()[cause.index()]
+    }
+
+    fn count(&self, cause: Conflict) {
+        let mut conflicts = self.inner.conflicts.get();
+        conflicts[cause.index()] += 1;
+        self.inner.conflicts.set(conflicts);
     }
 
     /// Waits before a closure is run again, the longer the more often it has failed.
