@@ -232,8 +232,8 @@ impl ClusterWorkload for NewOrders {
         loader.items(&mut Loading { db, tables: local })?;
         for item in 1..=self.items {
             db.transact(|tx| {
-                let row = there(tx.get(local.items, &item)?, tables::ITEM)?;
-                tx.insert(copies, &(place.node, item), &row)
+                let row = there(tx.get(local.items, item)?, tables::ITEM)?;
+                tx.insert(copies, (place.node, item), &row)
             })?;
         }
         self.own(place).try_for_each(|warehouse| loader.warehouse(warehouse, &mut Loading { db, tables: local }))
