@@ -136,6 +136,7 @@ fn be_a_member_of(workload: &OsStr) -> ExitCode {
     match workload.to_str() {
         Some(<smallbank::SmallBank as ClusterWorkload>::NAME) => be_a_member::<smallbank::SmallBank>(),
         Some(<tpcc::NewOrders as ClusterWorkload>::NAME) => be_a_member::<tpcc::NewOrders>(),
+        Some(<ycsb::Distributed as ClusterWorkload>::NAME) => be_a_member::<ycsb::Distributed>(),
         Some(<elle::Histories as ClusterWorkload>::NAME) => be_a_member::<elle::Histories>(),
         _ => {
             let _ = writeln!(io::stderr(), "drtm-bench: {MEMBER} is for its own processes: unset it");

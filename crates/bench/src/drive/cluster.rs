@@ -25,7 +25,7 @@ mod workload;
 
 pub(crate) use bed::run;
 pub(super) use figures::Figures;
-pub(crate) use plan::{Length, Plan};
+pub(crate) use plan::{Length, Plan, ProtocolOf};
 pub(crate) use process::{MEMBER, be_a_member};
 pub(crate) use tally::Gathered;
 pub(crate) use workload::{ClusterWorkload, Place, Sound};

@@ -5,7 +5,7 @@ use std::{path::PathBuf, time::Duration};
 use clap::{Args, value_parser};
 
 use super::{
-    cluster::{Length, Plan},
+    cluster::{Length, Plan, ProtocolOf},
     crew::Until,
     engine::{EngineName, but_limit},
     log::{DurabilityName, LogPlace},
@@ -69,16 +69,9 @@ pub(crate) struct Options {
     #[arg(long, value_parser = value_parser!(u64).range(0..=10_000_000), default_value_t = 2_000, value_name = "US")]
     warm_us: u64,
 
-    /// How transactions are kept apart: as the database does it within a node, and each phase by message between nodes
-    #[arg(long, value_parser = only("auto", "there is one protocol between nodes yet"), default_value = "auto")]
-    pub(crate) protocol: String,
-}
-
-/// The one value that an option has so far. Any other is refused, with the reason.
-fn only(value: &'static str, reason: &'static str) -> impl Fn(&str) -> Result<String, String> + Clone + Send + Sync {
-    move |given| {
-        if given == value { Ok(given.to_owned()) } else { Err(format!("{reason}: leave it out, or say `{value}`")) }
-    }
+    /// How several nodes run transactions; `auto` is fasst yet
+    #[arg(long, value_parser = ProtocolOf::parser(), value_name = "NAME")]
+    protocol: Option<ProtocolOf>,
 }
 
 /// A run's length.
@@ -127,6 +120,8 @@ impl Options {
         match self {
             Self { nodes: 2.., .. } => refused("--nodes"),
             Self { coroutines: Some(_), .. } => refused("--coroutines"),
+            // As it is by default.
+            Self { protocol: Some(protocol), .. } if *protocol != ProtocolOf::default() => refused("--protocol"),
             _ if self.fabric != FabricName::Local => refused("--fabric"),
             _ => Ok(()),
         }
@@ -153,6 +148,7 @@ impl Options {
             nodes: self.nodes,
             threads: self.threads.unwrap_or(1),
             coroutines: self.coroutines.unwrap_or(8),
+            protocol: self.protocol.unwrap_or_default(),
             length,
             seed,
             memory: (u64::from(self.memory) << 30) / u64::from(self.nodes),

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::{
     DurabilityName, EngineName, Options,
-    cluster::{self, ClusterWorkload, Figures, Gathered, Plan, Sound},
+    cluster::{self, ClusterWorkload, Figures, Gathered, Plan, ProtocolOf, Sound},
     crew::Client,
     latency::Percentiles,
     log::Logged,
@@ -56,7 +56,7 @@ pub(crate) struct Outcome {
     simulated: bool,
     nodes: u16,
     fabric: FabricName,
-    protocol: String,
+    protocol: &'static str,
     #[serde(flatten)]
     cluster: Option<Figures>,
     durability: DurabilityName,
@@ -112,7 +112,7 @@ impl Outcome {
             simulated: options.engine == EngineName::Emulated,
             nodes: 1,
             fabric: options.fabric,
-            protocol: options.protocol.clone(),
+            protocol: ProtocolOf::AUTO,
             cluster: None,
             durability: options.durability,
             log,
@@ -145,7 +145,7 @@ impl Outcome {
             simulated: options.fabric.is_simulated(),
             nodes: plan.nodes,
             fabric: options.fabric,
-            protocol: options.protocol.clone(),
+            protocol: plan.protocol.0.name,
             cluster: Some(Figures::new(plan, &tally)),
             durability: options.durability,
             log: None,
@@ -181,9 +181,10 @@ impl Outcome {
         let threads = match &self.cluster {
             None => units::threads(*threads),
             Some(figures) => format!(
-                "{} nodes on {}, each with {}, {} coroutines to a thread",
+                "{} nodes on {} by {}, each with {}, {} coroutines to a thread",
                 self.nodes,
                 self.fabric,
+                self.protocol,
                 units::threads(*threads),
                 figures.coroutines()
             ),

@@ -20,7 +20,7 @@ use crate::{
     Error,
     drive::{
         EngineName, but_limit,
-        cluster::{self, Length, Plan, Sound},
+        cluster::{self, Length, Plan, ProtocolOf, Sound},
     },
     fabric::FabricName,
     history::{Epoch, Outcome},
@@ -73,6 +73,10 @@ pub(crate) struct Args {
     #[arg(long, default_value = "local")]
     fabric: FabricName,
 
+    /// How several nodes run transactions; `auto` is fasst yet
+    #[arg(long, value_parser = ProtocolOf::parser(), value_name = "NAME")]
+    protocol: Option<ProtocolOf>,
+
     /// Clients of each thread of a node [default: 4 on several nodes]
     #[arg(long, value_parser = value_parser!(u16).range(1..=64), value_name = "N")]
     coroutines: Option<u16>,
@@ -108,6 +112,7 @@ pub(super) struct Verdict {
     fabric: FabricName,
     #[serde(skip_serializing_if = "Option::is_none")]
     coroutines: Option<u16>,
+    protocol: &'static str,
     engine: &'static str,
     simulated: bool,
     txns: usize,
@@ -149,6 +154,7 @@ impl Args {
             nodes: self.nodes,
             threads,
             coroutines,
+            protocol: self.protocol.unwrap_or_default(),
             length: Length::Transactions(self.txns.div_ceil(workers)),
             seed,
             memory: MEMORY / u64::from(self.nodes),
@@ -162,6 +168,7 @@ impl Args {
             nodes: self.nodes,
             fabric: self.fabric,
             coroutines: Some(coroutines),
+            protocol: plan.protocol.0.name,
             engine: EngineName::None.name(),
             simulated: self.fabric.is_simulated(),
         };
@@ -179,6 +186,7 @@ pub(super) struct Setup {
     nodes: u16,
     fabric: FabricName,
     coroutines: Option<u16>,
+    protocol: &'static str,
     engine: &'static str,
     simulated: bool,
 }
@@ -192,6 +200,7 @@ impl Setup {
             nodes: 1,
             fabric: FabricName::Local,
             coroutines: None,
+            protocol: ProtocolOf::AUTO,
             engine: EngineName::None.name(),
             simulated: false,
         }
@@ -209,7 +218,7 @@ impl Verdict {
     const SHOWN: usize = 10;
 
     pub(super) fn of(workload: Workload, setup: Setup, record: &[Observed]) -> Self {
-        let Setup { threads, clients, nodes, fabric, coroutines, engine, simulated } = setup;
+        let Setup { threads, clients, nodes, fabric, coroutines, protocol, engine, simulated } = setup;
         let of_clients = || record.iter().filter(|observed| observed.process < clients);
         let ended = |outcome| of_clients().filter(|observed| observed.outcome == outcome).count();
         Self {
@@ -218,6 +227,7 @@ impl Verdict {
             nodes,
             fabric,
             coroutines,
+            protocol,
             engine,
             simulated,
             txns: of_clients().count(),
@@ -254,9 +264,10 @@ impl Verdict {
         };
         let nodes = match self.coroutines {
             None => String::new(),
-            Some(coroutines) => {
-                format!("{} nodes on {}, {coroutines} coroutines to a thread, each with ", self.nodes, self.fabric)
-            }
+            Some(coroutines) => format!(
+                "{} nodes on {} by {}, {coroutines} coroutines to a thread, each with ",
+                self.nodes, self.fabric, self.protocol
+            ),
         };
         format!(
             "{}, {nodes}{}, engine {engine}{simulated}\n{txns} transactions: {committed} committed, {aborted} aborted\n\

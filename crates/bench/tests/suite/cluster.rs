@@ -58,6 +58,7 @@ fn smallbank() {
     run_everywhere(&["smallbank", "--customers", "200"], 300, 6);
     run_everywhere(&["smallbank", "--customers", "50", "--hot", "none", "--threads", "2"], 150, 6);
     simulate(&["smallbank", "--customers", "100"]);
+    run_everywhere(&["smallbank", "--customers", "200", "--protocol", "drtm+h"], 200, 6);
 }
 
 #[test]
@@ -66,6 +67,13 @@ fn new_orders() {
     run_everywhere(&[&small[..], &["--remote-items", "100"]].concat(), 100, 1);
     run_everywhere(&[&small[..], &["--warehouses", "4", "--threads", "2"]].concat(), 50, 1);
     simulate(&[&small[..], &["--remote-items", "30"]].concat());
+}
+
+#[test]
+fn transactions_of_ycsb() {
+    let small = ["ycsb", "--mix", "x", "--records", "300", "--reads", "50"];
+    run_everywhere(&small, 200, 1);
+    run_everywhere(&[&small[..], &["--ops", "16", "--protocol", "farm"]].concat(), 60, 1);
 }
 
 #[test]
@@ -125,8 +133,10 @@ fn what_a_cluster_cannot_do_is_refused_and_says_why() {
         (&["tpcc", "--mix", "new-order", "--nodes", "3", "--warehouses", "2"], "one warehouse at least"),
         (&["history", "--workload", "predicate", "--nodes", "2"], "ranges do not reach"),
         (&["history", "--fabric", "sim", "--engine", "emulated"], "no hardware transactions"),
+        (&["smallbank", "--protocol", "farm"], "on several nodes"),
+        (&["smallbank", "--nodes", "2", "--protocol", "dbx"], "possible values"),
         (&["tatp", "--nodes", "2"], "not on several nodes"),
-        (&["ycsb", "--mix", "a", "--fabric", "sim"], "not on several nodes"),
+        (&["ycsb", "--mix", "a", "--fabric", "sim"], "--mix x"),
     ] {
         let command = Command::new(env!("CARGO_BIN_EXE_drtm-bench")).args(arguments).arg("--json").output();
         let output = command.expect("the binary starts");

@@ -282,7 +282,7 @@ fn settings_of_workloads_that_cannot_be_are_refused_and_say_why() {
         (&["--durability", "async", "--path", "."], "name a directory that is empty"),
         (&["--nodes", "2"], "several nodes"),
         (&["--fabric", "tcp"], "one of local"),
-        (&["--protocol", "farm"], "one protocol between nodes"),
+        (&["--protocol", "farm"], "several nodes"),
         (&["--engine", "warp-drive"], "possible values"),
         (&["--mix", "a"], "possible values"),
         (&["--engine", "limit"], "without isolation is no longer built"),

@@ -41,8 +41,6 @@ impl PerTransaction {
 pub(crate) struct Figures {
     /// Of each worker.
     coroutines: u16,
-    /// By what each phase is carried out.
-    phases: &'static str,
     per_transaction: PerTransaction,
     per_phase: BTreeMap<&'static str, PerTransaction>,
 }
@@ -54,7 +52,6 @@ impl Figures {
         let phases = tally.phases.iter().zip(PHASES).filter(|(sent, _)| **sent != Sent::default());
         Self {
             coroutines: plan.coroutines,
-            phases: "message",
             per_transaction: PerTransaction::of(&all, tally.committed),
             per_phase: phases.map(|(sent, (_, name))| (name, PerTransaction::of(sent, tally.committed))).collect(),
         }

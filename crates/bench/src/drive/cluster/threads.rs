@@ -24,8 +24,8 @@ pub(super) fn started<F: Fabric<Engine = NoHtm>, S: Setting<Engine = NoHtm>, W: 
 ) -> Result<(Node<F, S>, W::Tables), Error> {
     let place = Place { node, nodes: plan.nodes };
     let builder = Builder::new().memory(plan.memory);
-    let mut builder =
-        Node::<F, S>::builder(NoHtm, fabric, NodeId(node), builder)?.owners((0..plan.nodes).map(NodeId))?;
+    let builder = Node::<F, S>::builder_for(NoHtm, fabric, NodeId(node), builder, plan.protocol.0)?;
+    let mut builder = builder.owners((0..plan.nodes).map(NodeId))?;
     let tables = workload.open(&mut builder)?;
     let node = builder.start()?;
     workload.load(&node, place)?;

@@ -2,9 +2,9 @@
 
 use drtm_htm::NoHtm;
 use drtm_rdma::NicProfile;
-use drtm_txn::Setting;
+use drtm_txn::{Setting, cluster::Protocol};
 
-use super::{ClusterWorkload, Gathered, Length, Plan, run};
+use super::{ClusterWorkload, Gathered, Length, Plan, ProtocolOf, run};
 use crate::fabric::FabricName;
 
 /// Fabrics within a test's process.
@@ -22,8 +22,17 @@ pub(crate) fn run_on<S: Setting<Engine = NoHtm>, W: ClusterWorkload>(
     fabric: FabricName,
     transactions: u64,
     seed: u64,
+    protocol: Protocol,
 ) -> Gathered<W::Count> {
     let length = Length::Transactions(transactions);
-    let plan = Plan { nodes: NODES, threads: 1, coroutines: COROUTINES, length, seed, memory: 128 << 20 };
+    let plan = Plan {
+        nodes: NODES,
+        threads: 1,
+        coroutines: COROUTINES,
+        protocol: ProtocolOf(protocol),
+        length,
+        seed,
+        memory: 128 << 20,
+    };
     run::<S, W>(workload, fabric, &plan).expect("all nodes are here")
 }

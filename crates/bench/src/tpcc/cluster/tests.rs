@@ -1,5 +1,7 @@
 //! Orders on small clusters: of sound terminals, and of terminals that take from stock carelessly.
 
+use drtm_txn::cluster::Protocol;
+
 use super::*;
 use crate::drive::cluster::{
     Gathered, Sound,
@@ -85,11 +87,12 @@ fn small(warehouses: u16) -> NewOrders {
 #[test]
 fn stock_is_lost_only_by_careless_terminals() {
     for fabric in FABRICS {
-        for warehouses in [3, 5] {
-            let Gathered { tally, violations, .. } = run_on::<Sound, _>(&small(warehouses), fabric, 80, 3);
-            assert_eq!((violations, tally.committed + tally.given_up), (vec![], u64::from(NODES) * 80), "{fabric}");
+        for (warehouses, protocol) in [3, 5, 4, 3].into_iter().zip(Protocol::ALL) {
+            let Gathered { tally, violations, .. } = run_on::<Sound, _>(&small(warehouses), fabric, 60, 3, protocol);
+            let all = (vec![], u64::from(NODES) * 60);
+            assert_eq!((violations, tally.committed + tally.given_up), all, "{fabric}, {protocol:?}");
         }
-        let Gathered { violations, .. } = run_on::<Sound, _>(&Careless(small(3)), fabric, 40, 3);
+        let Gathered { violations, .. } = run_on::<Sound, _>(&Careless(small(3)), fabric, 40, 3, Protocol::FASST);
         assert!(violations.iter().any(|found| found.starts_with("stock")), "{fabric}: {violations:?}");
     }
 }
