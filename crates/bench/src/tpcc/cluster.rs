@@ -12,7 +12,7 @@ use std::{collections::BTreeMap, num::NonZeroU64, ops::AddAssign};
 use drtm_htm::NoHtm;
 use drtm_rdma::Fabric;
 use drtm_txn::{
-    AsKey, Codec, Error as DbError, Hash, Key, Kind, Ordered, Setting, TableDef,
+    AsKey, Codec, Error as DbError, Hash, Key, Kind, Ordered, PodRef, Setting, TableDef,
     cluster::{ClusterTable, ClusterTx, Node, NodeBuilder, Partition, Worker},
 };
 use serde::{Deserialize, Serialize};
@@ -27,7 +27,7 @@ use super::{
     transactions::{Receipt, is_original, take, total},
 };
 use crate::{
-    Error, Plain,
+    Error,
     drive::{
         Done,
         cluster::{ClusterWorkload, Place},
@@ -82,16 +82,16 @@ fn of_warehouse(warehouse: WarehouseKey) -> u64 {
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tables {
-    warehouses: ClusterTable<WarehouseKey, Plain<Warehouse>>,
-    districts: ClusterTable<DistrictKey, Plain<District>>,
-    customers: ClusterTable<CustomerKey, Plain<Customer>>,
-    new_orders: ClusterTable<OrderKey, Plain<NewOrder>, Ordered>,
-    orders: ClusterTable<OrderKey, Plain<Order>>,
-    orders_by_customer: ClusterTable<OrderByCustomer, Plain<()>, Ordered>,
-    order_lines: ClusterTable<OrderLineKey, Plain<OrderLine>, Ordered>,
-    stocks: ClusterTable<StockKey, Plain<Stock>>,
+    warehouses: ClusterTable<WarehouseKey, PodRef<Warehouse>>,
+    districts: ClusterTable<DistrictKey, PodRef<District>>,
+    customers: ClusterTable<CustomerKey, PodRef<Customer>>,
+    new_orders: ClusterTable<OrderKey, PodRef<NewOrder>, Ordered>,
+    orders: ClusterTable<OrderKey, PodRef<Order>>,
+    orders_by_customer: ClusterTable<OrderByCustomer, PodRef<()>, Ordered>,
+    order_lines: ClusterTable<OrderLineKey, PodRef<OrderLine>, Ordered>,
+    stocks: ClusterTable<StockKey, PodRef<Stock>>,
     /// By node.
-    items: ClusterTable<(u16, u32), Plain<Item>>,
+    items: ClusterTable<(u16, u32), PodRef<Item>>,
 }
 
 /// What clients have counted: the rows tell everything.
@@ -110,7 +110,7 @@ pub(crate) struct Client {
 }
 
 impl Tables {
-    /// Orders what is asked for, all of it or nothing.
+    /// Orders all lines of an input, or none.
     async fn order<F: Fabric<Engine = NoHtm>, S: Setting<Engine = NoHtm>>(
         self,
         tx: &mut ClusterTx<'_, F, S>,
@@ -226,9 +226,9 @@ impl ClusterWorkload for NewOrders {
         place: Place,
     ) -> Result<(), Error> {
         let (db, loader) = (node.local(), self.loader()?);
-        // The tables of one node alone are those of the cluster, and those that NEW-ORDER does not use.
+        // The tables of one node: those of the cluster, and those that NEW-ORDER does not use.
         let local = tables::Tables::<Hash>::open(db, &loader.scale())?;
-        let copies = db.table::<(u16, u32), Plain<Item>, _>(Hash::def(ITEM_COPY, self.items.into()))?;
+        let copies = db.table::<(u16, u32), PodRef<Item>, _>(Hash::def(ITEM_COPY, self.items.into()))?;
         loader.items(&mut Loading { db, tables: local })?;
         for item in 1..=self.items {
             db.transact(|tx| {

@@ -6,14 +6,14 @@ use std::ops::AddAssign;
 use drtm_htm::NoHtm;
 use drtm_rdma::Fabric;
 use drtm_txn::{
-    Hash, Setting, TableDef,
+    Hash, PodRef, Setting, TableDef,
     cluster::{ClusterTable, Node, NodeBuilder, Partition, Worker},
 };
 use serde::{Deserialize, Serialize};
 
 use super::{Row, Shape, Transactions, check, key, number, population, shelf::RECORD};
 use crate::{
-    Error, Plain,
+    Error,
     drive::{
         Done,
         cluster::{ClusterWorkload, Place},
@@ -24,7 +24,7 @@ use crate::{
 /// Rows that the check reads at a time.
 const AT_A_TIME: u64 = 64;
 
-type Record = Plain<Row<1>>;
+type Record = PodRef<Row<1>>;
 
 /// Transactions on a cluster, with their size.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]

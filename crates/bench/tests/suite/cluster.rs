@@ -133,6 +133,7 @@ fn what_a_cluster_cannot_do_is_refused_and_says_why() {
         (&["tpcc", "--mix", "new-order", "--nodes", "3", "--warehouses", "2"], "one warehouse at least"),
         (&["history", "--workload", "predicate", "--nodes", "2"], "ranges do not reach"),
         (&["history", "--fabric", "sim", "--engine", "emulated"], "no hardware transactions"),
+        (&["smallbank", "--fabric", "tcp"], "say local, shm or sim"),
         (&["smallbank", "--protocol", "farm"], "on several nodes"),
         (&["smallbank", "--nodes", "2", "--protocol", "dbx"], "possible values"),
         (&["tatp", "--nodes", "2"], "not on several nodes"),

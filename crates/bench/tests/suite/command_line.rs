@@ -281,7 +281,7 @@ fn settings_of_workloads_that_cannot_be_are_refused_and_say_why() {
         (&["--durability", "eventually"], "possible values"),
         (&["--durability", "async", "--path", "."], "name a directory that is empty"),
         (&["--nodes", "2"], "several nodes"),
-        (&["--fabric", "tcp"], "one of local"),
+        (&["--fabric", "abacus"], "one of local"),
         (&["--protocol", "farm"], "several nodes"),
         (&["--engine", "warp-drive"], "possible values"),
         (&["--mix", "a"], "possible values"),

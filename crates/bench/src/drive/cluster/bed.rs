@@ -30,6 +30,10 @@ pub(crate) fn run<S: Setting<Engine = NoHtm>, W: ClusterWorkload>(
             on_threads::<_, S, W>(workload, plan, nodes, Arc::new(stand))
         }
         FabricName::Shm => process::run(workload, plan),
+        FabricName::Tcp | FabricName::TcpClear => {
+            let instead = "a workload has no processes there yet: say local, shm or sim";
+            Err(Error::Options { option: "--fabric tcp", with: "several nodes", instead })
+        }
         FabricName::Sim(profile) => simulated::<S, W>(workload, plan, profile),
     }
 }

@@ -40,7 +40,7 @@ pub(crate) fn be_a_member<W: ClusterWorkload>() -> ExitCode {
     match follow::<W>() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            // If the parent is gone, nobody is to be told.
+            // If the parent is gone, it cannot be told.
             let _ = say::<W::Count>(&Said::Failed(error.to_string()));
             ExitCode::FAILURE
         }
