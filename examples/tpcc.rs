@@ -3,6 +3,7 @@
 //! ```text
 //! cargo run --release --example tpcc
 //! cargo run --release --example tpcc -- --threads 1 --engine none
+//! cargo run --release --example tpcc -- --mix new-order --nodes 2 --fabric shm
 //! cargo run --release --example tpcc -- --help
 //! ```
 //!

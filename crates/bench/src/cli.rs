@@ -1,14 +1,20 @@
 //! The top of the command line: parse, run, exit status.
 
 use std::{
-    ffi::OsString,
+    ffi::{OsStr, OsString},
     io::{self, Write},
     process::ExitCode,
 };
 
 use clap::{Parser, Subcommand};
 
-use crate::{Error, compare, elle, fabric, htm, kv, log, paper, report::Report, smallbank, soak, tatp, tpcc, ycsb};
+use crate::{
+    Error, compare,
+    drive::cluster::{ClusterWorkload, MEMBER, be_a_member},
+    elle, fabric, htm, kv, log, paper,
+    report::Report,
+    smallbank, soak, tatp, tpcc, ycsb,
+};
 
 /// The yardstick of drtm: measures it, and regenerates the figures of the papers it stands on.
 #[derive(Debug, Parser)]
@@ -35,6 +41,7 @@ Examples:
   drtm-bench htm limits --kind write                how much a region can write
   drtm-bench tpcc                                   TPC-C, with its consistency checked
   drtm-bench ycsb --mix a --threads 2               the same of YCSB; smallbank and tatp likewise
+  drtm-bench smallbank --nodes 3 --fabric shm       on several nodes; sim for a simulated cluster
   drtm-bench compare smallbank                      this database beside others, in turns
   drtm-bench log verify DIR                         whether all of a database's log can be read
   drtm-bench soak crash --secs 60                   power cuts on a simulated disk, and what is left
@@ -102,6 +109,9 @@ where
     I: IntoIterator<Item = T>,
     T: Into<OsString> + Clone,
 {
+    if let Some(workload) = std::env::var_os(MEMBER) {
+        return be_a_member_of(&workload);
+    }
     let cli = match Cli::try_parse_from(arguments) {
         Ok(cli) => cli,
         Err(not_a_command) => {
@@ -117,6 +127,20 @@ where
         Err(error) => {
             let _ = writeln!(io::stderr(), "drtm-bench: {error}");
             ExitCode::from(error.exit_status())
+        }
+    }
+}
+
+/// Runs one node of a cluster, in a process that another one has started for it.
+fn be_a_member_of(workload: &OsStr) -> ExitCode {
+    match workload.to_str() {
+        Some(<smallbank::SmallBank as ClusterWorkload>::NAME) => be_a_member::<smallbank::SmallBank>(),
+        Some(<tpcc::NewOrders as ClusterWorkload>::NAME) => be_a_member::<tpcc::NewOrders>(),
+        Some(<ycsb::Distributed as ClusterWorkload>::NAME) => be_a_member::<ycsb::Distributed>(),
+        Some(<elle::Histories as ClusterWorkload>::NAME) => be_a_member::<elle::Histories>(),
+        _ => {
+            let _ = writeln!(io::stderr(), "drtm-bench: {MEMBER} is for its own processes: unset it");
+            ExitCode::from(2)
         }
     }
 }

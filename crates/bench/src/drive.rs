@@ -1,5 +1,6 @@
 //! What all workloads share: threads that run transactions against a database, what is counted of them, and how it is told.
 
+pub(crate) mod cluster;
 mod crew;
 mod engine;
 mod footprint;
@@ -19,7 +20,7 @@ pub(crate) use engine::{EngineName, Task, but_limit};
 pub(crate) use footprint::{Footprint, footprints};
 pub(crate) use log::{DurabilityName, is_occupied};
 pub(crate) use options::{Options, seconds};
-pub(crate) use outcome::{measure, ok_or_violations};
+pub(crate) use outcome::{Outcome, measure, measure_cluster, ok_or_violations};
 pub(crate) use population::{if_there, of_piece, pieces, spread, there};
 pub(crate) use progress::Progress;
 pub(crate) use whole::{FALLBACKS, OVERFLOWS, Whole};

@@ -4,11 +4,12 @@
 //! - [`record`]: what a client requested and saw, transaction by transaction.
 //! - [`draw`]: random transactions of the three workloads.
 //! - [`client`]: a thread that runs them, and records them. [`store`]: what each operation does.
-//! - [`run`]: all clients, and the last reads.
+//! - [`run`]: all clients, and the last reads. [`cluster`]: both on several nodes.
 //! - [`edn`]: the file.
 //! - [`judge`]: a record as a [`History`](crate::history::History), which is checked.
 
 mod client;
+mod cluster;
 mod command;
 mod draw;
 mod edn;
@@ -19,4 +20,5 @@ mod store;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use cluster::Histories;
 pub(crate) use command::Args;

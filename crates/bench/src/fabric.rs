@@ -13,6 +13,8 @@ mod plot;
 mod rate;
 mod raw;
 
+pub(crate) use names::FabricName;
+
 use clap::Subcommand;
 
 use crate::{Error, report::Report};

@@ -63,7 +63,7 @@ mod versions;
 
 pub use anomaly::{Anomaly, Cycle, CycleKind, Dependency, Step};
 pub use record::{History, Operation, Outcome, Row, Seen, Transaction};
-pub(crate) use recorder::Clock;
+pub(crate) use recorder::{Clock, Epoch};
 pub use recorder::{Log, Recorder, Recording, TooManyLogs};
 
 use graph::Graph;

@@ -26,6 +26,7 @@
 //! ```
 
 mod check;
+mod cluster;
 mod command;
 mod inputs;
 mod ours;

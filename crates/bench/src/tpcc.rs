@@ -25,6 +25,7 @@
 //! ```
 
 mod audit;
+mod cluster;
 mod command;
 mod consistency;
 mod inputs;
@@ -45,6 +46,7 @@ mod tests;
 mod text;
 mod transactions;
 
+pub(crate) use cluster::NewOrders;
 pub(crate) use command::{Args, MixName, READ_RERUNS, Tpcc};
 pub(crate) use reading::Reading;
 pub(crate) use tables::Shelf;

@@ -22,6 +22,7 @@
 //! ```
 
 mod check;
+mod cluster;
 mod command;
 mod inputs;
 mod plan;
@@ -32,6 +33,7 @@ mod tests;
 mod transactions;
 mod worker;
 
+pub(crate) use cluster::Distributed;
 pub(crate) use command::{Args, SmallTransactions};
 
 pub use check::{Violation, check};

@@ -203,6 +203,22 @@ impl<'s, E: Engine> Records<'s, E> {
         Ok(Record::at(self.region, at.place())?.has_past())
     }
 
+    /// Whether the value of a record, which is locked, has this length: another of the same length
+    /// is written where it is.
+    ///
+    /// # Errors
+    ///
+    /// When the handle leads out of memory.
+    ///
+    /// # Example
+    ///
+    /// See [`Records`].
+    pub fn has_length(&self, at: Handle, length: usize) -> Result<bool, KvError> {
+        let head = Record::at(self.region, at.place())?.head();
+        let Ok(now) = self.length_in(&mut Plain::new(self.region.engine()), at, head);
+        Ok(now as usize == length)
+    }
+
     /// Asks for the memory of a record that is going to be locked soon. A hint.
     ///
     /// # Example

@@ -1,7 +1,7 @@
 //! How long transactions take.
 
 use hdrhistogram::Histogram;
-use serde::Serialize;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// A thread's times of one kind of transaction, to one percent.
 #[derive(Clone, Debug)]
@@ -26,6 +26,23 @@ impl Default for Latencies {
             Ok(histogram) => Self(histogram),
             Err(error) => unreachable!("{error}"),
         }
+    }
+}
+
+impl Serialize for Latencies {
+    /// As pairs of a time and how often there was one.
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.0.iter_recorded().map(|at| (at.value_iterated_to(), at.count_at_value())))
+    }
+}
+
+impl<'de> Deserialize<'de> for Latencies {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let mut latencies = Self::default();
+        for (time, count) in Vec::<(u64, u64)>::deserialize(deserializer)? {
+            latencies.0.saturating_record_n(time, count);
+        }
+        Ok(latencies)
     }
 }
 
@@ -66,6 +83,9 @@ mod tests {
         late.record(60 * LONGEST);
         all.add(&late);
         let Percentiles { p50, p90, p99, p999 } = all.percentiles().expect("there are some");
+        let sent = serde_json::to_string(&all).expect("pairs");
+        let received: Latencies = serde_json::from_str(&sent).expect("pairs");
+        assert_eq!((received.percentiles(), received.count()), (all.percentiles(), all.count()));
         for (found, expected) in [(p50, 500.0), (p90, 900.0), (p99, 990.0), (p999, 1_000.0)] {
             assert!((found / expected - 1.0_f64).abs() < 0.015, "{found} for {expected}");
         }

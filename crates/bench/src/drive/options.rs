@@ -5,17 +5,18 @@ use std::{path::PathBuf, time::Duration};
 use clap::{Args, value_parser};
 
 use super::{
+    cluster::{Length, Plan, ProtocolOf},
     crew::Until,
     engine::{EngineName, but_limit},
     log::{DurabilityName, LogPlace},
     workload::Pace,
 };
-use crate::Error;
+use crate::{Error, fabric::FabricName};
 
 /// How a workload is run.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Options {
-    /// Threads that run transactions [default: one for each processor]
+    /// Threads that run transactions [default: one for each processor; of several nodes, each has one]
     #[arg(long, value_parser = value_parser!(u16).range(1..=1024), value_name = "N")]
     threads: Option<u16>,
 
@@ -48,24 +49,29 @@ pub(crate) struct Options {
     #[arg(long, value_name = "DIR")]
     path: Option<PathBuf>,
 
-    /// Nodes: one, as a database does not span several yet
-    #[arg(long, value_parser = only("1", "a database does not span several nodes yet"), default_value = "1", value_name = "N")]
-    nodes: String,
+    /// Nodes, each of which owns a part of the rows
+    #[arg(long, value_parser = value_parser!(u16).range(1..=64), default_value_t = 1, value_name = "N")]
+    pub(crate) nodes: u16,
 
-    /// What joins nodes: nothing leaves this process yet
-    #[arg(long, value_parser = only("local", "a database does not span several nodes yet, so that there is nothing to join"), default_value = "local")]
-    pub(crate) fabric: String,
+    /// What joins nodes: local (threads of this process), shm (a process for each node) or sim[:PROFILE] (simulated)
+    #[arg(long, default_value = "local")]
+    pub(crate) fabric: FabricName,
 
-    /// How transactions are kept apart: as the database does it within a node
-    #[arg(long, value_parser = only("auto", "protocols differ between nodes, and a database does not span several yet"), default_value = "auto")]
-    pub(crate) protocol: String,
-}
+    /// Transactions that each thread of a node has under way at a time [default: 8 on several nodes]
+    #[arg(long, value_parser = value_parser!(u16).range(1..=128), value_name = "N")]
+    coroutines: Option<u16>,
 
-/// The one value that an option has so far. Any other is refused, with the reason.
-fn only(value: &'static str, reason: &'static str) -> impl Fn(&str) -> Result<String, String> + Clone + Send + Sync {
-    move |given| {
-        if given == value { Ok(given.to_owned()) } else { Err(format!("{reason}: leave it out, or say `{value}`")) }
-    }
+    /// Microseconds of virtual time to count on sim
+    #[arg(long, value_parser = value_parser!(u64).range(1..=10_000_000), default_value_t = 5_000, value_name = "US")]
+    virtual_us: u64,
+
+    /// Microseconds of virtual time to run on sim before counting
+    #[arg(long, value_parser = value_parser!(u64).range(0..=10_000_000), default_value_t = 2_000, value_name = "US")]
+    warm_us: u64,
+
+    /// How several nodes run transactions; `auto` is fasst yet
+    #[arg(long, value_parser = ProtocolOf::parser(), value_name = "NAME")]
+    protocol: Option<ProtocolOf>,
 }
 
 /// A run's length.
@@ -98,6 +104,55 @@ impl Options {
     pub(super) fn pace(&self) -> Pace {
         let (memory, at_once) = (u64::from(self.memory) << 30, u64::from(self.at_once) << 30);
         Pace { threads: self.threads(), until: self.until(), memory, at_once }
+    }
+
+    /// Whether nodes are to be started on a fabric.
+    pub(crate) fn is_cluster(&self) -> bool {
+        self.nodes > 1 || self.fabric != FabricName::Local || self.coroutines.is_some()
+    }
+
+    /// Refuses a cluster, for workloads of one node.
+    pub(super) fn refuse_cluster(&self) -> Result<(), Error> {
+        let refused = |option| {
+            let instead = "it runs on one node yet, and not on several nodes: leave the option out";
+            Err(Error::Options { option, with: "this workload", instead })
+        };
+        match self {
+            Self { nodes: 2.., .. } => refused("--nodes"),
+            Self { coroutines: Some(_), .. } => refused("--coroutines"),
+            // As it is by default.
+            Self { protocol: Some(protocol), .. } if *protocol != ProtocolOf::default() => refused("--protocol"),
+            _ if self.fabric != FabricName::Local => refused("--fabric"),
+            _ => Ok(()),
+        }
+    }
+
+    /// How large a run on a cluster is.
+    pub(crate) fn plan(&self, seed: u64) -> Result<Plan, Error> {
+        let refused = |option, instead| Err(Error::Options { option, with: "several nodes", instead });
+        if !matches!(self.engine, EngineName::Auto | EngineName::None) {
+            return refused("--engine", "nodes have no hardware transactions yet, so leave it out");
+        }
+        if self.durability.mode().is_some() || self.path.is_some() {
+            return refused("--durability", "nodes have no logs yet, so leave it and --path out");
+        }
+        let length = match (self.transactions, self.fabric) {
+            (Some(count), _) => Length::Transactions(count),
+            (None, FabricName::Sim(_)) => Length::Window {
+                warm: Duration::from_micros(self.warm_us),
+                counted: Duration::from_micros(self.virtual_us),
+            },
+            (None, _) => Length::Window { warm: self.secs / 10, counted: self.secs },
+        };
+        Ok(Plan {
+            nodes: self.nodes,
+            threads: self.threads.unwrap_or(1),
+            coroutines: self.coroutines.unwrap_or(8),
+            protocol: self.protocol.unwrap_or_default(),
+            length,
+            seed,
+            memory: (u64::from(self.memory) << 30) / u64::from(self.nodes),
+        })
     }
 
     pub(crate) fn until(&self) -> Until {

@@ -1,12 +1,15 @@
 //! What a run has come to, for scripts and for people.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
+
+use drtm_txn::Conflict;
 
 use serde::{Serialize, Serializer};
 use serde_json::Value;
 
 use super::{
     DurabilityName, EngineName, Options,
+    cluster::{self, ClusterWorkload, Figures, Gathered, Plan, ProtocolOf, Sound},
     crew::Client,
     latency::Percentiles,
     log::Logged,
@@ -14,6 +17,7 @@ use super::{
 };
 use crate::{
     Error,
+    fabric::FabricName,
     names::name_of,
     report::{Report, prose, table},
     units,
@@ -21,9 +25,21 @@ use crate::{
 
 /// Loads, runs and checks a workload as options say.
 pub(crate) fn measure<W: Workload>(workload: &W, options: &Options) -> Result<Outcome, Error> {
+    options.refuse_cluster()?;
     let run = Run { workload, pace: options.pace(), log: options.log()? };
     let (engine, result) = options.engine.dispatch(run)?;
     Ok(Outcome::new(workload, options, engine, run.pace.threads, result))
+}
+
+/// Loads, runs and checks a workload on a cluster as options say.
+pub(crate) fn measure_cluster<W: ClusterWorkload>(
+    workload: &W,
+    options: &Options,
+    seed: u64,
+) -> Result<Outcome, Error> {
+    let plan = options.plan(seed)?;
+    let gathered = cluster::run::<Sound, W>(workload, options.fabric, &plan)?;
+    Ok(Outcome::of_cluster::<W>(workload, options, &plan, gathered))
 }
 
 /// What scripts read.
@@ -38,9 +54,11 @@ pub(crate) struct Outcome {
     engine: &'static str,
     /// Whether speeds are those of a simulation.
     simulated: bool,
-    nodes: u64,
-    fabric: String,
-    protocol: String,
+    nodes: u16,
+    fabric: FabricName,
+    protocol: &'static str,
+    #[serde(flatten)]
+    cluster: Option<Figures>,
     durability: DurabilityName,
     #[serde(flatten)]
     log: Option<Logged>,
@@ -93,8 +111,9 @@ impl Outcome {
             engine,
             simulated: options.engine == EngineName::Emulated,
             nodes: 1,
-            fabric: options.fabric.clone(),
-            protocol: options.protocol.clone(),
+            fabric: options.fabric,
+            protocol: ProtocolOf::AUTO,
+            cluster: None,
             durability: options.durability,
             log,
             seconds,
@@ -104,6 +123,39 @@ impl Outcome {
             latency_us: latencies.filter_map(|(kind, latencies)| Some((*kind, latencies.percentiles()?))).collect(),
             consistency: Consistency(violations),
             max_rss_mib: most_memory.map(|bytes| bytes >> 20),
+        }
+    }
+
+    /// Threads are those of each node.
+    fn of_cluster<W: ClusterWorkload>(
+        workload: &W,
+        options: &Options,
+        plan: &Plan,
+        gathered: Gathered<W::Count>,
+    ) -> Self {
+        let Gathered { tally, violations, .. } = gathered;
+        let seconds = Duration::from_nanos(tally.nanos).as_secs_f64();
+        let causes = Conflict::ALL.iter().zip(tally.conflicts).map(|(cause, count)| (cause.name().to_owned(), count));
+        Self {
+            workload: W::NAME,
+            threads: plan.threads.into(),
+            size: workload.size().into_iter().collect(),
+            counted: BTreeMap::new(),
+            engine: EngineName::None.name(),
+            simulated: options.fabric.is_simulated(),
+            nodes: plan.nodes,
+            fabric: options.fabric,
+            protocol: plan.protocol.0.name,
+            cluster: Some(Figures::new(plan, &tally)),
+            durability: options.durability,
+            log: None,
+            seconds,
+            committed: tally.committed,
+            throughput: if seconds > 0.0 { tally.committed as f64 / seconds } else { 0.0 },
+            aborts: causes.chain([(USER.to_owned(), tally.given_up)]).collect(),
+            latency_us: tally.percentiles(W::KINDS),
+            consistency: Consistency(violations),
+            max_rss_mib: tally.most_memory_mib(),
         }
     }
 
@@ -121,7 +173,23 @@ impl Outcome {
         let Self { workload, threads, engine, seconds, committed, throughput, .. } = self;
         let size: Vec<String> = self.size.iter().map(|(name, value)| format!("{name} {}", bare(value))).collect();
         let size = size.join(", ");
-        let simulated = if self.simulated { " (SIMULATED: speeds mean nothing)" } else { "" };
+        let (simulated, virtually) = match (self.simulated, &self.cluster) {
+            (false, _) => ("", ""),
+            (true, None) => (" (SIMULATED: speeds mean nothing)", ""),
+            (true, Some(_)) => (" (SIMULATED: nothing here was measured)", " of virtual time (simulated)"),
+        };
+        let threads = match &self.cluster {
+            None => units::threads(*threads),
+            Some(figures) => format!(
+                "{} nodes on {} by {}, each with {}, {} coroutines to a thread",
+                self.nodes,
+                self.fabric,
+                self.protocol,
+                units::threads(*threads),
+                figures.coroutines()
+            ),
+        };
+        let sent = self.cluster.as_ref().map_or_else(String::new, |figures| format!("{}\n\n", figures.text()));
         let rows = self.latency_us.iter().map(|(kind, Percentiles { p50, p90, p99, p999 })| {
             let times = [p50, p90, p99, p999].map(|time| format!("{time:.1}"));
             [(*kind).to_owned()].into_iter().chain(times).collect()
@@ -140,9 +208,9 @@ impl Outcome {
         let memory = self.max_rss_mib.map_or_else(String::new, |mib| format!("memory: {mib} MiB at most\n"));
         format!(
             "{workload}, {size}, {}, engine {engine}{simulated}\n\n\
-             {throughput:.0} transactions/s: {committed} committed in {seconds:.2} s\n\n{latencies}\n\n\
-             {}\n{log}{memory}checked: {checked}\n",
-            units::threads(*threads),
+             {throughput:.0} transactions/s: {committed} committed in {seconds:.4} s{virtually}\n\n{latencies}\n\n\
+             {sent}{}\n{log}{memory}checked: {checked}\n",
+            threads,
             prose(&format!("aborts: {}{counted}", aborts.join(", "))),
         )
     }

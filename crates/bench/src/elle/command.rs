@@ -9,11 +9,21 @@ use std::{
 use clap::{Args as ClapArgs, value_parser};
 use serde::Serialize;
 
-use super::{draw::Workload, edn, judge, record::Observed, run::Run};
+use super::{
+    cluster::Histories,
+    draw::Workload,
+    edn, judge,
+    record::Observed,
+    run::{MEMORY, Run},
+};
 use crate::{
     Error,
-    drive::{EngineName, but_limit},
-    history::Outcome,
+    drive::{
+        EngineName, but_limit,
+        cluster::{self, Length, Plan, ProtocolOf, Sound},
+    },
+    fabric::FabricName,
+    history::{Epoch, Outcome},
     names::name_of,
     report::Report,
     units,
@@ -39,8 +49,11 @@ use crate::{
 /// that contradict the clock. T7 is the transaction of the eighth `:invoke` in FILE. What aborted
 /// transactions read is not judged.
 ///
-/// JSON: {workload, threads, engine, simulated, txns, committed, aborted, last_reads,
-/// anomalies: [text]}, where txns does not count the last_reads
+/// On several nodes, clients are coroutines. A transaction that is run again after a conflict is
+/// a transaction of the history beyond --txns there, and ranges are not scanned yet.
+///
+/// JSON: {workload, threads, nodes, fabric, engine, simulated, txns, committed, aborted, last_reads,
+/// anomalies: [text]}, where txns does not count the last_reads; on several nodes also coroutines
 #[derive(Debug, ClapArgs)]
 #[command(verbatim_doc_comment, after_help = AFTER_HELP)]
 pub(crate) struct Args {
@@ -48,9 +61,25 @@ pub(crate) struct Args {
     #[arg(long, value_enum, default_value_t)]
     workload: Workload,
 
-    /// Threads that run transactions
-    #[arg(long, value_parser = value_parser!(u16).range(1..=1024), default_value_t = 4, value_name = "N")]
-    threads: u16,
+    /// Threads that run transactions [default: 4; of several nodes, each has one]
+    #[arg(long, value_parser = value_parser!(u16).range(1..=1024), value_name = "N")]
+    threads: Option<u16>,
+
+    /// Nodes, each of which owns a part of the rows
+    #[arg(long, value_parser = value_parser!(u16).range(1..=64), default_value_t = 1, value_name = "N")]
+    nodes: u16,
+
+    /// What joins nodes: local (threads of this process), shm (a process for each node) or sim[:PROFILE] (simulated)
+    #[arg(long, default_value = "local")]
+    fabric: FabricName,
+
+    /// How several nodes run transactions; `auto` is fasst yet
+    #[arg(long, value_parser = ProtocolOf::parser(), value_name = "NAME")]
+    protocol: Option<ProtocolOf>,
+
+    /// Clients of each thread of a node [default: 4 on several nodes]
+    #[arg(long, value_parser = value_parser!(u16).range(1..=64), value_name = "N")]
+    coroutines: Option<u16>,
 
     /// Transactions, of all threads together
     #[arg(long, value_parser = value_parser!(u64).range(1..=10_000_000), default_value_t = 20_000, value_name = "N")]
@@ -69,6 +98,7 @@ const AFTER_HELP: &str = "\
 Examples:
   drtm-bench history --out lists.edn                         appends to lists, for this check and others
   drtm-bench history --workload predicate --txns 100000      phantoms
+  drtm-bench history --nodes 3 --fabric shm                  clients on several nodes; sim for a simulated cluster
   drtm-bench history --workload register --engine emulated --threads 8 --seed 7 --json
 
 Exit status: 0 strictly serializable, 1 not (and says why), 2 wrong usage.";
@@ -78,6 +108,11 @@ Exit status: 0 strictly serializable, 1 not (and says why), 2 wrong usage.";
 pub(super) struct Verdict {
     workload: Workload,
     threads: usize,
+    nodes: u16,
+    fabric: FabricName,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    coroutines: Option<u16>,
+    protocol: &'static str,
     engine: &'static str,
     simulated: bool,
     txns: usize,
@@ -89,14 +124,86 @@ pub(super) struct Verdict {
 
 impl Args {
     pub(crate) fn carry_out(&self, seed: u64, report: &Report) -> Result<(), Error> {
-        let threads = usize::from(self.threads);
-        let run = Run { workload: self.workload, threads, transactions: self.txns, seed };
-        let (engine, record) = self.engine.dispatch(run)?;
+        let is_cluster = self.nodes > 1 || self.fabric != FabricName::Local || self.coroutines.is_some();
+        let (setup, record) = if is_cluster { self.on_a_cluster(seed)? } else { self.on_one_node(seed)? };
         if let Some(path) = &self.out {
             save(&record, path).map_err(|source| Error::File { path: path.clone(), source })?;
         }
+        Verdict::of(self.workload, setup, &record).tell(report)
+    }
+
+    fn on_one_node(&self, seed: u64) -> Result<(Setup, Vec<Observed>), Error> {
+        let threads = usize::from(self.threads.unwrap_or(4));
+        let run = Run { workload: self.workload, threads, transactions: self.txns, seed };
+        let (engine, record) = self.engine.dispatch(run)?;
         let simulated = self.engine == EngineName::Emulated;
-        Verdict::of(self.workload, threads, (engine, simulated), &record).tell(report)
+        Ok((Setup { engine, simulated, ..Setup::local(threads) }, record))
+    }
+
+    fn on_a_cluster(&self, seed: u64) -> Result<(Setup, Vec<Observed>), Error> {
+        let refused = |option, instead| Err(Error::Options { option, with: "several nodes", instead });
+        if self.workload == Workload::Predicate {
+            return refused("--workload predicate", "ranges do not reach over several nodes yet, so choose another");
+        }
+        if !matches!(self.engine, EngineName::Auto | EngineName::None) {
+            return refused("--engine", "nodes have no hardware transactions yet, so leave it out");
+        }
+        let (threads, coroutines) = (self.threads.unwrap_or(1), self.coroutines.unwrap_or(4));
+        let workers = u64::from(self.nodes) * u64::from(threads);
+        let plan = Plan {
+            nodes: self.nodes,
+            threads,
+            coroutines,
+            protocol: self.protocol.unwrap_or_default(),
+            length: Length::Transactions(self.txns.div_ceil(workers)),
+            seed,
+            memory: MEMORY / u64::from(self.nodes),
+        };
+        let clients = workers as usize * usize::from(coroutines);
+        let histories = Histories { workload: self.workload, seed, clients, epoch: Epoch::now() };
+        let gathered = cluster::run::<Sound, _>(&histories, self.fabric, &plan)?;
+        let setup = Setup {
+            threads: threads.into(),
+            clients,
+            nodes: self.nodes,
+            fabric: self.fabric,
+            coroutines: Some(coroutines),
+            protocol: plan.protocol.0.name,
+            engine: EngineName::None.name(),
+            simulated: self.fabric.is_simulated(),
+        };
+        Ok((setup, gathered.count.0))
+    }
+}
+
+/// On what transactions ran.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Setup {
+    /// Of each node.
+    threads: usize,
+    /// Of all nodes.
+    clients: usize,
+    nodes: u16,
+    fabric: FabricName,
+    coroutines: Option<u16>,
+    protocol: &'static str,
+    engine: &'static str,
+    simulated: bool,
+}
+
+impl Setup {
+    /// Threads of one node, without hardware transactions.
+    pub(super) fn local(threads: usize) -> Self {
+        Self {
+            threads,
+            clients: threads,
+            nodes: 1,
+            fabric: FabricName::Local,
+            coroutines: None,
+            protocol: ProtocolOf::AUTO,
+            engine: EngineName::None.name(),
+            simulated: false,
+        }
     }
 }
 
@@ -110,17 +217,17 @@ impl Verdict {
     /// Anomalies that are shown.
     const SHOWN: usize = 10;
 
-    pub(super) fn of(
-        workload: Workload,
-        threads: usize,
-        (engine, simulated): (&'static str, bool),
-        record: &[Observed],
-    ) -> Self {
-        let of_clients = || record.iter().filter(|observed| observed.process < threads);
+    pub(super) fn of(workload: Workload, setup: Setup, record: &[Observed]) -> Self {
+        let Setup { threads, clients, nodes, fabric, coroutines, protocol, engine, simulated } = setup;
+        let of_clients = || record.iter().filter(|observed| observed.process < clients);
         let ended = |outcome| of_clients().filter(|observed| observed.outcome == outcome).count();
         Self {
             workload,
             threads,
+            nodes,
+            fabric,
+            coroutines,
+            protocol,
             engine,
             simulated,
             txns: of_clients().count(),
@@ -155,8 +262,15 @@ impl Verdict {
                 format!("{} ANOMALIES, the first of them:\n{}", all.len(), shown.join("\n"))
             }
         };
+        let nodes = match self.coroutines {
+            None => String::new(),
+            Some(coroutines) => format!(
+                "{} nodes on {} by {}, {coroutines} coroutines to a thread, each with ",
+                self.nodes, self.fabric, self.protocol
+            ),
+        };
         format!(
-            "{}, {}, engine {engine}{simulated}\n{txns} transactions: {committed} committed, {aborted} aborted\n\
+            "{}, {nodes}{}, engine {engine}{simulated}\n{txns} transactions: {committed} committed, {aborted} aborted\n\
              checked: {found}\n",
             name_of(&self.workload),
             units::threads(self.threads),

@@ -2,12 +2,12 @@
 
 use clap::ValueEnum;
 use fastrand::Rng;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::record::Operation;
 
 /// What transactions consist of.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Workload {
     /// Append to lists, and read whole lists: each read tells the order of all appends before it
@@ -104,6 +104,12 @@ impl Draw {
 }
 
 impl Workload {
+    /// Reads of all keys that operations were drawn for.
+    pub(super) fn last_reads_of<'o>(self, operations: impl Iterator<Item = &'o Operation>) -> Vec<Vec<Operation>> {
+        let last = operations.map(Operation::key).max().unwrap_or(0);
+        self.last_reads(last / KEYS * GENERATION)
+    }
+
     /// Reads of all that `transactions` may have left.
     pub(super) fn last_reads(self, transactions: u64) -> Vec<Vec<Operation>> {
         let keys = 0..(transactions / GENERATION + 1) * KEYS;

@@ -2,10 +2,12 @@
 
 use std::ops::Range;
 
+use serde::{Deserialize, Serialize};
+
 use crate::history::Outcome;
 
 /// A transaction as its client saw it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Observed {
     /// The client, which runs one transaction at a time.
     pub(crate) process: usize,
@@ -19,7 +21,7 @@ pub(crate) struct Observed {
 }
 
 /// One operation of a transaction. Until it is done, what it saw is empty.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Operation {
     /// Appends a value to a list.
     Append { key: u64, value: u64 },
@@ -37,6 +39,18 @@ pub(crate) enum Operation {
 }
 
 impl Operation {
+    /// The key, or the first of a range.
+    pub(crate) fn key(&self) -> u64 {
+        match self {
+            Self::Append { key, .. }
+            | Self::List { key, .. }
+            | Self::Read { key, .. }
+            | Self::Write { key, .. }
+            | Self::Remove { key, .. } => *key,
+            Self::Scan { keys, .. } => keys.start,
+        }
+    }
+
     /// Whether it changes anything.
     pub(crate) fn writes(&self) -> bool {
         matches!(self, Self::Append { .. } | Self::Write { .. } | Self::Remove { .. })

@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// Bytes that the database may use. They are reserved, and taken as rows come.
-const MEMORY: u64 = 16 << 30;
+pub(super) const MEMORY: u64 = 16 << 30;
 
 /// A run of random transactions.
 #[derive(Clone, Copy, Debug)]

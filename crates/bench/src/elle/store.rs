@@ -7,10 +7,10 @@ use fastrand::Rng;
 use super::record::Operation;
 use crate::history::Clock;
 
-const LISTS: TableDef<u64, Raw> = TableDef::hash("lists");
-const SORTED_LISTS: TableDef<u64, Raw, Ordered> = TableDef::ordered("sorted lists");
-const REGISTERS: TableDef<u64, Pod<u64>> = TableDef::hash("registers");
-const SORTED_REGISTERS: TableDef<u64, Pod<u64>, Ordered> = TableDef::ordered("sorted registers");
+pub(super) const LISTS: TableDef<u64, Raw> = TableDef::hash("lists");
+pub(super) const SORTED_LISTS: TableDef<u64, Raw, Ordered> = TableDef::ordered("sorted lists");
+pub(super) const REGISTERS: TableDef<u64, Pod<u64>> = TableDef::hash("registers");
+pub(super) const SORTED_REGISTERS: TableDef<u64, Pod<u64>, Ordered> = TableDef::ordered("sorted registers");
 
 /// A value that no client writes: the end of a list whose length is no whole number of values.
 const TORN: u64 = u64::MAX;
@@ -153,7 +153,7 @@ impl Store {
 }
 
 /// Whether a row was inserted, or was there.
-fn inserted(result: Result<(), Error>) -> Result<bool, Error> {
+pub(super) fn inserted(result: Result<(), Error>) -> Result<bool, Error> {
     match result {
         Ok(()) => Ok(true),
         Err(Error::Exists { .. }) => Ok(false),
@@ -162,6 +162,6 @@ fn inserted(result: Result<(), Error>) -> Result<bool, Error> {
 }
 
 /// The values of a list.
-fn values(bytes: &[u8]) -> Vec<u64> {
+pub(super) fn values(bytes: &[u8]) -> Vec<u64> {
     bytes.chunks(8).map(|value| value.try_into().map_or(TORN, u64::from_le_bytes)).collect()
 }

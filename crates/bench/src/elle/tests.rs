@@ -8,7 +8,7 @@ use drtm_htm::{Emulated, Engine, Native, NoHtm};
 use drtm_txn::{Embedded, Mutation, Setting};
 
 use super::{
-    command::Verdict,
+    command::{Setup, Verdict},
     draw::Workload,
     edn, judge,
     record::{Observed, Operation},
@@ -19,6 +19,7 @@ use crate::{
     history::Outcome,
 };
 
+mod clusters;
 mod known;
 mod runs;
 

@@ -1,5 +1,7 @@
 //! What is recorded of a run: transactions, when they ran, how they ended, and what versions they saw and left.
 
+use serde::{Deserialize, Serialize};
+
 use std::{
     fmt::{self, Debug, Display, Formatter},
     ops::{Bound, RangeBounds},
@@ -64,7 +66,7 @@ pub struct Transaction<K> {
 ///
 /// assert_eq!(Transaction::<u64>::unknown(5).outcome, Outcome::Unknown);
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Outcome {
     /// Its writes took effect.
     Committed,

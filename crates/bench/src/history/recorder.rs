@@ -27,8 +27,10 @@ use std::{
     hint,
     ops::RangeBounds,
     sync::atomic::{Ordering, fence},
-    time::Instant,
 };
+
+use rustix::time::{ClockId, clock_gettime};
+use serde::{Deserialize, Serialize};
 
 use super::record::{History, Operation, Outcome, Row, Seen, Transaction};
 
@@ -73,7 +75,7 @@ const LOG_BITS: u32 = 12;
 /// ```
 #[derive(Debug)]
 pub struct Recorder {
-    epoch: Instant,
+    epoch: Epoch,
     logs: u64,
 }
 
@@ -95,7 +97,7 @@ pub struct TooManyLogs;
 impl Recorder {
     /// Starts the clock.
     pub fn start() -> Self {
-        Self { epoch: Instant::now(), logs: 0 }
+        Self { epoch: Epoch::now(), logs: 0 }
     }
 
     /// A log for another thread.
@@ -109,19 +111,16 @@ impl Recorder {
 
     /// Returns a clock for another thread, which counts as a log.
     pub(crate) fn clock(&mut self) -> Result<Clock, TooManyLogs> {
-        if self.logs >> LOG_BITS != 0 {
-            return Err(TooManyLogs);
-        }
-        let number = self.logs;
+        let clock = self.epoch.clock(self.logs)?;
         self.logs += 1;
-        Ok(Clock { epoch: self.epoch, number, last: 0 })
+        Ok(clock)
     }
 }
 
 /// A thread's view of the clock that all logs of a recorder read.
 #[derive(Debug)]
 pub(crate) struct Clock {
-    epoch: Instant,
+    epoch: Epoch,
     number: u64,
     /// The last moment that was noted here.
     last: u64,
@@ -139,7 +138,7 @@ impl Clock {
         fence(Ordering::SeqCst);
         let earlier = earlier.max(self.last);
         loop {
-            self.last = nanoseconds(self.epoch);
+            self.last = self.epoch.nanoseconds();
             if self.last > earlier {
                 break;
             }
@@ -153,7 +152,7 @@ impl Clock {
     /// the recorder has given before.
     pub(crate) fn version(&mut self) -> u64 {
         // Another clock may have given one in this moment. The next is later than that.
-        let now = nanoseconds(self.epoch);
+        let now = self.epoch.nanoseconds();
         self.moment_after(now) << LOG_BITS | self.number
     }
 }
@@ -177,9 +176,32 @@ impl<K> Log<K> {
     }
 }
 
-/// Since then. They fit for 584 years.
-fn nanoseconds(epoch: Instant) -> u64 {
-    epoch.elapsed().as_nanos() as u64
+/// When a recording began, on the monotonic clock that all processes of the machine share.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(crate) struct Epoch(u64);
+
+impl Epoch {
+    pub(crate) fn now() -> Self {
+        Self(monotonic())
+    }
+
+    /// Returns a clock, for the log with this number among those of all processes.
+    pub(crate) fn clock(self, number: u64) -> Result<Clock, TooManyLogs> {
+        if number >> LOG_BITS != 0 {
+            return Err(TooManyLogs);
+        }
+        Ok(Clock { epoch: self, number, last: 0 })
+    }
+
+    /// Since then. They fit for 584 years.
+    fn nanoseconds(self) -> u64 {
+        monotonic() - self.0
+    }
+}
+
+fn monotonic() -> u64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
 impl<K> History<K> {

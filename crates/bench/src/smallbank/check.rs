@@ -1,6 +1,8 @@
 //! That all money is where it should be, whenever no transaction is under way.
 
-use std::fmt;
+use std::{fmt, ops::AddAssign};
+
+use serde::{Deserialize, Serialize};
 
 use super::{Bank, Checking, CustomerKey, Savings};
 
@@ -19,7 +21,7 @@ use super::{Bank, Checking, CustomerKey, Savings};
 /// assert_eq!(all.balance(), 130 - 600);
 /// # Ok::<(), rules::Refusal>(())
 /// ```
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ledger {
     /// In all.
     pub put: i128,
@@ -49,6 +51,12 @@ impl Ledger {
     /// What was put less what was taken.
     pub fn balance(&self) -> i128 {
         self.put - self.taken
+    }
+}
+
+impl AddAssign for Ledger {
+    fn add_assign(&mut self, other: Self) {
+        self.add(&other);
     }
 }
 

@@ -2,7 +2,7 @@
 
 use clap::{Args as ClapArgs, ValueEnum, value_parser};
 use drtm_txn::{Db, Pod, Setting, Table, TableDef};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{
@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     Error,
-    drive::{Options, Workload, if_there, measure, miscounted, of_piece, pieces, spread},
+    drive::{Options, Workload, if_there, measure, measure_cluster, miscounted, of_piece, pieces, spread},
     names::name_of,
     report::Report,
 };
@@ -24,10 +24,15 @@ use crate::{
 /// refused, which counts as an abort by the user. When all is over, the money of all accounts must
 /// be what it was at first, with what was put, less what was taken.
 ///
+/// On several nodes, customers are divided by their numbers, and none prefers a node. On shm, each
+/// node is a process. On sim, all is simulated in virtual time, and nothing is measured.
+///
 /// JSON: {workload, threads, customers, hot, engine, simulated, nodes, fabric, protocol, durability,
 /// seconds, committed, throughput, aborts: {cause: n}, latency_us: {transaction: {p50, p90, p99, p999}},
 /// consistency: "ok"|[violations], max_rss_mib}; with a log also
-/// {log_bytes_per_transaction, log_bytes_per_s, log_syncs_per_s, recovery_s, recovery_rows, recovery_log_bytes}
+/// {log_bytes_per_transaction, log_bytes_per_s, log_syncs_per_s, recovery_s, recovery_rows, recovery_log_bytes}; on several nodes
+/// also {coroutines, per_transaction: {round_trips, messages, one_sided, bytes},
+/// per_phase: {phase: the same}}, of committed transactions and what their aborted runs sent
 #[derive(Debug, ClapArgs)]
 #[command(verbatim_doc_comment, after_help = AFTER_HELP)]
 pub(crate) struct Args {
@@ -46,10 +51,12 @@ pub(crate) struct Args {
 const AFTER_HELP: &str = "\
 Examples:
   drtm-bench smallbank                              a hundred thousand customers, of whom 4 % are hot
-  drtm-bench smallbank --customers 18000 --hot alomari --threads 2";
+  drtm-bench smallbank --customers 18000 --hot alomari --threads 2
+  drtm-bench smallbank --nodes 3 --fabric shm       a process for each node
+  drtm-bench smallbank --nodes 4 --fabric sim:cx4   a simulated cluster";
 
 /// Which customers are asked for more often.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Hot {
     /// 4 % of the customers have 90 % of the transactions
@@ -63,14 +70,20 @@ pub(crate) enum Hot {
 
 impl Args {
     pub(crate) fn carry_out(&self, seed: u64, report: &Report) -> Result<(), Error> {
-        measure(&SmallBank::new(self.customers, self.hot, seed)?, &self.options)?.tell(report)
+        let smallbank = SmallBank::new(self.customers, self.hot, seed)?;
+        let outcome = if self.options.is_cluster() {
+            measure_cluster(&smallbank, &self.options, seed)?
+        } else {
+            measure(&smallbank, &self.options)?
+        };
+        outcome.tell(report)
     }
 }
 
 /// A bank with its customers' wishes.
-#[derive(Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct SmallBank {
-    bank: Bank,
+    pub(super) bank: Bank,
     hot: Hot,
     seed: u64,
 }

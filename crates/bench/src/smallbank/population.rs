@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use serde::{Deserialize, Serialize};
 use zerocopy::little_endian::{I64, U64};
 
 use super::{Account, AccountName, Checking, CustomerKey, Savings, account_name};
@@ -27,7 +28,7 @@ const MOST_CUSTOMERS: u64 = 1 << 32;
 /// assert_eq!(bank.accounts(7..9).next().map(|(name, account)| (name, account.customer.get())), Some((account_name(7), 7)));
 /// # Ok::<(), drtm_bench::smallbank::BankError>(())
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Bank {
     customers: u64,
     seed: u64,

@@ -15,6 +15,10 @@ use crate::{
     drive::{Client, Done},
 };
 
+/// The transactions' names, as [`Kind`](super::Kind) numbers them.
+pub(super) const KINDS: &[&str] =
+    &["balance", "deposit-checking", "transact-savings", "amalgamate", "write-check", "send-payment"];
+
 /// A store with the accounts of all customers. Its transactions are serializable.
 pub(crate) trait Accounts: Send {
     /// A transaction that is under way.
@@ -161,9 +165,8 @@ impl<A: Accounts> Teller<A> {
 }
 
 impl<A: Accounts> Client for Teller<A> {
-    /// As [`Kind`](super::Kind) numbers them.
     fn kinds() -> &'static [&'static str] {
-        &["balance", "deposit-checking", "transact-savings", "amalgamate", "write-check", "send-payment"]
+        KINDS
     }
 
     fn run_next(&mut self, _date: u64) -> Result<Done, Error> {

@@ -13,13 +13,14 @@ use serde_json::Value;
 use super::{
     Chances, Loader, Mix, Scale,
     audit::Audit,
+    cluster::NewOrders,
     reading::Reading,
     tables::{Loading, Shelf, Tables},
     terminals::{Duty, Terminals},
 };
 use crate::{
     Error,
-    drive::{Options, Workload, measure},
+    drive::{Options, Outcome, Workload, measure, measure_cluster},
     names::name_of,
     report::Report,
 };
@@ -32,6 +33,10 @@ use crate::{
 /// of a warehouse. Of the NEW-ORDERs one of a hundred is rolled back, which counts as an abort by
 /// the user. When all is over, the twelve conditions of clause 3.3.2 are checked, and the indexes.
 ///
+/// On several nodes, there is NEW-ORDER only, --mix new-order. Warehouses are divided among nodes,
+/// and each node has a copy of the items. What was taken from stocks is checked, too. On shm, each
+/// node is a process. On sim, all is simulated in virtual time, and nothing is measured.
+///
 /// JSON: {workload, threads, warehouses, mix, reads, remote_items, read_reruns, engine, simulated, nodes, fabric,
 /// protocol, durability, seconds, committed, throughput, aborts: {cause: n},
 /// latency_us: {transaction: {p50, p90, p99, p999}}, consistency: "ok"|[violations], max_rss_mib}; with a log also
@@ -39,7 +44,7 @@ use crate::{
 #[derive(Debug, ClapArgs)]
 #[command(verbatim_doc_comment, after_help = AFTER_HELP)]
 pub(crate) struct Args {
-    /// Warehouses [default: one for each thread]
+    /// Warehouses [default: one for each thread, or for each of several nodes]
     #[arg(long, value_parser = value_parser!(u16).range(1..), value_name = "N")]
     warehouses: Option<u16>,
 
@@ -71,6 +76,8 @@ const AFTER_HELP: &str = "\
 Examples:
   drtm-bench tpcc                                    one warehouse and one thread for each processor
   drtm-bench tpcc --warehouses 1 --threads 2 --json  contention, for a script
+  drtm-bench tpcc --mix new-order --nodes 2 --fabric shm --remote-items 100
+                                                     a process for each node, all lines from the other one
   drtm-bench tpcc --durability sync --path DIR       commits that survive a power cut; checked again when reopened
   drtm-bench tpcc --mix stock-level-half --reads validated
                                                      long reads, refused when others write what they have read";
@@ -112,13 +119,34 @@ impl Args {
     pub(crate) fn carry_out(&self, seed: u64, report: &Report) -> Result<(), Error> {
         let warehouses = match self.warehouses {
             Some(warehouses) => warehouses,
+            None if self.options.is_cluster() => self.options.nodes,
             None => self.options.threads().try_into().unwrap_or(u16::MAX),
         };
         let scale = Scale::new(warehouses)?.with_customers(self.customers)?.with_items(self.items)?;
         let chances = Chances { remote_item: self.remote_items, ..Chances::STANDARD };
+        if self.options.is_cluster() {
+            return self.on_a_cluster(scale, chances, seed)?.tell(report);
+        }
         let tpcc = Tpcc::<Hash>::new(scale, self.mix, chances, seed).reading(self.reads);
         measure(&tpcc, &self.options)?.tell(report)
     }
+
+    fn on_a_cluster(&self, scale: Scale, chances: Chances, seed: u64) -> Result<Outcome, Error> {
+        let refused = |option, with, instead| Err(Error::Options { option, with, instead });
+        if self.mix != MixName::NewOrder {
+            return refused("--mix", "several nodes", "ranges do not reach over nodes yet, so say --mix new-order");
+        }
+        if scale.warehouses() < self.options.nodes {
+            return refused("--warehouses", "more nodes", "each node has one warehouse at least");
+        }
+        measure_cluster(&NewOrders::new(scale, chances, seed, date()), &self.options, seed)
+    }
+}
+
+/// Microseconds since 1970.
+fn date() -> NonZeroU64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |now| now.as_micros() as u64);
+    NonZeroU64::new(now).unwrap_or(NonZeroU64::MIN)
 }
 
 /// The workload, with its size.
@@ -135,8 +163,7 @@ pub(crate) struct Tpcc<O = Hash> {
 impl<O: Shelf> Tpcc<O> {
     /// With reads as the database does them.
     pub(crate) fn new(scale: Scale, mix: MixName, chances: Chances, seed: u64) -> Self {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |now| now.as_micros() as u64);
-        let loader = Loader::new(scale, seed, NonZeroU64::new(now).unwrap_or(NonZeroU64::MIN));
+        let loader = Loader::new(scale, seed, date());
         Self { loader, mix, reading: Reading::Auto, chances, seed, shelf: PhantomData }
     }
 

@@ -81,6 +81,18 @@ pub enum Place {
     OrderLine(OrderLineKey),
 }
 
+impl Place {
+    /// The warehouse that it is in.
+    pub fn warehouse(self) -> WarehouseKey {
+        match self {
+            Self::Warehouse(warehouse) => warehouse,
+            Self::District((warehouse, _)) => warehouse,
+            Self::Customer((warehouse, ..)) | Self::Order((warehouse, ..)) => warehouse,
+            Self::OrderLine((warehouse, ..)) => warehouse,
+        }
+    }
+}
+
 /// A condition that does not hold somewhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Violation {

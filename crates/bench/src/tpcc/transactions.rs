@@ -9,7 +9,7 @@ mod payment;
 mod stock_level;
 
 pub(super) use delivery::deliver;
-pub(super) use new_order::{Refused, order};
+pub(super) use new_order::{Receipt, Refused, is_original, order, take, total};
 pub(super) use order_status::LastOrder;
 pub(super) use payment::pay;
 pub(super) use stock_level::LowStock;

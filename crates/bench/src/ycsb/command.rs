@@ -11,13 +11,15 @@ use drtm_txn::{Db, Hash, Ordered, Setting};
 use serde_json::Value;
 
 use super::{
-    Choice, EXPONENT, FIELD, Inputs, MOST, Plan, SHORT, Shape, Transactions, Workload as Core, check, population,
+    Choice, EXPONENT, FIELD, Inputs, MOST, Plan, SHORT, Shape, Transactions, Workload as Core, check,
+    cluster::Distributed,
+    population,
     shelf::{RECORD, Records, Shelf},
     worker::{Task, Worker},
 };
 use crate::{
     Error,
-    drive::{Options, Until, Workload, measure, miscounted, of_piece, pieces, spread},
+    drive::{Options, Until, Workload, measure, measure_cluster, miscounted, of_piece, pieces, spread},
     names::name_of,
     report::Report,
 };
@@ -28,7 +30,8 @@ use crate::{
 /// operations on different records, as papers on transaction processing have them, which the database is
 /// told of ahead. Records have fields of 100 bytes, of which a write changes one. When all is over, each
 /// field must be as a write has left it, and all together must say that they were written as often as was
-/// committed. Records are in a hash table, but for E in an ordered one.
+/// committed. Records are in a hash table, but for E in an ordered one. On several nodes, there is X
+/// only, over records that are divided by their numbers.
 ///
 /// JSON: {workload, threads, mix, records, dist, value_bytes, table, ops (X), reads (X), engine, simulated,
 /// nodes, fabric, protocol, durability, seconds, committed, throughput, aborts: {cause: n},
@@ -125,6 +128,14 @@ impl Args {
             return refused("--dist latest", "--mix x", "nothing is inserted, so ask for uniform or zipf");
         }
         let bytes = self.value_bytes.unwrap_or(if self.mix == MixName::X { FIELD } else { 10 * FIELD });
+        if self.options.is_cluster() {
+            if (self.mix, bytes) != (MixName::X, FIELD) {
+                return refused("--mix", "several nodes", "only X runs there yet, of 100 bytes: say --mix x");
+            }
+            let exponent = if self.dist == Some(Dist::Uniform) { 0.0 } else { EXPONENT };
+            let shape = Shape { accesses: self.ops, reads: self.reads, exponent };
+            return measure_cluster(&Distributed::new(self.records, shape, seed)?, &self.options, seed)?.tell(report);
+        }
         // What is here is compiled for every engine, so that it is not more than is of use.
         let outcome = match (self.mix, bytes) {
             (MixName::E, FIELD) => {

@@ -218,7 +218,7 @@ fn wrong_usage_is_told_apart_and_leaves_stdout_empty() {
         &["history", "--workload", "bank"],
         &["history", "--threads", "0"],
         &["history", "--txns", "0"],
-        &["history", "--nodes", "2"],
+        &["history", "--nodes", "0"],
         &["history", "--txns", "10", "--out", "/no/such/directory/lists.edn"],
     ] {
         assert_wrong(wrong);
@@ -281,8 +281,8 @@ fn settings_of_workloads_that_cannot_be_are_refused_and_say_why() {
         (&["--durability", "eventually"], "possible values"),
         (&["--durability", "async", "--path", "."], "name a directory that is empty"),
         (&["--nodes", "2"], "several nodes"),
-        (&["--fabric", "tcp"], "several nodes"),
-        (&["--protocol", "farm"], "several yet"),
+        (&["--fabric", "abacus"], "one of local"),
+        (&["--protocol", "farm"], "several nodes"),
         (&["--engine", "warp-drive"], "possible values"),
         (&["--mix", "a"], "possible values"),
         (&["--engine", "limit"], "without isolation is no longer built"),

@@ -1,6 +1,7 @@
 //! The binary as scripts see it, and what its studies must find: one program, since most of the time that
 //! tests take is the compiler's.
 
+mod cluster;
 mod command_line;
 mod compare;
 mod fabric;

@@ -25,7 +25,7 @@ use super::{
     state::State,
     wire::{Hello, Introduce, Refusal},
 };
-use crate::{Error, Setting, mutation::Mutation, storage::KeyRef};
+use crate::{Conflict, Error, Setting, mutation::Mutation, storage::KeyRef};
 
 /// How many transactions of a worker locks can tell apart.
 const SLOTS: u16 = 256;
@@ -56,6 +56,8 @@ pub(super) struct Coordinator<'e, F: Fabric, S: Setting> {
     /// Their memory, where the protocol reaches into it.
     peers: RefCell<Vec<Option<Rc<Peer>>>>,
     random: Cell<u64>,
+    /// How often closures were run again, by cause.
+    pub(super) conflicts: Cell<[u64; Conflict::ALL.len()]>,
 }
 
 impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> Coordinator<'e, F, S> {
@@ -75,6 +77,7 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> Coordinator<'e, F, S> {
             greeted: RefCell::default(),
             peers: RefCell::default(),
             random: Cell::new(holder.to_word()),
+            conflicts: Cell::default(),
         }
     }
 
@@ -121,6 +124,13 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> Coordinator<'e, F, S> {
         if let Some(waker) = inner.janitor.take() {
             waker.wake();
         }
+    }
+
+    /// Counts that a closure is run again.
+    pub(super) fn count(&self, cause: Conflict) {
+        let mut conflicts = self.conflicts.get();
+        conflicts[cause.index()] += 1;
+        self.conflicts.set(conflicts);
     }
 
     /// Waits before a closure is run again, the longer the more often it has failed.

@@ -15,7 +15,7 @@ use super::{
     shared::{Shared, VERSION},
     wire::{Apply, Before, Check, Guard, Introduce, Line, Lock, Place, Read, Reap, Refusal, Unlock},
 };
-use crate::{Embedded, Error, Setting};
+use crate::{Conflict, Embedded, Error, Setting};
 
 /// After how many runs a closure's rows are locked before it is run again.
 const CLAIM_AFTER: u32 = 4;
@@ -113,14 +113,43 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> Worker<'e, F, S> {
                 Err(error) => Err(tx.validate().await.err().unwrap_or(error)),
             };
             match ended {
-                Err(Error::Conflict(_)) => {
+                Err(Error::Conflict(cause)) => {
                     runs += 1;
+                    self.inner.count(cause);
                     self.inner.pause(runs).await;
                     tx.run_again(runs >= CLAIM_AFTER);
                 }
                 ended => return ended,
             }
         }
+    }
+
+    /// How often [`transact`](Self::transact) has run a closure again for this cause.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm_htm::NoHtm;
+    /// use drtm_rdma::{LocalConfig, LocalFabric, NodeId};
+    /// use drtm_txn::{Builder, Conflict, Error, Setting, cluster::Node};
+    ///
+    /// #[derive(Debug)]
+    /// struct Plain;
+    ///
+    /// impl Setting for Plain {
+    ///     type Engine = NoHtm;
+    /// }
+    ///
+    /// let fabric = LocalFabric::<NoHtm>::new(1, LocalConfig::perfect());
+    /// let builder = Builder::new().memory(16 << 20);
+    /// let node = Node::<_, Plain>::builder(NoHtm, &fabric, NodeId(0), builder)?.owners([NodeId(0)])?.start()?;
+    /// let endpoint = node.endpoint()?;
+    /// assert_eq!(node.worker(&endpoint)?.conflicts(Conflict::Locked), 0);
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[must_use]
+    pub fn conflicts(&self, cause: Conflict) -> u64 {
+        self.inner.conflicts.get()[cause.index()]
     }
 
     /// Begins a transaction.

@@ -96,8 +96,11 @@ pub(crate) fn apply_row<S: Setting>(
 ) -> Result<(), KvError> {
     let TxState { worker, arena, scratch, session, .. } = state;
     let has_past = db.store.records().has_past(write.at)?;
-    let is_put = matches!(write.op, WriteOp::Put(_));
-    write.has_room = reserved.is_none() || !is_put;
+    // Where no memory was reserved, the value may still have another length, in what the record has.
+    write.has_room = match write.op.new_length() {
+        Some(length) => db.store.records().has_length(write.at, length)?,
+        None => true,
+    };
     scratch.reserved.clear();
     scratch.reserved.extend(reserved.map(|memory| (0, memory)));
     scratch.needs.clear();

@@ -72,7 +72,7 @@ fn is_found<F: Fault>(workload: Workload, expected: &[&str], by_adya: bool) {
         let is_expected = |anomaly: &String| expected.iter().any(|name| anomaly.starts_with(name));
         let found = told.iter().any(is_expected);
         if found && (!by_adya || judged_by_adya(&record, true).0 == Valid::False) {
-            let verdict = Verdict::of(workload, 4, ("none", false), &record);
+            let verdict = Verdict::of(workload, Setup::local(4), &record);
             let error = verdict.end().expect_err("an anomaly");
             assert_eq!(error.exit_status(), 1, "{error}");
             return;

@@ -157,7 +157,7 @@ fn sell<S: Setting, O: Shelf>(
 
 /// What is left of a stock of which some is taken: it is filled up by 91 if it would be less than ten (2.4.2.2).
 #[inline(always)]
-fn take(stock: &mut Supply, quantity: u8, is_remote: bool) {
+pub(in crate::tpcc) fn take(stock: &mut Supply, quantity: u8, is_remote: bool) {
     let left = stock.quantity.get() - i16::from(quantity);
     stock.quantity.set(if left >= 10 { left } else { left + 91 });
     stock.ytd += U32::new(quantity.into());
@@ -166,14 +166,14 @@ fn take(stock: &mut Supply, quantity: u8, is_remote: bool) {
 }
 
 /// Cents, from the sum of amounts, a discount and taxes in units of 1/10000.
-fn total(sum: i64, discount: u16, tax: u16) -> i64 {
+pub(in crate::tpcc) fn total(sum: i64, discount: u16, tax: u16) -> i64 {
     const WHOLE: i64 = 10_000;
     sum * (WHOLE - i64::from(discount)) * (WHOLE + i64::from(tax)) / (WHOLE * WHOLE)
 }
 
 /// Whether ORIGINAL is in it somewhere. Its first and its last letter are looked for at all places at once, without a branch that would depend on the text.
 #[inline(always)]
-fn is_original(data: &Text<50>) -> bool {
+pub(in crate::tpcc) fn is_original(data: &Text<50>) -> bool {
     // Behind the text there are zeros.
     let data = data.padded();
     let word = |at: usize| data[at..].first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));

@@ -1,0 +1,39 @@
+//! A cluster on each fabric.
+
+use std::sync::Arc;
+
+use drtm_htm::NoHtm;
+use drtm_rdma::{LocalConfig, LocalFabric};
+use drtm_txn::Setting;
+
+use super::{
+    plan::Plan, process, simulation::simulated, stand::Stand, tally::Gathered, threads::on_threads,
+    workload::ClusterWorkload,
+};
+use crate::{Error, fabric::FabricName};
+
+/// Loads, runs and checks a workload on a cluster.
+///
+/// Nodes are threads on [`FabricName::Local`], processes on [`FabricName::Shm`], and simulated in
+/// virtual time on [`FabricName::Sim`]. A setting with a fault is for a cluster in this process.
+pub(crate) fn run<S: Setting<Engine = NoHtm>, W: ClusterWorkload>(
+    workload: &W,
+    fabric: FabricName,
+    plan: &Plan,
+) -> Result<Gathered<W::Count>, Error> {
+    match fabric {
+        FabricName::Local => {
+            let config = LocalConfig::perfect().mailbox(plan.messages()).queue_depth(plan.messages());
+            let fabric = LocalFabric::<NoHtm>::new(plan.nodes, config.endpoints(usize::from(plan.threads) + 8));
+            let stand = Stand::new(plan.workers(), plan.nodes.into(), false);
+            let nodes = (0..plan.nodes).map(|node| (node, fabric.clone())).collect();
+            on_threads::<_, S, W>(workload, plan, nodes, Arc::new(stand))
+        }
+        FabricName::Shm => process::run(workload, plan),
+        FabricName::Tcp | FabricName::TcpClear => {
+            let instead = "a workload has no processes there yet: say local, shm or sim";
+            Err(Error::Options { option: "--fabric tcp", with: "several nodes", instead })
+        }
+        FabricName::Sim(profile) => simulated::<S, W>(workload, plan, profile),
+    }
+}

@@ -1,0 +1,232 @@
+//! The coroutines of one worker, the same on every fabric: clients, and the one that counts.
+
+use std::{
+    cell::{Cell, RefCell},
+    rc::Rc,
+    sync::Arc,
+    time::Duration,
+};
+
+use drtm_htm::NoHtm;
+use drtm_rdma::{Endpoint, Fabric, Spawner, Time};
+use drtm_txn::{
+    Conflict, Setting,
+    cluster::{Node, Worker},
+};
+
+use super::{
+    plan::{Length, Plan},
+    stand::{Stage, Stand},
+    tally::Tally,
+    workload::{ClusterWorkload, Place},
+};
+use crate::Error;
+
+/// A worker's part in a run.
+pub(super) struct Part<F: Fabric<Engine = NoHtm>, S: Setting<Engine = NoHtm>, W: ClusterWorkload> {
+    pub(super) workload: W,
+    pub(super) plan: Plan,
+    pub(super) stand: Arc<Stand<W>>,
+    pub(super) node: Node<F, S>,
+    pub(super) tables: W::Tables,
+    pub(super) place: Place,
+    /// Among the workers of its node.
+    pub(super) thread: u16,
+}
+
+/// What a worker's coroutines have in common.
+struct Shared<C> {
+    /// When counting begins and ends; both move where transactions are counted.
+    window: Cell<(Time, Time)>,
+    /// Transactions that are to begin yet, where these are counted.
+    left: Cell<Option<u64>>,
+    running: Cell<u16>,
+    tally: RefCell<Tally>,
+    count: RefCell<C>,
+}
+
+/// Counts a client as ended, even if it panics.
+struct Ends<'s, C>(&'s Shared<C>);
+
+impl<C> Drop for Ends<'_, C> {
+    fn drop(&mut self) {
+        self.0.running.set(self.0.running.get() - 1);
+    }
+}
+
+/// Longer than any run.
+const EVER: Duration = Duration::from_secs(1 << 30);
+
+impl<F: Fabric<Engine = NoHtm>, S: Setting<Engine = NoHtm>, W: ClusterWorkload> Part<F, S, W> {
+    /// Spawns all that this worker does, to the end of the run.
+    pub(super) fn begin<'e>(self, spawner: Spawner<'e, F::Port>) -> Result<(), Error>
+    where
+        F: 'e,
+    {
+        let worker = self.node.worker(spawner.endpoint())?;
+        worker.serve(&spawner);
+        let stand = Arc::clone(&self.stand);
+        let own = spawner.clone();
+        let run = async move {
+            if let Err(error) = self.run(&worker, &own).await {
+                self.stand.fail(error);
+            }
+        };
+        if spawner.spawn(run).is_err() {
+            // An executor that was not begun has not ended.
+            stand.abandon();
+        }
+        Ok(())
+    }
+
+    async fn run<'e>(&self, worker: &Worker<'e, F, S>, spawner: &Spawner<'e, F::Port>) -> Result<(), Error>
+    where
+        F: 'e,
+    {
+        let Self { workload, stand, place, .. } = self;
+        let endpoint = worker.endpoint();
+        stand.is_loaded();
+        endpoint.until(|| stand.has_begun(Stage::Run)).await;
+        let shared = self.count(worker, spawner).await?;
+        worker.settle().await;
+        stand.has_run(&shared.tally.borrow(), shared.count.take());
+        endpoint.until(|| stand.has_begun(Stage::Check)).await;
+        if self.thread == 0 && !stand.has_failed() {
+            let mut violations = workload.check_node(&self.node, *place)?;
+            let mut count = None;
+            if place.node == 0 {
+                let count = count.insert(stand.count());
+                violations.extend(workload.check(worker, self.tables, count).await?);
+            }
+            stand.is_checked(violations, count);
+        }
+        endpoint.until(|| stand.has_begun(Stage::End)).await;
+        Ok(())
+    }
+
+    /// Lets clients run, and counts what comes of it.
+    async fn count<'e>(
+        &self,
+        worker: &Worker<'e, F, S>,
+        spawner: &Spawner<'e, F::Port>,
+    ) -> Result<Rc<Shared<W::Count>>, Error>
+    where
+        F: 'e,
+    {
+        let Plan { threads, coroutines, length, .. } = self.plan;
+        let endpoint = worker.endpoint();
+        let begins = endpoint.now();
+        let (window, left) = match length {
+            Length::Window { warm, counted } => ((begins + warm, begins + warm + counted), None),
+            Length::Transactions(count) => ((begins, begins + EVER), Some(count)),
+        };
+        let shared = Rc::new(Shared {
+            window: Cell::new(window),
+            left: Cell::new(left),
+            running: Cell::new(coroutines),
+            tally: RefCell::new(Tally::new(W::KINDS.len())),
+            count: RefCell::default(),
+        });
+        let first =
+            (usize::from(self.place.node) * usize::from(threads) + usize::from(self.thread)) * usize::from(coroutines);
+        for number in first..first + usize::from(coroutines) {
+            let mut client = self.workload.client(self.place, number)?;
+            let (workload, tables, stand) = (self.workload.clone(), self.tables, Arc::clone(&self.stand));
+            let (worker, own) = (worker.clone(), Rc::clone(&shared));
+            let run = async move {
+                let ends = Ends(&own);
+                let ended = serve(&workload, &worker, tables, &mut client, (&own, &stand)).await;
+                *own.count.borrow_mut() += W::count(client);
+                if let Err(error) = ended {
+                    stand.fail(error);
+                }
+                drop(ends);
+            };
+            if spawner.spawn(run).is_err() {
+                shared.running.set(shared.running.get() - 1);
+            }
+        }
+        endpoint.sleep_until(window.0).await;
+        let before = Look::of(worker);
+        if left.is_none() {
+            endpoint.sleep_until(window.1).await;
+        } else {
+            endpoint.until(|| shared.running.get() == 0).await;
+        }
+        let after = Look::of(worker);
+        {
+            let tally = &mut *shared.tally.borrow_mut();
+            after.tell_since(&before, tally);
+            tally.nanos = match length {
+                Length::Window { counted, .. } => counted,
+                Length::Transactions(_) => after.at.since(before.at),
+            }
+            .as_nanos() as u64;
+        }
+        endpoint.until(|| shared.running.get() == 0).await;
+        Ok(shared)
+    }
+}
+
+/// Runs a client's transactions until the end.
+async fn serve<F: Fabric<Engine = NoHtm>, S: Setting<Engine = NoHtm>, W: ClusterWorkload>(
+    workload: &W,
+    worker: &Worker<'_, F, S>,
+    tables: W::Tables,
+    client: &mut W::Client,
+    (shared, stand): (&Shared<W::Count>, &Stand<W>),
+) -> Result<(), Error> {
+    let endpoint = worker.endpoint();
+    let (from, to) = shared.window.get();
+    loop {
+        let began = endpoint.now();
+        if began >= to || shared.left.get() == Some(0) || stand.has_failed() {
+            return Ok(());
+        }
+        shared.left.set(shared.left.get().map(|left| left - 1));
+        let done = workload.run_next(worker, tables, client).await?;
+        let ended = endpoint.now();
+        // A transaction counts where it ends.
+        if (from..to).contains(&ended) {
+            let tally = &mut *shared.tally.borrow_mut();
+            tally.committed += u64::from(done.is_committed);
+            tally.given_up += u64::from(!done.is_committed);
+            tally.latencies[done.kind].record(ended.since(began).as_nanos() as u64);
+        }
+    }
+}
+
+/// A worker's counters at one moment.
+struct Look {
+    at: Time,
+    counters: drtm_rdma::Counters,
+    conflicts: [u64; Conflict::ALL.len()],
+}
+
+impl Look {
+    fn of<F: Fabric<Engine = NoHtm>, S: Setting<Engine = NoHtm>>(worker: &Worker<'_, F, S>) -> Self {
+        let endpoint: &Endpoint<F::Port> = worker.endpoint();
+        Self {
+            at: endpoint.now(),
+            counters: endpoint.counters(),
+            conflicts: Conflict::ALL.map(|of| worker.conflicts(of)),
+        }
+    }
+
+    fn tell_since(&self, before: &Self, tally: &mut Tally) {
+        let conflicts = self.conflicts.iter().zip(&before.conflicts);
+        tally.conflicts.iter_mut().zip(conflicts).for_each(|(all, (now, then))| *all += now - then);
+        tally.add_sent(before.counters, self.counters);
+    }
+}
+
+/// Fails a run if its thread panics, so that the others end.
+pub(super) struct Guard<'s, W: ClusterWorkload>(pub(super) &'s Stand<W>);
+
+impl<W: ClusterWorkload> Drop for Guard<'_, W> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.abandon();
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! What is reported of a cluster beyond what is reported of one node.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::{
+    plan::Plan,
+    tally::{PHASES, Sent, Tally},
+};
+use crate::{drive::latency::Percentiles, report::table};
+
+/// What committed transactions sent on average. What was aborted is included.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub(crate) struct PerTransaction {
+    round_trips: f64,
+    messages: f64,
+    one_sided: f64,
+    bytes: f64,
+}
+
+impl PerTransaction {
+    fn of(sent: &Sent, committed: u64) -> Self {
+        let each = |count: u64| if committed == 0 { 0.0 } else { count as f64 / committed as f64 };
+        Self {
+            round_trips: each(sent.round_trips),
+            messages: each(sent.messages),
+            one_sided: each(sent.one_sided),
+            bytes: each(sent.bytes),
+        }
+    }
+
+    fn row(&self, name: &str) -> Vec<String> {
+        let numbers = [self.round_trips, self.messages, self.one_sided].map(|number| format!("{number:.3}"));
+        [name.to_owned()].into_iter().chain(numbers).chain([format!("{:.1}", self.bytes)]).collect()
+    }
+}
+
+/// What scripts read of a cluster.
+#[derive(Debug, Serialize)]
+pub(crate) struct Figures {
+    /// Of each worker.
+    coroutines: u16,
+    per_transaction: PerTransaction,
+    per_phase: BTreeMap<&'static str, PerTransaction>,
+}
+
+impl Figures {
+    pub(crate) fn new(plan: &Plan, tally: &Tally) -> Self {
+        let mut all = Sent::default();
+        tally.phases.iter().for_each(|sent| all.add(sent));
+        let phases = tally.phases.iter().zip(PHASES).filter(|(sent, _)| **sent != Sent::default());
+        Self {
+            coroutines: plan.coroutines,
+            per_transaction: PerTransaction::of(&all, tally.committed),
+            per_phase: phases.map(|(sent, (_, name))| (name, PerTransaction::of(sent, tally.committed))).collect(),
+        }
+    }
+
+    /// Coroutines of each thread.
+    pub(crate) fn coroutines(&self) -> u16 {
+        self.coroutines
+    }
+
+    /// For people.
+    pub(crate) fn text(&self) -> String {
+        let rows = PHASES.iter().filter_map(|(_, name)| Some(self.per_phase.get(name)?.row(name)));
+        let headers = ["per committed transaction", "round trips", "messages", "one-sided", "bytes"];
+        table(&headers, 1, rows.chain([self.per_transaction.row("all")]))
+    }
+}
+
+impl Tally {
+    /// Latencies of kinds that there were.
+    pub(crate) fn percentiles(&self, kinds: &'static [&'static str]) -> BTreeMap<&'static str, Percentiles> {
+        let kinds = kinds.iter().zip(&self.latencies);
+        kinds.filter_map(|(kind, latencies)| Some((*kind, latencies.percentiles()?))).collect()
+    }
+
+    /// The most bytes that a process had in memory, in MiB.
+    pub(crate) fn most_memory_mib(&self) -> Option<u64> {
+        self.most_memory.map(|bytes| bytes >> 20)
+    }
+}

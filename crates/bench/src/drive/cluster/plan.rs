@@ -1,0 +1,77 @@
+//! How large a run on a cluster is.
+
+use std::time::Duration;
+
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use drtm_txn::cluster::Protocol;
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
+
+/// When workers stop.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) enum Length {
+    /// After a time, of which the first part is not counted: virtual time in a simulation.
+    Window {
+        /// Before counting.
+        warm: Duration,
+        /// While counting.
+        counted: Duration,
+    },
+    /// When each worker has run so many transactions, all of which count.
+    Transactions(u64),
+}
+
+/// A protocol, by its name where it is sent to another process.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct ProtocolOf(pub(crate) Protocol);
+
+impl ProtocolOf {
+    /// What the command line calls what the cluster does unless it is told otherwise.
+    pub(crate) const AUTO: &'static str = "auto";
+
+    /// Parses an option's value.
+    pub(crate) fn parser() -> impl TypedValueParser<Value = Self> {
+        let names = [Self::AUTO].into_iter().chain(Protocol::ALL.map(|protocol| protocol.name));
+        PossibleValuesParser::new(names).map(|name| Self(Protocol::named(&name).unwrap_or_default()))
+    }
+}
+
+impl Serialize for ProtocolOf {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.0.name)
+    }
+}
+
+impl<'de> Deserialize<'de> for ProtocolOf {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let name = String::deserialize(deserializer)?;
+        Protocol::named(&name).map(Self).ok_or_else(|| D::Error::custom("no protocol has this name"))
+    }
+}
+
+/// Nodes, workers, and how long they run.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(crate) struct Plan {
+    pub(crate) nodes: u16,
+    /// Workers of each node.
+    pub(crate) threads: u16,
+    /// Of each worker.
+    pub(crate) coroutines: u16,
+    pub(crate) protocol: ProtocolOf,
+    pub(crate) length: Length,
+    pub(crate) seed: u64,
+    /// Bytes that each node may use.
+    pub(crate) memory: u64,
+}
+
+impl Plan {
+    /// Workers of all nodes.
+    pub(super) fn workers(&self) -> usize {
+        usize::from(self.nodes) * usize::from(self.threads)
+    }
+
+    /// Messages that may be on their way to one node. A transaction has one request to a node under
+    /// way, and what it gives up may be another.
+    pub(super) fn messages(&self) -> usize {
+        (2 * self.workers() * usize::from(self.coroutines)).next_power_of_two().max(256)
+    }
+}

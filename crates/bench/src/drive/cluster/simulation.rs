@@ -1,0 +1,46 @@
+//! Nodes of a simulated cluster, in virtual time.
+
+use std::sync::Arc;
+
+use drtm_htm::NoHtm;
+use drtm_rdma::{NicProfile, NodeId, RunEnd, Sim, SimConfig};
+use drtm_txn::Setting;
+
+use super::{
+    crew::Part,
+    plan::Plan,
+    stand::Stand,
+    tally::Gathered,
+    threads::started,
+    workload::{ClusterWorkload, Place},
+};
+use crate::Error;
+
+/// Runs all workers in virtual time.
+pub(super) fn simulated<S: Setting<Engine = NoHtm>, W: ClusterWorkload>(
+    workload: &W,
+    plan: &Plan,
+    profile: &'static NicProfile,
+) -> Result<Gathered<W::Count>, Error> {
+    let config = SimConfig::new(profile).seed(plan.seed).mailbox(plan.messages()).queue_depth(plan.messages());
+    let sim = Sim::<NoHtm>::new(plan.nodes, config);
+    let stand = Arc::new(Stand::new(plan.workers(), plan.nodes.into(), false));
+    for number in 0..plan.nodes {
+        let (node, tables) = started::<_, S, W>(workload, plan, sim.fabric(), number)?;
+        for thread in 0..plan.threads {
+            let place = Place { node: number, nodes: plan.nodes };
+            let (workload, node) = (workload.clone(), node.clone());
+            let part = Part { workload, plan: *plan, stand: Arc::clone(&stand), node, tables, place, thread };
+            let stand = Arc::clone(&stand);
+            sim.spawn(NodeId(number), move |spawner| {
+                if let Err(error) = part.begin(spawner) {
+                    stand.fail(error);
+                }
+            })?;
+        }
+    }
+    match sim.run() {
+        RunEnd::Done => stand.outcome(),
+        end => Err(stand.outcome().err().unwrap_or(Error::Simulation(end))),
+    }
+}

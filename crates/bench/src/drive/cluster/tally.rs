@@ -1,0 +1,106 @@
+//! What workers count. Processes send it to each other.
+
+use drtm_rdma::{Counters, Phase};
+use drtm_txn::Conflict;
+use serde::{Deserialize, Serialize};
+
+use crate::drive::latency::Latencies;
+
+/// What one phase of transactions has sent, by those that began them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct Sent {
+    /// Doorbells with something that a transaction waited for.
+    pub(super) round_trips: u64,
+    /// Requests, and the replies to them.
+    pub(super) messages: u64,
+    /// One-sided operations.
+    pub(super) one_sided: u64,
+    /// Of all these, without headers of the fabric.
+    pub(super) bytes: u64,
+}
+
+impl Sent {
+    pub(super) fn add(&mut self, other: &Self) {
+        self.round_trips += other.round_trips;
+        self.messages += other.messages;
+        self.one_sided += other.one_sided;
+        self.bytes += other.bytes;
+    }
+}
+
+/// The phases in which transactions send something. What a node does for others is counted by those
+/// others.
+pub(super) const PHASES: [(Phase, &str); 6] = [
+    (Phase::Lookup, "lookup"),
+    (Phase::Execute, "execute"),
+    (Phase::Lock, "lock"),
+    (Phase::Validate, "validate"),
+    (Phase::Log, "log"),
+    (Phase::Commit, "commit"),
+];
+
+/// What workers have counted while it counted.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Tally {
+    /// How long one of them counted, at the most.
+    pub(crate) nanos: u64,
+    pub(crate) committed: u64,
+    /// Given up by the workload.
+    pub(crate) given_up: u64,
+    /// Runs of closures that had to be run again, as [`Conflict::ALL`] has the causes.
+    pub(crate) conflicts: [u64; Conflict::ALL.len()],
+    /// Of each kind, whatever became of them.
+    pub(super) latencies: Vec<Latencies>,
+    /// As [`PHASES`] has them.
+    pub(super) phases: [Sent; PHASES.len()],
+    /// The most bytes that a process had in memory, if the system tells.
+    pub(super) most_memory: Option<u64>,
+}
+
+impl Tally {
+    pub(super) fn new(kinds: usize) -> Self {
+        Self {
+            nanos: 0,
+            committed: 0,
+            given_up: 0,
+            conflicts: Default::default(),
+            latencies: vec![Latencies::default(); kinds],
+            phases: Default::default(),
+            most_memory: None,
+        }
+    }
+
+    /// Adds what another worker has counted at the same time.
+    pub(super) fn add(&mut self, other: &Self) {
+        self.nanos = self.nanos.max(other.nanos);
+        self.committed += other.committed;
+        self.given_up += other.given_up;
+        self.conflicts.iter_mut().zip(other.conflicts).for_each(|(all, one)| *all += one);
+        self.latencies.iter_mut().zip(&other.latencies).for_each(|(all, one)| all.add(one));
+        self.phases.iter_mut().zip(&other.phases).for_each(|(all, one)| all.add(one));
+        self.most_memory = self.most_memory.max(other.most_memory);
+    }
+
+    /// Adds what an endpoint has sent between two looks at its counters.
+    pub(super) fn add_sent(&mut self, from: Counters, to: Counters) {
+        let counters = to - from;
+        for (sent, (phase, _)) in self.phases.iter_mut().zip(PHASES) {
+            let counted = counters[phase];
+            sent.add(&Sent {
+                round_trips: counted.round_trips,
+                // Each call has a reply, which the other end counts as sent.
+                messages: counted.sends + 2 * counted.calls,
+                one_sided: counted.operations(),
+                bytes: counted.bytes_out + counted.bytes_in,
+            });
+        }
+    }
+}
+
+/// What all workers have counted, and what does not hold.
+#[derive(Debug)]
+pub(crate) struct Gathered<C> {
+    pub(crate) tally: Tally,
+    pub(crate) count: C,
+    pub(crate) violations: Vec<String>,
+}

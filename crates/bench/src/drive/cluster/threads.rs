@@ -1,0 +1,77 @@
+//! Nodes of this process, and their workers' threads.
+
+use std::{sync::Arc, thread};
+
+use drtm_htm::NoHtm;
+use drtm_rdma::{Executor, Fabric, NodeId};
+use drtm_txn::{Builder, Setting, cluster::Node};
+
+use super::{
+    crew::{Guard, Part},
+    plan::Plan,
+    stand::Stand,
+    tally::Gathered,
+    workload::{ClusterWorkload, Place},
+};
+use crate::Error;
+
+/// A node that is loaded.
+pub(super) fn started<F: Fabric<Engine = NoHtm>, S: Setting<Engine = NoHtm>, W: ClusterWorkload>(
+    workload: &W,
+    plan: &Plan,
+    fabric: &F,
+    node: u16,
+) -> Result<(Node<F, S>, W::Tables), Error> {
+    let place = Place { node, nodes: plan.nodes };
+    let builder = Builder::new().memory(plan.memory);
+    let builder = Node::<F, S>::builder_for(NoHtm, fabric, NodeId(node), builder, plan.protocol.0)?;
+    let mut builder = builder.owners((0..plan.nodes).map(NodeId))?;
+    let tables = workload.open(&mut builder)?;
+    let node = builder.start()?;
+    workload.load(&node, place)?;
+    Ok((node, tables))
+}
+
+/// Runs the workers of these nodes, each with a handle of the fabric, on threads of this process.
+pub(super) fn on_threads<F: Fabric<Engine = NoHtm>, S: Setting<Engine = NoHtm>, W: ClusterWorkload>(
+    workload: &W,
+    plan: &Plan,
+    nodes: Vec<(u16, F)>,
+    stand: Arc<Stand<W>>,
+) -> Result<Gathered<W::Count>, Error> {
+    let mut started_nodes = Vec::new();
+    for (number, fabric) in nodes {
+        let (node, tables) = started::<F, S, W>(workload, plan, &fabric, number)?;
+        started_nodes.push((number, node, tables));
+    }
+    let workers = started_nodes
+        .into_iter()
+        .flat_map(|(number, node, tables)| (0..plan.threads).map(move |thread| (number, thread, node.clone(), tables)));
+    thread::scope(|scope| {
+        for (number, thread, node, tables) in workers {
+            let place = Place { node: number, nodes: plan.nodes };
+            let (workload, stand) = (workload.clone(), &stand);
+            let part = Part { workload, plan: *plan, stand: Arc::clone(stand), node, tables, place, thread };
+            let body = move || {
+                let _guard = Guard(stand);
+                if let Err(error) = work(part) {
+                    stand.fail(error);
+                }
+            };
+            if let Err(error) = thread::Builder::new().spawn_scoped(scope, body) {
+                stand.fail(Error::Thread(error));
+            }
+        }
+    });
+    stand.outcome()
+}
+
+fn work<F: Fabric<Engine = NoHtm>, S: Setting<Engine = NoHtm>, W: ClusterWorkload>(
+    part: Part<F, S, W>,
+) -> Result<(), Error> {
+    let endpoint = part.node.endpoint()?;
+    let executor = Executor::new(&endpoint);
+    part.begin(executor.spawner())?;
+    executor.run();
+    Ok(())
+}

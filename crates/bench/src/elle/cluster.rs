@@ -1,0 +1,349 @@
+//! Random transactions of clients on several nodes: the workload that [`Args`](super::Args) runs on
+//! a cluster. Clients note moments by the clock that all processes of the machine share, in a
+//! simulation, too: what happens first in virtual time is carried out first.
+
+use std::ops::AddAssign;
+
+use drtm_htm::NoHtm;
+use drtm_rdma::Fabric;
+use drtm_txn::{
+    Error as DbError, Ordered, Pod, Raw, Setting,
+    cluster::{ClusterTable, ClusterTx, Node, NodeBuilder, Partition, Worker},
+};
+use fastrand::Rng;
+use serde::{Deserialize, Serialize};
+
+use super::{
+    draw::{Draw, Workload},
+    record::{Observed, Operation},
+    store::{LISTS, REGISTERS, SORTED_LISTS, SORTED_REGISTERS, inserted, values},
+};
+use crate::{
+    Error,
+    drive::{
+        Done,
+        cluster::{ClusterWorkload, Place},
+        spread,
+    },
+    history::{Clock, Epoch, Outcome},
+};
+
+/// One transaction in so many is given up by its client.
+const GIVEN_UP: u8 = 20;
+
+/// The reason of a client that gives a transaction up.
+const ON_PURPOSE: &str = "given up on purpose";
+
+/// Random transactions, on a cluster.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Histories {
+    pub(super) workload: Workload,
+    pub(super) seed: u64,
+    /// Of all workers.
+    pub(super) clients: usize,
+    pub(super) epoch: Epoch,
+}
+
+/// What clients have recorded.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Records(pub(super) Vec<Observed>);
+
+impl AddAssign for Records {
+    fn add_assign(&mut self, other: Self) {
+        self.0.extend(other.0);
+    }
+}
+
+/// Lists and registers, of odd keys in tables that keep their order, and of even keys in hash
+/// tables.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Tables {
+    lists: ClusterTable<u64, Raw>,
+    sorted_lists: ClusterTable<u64, Raw, Ordered>,
+    registers: ClusterTable<u64, Pod<u64>>,
+    sorted_registers: ClusterTable<u64, Pod<u64>, Ordered>,
+}
+
+/// A client, which runs one transaction at a time.
+#[derive(Debug)]
+pub(crate) struct Client {
+    draw: Draw,
+    clock: Clock,
+    process: usize,
+    /// Transactions that it has begun.
+    begun: u64,
+    record: Vec<Observed>,
+}
+
+/// A transaction that is under way.
+struct Open {
+    invoked: u64,
+    operations: Vec<Operation>,
+    /// When its closure returned, and a later moment, at which the next attempt begins.
+    returned: Option<(u64, u64)>,
+}
+
+/// Runs an expression with the table of a key.
+macro_rules! in_table {
+    ($tables:expr, $hash:ident, $sorted:ident, $key:expr, |$table:ident| $body:expr) => {
+        if $key % 2 == 1 {
+            let $table = $tables.$sorted;
+            $body
+        } else {
+            let $table = $tables.$hash;
+            $body
+        }
+    };
+}
+
+impl Tables {
+    /// Does one operation, and with it the next, if that writes what this reads: returns how many.
+    async fn perform<F: Fabric<Engine = NoHtm>, S: Setting<Engine = NoHtm>>(
+        self,
+        tx: &mut ClusterTx<'_, F, S>,
+        operations: &mut [Operation],
+        random: &mut Rng,
+        clock: &mut Clock,
+    ) -> Result<usize, DbError> {
+        match operations {
+            [Operation::List { key, seen }, ..] => {
+                let bytes = in_table!(self, lists, sorted_lists, *key, |table| tx.get(table, *key).await)?;
+                *seen = bytes.as_deref().map_or_else(Vec::new, values);
+            }
+            [Operation::Append { key, value }, ..] => self.append(tx, *key, *value, random).await?,
+            [Operation::Read { key, seen }, Operation::Write { key: written, value, version }, ..]
+                if key == written && random.bool() =>
+            {
+                *seen = self.exchange(tx, *key, *value, random).await?;
+                *version = clock.version();
+                return Ok(2);
+            }
+            [Operation::Read { key, seen }, ..] => {
+                *seen = in_table!(self, registers, sorted_registers, *key, |table| tx.get(table, *key).await)?;
+            }
+            [Operation::Write { key, value, version }, ..] => {
+                *version = clock.version();
+                in_table!(self, registers, sorted_registers, *key, |table| tx.put(table, *key, value).await)?;
+            }
+            [Operation::Remove { .. } | Operation::Scan { .. }, ..] => {
+                return Err(DbError::aborted("ranges do not reach over several nodes yet"));
+            }
+            [] => return Ok(0),
+        }
+        Ok(1)
+    }
+
+    /// Writes a register, and returns what was there.
+    async fn exchange<F: Fabric<Engine = NoHtm>, S: Setting<Engine = NoHtm>>(
+        self,
+        tx: &mut ClusterTx<'_, F, S>,
+        key: u64,
+        value: u64,
+        random: &mut Rng,
+    ) -> Result<Option<u64>, DbError> {
+        in_table!(self, registers, sorted_registers, key, |table| {
+            if random.bool() && inserted(tx.insert(table, key, &value).await)? {
+                return Ok(None);
+            }
+            let seen = tx.update(table, key, |register| std::mem::replace(register, value)).await?;
+            if seen.is_none() {
+                tx.put(table, key, &value).await?;
+            }
+            Ok(seen)
+        })
+    }
+
+    async fn append<F: Fabric<Engine = NoHtm>, S: Setting<Engine = NoHtm>>(
+        self,
+        tx: &mut ClusterTx<'_, F, S>,
+        key: u64,
+        value: u64,
+        random: &mut Rng,
+    ) -> Result<(), DbError> {
+        let value = value.to_le_bytes();
+        in_table!(self, lists, sorted_lists, key, |table| {
+            if random.bool() {
+                let mut list = tx.get(table, key).await?.unwrap_or_default();
+                list.extend(value);
+                return tx.put(table, key, &list[..]).await;
+            }
+            if random.bool() && inserted(tx.insert(table, key, &value[..]).await)? {
+                return Ok(());
+            }
+            match tx.update(table, key, |list: &mut Vec<u8>| list.extend(value)).await? {
+                Some(()) => Ok(()),
+                None => tx.put(table, key, &value[..]).await,
+            }
+        })
+    }
+
+    /// Looks up some of the rows that a transaction is about to use, all at once.
+    async fn prefetch<F: Fabric<Engine = NoHtm>, S: Setting<Engine = NoHtm>>(
+        self,
+        tx: &mut ClusterTx<'_, F, S>,
+        operations: &[Operation],
+    ) -> Result<(), DbError> {
+        let keys = operations.iter().filter_map(|operation| match operation {
+            Operation::List { key, .. } | Operation::Append { key, .. } if key % 2 == 0 => Some(*key),
+            _ => None,
+        });
+        tx.prefetch(self.lists, keys).await
+    }
+}
+
+impl Client {
+    /// Runs a transaction until it commits, or is given up; or once, by hand.
+    async fn run<F: Fabric<Engine = NoHtm>, S: Setting<Engine = NoHtm>>(
+        &mut self,
+        worker: &Worker<'_, F, S>,
+        tables: Tables,
+        operations: Vec<Operation>,
+        is_last: bool,
+    ) -> Result<bool, Error> {
+        let mut open = Open { invoked: self.clock.moment(), operations, returned: None };
+        let ended = if !is_last && self.draw.random.u8(0..3) == 0 {
+            let mut tx = worker.begin().await;
+            match self.steps(&mut tx, tables, &mut open.operations, is_last).await {
+                Ok(()) => tx.commit().await,
+                Err(error) => {
+                    tx.abort().await;
+                    Err(error)
+                }
+            }
+        } else {
+            let ended = worker.transact(async |tx| {
+                self.retry(&mut open);
+                let ended = self.steps(tx, tables, &mut open.operations, is_last).await;
+                open.returned = Some((self.clock.moment(), self.clock.moment()));
+                ended
+            });
+            ended.await
+        };
+        let outcome = match ended {
+            Ok(()) => Outcome::Committed,
+            Err(DbError::Conflict(_)) => Outcome::Aborted,
+            Err(DbError::Aborted { reason }) if reason == ON_PURPOSE => Outcome::Aborted,
+            Err(error) => return Err(error.into()),
+        };
+        let completed = self.clock.moment();
+        self.note(open, completed, outcome);
+        Ok(outcome == Outcome::Committed)
+    }
+
+    async fn steps<F: Fabric<Engine = NoHtm>, S: Setting<Engine = NoHtm>>(
+        &mut self,
+        tx: &mut ClusterTx<'_, F, S>,
+        tables: Tables,
+        operations: &mut [Operation],
+        is_last: bool,
+    ) -> Result<(), DbError> {
+        let Self { draw, clock, .. } = self;
+        if draw.random.u8(0..4) == 0 {
+            tables.prefetch(tx, operations).await?;
+        }
+        let mut done = 0;
+        while done < operations.len() {
+            done += tables.perform(tx, &mut operations[done..], &mut draw.random, clock).await?;
+        }
+        if !is_last && draw.random.u8(0..GIVEN_UP) == 0 { Err(DbError::aborted(ON_PURPOSE)) } else { Ok(()) }
+    }
+
+    /// Records that an attempt aborted, if its closure is run again, and begins the next.
+    fn retry(&mut self, open: &mut Open) {
+        let Some((returned, invoked)) = open.returned.take() else { return };
+        let operations = self.draw.again(&open.operations);
+        let failed = std::mem::replace(open, Open { invoked, operations, returned: None });
+        self.note(failed, returned, Outcome::Aborted);
+    }
+
+    fn note(&mut self, open: Open, completed: u64, outcome: Outcome) {
+        let Open { invoked, operations, .. } = open;
+        self.record.push(Observed { process: self.process, invoked, completed, outcome, operations });
+    }
+}
+
+impl Histories {
+    fn client_of(&self, number: usize) -> Result<Client, Error> {
+        // The last client reads what is left.
+        let draw = Draw::new(self.workload, spread(self.seed, number), number, self.clients + 1);
+        let clock = self.epoch.clock(number as u64)?;
+        Ok(Client { draw, clock, process: number, begun: 0, record: Vec::new() })
+    }
+}
+
+impl ClusterWorkload for Histories {
+    const NAME: &'static str = "history";
+    const KINDS: &'static [&'static str] = &["random"];
+    type Tables = Tables;
+    type Client = Client;
+    type Count = Records;
+
+    fn size(&self) -> Vec<(&'static str, serde_json::Value)> {
+        Vec::new()
+    }
+
+    fn open<F: Fabric<Engine = NoHtm>, S: Setting<Engine = NoHtm>>(
+        &self,
+        node: &mut NodeBuilder<F, S>,
+    ) -> Result<Tables, Error> {
+        Ok(Tables {
+            lists: node.table(LISTS, Partition::hash())?,
+            sorted_lists: node.table(SORTED_LISTS, Partition::hash())?,
+            registers: node.table(REGISTERS, Partition::hash())?,
+            sorted_registers: node.table(SORTED_REGISTERS, Partition::hash())?,
+        })
+    }
+
+    fn load<F: Fabric<Engine = NoHtm>, S: Setting<Engine = NoHtm>>(
+        &self,
+        _node: &Node<F, S>,
+        _place: Place,
+    ) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn client(&self, _place: Place, number: usize) -> Result<Client, Error> {
+        self.client_of(number)
+    }
+
+    async fn run_next<F: Fabric<Engine = NoHtm>, S: Setting<Engine = NoHtm>>(
+        &self,
+        worker: &Worker<'_, F, S>,
+        tables: Tables,
+        client: &mut Client,
+    ) -> Result<Done, Error> {
+        // About as many as all clients have begun.
+        let operations = client.draw.transaction(client.begun * self.clients as u64);
+        client.begun += 1;
+        let is_committed = client.run(worker, tables, operations, false).await?;
+        Ok(Done { kind: 0, is_committed })
+    }
+
+    fn count(client: Client) -> Records {
+        Records(client.record)
+    }
+
+    /// Reads what is left. The command judges, and tells.
+    async fn check<F: Fabric<Engine = NoHtm>, S: Setting<Engine = NoHtm>>(
+        &self,
+        worker: &Worker<'_, F, S>,
+        tables: Tables,
+        records: &mut Records,
+    ) -> Result<Vec<String>, Error> {
+        let mut last = self.client_of(self.clients)?;
+        for operations in self.workload.last_reads_of(records.0.iter().flat_map(|observed| &observed.operations)) {
+            last.run(worker, tables, operations, true).await?;
+        }
+        records.0.append(&mut last.record);
+        records.0.sort_by_key(|observed| (observed.invoked, observed.process));
+        Ok(Vec::new())
+    }
+
+    fn check_node<F: Fabric<Engine = NoHtm>, S: Setting<Engine = NoHtm>>(
+        &self,
+        _node: &Node<F, S>,
+        _place: Place,
+    ) -> Result<Vec<String>, Error> {
+        Ok(Vec::new())
+    }
+}

@@ -1,0 +1,157 @@
+//! Workloads on several nodes, by the commands that scripts use, on every fabric: small, and their
+//! conditions after the run.
+
+use std::process::Command;
+
+use serde_json::Value;
+
+fn run(arguments: &[&str]) -> Value {
+    let output = Command::new(env!("CARGO_BIN_EXE_drtm-bench"))
+        .args(arguments)
+        .args(["--memory", "4", "--json"])
+        .output()
+        .expect("the binary starts");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{arguments:?}: {errors}");
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{arguments:?}: {error}"))
+}
+
+/// Runs a workload on three nodes of each fabric, with so many transactions in each thread.
+fn run_everywhere(arguments: &[&str], transactions: u64, kinds: usize) {
+    for fabric in ["local", "shm", "sim:ConnectX-4"] {
+        let count = transactions.to_string();
+        let report =
+            run(&[arguments, &["--nodes", "3", "--fabric", fabric, "--coroutines", "4", "--transactions", &count]]
+                .concat());
+        assert_eq!((&report["consistency"], &report["workload"]), (&"ok".into(), &arguments[0].into()), "{report}");
+        assert_eq!((&report["nodes"], &report["fabric"]), (&3.into(), &fabric.into()));
+        assert_eq!((&report["coroutines"], &report["simulated"]), (&4.into(), &fabric.starts_with("sim:").into()));
+        assert_eq!(report["latency_us"].as_object().map(serde_json::Map::len), Some(kinds), "{report}");
+        let of_user = report["aborts"]["user"].as_u64().expect("a count");
+        let workers = 3 * report["threads"].as_u64().expect("a count");
+        assert_eq!(report["committed"].as_u64().expect("a count") + of_user, workers * transactions, "{report}");
+        for field in ["round_trips", "messages", "bytes"] {
+            let of = |phase: &Value| phase[field].as_f64().expect("a number");
+            let phases: f64 = report["per_phase"].as_object().expect("phases").values().map(of).sum();
+            let all = of(&report["per_transaction"]);
+            assert!(all > 0.5 && (all - phases).abs() < 1e-6, "{field} of {report}");
+        }
+    }
+}
+
+/// Runs a simulation for a window of virtual time, twice: a run is a function of the seed.
+fn simulate(arguments: &[&str]) {
+    let run = |seed| {
+        let window = ["--nodes", "4", "--fabric", "sim:cx3", "--virtual-us", "300", "--warm-us", "100", "--seed", seed];
+        let mut report = run(&[arguments, &window].concat());
+        assert_eq!((&report["simulated"], &report["seconds"]), (&true.into(), &0.0003.into()), "{report}");
+        // Of this machine.
+        report.as_object_mut().expect("fields").remove("max_rss_mib");
+        report
+    };
+    assert_eq!(run("5"), run("5"));
+    assert_ne!(run("5"), run("6"));
+}
+
+#[test]
+fn smallbank() {
+    run_everywhere(&["smallbank", "--customers", "200"], 300, 6);
+    run_everywhere(&["smallbank", "--customers", "50", "--hot", "none", "--threads", "2"], 150, 6);
+    simulate(&["smallbank", "--customers", "100"]);
+    run_everywhere(&["smallbank", "--customers", "200", "--protocol", "drtm+h"], 200, 6);
+}
+
+#[test]
+fn new_orders() {
+    let small = ["tpcc", "--mix", "new-order", "--customers", "20", "--items", "100"];
+    run_everywhere(&[&small[..], &["--remote-items", "100"]].concat(), 100, 1);
+    run_everywhere(&[&small[..], &["--warehouses", "4", "--threads", "2"]].concat(), 50, 1);
+    simulate(&[&small[..], &["--remote-items", "30"]].concat());
+}
+
+#[test]
+fn transactions_of_ycsb() {
+    let small = ["ycsb", "--mix", "x", "--records", "300", "--reads", "50"];
+    run_everywhere(&small, 200, 1);
+    run_everywhere(&[&small[..], &["--ops", "16", "--protocol", "farm"]].concat(), 60, 1);
+}
+
+#[test]
+fn histories() {
+    for (fabric, workload) in
+        [("local", "register"), ("shm", "list-append"), ("shm", "register"), ("sim", "list-append")]
+    {
+        let report = run_history(&[
+            "--workload",
+            workload,
+            "--nodes",
+            "3",
+            "--fabric",
+            fabric,
+            "--coroutines",
+            "4",
+            "--txns",
+            "900",
+        ]);
+        assert_eq!((&report["anomalies"], &report["workload"]), (&Value::Array(vec![]), &workload.into()), "{report}");
+        assert_eq!((&report["nodes"], &report["coroutines"]), (&3.into(), &4.into()));
+        assert_eq!(report["simulated"], fabric == "sim");
+        assert!(report["txns"].as_u64() >= Some(900) && report["committed"].as_u64() > Some(600), "{report}");
+    }
+}
+
+/// Runs random transactions, and looks at the file that they leave.
+fn run_history(arguments: &[&str]) -> Value {
+    let name = format!("cluster-{}-{}.edn", std::process::id(), arguments.join(""));
+    let file = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let output = Command::new(env!("CARGO_BIN_EXE_drtm-bench"))
+        .arg("history")
+        .args(arguments)
+        .args(["--json", "--out"])
+        .arg(&file)
+        .output()
+        .expect("the binary starts");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{arguments:?}: {errors}");
+    let report: Value = serde_json::from_slice(&output.stdout).expect("a report");
+    let written = std::fs::read_to_string(&file).expect("a file");
+    let all = report["txns"].as_u64().expect("a count") + report["last_reads"].as_u64().expect("a count");
+    assert_eq!(written.lines().count() as u64, 2 * all, "an invocation and a completion of each");
+    std::fs::remove_file(&file).expect("it was there");
+    report
+}
+
+#[test]
+fn what_a_cluster_cannot_do_is_refused_and_says_why() {
+    for (arguments, reason) in [
+        (&["smallbank", "--nodes", "2", "--engine", "emulated"][..], "no hardware transactions"),
+        (&["smallbank", "--nodes", "2", "--durability", "async", "--path", "logs"], "no logs yet"),
+        (&["smallbank", "--nodes", "65"], "1..=64"),
+        (&["smallbank", "--fabric", "sim:abacus"], "one of local"),
+        (&["smallbank", "--coroutines", "0"], "1..=128"),
+        (&["tpcc", "--nodes", "2"], "--mix new-order"),
+        (&["tpcc", "--mix", "new-order", "--nodes", "3", "--warehouses", "2"], "one warehouse at least"),
+        (&["history", "--workload", "predicate", "--nodes", "2"], "ranges do not reach"),
+        (&["history", "--fabric", "sim", "--engine", "emulated"], "no hardware transactions"),
+        (&["smallbank", "--fabric", "tcp"], "say local, shm or sim"),
+        (&["smallbank", "--protocol", "farm"], "on several nodes"),
+        (&["smallbank", "--nodes", "2", "--protocol", "dbx"], "possible values"),
+        (&["tatp", "--nodes", "2"], "not on several nodes"),
+        (&["ycsb", "--mix", "a", "--fabric", "sim"], "--mix x"),
+    ] {
+        let command = Command::new(env!("CARGO_BIN_EXE_drtm-bench")).args(arguments).arg("--json").output();
+        let output = command.expect("the binary starts");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0), "{arguments:?}: {said}");
+        assert!(said.contains(reason), "{arguments:?}: {said}");
+    }
+}
+
+#[test]
+fn what_is_simulated_says_so_in_the_table_too() {
+    let arguments = ["smallbank", "--customers", "100", "--nodes", "2", "--fabric", "sim", "--virtual-us", "100"];
+    let output = Command::new(env!("CARGO_BIN_EXE_drtm-bench")).args(arguments).output().expect("the binary starts");
+    let shown = String::from_utf8(output.stdout).expect("text");
+    assert!(shown.contains("SIMULATED: nothing here was measured"), "{shown}");
+    assert!(shown.contains("of virtual time (simulated)"), "{shown}");
+}
