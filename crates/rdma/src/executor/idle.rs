@@ -4,8 +4,8 @@
 //! spins first, and the longer, the sooner its last sleeps ended: twice as long after a sleep that
 //! spinning would have saved, half as long after another.
 //!
-//! What waits for the system to bring something, as sockets do, spins for a shorter time and does not
-//! give its processor away meanwhile: it has a sleep that ends as soon as there is something.
+//! What waits for the system to bring something, as sockets do, spins for a shorter time and does
+//! not give its processor away meanwhile: it has a sleep that ends as soon as there is something.
 
 use std::time::Duration;
 
@@ -76,7 +76,9 @@ impl Idle {
     /// Whether there was enough spinning: by rounds, or by time, where each takes long because
     /// others want the processor.
     pub(crate) fn is_due(&mut self, clock: impl FnOnce() -> Time, yields: bool) -> bool {
-        if self.rounds >= self.budget {
+        // Where each round is a look at sockets, time alone says how long is enough: a round trip
+        // is always so many rounds.
+        if yields && self.rounds >= self.budget {
             return true;
         }
         if self.rounds < FEW {
