@@ -96,7 +96,8 @@ pub(crate) fn apply_row<S: Setting>(
 ) -> Result<(), KvError> {
     let TxState { worker, arena, scratch, session, .. } = state;
     let has_past = db.store.records().has_past(write.at)?;
-    // Where no memory was reserved, the value may still have another length, in what the record has.
+    // Where no memory was reserved, the value may still have another length, in what the record
+    // has.
     write.has_room = match write.op.new_length() {
         Some(length) => db.store.records().has_length(write.at, length)?,
         None => true,
