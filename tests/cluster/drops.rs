@@ -25,7 +25,7 @@ struct Drops {
 }
 
 /// Polls a future so often, and then drops it. Whether it has come to its end.
-async fn polled(future: impl Future, times: u32) -> bool {
+pub(crate) async fn polled(future: impl Future, times: u32) -> bool {
     let mut future = pin!(future);
     let mut left = times;
     poll_fn(|context| {

@@ -1,13 +1,21 @@
 //! What a cluster refuses, by an error that says why.
 
+use std::{
+    sync::atomic::{AtomicBool, Ordering::SeqCst},
+    thread,
+};
+
 use drtm_htm::NoHtm;
-use drtm_rdma::{Executor, LocalConfig, LocalFabric, NodeId};
+use drtm_rdma::{Executor, LocalConfig, LocalFabric, NodeId, block_on};
 use drtm_txn::{
     Builder, Error, Raw, TableDef,
     cluster::{ClusterError, Node, Partition, Refusal},
 };
 
-use crate::bed::{Sound, With};
+use crate::{
+    bed::{Sound, With},
+    drops::polled,
+};
 
 type Local = LocalFabric<NoHtm>;
 
@@ -27,21 +35,19 @@ fn nodes_that_differ_do_not_meet() {
     };
     let (here, notes) = start(0, Partition::by("one", |_| 1));
     let (there, _) = start(1, Partition::hash());
-    std::thread::scope(|scope| {
-        let done = &std::sync::atomic::AtomicBool::new(false);
-        let done: &'static std::sync::atomic::AtomicBool =
-            Box::leak(Box::new(std::sync::atomic::AtomicBool::new(done.load(std::sync::atomic::Ordering::SeqCst))));
+    let done = &AtomicBool::new(false);
+    thread::scope(|scope| {
         scope.spawn(move || {
             let endpoint = there.endpoint().expect("room");
             let mut executor = Executor::new(&endpoint);
             there.worker(&endpoint).expect("few").serve(&executor.spawner());
-            executor.spawn(endpoint.until(|| done.load(std::sync::atomic::Ordering::SeqCst)));
+            executor.spawn(endpoint.until(|| done.load(SeqCst)));
             executor.run();
         });
         let endpoint = here.endpoint().expect("room");
         let worker = here.worker(&endpoint).expect("few");
-        let refused = drtm_rdma::block_on(&endpoint, worker.transact(async |tx| tx.get(notes, 1).await));
-        done.store(true, std::sync::atomic::Ordering::SeqCst);
+        let refused = block_on(&endpoint, worker.transact(async |tx| tx.get(notes, 1).await));
+        done.store(true, SeqCst);
         let Err(Error::Cluster(ClusterError::Refused { node: NodeId(1), reason: Refusal::Other })) = refused else {
             panic!("{refused:?}");
         };
@@ -57,7 +63,7 @@ fn a_node_that_is_gone_cannot_be_asked() {
     fabric.kill(NodeId(1)).expect("it is here");
     let endpoint = node.endpoint().expect("room");
     let worker = node.worker(&endpoint).expect("few");
-    let refused = drtm_rdma::block_on(&endpoint, worker.transact(async |tx| tx.get(notes, 1).await));
+    let refused = block_on(&endpoint, worker.transact(async |tx| tx.get(notes, 1).await));
     let Err(Error::Cluster(ClusterError::Unreachable { node: NodeId(1), .. })) = refused else {
         panic!("{refused:?}");
     };
@@ -75,4 +81,55 @@ fn no_node_is_started_without_owners_or_with_a_log() {
     assert!(matches!(logged, Err(Error::Config { what: "the database of a node", .. })), "{logged:?}");
     let unknown = Node::<Local, With<Sound>>::builder(NoHtm, &fabric, NodeId(7), Builder::new().memory(16 << 20));
     assert!(matches!(unknown, Err(Error::Cluster(ClusterError::Fabric(_)))), "{unknown:?}");
+}
+
+/// What another client gets of a row whose writer has died when its transaction was polled so often.
+/// Whether that transaction had come to its end, and what the other one gets.
+fn after_death(polls: u32) -> (bool, Result<(), Error>) {
+    let fabric = Local::new(3, LocalConfig::perfect());
+    let start = |node| {
+        let mut builder = builder(&fabric, node).owners([NodeId(0)]).expect("one");
+        let notes = builder.table(NOTES, Partition::hash()).expect("memory");
+        (builder.start().expect("owners"), notes)
+    };
+    let ((owner, notes), (dying, _), (other, _)) = (start(0), start(1), start(2));
+    let done = &AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(move || {
+            let endpoint = owner.endpoint().expect("room");
+            let mut executor = Executor::new(&endpoint);
+            owner.worker(&endpoint).expect("few").serve(&executor.spawner());
+            executor.spawn(endpoint.until(|| done.load(SeqCst)));
+            executor.run();
+        });
+        let has_ended = {
+            let endpoint = dying.endpoint().expect("room");
+            let worker = dying.worker(&endpoint).expect("few");
+            let write = worker.transact(async |tx| tx.put(notes, 1, vec![1; 8]).await);
+            block_on(&endpoint, polled(write, polls))
+        };
+        fabric.kill(NodeId(1)).expect("it is here");
+        let endpoint = other.endpoint().expect("room");
+        let worker = other.worker(&endpoint).expect("few");
+        let written = block_on(&endpoint, worker.transact(async |tx| tx.put(notes, 1, vec![2; 8]).await));
+        done.store(true, SeqCst);
+        (has_ended, written)
+    })
+}
+
+#[test]
+fn a_row_that_a_dead_node_has_locked_is_told_of_at_once() {
+    let mut told = 0;
+    for polls in 1.. {
+        let (has_ended, written) = after_death(polls);
+        match written {
+            Ok(()) => {}
+            Err(Error::Cluster(ClusterError::Refused { node: NodeId(0), reason: Refusal::HolderDead })) => told += 1,
+            Err(error) => panic!("after {polls} polls: {error}"),
+        }
+        if has_ended {
+            break;
+        }
+    }
+    assert!(told > 0, "a transaction locks before it ends");
 }

@@ -260,6 +260,7 @@ impl<'s, E: Engine> Records<'s, E> {
     /// assert_eq!(records.held_version(seen.at, me), None);
     /// records.lock(seen.at, me)?;
     /// assert_eq!(records.held_version(seen.at, me), inserted);
+    /// assert_eq!(records.holder_of(seen.at), Some(me));
     /// # Ok::<(), drtm_kv::KvError>(())
     /// ```
     #[must_use]
@@ -268,6 +269,16 @@ impl<'s, E: Engine> Records<'s, E> {
         let is_held = engine.load(&header[STATE]) == holder.word();
         let head = Head(engine.load(&header[HEAD]));
         (is_held && head.incarnation() == at.place().incarnation).then(|| Version(engine.load(&header[VERSION])))
+    }
+
+    /// The transaction that has a record locked, if one has.
+    ///
+    /// # Example
+    ///
+    /// See [`held_version`](Self::held_version).
+    #[must_use]
+    pub fn holder_of(&self, at: Handle) -> Option<Holder> {
+        State(self.region.engine().load(&self.header(at).ok()?[STATE])).holder()
     }
 
     /// Gives up the lock of a record that is locked by the caller, as it is.

@@ -13,7 +13,7 @@ use std::{
 use drtm_htm::fence_locked;
 use drtm_kv::Holder;
 use drtm_rdma::{
-    Endpoint, Fabric, Incarnation, NodeId, Phase,
+    Endpoint, Fabric, Incarnation, NodeId, Phase, Presence,
     rpc::{self, Rpc},
 };
 
@@ -123,6 +123,15 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> Coordinator<'e, F, S> {
         inner.abandoned.borrow_mut().push_back(state);
         if let Some(waker) = inner.janitor.take() {
             waker.wake();
+        }
+    }
+
+    /// Whether the node of a lock's holder is gone, so that nobody gives the lock up.
+    pub(super) fn is_dead(&self, holder: Holder) -> bool {
+        match self.endpoint.presence(NodeId(holder.node().into())) {
+            Presence::Here(now) => now.0 != holder.incarnation(),
+            Presence::Left(last) | Presence::Died(last) => last.0 >= holder.incarnation(),
+            _ => false,
         }
     }
 

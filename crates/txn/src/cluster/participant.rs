@@ -129,8 +129,20 @@ impl<S: Setting> Participant<S> {
         if now.is_closed() { Err(Refusal::Closed) } else { Ok(now.count()) }
     }
 
-    /// Reads a row.
-    pub(super) fn read(&mut self, table: u16, key: KeyRef<'_>, holder: Holder) -> Result<Found<'_>, Refusal> {
+    /// What to say of a record that another transaction has locked.
+    fn locked(&self, at: Handle, is_dead: impl Fn(Holder) -> bool) -> Refusal {
+        let holder = self.home.db.store.records().holder_of(at);
+        if holder.is_some_and(is_dead) { Refusal::HolderDead } else { Refusal::Locked }
+    }
+
+    /// Reads a row. It may be locked by a transaction whose node `is_dead`.
+    pub(super) fn read(
+        &mut self,
+        table: u16,
+        key: KeyRef<'_>,
+        holder: Holder,
+        is_dead: impl Fn(Holder) -> bool,
+    ) -> Result<Found<'_>, Refusal> {
         let count = self.count()?;
         let served = Self::table(&self.home, table, key)?;
         let read = match served.storage.read::<Any, _>(key, ForHolder(holder), &mut self.value) {
@@ -138,8 +150,11 @@ impl<S: Setting> Participant<S> {
                 // Where it is can be said all the same: to lock it later, it need not be looked up
                 // again.
                 let located = served.storage.read::<Any, _>(key, Current, &mut Nowhere)?;
-                let is = located.map_or_else(Is::Nothing, |ReadEntry { at, .. }| Is::Locked(at));
-                return if let Is::Locked(_) = is { Ok(Found { count, is }) } else { Err(Refusal::Locked) };
+                let at = located.map_err(|_| Refusal::Locked)?.at;
+                return match self.locked(at, is_dead) {
+                    Refusal::Locked => Ok(Found { count, is: Is::Locked(at) }),
+                    refusal => Err(refusal),
+                };
             }
             read => read?,
         };
@@ -154,12 +169,24 @@ impl<S: Setting> Participant<S> {
     }
 
     /// Finds a record for a row that is to be written, or makes one.
-    pub(super) fn place(&mut self, table: u16, key: KeyRef<'_>, value: &[u8]) -> Result<Placed, Refusal> {
+    pub(super) fn place(
+        &mut self,
+        table: u16,
+        key: KeyRef<'_>,
+        value: &[u8],
+        is_dead: impl Fn(Holder) -> bool,
+    ) -> Result<Placed, Refusal> {
         let count = self.count()?;
         let served = Self::table(&self.home, table, key)?;
         let mut shifts = Shifts::new();
         let note = |shift: crate::storage::Shift| shifts.push(shift.into());
-        let placed = served.storage.place::<Any>(&mut self.state.worker, key, value, &Expected::Nothing, note)?;
+        let placed = served.storage.place::<Any>(&mut self.state.worker, key, value, &Expected::Nothing, note);
+        if let Err(KvError::Busy) = placed
+            && let Ok(ReadEntry { at, .. }) = served.storage.read::<Any, _>(key, Current, &mut Nowhere)?
+        {
+            return Err(self.locked(at, is_dead));
+        }
+        let placed = placed?;
         let (ReadEntry { at, version }, is_made) = match placed {
             drtm_kv::Placed::Found(found) => (found, false),
             drtm_kv::Placed::Made(made) => (made, true),
@@ -189,6 +216,7 @@ impl<S: Setting> Participant<S> {
         (at, seen): (Handle, Version),
         holder: Holder,
         length: Option<u32>,
+        is_dead: impl Fn(Holder) -> bool,
     ) -> Result<Version, Refusal> {
         let home = Arc::clone(&self.home);
         let number = Self::table(&home, table, key)?.number;
@@ -198,7 +226,11 @@ impl<S: Setting> Participant<S> {
                 None => WriteOp::Remove,
             })
         })?;
-        let (before, reserved) = commit::lock_row(&home.db, &mut self.state, &mut write, holder)?;
+        let locked = commit::lock_row(&home.db, &mut self.state, &mut write, holder);
+        if let Err(Error::Conflict(Conflict::Locked)) = locked {
+            return Err(self.locked(at, is_dead));
+        }
+        let (before, reserved) = locked?;
         if let Some(memory) = reserved
             && let Some(other) = home.reservations.put(holder, at, memory)
         {

@@ -5,7 +5,7 @@
 //! says what it asks for, and not how. Requests to one owner that do not fit one message go in
 //! several, one after the other, so that the last is carried out last.
 
-use drtm_kv::Version;
+use drtm_kv::{Holder, Version};
 use drtm_rdma::{
     Fabric, NodeId, Phase,
     rpc::{Calls, Results, RpcError},
@@ -68,7 +68,7 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> Coordinator<'e, F, S> {
         for ask in asks {
             if state.node_of(*ask) == self.id() {
                 self.endpoint().charge(cost(*ask));
-                let settled = state.ask_here::<S>(*ask, &mut self.participant());
+                let settled = state.ask_here::<S>(*ask, &mut self.participant(), |holder| self.is_dead(holder));
                 keep_first(&mut outcome, settled);
             }
         }
@@ -272,7 +272,12 @@ impl<P: drtm_rdma::Port> State<'_, P> {
     }
 
     /// Carries a request out on this node.
-    fn ask_here<S: Setting>(&mut self, ask: Ask, owner: &mut Participant<S>) -> Result<(), Error> {
+    fn ask_here<S: Setting>(
+        &mut self,
+        ask: Ask,
+        owner: &mut Participant<S>,
+        is_dead: impl Fn(Holder) -> bool,
+    ) -> Result<(), Error> {
         let holder = self.holder;
         let row = |this: &Self, row: u32| {
             let row = &this.rows[row as usize];
@@ -283,20 +288,21 @@ impl<P: drtm_rdma::Port> State<'_, P> {
             Ask::Read(number) => {
                 let table = row(self, number).0;
                 let key = self.rows[number as usize].key.in_bytes(&self.arena.keys);
-                let found = owner.read(table, key, holder).map_err(refused)?;
+                let found = owner.read(table, key, holder, is_dead).map_err(refused)?;
                 self.has_found(number, &found)
             }
             Ask::Place(number) => {
                 let table = row(self, number).0;
                 let key = self.rows[number as usize].key.in_bytes(&self.arena.keys);
                 let value = self.value(number).unwrap_or_default();
-                let placed = owner.place(table, key, value).map_err(refused)?;
+                let placed = owner.place(table, key, value, is_dead).map_err(refused)?;
                 self.has_placed(number, &placed)
             }
             Ask::Lock(number) => {
                 let (table, at, seen) = row(self, number);
                 let key = self.rows[number as usize].key.in_bytes(&self.arena.keys);
-                let before = owner.lock(table, key, (at, seen), holder, self.new_length(number)).map_err(refused)?;
+                let before =
+                    owner.lock(table, key, (at, seen), holder, self.new_length(number), is_dead).map_err(refused)?;
                 self.has_locked(number, before)
             }
             Ask::Line(number) => {

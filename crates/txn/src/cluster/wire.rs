@@ -464,10 +464,13 @@ pub enum Refusal {
     /// It believes the cluster to be another.
     #[error("it was started with other tables, partitions, or another engine or version: start all alike")]
     Other = 10,
+    /// A node that is gone has the row locked.
+    #[error("a node that has died has the row locked: recover that node, or restart the cluster")]
+    HolderDead = 11,
 }
 
 impl Refusal {
-    const ALL: [Self; 10] = [
+    const ALL: [Self; 11] = [
         Self::Locked,
         Self::Moved,
         Self::Full,
@@ -478,6 +481,7 @@ impl Refusal {
         Self::Closed,
         Self::Corrupt,
         Self::Other,
+        Self::HolderDead,
     ];
 
     /// The refusal of a number.

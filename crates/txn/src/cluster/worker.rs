@@ -194,6 +194,7 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> Worker<'e, F, S> {
         let owner = &mut *participant;
         let charge = |ask| self.endpoint().charge(cost(ask));
         let refused = |refusal: Refusal| Refused(refusal as u32);
+        let is_dead = |holder| self.inner.is_dead(holder);
         match call.procedure() {
             Introduce::NUMBER => call.answer::<Introduce>(|hello| {
                 let node = &self.inner.node;
@@ -203,15 +204,15 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> Worker<'e, F, S> {
             }),
             Read::NUMBER => call.answer::<Read>(|row| {
                 charge(Ask::Read(0));
-                owner.read(row.table, row.key, row.holder).map_err(refused)
+                owner.read(row.table, row.key, row.holder, is_dead).map_err(refused)
             }),
             Place::NUMBER => call.answer::<Place>(|row| {
                 charge(Ask::Place(0));
-                owner.place(row.table, row.key, row.value).map_err(refused)
+                owner.place(row.table, row.key, row.value, is_dead).map_err(refused)
             }),
             Lock::NUMBER => call.answer::<Lock>(|row| {
                 charge(Ask::Lock(0));
-                let locked = owner.lock(row.table, row.key, (row.at, row.seen), row.holder, row.length);
+                let locked = owner.lock(row.table, row.key, (row.at, row.seen), row.holder, row.length, is_dead);
                 locked.map(Before).map_err(refused)
             }),
             Line::NUMBER => call.answer::<Line>(|()| {
