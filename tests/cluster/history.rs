@@ -52,7 +52,7 @@ fn version(bytes: &[u8]) -> u64 {
 }
 
 fn name(key: u64) -> Vec<u8> {
-    format!("a name that is longer than a word, {key}").into_bytes()
+    format!("a name that is longer than a word, {key:03}").into_bytes()
 }
 
 /// Runs an expression with a table of this number and its key.
@@ -79,7 +79,42 @@ macro_rules! at {
     };
 }
 
+/// The key of a name.
+fn number(name: &[u8]) -> u64 {
+    std::str::from_utf8(&name[name.len() - 3..]).expect("digits").parse().expect("digits")
+}
+
 impl Random {
+    /// Reads a range, and what comes into it must not be missed.
+    async fn scan<F: Fabric<Engine = NoHtm>, T: Fault>(
+        &self,
+        tx: &mut ClusterTx<'_, F, With<T>>,
+        tables: Tables,
+        (table, low, high): (u32, u64, u64),
+        recording: &mut Recording<'_, u64>,
+        own: &BTreeMap<(u32, u64), Own>,
+    ) -> Result<(), Error> {
+        let rows: Vec<(u64, u64)> = if table == 2 {
+            let rows = tx.range(tables.sorted_words, low..high).await?;
+            rows.into_iter().map(|(key, value)| (key, version(&value))).collect()
+        } else {
+            let rows = tx.range(tables.sorted_names, name(low)..name(high)).await?;
+            rows.into_iter().map(|(key, value)| (number(&key), version(&value))).collect()
+        };
+        assert!(rows.is_sorted_by(|one, next| one.0 < next.0), "out of order: {rows:?}");
+        let mut is_own = false;
+        for (_, key) in own.range((table, low)..(table, high)).map(|(place, _)| *place) {
+            let seen = rows.iter().find(|row| row.0 == key).map(|row| row.1);
+            assert_eq!(seen, own[&(table, key)].is, "a transaction sees what it has written");
+            is_own = true;
+        }
+        // What it has written itself is no part of the history.
+        if !is_own {
+            recording.scan(table, low..high, rows);
+        }
+        Ok(())
+    }
+
     async fn step<F: Fabric<Engine = NoHtm>, T: Fault>(
         &self,
         tx: &mut ClusterTx<'_, F, With<T>>,
@@ -89,6 +124,9 @@ impl Random {
         own: &mut BTreeMap<(u32, u64), Own>,
     ) -> Result<(), Error> {
         let (table, key) = (random.u32(0..4), random.u64(0..self.keys));
+        if table >= 2 && random.u8(0..3) == 0 {
+            return self.scan(tx, tables, (table, key, key + random.u64(0..5)), recording, own).await;
+        }
         let seen = at!(tables, table, key, |rows, key| tx.get(rows, key).await)?.map(|bytes| version(&bytes));
         match own.get(&(table, key)) {
             Some(own) => assert_eq!(own.is, seen, "a transaction sees what it has written"),

@@ -83,8 +83,8 @@ fn no_node_is_started_without_owners_or_with_a_log() {
     assert!(matches!(unknown, Err(Error::Cluster(ClusterError::Fabric(_)))), "{unknown:?}");
 }
 
-/// What another client gets of a row whose writer has died when its transaction was polled so often.
-/// Whether that transaction had come to its end, and what the other one gets.
+/// What another client gets of a row whose writer has died when its transaction was polled so
+/// often. Whether that transaction had come to its end, and what the other one gets.
 fn after_death(polls: u32) -> (bool, Result<(), Error>) {
     let fabric = Local::new(3, LocalConfig::perfect());
     let start = |node| {

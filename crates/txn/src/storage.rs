@@ -11,7 +11,11 @@ use drtm_kv::{
     Worker,
 };
 #[cfg(not(feature = "model"))]
-use drtm_rdma::Offset;
+use {
+    drtm_kv::{Current, Cursor},
+    drtm_rdma::Offset,
+    std::ops::{Bound, ControlFlow},
+};
 
 use crate::{
     Key,
@@ -150,7 +154,8 @@ pub(crate) enum Expected {
     Anything,
     /// No row. If there is one, it may not be overwritten.
     Nothing,
-    /// No row: the transaction has missed it, and has this guard. Since this turn it cannot have come round unnoticed.
+    /// No row: the transaction has missed it, and has this guard. Since this turn it cannot have
+    /// come round unnoticed.
     Missed(Absence, Turn),
 }
 
@@ -237,6 +242,44 @@ impl<E: Engine> Storage<E> {
         }
     }
 
+    /// Goes through the records of a range, locked or not, until `see` has enough. The leaves that
+    /// it has passed are noted. A hash table has no ranges.
+    #[cfg(not(feature = "model"))]
+    pub(crate) fn scan(
+        &self,
+        (low, high): (Bound<KeyRef<'_>>, Bound<KeyRef<'_>>),
+        passed: &mut Vec<NodeVersion>,
+        mut see: impl FnMut(KeyRef<'_>, ReadEntry, &[u8]) -> ControlFlow<()>,
+    ) -> Result<(), KvError> {
+        let (mut view, mut value) = (Current, Vec::new());
+        let show = |key: KeyRef<'_>, seen: ReadEntry, value: &mut Vec<u8>| see(key, seen, value);
+        match self {
+            Self::TreeOfWords(tree) => {
+                let word = |key| if let KeyRef::Word(word) = key { word } else { 0 };
+                let mut cursor = Cursor::up((low.map(word), high.map(word)));
+                let mut show = show;
+                let each = |word, seen, value: &mut Vec<u8>| show(KeyRef::Word(word), seen, value);
+                tree.advance_each(&mut cursor, &mut view, passed, &mut value, each)
+            }
+            Self::TreeOfBytes(tree) => {
+                fn bytes(key: KeyRef<'_>) -> &[u8] {
+                    if let KeyRef::Bytes(bytes) = key { bytes } else { &[] }
+                }
+                let mut cursor = Cursor::up((low.map(bytes), high.map(bytes)));
+                let mut show = show;
+                let each = |bytes: &[u8], seen, value: &mut Vec<u8>| show(KeyRef::Bytes(bytes), seen, value);
+                tree.advance_each(&mut cursor, &mut view, passed, &mut value, each)
+            }
+            Self::HashOfWords(_) | Self::HashOfBytes(_) => Ok(()),
+        }
+    }
+
+    /// Whether a table has an order.
+    #[cfg(not(feature = "model"))]
+    pub(crate) fn is_ordered(&self) -> bool {
+        matches!(self, Self::TreeOfWords(_) | Self::TreeOfBytes(_))
+    }
+
     /// Whether a key is of the kind that the table's are.
     #[cfg(not(feature = "model"))]
     pub(crate) fn takes(&self, key: KeyRef<'_>) -> bool {
@@ -268,7 +311,8 @@ impl<E: Engine> Storage<E> {
         dispatch!(O, self, key, |table, key| Ok(table.read(key, view, into)?.map_err(Absence::from)))
     }
 
-    /// Reads what a key was to a reader of this visibility, in a snapshot: no memory comes round while one is open, but a bucket's version may, within one look.
+    /// Reads what a key was to a reader of this visibility, in a snapshot: no memory comes round
+    /// while one is open, but a bucket's version may, within one look.
     #[inline(always)]
     pub(crate) fn read_past<O: Reach>(
         &self,
@@ -327,7 +371,8 @@ impl<E: Engine> Storage<E> {
         })
     }
 
-    /// Makes records for the first of some keys that ascend, as far as that can be done at once. Gives how many.
+    /// Makes records for the first of some keys that ascend, as far as that can be done at once.
+    /// Gives how many.
     #[inline(always)]
     pub(crate) fn place_run<'v>(
         &self,
@@ -358,7 +403,8 @@ impl<E: Engine> Storage<E> {
         dispatch!(Any, self, key, |table, _key| table.reserve(worker, at, length))
     }
 
-    /// Writes a record that is locked with a value of another length, where it is or in this memory. Gives where it is then.
+    /// Writes a record that is locked with a value of another length, where it is or in this
+    /// memory. Gives where it is then.
     #[inline(never)]
     pub(crate) fn write(
         &self,

@@ -3,11 +3,14 @@
 //! A transaction of this node calls it directly, one of another by message. It never waits for a
 //! record's lock.
 
-use std::sync::{
-    Arc,
-    atomic::{
-        AtomicUsize,
-        Ordering::{Relaxed, Release},
+use std::{
+    ops::{Bound, ControlFlow},
+    sync::{
+        Arc,
+        atomic::{
+            AtomicUsize,
+            Ordering::{Relaxed, Release},
+        },
     },
 };
 
@@ -15,8 +18,9 @@ use drtm_htm::Engine;
 use drtm_kv::{Current, ForHolder, Handle, Holder, KvError, Nowhere, ReadEntry, Reserved, Version};
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
 
-use super::wire::{Change, Found, Is, LineIs, Placed, Refusal, Shifts};
+use super::wire::{Change, Found, Is, LineIs, Placed, Refusal, Scanned, ScannedRow, Shifts, Wire as _};
 use crate::{
     Conflict, Error, Setting,
     arena::ArenaRange,
@@ -166,6 +170,62 @@ impl<S: Setting> Participant<S> {
             Err(absence) => Is::Nothing(absence),
         };
         Ok(Found { count, is })
+    }
+
+    /// Reads the rows of a range, as many as there is room for in so many bytes.
+    pub(super) fn scan(
+        &mut self,
+        table: u16,
+        (low, high): (Bound<KeyRef<'_>>, Bound<KeyRef<'_>>),
+        holder: Holder,
+        most: usize,
+        is_dead: impl Fn(Holder) -> bool,
+    ) -> Result<Scanned<'_>, Refusal> {
+        let count = self.count()?;
+        let served = self.home.tables.get(usize::from(table)).ok_or(Refusal::NoTable)?;
+        if !served.storage.is_ordered() {
+            return Err(Refusal::NotOrdered);
+        }
+        for key in [&low, &high] {
+            if let Bound::Included(key) | Bound::Excluded(key) = key
+                && !served.storage.takes(*key)
+            {
+                return Err(Refusal::NotItsKey);
+            }
+        }
+        if let (Bound::Included(low) | Bound::Excluded(low), Bound::Included(high) | Bound::Excluded(high)) =
+            (low, high)
+            && low > high
+        {
+            return Ok(Scanned { count, is_whole: true, passed: SmallVec::new(), rows: &[] });
+        }
+        let (records, value) = (self.home.db.store.records(), &mut self.value);
+        let (mut passed, mut refused, mut is_whole) = (Vec::new(), None, true);
+        value.clear();
+        served.storage.scan((low, high), &mut passed, |key, ReadEntry { at, version }, bytes| {
+            // Looked at after the value: a lock that was given up meanwhile has left another
+            // version.
+            if let Some(other) = records.holder_of(at).filter(|other| *other != holder) {
+                refused = Some(if is_dead(other) { Refusal::HolderDead } else { Refusal::Locked });
+                return ControlFlow::Break(());
+            }
+            let (end, bytes) = (value.len(), if version.is_removed() { &[] } else { bytes });
+            ScannedRow { key, at, version, value: bytes }.put(value);
+            if value.len() > most {
+                value.truncate(end);
+                is_whole = false;
+                refused = (end == 0).then_some(Refusal::TooLong);
+                return ControlFlow::Break(());
+            }
+            ControlFlow::Continue(())
+        })?;
+        match refused {
+            Some(refusal) => Err(refusal),
+            None => {
+                let passed = passed.into_iter().map(Absence::Leaf).collect();
+                Ok(Scanned { count, is_whole, passed, rows: &self.value })
+            }
+        }
     }
 
     /// Finds a record for a row that is to be written, or makes one.

@@ -5,6 +5,8 @@
 //! says what it asks for, and not how. Requests to one owner that do not fit one message go in
 //! several, one after the other, so that the last is carried out last.
 
+use std::ops::Bound;
+
 use drtm_kv::{Holder, Version};
 use drtm_rdma::{
     Fabric, NodeId, Phase,
@@ -16,13 +18,17 @@ use super::{
     ask::{Ask, Asked, Asks, cost},
     coordinator::Coordinator,
     participant::Participant,
-    state::{Missing, Op, Sent, State},
+    state::{Missing, Op, Sent, Span, State},
     wire::{
         Apply, ApplyRow, Before, Change, Check, CheckRow, Found, Guard, GuardOf, Is, Line, LineIs, Lock, LockRow,
-        Place, PlaceRow, Placed, Read, ReadRow, Reap, ReapRow, Refusal, Unlock, UnlockRow,
+        Place, PlaceRow, Placed, Read, ReadRow, Reap, ReapRow, Refusal, Scan, ScanRows, Scanned, ScannedRow, Unlock,
+        UnlockRow,
     },
 };
 use crate::{Conflict, Error, Setting, arena::ArenaRange};
+
+/// Bytes of rows of a range that are read at once on this node.
+const PAGE: usize = 1 << 16;
 
 impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> Coordinator<'e, F, S> {
     /// Asks, and waits for all answers. They have changed the state, those after a failure too.
@@ -174,6 +180,7 @@ impl<P: drtm_rdma::Port> State<'_, P> {
         match ask {
             Ask::Line(owner) | Ask::Count(owner) => self.owners[owner as usize].node,
             Ask::Guard(missing) => self.missing[missing as usize].owner,
+            Ask::Scan(span) => self.spans[span as usize].owner,
             Ask::Read(row)
             | Ask::Place(row)
             | Ask::Lock(row)
@@ -217,6 +224,11 @@ impl<P: drtm_rdma::Port> State<'_, P> {
             Ask::Read(number) => {
                 let (table, key, ..) = row(number);
                 Asked::Read(number, calls.add::<Read>(&ReadRow { table, key, holder, borrows })?)
+            }
+            Ask::Scan(number) => {
+                let Span { table, low, high, .. } = self.spans[number as usize];
+                let [low, high] = [low, high].map(|bound| bound.map(|key| key.in_bytes(&self.arena.keys)));
+                Asked::Scan(number, calls.add::<Scan>(&ScanRows { table, low, high, holder, borrows })?)
             }
             Ask::Place(number) => {
                 let (table, key, ..) = row(number);
@@ -291,6 +303,12 @@ impl<P: drtm_rdma::Port> State<'_, P> {
                 let found = owner.read(table, key, holder, is_dead).map_err(refused)?;
                 self.has_found(number, &found)
             }
+            Ask::Scan(number) => {
+                let Span { table, low, high, .. } = self.spans[number as usize];
+                let [low, high] = [low, high].map(|bound| bound.map(|key| key.in_bytes(&self.arena.keys)));
+                let scanned = owner.scan(table, (low, high), holder, PAGE, is_dead).map_err(refused)?;
+                self.has_scanned(number, &scanned)
+            }
             Ask::Place(number) => {
                 let table = row(self, number).0;
                 let key = self.rows[number as usize].key.in_bytes(&self.arena.keys);
@@ -355,6 +373,10 @@ impl<P: drtm_rdma::Port> State<'_, P> {
             Asked::Read(row, slot) => {
                 let found = results.get(slot).map_err(|error| self.failed(node, error))?;
                 self.has_found(*row, &found)
+            }
+            Asked::Scan(span, slot) => {
+                let scanned = results.get(slot).map_err(|error| self.failed(node, error))?;
+                self.has_scanned(*span, &scanned)
             }
             Asked::Place(row, slot) => {
                 let placed = results.get(slot).map_err(|error| self.failed(node, error))?;
@@ -428,6 +450,8 @@ impl<P: drtm_rdma::Port> State<'_, P> {
                 if was_known.is_some() && was_read {
                     return Err(Conflict::Validation.into());
                 }
+                // It may have been locked when it was looked for before, and is gone.
+                row.at = None;
                 self.missing.push(Missing { owner: node, absence });
             }
             Is::Locked(at) => {
@@ -437,6 +461,29 @@ impl<P: drtm_rdma::Port> State<'_, P> {
         }
         (row.is_known, row.is_read) = (true, true);
         self.owner(node).has_count(found.count);
+        Ok(())
+    }
+
+    fn has_scanned(&mut self, number: u32, scanned: &Scanned<'_>) -> Result<(), Error> {
+        let Span { table, owner, .. } = self.spans[number as usize];
+        self.owner(owner).has_count(scanned.count);
+        self.missing.extend(scanned.passed.iter().map(|absence| Missing { owner, absence: *absence }));
+        let mut last = None;
+        for ScannedRow { key, at, version, value } in scanned.iter() {
+            let row = self.row(table, key, owner)?;
+            last = Some(self.rows[row as usize].key);
+            // What the transaction writes itself is seen as it writes it. Whether others change it
+            // is found out when it is locked.
+            if !self.rows[row as usize].is_written() {
+                self.has_found(row, &Found { count: scanned.count, is: Is::Record { at, version, value } })?;
+            }
+        }
+        let span = &mut self.spans[number as usize];
+        match last {
+            _ if scanned.is_whole => span.is_whole = true,
+            Some(last) => span.low = Bound::Excluded(last),
+            None => return Err(ClusterError::Nonsense { node: owner, what: "no rows, and more to come" }.into()),
+        }
         Ok(())
     }
 

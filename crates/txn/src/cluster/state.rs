@@ -1,7 +1,7 @@
 //! What a running transaction knows: its rows, the guards of rows that are not there, and the
 //! owners that it has asked.
 
-use std::cmp::Ordering;
+use std::{cmp::Ordering, ops::Bound};
 
 use drtm_kv::{Handle, Holder, Location, ROUND_TURNS, RecordLock, Version};
 use drtm_rdma::{NodeId, Pending, Port, rpc::Posted};
@@ -100,6 +100,17 @@ impl Row {
     }
 }
 
+/// A range of an owner's rows that is being read.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Span {
+    pub(super) table: u16,
+    pub(super) owner: NodeId,
+    /// Where the rows begin that were not read yet.
+    pub(super) low: Bound<ArenaKey>,
+    pub(super) high: Bound<ArenaKey>,
+    pub(super) is_whole: bool,
+}
+
 /// Where a key was missing.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Missing {
@@ -163,6 +174,7 @@ pub(super) struct State<'e, P: Port> {
     pub(super) holder: Holder,
     pub(super) rows: Vec<Row>,
     pub(super) missing: Vec<Missing>,
+    pub(super) spans: Vec<Span>,
     pub(super) owners: Vec<Owner>,
     pub(super) arena: Arena,
     /// What is under way. It is kept here, and not by whoever waits for it, so that it is known
@@ -189,6 +201,7 @@ impl<P: Port> State<'_, P> {
             holder,
             rows: Vec::new(),
             missing: Vec::new(),
+            spans: Vec::new(),
             owners: Vec::new(),
             arena: Arena::default(),
             sent: Vec::new(),
@@ -210,6 +223,7 @@ impl<P: Port> State<'_, P> {
         }
         self.rows.clear();
         self.missing.clear();
+        self.spans.clear();
         self.owners.clear();
         self.arena.clear();
         self.sent.clear();
@@ -231,6 +245,7 @@ impl<P: Port> State<'_, P> {
             *row = Row { at, seen: row.seen, ..Row::new(row.table, row.owner, row.key) };
         }
         self.missing.clear();
+        self.spans.clear();
         self.owners.iter_mut().for_each(|owner| *owner = Owner::new(owner.node));
         self.arena.values.truncate(0);
         self.sent.clear();

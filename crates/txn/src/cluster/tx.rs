@@ -1,6 +1,12 @@
 //! A transaction over many nodes: what a body does with rows, and its end.
 
-use std::{borrow::Borrow, fmt, mem, rc::Rc, time::Duration};
+use std::{
+    borrow::Borrow,
+    fmt, mem,
+    ops::{Bound, RangeBounds},
+    rc::Rc,
+    time::Duration,
+};
 
 use drtm_rdma::{Fabric, NodeId, Phase};
 use smallvec::SmallVec;
@@ -9,9 +15,16 @@ use super::{
     ClusterTable,
     ask::{Ask, Asks},
     coordinator::Coordinator,
-    state::{Op, Row, State},
+    state::{Op, Row, Span, State},
 };
-use crate::{AsKey, Codec, Conflict, Embedded, Error, Key, Setting, mutation::Mutation, table::Kind, tx::encode};
+use crate::{
+    AsKey, Codec, Conflict, Embedded, Error, Key, KeyRange, Ordered, Setting,
+    arena::{Arena, ArenaKey},
+    mutation::Mutation,
+    storage::KeyRef,
+    table::Kind,
+    tx::encode,
+};
 
 /// How often a row that another transaction has locked is asked for again, and the pauses between.
 const PATIENCE: u32 = 12;
@@ -170,6 +183,75 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> ClusterTx<'e, F, S> {
         let row = self.row(table, key)?;
         self.fetch(&[row]).await?;
         Ok(self.state().rows[row as usize].is_there())
+    }
+
+    /// The rows of a range of an ordered table, of all owners, in the order of their keys. As long
+    /// as the transaction has not ended, no other can bring a row into the range, or take one out.
+    ///
+    /// # Errors
+    ///
+    /// As for [`get`](Self::get).
+    pub async fn range<K: Key, C: Codec>(
+        &mut self,
+        table: ClusterTable<K, C, Ordered>,
+        range: impl KeyRange<K>,
+    ) -> Result<Vec<(K, C::Value)>, Error> {
+        let (low, high) = range.ends();
+        let mut bytes = Vec::new();
+        let bounds = [
+            keep_bound(&mut self.state().arena, low, &mut bytes)?,
+            keep_bound(&mut self.state().arena, high, &mut bytes)?,
+        ];
+        let first = self.state().spans.len();
+        for owner in self.worker.owners().to_vec() {
+            let [low, high] = bounds;
+            self.state().owner(owner);
+            self.state().spans.push(Span { table: table.number, owner, low, high, is_whole: false });
+        }
+        let mut tries = 0;
+        loop {
+            let left = self.state().spans.iter().zip(0..).skip(first).filter(|(span, _)| !span.is_whole);
+            let asks: Asks = left.map(|(_, number)| Ask::Scan(number)).collect();
+            if asks.is_empty() {
+                break;
+            }
+            match self.round(Phase::Execute, &asks).await {
+                Ok(()) => {}
+                Err(Error::Conflict(Conflict::Locked)) if tries < PATIENCE => {
+                    self.worker.endpoint().sleep(Duration::from_micros(1 << tries.min(7))).await;
+                    tries += 1;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        self.rows_in(table, bounds)
+    }
+
+    /// The rows of a range that the transaction knows, all of which it has read.
+    fn rows_in<K: Key, C: Codec>(
+        &mut self,
+        table: ClusterTable<K, C, Ordered>,
+        [low, high]: [Bound<ArenaKey>; 2],
+    ) -> Result<Vec<(K, C::Value)>, Error> {
+        let state = &*self.state();
+        let keys = &state.arena.keys;
+        let range = (low.map(|key| key.in_bytes(keys)), high.map(|key| key.in_bytes(keys)));
+        let of_table = state
+            .rows
+            .iter()
+            .zip(0..)
+            .filter(|(row, _)| row.table == table.number && (row.is_known || row.is_written()) && row.is_there());
+        let mut found: Vec<(KeyRef<'_>, u32)> = of_table
+            .map(|(row, number)| (row.key.in_bytes(keys), number))
+            .filter(|(key, _)| range.contains(key))
+            .collect();
+        found.sort_unstable();
+        let of_row = |(key, number): (KeyRef<'_>, u32)| {
+            let key = key.decode::<K>().ok_or(Error::Key { table: table.name })?;
+            let value = C::decode(state.value(number).unwrap_or_default());
+            Ok((key, value.map_err(|source| Error::Codec { table: table.name, source })?))
+        };
+        found.into_iter().map(of_row).collect()
     }
 
     /// Gives a row a value, whether it is there or not. No other node is asked before the commit.
@@ -462,6 +544,19 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> ClusterTx<'e, F, S> {
         self.state().is_over = true;
         outcome
     }
+}
+
+/// Keeps the key of a bound until the transaction ends.
+fn keep_bound<K: Key>(
+    arena: &mut Arena,
+    bound: Bound<impl AsKey<K>>,
+    buffer: &mut Vec<u8>,
+) -> Result<Bound<ArenaKey>, Error> {
+    Ok(match bound {
+        Bound::Included(key) => Bound::Included(arena.keep_key(encode(key, buffer))?),
+        Bound::Excluded(key) => Bound::Excluded(arena.keep_key(encode(key, buffer))?),
+        Bound::Unbounded => Bound::Unbounded,
+    })
 }
 
 impl<F: Fabric, S: Setting<Engine = F::Engine>> Drop for ClusterTx<'_, F, S> {

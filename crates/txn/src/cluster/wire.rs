@@ -3,6 +3,8 @@
 //! Each request is about one row, or about the owner's line. A request never waits at the owner: it
 //! is carried out, or refused with a [`Refusal`].
 
+use std::ops::Bound;
+
 use drtm_kv::{BucketVersion, GuardChange, Handle, Holder, NodeVersion, Version};
 use drtm_rdma::rpc::{Decode, DecodeError, Encode, Procedure, Reader};
 use smallvec::SmallVec;
@@ -66,6 +68,31 @@ impl<'a> Wire<'a> for KeyRef<'a> {
             0 => Ok(Self::Word(Decode::decode(from)?)),
             1 => Ok(Self::Bytes(Decode::decode(from)?)),
             _ => Err(DecodeError::Invalid { what: "key" }),
+        }
+    }
+}
+
+impl<'a, T: Wire<'a>> Wire<'a> for Bound<T> {
+    fn put(&self, into: &mut Vec<u8>) {
+        match self {
+            Self::Unbounded => into.push(0),
+            Self::Included(key) => {
+                into.push(1);
+                key.put(into);
+            }
+            Self::Excluded(key) => {
+                into.push(2);
+                key.put(into);
+            }
+        }
+    }
+
+    fn take(from: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        match u8::decode(from)? {
+            0 => Ok(Self::Unbounded),
+            1 => T::take(from).map(Self::Included),
+            2 => T::take(from).map(Self::Excluded),
+            _ => Err(DecodeError::Invalid { what: "bound of a range" }),
         }
     }
 }
@@ -181,6 +208,8 @@ messages! {
     /// Asks for the lock of a record, and for memory for a value of this length, if it is to have
     /// one.
     LockRow { table: u16, key: KeyRef<'a>, at: Handle, seen: Version, holder: Holder, length: Option<u32>, }
+    /// Asks for the rows of a range, as many as a message has room for.
+    ScanRows { table: u16, low: Bound<KeyRef<'a>>, high: Bound<KeyRef<'a>>, holder: Holder, }
     /// Asks whether a record is as it was seen.
     CheckRow { at: Handle, seen: Version, holder: Holder, }
     /// Writes a record that is locked, and unlocks it.
@@ -273,6 +302,74 @@ impl<'a> Decode<'a> for Found<'a> {
             _ => return Err(DecodeError::Invalid { what: "row" }),
         };
         Ok(Self { count, is })
+    }
+}
+
+/// Rows of a range, and the owner's count of changes from before.
+#[derive(Clone, Debug)]
+pub(super) struct Scanned<'a> {
+    pub(super) count: u64,
+    /// Whether these are all that there are.
+    pub(super) is_whole: bool,
+    /// The leaves that were passed.
+    pub(super) passed: SmallVec<[Absence; 8]>,
+    /// The rows, one behind the other.
+    pub(super) rows: &'a [u8],
+}
+
+impl Encode for Scanned<'_> {
+    fn encode(&self, into: &mut Vec<u8>) {
+        (self.count, self.is_whole, self.passed.len() as u32).encode(into);
+        self.passed.iter().for_each(|leaf| leaf.put(into));
+        self.rows.encode(into);
+    }
+}
+
+impl<'a> Decode<'a> for Scanned<'a> {
+    fn decode(from: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        let (count, is_whole, leaves): (u64, bool, u32) = Decode::decode(from)?;
+        let mut passed = SmallVec::new();
+        for _ in 0..leaves {
+            passed.push(Wire::take(from)?);
+        }
+        let rows: &[u8] = Decode::decode(from)?;
+        // All of them are looked at now, so that they can be taken without errors.
+        let mut reader = Reader::new(rows);
+        while reader.finish().is_err() {
+            ScannedRow::take(&mut reader)?;
+        }
+        Ok(Self { count, is_whole, passed, rows })
+    }
+}
+
+/// A record of a range. If its version is a removed one, the row is not there.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ScannedRow<'a> {
+    pub(super) key: KeyRef<'a>,
+    pub(super) at: Handle,
+    pub(super) version: Version,
+    pub(super) value: &'a [u8],
+}
+
+impl<'a> Wire<'a> for ScannedRow<'a> {
+    fn put(&self, into: &mut Vec<u8>) {
+        self.key.put(into);
+        self.at.put(into);
+        self.version.put(into);
+        self.value.encode(into);
+    }
+
+    fn take(from: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        let (key, at, version) = (Wire::take(from)?, Wire::take(from)?, Wire::take(from)?);
+        Ok(Self { key, at, version, value: Decode::decode(from)? })
+    }
+}
+
+impl<'a> Scanned<'a> {
+    /// The rows, in the order of their keys.
+    pub(super) fn iter(&self) -> impl Iterator<Item = ScannedRow<'a>> + use<'a> {
+        let mut reader = Reader::new(self.rows);
+        std::iter::from_fn(move || ScannedRow::take(&mut reader).ok())
     }
 }
 
@@ -420,6 +517,7 @@ procedures! {
     Apply = 8: ApplyRow<'a> => ();
     Unlock = 9: UnlockRow<'a> => ();
     Reap = 10: ReapRow<'a> => ();
+    Scan = 11: ScanRows<'a> => Scanned<'a>;
 }
 
 /// Why an owner does not do what it is asked for.
@@ -461,6 +559,9 @@ pub enum Refusal {
     /// Its store is corrupt.
     #[error("its store is corrupt: restore it")]
     Corrupt = 9,
+    /// The table has no order.
+    #[error("the table has no order: ranges are of ordered tables")]
+    NotOrdered = 12,
     /// It believes the cluster to be another.
     #[error("it was started with other tables, partitions, or another engine or version: start all alike")]
     Other = 10,
@@ -470,7 +571,7 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    const ALL: [Self; 11] = [
+    const ALL: [Self; 12] = [
         Self::Locked,
         Self::Moved,
         Self::Full,
@@ -482,6 +583,7 @@ impl Refusal {
         Self::Corrupt,
         Self::Other,
         Self::HolderDead,
+        Self::NotOrdered,
     ];
 
     /// The refusal of a number.
@@ -520,6 +622,8 @@ mod tests {
             decodes::<LockRow<'_>>(&bytes);
             decodes::<ApplyRow<'_>>(&bytes);
             decodes::<Found<'_>>(&bytes);
+            decodes::<ScanRows<'_>>(&bytes);
+            let _ = Scanned::decode(&mut Reader::new(&bytes));
             let mut reader = Reader::new(&bytes);
             let _ = Placed::decode(&mut reader);
             let _ = Hello::decode(&mut Reader::new(&bytes));

@@ -13,7 +13,7 @@ use super::{
     coordinator::Coordinator,
     participant::Participant,
     shared::{Shared, VERSION},
-    wire::{Apply, Before, Check, Guard, Introduce, Line, Lock, Place, Read, Reap, Refusal, Unlock},
+    wire::{Apply, Before, Check, Guard, Introduce, Line, Lock, Place, Read, Reap, Refusal, Scan, Unlock},
 };
 use crate::{Conflict, Embedded, Error, Setting};
 
@@ -205,6 +205,12 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> Worker<'e, F, S> {
             Read::NUMBER => call.answer::<Read>(|row| {
                 charge(Ask::Read(0));
                 owner.read(row.table, row.key, row.holder, is_dead).map_err(refused)
+            }),
+            Scan::NUMBER => call.answer::<Scan>(|rows| {
+                charge(Ask::Scan(0));
+                // What a message has beside rows: leaves, most of all.
+                let most = self.endpoint().capabilities().max_message_bytes / 2;
+                owner.scan(rows.table, (rows.low, rows.high), rows.holder, most, is_dead).map_err(refused)
             }),
             Place::NUMBER => call.answer::<Place>(|row| {
                 charge(Ask::Place(0));
