@@ -22,7 +22,7 @@ macro_rules! faults {
     )+};
 }
 
-faults!(CommitWithoutValidation, CommitDespitePhantoms, SlotsNotNamed, LocksOverlooked, PassiveReadsBelieved);
+faults!(CommitWithoutValidation, CommitDespitePhantoms, SlotsNotNamed, LocksOverlooked, LockedReadsBelieved);
 
 /// Runs random transactions until an anomaly is found that is expected.
 fn finds<T: Fault>(protocol: Protocol, is_expected: impl Fn(&Anomaly<u64>) -> bool) {
@@ -72,5 +72,5 @@ fn a_validation_that_overlooks_locks_is_found() {
 
 #[test]
 fn unvalidated_reads_of_locked_rows_are_found() {
-    finds::<PassiveReadsBelieved>(Protocol::DRTM_H, is_any);
+    finds::<LockedReadsBelieved>(Protocol::DRTM_H, is_any);
 }

@@ -53,8 +53,8 @@ pub enum Mutation {
     SlotsNotNamed,
     /// A transaction of a cluster validates rows by verbs without a look at their locks.
     LocksOverlooked,
-    /// A single row that was read by verbs is not validated, though commits are passive.
-    PassiveReadsBelieved,
+    /// A single row that was read by verbs is not validated, though it may have been locked.
+    LockedReadsBelieved,
     /// A row is written by verbs though its owner has a snapshot open.
     SnapshotsOverwritten,
 }

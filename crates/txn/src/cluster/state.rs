@@ -297,12 +297,12 @@ impl<P: Port> State<'_, P> {
     }
 
     /// Whether everything was read at one moment, so that nothing has to be validated. What was
-    /// read one-sidedly may have been locked then, by a transaction that has committed already: so
-    /// it does not count where commits are passive.
-    pub(super) fn is_of_one_moment(&self, is_passive: bool) -> bool {
+    /// read one-sidedly may have been locked then, by a transaction that is decided and has shown
+    /// other rows already: that does not count, unless it `is_believed`.
+    pub(super) fn is_of_one_moment(&self, is_believed: bool) -> bool {
         let mut read = self.rows.iter().filter(|row| row.at.is_some());
         let first = read.next();
-        let is_seen = first.is_none_or(|row| row.location.is_none() || !is_passive);
+        let is_seen = first.is_none_or(|row| row.location.is_none() || is_believed);
         is_seen && read.next().is_none() && usize::from(first.is_some()) + self.missing.len() <= 1
     }
 

@@ -450,18 +450,13 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> ClusterTx<'e, F, S> {
             self.place().await?;
             self.lock().await?;
             self.worker.fence();
-        } else if self.is_of_one_moment() {
+        } else if self.state().is_of_one_moment(S::has(Mutation::LockedReadsBelieved)) {
             return Ok(());
         }
         if S::has(Mutation::CommitWithoutValidation) {
             return Ok(());
         }
         self.check(|row| !row.is_written()).await
-    }
-
-    fn is_of_one_moment(&mut self) -> bool {
-        let is_passive = self.worker.protocol().is_passive && !S::has(Mutation::PassiveReadsBelieved);
-        self.state().is_of_one_moment(is_passive)
     }
 
     /// Finds records for rows that are to be written, or has them made.
