@@ -178,6 +178,8 @@ fn run_turning<K: InOrder>(store: &Store<NoHtm>, keys: &BTreeSet<u16>, steps: &[
                     K::with(key, |key| tree.remove(&mut worker, key)).expect("sound");
                 }
             }
+            // A range that has ended is over: its cursor, sent on, may find what has come since.
+            Step::Skip(..) if first >= end => {}
             // Not back to what was returned.
             Step::Skip(by, is_included) => {
                 let to = if is_up { first + by } else { end.saturating_sub(by + 1) };

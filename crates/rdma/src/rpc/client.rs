@@ -155,21 +155,27 @@ impl<'e, P: Port> Calls<'e, P> {
     /// ```
     /// use drtm_rdma::{NodeId, Port, rpc::{Procedure, Rpc, RpcError}};
     ///
-    /// /// What two nodes answer, in one round trip.
-    /// async fn both<P: Port, M: Procedure<Request<'static> = (), Reply<'static> = u64>>(
-    ///     rpc: &Rpc<'_, P>,
-    ///     nodes: [NodeId; 2],
-    /// ) -> Result<(), RpcError> {
-    ///     let mut posted = Vec::new();
+    /// /// How many rows a node has.
+    /// enum Count {}
+    ///
+    /// impl Procedure for Count {
+    ///     const NUMBER: u16 = 1;
+    ///     type Request<'a> = ();
+    ///     type Reply<'a> = u64;
+    /// }
+    ///
+    /// /// How many two nodes have, in one round trip.
+    /// async fn both<P: Port>(rpc: &Rpc<'_, P>, nodes: [NodeId; 2]) -> Result<u64, RpcError> {
+    ///     let (mut posted, mut sum) = (Vec::new(), 0);
     ///     for node in nodes {
     ///         let mut calls = rpc.to(node);
-    ///         let slot = calls.add::<M>(&())?;
+    ///         let slot = calls.add::<Count>(&())?;
     ///         posted.push((calls.post(None).await?, slot));
     ///     }
     ///     for (posted, slot) in &mut posted {
-    ///         posted.results().await?.get(slot)?;
+    ///         sum += posted.results().await?.get(slot)?;
     ///     }
-    ///     Ok(())
+    ///     Ok(sum)
     /// }
     /// ```
     pub async fn post(mut self, deadline: Option<Time>) -> Result<Posted<'e, P>, RpcError> {
