@@ -69,15 +69,15 @@ fn run(protocol: Protocol, owners: u16, reads: u64, writes: u64) -> [Spent; 4] {
                     }
                     Ok(())
                 });
-                changed.await.expect("nobody else is here");
+                changed.await.expect("no other client is here");
                 worker.settle().await;
-                *seen.lock().expect("nobody panics") = worker.endpoint().counters() - before;
+                *seen.lock().expect("no thread panics") = worker.endpoint().counters() - before;
             }
         });
         executor.run();
         done.store(true, SeqCst);
     });
-    let counters = *measured.lock().expect("nobody panics");
+    let counters = *measured.lock().expect("no thread panics");
     [Phase::Execute, Phase::Lock, Phase::Validate, Phase::Commit].map(|phase| spent(&counters, phase))
 }
 

@@ -167,7 +167,7 @@ impl Script for Random {
         tables: Tables,
         number: u64,
     ) {
-        let mut log = self.logs.lock().expect("nobody panics")[number as usize].take().expect("one for each");
+        let mut log = self.logs.lock().expect("no thread panics")[number as usize].take().expect("one for each");
         let mut random = Rng::with_seed(self.seed << 16 | number);
         for _ in 0..self.transactions {
             let (mut recording, is_given_up) = (log.begin(), random.u8(0..10) == 0);
@@ -197,7 +197,7 @@ impl Script for Random {
                 Err(error) => panic!("{error}"),
             }
         }
-        self.logs.lock().expect("nobody panics")[number as usize] = Some(log);
+        self.logs.lock().expect("no thread panics")[number as usize] = Some(log);
     }
 }
 
@@ -209,7 +209,7 @@ pub(crate) fn anomalies<T: Fault>(bed: &Bed, size: Size, keys: u64, transactions
     let logs = Arc::new(Mutex::new(logs));
     let script = Random { keys, transactions, seed, logs: Arc::clone(&logs) };
     bed.run::<T>(size, &script);
-    let logs = std::mem::take(&mut *logs.lock().expect("nobody panics"));
+    let logs = std::mem::take(&mut *logs.lock().expect("no thread panics"));
     let history = History::of(logs.into_iter().flatten());
     assert!(history.transactions.len() as u64 >= coroutines * transactions);
     check(&history, Order::RealTime).expect("a history")

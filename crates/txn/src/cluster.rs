@@ -20,7 +20,7 @@
 //! 4. *Apply*: the transaction is decided. Each owner writes its rows, in versions of its epoch,
 //!    and unlocks them.
 //!
-//! An owner does what it is asked for at once, or refuses. It waits for no lock, since the lock's
+//! An owner carries out a request at once, or refuses it. It waits for no lock, since the lock's
 //! holder may wait for this owner.
 //!
 //! # When a transaction is dropped

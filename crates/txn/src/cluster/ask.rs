@@ -28,7 +28,7 @@ pub(super) enum Ask {
 /// Requests of one round, mostly few.
 pub(super) type Asks = SmallVec<[Ask; 16]>;
 
-/// What was asked for by message, and where in the message's results the answer is.
+/// A request that is in a message, and where in the message's results the answer is.
 #[derive(Debug)]
 pub(super) enum Asked {
     Read(u32, Slot<Read>),

@@ -126,7 +126,7 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> Coordinator<'e, F, S> {
         }
     }
 
-    /// Whether the node of a lock's holder is gone, so that nobody gives the lock up.
+    /// Whether the node of a lock's holder is gone, so that the lock is never given up.
     pub(super) fn is_dead(&self, holder: Holder) -> bool {
         match self.endpoint.presence(NodeId(holder.node().into())) {
             Presence::Here(now) => now.0 != holder.incarnation(),

@@ -125,7 +125,7 @@ where
         // If the executor has ended, the reply is dropped, and the caller told.
         let _ = spawner.spawn(async move {
             let outcome = caught(worker.transact(body)).await;
-            // Whoever has dropped the future does not want to know.
+            // A dropped future needs no outcome.
             let _ = reply.send(outcome);
         });
     }

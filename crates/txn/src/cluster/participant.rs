@@ -68,7 +68,7 @@ impl Reservations {
         before
     }
 
-    /// Whoever has locked the row has been told so by whoever has reserved, so the count is known.
+    /// The reply to the lock came after the reservation was put here, so the count is known.
     fn take(&self, holder: Holder, at: Handle) -> Option<Reserved> {
         if self.count.load(Relaxed) == 0 {
             return None;

@@ -237,7 +237,7 @@ impl<P: drtm_rdma::Port> State<'_, P> {
             }
             Ask::Lock(number) => {
                 let (table, key, at, seen) = row(number);
-                // Seen by whoever knows no count of changes: its owner looks whether it is still
+                // Verbs bring no count of changes: the owner looks whether it is still
                 // this key's.
                 let seen = if self.rows[number as usize].location.is_some() { Version::default() } else { seen };
                 let length = self.new_length(number);

@@ -177,7 +177,7 @@ pub(super) struct State<'e, P: Port> {
     pub(super) spans: Vec<Span>,
     pub(super) owners: Vec<Owner>,
     pub(super) arena: Arena,
-    /// What is under way. It is kept here, and not by whoever waits for it, so that it is known
+    /// What is under way. It is kept here, and not in the future that waits, so that it is known
     /// however the waiting ends.
     pub(super) sent: Vec<Sent<'e, P>>,
     /// Locks that were taken one-sidedly.

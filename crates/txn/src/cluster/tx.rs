@@ -26,10 +26,10 @@ use crate::{
     tx::encode,
 };
 
-/// How often a row that another transaction has locked is asked for again, and the pauses between.
+/// How often a row that another transaction has locked is read again.
 const PATIENCE: u32 = 12;
 
-/// How often the lock of a claimed row is asked for.
+/// How often the lock of a claimed row is tried.
 const CLAIM_PATIENCE: u32 = 1 << 10;
 
 /// A transaction of more rows than this claims none.
@@ -99,7 +99,7 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> ClusterTx<'e, F, S> {
             asks.dedup();
             match self.round(Phase::Execute, &asks).await {
                 Err(Error::Conflict(Conflict::Locked)) if tries < PATIENCE => {
-                    // What is locked was not read: it is asked for again.
+                    // What was locked is read again.
                     self.worker.endpoint().sleep(Duration::from_micros(1 << tries.min(7))).await;
                     tries += 1;
                 }
@@ -502,9 +502,10 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> ClusterTx<'e, F, S> {
         Ok(self.state().check_turns()?)
     }
 
-    /// Carries a decided transaction out, or gives up what an undecided one has taken; whatever
-    /// was done of that before. The transaction has ended then, unless nobody `waits` for the last
-    /// phase of one that is decided: that is the worker's then, as if the transaction was dropped.
+    /// Carries a decided transaction out, or gives up what an undecided one has taken; whatever was
+    /// done of that before. The transaction has ended then, unless it does not wait (`waits`) for
+    /// the last phase of one that is decided: that is the worker's then, as if the transaction was
+    /// dropped.
     ///
     /// # Errors
     ///
@@ -528,7 +529,7 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> ClusterTx<'e, F, S> {
             let applied = self.round(Phase::Commit, &asks).await;
             outcome = outcome.and(applied);
             let asks = self.ask(Ask::Reap, |row| row.is_made && !row.is_written());
-            // What is left of it is in nobody's way.
+            // A record that stays behind is in no transaction's way.
             let _ = self.round(Phase::Other, &asks).await;
         } else {
             let mut asks = self.ask(Ask::Unlock, |row| row.is_locked && row.at.is_some());

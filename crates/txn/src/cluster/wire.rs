@@ -520,7 +520,7 @@ procedures! {
     Scan = 11: ScanRows<'a> => Scanned<'a>;
 }
 
-/// Why an owner does not do what it is asked for.
+/// Why an owner refuses a request.
 ///
 /// # Example
 ///

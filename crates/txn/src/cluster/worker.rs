@@ -176,7 +176,7 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> Worker<'e, F, S> {
                 }
             });
             let state = next.await;
-            // A failure is told to nobody: the future that could tell it was dropped.
+            // The future that could report a failure was dropped.
             let _ = ClusterTx::new(Rc::clone(&self.inner), state).finish(true).await;
             inner.unfinished.set(inner.unfinished.get() - 1);
         }
