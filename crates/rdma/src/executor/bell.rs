@@ -7,6 +7,7 @@ use std::{
         atomic::{
             AtomicBool,
             Ordering::{Acquire, Relaxed, Release},
+            fence,
         },
     },
     task::{Wake, Waker},
@@ -78,7 +79,10 @@ impl Bells {
     /// is still there.
     pub(super) fn may_ring(&self, index: usize) -> bool {
         // This list has one, and the executor's waker another.
-        self.bells.get(index).is_some_and(|bell| Arc::strong_count(bell) > 2)
+        let may_ring = self.bells.get(index).is_some_and(|bell| Arc::strong_count(bell) > 2);
+        // What a waker did before it was dropped is seen by a thread that sees that it is gone.
+        fence(Acquire);
+        may_ring
     }
 }
 

@@ -282,6 +282,9 @@ impl<'e, P: Port, F: Future<Output = ()> + ?Sized, I: Intake<F>> Coroutines<'e, 
                 let waits = inner.receivers.contains(task as Task) || inner.desk.watchers.contains(task as Task);
                 !waits && !self.bells.may_ring(task)
             })
+            // Last: a waker rings before it is gone.
+            && self.bells.are_quiet()
+            && self.intake.is_quiet()
     }
 }
 

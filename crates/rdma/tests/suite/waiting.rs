@@ -13,7 +13,8 @@ use std::{
     time::Duration,
 };
 
-use drtm_rdma::{Executor, LocalConfig, NodeId, Phase, Round, block_on};
+use drtm_htm::NoHtm;
+use drtm_rdma::{Executor, Fabric as _, LocalConfig, LocalFabric, NodeId, Phase, Round, block_on};
 
 use crate::{
     agent::{Agent, Order, PATIENCE, Service},
@@ -277,4 +278,45 @@ fn two_executors_on_one_endpoint_are_a_mistake_that_shows() {
     assert!(second.is_err());
     drop(first);
     assert_eq!(block_on(&endpoint, async { 1 }), 1, "the first has given up");
+}
+
+/// The waker that a coroutine waits by is with another thread, which uses it up: at no moment is
+/// nothing left that wakes the coroutine.
+#[test]
+fn a_waker_that_is_used_up_has_woken() {
+    let fabric = LocalFabric::<NoHtm>::new(1, LocalConfig::perfect());
+    let endpoint = fabric.endpoint(NodeId(0)).expect("room for an endpoint");
+    let times = rounds(20_000);
+    let slot = &Mutex::new((None::<Waker>, 0_u64));
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut woken = 0;
+            while woken < times {
+                let waker = {
+                    let mut slot = slot.lock().expect("no thread panics");
+                    let waker = slot.0.take();
+                    woken += u64::from(waker.is_some());
+                    slot.1 = woken;
+                    waker
+                };
+                match waker {
+                    Some(waker) => waker.wake(),
+                    None => thread::yield_now(),
+                }
+            }
+        });
+        block_on(&endpoint, async {
+            for time in 1..=times {
+                poll_fn(|context| {
+                    let mut slot = slot.lock().expect("no thread panics");
+                    if slot.1 >= time {
+                        return Poll::Ready(());
+                    }
+                    slot.0 = Some(context.waker().clone());
+                    Poll::Pending
+                })
+                .await;
+            }
+        });
+    });
 }
