@@ -1,5 +1,5 @@
-//! No transaction hangs the process: neither by waiting for itself, nor by making others wait for what its closure
-//! waits for.
+//! No transaction hangs the process: neither by waiting for itself, nor by making others wait for
+//! what its closure waits for.
 
 use std::{
     sync::{
@@ -100,7 +100,8 @@ fn a_transaction_of_the_same_thread_reads_and_commits_within_a_closure() {
     });
 }
 
-/// Whatever the closure of a starved transaction waits for: others read, write elsewhere, and write what it claims.
+/// Whatever the closure of a starved transaction waits for: others read, write elsewhere, and write
+/// what it claims.
 #[test]
 fn nobody_waits_for_what_a_starved_closure_waits_for() {
     ends(|| {
@@ -235,8 +236,8 @@ impl Setting for ClaimsIgnored {
     const FAULT: Option<Mutation> = Some(Mutation::ClaimsIgnored);
 }
 
-/// For how long a run waits for others: a small part of what the ticket is held for, or until others have disturbed it
-/// for sure.
+/// For how long a run waits for others: a small part of what the ticket is held for, or until
+/// others have disturbed it for sure.
 const WAITED_FOR: Duration = Duration::from_millis(10);
 const FOR_EVER: Duration = Duration::from_secs(30);
 
@@ -250,8 +251,15 @@ impl Setting for Sound {
     type Engine = NoHtm;
 }
 
-/// A transaction that gives others time to write what it has read, in every run. Returns whether it came through in a
-/// few runs more than it takes to starve a few times. Each run waits so long for others, at most. `disturb` does something that makes it fail, again and again.
+/// Whether something is so once in a few times: on a machine with much to do, a transaction can
+/// lose its time with the ticket again and again.
+fn at_last(is_so: impl Fn() -> bool) -> bool {
+    (0..5).any(|_| is_so())
+}
+
+/// A transaction that gives others time to write what it has read, in every run. Returns whether it
+/// came through in a few runs more than it takes to starve a few times. Each run waits so long for
+/// others, at most. `disturb` does something that makes it fail, again and again.
 fn comes_through<S: Setting<Engine = NoHtm>>(
     patience: Duration,
     disturb: impl Fn(&Db<S>, Rows, Table<u64, Pod<u64>, Ordered>, u64) -> Result<(), Error> + Send + Sync + 'static,
@@ -295,7 +303,7 @@ fn one_whose_row_is_written_again_and_again_comes_through() {
     fn write<S: Setting>(db: &Db<S>, rows: Rows, _: Table<u64, Pod<u64>, Ordered>, _: u64) -> Result<(), Error> {
         db.transact(|tx| tx.update(rows, 1, |count| *count += 1).map(drop))
     }
-    assert!(comes_through::<Sound>(WAITED_FOR, write));
+    assert!(at_last(|| comes_through::<Sound>(WAITED_FOR, write)));
     assert!(!comes_through::<ClaimsIgnored>(FOR_EVER, write), "the fault is not noticed");
 }
 
@@ -307,7 +315,7 @@ fn one_whose_range_gets_keys_again_and_again_comes_through() {
             tx.insert(others, turn, &1)
         })
     }
-    assert!(comes_through::<Sound>(WAITED_FOR, insert));
+    assert!(at_last(|| comes_through::<Sound>(WAITED_FOR, insert)));
     assert!(!comes_through::<ClaimsIgnored>(FOR_EVER, insert), "the fault is not noticed");
 }
 
@@ -321,6 +329,6 @@ fn one_whose_absent_key_comes_and_goes_comes_through() {
             Ok(())
         })
     }
-    assert!(comes_through::<Sound>(WAITED_FOR, toggle));
+    assert!(at_last(|| comes_through::<Sound>(WAITED_FOR, toggle)));
     assert!(!comes_through::<ClaimsIgnored>(FOR_EVER, toggle), "the fault is not noticed");
 }
