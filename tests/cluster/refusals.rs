@@ -133,3 +133,63 @@ fn a_row_that_a_dead_node_has_locked_is_told_of_at_once() {
     }
     assert!(told > 0, "a transaction locks before it ends");
 }
+
+/// Whether a row of an owner can be written, after another owner of a transaction has died when
+/// that was polled so often. And whether the transaction had come to its end by then.
+fn is_free_after_death(polls: u32) -> (bool, bool) {
+    let fabric = Local::new(3, LocalConfig::perfect());
+    let start = |node| {
+        let mut builder = builder(&fabric, node).owners([NodeId(0), NodeId(1)]).expect("two");
+        let notes = builder.table(NOTES, Partition::by("itself", |key| *key)).expect("memory");
+        (builder.start().expect("owners"), notes)
+    };
+    let (owners, (client, notes)) = ([start(0).0, start(1).0], start(2));
+    let (done, dead) = (&AtomicBool::new(false), &AtomicBool::new(false));
+    thread::scope(|scope| {
+        for (owner, ends) in owners.into_iter().zip([dead, done]) {
+            scope.spawn(move || {
+                let endpoint = owner.endpoint().expect("room");
+                let mut executor = Executor::new(&endpoint);
+                owner.worker(&endpoint).expect("few").serve(&executor.spawner());
+                executor.spawn(endpoint.until(|| ends.load(SeqCst)));
+                executor.run();
+            });
+        }
+        let endpoint = client.endpoint().expect("room");
+        let worker = client.worker(&endpoint).expect("few");
+        let mut executor = Executor::new(&endpoint);
+        worker.serve(&executor.spawner());
+        let (fabric, outcome) = (&fabric, &std::cell::Cell::new((false, false)));
+        executor.spawn(async move {
+            let write = worker.transact(async |tx| {
+                // The owner that dies is the first that is asked.
+                tx.put(notes, 0, vec![1; 8]).await?;
+                tx.put(notes, 1, vec![1; 8]).await
+            });
+            let has_ended = polled(write, polls).await;
+            fabric.kill(NodeId(0)).expect("it is here");
+            dead.store(true, SeqCst);
+            worker.settle().await;
+            let mut tx = worker.begin().await;
+            let written = match tx.put(notes, 1, vec![2; 8]).await {
+                Ok(()) => tx.commit().await,
+                Err(error) => Err(error),
+            };
+            outcome.set((has_ended, written.is_ok()));
+        });
+        executor.run();
+        done.store(true, SeqCst);
+        outcome.get()
+    })
+}
+
+#[test]
+fn an_owner_that_dies_leaves_no_locks_at_others() {
+    for polls in 1.. {
+        let (has_ended, is_free) = is_free_after_death(polls);
+        assert!(is_free, "after {polls} polls");
+        if has_ended {
+            break;
+        }
+    }
+}

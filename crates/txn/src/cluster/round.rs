@@ -59,8 +59,12 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> Coordinator<'e, F, S> {
         for owner in 0..state.owners.len() {
             let node = state.owners[owner].node;
             if node != self.id() && asks.iter().any(|ask| state.node_of(*ask) == node) {
-                // Nothing is asked of a node that does not know this one.
-                self.greet(node).await?;
+                // Nothing is asked of a node that does not know this one. The others are asked all
+                // the same: they may have to carry out what is decided, or give up locks.
+                if let Err(error) = self.greet(node).await {
+                    keep_first(&mut outcome, Err(state.not_greeted(node, error)));
+                    continue;
+                }
                 let mut by_message = Asks::new();
                 for ask in asks.iter().filter(|ask| state.node_of(**ask) == node) {
                     if self.is_one_sided(state, *ask) { by_verbs.push(*ask) } else { by_message.push(*ask) }
@@ -428,6 +432,14 @@ impl<P: drtm_rdma::Port> State<'_, P> {
                 RpcError::Reply(_) => ClusterError::Nonsense { node, what: "a reply that is none" }.into(),
                 source => ClusterError::Unreachable { node, source }.into(),
             },
+        }
+    }
+
+    /// The same of a failure to meet an owner.
+    fn not_greeted(&self, node: NodeId, error: Error) -> Error {
+        match error {
+            Error::Cluster(ClusterError::Unreachable { source, .. }) => self.failed(node, source),
+            error => error,
         }
     }
 
