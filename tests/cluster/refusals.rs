@@ -147,8 +147,9 @@ fn is_free_after_death(polls: u32) -> (bool, bool) {
     let (done, dead) = (&AtomicBool::new(false), &AtomicBool::new(false));
     thread::scope(|scope| {
         for (owner, ends) in owners.into_iter().zip([dead, done]) {
+            // Before it can die.
+            let endpoint = owner.endpoint().expect("room");
             scope.spawn(move || {
-                let endpoint = owner.endpoint().expect("room");
                 let mut executor = Executor::new(&endpoint);
                 owner.worker(&endpoint).expect("few").serve(&executor.spawner());
                 executor.spawn(endpoint.until(|| ends.load(SeqCst)));

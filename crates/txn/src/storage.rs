@@ -252,13 +252,11 @@ impl<E: Engine> Storage<E> {
         mut see: impl FnMut(KeyRef<'_>, ReadEntry, &[u8]) -> ControlFlow<()>,
     ) -> Result<(), KvError> {
         let (mut view, mut value) = (Current, Vec::new());
-        let show = |key: KeyRef<'_>, seen: ReadEntry, value: &mut Vec<u8>| see(key, seen, value);
         match self {
             Self::TreeOfWords(tree) => {
                 let word = |key| if let KeyRef::Word(word) = key { word } else { 0 };
                 let mut cursor = Cursor::up((low.map(word), high.map(word)));
-                let mut show = show;
-                let each = |word, seen, value: &mut Vec<u8>| show(KeyRef::Word(word), seen, value);
+                let each = |word, seen, value: &mut Vec<u8>| see(KeyRef::Word(word), seen, value);
                 tree.advance_each(&mut cursor, &mut view, passed, &mut value, each)
             }
             Self::TreeOfBytes(tree) => {
@@ -266,8 +264,7 @@ impl<E: Engine> Storage<E> {
                     if let KeyRef::Bytes(bytes) = key { bytes } else { &[] }
                 }
                 let mut cursor = Cursor::up((low.map(bytes), high.map(bytes)));
-                let mut show = show;
-                let each = |bytes: &[u8], seen, value: &mut Vec<u8>| show(KeyRef::Bytes(bytes), seen, value);
+                let each = |bytes: &[u8], seen, value: &mut Vec<u8>| see(KeyRef::Bytes(bytes), seen, value);
                 tree.advance_each(&mut cursor, &mut view, passed, &mut value, each)
             }
             Self::HashOfWords(_) | Self::HashOfBytes(_) => Ok(()),

@@ -25,7 +25,7 @@ use super::{
         UnlockRow,
     },
 };
-use crate::{Conflict, Error, Setting, arena::ArenaRange};
+use crate::{Conflict, Error, Setting};
 
 /// Bytes of rows of a range that are read at once on this node.
 const PAGE: usize = 1 << 16;
@@ -544,14 +544,6 @@ impl<P: drtm_rdma::Port> State<'_, P> {
         let owner = &mut self.owners[owner as usize];
         owner.has_count(line.count);
         owner.has_number(line.epoch, false);
-    }
-
-    /// The value that was put, kept until the end.
-    pub(super) fn keep_value(
-        &mut self,
-        encode: impl FnOnce(&mut Vec<u8>) -> Result<(), Error>,
-    ) -> Result<ArenaRange, Error> {
-        self.arena.keep_value(encode)
     }
 }
 

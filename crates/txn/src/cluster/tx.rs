@@ -29,6 +29,9 @@ use crate::{
 /// How often a row that another transaction has locked is read again.
 const PATIENCE: u32 = 12;
 
+/// The longest of these pauses: two to this power of microseconds.
+const LONGEST: u32 = 6;
+
 /// How often the lock of a claimed row is tried.
 const CLAIM_PATIENCE: u32 = 1 << 10;
 
@@ -97,15 +100,23 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> ClusterTx<'e, F, S> {
                 _ => 0,
             });
             asks.dedup();
-            match self.round(Phase::Execute, &asks).await {
-                Err(Error::Conflict(Conflict::Locked)) if tries < PATIENCE => {
-                    // What was locked is read again.
-                    self.worker.endpoint().sleep(Duration::from_micros(1 << tries.min(7))).await;
-                    tries += 1;
-                }
-                outcome => return outcome,
+            let outcome = self.round(Phase::Execute, &asks).await;
+            if !self.is_to_be_repeated(&outcome, &mut tries, PATIENCE).await {
+                return outcome;
             }
         }
+    }
+
+    /// Whether a round is to be tried once more, since it has met a row that is locked: after a
+    /// pause, which is longer each time, and only so often.
+    async fn is_to_be_repeated(&self, outcome: &Result<(), Error>, tries: &mut u32, most: u32) -> bool {
+        let is_locked = matches!(outcome, Err(Error::Conflict(Conflict::Locked)));
+        if !is_locked || *tries >= most {
+            return false;
+        }
+        self.worker.endpoint().sleep(Duration::from_micros(1 << (*tries).min(LONGEST))).await;
+        *tries += 1;
+        true
     }
 
     fn decode<K: Key, C: Codec, O: Kind>(
@@ -120,6 +131,7 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> ClusterTx<'e, F, S> {
     fn keep<K: Key, C: Codec, O: Kind>(&mut self, table: ClusterTable<K, C, O>, value: &C::Given) -> Result<Op, Error> {
         let kept = self
             .state()
+            .arena
             .keep_value(|bytes| C::encode(value, bytes).map_err(|source| Error::Codec { table: table.name, source }));
         kept.map(Op::Put)
     }
@@ -215,13 +227,9 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> ClusterTx<'e, F, S> {
             if asks.is_empty() {
                 break;
             }
-            match self.round(Phase::Execute, &asks).await {
-                Ok(()) => {}
-                Err(Error::Conflict(Conflict::Locked)) if tries < PATIENCE => {
-                    self.worker.endpoint().sleep(Duration::from_micros(1 << tries.min(7))).await;
-                    tries += 1;
-                }
-                Err(error) => return Err(error),
+            let outcome = self.round(Phase::Execute, &asks).await;
+            if outcome.is_err() && !self.is_to_be_repeated(&outcome, &mut tries, PATIENCE).await {
+                outcome?;
             }
         }
         self.rows_in(table, bounds)
@@ -410,12 +418,12 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> ClusterTx<'e, F, S> {
     async fn claim_one(&mut self, row: u32) -> Result<(), Error> {
         let mut tries = 0;
         while self.state().rows[row as usize].at.is_some() {
-            match self.round(Phase::Lock, &[Ask::Lock(row)]).await {
+            let outcome = self.round(Phase::Lock, &[Ask::Lock(row)]).await;
+            if self.is_to_be_repeated(&outcome, &mut tries, CLAIM_PATIENCE).await {
+                continue;
+            }
+            match outcome {
                 Ok(()) => break,
-                Err(Error::Conflict(Conflict::Locked)) if tries < CLAIM_PATIENCE => {
-                    self.worker.endpoint().sleep(Duration::from_micros(1 << tries.min(6))).await;
-                    tries += 1;
-                }
                 Err(Error::Conflict(Conflict::Moved)) if tries < CLAIM_PATIENCE => {
                     // It is looked up once more, and then locked where it is now.
                     self.state().rows[row as usize].at = None;
@@ -464,12 +472,9 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> ClusterTx<'e, F, S> {
         let mut tries = 0;
         loop {
             let asks = self.ask(Ask::Place, |row| row.is_written() && row.at.is_none());
-            match self.round(Phase::Execute, &asks).await {
-                Err(Error::Conflict(Conflict::Locked)) if tries < PATIENCE => {
-                    self.worker.endpoint().sleep(Duration::from_micros(1 << tries.min(7))).await;
-                    tries += 1;
-                }
-                outcome => return outcome,
+            let outcome = self.round(Phase::Execute, &asks).await;
+            if !self.is_to_be_repeated(&outcome, &mut tries, PATIENCE).await {
+                return outcome;
             }
         }
     }
