@@ -5,20 +5,18 @@ use std::{
     path::PathBuf,
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+        atomic::{AtomicU64, Ordering::Relaxed},
     },
-    thread,
 };
 
 use drtm_htm::NoHtm;
 use drtm_kv::{Service, Store};
 use drtm_rdma::{
-    Endpoint, Executor, Fabric, LocalConfig, NodeId, Offset, Phase, Region, RegionId, Remote, ShmConfig, ShmFabric,
-    ShmPort,
+    Endpoint, Fabric, LocalConfig, NodeId, Offset, Region, RegionId, Remote, ShmConfig, ShmFabric, ShmPort,
 };
 
 use crate::{
-    peers::{Job, OWNER, PATIENCE, on_threads},
+    peers::{Job, OWNER, PATIENCE, on_threads, served_on_a_thread},
     support::MIB,
 };
 
@@ -92,28 +90,6 @@ impl Cluster {
 
     /// Runs `peers` while the owner serves these tables on a thread of its own.
     pub(crate) fn serving<T>(&self, service: Service<NoHtm>, peers: impl FnOnce() -> T) -> T {
-        let done = AtomicBool::new(false);
-        thread::scope(|scope| {
-            scope.spawn(|| self.serve_until(service, &done));
-            let _stop = Stop(&done);
-            peers()
-        })
-    }
-
-    fn serve_until(&self, mut service: Service<NoHtm>, done: &AtomicBool) {
-        let endpoint = self.endpoint(OWNER);
-        let mut executor = Executor::new(&endpoint);
-        executor.serve(service.serve(endpoint.during(Phase::Other)));
-        executor.spawn(endpoint.until(|| done.load(Relaxed)));
-        executor.run();
-    }
-}
-
-/// Stops the owner however the peers end, so that a failed check is reported and does not hang.
-struct Stop<'d>(&'d AtomicBool);
-
-impl Drop for Stop<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Relaxed);
+        served_on_a_thread(&|node| self.endpoint(node), service, peers)
     }
 }

@@ -1,23 +1,16 @@
 //! A cluster of three nodes within the process, of which one owns a store that the others reach, in
 //! every mood of the fabric.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering::Relaxed},
-    },
-    thread,
-};
+use std::sync::Arc;
 
 use drtm_htm::NoHtm;
 use drtm_kv::{Service, Store};
 use drtm_rdma::{
-    Atomicity, Endpoint, Executor, Fabric, LocalConfig, LocalFabric, LocalPort, NodeId, Offset, Phase, Region,
-    RegionId, Remote, Tearing,
+    Atomicity, Endpoint, Fabric, LocalConfig, LocalFabric, LocalPort, NodeId, Offset, Region, RegionId, Remote, Tearing,
 };
 
 use crate::{
-    peers::{Job, OWNER, on_threads},
+    peers::{Job, OWNER, on_threads, served_on_a_thread},
     support::MIB,
 };
 
@@ -75,33 +68,6 @@ impl Cluster {
 
     /// Runs `peers` while the owner serves these tables on a thread of its own.
     pub(crate) fn serving<T>(&self, service: Service<NoHtm>, peers: impl FnOnce() -> T) -> T {
-        let done = AtomicBool::new(false);
-        thread::scope(|scope| {
-            scope.spawn(|| self.serve_until(service, &done));
-            let _stop = Stop(&done);
-            peers()
-        })
-    }
-
-    fn serve_until(&self, mut service: Service<NoHtm>, done: &AtomicBool) {
-        let endpoint = self.endpoint(OWNER);
-        let verbs = endpoint.during(Phase::Other);
-        let mut executor = Executor::new(&endpoint);
-        executor.serve(service.serve(verbs));
-        executor.spawn(endpoint.until(|| {
-            // There are more threads than processors.
-            thread::yield_now();
-            done.load(Relaxed)
-        }));
-        executor.run();
-    }
-}
-
-/// Stops the owner however the peers end, so that a failed check is reported and does not hang.
-struct Stop<'d>(&'d AtomicBool);
-
-impl Drop for Stop<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Relaxed);
+        served_on_a_thread(&|node| self.endpoint(node), service, peers)
     }
 }

@@ -1,10 +1,16 @@
 //! What the tests of peers share, on whichever fabric the program's [`cluster`](crate::cluster) is.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    time::Duration,
+};
 
 use drtm_htm::NoHtm;
-use drtm_kv::{Cache, HashPeer, HashTable, Holder, Keys, KvTable, Location, RecordPeer, Store, TableId};
-use drtm_rdma::{Endpoint, Executor, LocalConfig, NodeId, Offset, Port, Remote, Spawner, Verbs};
+use drtm_kv::{Cache, HashPeer, HashTable, Holder, Keys, KvTable, Location, RecordPeer, Service, Store, TableId};
+use drtm_rdma::{Endpoint, Executor, LocalConfig, NodeId, Offset, Phase, Port, Remote, Spawner, Verbs};
 
 use crate::cluster::{Cluster, PortOf};
 
@@ -43,6 +49,40 @@ pub(crate) fn on_threads(cluster: &(impl Sync + Fn(NodeId) -> Endpoint<PortOf>),
             });
         }
     });
+}
+
+/// Runs `peers` while the owner serves these tables on a thread of its own, however they end.
+#[allow(dead_code, reason = "a simulated cluster has no threads")]
+pub(crate) fn served_on_a_thread<T>(
+    cluster: &(impl Sync + Fn(NodeId) -> Endpoint<PortOf>),
+    mut service: Service<NoHtm>,
+    peers: impl FnOnce() -> T,
+) -> T {
+    /// Stops the owner, so that a failed check is reported and does not hang.
+    struct Stop<'d>(&'d AtomicBool);
+
+    impl Drop for Stop<'_> {
+        fn drop(&mut self) {
+            self.0.store(true, Relaxed);
+        }
+    }
+
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let endpoint = cluster(OWNER);
+            let mut executor = Executor::new(&endpoint);
+            executor.serve(service.serve(endpoint.during(Phase::Other)));
+            executor.spawn(endpoint.until(|| {
+                // There are more threads than processors.
+                std::thread::yield_now();
+                done.load(Relaxed)
+            }));
+            executor.run();
+        });
+        let _stop = Stop(&done);
+        peers()
+    })
 }
 
 /// Runs one coroutine, which must not hang.
