@@ -1,11 +1,15 @@
 //! Small clusters, for tests of workloads.
 
 use drtm_htm::NoHtm;
-use drtm_rdma::NicProfile;
-use drtm_txn::{Setting, cluster::Protocol};
+use drtm_rdma::{Fabric, NicProfile};
+use drtm_txn::{
+    Setting,
+    cluster::{Node, NodeBuilder, Protocol, Worker},
+};
+use serde::{Deserialize, Serialize};
 
-use super::{ClusterWorkload, Gathered, Length, Plan, ProtocolOf, run};
-use crate::fabric::FabricName;
+use super::{ClusterWorkload, Gathered, Length, Place, Plan, ProtocolOf, run};
+use crate::{Error, drive::Done, fabric::FabricName};
 
 /// Fabrics within a test's process.
 pub(crate) const FABRICS: [FabricName; 2] = [FabricName::Local, FabricName::Sim(&NicProfile::CONNECTX_4)];
@@ -35,4 +39,81 @@ pub(crate) fn run_on<S: Setting<Engine = NoHtm>, W: ClusterWorkload>(
         memory: 128 << 20,
     };
     run::<S, W>(workload, fabric, &plan).expect("all nodes are here")
+}
+
+/// A workload whose clients can do something wrong, for its check to find.
+pub(crate) trait Carelessly: ClusterWorkload {
+    /// Runs a client's next transaction, but not as one.
+    async fn run_carelessly<F: Fabric<Engine = NoHtm>, S: Setting<Engine = NoHtm>>(
+        &self,
+        worker: &Worker<'_, F, S>,
+        tables: Self::Tables,
+        client: &mut Self::Client,
+    ) -> Result<Done, Error>;
+}
+
+/// A workload whose clients do nothing else. It is sound otherwise.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(bound = "")]
+pub(crate) struct Careless<W: ClusterWorkload>(pub(crate) W);
+
+impl<W: Carelessly> ClusterWorkload for Careless<W> {
+    const NAME: &'static str = "careless";
+    const KINDS: &'static [&'static str] = W::KINDS;
+    type Tables = W::Tables;
+    type Client = W::Client;
+    type Count = W::Count;
+
+    fn size(&self) -> Vec<(&'static str, serde_json::Value)> {
+        Vec::new()
+    }
+
+    fn open<F: Fabric<Engine = NoHtm>, S: Setting<Engine = NoHtm>>(
+        &self,
+        node: &mut NodeBuilder<F, S>,
+    ) -> Result<W::Tables, Error> {
+        self.0.open(node)
+    }
+
+    fn load<F: Fabric<Engine = NoHtm>, S: Setting<Engine = NoHtm>>(
+        &self,
+        node: &Node<F, S>,
+        place: Place,
+    ) -> Result<(), Error> {
+        self.0.load(node, place)
+    }
+
+    fn client(&self, place: Place, number: usize) -> Result<W::Client, Error> {
+        self.0.client(place, number)
+    }
+
+    async fn run_next<F: Fabric<Engine = NoHtm>, S: Setting<Engine = NoHtm>>(
+        &self,
+        worker: &Worker<'_, F, S>,
+        tables: W::Tables,
+        client: &mut W::Client,
+    ) -> Result<Done, Error> {
+        self.0.run_carelessly(worker, tables, client).await
+    }
+
+    fn count(client: W::Client) -> W::Count {
+        W::count(client)
+    }
+
+    async fn check<F: Fabric<Engine = NoHtm>, S: Setting<Engine = NoHtm>>(
+        &self,
+        worker: &Worker<'_, F, S>,
+        tables: W::Tables,
+        count: &mut W::Count,
+    ) -> Result<Vec<String>, Error> {
+        self.0.check(worker, tables, count).await
+    }
+
+    fn check_node<F: Fabric<Engine = NoHtm>, S: Setting<Engine = NoHtm>>(
+        &self,
+        node: &Node<F, S>,
+        place: Place,
+    ) -> Result<Vec<String>, Error> {
+        self.0.check_node(node, place)
+    }
 }

@@ -6,77 +6,24 @@ use super::*;
 use crate::{
     drive::cluster::{
         Gathered, Sound,
-        trial::{FABRICS, NODES, run_on},
+        trial::{Careless, Carelessly, FABRICS, NODES, run_on},
     },
     smallbank::Hot,
 };
 
 /// A bank whose clients read in one transaction, and write in another.
-#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
-struct Careless(SmallBank);
-
-impl ClusterWorkload for Careless {
-    const NAME: &'static str = "careless";
-    const KINDS: &'static [&'static str] = SmallBank::KINDS;
-    type Tables = Tables;
-    type Client = Client;
-    type Count = Ledger;
-
-    fn size(&self) -> Vec<(&'static str, serde_json::Value)> {
-        Vec::new()
-    }
-
-    fn open<F: Fabric<Engine = NoHtm>, S: Setting<Engine = NoHtm>>(
-        &self,
-        node: &mut NodeBuilder<F, S>,
-    ) -> Result<Tables, Error> {
-        self.0.open(node)
-    }
-
-    fn load<F: Fabric<Engine = NoHtm>, S: Setting<Engine = NoHtm>>(
-        &self,
-        node: &Node<F, S>,
-        place: Place,
-    ) -> Result<(), Error> {
-        self.0.load(node, place)
-    }
-
-    fn client(&self, place: Place, number: usize) -> Result<Client, Error> {
-        self.0.client(place, number)
-    }
-
-    async fn run_next<F: Fabric<Engine = NoHtm>, S: Setting<Engine = NoHtm>>(
+impl Carelessly for SmallBank {
+    async fn run_carelessly<F: Fabric<Engine = NoHtm>, S: Setting<Engine = NoHtm>>(
         &self,
         worker: &Worker<'_, F, S>,
         tables: Tables,
         client: &mut Client,
     ) -> Result<Done, Error> {
-        let customer = client.ledger.put as u64 % self.0.bank.customers();
+        let customer = client.ledger.put as u64 % self.bank.customers();
         let balance = worker.transact(async |tx| tables.checking(tx, customer).await).await?;
         worker.transact(async |tx| tables.set_checking(tx, customer, balance + 1).await).await?;
         client.ledger.put(1);
         Ok(Done { kind: 1, is_committed: true })
-    }
-
-    fn count(client: Client) -> Ledger {
-        client.ledger
-    }
-
-    async fn check<F: Fabric<Engine = NoHtm>, S: Setting<Engine = NoHtm>>(
-        &self,
-        worker: &Worker<'_, F, S>,
-        tables: Tables,
-        ledger: &mut Ledger,
-    ) -> Result<Vec<String>, Error> {
-        self.0.check(worker, tables, ledger).await
-    }
-
-    fn check_node<F: Fabric<Engine = NoHtm>, S: Setting<Engine = NoHtm>>(
-        &self,
-        node: &Node<F, S>,
-        place: Place,
-    ) -> Result<Vec<String>, Error> {
-        self.0.check_node(node, place)
     }
 }
 

@@ -5,44 +5,12 @@ use drtm_txn::cluster::Protocol;
 use super::*;
 use crate::drive::cluster::{
     Gathered, Sound,
-    trial::{FABRICS, NODES, run_on},
+    trial::{Careless, Carelessly, FABRICS, NODES, run_on},
 };
 
 /// Terminals that take from stock in a transaction of its own, after they have looked in another.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-struct Careless(NewOrders);
-
-impl ClusterWorkload for Careless {
-    const NAME: &'static str = "careless";
-    const KINDS: &'static [&'static str] = NewOrders::KINDS;
-    type Tables = Tables;
-    type Client = Client;
-    type Count = Nothing;
-
-    fn size(&self) -> Vec<(&'static str, serde_json::Value)> {
-        Vec::new()
-    }
-
-    fn open<F: Fabric<Engine = NoHtm>, S: Setting<Engine = NoHtm>>(
-        &self,
-        node: &mut NodeBuilder<F, S>,
-    ) -> Result<Tables, Error> {
-        self.0.open(node)
-    }
-
-    fn load<F: Fabric<Engine = NoHtm>, S: Setting<Engine = NoHtm>>(
-        &self,
-        node: &Node<F, S>,
-        place: Place,
-    ) -> Result<(), Error> {
-        self.0.load(node, place)
-    }
-
-    fn client(&self, place: Place, number: usize) -> Result<Client, Error> {
-        self.0.client(place, number)
-    }
-
-    async fn run_next<F: Fabric<Engine = NoHtm>, S: Setting<Engine = NoHtm>>(
+impl Carelessly for NewOrders {
+    async fn run_carelessly<F: Fabric<Engine = NoHtm>, S: Setting<Engine = NoHtm>>(
         &self,
         worker: &Worker<'_, F, S>,
         tables: Tables,
@@ -50,32 +18,11 @@ impl ClusterWorkload for Careless {
     ) -> Result<Done, Error> {
         let any = client.inputs.new_order().stocks()[0];
         let before = worker.transact(async |tx| tx.get(tables.stocks, &any).await).await?;
-        let done = self.0.run_next(worker, tables, client).await?;
+        let done = self.run_next(worker, tables, client).await?;
         if let Some(stock) = before {
             worker.transact(async |tx| tx.put(tables.stocks, &any, &stock).await).await?;
         }
         Ok(done)
-    }
-
-    fn count(client: Client) -> Nothing {
-        NewOrders::count(client)
-    }
-
-    async fn check<F: Fabric<Engine = NoHtm>, S: Setting<Engine = NoHtm>>(
-        &self,
-        worker: &Worker<'_, F, S>,
-        tables: Tables,
-        count: &mut Nothing,
-    ) -> Result<Vec<String>, Error> {
-        self.0.check(worker, tables, count).await
-    }
-
-    fn check_node<F: Fabric<Engine = NoHtm>, S: Setting<Engine = NoHtm>>(
-        &self,
-        node: &Node<F, S>,
-        place: Place,
-    ) -> Result<Vec<String>, Error> {
-        self.0.check_node(node, place)
     }
 }
 
