@@ -8,7 +8,7 @@ use crossbeam_queue::ArrayQueue;
 
 use crate::{
     NodeId,
-    port::{Frame, ReplyTo, Ticket},
+    port::{Frame, Received, ReplyTo, Ticket},
 };
 
 /// What a message is.
@@ -64,6 +64,19 @@ impl Mailbox {
 
     pub(crate) fn receive(&self) -> Option<Letter> {
         self.letters.pop()
+    }
+
+    /// Takes the next message, from a mailbox to which no replies are delivered.
+    pub(crate) fn receive_message(&self) -> Option<Received> {
+        if self.is_empty() {
+            return None;
+        }
+        let Letter { from, kind, frame } = self.receive()?;
+        let reply_to = match kind {
+            Kind::Call(reply_to) => Some(reply_to),
+            Kind::Message | Kind::Reply { .. } => None,
+        };
+        Some(Received { from, frame, reply_to })
     }
 
     /// Whether a message can be delivered.

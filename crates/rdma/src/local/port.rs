@@ -251,15 +251,7 @@ impl<E: Engine> Backend for LocalPort<E> {
     }
 
     fn receive(&mut self) -> Option<Received> {
-        if self.home.mail.is_empty() {
-            return None;
-        }
-        let letter = self.home.mail.receive()?;
-        let reply_to = match letter.kind {
-            Kind::Call(reply_to) => Some(reply_to),
-            Kind::Message | Kind::Reply { .. } => None,
-        };
-        Some(Received { from: letter.from, frame: letter.frame, reply_to })
+        self.home.mail.receive_message()
     }
 
     fn reply(&mut self, to: ReplyTo, reply: Reply) {

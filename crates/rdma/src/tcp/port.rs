@@ -15,7 +15,6 @@ use crate::{
     Buffers, Capabilities, FabricError, Incarnation, NodeEvent, NodeId, Port, Presence, Time, VerbError,
     alarm::{Ring, Ringer},
     die,
-    mailbox::Kind,
     membership::Told,
     port::{Activity, Backend, Events, Frame, Received, Reply, ReplyTo, Work},
     time,
@@ -313,15 +312,7 @@ impl<E: Engine> Backend for TcpPort<E> {
     }
 
     fn receive(&mut self) -> Option<Received> {
-        if self.shared.mail.is_empty() {
-            return None;
-        }
-        let letter = self.shared.mail.receive()?;
-        let reply_to = match letter.kind {
-            Kind::Call(reply_to) => Some(reply_to),
-            Kind::Message | Kind::Reply { .. } => None,
-        };
-        Some(Received { from: letter.from, frame: letter.frame, reply_to })
+        self.shared.mail.receive_message()
     }
 
     fn reply(&mut self, to: ReplyTo, reply: Reply) {
