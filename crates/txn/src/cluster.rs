@@ -30,10 +30,12 @@
 //! carries it out if it was decided, and gives its locks up otherwise. Only then is the name under
 //! which it has locked used again.
 //!
+//! Which phases are messages to the owner, and which are one-sided, is said by the [`Protocol`].
+//!
 //! # What it does not do yet
 //!
-//! Each phase is a message to the owner. Tables have no indexes, nodes keep their rows in memory
-//! only, and the rows of a node that dies are gone: its locks are not recovered.
+//! Tables have no indexes, nodes keep their rows in memory only, and the rows of a node that dies are
+//! gone. What it had locked stays locked, and is told of ([`Refusal::HolderDead`]).
 
 mod ask;
 mod coordinator;
