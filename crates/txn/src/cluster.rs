@@ -34,8 +34,8 @@
 //!
 //! # What it does not do yet
 //!
-//! Tables have no indexes, nodes keep their rows in memory only, and the rows of a node that dies are
-//! gone. What it had locked stays locked, and is told of ([`Refusal::HolderDead`]).
+//! Tables have no indexes, nodes keep their rows in memory only, and the rows of a node that dies
+//! are gone. What it had locked stays locked, and is told of ([`Refusal::HolderDead`]).
 
 mod ask;
 mod coordinator;

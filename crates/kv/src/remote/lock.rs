@@ -42,8 +42,9 @@ struct Line {
     is: Option<[u64; 2]>,
 }
 
-/// A record that its holder has locked. It stays locked until it is [written](RecordPeer::write) or [unlocked](RecordPeer::unlock): to drop
-/// this is not to give the lock up, which takes a round trip.
+/// A record that its holder has locked. It stays locked until it is [written](RecordPeer::write) or
+/// [unlocked](RecordPeer::unlock): to drop this is not to give the lock up, which takes a round
+/// trip.
 ///
 /// # Example
 ///
@@ -60,8 +61,8 @@ pub struct RecordLock {
 }
 
 impl RecordLock {
-    /// The words that were [read after](RecordPeer::lock_and_read) the lock was taken, if there was room
-    /// for that.
+    /// The words that were [read after](RecordPeer::lock_and_read) the lock was taken, if there was
+    /// room for that.
     #[must_use]
     pub fn line(&self) -> Option<[u64; 2]> {
         self.line
@@ -89,12 +90,13 @@ impl RecordLock {
 impl<K: Keys> RecordPeer<K> {
     /// Locks the record in the name of `holder`, who knows this of leases, and reads its value.
     ///
-    /// One round trip where state words are swapped by peers, two where the owner is asked to lock: it must
-    /// [serve](crate::Service) the table then.
+    /// One round trip where state words are swapped by peers, two where the owner is asked to lock:
+    /// it must [serve](crate::Service) the table then.
     ///
     /// # Errors
     ///
-    /// When an operation fails, or the record is corrupt. The record is not locked then, unless the fabric has failed to say whether it is.
+    /// When an operation fails, or the record is corrupt. The record is not locked then, unless the
+    /// fabric has failed to say whether it is.
     pub async fn lock<P: Port>(
         &self,
         verbs: Verbs<'_, P>,
@@ -112,9 +114,9 @@ impl<K: Keys> RecordPeer<K> {
         }
     }
 
-    /// [Locks](Self::lock) the record if it is free, without waiting for it, and reads two words of the owner's in the same round trip: after
-    /// the lock was taken, and the first no later than the second. They are the lock's
-    /// [line](RecordLock::line).
+    /// [Locks](Self::lock) the record if it is free, without waiting for it, and reads two words of
+    /// the owner's in the same round trip: after the lock was taken, and the first no later than
+    /// the second. They are the lock's [line](RecordLock::line).
     ///
     /// # Errors
     ///
@@ -151,7 +153,8 @@ impl<K: Keys> RecordPeer<K> {
     ///
     /// # Errors
     ///
-    /// When an operation fails, or the lock is not the holder's any more: then it has been taken from him, and the record is not touched.
+    /// When an operation fails, or the lock is not the holder's any more: then it has been taken
+    /// from him, and the record is not touched.
     pub async fn unlock<P: Port>(&self, verbs: Verbs<'_, P>, lock: RecordLock) -> Result<(), RemoteError> {
         self.release(verbs, lock.location, lock.holder).await
     }
@@ -181,7 +184,8 @@ impl<K: Keys> RecordPeer<K> {
         }
     }
 
-    /// Swaps the state word as [`acquire`] says, first as of a free record, and fetches the record along with that.
+    /// Swaps the state word as [`acquire`] says, first as of a free record, and fetches the record
+    /// along with that.
     async fn swap_and_fetch<'e, P: Port>(
         &self,
         verbs: Verbs<'e, P>,

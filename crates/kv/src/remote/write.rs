@@ -32,19 +32,22 @@ type Sealed = SmallVec<[u64; 64]>;
 /// ```
 #[derive(Debug)]
 pub struct Unwritten {
-    /// The lock, if nothing has been written. Otherwise it is not known what has, and whether the lock was given up.
+    /// The lock, if nothing has been written. Otherwise it is not known what has, and whether the
+    /// lock was given up.
     pub lock: Option<RecordLock>,
     /// Why.
     pub error: RemoteError,
 }
 
 impl<K: Keys> RecordPeer<K> {
-    /// Posts what writes a value in a version of the caller's choice, and gives the lock up: everything,
-    /// or nothing if there is an error. The record is written and free once the completion is there.
+    /// Posts what writes a value in a version of the caller's choice, and gives the lock up:
+    /// everything, or nothing if there is an error. The record is written and free once the
+    /// completion is there.
     ///
     /// # Errors
     ///
-    /// When the value has another length than the one before, or where there is no room in the queue.
+    /// When the value has another length than the one before, or where there is no room in the
+    /// queue.
     pub fn post_write<'e, P: Port>(
         &self,
         verbs: Verbs<'e, P>,
@@ -58,11 +61,13 @@ impl<K: Keys> RecordPeer<K> {
         Ok(post(verbs, lock, version, &seal(lock, version, value))?)
     }
 
-    /// Writes a value over one of the same length, and gives the lock up, in one round trip. Gives the new version.
+    /// Writes a value over one of the same length, and gives the lock up, in one round trip. Gives
+    /// the new version.
     ///
     /// # Errors
     ///
-    /// When the value has another length: the lock comes back with the error. When an operation fails.
+    /// When the value has another length: the lock comes back with the error. When an operation
+    /// fails.
     pub async fn write<P: Port>(
         &self,
         verbs: Verbs<'_, P>,
@@ -84,7 +89,8 @@ impl<K: Keys> RecordPeer<K> {
                 Err(error) => return Err(Unwritten { lock: Some(lock), error: error.into() }),
             }
         };
-        // The others are not waited for. If one of them failed, then so did the last, and the record stays locked.
+        // The others are not waited for. If one of them failed, then so did the last, and the
+        // record stays locked.
         match freed.await {
             Ok(()) => Ok(version),
             Err(error) => Err(Unwritten { lock: None, error: error.into() }),

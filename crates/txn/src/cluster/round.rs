@@ -1,9 +1,10 @@
 //! A round: requests to any number of owners, all under way at the same time, and what their
 //! answers mean for the transaction.
 //!
-//! Each request has a local form, a call of this node's own participant, and a message form; some have
-//! a one-sided form (`reach`), too. Protocol code says what is to be done, and not how. Requests to one owner that do not fit one message go in
-//! several, one after the other, so that the last is carried out last.
+//! Each request has a local form, a call of this node's own participant, and a message form; some
+//! have a one-sided form (`reach`), too. Protocol code says what is to be done, and not how.
+//! Requests to one owner that do not fit one message go in several, one after the other, so that
+//! the last is carried out last.
 
 use std::ops::Bound;
 
