@@ -11,18 +11,13 @@ use crate::{
     history::{SIZES, anomalies},
 };
 
-macro_rules! faults {
-    ($($fault:ident),+) => {$(
-        #[derive(Debug)]
-        struct $fault;
-
-        impl Fault for $fault {
-            const FAULT: Option<Mutation> = Some(Mutation::$fault);
-        }
-    )+};
-}
-
-faults!(CommitWithoutValidation, CommitDespitePhantoms, SlotsNotNamed, LocksOverlooked, LockedReadsBelieved);
+drtm_testing::faults!(
+    CommitWithoutValidation,
+    CommitDespitePhantoms,
+    SlotsNotNamed,
+    LocksOverlooked,
+    LockedReadsBelieved
+);
 
 /// Runs random transactions until an anomaly is found that is expected.
 fn finds<T: Fault>(protocol: Protocol, is_expected: impl Fn(&Anomaly<u64>) -> bool) {

@@ -253,18 +253,7 @@ fn finds<F: Fault>(is_expected: impl Fn(&Anomaly<u64>) -> bool) {
     assert!(found, "nothing that is expected of {:?}", F::FAULT);
 }
 
-macro_rules! faults {
-    ($($fault:ident),+) => {$(
-        #[derive(Debug)]
-        struct $fault;
-
-        impl Fault for $fault {
-            const FAULT: Option<Mutation> = Some(Mutation::$fault);
-        }
-    )+};
-}
-
-faults!(CommitWithoutValidation);
+drtm_testing::faults!(CommitWithoutValidation);
 
 /// Two writers of one version, or rows of different moments.
 fn missed_a_write(anomaly: &Anomaly<u64>) -> bool {

@@ -10,18 +10,7 @@ use crate::{
     settings::{Fault, Tested},
 };
 
-macro_rules! faults {
-    ($($fault:ident),+) => {$(
-        #[derive(Debug)]
-        struct $fault;
-
-        impl Fault for $fault {
-            const FAULT: Option<Mutation> = Some(Mutation::$fault);
-        }
-    )+};
-}
-
-faults!(CommitWithoutValidation, CommitDespitePhantoms, ValidateBeforeLocks, UnlockBeforeVersions);
+drtm_testing::faults!(CommitWithoutValidation, CommitDespitePhantoms, ValidateBeforeLocks, UnlockBeforeVersions);
 
 /// How many runs there are at most until something is found.
 const RUNS: u64 = 400;

@@ -7,6 +7,37 @@ pub mod corpus;
 
 use std::{env, str::FromStr};
 
+/// Types that are named like the deliberate faults which they stand for, by a trait `Fault` whose
+/// `FAULT` is an `Option<Mutation>`. Both are the caller's.
+///
+/// # Example
+///
+/// ```
+/// #[derive(Debug, PartialEq)]
+/// enum Mutation {
+///     LocksForgotten,
+/// }
+///
+/// trait Fault {
+///     const FAULT: Option<Mutation>;
+/// }
+///
+/// drtm_testing::faults!(LocksForgotten);
+///
+/// assert_eq!(LocksForgotten::FAULT, Some(Mutation::LocksForgotten));
+/// ```
+#[macro_export]
+macro_rules! faults {
+    ($($fault:ident),+) => {$(
+        #[derive(Debug)]
+        struct $fault;
+
+        impl Fault for $fault {
+            const FAULT: Option<Mutation> = Some(Mutation::$fault);
+        }
+    )+};
+}
+
 /// How many rounds a stress runs: `usual`, times `DRTM_STRESS` where that is set.
 ///
 /// # Example

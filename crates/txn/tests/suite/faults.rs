@@ -13,18 +13,7 @@ trait Fault: std::fmt::Debug + Send + Sync + 'static {
     const FAULT: Option<Mutation>;
 }
 
-macro_rules! faults {
-    ($($fault:ident),+) => {$(
-        #[derive(Debug)]
-        struct $fault;
-
-        impl Fault for $fault {
-            const FAULT: Option<Mutation> = Some(Mutation::$fault);
-        }
-    )+};
-}
-
-faults!(EntriesLeftByRanges, LocksKeptWhenFull, IndexedNotChecked, SplitsNotGuarded);
+drtm_testing::faults!(EntriesLeftByRanges, LocksKeptWhenFull, IndexedNotChecked, SplitsNotGuarded);
 
 #[derive(Debug)]
 struct NoFault;

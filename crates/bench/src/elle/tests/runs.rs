@@ -7,26 +7,15 @@ use super::*;
 struct Broken<F>(PhantomData<fn() -> F>);
 
 trait Fault: std::fmt::Debug + Send + Sync + 'static {
-    const FAULT: Mutation;
+    const FAULT: Option<Mutation>;
 }
 
 impl<F: Fault> Setting for Broken<F> {
     type Engine = NoHtm;
-    const FAULT: Option<Mutation> = Some(F::FAULT);
+    const FAULT: Option<Mutation> = F::FAULT;
 }
 
-macro_rules! faults {
-    ($($fault:ident),+) => {$(
-        #[derive(Debug)]
-        struct $fault;
-
-        impl Fault for $fault {
-            const FAULT: Mutation = Mutation::$fault;
-        }
-    )+};
-}
-
-faults!(CommitWithoutValidation, CommitDespitePhantoms);
+drtm_testing::faults!(CommitWithoutValidation, CommitDespitePhantoms);
 
 fn run(workload: Workload, threads: usize, transactions: u64, seed: u64) -> Run {
     Run { workload, threads, transactions, seed }
