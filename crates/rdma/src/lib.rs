@@ -56,8 +56,10 @@ mod membership;
 mod memory;
 mod message;
 mod pending;
+mod places;
 mod port;
 mod region;
+mod registry;
 #[cfg_attr(feature = "model", allow(dead_code, reason = "models use it in tests only"))]
 mod ring;
 pub mod rpc;

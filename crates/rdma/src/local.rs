@@ -81,7 +81,7 @@ impl<E: Engine> Shared<E> {
     fn tell(&self) {
         self.changes.fetch_add(1, Release);
         for node in &self.nodes {
-            node.life().wake_all();
+            node.life().places.wake_all();
         }
     }
 }

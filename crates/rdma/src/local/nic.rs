@@ -194,15 +194,15 @@ impl Nic {
         if !life.mail.deliver(self.address.node, kind, bytes) {
             return None;
         }
-        life.wake_for_mail();
+        life.places.wake_for_mail();
         Some(Ok(0))
     }
 
     /// Hands a reply to the endpoint that waits for it, if that is still there. False if there is
     /// no room.
     fn deliver_reply<E: Engine>(&self, reply_to: ReplyTo, reply: &Reply, to: &Target<'_, E>) -> bool {
-        let Some(place) = to.life.place(reply_to.endpoint) else { return true };
-        let stale = reply_to.incarnation != to.life.incarnation || place.life.load(Acquire) != reply_to.life;
+        let Some(place) = to.life.places.get(reply_to.endpoint) else { return true };
+        let stale = reply_to.incarnation != to.life.incarnation || place.tenancy.life.load(Acquire) != reply_to.life;
         // A dead endpoint never makes room.
         if stale || to.life.is_dead() || to.silenced {
             return true;

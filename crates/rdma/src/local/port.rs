@@ -68,9 +68,8 @@ pub struct LocalPort<E: Engine> {
 impl<E: Engine> LocalPort<E> {
     pub(super) fn new(shared: &Arc<Shared<E>>, node: NodeId) -> Result<Self, FabricError> {
         let home = shared.node(node).ok_or(FabricError::UnknownNode { node })?.life();
-        let endpoint = home.move_in(node)?;
-        let place = home.place(endpoint).map(Arc::clone).ok_or(FabricError::Closed { node })?;
-        let life = place.life.load(Acquire);
+        let (endpoint, place) = home.move_in(node)?;
+        let life = place.tenancy.life.load(Acquire);
         let chance =
             shared.config.seed ^ (u64::from(node.0) << 32 | u64::from(endpoint) << 8).wrapping_mul(0x9E37_79B9);
         let nothing = Ticket { index: 0, generation: 0 };
@@ -283,7 +282,7 @@ impl<E: Engine> Backend for LocalPort<E> {
     fn wait(&mut self, until: Option<Time>, receiving: bool, quiet: impl FnOnce() -> bool) {
         let (home, place) = (&self.home, &self.place);
         if receiving {
-            home.lie_down(place);
+            home.places.lie_down(place);
         }
         place.alarm.announce();
         let nothing = place.replies.is_empty()
@@ -294,13 +293,13 @@ impl<E: Engine> Backend for LocalPort<E> {
         }
         place.alarm.retract();
         if receiving {
-            home.get_up(place);
+            home.places.get_up(place);
         }
     }
 
     fn retire(&mut self) {
         if !self.home.mail.is_empty() {
-            self.home.wake_for_mail();
+            self.home.places.wake_for_mail();
         }
     }
 
@@ -331,7 +330,7 @@ impl<E: Engine> Backend for LocalPort<E> {
 
 impl<E: Engine> Drop for LocalPort<E> {
     fn drop(&mut self) {
-        self.home.move_out(self.nic.address.endpoint);
+        self.home.places.move_out(self.nic.address.endpoint);
         for queue in &mut self.queues {
             queue.abandon(&self.home);
         }

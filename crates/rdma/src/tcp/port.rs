@@ -88,7 +88,7 @@ impl<E: Engine> TcpPort<E> {
         Ok(Self {
             _member: Arc::clone(member),
             endpoint,
-            life: place.life.load(Acquire),
+            life: place.tenancy.life.load(Acquire),
             place,
             queues: (0..shared.nodes()).map(|node| Queue::new(NodeId(node as u16))).collect(),
             active: Vec::new(),
@@ -215,13 +215,7 @@ impl<E: Engine> TcpPort<E> {
     /// Sends what was posted since the last poll. False where a connection has ended, which the
     /// next poll reports.
     fn send_all(&mut self) -> bool {
-        let by = Sending {
-            shared: &*self.shared,
-            bell: &self.place.bell,
-            endpoint: self.endpoint,
-            life: self.life,
-            now: time::of_this_machine(),
-        };
+        let by = Sending::of(&self.shared, &self.place, (self.endpoint, self.life));
         self.active.iter().all(|active| self.queues[*active as usize].send(&by))
     }
 }
@@ -284,13 +278,7 @@ impl<E: Engine> Backend for TcpPort<E> {
         if self.active.is_empty() {
             return activity;
         }
-        let by = Sending {
-            shared: &*self.shared,
-            bell: &self.place.bell,
-            endpoint: self.endpoint,
-            life: self.life,
-            now: time::of_this_machine(),
-        };
+        let by = Sending::of(&self.shared, &self.place, (self.endpoint, self.life));
         let mut heard = Heard { spare: &mut self.spare, events };
         let mut index = 0;
         while let Some(&active) = self.active.get(index) {
@@ -349,7 +337,7 @@ impl<E: Engine> Backend for TcpPort<E> {
         let until = [until, gives_up].into_iter().flatten().min();
         let (shared, place) = (&self.shared, &self.place);
         if receiving {
-            shared.lie_down(place);
+            shared.places.lie_down(place);
         }
         let at_most = until.map(|until| until.since(time::of_this_machine()));
         place.bell.sleep(&mut self.ready, at_most, || {
@@ -360,7 +348,7 @@ impl<E: Engine> Backend for TcpPort<E> {
                 && quiet()
         });
         if receiving {
-            shared.get_up(place);
+            shared.places.get_up(place);
         }
         for index in 0..self.ready.len() {
             self.activate(self.ready[index].token as usize);
@@ -369,7 +357,7 @@ impl<E: Engine> Backend for TcpPort<E> {
 
     fn retire(&mut self) {
         if !self.shared.mail.is_empty() {
-            self.shared.wake_for_mail();
+            self.shared.places.wake_for_mail();
         }
     }
 
@@ -413,7 +401,7 @@ impl<E: Engine> Drop for TcpPort<E> {
         }
         self.shared.service.ring();
         self.retire();
-        self.shared.move_out(self.endpoint, &self.place);
+        self.shared.places.move_out(self.endpoint);
     }
 }
 

@@ -7,6 +7,7 @@ use drtm_htm::Engine;
 use crate::{
     NodeId, Time, VerbError, die,
     port::{Activity, Events, Frame, Ticket, Verb, Work},
+    time,
 };
 
 use super::{
@@ -14,7 +15,7 @@ use super::{
     dial::{Dial, Wire},
     flow::Came,
     hello::{Purpose, Verdict},
-    shared::{Peer, Shared},
+    shared::{Peer, Place, Shared},
     wire::{self, Failure, Request, Response},
 };
 
@@ -38,6 +39,13 @@ pub(super) struct Sending<'p, E: Engine> {
     pub(super) endpoint: u16,
     pub(super) life: u32,
     pub(super) now: Time,
+}
+
+impl<'p, E: Engine> Sending<'p, E> {
+    /// As of now, of the endpoint that lives in this place.
+    pub(super) fn of(shared: &'p Shared<E>, place: &'p Place, (endpoint, life): (u16, u32)) -> Self {
+        Self { shared, bell: &place.bell, endpoint, life, now: time::of_this_machine() }
+    }
 }
 
 /// Where a poll's results go.

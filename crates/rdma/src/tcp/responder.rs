@@ -190,7 +190,7 @@ impl<E: Engine> Shared<E> {
         if !self.mail.deliver(from, kind, bytes) {
             return Step::Full;
         }
-        self.wake_for_mail();
+        self.places.wake_for_mail();
         Step::Done
     }
 }

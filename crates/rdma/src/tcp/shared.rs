@@ -3,7 +3,7 @@
 use std::{
     net::{SocketAddr, TcpStream},
     sync::{
-        Arc, OnceLock,
+        Arc,
         atomic::{
             AtomicBool, AtomicU8, AtomicU32,
             Ordering::{Acquire, Relaxed, Release, SeqCst},
@@ -16,8 +16,12 @@ use drtm_htm::{Engine, Word};
 use parking_lot::{Mutex, RwLock};
 
 use crate::{
-    FabricError, Incarnation, NodeId, Offset, Presence, Region, RegionId, VerbError, alarm::Ring, mailbox::Mailbox,
+    FabricError, Incarnation, NodeId, Offset, Presence, Region, RegionId, VerbError,
+    alarm::Ring,
+    mailbox::Mailbox,
+    places::{self, Places, Tenancy},
     port::ReplyTo,
+    registry::Registry,
 };
 
 use super::{
@@ -34,9 +38,6 @@ pub(super) const NODES: usize = 1024;
 
 /// Endpoints that a node can have at a time.
 pub(super) const ENDPOINTS: usize = 256;
-
-/// Regions that a node can register.
-pub(super) const REGIONS: usize = 256;
 
 const HERE: u8 = 0;
 const LEFT: u8 = 1;
@@ -110,10 +111,23 @@ impl Peer {
 #[derive(Debug)]
 pub(super) struct Place {
     pub(super) bell: Arc<Bell>,
-    /// Grows whenever an endpoint leaves the place.
-    pub(super) life: AtomicU32,
-    /// Whether mail ends the endpoint's sleep.
-    receiving: AtomicBool,
+    pub(super) tenancy: Tenancy,
+}
+
+impl Ring for Place {
+    fn ring(&self) {
+        self.bell.ring();
+    }
+}
+
+impl places::Place for Place {
+    fn tenancy(&self) -> &Tenancy {
+        &self.tenancy
+    }
+
+    fn rouse(&self) -> bool {
+        self.bell.rouse()
+    }
 }
 
 /// A connection from a peer's endpoint: where answers to it go.
@@ -153,19 +167,13 @@ pub(super) struct Shared<E: Engine> {
     pub(super) home: Arc<Peer>,
     /// Where each node listens, this one included.
     pub(super) directory: Box<[Option<SocketAddr>]>,
-    /// Filled from the front, and never changed after: read without a lock.
-    regions: Box<[OnceLock<Arc<Region<E>>>]>,
-    registration: Mutex<()>,
+    regions: Registry<E>,
     lives: Box<[RwLock<Option<Arc<Peer>>>]>,
     /// How often a node has come or gone, so that a port finds out by one look.
     pub(super) changes: AtomicU32,
-    places: Box<[OnceLock<Arc<Place>>]>,
-    /// Places that are free, the next one to use last; and how many were ever used.
-    vacancies: Mutex<(Vec<u16>, usize)>,
+    pub(super) places: Places<Place>,
     /// What was sent to this node.
     pub(super) mail: Mailbox,
-    /// Endpoints that sleep, or are about to, and are to be woken for mail.
-    sleepers: AtomicU32,
     /// For each node, its endpoints' connections.
     callers: Box<[Mutex<Endpoints>]>,
     /// What the service sleeps on.
@@ -193,14 +201,11 @@ impl<E: Engine> Shared<E> {
         let shared = Self {
             node: config.node,
             engine,
-            regions: (0..REGIONS).map(|_| OnceLock::new()).collect(),
-            registration: Mutex::default(),
+            regions: Registry::new(),
             lives: (0..nodes).map(|_| RwLock::default()).collect(),
             changes: AtomicU32::new(0),
-            places: (0..ENDPOINTS).map(|_| OnceLock::new()).collect(),
-            vacancies: Mutex::default(),
+            places: Places::new(ENDPOINTS),
             mail: Mailbox::new(config.mailbox),
-            sleepers: AtomicU32::new(0),
             callers: (0..nodes).map(|_| Mutex::default()).collect(),
             service,
             starved: AtomicBool::new(false),
@@ -251,27 +256,17 @@ impl<E: Engine> Shared<E> {
     /// Tells all endpoints of this process that something has changed.
     pub(super) fn tell(&self) {
         self.changes.fetch_add(1, Release);
-        for place in self.places.iter().map_while(OnceLock::get) {
-            place.bell.ring();
-        }
+        self.places.wake_all();
     }
 
     pub(super) fn register(&self, region: Arc<Region<E>>) -> Result<RegionId, FabricError> {
-        let node = self.node;
-        let _one_at_a_time = self.registration.lock();
-        if self.home.is_over() {
-            return Err(FabricError::Closed { node });
-        }
-        let full = FabricError::TooManyRegions { node, most: REGIONS };
-        let index = self.regions.iter().position(|place| place.get().is_none()).ok_or(full)?;
-        self.regions[index].set(region).map_err(|_| full)?;
-        Ok(RegionId(index as u16))
+        self.regions.register(self.node, region, || self.home.is_over())
     }
 
     /// Words that peers may access, and the engine to access them by.
     #[inline]
     pub(super) fn words(&self, region: RegionId, offset: Offset, count: usize) -> Result<(&E, &[Word]), Failure> {
-        let region = self.regions.get(usize::from(region.0)).and_then(OnceLock::get).ok_or(Failure::UnknownRegion)?;
+        let region = self.regions.get(region).ok_or(Failure::UnknownRegion)?;
         let words = region.words(offset, count).map_err(|_| Failure::OutOfBounds)?;
         Ok((region.engine(), words))
     }
@@ -282,49 +277,10 @@ impl<E: Engine> Shared<E> {
         if self.home.is_over() {
             return Err(FabricError::Closed { node });
         }
-        let (free, used) = &mut *self.vacancies.lock();
-        let index = match free.pop() {
-            Some(index) => index,
-            None => {
-                let place = self.places.get(*used).ok_or(FabricError::TooManyEndpoints { node, most: ENDPOINTS })?;
-                let bell = Bell::new().map_err(|_| FabricError::NoDescriptors { node })?;
-                let new = Place { bell: Arc::new(bell), life: AtomicU32::new(0), receiving: AtomicBool::new(false) };
-                place.get_or_init(|| Arc::new(new));
-                *used += 1;
-                (*used - 1) as u16
-            }
-        };
-        let place = self.places.get(usize::from(index)).and_then(OnceLock::get);
-        Ok((index, Arc::clone(place.ok_or(FabricError::Closed { node })?)))
-    }
-
-    pub(super) fn move_out(&self, index: u16, place: &Place) {
-        place.life.fetch_add(1, Release);
-        self.vacancies.lock().0.push(index);
-    }
-
-    /// An endpoint is about to sleep until mail comes. Comes before its announcement.
-    pub(super) fn lie_down(&self, place: &Place) {
-        place.receiving.store(true, Relaxed);
-        self.sleepers.fetch_add(1, Relaxed);
-    }
-
-    pub(super) fn get_up(&self, place: &Place) {
-        place.receiving.store(false, Relaxed);
-        self.sleepers.fetch_sub(1, Relaxed);
-    }
-
-    /// Wakes an endpoint for mail that was delivered, if one sleeps.
-    #[inline]
-    pub(super) fn wake_for_mail(&self) {
-        // Beside the fence of a sleeper's announcement: either it finds the mail, or it is found
-        // here.
-        fence(SeqCst);
-        if self.sleepers.load(Relaxed) > 0 {
-            let places = self.places.iter().map_while(OnceLock::get);
-            // One that is woken looks for mail before it sleeps again, so no other needs to.
-            let _ = places.filter(|place| place.receiving.load(Relaxed)).any(|place| place.bell.rouse());
-        }
+        self.places.move_in(node, || {
+            let bell = Bell::new().map_err(|_| FabricError::NoDescriptors { node })?;
+            Ok(Place { bell: Arc::new(bell), tenancy: Tenancy::default() })
+        })
     }
 
     /// The mailbox has room again: wakes the service, if that waits for it.
