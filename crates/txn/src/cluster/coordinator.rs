@@ -33,6 +33,14 @@ const SLOTS: u16 = 256;
 /// The longest pause between two runs of a closure, in microseconds.
 const LONGEST_PAUSE: u64 = 1 << 10;
 
+/// A node that this one has introduced itself to.
+#[derive(Clone)]
+struct Met {
+    incarnation: Option<Incarnation>,
+    /// Its memory, where the protocol reaches into it.
+    peer: Rc<Peer>,
+}
+
 /// One worker's way to other nodes, and the states of its transactions.
 pub(super) struct Coordinator<'e, F: Fabric, S: Setting> {
     pub(super) node: Arc<Shared<F, S>>,
@@ -51,10 +59,8 @@ pub(super) struct Coordinator<'e, F: Fabric, S: Setting> {
     /// How many of these are not finished.
     pub(super) unfinished: Cell<usize>,
     pub(super) janitor: Cell<Option<Waker>>,
-    /// Nodes that this one has introduced itself to.
-    greeted: RefCell<Vec<(NodeId, Incarnation)>>,
-    /// Their memory, where the protocol reaches into it.
-    peers: RefCell<Vec<Option<Rc<Peer>>>>,
+    /// For each node.
+    met: RefCell<Vec<Option<Met>>>,
     random: Cell<u64>,
     /// How often closures were run again, by cause.
     pub(super) conflicts: Cell<[u64; Conflict::ALL.len()]>,
@@ -74,8 +80,7 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> Coordinator<'e, F, S> {
             abandoned: RefCell::default(),
             unfinished: Cell::new(0),
             janitor: Cell::new(None),
-            greeted: RefCell::default(),
-            peers: RefCell::default(),
+            met: RefCell::default(),
             random: Cell::new(holder.to_word()),
             conflicts: Cell::default(),
         }
@@ -95,17 +100,16 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> Coordinator<'e, F, S> {
 
     /// A state, with a slot of its own.
     pub(super) async fn state(&self) -> Box<State<'e, F::Port>> {
-        let inner = self;
-        let is_there = || !inner.idle.borrow().is_empty() || inner.states.get() < SLOTS;
+        let is_there = || !self.idle.borrow().is_empty() || self.states.get() < SLOTS;
         if !is_there() {
             self.endpoint().until(is_there).await;
         }
-        let idle = inner.idle.borrow_mut().pop();
+        let idle = self.idle.borrow_mut().pop();
         idle.unwrap_or_else(|| {
-            let slot = inner.states.get();
-            inner.states.set(slot + 1);
+            let slot = self.states.get();
+            self.states.set(slot + 1);
             let slot = if S::has(Mutation::SlotsNotNamed) { 0 } else { slot };
-            Box::new(State::new(inner.holder.in_slot(slot as u8)))
+            Box::new(State::new(self.holder.in_slot(slot as u8)))
         })
     }
 
@@ -118,10 +122,9 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> Coordinator<'e, F, S> {
 
     /// Takes the state of a transaction that was dropped before its end.
     pub(super) fn abandon(&self, state: Box<State<'e, F::Port>>) {
-        let inner = self;
-        inner.unfinished.set(inner.unfinished.get() + 1);
-        inner.abandoned.borrow_mut().push_back(state);
-        if let Some(waker) = inner.janitor.take() {
+        self.unfinished.set(self.unfinished.get() + 1);
+        self.abandoned.borrow_mut().push_back(state);
+        if let Some(waker) = self.janitor.take() {
             waker.wake();
         }
     }
@@ -164,7 +167,7 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> Coordinator<'e, F, S> {
 
     /// The memory of a node that was greeted.
     pub(super) fn peer(&self, node: NodeId) -> Option<Rc<Peer>> {
-        self.peers.borrow().get(usize::from(node.0)).cloned().flatten()
+        self.met.borrow().get(usize::from(node.0))?.as_ref().map(|met| Rc::clone(&met.peer))
     }
 
     pub(super) fn rpc(&self, phase: Phase) -> Rpc<'e, F::Port> {
@@ -184,7 +187,8 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> Coordinator<'e, F, S> {
     /// Introduces this node to another one, unless it has done so.
     pub(super) async fn greet(&self, node: NodeId) -> Result<(), Error> {
         let here = self.endpoint().presence(node).here();
-        let known = self.greeted.borrow().iter().find(|(greeted, _)| *greeted == node).map(|(_, known)| *known);
+        let index = usize::from(node.0);
+        let known = self.met.borrow().get(index).and_then(|met| met.as_ref()?.incarnation);
         if known.is_some() && known == here {
             return Ok(());
         }
@@ -209,16 +213,10 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> Coordinator<'e, F, S> {
             }
             Err(error) => return Err(unreachable(error)),
         };
-        let mut peers = self.peers.borrow_mut();
-        let length = peers.len().max(usize::from(node.0) + 1);
-        peers.resize(length, None);
-        peers[usize::from(node.0)] = Some(Rc::new(peer));
-        drop(peers);
-        if let Some(here) = here {
-            let mut greeted = self.greeted.borrow_mut();
-            greeted.retain(|(known, _)| *known != node);
-            greeted.push((node, here));
-        }
+        let mut met = self.met.borrow_mut();
+        let length = met.len().max(index + 1);
+        met.resize(length, None);
+        met[index] = Some(Met { incarnation: here.or(known), peer: Rc::new(peer) });
         Ok(())
     }
 

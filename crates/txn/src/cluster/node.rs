@@ -3,7 +3,7 @@
 use std::{fmt, sync::Arc};
 
 use drtm_kv::{BucketCache, Store};
-use drtm_rdma::{Endpoint, Fabric, NodeId, Region, RegionId, rpc::Once};
+use drtm_rdma::{Endpoint, Fabric, NodeId, RegionId, rpc::Once};
 
 use super::{
     ClusterError, Partition, Protocol, Worker,
@@ -191,10 +191,9 @@ impl<F: Fabric, S: Setting<Engine = F::Engine>> Node<F, S> {
         let region = Arc::new(fabric.region(engine, builder.capacity()?).map_err(ClusterError::Region)?);
         let here = fabric.endpoint(node).map_err(ClusterError::Fabric)?.presence(node).here();
         let incarnation = here.ok_or(ClusterError::NotHere { node })?;
-        let number: Arc<Region<S::Engine>> = Arc::clone(&region);
-        let store = Store::in_region_of(node, incarnation.0, region).map_err(ClusterError::Store)?;
+        let store = Store::in_region_of(node, incarnation.0, Arc::clone(&region)).map_err(ClusterError::Store)?;
         let db = builder.build_in(store)?;
-        let region = fabric.register(node, number).map_err(ClusterError::Fabric)?;
+        let region = fabric.register(node, region).map_err(ClusterError::Fabric)?;
         let (owners, tables, described) = (Vec::new(), Vec::new(), String::new());
         Ok(NodeBuilder { fabric: fabric.clone(), node, owners, db, region, protocol, tables, described })
     }

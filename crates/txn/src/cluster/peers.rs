@@ -10,7 +10,7 @@ use std::{
 };
 
 use drtm_kv::{
-    BucketCache, Bytes, HashPeer, Holder, Inline, Leases, Location, Look, PeerError, RecordLock, RecordPeer,
+    BucketCache, Bytes, HashPeer, Holder, Inline, Keys, Leases, Location, Look, PeerError, RecordLock, RecordPeer,
     RemoteError, TableId, Version,
 };
 use drtm_rdma::{NodeId, Offset, Pending, Port, RegionId, Remote, Verbs};
@@ -73,7 +73,6 @@ impl Peer {
         cache: Option<&Arc<BucketCache>>,
     ) -> Result<Self, Error> {
         let at = |offset: u64| Remote { node, region: RegionId(welcome.region), offset: Offset::new(offset) };
-        let failed = |source: PeerError| Error::from(ClusterError::Lookup { node, source });
         let mut tables = Vec::new();
         for (place, number) in welcome.tables.iter().zip(0..) {
             let Some(place) = place.map(at) else {
@@ -82,13 +81,11 @@ impl Peer {
             };
             let id = TableId(number as u16);
             tables.push(Some(if are_words(number) {
-                let lookup = HashPeer::open(verbs, place).await.map_err(failed)?;
-                let records = RecordPeer::open(verbs, place, id).await.map_err(|error| one_sided(node, error))?;
-                TablePeer::Words(with_cache(lookup, cache), records)
+                let (lookup, records) = open_table(verbs, place, id, cache).await?;
+                TablePeer::Words(lookup, records)
             } else {
-                let lookup = HashPeer::open(verbs, place).await.map_err(failed)?;
-                let records = RecordPeer::open(verbs, place, id).await.map_err(|error| one_sided(node, error))?;
-                TablePeer::Bytes(with_cache(lookup, cache), records)
+                let (lookup, records) = open_table(verbs, place, id, cache).await?;
+                TablePeer::Bytes(lookup, records)
             }));
         }
         Ok(Self { node, line: at(welcome.line), tables })
@@ -107,7 +104,7 @@ impl Peer {
         key: KeyRef<'_>,
     ) -> Result<Glimpse, Error> {
         at!(self, table, key, |lookup, records, key| {
-            let failed = |source: PeerError| Error::from(ClusterError::Lookup { node: self.node, source });
+            let failed = |source| not_found(self.node, source);
             let mut found = lookup.find(verbs, key).await.map_err(failed)?;
             loop {
                 let Some(location) = found else { return Ok(Glimpse::Nothing) };
@@ -194,11 +191,26 @@ impl Peer {
     }
 }
 
-fn with_cache<K: drtm_kv::Keys>(lookup: HashPeer<K>, cache: Option<&Arc<BucketCache>>) -> HashPeer<K> {
-    match cache {
+/// Opens a table, with what is remembered of where rows were.
+async fn open_table<K: Keys, P: Port>(
+    verbs: Verbs<'_, P>,
+    place: Remote,
+    id: TableId,
+    cache: Option<&Arc<BucketCache>>,
+) -> Result<(HashPeer<K>, RecordPeer<K>), Error> {
+    let node = place.node;
+    let lookup = HashPeer::open(verbs, place).await.map_err(|error| not_found(node, error))?;
+    let records = RecordPeer::open(verbs, place, id).await.map_err(|error| one_sided(node, error))?;
+    let lookup = match cache {
         Some(cache) => lookup.with_cache(Arc::clone(cache)),
         None => lookup,
-    }
+    };
+    Ok((lookup, records))
+}
+
+/// What a failure to look a row up is for a transaction.
+fn not_found(node: NodeId, source: PeerError) -> Error {
+    ClusterError::Lookup { node, source }.into()
 }
 
 /// What a failure of verbs is for a transaction.

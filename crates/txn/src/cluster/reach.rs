@@ -147,7 +147,7 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> Coordinator<'e, F, S> {
         loop {
             let row = &state.rows[number as usize];
             let (owner, peer) = (row.owner, self.peer_of(row)?);
-            let Some((_, lock)) = state.locks.iter().find(|(locked, _)| *locked == number) else { return Ok(()) };
+            let Some(lock) = state.lock_of(number) else { return Ok(()) };
             let version = version_in(state.epoch_of(number), lock.version());
             let value = state.value(number).unwrap_or_default();
             let key = row.key.in_bytes(&state.arena.keys);
@@ -186,10 +186,7 @@ impl<P: drtm_rdma::Port> State<'_, P> {
     /// Whether a row is written by verbs: it was locked so, and its owner need not keep what it
     /// was.
     fn is_written_by_verbs(&self, number: u32) -> bool {
-        let node = self.rows[number as usize].owner;
-        let owner = self.owners.iter().find(|owner| owner.node == node);
-        let lock = self.locks.iter().find(|(locked, _)| *locked == number);
-        owner.is_some_and(|owner| owner.is_plain) && lock.is_some()
+        self.owner_of(number).is_some_and(|owner| owner.is_plain) && self.lock_of(number).is_some()
     }
 
     fn has_glimpsed(&mut self, number: u32, glimpse: Glimpse) -> Result<(), Error> {

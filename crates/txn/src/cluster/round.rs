@@ -272,8 +272,7 @@ impl<P: drtm_rdma::Port> State<'_, P> {
     }
 
     pub(super) fn epoch_of(&self, row: u32) -> u64 {
-        let node = self.rows[row as usize].owner;
-        self.owners.iter().find(|owner| owner.node == node).map_or(0, |owner| owner.epoch)
+        self.owner_of(row).map_or(0, |owner| owner.epoch)
     }
 
     /// Notes that requests are on their way, before anything is known of their outcome.

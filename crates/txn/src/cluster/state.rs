@@ -291,6 +291,17 @@ impl<P: Port> State<'_, P> {
         &mut self.owners[at]
     }
 
+    /// What is known of a row's owner.
+    pub(super) fn owner_of(&self, row: u32) -> Option<&Owner> {
+        let node = self.rows[row as usize].owner;
+        self.owners.iter().find(|owner| owner.node == node)
+    }
+
+    /// A row's lock, if it was taken one-sidedly.
+    pub(super) fn lock_of(&self, row: u32) -> Option<&RecordLock> {
+        self.locks.iter().find(|(locked, _)| *locked == row).map(|(_, lock)| lock)
+    }
+
     /// Whether nothing that was validated can have come round meanwhile.
     pub(super) fn check_turns(&self) -> Result<(), Conflict> {
         if self.owners.iter().all(Owner::is_within_round) { Ok(()) } else { Err(Conflict::Validation) }

@@ -78,11 +78,8 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> ClusterTx<'e, F, S> {
     ) -> Result<u32, Error> {
         let mut buffer = mem::take(&mut self.state().arena.key);
         let key = encode(key, &mut buffer);
-        let worker = &self.worker;
-        let row = match &mut self.state {
-            Some(state) => table.owner(key, worker.owners()).and_then(|owner| state.row(table.number, key, owner)),
-            None => unreachable!("the transaction has ended"),
-        };
+        let owner = table.owner(key, self.worker.owners());
+        let row = owner.and_then(|owner| self.state().row(table.number, key, owner));
         self.state().arena.key = buffer;
         row
     }
@@ -93,13 +90,11 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> ClusterTx<'e, F, S> {
         loop {
             let state = self.state();
             let is_wanted = |row: &Row| !row.is_written() && (!row.is_known || row.was_there() && row.value.is_none());
-            let wanted = rows.iter().filter(|row| is_wanted(&state.rows[**row as usize]));
-            let mut asks: Asks = wanted.map(|row| Ask::Read(*row)).collect();
-            asks.sort_unstable_by_key(|ask| match ask {
-                Ask::Read(row) => *row,
-                _ => 0,
-            });
-            asks.dedup();
+            let wanted = rows.iter().copied().filter(|row| is_wanted(&state.rows[*row as usize]));
+            let mut wanted: SmallVec<[u32; 16]> = wanted.collect();
+            wanted.sort_unstable();
+            wanted.dedup();
+            let asks: Asks = wanted.into_iter().map(Ask::Read).collect();
             let outcome = self.round(Phase::Execute, &asks).await;
             if !self.is_to_be_repeated(&outcome, &mut tries, PATIENCE).await {
                 return outcome;
@@ -128,12 +123,19 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> ClusterTx<'e, F, S> {
         value.map_err(|source| Error::Codec { table: table.name, source })
     }
 
-    fn keep<K: Key, C: Codec, O: Kind>(&mut self, table: ClusterTable<K, C, O>, value: &C::Given) -> Result<Op, Error> {
-        let kept = self
-            .state()
+    /// Gives a row a value, of which others hear at the commit.
+    fn give<K: Key, C: Codec, O: Kind>(
+        &mut self,
+        table: ClusterTable<K, C, O>,
+        row: u32,
+        value: &C::Given,
+    ) -> Result<(), Error> {
+        let state = self.state();
+        let kept = state
             .arena
             .keep_value(|bytes| C::encode(value, bytes).map_err(|source| Error::Codec { table: table.name, source }));
-        kept.map(Op::Put)
+        state.rows[row as usize].op = Op::Put(kept?);
+        Ok(())
     }
 
     /// A row's value, if there is such a row.
@@ -274,9 +276,7 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> ClusterTx<'e, F, S> {
         value: impl Borrow<C::Given>,
     ) -> Result<(), Error> {
         let row = self.row(table, key)?;
-        let op = self.keep(table, value.borrow())?;
-        self.state().rows[row as usize].op = op;
-        Ok(())
+        self.give(table, row, value.borrow())
     }
 
     /// Inserts a row that is not there.
@@ -295,9 +295,7 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> ClusterTx<'e, F, S> {
         if self.state().rows[number as usize].is_there() {
             return Err(Error::Exists { table: table.name });
         }
-        let op = self.keep(table, value.borrow())?;
-        self.state().rows[number as usize].op = op;
-        Ok(())
+        self.give(table, number, value.borrow())
     }
 
     /// Changes a row's value, if there is such a row. Gives what the change gives.
@@ -318,8 +316,7 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> ClusterTx<'e, F, S> {
         self.fetch(&[row]).await?;
         let Some(mut value) = self.decode(table, row)? else { return Ok(None) };
         let result = change(&mut value);
-        let op = self.keep(table, value.borrow())?;
-        self.state().rows[row as usize].op = op;
+        self.give(table, row, value.borrow())?;
         Ok(Some(result))
     }
 
