@@ -3,7 +3,8 @@
 //!
 //! - [`record`]: what a client requested and saw, transaction by transaction.
 //! - [`draw`]: random transactions of the three workloads.
-//! - [`client`]: a thread that runs them, and records them. [`store`]: what each operation does.
+//! - [`client`]: a thread that runs them, and records them in its [`journal`]. [`store`]: what each
+//!   operation does.
 //! - [`run`]: all clients, and the last reads. [`cluster`]: both on several nodes.
 //! - [`edn`]: the file.
 //! - [`judge`]: a record as a [`History`](crate::history::History), which is checked.
@@ -13,6 +14,7 @@ mod cluster;
 mod command;
 mod draw;
 mod edn;
+mod journal;
 mod judge;
 mod record;
 mod run;

@@ -7,6 +7,7 @@
 //! - [`crew`]: the coroutines of one worker, the same on every fabric.
 //! - [`stand`]: the stages that all workers go through together, within a process and between them.
 //! - [`process`]: the processes of a cluster on shared memory. [`link`]: what they say.
+//! - [`read`]: what checks read.
 //! - [`tally`], [`figures`]: what is counted, and how it is reported.
 
 mod bed;
@@ -15,6 +16,7 @@ mod figures;
 mod link;
 mod plan;
 mod process;
+mod read;
 mod simulation;
 mod stand;
 mod tally;
@@ -27,5 +29,6 @@ pub(crate) use bed::run;
 pub(super) use figures::Figures;
 pub(crate) use plan::{Length, Plan, ProtocolOf};
 pub(crate) use process::{MEMBER, be_a_member};
+pub(crate) use read::read;
 pub(crate) use tally::Gathered;
 pub(crate) use workload::{ClusterWorkload, Place, Sound};

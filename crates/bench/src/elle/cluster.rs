@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     draw::{Draw, Workload},
+    journal::{GIVEN_UP, Journal, ON_PURPOSE},
     record::{Observed, Operation},
     store::{LISTS, REGISTERS, SORTED_LISTS, SORTED_REGISTERS, inserted, values},
 };
@@ -27,12 +28,6 @@ use crate::{
     },
     history::{Clock, Epoch, Outcome},
 };
-
-/// One transaction in so many is given up by its client.
-const GIVEN_UP: u8 = 20;
-
-/// The reason of a client that gives a transaction up.
-const ON_PURPOSE: &str = "given up on purpose";
 
 /// Random transactions, on a cluster.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -68,19 +63,9 @@ pub(crate) struct Tables {
 #[derive(Debug)]
 pub(crate) struct Client {
     draw: Draw,
-    clock: Clock,
-    process: usize,
+    journal: Journal,
     /// Transactions that it has begun.
     begun: u64,
-    record: Vec<Observed>,
-}
-
-/// A transaction that is under way.
-struct Open {
-    invoked: u64,
-    operations: Vec<Operation>,
-    /// When its closure returned, and a later moment, at which the next attempt begins.
-    returned: Option<(u64, u64)>,
 }
 
 /// Runs an expression with the table of a key.
@@ -200,7 +185,7 @@ impl Client {
         operations: Vec<Operation>,
         is_last: bool,
     ) -> Result<bool, Error> {
-        let mut open = Open { invoked: self.clock.moment(), operations, returned: None };
+        let mut open = self.journal.open(operations);
         let ended = if !is_last && self.draw.random.u8(0..3) == 0 {
             let mut tx = worker.begin().await;
             match self.steps(&mut tx, tables, &mut open.operations, is_last).await {
@@ -212,22 +197,14 @@ impl Client {
             }
         } else {
             let ended = worker.transact(async |tx| {
-                self.retry(&mut open);
+                self.journal.retry(&mut open, |operations| self.draw.again(operations));
                 let ended = self.steps(tx, tables, &mut open.operations, is_last).await;
-                open.returned = Some((self.clock.moment(), self.clock.moment()));
+                self.journal.returns(&mut open);
                 ended
             });
             ended.await
         };
-        let outcome = match ended {
-            Ok(()) => Outcome::Committed,
-            Err(DbError::Conflict(_)) => Outcome::Aborted,
-            Err(DbError::Aborted { reason }) if reason == ON_PURPOSE => Outcome::Aborted,
-            Err(error) => return Err(error.into()),
-        };
-        let completed = self.clock.moment();
-        self.note(open, completed, outcome);
-        Ok(outcome == Outcome::Committed)
+        Ok(self.journal.complete(open, ended)? == Outcome::Committed)
     }
 
     async fn steps<F: Fabric<Engine = NoHtm>, S: Setting<Engine = NoHtm>>(
@@ -237,28 +214,15 @@ impl Client {
         operations: &mut [Operation],
         is_last: bool,
     ) -> Result<(), DbError> {
-        let Self { draw, clock, .. } = self;
+        let Self { draw, journal, .. } = self;
         if draw.random.u8(0..4) == 0 {
             tables.prefetch(tx, operations).await?;
         }
         let mut done = 0;
         while done < operations.len() {
-            done += tables.perform(tx, &mut operations[done..], &mut draw.random, clock).await?;
+            done += tables.perform(tx, &mut operations[done..], &mut draw.random, &mut journal.clock).await?;
         }
         if !is_last && draw.random.u8(0..GIVEN_UP) == 0 { Err(DbError::aborted(ON_PURPOSE)) } else { Ok(()) }
-    }
-
-    /// Records that an attempt aborted, if its closure is run again, and begins the next.
-    fn retry(&mut self, open: &mut Open) {
-        let Some((returned, invoked)) = open.returned.take() else { return };
-        let operations = self.draw.again(&open.operations);
-        let failed = std::mem::replace(open, Open { invoked, operations, returned: None });
-        self.note(failed, returned, Outcome::Aborted);
-    }
-
-    fn note(&mut self, open: Open, completed: u64, outcome: Outcome) {
-        let Open { invoked, operations, .. } = open;
-        self.record.push(Observed { process: self.process, invoked, completed, outcome, operations });
     }
 }
 
@@ -267,7 +231,7 @@ impl Histories {
         // The last client reads what is left.
         let draw = Draw::new(self.workload, spread(self.seed, number), number, self.clients + 1);
         let clock = self.epoch.clock(number as u64)?;
-        Ok(Client { draw, clock, process: number, begun: 0, record: Vec::new() })
+        Ok(Client { draw, journal: Journal::new(clock, number), begun: 0 })
     }
 }
 
@@ -320,7 +284,7 @@ impl ClusterWorkload for Histories {
     }
 
     fn count(client: Client) -> Records {
-        Records(client.record)
+        Records(client.journal.record)
     }
 
     /// Reads what is left. The command judges, and tells.
@@ -334,7 +298,7 @@ impl ClusterWorkload for Histories {
         for operations in self.workload.last_reads_of(records.0.iter().flat_map(|observed| &observed.operations)) {
             last.run(worker, tables, operations, true).await?;
         }
-        records.0.append(&mut last.record);
+        records.0.append(&mut last.journal.record);
         records.0.sort_by_key(|observed| (observed.invoked, observed.process));
         Ok(Vec::new())
     }

@@ -7,6 +7,7 @@ use drtm_txn::{Builder, Setting};
 use super::{
     client::Client,
     draw::{Draw, Workload},
+    journal::Journal,
     record::Observed,
     store::Store,
 };
@@ -42,7 +43,7 @@ impl Task for Run {
         let mut client = |process: usize| {
             let draw = Draw::new(workload, spread(seed, process), process, threads + 1);
             let clock = recorder.clock()?;
-            Ok::<_, Error>(Client { db: &db, store, draw, clock, process, begun: &begun, record: Vec::new() })
+            Ok::<_, Error>(Client { db: &db, store, draw, journal: Journal::new(clock, process), begun: &begun })
         };
         let mut clients = (0..threads).map(&mut client).collect::<Result<Vec<_>, _>>()?;
         let mut last = client(threads)?;
@@ -58,7 +59,8 @@ impl Task for Run {
             })
         })?;
         workload.last_reads(transactions).into_iter().try_for_each(|reads| last.read_last(reads))?;
-        let mut record: Vec<Observed> = clients.into_iter().chain([last]).flat_map(|client| client.record).collect();
+        let mut record: Vec<Observed> =
+            clients.into_iter().chain([last]).flat_map(|client| client.journal.record).collect();
         record.sort_by_key(|observed| (observed.invoked, observed.process));
         Ok(record)
     }

@@ -8,7 +8,7 @@ mod tests;
 use drtm_htm::NoHtm;
 use drtm_rdma::Fabric;
 use drtm_txn::{
-    Codec, Error as DbError, Pod, Setting, TableDef,
+    Error as DbError, Pod, Setting, TableDef,
     cluster::{ClusterTable, ClusterTx, Node, NodeBuilder, Partition, Worker},
 };
 
@@ -21,16 +21,13 @@ use crate::{
     Error,
     drive::{
         Done,
-        cluster::{ClusterWorkload, Place},
+        cluster::{ClusterWorkload, Place, read},
         miscounted, there,
     },
 };
 
 /// The reason of a transaction that a rule does not allow.
 const RULE: &str = "a rule does not allow it";
-
-/// Rows that the check reads at a time.
-const AT_A_TIME: u64 = 64;
 
 const BY_CUSTOMER: Partition<CustomerKey> = Partition::by("customer", |customer| *customer);
 
@@ -225,8 +222,8 @@ impl ClusterWorkload for SmallBank {
     ) -> Result<Vec<String>, Error> {
         let customers = self.bank.customers();
         let rows = Rows {
-            savings: all(worker, tables.savings, customers).await?,
-            checking: all(worker, tables.checking, customers).await?,
+            savings: read(worker, tables.savings, 0..customers).await?,
+            checking: read(worker, tables.checking, 0..customers).await?,
         };
         Ok(check(&rows, &self.bank, ledger)?.iter().map(ToString::to_string).collect())
     }
@@ -240,24 +237,6 @@ impl ClusterWorkload for SmallBank {
         let own = (0..self.bank.customers()).filter(|customer| place.owns(*customer)).count() as u64;
         miscounted(node.local(), &[(SAVINGS, own), (CHECKING, own)])
     }
-}
-
-/// Reads the rows of all customers, wherever they are.
-async fn all<F: Fabric<Engine = NoHtm>, S: Setting<Engine = NoHtm>, T: Copy + 'static>(
-    worker: &Worker<'_, F, S>,
-    table: ClusterTable<CustomerKey, Pod<T>>,
-    customers: u64,
-) -> Result<Vec<(CustomerKey, T)>, Error>
-where
-    Pod<T>: Codec<Value = T>,
-{
-    let mut rows = Vec::new();
-    for first in (0..customers).step_by(AT_A_TIME as usize) {
-        let keys = first..customers.min(first + AT_A_TIME);
-        let found = worker.transact(async |tx| tx.get_many(table, keys.clone()).await).await?;
-        rows.extend(keys.zip(found).filter_map(|(key, row)| Some((key, row?))));
-    }
-    Ok(rows)
 }
 
 /// What the check has read.

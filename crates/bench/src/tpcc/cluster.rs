@@ -12,7 +12,7 @@ use std::{collections::BTreeMap, num::NonZeroU64, ops::AddAssign};
 use drtm_htm::NoHtm;
 use drtm_rdma::Fabric;
 use drtm_txn::{
-    AsKey, Codec, Error as DbError, Hash, Key, Kind, Ordered, PodRef, Setting, TableDef,
+    Error as DbError, Hash, Ordered, PodRef, Setting, TableDef,
     cluster::{ClusterTable, ClusterTx, Node, NodeBuilder, Partition, Worker},
 };
 use serde::{Deserialize, Serialize};
@@ -30,7 +30,7 @@ use crate::{
     Error,
     drive::{
         Done,
-        cluster::{ClusterWorkload, Place},
+        cluster::{ClusterWorkload, Place, read},
         miscounted, spread,
     },
 };
@@ -39,9 +39,6 @@ const ITEM_COPY: &str = "item copy";
 
 /// The reason of the one order of a hundred that is to be rolled back (2.4.1.4).
 const UNUSED_ITEM: &str = "an item that there is not";
-
-/// Rows that the check reads at a time.
-const AT_A_TIME: usize = 64;
 
 /// NEW-ORDER on a cluster, with its size.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
@@ -345,22 +342,4 @@ impl Taken {
         self.orders += 1;
         self.remote += u32::from(is_remote);
     }
-}
-
-/// Reads the rows of keys that there are, wherever they are.
-async fn read<F: Fabric<Engine = NoHtm>, S: Setting<Engine = NoHtm>, K: Key + Copy, C: Codec, O: Kind>(
-    worker: &Worker<'_, F, S>,
-    table: ClusterTable<K, C, O>,
-    keys: impl Iterator<Item = K>,
-) -> Result<Vec<(K, C::Value)>, Error>
-where
-    for<'k> &'k K: AsKey<K>,
-{
-    let keys: Vec<K> = keys.collect();
-    let mut rows = Vec::new();
-    for keys in keys.chunks(AT_A_TIME) {
-        let found = worker.transact(async |tx| tx.get_many(table, keys).await).await?;
-        rows.extend(keys.iter().copied().zip(found).filter_map(|(key, row)| Some((key, row?))));
-    }
-    Ok(rows)
 }

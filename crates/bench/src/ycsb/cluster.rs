@@ -16,13 +16,10 @@ use crate::{
     Error,
     drive::{
         Done,
-        cluster::{ClusterWorkload, Place},
+        cluster::{ClusterWorkload, Place, read},
         miscounted, spread, there,
     },
 };
-
-/// Rows that the check reads at a time.
-const AT_A_TIME: u64 = 64;
 
 type Record = PodRef<Row<1>>;
 
@@ -149,13 +146,11 @@ impl ClusterWorkload for Distributed {
         records: Self::Tables,
         written: &mut Written,
     ) -> Result<Vec<String>, Error> {
-        let mut rows = Vec::new();
-        for first in (0..self.records).step_by(AT_A_TIME as usize) {
-            let keys = (first..self.records.min(first + AT_A_TIME)).map(key);
-            let found = worker.transact(async |tx| tx.get_many(records, keys.clone()).await).await?;
-            rows.extend(keys.zip(found).filter_map(|(key, row)| Some(Ok::<_, Error>((key, row?)))));
-        }
-        Ok(check(rows.into_iter(), self.records, written.0)?.iter().map(ToString::to_string).collect())
+        let rows = read(worker, records, (0..self.records).map(key)).await?;
+        Ok(check(rows.into_iter().map(Ok::<_, Error>), self.records, written.0)?
+            .iter()
+            .map(ToString::to_string)
+            .collect())
     }
 
     fn check_node<F: Fabric<Engine = NoHtm>, S: Setting<Engine = NoHtm>>(

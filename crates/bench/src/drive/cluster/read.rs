@@ -1,0 +1,31 @@
+//! What the checks of workloads read of a cluster when all transactions have ended.
+
+use drtm_htm::NoHtm;
+use drtm_rdma::Fabric;
+use drtm_txn::{
+    AsKey, Codec, Key, Kind, Setting,
+    cluster::{ClusterTable, Worker},
+};
+
+use crate::Error;
+
+/// Rows that are read at a time.
+const AT_A_TIME: usize = 64;
+
+/// Reads the rows of keys that there are, wherever they are.
+pub(crate) async fn read<F: Fabric<Engine = NoHtm>, S: Setting<Engine = NoHtm>, K: Key + Copy, C: Codec, O: Kind>(
+    worker: &Worker<'_, F, S>,
+    table: ClusterTable<K, C, O>,
+    keys: impl Iterator<Item = K>,
+) -> Result<Vec<(K, C::Value)>, Error>
+where
+    for<'k> &'k K: AsKey<K>,
+{
+    let keys: Vec<K> = keys.collect();
+    let mut rows = Vec::new();
+    for keys in keys.chunks(AT_A_TIME) {
+        let found = worker.transact(async |tx| tx.get_many(table, keys).await).await?;
+        rows.extend(keys.iter().copied().zip(found).filter_map(|(key, row)| Some((key, row?))));
+    }
+    Ok(rows)
+}
