@@ -107,7 +107,8 @@ pub trait Codec: 'static {
     /// Bytes of a value, if they are always as many.
     const SIZE: Option<usize> = None;
 
-    /// Appends a value's bytes.
+    /// Appends a value's bytes. Those that are there already stay as they are, also where this
+    /// fails: they are other values'.
     ///
     /// # Errors
     ///

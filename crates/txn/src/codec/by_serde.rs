@@ -123,6 +123,16 @@ impl<T: Serialize + DeserializeOwned + 'static> Codec for Bincode<T> {
 #[derive(Debug)]
 pub struct Postcard<T>(PhantomData<fn() -> T>);
 
+/// Bytes that more are put behind. postcard drops what it extends where it fails: this is not the
+/// bytes themselves, which may be those of other values.
+struct Behind<'b>(&'b mut Vec<u8>);
+
+impl Extend<u8> for Behind<'_> {
+    fn extend<I: IntoIterator<Item = u8>>(&mut self, bytes: I) {
+        self.0.extend(bytes);
+    }
+}
+
 impl<T: Serialize + DeserializeOwned + 'static> Codec for Postcard<T> {
     type Value = T;
     type Given = T;
@@ -130,10 +140,7 @@ impl<T: Serialize + DeserializeOwned + 'static> Codec for Postcard<T> {
     const FAMILY: &'static str = "postcard1";
 
     fn encode(value: &T, bytes: &mut Vec<u8>) -> Result<(), CodecError> {
-        // It extends the vector that it is given, and returns it only if it succeeds.
-        let mut extended = postcard::to_extend(value, std::mem::take(bytes)).map_err(refused_value)?;
-        std::mem::swap(bytes, &mut extended);
-        Ok(())
+        postcard::to_extend(value, Behind(bytes)).map(drop).map_err(refused_value)
     }
 
     fn decode(bytes: &[u8]) -> Result<T, CodecError> {
@@ -154,6 +161,7 @@ mod tests {
     use serde::Deserialize;
 
     use super::*;
+    use crate::{Db, Error, TableDef};
 
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     enum Kind {
@@ -243,8 +251,39 @@ mod tests {
                 Err(serde::ser::Error::custom("on purpose"))
             }
         }
-        let mut bytes = Vec::new();
+        let mut bytes = b"before".to_vec();
         assert!(matches!(Bincode::encode(&Refusing, &mut bytes), Err(CodecError::Encode { .. })));
+        assert!(bytes.starts_with(b"before"));
         assert!(matches!(Postcard::encode(&Refusing, &mut bytes), Err(CodecError::Encode { .. })));
+        assert!(bytes.starts_with(b"before"));
+    }
+
+    /// A transaction that goes on after such a value has kept what it wrote before.
+    #[test]
+    fn a_transaction_outlives_a_value_that_is_refused() {
+        #[derive(Deserialize)]
+        struct Even(u64);
+        impl Serialize for Even {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                if self.0 % 2 == 0 { serializer.serialize_u64(self.0) } else { Err(serde::ser::Error::custom("odd")) }
+            }
+        }
+        fn keeps<C: Codec<Value = Even, Given = Even>>() -> Result<(), Error> {
+            let db = Db::new()?;
+            let numbers = db.table(TableDef::<u64, C>::hash("numbers"))?;
+            // Values of rows that are there wait for the commit.
+            db.transact(|tx| [1, 2, 3].iter().try_for_each(|key| tx.put(numbers, key, &Even(2_000))))?;
+            db.transact(|tx| {
+                tx.put(numbers, 1, &Even(1_000))?;
+                let refused = tx.put(numbers, 2, &Even(7));
+                assert!(matches!(refused, Err(Error::Codec { .. })));
+                tx.put(numbers, 3, &Even(8))
+            })?;
+            let seen = [1, 2, 3].map(|key| db.read(|tx| tx.get(numbers, key)).map(|found| found.map(|even| even.0)));
+            assert!(matches!(seen, [Ok(Some(1_000)), Ok(Some(2_000)), Ok(Some(8))]));
+            Ok(())
+        }
+        keeps::<Bincode<Even>>().expect("even numbers are written");
+        keeps::<Postcard<Even>>().expect("even numbers are written");
     }
 }
