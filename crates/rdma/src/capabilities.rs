@@ -1,5 +1,7 @@
 //! What a fabric can do, stated so that protocols need not guess.
 
+use crate::Offset;
+
 /// With whom a remote compare-and-swap or fetch-and-add is atomic.
 ///
 /// # Example
@@ -99,4 +101,24 @@ pub struct Capabilities {
     pub salvage: bool,
     /// Whether the NIC has processors of its own to run handlers on.
     pub smart_nic: bool,
+}
+
+impl Capabilities {
+    /// Whether one READ sees so many words behind a place as they were at one moment.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm_rdma::{LocalConfig, Offset};
+    ///
+    /// let capabilities = LocalConfig::perfect().capabilities();
+    /// assert!(capabilities.reads_at_once(Offset::new(64), 8));
+    /// assert!(!capabilities.reads_at_once(Offset::new(120), 2));
+    /// ```
+    #[must_use]
+    pub fn reads_at_once(&self, at: Offset, words: usize) -> bool {
+        let word = size_of::<u64>() as u64;
+        let block = (self.atomic_read_bytes as u64).max(word);
+        at.bytes() / block == (at.bytes() + word * (words.max(1) as u64 - 1)) / block
+    }
 }

@@ -148,6 +148,51 @@ impl<P: Port> Endpoint<P> {
         .await;
     }
 
+    /// Runs what posts operations, of several batches or coroutines even, and rings one doorbell
+    /// for each node that they go to when it has: they share round trips as those of one
+    /// [`Batch`](crate::Batch) do. Nothing is on its way before that.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use drtm_htm::NoHtm;
+    /// use drtm_rdma::{Fabric, LocalConfig, LocalFabric, NodeId, Phase, Region, Remote, block_on};
+    ///
+    /// let fabric = LocalFabric::new(2, LocalConfig::perfect());
+    /// let memory = Arc::new(Region::anonymous(NoHtm, 1 << 20)?);
+    /// let offset = memory.extend(8, 8)?;
+    /// let word = Remote { node: NodeId(1), region: fabric.register(NodeId(1), memory)?, offset };
+    /// let endpoint = fabric.endpoint(NodeId(0))?;
+    /// let verbs = endpoint.during(Phase::Execute);
+    /// let added = endpoint.together(|| {
+    ///     [1, 2].map(|add| {
+    ///         let mut batch = verbs.batch();
+    ///         let added = batch.fetch_add(word, add);
+    ///         batch.ring();
+    ///         added
+    ///     })
+    /// });
+    /// for (added, before) in added.into_iter().zip([0, 1]) {
+    ///     assert_eq!(block_on(&endpoint, added?)?, before);
+    /// }
+    /// assert_eq!(endpoint.counters()[Phase::Execute].round_trips, 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn together<T>(&self, post: impl FnOnce() -> T) -> T {
+        /// Rings however this ends.
+        struct Gathering<'e, P: Port>(&'e Endpoint<P>);
+        impl<P: Port> Drop for Gathering<'_, P> {
+            fn drop(&mut self) {
+                self.0.inner().end_gathering();
+            }
+        }
+        let gathering = self.inner().begin_gathering().then(|| Gathering(self));
+        let posted = post();
+        drop(gathering);
+        posted
+    }
+
     /// Says what protocol code does with its processor. Costs nothing but on a simulated cluster,
     /// where the worker's time goes on by it.
     #[inline(always)]

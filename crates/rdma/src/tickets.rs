@@ -129,9 +129,9 @@ impl Tickets {
         }
     }
 
-    /// Whether somebody waits for a staged operation.
-    pub(crate) fn is_signaled(&self, ticket: Ticket) -> bool {
-        matches!(self.entries[ticket.index as usize].state, State::Staged)
+    /// Whether somebody waits for an operation that is handed to the port.
+    pub(crate) fn is_awaited(&self, ticket: Ticket) -> bool {
+        matches!(self.entries[ticket.index as usize].state, State::Posted)
     }
 
     /// Whether there is a value to be taken.

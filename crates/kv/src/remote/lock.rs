@@ -1,6 +1,6 @@
 //! Locking another node's records, and giving locks up.
 
-use drtm_rdma::{Atomicity, Capabilities, Port, Remote, VerbError, Verbs, Words};
+use drtm_rdma::{Atomicity, Batch, Capabilities, Pending, Port, Remote, VerbError, Verbs, Words};
 
 use super::{
     backoff::Backoff,
@@ -40,6 +40,8 @@ impl Locking {
 struct Line {
     at: Option<Remote>,
     is: Option<[u64; 2]>,
+    /// Whether the lock was taken by the first doorbell that was rung for it.
+    is_prompt: bool,
 }
 
 /// A record that its holder has locked. It stays locked until it is [written](RecordPeer::write) or
@@ -58,6 +60,37 @@ pub struct RecordLock {
     pub(super) key: u64,
     pub(super) whole: Whole,
     line: Option<[u64; 2]>,
+    is_prompt: bool,
+}
+
+/// The words of a line, under way: fetched at once where that cannot tear them, and one after the
+/// other elsewhere.
+enum LineWords<'e, P: Port> {
+    Together(Posted<'e, P>),
+    InTurn([Posted<'e, P>; 2]),
+}
+
+/// Words that are being read, if there was room for that.
+type Posted<'e, P> = Result<Pending<'e, P, Words<'e, P>>, VerbError>;
+
+impl<'e, P: Port> LineWords<'e, P> {
+    fn post(verbs: Verbs<'e, P>, batch: &mut Batch<'e, P>, at: Remote) -> Self {
+        if verbs.endpoint().capabilities().reads_at_once(at.offset, 2) {
+            Self::Together(batch.read(at, 2))
+        } else {
+            Self::InTurn([batch.read(at, 1), batch.read(at + 8, 1)])
+        }
+    }
+
+    async fn fetched(self) -> Option<[u64; 2]> {
+        Some(match self {
+            Self::Together(words) => {
+                let words = words.ok()?.await.ok()?;
+                [words[0], words[1]]
+            }
+            Self::InTurn([first, second]) => [first.ok()?.await.ok()?[0], second.ok()?.await.ok()?[0]],
+        })
+    }
 }
 
 impl RecordLock {
@@ -66,6 +99,13 @@ impl RecordLock {
     #[must_use]
     pub fn line(&self) -> Option<[u64; 2]> {
         self.line
+    }
+
+    /// Whether the first doorbell that was rung for the lock has taken it: no later, then, than
+    /// what was posted behind that.
+    #[must_use]
+    pub fn is_prompt(&self) -> bool {
+        self.is_prompt
     }
 
     /// The version that the record has, and will have while it is locked.
@@ -130,7 +170,7 @@ impl<K: Keys> RecordPeer<K> {
         value: &mut Vec<u8>,
         line_at: Option<Remote>,
     ) -> Result<Look<RecordLock>, RemoteError> {
-        let mut line = Line { at: line_at, is: None };
+        let mut line = Line { at: line_at, is: None, is_prompt: false };
         let fetched = match self.acquire(verbs, location, key, (holder, leases), &mut line).await?.found() {
             Ok(fetched) => fetched,
             Err(not_had) => return Ok(not_had),
@@ -139,7 +179,8 @@ impl<K: Keys> RecordPeer<K> {
         let not_it = match looked.map(Look::found) {
             Ok(Ok(whole)) => {
                 let key = K::word(key);
-                return Ok(Look::Found(RecordLock { location, holder, key, whole, line: line.is }));
+                let Line { is: line, is_prompt, .. } = line;
+                return Ok(Look::Found(RecordLock { location, holder, key, whole, line, is_prompt }));
             }
             Ok(Err(other)) => Ok(other),
             Err(error) => Err(error),
@@ -200,17 +241,16 @@ impl<K: Keys> RecordPeer<K> {
             let swap = batch.compare_swap(at, from.0, holder.word());
             let read = batch.read(location.record, self.expected.words(verbs));
             let turn = batch.read(turns_of(location.record), 1);
-            let line_words = line.at.map(|at| [batch.read(at, 1), batch.read(at + 8, 1)]);
-            line.is = None;
+            let line_words = line.at.map(|at| LineWords::post(verbs, &mut batch, at));
+            (line.is, line.is_prompt) = (None, false);
             let (found, words) = match (swap, read, turn) {
                 (Ok(swap), Ok(read), Ok(turn)) => {
                     batch.ring();
                     let (found, words, turn) = (State(swap.await?), read.await, turn.await);
-                    if let Some([Ok(first), Ok(second)]) = line_words
-                        && let (Ok(first), Ok(second)) = (first.await, second.await)
-                    {
-                        line.is = Some([first[0], second[0]]);
+                    if let Some(words) = line_words {
+                        line.is = words.fetched().await;
                     }
+                    line.is_prompt = seen == State::FREE;
                     (found, Some(words.and_then(|words| Ok((words, Turn(turn?[0]))))))
                 }
                 _ => {

@@ -194,8 +194,7 @@ impl<K: Keys> RecordPeer<K> {
         const WORDS: [usize; 3] = [STATE, VERSION, HEAD];
         const { assert!(VERSION == STATE + 1 && HEAD == VERSION + 1) };
         let (at, turns) = (location.record + 8 * STATE as u64, turns_of(location.record));
-        let block = verbs.endpoint().capabilities().atomic_read_bytes.max(size_of::<u64>()) as u64;
-        if at.offset.bytes() / block == (at.offset.bytes() + 8 * (WORDS.len() as u64 - 1)) / block {
+        if verbs.endpoint().capabilities().reads_at_once(at.offset, WORDS.len()) {
             let mut batch = verbs.batch();
             if let (Ok(words), Ok(turn)) = (batch.read(at, WORDS.len()), batch.read(turns, 1)) {
                 batch.ring();

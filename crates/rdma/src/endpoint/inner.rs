@@ -1,5 +1,7 @@
 //! What is behind an endpoint's cell: its port, its desk, and what turns intentions into requests.
 
+use std::mem;
+
 use crate::{
     Capabilities, Counters, Phase, Port, VerbError,
     buffers::{Buffer, Pool},
@@ -30,6 +32,8 @@ pub(crate) struct Inner<P> {
     pub(crate) outstanding: Outstanding,
     /// Lists for batches, so that each need not allocate its own.
     spare: Vec<Vec<Work>>,
+    /// What is to share doorbells, while more of it may come: requests of one phase.
+    gathered: Option<(Phase, Vec<Work>)>,
 }
 
 impl<P: Port> Inner<P> {
@@ -57,6 +61,7 @@ impl<P: Port> Inner<P> {
             naps: 0,
             outstanding: Outstanding::default(),
             spare: Vec::new(),
+            gathered: None,
         }
     }
 
@@ -72,7 +77,7 @@ impl<P: Port> Inner<P> {
     /// An executor starts: so many coroutines, all of which can go on. False if one is at it
     /// already.
     pub(crate) fn begin_run(&mut self, tasks: usize) -> bool {
-        if std::mem::replace(&mut self.occupied, true) {
+        if mem::replace(&mut self.occupied, true) {
             return false;
         }
         self.desk.ready.fill(tasks);
@@ -179,6 +184,10 @@ impl<P: Port> Inner<P> {
     pub(crate) fn post(&mut self, intent: &Intent<'_>, phase: Phase, waiter: Task) -> Result<Ticket, VerbError> {
         let verb = self.prepare(intent)?;
         let ticket = self.open(intent, phase, true, waiter);
+        if self.gathered.is_some() {
+            self.gather(phase, Work { ticket: Some(ticket), verb });
+            return Ok(ticket);
+        }
         let tally = self.desk.counters.phase(phase);
         tally.doorbells += 1;
         tally.round_trips += 1;
@@ -196,24 +205,67 @@ impl<P: Port> Inner<P> {
 
     /// Posts all requests of a batch and rings one doorbell for each node among their targets.
     pub(crate) fn ring(&mut self, mut works: Vec<Work>, phase: Phase) {
+        for work in &mut works {
+            work.ticket = work.ticket.and_then(|ticket| self.desk.tickets.ring(ticket));
+        }
+        if self.gathered.is_some() {
+            works.drain(..).for_each(|work| self.gather(phase, work));
+        } else {
+            self.post_all(&mut works, phase);
+        }
+        self.spare.push(works);
+    }
+
+    /// From now on, requests share doorbells. False if they do already.
+    pub(super) fn begin_gathering(&mut self) -> bool {
+        if self.gathered.is_some() {
+            return false;
+        }
+        let works = self.list();
+        self.gathered = Some((Phase::Other, works));
+        true
+    }
+
+    /// Posts what was gathered.
+    pub(super) fn end_gathering(&mut self) {
+        if let Some((phase, mut works)) = self.gathered.take() {
+            self.post_all(&mut works, phase);
+            self.spare.push(works);
+        }
+    }
+
+    /// Keeps a request of a phase for the doorbell that it shares. Those of another phase do not
+    /// share theirs with it.
+    fn gather(&mut self, phase: Phase, work: Work) {
+        let Some((of, works)) = &mut self.gathered else { unreachable!("requests are being gathered") };
+        let mut before = Vec::new();
+        let was = mem::replace(of, phase);
+        if was != phase {
+            before = mem::take(works);
+        }
+        works.push(work);
+        if !before.is_empty() {
+            self.post_all(&mut before, was);
+        }
+    }
+
+    fn post_all(&mut self, works: &mut Vec<Work>, phase: Phase) {
         let tally = self.desk.counters.phase(phase);
         for (index, work) in works.iter().enumerate() {
             Intent::count(&work.verb, tally);
             let node = work.verb.node();
             if works[..index].iter().all(|earlier| earlier.verb.node() != node) {
                 tally.doorbells += 1;
-                let awaited = |work: &Work| work.ticket.is_some_and(|ticket| self.desk.tickets.is_signaled(ticket));
+                let awaited = |work: &Work| work.ticket.is_some_and(|ticket| self.desk.tickets.is_awaited(ticket));
                 let to_node = works[index..].iter().filter(|later| later.verb.node() == node);
                 tally.round_trips += u64::from(to_node.into_iter().any(awaited));
             }
         }
-        for mut work in works.drain(..) {
-            work.ticket = work.ticket.and_then(|ticket| self.desk.tickets.ring(ticket));
+        for work in works.drain(..) {
             self.desk.under_way += 1;
             self.port.post(work);
         }
         self.port.ring();
-        self.spare.push(works);
     }
 
     /// Gives up a batch that was never rung.

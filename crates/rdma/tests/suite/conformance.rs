@@ -1,5 +1,12 @@
 //! What every fabric must do: one-sided verbs, batches, completions, counters.
 
+use std::{
+    future::{Future, poll_fn},
+    panic::{AssertUnwindSafe, catch_unwind},
+    pin::pin,
+    task::Poll,
+};
+
 use drtm_rdma::{NodeId, Order, Pending, Phase, VerbError, block_on, run};
 
 use crate::support::{Rig, World, on_every_fabric, poll_and_drop, with, word};
@@ -10,6 +17,7 @@ on_every_fabric!(
     a_read_awaited_first_is_never_passed,
     completions_come_in_the_order_of_posting,
     a_batch_reaches_several_nodes_by_a_doorbell_each,
+    what_is_posted_together_shares_doorbells,
     counters_are_exact,
     a_batch_that_is_not_rung_does_nothing,
     unsignaled_operations_take_effect_and_their_failures_are_heard,
@@ -136,6 +144,70 @@ fn a_batch_reaches_several_nodes_by_a_doorbell_each<R: Rig>(mood: R::Mood) {
     .expect("the words are there");
     let tally = endpoint.counters()[Phase::Lock];
     assert_eq!((tally.fetch_adds, tally.doorbells, tally.round_trips), (5, 3, 3));
+}
+
+fn what_is_posted_together_shares_doorbells<R: Rig>(mood: R::Mood) {
+    let world = World::<R>::new(3, mood);
+    let endpoint = world.endpoint();
+    with(&endpoint, async |verbs| {
+        let before = endpoint.counters()[Phase::Other];
+        // Batches, of two nodes, and within them what is unsignaled.
+        let added = endpoint.together(|| {
+            [1, 2, 1, 2].map(|node| {
+                let mut batch = verbs.batch();
+                batch.write(word(node, 4), &[7])?.unsignaled();
+                let added = batch.fetch_add(word(node, 0), 1)?;
+                batch.ring();
+                Ok(added)
+            })
+        });
+        for (added, found) in added.into_iter().zip([0, 0, 1, 1]) {
+            assert_eq!(added?.await?, found, "in the order of posting");
+        }
+        let batches = endpoint.counters()[Phase::Other] - before;
+        assert_eq!((batches.operations(), batches.doorbells, batches.round_trips), (8, 2, 2));
+
+        // Operations by themselves, and another phase: that one has a doorbell of its own.
+        let mut reads = [pin!(verbs.read_word(word(1, 0))), pin!(verbs.read_word(word(1, 4)))];
+        let mut other = pin!(verbs.during(Phase::Log).read_word(word(2, 0)));
+        let (mut found, mut last) = ([None; 2], None);
+        poll_fn(|context| {
+            endpoint.together(|| {
+                for (read, found) in reads.iter_mut().zip(&mut found).filter(|(_, found)| found.is_none()) {
+                    *found = ready(read.as_mut().poll(context));
+                }
+                if last.is_none() {
+                    last = ready(other.as_mut().poll(context));
+                }
+            });
+            if found.iter().all(Option::is_some) && last.is_some() { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
+        assert_eq!((found, last), ([Some(Ok(2)), Some(Ok(7))], Some(Ok(2))));
+        let reads = endpoint.counters()[Phase::Other] - before;
+        assert_eq!((reads.operations(), reads.round_trips), (10, 3));
+        assert_eq!(endpoint.counters()[Phase::Log].round_trips, 1);
+        Ok(())
+    });
+    // What was posted is on its way, however this ends.
+    let posted = catch_unwind(AssertUnwindSafe(|| {
+        endpoint.together(|| {
+            let mut batch = endpoint.during(Phase::Other).batch();
+            batch.write(word(1, 0), &[9]).expect("room").unsignaled();
+            batch.ring();
+            panic!("on purpose");
+        });
+    }));
+    assert!(posted.is_err());
+    endpoint.drain();
+    assert_eq!(world.load(word(1, 0)), 9);
+}
+
+fn ready<T>(poll: Poll<T>) -> Option<T> {
+    match poll {
+        Poll::Ready(value) => Some(value),
+        Poll::Pending => None,
+    }
 }
 
 fn counters_are_exact<R: Rig>(mood: R::Mood) {

@@ -13,7 +13,7 @@ use drtm_kv::{
     BucketCache, Bytes, HashPeer, Holder, Inline, Keys, Leases, Location, Look, PeerError, RecordLock, RecordPeer,
     RemoteError, TableId, Version,
 };
-use drtm_rdma::{NodeId, Offset, Pending, Port, RegionId, Remote, Verbs};
+use drtm_rdma::{Endpoint, NodeId, Offset, Pending, Port, RegionId, Remote, Verbs};
 
 use super::{ClusterError, wire::Welcome};
 use crate::{Conflict, Error, storage::KeyRef};
@@ -49,7 +49,8 @@ pub(super) enum Glimpse {
 #[derive(Debug)]
 pub(super) struct Locked {
     pub(super) lock: RecordLock,
-    pub(super) line: [u64; 2],
+    /// As it was read after the lock. Absent if another's, which is taken in the same round, is.
+    pub(super) line: Option<[u64; 2]>,
 }
 
 /// Runs an expression with a table's peers and a key of its.
@@ -146,31 +147,34 @@ impl Peer {
         }, else Err(Conflict::Validation.into()))
     }
 
-    /// Locks a row in a holder's name, and reads its owner's line after that.
+    /// Locks a row in a holder's name. Reads its owner's line after that, if it is the last lock of
+    /// its round there, or is taken late.
     pub(super) async fn lock<P: Port>(
         &self,
         verbs: Verbs<'_, P>,
         table: u16,
         key: KeyRef<'_>,
         location: Location,
-        holder: Holder,
+        (holder, is_last): (Holder, bool),
     ) -> Result<Locked, Error> {
         at!(self, table, key, |_lookup, records, key| {
             let (mut value, name) = (Vec::new(), (holder, Leases::None));
-            let locked = records.lock_and_read(verbs, location, key, name, &mut value, Some(self.line)).await;
+            let line = is_last.then_some(self.line);
+            let locked = records.lock_and_read(verbs, location, key, name, &mut value, line).await;
             let lock = match locked.map_err(|error| one_sided(self.node, error))? {
                 Look::Found(lock) => lock,
                 Look::Busy => return Err(Conflict::Locked.into()),
                 _ => return Err(Conflict::Moved.into()),
             };
             let line = match lock.line() {
-                Some(line) => line,
+                Some(line) => Some(line),
+                None if !is_last && lock.is_prompt() => None,
                 // One after the other, so that a snapshot is seen that was opened before the number
                 // was read.
                 None => {
                     let failed = |error: drtm_rdma::VerbError| one_sided(self.node, error.into());
                     let number = verbs.read_word(self.line).await.map_err(failed)?;
-                    [number, verbs.read_word(self.line + 8).await.map_err(failed)?]
+                    Some([number, verbs.read_word(self.line + 8).await.map_err(failed)?])
                 }
             };
             Ok(Locked { lock, line })
@@ -218,17 +222,20 @@ pub(super) fn one_sided(node: NodeId, source: RemoteError) -> Error {
     ClusterError::OneSided { node, source }.into()
 }
 
-/// Runs futures at the same time, and gives what they give, in order.
-pub(super) async fn all<T>(futures: Vec<impl Future<Output = T>>) -> Vec<T> {
+/// Runs futures at the same time, and gives what they give, in order. What they post at the same
+/// time shares doorbells.
+pub(super) async fn all<P: Port, T>(endpoint: &Endpoint<P>, futures: Vec<impl Future<Output = T>>) -> Vec<T> {
     let mut futures: Vec<_> = futures.into_iter().map(|future| (Box::pin(future), None)).collect();
     let left = Cell::new(futures.len());
     poll_fn(|context| {
-        for (future, output) in futures.iter_mut().filter(|(_, output)| output.is_none()) {
-            if let Poll::Ready(value) = Pin::new(future).poll(context) {
-                *output = Some(value);
-                left.set(left.get() - 1);
+        endpoint.together(|| {
+            for (future, output) in futures.iter_mut().filter(|(_, output)| output.is_none()) {
+                if let Poll::Ready(value) = Pin::new(future).poll(context) {
+                    *output = Some(value);
+                    left.set(left.get() - 1);
+                }
             }
-        }
+        });
         if left.get() == 0 { Poll::Ready(()) } else { Poll::Pending }
     })
     .await;

@@ -61,9 +61,8 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> Coordinator<'e, F, S> {
         if !locks.is_empty() {
             keep_first(&mut outcome, self.lock_all(state, phase, &locks).await);
         }
-        for row in of_kind(|ask| if let Ask::Apply(row) = ask { Some(row) } else { None }) {
-            keep_first(&mut outcome, self.write_one(state, phase, row).await);
-        }
+        let writes = of_kind(|ask| if let Ask::Apply(row) = ask { Some(row) } else { None });
+        keep_first(&mut outcome, self.write_all(state, phase, &writes).await);
         outcome
     }
 
@@ -81,7 +80,7 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> Coordinator<'e, F, S> {
                 let peer = self.peer_of(row);
                 async move { peer?.read(verbs, row.table, row.key.in_bytes(keys)).await }
             };
-            all(rows.iter().map(look).collect()).await
+            all(self.endpoint(), rows.iter().map(look).collect()).await
         };
         let mut outcome = Ok(());
         for (row, glimpse) in rows.iter().zip(glimpses) {
@@ -110,7 +109,7 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> Coordinator<'e, F, S> {
             }
         };
         let mut outcome = Ok(());
-        for checked in all(rows.iter().map(check).collect()).await {
+        for checked in all(self.endpoint(), rows.iter().map(check).collect()).await {
             keep_first(&mut outcome, checked);
         }
         outcome
@@ -127,50 +126,79 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> Coordinator<'e, F, S> {
             let lock = |number: &u32| {
                 let row = &state.rows[*number as usize];
                 let peer = self.peer_of(row);
+                let is_here = |other: &&u32| state.rows[**other as usize].owner == row.owner;
+                let is_last = rows.iter().rfind(is_here) == Some(number);
                 async move {
                     let Some(location) = row.location else { return Err(Conflict::Moved.into()) };
-                    peer?.lock(verbs, row.table, row.key.in_bytes(keys), location, holder).await
+                    peer?.lock(verbs, row.table, row.key.in_bytes(keys), location, (holder, is_last)).await
                 }
             };
-            all(rows.iter().map(lock).collect()).await
+            all(self.endpoint(), rows.iter().map(lock).collect()).await
         };
         let mut outcome = Ok(());
         for (row, locked) in rows.iter().zip(locked) {
             keep_first(&mut outcome, state.has_locked_by_verbs(*row, locked, S::has(Mutation::SnapshotsOverwritten)));
         }
+        for row in rows {
+            keep_first(&mut outcome, state.has_a_next_version(*row));
+        }
         outcome
     }
 
-    /// Posts the write of a row that was locked by verbs.
-    async fn write_one(&self, state: &mut State<'e, F::Port>, phase: Phase, number: u32) -> Result<(), Error> {
-        let verbs = self.endpoint().during(phase);
+    /// Posts the writes of rows that were locked by verbs.
+    async fn write_all(&self, state: &mut State<'e, F::Port>, phase: Phase, rows: &[u32]) -> Result<(), Error> {
+        let mut outcome = Ok(());
+        let mut rows = rows.iter();
         loop {
-            let row = &state.rows[number as usize];
-            let (owner, peer) = (row.owner, self.peer_of(row)?);
-            let Some(lock) = state.lock_of(number) else { return Ok(()) };
-            let version = version_in(state.epoch_of(number), lock.version());
-            let value = state.value(number).unwrap_or_default();
-            let key = row.key.in_bytes(&state.arena.keys);
-            match peer.post_write(verbs, row.table, key, lock, (version, value)) {
-                Ok(pending) => {
-                    state.rows[number as usize].is_sent = true;
-                    state.written.push((owner, pending));
-                    return Ok(());
-                }
-                Err(RemoteError::Verb(VerbError::QueueFull { .. } | VerbError::BuffersExhausted { .. })) => {
-                    self.endpoint().yield_now().await;
-                }
-                Err(RemoteError::Verb(error)) => {
-                    state.rows[number as usize].is_sent = true;
-                    return Err(ClusterError::OutcomeUnknown { node: owner, source: error.into() }.into());
-                }
-                Err(source) => {
-                    state.rows[number as usize].is_sent = true;
-                    return Err(ClusterError::OneSided { node: owner, source }.into());
-                }
+            let posted = self.endpoint().together(|| {
+                rows.by_ref().find(|row| self.post_write(state, phase, **row, &mut outcome) == Room::None)
+            });
+            // There was no room for this one: what is under way makes some.
+            let Some(row) = posted else { return outcome };
+            while self.post_write(state, phase, *row, &mut outcome) == Room::None {
+                self.endpoint().yield_now().await;
             }
         }
     }
+
+    /// Posts the write of a row that was locked by verbs, if there is room. A failure to is the
+    /// outcome.
+    fn post_write(
+        &self,
+        state: &mut State<'e, F::Port>,
+        phase: Phase,
+        number: u32,
+        outcome: &mut Result<(), Error>,
+    ) -> Room {
+        let row = &state.rows[number as usize];
+        let owner = row.owner;
+        let (Ok(peer), Some(lock)) = (self.peer_of(row), state.lock_of(number)) else {
+            keep_first(outcome, self.peer_of(row).map(drop));
+            return Room::Enough;
+        };
+        let version = version_in(state.epoch_of(number), lock.version());
+        let value = state.value(number).unwrap_or_default();
+        let key = row.key.in_bytes(&state.arena.keys);
+        match peer.post_write(self.endpoint().during(phase), row.table, key, lock, (version, value)) {
+            Ok(pending) => state.written.push((owner, pending)),
+            Err(RemoteError::Verb(VerbError::QueueFull { .. } | VerbError::BuffersExhausted { .. })) => {
+                return Room::None;
+            }
+            Err(RemoteError::Verb(error)) => {
+                keep_first(outcome, Err(ClusterError::OutcomeUnknown { node: owner, source: error.into() }.into()));
+            }
+            Err(source) => keep_first(outcome, Err(ClusterError::OneSided { node: owner, source }.into())),
+        }
+        state.rows[number as usize].is_sent = true;
+        Room::Enough
+    }
+}
+
+/// Whether there is room for another operation.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Room {
+    Enough,
+    None,
 }
 
 impl Row {
@@ -222,7 +250,7 @@ impl<P: drtm_rdma::Port> State<'_, P> {
         locked: Result<Locked, Error>,
         overwrites: bool,
     ) -> Result<(), Error> {
-        let Locked { lock, line: [epoch, open] } = match locked {
+        let Locked { lock, line } = match locked {
             Ok(locked) => locked,
             Err(error) => {
                 // A conflict says that the lock was not taken, or has been given up.
@@ -233,9 +261,18 @@ impl<P: drtm_rdma::Port> State<'_, P> {
         let before = lock.version();
         self.locks.push((number, lock));
         let node = self.rows[number as usize].owner;
-        self.owner(node).has_number(epoch, open == 0 || overwrites);
-        self.has_locked(number, before)?;
-        // Its owner finds it a version in a later epoch, once it locks the row itself.
-        if has_version_in(epoch, before) { Ok(()) } else { Err(Conflict::Locked.into()) }
+        if let Some([epoch, open]) = line {
+            self.owner(node).has_number(epoch, open == 0 || overwrites);
+        }
+        self.has_locked(number, before)
+    }
+
+    /// Whether a row that is locked can be given a version in its owner's epoch. Its owner finds it
+    /// one in a later epoch, once it locks the row itself.
+    fn has_a_next_version(&self, number: u32) -> Result<(), Error> {
+        match self.lock_of(number) {
+            Some(lock) if !has_version_in(self.epoch_of(number), lock.version()) => Err(Conflict::Locked.into()),
+            _ => Ok(()),
+        }
     }
 }
