@@ -37,6 +37,7 @@
 //! Tables have no indexes, nodes keep their rows in memory only, and the rows of a node that dies
 //! are gone. What it had locked stays locked, and is told of ([`Refusal::HolderDead`]).
 
+mod adapt;
 mod ask;
 mod coordinator;
 mod error;

@@ -13,12 +13,13 @@ use std::{
 use drtm_htm::fence_locked;
 use drtm_kv::Holder;
 use drtm_rdma::{
-    Endpoint, Fabric, Incarnation, NodeId, Phase, Presence,
+    Endpoint, Fabric, Incarnation, NodeId, Phase, Presence, Time,
     rpc::{self, Rpc},
 };
 
 use super::{
     ClusterError, Protocol,
+    adapt::{Choice, Chooser},
     participant::Participant,
     peers::Peer,
     shared::{Shared, VERSION},
@@ -39,6 +40,13 @@ struct Met {
     incarnation: Option<Incarnation>,
     /// Its memory, where the protocol reaches into it.
     peer: Rc<Peer>,
+}
+
+/// What was chosen for a transaction, and when.
+#[derive(Clone, Copy)]
+pub(super) struct Chosen {
+    choice: Choice,
+    began: Time,
 }
 
 /// One worker's way to other nodes, and the states of its transactions.
@@ -62,6 +70,8 @@ pub(super) struct Coordinator<'e, F: Fabric, S: Setting> {
     /// For each node.
     met: RefCell<Vec<Option<Met>>>,
     random: Cell<u64>,
+    /// What it has found of the forms of phases, if the protocol lets it choose.
+    chooser: Option<RefCell<Chooser>>,
     /// How often closures were run again, by cause.
     pub(super) conflicts: Cell<[u64; Conflict::ALL.len()]>,
 }
@@ -69,8 +79,10 @@ pub(super) struct Coordinator<'e, F: Fabric, S: Setting> {
 impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> Coordinator<'e, F, S> {
     pub(super) fn new(node: Arc<Shared<F, S>>, endpoint: &'e Endpoint<F::Port>, participant: Participant<S>) -> Self {
         let holder = participant.holder();
+        let chooser = node.protocol.adapts.then(|| RefCell::new(Chooser::new(node.protocol.forms())));
         Self {
             node,
+            chooser,
             endpoint,
             rpc: Rpc::new(endpoint.during(Phase::Other)),
             participant: RefCell::new(participant),
@@ -109,8 +121,23 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> Coordinator<'e, F, S> {
             let slot = self.states.get();
             self.states.set(slot + 1);
             let slot = if S::has(Mutation::SlotsNotNamed) { 0 } else { slot };
-            Box::new(State::new(self.holder.in_slot(slot as u8)))
+            Box::new(State::new(self.holder.in_slot(slot as u8), self.protocol().forms()))
         })
+    }
+
+    /// Chooses the forms of a transaction that begins, where the protocol lets it choose.
+    pub(super) fn choose(&self, state: &mut State<'e, F::Port>) -> Option<Chosen> {
+        let (mut chooser, began) = (self.chooser.as_ref()?.borrow_mut(), self.endpoint.now());
+        let choice = chooser.choose(began);
+        state.forms = choice.forms();
+        Some(Chosen { choice, began })
+    }
+
+    /// A transaction has committed whose forms were chosen.
+    pub(super) fn learn(&self, chosen: Option<Chosen>) {
+        if let (Some(chooser), Some(Chosen { choice, began })) = (&self.chooser, chosen) {
+            chooser.borrow_mut().ended(choice, self.endpoint.now().since(began));
+        }
     }
 
     /// Takes back the state of a transaction that has ended: no request of it is under way, and it

@@ -1,5 +1,7 @@
 //! Protocols: which form each phase takes.
 
+use super::adapt::Forms;
+
 /// How something is done on another node.
 ///
 /// # Example
@@ -45,31 +47,48 @@ pub struct Protocol {
     pub lock: Form,
     /// Whether a commit returns when its last phase is on its way, without waiting for its end.
     pub is_passive: bool,
+    /// Whether each worker may take messages where this says verbs, as it finds them better.
+    pub adapts: bool,
 }
 
 impl Protocol {
     /// Every phase is a message, as in FaSST: the default.
-    pub const FASST: Self =
-        Self { name: "fasst", read: Form::Message, caches: false, lock: Form::Message, is_passive: false };
+    pub const FASST: Self = Self {
+        name: "fasst",
+        read: Form::Message,
+        caches: false,
+        lock: Form::Message,
+        is_passive: false,
+        adapts: false,
+    };
 
     /// Rows are looked up, read and validated by READs, as in FaRM.
     pub const FARM: Self = Self { name: "farm", read: Form::OneSided, ..Self::FASST };
 
     /// Every phase is one-sided, and places are remembered, as in DrTM-OCC.
     pub const DRTM_OCC: Self =
-        Self { name: "drtm-occ", read: Form::OneSided, caches: true, lock: Form::OneSided, is_passive: false };
+        Self { name: "drtm-occ", read: Form::OneSided, caches: true, lock: Form::OneSided, ..Self::FASST };
 
     /// As [`DRTM_OCC`](Self::DRTM_OCC), and a commit does not wait for its last phase, as in
     /// DrTM+H.
     pub const DRTM_H: Self = Self { name: "drtm+h", is_passive: true, ..Self::DRTM_OCC };
 
+    /// [`DRTM_H`](Self::DRTM_H), [`FARM`](Self::FARM) or [`FASST`](Self::FASST) with a passive
+    /// commit, as each worker finds its transactions to end soonest. It tries all three from time to
+    /// time, together with all other workers, and so follows what changes.
+    pub const AUTO: Self = Self { name: "auto", adapts: true, ..Self::DRTM_H };
+
     /// All that have names.
-    pub const ALL: [Self; 4] = [Self::FASST, Self::FARM, Self::DRTM_OCC, Self::DRTM_H];
+    pub const ALL: [Self; 5] = [Self::FASST, Self::FARM, Self::DRTM_OCC, Self::DRTM_H, Self::AUTO];
 
     /// The one of a name.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|protocol| protocol.name == name)
+    }
+
+    pub(super) fn forms(&self) -> Forms {
+        Forms { read: self.read, lock: self.lock }
     }
 
     /// Whether any phase is one-sided, so that rows must have checksums.

@@ -22,20 +22,16 @@ use crate::{
 impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> Coordinator<'e, F, S> {
     /// Whether a request to another node is carried out by verbs.
     pub(super) fn is_one_sided(&self, state: &State<'e, F::Port>, ask: Ask) -> bool {
-        let protocol = self.protocol();
-        if !protocol.is_one_sided() {
-            return false;
-        }
         match ask {
             Ask::Read(row) => {
                 let row = &state.rows[row as usize];
-                protocol.read == Form::OneSided
+                state.forms.read == Form::OneSided
                     && !row.is_missed
                     && self.peer(row.owner).is_some_and(|peer| peer.has(row.table))
             }
             Ask::Check(row) => state.rows[row as usize].location.is_some(),
             Ask::Lock(row) => {
-                protocol.lock == Form::OneSided
+                state.forms.lock == Form::OneSided
                     && self.endpoint().capabilities().atomicity == Atomicity::Global
                     && !state.claims
                     && state.rows[row as usize].keeps_its_length()

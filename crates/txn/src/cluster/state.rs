@@ -7,7 +7,7 @@ use drtm_kv::{Handle, Holder, Location, ROUND_TURNS, RecordLock, Version};
 use drtm_rdma::{NodeId, Pending, Port, rpc::Posted};
 use rustc_hash::FxHashMap;
 
-use super::ask::Asked;
+use super::{adapt::Forms, ask::Asked};
 use crate::{
     Conflict, Error,
     arena::{Arena, ArenaKey, ArenaRange},
@@ -190,15 +190,18 @@ pub(super) struct State<'e, P: Port> {
     pub(super) is_over: bool,
     /// Whether its rows are to be locked before they are used.
     pub(super) claims: bool,
+    /// The forms of its phases.
+    pub(super) forms: Forms,
     /// The numbers of the first `indexed` rows, by hashes of their tables and keys.
     index: FxHashMap<u64, u32>,
     indexed: usize,
 }
 
 impl<P: Port> State<'_, P> {
-    pub(super) fn new(holder: Holder) -> Self {
+    pub(super) fn new(holder: Holder, forms: Forms) -> Self {
         Self {
             holder,
+            forms,
             rows: Vec::new(),
             missing: Vec::new(),
             spans: Vec::new(),
@@ -218,7 +221,7 @@ impl<P: Port> State<'_, P> {
     /// Forgets everything, for the next transaction.
     pub(super) fn clear(&mut self) {
         if self.arena.values.len() > KEPT_BYTES || self.rows.len() > KEPT_ROWS {
-            *self = Self::new(self.holder);
+            *self = Self::new(self.holder, self.forms);
             return;
         }
         self.rows.clear();
@@ -348,11 +351,12 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::cluster::adapt::WAYS;
 
     proptest! {
         #[test]
         fn a_row_is_found_by_its_table_and_key(keys in prop::collection::vec((0..3_u16, 0..40_u64, any::<bool>()), 0..100)) {
-            let mut state = State::<'_, LocalPort<NoHtm>>::new(Holder::new(0, 0, 0, 0));
+            let mut state = State::<'_, LocalPort<NoHtm>>::new(Holder::new(0, 0, 0, 0), WAYS[0]);
             let mut model = Vec::new();
             for (table, key, is_word) in keys {
                 let bytes = key.to_be_bytes();
@@ -369,7 +373,7 @@ mod tests {
 
     #[test]
     fn what_may_have_come_round_is_not_valid() {
-        let mut state = State::<'_, LocalPort<NoHtm>>::new(Holder::new(0, 0, 0, 0));
+        let mut state = State::<'_, LocalPort<NoHtm>>::new(Holder::new(0, 0, 0, 0), WAYS[0]);
         state.owner(NodeId(1)).has_count(5);
         state.owner(NodeId(2)).has_count(7);
         assert_eq!(state.check_turns(), Ok(()));

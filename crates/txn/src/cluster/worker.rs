@@ -97,7 +97,9 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> Worker<'e, F, S> {
         mut body: impl AsyncFnMut(&mut ClusterTx<'e, F, S>) -> Result<T, Error>,
     ) -> Result<T, Error> {
         let mut runs = 0;
-        let mut tx = self.begin().await;
+        let mut state = self.inner.state().await;
+        let chosen = self.inner.choose(&mut state);
+        let mut tx = ClusterTx::new(Rc::clone(&self.inner), state);
         loop {
             let ended = match tx.claim().await {
                 Ok(()) => body(&mut tx).await,
@@ -119,7 +121,12 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> Worker<'e, F, S> {
                     self.inner.pause(runs).await;
                     tx.run_again(runs >= CLAIM_AFTER);
                 }
-                ended => return ended,
+                ended => {
+                    if ended.is_ok() {
+                        self.inner.learn(chosen);
+                    }
+                    return ended;
+                }
             }
         }
     }
@@ -154,7 +161,9 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> Worker<'e, F, S> {
 
     /// Begins a transaction.
     pub async fn begin(&self) -> ClusterTx<'e, F, S> {
-        let state = self.inner.state().await;
+        let mut state = self.inner.state().await;
+        // Its end is not seen here.
+        let _ = self.inner.choose(&mut state);
         ClusterTx::new(Rc::clone(&self.inner), state)
     }
 

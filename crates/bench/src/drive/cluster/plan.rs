@@ -25,12 +25,12 @@ pub(crate) enum Length {
 pub(crate) struct ProtocolOf(pub(crate) Protocol);
 
 impl ProtocolOf {
-    /// What the command line calls what the cluster does unless it is told otherwise.
-    pub(crate) const AUTO: &'static str = "auto";
+    /// What the command line calls what is done unless it is told otherwise.
+    pub(crate) const AUTO: &'static str = Protocol::AUTO.name;
 
     /// Parses an option's value.
     pub(crate) fn parser() -> impl TypedValueParser<Value = Self> {
-        let names = [Self::AUTO].into_iter().chain(Protocol::ALL.map(|protocol| protocol.name));
+        let names = Protocol::ALL.map(|protocol| protocol.name);
         PossibleValuesParser::new(names).map(|name| Self(Protocol::named(&name).unwrap_or_default()))
     }
 }
