@@ -37,11 +37,31 @@ pub(super) enum Asked {
     Lock(u32, Slot<Lock>),
     Line(u32, Slot<Line>),
     Count(u32, Slot<Line>),
-    Check(Slot<Check>),
+    Check(u32, Slot<Check>),
     Guard(Slot<Guard>),
     Apply(u32, Slot<Apply>),
     Unlock(Slot<Unlock>),
     Reap(Slot<Reap>),
+}
+
+impl Ask {
+    /// The row that is asked about, if another transaction can have it locked or changed.
+    pub(super) fn contended(self) -> Option<u32> {
+        match self {
+            Self::Read(row) | Self::Lock(row) | Self::Check(row) => Some(row),
+            _ => None,
+        }
+    }
+}
+
+impl Asked {
+    /// As [`Ask::contended`].
+    pub(super) fn contended(&self) -> Option<u32> {
+        match self {
+            Self::Read(row, _) | Self::Lock(row, _) | Self::Check(row, _) => Some(*row),
+            _ => None,
+        }
+    }
 }
 
 /// What a processor does for a request.

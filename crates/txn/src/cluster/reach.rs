@@ -80,32 +80,31 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> Coordinator<'e, F, S> {
         };
         let mut outcome = Ok(());
         for (row, glimpse) in rows.iter().zip(glimpses) {
-            keep_first(&mut outcome, glimpse.and_then(|glimpse| state.has_glimpsed(*row, glimpse)));
+            let read = glimpse.and_then(|glimpse| state.has_glimpsed(*row, glimpse));
+            state.has_ended(Some(*row), &read);
+            keep_first(&mut outcome, read);
         }
         outcome
     }
 
     async fn check_all(&self, state: &mut State<'e, F::Port>, phase: Phase, rows: &[u32]) -> Result<(), Error> {
-        let (verbs, holder, keys) = (self.endpoint().during(phase), state.holder, &state.arena.keys);
-        let check = |number: &u32| {
-            let row = &state.rows[*number as usize];
-            let peer = self.peer_of(row);
-            async move {
-                let Some(location) = row.location else { return Err(Conflict::Validation.into()) };
-                peer?
-                    .check(
-                        verbs,
-                        row.table,
-                        row.key.in_bytes(keys),
-                        (location, row.seen),
-                        holder,
-                        S::has(Mutation::LocksOverlooked),
-                    )
-                    .await
-            }
+        let (verbs, holder) = (self.endpoint().during(phase), state.holder);
+        let checked = {
+            let keys = &state.arena.keys;
+            let check = |number: &u32| {
+                let row = &state.rows[*number as usize];
+                let peer = self.peer_of(row);
+                async move {
+                    let Some(location) = row.location else { return Err(Conflict::Validation.into()) };
+                    let (key, overlooks) = (row.key.in_bytes(keys), S::has(Mutation::LocksOverlooked));
+                    peer?.check(verbs, row.table, key, (location, row.seen), holder, overlooks).await
+                }
+            };
+            all(self.endpoint(), rows.iter().map(check).collect()).await
         };
         let mut outcome = Ok(());
-        for checked in all(self.endpoint(), rows.iter().map(check).collect()).await {
+        for (row, checked) in rows.iter().zip(checked) {
+            state.has_ended(Some(*row), &checked);
             keep_first(&mut outcome, checked);
         }
         outcome
@@ -133,7 +132,9 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> Coordinator<'e, F, S> {
         };
         let mut outcome = Ok(());
         for (row, locked) in rows.iter().zip(locked) {
-            keep_first(&mut outcome, state.has_locked_by_verbs(*row, locked, S::has(Mutation::SnapshotsOverwritten)));
+            let locked = state.has_locked_by_verbs(*row, locked, S::has(Mutation::SnapshotsOverwritten));
+            state.has_ended(Some(*row), &locked);
+            keep_first(&mut outcome, locked);
         }
         for row in rows {
             keep_first(&mut outcome, state.has_a_next_version(*row));

@@ -80,6 +80,7 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> Coordinator<'e, F, S> {
             if state.node_of(*ask) == self.id() {
                 self.endpoint().charge(cost(*ask));
                 let settled = state.ask_here::<S>(*ask, &mut self.participant(), |holder| self.is_dead(holder));
+                state.has_ended(ask.contended(), &settled);
                 keep_first(&mut outcome, settled);
             }
         }
@@ -141,7 +142,9 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> Coordinator<'e, F, S> {
             match results {
                 Ok(results) => {
                     for asked in &sent.asked {
-                        keep_first(&mut outcome, state.settle(node, asked, &results));
+                        let settled = state.settle(node, asked, &results);
+                        state.has_ended(asked.contended(), &settled);
+                        keep_first(&mut outcome, settled);
                     }
                 }
                 Err(error) => {
@@ -252,7 +255,7 @@ impl<P: drtm_rdma::Port> State<'_, P> {
             Ask::Count(owner) => Asked::Count(owner, calls.add::<Line>(&())?),
             Ask::Check(number) => {
                 let (_, _, at, seen) = row(number);
-                Asked::Check(calls.add::<Check>(&CheckRow { at, seen, holder, borrows })?)
+                Asked::Check(number, calls.add::<Check>(&CheckRow { at, seen, holder, borrows })?)
             }
             Ask::Guard(number) => Asked::Guard(calls.add::<Guard>(&GuardOf(self.missing[number as usize].absence))?),
             Ask::Apply(number) => {
@@ -404,7 +407,7 @@ impl<P: drtm_rdma::Port> State<'_, P> {
                 self.owners[*owner as usize].has_count(line.count);
                 Ok(())
             }
-            Asked::Check(slot) => match results.get(slot).map_err(|error| self.failed(node, error))? {
+            Asked::Check(_, slot) => match results.get(slot).map_err(|error| self.failed(node, error))? {
                 true => Ok(()),
                 false => Err(Conflict::Validation.into()),
             },

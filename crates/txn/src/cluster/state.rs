@@ -59,6 +59,8 @@ pub(super) struct Row {
     pub(super) is_locked: bool,
     /// Whether its change has been sent to its owner.
     pub(super) is_sent: bool,
+    /// Whether the transaction has conflicted with another about it.
+    pub(super) is_contended: bool,
 }
 
 impl Row {
@@ -78,6 +80,7 @@ impl Row {
             is_made: false,
             is_locked: false,
             is_sent: false,
+            is_contended: false,
         }
     }
 
@@ -245,7 +248,8 @@ impl<P: Port> State<'_, P> {
         for row in &mut self.rows {
             // Records that were made for this transaction have been taken out.
             let at = if row.is_made { None } else { row.at };
-            *row = Row { at, seen: row.seen, ..Row::new(row.table, row.owner, row.key) };
+            let (seen, is_contended) = (row.seen, row.is_contended);
+            *row = Row { at, seen, is_contended, ..Row::new(row.table, row.owner, row.key) };
         }
         self.missing.clear();
         self.spans.clear();
@@ -298,6 +302,13 @@ impl<P: Port> State<'_, P> {
     pub(super) fn owner_of(&self, row: u32) -> Option<&Owner> {
         let node = self.rows[row as usize].owner;
         self.owners.iter().find(|owner| owner.node == node)
+    }
+
+    /// Notes that a row is contended, if that is what a request about it has come to.
+    pub(super) fn has_ended(&mut self, row: Option<u32>, outcome: &Result<(), Error>) {
+        if let (Some(row), Err(Error::Conflict(_))) = (row, outcome) {
+            self.rows[row as usize].is_contended = true;
+        }
     }
 
     /// A row's lock, if it was taken one-sidedly.
