@@ -11,6 +11,7 @@ mod dbx_store;
 mod dbx_tpcc;
 mod drtm_fig2;
 mod drtm_tab1;
+mod drtmh;
 mod effort;
 mod entries;
 mod panel;
@@ -42,7 +43,7 @@ use crate::{
 /// A figure's name stands for all its panels: dbx-fig1 is dbx-fig1a to dbx-fig1d.
 ///
 /// Studies of regions alone, and of whole transactions in one region, are simulated unless
-/// --engine rtm is given. All others are measured: databases are loaded, run and checked in turns,
+/// --engine rtm is given. Those of clusters are simulated, in virtual time. All others are measured: databases are loaded, run and checked in turns,
 /// as often as --rounds says, and medians are told. Compare within one run; a published value
 /// is another machine's. What cannot be had here is listed with the reason.
 ///
@@ -104,6 +105,12 @@ Panels:
   drtm-tab1d   the same: how many of these for capacity
   drtm-fig2a   abort rate against working set, in sequence
   drtm-fig2b   the same at random
+  drtmh-fig7a  the execution phase by messages and by verbs, on a simulated cluster: TPC-C
+  drtmh-fig7b  the same: SmallBank
+  drtmh-fig14a whole designs on a simulated cluster: TPC-C
+  drtmh-fig14b the same: SmallBank
+  drtmh-fig17a whole designs with an older NIC: TPC-C
+  drtmh-fig17b the same: SmallBank
 
 Examples:
   drtm-bench paper dbx-fig1a                    a table, with the published values
@@ -115,7 +122,7 @@ Examples:
 /// All studies, in the order of the papers.
 fn studies() -> impl Iterator<Item = &'static Study> {
     let dbx = [dbx_fig1::STUDIES, dbx_tpcc::STUDIES, dbx_store::STUDIES, dbx_factors::STUDIES, dbx_fig14::STUDIES];
-    dbx.into_iter().chain([drtm_tab1::STUDIES, drtm_fig2::STUDIES]).flatten()
+    dbx.into_iter().chain([drtm_tab1::STUDIES, drtm_fig2::STUDIES, drtmh::STUDIES]).flatten()
 }
 
 /// The panels that one name stands for.
@@ -184,7 +191,7 @@ mod tests {
     fn a_figure_s_name_stands_for_its_panels() {
         let names: Vec<_> =
             studies().flat_map(|study| study.panels).map(|panel| (panel.figure(), panel.name)).collect();
-        assert_eq!((names[0], names.last()), (("dbx-fig1", "dbx-fig1a"), Some(&("drtm-fig2", "drtm-fig2b"))));
+        assert_eq!((names[0], names.last()), (("dbx-fig1", "dbx-fig1a"), Some(&("drtmh-fig17", "drtmh-fig17b"))));
         let whole = Selection("dbx-fig1".to_owned());
         let panels = studies().flat_map(|study| study.panels).filter(|panel| whole.includes(panel));
         assert_eq!(panels.count(), 4, "and none of dbx-fig14");

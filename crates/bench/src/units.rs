@@ -13,6 +13,7 @@ pub(crate) enum Quantity {
     Nanoseconds,
     AbortRate,
     Threads,
+    Coroutines,
     /// Bytes that are a mean.
     MeanBytes,
     /// Transactions under a lock among all.
@@ -34,6 +35,7 @@ impl Quantity {
             Self::Nanoseconds => "ns",
             Self::AbortRate => "aborts/attempts",
             Self::Threads => "threads",
+            Self::Coroutines => "coroutines",
             Self::Throughput => "transactions/s",
             Self::Operations => "operations/s",
             Self::Ratio => "ratio",
@@ -48,7 +50,9 @@ impl Quantity {
             Self::Nanoseconds => format!("{value:.0} ns"),
             Self::AbortRate => format!("{value:.3}"),
             Self::LockRate => format!("{value:.4}"),
-            Self::Threads | Self::Throughput | Self::Operations | Self::MeanBytes => format!("{value:.0}"),
+            Self::Threads | Self::Coroutines | Self::Throughput | Self::Operations | Self::MeanBytes => {
+                format!("{value:.0}")
+            }
             Self::Ratio => format!("{value:.2}"),
         }
     }

@@ -30,5 +30,6 @@ pub(super) use figures::Figures;
 pub(crate) use plan::{Length, Plan, ProtocolOf};
 pub(crate) use process::{MEMBER, be_a_member};
 pub(crate) use read::read;
+pub(crate) use simulation::simulate;
 pub(crate) use tally::Gathered;
 pub(crate) use workload::{ClusterWorkload, Place, Sound};

@@ -31,6 +31,10 @@ pub(super) struct Pains {
     /// Tiny databases and a few hundred transactions: whether all works. Speeds mean nothing then
     #[arg(long, conflicts_with_all = ["secs", "rounds"])]
     quick: bool,
+
+    /// Simulated clusters as large as the paper's. Takes hours
+    #[arg(long, conflicts_with = "quick")]
+    full: bool,
 }
 
 /// How much is done.
@@ -41,6 +45,8 @@ pub(super) struct Effort {
     pub(super) seed: u64,
     pub(super) threads: Vec<usize>,
     pub(super) is_quick: bool,
+    /// Whether simulated clusters are as large as the papers'.
+    pub(super) is_full: bool,
     rounds: u16,
     until: Until,
 }
@@ -72,7 +78,7 @@ impl Effort {
         };
         let (rounds, until) =
             if is_quick { (1, Until::Transactions(200)) } else { (pains.rounds, Until::Time(pains.secs)) };
-        Self { engine, seed, threads, is_quick, rounds, until }
+        Self { engine, seed, threads, is_quick, is_full: pains.full, rounds, until }
     }
 
     /// Where measured numbers come from.

@@ -53,7 +53,7 @@ pub(crate) struct NewOrders {
 }
 
 impl NewOrders {
-    pub(super) fn new(scale: Scale, chances: Chances, seed: u64, date: NonZeroU64) -> Self {
+    pub(crate) fn new(scale: Scale, chances: Chances, seed: u64, date: NonZeroU64) -> Self {
         let (warehouses, customers, items) = (scale.warehouses(), scale.customers(), scale.items());
         Self { warehouses, customers, items, remote_items: chances.remote_item, seed, date }
     }

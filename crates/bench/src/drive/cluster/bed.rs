@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use drtm_htm::NoHtm;
-use drtm_rdma::{LocalConfig, LocalFabric};
+use drtm_rdma::{LocalConfig, LocalFabric, SimConfig};
 use drtm_txn::Setting;
 
 use super::{
-    plan::Plan, process, simulation::simulated, stand::Stand, tally::Gathered, threads::on_threads,
+    plan::Plan, process, simulation::simulate, stand::Stand, tally::Gathered, threads::on_threads,
     workload::ClusterWorkload,
 };
 use crate::{Error, fabric::FabricName};
@@ -34,6 +34,6 @@ pub(crate) fn run<S: Setting<Engine = NoHtm>, W: ClusterWorkload>(
             let instead = "a workload has no processes there yet: say local, shm or sim";
             Err(Error::Options { option: "--fabric tcp", with: "several nodes", instead })
         }
-        FabricName::Sim(profile) => simulated::<S, W>(workload, plan, profile),
+        FabricName::Sim(profile) => simulate::<S, W>(workload, plan, SimConfig::new(profile)),
     }
 }

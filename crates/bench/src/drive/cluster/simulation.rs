@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use drtm_htm::NoHtm;
-use drtm_rdma::{NicProfile, NodeId, RunEnd, Sim, SimConfig};
+use drtm_rdma::{NodeId, RunEnd, Sim, SimConfig};
 use drtm_txn::Setting;
 
 use super::{
@@ -16,13 +16,13 @@ use super::{
 };
 use crate::Error;
 
-/// Runs all workers in virtual time.
-pub(super) fn simulated<S: Setting<Engine = NoHtm>, W: ClusterWorkload>(
+/// Runs all workers in virtual time, on a cluster with room for their messages.
+pub(crate) fn simulate<S: Setting<Engine = NoHtm>, W: ClusterWorkload>(
     workload: &W,
     plan: &Plan,
-    profile: &'static NicProfile,
+    config: SimConfig,
 ) -> Result<Gathered<W::Count>, Error> {
-    let config = SimConfig::new(profile).seed(plan.seed).mailbox(plan.messages()).queue_depth(plan.messages());
+    let config = config.seed(plan.seed).mailbox(plan.messages()).queue_depth(plan.messages());
     let sim = Sim::<NoHtm>::new(plan.nodes, config);
     let stand = Arc::new(Stand::new(plan.workers(), plan.nodes.into(), false));
     for number in 0..plan.nodes {

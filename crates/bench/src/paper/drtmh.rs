@@ -1,0 +1,196 @@
+//! DrTM+H, Figs. 7, 14 and 17: which primitive serves which phase, on a simulated cluster.
+//!
+//! Nothing is tuned to these figures: NICs and processors are calibrated from measurements of
+//! primitives (see `docs/figures.md`), and what comes out for transactions is a prediction.
+
+use std::{num::NonZeroU64, time::Duration};
+
+use drtm_rdma::{Atomicity, NicProfile, SimConfig};
+use drtm_txn::cluster::{Form, Protocol};
+
+use super::{
+    effort::Effort,
+    entries::PER_SECOND,
+    panel::{Curve, Kind, Measured, Panel, Study},
+};
+use crate::{
+    Error,
+    drive::cluster::{ClusterWorkload, Length, Plan, ProtocolOf, Sound, simulate},
+    report::chart::{Axis, Scale as AxisScale},
+    smallbank::{Hot, SmallBank},
+    tpcc::{Chances, NewOrders, Scale},
+    units::Quantity,
+};
+
+pub(super) const STUDIES: &[Study] = &[
+    Study { panels: &[EXECUTION_TPCC], measure: |effort| tpcc(effort, &NicProfile::CONNECTX_4, EXECUTION) },
+    Study { panels: &[EXECUTION_BANK], measure: |effort| bank(effort, &NicProfile::CONNECTX_4, EXECUTION) },
+    Study { panels: &[DESIGNS_TPCC], measure: |effort| tpcc(effort, &NicProfile::CONNECTX_4, DESIGNS) },
+    Study { panels: &[DESIGNS_BANK], measure: |effort| bank(effort, &NicProfile::CONNECTX_4, DESIGNS) },
+    Study { panels: &[OLDER_TPCC], measure: |effort| tpcc(effort, &NicProfile::CONNECTX_3, DESIGNS) },
+    Study { panels: &[OLDER_BANK], measure: |effort| bank(effort, &NicProfile::CONNECTX_3, DESIGNS) },
+];
+
+const COROUTINES: Axis =
+    Axis { title: "coroutines of a thread", quantity: Quantity::Coroutines, scale: AxisScale::Linear };
+
+const TWO_SIDED: &str = "two-sided";
+const ONE_SIDED: &str = "one-sided";
+const CACHED: &str = "one-sided, cached";
+
+/// The execution phase in three forms. The others are messages.
+const EXECUTION: &[(&str, Protocol)] = &[
+    (TWO_SIDED, Protocol { name: TWO_SIDED, ..PASSIVE }),
+    (ONE_SIDED, Protocol { name: ONE_SIDED, read: Form::OneSided, ..PASSIVE }),
+    (CACHED, Protocol { name: CACHED, read: Form::OneSided, caches: true, ..PASSIVE }),
+];
+
+const PASSIVE: Protocol = Protocol { is_passive: true, ..Protocol::FASST };
+
+/// Whole designs, and ours that chooses.
+const DESIGNS: &[(&str, Protocol)] = &[
+    ("FaSST", Protocol::FASST),
+    ("FaRM", Protocol::FARM),
+    ("DrTM+R", Protocol::DRTM_OCC),
+    ("DrTM+H", Protocol::DRTM_H),
+    ("auto", Protocol::AUTO),
+];
+
+const EXECUTION_TPCC: Panel = Panel {
+    name: "drtmh-fig7a",
+    title: "DrTM+H Fig. 7a: the execution phase of TPC-C's NEW-ORDER, always distributed",
+    x: Some(COROUTINES),
+    y: PER_SECOND,
+    // Its text gives ratios over ranges of coroutines.
+    published: &[],
+    note: "The paper: one-sided with the cache has 1.26 to 1.45 times the throughput of two-sided, and two-sided up to \
+           1.28 times that of one-sided without it. There, two-sided is a message for each record; here, one message \
+           has all records of an owner, and one doorbell all lookups.",
+};
+
+const EXECUTION_BANK: Panel = Panel {
+    name: "drtmh-fig7b",
+    title: "DrTM+H Fig. 7b: the execution phase of SmallBank",
+    x: Some(COROUTINES),
+    y: PER_SECOND,
+    published: &[],
+    note: "As in Fig. 7a. The paper's text gives no numbers for SmallBank's throughput.",
+};
+
+const DESIGNS_TPCC: Panel = Panel {
+    name: "drtmh-fig14a",
+    title: "DrTM+H Fig. 14a: designs, on TPC-C's NEW-ORDER, always distributed",
+    x: Some(COROUTINES),
+    y: PER_SECOND,
+    published: &[],
+    note: "The paper: DrTM+H has 1.41 to 2.96 times the throughput of FaSST, 1.12 to 1.89 times that of DrTM+R, and 1.21 \
+           to 2.50 times that of FaRM, with logs to two backups. Here there are none. Atomics are simulated as atomic \
+           with processors, so that locks can be taken by them; the paper's nodes take their own locks by the NIC, too.",
+};
+
+const DESIGNS_BANK: Panel = Panel {
+    name: "drtmh-fig14b",
+    title: "DrTM+H Fig. 14b: designs, on SmallBank",
+    x: Some(COROUTINES),
+    y: PER_SECOND,
+    published: &[],
+    note: "As in Fig. 14a. The paper: FaSST and FaRM are about as fast, since two-sided reads are faster there.",
+};
+
+const OLDER_TPCC: Panel = Panel {
+    name: "drtmh-fig17a",
+    title: "DrTM+H Fig. 17a: designs on ConnectX-3, TPC-C's NEW-ORDER",
+    x: Some(COROUTINES),
+    y: PER_SECOND,
+    published: &[],
+    note: "The paper: FaSST before FaRM before DrTM+R, and DrTM+H, which uses messages there, before all. \"DrTM+H\" is \
+           its choice for ConnectX-4 here; \"auto\" is the one that chooses.",
+};
+
+const OLDER_BANK: Panel =
+    Panel { name: "drtmh-fig17b", title: "DrTM+H Fig. 17b: designs on ConnectX-3, SmallBank", ..OLDER_TPCC };
+
+/// The size of a simulated cluster.
+struct Size {
+    nodes: u16,
+    threads: u16,
+    coroutines: &'static [u16],
+    warm: Duration,
+    counted: Duration,
+}
+
+impl Size {
+    fn of(effort: &Effort) -> Self {
+        let micros = Duration::from_micros;
+        if effort.is_quick {
+            return Self { nodes: 2, threads: 2, coroutines: &[1, 4], warm: micros(100), counted: micros(500) };
+        }
+        let nodes = if effort.is_full { 16 } else { 4 };
+        Self { nodes, threads: 24, coroutines: &[1, 4, 10, 16], warm: micros(2_000), counted: micros(5_000) }
+    }
+
+    fn source(&self, profile: &NicProfile, scaled: &str) -> String {
+        let Self { nodes, threads, warm, counted, .. } = self;
+        let [warm, counted] = [warm, counted].map(|time| time.as_micros() as f64 / 1_000.0);
+        format!(
+            "SIMULATED in virtual time: {nodes} nodes of {threads} threads, {}; {warm} ms to warm up, {counted} ms \
+             counted; {scaled}",
+            profile.name
+        )
+    }
+}
+
+fn tpcc(effort: &Effort, profile: &'static NicProfile, series: &[(&'static str, Protocol)]) -> Result<Measured, Error> {
+    let size = Size::of(effort);
+    let (customers, items) = if effort.is_quick { (10, 100) } else { (60, 2_000) };
+    let scale = Scale::new(size.nodes * size.threads)?.with_customers(customers)?.with_items(items)?;
+    let chances = Chances { remote_item: 100, ..Chances::STANDARD };
+    let workload = NewOrders::new(scale, chances, effort.seed, NonZeroU64::MIN);
+    let scaled =
+        format!("a warehouse for each thread, scaled down to {customers} customers a district and {items} items");
+    curves(effort, &size, profile, series, &workload, &scaled)
+}
+
+fn bank(effort: &Effort, profile: &'static NicProfile, series: &[(&'static str, Protocol)]) -> Result<Measured, Error> {
+    let size = Size::of(effort);
+    let of_thread = if effort.is_quick { 1_000 } else { 10_000 };
+    let customers = of_thread * u64::from(size.nodes * size.threads);
+    let workload = SmallBank::new(customers, Hot::DrtmH, effort.seed)?;
+    let scaled =
+        format!("scaled down to {of_thread} customers for each thread, of which 4 % have 90 % of the transactions");
+    curves(effort, &size, profile, series, &workload, &scaled)
+}
+
+fn curves<W: ClusterWorkload>(
+    effort: &Effort,
+    size: &Size,
+    profile: &'static NicProfile,
+    series: &[(&'static str, Protocol)],
+    workload: &W,
+    scaled: &str,
+) -> Result<Measured, Error> {
+    let curve = |(name, protocol): &(&'static str, Protocol)| {
+        let point = |coroutines: &u16| {
+            let plan = Plan {
+                nodes: size.nodes,
+                threads: size.threads,
+                coroutines: *coroutines,
+                protocol: ProtocolOf(*protocol),
+                length: Length::Window { warm: size.warm, counted: size.counted },
+                seed: effort.seed,
+                memory: 1 << 30,
+            };
+            // Locks are taken by compare-and-swap, as in the paper.
+            let config = SimConfig::new(profile).atomicity(Atomicity::Global);
+            let gathered = simulate::<Sound, W>(workload, &plan, config)?;
+            if let [first, ..] = gathered.violations.as_slice() {
+                return Err(Error::Inconsistent { violations: gathered.violations.len(), first: first.clone() });
+            }
+            Ok((usize::from(*coroutines), gathered.tally.committed as f64 / size.counted.as_secs_f64()))
+        };
+        let points = size.coroutines.iter().map(point).collect::<Result<Vec<_>, Error>>()?;
+        Ok(Curve::new(name, Kind::Simulated, points))
+    };
+    let curves = series.iter().map(curve).collect::<Result<_, Error>>()?;
+    Ok(Measured { curves: vec![curves], source: size.source(profile, scaled), failure: None })
+}
