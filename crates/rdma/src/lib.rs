@@ -49,6 +49,8 @@ mod endpoint;
 mod error;
 mod executor;
 mod fabric;
+#[cfg(all(feature = "verbs", not(feature = "model")))]
+mod ibv;
 mod intent;
 mod local;
 mod mailbox;
@@ -89,6 +91,8 @@ pub use endpoint::{Endpoint, Sleep};
 pub use error::{FabricError, VerbError};
 pub use executor::{Ended, Executor, Injector, Round, Spawner, block_on, run};
 pub use fabric::{Fabric, Port};
+#[cfg(all(feature = "verbs", not(feature = "model")))]
+pub use ibv::{Posted, VerbsConfig, VerbsError, VerbsFabric, VerbsPort};
 pub use local::{LocalConfig, LocalFabric, LocalPort, Tearing};
 pub use membership::{Incarnation, NodeEvent, Presence};
 pub use message::Message;
