@@ -113,7 +113,7 @@ impl<P: Place> Places<P> {
     }
 
     /// Whether an endpoint sleeps, or is about to, that is to be woken for mail.
-    #[cfg(feature = "verbs")]
+    #[cfg(all(feature = "verbs", not(feature = "model")))]
     pub(crate) fn anyone_sleeps(&self) -> bool {
         self.sleepers.load(SeqCst) > 0
     }

@@ -215,7 +215,7 @@ impl<E: Engine> Region<E> {
     }
 
     /// Where a word is, for what accesses memory by itself.
-    #[cfg(feature = "verbs")]
+    #[cfg(all(feature = "verbs", not(feature = "model")))]
     pub(crate) fn address(&self, word: u64) -> *const Word {
         self.mapping.address(word)
     }

@@ -31,7 +31,7 @@ use super::{
 const SPARE: usize = 256;
 
 /// Queue pairs for which a completion queue has room at first.
-const PAIRS: usize = 4;
+const PAIRS: usize = 2;
 
 /// Values of atomics for which there is memory.
 const CELLS: usize = 1024;

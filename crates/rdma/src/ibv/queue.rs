@@ -1,14 +1,15 @@
 //! What one endpoint has under way to one node: requests that wait for the connection or for room,
 //! and those that its NIC has.
 
-use std::{collections::VecDeque, sync::Arc};
+use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use drtm_htm::Engine;
 
 use crate::{
-    NodeId, Remote, VerbError,
+    NodeId, Remote, Time, VerbError,
     port::{Activity, Events, Frame, Ticket, Verb, Work},
     tcp::{Peer, TcpPort},
+    time,
 };
 
 use super::{
@@ -21,6 +22,10 @@ use super::{
     station::Station,
     sys::{Action, CompletionQueue, End, QueuePair, Requests, Slab},
 };
+
+/// A message that is not taken in this time waits for room in the node's mailbox, as far as can be
+/// told: its NIC says nothing until there is some.
+const PATIENCE: Duration = Duration::from_millis(50);
 
 /// How a queue is connected.
 #[derive(Debug)]
@@ -143,6 +148,8 @@ pub(super) struct Queue {
     asked: Option<(Ticket, Request)>,
     /// The failure of an unsignaled operation that is still to be heard of.
     broken: Option<VerbError>,
+    /// Since when the first that is posted is a message that the node has not taken.
+    stuck: Option<Time>,
     /// Whether the connection has failed, which is to be reported.
     pub(super) severed: bool,
     /// Whether it is on the port's list.
@@ -167,6 +174,7 @@ impl Queue {
             answered: false,
             asked: None,
             broken: None,
+            stuck: None,
             severed: false,
             active: false,
             taken: 0,
@@ -457,6 +465,7 @@ impl Queue {
     #[inline]
     fn report_first<E: Engine>(&mut self, desk: &mut Desk<'_, E>, events: &mut impl Events) {
         let Some((mut work, fate)) = self.sent.pop_front() else { return };
+        self.stuck = None;
         self.first = self.first.wrapping_add(1);
         self.taken -= 1;
         let outcome = match fate {
@@ -552,7 +561,16 @@ impl Queue {
             return Activity::Idle;
         }
         self.report_done(desk, events);
-        if self.is_empty() { Activity::Idle } else { Activity::Remote }
+        match self.sent.front() {
+            Some((work, _)) if matches!(work.verb, Verb::Send { .. } | Verb::Call { .. }) => {
+                let now = time::of_this_machine();
+                let since = *self.stuck.get_or_insert(now);
+                if now.since(since) > PATIENCE { Activity::Blocked } else { Activity::Remote }
+            }
+            Some(_) => Activity::Remote,
+            None if self.waiting.is_empty() => Activity::Idle,
+            None => Activity::Remote,
+        }
     }
 
     /// Ends everything: what was posted may have taken effect, and what was not has not.
