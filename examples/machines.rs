@@ -13,6 +13,8 @@
 //! machines 0 cluster.key 10.0.0.1:7000 10.0.0.2:7000
 //! machines 1 cluster.key 10.0.0.1:7000 10.0.0.2:7000
 //! ```
+//!
+//! With the feature `verbs` and `--device NAME` before all that, by RDMA NICs.
 
 use std::{
     error::Error,
@@ -25,7 +27,7 @@ use drtm::{
     Db, Embedded, Pod, TableDef,
     cluster::{Cluster, ClusterError, ClusterTable, Node, Partition},
     htm::Native,
-    rdma::{NodeId, TcpConfig, TcpFabric},
+    rdma::{Fabric, NodeId, TcpConfig, TcpFabric},
 };
 
 const ACCOUNTS: TableDef<u64, Pod<i64>> = TableDef::hash("accounts");
@@ -40,7 +42,7 @@ const START: i64 = 1_000;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
-type Bank = Cluster<TcpFabric<Native>, Embedded>;
+type Bank<F> = Cluster<F, Embedded>;
 
 /// Asks until all nodes are there.
 fn when_all_are_there<T>(mut ask: impl FnMut() -> Result<T, drtm::Error>) -> Result<T, drtm::Error> {
@@ -55,23 +57,41 @@ fn when_all_are_there<T>(mut ask: impl FnMut() -> Result<T, drtm::Error>) -> Res
     }
 }
 
-/// Runs one node: opens its accounts, moves money between those of all, and waits for the others. Gives
-/// what all accounts have together.
-fn run_node(number: u16, key: [u8; 32], addresses: &[SocketAddr], transfers: u64) -> Outcome<i64> {
+/// Joins the cluster, by a device if one is named, and runs one node.
+fn run_node(
+    number: u16,
+    key: [u8; 32],
+    addresses: &[SocketAddr],
+    device: Option<&str>,
+    transfers: u64,
+) -> Outcome<i64> {
     let nodes = addresses.len() as u16;
-    let me = NodeId(number);
-    let mut config = TcpConfig::new(me, addresses[usize::from(number)], key);
+    let mut config = TcpConfig::new(NodeId(number), addresses[usize::from(number)], key);
     for (other, address) in (0..nodes).zip(addresses).filter(|(other, _)| *other != number) {
         config = config.peer(NodeId(other), *address);
     }
-    let fabric = TcpFabric::join(Native::chosen()?, config)?;
+    match device {
+        None => work(&TcpFabric::join(Native::chosen()?, config)?, number, nodes, transfers),
+        #[cfg(feature = "verbs")]
+        Some(device) => {
+            let config = drtm::rdma::VerbsConfig::new(config).device(device);
+            work(&drtm::rdma::VerbsFabric::join(Native::chosen()?, config)?, number, nodes, transfers)
+        }
+        #[cfg(not(feature = "verbs"))]
+        Some(_) => Err("devices are used by a program that is built with `--features verbs`".into()),
+    }
+}
 
+/// Opens a node's accounts, moves money between those of all, and waits for the others. Gives what all
+/// accounts have together.
+fn work<F: Fabric<Engine = Native>>(fabric: &F, number: u16, nodes: u16, transfers: u64) -> Outcome<i64> {
+    let me = NodeId(number);
     let memory = Db::builder().memory(64 << 20);
-    let mut builder = Node::builder(Native::chosen()?, &fabric, me, memory)?.owners((0..nodes).map(NodeId))?;
+    let mut builder = Node::builder(Native::chosen()?, fabric, me, memory)?.owners((0..nodes).map(NodeId))?;
     // Accounts of a node are those whose numbers begin with it.
     let accounts = builder.table(ACCOUNTS, Partition::by("hundreds", |number| number / EACH))?;
     let done = builder.table(DONE, Partition::by("node", |number| *number))?;
-    let bank: Bank = Cluster::start(builder.start()?, 1)?;
+    let bank: Bank<F> = Cluster::start(builder.start()?, 1)?;
 
     let first = u64::from(number) * EACH;
     let opening = bank.transact(async move |tx| {
@@ -110,8 +130,8 @@ fn run_node(number: u16, key: [u8; 32], addresses: &[SocketAddr], transfers: u64
 }
 
 /// Moves money from an account of this node to any other.
-fn transfer(
-    bank: &Bank,
+fn transfer<F: Fabric<Engine = Native>>(
+    bank: &Bank<F>,
     accounts: ClusterTable<u64, Pod<i64>>,
     from: u64,
     to: u64,
@@ -140,7 +160,7 @@ pub(crate) fn run(nodes: u16, transfers: u64) -> Outcome<(Vec<i64>, i64)> {
     let key = [7; 32];
     let sums = thread::scope(|scope| {
         let addresses = &addresses;
-        let start = |number| scope.spawn(move || run_node(number, key, addresses, transfers));
+        let start = |number| scope.spawn(move || run_node(number, key, addresses, None, transfers));
         let threads: Vec<_> = (0..nodes).map(start).collect();
         threads.into_iter().map(|thread| thread.join().map_err(|_| "a node has panicked")?).collect::<Outcome<_>>()
     })?;
@@ -150,7 +170,11 @@ pub(crate) fn run(nodes: u16, transfers: u64) -> Outcome<(Vec<i64>, i64)> {
 fn main() -> Outcome<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let begun = Instant::now();
-    match &arguments[..] {
+    let (device, arguments) = match &arguments[..] {
+        [option, device, rest @ ..] if option == "--device" => (Some(device.as_str()), rest),
+        all => (None, all),
+    };
+    match arguments {
         [] => {
             let (sums, expected) = run(2, 2_000)?;
             println!("two nodes moved money 4000 times in {:.1?}; each finds {sums:?} of {expected}", begun.elapsed());
@@ -162,10 +186,10 @@ fn main() -> Outcome<()> {
             if usize::from(number) >= addresses.len() {
                 return Err("the node's number must be that of one of the addresses, from zero".into());
             }
-            let sum = run_node(number, key, &addresses, 2_000)?;
+            let sum = run_node(number, key, &addresses, device, 2_000)?;
             println!("node {number} moved money 2000 times in {:.1?}, and finds {sum} in all", begun.elapsed());
         }
-        _ => return Err("usage: machines [NUMBER KEY-FILE ADDRESS...]".into()),
+        _ => return Err("usage: machines [[--device NAME] NUMBER KEY-FILE ADDRESS...]".into()),
     }
     Ok(())
 }

@@ -105,6 +105,9 @@ pub(crate) enum Bed {
     Local(LocalConfig),
     Shm,
     Tcp,
+    /// By the first RDMA device that there is.
+    #[cfg(feature = "verbs")]
+    Verbs,
     Sim(Box<SimConfig>),
 }
 
@@ -147,7 +150,12 @@ impl Bed {
                 threads::<_, T>((0..size.nodes).map(|_| fabric.clone()), size, script);
             }
             Self::Shm => shm::<T>(size, script),
-            Self::Tcp => tcp::<T>(size, script),
+            Self::Tcp => joined::<_, T>(size, script, |config| TcpFabric::join(NoHtm, config).expect("a cluster")),
+            #[cfg(feature = "verbs")]
+            Self::Verbs => joined::<_, T>(size, script, |config| {
+                let config = drtm_rdma::VerbsConfig::new(config);
+                drtm_rdma::VerbsFabric::join(NoHtm, config).expect("a cluster, and an RDMA device")
+            }),
             Self::Sim(config) => simulated::<T>(config, size, script),
         }
     }
@@ -167,19 +175,18 @@ fn shm<T: Fault>(size: Size, script: &impl Script) {
     std::fs::remove_dir_all(&directory).expect("it is there");
 }
 
-/// Nodes that are joined by sockets of this machine.
-fn tcp<T: Fault>(size: Size, script: &impl Script) {
+/// Nodes that find each other by sockets of this machine.
+fn joined<F: Fabric<Engine = NoHtm>, T: Fault>(size: Size, script: &impl Script, join: impl Fn(TcpConfig) -> F) {
     // Ports that are free, or were a moment ago.
     let listeners: Vec<_> = (0..size.nodes).map(|_| TcpListener::bind("127.0.0.1:0").expect("a port")).collect();
     let addresses: Vec<_> = listeners.iter().map(|at| at.local_addr().expect("an address")).collect();
     drop(listeners);
-    let join = |node: u16| {
+    let start = |node: u16| {
         let config = TcpConfig::new(NodeId(node), addresses[usize::from(node)], [7; 32]);
         let others = (0..).zip(&addresses).filter(|(other, _)| *other != node);
-        let config = others.fold(config, |config, (other, address)| config.peer(NodeId(other), *address));
-        TcpFabric::join(NoHtm, config).expect("the port is free")
+        join(others.fold(config, |config, (other, address)| config.peer(NodeId(other), *address)))
     };
-    let fabrics: Vec<_> = (0..size.nodes).map(join).collect();
+    let fabrics: Vec<_> = (0..size.nodes).map(start).collect();
     threads::<_, T>(fabrics.into_iter(), size, script);
 }
 

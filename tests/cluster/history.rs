@@ -264,6 +264,12 @@ fn of_sockets() {
     check_all(|_| Bed::Tcp, 2);
 }
 
+#[cfg(feature = "verbs")]
+#[test]
+fn of_rdma_nics() {
+    check_all(|_| Bed::Verbs, 2);
+}
+
 #[test]
 fn of_simulated_clusters() {
     check_all(Bed::simulated, 10);

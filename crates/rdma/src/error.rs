@@ -224,6 +224,22 @@ pub enum FabricError {
         /// The node.
         node: NodeId,
     },
+    /// The NIC needs memory that stays in place, and this process may have no more of it.
+    #[error("the NIC of {node} cannot have {bytes} bytes of memory locked; the limit is {limit}: raise `ulimit -l`")]
+    LockedMemory {
+        /// The node.
+        node: NodeId,
+        /// What was to be locked.
+        bytes: u64,
+        /// What the process may lock in all.
+        limit: u64,
+    },
+    /// The NIC, or its library, refused something.
+    #[error("the NIC of {node} refused it; the fabric's `take_failure` says why")]
+    Device {
+        /// The node.
+        node: NodeId,
+    },
     /// Nothing of the node is left: it has not died, or its memory is forgotten.
     #[error("nothing of {region} of {node} can be salvaged; it has not died, or came back and died again")]
     NothingLeft {

@@ -6,7 +6,7 @@
 //!   offsets that mean the same wherever it is mapped. [`Offset`], [`Remote`]: typed addresses.
 //! - [`Fabric`]: what joins nodes; its documentation says what verbs promise and do not promise.
 //!   [`LocalFabric`] joins nodes of one process, [`ShmFabric`] processes of one machine,
-//!   [`TcpFabric`] machines, and [`Sim`] is a cluster in virtual time. [`Capabilities`]: what a fabric can do.
+//!   [`TcpFabric`] machines (`VerbsFabric` those with RDMA NICs, by the feature `verbs`), and [`Sim`] is a cluster in virtual time. [`Capabilities`]: what a fabric can do.
 //! - [`Endpoint`]: one worker thread's way into a fabric. [`Verbs`]: its operations, one at a time;
 //!   [`Batch`]: several in one round trip; [`Pending`], [`Words`], [`Reply`], [`Message`]: what
 //!   becomes of them.
@@ -49,6 +49,8 @@ mod endpoint;
 mod error;
 mod executor;
 mod fabric;
+#[cfg(all(feature = "verbs", not(feature = "model")))]
+mod ibv;
 mod intent;
 mod local;
 mod mailbox;
@@ -89,6 +91,8 @@ pub use endpoint::{Endpoint, Sleep};
 pub use error::{FabricError, VerbError};
 pub use executor::{Ended, Executor, Injector, Round, Spawner, block_on, run};
 pub use fabric::{Fabric, Port};
+#[cfg(all(feature = "verbs", not(feature = "model")))]
+pub use ibv::{Posted, VerbsConfig, VerbsError, VerbsFabric, VerbsPort};
 pub use local::{LocalConfig, LocalFabric, LocalPort, Tearing};
 pub use membership::{Incarnation, NodeEvent, Presence};
 pub use message::Message;

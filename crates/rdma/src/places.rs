@@ -112,6 +112,12 @@ impl<P: Place> Places<P> {
         self.sleepers.fetch_add(1, Relaxed);
     }
 
+    /// Whether an endpoint sleeps, or is about to, that is to be woken for mail.
+    #[cfg(all(feature = "verbs", not(feature = "model")))]
+    pub(crate) fn anyone_sleeps(&self) -> bool {
+        self.sleepers.load(SeqCst) > 0
+    }
+
     pub(crate) fn get_up(&self, place: &P) {
         place.tenancy().receiving.store(false, Relaxed);
         self.sleepers.fetch_sub(1, Relaxed);

@@ -214,6 +214,12 @@ impl<E: Engine> Region<E> {
         Ok(region)
     }
 
+    /// Where a word is, for what accesses memory by itself.
+    #[cfg(all(feature = "verbs", not(feature = "model")))]
+    pub(crate) fn address(&self, word: u64) -> *const Word {
+        self.mapping.address(word)
+    }
+
     /// The file behind a shared region, to be handed to other processes.
     #[cfg(not(feature = "model"))]
     pub(crate) fn file(&self) -> Option<&File> {

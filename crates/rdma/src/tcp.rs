@@ -33,6 +33,7 @@
 //! the key are trusted with the contents of registered memory, and with nothing else: any bytes of
 //! theirs lead to a result or an error, and what they can take is [bounded](TcpLimits).
 
+mod attendant;
 mod bell;
 mod config;
 mod dial;
@@ -68,9 +69,13 @@ use crate::{
     Capabilities, Endpoint, Fabric, FabricError, Incarnation, NodeId, Region, RegionId, Salvage, alarm::Ring,
     region::kind_of,
 };
+pub(crate) use attendant::Attendant;
 use bell::Bell;
 use service::Joining;
-use shared::{End, NODES, Peer, Shared};
+#[cfg(feature = "verbs")]
+pub(crate) use shared::Caller;
+use shared::{End, NODES};
+pub(crate) use shared::{Peer, Shared};
 
 /// One process's part in a cluster over TCP: a node. Clones are the same node.
 ///
@@ -119,17 +124,16 @@ struct Member<E: Engine> {
 }
 
 impl<E: Engine> Member<E> {
-    fn join(engine: &E, config: TcpConfig) -> Result<Self, TcpError> {
+    fn join(engine: &E, config: TcpConfig, attendant: Option<Arc<dyn Attendant<E>>>) -> Result<Self, TcpError> {
         let out_of_range =
             |node: NodeId| (usize::from(node.0) >= NODES).then_some(TcpError::Node { node, most: NODES });
-        let named = config.peers.iter().map(|(node, _)| *node).chain([config.node]);
-        if let Some(error) = named.clone().find_map(out_of_range) {
+        let mut named = config.peers.iter().map(|(node, _)| *node).chain([config.node]);
+        if let Some(error) = named.find_map(out_of_range) {
             return Err(error);
         }
-        let most = named.map(|node| node.0).max().unwrap_or(config.node.0);
         let listener = TcpListener::bind(config.listen).map_err(TcpError::io("listen"))?;
         let address = listener.local_addr().map_err(TcpError::io("listen"))?;
-        let mut directory = vec![None; usize::from(most) + 1].into_boxed_slice();
+        let mut directory = vec![None; config.nodes()].into_boxed_slice();
         for (node, address) in &config.peers {
             directory[usize::from(node.0)] = Some(*address);
         }
@@ -139,7 +143,7 @@ impl<E: Engine> Member<E> {
         let home = Peer::new(node, config.incarnation.unwrap_or_else(incarnation_by_the_clock));
         let open = config.peers.iter().map(|(node, _)| *node).collect();
         let service = Arc::new(Bell::new()?);
-        let shared = Arc::new(Shared::new(config, kind_of(engine) as u8, home, directory, service));
+        let shared = Arc::new(Shared::new(config, kind_of(engine) as u8, home, directory, service, attendant));
         let joining = Arc::new(Joining::default());
         joining.outcome.lock().open = open;
         let service = service::start(Arc::clone(&shared), listener, Arc::clone(&joining))?;
@@ -220,7 +224,29 @@ impl<E: Engine> TcpFabric<E> {
     /// this one, or does not answer in [time](TcpConfig::patience); or when the system refuses
     /// something.
     pub fn join(engine: E, config: TcpConfig) -> Result<Self, TcpError> {
-        Ok(Self { member: Arc::new(Member::join(&engine, config)?) })
+        Ok(Self { member: Arc::new(Member::join(&engine, config, None)?) })
+    }
+
+
+    /// The same, and calls to this node are an attendant's.
+    #[cfg(feature = "verbs")]
+    pub(crate) fn join_attended(
+        engine: E,
+        config: TcpConfig,
+        attendant: Arc<dyn Attendant<E>>,
+    ) -> Result<Self, TcpError> {
+        Ok(Self { member: Arc::new(Member::join(&engine, config, Some(attendant))?) })
+    }
+
+    /// What carries the operations of another endpoint.
+    #[cfg(feature = "verbs")]
+    pub(crate) fn port(&self) -> Result<TcpPort<E>, FabricError> {
+        TcpPort::new(&self.member)
+    }
+
+    #[cfg(feature = "verbs")]
+    pub(crate) fn shared(&self) -> &Arc<Shared<E>> {
+        &self.member.shared
     }
 
     /// The node that this process is.

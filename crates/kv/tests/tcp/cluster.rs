@@ -1,4 +1,4 @@
-//! A cluster of three nodes over TCP, of which one owns a store that the others reach. Its moods
+//! A cluster of three nodes that TCP joins, of which one owns a store that the others reach. Its moods
 //! are one: nothing of this fabric is simulated.
 
 use std::{
@@ -11,16 +11,15 @@ use std::{
 
 use drtm_htm::NoHtm;
 use drtm_kv::{Service, Store};
-use drtm_rdma::{
-    Endpoint, Fabric, LocalConfig, NodeId, Offset, Region, RegionId, Remote, TcpConfig, TcpFabric, TcpPort,
-};
+use drtm_rdma::{Endpoint, Fabric, LocalConfig, NodeId, Offset, Region, RegionId, Remote, TcpConfig};
 
 use crate::{
+    fabric::{FabricOf, join},
     peers::{Job, OWNER, PATIENCE, on_threads, served_on_a_thread},
     support::MIB,
 };
 
-pub(crate) type PortOf = TcpPort<NoHtm>;
+pub(crate) type PortOf = <FabricOf as Fabric>::Port;
 
 /// As the machine is.
 pub(crate) fn moods() -> Vec<LocalConfig> {
@@ -46,7 +45,7 @@ fn addresses() -> [SocketAddr; 3] {
 pub(crate) struct Cluster {
     pub(crate) store: Store<NoHtm>,
     /// One for each node, as its process would have it.
-    nodes: [TcpFabric<NoHtm>; 3],
+    nodes: [FabricOf; 3],
     region: RegionId,
 }
 
@@ -66,7 +65,7 @@ impl Cluster {
             let config = TcpConfig::new(NodeId(node), addresses[usize::from(node)], [7; 32]).patience(PATIENCE);
             let peers = (0..3).map(|peer| (NodeId(peer), addresses[usize::from(peer)]));
             let config = peers.fold(config, |config, (peer, address)| config.peer(peer, address));
-            TcpFabric::join(NoHtm, config).expect("a cluster")
+            join(config)
         });
         let owner = &nodes[usize::from(OWNER.0)];
         let region = owner.register(OWNER, Arc::clone(store.region())).expect("room for a region");

@@ -6,6 +6,7 @@
 #![cfg(not(feature = "model"))]
 
 mod cluster;
+mod fabric;
 #[allow(dead_code)]
 #[path = "../suite/peers.rs"]
 mod peers;

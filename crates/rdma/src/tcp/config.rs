@@ -157,6 +157,18 @@ impl TcpConfig {
         Self { limits, ..self }
     }
 
+    /// Messages that the mailbox has room for.
+    #[cfg(feature = "verbs")]
+    pub(crate) fn mailbox_size(&self) -> usize {
+        self.mailbox
+    }
+
+    /// One more than the largest number of a node.
+    pub(crate) fn nodes(&self) -> usize {
+        let named = self.peers.iter().map(|(node, _)| node.0);
+        usize::from(named.fold(self.node.0, u16::max)) + 1
+    }
+
     /// What a fabric so configured can do.
     #[must_use]
     pub fn capabilities(&self) -> Capabilities {

@@ -20,6 +20,9 @@ use crate::{
     time,
 };
 
+#[cfg(feature = "verbs")]
+use {super::bell::Interest, rustix::io::Errno, std::os::fd::AsFd};
+
 use super::{
     Member,
     bell::Ready,
@@ -102,6 +105,18 @@ impl<E: Engine> TcpPort<E> {
             told: Told::of(shared.presences()),
             shared,
         })
+    }
+
+    #[cfg(feature = "verbs")]
+    pub(crate) fn shared(&self) -> &Arc<Shared<E>> {
+        &self.shared
+    }
+
+    /// Lets something beside the sockets end a wait.
+    #[cfg(feature = "verbs")]
+    pub(crate) fn watch_also(&self, descriptor: impl AsFd) -> Result<(), Errno> {
+        // The token of no node.
+        self.place.bell.watch(descriptor, u64::from(u32::MAX), Interest::INPUT)
     }
 
     fn activate(&mut self, index: usize) {

@@ -46,6 +46,8 @@ enum Step {
     Value(u64),
     /// The words are in the scratch memory.
     Words(usize),
+    /// What a call is answered by.
+    Answer(Ticket, Vec<u8>),
     /// The mailbox is full.
     Full,
 }
@@ -125,6 +127,11 @@ impl<E: Engine> Shared<E> {
                     say_done(&mut done, &mut out);
                     wire::words(&scratch[..count], out.frames());
                 }
+                Ok(Step::Answer(ticket, bytes)) => {
+                    done += 1;
+                    say_done(&mut done, &mut out);
+                    wire::response(&Response::Reply { ticket, bytes: &bytes }, out.frames());
+                }
                 Ok(_) => done += 1,
                 Err(failure) => {
                     say_done(&mut done, &mut out);
@@ -179,6 +186,12 @@ impl<E: Engine> Shared<E> {
                 let (engine, words) = self.words(region, offset, 1)?;
                 Ok(Step::Value(engine.fetch_add(&words[0], add)))
             }
+            Request::Call { ticket, bytes } if let Some(attendant) = &self.attendant => {
+                let mut reply = Vec::new();
+                attendant.answer(caller, bytes, &mut reply);
+                Ok(Step::Answer(ticket, reply))
+            }
+            Request::Send { .. } if self.attendant.is_some() => Err(Failure::UnknownRegion),
             Request::Send { bytes } => Ok(self.deliver(caller.node, Kind::Message, bytes)),
             Request::Call { ticket, bytes } => {
                 Ok(self.deliver(caller.node, Kind::Call(reply_to(caller, ticket)), bytes))

@@ -41,6 +41,9 @@ use super::{
 /// The token of the listener.
 pub(super) const LISTENER: u64 = u64::MAX - 1;
 
+/// The token of what an attendant has watched.
+const CHANNEL: u64 = u64::MAX - 2;
+
 /// Connections that are read without a look whether they have something, in most rounds.
 const HOT: usize = 4;
 
@@ -140,6 +143,9 @@ pub(super) fn start<E: Engine>(
 ) -> Result<JoinHandle<()>, TcpError> {
     listener.set_nonblocking(true).map_err(TcpError::io("listen"))?;
     shared.service.watch(&listener, LISTENER, Interest::INPUT).map_err(TcpError::system("watch the listener"))?;
+    if let Some(channel) = shared.attendant.as_ref().and_then(|attendant| attendant.channel()) {
+        shared.service.watch(channel, CHANNEL, Interest::INPUT).map_err(TcpError::system("watch a channel"))?;
+    }
     let name = format!("drtm-tcp-{}", shared.node.0);
     let now = time::of_this_machine();
     let mut service = Service {
@@ -228,6 +234,12 @@ impl<E: Engine> Service<E> {
         for Ready { token, output, broken } in ready {
             if *token == LISTENER {
                 accepts = true;
+                continue;
+            }
+            if *token == CHANNEL {
+                if let Some(attendant) = &self.shared.attendant {
+                    attendant.woken(&self.shared);
+                }
                 continue;
             }
             let waits = self.get(*token).is_some_and(

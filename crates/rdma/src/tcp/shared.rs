@@ -26,6 +26,7 @@ use crate::{
 
 use super::{
     TcpConfig,
+    attendant::Attendant,
     bell::Bell,
     error::RefusalCounters,
     flow::Outflow,
@@ -55,9 +56,9 @@ pub(super) enum End {
 
 /// One incarnation of a node, from when it is known to be here until that ends.
 #[derive(Debug)]
-pub(super) struct Peer {
-    pub(super) node: NodeId,
-    pub(super) incarnation: Incarnation,
+pub(crate) struct Peer {
+    pub(crate) node: NodeId,
+    pub(crate) incarnation: Incarnation,
     state: AtomicU8,
 }
 
@@ -67,7 +68,7 @@ impl Peer {
     }
 
     #[inline(always)]
-    pub(super) fn is_over(&self) -> bool {
+    pub(crate) fn is_over(&self) -> bool {
         self.state.load(Acquire) != HERE
     }
 
@@ -93,12 +94,12 @@ impl Peer {
     }
 
     /// What becomes of an operation that is posted when it is over.
-    pub(super) fn gone(&self) -> VerbError {
+    pub(crate) fn gone(&self) -> VerbError {
         VerbError::Gone { node: self.node, incarnation: self.incarnation }
     }
 
     /// What becomes of an operation that was under way.
-    pub(super) fn cut_off(&self) -> VerbError {
+    pub(crate) fn cut_off(&self) -> VerbError {
         let (node, incarnation) = (self.node, self.incarnation);
         match self.presence() {
             Presence::Suspected(_) => VerbError::Suspected { node, incarnation },
@@ -109,7 +110,7 @@ impl Peer {
 
 /// What others know of an endpoint of this node.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(crate) struct Place {
     pub(super) bell: Arc<Bell>,
     pub(super) tenancy: Tenancy,
 }
@@ -131,13 +132,13 @@ impl places::Place for Place {
 }
 
 /// A connection from a peer's endpoint: where answers to it go.
-pub(super) struct Caller {
-    pub(super) node: NodeId,
-    pub(super) incarnation: Incarnation,
-    pub(super) endpoint: u16,
-    pub(super) life: u32,
+pub(crate) struct Caller {
+    pub(crate) node: NodeId,
+    pub(crate) incarnation: Incarnation,
+    pub(crate) endpoint: u16,
+    pub(crate) life: u32,
     /// By which the service knows it.
-    pub(super) token: u64,
+    pub(crate) token: u64,
     pub(super) socket: Arc<TcpStream>,
     pub(super) out: Mutex<Outflow>,
     pub(super) closed: AtomicBool,
@@ -160,20 +161,20 @@ impl std::fmt::Debug for Caller {
 type Endpoints = Vec<Option<Arc<Caller>>>;
 
 #[derive(Debug)]
-pub(super) struct Shared<E: Engine> {
-    pub(super) node: NodeId,
+pub(crate) struct Shared<E: Engine> {
+    pub(crate) node: NodeId,
     pub(super) config: TcpConfig,
     pub(super) engine: u8,
-    pub(super) home: Arc<Peer>,
+    pub(crate) home: Arc<Peer>,
     /// Where each node listens, this one included.
     pub(super) directory: Box<[Option<SocketAddr>]>,
     regions: Registry<E>,
     lives: Box<[RwLock<Option<Arc<Peer>>>]>,
     /// How often a node has come or gone, so that a port finds out by one look.
     pub(super) changes: AtomicU32,
-    pub(super) places: Places<Place>,
+    pub(crate) places: Places<Place>,
     /// What was sent to this node.
-    pub(super) mail: Mailbox,
+    pub(crate) mail: Mailbox,
     /// For each node, its endpoints' connections.
     callers: Box<[Mutex<Endpoints>]>,
     /// What the service sleeps on.
@@ -186,6 +187,8 @@ pub(super) struct Shared<E: Engine> {
     /// Whether it leaves without a goodbye.
     pub(super) silent: AtomicBool,
     pub(super) refusals: RefusalCounters,
+    /// Takes calls in place of the mailbox, where there is one.
+    pub(super) attendant: Option<Arc<dyn Attendant<E>>>,
 }
 
 impl<E: Engine> Shared<E> {
@@ -195,6 +198,7 @@ impl<E: Engine> Shared<E> {
         home: Peer,
         directory: Box<[Option<SocketAddr>]>,
         service: Arc<Bell>,
+        attendant: Option<Arc<dyn Attendant<E>>>,
     ) -> Self {
         let nodes = directory.len();
         let home = Arc::new(home);
@@ -213,6 +217,7 @@ impl<E: Engine> Shared<E> {
             leaving: AtomicBool::new(false),
             silent: AtomicBool::new(false),
             refusals: RefusalCounters::default(),
+            attendant,
             directory,
             home: Arc::clone(&home),
             config,
@@ -221,12 +226,12 @@ impl<E: Engine> Shared<E> {
         shared
     }
 
-    pub(super) fn nodes(&self) -> usize {
+    pub(crate) fn nodes(&self) -> usize {
         self.lives.len()
     }
 
     /// The incarnation of a node that is here, or was last.
-    pub(super) fn life(&self, node: NodeId) -> Option<Arc<Peer>> {
+    pub(crate) fn life(&self, node: NodeId) -> Option<Arc<Peer>> {
         self.lives.get(usize::from(node.0))?.read().clone()
     }
 
@@ -311,6 +316,9 @@ impl<E: Engine> Shared<E> {
     /// A connection is closed.
     pub(super) fn disconnect_caller(&self, caller: &Arc<Caller>) {
         caller.closed.store(true, Release);
+        if let Some(attendant) = &self.attendant {
+            attendant.closed(caller);
+        }
         let mut callers = self.callers[usize::from(caller.node.0)].lock();
         if let Some(place) = callers.get_mut(usize::from(caller.endpoint))
             && place.as_ref().is_some_and(|there| Arc::ptr_eq(there, caller))

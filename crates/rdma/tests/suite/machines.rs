@@ -102,7 +102,7 @@ impl TcpMood {
         Self { deadline: Some(milliseconds), ..self }
     }
 
-    fn config(self, addresses: Addresses, node: NodeId, incarnation: u32) -> TcpConfig {
+    pub(crate) fn config(self, addresses: Addresses, node: NodeId, incarnation: u32) -> TcpConfig {
         let mut config = addresses.config(node, incarnation).sealed(!self.clear);
         if let Some(milliseconds) = self.deadline {
             config = config.deadline(Duration::from_millis(milliseconds as u64));
@@ -119,13 +119,13 @@ impl TcpMood {
         config
     }
 
-    fn to_arguments(self) -> String {
+    pub(crate) fn to_arguments(self) -> String {
         let number = |number: Option<usize>| number.map_or_else(String::new, |number| number.to_string());
         let (depth, calls, deadline) = (number(self.queue_depth), number(self.calls), number(self.deadline));
         format!("{depth},{calls},{},{deadline}", u8::from(self.clear))
     }
 
-    fn from_arguments(arguments: &str) -> Self {
+    pub(crate) fn from_arguments(arguments: &str) -> Self {
         let mut numbers = arguments.split(',').map(|number| number.parse().ok());
         let (queue_depth, calls) = (numbers.next().flatten(), numbers.next().flatten());
         let clear = numbers.next().flatten() == Some(1);

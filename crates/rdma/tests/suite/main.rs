@@ -13,6 +13,8 @@ mod imperfections;
 mod kills;
 mod machines;
 mod messages;
+#[cfg(feature = "verbs")]
+mod nics;
 mod nodes;
 mod processes;
 mod region;

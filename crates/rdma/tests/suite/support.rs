@@ -40,6 +40,8 @@ macro_rules! on_every_fabric {
         on_every_fabric! { @with tcp, Machines, [TcpMood::default()], $($check),+ }
         on_every_fabric! { @with tcp_together, Together<NoHtm>, [TcpMood::default(), TcpMood::default().in_the_clear()], $($check),+ }
         on_every_fabric! { @with tcp_emulated, Together<Emulated>, [TcpMood::default()], $($check),+ }
+        #[cfg(feature = "verbs")]
+        on_every_fabric! { @with verbs, Nics, [NicMood::default()], $($check),+ }
         on_every_fabric! { @with sim, Simulated, [SimConfig::new(&NicProfile::CONNECTX_4), SimConfig::new(&NicProfile::CONNECTX_3).seed(1)], $($check),+ }
         on_every_fabric! { @with sim_harsh, Simulated, (0..4).map(SimConfig::harsh), $($check),+ }
         on_every_fabric! { @with sim_words, Simulated, (0..2).map(|seed| {
@@ -56,6 +58,9 @@ macro_rules! on_every_fabric {
                 drtm_rdma::{Atomicity, LocalConfig, NicProfile, SimConfig, Tearing},
                 std::time::Duration,
             };
+            #[cfg(feature = "verbs")]
+            #[allow(unused_imports)]
+            use $crate::nics::{NicMood, Nics};
             $(#[test] fn $check() {
                 for mood in $moods {
                     super::$check::<$rig>(mood);

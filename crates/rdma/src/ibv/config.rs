@@ -1,0 +1,60 @@
+//! Which node, and which NIC of it.
+
+use crate::TcpConfig;
+
+/// How a process becomes a node of a cluster with RDMA NICs: as one over TCP, which sets the
+/// connections up, and by which device.
+///
+/// # Example
+///
+/// ```
+/// use drtm_rdma::{NodeId, TcpConfig, VerbsConfig};
+///
+/// let tcp = TcpConfig::new(NodeId(0), "10.0.0.1:7000".parse()?, [7; 32])
+///     .peer(NodeId(1), "10.0.0.2:7000".parse()?);
+/// let config = VerbsConfig::new(tcp).device("mlx5_0").port(1);
+/// # let _ = config;
+/// # Ok::<(), std::net::AddrParseError>(())
+/// ```
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct VerbsConfig {
+    pub(super) tcp: TcpConfig,
+    pub(super) device: Option<String>,
+    pub(super) port: u8,
+    pub(super) gid: Option<u8>,
+    pub(super) message_bytes: usize,
+}
+
+impl VerbsConfig {
+    /// The node that this is over TCP, by the first device that there is and its first port.
+    ///
+    /// Queues, mailbox and buffers are as many as there are said to be.
+    pub fn new(tcp: TcpConfig) -> Self {
+        Self { tcp, device: None, port: 1, gid: None, message_bytes: 16 << 10 }
+    }
+
+    /// The device, by its name: `ibv_devices` lists them.
+    pub fn device(self, name: impl Into<String>) -> Self {
+        Self { device: Some(name.into()), ..self }
+    }
+
+    /// The device's port, from 1 on.
+    pub fn port(self, port: u8) -> Self {
+        Self { port, ..self }
+    }
+
+    /// Which of the port's addresses to use: `ibv_devinfo -v` lists them, from 0 on. By default the
+    /// last that is made of an IPv4 address, which is that for routed packets, or else the first.
+    pub fn gid(self, index: u8) -> Self {
+        Self { gid: Some(index), ..self }
+    }
+
+    /// The longest message, 16 KiB by default. At least 1 KiB, at the most what a buffer has.
+    ///
+    /// A node locks memory for as many as its mailbox has, and each of its endpoints for as many as
+    /// it may have calls.
+    pub fn message_bytes(self, bytes: usize) -> Self {
+        Self { message_bytes: bytes.clamp(1 << 10, crate::Buffers::LARGE), ..self }
+    }
+}

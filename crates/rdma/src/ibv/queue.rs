@@ -1,0 +1,625 @@
+//! What one endpoint has under way to one node: requests that wait for the connection or for room,
+//! and those that its NIC has.
+
+use std::{collections::VecDeque, sync::Arc, time::Duration};
+
+use drtm_htm::Engine;
+
+use crate::{
+    NodeId, Remote, Time, VerbError,
+    port::{Activity, Events, Frame, Ticket, Verb, Work},
+    tcp::{Peer, TcpPort},
+    time,
+};
+
+use super::{
+    Posted, VerbsError,
+    control::Control,
+    exports::Known,
+    letters::{HEAD, Head},
+    setup::{Answer, Request},
+    slots::{Slot, Slots},
+    station::Station,
+    sys::{Action, CompletionQueue, End, QueuePair, Requests, Slab},
+};
+
+/// A message that is not taken in this time waits for room in the node's mailbox, as far as can be
+/// told: its NIC says nothing until there is some.
+const PATIENCE: Duration = Duration::from_millis(50);
+
+/// How a queue is connected.
+#[derive(Debug)]
+enum Line {
+    /// Not yet: the first operation connects it.
+    Down,
+    /// The node is asked to make its end.
+    Dialing(Box<(QueuePair, End)>),
+    Up(Box<QueuePair>),
+    /// Not any more, until it is reconnected.
+    Over,
+}
+
+/// What becomes of an operation when it is its turn.
+#[derive(Clone, Copy, Debug)]
+enum Fate {
+    /// As the NIC says.
+    Posted(Slot),
+    /// It is done: there was nothing to do.
+    Done,
+    Failed(VerbError),
+}
+
+/// What an endpoint's queues share.
+pub(super) struct Desk<'p, E: Engine> {
+    pub(super) station: &'p Station<E>,
+    pub(super) control: &'p mut Control,
+    pub(super) tcp: &'p mut TcpPort<E>,
+    pub(super) queue: &'p Arc<CompletionQueue>,
+    pub(super) slab: &'p mut Slab,
+    pub(super) slots: &'p mut Slots,
+    pub(super) requests: &'p mut Requests,
+    pub(super) posted: &'p mut Posted,
+    /// Memory for replies: a slab, its slots, and what each has.
+    pub(super) replies: &'p Slab,
+    pub(super) free_replies: &'p mut Vec<u32>,
+    pub(super) room: &'p mut Room,
+}
+
+/// How many queue pairs there are, and for how many the completion queue has room.
+#[derive(Debug)]
+pub(super) struct Room {
+    pub(super) pairs: usize,
+    pub(super) most: usize,
+}
+
+impl Room {
+    /// Entries of a completion queue with room for so many pairs.
+    pub(super) fn entries(most: usize, depth: usize, calls: usize) -> usize {
+        // A pair that has failed leaves what it had, and its successor may fail, too.
+        2 * (most * depth + calls)
+    }
+
+    fn take_one<E: Engine>(&mut self, station: &Station<E>, queue: &CompletionQueue) -> Result<(), VerbsError> {
+        if self.pairs == self.most {
+            let (depth, calls) = (station.capabilities.queue_depth, station.capabilities.max_calls);
+            queue.resize(Self::entries(2 * self.most, depth, calls))?;
+            self.most *= 2;
+        }
+        self.pairs += 1;
+        Ok(())
+    }
+}
+
+/// The number of a completion: which queue, in which of its connections, and which request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Number {
+    pub(super) queue: u16,
+    pub(super) connection: u16,
+    pub(super) request: u32,
+}
+
+impl Number {
+    fn encode(self) -> u64 {
+        u64::from(self.queue) << 48 | u64::from(self.connection) << 32 | u64::from(self.request)
+    }
+
+    pub(super) fn decode(id: u64) -> Self {
+        Self { queue: (id >> 48) as u16, connection: (id >> 32) as u16, request: id as u32 }
+    }
+}
+
+/// What is known of a region of the node.
+#[derive(Debug)]
+enum View {
+    Known(Known),
+    Unregistered,
+}
+
+/// Whether the NIC can be given an operation.
+enum Check {
+    /// With this key.
+    Fits(u32),
+    /// The node is asked.
+    Asked,
+    Fails(VerbError),
+}
+
+#[derive(Debug)]
+pub(super) struct Queue {
+    node: NodeId,
+    life: Option<Arc<Peer>>,
+    line: Line,
+    /// Grows with each connection, so that what is told of an earlier one is not mistaken.
+    connection: u16,
+    /// Not posted yet.
+    waiting: VecDeque<Work>,
+    /// Posted, or failed, and not reported: the first has the number `first`.
+    sent: VecDeque<(Work, Fate)>,
+    first: u32,
+    /// Calls that the node has, or will have, and has not answered.
+    calls: VecDeque<Ticket>,
+    /// Memory that the NIC has for replies.
+    receives: Vec<u32>,
+    /// The node's regions, by number.
+    regions: Vec<Option<View>>,
+    /// Whether the node was asked about the region of the first that waits, and has answered.
+    answered: bool,
+    /// What the node is asked.
+    asked: Option<(Ticket, Request)>,
+    /// The failure of an unsignaled operation that is still to be heard of.
+    broken: Option<VerbError>,
+    /// Since when the first that is posted is a message that the node has not taken.
+    stuck: Option<Time>,
+    /// Whether the connection has failed, which is to be reported.
+    pub(super) severed: bool,
+    /// Whether it is on the port's list.
+    pub(super) active: bool,
+    /// Places taken.
+    pub(super) taken: usize,
+}
+
+impl Queue {
+    pub(super) fn new(node: NodeId) -> Self {
+        Self {
+            node,
+            life: None,
+            line: Line::Down,
+            connection: 0,
+            waiting: VecDeque::new(),
+            sent: VecDeque::new(),
+            first: 0,
+            calls: VecDeque::new(),
+            receives: Vec::new(),
+            regions: Vec::new(),
+            answered: false,
+            asked: None,
+            broken: None,
+            stuck: None,
+            severed: false,
+            active: false,
+            taken: 0,
+        }
+    }
+
+    pub(super) fn life(&self) -> Option<&Arc<Peer>> {
+        self.life.as_ref()
+    }
+
+    /// Makes the queue belong to an incarnation.
+    #[cold]
+    pub(super) fn connect(&mut self, life: Arc<Peer>) {
+        debug_assert!(self.is_empty(), "what is for one incarnation is not carried out on another");
+        (self.life, self.line, self.broken, self.severed) = (Some(life), Line::Down, None, false);
+        self.regions.clear();
+        (self.answered, self.asked) = (false, None);
+    }
+
+    /// Whether the queue belongs to this, and can be used.
+    pub(super) fn is_of(&self, life: &Arc<Peer>) -> bool {
+        self.life.as_ref().is_some_and(|now| Arc::ptr_eq(now, life)) && !self.is_over() && !self.severed
+    }
+
+    fn is_over(&self) -> bool {
+        matches!(self.line, Line::Over)
+    }
+
+    /// Whether nothing that belongs to an incarnation before is still to be reported.
+    pub(super) fn may_connect(&self) -> bool {
+        self.life.is_none() || (self.is_over() && self.is_empty())
+    }
+
+    /// Whether its incarnation is over, and that was not reported.
+    pub(super) fn has_departed(&self) -> bool {
+        self.life.as_ref().is_some_and(|life| life.is_over()) && !self.is_over()
+    }
+
+    fn is_empty(&self) -> bool {
+        self.waiting.is_empty() && self.sent.is_empty()
+    }
+
+    /// The connection over which it was set up has ended.
+    pub(super) fn cut(&mut self) {
+        self.severed |= !self.is_over() && self.life.is_some();
+    }
+
+    /// Whether nothing needs to be done before something comes.
+    pub(super) fn is_quiet(&self) -> bool {
+        self.is_empty() && !(self.severed && !self.is_over())
+    }
+
+    #[inline(always)]
+    pub(super) fn push(&mut self, work: Work) {
+        self.waiting.push_back(work);
+    }
+
+    /// Posts what waits, as far as it can be, by one doorbell.
+    #[inline]
+    pub(super) fn post<E: Engine>(&mut self, desk: &mut Desk<'_, E>) {
+        if self.severed || self.waiting.is_empty() {
+            return;
+        }
+        match &self.line {
+            Line::Up(_) => self.fill(desk),
+            Line::Down => self.dial(desk),
+            Line::Dialing(_) | Line::Over => {}
+        }
+    }
+
+    /// Begins to connect.
+    #[cold]
+    fn dial<E: Engine>(&mut self, desk: &mut Desk<'_, E>) {
+        if self.life.as_ref().is_none_or(|life| life.is_over()) {
+            self.severed = true;
+            return;
+        }
+        let station = desk.station;
+        let most = (station.capabilities.queue_depth, station.capabilities.max_calls);
+        let room = desk.room.take_one(station, desk.queue);
+        let made = room.and_then(|()| QueuePair::new(&station.device, &station.shape(desk.queue, desk.queue, most)));
+        let asked = made.and_then(|pair| {
+            let end = station.end_of(&pair);
+            self.ask(desk, Request::Connect(end))?;
+            Ok((pair, end))
+        });
+        match asked {
+            Ok(dialing) => {
+                self.connection = self.connection.wrapping_add(1);
+                self.first = 0;
+                self.line = Line::Dialing(Box::new(dialing));
+            }
+            Err(error) => {
+                desk.room.pairs = desk.room.pairs.saturating_sub(1);
+                self.sever(station, error);
+            }
+        }
+    }
+
+    /// Asks the node something, by TCP.
+    #[cold]
+    fn ask<E: Engine>(&mut self, desk: &mut Desk<'_, E>, request: Request) -> Result<(), VerbsError> {
+        let ticket = desk.control.ask(desk.tcp, self.node, &request)?;
+        self.asked = Some((ticket, request));
+        Ok(())
+    }
+
+    #[cold]
+    fn sever<E: Engine>(&mut self, station: &Station<E>, error: VerbsError) {
+        self.severed = true;
+        station.fail(error);
+    }
+
+    /// What the node has answered.
+    #[cold]
+    pub(super) fn hear<E: Engine>(&mut self, station: &Station<E>, ticket: Ticket, answer: Option<&[u8]>) {
+        let Some((_, request)) = self.asked.take_if(|(asked, _)| *asked == ticket) else { return };
+        let answer = answer.and_then(Answer::decode);
+        match (request, answer) {
+            (Request::Connect(_), Some(Answer::Connected(theirs))) => {
+                let Line::Dialing(dialing) = std::mem::replace(&mut self.line, Line::Over) else { return };
+                let (pair, mine) = *dialing;
+                let connected = pair.connect(station.exit, &mine, &theirs);
+                self.line = Line::Up(Box::new(pair));
+                if let Err(error) = connected {
+                    self.sever(station, error);
+                }
+            }
+            (Request::Ask(region), Some(Answer::Region { allocated, extents })) => {
+                self.learn(region, View::Known(Known::new(allocated, extents)));
+            }
+            (Request::Ask(region), Some(Answer::UnknownRegion)) => self.learn(region, View::Unregistered),
+            (_, Some(Answer::Refused(why))) => self.sever(station, VerbsError::Refused { why }),
+            (_, answer) => {
+                self.sever(station, VerbsError::Refused { why: format!("{answer:?} is no answer") });
+            }
+        }
+    }
+
+    fn learn(&mut self, region: crate::RegionId, view: View) {
+        let index = usize::from(region.0);
+        if self.regions.len() <= index {
+            self.regions.resize_with(index + 1, || None);
+        }
+        self.regions[index] = Some(view);
+        self.answered = true;
+    }
+
+    /// Whether what an operation accesses is there, as the node has said; and it is asked where it
+    /// may have more by now.
+    #[inline]
+    fn check<E: Engine>(&mut self, desk: &mut Desk<'_, E>, at: Remote, words: usize) -> Result<Check, VerbsError> {
+        let view = self.regions.get(usize::from(at.region.0));
+        if let Some(Some(View::Known(known))) = view
+            && let Some(key) = known.key(at.offset.bytes(), 8 * words as u64)
+        {
+            return Ok(Check::Fits(key));
+        }
+        if self.asked.is_some() {
+            return Ok(Check::Asked);
+        }
+        if !self.answered {
+            self.ask(desk, Request::Ask(at.region))?;
+            return Ok(Check::Asked);
+        }
+        Ok(Check::Fails(match view {
+            Some(Some(View::Known(_))) => VerbError::OutOfBounds { at, words },
+            _ => VerbError::UnknownRegion { node: at.node, region: at.region },
+        }))
+    }
+
+    fn fill<E: Engine>(&mut self, desk: &mut Desk<'_, E>) {
+        match self.gather(desk) {
+            Ok(()) if desk.requests.len() == 0 => {}
+            Ok(()) => {
+                // All before it are over when it is.
+                desk.requests.signal_last();
+                desk.posted.doorbells += 1;
+                desk.posted.signaled += 1;
+                desk.posted.requests += desk.requests.len() as u64;
+                let Line::Up(pair) = &mut self.line else { return };
+                if let Err(error) = pair.post(desk.requests) {
+                    self.sever(desk.station, error);
+                }
+            }
+            Err(error) => {
+                desk.requests.clear();
+                self.sever(desk.station, error);
+            }
+        }
+    }
+
+    /// Makes requests of what waits.
+    fn gather<E: Engine>(&mut self, desk: &mut Desk<'_, E>) -> Result<(), VerbsError> {
+        let inline_bytes = desk.station.capabilities.inline_bytes;
+        while let Some(work) = self.waiting.front() {
+            let place = match &work.verb {
+                Verb::Read { from: at, into: words } | Verb::Write { to: at, from: words } => Some((*at, words.len())),
+                Verb::CompareSwap { at, .. } | Verb::FetchAdd { at, .. } => Some((*at, 1)),
+                Verb::Send { .. } | Verb::Call { .. } => None,
+            };
+            let mut failure = self.broken;
+            let mut key = 0;
+            if let (Some((at, words)), None) = (place, failure) {
+                match self.check(desk, at, words)? {
+                    Check::Fits(found) => key = found,
+                    Check::Asked => break,
+                    Check::Fails(error) => failure = Some(error),
+                }
+            }
+            let Some(work) = self.waiting.front() else { break };
+            if let Some(error) = failure {
+                // Unheard of, it takes the place of the next.
+                self.broken = work.ticket.is_none().then_some(error);
+                self.over(Fate::Failed(error));
+                continue;
+            }
+            let address = place.map_or(0, |(at, _)| at.offset.bytes());
+            let (action, bytes) = match &work.verb {
+                Verb::Read { into, .. } => (Action::Read { address, key }, 8 * into.len()),
+                Verb::Write { from, .. } => (Action::Write { address, key }, 8 * from.len()),
+                Verb::CompareSwap { expected, new, .. } => {
+                    (Action::CompareSwap { address, key, expected: *expected, new: *new }, 8)
+                }
+                Verb::FetchAdd { add, .. } => (Action::FetchAdd { address, key, add: *add }, 8),
+                Verb::Send { bytes, .. } | Verb::Call { bytes, .. } => (Action::Send, HEAD + bytes.len()),
+            };
+            if bytes == 0 {
+                self.over(Fate::Done);
+                continue;
+            }
+            let Some(slot) = desk.slots.take(bytes) else { break };
+            let at = slot.at as usize;
+            match &work.verb {
+                Verb::Write { from, .. } => desk.slab.write(at, from),
+                Verb::Send { bytes, .. } => {
+                    desk.slab.write(at, &Head::Message.encode());
+                    desk.slab.write(at + HEAD, bytes);
+                }
+                Verb::Call { bytes, .. } => {
+                    // Calls always have a ticket, and there is memory for as many replies as there
+                    // may be calls; the answers to some that are given up may still be on their way.
+                    let (Some(ticket), Some(reply)) = (work.ticket, desk.free_replies.pop()) else {
+                        desk.slots.put(slot);
+                        break;
+                    };
+                    desk.slab.write(at, &Head::Call(ticket).encode());
+                    desk.slab.write(at + HEAD, bytes);
+                    self.calls.push_back(ticket);
+                    self.receives.push(reply);
+                    let number = Number { queue: self.node.0, connection: self.connection, request: reply };
+                    let size = HEAD + desk.station.message_bytes;
+                    desk.posted.receives += 1;
+                    if let Line::Up(pair) = &mut self.line {
+                        pair.post_receive(number.encode(), desk.replies.span(reply as usize * size, size))?;
+                    }
+                }
+                Verb::Read { .. } | Verb::CompareSwap { .. } | Verb::FetchAdd { .. } => {}
+            }
+            let carries = matches!(action, Action::Write { .. } | Action::Send);
+            let inline = carries && bytes <= inline_bytes;
+            desk.posted.inlined += u64::from(inline);
+            let request = self.first.wrapping_add(self.sent.len() as u32);
+            let number = Number { queue: self.node.0, connection: self.connection, request };
+            desk.requests.push(number.encode(), action, desk.slab.span(at, bytes), inline);
+            self.over(Fate::Posted(slot));
+        }
+        Ok(())
+    }
+
+    /// The first that waits has got its fate.
+    #[inline]
+    fn over(&mut self, fate: Fate) {
+        self.answered = false;
+        if let Some(work) = self.waiting.pop_front() {
+            self.sent.push_back((work, fate));
+        }
+    }
+
+    /// Reports what is over by itself, with all before it.
+    #[inline]
+    fn report_done<E: Engine>(&mut self, desk: &mut Desk<'_, E>, events: &mut impl Events) {
+        while let Some((_, Fate::Done | Fate::Failed(_))) = self.sent.front() {
+            self.report_first(desk, events);
+        }
+    }
+
+    #[inline]
+    fn report_first<E: Engine>(&mut self, desk: &mut Desk<'_, E>, events: &mut impl Events) {
+        let Some((mut work, fate)) = self.sent.pop_front() else { return };
+        self.stuck = None;
+        self.first = self.first.wrapping_add(1);
+        self.taken -= 1;
+        let outcome = match fate {
+            Fate::Posted(slot) => {
+                let at = slot.at as usize;
+                let mut found = [0];
+                match &mut work.verb {
+                    Verb::Read { into, .. } => desk.slab.read(at, into),
+                    Verb::CompareSwap { .. } | Verb::FetchAdd { .. } => desk.slab.read(at, &mut found),
+                    Verb::Write { .. } | Verb::Send { .. } | Verb::Call { .. } => {}
+                }
+                desk.slots.put(slot);
+                Ok(found[0])
+            }
+            Fate::Done => Ok(0),
+            Fate::Failed(error) => {
+                if let (Verb::Call { .. }, Some(ticket)) = (&work.verb, work.ticket) {
+                    self.calls.retain(|call| *call != ticket);
+                }
+                Err(error)
+            }
+        };
+        events.completed(work.ticket, work.verb, outcome);
+    }
+
+    /// The request of this number, and all before it, are carried out.
+    #[inline]
+    pub(super) fn complete<E: Engine>(&mut self, desk: &mut Desk<'_, E>, number: Number, events: &mut impl Events) {
+        if number.connection != self.connection || !matches!(self.line, Line::Up(_)) {
+            return;
+        }
+        let count = number.request.wrapping_sub(self.first).wrapping_add(1) as usize;
+        // A NIC does not say so twice.
+        for _ in 0..count.min(self.sent.len()) {
+            self.report_first(desk, events);
+        }
+        self.report_done(desk, events);
+    }
+
+    /// A reply has come.
+    pub(super) fn receive<E: Engine>(
+        &mut self,
+        desk: &mut Desk<'_, E>,
+        number: Number,
+        length: usize,
+        spare: &mut Vec<Frame>,
+        events: &mut impl Events,
+    ) {
+        if number.connection != self.connection || !matches!(self.line, Line::Up(_)) {
+            return;
+        }
+        let Some(place) = self.receives.iter().position(|receive| *receive == number.request) else { return };
+        self.receives.swap_remove(place);
+        desk.free_replies.push(number.request);
+        let at = number.request as usize * (HEAD + desk.station.message_bytes);
+        let mut head = [0; HEAD];
+        desk.replies.read(at, &mut head);
+        let answered = match Head::decode(&head) {
+            Some(Head::Reply(ticket)) => Some((ticket, true)),
+            Some(Head::Refusal(ticket)) => Some((ticket, false)),
+            _ => None,
+        };
+        let place = answered.and_then(|(ticket, _)| self.calls.iter().position(|call| *call == ticket));
+        let (Some((ticket, replied)), Some(place), Some(bytes)) = (answered, place, length.checked_sub(HEAD)) else {
+            return self.sever(desk.station, VerbsError::Refused { why: "what came is no reply".into() });
+        };
+        self.calls.swap_remove_front(place);
+        let frame = replied.then(|| {
+            let mut frame = spare.pop().unwrap_or_default();
+            frame.resize(bytes, 0);
+            desk.replies.read(at + HEAD, &mut frame);
+            frame
+        });
+        events.replied(ticket, self.node, frame);
+    }
+
+    /// A request of the connection has failed, and all after it.
+    #[cold]
+    pub(super) fn fail<E: Engine>(&mut self, station: &Station<E>, number: Number, status: u32) {
+        if number.connection == self.connection && matches!(self.line, Line::Up(_)) && !self.severed {
+            self.sever(station, VerbsError::Failed { status });
+        }
+    }
+
+    /// Moves everything along that waits, and reports what is over.
+    pub(super) fn advance<E: Engine>(&mut self, desk: &mut Desk<'_, E>, events: &mut impl Events) -> Activity {
+        let over = self.life.as_ref().is_none_or(|life| life.is_over()) || self.is_over();
+        if !over {
+            self.post(desk);
+        }
+        if over || self.severed {
+            self.end(desk, events);
+            return Activity::Idle;
+        }
+        self.report_done(desk, events);
+        match self.sent.front() {
+            Some((work, _)) if matches!(work.verb, Verb::Send { .. } | Verb::Call { .. }) => {
+                let now = time::of_this_machine();
+                let since = *self.stuck.get_or_insert(now);
+                if now.since(since) > PATIENCE { Activity::Blocked } else { Activity::Remote }
+            }
+            Some(_) => Activity::Remote,
+            None if self.waiting.is_empty() => Activity::Idle,
+            None => Activity::Remote,
+        }
+    }
+
+    /// Ends everything: what was posted may have taken effect, and what was not has not.
+    #[cold]
+    fn end<E: Engine>(&mut self, desk: &mut Desk<'_, E>, events: &mut impl Events) {
+        let Some(life) = self.life.clone() else { return };
+        let cut_off = life.cut_off();
+        // The NIC has none of the memory any more when the queue pair is gone.
+        let before = std::mem::replace(&mut self.line, Line::Over);
+        desk.room.pairs -= usize::from(matches!(before, Line::Dialing(_) | Line::Up(_)));
+        if !matches!(before, Line::Over) {
+            drop(before);
+            self.calls.clear();
+            events.departed(self.node, cut_off);
+        }
+        self.severed = false;
+        self.asked = None;
+        desk.free_replies.append(&mut self.receives);
+        while let Some((work, fate)) = self.sent.pop_front() {
+            self.taken -= 1;
+            let outcome = match fate {
+                Fate::Posted(slot) => {
+                    desk.slots.put(slot);
+                    Err(cut_off)
+                }
+                Fate::Done => Ok(0),
+                Fate::Failed(error) => Err(error),
+            };
+            events.completed(work.ticket, work.verb, outcome);
+        }
+        while let Some(work) = self.waiting.pop_front() {
+            self.taken -= 1;
+            events.completed(work.ticket, work.verb, Err(life.gone()));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_what_they_were() {
+        for number in [
+            Number { queue: 0, connection: 0, request: 0 },
+            Number { queue: 1023, connection: u16::MAX, request: 7 },
+            Number { queue: 5, connection: 9, request: u32::MAX },
+        ] {
+            assert_eq!(Number::decode(number.encode()), number);
+        }
+    }
+}

@@ -1,0 +1,339 @@
+//! The fabric of machines with RDMA NICs, as the suite makes it: each other node is a process of
+//! its own, and all use the one device that there is. Software that is one will do.
+
+use std::{os::unix::net::UnixStream, sync::Arc};
+
+use drtm_htm::{Emulated, NoHtm};
+use drtm_rdma::{
+    Atomicity, Buffers, Executor, Fabric, FabricError, Incarnation, NodeId, Phase, Presence, Region, RegionId, Remote, VerbError,
+    VerbsConfig, VerbsError, VerbsFabric, block_on, run,
+};
+
+use crate::{
+    agent::{Agent, Order, PATIENCE, Service, Site},
+    machines::{Addresses, TcpMood},
+    processes::{Directory, Process, obey},
+    support::{BASE, BYTES, Mood, Rig, World, fresh, from_a_thread, with, word},
+};
+
+/// What the fabric over TCP is told, which sets the connections up.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct NicMood(TcpMood);
+
+impl Mood for NicMood {
+    fn queue_depth(self, operations: usize) -> Self {
+        Self(self.0.queue_depth(operations))
+    }
+
+    fn mailbox(self, messages: usize) -> Self {
+        Self(self.0.mailbox(messages))
+    }
+
+    fn buffers(self, buffers: Buffers) -> Self {
+        Self(self.0.buffers(buffers))
+    }
+}
+
+impl NicMood {
+    fn config(self, addresses: Addresses, node: NodeId, incarnation: u32) -> VerbsConfig {
+        VerbsConfig::new(self.0.config(addresses, node, incarnation))
+    }
+}
+
+struct Rest {
+    directory: Directory,
+    addresses: Addresses,
+    mood: NicMood,
+    incarnations: Vec<u32>,
+}
+
+impl Rest {
+    fn start_agent(&self, node: u16) -> Process {
+        let incarnation = self.incarnations[usize::from(node)];
+        let what = format!("{node}:{incarnation}:{}:{}", self.addresses.written(), self.mood.0.to_arguments());
+        Process::launch("nics::be_an_agent", &what, &self.directory.0, &[])
+    }
+}
+
+/// Each other node is a process.
+pub(crate) struct Nics;
+
+struct Own(Site<VerbsFabric<NoHtm>>);
+
+impl Agent for Own {
+    fn ask(&self, order: Order) -> u64 {
+        self.0.obey(order)
+    }
+}
+
+impl Rig for Nics {
+    type Mood = NicMood;
+    type Fabric = VerbsFabric<NoHtm>;
+    type Agent = Process;
+
+    fn start(nodes: u16, mood: NicMood) -> World<Self> {
+        let rest = Rest {
+            directory: Directory::new(),
+            addresses: Addresses::new(),
+            mood,
+            incarnations: vec![1; usize::from(nodes)],
+        };
+        let fabric = VerbsFabric::join(NoHtm, mood.config(rest.addresses, NodeId(0), 1)).expect("a cluster");
+        let memory = fresh(Region::anonymous(NoHtm, 1 << 20).expect("a region"));
+        assert_eq!(fabric.register(NodeId(0), Arc::clone(&memory)).expect("room"), RegionId(0));
+        let agents = (1..nodes).map(|node| rest.start_agent(node)).collect();
+        World { fabric, memory, agents, _rest: Box::new(rest) }
+    }
+
+    fn restart(world: &mut World<Self>, node: NodeId) {
+        let index = usize::from(node.0);
+        world.agents[index - 1].kill();
+        let Some(rest) = world._rest.downcast_mut::<Rest>() else { unreachable!("put there at the start") };
+        rest.incarnations[index] += 1;
+        world.agents[index - 1] = rest.start_agent(node.0);
+    }
+
+    fn own(world: &World<Self>) -> Box<dyn Agent> {
+        Box::new(Own(Site::new(world.fabric.clone(), NodeId(0), Arc::clone(&world.memory))))
+    }
+
+    fn meanwhile(world: &World<Self>, node: u16, order: Order, body: impl FnOnce()) {
+        from_a_thread(world.agent(node), order, body);
+    }
+}
+
+/// No test, but what another process of this program is.
+#[test]
+fn be_an_agent() {
+    let Some(what) = std::env::var_os("DRTM_AGENT") else { return };
+    let what = what.into_string().expect("text");
+    let [node, incarnation, addresses, mood, path] = what.splitn(5, ':').collect::<Vec<_>>()[..] else {
+        panic!("node:incarnation:addresses:mood:path, not {what}")
+    };
+    let node = NodeId(node.parse().expect("a number"));
+    let orders = UnixStream::connect(path).expect("the one that gives orders");
+    let incarnation = incarnation.parse().expect("a number");
+    let mood = NicMood(TcpMood::from_arguments(mood));
+    let fabric = VerbsFabric::join(NoHtm, mood.config(Addresses::read(addresses), node, incarnation));
+    let fabric = fabric.expect("the cluster");
+    let memory = fresh(Region::anonymous(NoHtm, 1 << 20).expect("a region"));
+    obey(orders, &fabric, node, memory, || fabric.leave())
+}
+
+/// What the NIC is given for each operation and each batch: a list and a completion for each node.
+#[test]
+fn doorbells_requests_and_completions_are_as_few_as_designed() {
+    let world = World::<Nics>::new(3, NicMood::default());
+    let endpoint = world.endpoint();
+    let verbs = endpoint.during(Phase::Other);
+    let inline = endpoint.capabilities().inline_bytes;
+    assert!(inline >= 64, "this device can send a few words inline");
+    // Connections and bounds are known.
+    with(&endpoint, async |verbs| {
+        for node in [0, 1, 2] {
+            verbs.write(word(node, 0), &[1]).await?;
+        }
+        Ok(())
+    });
+    let spent = |body: &dyn Fn()| {
+        let before = world.fabric.posted();
+        body();
+        let spent = world.fabric.posted() - before;
+        (spent.doorbells, spent.requests, spent.signaled, spent.inlined, spent.receives)
+    };
+    let one = |result: Result<(), VerbError>| result.expect("the word is there");
+    assert_eq!(spent(&|| one(block_on(&endpoint, verbs.read(word(1, 0), 60)).map(drop))), (1, 1, 1, 0, 0));
+    assert_eq!(spent(&|| one(block_on(&endpoint, verbs.write(word(1, 0), &[2; 8])))), (1, 1, 1, 1, 0));
+    assert_eq!(spent(&|| one(block_on(&endpoint, verbs.write(word(1, 0), &[2; 500])))), (1, 1, 1, 0, 0));
+    assert_eq!(spent(&|| one(block_on(&endpoint, verbs.compare_swap(word(1, 0), 2, 3)).map(drop))), (1, 1, 1, 0, 0));
+    assert_eq!(spent(&|| one(block_on(&endpoint, verbs.fetch_add(word(1, 0), 2)).map(drop))), (1, 1, 1, 0, 0));
+    assert_eq!(spent(&|| one(block_on(&endpoint, verbs.send(NodeId(1), b"hello")))), (1, 1, 1, 1, 0));
+    assert_eq!(spent(&|| one(block_on(&endpoint, verbs.send(NodeId(1), &[7; 500])))), (1, 1, 1, 0, 0));
+    // Nothing is to be read, and what is out of bounds is not read.
+    assert_eq!(spent(&|| one(block_on(&endpoint, verbs.read(word(1, 0), 0)).map(drop))), (0, 0, 0, 0, 0));
+    let wild = || assert!(block_on(&endpoint, verbs.read(word(1, BYTES), 1)).is_err());
+    assert_eq!(spent(&wild), (0, 0, 0, 0, 0));
+    // What a transaction does to two nodes at a time: locks, reads and writes.
+    let batch = || {
+        let mut batch = verbs.batch();
+        let mut ends = Vec::new();
+        for node in [1, 2] {
+            batch.compare_swap(word(node, 0), 0, 0).expect("room").unsignaled();
+            batch.write(word(node, 8), &[1, 2, 3]).expect("room").unsignaled();
+            batch.write(word(node, 16), &[1; 100]).expect("room").unsignaled();
+            ends.push(batch.read(word(node, 8), 8).expect("room"));
+        }
+        batch.ring();
+        block_on(&endpoint, async {
+            for end in ends {
+                end.await.expect("the words are there");
+            }
+        });
+    };
+    assert_eq!(spent(&batch), (2, 8, 2, 2, 0));
+    // Coroutines that each wait for their own ring for themselves.
+    let many = || drop(run(&endpoint, 20, |index| verbs.read(word(1, index as u64), 1)));
+    let (doorbells, requests, signaled, ..) = spent(&many);
+    assert_eq!((doorbells, requests, signaled), (20, 20, 20));
+    world.agent(1).ask(Order::Serve(Service::Backwards));
+    let call = || drop(block_on(&endpoint, verbs.call(NodeId(1), b"drtm")).expect("a reply"));
+    assert_eq!(spent(&call), (1, 1, 1, 1, 1));
+    world.agent(1).ask(Order::Halt);
+}
+
+/// Of replies to one caller, every eighth is signaled.
+#[test]
+fn replies_are_signaled_now_and_then() {
+    let world = World::<Nics>::new(1, NicMood::default());
+    let endpoint = world.endpoint();
+    let verbs = endpoint.during(Phase::Other);
+    let before = world.fabric.posted();
+    let mut executor = Executor::new(&endpoint).patience(PATIENCE);
+    executor.serve(verbs.serve(|_, request, reply| reply.extend_from_slice(request)));
+    executor.spawn(async {
+        for number in 0..64_u64 {
+            let reply = verbs.call(NodeId(0), &number.to_le_bytes()).await.expect("a reply");
+            assert_eq!(reply[..], number.to_le_bytes());
+        }
+    });
+    executor.run();
+    let spent = world.fabric.posted() - before;
+    assert_eq!((spent.doorbells, spent.requests, spent.receives), (128, 128, 64));
+    assert_eq!(spent.signaled, 64 + 64 / 8, "all calls, and some of the replies");
+}
+
+/// Access out of bounds is an error of that access, and breaks nothing.
+#[test]
+fn what_is_out_of_bounds_never_reaches_the_nic() {
+    let world = World::<Nics>::new(2, NicMood::default());
+    let endpoint = world.endpoint();
+    let verbs = endpoint.during(Phase::Other);
+    block_on(&endpoint, async {
+        for round in 0..20_u64 {
+            let beyond = Remote { offset: BASE + BYTES + round * 4096, ..word(1, 0) };
+            assert_eq!(verbs.read(beyond, 1).await.err(), Some(VerbError::OutOfBounds { at: beyond, words: 1 }));
+            assert_eq!(verbs.fetch_add(word(1, 0), 1).await, Ok(round));
+        }
+    });
+    assert!(world.fabric.take_failure().is_none(), "no connection has failed");
+}
+
+/// A region grows while a peer uses it, far beyond what was registered at first.
+#[test]
+fn a_region_grows_under_a_peer() {
+    let world = World::<Nics>::new(2, NicMood::default());
+    let memory = Arc::new(Region::anonymous(NoHtm, 256 << 20).expect("a region"));
+    let region = world.fabric.register(NodeId(0), Arc::clone(&memory)).expect("room");
+    let endpoint = world.endpoint();
+    let verbs = endpoint.during(Phase::Other);
+    block_on(&endpoint, async {
+        let mut before = None;
+        for step in 1..=24_u64 {
+            let offset = memory.extend(step * 300_000, 8).expect("room");
+            let at = |offset| Remote { node: NodeId(0), region, offset };
+            let last = at(offset + (step * 300_000 - 8));
+            assert_eq!(verbs.fetch_add(last, step).await, Ok(0));
+            // Across where one registration ends and another begins.
+            let words = 60 << 7;
+            verbs.write(at(offset), &vec![step; words]).await.expect("it is there");
+            let found = verbs.read(at(offset), words).await.expect("it is there");
+            assert!(found.iter().all(|word| *word == step));
+            if let Some((last, step)) = before.replace((last, step)) {
+                assert_eq!(verbs.read_word(last).await, Ok(step), "what was there stays");
+            }
+            let beyond = at(last.offset + 8);
+            assert_eq!(verbs.read_word(beyond).await, Err(VerbError::OutOfBounds { at: beyond, words: 1 }));
+        }
+    });
+    assert!(world.fabric.take_failure().is_none(), "no connection has failed");
+}
+
+/// A connection that breaks is reported once, says what it can have done, and is made anew.
+#[test]
+fn a_broken_connection_is_reset_and_reported_once() {
+    let world = World::<Nics>::new(1, NicMood::default());
+    let endpoint = world.endpoint();
+    let rest = endpoint.at_rest();
+    let verbs = endpoint.during(Phase::Other);
+    let at = word(0, 0);
+    let (node, incarnation) = (NodeId(0), Incarnation(1));
+    let cut_off = VerbError::Disconnected { node, incarnation };
+    let gone = VerbError::Gone { node, incarnation };
+    for round in 1..=3_u64 {
+        assert_eq!(block_on(&endpoint, verbs.fetch_add(at, 1)), Ok(2 * round - 2));
+        world.fabric.break_connections();
+        let mut executor = Executor::new(&endpoint).patience(PATIENCE);
+        executor.spawn(async {
+            let mut batch = verbs.batch();
+            let ends = [(); 3].map(|()| batch.fetch_add(at, 1).expect("room"));
+            batch.ring();
+            for end in ends {
+                assert_eq!(end.await, Err(cut_off));
+            }
+            assert_eq!(verbs.fetch_add(at, 1).await, Err(gone));
+        });
+        executor.run();
+        let failure = world.fabric.take_failure();
+        assert!(matches!(failure, Some(VerbsError::Failed { .. })), "{failure:?}");
+        assert!(world.fabric.take_failure().is_none(), "once");
+        assert_eq!(endpoint.presence(node), Presence::Here(incarnation), "the node is well");
+        assert_eq!(endpoint.reconnect(node), Ok(incarnation));
+        assert_eq!(block_on(&endpoint, verbs.fetch_add(at, 1)), Ok(2 * round - 1), "none was done");
+        assert_eq!(endpoint.at_rest(), rest, "every buffer is back");
+    }
+}
+
+/// What cannot be used says why.
+#[test]
+fn devices_that_cannot_be_used_say_why() {
+    let addresses = Addresses::new();
+    let config = || NicMood::default().config(addresses, NodeId(0), 1);
+    let fails = |config| VerbsFabric::join(NoHtm, config).expect_err("it cannot be used");
+    let error = fails(config().device("no such device"));
+    assert!(matches!(&error, VerbsError::NoDevice { named: Some(_), found } if !found.is_empty()), "{error}");
+    let error = fails(config().port(9));
+    assert!(matches!(error, VerbsError::System { .. } | VerbsError::Port { port: 9 }), "{error}");
+    let error = fails(config().gid(200));
+    assert!(matches!(error, VerbsError::Address { index: Some(200), .. }), "{error}");
+    let error = VerbsFabric::join(Emulated::default(), config()).expect_err("it would miss the NIC's accesses");
+    assert!(matches!(error, VerbsError::Engine(_)), "{error}");
+    let fabric = VerbsFabric::join(NoHtm, config()).expect("a device");
+    assert_ne!(fabric.capabilities().atomicity, Atomicity::None);
+}
+
+/// A process that may lock little memory, and is not above such limits.
+#[test]
+fn too_little_locked_memory_names_the_limit() {
+    let Some(limit) = std::env::var_os("DRTM_LITTLE_MEMORY") else {
+        let status = std::process::Command::new(std::env::current_exe().expect("this program"))
+            .args(["nics::too_little_locked_memory_names_the_limit", "--exact", "--nocapture"])
+            .env("DRTM_LITTLE_MEMORY", (16 << 20).to_string())
+            .stdout(std::process::Stdio::null())
+            .status()
+            .expect("another process");
+        assert!(status.success());
+        return;
+    };
+    let limit: u64 = limit.into_string().expect("text").parse().expect("a number");
+    let resource = rustix::process::Resource::Memlock;
+    let rlimit = rustix::process::Rlimit { current: Some(limit), maximum: Some(limit) };
+    rustix::process::setrlimit(resource, rlimit).expect("less is always granted");
+    let none = rustix::thread::CapabilitySets {
+        effective: rustix::thread::CapabilitySet::empty(),
+        permitted: rustix::thread::CapabilitySet::empty(),
+        inheritable: rustix::thread::CapabilitySet::empty(),
+    };
+    rustix::thread::set_capabilities(None, none).expect("less is always granted");
+    let fabric = VerbsFabric::join(NoHtm, NicMood::default().config(Addresses::new(), NodeId(0), 1));
+    let fabric = fabric.expect("a node locks less than the limit");
+    let memory = Arc::new(Region::anonymous(NoHtm, 64 << 20).expect("a region"));
+    memory.extend(32 << 20, 8).expect("room");
+    let node = NodeId(0);
+    match fabric.register(node, memory).expect_err("it is more than the limit") {
+        FabricError::LockedMemory { bytes, limit: found, .. } => {
+            assert!(bytes >= 32 << 20);
+            assert_eq!(found, limit);
+        }
+        error => panic!("{error}: {:?}", fabric.take_failure()),
+    }
+}
