@@ -92,8 +92,8 @@ pub enum Error {
     #[error(transparent)]
     Tcp(#[from] drtm_rdma::TcpError),
 
-    /// A connection of the floor broke.
-    #[error("a raw connection broke: {0}")]
+    /// This machine has no socket, or a connection of the floor broke.
+    #[error("a raw connection broke, or cannot be had: {0}")]
     RawSocket(std::io::Error),
 
     /// A simulated run did not come to its end.

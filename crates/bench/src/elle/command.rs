@@ -69,7 +69,7 @@ pub(crate) struct Args {
     #[arg(long, value_parser = value_parser!(u16).range(1..=64), default_value_t = 1, value_name = "N")]
     nodes: u16,
 
-    /// What joins nodes: local (threads of this process), shm (a process for each node) or sim[:PROFILE] (simulated)
+    /// What joins nodes: local (threads of this process), shm or tcp (a process for each node) or sim[:PROFILE] (simulated)
     #[arg(long, default_value = "local")]
     fabric: FabricName,
 
