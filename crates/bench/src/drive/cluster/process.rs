@@ -120,7 +120,7 @@ impl Children {
         hear: mpsc::Sender<Result<Said<W::Count>, Error>>,
     ) -> Result<(), Error> {
         let mut child = Command::new(env::current_exe().map_err(failed)?)
-            .env(MEMBER, W::NAME)
+            .env(MEMBER, W::MEMBER)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
