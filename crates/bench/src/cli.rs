@@ -135,6 +135,7 @@ where
 fn be_a_member_of(workload: &OsStr) -> ExitCode {
     match workload.to_str() {
         Some(<smallbank::SmallBank as ClusterWorkload>::MEMBER) => be_a_member::<smallbank::SmallBank>(),
+        Some(<tatp::Tatp as ClusterWorkload>::MEMBER) => be_a_member::<tatp::Tatp>(),
         Some(<tpcc::Distributed as ClusterWorkload>::MEMBER) => be_a_member::<tpcc::Distributed>(),
         Some(<ycsb::SmallRecords as ClusterWorkload>::MEMBER) => be_a_member::<ycsb::SmallRecords>(),
         Some(<ycsb::Records as ClusterWorkload>::MEMBER) => be_a_member::<ycsb::Records>(),
