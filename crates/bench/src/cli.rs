@@ -13,7 +13,7 @@ use crate::{
     drive::cluster::{ClusterWorkload, MEMBER, be_a_member},
     elle, fabric, htm, kv, log, paper,
     report::Report,
-    smallbank, soak, tatp, tpcc, ycsb,
+    smallbank, soak, tatp, tpcc, tpce, ycsb,
 };
 
 /// The yardstick of drtm: measures it, and regenerates the figures of the papers it stands on.
@@ -91,6 +91,7 @@ enum Command {
     },
     Tatp(tatp::Args),
     Tpcc(tpcc::Args),
+    TpceCp(tpce::Args),
     Ycsb(ycsb::Args),
 }
 
@@ -137,6 +138,7 @@ fn be_a_member_of(workload: &OsStr) -> ExitCode {
         Some(<smallbank::SmallBank as ClusterWorkload>::MEMBER) => be_a_member::<smallbank::SmallBank>(),
         Some(<tatp::Tatp as ClusterWorkload>::MEMBER) => be_a_member::<tatp::Tatp>(),
         Some(<tpcc::Distributed as ClusterWorkload>::MEMBER) => be_a_member::<tpcc::Distributed>(),
+        Some(<tpce::CustomerPosition as ClusterWorkload>::MEMBER) => be_a_member::<tpce::CustomerPosition>(),
         Some(<ycsb::SmallRecords as ClusterWorkload>::MEMBER) => be_a_member::<ycsb::SmallRecords>(),
         Some(<ycsb::Records as ClusterWorkload>::MEMBER) => be_a_member::<ycsb::Records>(),
         Some(<ycsb::OrderedRecords as ClusterWorkload>::MEMBER) => be_a_member::<ycsb::OrderedRecords>(),
@@ -163,6 +165,7 @@ impl Cli {
             Command::Soak { command } => command.carry_out(self.seed, &report),
             Command::Tatp(args) => args.carry_out(self.seed, &report),
             Command::Tpcc(args) => args.carry_out(self.seed, &report),
+            Command::TpceCp(args) => args.carry_out(self.seed, &report),
             Command::Ycsb(args) => args.carry_out(self.seed, &report),
         }
     }

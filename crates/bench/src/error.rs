@@ -193,6 +193,10 @@ pub enum Error {
     #[error(transparent)]
     Bank(#[from] crate::smallbank::BankError),
 
+    /// A brokerage of TPC-E that cannot be.
+    #[error(transparent)]
+    Brokerage(#[from] crate::tpce::BrokerageError),
+
     /// A register of TATP that cannot be.
     #[error(transparent)]
     Register(#[from] crate::tatp::RegisterError),
