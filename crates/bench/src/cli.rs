@@ -13,7 +13,7 @@ use crate::{
     drive::cluster::{ClusterWorkload, MEMBER, be_a_member},
     elle, fabric, htm, kv, log, paper,
     report::Report,
-    smallbank, soak, tatp, tpcc, ycsb,
+    smallbank, soak, tatp, tpcc, tpce, ycsb,
 };
 
 /// The yardstick of drtm: measures it, and regenerates the figures of the papers it stands on.
@@ -41,7 +41,7 @@ Examples:
   drtm-bench htm limits --kind write                how much a region can write
   drtm-bench tpcc                                   TPC-C, with its consistency checked
   drtm-bench ycsb --mix a --threads 2               the same of YCSB; smallbank and tatp likewise
-  drtm-bench smallbank --nodes 3 --fabric shm       on several nodes; sim for a simulated cluster
+  drtm-bench smallbank --nodes 3 --fabric shm       on several nodes; tcp, or sim for a simulated cluster
   drtm-bench compare smallbank                      this database beside others, in turns
   drtm-bench log verify DIR                         whether all of a database's log can be read
   drtm-bench soak crash --secs 60                   power cuts on a simulated disk, and what is left
@@ -91,6 +91,7 @@ enum Command {
     },
     Tatp(tatp::Args),
     Tpcc(tpcc::Args),
+    TpceCp(tpce::Args),
     Ycsb(ycsb::Args),
 }
 
@@ -134,10 +135,14 @@ where
 /// Runs one node of a cluster, in a process that another one has started for it.
 fn be_a_member_of(workload: &OsStr) -> ExitCode {
     match workload.to_str() {
-        Some(<smallbank::SmallBank as ClusterWorkload>::NAME) => be_a_member::<smallbank::SmallBank>(),
-        Some(<tpcc::NewOrders as ClusterWorkload>::NAME) => be_a_member::<tpcc::NewOrders>(),
-        Some(<ycsb::Distributed as ClusterWorkload>::NAME) => be_a_member::<ycsb::Distributed>(),
-        Some(<elle::Histories as ClusterWorkload>::NAME) => be_a_member::<elle::Histories>(),
+        Some(<smallbank::SmallBank as ClusterWorkload>::MEMBER) => be_a_member::<smallbank::SmallBank>(),
+        Some(<tatp::Tatp as ClusterWorkload>::MEMBER) => be_a_member::<tatp::Tatp>(),
+        Some(<tpcc::Distributed as ClusterWorkload>::MEMBER) => be_a_member::<tpcc::Distributed>(),
+        Some(<tpce::CustomerPosition as ClusterWorkload>::MEMBER) => be_a_member::<tpce::CustomerPosition>(),
+        Some(<ycsb::SmallRecords as ClusterWorkload>::MEMBER) => be_a_member::<ycsb::SmallRecords>(),
+        Some(<ycsb::Records as ClusterWorkload>::MEMBER) => be_a_member::<ycsb::Records>(),
+        Some(<ycsb::OrderedRecords as ClusterWorkload>::MEMBER) => be_a_member::<ycsb::OrderedRecords>(),
+        Some(<elle::Histories as ClusterWorkload>::MEMBER) => be_a_member::<elle::Histories>(),
         _ => {
             let _ = writeln!(io::stderr(), "drtm-bench: {MEMBER} is for its own processes: unset it");
             ExitCode::from(2)
@@ -160,6 +165,7 @@ impl Cli {
             Command::Soak { command } => command.carry_out(self.seed, &report),
             Command::Tatp(args) => args.carry_out(self.seed, &report),
             Command::Tpcc(args) => args.carry_out(self.seed, &report),
+            Command::TpceCp(args) => args.carry_out(self.seed, &report),
             Command::Ycsb(args) => args.carry_out(self.seed, &report),
         }
     }

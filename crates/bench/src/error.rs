@@ -92,8 +92,8 @@ pub enum Error {
     #[error(transparent)]
     Tcp(#[from] drtm_rdma::TcpError),
 
-    /// A connection of the floor broke.
-    #[error("a raw connection broke: {0}")]
+    /// This machine has no socket, or a connection of the floor broke.
+    #[error("a raw connection broke, or cannot be had: {0}")]
     RawSocket(std::io::Error),
 
     /// A simulated run did not come to its end.
@@ -192,6 +192,10 @@ pub enum Error {
     /// A bank of SmallBank that cannot be.
     #[error(transparent)]
     Bank(#[from] crate::smallbank::BankError),
+
+    /// A brokerage of TPC-E that cannot be.
+    #[error(transparent)]
+    Brokerage(#[from] crate::tpce::BrokerageError),
 
     /// A register of TATP that cannot be.
     #[error(transparent)]

@@ -1,18 +1,20 @@
 //! Fabrics, measured: `drtm-bench fabric`.
 //!
-//! One set of coroutines runs on every fabric (`bed`). On `local` and `shm` it is measured by this
-//! machine's clock, with the raw floor beside it where that is wanted. On `sim:PROFILE` nothing is
-//! measured: what is reported is simulated, and says so in every row.
+//! One set of coroutines runs on every fabric (`bed`). On `local`, `shm` and `tcp` it is measured by
+//! this machine's clock, with the raw floor beside it where that is wanted. On `sim:PROFILE` nothing
+//! is measured: what is reported is simulated, and says so in every row.
 
 mod bed;
 mod connections;
 mod latency;
+mod loopback;
 mod multi;
 mod names;
 mod plot;
 mod rate;
 mod raw;
 
+pub(crate) use loopback::{loopback, tcp_config};
 pub(crate) use names::FabricName;
 
 use clap::Subcommand;
@@ -24,6 +26,7 @@ Examples:
   drtm-bench fabric latency --raw                        one operation at a time, beside raw memory
   drtm-bench fabric rate --fabric shm --verb read        many at a time, between two mappings
   drtm-bench fabric rate --fabric sim:cx4                simulated, beside what the model was calibrated from
+  drtm-bench fabric multi --fabric tcp --raw             transactions over sockets, beside raw sockets
   drtm-bench fabric multi --fabric sim:cx4               simulated: DrTM+H's Fig. 6, predicted
   drtm-bench fabric connections --fabric sim:cx4         simulated: queue pairs of 80 nodes, Figs. 5(b) and 12";
 

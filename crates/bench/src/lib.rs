@@ -33,7 +33,7 @@
 //! - `paper`: the figures of the papers, regenerated beside the published values.
 //! - [`rates`]: several subjects, measured in turns.
 //! - `report`: tables, JSON and charts.
-//! - [`smallbank`], [`tatp`], [`tpcc`], [`ycsb`]: workloads: tables, initial population, inputs, transactions, and the checks of their consistency.
+//! - [`smallbank`], [`tatp`], [`tpcc`], [`tpce`], [`ycsb`]: workloads: tables, initial population, inputs, transactions, and the checks of their consistency.
 //! - `soak`: databases that crash, are killed or whose disk fails, and what is left of them.
 //! - `drive`: what runs them: threads, options, what is counted, how it is told.
 
@@ -62,6 +62,7 @@ pub mod smallbank;
 mod soak;
 pub mod tatp;
 pub mod tpcc;
+pub mod tpce;
 mod units;
 pub mod ycsb;
 pub mod zipf;

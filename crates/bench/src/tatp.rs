@@ -24,6 +24,7 @@
 //! # Ok::<(), drtm_bench::tatp::RegisterError>(())
 //! ```
 
+mod cluster;
 mod command;
 mod consistency;
 mod inputs;
@@ -34,7 +35,7 @@ mod schema;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use command::Args;
+pub(crate) use command::{Args, Tatp};
 
 pub use consistency::{Condition, Place, View, Violation, check};
 pub use inputs::{Choice, Inputs, Kind, STANDARD_MIX, Transaction};

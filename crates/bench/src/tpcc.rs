@@ -46,7 +46,7 @@ mod tests;
 mod text;
 mod transactions;
 
-pub(crate) use cluster::NewOrders;
+pub(crate) use cluster::Distributed;
 pub(crate) use command::{Args, MixName, READ_RERUNS, Tpcc};
 pub(crate) use reading::Reading;
 pub(crate) use tables::Shelf;

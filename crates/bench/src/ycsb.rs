@@ -33,7 +33,7 @@ mod tests;
 mod transactions;
 mod worker;
 
-pub(crate) use cluster::Distributed;
+pub(crate) use cluster::{OrderedRecords, Records, SmallRecords};
 pub(crate) use command::{Args, SmallTransactions};
 
 pub use check::{Violation, check};

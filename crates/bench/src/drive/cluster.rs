@@ -6,7 +6,7 @@
 //! - [`bed`]: a cluster on each fabric: [`threads`], processes, or a [`simulation`].
 //! - [`crew`]: the coroutines of one worker, the same on every fabric.
 //! - [`stand`]: the stages that all workers go through together, within a process and between them.
-//! - [`process`]: the processes of a cluster on shared memory. [`link`]: what they say.
+//! - [`process`]: the processes of a cluster on shared memory or TCP. [`link`]: what they say.
 //! - [`read`]: what checks read.
 //! - [`tally`], [`figures`]: what is counted, and how it is reported.
 

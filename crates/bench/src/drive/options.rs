@@ -53,7 +53,7 @@ pub(crate) struct Options {
     #[arg(long, value_parser = value_parser!(u16).range(1..=64), default_value_t = 1, value_name = "N")]
     pub(crate) nodes: u16,
 
-    /// What joins nodes: local (threads of this process), shm (a process for each node) or sim[:PROFILE] (simulated)
+    /// What joins nodes: local (threads of this process), shm or tcp (a process for each node; tcp-clear does not encrypt) or sim[:PROFILE] (simulated)
     #[arg(long, default_value = "local")]
     pub(crate) fabric: FabricName,
 

@@ -50,9 +50,10 @@ impl AddAssign for Records {
 }
 
 /// Lists and registers, of odd keys in tables that keep their order, and of even keys in hash
-/// tables.
+/// tables. Where ranges are scanned, all registers are in order.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tables {
+    is_sorted: bool,
     lists: ClusterTable<u64, Raw>,
     sorted_lists: ClusterTable<u64, Raw, Ordered>,
     registers: ClusterTable<u64, Pod<u64>>,
@@ -71,7 +72,7 @@ pub(crate) struct Client {
 /// Runs an expression with the table of a key.
 macro_rules! in_table {
     ($tables:expr, $hash:ident, $sorted:ident, $key:expr, |$table:ident| $body:expr) => {
-        if $key % 2 == 1 {
+        if $tables.is_sorted || $key % 2 == 1 {
             let $table = $tables.$sorted;
             $body
         } else {
@@ -110,8 +111,14 @@ impl Tables {
                 *version = clock.version();
                 in_table!(self, registers, sorted_registers, *key, |table| tx.put(table, *key, value).await)?;
             }
-            [Operation::Remove { .. } | Operation::Scan { .. }, ..] => {
-                return Err(DbError::aborted("ranges do not reach over several nodes yet"));
+            [Operation::Remove { key, version }, ..] => {
+                *version = 0;
+                if tx.remove(self.sorted_registers, *key).await? {
+                    *version = clock.version();
+                }
+            }
+            [Operation::Scan { keys, seen }, ..] => {
+                *seen = tx.range(self.sorted_registers, keys.clone()).await?;
             }
             [] => return Ok(0),
         }
@@ -251,6 +258,7 @@ impl ClusterWorkload for Histories {
         node: &mut NodeBuilder<F, S>,
     ) -> Result<Tables, Error> {
         Ok(Tables {
+            is_sorted: self.workload == Workload::Predicate,
             lists: node.table(LISTS, Partition::hash())?,
             sorted_lists: node.table(SORTED_LISTS, Partition::hash())?,
             registers: node.table(REGISTERS, Partition::hash())?,
@@ -303,10 +311,13 @@ impl ClusterWorkload for Histories {
         Ok(Vec::new())
     }
 
-    fn check_node<F: Fabric<Engine = NoHtm>, S: Setting<Engine = NoHtm>>(
+    async fn check_node<F: Fabric<Engine = NoHtm>, S: Setting<Engine = NoHtm>>(
         &self,
+        _worker: &Worker<'_, F, S>,
+        _tables: Tables,
         _node: &Node<F, S>,
         _place: Place,
+        _count: &Records,
     ) -> Result<Vec<String>, Error> {
         Ok(Vec::new())
     }

@@ -50,7 +50,8 @@ use crate::{
 /// transactions read is not judged.
 ///
 /// On several nodes, clients are coroutines. A transaction that is run again after a conflict is
-/// a transaction of the history beyond --txns there, and ranges are not scanned yet.
+/// a transaction of the history beyond --txns there. All nodes are on this machine, whose
+/// processes share one monotonic clock: what each records is merged, and judged as a whole.
 ///
 /// JSON: {workload, threads, nodes, fabric, engine, simulated, txns, committed, aborted, last_reads,
 /// anomalies: [text]}, where txns does not count the last_reads; on several nodes also coroutines
@@ -69,7 +70,7 @@ pub(crate) struct Args {
     #[arg(long, value_parser = value_parser!(u16).range(1..=64), default_value_t = 1, value_name = "N")]
     nodes: u16,
 
-    /// What joins nodes: local (threads of this process), shm (a process for each node) or sim[:PROFILE] (simulated)
+    /// What joins nodes: local (threads of this process), shm or tcp (a process for each node) or sim[:PROFILE] (simulated)
     #[arg(long, default_value = "local")]
     fabric: FabricName,
 
@@ -142,9 +143,6 @@ impl Args {
 
     fn on_a_cluster(&self, seed: u64) -> Result<(Setup, Vec<Observed>), Error> {
         let refused = |option, instead| Err(Error::Options { option, with: "several nodes", instead });
-        if self.workload == Workload::Predicate {
-            return refused("--workload predicate", "ranges do not reach over several nodes yet, so choose another");
-        }
         if !matches!(self.engine, EngineName::Auto | EngineName::None) {
             return refused("--engine", "nodes have no hardware transactions yet, so leave it out");
         }

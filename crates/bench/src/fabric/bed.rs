@@ -3,7 +3,6 @@
 use std::{
     cell::RefCell,
     fs,
-    net::{Ipv4Addr, TcpListener},
     path::PathBuf,
     rc::Rc,
     sync::{
@@ -17,13 +16,16 @@ use std::{
 use drtm_htm::NoHtm;
 use drtm_rdma::{
     Buffers, Endpoint, Executor, Fabric, LocalConfig, LocalFabric, NodeId, Offset, Phase, Port, Region, RegionId,
-    Remote, RunEnd, ShmConfig, ShmFabric, Sim, SimConfig, Spawner, TcpConfig, TcpFabric, Time, Transport, VerbError,
-    Verbs, block_on,
+    Remote, RunEnd, ShmConfig, ShmFabric, Sim, SimConfig, Spawner, TcpFabric, Time, Transport, VerbError, Verbs,
+    block_on,
 };
 use hdrhistogram::Histogram;
 use parking_lot::Mutex;
 
-use super::names::{FabricName, VerbName};
+use super::{
+    loopback::{loopback, tcp_config},
+    names::{FabricName, VerbName},
+};
 use crate::Error;
 
 /// Bytes of each node's memory on this machine: more than caches hold.
@@ -221,15 +223,9 @@ pub(super) struct Tcp([TcpFabric<NoHtm>; 2]);
 
 impl Tcp {
     fn new(room: Room, sealed: bool) -> Result<Self, Error> {
-        // Free at the moment: both are held until both are known.
-        let free = || TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(Error::RawSocket);
-        let free = [free()?, free()?];
-        let [one, two] = free.each_ref().map(TcpListener::local_addr);
-        let addresses = [one.map_err(Error::RawSocket)?, two.map_err(Error::RawSocket)?];
-        drop(free);
+        let addresses = loopback(2)?;
         let join = |node: u16| -> Result<_, Error> {
-            let config = TcpConfig::new(NodeId(node), addresses[usize::from(node)], [0x5A; 32]).sealed(sealed);
-            let config = config.peer(NodeId(1 - node), addresses[1 - usize::from(node)]).buffers(room.buffers);
+            let config = tcp_config(node, &addresses, [0x5A; 32]).sealed(sealed).buffers(room.buffers);
             let config = config.queue_depth(room.depth()).calls(room.depth()).mailbox(room.depth());
             let fabric = TcpFabric::join(NoHtm, config)?;
             fabric.register(NodeId(node), real_memory(Region::anonymous(NoHtm, BYTES + (1 << 20))?)?)?;

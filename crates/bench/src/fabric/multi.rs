@@ -30,7 +30,8 @@ use crate::{
 /// messages. Optimisations are added one after the other: coroutines; all operations of a
 /// transaction at once (outstanding requests); one doorbell for all that can share one; and, for
 /// writes, no acknowledgement of each (passive acknowledgement). With --raw, as many accesses are
-/// made directly; messages are compared with two threads that spin.
+/// made directly; messages are compared with two threads that spin. The floor of tcp is two threads
+/// that poll sockets and exchange as many bytes as a transaction's frames have.
 ///
 /// On `sim:PROFILE` this predicts DrTM+H's Fig. 6 from a model that knows primitives only: gains of
 /// coroutines and of passive acknowledgement stand beside the published ones, with the deviation.

@@ -18,7 +18,7 @@ use crate::{
     drive::cluster::{ClusterWorkload, Length, Plan, ProtocolOf, Sound, simulate},
     report::chart::{Axis, Scale as AxisScale},
     smallbank::{Hot, SmallBank},
-    tpcc::{Chances, NewOrders, Scale},
+    tpcc::{Chances, Distributed, MixName, Scale},
     units::Quantity,
 };
 
@@ -145,7 +145,7 @@ fn tpcc(effort: &Effort, profile: &'static NicProfile, series: &[(&'static str, 
     let (customers, items) = if effort.is_quick { (10, 100) } else { (60, 2_000) };
     let scale = Scale::new(size.nodes * size.threads)?.with_customers(customers)?.with_items(items)?;
     let chances = Chances { remote_item: 100, ..Chances::STANDARD };
-    let workload = NewOrders::new(scale, chances, effort.seed, NonZeroU64::MIN);
+    let workload = Distributed::new(scale, MixName::NewOrder, chances, effort.seed, NonZeroU64::MIN);
     let scaled =
         format!("a warehouse for each thread, scaled down to {customers} customers a district and {items} items");
     curves(effort, &size, profile, series, &workload, &scaled)

@@ -228,10 +228,13 @@ impl ClusterWorkload for SmallBank {
         Ok(check(&rows, &self.bank, ledger)?.iter().map(ToString::to_string).collect())
     }
 
-    fn check_node<F: Fabric<Engine = NoHtm>, S: Setting<Engine = NoHtm>>(
+    async fn check_node<F: Fabric<Engine = NoHtm>, S: Setting<Engine = NoHtm>>(
         &self,
+        _worker: &Worker<'_, F, S>,
+        _tables: Tables,
         node: &Node<F, S>,
         place: Place,
+        _count: &Ledger,
     ) -> Result<Vec<String>, Error> {
         // Those that are missing are found by the check of all; others there may not be.
         let own = (0..self.bank.customers()).filter(|customer| place.owns(*customer)).count() as u64;

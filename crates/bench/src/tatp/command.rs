@@ -1,19 +1,20 @@
 //! `drtm-bench tatp`: TATP, run.
 
 use clap::{Args as ClapArgs, ValueEnum, value_parser};
-use drtm_txn::{Db, Setting, TableDef};
+use drtm_txn::{Db, Setting};
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use zerocopy::little_endian::U32;
 
 use super::{
     AccessInfo, AccessInfoKey, CallForwarding, CallForwardingKey, Choice, Inputs, Register, STANDARD_MIX,
     SpecialFacility, SpecialFacilityKey, Subscriber, SubscriberKey, SubscriberNumber, View, check,
-    network::{self, Network, Tables},
+    network::{self, Defs, Network, Tables},
     subscriber_number,
 };
 use crate::{
     Error,
-    drive::{Options, Workload, if_there, measure, miscounted, of_piece, pieces, spread},
+    drive::{Options, Workload, if_there, measure, measure_cluster, miscounted, of_piece, pieces, spread},
     names::name_of,
     report::Report,
 };
@@ -23,10 +24,16 @@ use crate::{
 /// The seven transactions in the specified mix. Those that find nothing have failed, as the
 /// specification has it, and are committed all the same.
 ///
+/// On several nodes, subscribers are divided by their identities, with all that is theirs; entries
+/// of numbers are anywhere. On shm and tcp, each node is a process. On sim, all is simulated in
+/// virtual time, and nothing is measured.
+///
 /// JSON: {workload, threads, subscribers, choice, engine, simulated, nodes, fabric, protocol, durability,
 /// seconds, committed, throughput, aborts: {cause: n}, latency_us: {transaction: {p50, p90, p99, p999}},
 /// consistency: "ok"|[violations], max_rss_mib}; with a log also
-/// {log_bytes_per_transaction, log_bytes_per_s, log_syncs_per_s, recovery_s, recovery_rows, recovery_log_bytes}
+/// {log_bytes_per_transaction, log_bytes_per_s, log_syncs_per_s, recovery_s, recovery_rows, recovery_log_bytes}; on
+/// several nodes also {coroutines, per_transaction: {round_trips, messages, one_sided, bytes},
+/// per_phase: {phase: the same}}, of committed transactions and what their aborted runs sent
 #[derive(Debug, ClapArgs)]
 #[command(verbatim_doc_comment, after_help = AFTER_HELP)]
 pub(crate) struct Args {
@@ -45,10 +52,11 @@ pub(crate) struct Args {
 const AFTER_HELP: &str = "\
 Examples:
   drtm-bench tatp                                   a hundred thousand subscribers
-  drtm-bench tatp --subscribers 1000000 --choice uniform --threads 2";
+  drtm-bench tatp --subscribers 1000000 --choice uniform --threads 2
+  drtm-bench tatp --nodes 3 --fabric tcp            a process for each node";
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum ChoiceName {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+pub(super) enum ChoiceName {
     /// Some more often than others, as specified
     NonUniform,
     /// All alike
@@ -58,14 +66,31 @@ enum ChoiceName {
 impl Args {
     pub(crate) fn carry_out(&self, seed: u64, report: &Report) -> Result<(), Error> {
         let register = Register::new(self.subscribers, seed)?;
-        measure(&Tatp { register, choice: self.choice, seed }, &self.options)?.tell(report)
+        let tatp = Tatp { register, choice: self.choice, seed };
+        if self.options.is_cluster() {
+            return measure_cluster(&tatp, &self.options, seed)?.tell(report);
+        }
+        measure(&tatp, &self.options)?.tell(report)
     }
 }
 
-struct Tatp {
-    register: Register,
-    choice: ChoiceName,
-    seed: u64,
+/// The workload, with its size.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(crate) struct Tatp {
+    pub(super) register: Register,
+    pub(super) choice: ChoiceName,
+    pub(super) seed: u64,
+}
+
+impl Tatp {
+    /// What a client is asked for.
+    pub(super) fn inputs(&self, client: usize) -> Inputs {
+        let choice = match self.choice {
+            ChoiceName::NonUniform => Choice::NonUniform,
+            ChoiceName::Uniform => Choice::Uniform,
+        };
+        Inputs::new(self.register, STANDARD_MIX, choice, spread(self.seed, client))
+    }
 }
 
 impl Workload for Tatp {
@@ -78,14 +103,7 @@ impl Workload for Tatp {
     }
 
     fn open<S: Setting>(&self, db: &Db<S>) -> Result<Tables, Error> {
-        let subscribers = u64::from(self.register.subscribers());
-        Ok(Tables {
-            subscribers: db.table(TableDef::hash(network::SUBSCRIBER).with_room_for(subscribers))?,
-            numbers: db.table(TableDef::hash(network::NUMBER).with_room_for(subscribers))?,
-            access_infos: db.table(TableDef::hash(network::ACCESS_INFO).with_room_for(3 * subscribers))?,
-            special_facilities: db.table(TableDef::hash(network::SPECIAL_FACILITY).with_room_for(3 * subscribers))?,
-            call_forwardings: db.table(TableDef::hash(network::CALL_FORWARDING).with_room_for(4 * subscribers))?,
-        })
+        Ok(Defs::new(&self.register).open(db)?)
     }
 
     fn pieces(&self) -> u64 {
@@ -97,13 +115,8 @@ impl Workload for Tatp {
         // Subscribers are counted from one, and are no more than fit.
         for profile in self.register.profiles(numbers.start as u32 + 1..=numbers.end as u32) {
             db.transact(|tx| {
-                tx.insert(tables.subscribers, profile.key, &profile.subscriber)?;
-                tx.insert(tables.numbers, profile.subscriber.number, &U32::new(profile.key))?;
-                profile.access_infos().try_for_each(|(key, row)| tx.insert(tables.access_infos, key, &row))?;
-                profile
-                    .special_facilities()
-                    .try_for_each(|(key, row)| tx.insert(tables.special_facilities, key, &row))?;
-                profile.call_forwardings().try_for_each(|(key, row)| tx.insert(tables.call_forwardings, key, &row))
+                tables.insert(tx, &profile)?;
+                tx.insert(tables.numbers, profile.subscriber.number, &U32::new(profile.key))
             })?;
         }
         Ok(())
@@ -115,31 +128,19 @@ impl Workload for Tatp {
         tables: Tables,
         threads: usize,
     ) -> Result<Vec<Network<'w, S>>, Error> {
-        let choice = match self.choice {
-            ChoiceName::NonUniform => Choice::NonUniform,
-            ChoiceName::Uniform => Choice::Uniform,
-        };
-        let inputs = |thread| Inputs::new(self.register, STANDARD_MIX, choice, spread(self.seed, thread));
-        Ok((0..threads).map(|thread| Network::new(db, tables, inputs(thread))).collect())
+        Ok((0..threads).map(|thread| Network::new(db, tables, self.inputs(thread))).collect())
     }
 
     fn check<S: Setting>(&self, db: &Db<S>, tables: Tables, clients: &[&Network<'_, S>]) -> Result<Vec<String>, Error> {
         let inserted = clients.iter().map(|client| client.inserted()).sum();
-        let rows = Rows { db, tables, subscribers: self.register.subscribers() };
+        let rows = Rows { db, tables, subscribers: (1..=self.register.subscribers()).collect() };
         let mut violations: Vec<String> =
             check(&rows, &self.register, inserted)?.iter().map(ToString::to_string).collect();
         // Those that are missing have been found; others there may not be.
         let subscribers = u64::from(self.register.subscribers());
-        violations.extend(miscounted(
-            db,
-            &[
-                (network::SUBSCRIBER, subscribers),
-                (network::NUMBER, subscribers),
-                (network::ACCESS_INFO, count(rows.access_infos())?),
-                (network::SPECIAL_FACILITY, count(rows.special_facilities())?),
-                (network::CALL_FORWARDING, count(rows.call_forwardings())?),
-            ],
-        )?);
+        let mut counts = rows.counts()?;
+        counts.extend([(network::SUBSCRIBER, subscribers), (network::NUMBER, subscribers)]);
+        violations.extend(miscounted(db, &counts)?);
         Ok(violations)
     }
 }
@@ -149,20 +150,30 @@ fn count<R>(mut rows: impl Iterator<Item = Result<R, Error>>) -> Result<u64, Err
 }
 
 /// The rows whose keys there can be.
-struct Rows<'db, S: Setting> {
-    db: &'db Db<S>,
-    tables: Tables,
-    subscribers: u32,
+pub(super) struct Rows<'db, S: Setting> {
+    pub(super) db: &'db Db<S>,
+    pub(super) tables: Tables,
+    /// Whose.
+    pub(super) subscribers: Vec<SubscriberKey>,
 }
 
 impl<S: Setting> Rows<'_, S> {
-    fn keys(&self) -> impl Iterator<Item = SubscriberKey> + use<S> {
-        1..=self.subscribers
+    fn keys(&self) -> impl Iterator<Item = SubscriberKey> {
+        self.subscribers.iter().copied()
     }
 
     /// Of each of the four types.
-    fn typed(&self) -> impl Iterator<Item = (SubscriberKey, u8)> + use<S> {
+    fn typed(&self) -> impl Iterator<Item = (SubscriberKey, u8)> {
         self.keys().flat_map(|key| (1..=4).map(move |kind| (key, kind)))
+    }
+
+    /// How many there are that belong to the subscribers.
+    pub(super) fn counts(&self) -> Result<Vec<(&'static str, u64)>, Error> {
+        Ok(vec![
+            (network::ACCESS_INFO, count(self.access_infos())?),
+            (network::SPECIAL_FACILITY, count(self.special_facilities())?),
+            (network::CALL_FORWARDING, count(self.call_forwardings())?),
+        ])
     }
 }
 

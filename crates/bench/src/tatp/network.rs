@@ -2,12 +2,12 @@
 
 use std::hint::black_box;
 
-use drtm_txn::{Db, Error as DbError, Pod, Setting, Table, Tx};
+use drtm_txn::{Db, Error as DbError, Pod, Setting, Table, TableDef, Tx};
 use zerocopy::little_endian::U32;
 
 use super::{
-    AccessInfo, AccessInfoKey, CallForwarding, CallForwardingKey, Inputs, Kind, SpecialFacility, SpecialFacilityKey,
-    Subscriber, SubscriberKey, SubscriberNumber, Transaction,
+    AccessInfo, AccessInfoKey, CallForwarding, CallForwardingKey, Inputs, Kind, Profile, Register, SpecialFacility,
+    SpecialFacilityKey, Subscriber, SubscriberKey, SubscriberNumber, Transaction,
 };
 use crate::{
     Error,
@@ -22,7 +22,7 @@ pub(super) const CALL_FORWARDING: &str = "call-forwarding";
 
 /// The four tables and the index. A facility's forwardings are at most three, whose keys are known, so that none need be ordered.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Tables {
+pub(crate) struct Tables {
     pub(super) subscribers: Table<SubscriberKey, Pod<Subscriber>>,
     pub(super) numbers: Table<SubscriberNumber, Pod<U32>>,
     pub(super) access_infos: Table<AccessInfoKey, Pod<AccessInfo>>,
@@ -30,10 +30,72 @@ pub(super) struct Tables {
     pub(super) call_forwardings: Table<CallForwardingKey, Pod<CallForwarding>>,
 }
 
+/// How the tables of a register are made.
+pub(super) struct Defs {
+    pub(super) subscribers: TableDef<SubscriberKey, Pod<Subscriber>>,
+    pub(super) numbers: TableDef<SubscriberNumber, Pod<U32>>,
+    pub(super) access_infos: TableDef<AccessInfoKey, Pod<AccessInfo>>,
+    pub(super) special_facilities: TableDef<SpecialFacilityKey, Pod<SpecialFacility>>,
+    pub(super) call_forwardings: TableDef<CallForwardingKey, Pod<CallForwarding>>,
+}
+
+impl Defs {
+    pub(super) fn new(register: &Register) -> Self {
+        let subscribers = u64::from(register.subscribers());
+        Self {
+            subscribers: TableDef::hash(SUBSCRIBER).with_room_for(subscribers),
+            numbers: TableDef::hash(NUMBER).with_room_for(subscribers),
+            access_infos: TableDef::hash(ACCESS_INFO).with_room_for(3 * subscribers),
+            special_facilities: TableDef::hash(SPECIAL_FACILITY).with_room_for(3 * subscribers),
+            call_forwardings: TableDef::hash(CALL_FORWARDING).with_room_for(4 * subscribers),
+        }
+    }
+
+    pub(super) fn open<S: Setting>(&self, db: &Db<S>) -> Result<Tables, DbError> {
+        Ok(Tables {
+            subscribers: db.table(self.subscribers)?,
+            numbers: db.table(self.numbers)?,
+            access_infos: db.table(self.access_infos)?,
+            special_facilities: db.table(self.special_facilities)?,
+            call_forwardings: db.table(self.call_forwardings)?,
+        })
+    }
+}
+
+impl Tables {
+    /// Inserts all rows of a subscriber, but for the entry of its number.
+    pub(super) fn insert<S: Setting>(&self, tx: &mut Tx<'_, S>, profile: &Profile) -> Result<(), DbError> {
+        tx.insert(self.subscribers, profile.key, &profile.subscriber)?;
+        profile.access_infos().try_for_each(|(key, row)| tx.insert(self.access_infos, key, &row))?;
+        profile.special_facilities().try_for_each(|(key, row)| tx.insert(self.special_facilities, key, &row))?;
+        profile.call_forwardings().try_for_each(|(key, row)| tx.insert(self.call_forwardings, key, &row))
+    }
+}
+
+/// The transactions' names, as [`Kind`] numbers them.
+pub(super) const KINDS: &[&str] = &[
+    "get-subscriber-data",
+    "get-new-destination",
+    "get-access-data",
+    "update-subscriber-data",
+    "update-location",
+    "insert-call-forwarding",
+    "delete-call-forwarding",
+];
+
+/// How many forwardings more there are after a transaction that has found what it needs, or not.
+pub(super) fn inserted(kind: Kind, has_found: bool) -> i64 {
+    match kind {
+        Kind::InsertCallForwarding => has_found.into(),
+        Kind::DeleteCallForwarding => -i64::from(has_found),
+        _ => 0,
+    }
+}
+
 /// A thread that asks.
 #[derive(Debug)]
 #[repr(align(128))]
-pub(super) struct Network<'db, S: Setting> {
+pub(crate) struct Network<'db, S: Setting> {
     db: &'db Db<S>,
     tables: Tables,
     inputs: Inputs,
@@ -112,15 +174,7 @@ fn find<S: Setting>(
 
 impl<S: Setting> Client for Network<'_, S> {
     fn kinds() -> &'static [&'static str] {
-        &[
-            "get-subscriber-data",
-            "get-new-destination",
-            "get-access-data",
-            "update-subscriber-data",
-            "update-location",
-            "insert-call-forwarding",
-            "delete-call-forwarding",
-        ]
+        KINDS
     }
 
     fn run_next(&mut self, _date: u64) -> Result<Done, Error> {
@@ -128,11 +182,7 @@ impl<S: Setting> Client for Network<'_, S> {
         let transaction = inputs.draw();
         let has_found = db.transact(|tx| run(tx, tables, &transaction))?;
         let kind = transaction.kind();
-        match kind {
-            Kind::InsertCallForwarding => *inserted += i64::from(has_found),
-            Kind::DeleteCallForwarding => *inserted -= i64::from(has_found),
-            _ => {}
-        }
+        *inserted += self::inserted(kind, has_found);
         Ok(Done { kind: kind as usize, is_committed: true })
     }
 }

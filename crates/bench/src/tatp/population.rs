@@ -2,6 +2,7 @@
 
 use std::ops::RangeInclusive;
 
+use serde::{Deserialize, Serialize};
 use zerocopy::little_endian::U32;
 
 use super::{
@@ -29,7 +30,7 @@ const STARTS: usize = 3;
 /// assert!((1..=4).contains(&profile.access_infos().count()));
 /// # Ok::<(), drtm_bench::tatp::RegisterError>(())
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Register {
     subscribers: u32,
     seed: u64,

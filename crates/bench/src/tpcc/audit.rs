@@ -6,6 +6,7 @@
 use std::{cell::RefCell, collections::BTreeMap, ops::RangeInclusive};
 
 use drtm_txn::{Codec, Db, Key, Kind, Ordered, Setting, Table};
+use serde::{Deserialize, Serialize};
 
 use super::{
     Customer, CustomerByName, CustomerKey, DISTRICTS, District, DistrictKey, History, HistoryKey, LOADER, Order,
@@ -17,6 +18,15 @@ use crate::{
     drive::{if_there, miscounted},
 };
 
+/// How many payments a writer has written down, counted from zero.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Payments {
+    /// Where they were paid; `None` if it may be anywhere.
+    pub(super) warehouse: Option<WarehouseKey>,
+    pub(super) writer: u16,
+    pub(super) count: u32,
+}
+
 /// A database in which no transaction is under way.
 pub(super) struct Audit<'db, S: Setting, O: Shelf> {
     db: &'db Db<S>,
@@ -24,26 +34,30 @@ pub(super) struct Audit<'db, S: Setting, O: Shelf> {
     scale: Scale,
     /// The first warehouse that is here, and how many there are to the next.
     here: (WarehouseKey, u16),
-    /// How many payments each writer has written down.
-    payments: Vec<(u16, u32)>,
+    /// What was written down besides the loader's.
+    payments: Vec<Payments>,
+    /// Payments that were written down elsewhere, by customers who may be here.
+    elsewhere: Vec<(HistoryKey, History)>,
     /// How many rows were seen of each table.
     seen: RefCell<BTreeMap<&'static str, u64>>,
 }
 
 impl<'db, S: Setting, Shelved: Shelf> Audit<'db, S, Shelved> {
-    /// With how many payments each writer has written down, besides the loader.
+    /// With the payments that were written down besides the loader's.
     pub(super) fn new(
         db: &'db Db<S>,
         tables: Tables<Shelved>,
         scale: Scale,
-        payments: impl IntoIterator<Item = (u16, u32)>,
+        payments: impl IntoIterator<Item = Payments>,
     ) -> Self {
-        Self { db, tables, scale, here: (1, 1), payments: payments.into_iter().collect(), seen: RefCell::default() }
+        let (payments, elsewhere) = (payments.into_iter().collect(), Vec::new());
+        Self { db, tables, scale, here: (1, 1), payments, elsewhere, seen: RefCell::default() }
     }
 
     /// Checks only the warehouses that one of several nodes has: every `step`th, from `first` on.
-    pub(super) fn of(self, first: WarehouseKey, step: u16) -> Self {
-        Self { here: (first, step), ..self }
+    /// With payments that other nodes have written down.
+    pub(super) fn of(self, first: WarehouseKey, step: u16, elsewhere: Vec<(HistoryKey, History)>) -> Self {
+        Self { here: (first, step), elsewhere, ..self }
     }
 
     /// What does not hold, in words.
@@ -163,13 +177,13 @@ impl<S: Setting, O: Shelf> View for Audit<'_, S, O> {
         let loaded = u32::from(DISTRICTS) * self.scale.customers();
         let keys = self.warehouse_keys().flat_map(move |warehouse| {
             let loaded = (1..=loaded).map(move |count| (warehouse, LOADER, count));
-            let paid = self
-                .payments
-                .iter()
-                .flat_map(move |(writer, count)| (0..*count).map(move |count| (warehouse, *writer, count)));
+            let may_be_here = move |paid: &&Payments| paid.warehouse.is_none_or(|paid_at| paid_at == warehouse);
+            let paid = self.payments.iter().filter(may_be_here);
+            let paid = paid.flat_map(move |paid| (0..paid.count).map(move |count| (warehouse, paid.writer, count)));
             loaded.chain(paid)
         });
-        self.rows(tables::HISTORY, self.tables.histories, keys)
+        let here = self.rows(tables::HISTORY, self.tables.histories, keys);
+        here.chain(self.elsewhere.iter().copied().map(Ok))
     }
 
     fn new_orders(&self) -> impl Iterator<Item = Result<OrderKey, Error>> {

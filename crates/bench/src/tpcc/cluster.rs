@@ -1,30 +1,34 @@
-//! NEW-ORDER on several nodes. A warehouse and all that belongs to it is on one node, and so are
-//! its terminals. Lines that another warehouse supplies make a transaction distributed.
+//! TPC-C on several nodes. A warehouse and all that belongs to it is on one node, and so are its
+//! terminals. Lines that another warehouse supplies, and payments by customers of another one, make
+//! a transaction distributed.
 //!
-//! Items never change. Each node has a copy of them, as a table by node and item. Columns do not
-//! reach over nodes: whole rows of stock travel.
+//! Items never change: each node has a copy of them, as a table by node and item. Customers by name
+//! and orders by customer are ordered tables, which the workload keeps itself.
+//!
+//! - [`tables`]: where rows are. [`transactions`]: the five.
 
 #[cfg(test)]
 mod tests;
 
-use std::{collections::BTreeMap, num::NonZeroU64, ops::AddAssign};
+mod tables;
+mod transactions;
+
+use std::{collections::BTreeMap, hint::black_box, num::NonZeroU64, ops::AddAssign};
 
 use drtm_htm::NoHtm;
 use drtm_rdma::Fabric;
 use drtm_txn::{
-    Error as DbError, Hash, Ordered, PodRef, Setting, TableDef,
-    cluster::{ClusterTable, ClusterTx, Node, NodeBuilder, Partition, Worker},
+    Error as DbError, Hash, PodRef, Setting,
+    cluster::{Node, NodeBuilder, Worker},
 };
 use serde::{Deserialize, Serialize};
-use zerocopy::little_endian::{I64, U16, U32, U64};
 
 use super::{
-    Chances, Constants, Customer, CustomerKey, DISTRICTS, District, DistrictKey, Inputs, Item, Loader, NewOrder,
-    NewOrderInput, Order, OrderByCustomer, OrderKey, OrderLine, OrderLineKey, Random, Scale, Stock, StockKey,
-    Warehouse, WarehouseKey,
-    audit::Audit,
-    tables::{self, CUSTOMER, DISTRICT, Loading, STOCK, Shelf, WAREHOUSE, there},
-    transactions::{Receipt, is_original, take, total},
+    Chances, Constants, DISTRICTS, Deck, HistoryKey, Inputs, Item, Kind, Loader, MixName, OrderLine, Random, Scale,
+    Stock, StockKey, WarehouseKey,
+    audit::{Audit, Payments},
+    tables::{ITEM, Loading, Shelf, Tables as LocalTables, there},
+    terminals::KINDS,
 };
 use crate::{
     Error,
@@ -33,33 +37,39 @@ use crate::{
         cluster::{ClusterWorkload, Place, read},
         miscounted, spread,
     },
+    names::name_of,
 };
+use tables::{ITEM_COPY, ItemCopyKey, Tables, of_warehouse};
+use transactions::{Oldest, UNUSED_ITEM};
 
-const ITEM_COPY: &str = "item copy";
-
-/// The reason of the one order of a hundred that is to be rolled back (2.4.1.4).
-const UNUSED_ITEM: &str = "an item that there is not";
-
-/// NEW-ORDER on a cluster, with its size.
+/// TPC-C on a cluster, with its size.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub(crate) struct NewOrders {
+pub(crate) struct Distributed {
     warehouses: u16,
     customers: u32,
     items: u32,
+    mix: MixName,
     remote_items: u8,
+    remote_payments: u8,
     seed: u64,
     /// Of the population, in microseconds.
     date: NonZeroU64,
 }
 
-impl NewOrders {
-    pub(crate) fn new(scale: Scale, chances: Chances, seed: u64, date: NonZeroU64) -> Self {
+impl Distributed {
+    pub(crate) fn new(scale: Scale, mix: MixName, chances: Chances, seed: u64, date: NonZeroU64) -> Self {
         let (warehouses, customers, items) = (scale.warehouses(), scale.customers(), scale.items());
-        Self { warehouses, customers, items, remote_items: chances.remote_item, seed, date }
+        let (remote_items, remote_payments) = (chances.remote_item, chances.remote_payment);
+        Self { warehouses, customers, items, mix, remote_items, remote_payments, seed, date }
     }
 
     fn scale(&self) -> Result<Scale, Error> {
         Ok(Scale::new(self.warehouses)?.with_customers(self.customers)?.with_items(self.items)?)
+    }
+
+    fn chances(&self) -> Chances {
+        let (remote_item, remote_payment) = (self.remote_items, self.remote_payments);
+        Chances { remote_item, remote_payment, ..Chances::STANDARD }
     }
 
     fn loader(&self) -> Result<Loader, Error> {
@@ -72,117 +82,51 @@ impl NewOrders {
     }
 }
 
-/// Where a warehouse is. They are numbered from one.
-fn of_warehouse(warehouse: WarehouseKey) -> u64 {
-    u64::from(warehouse) - 1
+/// What clients have counted: their payments, which other nodes could not find otherwise.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Paid {
+    payments: Vec<Payments>,
+    /// Those by customers of other warehouses.
+    remote: Vec<HistoryKey>,
 }
 
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Tables {
-    warehouses: ClusterTable<WarehouseKey, PodRef<Warehouse>>,
-    districts: ClusterTable<DistrictKey, PodRef<District>>,
-    customers: ClusterTable<CustomerKey, PodRef<Customer>>,
-    new_orders: ClusterTable<OrderKey, PodRef<NewOrder>, Ordered>,
-    orders: ClusterTable<OrderKey, PodRef<Order>>,
-    orders_by_customer: ClusterTable<OrderByCustomer, PodRef<()>, Ordered>,
-    order_lines: ClusterTable<OrderLineKey, PodRef<OrderLine>, Ordered>,
-    stocks: ClusterTable<StockKey, PodRef<Stock>>,
-    /// By node.
-    items: ClusterTable<(u16, u32), PodRef<Item>>,
-}
-
-/// What clients have counted: the rows tell everything.
-#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
-pub(crate) struct Nothing;
-
-impl AddAssign for Nothing {
-    fn add_assign(&mut self, _other: Self) {}
+impl AddAssign for Paid {
+    fn add_assign(&mut self, other: Self) {
+        self.payments.extend(other.payments);
+        self.remote.extend(other.remote);
+    }
 }
 
 /// A terminal.
 #[derive(Debug)]
 pub(crate) struct Client {
     inputs: Inputs,
+    deck: Deck,
     node: u16,
+    home: WarehouseKey,
+    /// Its number among those of its warehouse who write down payments.
+    writer: u16,
+    payments: u32,
+    remote: Vec<HistoryKey>,
+    oldest: Oldest,
 }
 
-impl Tables {
-    /// Orders all lines of an input, or none.
-    async fn order<F: Fabric<Engine = NoHtm>, S: Setting<Engine = NoHtm>>(
-        self,
-        tx: &mut ClusterTx<'_, F, S>,
-        node: u16,
-        input: &NewOrderInput,
-        date: u64,
-    ) -> Result<Receipt, DbError> {
-        let (warehouse, district, customer) = input.customer;
-        // The only rows that other nodes may have.
-        tx.prefetch(self.stocks, input.stocks()).await?;
-        let tax = there(tx.get(self.warehouses, &warehouse).await?, WAREHOUSE)?.tax.get();
-        let district_key = (warehouse, district);
-        let taken = tx.update(self.districts, &district_key, |row| {
-            let number = row.next_order.get();
-            row.next_order.set(number + 1);
-            (number, row.tax.get())
-        });
-        let (number, district_tax) = there(taken.await?, DISTRICT)?;
-        let account = there(tx.get(self.customers, &input.customer).await?, CUSTOMER)?.account;
-        let (mut sum, mut brands) = (0, 0);
-        for (line, place) in input.lines().iter().zip(1..) {
-            let item = tx.get(self.items, &(node, line.item)).await?.ok_or_else(|| DbError::aborted(UNUSED_ITEM))?;
-            let amount = item.price.get() * i64::from(line.quantity);
-            let is_remote = line.supply_warehouse != warehouse;
-            let stock_key = (line.supply_warehouse, line.item);
-            let sold = tx.update(self.stocks, &stock_key, |stock| {
-                take(&mut stock.supply, line.quantity, is_remote);
-                let info = stock.districts[usize::from(district.wrapping_sub(1) % DISTRICTS)];
-                (info, is_original(&stock.supply.data))
-            });
-            let (district_info, is_original_stock) = there(sold.await?, STOCK)?;
-            let row = OrderLine {
-                item: U32::new(line.item),
-                supply_warehouse: U16::new(line.supply_warehouse),
-                delivery_date: U64::new(0),
-                quantity: line.quantity,
-                amount: I64::new(amount),
-                district_info,
-            };
-            tx.insert(self.order_lines, &(warehouse, district, number, place), &row).await?;
-            sum += amount;
-            brands += u8::from(is_original_stock && is_original(&item.data));
-        }
-        let key = (warehouse, district, number);
-        let row = Order {
-            customer: U32::new(customer),
-            entry_date: U64::new(date),
-            carrier: 0,
-            line_count: input.lines().len() as u8,
-            all_local: input.is_all_local().into(),
-        };
-        tx.insert(self.orders, &key, &row).await?;
-        let by_customer =
-            OrderByCustomer::new(input.customer, number).map_err(|error| DbError::aborted(error.to_string()))?;
-        tx.insert(self.orders_by_customer, by_customer, &()).await?;
-        tx.insert(self.new_orders, &key, &NewOrder).await?;
-        let total = total(sum, account.discount.get(), tax + district_tax);
-        Ok(Receipt { number, total, last: account.last, credit: account.credit, brands })
-    }
-}
-
-impl ClusterWorkload for NewOrders {
+impl ClusterWorkload for Distributed {
     const NAME: &'static str = "tpcc";
-    const KINDS: &'static [&'static str] = &["new-order"];
+    const KINDS: &'static [&'static str] = KINDS;
     type Tables = Tables;
     type Client = Client;
-    type Count = Nothing;
+    type Count = Paid;
 
     fn size(&self) -> Vec<(&'static str, serde_json::Value)> {
         vec![
             ("warehouses", self.warehouses.into()),
             ("customers", self.customers.into()),
             ("items", self.items.into()),
-            ("mix", "new-order".into()),
+            ("mix", name_of(&self.mix).into()),
             ("remote_items", self.remote_items.into()),
+            ("remote_payments", self.remote_payments.into()),
+            ("scaled_down", self.scale().is_ok_and(|scale| scale.is_scaled_down()).into()),
         ]
     }
 
@@ -190,31 +134,7 @@ impl ClusterWorkload for NewOrders {
         &self,
         node: &mut NodeBuilder<F, S>,
     ) -> Result<Tables, Error> {
-        let scale = self.scale()?;
-        let warehouses = u64::from(scale.warehouses());
-        let customers = warehouses * u64::from(DISTRICTS) * u64::from(scale.customers());
-        let (districts, stocks) = (warehouses * u64::from(DISTRICTS), warehouses * u64::from(scale.items()));
-        let by_district = Partition::by("warehouse", |key: &DistrictKey| of_warehouse(key.0));
-        let by_order = Partition::by("warehouse", |key: &OrderKey| of_warehouse(key.0));
-        let by_customer = Partition::by("warehouse", |key: &OrderByCustomer| of_warehouse(key.customer().0));
-        let by_line = Partition::by("warehouse", |key: &OrderLineKey| of_warehouse(key.0));
-        let by_stock = Partition::by("warehouse", |key: &StockKey| of_warehouse(key.0));
-        Ok(Tables {
-            warehouses: node
-                .table(Hash::def(WAREHOUSE, warehouses), Partition::by("warehouse", |key| of_warehouse(*key)))?,
-            districts: node.table(Hash::def(DISTRICT, districts), by_district)?,
-            // As keys of orders are.
-            customers: node.table(Hash::def(CUSTOMER, customers), by_order)?,
-            new_orders: node.table(TableDef::ordered(tables::NEW_ORDER), by_order)?,
-            orders: node.table(Hash::def(tables::ORDER, customers), by_order)?,
-            orders_by_customer: node.table(TableDef::ordered(tables::ORDER_BY_CUSTOMER), by_customer)?,
-            order_lines: node.table(TableDef::ordered(tables::ORDER_LINE), by_line)?,
-            stocks: node.table(Hash::def(STOCK, stocks), by_stock)?,
-            items: node.table(
-                Hash::def(ITEM_COPY, scale.items().into()),
-                Partition::by("node", |key: &(u16, u32)| key.0.into()),
-            )?,
-        })
+        Tables::open(node, &self.scale()?)
     }
 
     fn load<F: Fabric<Engine = NoHtm>, S: Setting<Engine = NoHtm>>(
@@ -223,13 +143,13 @@ impl ClusterWorkload for NewOrders {
         place: Place,
     ) -> Result<(), Error> {
         let (db, loader) = (node.local(), self.loader()?);
-        // The tables of one node: those of the cluster, and those that NEW-ORDER does not use.
-        let local = tables::Tables::<Hash>::open(db, &loader.scale())?;
-        let copies = db.table::<(u16, u32), PodRef<Item>, _>(Hash::def(ITEM_COPY, self.items.into()))?;
+        // The tables of one node: those of the cluster, and that of the items.
+        let local = LocalTables::<Hash>::open(db, &loader.scale())?;
+        let copies = db.table::<ItemCopyKey, PodRef<Item>, _>(Hash::def(ITEM_COPY, self.items.into()))?;
         loader.items(&mut Loading { db, tables: local })?;
         for item in 1..=self.items {
             db.transact(|tx| {
-                let row = there(tx.get(local.items, item)?, tables::ITEM)?;
+                let row = there(tx.get(local.items, item)?, ITEM)?;
                 tx.insert(copies, (place.node, item), &row)
             })?;
         }
@@ -243,11 +163,25 @@ impl ClusterWorkload for NewOrders {
             let instead = "give each node one warehouse or more, by --warehouses";
             return Err(Error::Options { option: "--nodes", with: "fewer warehouses", instead });
         };
-        let home = (*warehouse, (number / own.len() % usize::from(DISTRICTS)) as u8 + 1);
-        let chances = Chances { remote_item: self.remote_items, ..Chances::STANDARD };
+        let Ok(writer) = u16::try_from(number % place.clients + 1) else {
+            let instead = "let a node have less than 65535 clients";
+            return Err(Error::Options { option: "--coroutines", with: "so many threads", instead });
+        };
+        let district = (number / own.len() % usize::from(DISTRICTS)) as u8 + 1;
         let run = Constants::for_run(loader.constants(), &mut Random::seeded(spread(self.seed, 0)));
         let random = Random::seeded(spread(self.seed, number + 1));
-        Ok(Client { inputs: Inputs::new(loader.scale(), run, chances, home, random)?, node: place.node })
+        let scale = loader.scale();
+        Ok(Client {
+            inputs: Inputs::new(scale, run, self.chances(), (*warehouse, district), random)?,
+            deck: Deck::new(self.mix.mix()),
+            node: place.node,
+            home: *warehouse,
+            // The first is the loader.
+            writer,
+            payments: 0,
+            remote: Vec::new(),
+            oldest: [scale.customers() - scale.undelivered() + 1; DISTRICTS as usize],
+        })
     }
 
     async fn run_next<F: Fabric<Engine = NoHtm>, S: Setting<Engine = NoHtm>>(
@@ -256,21 +190,45 @@ impl ClusterWorkload for NewOrders {
         tables: Tables,
         client: &mut Client,
     ) -> Result<Done, Error> {
-        let input = client.inputs.new_order();
+        let Client { inputs, deck, node, home, writer, payments, remote, oldest } = client;
         let date = self.date.get() + worker.endpoint().now().nanos() / 1_000;
-        let ordered = worker.transact(async |tx| tables.order(tx, client.node, &input, date).await);
-        match ordered.await {
-            Ok(receipt) => {
-                std::hint::black_box(receipt);
-                Ok(Done { kind: 0, is_committed: true })
+        let kind = deck.draw(inputs.random());
+        let mut is_committed = true;
+        match kind {
+            Kind::NewOrder => {
+                let input = inputs.new_order();
+                match worker.transact(async |tx| tables.order(tx, *node, &input, date).await).await {
+                    Ok(receipt) => drop(black_box(receipt)),
+                    Err(DbError::Aborted { reason }) if reason == UNUSED_ITEM => is_committed = false,
+                    Err(error) => return Err(error.into()),
+                }
             }
-            Err(DbError::Aborted { reason }) if reason == UNUSED_ITEM => Ok(Done { kind: 0, is_committed: false }),
-            Err(error) => Err(error.into()),
+            Kind::Payment => {
+                let (input, key) = (inputs.payment(), (*home, *writer, *payments));
+                black_box(worker.transact(async |tx| tables.pay(tx, &input, key, date).await).await?);
+                *payments += 1;
+                if input.customer_district.0 != *home {
+                    remote.push(key);
+                }
+            }
+            Kind::OrderStatus => {
+                let input = inputs.order_status();
+                black_box(worker.transact(async |tx| tables.last_order(tx, &input).await).await?);
+            }
+            Kind::Delivery => {
+                let input = inputs.delivery();
+                *oldest = worker.transact(async |tx| tables.deliver(tx, &input, oldest, date).await).await?;
+            }
+            Kind::StockLevel => {
+                let input = inputs.stock_level();
+                black_box(worker.transact(async |tx| tables.low_stock(tx, &input).await).await?);
+            }
         }
+        Ok(Done { kind: kind as usize, is_committed })
     }
 
-    fn count(_client: Client) -> Nothing {
-        Nothing
+    fn count(Client { home, writer, payments, remote, .. }: Client) -> Paid {
+        Paid { payments: vec![Payments { warehouse: Some(home), writer, count: payments }], remote }
     }
 
     /// What was taken from each warehouse's stock is what orders of all warehouses say.
@@ -278,7 +236,7 @@ impl ClusterWorkload for NewOrders {
         &self,
         worker: &Worker<'_, F, S>,
         tables: Tables,
-        _count: &mut Nothing,
+        _count: &mut Paid,
     ) -> Result<Vec<String>, Error> {
         let warehouses = 1..=self.warehouses;
         let districts = warehouses.clone().flat_map(|warehouse| (1..=DISTRICTS).map(move |number| (warehouse, number)));
@@ -308,15 +266,21 @@ impl ClusterWorkload for NewOrders {
     }
 
     /// The specification's conditions, the indexes, and the number of rows, of the warehouses that
-    /// the node has.
-    fn check_node<F: Fabric<Engine = NoHtm>, S: Setting<Engine = NoHtm>>(
+    /// the node has. What its customers have paid elsewhere is read there.
+    async fn check_node<F: Fabric<Engine = NoHtm>, S: Setting<Engine = NoHtm>>(
         &self,
+        worker: &Worker<'_, F, S>,
+        tables: Tables,
         node: &Node<F, S>,
         place: Place,
+        count: &Paid,
     ) -> Result<Vec<String>, Error> {
+        let is_elsewhere = |key: &HistoryKey| !place.owns(of_warehouse(key.0));
+        let elsewhere = read(worker, tables.histories, count.remote.iter().copied().filter(is_elsewhere)).await?;
         let (db, scale) = (node.local(), self.scale()?);
-        let local = tables::Tables::<Hash>::open(db, &scale)?;
-        let audit = Audit::new(db, local, scale, []).of(place.node + 1, place.nodes);
+        let local = LocalTables::<Hash>::open(db, &scale)?;
+        let payments = count.payments.iter().copied();
+        let audit = Audit::new(db, local, scale, payments).of(place.node + 1, place.nodes, elsewhere);
         let mut violations = audit.violations()?;
         violations.extend(miscounted(db, &[(ITEM_COPY, self.items.into())])?);
         Ok(violations)

@@ -8,12 +8,13 @@ use std::{
 
 use clap::{Args as ClapArgs, ValueEnum, value_parser};
 use drtm_txn::{Db, Hash, Setting};
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{
     Chances, Loader, Mix, Scale,
     audit::Audit,
-    cluster::NewOrders,
+    cluster::Distributed,
     reading::Reading,
     tables::{Loading, Shelf, Tables},
     terminals::{Duty, Terminals},
@@ -33,14 +34,18 @@ use crate::{
 /// of a warehouse. Of the NEW-ORDERs one of a hundred is rolled back, which counts as an abort by
 /// the user. When all is over, the twelve conditions of clause 3.3.2 are checked, and the indexes.
 ///
-/// On several nodes, there is NEW-ORDER only, --mix new-order. Warehouses are divided among nodes,
-/// and each node has a copy of the items. What was taken from stocks is checked, too. On shm, each
-/// node is a process. On sim, all is simulated in virtual time, and nothing is measured.
+/// On several nodes, warehouses are divided among nodes, and each node has a copy of the items. All
+/// conditions are checked over the whole cluster, and what was taken from stocks, too. On shm and
+/// tcp, each node is a process. On sim, all is simulated in virtual time, and nothing is measured.
 ///
-/// JSON: {workload, threads, warehouses, mix, reads, remote_items, read_reruns, engine, simulated, nodes, fabric,
-/// protocol, durability, seconds, committed, throughput, aborts: {cause: n},
-/// latency_us: {transaction: {p50, p90, p99, p999}}, consistency: "ok"|[violations], max_rss_mib}; with a log also
-/// {log_bytes_per_transaction, log_bytes_per_s, log_syncs_per_s, recovery_s, recovery_rows, recovery_log_bytes}
+/// JSON: {workload, threads, warehouses, customers, items, scaled_down, mix, reads, remote_items, remote_payments,
+/// read_reruns, engine, simulated, nodes, fabric, protocol, durability, seconds, committed, throughput,
+/// aborts: {cause: n}, latency_us: {transaction: {p50, p90, p99, p999}}, consistency: "ok"|[violations],
+/// max_rss_mib}; with a log also
+/// {log_bytes_per_transaction, log_bytes_per_s, log_syncs_per_s, recovery_s, recovery_rows, recovery_log_bytes};
+/// on several nodes without reads and read_reruns, and also
+/// {coroutines, per_transaction: {round_trips, messages, one_sided, bytes}, per_phase: {phase: the same}}, of
+/// committed transactions and what their aborted runs sent
 #[derive(Debug, ClapArgs)]
 #[command(verbatim_doc_comment, after_help = AFTER_HELP)]
 pub(crate) struct Args {
@@ -60,6 +65,10 @@ pub(crate) struct Args {
     #[arg(long, value_parser = value_parser!(u8).range(..=100), default_value_t = Chances::STANDARD.remote_item, value_name = "PCT")]
     remote_items: u8,
 
+    /// How many percent of payments are by customers of another warehouse
+    #[arg(long, value_parser = value_parser!(u8).range(..=100), default_value_t = Chances::STANDARD.remote_payment, value_name = "PCT")]
+    remote_payments: u8,
+
     /// Customers of a district; with fewer than the specification's 3000, for tests
     #[arg(long, value_parser = value_parser!(u32).range(1..=i64::from(super::CUSTOMERS)), default_value_t = super::CUSTOMERS, value_name = "N")]
     customers: u32,
@@ -76,14 +85,16 @@ const AFTER_HELP: &str = "\
 Examples:
   drtm-bench tpcc                                    one warehouse and one thread for each processor
   drtm-bench tpcc --warehouses 1 --threads 2 --json  contention, for a script
-  drtm-bench tpcc --mix new-order --nodes 2 --fabric shm --remote-items 100
-                                                     a process for each node, all lines from the other one
+  drtm-bench tpcc --nodes 2 --fabric shm --remote-payments 50
+                                                     a process for each node, half of the payers from the other one
+  drtm-bench tpcc --nodes 2 --fabric tcp --mix new-order --remote-items 100
+                                                     connected by TCP, all lines from the other one
   drtm-bench tpcc --durability sync --path DIR       commits that survive a power cut; checked again when reopened
   drtm-bench tpcc --mix stock-level-half --reads validated
                                                      long reads, refused when others write what they have read";
 
 /// Which transactions come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 pub(crate) enum MixName {
     /// 45 % NEW-ORDER, 43 % PAYMENT, 4 % of each of the others
     Standard,
@@ -102,7 +113,7 @@ pub(crate) enum MixName {
 }
 
 impl MixName {
-    fn mix(self) -> Mix {
+    pub(super) fn mix(self) -> Mix {
         match self {
             Self::Standard => Mix::STANDARD,
             Self::NewOrder => Mix::of_one(super::Kind::NewOrder),
@@ -123,7 +134,8 @@ impl Args {
             None => self.options.threads().try_into().unwrap_or(u16::MAX),
         };
         let scale = Scale::new(warehouses)?.with_customers(self.customers)?.with_items(self.items)?;
-        let chances = Chances { remote_item: self.remote_items, ..Chances::STANDARD };
+        let (remote_item, remote_payment) = (self.remote_items, self.remote_payments);
+        let chances = Chances { remote_item, remote_payment, ..Chances::STANDARD };
         if self.options.is_cluster() {
             return self.on_a_cluster(scale, chances, seed)?.tell(report);
         }
@@ -133,13 +145,13 @@ impl Args {
 
     fn on_a_cluster(&self, scale: Scale, chances: Chances, seed: u64) -> Result<Outcome, Error> {
         let refused = |option, with, instead| Err(Error::Options { option, with, instead });
-        if self.mix != MixName::NewOrder {
-            return refused("--mix", "several nodes", "ranges do not reach over nodes yet, so say --mix new-order");
+        if self.reads == Reading::Snapshot {
+            return refused("--reads snapshot", "several nodes", "they validate what is read: leave it out");
         }
         if scale.warehouses() < self.options.nodes {
             return refused("--warehouses", "more nodes", "each node has one warehouse at least");
         }
-        measure_cluster(&NewOrders::new(scale, chances, seed, date()), &self.options, seed)
+        measure_cluster(&Distributed::new(scale, self.mix, chances, seed, date()), &self.options, seed)
     }
 }
 
@@ -182,11 +194,16 @@ impl<O: Shelf> Workload for Tpcc<O> {
     type Client<'w, S: Setting> = Terminals<'w, S, O>;
 
     fn size(&self) -> Vec<(&'static str, Value)> {
+        let scale = self.loader.scale();
         vec![
-            ("warehouses", self.loader.scale().warehouses().into()),
+            ("warehouses", scale.warehouses().into()),
+            ("customers", scale.customers().into()),
+            ("items", scale.items().into()),
+            ("scaled_down", scale.is_scaled_down().into()),
             ("mix", name_of(&self.mix).into()),
             ("reads", name_of(&self.reading).into()),
             ("remote_items", self.chances.remote_item.into()),
+            ("remote_payments", self.chances.remote_payment.into()),
         ]
     }
 
@@ -230,7 +247,7 @@ impl<O: Shelf> Workload for Tpcc<O> {
         tables: Tables<O>,
         clients: &[&Terminals<'_, S, O>],
     ) -> Result<Vec<String>, Error> {
-        let payments = clients.iter().map(|client| (client.writer, client.payments));
+        let payments = clients.iter().map(|client| client.payments());
         Audit::new(db, tables, self.loader.scale(), payments).violations()
     }
 }

@@ -105,6 +105,11 @@ impl Scale {
         self.items
     }
 
+    /// Whether there are fewer customers or items than the specification's.
+    pub(crate) fn is_scaled_down(&self) -> bool {
+        self.customers < CUSTOMERS || self.items < ITEMS
+    }
+
     /// Orders of each district that are not yet delivered at the beginning: the last 900 of 3000.
     pub fn undelivered(&self) -> u32 {
         self.customers * 3 / 10

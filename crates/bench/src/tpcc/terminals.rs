@@ -6,6 +6,7 @@ use drtm_txn::{Db, Setting};
 
 use super::{
     Chances, Constants, DISTRICTS, Deck, Inputs, Kind, Mix, Random, Scale, ScaleError,
+    audit::Payments,
     reading::Reading,
     tables::{Shelf, Tables},
     transactions::{self, LastOrder, LowStock, Refused, Scratch},
@@ -14,6 +15,9 @@ use crate::{
     Error,
     drive::{Client, Done},
 };
+
+/// The transactions' names, as [`Kind`] numbers them.
+pub(super) const KINDS: &[&str] = &["new-order", "payment", "order-status", "delivery", "stock-level"];
 
 /// A terminal: its inputs, and in which order its transactions come (5.2.4.2).
 #[derive(Clone, Debug)]
@@ -36,9 +40,9 @@ pub(crate) struct Terminals<'db, S: Setting, O: Shelf> {
     /// How often its transactions that only read had to be run again.
     pub(super) reruns: u64,
     /// Its number among those who write down payments.
-    pub(super) writer: u16,
+    writer: u16,
     /// How many it has written down.
-    pub(super) payments: u32,
+    payments: u32,
 }
 
 /// What terminals do.
@@ -85,11 +89,16 @@ impl<'db, S: Setting, O: Shelf> Terminals<'db, S, O> {
         };
         (0..threads).map(of_thread).collect()
     }
+
+    /// What it has written down.
+    pub(super) fn payments(&self) -> Payments {
+        Payments { warehouse: None, writer: self.writer, count: self.payments }
+    }
 }
 
 impl<S: Setting, O: Shelf> Client for Terminals<'_, S, O> {
     fn kinds() -> &'static [&'static str] {
-        &["new-order", "payment", "order-status", "delivery", "stock-level"]
+        KINDS
     }
 
     fn run_next(&mut self, date: u64) -> Result<Done, Error> {

@@ -8,7 +8,7 @@ use zerocopy::little_endian::{I64, U32};
 
 use super::{
     Chances, CustomerChoice, CustomerKey, Delivery, Inputs, Loader, OrderStatus, Payment, Random, Scale, StockLevel,
-    audit::Audit,
+    audit::{Audit, Payments},
     last_name,
     reading::Reading,
     tables::{Loading, Tables},
@@ -43,7 +43,12 @@ impl<S: Setting> World<S> {
     }
 
     fn violations(&self) -> Vec<String> {
-        let audit = Audit::new(&self.db, self.tables, self.loader.scale(), [(1, self.payments)]);
+        let audit = Audit::new(
+            &self.db,
+            self.tables,
+            self.loader.scale(),
+            [Payments { warehouse: None, writer: 1, count: self.payments }],
+        );
         audit.violations().expect("rows that can be read")
     }
 

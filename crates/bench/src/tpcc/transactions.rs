@@ -8,11 +8,11 @@ mod order_status;
 mod payment;
 mod stock_level;
 
-pub(super) use delivery::deliver;
-pub(super) use new_order::{Receipt, Refused, is_original, order, take, total};
-pub(super) use order_status::LastOrder;
-pub(super) use payment::pay;
-pub(super) use stock_level::LowStock;
+pub(super) use delivery::{deliver, delivered_to};
+pub(super) use new_order::{Receipt, Refused, is_original, line_row, order, order_row, take, total};
+pub(super) use order_status::{LastOrder, Status};
+pub(super) use payment::{Paid, history_row, paid_by, pay, remember};
+pub(super) use stock_level::{LowStock, RECENT};
 
 use std::ops::ControlFlow;
 
@@ -42,7 +42,7 @@ pub(super) struct Scratch {
     met: FixedBitSet,
 }
 
-/// The customer that is meant. Of those who have a last name, it is the one in the middle, in the order of first names, rounded up (2.5.2.2).
+/// The customer that is meant: of those who have a last name, the [middle] one.
 fn choose<S: Setting, M: Mode, O: Shelf>(
     tx: &mut Tx<'_, S, M>,
     tables: &Tables<O>,
@@ -62,7 +62,11 @@ fn choose<S: Setting, M: Mode, O: Shelf>(
         }
         ControlFlow::Continue(())
     })?;
+    Ok((warehouse, district, there(middle(named), CUSTOMER)?))
+}
+
+/// Of those who have a last name, by their first names, the one in the middle, rounded up (2.5.2.2).
+pub(super) fn middle(named: &mut [([u8; 16], u32)]) -> Option<u32> {
     named.sort_unstable();
-    let middle = named.len().div_ceil(2).checked_sub(1).and_then(|middle| named.get(middle));
-    Ok((warehouse, district, there(middle, CUSTOMER)?.1))
+    named.get(named.len().div_ceil(2).checked_sub(1)?).map(|(_, customer)| *customer)
 }

@@ -1,17 +1,30 @@
-//! Transactions of several operations on several nodes: the core package's operations in one
-//! transaction, on records that are divided by their numbers. No client prefers a node.
+//! YCSB on several nodes: the core package's workloads, and transactions of several operations, on
+//! records that are divided by their numbers. No client prefers a node.
+//!
+//! Nodes share no memory, so clients do not know how many records others have inserted. Each
+//! chooses among those of the beginning and its own.
 
-use std::ops::AddAssign;
+#[cfg(test)]
+mod tests;
+
+use std::{fmt, hint::black_box, marker::PhantomData, ops::AddAssign};
 
 use drtm_htm::NoHtm;
 use drtm_rdma::Fabric;
 use drtm_txn::{
-    Hash, PodRef, Setting, TableDef,
-    cluster::{ClusterTable, Node, NodeBuilder, Partition, Worker},
+    Error as DbError, Hash, Ordered, Setting,
+    cluster::{ClusterTx, Node, NodeBuilder, Partition, Worker},
 };
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
-use super::{Row, Shape, Transactions, check, key, number, population, shelf::RECORD};
+use super::{
+    Operation, Row, Transaction, check,
+    command::Load,
+    key, number, population,
+    shelf::{ClusterRecords, RECORD, Shelf},
+    worker::{KINDS, SEVERAL, Task},
+};
 use crate::{
     Error,
     drive::{
@@ -21,78 +34,159 @@ use crate::{
     },
 };
 
-type Record = PodRef<Row<1>>;
-
-/// Transactions on a cluster, with their size.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub(crate) struct Distributed {
+/// Records of a cluster, of so many fields (`FIELDS` is a name that serde takes), and what is done
+/// with them.
+#[derive(Serialize, Deserialize)]
+#[serde(bound = "")]
+pub(crate) struct Distributed<O, const N: usize> {
     records: u64,
-    accesses: u8,
-    reads: u8,
-    exponent: f64,
+    load: Load,
+    /// Only reported, where the run was started.
+    #[serde(skip)]
+    size: Vec<(&'static str, Value)>,
     seed: u64,
+    order: PhantomData<fn() -> O>,
 }
 
-impl Distributed {
-    pub(super) fn new(records: u64, shape: Shape, seed: u64) -> Result<Self, Error> {
-        let Shape { accesses, reads, exponent } = shape;
-        let distributed = Self { records, accesses, reads, exponent, seed };
+impl<O, const N: usize> Clone for Distributed<O, N> {
+    fn clone(&self) -> Self {
+        let Self { records, load, size, seed, order } = self;
+        Self { records: *records, load: *load, size: size.clone(), seed: *seed, order: *order }
+    }
+}
+
+impl<O, const N: usize> fmt::Debug for Distributed<O, N> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Distributed").field("records", &self.records).field("load", &self.load).finish_non_exhaustive()
+    }
+}
+
+impl<O: Shelf, const N: usize> Distributed<O, N> {
+    pub(super) fn new(records: u64, load: Load, size: Vec<(&'static str, Value)>, seed: u64) -> Result<Self, Error> {
+        let distributed = Self { records, load, size, seed, order: PhantomData };
         // Whether there are enough records, before they are loaded.
-        distributed.transactions(0)?;
+        distributed.task(0)?;
         Ok(distributed)
     }
 
-    fn transactions(&self, client: usize) -> Result<Transactions, Error> {
-        let shape = Shape { accesses: self.accesses, reads: self.reads, exponent: self.exponent };
-        Ok(Transactions::new(self.records, shape, spread(self.seed, client))?)
-    }
-
-    fn def(&self) -> TableDef<u64, Record, Hash> {
-        TableDef::hash(RECORD).with_room_for(self.records)
+    /// What a client does. Its own plan has one worker: itself.
+    fn task(&self, client: usize) -> Result<Task, Error> {
+        self.load.shared(self.records, 0, 1)?.task(self.records, 0, spread(self.seed, client))
     }
 }
 
-/// How many fields were written.
-#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
-pub(crate) struct Written(u64);
+/// Of a hundred bytes.
+pub(crate) type SmallRecords = Distributed<Hash, 1>;
+
+/// Of a thousand bytes.
+pub(crate) type Records = Distributed<Hash, 10>;
+
+/// Of a thousand bytes, which can be scanned.
+pub(crate) type OrderedRecords = Distributed<Ordered, 10>;
+
+/// What clients have done to records.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Written {
+    /// Fields, each once more.
+    fields: u64,
+    /// Numbers of records that were inserted.
+    inserted: Vec<u64>,
+}
 
 impl AddAssign for Written {
     fn add_assign(&mut self, other: Self) {
-        self.0 += other.0;
+        self.fields += other.fields;
+        self.inserted.extend(other.inserted);
     }
 }
 
-/// A coroutine with its transactions.
+/// A coroutine with its task.
 #[derive(Debug)]
 pub(crate) struct Client {
-    transactions: Transactions,
+    task: Task,
+    number: u64,
+    /// Of all nodes.
+    clients: u64,
     written: Written,
 }
 
-impl ClusterWorkload for Distributed {
+impl Client {
+    /// The number that a record has in the cluster, of the number that it has in the client's plan:
+    /// clients take turns at the numbers of new ones.
+    fn number(&self, records: u64, number: u64) -> u64 {
+        match number.checked_sub(records) {
+            Some(inserted) => records + inserted * self.clients + self.number,
+            None => number,
+        }
+    }
+}
+
+/// Reads a record, or writes a field of one.
+async fn access<F: Fabric<Engine = NoHtm>, S: Setting<Engine = NoHtm>, O: Shelf, const N: usize>(
+    tx: &mut ClusterTx<'_, F, S>,
+    records: ClusterRecords<O, N>,
+    number: u64,
+    writes: Option<u8>,
+) -> Result<(), DbError> {
+    match writes {
+        Some(field) => there(tx.update(records, key(number), |row| row.write(number, field)).await?, RECORD),
+        None => {
+            black_box(there(tx.get(records, key(number)).await?, RECORD)?);
+            Ok(())
+        }
+    }
+}
+
+/// Accesses all records of a transaction, which are looked up at once.
+async fn access_all<F: Fabric<Engine = NoHtm>, S: Setting<Engine = NoHtm>, O: Shelf, const N: usize>(
+    tx: &mut ClusterTx<'_, F, S>,
+    records: ClusterRecords<O, N>,
+    transaction: &Transaction,
+) -> Result<(), DbError> {
+    tx.prefetch(records, transaction.accesses().iter().map(|access| key(access.number))).await?;
+    for of in transaction.accesses() {
+        access(tx, records, of.number, of.writes.then_some(0)).await?;
+    }
+    Ok(())
+}
+
+/// What names a size to a process.
+trait Named {
+    const NAME: &'static str;
+}
+
+impl Named for SmallRecords {
+    const NAME: &'static str = "ycsb-100";
+}
+
+impl Named for Records {
+    const NAME: &'static str = "ycsb-1000";
+}
+
+impl Named for OrderedRecords {
+    const NAME: &'static str = "ycsb-ordered";
+}
+
+impl<O: Shelf, const N: usize> ClusterWorkload for Distributed<O, N>
+where
+    Self: Named,
+{
     const NAME: &'static str = "ycsb";
-    const KINDS: &'static [&'static str] = &["transaction"];
-    type Tables = ClusterTable<u64, Record>;
+    const MEMBER: &'static str = <Self as Named>::NAME;
+    const KINDS: &'static [&'static str] = KINDS;
+    type Tables = ClusterRecords<O, N>;
     type Client = Client;
     type Count = Written;
 
-    fn size(&self) -> Vec<(&'static str, serde_json::Value)> {
-        vec![
-            ("mix", "x".into()),
-            ("records", self.records.into()),
-            ("dist", if self.exponent == 0.0 { "uniform" } else { "zipf" }.into()),
-            ("value_bytes", size_of::<Row<1>>().into()),
-            ("table", "hash".into()),
-            ("ops", self.accesses.into()),
-            ("reads", self.reads.into()),
-        ]
+    fn size(&self) -> Vec<(&'static str, Value)> {
+        self.size.clone()
     }
 
     fn open<F: Fabric<Engine = NoHtm>, S: Setting<Engine = NoHtm>>(
         &self,
         node: &mut NodeBuilder<F, S>,
     ) -> Result<Self::Tables, Error> {
-        Ok(node.table(self.def(), Partition::by("record", |key| number(*key)))?)
+        Ok(node.table(O::def(self.records), Partition::by("record", |key| number(*key)))?)
     }
 
     fn load<F: Fabric<Engine = NoHtm>, S: Setting<Engine = NoHtm>>(
@@ -101,15 +195,16 @@ impl ClusterWorkload for Distributed {
         place: Place,
     ) -> Result<(), Error> {
         let db = node.local();
-        let records = db.table(self.def())?;
+        let records = db.table(O::def::<N>(self.records))?;
         for (key, row) in population(0..self.records).filter(|(key, _)| place.owns(number(*key))) {
             db.transact(|tx| tx.insert(records, key, &row))?;
         }
         Ok(())
     }
 
-    fn client(&self, _place: Place, number: usize) -> Result<Client, Error> {
-        Ok(Client { transactions: self.transactions(number)?, written: Written::default() })
+    fn client(&self, place: Place, number: usize) -> Result<Client, Error> {
+        let clients = place.all_clients() as u64;
+        Ok(Client { task: self.task(number)?, number: number as u64, clients, written: Written::default() })
     }
 
     async fn run_next<F: Fabric<Engine = NoHtm>, S: Setting<Engine = NoHtm>>(
@@ -118,22 +213,42 @@ impl ClusterWorkload for Distributed {
         records: Self::Tables,
         client: &mut Client,
     ) -> Result<Done, Error> {
-        let transaction = client.transactions.draw();
-        let run = worker.transact(async |tx| {
-            tx.prefetch(records, transaction.accesses().iter().map(|access| key(access.number))).await?;
-            for access in transaction.accesses() {
-                let key = key(access.number);
-                if access.writes {
-                    there(tx.update(records, key, |row| row.write(access.number, 0)).await?, RECORD)?;
-                } else {
-                    std::hint::black_box(there(tx.get(records, key).await?, RECORD)?);
+        let operation = match &mut client.task {
+            Task::Core(inputs) => inputs.draw(),
+            Task::Transactions(transactions) => {
+                let transaction = transactions.draw();
+                worker.transact(async |tx| access_all(tx, records, transaction).await).await?;
+                client.written.fields += transaction.writes() as u64;
+                return Ok(Done { kind: SEVERAL, is_committed: true });
+            }
+        };
+        match operation {
+            Operation::Read { number } => {
+                let number = client.number(self.records, number);
+                worker.transact(async |tx| access(tx, records, number, None).await).await?;
+            }
+            Operation::Update { number, field } | Operation::ReadModifyWrite { number, field } => {
+                let number = client.number(self.records, number);
+                worker.transact(async |tx| access(tx, records, number, Some(field)).await).await?;
+                client.written.fields += 1;
+            }
+            Operation::Insert { number } => {
+                let number = client.number(self.records, number);
+                let row = Row::inserted(number);
+                worker.transact(async |tx| tx.insert(records, key(number), &row).await).await?;
+                client.written.inserted.push(number);
+                if let Task::Core(inputs) = &mut client.task {
+                    inputs.inserted();
                 }
             }
-            Ok(())
-        });
-        run.await?;
-        client.written.0 += transaction.writes() as u64;
-        Ok(Done { kind: 0, is_committed: true })
+            Operation::Scan { number, length } => {
+                let from = key(client.number(self.records, number));
+                let apart = u64::MAX / self.records;
+                let scanned = worker.transact(async |tx| O::scan_nodes(tx, records, from, length, apart).await);
+                black_box(scanned.await?);
+            }
+        }
+        Ok(Done { kind: operation.kind() as usize, is_committed: true })
     }
 
     fn count(client: Client) -> Written {
@@ -146,19 +261,21 @@ impl ClusterWorkload for Distributed {
         records: Self::Tables,
         written: &mut Written,
     ) -> Result<Vec<String>, Error> {
-        let rows = read(worker, records, (0..self.records).map(key)).await?;
-        Ok(check(rows.into_iter().map(Ok::<_, Error>), self.records, written.0)?
-            .iter()
-            .map(ToString::to_string)
-            .collect())
+        let numbers = (0..self.records).chain(written.inserted.iter().copied());
+        let rows = read(worker, records, numbers.map(key)).await?.into_iter().map(Ok::<_, Error>);
+        let count = self.records + written.inserted.len() as u64;
+        Ok(check(rows, count, written.fields)?.iter().map(ToString::to_string).collect())
     }
 
-    fn check_node<F: Fabric<Engine = NoHtm>, S: Setting<Engine = NoHtm>>(
+    async fn check_node<F: Fabric<Engine = NoHtm>, S: Setting<Engine = NoHtm>>(
         &self,
+        _worker: &Worker<'_, F, S>,
+        _records: Self::Tables,
         node: &Node<F, S>,
         place: Place,
+        written: &Written,
     ) -> Result<Vec<String>, Error> {
-        let own = (0..self.records).filter(|number| place.owns(*number)).count() as u64;
-        miscounted(node.local(), &[(RECORD, own)])
+        let numbers = (0..self.records).chain(written.inserted.iter().copied());
+        miscounted(node.local(), &[(RECORD, numbers.filter(|number| place.owns(*number)).count() as u64)])
     }
 }

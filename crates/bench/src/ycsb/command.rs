@@ -8,6 +8,7 @@ use clap::{
     value_parser,
 };
 use drtm_txn::{Db, Hash, Ordered, Setting};
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{
@@ -19,7 +20,10 @@ use super::{
 };
 use crate::{
     Error,
-    drive::{Options, Until, Workload, measure, measure_cluster, miscounted, of_piece, pieces, spread},
+    drive::{
+        Options, Until, Workload, cluster::ClusterWorkload, measure, measure_cluster, miscounted, of_piece, pieces,
+        spread,
+    },
     names::name_of,
     report::Report,
 };
@@ -30,13 +34,18 @@ use crate::{
 /// operations on different records, as papers on transaction processing have them, which the database is
 /// told of ahead. Records have fields of 100 bytes, of which a write changes one. When all is over, each
 /// field must be as a write has left it, and all together must say that they were written as often as was
-/// committed. Records are in a hash table, but for E in an ordered one. On several nodes, there is X
-/// only, over records that are divided by their numbers.
+/// committed. Records are in a hash table, but for E in an ordered one.
+///
+/// On several nodes, records are divided by their numbers, and none prefers a node. A client knows
+/// of no records that others insert: in D and E it reads its own, and those of the beginning. On shm
+/// and tcp, each node is a process. On sim, all is simulated in virtual time, and nothing is measured.
 ///
 /// JSON: {workload, threads, mix, records, dist, value_bytes, table, ops (X), reads (X), engine, simulated,
 /// nodes, fabric, protocol, durability, seconds, committed, throughput, aborts: {cause: n},
 /// latency_us: {operation: {p50, p90, p99, p999}}, consistency: "ok"|[violations], max_rss_mib}; with a log also
-/// {log_bytes_per_transaction, log_bytes_per_s, log_syncs_per_s, recovery_s, recovery_rows, recovery_log_bytes}
+/// {log_bytes_per_transaction, log_bytes_per_s, log_syncs_per_s, recovery_s, recovery_rows, recovery_log_bytes}; on
+/// several nodes also {coroutines, per_transaction: {round_trips, messages, one_sided, bytes},
+/// per_phase: {phase: the same}}, of committed transactions and what their aborted runs sent
 #[derive(Clone, Debug, ClapArgs)]
 #[command(verbatim_doc_comment, after_help = AFTER_HELP)]
 pub(crate) struct Args {
@@ -72,15 +81,16 @@ const AFTER_HELP: &str = "\
 Examples:
   drtm-bench ycsb --mix a --threads 2                          half reads, half updates
   drtm-bench ycsb --mix x --ops 16 --reads 50 --dist zipf      contention between long transactions
-  drtm-bench ycsb --mix x --ops 1 --dist uniform --threads 1   single operations";
+  drtm-bench ycsb --mix x --ops 1 --dist uniform --threads 1   single operations
+  drtm-bench ycsb --mix e --nodes 3 --fabric shm               scans of several nodes, each a process";
 
 /// The sizes there are.
 fn value_bytes() -> impl TypedValueParser<Value = usize> {
     PossibleValuesParser::new(["100", "1000"]).map(|bytes| if bytes == "100" { FIELD } else { 10 * FIELD })
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum MixName {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+pub(super) enum MixName {
     /// Half reads, half updates
     A,
     /// 95 % reads, 5 % updates
@@ -97,8 +107,8 @@ enum MixName {
     X,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Dist {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+pub(super) enum Dist {
     /// Each as often as any other
     Uniform,
     /// Few of them often, with an exponent of 0.99
@@ -128,60 +138,56 @@ impl Args {
             return refused("--dist latest", "--mix x", "nothing is inserted, so ask for uniform or zipf");
         }
         let bytes = self.value_bytes.unwrap_or(if self.mix == MixName::X { FIELD } else { 10 * FIELD });
-        if self.options.is_cluster() {
-            if (self.mix, bytes) != (MixName::X, FIELD) {
-                return refused("--mix", "several nodes", "only X runs there yet, of 100 bytes: say --mix x");
-            }
-            let exponent = if self.dist == Some(Dist::Uniform) { 0.0 } else { EXPONENT };
-            let shape = Shape { accesses: self.ops, reads: self.reads, exponent };
-            return measure_cluster(&Distributed::new(self.records, shape, seed)?, &self.options, seed)?.tell(report);
+        // What is here is compiled for every engine and fabric, so that it is not more than is of use.
+        match (self.mix, bytes) {
+            (MixName::E, FIELD) => refused("--value-bytes 100", "--mix e", "scans are of the core package's 1000"),
+            (MixName::E, _) => self.run::<Ordered, 10>(seed, report),
+            (_, FIELD) => self.run::<Hash, 1>(seed, report),
+            (..) => self.run::<Hash, 10>(seed, report),
         }
-        // What is here is compiled for every engine, so that it is not more than is of use.
-        let outcome = match (self.mix, bytes) {
-            (MixName::E, FIELD) => {
-                return refused("--value-bytes 100", "--mix e", "scans are of the core package's 1000");
-            }
-            (MixName::E, _) => measure(&self.ycsb::<Ordered, 10>(seed)?, &self.options),
-            (_, FIELD) => measure(&self.ycsb::<Hash, 1>(seed)?, &self.options),
-            (..) => measure(&self.ycsb::<Hash, 10>(seed)?, &self.options),
+    }
+
+    fn run<O: Shelf, const FIELDS: usize>(&self, seed: u64, report: &Report) -> Result<(), Error>
+    where
+        Distributed<O, FIELDS>: ClusterWorkload,
+    {
+        let records = self.records;
+        let load = self.load(FIELDS as u8);
+        let size = self.size::<O>(FIELDS, load.dist);
+        let outcome = if self.options.is_cluster() {
+            measure_cluster(&Distributed::<O, FIELDS>::new(records, load, size, seed)?, &self.options, seed)
+        } else {
+            let threads = self.options.threads();
+            let kind = load.shared(records, self.room(threads as u64), threads)?;
+            let order = std::marker::PhantomData;
+            measure(&Ycsb::<O, FIELDS> { kind, records, size, seed, order }, &self.options)
         };
         outcome?.tell(report)
     }
 
-    fn ycsb<O: Shelf, const FIELDS: usize>(&self, seed: u64) -> Result<Ycsb<O, FIELDS>, Error> {
-        let threads = self.options.threads();
-        let (kind, dist) = match self.mix.core() {
-            None => {
-                let dist = self.dist.unwrap_or(Dist::Zipf);
-                let exponent = if dist == Dist::Uniform { 0.0 } else { EXPONENT };
-                let shape = Shape { accesses: self.ops, reads: self.reads, exponent };
-                // Whether there are enough records, before they are loaded.
-                Transactions::new(self.records, shape, seed)?;
-                (Kind::Transactions(shape), dist)
-            }
-            Some(core) => {
-                let (choice, dist) = match (self.dist, core.choice) {
-                    (Some(Dist::Uniform), _) | (None, Choice::Uniform) => (Choice::Uniform, Dist::Uniform),
-                    (Some(Dist::Zipf), _) | (None, Choice::Zipfian) => (Choice::Zipfian, Dist::Zipf),
-                    (Some(Dist::Latest), _) | (None, Choice::Latest) => (Choice::Latest, Dist::Latest),
-                };
-                // No more than one field can be told from another in a row of one.
-                let core = Core { choice, fields: FIELDS as u8, ..core };
-                let plan = Plan::new(core, self.records, self.room(threads as u64), threads)?;
-                (Kind::Core(Arc::new(plan)), dist)
-            }
-        };
+    fn load(&self, fields: u8) -> Load {
+        let dist = self.dist.unwrap_or(match self.mix.core().map(|core| core.choice) {
+            Some(Choice::Uniform) => Dist::Uniform,
+            Some(Choice::Latest) => Dist::Latest,
+            Some(Choice::Zipfian) | None => Dist::Zipf,
+        });
+        let exponent = if dist == Dist::Uniform { 0.0 } else { EXPONENT };
+        // No more than one field can be told from another in a row of one.
+        Load { mix: self.mix, dist, fields, shape: Shape { accesses: self.ops, reads: self.reads, exponent } }
+    }
+
+    fn size<O: Shelf>(&self, fields: usize, dist: Dist) -> Vec<(&'static str, Value)> {
         let mut size = vec![
             ("mix", name_of(&self.mix).into()),
             ("records", self.records.into()),
             ("dist", name_of(&dist).into()),
-            ("value_bytes", (FIELDS * FIELD).into()),
+            ("value_bytes", (fields * FIELD).into()),
             ("table", if O::ORDERED { "ordered" } else { "hash" }.into()),
         ];
         if self.mix == MixName::X {
             size.extend([("ops", self.ops.into()), ("reads", self.reads.into())]);
         }
-        Ok(Ycsb { kind, records: self.records, size, seed, order: std::marker::PhantomData })
+        size
     }
 
     /// How many records a run will insert, as far as can be known: of a million operations a second, and no more than there are.
@@ -194,11 +200,54 @@ impl Args {
     }
 }
 
+/// What workers do, wherever records are.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(super) struct Load {
+    mix: MixName,
+    dist: Dist,
+    fields: u8,
+    /// Of X.
+    shape: Shape,
+}
+
+impl Load {
+    #[cfg(test)]
+    pub(super) fn of(mix: MixName, dist: Dist, fields: u8) -> Self {
+        Self { mix, dist, fields, shape: Shape::STANDARD }
+    }
+
+    /// What so many workers do together, who insert about `room` records.
+    pub(super) fn shared(&self, records: u64, room: u64, workers: usize) -> Result<Kind, Error> {
+        let Some(core) = self.mix.core() else {
+            // Whether there are enough records, before they are loaded.
+            Transactions::new(records, self.shape, 0)?;
+            return Ok(Kind::Transactions(self.shape));
+        };
+        let choice = match self.dist {
+            Dist::Uniform => Choice::Uniform,
+            Dist::Zipf => Choice::Zipfian,
+            Dist::Latest => Choice::Latest,
+        };
+        let core = Core { choice, fields: self.fields, ..core };
+        Ok(Kind::Core(Arc::new(Plan::new(core, records, room, workers)?)))
+    }
+}
+
 /// What is done in a transaction.
 #[derive(Debug)]
-enum Kind {
+pub(super) enum Kind {
     Core(Arc<Plan>),
     Transactions(Shape),
+}
+
+impl Kind {
+    /// What one of the workers does.
+    pub(super) fn task(&self, records: u64, worker: usize, seed: u64) -> Result<Task, Error> {
+        Ok(match self {
+            Self::Core(plan) => Task::Core(Inputs::new(plan, worker, seed)?),
+            Self::Transactions(shape) => Task::Transactions(Transactions::new(records, *shape, seed)?),
+        })
+    }
 }
 
 /// Records, and what is done with them.
@@ -245,7 +294,7 @@ impl<O: Shelf, const FIELDS: usize> Workload for Ycsb<O, FIELDS> {
     }
 
     fn open<S: Setting>(&self, db: &Db<S>) -> Result<Records<O, FIELDS>, Error> {
-        Ok(O::open(db, self.records)?)
+        Ok(db.table(O::def(self.records))?)
     }
 
     fn pieces(&self) -> u64 {
@@ -264,11 +313,7 @@ impl<O: Shelf, const FIELDS: usize> Workload for Ycsb<O, FIELDS> {
         threads: usize,
     ) -> Result<Vec<Worker<'w, S, O, FIELDS>>, Error> {
         let worker = |thread| {
-            let seed = spread(self.seed, thread);
-            let task = match &self.kind {
-                Kind::Core(plan) => Task::Core(Inputs::new(plan, thread, seed)?),
-                Kind::Transactions(shape) => Task::Transactions(Transactions::new(self.records, *shape, seed)?),
-            };
+            let task = self.kind.task(self.records, thread, spread(self.seed, thread))?;
             Ok(Worker::new(db, records, task))
         };
         (0..threads).map(worker).collect()

@@ -2,18 +2,30 @@
 
 use std::hint::black_box;
 
-use drtm_txn::{Db, Error, Hash, Kind, Ordered, PodRef, Setting, Table, TableDef, Tx};
+use drtm_htm::NoHtm;
+use drtm_rdma::Fabric;
+use drtm_txn::{
+    Error, Hash, Kind, Ordered, PodRef, Setting, Table, TableDef, Tx,
+    cluster::{ClusterTable, ClusterTx},
+};
 
 use super::{Row, number};
 
 pub(super) const RECORD: &str = "record";
 
+/// What is stored of a record.
+pub(super) type Record<const FIELDS: usize> = PodRef<Row<FIELDS>>;
+
 /// The records.
-pub(super) type Records<O, const FIELDS: usize> = Table<u64, PodRef<Row<FIELDS>>, O>;
+pub(super) type Records<O, const FIELDS: usize> = Table<u64, Record<FIELDS>, O>;
+
+/// The records of several nodes.
+pub(super) type ClusterRecords<O, const FIELDS: usize> = ClusterTable<u64, Record<FIELDS>, O>;
 
 /// Kinds of tables, as far as this workload sees that they differ.
 pub(crate) trait Shelf: Kind {
-    fn open<S: Setting, const FIELDS: usize>(db: &Db<S>, records: u64) -> Result<Records<Self, FIELDS>, Error>
+    /// How a table for so many records is made.
+    fn def<const FIELDS: usize>(records: u64) -> TableDef<u64, Record<FIELDS>, Self>
     where
         Self: Sized;
 
@@ -26,11 +38,28 @@ pub(crate) trait Shelf: Kind {
     ) -> Result<u16, Error>
     where
         Self: Sized;
+
+    /// Like [`scan`](Self::scan), over several nodes. Keys of neighbours are about `apart` from each
+    /// other.
+    async fn scan_nodes<F: Fabric<Engine = NoHtm>, S: Setting<Engine = NoHtm>, const FIELDS: usize>(
+        tx: &mut ClusterTx<'_, F, S>,
+        records: ClusterRecords<Self, FIELDS>,
+        from: u64,
+        length: u16,
+        apart: u64,
+    ) -> Result<u16, Error>
+    where
+        Self: Sized;
+}
+
+/// The command line sees to it that this is never needed.
+fn not_in_order() -> Error {
+    Error::aborted("a hash table cannot be scanned")
 }
 
 impl Shelf for Hash {
-    fn open<S: Setting, const FIELDS: usize>(db: &Db<S>, records: u64) -> Result<Records<Self, FIELDS>, Error> {
-        db.table(TableDef::hash(RECORD).with_room_for(records))
+    fn def<const FIELDS: usize>(records: u64) -> TableDef<u64, Record<FIELDS>, Self> {
+        TableDef::hash(RECORD).with_room_for(records)
     }
 
     fn scan<S: Setting, const FIELDS: usize>(
@@ -39,14 +68,23 @@ impl Shelf for Hash {
         _from: u64,
         _length: u16,
     ) -> Result<u16, Error> {
-        // The command line sees to it that nobody asks.
-        Err(Error::aborted("a hash table cannot be scanned"))
+        Err(not_in_order())
+    }
+
+    async fn scan_nodes<F: Fabric<Engine = NoHtm>, S: Setting<Engine = NoHtm>, const FIELDS: usize>(
+        _tx: &mut ClusterTx<'_, F, S>,
+        _records: ClusterRecords<Self, FIELDS>,
+        _from: u64,
+        _length: u16,
+        _apart: u64,
+    ) -> Result<u16, Error> {
+        Err(not_in_order())
     }
 }
 
 impl Shelf for Ordered {
-    fn open<S: Setting, const FIELDS: usize>(db: &Db<S>, _records: u64) -> Result<Records<Self, FIELDS>, Error> {
-        db.table(TableDef::ordered(RECORD))
+    fn def<const FIELDS: usize>(_records: u64) -> TableDef<u64, Record<FIELDS>, Self> {
+        TableDef::ordered(RECORD)
     }
 
     fn scan<S: Setting, const FIELDS: usize>(
@@ -61,6 +99,30 @@ impl Shelf for Ordered {
             debug_assert!(row.is_none_or(|row| row.writes(number(key)).is_some()), "record {} is torn", number(key));
         }
         Ok(length)
+    }
+
+    async fn scan_nodes<F: Fabric<Engine = NoHtm>, S: Setting<Engine = NoHtm>, const FIELDS: usize>(
+        tx: &mut ClusterTx<'_, F, S>,
+        records: ClusterRecords<Self, FIELDS>,
+        from: u64,
+        length: u16,
+        apart: u64,
+    ) -> Result<u16, Error> {
+        let (mut seen, mut from) = (0, from);
+        loop {
+            let to = from.saturating_add(apart.saturating_mul((length - seen).into()));
+            let some = tx.range(records, from..=to).await?;
+            // The last range may have more than are wanted.
+            for (key, row) in some.iter().take((length - seen).into()) {
+                seen += 1;
+                let row = looked_at(row);
+                debug_assert!(row.is_none_or(|row| row.writes(number(*key)).is_some()), "record {key} is torn");
+            }
+            match to.checked_add(1) {
+                Some(next) if seen < length => from = next,
+                _ => return Ok(seen),
+            }
+        }
     }
 }
 

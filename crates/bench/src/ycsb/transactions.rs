@@ -1,5 +1,7 @@
 //! Transactions of several operations on different records, as Silo's, DBX1000's and Cicada's authors measure them.
 
+use serde::{Deserialize, Serialize};
+
 use crate::{
     tpcc::Random,
     zipf::{Zipf, ZipfError},
@@ -22,7 +24,7 @@ pub const MOST: u8 = 16;
 /// let long = Shape { accesses: LONG, ..Shape::STANDARD };
 /// assert_eq!((long.reads, long.exponent), (80, 0.99));
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Shape {
     /// Operations of a transaction.
     pub accesses: u8,

@@ -97,12 +97,15 @@ fn write<S: Setting, O: Shelf, const FIELDS: usize>(
     there(tx.update(records, &key(number), |row| row.write(number, field))?, RECORD)
 }
 
-/// Which of a worker's kinds a transaction of several operations is.
-const SEVERAL: usize = 5;
+/// The operations' names, as [`Kind`](super::Kind) numbers them, and that of a transaction of several.
+pub(super) const KINDS: &[&str] = &["read", "update", "insert", "scan", "read-modify-write", "transaction"];
+
+/// Which of these a transaction of several operations is.
+pub(super) const SEVERAL: usize = 5;
 
 impl<S: Setting, O: Shelf, const FIELDS: usize> Client for Worker<'_, S, O, FIELDS> {
     fn kinds() -> &'static [&'static str] {
-        &["read", "update", "insert", "scan", "read-modify-write", "transaction"]
+        KINDS
     }
 
     fn run_next(&mut self, _date: u64) -> Result<Done, Error> {

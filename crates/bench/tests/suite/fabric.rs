@@ -77,9 +77,9 @@ fn as_many_as_can_be_are_under_way_at_once() {
 #[test]
 fn transactions_have_a_row_for_each_step_on_every_fabric() {
     let short = ["--ops", "4", "--bytes", "600", "--coroutines", "2", "--millis", "5", "--virtual-us", "20"];
-    let rows = json(&[&["multi", "--fabric", "local,shm,sim:cx3", "--raw"][..], &short].concat());
+    let rows = json(&[&["multi", "--fabric", "local,shm,tcp,sim:cx3", "--raw"][..], &short].concat());
     let [reads, writes] = [4, 5];
-    assert_eq!(rows.len(), 3 * 2 * (reads + writes));
+    assert_eq!(rows.len(), 4 * 2 * (reads + writes));
     for row in &rows {
         assert_row(row, row["simulated"] == false);
         assert_eq!(row["bytes"], 600);

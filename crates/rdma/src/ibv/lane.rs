@@ -4,13 +4,19 @@ use std::{
     collections::VecDeque,
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering::{Acquire, Release}},
+        atomic::{
+            AtomicBool,
+            Ordering::{Acquire, Release},
+        },
     },
 };
 
 use parking_lot::Mutex;
 
-use crate::{Incarnation, NodeId, port::{ReplyTo, Ticket}};
+use crate::{
+    Incarnation, NodeId,
+    port::{ReplyTo, Ticket},
+};
 
 use super::{
     VerbsError,

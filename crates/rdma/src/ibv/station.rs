@@ -30,7 +30,9 @@ use super::{
     lane::{self, Lane, Outgoing},
     letters::{HEAD, Head},
     setup::{Answer, Request},
-    sys::{Abilities, Completion, CompletionQueue, Device, End, Exit, PortState, QueuePair, Shape, SharedReceives, Slab},
+    sys::{
+        Abilities, Completion, CompletionQueue, Device, End, Exit, PortState, QueuePair, Shape, SharedReceives, Slab,
+    },
 };
 
 /// Receives beyond those for what the mailbox has: a connection that breaks may take one along.

@@ -600,8 +600,7 @@ impl QueuePair {
         let mut wanted: ibv_qp_attr = unsafe { std::mem::zeroed() };
         wanted.qp_state = ibv_qp_state::IBV_QPS_INIT;
         wanted.port_num = exit.port;
-        let all =
-            access::IBV_ACCESS_REMOTE_READ | access::IBV_ACCESS_REMOTE_WRITE | access::IBV_ACCESS_REMOTE_ATOMIC;
+        let all = access::IBV_ACCESS_REMOTE_READ | access::IBV_ACCESS_REMOTE_WRITE | access::IBV_ACCESS_REMOTE_ATOMIC;
         wanted.qp_access_flags = all.0;
         let init = mask::IBV_QP_STATE | mask::IBV_QP_PKEY_INDEX | mask::IBV_QP_PORT | mask::IBV_QP_ACCESS_FLAGS;
         self.modify("set a queue pair up", &mut wanted, init)?;

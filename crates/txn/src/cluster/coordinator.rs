@@ -31,8 +31,10 @@ use crate::{Conflict, Error, Setting, mutation::Mutation, storage::KeyRef};
 /// How many transactions of a worker locks can tell apart.
 const SLOTS: u16 = 256;
 
-/// The longest pause between two runs of a closure, in microseconds.
-const LONGEST_PAUSE: u64 = 1 << 10;
+/// The longest pause between two runs of a closure, in microseconds. Transactions that put new keys
+/// into a range which others scan make each other fail, even if they fail themselves: pauses must
+/// become longer than all of them take together, on a busy machine, too.
+const LONGEST_PAUSE: u64 = 1 << 17;
 
 /// A node that this one has introduced itself to.
 #[derive(Clone)]

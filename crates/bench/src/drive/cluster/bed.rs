@@ -14,8 +14,9 @@ use crate::{Error, fabric::FabricName};
 
 /// Loads, runs and checks a workload on a cluster.
 ///
-/// Nodes are threads on [`FabricName::Local`], processes on [`FabricName::Shm`], and simulated in
-/// virtual time on [`FabricName::Sim`]. A setting with a fault is for a cluster in this process.
+/// Nodes are threads on [`FabricName::Local`], processes on [`FabricName::Shm`] and
+/// [`FabricName::Tcp`], and simulated in virtual time on [`FabricName::Sim`]. A setting with a fault
+/// is for a cluster in this process.
 pub(crate) fn run<S: Setting<Engine = NoHtm>, W: ClusterWorkload>(
     workload: &W,
     fabric: FabricName,
@@ -29,11 +30,9 @@ pub(crate) fn run<S: Setting<Engine = NoHtm>, W: ClusterWorkload>(
             let nodes = (0..plan.nodes).map(|node| (node, fabric.clone())).collect();
             on_threads::<_, S, W>(workload, plan, nodes, Arc::new(stand))
         }
-        FabricName::Shm => process::run(workload, plan),
-        FabricName::Tcp | FabricName::TcpClear => {
-            let instead = "a workload has no processes there yet: say local, shm or sim";
-            Err(Error::Options { option: "--fabric tcp", with: "several nodes", instead })
-        }
+        FabricName::Shm => process::on_shm(workload, plan),
+        FabricName::Tcp => process::on_tcp(workload, plan, true),
+        FabricName::TcpClear => process::on_tcp(workload, plan, false),
         FabricName::Sim(profile) => simulate::<S, W>(workload, plan, SimConfig::new(profile)),
     }
 }

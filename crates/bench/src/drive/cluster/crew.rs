@@ -92,13 +92,13 @@ impl<F: Fabric<Engine = NoHtm>, S: Setting<Engine = NoHtm>, W: ClusterWorkload> 
         stand.has_run(&shared.tally.borrow(), shared.count.take());
         endpoint.until(|| stand.has_begun(Stage::Check)).await;
         if self.thread == 0 && !stand.has_failed() {
-            let mut violations = workload.check_node(&self.node, *place)?;
-            let mut count = None;
-            if place.node == 0 {
-                let count = count.insert(stand.count());
-                violations.extend(workload.check(worker, self.tables, count).await?);
+            let mut count = stand.count();
+            let mut violations = workload.check_node(worker, self.tables, &self.node, *place, &count).await?;
+            let checks_all = place.node == 0;
+            if checks_all {
+                violations.extend(workload.check(worker, self.tables, &mut count).await?);
             }
-            stand.is_checked(violations, count);
+            stand.is_checked(violations, checks_all.then_some(count));
         }
         endpoint.until(|| stand.has_begun(Stage::End)).await;
         Ok(())

@@ -2,7 +2,9 @@
 //! standard input, a child by its standard output.
 
 use std::{
+    fmt,
     io::{self, Write},
+    net::SocketAddr,
     path::PathBuf,
 };
 
@@ -19,7 +21,27 @@ pub(super) struct Job<W> {
     pub(super) workload: W,
     pub(super) plan: Plan,
     pub(super) node: u16,
-    pub(super) directory: PathBuf,
+    pub(super) way: Way,
+}
+
+/// How the processes reach each other. A pipe is how they learn of it, so that the key is seen by
+/// no other process.
+#[derive(Clone, Serialize, Deserialize)]
+pub(super) enum Way {
+    Shm { directory: PathBuf },
+    Tcp { addresses: Vec<SocketAddr>, key: [u8; 32], sealed: bool },
+}
+
+/// Without the key.
+impl fmt::Debug for Way {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Shm { directory } => f.debug_struct("Shm").field("directory", directory).finish(),
+            Self::Tcp { addresses, sealed, .. } => {
+                f.debug_struct("Tcp").field("addresses", addresses).field("sealed", sealed).finish_non_exhaustive()
+            }
+        }
+    }
 }
 
 /// What a child is told then.

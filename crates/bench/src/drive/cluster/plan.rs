@@ -6,6 +6,8 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use drtm_txn::cluster::Protocol;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
+use super::workload::Place;
+
 /// When workers stop.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) enum Length {
@@ -64,6 +66,11 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
+    /// A node's place.
+    pub(super) fn place(&self, node: u16) -> Place {
+        Place { node, nodes: self.nodes, clients: usize::from(self.threads) * usize::from(self.coroutines) }
+    }
+
     /// Workers of all nodes.
     pub(super) fn workers(&self) -> usize {
         usize::from(self.nodes) * usize::from(self.threads)

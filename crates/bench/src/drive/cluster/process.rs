@@ -1,4 +1,4 @@
-//! A cluster of processes on shared memory.
+//! A cluster of processes of this machine, on shared memory or connected by TCP.
 //!
 //! The parent starts this program once for each node, with [`MEMBER`] in its environment, and tells
 //! it what to do: first which node of which run it is, and then when the next stage begins. A child
@@ -6,7 +6,7 @@
 
 use std::{
     env, fs,
-    io::{self, BufRead, BufReader, Write},
+    io::{self, BufRead, BufReader, Read, Write},
     path::PathBuf,
     process::{Child, ChildStdin, Command, ExitCode, Stdio},
     sync::{
@@ -15,21 +15,28 @@ use std::{
         mpsc,
     },
     thread,
+    time::Duration,
 };
 
 use drtm_htm::NoHtm;
-use drtm_rdma::{NodeId, ShmConfig, ShmFabric};
+use drtm_rdma::{NodeId, ShmConfig, ShmFabric, TcpFabric};
 use serde::Serialize;
 
 use super::{
-    link::{Job, Order, Said, failed, line, read, say},
+    link::{Job, Order, Said, Way, failed, line, read, say},
     plan::Plan,
     stand::Stand,
     tally::{Gathered, Tally},
     threads::on_threads,
     workload::{ClusterWorkload, Sound},
 };
-use crate::Error;
+use crate::{
+    Error,
+    fabric::{loopback, tcp_config},
+};
+
+/// How long a process waits for the others to be started.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Names the workload to a process that is one node of a cluster.
 pub(crate) const MEMBER: &str = "DRTM_BENCH_MEMBER";
@@ -50,9 +57,7 @@ pub(crate) fn be_a_member<W: ClusterWorkload>() -> ExitCode {
 fn follow<W: ClusterWorkload>() -> Result<(), Error> {
     let mut orders = BufReader::new(io::stdin()).lines();
     let first = orders.next().ok_or_else(|| failed("the parent said nothing"))?.map_err(failed)?;
-    let Job { workload, plan, node, directory } = serde_json::from_str::<Job<W>>(&first).map_err(failed)?;
-    let config = ShmConfig::new("bench", NodeId(node)).directory(&directory);
-    let fabric = ShmFabric::join(NoHtm, config.calls(plan.messages()).queue_depth(plan.messages()))?;
+    let Job { workload, plan, node, way } = serde_json::from_str::<Job<W>>(&first).map_err(failed)?;
     let stand = Arc::new(Stand::<W>::new(plan.threads.into(), 1, true));
     let told = Arc::clone(&stand);
     thread::spawn(move || {
@@ -64,7 +69,19 @@ fn follow<W: ClusterWorkload>() -> Result<(), Error> {
         }
         told.fail(failed("the parent is gone"));
     });
-    on_threads::<_, Sound, W>(&workload, &plan, vec![(node, fabric)], stand)?;
+    match way {
+        Way::Shm { directory } => {
+            let config = ShmConfig::new("bench", NodeId(node)).directory(&directory);
+            let fabric = ShmFabric::join(NoHtm, config.calls(plan.messages()).queue_depth(plan.messages()))?;
+            on_threads::<_, Sound, W>(&workload, &plan, vec![(node, fabric)], stand)?;
+        }
+        Way::Tcp { addresses, key, sealed } => {
+            let config = tcp_config(node, &addresses, key).sealed(sealed).patience(PATIENCE);
+            let config = config.calls(plan.messages()).queue_depth(plan.messages()).mailbox(plan.messages());
+            let fabric = TcpFabric::join(NoHtm, config)?;
+            on_threads::<_, Sound, W>(&workload, &plan, vec![(node, fabric)], stand)?;
+        }
+    }
     Ok(())
 }
 
@@ -103,7 +120,7 @@ impl Children {
         hear: mpsc::Sender<Result<Said<W::Count>, Error>>,
     ) -> Result<(), Error> {
         let mut child = Command::new(env::current_exe().map_err(failed)?)
-            .env(MEMBER, W::NAME)
+            .env(MEMBER, W::MEMBER)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -124,13 +141,24 @@ impl Children {
     }
 }
 
-/// Runs a workload on a process for each node.
-pub(super) fn run<W: ClusterWorkload>(workload: &W, plan: &Plan) -> Result<Gathered<W::Count>, Error> {
+/// Runs a workload on a process for each node, which share memory.
+pub(super) fn on_shm<W: ClusterWorkload>(workload: &W, plan: &Plan) -> Result<Gathered<W::Count>, Error> {
     let directory = Directory(unused());
+    run(workload, plan, &Way::Shm { directory: directory.0.clone() })
+}
+
+/// Runs a workload on a process for each node, which are connected by TCP, with a key of this run.
+pub(super) fn on_tcp<W: ClusterWorkload>(workload: &W, plan: &Plan, sealed: bool) -> Result<Gathered<W::Count>, Error> {
+    let mut key = [0; 32];
+    fs::File::open("/dev/urandom").and_then(|mut random| random.read_exact(&mut key)).map_err(failed)?;
+    run(workload, plan, &Way::Tcp { addresses: loopback(plan.nodes)?, key, sealed })
+}
+
+fn run<W: ClusterWorkload>(workload: &W, plan: &Plan, way: &Way) -> Result<Gathered<W::Count>, Error> {
     let mut children = Children(Vec::new());
     let (hear, heard) = mpsc::channel();
     for node in 0..plan.nodes {
-        let job = Job { workload, plan: *plan, node, directory: directory.0.clone() };
+        let job = Job { workload, plan: *plan, node, way: way.clone() };
         children.start(&job, hear.clone())?;
     }
     // What all of them say next.

@@ -6,14 +6,7 @@ use drtm_htm::NoHtm;
 use drtm_rdma::{NodeId, RunEnd, Sim, SimConfig};
 use drtm_txn::Setting;
 
-use super::{
-    crew::Part,
-    plan::Plan,
-    stand::Stand,
-    tally::Gathered,
-    threads::started,
-    workload::{ClusterWorkload, Place},
-};
+use super::{crew::Part, plan::Plan, stand::Stand, tally::Gathered, threads::started, workload::ClusterWorkload};
 use crate::Error;
 
 /// Runs all workers in virtual time, on a cluster with room for their messages.
@@ -28,7 +21,7 @@ pub(crate) fn simulate<S: Setting<Engine = NoHtm>, W: ClusterWorkload>(
     for number in 0..plan.nodes {
         let (node, tables) = started::<_, S, W>(workload, plan, sim.fabric(), number)?;
         for thread in 0..plan.threads {
-            let place = Place { node: number, nodes: plan.nodes };
+            let place = plan.place(number);
             let (workload, node) = (workload.clone(), node.clone());
             let part = Part { workload, plan: *plan, stand: Arc::clone(&stand), node, tables, place, thread };
             let stand = Arc::clone(&stand);

@@ -70,6 +70,12 @@ impl Tally {
         }
     }
 
+    /// How many transactions of each kind there were.
+    #[cfg(test)]
+    pub(crate) fn counts(&self) -> impl Iterator<Item = u64> {
+        self.latencies.iter().map(Latencies::count)
+    }
+
     /// Adds what another worker has counted at the same time.
     pub(super) fn add(&mut self, other: &Self) {
         self.nanos = self.nanos.max(other.nanos);

@@ -11,7 +11,7 @@ use super::{
     plan::Plan,
     stand::Stand,
     tally::Gathered,
-    workload::{ClusterWorkload, Place},
+    workload::ClusterWorkload,
 };
 use crate::Error;
 
@@ -22,7 +22,7 @@ pub(super) fn started<F: Fabric<Engine = NoHtm>, S: Setting<Engine = NoHtm>, W: 
     fabric: &F,
     node: u16,
 ) -> Result<(Node<F, S>, W::Tables), Error> {
-    let place = Place { node, nodes: plan.nodes };
+    let place = plan.place(node);
     let builder = Builder::new().memory(plan.memory);
     let builder = Node::<F, S>::builder_for(NoHtm, fabric, NodeId(node), builder, plan.protocol.0)?;
     let mut builder = builder.owners((0..plan.nodes).map(NodeId))?;
@@ -49,7 +49,7 @@ pub(super) fn on_threads<F: Fabric<Engine = NoHtm>, S: Setting<Engine = NoHtm>, 
         .flat_map(|(number, node, tables)| (0..plan.threads).map(move |thread| (number, thread, node.clone(), tables)));
     thread::scope(|scope| {
         for (number, thread, node, tables) in workers {
-            let place = Place { node: number, nodes: plan.nodes };
+            let place = plan.place(number);
             let (workload, stand) = (workload.clone(), &stand);
             let part = Part { workload, plan: *plan, stand: Arc::clone(stand), node, tables, place, thread };
             let body = move || {

@@ -109,11 +109,14 @@ impl<W: Carelessly> ClusterWorkload for Careless<W> {
         self.0.check(worker, tables, count).await
     }
 
-    fn check_node<F: Fabric<Engine = NoHtm>, S: Setting<Engine = NoHtm>>(
+    async fn check_node<F: Fabric<Engine = NoHtm>, S: Setting<Engine = NoHtm>>(
         &self,
+        worker: &Worker<'_, F, S>,
+        tables: W::Tables,
         node: &Node<F, S>,
         place: Place,
+        count: &W::Count,
     ) -> Result<Vec<String>, Error> {
-        self.0.check_node(node, place)
+        self.0.check_node(worker, tables, node, place, count).await
     }
 }

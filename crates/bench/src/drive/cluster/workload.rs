@@ -25,9 +25,16 @@ impl Setting for Sound {
 pub(crate) struct Place {
     pub(crate) node: u16,
     pub(crate) nodes: u16,
+    /// Of each node.
+    pub(crate) clients: usize,
 }
 
 impl Place {
+    /// Clients of all nodes.
+    pub(crate) fn all_clients(self) -> usize {
+        usize::from(self.nodes) * self.clients
+    }
+
     /// Whether this node owns what a partition function gives this number.
     pub(crate) fn owns(self, number: u64) -> bool {
         number % u64::from(self.nodes) == u64::from(self.node)
@@ -38,6 +45,9 @@ impl Place {
 pub(crate) trait ClusterWorkload: Clone + Debug + Send + Sync + Serialize + DeserializeOwned + 'static {
     /// As the command line names it.
     const NAME: &'static str;
+
+    /// Names it to a process that is to be one of its nodes: each type has another name.
+    const MEMBER: &'static str = Self::NAME;
 
     /// Names of its transactions.
     const KINDS: &'static [&'static str];
@@ -89,10 +99,14 @@ pub(crate) trait ClusterWorkload: Clone + Debug + Send + Sync + Serialize + Dese
         count: &mut Self::Count,
     ) -> Result<Vec<String>, Error>;
 
-    /// What does not hold of the rows of one node: rows that no check would look for.
-    fn check_node<F: Fabric<Engine = NoHtm>, S: Setting<Engine = NoHtm>>(
+    /// What does not hold of the rows of one node, given what all clients have counted. Called on
+    /// each node.
+    async fn check_node<F: Fabric<Engine = NoHtm>, S: Setting<Engine = NoHtm>>(
         &self,
+        worker: &Worker<'_, F, S>,
+        tables: Self::Tables,
         node: &Node<F, S>,
         place: Place,
+        count: &Self::Count,
     ) -> Result<Vec<String>, Error>;
 }

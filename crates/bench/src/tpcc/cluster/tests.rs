@@ -1,4 +1,4 @@
-//! Orders on small clusters: of sound terminals, and of terminals that take from stock carelessly.
+//! Small clusters: of sound terminals, and of terminals that write carelessly.
 
 use drtm_txn::cluster::Protocol;
 
@@ -8,38 +8,88 @@ use crate::drive::cluster::{
     trial::{Careless, Carelessly, FABRICS, NODES, run_on},
 };
 
-/// Terminals that take from stock in a transaction of its own, after they have looked in another.
-impl Carelessly for NewOrders {
+/// Terminals that put rows back which they have read in another transaction: what was done to them
+/// meanwhile is lost.
+impl Carelessly for Distributed {
     async fn run_carelessly<F: Fabric<Engine = NoHtm>, S: Setting<Engine = NoHtm>>(
         &self,
         worker: &Worker<'_, F, S>,
         tables: Tables,
         client: &mut Client,
     ) -> Result<Done, Error> {
-        let any = client.inputs.new_order().stocks()[0];
-        let before = worker.transact(async |tx| tx.get(tables.stocks, &any).await).await?;
+        let stock = client.inputs.new_order().stocks()[0];
+        let (warehouse, district) = client.inputs.payment().customer_district;
+        let customer = (warehouse, district, 1);
+        let looked = worker.transact(async |tx| {
+            Ok((tx.get(tables.stocks, &stock).await?, tx.get(tables.customers, &customer).await?))
+        });
+        let (of_stock, of_customer) = looked.await?;
         let done = self.run_next(worker, tables, client).await?;
-        if let Some(stock) = before {
-            worker.transact(async |tx| tx.put(tables.stocks, &any, &stock).await).await?;
-        }
+        let put_back = worker.transact(async |tx| {
+            if let Some(row) = &of_stock {
+                tx.put(tables.stocks, &stock, row).await?;
+            }
+            if let Some(row) = &of_customer {
+                tx.put(tables.customers, &customer, row).await?;
+            }
+            Ok(())
+        });
+        put_back.await?;
         Ok(done)
     }
 }
 
-fn small(warehouses: u16) -> NewOrders {
+fn small(warehouses: u16, mix: MixName, chances: Chances) -> Distributed {
     let scale = Scale::new(warehouses).and_then(|scale| scale.with_customers(10)?.with_items(40)).expect("small");
-    NewOrders::new(scale, Chances { remote_item: 50, ..Chances::STANDARD }, 3, NonZeroU64::MIN)
+    Distributed::new(scale, mix, chances, 3, NonZeroU64::MIN)
+}
+
+/// Runs so many transactions on each node, in every protocol, of which all conditions must hold.
+/// Returns how many of each kind there were.
+fn is_consistent(transactions: u64, of: impl Fn(u16) -> Distributed) -> Vec<u64> {
+    let mut kinds = vec![0; KINDS.len()];
+    for fabric in FABRICS {
+        for (warehouses, protocol) in (3..).zip(Protocol::ALL) {
+            let Gathered { tally, violations, .. } =
+                run_on::<Sound, _>(&of(warehouses), fabric, transactions, 3, protocol);
+            let all = (Vec::new(), u64::from(NODES) * transactions);
+            assert_eq!((violations, tally.committed + tally.given_up), all, "{fabric}, {protocol:?}");
+            kinds.iter_mut().zip(tally.counts()).for_each(|(all, one)| *all += one);
+        }
+    }
+    kinds
 }
 
 #[test]
-fn stock_is_lost_only_by_careless_terminals() {
+fn all_conditions_hold_of_the_whole_cluster() {
+    let kinds = is_consistent(100, |warehouses| small(warehouses, MixName::Standard, Chances::STANDARD));
+    assert!(kinds.iter().all(|count| *count > 10), "{kinds:?}");
+}
+
+#[test]
+fn all_conditions_hold_when_all_is_remote() {
+    let all = Chances { remote_item: 100, remote_payment: 100, ..Chances::STANDARD };
+    is_consistent(60, |warehouses| small(warehouses, MixName::Standard, all));
+}
+
+#[test]
+fn districts_of_which_all_is_delivered_are_skipped() {
+    // Ten customers have ordered, of which three are not delivered.
+    let kinds = is_consistent(20, |warehouses| small(warehouses, MixName::Delivery, Chances::STANDARD));
+    assert_eq!(kinds.iter().sum::<u64>(), kinds[Kind::Delivery as usize]);
+}
+
+#[test]
+fn what_careless_terminals_lose_is_found() {
     for fabric in FABRICS {
-        for (warehouses, protocol) in [3, 5, 4, 3].into_iter().zip(Protocol::ALL) {
-            let Gathered { tally, violations, .. } = run_on::<Sound, _>(&small(warehouses), fabric, 60, 3, protocol);
-            let all = (vec![], u64::from(NODES) * 60);
-            assert_eq!((violations, tally.committed + tally.given_up), all, "{fabric}, {protocol:?}");
-        }
-        let Gathered { violations, .. } = run_on::<Sound, _>(&Careless(small(3)), fabric, 40, 3, Protocol::FASST);
+        let careless = |mix| {
+            let chances = Chances { remote_item: 50, remote_payment: 50, ..Chances::STANDARD };
+            run_on::<Sound, _>(&Careless(small(3, mix, chances)), fabric, 60, 3, Protocol::FASST).violations
+        };
+        let violations = careless(MixName::NewOrder);
         assert!(violations.iter().any(|found| found.starts_with("stock")), "{fabric}: {violations:?}");
+        let violations = careless(MixName::Payment);
+        let is_of_balance = |found: &String| found.contains("BalanceIsDeliveriesLessHistory");
+        assert!(violations.iter().any(is_of_balance), "{fabric}: {violations:?}");
     }
 }

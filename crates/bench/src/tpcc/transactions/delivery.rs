@@ -9,7 +9,7 @@ use super::{ACCOUNT, OF_CUSTOMER};
 use crate::{
     Error,
     tpcc::{
-        CustomerKey, DISTRICTS, Delivery, DistrictKey, OrderKey,
+        Account, CustomerKey, DISTRICTS, Delivery, DistrictKey, OrderKey,
         tables::{CUSTOMER, ORDER, ORDER_LINE, Shelf, Tables, there},
     },
 };
@@ -40,14 +40,19 @@ pub(in crate::tpcc) fn deliver<S: Setting, O: Shelf>(
         tx.prefetch_lines(tables.customers, delivered().map(|order| order.customer), &OF_CUSTOMER)?;
         for Carried { customer, order, lines } in delivered() {
             let amount = arrive(tx, tables, *order, *lines, date)?;
-            let paid = tx.update(tables.customers.column(ACCOUNT), customer, |account| {
-                account.balance += I64::new(amount);
-                account.delivery_count += U32::new(1);
-            })?;
+            let paid =
+                tx.update(tables.customers.column(ACCOUNT), customer, |account| delivered_to(account, amount))?;
             there(paid, CUSTOMER)?;
         }
         Ok(delivered().count() as u8)
     })
+}
+
+/// What a delivery of so many cents does to its customer.
+#[inline(always)]
+pub(in crate::tpcc) fn delivered_to(account: &mut Account, amount: i64) {
+    account.balance += I64::new(amount);
+    account.delivery_count += U32::new(1);
 }
 
 /// An order on its way.

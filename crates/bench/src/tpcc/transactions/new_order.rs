@@ -54,7 +54,7 @@ pub(in crate::tpcc) fn order<S: Setting, O: Shelf>(
     date: u64,
 ) -> Result<Receipt, Refused> {
     db.try_transact(|tx| {
-        let (warehouse, district, customer) = input.customer;
+        let (warehouse, district, _) = input.customer;
         let (info, wanted) = info_of(district);
         // What is wanted is in places all over memory.
         tx.prefetch_lines(tables.customers, [input.customer].iter(), &OF_CUSTOMER)?;
@@ -83,18 +83,36 @@ pub(in crate::tpcc) fn order<S: Setting, O: Shelf>(
         }
         let places = (1..).map(|place| (warehouse, district, number, place));
         tx.insert_many(tables.order_lines, places.zip(sold.iter().flatten()))?;
-        let row = Order {
-            customer: U32::new(customer),
-            entry_date: U64::new(date),
-            carrier: 0,
-            line_count: input.lines().len() as u8,
-            all_local: input.is_all_local().into(),
-        };
-        tx.insert(tables.orders, key, &row)?;
+        tx.insert(tables.orders, key, &order_row(input, date))?;
         tx.insert(tables.orders_by_customer, by_customer, &())?;
         tx.insert(tables.new_orders, key, &NewOrder)?;
         Ok(Receipt { number, total: total(sum, discount.get(), tax + district_tax), last, credit, brands })
     })
+}
+
+/// An order that is not yet delivered.
+#[inline(always)]
+pub(in crate::tpcc) fn order_row(input: &NewOrderInput, date: u64) -> Order {
+    Order {
+        customer: U32::new(input.customer.2),
+        entry_date: U64::new(date),
+        carrier: 0,
+        line_count: input.lines().len() as u8,
+        all_local: input.is_all_local().into(),
+    }
+}
+
+/// A line of such an order, which costs so many cents.
+#[inline(always)]
+pub(in crate::tpcc) fn line_row(line: &NewOrderLine, amount: i64, district_info: [u8; 24]) -> OrderLine {
+    OrderLine {
+        item: U32::new(line.item),
+        supply_warehouse: U16::new(line.supply_warehouse),
+        delivery_date: U64::new(0),
+        quantity: line.quantity,
+        amount: I64::new(amount),
+        district_info,
+    }
 }
 
 const SUPPLY: Part<Stock, Supply> = part!(Stock, supply);
@@ -142,14 +160,7 @@ fn sell<S: Setting, O: Shelf>(
     let info = there(tx.get(tables.stocks.column(info), &stock)?, STOCK)?;
     let taken = tx.update(tables.stocks.column(SUPPLY), &stock, |supply| {
         take(supply, line.quantity, is_remote);
-        *sold = Some(OrderLine {
-            item: U32::new(line.item),
-            supply_warehouse: U16::new(line.supply_warehouse),
-            delivery_date: U64::new(0),
-            quantity: line.quantity,
-            amount: I64::new(amount),
-            district_info: info,
-        });
+        *sold = Some(line_row(line, amount, info));
         Sold { amount, is_original: is_original_item && is_original(&supply.data) }
     })?;
     Ok(there(taken, STOCK)?)

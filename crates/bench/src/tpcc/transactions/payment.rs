@@ -9,7 +9,7 @@ use super::{ACCOUNT, OF_CUSTOMER, Scratch, choose};
 use crate::{
     Error,
     tpcc::{
-        Customer, CustomerByName, CustomerChoice, CustomerKey, History, HistoryKey, Payment, Text,
+        Account, Customer, CustomerByName, CustomerChoice, CustomerKey, History, HistoryKey, Payment, Text,
         tables::{CUSTOMER, DISTRICT, Shelf, Tables, WAREHOUSE, there},
     },
 };
@@ -59,29 +59,44 @@ pub(in crate::tpcc) fn pay<S: Setting, O: Shelf>(
             row.name
         })?;
         let (warehouse_name, district_name) = (there(warehouse_name, WAREHOUSE)?, there(district_name, DISTRICT)?);
-        let changed = tx.update(tables.customers.column(ACCOUNT), &customer, |account| {
-            account.balance -= I64::new(*amount);
-            account.ytd_payment += I64::new(*amount);
-            account.payment_count += U32::new(1);
-            (account.balance.get(), account.credit == *b"BC")
-        })?;
+        let changed = tx.update(tables.customers.column(ACCOUNT), &customer, |account| paid_by(account, *amount))?;
         let (balance, is_bad) = there(changed, CUSTOMER)?;
         if is_bad {
             tx.update(tables.customers, &customer, |row| remember(row, customer, input))?;
         }
-        let row = History {
-            customer: U32::new(customer.2),
-            customer_district: customer.1,
-            customer_warehouse: U16::new(customer.0),
-            district: district.1,
-            warehouse: U16::new(district.0),
-            date: U64::new(date),
-            amount: I64::new(*amount),
-            data: names(&warehouse_name, &district_name),
-        };
-        tx.insert(tables.histories, key, &row)?;
+        tx.insert(tables.histories, key, &history_row(input, customer, date, (&warehouse_name, &district_name)))?;
         Ok(Paid { customer, balance })
     })
+}
+
+/// What a payment of so many cents does to the customer's account. Returns the balance, and whether
+/// the credit is bad.
+#[inline(always)]
+pub(in crate::tpcc) fn paid_by(account: &mut Account, amount: i64) -> (i64, bool) {
+    account.balance -= I64::new(amount);
+    account.ytd_payment += I64::new(amount);
+    account.payment_count += U32::new(1);
+    (account.balance.get(), account.credit == *b"BC")
+}
+
+/// A payment as it is written down.
+#[inline(always)]
+pub(in crate::tpcc) fn history_row(
+    input: &Payment,
+    customer: CustomerKey,
+    date: u64,
+    (warehouse_name, district_name): (&Text<10>, &Text<10>),
+) -> History {
+    History {
+        customer: U32::new(customer.2),
+        customer_district: customer.1,
+        customer_warehouse: U16::new(customer.0),
+        district: input.district.1,
+        warehouse: U16::new(input.district.0),
+        date: U64::new(date),
+        amount: I64::new(input.amount),
+        data: names(warehouse_name, district_name),
+    }
 }
 
 /// H_DATA: both names, with four spaces between them.
@@ -92,7 +107,7 @@ fn names(warehouse: &Text<10>, district: &Text<10>) -> Text<24> {
 
 /// Writes a payment in front of C_DATA, of which what is too much is lost at its end: what is done of those with bad credit.
 #[cold]
-fn remember(row: &mut Customer, (warehouse, district, customer): CustomerKey, input: &Payment) {
+pub(in crate::tpcc) fn remember(row: &mut Customer, (warehouse, district, customer): CustomerKey, input: &Payment) {
     let ((paid_at, paid_in), amount) = (input.district, input.amount);
     let (whole, cents) = (amount / 100, (amount % 100) as u8);
     // The longest numbers that there can be fit. Not by formatting, which takes several times as long.

@@ -18,7 +18,7 @@ use crate::{
 const QUANTITY: Part<Stock, I16> = part!(Stock, supply.quantity);
 
 /// Orders whose items are looked at.
-const RECENT: u32 = 20;
+pub(in crate::tpcc) const RECENT: u32 = 20;
 
 /// How many items of the last orders there are few of in stock.
 #[derive(Debug)]

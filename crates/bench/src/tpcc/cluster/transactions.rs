@@ -1,0 +1,251 @@
+//! The five transactions over several nodes. What rows become is what one node makes of them;
+//! columns do not reach over nodes, so that whole rows travel.
+
+use drtm_htm::NoHtm;
+use drtm_rdma::Fabric;
+use drtm_txn::{Error, Setting, cluster::ClusterTx};
+use zerocopy::little_endian::{I64, U64};
+
+use super::tables::Tables;
+use crate::tpcc::{
+    CustomerByName, CustomerChoice, CustomerKey, DISTRICTS, Delivery, DistrictKey, HistoryKey, KeyError, NewOrder,
+    NewOrderInput, OrderByCustomer, OrderKey, OrderStatus, Payment, StockLevel,
+    tables::{CUSTOMER, DISTRICT, ORDER, ORDER_BY_CUSTOMER, ORDER_LINE, STOCK, WAREHOUSE, there},
+    transactions::{
+        Paid, RECENT, Receipt, Status, delivered_to, history_row, is_original, line_row, middle, order_row, paid_by,
+        remember, take, total,
+    },
+};
+
+/// The reason of the one order of a hundred that is to be rolled back (2.4.1.4).
+pub(super) const UNUSED_ITEM: &str = "an item that there is not";
+
+/// The oldest order of each district of a warehouse that may not be delivered yet. Orders are
+/// delivered in turn, and none comes back: so all that are older have been.
+pub(super) type Oldest = [u32; DISTRICTS as usize];
+
+/// The most orders among which the oldest is looked for at a time.
+const MOST_LOOKED_AT: u32 = 64;
+
+fn no_key(error: KeyError) -> Error {
+    Error::aborted(error.to_string())
+}
+
+impl Tables {
+    /// NEW-ORDER (2.4): all lines of an input, or none.
+    pub(super) async fn order<F: Fabric<Engine = NoHtm>, S: Setting<Engine = NoHtm>>(
+        self,
+        tx: &mut ClusterTx<'_, F, S>,
+        node: u16,
+        input: &NewOrderInput,
+        date: u64,
+    ) -> Result<Receipt, Error> {
+        let (warehouse, district, _) = input.customer;
+        // The only rows that other nodes may have.
+        tx.prefetch(self.stocks, input.stocks()).await?;
+        let tax = there(tx.get(self.warehouses, &warehouse).await?, WAREHOUSE)?.tax.get();
+        let taken = tx.update(self.districts, (warehouse, district), |row| {
+            let number = row.next_order.get();
+            row.next_order.set(number + 1);
+            (number, row.tax.get())
+        });
+        let (number, district_tax) = there(taken.await?, DISTRICT)?;
+        let account = there(tx.get(self.customers, &input.customer).await?, CUSTOMER)?.account;
+        let (mut sum, mut brands) = (0, 0);
+        for (line, place) in input.lines().iter().zip(1..) {
+            let item = tx.get(self.items, &(node, line.item)).await?.ok_or_else(|| Error::aborted(UNUSED_ITEM))?;
+            let amount = item.price.get() * i64::from(line.quantity);
+            let is_remote = line.supply_warehouse != warehouse;
+            let sold = tx.update(self.stocks, (line.supply_warehouse, line.item), |stock| {
+                take(&mut stock.supply, line.quantity, is_remote);
+                let info = stock.districts[usize::from(district.wrapping_sub(1) % DISTRICTS)];
+                (info, is_original(&stock.supply.data))
+            });
+            let (info, is_original_stock) = there(sold.await?, STOCK)?;
+            let key = (warehouse, district, number, place);
+            tx.insert(self.order_lines, &key, &line_row(line, amount, info)).await?;
+            sum += amount;
+            brands += u8::from(is_original_stock && is_original(&item.data));
+        }
+        let key = (warehouse, district, number);
+        tx.insert(self.orders, &key, &order_row(input, date)).await?;
+        let by_customer = OrderByCustomer::new(input.customer, number).map_err(no_key)?;
+        tx.insert(self.orders_by_customer, by_customer, &()).await?;
+        tx.insert(self.new_orders, &key, &NewOrder).await?;
+        let total = total(sum, account.discount.get(), tax + district_tax);
+        Ok(Receipt { number, total, last: account.last, credit: account.credit, brands })
+    }
+
+    /// PAYMENT (2.5), written down under a key that nobody else uses. The customer may be of
+    /// another node, and is read before the rows that all payments of the warehouse write.
+    pub(super) async fn pay<F: Fabric<Engine = NoHtm>, S: Setting<Engine = NoHtm>>(
+        self,
+        tx: &mut ClusterTx<'_, F, S>,
+        input: &Payment,
+        key: HistoryKey,
+        date: u64,
+    ) -> Result<Paid, Error> {
+        let Payment { district, customer_district, ref customer, amount } = *input;
+        let customer = self.choose(tx, customer_district, customer).await?;
+        let changed = tx.update(self.customers, &customer, |row| {
+            let (balance, is_bad) = paid_by(&mut row.account, amount);
+            if is_bad {
+                remember(row, customer, input);
+            }
+            balance
+        });
+        let balance = there(changed.await?, CUSTOMER)?;
+        let warehouse_name = tx.update(self.warehouses, &district.0, |row| {
+            row.ytd += I64::new(amount);
+            row.name
+        });
+        let warehouse_name = there(warehouse_name.await?, WAREHOUSE)?;
+        let district_name = tx.update(self.districts, &district, |row| {
+            row.ytd += I64::new(amount);
+            row.name
+        });
+        let district_name = there(district_name.await?, DISTRICT)?;
+        let row = history_row(input, customer, date, (&warehouse_name, &district_name));
+        tx.insert(self.histories, &key, &row).await?;
+        Ok(Paid { customer, balance })
+    }
+
+    /// ORDER-STATUS (2.6): reads only.
+    pub(super) async fn last_order<F: Fabric<Engine = NoHtm>, S: Setting<Engine = NoHtm>>(
+        self,
+        tx: &mut ClusterTx<'_, F, S>,
+        input: &OrderStatus,
+    ) -> Result<Status, Error> {
+        let customer = self.choose(tx, input.district, &input.customer).await?;
+        let balance = there(tx.get(self.customers, &customer).await?, CUSTOMER)?.account.balance.get();
+        let all = tx.range(self.orders_by_customer, OrderByCustomer::range(customer).map_err(no_key)?).await?;
+        let order = there(all.last(), ORDER_BY_CUSTOMER)?.0.order();
+        let (warehouse, district, _) = customer;
+        let row = there(tx.get(self.orders, &(warehouse, district, order)).await?, ORDER)?;
+        let lines = (warehouse, district, order, 0)..=(warehouse, district, order, u8::MAX);
+        let lines = tx.range(self.order_lines, lines).await?;
+        Ok(Status {
+            customer,
+            balance,
+            order,
+            carrier: row.carrier,
+            entry_date: row.entry_date.get(),
+            lines: lines.len() as u8,
+            amount: lines.iter().map(|(_, line)| line.amount.get()).sum(),
+        })
+    }
+
+    /// DELIVERY (2.7): one transaction for all districts of a warehouse. Returns what is the oldest
+    /// order of each afterwards, as far as the transaction has seen.
+    pub(super) async fn deliver<F: Fabric<Engine = NoHtm>, S: Setting<Engine = NoHtm>>(
+        self,
+        tx: &mut ClusterTx<'_, F, S>,
+        input: &Delivery,
+        oldest: &Oldest,
+        date: u64,
+    ) -> Result<Oldest, Error> {
+        let (mut next, mut carried) = (*oldest, Vec::with_capacity(oldest.len()));
+        let first = (1..).zip(oldest).map(|(district, number)| (input.warehouse, district, *number));
+        tx.prefetch(self.new_orders, first).await?;
+        for (district, next) in (1..).zip(&mut next) {
+            let Some(key) = self.find_oldest(tx, (input.warehouse, district), next).await? else { continue };
+            tx.remove(self.new_orders, &key).await?;
+            *next = key.2 + 1;
+            carried.push(key);
+        }
+        tx.prefetch(self.orders, &carried).await?;
+        let mut lines = Vec::new();
+        let mut customers = Vec::with_capacity(carried.len());
+        for key @ (warehouse, district, number) in carried {
+            let order = tx.update(self.orders, &key, |row| {
+                row.carrier = input.carrier;
+                (row.customer.get(), row.line_count)
+            });
+            let (customer, count) = there(order.await?, ORDER)?;
+            customers.push(((warehouse, district, customer), lines.len()..lines.len() + usize::from(count)));
+            lines.extend((1..=count).map(|line| (warehouse, district, number, line)));
+        }
+        tx.prefetch(self.order_lines, &lines).await?;
+        tx.prefetch(self.customers, customers.iter().map(|(customer, _)| customer)).await?;
+        for (customer, of_customer) in customers {
+            let mut amount = 0;
+            for line in &lines[of_customer] {
+                let delivered = tx.update(self.order_lines, line, |row| {
+                    row.delivery_date = U64::new(date);
+                    row.amount.get()
+                });
+                amount += there(delivered.await?, ORDER_LINE)?;
+            }
+            let paid = tx.update(self.customers, &customer, |row| delivered_to(&mut row.account, amount));
+            there(paid.await?, CUSTOMER)?;
+        }
+        Ok(next)
+    }
+
+    /// The oldest order of a district that is not delivered, if there is one, from a number on. The
+    /// number becomes the first after those that were looked at in vain.
+    async fn find_oldest<F: Fabric<Engine = NoHtm>, S: Setting<Engine = NoHtm>>(
+        self,
+        tx: &mut ClusterTx<'_, F, S>,
+        (warehouse, district): DistrictKey,
+        from: &mut u32,
+    ) -> Result<Option<OrderKey>, Error> {
+        let key = (warehouse, district, *from);
+        if tx.contains(self.new_orders, &key).await? {
+            return Ok(Some(key));
+        }
+        // Another terminal has delivered it, or it was not ordered yet.
+        let end = there(tx.get(self.districts, &(warehouse, district)).await?, DISTRICT)?.next_order.get();
+        let mut looked_at = 1;
+        while *from < end {
+            let next = end.min(*from + looked_at);
+            let some = tx.range(self.new_orders, (warehouse, district, *from)..(warehouse, district, next));
+            if let Some((key, _)) = some.await?.first() {
+                return Ok(Some(*key));
+            }
+            *from = next;
+            looked_at = (2 * looked_at).min(MOST_LOOKED_AT);
+        }
+        Ok(None)
+    }
+
+    /// STOCK-LEVEL (2.8): of the items of the last orders, how many there are few of. Reads only.
+    pub(super) async fn low_stock<F: Fabric<Engine = NoHtm>, S: Setting<Engine = NoHtm>>(
+        self,
+        tx: &mut ClusterTx<'_, F, S>,
+        input: &StockLevel,
+    ) -> Result<usize, Error> {
+        let (warehouse, district) = input.district;
+        let next = there(tx.get(self.districts, &input.district).await?, DISTRICT)?.next_order.get();
+        let first = next.saturating_sub(RECENT);
+        let lines = (warehouse, district, first, 0)..(warehouse, district, next, 0);
+        let lines = tx.range(self.order_lines, lines).await?;
+        let mut stocks: Vec<_> = lines.iter().map(|(_, line)| (warehouse, line.item.get())).collect();
+        stocks.sort_unstable();
+        stocks.dedup();
+        let mut low = 0;
+        for stock in tx.get_many(self.stocks, &stocks).await? {
+            low += usize::from(there(stock, STOCK)?.supply.quantity.get() < input.threshold);
+        }
+        Ok(low)
+    }
+
+    /// The customer that is meant.
+    async fn choose<F: Fabric<Engine = NoHtm>, S: Setting<Engine = NoHtm>>(
+        self,
+        tx: &mut ClusterTx<'_, F, S>,
+        (warehouse, district): DistrictKey,
+        choice: &CustomerChoice,
+    ) -> Result<CustomerKey, Error> {
+        let last = match choice {
+            CustomerChoice::Number(number) => return Ok((warehouse, district, *number)),
+            CustomerChoice::LastName(last) => last,
+        };
+        let named = CustomerByName::range((warehouse, district), last).map_err(no_key)?;
+        let named = tx.range(self.customers_by_name, named).await?;
+        // Two names may have the same number.
+        let named = named.iter().filter(|(_, names)| names.last == *last);
+        let mut named: Vec<_> = named.map(|(key, names)| (*names.first.padded(), key.customer().2)).collect();
+        Ok((warehouse, district, there(middle(&mut named), CUSTOMER)?))
+    }
+}

@@ -1,0 +1,42 @@
+//! Positions on small clusters, beside sound changes of prices, and careless ones.
+
+use drtm_txn::cluster::Protocol;
+
+use super::*;
+use crate::drive::cluster::{
+    Gathered, Sound,
+    trial::{Careless, Carelessly, FABRICS, NODES, run_on},
+};
+
+/// Clients that look at a price in one transaction, and change it in another.
+impl Carelessly for CustomerPosition {
+    async fn run_carelessly<F: Fabric<Engine = NoHtm>, S: Setting<Engine = NoHtm>>(
+        &self,
+        worker: &Worker<'_, F, S>,
+        tables: Tables,
+        client: &mut Client,
+    ) -> Result<Done, Error> {
+        let seen = worker.transact(async |tx| there(tx.get(tables.last_trades, 0).await?, LAST_TRADE)).await;
+        let mut row = seen?;
+        worker.transact(async |tx| tables.feed(tx, [0, 1], 1).await).await?;
+        client.fed.0 += 1;
+        row.price += -1;
+        row.volume += 1;
+        worker.transact(async |tx| tx.put(tables.last_trades, 0, &row).await).await?;
+        Ok(Done { kind: 1, is_committed: true })
+    }
+}
+
+#[test]
+fn prices_are_lost_only_by_careless_clients() {
+    let position = CustomerPosition::new(40, 30, 7).expect("enough customers");
+    for (fabric, protocol) in FABRICS.into_iter().flat_map(|fabric| Protocol::ALL.map(|protocol| (fabric, protocol))) {
+        let Gathered { tally, violations, .. } = run_on::<Sound, _>(&position, fabric, 60, 7, protocol);
+        assert_eq!((violations, tally.committed), (vec![], u64::from(NODES) * 60), "{fabric}, {protocol:?}");
+        assert!(tally.counts().all(|count| count > 20), "{fabric}, {protocol:?}: {tally:?}");
+    }
+    for fabric in FABRICS {
+        let Gathered { violations, .. } = run_on::<Sound, _>(&Careless(position), fabric, 60, 7, Protocol::FASST);
+        assert!(violations.iter().any(|found| found.starts_with("prices")), "{fabric}: {violations:?}");
+    }
+}

@@ -1,0 +1,68 @@
+//! `drtm-bench tpce-cp`: TPC-E's customer-position, run.
+
+use clap::{Args as ClapArgs, value_parser};
+use serde::{Deserialize, Serialize};
+
+use super::Brokerage;
+use crate::{
+    Error,
+    drive::{Options, measure_cluster},
+    report::Report,
+};
+
+/// Run TPC-E's customer-position, and check that all rows are as they should be
+///
+/// A customer's profile, accounts and holdings are on one node, where the transaction begins; the
+/// last prices of the securities that it holds are on all nodes, as in DrTM+H (Fig. 11). It only
+/// reads, so with --feeds other transactions change prices beside it: each moves a part of one
+/// security's price to another's. When all is over, prices must be as much as at first, and have
+/// changed as often as was committed. This is no result of TPC-E, and may not be called one.
+///
+/// It runs on nodes of a cluster, of which there may be one. On shm and tcp, each node is a process.
+/// On sim, all is simulated in virtual time, and nothing is measured.
+///
+/// JSON: {workload, threads, customers, securities, feeds, engine, simulated, nodes, fabric, protocol, coroutines,
+/// per_transaction: {round_trips, messages, one_sided, bytes}, per_phase: {phase: the same}, durability, seconds,
+/// committed, throughput, aborts: {cause: n}, latency_us: {transaction: {p50, p90, p99, p999}},
+/// consistency: "ok"|[violations], max_rss_mib}
+#[derive(Debug, ClapArgs)]
+#[command(verbatim_doc_comment, after_help = AFTER_HELP)]
+pub(crate) struct Args {
+    /// Customers; there are 685 securities for each thousand
+    #[arg(long, value_parser = value_parser!(u32).range(30..), default_value_t = 5_000, value_name = "N")]
+    customers: u32,
+
+    /// How many percent of transactions change prices
+    #[arg(long, value_parser = value_parser!(u8).range(..=100), default_value_t = 0, value_name = "PCT")]
+    feeds: u8,
+
+    #[command(flatten)]
+    options: Options,
+}
+
+const AFTER_HELP: &str = "\
+Examples:
+  drtm-bench tpce-cp --nodes 4 --fabric sim:cx4 --protocol drtm-occ    simulated: reads by verbs
+  drtm-bench tpce-cp --nodes 2 --fabric tcp --feeds 10                 prices change meanwhile";
+
+impl Args {
+    pub(crate) fn carry_out(&self, seed: u64, report: &Report) -> Result<(), Error> {
+        let position = CustomerPosition::new(self.customers, self.feeds, seed)?;
+        measure_cluster(&position, &self.options, seed)?.tell(report)
+    }
+}
+
+/// The workload, with its size.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(crate) struct CustomerPosition {
+    pub(super) brokerage: Brokerage,
+    /// Percent.
+    pub(super) feeds: u8,
+    pub(super) seed: u64,
+}
+
+impl CustomerPosition {
+    pub(crate) fn new(customers: u32, feeds: u8, seed: u64) -> Result<Self, Error> {
+        Ok(Self { brokerage: Brokerage::new(customers, seed)?, feeds, seed })
+    }
+}
