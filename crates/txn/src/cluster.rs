@@ -55,6 +55,7 @@ mod tx;
 mod wire;
 mod worker;
 
+pub use coordinator::Rounds;
 pub use error::ClusterError;
 pub use handle::{Cluster, Submitted};
 pub use node::{Node, NodeBuilder};
