@@ -31,7 +31,8 @@ fn run_everywhere(arguments: &[&str], transactions: u64, kinds: usize) {
         let of_user = report["aborts"]["user"].as_u64().expect("a count");
         let workers = 3 * report["threads"].as_u64().expect("a count");
         assert_eq!(report["committed"].as_u64().expect("a count") + of_user, workers * transactions, "{report}");
-        for field in ["round_trips", "messages", "bytes"] {
+        assert_eq!(report["cpu_us"].as_f64().is_some_and(|cpu| cpu > 0.0), !fabric.starts_with("sim:"), "{report}");
+        for field in ["round_trips", "messages", "bytes", "wait_us"] {
             let of = |phase: &Value| phase[field].as_f64().expect("a number");
             let phases: f64 = report["per_phase"].as_object().expect("phases").values().map(of).sum();
             let all = of(&report["per_transaction"]);
