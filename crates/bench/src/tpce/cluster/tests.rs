@@ -19,7 +19,7 @@ impl Carelessly for CustomerPosition {
         let seen = worker.transact(async |tx| there(tx.get(tables.last_trades, 0).await?, LAST_TRADE)).await;
         let mut row = seen?;
         worker.transact(async |tx| tables.feed(tx, [0, 1], 1).await).await?;
-        client.fed.0 += 1;
+        client.fed += 1;
         row.price += -1;
         row.volume += 1;
         worker.transact(async |tx| tx.put(tables.last_trades, 0, &row).await).await?;
