@@ -90,10 +90,10 @@ fn tatp() {
 
 #[test]
 fn customer_positions() {
-    let small = ["tpce-cp", "--customers", "60", "--protocol", "drtm-occ"];
-    run_on(ALL, &[&small[..], &["--feeds", "20"]].concat(), 60, 2);
+    let small = ["tpce-cp", "--customers", "300", "--protocol", "drtm-occ"];
+    run_on(ALL, &[&small[..], &["--feeds", "20"]].concat(), 40, 2);
     let report = run(&[&small[..], &["--transactions", "40"]].concat());
-    assert_eq!((&report["nodes"], &report["securities"], &report["feeds"]), (&1.into(), &41.into(), &0.into()));
+    assert_eq!((&report["nodes"], &report["securities"], &report["feeds"]), (&1.into(), &205.into(), &0.into()));
 }
 
 #[test]
