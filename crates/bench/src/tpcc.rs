@@ -47,7 +47,8 @@ mod text;
 mod transactions;
 
 pub(crate) use cluster::Distributed;
-pub(crate) use command::{Args, MixName, READ_RERUNS, Tpcc};
+pub(crate) use command::{Args, READ_RERUNS, Tpcc};
+pub(crate) use mix::MixName;
 pub(crate) use reading::Reading;
 pub(crate) use tables::Shelf;
 

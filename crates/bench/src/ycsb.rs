@@ -25,6 +25,7 @@ mod check;
 mod cluster;
 mod command;
 mod inputs;
+mod load;
 mod plan;
 mod row;
 mod shelf;

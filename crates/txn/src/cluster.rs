@@ -56,6 +56,7 @@ mod tx;
 mod wire;
 mod worker;
 
+pub use coordinator::Rounds;
 pub use error::ClusterError;
 pub use handle::{Cluster, Submitted};
 pub use node::{Node, NodeBuilder};

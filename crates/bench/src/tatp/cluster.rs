@@ -4,7 +4,7 @@
 #[cfg(test)]
 mod tests;
 
-use std::{hint::black_box, ops::AddAssign};
+use std::hint::black_box;
 
 use drtm_htm::NoHtm;
 use drtm_rdma::Fabric;
@@ -12,7 +12,6 @@ use drtm_txn::{
     Error as DbError, Pod, Setting,
     cluster::{ClusterTable, ClusterTx, Node, NodeBuilder, Partition, Worker},
 };
-use serde::{Deserialize, Serialize};
 use zerocopy::little_endian::U32;
 
 use super::{
@@ -50,17 +49,8 @@ fn of_number(number: &SubscriberNumber) -> u64 {
 #[derive(Debug)]
 pub(crate) struct Client {
     inputs: Inputs,
-    inserted: Inserted,
-}
-
-/// Forwardings that were inserted, less those that were deleted.
-#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
-pub(crate) struct Inserted(i64);
-
-impl AddAssign for Inserted {
-    fn add_assign(&mut self, other: Self) {
-        self.0 += other.0;
-    }
+    /// Forwardings, less those that it has deleted.
+    inserted: i64,
 }
 
 impl Tables {
@@ -82,7 +72,7 @@ impl Tables {
                 let forwardings = Transaction::forwardings(*facility, *start_time);
                 let rows = tx.get_many(self.call_forwardings, forwardings).await?;
                 let found = rows.iter().flatten().filter(|row| row.end_time > *end_time);
-                Ok(black_box(found.map(|row| row.number).last()).is_some())
+                Ok(black_box(found.map(|row| row.number).next_back()).is_some())
             }
             Transaction::GetAccessData { key } => Ok(black_box(tx.get(self.access_infos, key).await?).is_some()),
             Transaction::UpdateSubscriberData { facility, bit, data_a } => {
@@ -136,7 +126,7 @@ impl ClusterWorkload for Tatp {
     const KINDS: &'static [&'static str] = KINDS;
     type Tables = Tables;
     type Client = Client;
-    type Count = Inserted;
+    type Count = i64;
 
     fn size(&self) -> Vec<(&'static str, serde_json::Value)> {
         crate::drive::Workload::size(self)
@@ -180,7 +170,7 @@ impl ClusterWorkload for Tatp {
     }
 
     fn client(&self, _place: Place, number: usize) -> Result<Client, Error> {
-        Ok(Client { inputs: self.inputs(number), inserted: Inserted::default() })
+        Ok(Client { inputs: self.inputs(number), inserted: 0 })
     }
 
     async fn run_next<F: Fabric<Engine = NoHtm>, S: Setting<Engine = NoHtm>>(
@@ -192,11 +182,11 @@ impl ClusterWorkload for Tatp {
         let transaction = client.inputs.draw();
         let has_found = worker.transact(async |tx| tables.run(tx, &transaction).await).await?;
         let kind = transaction.kind();
-        client.inserted.0 += network::inserted(kind, has_found);
+        client.inserted += network::inserted(kind, has_found);
         Ok(Done { kind: kind as usize, is_committed: true })
     }
 
-    fn count(client: Client) -> Inserted {
+    fn count(client: Client) -> i64 {
         client.inserted
     }
 
@@ -204,7 +194,7 @@ impl ClusterWorkload for Tatp {
         &self,
         worker: &Worker<'_, F, S>,
         tables: Tables,
-        inserted: &mut Inserted,
+        inserted: &mut i64,
     ) -> Result<Vec<String>, Error> {
         let keys = 1..=self.register.subscribers();
         let typed = keys.clone().flat_map(|key| (1..=4).map(move |kind| (key, kind)));
@@ -217,7 +207,7 @@ impl ClusterWorkload for Tatp {
             special_facilities: read(worker, tables.special_facilities, typed).await?.into_iter().collect(),
             call_forwardings: read(worker, tables.call_forwardings, starts).await?.into_iter().collect(),
         };
-        let Ok(violations) = check(&rows, &self.register, inserted.0);
+        let Ok(violations) = check(&rows, &self.register, *inserted);
         Ok(violations.iter().map(ToString::to_string).collect())
     }
 
@@ -228,7 +218,7 @@ impl ClusterWorkload for Tatp {
         _tables: Tables,
         node: &Node<F, S>,
         place: Place,
-        _inserted: &Inserted,
+        _inserted: &i64,
     ) -> Result<Vec<String>, Error> {
         let db = node.local();
         let rows = Rows { db, tables: Defs::new(&self.register).open(db)?, subscribers: self.own(place).collect() };

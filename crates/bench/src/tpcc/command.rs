@@ -6,13 +6,12 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
-use clap::{Args as ClapArgs, ValueEnum, value_parser};
+use clap::{Args as ClapArgs, value_parser};
 use drtm_txn::{Db, Hash, Setting};
-use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{
-    Chances, Loader, Mix, Scale,
+    Chances, Loader, MixName, Scale,
     audit::Audit,
     cluster::Distributed,
     reading::Reading,
@@ -44,8 +43,9 @@ use crate::{
 /// max_rss_mib}; with a log also
 /// {log_bytes_per_transaction, log_bytes_per_s, log_syncs_per_s, recovery_s, recovery_rows, recovery_log_bytes};
 /// on several nodes without reads and read_reruns, and also
-/// {coroutines, per_transaction: {round_trips, messages, one_sided, bytes}, per_phase: {phase: the same}}, of
-/// committed transactions and what their aborted runs sent
+/// {coroutines, cpu_us, per_transaction: {round_trips, messages, one_sided, bytes, wait_us, round_us}, per_phase: {phase: the same}}, of
+/// committed transactions and what their aborted runs sent; wait_us is what one waits for other
+/// nodes, round_us what a round of requests takes
 #[derive(Debug, ClapArgs)]
 #[command(verbatim_doc_comment, after_help = AFTER_HELP)]
 pub(crate) struct Args {
@@ -92,39 +92,6 @@ Examples:
   drtm-bench tpcc --durability sync --path DIR       commits that survive a power cut; checked again when reopened
   drtm-bench tpcc --mix stock-level-half --reads validated
                                                      long reads, refused when others write what they have read";
-
-/// Which transactions come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
-pub(crate) enum MixName {
-    /// 45 % NEW-ORDER, 43 % PAYMENT, 4 % of each of the others
-    Standard,
-    /// NEW-ORDER only
-    NewOrder,
-    /// PAYMENT only
-    Payment,
-    /// ORDER-STATUS only
-    OrderStatus,
-    /// DELIVERY only
-    Delivery,
-    /// STOCK-LEVEL only
-    StockLevel,
-    /// Half NEW-ORDER, half STOCK-LEVEL: long reads among writes
-    StockLevelHalf,
-}
-
-impl MixName {
-    pub(super) fn mix(self) -> Mix {
-        match self {
-            Self::Standard => Mix::STANDARD,
-            Self::NewOrder => Mix::of_one(super::Kind::NewOrder),
-            Self::Payment => Mix::of_one(super::Kind::Payment),
-            Self::OrderStatus => Mix::of_one(super::Kind::OrderStatus),
-            Self::Delivery => Mix::of_one(super::Kind::Delivery),
-            Self::StockLevel => Mix::of_one(super::Kind::StockLevel),
-            Self::StockLevelHalf => Mix::STOCK_LEVEL_HALF,
-        }
-    }
-}
 
 impl Args {
     pub(crate) fn carry_out(&self, seed: u64, report: &Report) -> Result<(), Error> {

@@ -1,5 +1,8 @@
 //! Which transaction comes next (5.2.3): cards from a shuffled deck, which is shuffled anew when it is used up (5.2.4.2).
 
+use clap::ValueEnum;
+use serde::{Deserialize, Serialize};
+
 use super::Random;
 
 /// The five transactions.
@@ -68,6 +71,39 @@ impl Mix {
     /// ```
     pub fn of_one(kind: Kind) -> Self {
         Self(Kind::ALL.map(|each| (each == kind).into()))
+    }
+}
+
+/// Which transactions come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+pub(crate) enum MixName {
+    /// 45 % NEW-ORDER, 43 % PAYMENT, 4 % of each of the others
+    Standard,
+    /// NEW-ORDER only
+    NewOrder,
+    /// PAYMENT only
+    Payment,
+    /// ORDER-STATUS only
+    OrderStatus,
+    /// DELIVERY only
+    Delivery,
+    /// STOCK-LEVEL only
+    StockLevel,
+    /// Half NEW-ORDER, half STOCK-LEVEL: long reads among writes
+    StockLevelHalf,
+}
+
+impl MixName {
+    pub(super) fn mix(self) -> Mix {
+        match self {
+            Self::Standard => Mix::STANDARD,
+            Self::NewOrder => Mix::of_one(Kind::NewOrder),
+            Self::Payment => Mix::of_one(Kind::Payment),
+            Self::OrderStatus => Mix::of_one(Kind::OrderStatus),
+            Self::Delivery => Mix::of_one(Kind::Delivery),
+            Self::StockLevel => Mix::of_one(Kind::StockLevel),
+            Self::StockLevelHalf => Mix::STOCK_LEVEL_HALF,
+        }
     }
 }
 

@@ -65,7 +65,8 @@ fn choose<S: Setting, M: Mode, O: Shelf>(
     Ok((warehouse, district, there(middle(named), CUSTOMER)?))
 }
 
-/// Of those who have a last name, by their first names, the one in the middle, rounded up (2.5.2.2).
+/// Of those who have a last name, by their first names, the one in the middle, rounded up
+/// (2.5.2.2).
 pub(super) fn middle(named: &mut [([u8; 16], u32)]) -> Option<u32> {
     named.sort_unstable();
     named.get(named.len().div_ceil(2).checked_sub(1)?).map(|(_, customer)| *customer)

@@ -1,10 +1,10 @@
-//! Customer-position on a cluster: a customer and all that it has is on one node, and securities are
-//! divided by their numbers. Beside it, transactions that change prices.
+//! Customer-position on a cluster: a customer and all that it has is on one node, and securities
+//! are divided by their numbers. Beside it, transactions that change prices.
 
 #[cfg(test)]
 mod tests;
 
-use std::{hint::black_box, ops::AddAssign};
+use std::hint::black_box;
 
 use drtm_htm::NoHtm;
 use drtm_rdma::Fabric;
@@ -12,7 +12,6 @@ use drtm_txn::{
     Error as DbError, Hash, Pod, Setting, TableDef,
     cluster::{ClusterTable, ClusterTx, Node, NodeBuilder, Partition, Worker},
 };
-use serde::{Deserialize, Serialize};
 
 use super::{
     Account, AccountKey, Customer, CustomerKey, CustomerPosition, Holding, HoldingKey, LastTrade, SecurityKey,
@@ -48,17 +47,8 @@ pub(crate) struct Client {
     customers: u32,
     first: u32,
     step: u32,
-    fed: Fed,
-}
-
-/// How often prices were changed.
-#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
-pub(crate) struct Fed(u64);
-
-impl AddAssign for Fed {
-    fn add_assign(&mut self, other: Self) {
-        self.0 += other.0;
-    }
+    /// How often it has changed prices.
+    fed: u64,
 }
 
 /// What the customer is shown of each account: what it has in cash, and what its securities are
@@ -142,7 +132,7 @@ impl ClusterWorkload for CustomerPosition {
     const KINDS: &'static [&'static str] = &["customer-position", "market-feed"];
     type Tables = Tables;
     type Client = Client;
-    type Count = Fed;
+    type Count = u64;
 
     fn size(&self) -> Vec<(&'static str, serde_json::Value)> {
         vec![
@@ -195,7 +185,7 @@ impl ClusterWorkload for CustomerPosition {
             return Err(Error::Options { option: "--nodes", with: "fewer customers", instead });
         }
         let random = Random::seeded(spread(self.seed, number));
-        Ok(Client { random, customers, first: place.node.into(), step: place.nodes.into(), fed: Fed::default() })
+        Ok(Client { random, customers, first: place.node.into(), step: place.nodes.into(), fed: 0 })
     }
 
     async fn run_next<F: Fabric<Engine = NoHtm>, S: Setting<Engine = NoHtm>>(
@@ -211,7 +201,7 @@ impl ClusterWorkload for CustomerPosition {
             let to = (from + random.within(1, securities - 1)) % securities;
             let part = random.within(1, 10);
             worker.transact(async |tx| tables.feed(tx, [from, to], part).await).await?;
-            fed.0 += 1;
+            *fed += 1;
             return Ok(Done { kind: 1, is_committed: true });
         }
         let customer = *first + *step * random.within(0, *customers - 1);
@@ -219,7 +209,7 @@ impl ClusterWorkload for CustomerPosition {
         Ok(Done { kind: 0, is_committed: true })
     }
 
-    fn count(client: Client) -> Fed {
+    fn count(client: Client) -> u64 {
         client.fed
     }
 
@@ -228,7 +218,7 @@ impl ClusterWorkload for CustomerPosition {
         &self,
         worker: &Worker<'_, F, S>,
         tables: Tables,
-        fed: &mut Fed,
+        fed: &mut u64,
     ) -> Result<Vec<String>, Error> {
         let all = 0..self.brokerage.securities();
         let (mut at_first, mut now, mut changes) = (0, 0, 0);
@@ -245,8 +235,8 @@ impl ClusterWorkload for CustomerPosition {
         if now != at_first {
             violations.push(format!("prices are {now} together where {at_first} is expected"));
         }
-        if changes != 2 * fed.0 {
-            violations.push(format!("prices have changed {changes} times where {} is expected", 2 * fed.0));
+        if changes != 2 * *fed {
+            violations.push(format!("prices have changed {changes} times where {} is expected", 2 * *fed));
         }
         Ok(violations)
     }
@@ -258,7 +248,7 @@ impl ClusterWorkload for CustomerPosition {
         tables: Tables,
         node: &Node<F, S>,
         place: Place,
-        _fed: &Fed,
+        _fed: &u64,
     ) -> Result<Vec<String>, Error> {
         let (mut violations, mut counts) = (Vec::new(), [0; 3]);
         for customer in Self::own(self.brokerage.customers(), place) {

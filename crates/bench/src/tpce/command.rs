@@ -18,13 +18,14 @@ use crate::{
 /// security's price to another's. When all is over, prices must be as much as at first, and have
 /// changed as often as was committed. This is no result of TPC-E, and may not be called one.
 ///
-/// It runs on nodes of a cluster, of which there may be one. On shm and tcp, each node is a process.
-/// On sim, all is simulated in virtual time, and nothing is measured.
+/// It runs on nodes of a cluster, of which there may be one. On shm and tcp, each node is a
+/// process. On sim, all is simulated in virtual time, and nothing is measured.
 ///
-/// JSON: {workload, threads, customers, securities, feeds, engine, simulated, nodes, fabric, protocol, coroutines,
-/// per_transaction: {round_trips, messages, one_sided, bytes}, per_phase: {phase: the same}, durability, seconds,
-/// committed, throughput, aborts: {cause: n}, latency_us: {transaction: {p50, p90, p99, p999}},
-/// consistency: "ok"|[violations], max_rss_mib}
+/// JSON: {workload, threads, customers, securities, feeds, engine, simulated, nodes, fabric,
+/// protocol, coroutines, cpu_us,
+/// per_transaction: {round_trips, messages, one_sided, bytes, wait_us, round_us},
+/// per_phase: {phase: the same}, durability, seconds, committed, throughput, aborts: {cause: n},
+/// latency_us: {transaction: {p50, p90, p99, p999}}, consistency: "ok"|[violations], max_rss_mib}
 #[derive(Debug, ClapArgs)]
 #[command(verbatim_doc_comment, after_help = AFTER_HELP)]
 pub(crate) struct Args {

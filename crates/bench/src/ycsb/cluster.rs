@@ -19,9 +19,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{
-    Operation, Row, Transaction, check,
-    command::Load,
-    key, number, population,
+    Operation, Row, Transaction, check, key,
+    load::Load,
+    number, population,
     shelf::{ClusterRecords, RECORD, Shelf},
     worker::{KINDS, SEVERAL, Task},
 };

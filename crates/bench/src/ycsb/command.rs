@@ -1,22 +1,22 @@
 //! `drtm-bench ycsb`: YCSB, run.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use clap::{
-    Args as ClapArgs, ValueEnum,
+    Args as ClapArgs,
     builder::{PossibleValuesParser, TypedValueParser},
     value_parser,
 };
 use drtm_txn::{Db, Hash, Ordered, Setting};
-use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{
-    Choice, EXPONENT, FIELD, Inputs, MOST, Plan, SHORT, Shape, Transactions, Workload as Core, check,
+    Choice, EXPONENT, FIELD, MOST, SHORT, Shape, Transactions, check,
     cluster::Distributed,
+    load::{Dist, Kind, Load, MixName},
     population,
     shelf::{RECORD, Records, Shelf},
-    worker::{Task, Worker},
+    worker::Worker,
 };
 use crate::{
     Error,
@@ -36,15 +36,16 @@ use crate::{
 /// field must be as a write has left it, and all together must say that they were written as often as was
 /// committed. Records are in a hash table, but for E in an ordered one.
 ///
-/// On several nodes, records are divided by their numbers, and none prefers a node. A client knows
-/// of no records that others insert: in D and E it reads its own, and those of the beginning. On shm
-/// and tcp, each node is a process. On sim, all is simulated in virtual time, and nothing is measured.
+/// On several nodes, records are divided by their numbers, and no client prefers a node. A client
+/// knows of no records that others insert: in D and E it reads its own, and those of the beginning.
+/// On shm and tcp, each node is a process. On sim, all is simulated in virtual time, and nothing is
+/// measured.
 ///
 /// JSON: {workload, threads, mix, records, dist, value_bytes, table, ops (X), reads (X), engine, simulated,
 /// nodes, fabric, protocol, durability, seconds, committed, throughput, aborts: {cause: n},
 /// latency_us: {operation: {p50, p90, p99, p999}}, consistency: "ok"|[violations], max_rss_mib}; with a log also
 /// {log_bytes_per_transaction, log_bytes_per_s, log_syncs_per_s, recovery_s, recovery_rows, recovery_log_bytes}; on
-/// several nodes also {coroutines, per_transaction: {round_trips, messages, one_sided, bytes},
+/// several nodes also {coroutines, cpu_us, per_transaction: {round_trips, messages, one_sided, bytes, wait_us, round_us},
 /// per_phase: {phase: the same}}, of committed transactions and what their aborted runs sent
 #[derive(Clone, Debug, ClapArgs)]
 #[command(verbatim_doc_comment, after_help = AFTER_HELP)]
@@ -89,48 +90,6 @@ fn value_bytes() -> impl TypedValueParser<Value = usize> {
     PossibleValuesParser::new(["100", "1000"]).map(|bytes| if bytes == "100" { FIELD } else { 10 * FIELD })
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
-pub(super) enum MixName {
-    /// Half reads, half updates
-    A,
-    /// 95 % reads, 5 % updates
-    B,
-    /// Reads only
-    C,
-    /// 95 % reads of what was inserted last, 5 % insertions
-    D,
-    /// 95 % scans of up to a hundred records, 5 % insertions
-    E,
-    /// Half reads, half reads with a write of what was read
-    F,
-    /// Transactions of several reads and writes
-    X,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
-pub(super) enum Dist {
-    /// Each as often as any other
-    Uniform,
-    /// Few of them often, with an exponent of 0.99
-    Zipf,
-    /// Those that were inserted last most often
-    Latest,
-}
-
-impl MixName {
-    fn core(self) -> Option<Core> {
-        Some(match self {
-            Self::A => Core::A,
-            Self::B => Core::B,
-            Self::C => Core::C,
-            Self::D => Core::D,
-            Self::E => Core::E,
-            Self::F => Core::F,
-            Self::X => return None,
-        })
-    }
-}
-
 impl Args {
     pub(crate) fn carry_out(&self, seed: u64, report: &Report) -> Result<(), Error> {
         let refused = |option, with, instead| Err(Error::Options { option, with, instead });
@@ -138,7 +97,7 @@ impl Args {
             return refused("--dist latest", "--mix x", "nothing is inserted, so ask for uniform or zipf");
         }
         let bytes = self.value_bytes.unwrap_or(if self.mix == MixName::X { FIELD } else { 10 * FIELD });
-        // What is here is compiled for every engine and fabric, so that it is not more than is of use.
+        // What is here is compiled for every engine and fabric: it is not more than is of use.
         match (self.mix, bytes) {
             (MixName::E, FIELD) => refused("--value-bytes 100", "--mix e", "scans are of the core package's 1000"),
             (MixName::E, _) => self.run::<Ordered, 10>(seed, report),
@@ -197,56 +156,6 @@ impl Args {
             Until::Time(time) => time.max(Duration::from_secs(1)).as_secs() * 1_000_000,
         };
         (operations.saturating_mul(threads) / 20).min(self.records)
-    }
-}
-
-/// What workers do, wherever records are.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub(super) struct Load {
-    mix: MixName,
-    dist: Dist,
-    fields: u8,
-    /// Of X.
-    shape: Shape,
-}
-
-impl Load {
-    #[cfg(test)]
-    pub(super) fn of(mix: MixName, dist: Dist, fields: u8) -> Self {
-        Self { mix, dist, fields, shape: Shape::STANDARD }
-    }
-
-    /// What so many workers do together, who insert about `room` records.
-    pub(super) fn shared(&self, records: u64, room: u64, workers: usize) -> Result<Kind, Error> {
-        let Some(core) = self.mix.core() else {
-            // Whether there are enough records, before they are loaded.
-            Transactions::new(records, self.shape, 0)?;
-            return Ok(Kind::Transactions(self.shape));
-        };
-        let choice = match self.dist {
-            Dist::Uniform => Choice::Uniform,
-            Dist::Zipf => Choice::Zipfian,
-            Dist::Latest => Choice::Latest,
-        };
-        let core = Core { choice, fields: self.fields, ..core };
-        Ok(Kind::Core(Arc::new(Plan::new(core, records, room, workers)?)))
-    }
-}
-
-/// What is done in a transaction.
-#[derive(Debug)]
-pub(super) enum Kind {
-    Core(Arc<Plan>),
-    Transactions(Shape),
-}
-
-impl Kind {
-    /// What one of the workers does.
-    pub(super) fn task(&self, records: u64, worker: usize, seed: u64) -> Result<Task, Error> {
-        Ok(match self {
-            Self::Core(plan) => Task::Core(Inputs::new(plan, worker, seed)?),
-            Self::Transactions(shape) => Task::Transactions(Transactions::new(records, *shape, seed)?),
-        })
     }
 }
 

@@ -39,8 +39,8 @@ pub(crate) trait Shelf: Kind {
     where
         Self: Sized;
 
-    /// Like [`scan`](Self::scan), over several nodes. Keys of neighbours are about `apart` from each
-    /// other.
+    /// Like [`scan`](Self::scan), over several nodes. Keys of neighbours are about `apart` from
+    /// each other.
     async fn scan_nodes<F: Fabric<Engine = NoHtm>, S: Setting<Engine = NoHtm>, const FIELDS: usize>(
         tx: &mut ClusterTx<'_, F, S>,
         records: ClusterRecords<Self, FIELDS>,

@@ -97,7 +97,8 @@ fn write<S: Setting, O: Shelf, const FIELDS: usize>(
     there(tx.update(records, &key(number), |row| row.write(number, field))?, RECORD)
 }
 
-/// The operations' names, as [`Kind`](super::Kind) numbers them, and that of a transaction of several.
+/// The operations' names, as [`Kind`](super::Kind) numbers them, and that of a transaction of
+/// several.
 pub(super) const KINDS: &[&str] = &["read", "update", "insert", "scan", "read-modify-write", "transaction"];
 
 /// Which of these a transaction of several operations is.

@@ -76,6 +76,21 @@ pub(super) struct Coordinator<'e, F: Fabric, S: Setting> {
     chooser: Option<RefCell<Chooser>>,
     /// How often closures were run again, by cause.
     pub(super) conflicts: Cell<[u64; Conflict::ALL.len()]>,
+    /// Rounds to other nodes, by phase.
+    pub(super) rounds: Cell<[Rounds; Phase::ALL.len()]>,
+}
+
+/// Rounds of requests that went to other nodes, and how long they took.
+///
+/// # Example
+///
+/// See [`Worker::rounds`](super::Worker::rounds).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Rounds {
+    /// How many.
+    pub count: u64,
+    /// From the first request to the last answer, all rounds together.
+    pub took: Duration,
 }
 
 impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> Coordinator<'e, F, S> {
@@ -97,6 +112,7 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> Coordinator<'e, F, S> {
             met: RefCell::default(),
             random: Cell::new(holder.to_word()),
             conflicts: Cell::default(),
+            rounds: Cell::default(),
         }
     }
 
@@ -165,6 +181,14 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> Coordinator<'e, F, S> {
             Presence::Left(last) | Presence::Died(last) => last.0 >= holder.incarnation(),
             _ => false,
         }
+    }
+
+    /// Counts a round that has ended.
+    pub(super) fn count_round(&self, phase: Phase, took: Duration) {
+        let mut all = self.rounds.get();
+        let rounds = &mut all[phase as usize];
+        (rounds.count, rounds.took) = (rounds.count + 1, rounds.took + took);
+        self.rounds.set(all);
     }
 
     /// Counts that a closure is run again.

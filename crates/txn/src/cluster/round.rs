@@ -38,6 +38,8 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> Coordinator<'e, F, S> {
     ///
     /// The first that there is.
     pub(super) async fn round(&self, state: &mut State<'e, F::Port>, phase: Phase, asks: &[Ask]) -> Result<(), Error> {
+        let is_remote = asks.iter().any(|ask| state.node_of(*ask) != self.id());
+        let began = is_remote.then(|| self.endpoint().now());
         let mut outcome = self.post(state, phase, asks).await;
         keep_first(&mut outcome, self.collect(state).await);
         // What was missed in the memory of its owner, that one has to say.
@@ -45,6 +47,9 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> Coordinator<'e, F, S> {
         if !missed.is_empty() && outcome.is_ok() {
             outcome = self.post(state, phase, &missed).await;
             keep_first(&mut outcome, self.collect(state).await);
+        }
+        if let Some(began) = began {
+            self.count_round(phase, self.endpoint().now().since(began));
         }
         outcome
     }

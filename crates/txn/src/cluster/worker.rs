@@ -10,7 +10,7 @@ use drtm_rdma::{
 use super::{
     ClusterTx,
     ask::{Ask, cost},
-    coordinator::Coordinator,
+    coordinator::{Coordinator, Rounds},
     participant::Participant,
     shared::{Shared, VERSION},
     wire::{Apply, Before, Check, Guard, Introduce, Line, Lock, Place, Read, Reap, Refusal, Scan, Unlock},
@@ -157,6 +157,35 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> Worker<'e, F, S> {
     #[must_use]
     pub fn conflicts(&self, cause: Conflict) -> u64 {
         self.inner.conflicts.get()[cause.index()]
+    }
+
+    /// The rounds of a phase that this worker's transactions made to other nodes, and waited for. A
+    /// round takes one round trip, and a second one where verbs have missed a row.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm_htm::NoHtm;
+    /// use drtm_rdma::{LocalConfig, LocalFabric, NodeId, Phase};
+    /// use drtm_txn::{Builder, Error, Setting, cluster::{Node, Rounds}};
+    ///
+    /// #[derive(Debug)]
+    /// struct Plain;
+    ///
+    /// impl Setting for Plain {
+    ///     type Engine = NoHtm;
+    /// }
+    ///
+    /// let fabric = LocalFabric::<NoHtm>::new(1, LocalConfig::perfect());
+    /// let builder = Builder::new().memory(16 << 20);
+    /// let node = Node::<_, Plain>::builder(NoHtm, &fabric, NodeId(0), builder)?.owners([NodeId(0)])?.start()?;
+    /// let endpoint = node.endpoint()?;
+    /// assert_eq!(node.worker(&endpoint)?.rounds(Phase::Commit), Rounds::default());
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[must_use]
+    pub fn rounds(&self, phase: Phase) -> Rounds {
+        self.inner.rounds.get()[phase as usize]
     }
 
     /// Begins a transaction.

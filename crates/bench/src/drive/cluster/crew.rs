@@ -8,11 +8,12 @@ use std::{
 };
 
 use drtm_htm::NoHtm;
-use drtm_rdma::{Endpoint, Fabric, Spawner, Time};
+use drtm_rdma::{Counters, Endpoint, Fabric, Phase, Spawner, Time};
 use drtm_txn::{
     Conflict, Setting,
-    cluster::{Node, Worker},
+    cluster::{Node, Rounds, Worker},
 };
+use rustix::time::{ClockId, clock_gettime};
 
 use super::{
     plan::{Length, Plan},
@@ -196,11 +197,20 @@ async fn serve<F: Fabric<Engine = NoHtm>, S: Setting<Engine = NoHtm>, W: Cluster
     }
 }
 
+/// How much processor time this process has had.
+fn processor_time() -> Duration {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec as u32)
+}
+
 /// A worker's counters at one moment.
 struct Look {
     at: Time,
-    counters: drtm_rdma::Counters,
+    counters: Counters,
+    rounds: [Rounds; Phase::ALL.len()],
     conflicts: [u64; Conflict::ALL.len()],
+    /// Of the process.
+    cpu: Duration,
 }
 
 impl Look {
@@ -209,6 +219,8 @@ impl Look {
         Self {
             at: endpoint.now(),
             counters: endpoint.counters(),
+            rounds: Phase::ALL.map(|phase| worker.rounds(phase)),
+            cpu: processor_time(),
             conflicts: Conflict::ALL.map(|of| worker.conflicts(of)),
         }
     }
@@ -216,7 +228,11 @@ impl Look {
     fn tell_since(&self, before: &Self, tally: &mut Tally) {
         let conflicts = self.conflicts.iter().zip(&before.conflicts);
         tally.conflicts.iter_mut().zip(conflicts).for_each(|(all, (now, then))| *all += now - then);
-        tally.add_sent(before.counters, self.counters);
+        tally.add_sent(self.counters - before.counters, |phase| {
+            let (now, then) = (self.rounds[phase as usize], before.rounds[phase as usize]);
+            Rounds { count: now.count - then.count, took: now.took - then.took }
+        });
+        tally.cpu_nanos = Some(self.cpu.saturating_sub(before.cpu).as_nanos() as u64);
     }
 }
 

@@ -10,13 +10,17 @@ use super::{
 };
 use crate::{drive::latency::Percentiles, report::table};
 
-/// What committed transactions sent on average. What was aborted is included.
+/// What committed transactions sent and waited for on average. What was aborted is included.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(crate) struct PerTransaction {
     round_trips: f64,
     messages: f64,
     one_sided: f64,
     bytes: f64,
+    /// Microseconds of waiting for other nodes.
+    wait_us: f64,
+    /// Microseconds that a round of requests took, if there was any.
+    round_us: Option<f64>,
 }
 
 impl PerTransaction {
@@ -27,12 +31,16 @@ impl PerTransaction {
             messages: each(sent.messages),
             one_sided: each(sent.one_sided),
             bytes: each(sent.bytes),
+            wait_us: each(sent.waited_nanos) / 1_000.0,
+            round_us: (sent.rounds > 0).then(|| sent.waited_nanos as f64 / sent.rounds as f64 / 1_000.0),
         }
     }
 
     fn row(&self, name: &str) -> Vec<String> {
         let numbers = [self.round_trips, self.messages, self.one_sided].map(|number| format!("{number:.3}"));
-        [name.to_owned()].into_iter().chain(numbers).chain([format!("{:.1}", self.bytes)]).collect()
+        let round = self.round_us.map_or_else(|| "-".to_owned(), |took| format!("{took:.1}"));
+        let others = [format!("{:.1}", self.bytes), format!("{:.1}", self.wait_us), round];
+        [name.to_owned()].into_iter().chain(numbers).chain(others).collect()
     }
 }
 
@@ -41,6 +49,8 @@ impl PerTransaction {
 pub(crate) struct Figures {
     /// Of each worker.
     coroutines: u16,
+    /// Microseconds of processor time of a committed transaction, of all nodes.
+    cpu_us: Option<f64>,
     per_transaction: PerTransaction,
     per_phase: BTreeMap<&'static str, PerTransaction>,
 }
@@ -52,6 +62,10 @@ impl Figures {
         let phases = tally.phases.iter().zip(PHASES).filter(|(sent, _)| **sent != Sent::default());
         Self {
             coroutines: plan.coroutines,
+            cpu_us: tally
+                .cpu_nanos
+                .filter(|_| tally.committed > 0)
+                .map(|cpu| cpu as f64 / tally.committed as f64 / 1_000.0),
             per_transaction: PerTransaction::of(&all, tally.committed),
             per_phase: phases.map(|(sent, (_, name))| (name, PerTransaction::of(sent, tally.committed))).collect(),
         }
@@ -65,8 +79,13 @@ impl Figures {
     /// For people.
     pub(crate) fn text(&self) -> String {
         let rows = PHASES.iter().filter_map(|(_, name)| Some(self.per_phase.get(name)?.row(name)));
-        let headers = ["per committed transaction", "round trips", "messages", "one-sided", "bytes"];
-        table(&headers, 1, rows.chain([self.per_transaction.row("all")]))
+        let headers =
+            ["per committed transaction", "round trips", "messages", "one-sided", "bytes", "wait, us", "a round, us"];
+        let sent = table(&headers, 1, rows.chain([self.per_transaction.row("all")]));
+        match self.cpu_us {
+            Some(cpu) => format!("{sent}\n\nprocessor time of a committed transaction, on all nodes: {cpu:.1} us"),
+            None => sent,
+        }
     }
 }
 

@@ -33,7 +33,12 @@ pub(crate) fn simulate<S: Setting<Engine = NoHtm>, W: ClusterWorkload>(
         }
     }
     match sim.run() {
-        RunEnd::Done => stand.outcome(),
+        RunEnd::Done => {
+            let mut gathered = stand.outcome()?;
+            // It would be this machine's, for the simulation.
+            gathered.tally.cpu_nanos = None;
+            Ok(gathered)
+        }
         end => Err(stand.outcome().err().unwrap_or(Error::Simulation(end))),
     }
 }

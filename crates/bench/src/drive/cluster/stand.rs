@@ -104,7 +104,7 @@ impl<W: ClusterWorkload> Stand<W> {
     /// A worker has run.
     pub(super) fn has_run(&self, tally: &Tally, count: W::Count) {
         let mut held = self.held.lock();
-        held.tally.add(tally);
+        held.tally.add_here(tally);
         held.count += count;
         held.done += 1;
         if held.done == self.workers {

@@ -1,7 +1,7 @@
 //! What workers count. Processes send it to each other.
 
 use drtm_rdma::{Counters, Phase};
-use drtm_txn::Conflict;
+use drtm_txn::{Conflict, cluster::Rounds};
 use serde::{Deserialize, Serialize};
 
 use crate::drive::latency::Latencies;
@@ -17,6 +17,9 @@ pub(super) struct Sent {
     pub(super) one_sided: u64,
     /// Of all these, without headers of the fabric.
     pub(super) bytes: u64,
+    /// Rounds of requests to other nodes that a transaction waited for, and how long they took.
+    pub(super) rounds: u64,
+    pub(super) waited_nanos: u64,
 }
 
 impl Sent {
@@ -25,6 +28,8 @@ impl Sent {
         self.messages += other.messages;
         self.one_sided += other.one_sided;
         self.bytes += other.bytes;
+        self.rounds += other.rounds;
+        self.waited_nanos += other.waited_nanos;
     }
 }
 
@@ -55,6 +60,8 @@ pub(crate) struct Tally {
     pub(super) phases: [Sent; PHASES.len()],
     /// The most bytes that a process had in memory, if the system tells.
     pub(super) most_memory: Option<u64>,
+    /// Processor time of all processes while they counted, but in virtual time.
+    pub(super) cpu_nanos: Option<u64>,
 }
 
 impl Tally {
@@ -67,6 +74,7 @@ impl Tally {
             latencies: vec![Latencies::default(); kinds],
             phases: Default::default(),
             most_memory: None,
+            cpu_nanos: None,
         }
     }
 
@@ -85,19 +93,30 @@ impl Tally {
         self.latencies.iter_mut().zip(&other.latencies).for_each(|(all, one)| all.add(one));
         self.phases.iter_mut().zip(&other.phases).for_each(|(all, one)| all.add(one));
         self.most_memory = self.most_memory.max(other.most_memory);
+        self.cpu_nanos = self.cpu_nanos.into_iter().chain(other.cpu_nanos).reduce(|one, other| one + other);
     }
 
-    /// Adds what an endpoint has sent between two looks at its counters.
-    pub(super) fn add_sent(&mut self, from: Counters, to: Counters) {
-        let counters = to - from;
+    /// Adds what another worker of the same process has counted at the same time.
+    pub(super) fn add_here(&mut self, other: &Self) {
+        // That of the process, which each of them has looked at.
+        let cpu_nanos = self.cpu_nanos.max(other.cpu_nanos);
+        self.add(other);
+        self.cpu_nanos = cpu_nanos;
+    }
+
+    /// Adds what an endpoint has sent between two looks at its counters, and the rounds of each
+    /// phase.
+    pub(super) fn add_sent(&mut self, counters: Counters, rounds: impl Fn(Phase) -> Rounds) {
         for (sent, (phase, _)) in self.phases.iter_mut().zip(PHASES) {
-            let counted = counters[phase];
+            let (counted, rounds) = (counters[phase], rounds(phase));
             sent.add(&Sent {
                 round_trips: counted.round_trips,
                 // Each call has a reply, which the other end counts as sent.
                 messages: counted.sends + 2 * counted.calls,
                 one_sided: counted.operations(),
                 bytes: counted.bytes_out + counted.bytes_in,
+                rounds: rounds.count,
+                waited_nanos: rounds.took.as_nanos() as u64,
             });
         }
     }

@@ -8,7 +8,7 @@ use crate::{
         Gathered, Sound,
         trial::{Careless, Carelessly, FABRICS, NODES, run_on},
     },
-    ycsb::command::{Dist, MixName},
+    ycsb::load::{Dist, MixName},
 };
 
 /// Clients that read in one transaction, and write in another.
