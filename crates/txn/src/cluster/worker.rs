@@ -18,7 +18,7 @@ use super::{
 use crate::{Conflict, Embedded, Error, Setting};
 
 /// After how many runs a closure's rows are locked before it is run again.
-const CLAIM_AFTER: u32 = 4;
+const CLAIM_AFTER: u32 = 2;
 
 /// One thread's way to begin transactions, and to serve those of others: of a
 /// [node](super::Node), for the coroutines of one endpoint. Clones are the same worker.
