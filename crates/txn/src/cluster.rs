@@ -38,9 +38,11 @@
 //! are gone. What it had locked stays locked, and is told of ([`Refusal::HolderDead`]).
 
 mod ask;
+mod clock;
 mod coordinator;
 mod error;
 mod handle;
+mod lease;
 mod node;
 mod participant;
 mod partition;
@@ -48,6 +50,7 @@ mod peers;
 mod protocol;
 mod reach;
 mod round;
+mod sets;
 mod shared;
 mod state;
 mod table;
@@ -55,11 +58,13 @@ mod tx;
 mod wire;
 mod worker;
 
+pub use clock::{ClusterTime, Timing};
 pub use error::ClusterError;
 pub use handle::{Cluster, Submitted};
 pub use node::{Node, NodeBuilder};
 pub use partition::Partition;
 pub use protocol::{Form, Protocol};
+pub use sets::{Rows, Sets};
 pub use table::ClusterTable;
 pub use tx::ClusterTx;
 pub use wire::Refusal;

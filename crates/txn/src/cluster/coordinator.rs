@@ -19,6 +19,7 @@ use drtm_rdma::{
 
 use super::{
     ClusterError, Protocol,
+    clock::WorkerClock,
     participant::Participant,
     peers::Peer,
     shared::{Shared, VERSION},
@@ -59,6 +60,7 @@ pub(super) struct Coordinator<'e, F: Fabric, S: Setting> {
     /// How many of these are not finished.
     pub(super) unfinished: Cell<usize>,
     pub(super) janitor: Cell<Option<Waker>>,
+    pub(super) clock: WorkerClock,
     /// For each node.
     met: RefCell<Vec<Option<Met>>>,
     random: Cell<u64>,
@@ -80,6 +82,7 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> Coordinator<'e, F, S> {
             abandoned: RefCell::default(),
             unfinished: Cell::new(0),
             janitor: Cell::new(None),
+            clock: WorkerClock::default(),
             met: RefCell::default(),
             random: Cell::new(holder.to_word()),
             conflicts: Cell::default(),
@@ -175,6 +178,8 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> Coordinator<'e, F, S> {
     }
 
     pub(super) fn participant(&self) -> RefMut<'_, Participant<S>> {
+        // What it is asked to lock may be leased.
+        self.publish_time();
         self.participant.borrow_mut()
     }
 

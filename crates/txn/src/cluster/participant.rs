@@ -15,12 +15,12 @@ use std::{
 };
 
 use drtm_htm::Engine;
-use drtm_kv::{Current, ForHolder, Handle, Holder, KvError, Nowhere, ReadEntry, Reserved, Version};
+use drtm_kv::{Current, ForHolder, Handle, Holder, KvError, Leases, Lend, Nowhere, ReadEntry, Reserved, Version};
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
-use super::wire::{Change, Found, Is, LineIs, Placed, Refusal, Scanned, ScannedRow, Shifts, Wire as _};
+use super::wire::{Change, Found, Is, LeasedRow, LineIs, Placed, Refusal, Scanned, ScannedRow, Shifts, Wire as _};
 use crate::{
     Conflict, Error, Setting,
     arena::ArenaRange,
@@ -170,6 +170,35 @@ impl<S: Setting> Participant<S> {
             Err(absence) => Is::Nothing(absence),
         };
         Ok(Found { count, is })
+    }
+
+    /// Leases a row until a time, or shares the lease that it has, and reads it.
+    pub(super) fn lease(
+        &mut self,
+        table: u16,
+        key: KeyRef<'_>,
+        holder: Holder,
+        until: u64,
+        is_dead: impl Fn(Holder) -> bool,
+    ) -> Result<LeasedRow<'_>, Refusal> {
+        let count = self.count()?;
+        let served = Self::table(&self.home, table, key)?;
+        let at = match served.storage.read::<Any, _>(key, Current, &mut Nowhere)? {
+            Ok(located) => located.at,
+            Err(absence) => return Ok(LeasedRow { end: 0, found: Found { count, is: Is::Nothing(absence) } }),
+        };
+        let end = match self.home.db.store.records().lease(at, until, Leases::None)? {
+            Some(Lend::Shared(end)) => end,
+            Some(_) => return Err(self.locked(at, is_dead)),
+            None => return Err(Refusal::Moved),
+        };
+        // Under the lease from here on, so that it is one row's value.
+        let found = self.read(table, key, holder, is_dead)?;
+        match found.is {
+            Is::Record { at: now_at, .. } if now_at == at => Ok(LeasedRow { end, found }),
+            Is::Locked(_) => Err(Refusal::Locked),
+            _ => Err(Refusal::Moved),
+        }
     }
 
     /// Reads the rows of a range, as many as there is room for in so many bytes.

@@ -21,15 +21,15 @@ use crate::{Conflict, Error, storage::KeyRef};
 /// A node, as its peers reach into its memory.
 #[derive(Debug)]
 pub(super) struct Peer {
-    node: NodeId,
+    pub(super) node: NodeId,
     /// Its snapshot number, and behind it how many snapshots are open there.
     line: Remote,
-    tables: Vec<Option<TablePeer>>,
+    pub(super) tables: Vec<Option<TablePeer>>,
 }
 
 /// A hash table of another node.
 #[derive(Debug)]
-enum TablePeer {
+pub(super) enum TablePeer {
     Words(HashPeer<Inline>, RecordPeer<Inline>),
     Bytes(HashPeer<Bytes>, RecordPeer<Bytes>),
 }
@@ -50,6 +50,8 @@ pub(super) enum Glimpse {
 pub(super) struct Locked {
     pub(super) lock: RecordLock,
     pub(super) line: [u64; 2],
+    /// The value that the row has.
+    pub(super) value: Vec<u8>,
 }
 
 /// Runs an expression with a table's peers and a key of its.
@@ -62,6 +64,7 @@ macro_rules! at {
         }
     };
 }
+pub(super) use at;
 
 impl Peer {
     /// Opens the tables of a node that has said where they are, as tables of words or of bytes.
@@ -153,10 +156,10 @@ impl Peer {
         table: u16,
         key: KeyRef<'_>,
         location: Location,
-        holder: Holder,
+        holder: (Holder, Leases),
     ) -> Result<Locked, Error> {
         at!(self, table, key, |_lookup, records, key| {
-            let (mut value, name) = (Vec::new(), (holder, Leases::None));
+            let (mut value, name) = (Vec::new(), holder);
             let locked = records.lock_and_read(verbs, location, key, name, &mut value, Some(self.line)).await;
             let lock = match locked.map_err(|error| one_sided(self.node, error))? {
                 Look::Found(lock) => lock,
@@ -173,7 +176,7 @@ impl Peer {
                     [number, verbs.read_word(self.line + 8).await.map_err(failed)?]
                 }
             };
-            Ok(Locked { lock, line })
+            Ok(Locked { lock, line, value })
         }, else Err(Conflict::Moved.into()))
     }
 
@@ -209,7 +212,7 @@ async fn open_table<K: Keys, P: Port>(
 }
 
 /// What a failure to look a row up is for a transaction.
-fn not_found(node: NodeId, source: PeerError) -> Error {
+pub(super) fn not_found(node: NodeId, source: PeerError) -> Error {
     ClusterError::Lookup { node, source }.into()
 }
 

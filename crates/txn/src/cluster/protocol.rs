@@ -45,26 +45,40 @@ pub struct Protocol {
     pub lock: Form,
     /// Whether a commit returns when its last phase is on its way, without waiting for its end.
     pub is_passive: bool,
+    /// Whether [fetched sets](super::Worker::transact_on) are read under leases, for which nodes
+    /// measure each other's clocks. Otherwise what they read is locked.
+    pub leases: bool,
 }
 
 impl Protocol {
     /// Every phase is a message, as in FaSST: the default.
-    pub const FASST: Self =
-        Self { name: "fasst", read: Form::Message, caches: false, lock: Form::Message, is_passive: false };
+    pub const FASST: Self = Self {
+        name: "fasst",
+        read: Form::Message,
+        caches: false,
+        lock: Form::Message,
+        is_passive: false,
+        leases: false,
+    };
 
     /// Rows are looked up, read and validated by READs, as in FaRM.
     pub const FARM: Self = Self { name: "farm", read: Form::OneSided, ..Self::FASST };
 
     /// Every phase is one-sided, and places are remembered, as in DrTM-OCC.
     pub const DRTM_OCC: Self =
-        Self { name: "drtm-occ", read: Form::OneSided, caches: true, lock: Form::OneSided, is_passive: false };
+        Self { name: "drtm-occ", read: Form::OneSided, caches: true, lock: Form::OneSided, ..Self::FASST };
 
     /// As [`DRTM_OCC`](Self::DRTM_OCC), and a commit does not wait for its last phase, as in
     /// DrTM+H.
     pub const DRTM_H: Self = Self { name: "drtm+h", is_passive: true, ..Self::DRTM_OCC };
 
+    /// As [`DRTM_OCC`](Self::DRTM_OCC), with locks and leases for transactions that [fetch their
+    /// rows](super::Worker::transact_on) before they run, as in DrTM. Other transactions are
+    /// optimistic.
+    pub const DRTM: Self = Self { name: "drtm", leases: true, ..Self::DRTM_OCC };
+
     /// All that have names.
-    pub const ALL: [Self; 4] = [Self::FASST, Self::FARM, Self::DRTM_OCC, Self::DRTM_H];
+    pub const ALL: [Self; 5] = [Self::FASST, Self::FARM, Self::DRTM_OCC, Self::DRTM_H, Self::DRTM];
 
     /// The one of a name.
     #[must_use]

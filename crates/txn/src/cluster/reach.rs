@@ -38,8 +38,9 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> Coordinator<'e, F, S> {
                 protocol.lock == Form::OneSided
                     && self.endpoint().capabilities().atomicity == Atomicity::Global
                     && !state.claims
-                    && state.rows[row as usize].keeps_its_length()
+                    && (state.rows[row as usize].keeps_its_length() || self.is_seizable(&state.rows[row as usize]))
             }
+            Ask::Lease(row) => self.is_leased_by_verbs(&state.rows[row as usize]),
             Ask::Apply(row) => state.is_written_by_verbs(row),
             _ => false,
         }
@@ -57,7 +58,15 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> Coordinator<'e, F, S> {
         if !checks.is_empty() {
             keep_first(&mut outcome, self.check_all(state, phase, &checks).await);
         }
-        let locks = of_kind(|ask| if let Ask::Lock(row) = ask { Some(row) } else { None });
+        let leases = of_kind(|ask| if let Ask::Lease(row) = ask { Some(row) } else { None });
+        if !leases.is_empty() {
+            keep_first(&mut outcome, self.lease_all(state, phase, &leases).await);
+        }
+        let mut locks = of_kind(|ask| if let Ask::Lock(row) = ask { Some(row) } else { None });
+        let seized: Vec<u32> = locks.extract_if(.., |row| self.is_seizable(&state.rows[*row as usize])).collect();
+        if !seized.is_empty() {
+            keep_first(&mut outcome, self.seize_all(state, phase, &seized).await);
+        }
         if !locks.is_empty() {
             keep_first(&mut outcome, self.lock_all(state, phase, &locks).await);
         }
@@ -68,7 +77,7 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> Coordinator<'e, F, S> {
     }
 
     /// The memory of the node of a row that was looked up there.
-    fn peer_of(&self, row: &Row) -> Result<Rc<Peer>, Error> {
+    pub(super) fn peer_of(&self, row: &Row) -> Result<Rc<Peer>, Error> {
         self.peer(row.owner).ok_or_else(|| ClusterError::NotHere { node: row.owner }.into())
     }
 
@@ -117,7 +126,7 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> Coordinator<'e, F, S> {
     }
 
     async fn lock_all(&self, state: &mut State<'e, F::Port>, phase: Phase, rows: &[u32]) -> Result<(), Error> {
-        let (verbs, holder) = (self.endpoint().during(phase), state.holder);
+        let (verbs, holder) = (self.endpoint().during(phase), (state.holder, self.leases()));
         for row in rows {
             // Until it is known that it is not.
             state.rows[*row as usize].is_locked = true;
@@ -148,7 +157,10 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> Coordinator<'e, F, S> {
             let row = &state.rows[number as usize];
             let (owner, peer) = (row.owner, self.peer_of(row)?);
             let Some(lock) = state.lock_of(number) else { return Ok(()) };
-            let version = version_in(state.epoch_of(number), lock.version());
+            let version = match S::has(Mutation::VersionNotWritten) {
+                true => lock.version(),
+                false => version_in(state.epoch_of(number), lock.version()),
+            };
             let value = state.value(number).unwrap_or_default();
             let key = row.key.in_bytes(&state.arena.keys);
             match peer.post_write(verbs, row.table, key, lock, (version, value)) {
@@ -185,11 +197,13 @@ impl Row {
 impl<P: drtm_rdma::Port> State<'_, P> {
     /// Whether a row is written by verbs: it was locked so, and its owner need not keep what it
     /// was.
-    fn is_written_by_verbs(&self, number: u32) -> bool {
-        self.owner_of(number).is_some_and(|owner| owner.is_plain) && self.lock_of(number).is_some()
+    pub(super) fn is_written_by_verbs(&self, number: u32) -> bool {
+        let Op::Put(value) = self.rows[number as usize].op else { return false };
+        let is_plain = self.owner_of(number).is_some_and(|owner| owner.is_plain);
+        is_plain && self.lock_of(number).is_some_and(|lock| lock.value_length() == value.length())
     }
 
-    fn has_glimpsed(&mut self, number: u32, glimpse: Glimpse) -> Result<(), Error> {
+    pub(super) fn has_glimpsed(&mut self, number: u32, glimpse: Glimpse) -> Result<(), Error> {
         let row = &mut self.rows[number as usize];
         match glimpse {
             Glimpse::Record { location, version, value } => {
@@ -216,13 +230,13 @@ impl<P: drtm_rdma::Port> State<'_, P> {
         }
     }
 
-    fn has_locked_by_verbs(
+    pub(super) fn has_locked_by_verbs(
         &mut self,
         number: u32,
         locked: Result<Locked, Error>,
         overwrites: bool,
     ) -> Result<(), Error> {
-        let Locked { lock, line: [epoch, open] } = match locked {
+        let Locked { lock, line: [epoch, open], .. } = match locked {
             Ok(locked) => locked,
             Err(error) => {
                 // A conflict says that the lock was not taken, or has been given up.

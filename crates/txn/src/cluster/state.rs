@@ -32,6 +32,16 @@ pub(super) enum Op {
     Remove,
 }
 
+/// What a transaction that fetches its rows before it runs is going to do with one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Intent {
+    /// It is not known.
+    #[default]
+    Unknown,
+    Read,
+    Write,
+}
+
 /// A row that a transaction has come to.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Row {
@@ -59,6 +69,9 @@ pub(super) struct Row {
     pub(super) is_locked: bool,
     /// Whether its change has been sent to its owner.
     pub(super) is_sent: bool,
+    pub(super) intent: Intent,
+    /// Until when it is leased; zero if it is not.
+    pub(super) lease: u64,
 }
 
 impl Row {
@@ -78,6 +91,8 @@ impl Row {
             is_made: false,
             is_locked: false,
             is_sent: false,
+            intent: Intent::Unknown,
+            lease: 0,
         }
     }
 
@@ -190,6 +205,12 @@ pub(super) struct State<'e, P: Port> {
     pub(super) is_over: bool,
     /// Whether its rows are to be locked before they are used.
     pub(super) claims: bool,
+    /// Until when it leases rows.
+    pub(super) leases_until: u64,
+    /// Whether this run only finds out which rows there are.
+    pub(super) is_scout: bool,
+    /// Whether this run has come to a row that was not fetched.
+    pub(super) is_outside: bool,
     /// The numbers of the first `indexed` rows, by hashes of their tables and keys.
     index: FxHashMap<u64, u32>,
     indexed: usize,
@@ -210,6 +231,9 @@ impl<P: Port> State<'_, P> {
             is_decided: false,
             is_over: false,
             claims: false,
+            leases_until: 0,
+            is_scout: false,
+            is_outside: false,
             index: FxHashMap::default(),
             indexed: 0,
         }
@@ -230,6 +254,7 @@ impl<P: Port> State<'_, P> {
         self.locks.clear();
         self.written.clear();
         (self.is_decided, self.is_over, self.claims) = (false, false, false);
+        (self.is_scout, self.is_outside) = (false, false);
         if self.indexed > 0 {
             self.index.clear();
             self.indexed = 0;
@@ -242,7 +267,7 @@ impl<P: Port> State<'_, P> {
         for row in &mut self.rows {
             // Records that were made for this transaction have been taken out.
             let at = if row.is_made { None } else { row.at };
-            *row = Row { at, seen: row.seen, ..Row::new(row.table, row.owner, row.key) };
+            *row = Row { at, seen: row.seen, intent: row.intent, ..Row::new(row.table, row.owner, row.key) };
         }
         self.missing.clear();
         self.spans.clear();

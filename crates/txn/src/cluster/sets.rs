@@ -1,0 +1,474 @@
+//! Transactions that fetch their rows before they run, as DrTM's do: see [`Worker::transact_on`].
+//!
+//! 1. *Start*: rows of other nodes that are to be written are locked, and those that are only read
+//!    are leased, all in one round; rows of this node are read.
+//! 2. *Run*: the body is an ordinary function of what was fetched.
+//! 3. *Commit*: rows of this node that it has written are locked, and those that it has only read
+//!    are looked at again. Then every lock is held, and the leases are confirmed: that is the
+//!    moment at which the transaction happens. Rows are written and unlocked after it.
+//!
+//! No step waits for a lock or a lease while it holds others, but for a transaction that has
+//! failed again and again: it [claims](ClusterTx::claim) its rows in one order for all, and then it
+//! may wait. See `docs/decisions/0051`.
+
+use std::{borrow::Borrow, fmt};
+
+use drtm_rdma::{Fabric, Phase};
+
+use super::{
+    ClusterTable, ClusterTx, Worker,
+    ask::{Ask, Asks},
+    state::{Intent, Op, Row},
+    worker::CLAIM_AFTER,
+};
+use crate::{AsKey, Codec, Conflict, Embedded, Error, Key, Setting, table::Kind};
+
+/// The rows that a transaction is going to use: see [`Worker::transact_on`].
+pub struct Sets<'t, 'e, F: Fabric, S: Setting<Engine = F::Engine> = Embedded> {
+    tx: &'t mut ClusterTx<'e, F, S>,
+}
+
+/// The rows that a transaction has fetched: see [`Worker::transact_on`].
+pub struct Rows<'t, 'e, F: Fabric, S: Setting<Engine = F::Engine> = Embedded> {
+    tx: &'t mut ClusterTx<'e, F, S>,
+}
+
+impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> Sets<'_, 'e, F, S> {
+    /// Declares a row that is going to be read.
+    ///
+    /// # Errors
+    ///
+    /// When no node owns a row with this key, or it is too long.
+    pub fn read<K: Key, C: Codec, O: Kind>(
+        &mut self,
+        table: ClusterTable<K, C, O>,
+        key: impl AsKey<K>,
+    ) -> Result<(), Error> {
+        self.tx.declare(table, key, Intent::Read)
+    }
+
+    /// Declares a row that is going to be written, and perhaps read.
+    ///
+    /// # Errors
+    ///
+    /// As for [`read`](Self::read).
+    pub fn write<K: Key, C: Codec, O: Kind>(
+        &mut self,
+        table: ClusterTable<K, C, O>,
+        key: impl AsKey<K>,
+    ) -> Result<(), Error> {
+        self.tx.declare(table, key, Intent::Write)
+    }
+}
+
+impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> Rows<'_, 'e, F, S> {
+    /// A row's value, if there is such a row.
+    ///
+    /// # Errors
+    ///
+    /// [`Conflict::Unfetched`], with which the body returns; or when the value is none of the
+    /// codec's.
+    pub fn get<K: Key, C: Codec, O: Kind>(
+        &mut self,
+        table: ClusterTable<K, C, O>,
+        key: impl AsKey<K>,
+    ) -> Result<Option<C::Value>, Error> {
+        let row = self.tx.fetched(table, key, Intent::Read)?;
+        self.tx.decode(table, row)
+    }
+
+    /// Whether there is such a row.
+    ///
+    /// # Errors
+    ///
+    /// As for [`get`](Self::get).
+    pub fn contains<K: Key, C: Codec, O: Kind>(
+        &mut self,
+        table: ClusterTable<K, C, O>,
+        key: impl AsKey<K>,
+    ) -> Result<bool, Error> {
+        let row = self.tx.fetched(table, key, Intent::Read)?;
+        Ok(self.tx.state().rows[row as usize].is_there())
+    }
+
+    /// Gives a row a value, whether it is there or not.
+    ///
+    /// # Errors
+    ///
+    /// As for [`get`](Self::get); when the value cannot be encoded.
+    pub fn put<K: Key, C: Codec, O: Kind>(
+        &mut self,
+        table: ClusterTable<K, C, O>,
+        key: impl AsKey<K>,
+        value: impl Borrow<C::Given>,
+    ) -> Result<(), Error> {
+        let row = self.tx.fetched(table, key, Intent::Write)?;
+        self.tx.give(table, row, value.borrow())
+    }
+
+    /// Inserts a row that is not there.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Exists`]; otherwise as for [`put`](Self::put).
+    pub fn insert<K: Key, C: Codec, O: Kind>(
+        &mut self,
+        table: ClusterTable<K, C, O>,
+        key: impl AsKey<K>,
+        value: impl Borrow<C::Given>,
+    ) -> Result<(), Error> {
+        let row = self.tx.fetched(table, key, Intent::Write)?;
+        if self.tx.state().rows[row as usize].is_there() {
+            return Err(Error::Exists { table: table.name });
+        }
+        self.tx.give(table, row, value.borrow())
+    }
+
+    /// Changes a row's value, if there is such a row. Returns what the change returns.
+    ///
+    /// # Errors
+    ///
+    /// As for [`put`](Self::put).
+    pub fn update<K: Key, C: Codec, O: Kind, R>(
+        &mut self,
+        table: ClusterTable<K, C, O>,
+        key: impl AsKey<K>,
+        change: impl FnOnce(&mut C::Value) -> R,
+    ) -> Result<Option<R>, Error>
+    where
+        C::Value: Borrow<C::Given>,
+    {
+        let row = self.tx.fetched(table, key, Intent::Write)?;
+        let Some(mut value) = self.tx.decode(table, row)? else { return Ok(None) };
+        let result = change(&mut value);
+        self.tx.give(table, row, value.borrow())?;
+        Ok(Some(result))
+    }
+
+    /// Removes a row. Tells whether it was there.
+    ///
+    /// # Errors
+    ///
+    /// As for [`get`](Self::get).
+    pub fn remove<K: Key, C: Codec, O: Kind>(
+        &mut self,
+        table: ClusterTable<K, C, O>,
+        key: impl AsKey<K>,
+    ) -> Result<bool, Error> {
+        let number = self.tx.fetched(table, key, Intent::Write)?;
+        let row = &mut self.tx.state().rows[number as usize];
+        let is_there = row.is_there();
+        if is_there {
+            // What was never there is as it was.
+            row.op = if row.was_there() { Op::Remove } else { Op::Nothing };
+        }
+        Ok(is_there)
+    }
+}
+
+impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> Worker<'e, F, S> {
+    /// Runs `body` in a serializable transaction on rows that are fetched before, retrying on
+    /// conflict: DrTM's transactions. Its writes become visible atomically. Returns the body's
+    /// result.
+    ///
+    /// Rows of other nodes that are going to be written are locked first, and those that are only
+    /// read are leased. A lease is not given back: until it ends, nobody can lock the row. Rows are
+    /// what `declare` says. Others that the body comes to abort it, and are found out by a run that
+    /// locks nothing. If nothing is declared, all rows are found out so. The body must come to the
+    /// same rows whenever it sees the same values.
+    ///
+    /// A transaction that writes nothing validates nothing of other nodes, but for keys that are
+    /// not there: it confirms that all its leases hold at one moment.
+    ///
+    /// # Errors
+    ///
+    /// As for [`transact`](Self::transact), and those of [`time`](Self::time).
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm_htm::NoHtm;
+    /// use drtm_rdma::{Executor, LocalConfig, LocalFabric, NodeId};
+    /// use drtm_txn::{Builder, Error, Pod, Setting, TableDef, cluster::{Node, Partition, Protocol}};
+    ///
+    /// #[derive(Debug)]
+    /// struct Plain;
+    ///
+    /// impl Setting for Plain {
+    ///     type Engine = NoHtm;
+    /// }
+    ///
+    /// const ACCOUNTS: TableDef<u64, Pod<i64>> = TableDef::hash("accounts");
+    ///
+    /// let fabric = LocalFabric::<NoHtm>::new(1, LocalConfig::perfect());
+    /// let builder = Builder::new().memory(16 << 20);
+    /// let mut node = Node::<_, Plain>::builder_for(NoHtm, &fabric, NodeId(0), builder, Protocol::DRTM)?
+    ///     .owners([NodeId(0)])?;
+    /// let accounts = node.table(ACCOUNTS, Partition::hash())?;
+    /// let node = node.start()?;
+    /// let endpoint = node.endpoint()?;
+    /// let worker = node.worker(&endpoint)?;
+    /// let mut executor = Executor::new(&endpoint);
+    /// worker.serve(&executor.spawner());
+    /// executor.spawn(async move {
+    ///     let opened = worker.transact_on(
+    ///         |_| Ok(()),
+    ///         |rows| {
+    ///             rows.insert(accounts, 1, &100)?;
+    ///             rows.insert(accounts, 2, &0)
+    ///         },
+    ///     );
+    ///     opened.await.expect("there is room");
+    ///     let paid = worker.transact_on(
+    ///         |sets| {
+    ///             sets.write(accounts, 1)?;
+    ///             sets.write(accounts, 2)
+    ///         },
+    ///         |rows| {
+    ///             rows.update(accounts, 1, |balance| *balance -= 30)?;
+    ///             rows.update(accounts, 2, |balance| *balance += 30)?;
+    ///             rows.get(accounts, 2)
+    ///         },
+    ///     );
+    ///     assert_eq!(paid.await.expect("it is its own node"), Some(30));
+    /// });
+    /// executor.run();
+    /// # Ok::<(), Error>(())
+    /// ```
+    pub async fn transact_on<T>(
+        &self,
+        declare: impl FnOnce(&mut Sets<'_, 'e, F, S>) -> Result<(), Error>,
+        mut body: impl FnMut(&mut Rows<'_, 'e, F, S>) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let mut tx = self.begin().await;
+        if let Err(error) = declare(&mut Sets { tx: &mut tx }) {
+            tx.give_up().await;
+            return Err(error);
+        }
+        let (mut runs, mut scouts) = (0, tx.state().rows.is_empty());
+        loop {
+            let mut ended = Ok(());
+            if std::mem::take(&mut scouts) {
+                ended = tx.scout(&mut body).await;
+                tx.give_up().await;
+                tx.run_again_on(false);
+            }
+            let ended = match ended {
+                Ok(()) => tx.run_on(&mut body).await,
+                Err(error) => Err(error),
+            };
+            match ended {
+                Err(Error::Conflict(cause)) => {
+                    self.count(cause);
+                    scouts = cause == Conflict::Unfetched;
+                    if !scouts {
+                        runs += 1;
+                        self.pause(runs).await;
+                    }
+                    tx.run_again_on(runs >= CLAIM_AFTER);
+                }
+                ended => return ended,
+            }
+        }
+    }
+}
+
+impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> ClusterTx<'e, F, S> {
+    fn declare<K: Key, C: Codec, O: Kind>(
+        &mut self,
+        table: ClusterTable<K, C, O>,
+        key: impl AsKey<K>,
+        intent: Intent,
+    ) -> Result<(), Error> {
+        let row = self.row(table, key)?;
+        let intent = self.as_far_as_leased(intent);
+        let row = &mut self.state().rows[row as usize];
+        row.intent = row.intent.max(intent);
+        Ok(())
+    }
+
+    /// Where there are no leases, what is read is locked.
+    fn as_far_as_leased(&self, intent: Intent) -> Intent {
+        if self.worker.protocol().leases { intent } else { Intent::Write }
+    }
+
+    /// The number of a row that was fetched with this intent.
+    fn fetched<K: Key, C: Codec, O: Kind>(
+        &mut self,
+        table: ClusterTable<K, C, O>,
+        key: impl AsKey<K>,
+        intent: Intent,
+    ) -> Result<u32, Error> {
+        let number = self.row(table, key)?;
+        let intent = self.as_far_as_leased(intent);
+        let state = self.state();
+        let row = &mut state.rows[number as usize];
+        let had = row.intent;
+        row.intent = had.max(intent);
+        if row.is_known && (had >= intent || state.is_scout || row.is_locked) {
+            return Ok(number);
+        }
+        state.is_outside = true;
+        Err(Conflict::Unfetched.into())
+    }
+
+    /// Runs the body until it comes to no row that was not fetched. Nothing is locked meanwhile,
+    /// and what the body sees may never have been there together.
+    async fn scout<T>(
+        &mut self,
+        body: &mut impl FnMut(&mut Rows<'_, 'e, F, S>) -> Result<T, Error>,
+    ) -> Result<(), Error> {
+        loop {
+            let rows: Vec<u32> = (0..self.state().rows.len() as u32).collect();
+            self.fetch(&rows).await?;
+            let state = self.state();
+            (state.is_scout, state.is_outside) = (true, false);
+            // Only where it has gone counts: what it gives, the run after this one says.
+            let _ = body(&mut Rows { tx: self });
+            let state = self.state();
+            state.rows.iter_mut().for_each(|row| row.op = Op::Nothing);
+            if !state.is_outside {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Begins once more, on the same rows.
+    fn run_again_on(&mut self, claims: bool) {
+        let state = self.state();
+        state.clear_for_claims();
+        (state.claims, state.is_scout, state.is_outside) = (claims, false, false);
+        if !claims {
+            state.rows.iter_mut().for_each(|row| row.at = None);
+        }
+    }
+
+    /// Runs once: the transaction is over then, and may be run again.
+    async fn run_on<T>(
+        &mut self,
+        body: &mut impl FnMut(&mut Rows<'_, 'e, F, S>) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let value = match self.start().await {
+            Ok(()) => body(&mut Rows { tx: self }),
+            Err(error) => {
+                self.give_up().await;
+                return Err(error);
+            }
+        };
+        // Whatever the body has made of that.
+        let value = if self.state().is_outside { Err(Conflict::Unfetched.into()) } else { value };
+        let ended = match value {
+            Ok(value) => match self.enter().await {
+                Ok(()) => {
+                    self.state().is_decided = true;
+                    return self.finish(true).await.map(|()| value);
+                }
+                Err(error) => Err(error),
+            },
+            Err(error @ Error::Conflict(_)) => Err(error),
+            // What it has seen may never have been there.
+            Err(error) => Err(self.confirm().await.err().unwrap_or(error)),
+        };
+        self.give_up().await;
+        ended
+    }
+
+    /// Locks, leases and reads the rows.
+    async fn start(&mut self) -> Result<(), Error> {
+        for owner in 0..self.state().owners.len() {
+            let node = self.state().owners[owner].node;
+            if node != self.worker.id() {
+                self.worker.greet(node).await?;
+            }
+        }
+        if self.state().claims {
+            self.claim().await?;
+        } else {
+            self.seize().await?;
+        }
+        self.lock_rest().await
+    }
+
+    /// Locks rows that are found by verbs, leases what is read of other nodes, and reads the others:
+    /// one round.
+    async fn seize(&mut self) -> Result<(), Error> {
+        let id = self.worker.id();
+        let (mut leases, mut writes) = (false, false);
+        for row in &self.state().rows {
+            leases |= row.owner != id && row.intent == Intent::Read;
+            writes |= row.intent == Intent::Write;
+        }
+        if leases {
+            let time = self.worker.time().await?;
+            let timing = self.worker.node.timing;
+            self.state().leases_until = time.lease_end(if writes { timing.lease } else { timing.read_only_lease });
+        }
+        let worker = std::rc::Rc::clone(&self.worker);
+        let state = self.state();
+        let asks: Asks = state
+            .rows
+            .iter()
+            .zip(0..)
+            .map(|(row, number)| match row.intent {
+                _ if row.owner == id => Ask::Read(number),
+                Intent::Read => Ask::Lease(number),
+                _ if worker.is_one_sided(state, Ask::Lock(number)) => Ask::Lock(number),
+                _ => Ask::Read(number),
+            })
+            .collect();
+        self.round(Phase::Lock, &asks).await
+    }
+
+    /// Reads rows of other nodes that verbs did not find, and locks them by message.
+    async fn lock_rest(&mut self) -> Result<(), Error> {
+        let id = self.worker.id();
+        let is_left = |row: &Row| row.owner != id && row.intent == Intent::Write && !row.is_locked;
+        let asks = self.ask(Ask::Read, |row| is_left(row) && !row.is_known);
+        self.round(Phase::Lock, &asks).await?;
+        let asks = self.ask(Ask::Lock, |row| is_left(row) && row.at.is_some());
+        self.lock_rows(asks).await
+    }
+
+    /// Does everything that can stop the transaction, when the body has run.
+    async fn enter(&mut self) -> Result<(), Error> {
+        self.place().await?;
+        let asks = self.ask(Ask::Lock, |row| row.is_written() && !row.is_ready());
+        self.lock_rows(asks).await?;
+        self.worker.fence();
+        self.confirm().await
+    }
+
+    /// Looks again at what is neither locked nor leased, and then confirms the leases. If both hold,
+    /// all that was read was so at one moment in between.
+    async fn confirm(&mut self) -> Result<(), Error> {
+        self.check(|row| !row.is_written() && !row.is_locked && row.lease == 0).await?;
+        match &self.state {
+            Some(state) => self.worker.confirm(state),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Row {
+    /// Whether it is locked, and its new value needs no memory that is not reserved.
+    fn is_ready(&self) -> bool {
+        self.is_locked
+            && match self.op {
+                Op::Put(value) => self.was_there() && self.value.is_some_and(|was| was.length() == value.length()),
+                Op::Remove => true,
+                Op::Nothing | Op::Publish(_) => false,
+            }
+    }
+}
+
+impl<F: Fabric, S: Setting<Engine = F::Engine>> fmt::Debug for Sets<'_, '_, F, S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Sets").field(&self.tx).finish()
+    }
+}
+
+impl<F: Fabric, S: Setting<Engine = F::Engine>> fmt::Debug for Rows<'_, '_, F, S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Rows").field(&self.tx).finish()
+    }
+}
