@@ -20,6 +20,9 @@
 //! 4. *Apply*: the transaction is decided. Each owner writes its rows, in versions of its epoch,
 //!    and unlocks them.
 //!
+//! Transactions that [fetch their rows](Worker::transact_on) before they run lock what they write
+//! and lease what they read before step 1, and validate nothing of other nodes.
+//!
 //! An owner carries out a request at once, or refuses it. It waits for no lock, since the lock's
 //! holder may wait for this owner.
 //!

@@ -125,7 +125,7 @@ impl<E: Engine> World<E> {
         if meeting != Meeting::After {
             self.begin(remote);
         }
-        let table = self.store.open_hash_table(self.table.location()).expect("the table").impatient();
+        let table = self.table.impatient();
         let seen = match table.read(7, ForHolder(self.me), &mut Nowhere) {
             Ok(seen) => seen.expect("it is there"),
             Err(KvError::Busy) => return false,
@@ -226,7 +226,7 @@ fn a_lease_keeps_writers_out_until_the_published_time_is_past_its_end() {
     for (time, gets) in [(0, false), (LEASE_END, false), (LEASE_END + 1, true)] {
         region.engine().store(region.time(), time);
         // Put by a table's own operation first, which waits for as long as it is given.
-        let table = world.store.open_hash_table(world.table.location()).expect("the table").impatient();
+        let table = world.table.impatient();
         let outcome = worker.htm().attempt(ONCE, |tx| {
             let locking = records.lock_in(tx, world.seen.at, world.me)?;
             // Not kept: what it stores is undone.

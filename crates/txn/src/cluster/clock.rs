@@ -195,7 +195,7 @@ impl<F: Fabric, S: Setting<Engine = F::Engine>> Coordinator<'_, F, S> {
     /// # Errors
     ///
     /// [`ClusterError::ClockWrong`].
-    fn known_time(&self) -> Result<Option<ClusterTime>, Error> {
+    pub(super) fn known_time(&self) -> Result<Option<ClusterTime>, Error> {
         let (now, drift) = (self.endpoint().now(), self.node.timing.drift);
         if self.reference() == self.id() || S::has(Mutation::ClockNotMeasured) {
             return Ok(Some(ClusterTime::exactly(now)));
@@ -207,7 +207,7 @@ impl<F: Fabric, S: Setting<Engine = F::Engine>> Coordinator<'_, F, S> {
     }
 
     /// The time now, by what was measured; or nothing where it is not known.
-    pub(super) fn time_now(&self) -> Option<ClusterTime> {
+    fn time_now(&self) -> Option<ClusterTime> {
         self.known_time().ok().flatten()
     }
 

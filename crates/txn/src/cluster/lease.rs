@@ -194,7 +194,8 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> Coordinator<'e, F, S> {
     ///
     /// # Errors
     ///
-    /// [`Conflict::Expired`]; [`ClusterError::ClockUncertain`] where the time is not known.
+    /// [`Conflict::Expired`]; [`ClusterError::ClockUncertain`] and [`ClusterError::ClockWrong`] where
+    /// the time is not known.
     pub(super) fn confirm(&self, state: &State<'e, F::Port>) -> Result<(), Error> {
         let ends = state.rows.iter().map(|row| row.lease).filter(|end| *end > 0);
         let Some(end) = ends.min() else { return Ok(()) };
@@ -203,7 +204,7 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> Coordinator<'e, F, S> {
         }
         let most = self.node.timing.most;
         let unknown = || ClusterError::ClockUncertain { uncertainty: std::time::Duration::MAX, most };
-        let time = self.time_now().ok_or_else(unknown)?;
+        let time = self.known_time()?.ok_or_else(unknown)?;
         if time.most() < end { Ok(()) } else { Err(Conflict::Expired.into()) }
     }
 }

@@ -23,7 +23,7 @@ use smallvec::SmallVec;
 use super::wire::{Change, Found, Is, LeasedRow, LineIs, Placed, Refusal, Scanned, ScannedRow, Shifts, Wire as _};
 use crate::{
     Conflict, Error, Setting,
-    arena::ArenaRange,
+    arena::{ArenaKey, ArenaRange},
     commit,
     inner::Inner,
     reclaim,
@@ -326,6 +326,19 @@ impl<S: Setting> Participant<S> {
             self.state.worker.give_back(other);
         }
         Ok(before)
+    }
+
+    /// Locks rows of this node that a transaction has read, and looks again at others, all at one
+    /// moment: in an htm transaction. Tells whether it did.
+    ///
+    /// # Errors
+    ///
+    /// A conflict; nothing is locked then.
+    pub(super) fn enter(&mut self, holder: Holder, writes: &[ReadEntry], reads: &[ReadEntry]) -> Result<bool, Error> {
+        // Neither key nor value plays a part: memory for values is reserved when they are locked.
+        let lock = |seen: &ReadEntry| Write::found(*seen, 0, WriteOp::Remove, ArenaKey::Word(0), true);
+        let mut writes: Vec<Write> = writes.iter().map(lock).collect();
+        commit::lock_in_region(&self.home.db, &mut self.state, &mut writes, reads, holder)
     }
 
     /// The line of this owner, read after every lock that was taken before.

@@ -77,13 +77,14 @@ impl Protocol {
     /// optimistic.
     pub const DRTM: Self = Self { name: "drtm", leases: true, ..Self::DRTM_OCC };
 
-    /// All that have names.
-    pub const ALL: [Self; 5] = [Self::FASST, Self::FARM, Self::DRTM_OCC, Self::DRTM_H, Self::DRTM];
+    /// Those by which optimistic transactions differ: all that have names but for
+    /// [`DRTM`](Self::DRTM).
+    pub const ALL: [Self; 4] = [Self::FASST, Self::FARM, Self::DRTM_OCC, Self::DRTM_H];
 
     /// The one of a name.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|protocol| protocol.name == name)
+        Self::ALL.into_iter().chain([Self::DRTM]).find(|protocol| protocol.name == name)
     }
 
     /// Whether any phase is one-sided, so that rows must have checksums.

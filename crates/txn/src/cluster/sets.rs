@@ -13,6 +13,8 @@
 
 use std::{borrow::Borrow, fmt};
 
+use drtm_htm::Engine;
+use drtm_kv::ReadEntry;
 use drtm_rdma::{Fabric, Phase};
 
 use super::{
@@ -432,10 +434,35 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> ClusterTx<'e, F, S> {
     /// Does everything that can stop the transaction, when the body has run.
     async fn enter(&mut self) -> Result<(), Error> {
         self.place().await?;
-        let asks = self.ask(Ask::Lock, |row| row.is_written() && !row.is_ready());
+        self.enter_region()?;
+        // What is here, or was claimed, is asked for in any case: that brings the epoch.
+        let (id, claims) = (self.worker.id(), self.state().claims);
+        let is_left = |row: &Row| row.is_written() && (claims || row.owner == id || !row.is_ready());
+        let asks = self.ask(Ask::Lock, is_left);
         self.lock_rows(asks).await?;
         self.worker.fence();
         self.confirm().await
+    }
+
+    /// Locks what is written of this node, and looks again at what is read, at one moment: where
+    /// there is transactional memory. What is left to do, such as memory for values, is done when
+    /// the rows are asked for their locks once more.
+    fn enter_region(&mut self) -> Result<(), Error> {
+        if !self.worker.node.home.db.engine().has_regions() {
+            return Ok(());
+        }
+        let (id, worker) = (self.worker.id(), std::rc::Rc::clone(&self.worker));
+        let state = self.state();
+        let is_here = |row: &&mut Row| row.owner == id && row.is_read && !row.is_locked && row.at.is_some();
+        let (mut writes, mut reads) = (Vec::new(), Vec::new());
+        for row in state.rows.iter_mut().filter(is_here) {
+            let seen = ReadEntry { at: row.at.unwrap_or_default(), version: row.seen };
+            if row.is_written() { writes.push(seen) } else { reads.push(seen) }
+        }
+        if !writes.is_empty() && worker.participant().enter(state.holder, &writes, &reads)? {
+            state.rows.iter_mut().filter(is_here).filter(|row| row.is_written()).for_each(|row| row.is_locked = true);
+        }
+        Ok(())
     }
 
     /// Looks again at what is neither locked nor leased, and then confirms the leases. If both hold,
