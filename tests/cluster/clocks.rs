@@ -182,8 +182,8 @@ fn costs(protocol: Protocol, config: LocalConfig) -> [(u64, u64); 4] {
 #[test]
 fn a_remote_read_is_two_round_trips_and_a_remote_write_three() {
     let uncached = Protocol { name: "drtm without a cache", caches: false, ..Protocol::DRTM };
-    // A bucket; the lease with the value. A bucket; the lock with the value; what is written. A lease
-    // that has expired costs one swap more.
+    // A bucket; the lease with the value. A bucket; the lock with the value; what is written. An
+    // expired lease costs one swap more.
     assert_eq!(costs(uncached, LocalConfig::perfect()), [(2, 1), (3, 2), (4, 2), (3, 1)]);
     assert_eq!(costs(Protocol::DRTM, LocalConfig::perfect()), [(1, 1), (2, 2), (3, 2), (2, 1)]);
     // By message, the owner looks rows up and swaps.

@@ -202,14 +202,14 @@ impl Setup {
                 if does_local == Does::Writes { At::LockLocal } else { At::ValidateLocal }
             }
             At::LockLocal if self.lock(&mut next, tx, local) => {
-                if self.is_valid(&next, tx, local) {
+                if is_lax || self.is_valid(&next, tx, local) {
                     At::Confirm
                 } else {
                     At::GiveUp
                 }
             }
             At::LockLocal => At::GiveUp,
-            At::ValidateLocal if self.is_valid(world, tx, local) || is_lax => At::Confirm,
+            At::ValidateLocal if is_lax || self.is_valid(world, tx, local) => At::Confirm,
             At::ValidateLocal => At::GiveUp,
             At::Confirm => {
                 let holds = world.txs[tx].lease == 0 || most < world.txs[tx].lease || self.fault == Fault::NotConfirmed;
@@ -275,12 +275,12 @@ impl Setup {
             }
             let mut values = [0; 2];
             for tx in order.into_iter().filter(|tx| is_committed(*tx)) {
-                for record in 0..2 {
-                    if self.does[tx][record] != Does::Nothing && end.txs[tx].saw[record].0 != values[record] {
+                for (record, value) in values.iter_mut().enumerate() {
+                    if self.does[tx][record] != Does::Nothing && end.txs[tx].saw[record].0 != *value {
                         return false;
                     }
                     if self.does[tx][record] == Does::Writes {
-                        values[record] = tx as u8 + 1;
+                        *value = tx as u8 + 1;
                     }
                 }
             }

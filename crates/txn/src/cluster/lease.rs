@@ -194,8 +194,8 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> Coordinator<'e, F, S> {
     ///
     /// # Errors
     ///
-    /// [`Conflict::Expired`]; [`ClusterError::ClockUncertain`] and [`ClusterError::ClockWrong`] where
-    /// the time is not known.
+    /// [`Conflict::Expired`]; [`ClusterError::ClockUncertain`] and [`ClusterError::ClockWrong`],
+    /// where the time is not known.
     pub(super) fn confirm(&self, state: &State<'e, F::Port>) -> Result<(), Error> {
         let ends = state.rows.iter().map(|row| row.lease).filter(|end| *end > 0);
         let Some(end) = ends.min() else { return Ok(()) };
