@@ -20,12 +20,22 @@ use drtm_rdma::{
 };
 use drtm_txn::{
     Builder, Mutation, Ordered, Raw, Setting, TableDef,
-    cluster::{ClusterTable, Node, Partition, Protocol, Worker},
+    cluster::{ClusterTable, Node, Partition, Protocol, Timing, Worker},
 };
 
 /// What is wrong with a database.
 pub(crate) trait Fault: std::fmt::Debug + Send + Sync + 'static {
     const FAULT: Option<Mutation> = None;
+
+    /// Threads of a busy machine answer late.
+    const TIMING: Timing = Timing {
+        measure: Duration::from_millis(10),
+        publish: Duration::from_millis(1),
+        drift: 1_000,
+        most: Duration::from_secs(10),
+        lease: Duration::from_micros(400),
+        read_only_lease: Duration::from_millis(1),
+    };
 }
 
 /// Nothing is.
@@ -43,7 +53,7 @@ impl<T: Fault> Setting for With<T> {
     const FAULT: Option<Mutation> = T::FAULT;
 }
 
-const WORDS: TableDef<u64, Raw> = TableDef::hash("words");
+pub(crate) const WORDS: TableDef<u64, Raw> = TableDef::hash("words");
 const NAMES: TableDef<Vec<u8>, Raw> = TableDef::hash("names");
 const SORTED_WORDS: TableDef<u64, Raw, Ordered> = TableDef::ordered("sorted words");
 const SORTED_NAMES: TableDef<Vec<u8>, Raw, Ordered> = TableDef::ordered("sorted names");
@@ -66,7 +76,7 @@ pub(crate) fn node<F: Fabric<Engine = NoHtm>, T: Fault>(
 ) -> (Node<F, With<T>>, Tables) {
     let builder = Builder::new().memory(32 << 20);
     let mut builder = Node::<F, With<T>>::builder_for(NoHtm, fabric, NodeId(node), builder, protocol)
-        .and_then(|builder| builder.owners((0..owners).map(NodeId)))
+        .and_then(|builder| builder.timing(T::TIMING).owners((0..owners).map(NodeId)))
         .expect("the node is here");
     let tables = Tables {
         words: builder.table(WORDS, Partition::by("itself", |key| *key)).expect("memory"),

@@ -20,6 +20,8 @@ use crate::bed::{Bed, Fault, Script, Size, Sound, Tables, With};
 
 #[derive(Clone, Default)]
 struct Drops {
+    /// Whether transactions fetch their rows before they run.
+    fetches: bool,
     /// How many transactions have happened though they were dropped.
     happened: Arc<AtomicU32>,
 }
@@ -58,13 +60,25 @@ impl Script for Drops {
             let bytes = value.to_le_bytes();
             let longer = [&bytes[..], &[7; 200][..(value % 2 * 200) as usize]].concat();
             let (comes, goes) = (100 + value, 100 + value - 1);
-            let transaction = worker.transact(async |tx| {
+            let optimistic = worker.transact(async |tx| {
                 tx.put(tables.words, 1, &bytes[..]).await?;
                 tx.update(tables.words, 2, |all| all.clone_from(&longer)).await?;
                 tx.insert(tables.words, comes, &bytes[..]).await?;
                 tx.put(tables.words, 3, &bytes[..]).await?;
                 tx.remove(tables.words, goes).await
             });
+            let fetched = worker.transact_on(
+                |sets| [1, 2, comes, 3].into_iter().try_for_each(|row| sets.write(tables.words, row)),
+                |rows| {
+                    rows.put(tables.words, 1, &bytes[..])?;
+                    rows.update(tables.words, 2, |all| all.clone_from(&longer))?;
+                    rows.insert(tables.words, comes, &bytes[..])?;
+                    rows.put(tables.words, 3, &bytes[..])?;
+                    // Not declared: it is found out, and then all is locked once more.
+                    rows.remove(tables.words, goes)
+                },
+            );
+            let transaction = async { if self.fetches { fetched.await } else { optimistic.await } };
             match is_dropped_after {
                 Some(polls) => polled(transaction, polls).await,
                 None => {
@@ -116,8 +130,8 @@ impl Script for Drops {
 #[test]
 fn a_dropped_transaction_holds_nothing() {
     let size = Size { nodes: 3, owners: 3, coroutines: 1, protocol: Protocol::FASST };
-    for protocol in Protocol::ALL {
-        let drops = Drops::default();
+    for protocol in Protocol::ALL.into_iter().chain([Protocol::DRTM]) {
+        let drops = Drops { fetches: protocol.leases, ..Drops::default() };
         for bed in [Bed::perfect(), Bed::Shm, Bed::Tcp, Bed::harsh(1), Bed::atomic(1), Bed::rough(1), Bed::rough(2)] {
             bed.run::<Sound>(Size { protocol, ..size }, &drops);
         }

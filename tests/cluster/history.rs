@@ -18,7 +18,7 @@ use fastrand::Rng;
 use crate::bed::{Bed, Fault, Script, Size, Sound, Tables, With};
 
 /// Each coroutine's log.
-type Logs = Arc<Mutex<Vec<Option<Log<u64>>>>>;
+pub(crate) type Logs = Arc<Mutex<Vec<Option<Log<u64>>>>>;
 
 #[derive(Clone)]
 pub(crate) struct Random {
@@ -39,19 +39,19 @@ struct Own {
 }
 
 /// The value of a version: of many lengths, so that rows move.
-fn value(version: u64) -> Vec<u8> {
+pub(crate) fn value(version: u64) -> Vec<u8> {
     let mut value = version.to_le_bytes().to_vec();
     value.resize(8 + [0, 1, 5, 12, 90, 97][(version >> 12) as usize % 6], version as u8);
     value
 }
 
-fn version(bytes: &[u8]) -> u64 {
+pub(crate) fn version(bytes: &[u8]) -> u64 {
     let version = u64::from_le_bytes(bytes[..8].try_into().expect("eight bytes"));
     assert_eq!(bytes, value(version), "a torn value");
     version
 }
 
-fn name(key: u64) -> Vec<u8> {
+pub(crate) fn name(key: u64) -> Vec<u8> {
     format!("a name that is longer than a word, {key:03}").into_bytes()
 }
 
@@ -78,6 +78,7 @@ macro_rules! at {
         }
     };
 }
+pub(crate) use at;
 
 /// The key of a name.
 fn number(name: &[u8]) -> u64 {
@@ -203,12 +204,21 @@ impl Script for Random {
 
 /// Runs random transactions, and gives what was wrong with them.
 pub(crate) fn anomalies<T: Fault>(bed: &Bed, size: Size, keys: u64, transactions: u64, seed: u64) -> Vec<Anomaly<u64>> {
+    judged::<T, _>(bed, size, transactions, |logs| Random { keys, transactions, seed, logs })
+}
+
+/// Runs a script that logs so many transactions of each coroutine, and gives what was wrong.
+pub(crate) fn judged<T: Fault, R: Script>(
+    bed: &Bed,
+    size: Size,
+    transactions: u64,
+    script: impl FnOnce(Logs) -> R,
+) -> Vec<Anomaly<u64>> {
     let mut recorder = Recorder::start();
     let coroutines = size.coroutines * u64::from(size.nodes);
     let logs: Vec<_> = (0..coroutines).map(|_| Some(recorder.log().expect("a few logs"))).collect();
     let logs = Arc::new(Mutex::new(logs));
-    let script = Random { keys, transactions, seed, logs: Arc::clone(&logs) };
-    bed.run::<T>(size, &script);
+    bed.run::<T>(size, &script(Arc::clone(&logs)));
     let logs = std::mem::take(&mut *logs.lock().expect("no thread panics"));
     let history = History::of(logs.into_iter().flatten());
     assert!(history.transactions.len() as u64 >= coroutines * transactions);

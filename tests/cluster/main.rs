@@ -3,10 +3,12 @@
 
 mod bank;
 mod bed;
+mod clocks;
 mod counts;
 mod drops;
 mod faults;
 mod history;
+mod leases;
 mod refusals;
 mod snapshots;
 mod threads;

@@ -1,9 +1,10 @@
-//! When a record's lock can be taken: one decision, for all who lock records.
+//! When a record's lock or lease can be taken: one decision for each, for all lockers and readers.
 //!
-//! [`acquire`] is pure. It looks at one state word and says what to do. Three executors carry it
-//! out: a local compare-and-swap ([`Record::acquire`](crate::record::Record::acquire)), a
-//! hardware transaction (`Record::acquire_in`), and a compare-and-swap by verb (`remote/lock.rs`).
-//! See `docs/decisions/0025`.
+//! [`acquire`] and [`lend`] are pure. They look at one state word and say what to do. Three
+//! executors carry it out: a local compare-and-swap
+//! ([`Record::acquire`](crate::record::Record::acquire)), a hardware transaction
+//! (`Record::acquire_in`), and a compare-and-swap by verb (`remote/lock.rs`, `remote/lease.rs`).
+//! See `docs/decisions/0025` and `0051`.
 
 use crate::{Holder, State};
 
@@ -14,9 +15,10 @@ use crate::{Holder, State};
 /// See [`acquire`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Leases {
-    /// It reads no clock, and takes no lease for expired.
+    /// It has no clock. On local memory, the time that is [published](drtm_rdma::Region::time) in
+    /// the region is looked at, if there is a lease. To other nodes, no lease has expired.
     None,
-    /// The time now, in the unit of lease ends. A caller subtracts what clocks may differ by.
+    /// What the time is at least, in the unit of lease ends.
     At(u64),
 }
 
@@ -62,6 +64,52 @@ pub const fn acquire(seen: State, holder: Holder, leases: Leases) -> Acquire {
         (0, _) => Acquire::Swap(seen),
         (end, Leases::At(now)) if end < now => Acquire::Swap(seen),
         (end, _) => Acquire::Leased(end),
+    }
+}
+
+/// What stands between a reader and a record's lease.
+///
+/// # Example
+///
+/// See [`lend`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lend {
+    /// Nothing: the lease is had by swapping this word for one that is leased.
+    Swap(State),
+    /// The record is leased already. Readers share the lease, until this time.
+    Shared(u64),
+    /// A transaction has the lock.
+    Locked(Holder),
+}
+
+/// Decides whether a reader can take a lease of a record whose state is `seen`.
+///
+/// A lease that has not expired is shared as it is, and not made longer: readers that come one
+/// after the other would keep writers out for ever. Whether a shared lease is long enough is for
+/// the reader to say, which confirms it when it has read everything.
+///
+/// # Example
+///
+/// ```
+/// use drtm_kv::{Holder, Leases, Lend, State, lend};
+///
+/// let other = Holder::new(0, 0, 2, 0);
+/// assert_eq!(lend(State::FREE, Leases::None), Lend::Swap(State::FREE));
+/// assert_eq!(lend(other.into(), Leases::None), Lend::Locked(other));
+///
+/// let leased = State::leased_until(1_000);
+/// assert_eq!(lend(leased, Leases::At(1_000)), Lend::Shared(1_000));
+/// assert_eq!(lend(leased, Leases::At(1_001)), Lend::Swap(leased));
+/// ```
+#[must_use]
+pub const fn lend(seen: State, leases: Leases) -> Lend {
+    if let Some(holder) = seen.holder() {
+        return Lend::Locked(holder);
+    }
+    match (seen.lease_end(), leases) {
+        (0, _) => Lend::Swap(seen),
+        (end, Leases::At(now)) if end < now => Lend::Swap(seen),
+        (end, _) => Lend::Shared(end),
     }
 }
 
@@ -115,6 +163,33 @@ mod tests {
             };
             prop_assert_eq!(acquire(seen, holder, leases), expected);
             prop_assert_eq!(seen.may_be_read_by(holder), !is_lock || word == holder.word());
+        }
+
+        /// A reader gets what a writer would get, but for a lease that runs: that it shares.
+        #[test]
+        fn a_lease_is_lent_where_nothing_is_locked(word: u64, now: u64, has_clock: bool) {
+            let seen = State(word);
+            let leases = if has_clock { Leases::At(now) } else { Leases::None };
+            let expected = match acquire(seen, State(word ^ 2 | 1).holder().expect("a lock"), leases) {
+                Acquire::Swap(from) => Lend::Swap(from),
+                Acquire::Leased(end) => Lend::Shared(end),
+                Acquire::Locked(holder) => Lend::Locked(holder),
+                Acquire::Mine => unreachable!("it differs in a bit of the node"),
+            };
+            prop_assert_eq!(lend(seen, leases), expected);
+        }
+
+        /// Whatever two clocks show, within what they are known to be off by: as long as a reader
+        /// confirms its lease, no writer takes it for expired.
+        #[test]
+        fn no_writer_comes_before_a_lease_that_a_reader_confirms(
+            truth in 0_u64..1 << 40, end in 1_u64..1 << 40, early in 0_u64..1 << 20, late in 0_u64..1 << 20
+        ) {
+            // The reader knows what the time is at most, the writer what it is at least.
+            let (most, least) = (truth + late, truth.saturating_sub(early));
+            let is_confirmed = most < end;
+            let is_taken = acquire(State::leased_until(end), ME, Leases::At(least)) == Acquire::Swap(State::leased_until(end));
+            prop_assert!(!(is_confirmed && is_taken));
         }
 
         /// Time only ever turns a lease into a word that can be had.

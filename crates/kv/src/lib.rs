@@ -54,7 +54,7 @@ mod table;
 mod tree;
 mod turns;
 
-pub use acquire::{Acquire, Leases, acquire};
+pub use acquire::{Acquire, Leases, Lend, acquire, lend};
 pub use cache::{BucketCache, Cache, NodeCache};
 pub use error::KvError;
 pub use handle::{GuardChange, Handle, Kept, Locking, PhantomGuard, Placed, ReadEntry, Reaped};
@@ -68,7 +68,8 @@ pub use peer::{Location, PeerError};
 pub use record::{AsOf, Current, ForHolder, Lines, Look, MAX_VALUE, Past, Reserved, Visibility, record_bytes};
 pub use records::Records;
 pub use remote::{
-    Page, PeerRow, RecordLock, RecordPeer, Refusal, RemoteError, Service, Standing, TableId, TablePeer, Unwritten,
+    Leased, Page, PeerRow, RecordLock, RecordPeer, Refusal, RemoteError, Service, Standing, TableId, TablePeer,
+    Unwritten,
 };
 pub use room::{Memory, Nowhere, Read, Room};
 pub use store::{MOST_MEMORY, MOST_WORKERS, Store, Worker};

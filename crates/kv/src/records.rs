@@ -4,7 +4,7 @@ use drtm_htm::{Access, Engine, Plain};
 use drtm_rdma::{Offset, Region};
 
 use crate::{
-    Handle, Holder, Kept, KvError, Leases, Locking, PhantomGuard, ReadEntry, State, Store, Version, Worker,
+    Handle, Holder, Kept, KvError, Leases, Lend, Locking, PhantomGuard, ReadEntry, State, Store, Version, Worker,
     layout::Head,
     record::{HEAD, HEADER_WORDS, KEY, Record, STATE, VERSION},
 };
@@ -93,6 +93,45 @@ impl<'s, E: Engine> Records<'s, E> {
     #[inline(always)]
     pub fn lock(&self, at: Handle, holder: Holder) -> Result<Locking, KvError> {
         Ok(Record::at(self.region, at.place())?.lock_as_it_is(holder, Leases::None))
+    }
+
+    /// Leases a record until a time, or shares a lease that runs: until it ends, no transaction can
+    /// lock the record, and so its value stays what it is. Returns when it ends. A record that is
+    /// locked is [`Lend::Locked`]; one that is not there any more is `None`.
+    ///
+    /// # Errors
+    ///
+    /// When the handle leads out of memory.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm_htm::{Engine, NoHtm};
+    /// use drtm_kv::{ForHolder, HashConfig, KvTable, Leases, Lend, Locking, Store};
+    ///
+    /// let store = Store::in_memory(NoHtm, 16 << 20)?;
+    /// let (table, mut worker) = (store.hash_table(HashConfig::default())?, store.worker()?);
+    /// table.insert(&mut worker, 7, b"seven")?;
+    /// let (me, records) = (worker.holder(), store.records());
+    /// let Ok(seen) = table.read(7, ForHolder(me), &mut Vec::new())? else { panic!("it is there") };
+    ///
+    /// assert_eq!(records.lease(seen.at, 500, Leases::None)?, Some(Lend::Shared(500)));
+    /// assert_eq!(records.lease(seen.at, 900, Leases::None)?, Some(Lend::Shared(500)), "it is not made longer");
+    /// assert!(matches!(records.lock(seen.at, me)?, Locking::Held(_)));
+    /// // Later on.
+    /// store.region().engine().store(store.region().time(), 501);
+    /// assert!(matches!(records.lock(seen.at, me)?, Locking::Taken { .. }));
+    /// assert_eq!(records.lease(seen.at, 900, Leases::None)?, Some(Lend::Locked(me)));
+    /// # Ok::<(), drtm_kv::KvError>(())
+    /// ```
+    pub fn lease(&self, at: Handle, until: u64, leases: Leases) -> Result<Option<Lend>, KvError> {
+        let record = Record::at(self.region, at.place())?;
+        let lent = record.lease(until, leases);
+        // The incarnation after the lease: until that ends, it stays the same.
+        if record.head().incarnation() != at.place().incarnation {
+            return Ok(None);
+        }
+        Ok(Some(lent.map_or_else(Lend::Locked, Lend::Shared)))
     }
 
     /// Returns the length of the value of a record that is locked, and has this head: another of the same length needs no

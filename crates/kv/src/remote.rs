@@ -28,6 +28,7 @@ mod error;
 mod execute;
 mod fetch;
 mod image;
+mod lease;
 mod lock;
 mod record;
 mod refusal;
@@ -37,6 +38,7 @@ mod write;
 
 pub use client::{Page, PeerRow, TablePeer};
 pub use error::RemoteError;
+pub use lease::Leased;
 pub use lock::RecordLock;
 pub use record::{RecordPeer, Standing};
 pub use refusal::Refusal;

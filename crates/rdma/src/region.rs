@@ -296,6 +296,25 @@ impl<E: Engine> Region<E> {
         self.superblock().turns()
     }
 
+    /// The word in which the time is published that it is at least, in the unit of lease ends. Zero
+    /// where there is no clock. It has a cache line of its own.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm_htm::{Engine, NoHtm};
+    /// use drtm_rdma::Region;
+    ///
+    /// let region = Region::anonymous(NoHtm, 1 << 20)?;
+    /// region.engine().store(region.time(), 1_000);
+    /// assert_eq!(region.engine().load(region.time()), 1_000);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn time(&self) -> &Word {
+        self.superblock().time()
+    }
+
     /// Allocates `bytes` of zeros at a multiple of `align`, for good.
     ///
     /// # Errors

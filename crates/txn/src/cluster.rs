@@ -20,6 +20,9 @@
 //! 4. *Apply*: the transaction is decided. Each owner writes its rows, in versions of its epoch,
 //!    and unlocks them.
 //!
+//! Transactions that [fetch their rows](Worker::transact_on) before they run lock what they write
+//! and lease what they read before step 1, and validate nothing of other nodes.
+//!
 //! An owner carries out a request at once, or refuses it. It waits for no lock, since the lock's
 //! holder may wait for this owner.
 //!
@@ -39,9 +42,12 @@
 
 mod adapt;
 mod ask;
+mod clock;
 mod coordinator;
 mod error;
+mod fetched;
 mod handle;
+mod lease;
 mod node;
 mod participant;
 mod partition;
@@ -49,19 +55,23 @@ mod peers;
 mod protocol;
 mod reach;
 mod round;
+mod sets;
 mod shared;
 mod state;
 mod table;
+mod time;
 mod tx;
 mod wire;
 mod worker;
 
+pub use clock::{ClusterTime, Timing};
 pub use coordinator::Rounds;
 pub use error::ClusterError;
 pub use handle::{Cluster, Submitted};
 pub use node::{Node, NodeBuilder};
 pub use partition::Partition;
 pub use protocol::{Form, Protocol};
+pub use sets::{Rows, Sets};
 pub use table::ClusterTable;
 pub use tx::ClusterTx;
 pub use wire::Refusal;

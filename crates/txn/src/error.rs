@@ -50,11 +50,19 @@ pub enum Conflict {
     /// A table that it has written has got another index meanwhile, which it did not know.
     #[error("a table that it has written has other indexes now")]
     Indexed,
+    /// A lease under which it has read ended before it could commit.
+    #[error("a lease under which it has read has ended")]
+    Expired,
+    /// It came to a row that it had not fetched, or wanted to write one that it had fetched for
+    /// reading.
+    #[error("it came to a row that it had not fetched")]
+    Unfetched,
 }
 
 impl Conflict {
     /// Every cause.
-    pub const ALL: [Self; 5] = [Self::Validation, Self::Phantom, Self::Locked, Self::Moved, Self::Indexed];
+    pub const ALL: [Self; 7] =
+        [Self::Validation, Self::Phantom, Self::Locked, Self::Moved, Self::Indexed, Self::Expired, Self::Unfetched];
 
     /// Its name, as figures are labelled with.
     ///
@@ -64,7 +72,7 @@ impl Conflict {
     /// use drtm::Conflict;
     ///
     /// let names = Conflict::ALL.map(Conflict::name);
-    /// assert_eq!(names, ["validation", "phantom", "locked", "moved", "indexed"]);
+    /// assert_eq!(names, ["validation", "phantom", "locked", "moved", "indexed", "expired", "unfetched"]);
     /// ```
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -74,6 +82,8 @@ impl Conflict {
             Self::Locked => "locked",
             Self::Moved => "moved",
             Self::Indexed => "indexed",
+            Self::Expired => "expired",
+            Self::Unfetched => "unfetched",
         }
     }
 

@@ -57,4 +57,12 @@ pub enum Mutation {
     LockedReadsBelieved,
     /// A row is written by verbs though its owner has a snapshot open.
     SnapshotsOverwritten,
+    /// A transaction does not look whether its leases still hold when it commits.
+    LeasesNotConfirmed,
+    /// A node takes its own clock for the cluster's, and for exact.
+    ClockNotMeasured,
+    /// A row is unlocked by message before verbs write it.
+    UnlockBeforeWriteBack,
+    /// Verbs that write a row leave it the version that it had.
+    VersionNotWritten,
 }

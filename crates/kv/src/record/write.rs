@@ -5,11 +5,12 @@ use drtm_rdma::{OutOfBounds, Region, words_for, write_bytes};
 
 use super::{HEAD, HEADER_WORDS, KEY, Record, STATE, Shape, VERSION};
 use crate::{
-    Acquire, Holder, Leases, acquire,
+    Acquire, Holder, Leases, Lend, acquire,
     checksum::checksum,
     heap::Class,
     keys::Keys,
     layout::{Head, Place, State, Version},
+    lend,
     mutation::{self, Mutation},
 };
 
@@ -27,6 +28,7 @@ impl<'r, E: Engine> Record<'r, E> {
 
     #[cold]
     fn acquire_slow(&self, mut seen: State, holder: Holder, leases: Leases) -> Result<(), Acquire> {
+        let leases = self.clocked(leases);
         loop {
             match acquire(seen, holder, leases) {
                 Acquire::Swap(from) => {
@@ -40,6 +42,31 @@ impl<'r, E: Engine> Record<'r, E> {
         }
     }
 
+    /// What a caller knows about leases, or else what the region says.
+    fn clocked(&self, leases: Leases) -> Leases {
+        match leases {
+            Leases::None => Leases::At(self.engine().load(self.region.time())),
+            known => known,
+        }
+    }
+
+    /// Leases the record until a time, or shares a lease that runs. Gives when it ends. `Err`: the
+    /// transaction that has the record locked.
+    pub(crate) fn lease(&self, until: u64, leases: Leases) -> Result<u64, Holder> {
+        let (state, leases) = (&self.header[STATE], self.clocked(leases));
+        let mut seen = State(self.engine().load(state));
+        loop {
+            match lend(seen, leases) {
+                Lend::Swap(from) => match self.engine().compare_exchange(state, from.0, State::leased_until(until).0) {
+                    Ok(_) => return Ok(until),
+                    Err(found) => seen = State(found),
+                },
+                Lend::Shared(end) => return Ok(end),
+                Lend::Locked(holder) => return Err(holder),
+            }
+        }
+    }
+
     /// [Takes](Self::acquire) the record's lock in an htm transaction.
     #[inline(always)]
     pub(crate) fn acquire_in<A: Access<'r>>(
@@ -48,7 +75,13 @@ impl<'r, E: Engine> Record<'r, E> {
         holder: Holder,
     ) -> Result<Result<(), Acquire>, A::Abort> {
         let state = &self.header[STATE];
-        match acquire(State(tx.load(state)?), holder, Leases::None) {
+        let seen = State(tx.load(state)?);
+        let decided = match acquire(seen, holder, Leases::None) {
+            // Read only here, since a region that has read the time ends when it is published.
+            Acquire::Leased(_) => acquire(seen, holder, Leases::At(tx.load(self.region.time())?)),
+            decided => decided,
+        };
+        match decided {
             Acquire::Swap(_) => tx.store(state, holder.word()).map(Ok),
             in_the_way => Ok(Err(in_the_way)),
         }

@@ -18,6 +18,10 @@ use crate::State;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RemoteError {
+    /// A lease can only be taken one-sidedly where a NIC's compare-and-swap is atomic with the
+    /// processors'.
+    #[error("the fabric's compare-and-swap is not atomic with processors': ask the owner for the lease")]
+    NotAtomic,
     /// An operation of the fabric failed.
     #[error(transparent)]
     Verb(#[from] VerbError),

@@ -14,6 +14,7 @@ mod hash_stress;
 mod held_model;
 mod held_stress;
 mod images;
+mod leases;
 mod peers;
 mod remote_records;
 mod remote_service;

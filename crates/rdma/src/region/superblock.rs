@@ -11,6 +11,8 @@
 //!       8..24  roots: one word for each thing that must be found again
 //!      24      turns: counts the rounds of what is used again and again
 //!      25..32  zero, so that `turns` has a cache line of its own
+//!      32      time: what it is at least, as leases of this memory's records count it
+//!      33..40  zero, so that `time` has a cache line of its own
 //! ```
 //!
 //! Words 0 to 3 and 5 are written once, before any other process can see the region. Accesses
@@ -23,7 +25,7 @@ use super::RegionError;
 use crate::Offset;
 
 /// Words in the superblock.
-pub(super) const WORDS: usize = 32;
+pub(super) const WORDS: usize = 40;
 
 /// Bytes in the superblock.
 pub(super) const BYTES: u64 = 8 * WORDS as u64;
@@ -32,13 +34,14 @@ pub(super) const BYTES: u64 = 8 * WORDS as u64;
 pub const ROOTS: usize = TURNS - FIRST_ROOT;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"drtm-reg");
-const FORMAT: u64 = 3;
+const FORMAT: u64 = 4;
 
 const CHECKSUM: usize = 3;
 const ALLOCATED: usize = 4;
 const ENGINE: usize = 5;
 const FIRST_ROOT: usize = 8;
 const TURNS: usize = 24;
+const TIME: usize = 32;
 
 /// Where the word that counts turns is in every region (see [`Region::turns`](crate::Region::turns)).
 pub const TURNS_AT: Offset = Offset::new(8 * TURNS as u64);
@@ -90,6 +93,10 @@ impl<'a> Superblock<'a> {
     #[inline(always)]
     pub(super) fn turns(self) -> &'a Word {
         &self.0[TURNS]
+    }
+
+    pub(super) fn time(self) -> &'a Word {
+        &self.0[TIME]
     }
 }
 

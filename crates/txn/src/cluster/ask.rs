@@ -3,13 +3,15 @@
 use drtm_rdma::{Cost, rpc::Slot};
 use smallvec::SmallVec;
 
-use super::wire::{Apply, Check, Guard, Line, Lock, Place, Read, Reap, Scan, Unlock};
+use super::wire::{Apply, Check, Guard, Lease, Line, Lock, Place, Read, Reap, Scan, Unlock};
 
 /// What is asked of an owner: of a row, of the guard of a missing one, or of the owner itself, by
 /// their numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ask {
     Read(u32),
+    /// A row under a lease.
+    Lease(u32),
     /// More rows of a range, by its number.
     Scan(u32),
     Place(u32),
@@ -32,6 +34,7 @@ pub(super) type Asks = SmallVec<[Ask; 16]>;
 #[derive(Debug)]
 pub(super) enum Asked {
     Read(u32, Slot<Read>),
+    Lease(u32, Slot<Lease>),
     Scan(u32, Slot<Scan>),
     Place(u32, Slot<Place>),
     Lock(u32, Slot<Lock>),
@@ -67,7 +70,7 @@ impl Asked {
 /// What a processor does for a request.
 pub(super) fn cost(of: Ask) -> Cost {
     match of {
-        Ask::Read(_) | Ask::Scan(_) => Cost::Lookup,
+        Ask::Read(_) | Ask::Lease(_) | Ask::Scan(_) => Cost::Lookup,
         Ask::Place(_) | Ask::Apply(_) | Ask::Reap(_) => Cost::Update,
         Ask::Lock(_) | Ask::Line(_) | Ask::Count(_) | Ask::Check(_) | Ask::Guard(_) | Ask::Unlock(_) => Cost::Lock,
     }

@@ -20,6 +20,7 @@ use drtm_rdma::{
 use super::{
     ClusterError, Protocol,
     adapt::{Choice, Chooser},
+    clock::WorkerClock,
     participant::Participant,
     peers::Peer,
     shared::{Shared, VERSION},
@@ -69,6 +70,7 @@ pub(super) struct Coordinator<'e, F: Fabric, S: Setting> {
     /// How many of these are not finished.
     pub(super) unfinished: Cell<usize>,
     pub(super) janitor: Cell<Option<Waker>>,
+    pub(super) clock: WorkerClock,
     /// For each node.
     met: RefCell<Vec<Option<Met>>>,
     random: Cell<u64>,
@@ -109,6 +111,7 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> Coordinator<'e, F, S> {
             abandoned: RefCell::default(),
             unfinished: Cell::new(0),
             janitor: Cell::new(None),
+            clock: WorkerClock::default(),
             met: RefCell::default(),
             random: Cell::new(holder.to_word()),
             conflicts: Cell::default(),
@@ -228,6 +231,8 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> Coordinator<'e, F, S> {
     }
 
     pub(super) fn participant(&self) -> RefMut<'_, Participant<S>> {
+        // What it is asked to lock may be leased.
+        self.publish_time();
         self.participant.borrow_mut()
     }
 

@@ -1,5 +1,7 @@
 //! What can go wrong between nodes.
 
+use std::time::Duration;
+
 use drtm_kv::{PeerError, RemoteError};
 use drtm_rdma::{FabricError, NodeId, RegionError, rpc::RpcError};
 
@@ -77,6 +79,28 @@ pub enum ClusterError {
         table: &'static str,
         /// The longest message.
         most: usize,
+    },
+    /// The cluster's time is not known well enough for leases.
+    #[error(
+        "the cluster's time is uncertain by {uncertainty:?}, and may be by {most:?}: allow more with `Timing::most`, \
+         or bring the nodes' workers to answer sooner"
+    )]
+    ClockUncertain {
+        /// By how much it is uncertain.
+        uncertainty: Duration,
+        /// By how much it may be.
+        most: Duration,
+    },
+    /// The node's clock, or that of the reference, is faster or slower than it may be.
+    #[error(
+        "this node's clock and that of {reference} differ in speed by more than {drift} parts per million, or one was \
+         set: mend the clock or allow more with `Timing::drift`, and restart the node"
+    )]
+    ClockWrong {
+        /// The node whose clock is the cluster's.
+        reference: NodeId,
+        /// What was allowed.
+        drift: u32,
     },
     /// The node's number, or its incarnation, is more than a lock has room for.
     #[error(transparent)]

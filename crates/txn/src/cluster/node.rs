@@ -6,7 +6,7 @@ use drtm_kv::{BucketCache, Store};
 use drtm_rdma::{Endpoint, Fabric, NodeId, RegionId, rpc::Once};
 
 use super::{
-    ClusterError, Partition, Protocol, Worker,
+    ClusterError, Partition, Protocol, Timing, Worker,
     participant::{Home, Participant, Reservations, Served},
     shared::Shared,
     table::ClusterTable,
@@ -30,6 +30,7 @@ pub struct NodeBuilder<F: Fabric, S: Setting<Engine = F::Engine> = Embedded> {
     db: Db<S>,
     region: RegionId,
     protocol: Protocol,
+    timing: Timing,
     tables: Vec<Served<S::Engine>>,
     /// What nodes compare when they meet.
     described: String,
@@ -50,6 +51,11 @@ impl<F: Fabric, S: Setting<Engine = F::Engine>> NodeBuilder<F, S> {
             }
         }
         Ok(self)
+    }
+
+    /// Says what this node believes of clocks, and how long its leases are.
+    pub fn timing(self, timing: Timing) -> Self {
+        Self { timing, ..self }
     }
 
     /// Adds a table. All nodes add the same tables, in the same order.
@@ -77,7 +83,7 @@ impl<F: Fabric, S: Setting<Engine = F::Engine>> NodeBuilder<F, S> {
     ///
     /// [`ClusterError::NoOwners`].
     pub fn start(self) -> Result<Node<F, S>, Error> {
-        let Self { fabric, node, owners, db, region, protocol, tables, mut described } = self;
+        let Self { fabric, node, owners, db, region, protocol, timing, tables, mut described } = self;
         if owners.is_empty() {
             return Err(ClusterError::NoOwners.into());
         }
@@ -88,7 +94,7 @@ impl<F: Fabric, S: Setting<Engine = F::Engine>> NodeBuilder<F, S> {
             false => None,
         };
         let (home, once) = (Arc::new(home), Once::default());
-        let shared = Shared { fabric, node, owners, region, protocol, cache, described, home, once, db };
+        let shared = Shared { fabric, node, owners, region, protocol, timing, cache, described, home, once, db };
         Ok(Node { shared: Arc::new(shared) })
     }
 }
@@ -195,7 +201,8 @@ impl<F: Fabric, S: Setting<Engine = F::Engine>> Node<F, S> {
         let db = builder.build_in(store)?;
         let region = fabric.register(node, region).map_err(ClusterError::Fabric)?;
         let (owners, tables, described) = (Vec::new(), Vec::new(), String::new());
-        Ok(NodeBuilder { fabric: fabric.clone(), node, owners, db, region, protocol, tables, described })
+        let timing = Timing::default();
+        Ok(NodeBuilder { fabric: fabric.clone(), node, owners, db, region, protocol, timing, tables, described })
     }
 
     /// Which node this is.

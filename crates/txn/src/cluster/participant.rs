@@ -15,15 +15,15 @@ use std::{
 };
 
 use drtm_htm::Engine;
-use drtm_kv::{Current, ForHolder, Handle, Holder, KvError, Nowhere, ReadEntry, Reserved, Version};
+use drtm_kv::{Current, ForHolder, Handle, Holder, KvError, Leases, Lend, Nowhere, ReadEntry, Reserved, Version};
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
-use super::wire::{Change, Found, Is, LineIs, Placed, Refusal, Scanned, ScannedRow, Shifts, Wire as _};
+use super::wire::{Change, Found, Is, LeasedRow, LineIs, Placed, Refusal, Scanned, ScannedRow, Shifts, Wire as _};
 use crate::{
     Conflict, Error, Setting,
-    arena::ArenaRange,
+    arena::{ArenaKey, ArenaRange},
     commit,
     inner::Inner,
     reclaim,
@@ -172,6 +172,35 @@ impl<S: Setting> Participant<S> {
         Ok(Found { count, is })
     }
 
+    /// Leases a row until a time, or shares the lease that it has, and reads it.
+    pub(super) fn lease(
+        &mut self,
+        table: u16,
+        key: KeyRef<'_>,
+        holder: Holder,
+        until: u64,
+        is_dead: impl Fn(Holder) -> bool,
+    ) -> Result<LeasedRow<'_>, Refusal> {
+        let count = self.count()?;
+        let served = Self::table(&self.home, table, key)?;
+        let at = match served.storage.read::<Any, _>(key, Current, &mut Nowhere)? {
+            Ok(located) => located.at,
+            Err(absence) => return Ok(LeasedRow { end: 0, found: Found { count, is: Is::Nothing(absence) } }),
+        };
+        let end = match self.home.db.store.records().lease(at, until, Leases::None)? {
+            Some(Lend::Shared(end)) => end,
+            Some(_) => return Err(self.locked(at, is_dead)),
+            None => return Err(Refusal::Moved),
+        };
+        // Under the lease from here on, so that it is one row's value.
+        let found = self.read(table, key, holder, is_dead)?;
+        match found.is {
+            Is::Record { at: now_at, .. } if now_at == at => Ok(LeasedRow { end, found }),
+            Is::Locked(_) => Err(Refusal::Locked),
+            _ => Err(Refusal::Moved),
+        }
+    }
+
     /// Reads the rows of a range, as many as there is room for in so many bytes.
     pub(super) fn scan(
         &mut self,
@@ -297,6 +326,19 @@ impl<S: Setting> Participant<S> {
             self.state.worker.give_back(other);
         }
         Ok(before)
+    }
+
+    /// Locks rows of this node that a transaction has read, and looks again at others, all at one
+    /// moment: in an htm transaction. Tells whether it did.
+    ///
+    /// # Errors
+    ///
+    /// A conflict; nothing is locked then.
+    pub(super) fn enter(&mut self, holder: Holder, writes: &[ReadEntry], reads: &[ReadEntry]) -> Result<bool, Error> {
+        // Neither key nor value plays a part: memory for values is reserved when they are locked.
+        let lock = |seen: &ReadEntry| Write::found(*seen, 0, WriteOp::Remove, ArenaKey::Word(0), true);
+        let mut writes: Vec<Write> = writes.iter().map(lock).collect();
+        commit::lock_in_region(&self.home.db, &mut self.state, &mut writes, reads, holder)
     }
 
     /// The line of this owner, read after every lock that was taken before.

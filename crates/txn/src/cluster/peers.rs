@@ -21,15 +21,15 @@ use crate::{Conflict, Error, storage::KeyRef};
 /// A node, as its peers reach into its memory.
 #[derive(Debug)]
 pub(super) struct Peer {
-    node: NodeId,
+    pub(super) node: NodeId,
     /// Its snapshot number, and behind it how many snapshots are open there.
     line: Remote,
-    tables: Vec<Option<TablePeer>>,
+    pub(super) tables: Vec<Option<TablePeer>>,
 }
 
 /// A hash table of another node.
 #[derive(Debug)]
-enum TablePeer {
+pub(super) enum TablePeer {
     Words(HashPeer<Inline>, RecordPeer<Inline>),
     Bytes(HashPeer<Bytes>, RecordPeer<Bytes>),
 }
@@ -51,6 +51,8 @@ pub(super) struct Locked {
     pub(super) lock: RecordLock,
     /// As it was read after the lock. Absent if another's, which is taken in the same round, is.
     pub(super) line: Option<[u64; 2]>,
+    /// The value that the row has.
+    pub(super) value: Vec<u8>,
 }
 
 /// Runs an expression with a table's peers and a key of its.
@@ -63,6 +65,7 @@ macro_rules! at {
         }
     };
 }
+pub(super) use at;
 
 impl Peer {
     /// Opens the tables of a node that has said where they are, as tables of words or of bytes.
@@ -155,12 +158,13 @@ impl Peer {
         table: u16,
         key: KeyRef<'_>,
         location: Location,
-        (holder, is_last): (Holder, bool),
+        holder: (Holder, Leases),
+        is_last: bool,
     ) -> Result<Locked, Error> {
         at!(self, table, key, |_lookup, records, key| {
-            let (mut value, name) = (Vec::new(), (holder, Leases::None));
+            let mut value = Vec::new();
             let line = is_last.then_some(self.line);
-            let locked = records.lock_and_read(verbs, location, key, name, &mut value, line).await;
+            let locked = records.lock_and_read(verbs, location, key, holder, &mut value, line).await;
             let lock = match locked.map_err(|error| one_sided(self.node, error))? {
                 Look::Found(lock) => lock,
                 Look::Busy => return Err(Conflict::Locked.into()),
@@ -177,7 +181,7 @@ impl Peer {
                     Some([number, verbs.read_word(self.line + 8).await.map_err(failed)?])
                 }
             };
-            Ok(Locked { lock, line })
+            Ok(Locked { lock, line, value })
         }, else Err(Conflict::Moved.into()))
     }
 
@@ -213,7 +217,7 @@ async fn open_table<K: Keys, P: Port>(
 }
 
 /// What a failure to look a row up is for a transaction.
-fn not_found(node: NodeId, source: PeerError) -> Error {
+pub(super) fn not_found(node: NodeId, source: PeerError) -> Error {
     ClusterError::Lookup { node, source }.into()
 }
 

@@ -49,6 +49,9 @@ pub struct Protocol {
     pub is_passive: bool,
     /// Whether each worker may take messages where this says verbs, as it finds them better.
     pub adapts: bool,
+    /// Whether [fetched sets](super::Worker::transact_on) are read under leases, for which nodes
+    /// measure each other's clocks. Otherwise what they read is locked.
+    pub leases: bool,
 }
 
 impl Protocol {
@@ -60,6 +63,7 @@ impl Protocol {
         lock: Form::Message,
         is_passive: false,
         adapts: false,
+        leases: false,
     };
 
     /// Rows are looked up, read and validated by READs, as in FaRM.
@@ -78,13 +82,19 @@ impl Protocol {
     /// time, together with all other workers, and so follows what changes.
     pub const AUTO: Self = Self { name: "auto", adapts: true, ..Self::DRTM_H };
 
-    /// All that have names.
+    /// As [`DRTM_OCC`](Self::DRTM_OCC), with locks and leases for transactions that [fetch their
+    /// rows](super::Worker::transact_on) before they run, as in DrTM. Other transactions are
+    /// optimistic.
+    pub const DRTM: Self = Self { name: "drtm", leases: true, ..Self::DRTM_OCC };
+
+    /// Those by which optimistic transactions differ: all that have names but for
+    /// [`DRTM`](Self::DRTM).
     pub const ALL: [Self; 5] = [Self::FASST, Self::FARM, Self::DRTM_OCC, Self::DRTM_H, Self::AUTO];
 
     /// The one of a name.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|protocol| protocol.name == name)
+        Self::ALL.into_iter().chain([Self::DRTM]).find(|protocol| protocol.name == name)
     }
 
     pub(super) fn forms(&self) -> Forms {

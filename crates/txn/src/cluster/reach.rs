@@ -34,8 +34,9 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> Coordinator<'e, F, S> {
                 state.forms.lock == Form::OneSided
                     && self.endpoint().capabilities().atomicity == Atomicity::Global
                     && !state.claims
-                    && state.rows[row as usize].keeps_its_length()
+                    && (state.rows[row as usize].keeps_its_length() || self.is_seizable(&state.rows[row as usize]))
             }
+            Ask::Lease(row) => self.is_leased_by_verbs(&state.rows[row as usize]),
             Ask::Apply(row) => state.is_written_by_verbs(row),
             _ => false,
         }
@@ -53,7 +54,15 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> Coordinator<'e, F, S> {
         if !checks.is_empty() {
             keep_first(&mut outcome, self.check_all(state, phase, &checks).await);
         }
-        let locks = of_kind(|ask| if let Ask::Lock(row) = ask { Some(row) } else { None });
+        let leases = of_kind(|ask| if let Ask::Lease(row) = ask { Some(row) } else { None });
+        if !leases.is_empty() {
+            keep_first(&mut outcome, self.lease_all(state, phase, &leases).await);
+        }
+        let mut locks = of_kind(|ask| if let Ask::Lock(row) = ask { Some(row) } else { None });
+        let seized: Vec<u32> = locks.extract_if(.., |row| self.is_seizable(&state.rows[*row as usize])).collect();
+        if !seized.is_empty() {
+            keep_first(&mut outcome, self.seize_all(state, phase, &seized).await);
+        }
         if !locks.is_empty() {
             keep_first(&mut outcome, self.lock_all(state, phase, &locks).await);
         }
@@ -63,7 +72,7 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> Coordinator<'e, F, S> {
     }
 
     /// The memory of the node of a row that was looked up there.
-    fn peer_of(&self, row: &Row) -> Result<Rc<Peer>, Error> {
+    pub(super) fn peer_of(&self, row: &Row) -> Result<Rc<Peer>, Error> {
         self.peer(row.owner).ok_or_else(|| ClusterError::NotHere { node: row.owner }.into())
     }
 
@@ -111,7 +120,7 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> Coordinator<'e, F, S> {
     }
 
     async fn lock_all(&self, state: &mut State<'e, F::Port>, phase: Phase, rows: &[u32]) -> Result<(), Error> {
-        let (verbs, holder) = (self.endpoint().during(phase), state.holder);
+        let (verbs, holder) = (self.endpoint().during(phase), (state.holder, self.leases()));
         for row in rows {
             // Until it is known that it is not.
             state.rows[*row as usize].is_locked = true;
@@ -125,7 +134,7 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> Coordinator<'e, F, S> {
                 let is_last = rows.iter().rfind(is_here) == Some(number);
                 async move {
                     let Some(location) = row.location else { return Err(Conflict::Moved.into()) };
-                    peer?.lock(verbs, row.table, row.key.in_bytes(keys), location, (holder, is_last)).await
+                    peer?.lock(verbs, row.table, row.key.in_bytes(keys), location, holder, is_last).await
                 }
             };
             all(self.endpoint(), rows.iter().map(lock).collect()).await
@@ -173,7 +182,10 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> Coordinator<'e, F, S> {
             keep_first(outcome, self.peer_of(row).map(drop));
             return Room::Enough;
         };
-        let version = version_in(state.epoch_of(number), lock.version());
+        let version = match S::has(Mutation::VersionNotWritten) {
+            true => lock.version(),
+            false => version_in(state.epoch_of(number), lock.version()),
+        };
         let value = state.value(number).unwrap_or_default();
         let key = row.key.in_bytes(&state.arena.keys);
         match peer.post_write(self.endpoint().during(phase), row.table, key, lock, (version, value)) {
@@ -210,11 +222,13 @@ impl Row {
 impl<P: drtm_rdma::Port> State<'_, P> {
     /// Whether a row is written by verbs: it was locked so, and its owner need not keep what it
     /// was.
-    fn is_written_by_verbs(&self, number: u32) -> bool {
-        self.owner_of(number).is_some_and(|owner| owner.is_plain) && self.lock_of(number).is_some()
+    pub(super) fn is_written_by_verbs(&self, number: u32) -> bool {
+        let Op::Put(value) = self.rows[number as usize].op else { return false };
+        let is_plain = self.owner_of(number).is_some_and(|owner| owner.is_plain);
+        is_plain && self.lock_of(number).is_some_and(|lock| lock.value_length() == value.length())
     }
 
-    fn has_glimpsed(&mut self, number: u32, glimpse: Glimpse) -> Result<(), Error> {
+    pub(super) fn has_glimpsed(&mut self, number: u32, glimpse: Glimpse) -> Result<(), Error> {
         let row = &mut self.rows[number as usize];
         match glimpse {
             Glimpse::Record { location, version, value } => {
@@ -241,13 +255,13 @@ impl<P: drtm_rdma::Port> State<'_, P> {
         }
     }
 
-    fn has_locked_by_verbs(
+    pub(super) fn has_locked_by_verbs(
         &mut self,
         number: u32,
         locked: Result<Locked, Error>,
         overwrites: bool,
     ) -> Result<(), Error> {
-        let Locked { lock, line } = match locked {
+        let Locked { lock, line, .. } = match locked {
             Ok(locked) => locked,
             Err(error) => {
                 // A conflict says that the lock was not taken, or has been given up.
@@ -266,7 +280,7 @@ impl<P: drtm_rdma::Port> State<'_, P> {
 
     /// Whether a row that is locked can be given a version in its owner's epoch. Its owner finds it
     /// one in a later epoch, once it locks the row itself.
-    fn has_a_next_version(&self, number: u32) -> Result<(), Error> {
+    pub(super) fn has_a_next_version(&self, number: u32) -> Result<(), Error> {
         match self.lock_of(number) {
             Some(lock) if !has_version_in(self.epoch_of(number), lock.version()) => Err(Conflict::Locked.into()),
             _ => Ok(()),

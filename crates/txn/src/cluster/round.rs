@@ -21,9 +21,9 @@ use super::{
     participant::Participant,
     state::{Missing, Op, Sent, Span, State},
     wire::{
-        Apply, ApplyRow, Before, Change, Check, CheckRow, Found, Guard, GuardOf, Is, Line, LineIs, Lock, LockRow,
-        Place, PlaceRow, Placed, Read, ReadRow, Reap, ReapRow, Refusal, Scan, ScanRows, Scanned, ScannedRow, Unlock,
-        UnlockRow,
+        Apply, ApplyRow, Before, Change, Check, CheckRow, Found, Guard, GuardOf, Is, Lease, LeaseRow, LeasedRow, Line,
+        LineIs, Lock, LockRow, Place, PlaceRow, Placed, Read, ReadRow, Reap, ReapRow, Refusal, Scan, ScanRows, Scanned,
+        ScannedRow, Unlock, UnlockRow,
     },
 };
 use crate::{Conflict, Error, Setting};
@@ -170,7 +170,7 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> Coordinator<'e, F, S> {
     fn too_long(&self, state: &State<'e, F::Port>, ask: Ask) -> Error {
         let most = self.endpoint().capabilities().max_message_bytes;
         let table = match ask {
-            Ask::Read(row) | Ask::Place(row) | Ask::Lock(row) | Ask::Apply(row) | Ask::Reap(row) => {
+            Ask::Read(row) | Ask::Lease(row) | Ask::Place(row) | Ask::Lock(row) | Ask::Apply(row) | Ask::Reap(row) => {
                 self.table_name(state.rows[row as usize].table)
             }
             _ => "",
@@ -195,6 +195,7 @@ impl<P: drtm_rdma::Port> State<'_, P> {
             Ask::Guard(missing) => self.missing[missing as usize].owner,
             Ask::Scan(span) => self.spans[span as usize].owner,
             Ask::Read(row)
+            | Ask::Lease(row)
             | Ask::Place(row)
             | Ask::Lock(row)
             | Ask::Check(row)
@@ -206,7 +207,7 @@ impl<P: drtm_rdma::Port> State<'_, P> {
 
     /// Whether a row was looked for in vain by verbs.
     fn was_missed(&self, ask: Ask) -> bool {
-        matches!(ask, Ask::Read(row) if self.rows[row as usize].is_missed && !self.rows[row as usize].is_known)
+        matches!(ask, Ask::Read(row) | Ask::Lease(row) if self.rows[row as usize].is_missed && !self.rows[row as usize].is_known)
     }
 
     /// The change that a commit makes of a row.
@@ -237,6 +238,10 @@ impl<P: drtm_rdma::Port> State<'_, P> {
             Ask::Read(number) => {
                 let (table, key, ..) = row(number);
                 Asked::Read(number, calls.add::<Read>(&ReadRow { table, key, holder, borrows })?)
+            }
+            Ask::Lease(number) => {
+                let ((table, key, ..), until) = (row(number), self.leases_until);
+                Asked::Lease(number, calls.add::<Lease>(&LeaseRow { table, key, holder, until, borrows })?)
             }
             Ask::Scan(number) => {
                 let Span { table, low, high, .. } = self.spans[number as usize];
@@ -315,6 +320,12 @@ impl<P: drtm_rdma::Port> State<'_, P> {
                 let found = owner.read(table, key, holder, is_dead).map_err(refused)?;
                 self.has_found(number, &found)
             }
+            Ask::Lease(number) => {
+                let (table, until) = (row(self, number).0, self.leases_until);
+                let key = self.rows[number as usize].key.in_bytes(&self.arena.keys);
+                let leased = owner.lease(table, key, holder, until, is_dead).map_err(refused)?;
+                self.has_leased(number, &leased)
+            }
             Ask::Scan(number) => {
                 let Span { table, low, high, .. } = self.spans[number as usize];
                 let [low, high] = [low, high].map(|bound| bound.map(|key| key.in_bytes(&self.arena.keys)));
@@ -385,6 +396,10 @@ impl<P: drtm_rdma::Port> State<'_, P> {
             Asked::Read(row, slot) => {
                 let found = results.get(slot).map_err(|error| self.failed(node, error))?;
                 self.has_found(*row, &found)
+            }
+            Asked::Lease(row, slot) => {
+                let leased = results.get(slot).map_err(|error| self.failed(node, error))?;
+                self.has_leased(*row, &leased)
             }
             Asked::Scan(span, slot) => {
                 let scanned = results.get(slot).map_err(|error| self.failed(node, error))?;
@@ -482,6 +497,11 @@ impl<P: drtm_rdma::Port> State<'_, P> {
         (row.is_known, row.is_read) = (true, true);
         self.owner(node).has_count(found.count);
         Ok(())
+    }
+
+    fn has_leased(&mut self, number: u32, leased: &LeasedRow<'_>) -> Result<(), Error> {
+        self.rows[number as usize].lease = leased.end;
+        self.has_found(number, &leased.found)
     }
 
     fn has_scanned(&mut self, number: u32, scanned: &Scanned<'_>) -> Result<(), Error> {

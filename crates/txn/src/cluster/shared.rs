@@ -5,7 +5,7 @@ use std::sync::Arc;
 use drtm_kv::BucketCache;
 use drtm_rdma::{Fabric, NodeId, Offset, RegionId, rpc::Once};
 
-use super::{Protocol, participant::Home, wire::Welcome};
+use super::{Protocol, Timing, participant::Home, wire::Welcome};
 use crate::{Db, Setting};
 
 /// The version of what nodes say to each other.
@@ -19,6 +19,7 @@ pub(super) struct Shared<F: Fabric, S: Setting> {
     /// The node's memory, as the fabric knows it.
     pub(super) region: RegionId,
     pub(super) protocol: Protocol,
+    pub(super) timing: Timing,
     /// Where rows of other nodes were, if that is remembered.
     pub(super) cache: Option<Arc<BucketCache>>,
     pub(super) described: String,

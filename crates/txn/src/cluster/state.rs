@@ -32,6 +32,16 @@ pub(super) enum Op {
     Remove,
 }
 
+/// What a transaction that fetches its rows before it runs is going to do with one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Intent {
+    /// It is not known.
+    #[default]
+    Unknown,
+    Read,
+    Write,
+}
+
 /// A row that a transaction has come to.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Row {
@@ -61,6 +71,9 @@ pub(super) struct Row {
     pub(super) is_sent: bool,
     /// Whether the transaction has conflicted with another about it.
     pub(super) is_contended: bool,
+    pub(super) intent: Intent,
+    /// Until when it is leased; zero if it is not.
+    pub(super) lease: u64,
 }
 
 impl Row {
@@ -81,6 +94,8 @@ impl Row {
             is_locked: false,
             is_sent: false,
             is_contended: false,
+            intent: Intent::Unknown,
+            lease: 0,
         }
     }
 
@@ -195,6 +210,12 @@ pub(super) struct State<'e, P: Port> {
     pub(super) claims: bool,
     /// The forms of its phases.
     pub(super) forms: Forms,
+    /// Until when it leases rows.
+    pub(super) leases_until: u64,
+    /// Whether this run only finds out which rows there are.
+    pub(super) is_scout: bool,
+    /// Whether this run has come to a row that was not fetched.
+    pub(super) is_outside: bool,
     /// The numbers of the first `indexed` rows, by hashes of their tables and keys.
     index: FxHashMap<u64, u32>,
     indexed: usize,
@@ -216,6 +237,9 @@ impl<P: Port> State<'_, P> {
             is_decided: false,
             is_over: false,
             claims: false,
+            leases_until: 0,
+            is_scout: false,
+            is_outside: false,
             index: FxHashMap::default(),
             indexed: 0,
         }
@@ -236,6 +260,7 @@ impl<P: Port> State<'_, P> {
         self.locks.clear();
         self.written.clear();
         (self.is_decided, self.is_over, self.claims) = (false, false, false);
+        (self.is_scout, self.is_outside) = (false, false);
         if self.indexed > 0 {
             self.index.clear();
             self.indexed = 0;
@@ -248,8 +273,8 @@ impl<P: Port> State<'_, P> {
         for row in &mut self.rows {
             // Records that were made for this transaction have been taken out.
             let at = if row.is_made { None } else { row.at };
-            let (seen, is_contended) = (row.seen, row.is_contended);
-            *row = Row { at, seen, is_contended, ..Row::new(row.table, row.owner, row.key) };
+            let Row { seen, intent, is_contended, .. } = *row;
+            *row = Row { at, seen, intent, is_contended, ..Row::new(row.table, row.owner, row.key) };
         }
         self.missing.clear();
         self.spans.clear();

@@ -44,9 +44,9 @@ const MOST_CLAIMED: usize = 1 << 8;
 ///
 /// See [`Node`](super::Node).
 pub struct ClusterTx<'e, F: Fabric, S: Setting<Engine = F::Engine> = Embedded> {
-    worker: Rc<Coordinator<'e, F, S>>,
+    pub(super) worker: Rc<Coordinator<'e, F, S>>,
     /// Until it is dropped.
-    state: Option<Box<State<'e, F::Port>>>,
+    pub(super) state: Option<Box<State<'e, F::Port>>>,
 }
 
 impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> ClusterTx<'e, F, S> {
@@ -55,7 +55,7 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> ClusterTx<'e, F, S> {
     }
 
     /// There until the transaction ends, which takes the transaction itself.
-    fn state(&mut self) -> &mut State<'e, F::Port> {
+    pub(super) fn state(&mut self) -> &mut State<'e, F::Port> {
         match &mut self.state {
             Some(state) => state,
             None => unreachable!("the transaction has ended"),
@@ -63,7 +63,7 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> ClusterTx<'e, F, S> {
     }
 
     /// Asks in the name of this transaction.
-    async fn round(&mut self, phase: Phase, asks: &[Ask]) -> Result<(), Error> {
+    pub(super) async fn round(&mut self, phase: Phase, asks: &[Ask]) -> Result<(), Error> {
         match &mut self.state {
             Some(state) if !asks.is_empty() => self.worker.round(state, phase, asks).await,
             _ => Ok(()),
@@ -71,7 +71,7 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> ClusterTx<'e, F, S> {
     }
 
     /// The number of the row with a key, which is added if it is new.
-    fn row<K: Key, C: Codec, O: Kind>(
+    pub(super) fn row<K: Key, C: Codec, O: Kind>(
         &mut self,
         table: ClusterTable<K, C, O>,
         key: impl AsKey<K>,
@@ -85,7 +85,7 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> ClusterTx<'e, F, S> {
     }
 
     /// Looks rows up that are not known yet, all at once.
-    async fn fetch(&mut self, rows: &[u32]) -> Result<(), Error> {
+    pub(super) async fn fetch(&mut self, rows: &[u32]) -> Result<(), Error> {
         let mut tries = 0;
         loop {
             let state = self.state();
@@ -114,7 +114,7 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> ClusterTx<'e, F, S> {
         true
     }
 
-    fn decode<K: Key, C: Codec, O: Kind>(
+    pub(super) fn decode<K: Key, C: Codec, O: Kind>(
         &mut self,
         table: ClusterTable<K, C, O>,
         row: u32,
@@ -124,7 +124,7 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> ClusterTx<'e, F, S> {
     }
 
     /// Gives a row a value, of which others hear at the commit.
-    fn give<K: Key, C: Codec, O: Kind>(
+    pub(super) fn give<K: Key, C: Codec, O: Kind>(
         &mut self,
         table: ClusterTable<K, C, O>,
         row: u32,
@@ -438,7 +438,7 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> ClusterTx<'e, F, S> {
     }
 
     /// Requests about rows.
-    fn ask(&mut self, ask: impl Fn(u32) -> Ask, of: impl Fn(&Row) -> bool) -> Asks {
+    pub(super) fn ask(&mut self, ask: impl Fn(u32) -> Ask, of: impl Fn(&Row) -> bool) -> Asks {
         let rows = self.state().rows.iter().zip(0..);
         rows.filter(|(row, _)| of(row)).map(|(_, number)| ask(number)).collect()
     }
@@ -467,7 +467,7 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> ClusterTx<'e, F, S> {
     }
 
     /// Finds records for rows that are to be written, or has them made.
-    async fn place(&mut self) -> Result<(), Error> {
+    pub(super) async fn place(&mut self) -> Result<(), Error> {
         let mut tries = 0;
         loop {
             let asks = self.ask(Ask::Place, |row| row.is_written() && row.at.is_none());
@@ -480,7 +480,12 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> ClusterTx<'e, F, S> {
 
     /// Locks what is to be written, and reads the owners' lines: one round.
     async fn lock(&mut self) -> Result<(), Error> {
-        let mut asks = self.ask(Ask::Lock, Row::is_written);
+        let asks = self.ask(Ask::Lock, Row::is_written);
+        self.lock_rows(asks).await
+    }
+
+    /// Locks rows, and reads the owners' lines: one round.
+    pub(super) async fn lock_rows(&mut self, mut asks: Asks) -> Result<(), Error> {
         // A lock that is taken one-sidedly brings the line with it.
         let locks = asks.clone();
         let is_asked = |state: &State<'e, F::Port>, node| {
@@ -491,7 +496,7 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> ClusterTx<'e, F, S> {
     }
 
     /// Looks again at what was read, guards included, and at the owners' lines: one round.
-    async fn check(&mut self, of: impl Fn(&Row) -> bool) -> Result<(), Error> {
+    pub(super) async fn check(&mut self, of: impl Fn(&Row) -> bool) -> Result<(), Error> {
         let mut asks = self.ask(Ask::Check, |row| row.is_read && row.at.is_some() && of(row));
         let guards = self.state().missing.len() as u32;
         if !S::has(Mutation::CommitDespitePhantoms) {
@@ -524,6 +529,14 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> ClusterTx<'e, F, S> {
             None => return Ok(()),
         };
         if self.state().is_decided {
+            if S::has(Mutation::UnlockBeforeWriteBack) {
+                let state = self.state();
+                let early: Asks = (0..state.rows.len() as u32)
+                    .filter(|row| state.is_written_by_verbs(*row))
+                    .map(Ask::Unlock)
+                    .collect();
+                outcome = outcome.and(self.round(Phase::Commit, &early).await);
+            }
             let mut asks = self.ask(Ask::Apply, |row| row.is_written() && !row.is_sent);
             asks.extend(self.ask(Ask::Unlock, |row| row.is_locked && !row.is_written()));
             if !waits && let Some(state) = &mut self.state {

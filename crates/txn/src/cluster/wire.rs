@@ -203,6 +203,8 @@ macro_rules! messages {
 messages! {
     /// Asks for a row: the table, as the cluster numbers it, and the key.
     ReadRow { table: u16, key: KeyRef<'a>, holder: Holder, }
+    /// Asks for a row that does not change until a time, or until the end of a lease that it has.
+    LeaseRow { table: u16, key: KeyRef<'a>, holder: Holder, until: u64, }
     /// Asks for a record for a key that may be inserted, with this value in it if it is made.
     PlaceRow { table: u16, key: KeyRef<'a>, holder: Holder, value: &'a [u8], }
     /// Asks for the lock of a record, and for memory for a value of this length, if it is to have
@@ -302,6 +304,26 @@ impl<'a> Decode<'a> for Found<'a> {
             _ => return Err(DecodeError::Invalid { what: "row" }),
         };
         Ok(Self { count, is })
+    }
+}
+
+/// A row, and until when it is leased, if it has a record.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct LeasedRow<'a> {
+    pub(super) end: u64,
+    pub(super) found: Found<'a>,
+}
+
+impl Encode for LeasedRow<'_> {
+    fn encode(&self, into: &mut Vec<u8>) {
+        self.end.encode(into);
+        self.found.encode(into);
+    }
+}
+
+impl<'a> Decode<'a> for LeasedRow<'a> {
+    fn decode(from: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(Self { end: Decode::decode(from)?, found: Decode::decode(from)? })
     }
 }
 
@@ -518,6 +540,8 @@ procedures! {
     Unlock = 9: UnlockRow<'a> => ();
     Reap = 10: ReapRow<'a> => ();
     Scan = 11: ScanRows<'a> => Scanned<'a>;
+    Lease = 20: LeaseRow<'a> => LeasedRow<'a>;
+    Clock = 21: () => u64;
 }
 
 /// Why an owner refuses a request.
@@ -622,6 +646,8 @@ mod tests {
             decodes::<LockRow<'_>>(&bytes);
             decodes::<ApplyRow<'_>>(&bytes);
             decodes::<Found<'_>>(&bytes);
+            decodes::<LeaseRow<'_>>(&bytes);
+            decodes::<LeasedRow<'_>>(&bytes);
             decodes::<ScanRows<'_>>(&bytes);
             let _ = Scanned::decode(&mut Reader::new(&bytes));
             let mut reader = Reader::new(&bytes);

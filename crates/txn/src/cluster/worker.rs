@@ -8,17 +8,19 @@ use drtm_rdma::{
 };
 
 use super::{
-    ClusterTx,
+    ClusterTime, ClusterTx,
     ask::{Ask, cost},
     coordinator::{Coordinator, Rounds},
     participant::Participant,
     shared::{Shared, VERSION},
-    wire::{Apply, Before, Check, Guard, Introduce, Line, Lock, Place, Read, Reap, Refusal, Scan, Unlock},
+    wire::{
+        Apply, Before, Check, Clock, Guard, Introduce, Lease, Line, Lock, Place, Read, Reap, Refusal, Scan, Unlock,
+    },
 };
 use crate::{Conflict, Embedded, Error, Setting};
 
 /// After how many runs a closure's rows are locked before it is run again.
-const CLAIM_AFTER: u32 = 2;
+pub(super) const CLAIM_AFTER: u32 = 2;
 
 /// One thread's way to begin transactions, and to serve those of others: of a
 /// [node](super::Node), for the coroutines of one endpoint. Clones are the same worker.
@@ -65,6 +67,10 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> Worker<'e, F, S> {
         // An executor that has ended runs no transactions either.
         let _ = spawner.serve(async move { server.answer().await });
         let _ = spawner.serve(async move { janitor.finish_abandoned().await });
+        if self.inner.protocol().leases {
+            let clock = self.clone();
+            let _ = spawner.serve(async move { clock.inner.keep_time().await });
+        }
     }
 
     /// Waits until all transactions that were dropped have been ended: their locks are free then.
@@ -188,6 +194,52 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> Worker<'e, F, S> {
         self.inner.rounds.get()[phase as usize]
     }
 
+    /// The cluster's time, as exact as this node has measured it.
+    ///
+    /// # Errors
+    ///
+    /// [`ClusterError::ClockUncertain`](super::ClusterError::ClockUncertain),
+    /// [`ClusterError::ClockWrong`](super::ClusterError::ClockWrong); or when the node cannot be
+    /// asked whose clock is the cluster's.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm_htm::NoHtm;
+    /// use drtm_rdma::{LocalConfig, LocalFabric, NodeId, block_on};
+    /// use drtm_txn::{Builder, Error, Setting, cluster::Node};
+    ///
+    /// #[derive(Debug)]
+    /// struct Plain;
+    ///
+    /// impl Setting for Plain {
+    ///     type Engine = NoHtm;
+    /// }
+    ///
+    /// let fabric = LocalFabric::<NoHtm>::new(1, LocalConfig::perfect());
+    /// let builder = Builder::new().memory(16 << 20);
+    /// let node = Node::<_, Plain>::builder(NoHtm, &fabric, NodeId(0), builder)?.owners([NodeId(0)])?.start()?;
+    /// let endpoint = node.endpoint()?;
+    /// let worker = node.worker(&endpoint)?;
+    /// // The first owner's clock is the cluster's.
+    /// let time = block_on(&endpoint, worker.time())?;
+    /// assert!(time.uncertainty().is_zero());
+    /// # Ok::<(), Error>(())
+    /// ```
+    pub async fn time(&self) -> Result<ClusterTime, Error> {
+        self.inner.time().await
+    }
+
+    /// Counts that a closure is run again.
+    pub(super) fn count(&self, cause: Conflict) {
+        self.inner.count(cause);
+    }
+
+    /// Waits before a closure is run again.
+    pub(super) async fn pause(&self, runs: u32) {
+        self.inner.pause(runs).await;
+    }
+
     /// Begins a transaction.
     pub async fn begin(&self) -> ClusterTx<'e, F, S> {
         let mut state = self.inner.state().await;
@@ -244,6 +296,11 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> Worker<'e, F, S> {
                 charge(Ask::Read(0));
                 owner.read(row.table, row.key, row.holder, is_dead).map_err(refused)
             }),
+            Lease::NUMBER => call.answer::<Lease>(|row| {
+                charge(Ask::Lease(0));
+                owner.lease(row.table, row.key, row.holder, row.until, is_dead).map_err(refused)
+            }),
+            Clock::NUMBER => call.answer::<Clock>(|()| Ok(self.endpoint().now().nanos())),
             Scan::NUMBER => call.answer::<Scan>(|rows| {
                 charge(Ask::Scan(0));
                 // What a message has beside rows: leaves, most of all.

@@ -4,12 +4,12 @@
 use std::slice;
 
 use drtm_htm::fence_locked;
-use drtm_kv::{Holder, KvError, Reserved, Version};
+use drtm_kv::{Holder, KvError, ReadEntry, Reserved, Version};
 
 use super::{
     LockedRows, apply, check_keys,
     lock::{NotLocked, lock},
-    reserve, take_out_removed,
+    region, reserve, take_out_removed,
 };
 use crate::{
     Conflict, Error, Setting,
@@ -42,14 +42,8 @@ pub(crate) fn lock_row<S: Setting>(
     if summary.has_changed() {
         check_keys(db, arena, locked.writes)?;
     }
-    // The number is read later, by all rows of the transaction here. Then the row has a version in
-    // it.
-    let number = db.snapshot_number()?;
-    fence_locked();
     let before = summary.newest();
-    if !has_version_in(drtm_htm::Engine::load(db.engine(), number), before) {
-        advance_beyond(db.engine(), number, last_of(before));
-    }
+    has_further_version(db, before)?;
     let reserved = if summary.lacks_room() {
         scratch.reserved.clear();
         reserve(db, worker, arena, scratch, locked.writes)?;
@@ -59,6 +53,38 @@ pub(crate) fn lock_row<S: Setting>(
     };
     std::mem::forget(locked);
     Ok((before, reserved))
+}
+
+/// Sees to it that a row that is locked has a version in the epoch in which it will be written: the
+/// number is read later, by all rows of the transaction here.
+fn has_further_version<S: Setting>(db: &Inner<S>, before: Version) -> Result<(), KvError> {
+    let number = db.snapshot_number()?;
+    fence_locked();
+    if !has_version_in(drtm_htm::Engine::load(db.engine(), number), before) {
+        advance_beyond(db.engine(), number, last_of(before));
+    }
+    Ok(())
+}
+
+/// Locks rows and looks again at others, all at one moment, in an htm transaction. Tells whether it
+/// did: otherwise their own locks do it, one by one.
+///
+/// # Errors
+///
+/// A conflict; nothing is locked then.
+pub(crate) fn lock_in_region<S: Setting>(
+    db: &Inner<S>,
+    state: &mut TxState<S::Engine>,
+    writes: &mut [Write],
+    reads: &[ReadEntry],
+    holder: Holder,
+) -> Result<bool, Error> {
+    let TxState { worker, reads: again, .. } = state;
+    again.clear();
+    again.records.extend_from_slice(reads);
+    let entered = region::lock_and_validate(db, worker, again, writes, holder);
+    again.clear();
+    Ok(entered?.is_some())
 }
 
 /// Reserves memory for the value of a row that another transaction has locked, unless it is this
@@ -72,6 +98,7 @@ fn lock_again<S: Setting>(
     let Some(before) = db.store.records().held_version(write.at, holder) else {
         return Err(Conflict::Locked.into());
     };
+    has_further_version(db, before)?;
     let TxState { worker, arena, .. } = state;
     let reserved = match (write.op, db.catalog.get(write.table)) {
         (WriteOp::Put(value), Some(opened)) => {

@@ -1,0 +1,120 @@
+//! Leasing another node's records one-sidedly: DrTM's shared lock.
+
+use drtm_rdma::{Atomicity, Port, Verbs};
+
+use super::{error::RemoteError, record::RecordPeer};
+use crate::{
+    Head, Leases, Lend, Location, Look, State, Turn, Version,
+    keys::Keys,
+    lend,
+    peer::turns_of,
+    record::{HEAD, STATE},
+};
+
+/// A record that was read under a lease.
+///
+/// # Example
+///
+/// See [`RecordPeer::lease_and_read`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Leased {
+    /// The version of its value.
+    pub version: Version,
+    /// Until when the value stays what it is.
+    pub end: u64,
+}
+
+impl<K: Keys> RecordPeer<K> {
+    /// Leases the record until a time, or shares a lease that runs, and reads its value: in one
+    /// round trip if the record is free or its lease runs, and in two if its lease has expired. The
+    /// caller knows this of expired leases.
+    ///
+    /// The value can be relied on as long as the time is known to be before the lease's end.
+    ///
+    /// # Errors
+    ///
+    /// [`RemoteError::NotAtomic`]; when an operation fails; or when the record is corrupt.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use drtm_htm::NoHtm;
+    /// use drtm_kv::{HashConfig, HashPeer, Inline, KvTable, Leases, Look, RecordPeer, Store, TableId};
+    /// use drtm_rdma::{Fabric, LocalConfig, LocalFabric, NodeId, Phase, Region, Remote, block_on};
+    ///
+    /// let memory = Arc::new(Region::anonymous(NoHtm, 16 << 20)?);
+    /// let store = Store::in_region_of(NodeId(1), 0, memory)?;
+    /// let table = store.hash_table(HashConfig::default().for_peers())?;
+    /// table.insert(&mut store.worker()?, 7, b"seven")?;
+    /// let fabric = LocalFabric::new(2, LocalConfig::perfect());
+    /// let region = fabric.register(NodeId(1), Arc::clone(store.region()))?;
+    ///
+    /// let endpoint = fabric.endpoint(NodeId(0))?;
+    /// let verbs = endpoint.during(Phase::Execute);
+    /// let at = Remote { node: NodeId(1), region, offset: table.location() };
+    /// block_on(&endpoint, async {
+    ///     let lookup = HashPeer::<Inline>::open(verbs, at).await?;
+    ///     let records = RecordPeer::<Inline>::open(verbs, at, TableId(0)).await?;
+    ///     let location = lookup.find(verbs, 7).await?.expect("inserted above");
+    ///     let mut value = Vec::new();
+    ///     // It is 100 now, and the lease ends at 500.
+    ///     let leased = records.lease_and_read(verbs, location, 7, (500, Leases::At(100)), &mut value).await?;
+    ///     let Look::Found(leased) = leased else { panic!("nobody else is here") };
+    ///     assert_eq!((leased.end, &value[..]), (500, &b"seven"[..]));
+    ///     Ok::<(), Box<dyn std::error::Error>>(())
+    /// })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub async fn lease_and_read<P: Port>(
+        &self,
+        verbs: Verbs<'_, P>,
+        location: Location,
+        key: K::Key<'_>,
+        (until, leases): (u64, Leases),
+        value: &mut Vec<u8>,
+    ) -> Result<Look<Leased>, RemoteError> {
+        if verbs.endpoint().capabilities().atomicity != Atomicity::Global {
+            return Err(RemoteError::NotAtomic);
+        }
+        let (at, to) = (location.record + 8 * STATE as u64, State::leased_until(until));
+        let mut from = State::FREE;
+        let (end, fetched) = loop {
+            let mut batch = verbs.batch();
+            let swap = batch.compare_swap(at, from.0, to.0);
+            let read = batch.read(location.record, self.expected.words(verbs));
+            let turn = batch.read(turns_of(location.record), 1);
+            let (found, fetched) = match (swap, read, turn) {
+                (Ok(swap), Ok(read), Ok(turn)) => {
+                    batch.ring();
+                    let (found, words, turn) = (State(swap.await?), read.await, turn.await);
+                    match (words, turn) {
+                        (Ok(words), Ok(turn)) => (found, Some((words, Turn(turn[0])))),
+                        // Not decisive: it is fetched otherwise, or that fails, too.
+                        _ => (found, None),
+                    }
+                }
+                _ => {
+                    // There was no room for all at once.
+                    drop(batch);
+                    (State(verbs.compare_swap(at, from.0, to.0).await?), None)
+                }
+            };
+            if found == from {
+                break (until, fetched);
+            }
+            // Memory that is free is locked, and will be for long.
+            let is_gone = |words: &[u64]| Head(words[HEAD]).incarnation() != location.incarnation;
+            if fetched.as_ref().is_some_and(|(words, _)| is_gone(words)) {
+                return Ok(Look::Stale);
+            }
+            match lend(found, leases) {
+                Lend::Swap(next) => from = next,
+                Lend::Shared(end) => break (end, fetched),
+                Lend::Locked(_) => return Ok(Look::Busy),
+            }
+        };
+        let looked = self.look(verbs, location, key, fetched, value).await?;
+        Ok(looked.map(|whole| Leased { version: whole.version, end }))
+    }
+}

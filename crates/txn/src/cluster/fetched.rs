@@ -1,0 +1,308 @@
+//! Transactions that fetch their rows before they run, as DrTM's do: see [`Worker::transact_on`].
+//!
+//! 1. *Start*: rows of other nodes that are to be written are locked, and those that are only read
+//!    are leased, all in one round; rows of this node are read.
+//! 2. *Run*: the body is an ordinary function of what was fetched.
+//! 3. *Commit*: rows of this node that it has written are locked, and those that it has only read
+//!    are looked at again. Then every lock is held, and the leases are confirmed: that is the
+//!    moment at which the transaction happens. Rows are written and unlocked after it.
+//!
+//! No step waits for a lock or a lease while it holds others, but for a transaction that has
+//! failed again and again: it [claims](ClusterTx::claim) its rows in one order for all, and then it
+//! may wait. See `docs/decisions/0051`.
+
+use std::rc::Rc;
+
+use drtm_htm::Engine;
+use drtm_kv::ReadEntry;
+use drtm_rdma::{Fabric, Phase};
+
+use super::{
+    ClusterTx, Rows, Sets, Worker,
+    ask::{Ask, Asks},
+    state::{Intent, Op, Row},
+    worker::CLAIM_AFTER,
+};
+use crate::{Conflict, Error, Setting};
+
+impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> Worker<'e, F, S> {
+    /// Runs `body` in a serializable transaction on rows that are fetched before, retrying on
+    /// conflict: DrTM's transactions. Its writes become visible atomically. Returns the body's
+    /// result.
+    ///
+    /// Rows of other nodes that are going to be written are locked first, and those that are only
+    /// read are leased. A lease is not given back: until it ends, nobody can lock the row. Rows are
+    /// what `declare` says. Others that the body comes to abort it, and are found out by a run that
+    /// locks nothing. If nothing is declared, all rows are found out so. The body must come to the
+    /// same rows whenever it sees the same values.
+    ///
+    /// A transaction that writes nothing validates nothing of other nodes, but for keys that are
+    /// not there: it confirms that all its leases hold at one moment.
+    ///
+    /// # Errors
+    ///
+    /// As for [`transact`](Self::transact), and those of [`time`](Self::time).
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm_htm::NoHtm;
+    /// use drtm_rdma::{Executor, LocalConfig, LocalFabric, NodeId};
+    /// use drtm_txn::{Builder, Error, Pod, Setting, TableDef, cluster::{Node, Partition, Protocol}};
+    ///
+    /// #[derive(Debug)]
+    /// struct Plain;
+    ///
+    /// impl Setting for Plain {
+    ///     type Engine = NoHtm;
+    /// }
+    ///
+    /// const ACCOUNTS: TableDef<u64, Pod<i64>> = TableDef::hash("accounts");
+    ///
+    /// let fabric = LocalFabric::<NoHtm>::new(1, LocalConfig::perfect());
+    /// let builder = Builder::new().memory(16 << 20);
+    /// let mut node = Node::<_, Plain>::builder_for(NoHtm, &fabric, NodeId(0), builder, Protocol::DRTM)?
+    ///     .owners([NodeId(0)])?;
+    /// let accounts = node.table(ACCOUNTS, Partition::hash())?;
+    /// let node = node.start()?;
+    /// let endpoint = node.endpoint()?;
+    /// let worker = node.worker(&endpoint)?;
+    /// let mut executor = Executor::new(&endpoint);
+    /// worker.serve(&executor.spawner());
+    /// executor.spawn(async move {
+    ///     let opened = worker.transact_on(
+    ///         |_| Ok(()),
+    ///         |rows| {
+    ///             rows.insert(accounts, 1, &100)?;
+    ///             rows.insert(accounts, 2, &0)
+    ///         },
+    ///     );
+    ///     opened.await.expect("there is room");
+    ///     let paid = worker.transact_on(
+    ///         |sets| {
+    ///             sets.write(accounts, 1)?;
+    ///             sets.write(accounts, 2)
+    ///         },
+    ///         |rows| {
+    ///             rows.update(accounts, 1, |balance| *balance -= 30)?;
+    ///             rows.update(accounts, 2, |balance| *balance += 30)?;
+    ///             rows.get(accounts, 2)
+    ///         },
+    ///     );
+    ///     assert_eq!(paid.await.expect("it is its own node"), Some(30));
+    /// });
+    /// executor.run();
+    /// # Ok::<(), Error>(())
+    /// ```
+    pub async fn transact_on<T>(
+        &self,
+        declare: impl FnOnce(&mut Sets<'_, 'e, F, S>) -> Result<(), Error>,
+        mut body: impl FnMut(&mut Rows<'_, 'e, F, S>) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let mut tx = self.begin().await;
+        if let Err(error) = declare(&mut Sets { tx: &mut tx }) {
+            tx.give_up().await;
+            return Err(error);
+        }
+        let (mut runs, mut scouts) = (0, tx.state().rows.is_empty());
+        loop {
+            let mut ended = Ok(());
+            if std::mem::take(&mut scouts) {
+                ended = tx.scout(&mut body).await;
+                tx.give_up().await;
+                tx.run_again_on(false);
+            }
+            let ended = match ended {
+                Ok(()) => tx.run_on(&mut body).await,
+                Err(error) => Err(error),
+            };
+            match ended {
+                Err(Error::Conflict(cause)) => {
+                    self.count(cause);
+                    scouts = cause == Conflict::Unfetched;
+                    if !scouts {
+                        runs += 1;
+                        self.pause(runs).await;
+                    }
+                    tx.run_again_on(runs >= CLAIM_AFTER);
+                }
+                ended => return ended,
+            }
+        }
+    }
+}
+
+impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> ClusterTx<'e, F, S> {
+    /// Runs the body until it comes to no row that was not fetched. Nothing is locked meanwhile,
+    /// and what the body sees may never have been there together.
+    async fn scout<T>(
+        &mut self,
+        body: &mut impl FnMut(&mut Rows<'_, 'e, F, S>) -> Result<T, Error>,
+    ) -> Result<(), Error> {
+        loop {
+            let rows: Vec<u32> = (0..self.state().rows.len() as u32).collect();
+            self.fetch(&rows).await?;
+            let state = self.state();
+            (state.is_scout, state.is_outside) = (true, false);
+            // Only where it has gone counts: what it gives, the run after this one says.
+            let _ = body(&mut Rows { tx: self });
+            let state = self.state();
+            state.rows.iter_mut().for_each(|row| row.op = Op::Nothing);
+            if !state.is_outside {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Begins once more, on the same rows.
+    fn run_again_on(&mut self, claims: bool) {
+        let state = self.state();
+        state.clear_for_claims();
+        (state.claims, state.is_scout, state.is_outside) = (claims, false, false);
+        if !claims {
+            state.rows.iter_mut().for_each(|row| row.at = None);
+        }
+    }
+
+    /// Runs once: the transaction is over then, and may be run again.
+    async fn run_on<T>(
+        &mut self,
+        body: &mut impl FnMut(&mut Rows<'_, 'e, F, S>) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let value = match self.start().await {
+            Ok(()) => body(&mut Rows { tx: self }),
+            Err(error) => {
+                self.give_up().await;
+                return Err(error);
+            }
+        };
+        // Whatever the body has made of that.
+        let value = if self.state().is_outside { Err(Conflict::Unfetched.into()) } else { value };
+        let ended = match value {
+            Ok(value) => match self.enter().await {
+                Ok(()) => {
+                    self.state().is_decided = true;
+                    return self.finish(true).await.map(|()| value);
+                }
+                Err(error) => Err(error),
+            },
+            Err(error @ Error::Conflict(_)) => Err(error),
+            // What it has seen may never have been there.
+            Err(error) => Err(self.confirm().await.err().unwrap_or(error)),
+        };
+        self.give_up().await;
+        ended
+    }
+
+    /// Locks, leases and reads the rows.
+    async fn start(&mut self) -> Result<(), Error> {
+        for owner in 0..self.state().owners.len() {
+            let node = self.state().owners[owner].node;
+            if node != self.worker.id() {
+                self.worker.greet(node).await?;
+            }
+        }
+        if self.state().claims {
+            self.claim().await?;
+        } else {
+            self.seize().await?;
+        }
+        self.lock_rest().await
+    }
+
+    /// Locks rows that are found by verbs, leases what is read of other nodes, and reads the
+    /// others: one round.
+    async fn seize(&mut self) -> Result<(), Error> {
+        let id = self.worker.id();
+        let (mut leases, mut writes) = (false, false);
+        for row in &self.state().rows {
+            leases |= row.owner != id && row.intent == Intent::Read;
+            writes |= row.intent == Intent::Write;
+        }
+        if leases {
+            let time = self.worker.time().await?;
+            let timing = self.worker.node.timing;
+            self.state().leases_until = time.lease_end(if writes { timing.lease } else { timing.read_only_lease });
+        }
+        let worker = Rc::clone(&self.worker);
+        let state = self.state();
+        let asks: Asks = state
+            .rows
+            .iter()
+            .zip(0..)
+            .map(|(row, number)| match row.intent {
+                _ if row.owner == id => Ask::Read(number),
+                Intent::Read => Ask::Lease(number),
+                _ if worker.is_one_sided(state, Ask::Lock(number)) => Ask::Lock(number),
+                _ => Ask::Read(number),
+            })
+            .collect();
+        self.round(Phase::Lock, &asks).await
+    }
+
+    /// Reads rows of other nodes that verbs did not find, and locks them by message.
+    async fn lock_rest(&mut self) -> Result<(), Error> {
+        let id = self.worker.id();
+        let is_left = |row: &Row| row.owner != id && row.intent == Intent::Write && !row.is_locked;
+        let asks = self.ask(Ask::Read, |row| is_left(row) && !row.is_known);
+        self.round(Phase::Lock, &asks).await?;
+        let asks = self.ask(Ask::Lock, |row| is_left(row) && row.at.is_some());
+        self.lock_rows(asks).await
+    }
+
+    /// Does everything that can stop the transaction, when the body has run.
+    async fn enter(&mut self) -> Result<(), Error> {
+        self.place().await?;
+        self.enter_region()?;
+        // What is here, or was claimed, is asked for in any case: that brings the epoch.
+        let (id, claims) = (self.worker.id(), self.state().claims);
+        let is_left = |row: &Row| row.is_written() && (claims || row.owner == id || !row.is_ready());
+        let asks = self.ask(Ask::Lock, is_left);
+        self.lock_rows(asks).await?;
+        self.worker.fence();
+        self.confirm().await
+    }
+
+    /// Locks what is written of this node, and looks again at what is read, at one moment: where
+    /// there is transactional memory. What is left to do, such as memory for values, is done when
+    /// the rows are asked for their locks once more.
+    fn enter_region(&mut self) -> Result<(), Error> {
+        if !self.worker.node.home.db.engine().has_regions() {
+            return Ok(());
+        }
+        let (id, worker) = (self.worker.id(), Rc::clone(&self.worker));
+        let state = self.state();
+        let is_here = |row: &&mut Row| row.owner == id && row.is_read && !row.is_locked && row.at.is_some();
+        let (mut writes, mut reads) = (Vec::new(), Vec::new());
+        for row in state.rows.iter_mut().filter(is_here) {
+            let seen = ReadEntry { at: row.at.unwrap_or_default(), version: row.seen };
+            if row.is_written() { writes.push(seen) } else { reads.push(seen) }
+        }
+        if !writes.is_empty() && worker.participant().enter(state.holder, &writes, &reads)? {
+            state.rows.iter_mut().filter(is_here).filter(|row| row.is_written()).for_each(|row| row.is_locked = true);
+        }
+        Ok(())
+    }
+
+    /// Looks again at what is neither locked nor leased, and then confirms the leases. If both
+    /// hold, all that was read was so at one moment in between.
+    async fn confirm(&mut self) -> Result<(), Error> {
+        self.check(|row| !row.is_written() && !row.is_locked && row.lease == 0).await?;
+        match &self.state {
+            Some(state) => self.worker.confirm(state),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Row {
+    /// Whether it is locked, and its new value needs no memory that is not reserved.
+    fn is_ready(&self) -> bool {
+        self.is_locked
+            && match self.op {
+                Op::Put(value) => self.was_there() && self.value.is_some_and(|was| was.length() == value.length()),
+                Op::Remove => true,
+                Op::Nothing | Op::Publish(_) => false,
+            }
+    }
+}

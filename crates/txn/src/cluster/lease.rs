@@ -1,0 +1,227 @@
+//! Locks and leases that verbs take before a transaction runs: lookup, swap and READ of each row.
+
+use drtm_kv::{Leased, Leases, Location, Look};
+use drtm_rdma::{Atomicity, Fabric, Phase, Port, Verbs};
+
+use super::{
+    ClusterError, Form,
+    coordinator::Coordinator,
+    peers::{Glimpse, Locked, Peer, TablePeer, all, at, not_found, one_sided},
+    round::keep_first,
+    state::{Intent, Op, Row, State},
+};
+use crate::{Conflict, Error, Setting, mutation::Mutation, storage::KeyRef};
+
+/// How often a row is looked up again that was not where it was found.
+const LOOKUPS: u32 = 8;
+
+impl Peer {
+    /// Looks a row up, or looks again where it was not where it had been found.
+    async fn find<P: Port>(
+        &self,
+        verbs: Verbs<'_, P>,
+        table: u16,
+        key: KeyRef<'_>,
+        is_again: bool,
+    ) -> Result<Option<Location>, Error> {
+        at!(self, table, key, |lookup, _records, key| {
+            let found = if is_again { lookup.find_again(verbs, key).await } else { lookup.find(verbs, key).await };
+            found.map_err(|source| not_found(self.node, source))
+        }, else Ok(None))
+    }
+
+    /// Looks a row up, leases it until a time, or shares the lease that it has, and reads it. Gives
+    /// the lease's end, too.
+    async fn lease<P: Port>(
+        &self,
+        verbs: Verbs<'_, P>,
+        table: u16,
+        key: KeyRef<'_>,
+        until: (u64, Leases),
+    ) -> Result<(Glimpse, u64), Error> {
+        let mut found = self.find(verbs, table, key, false).await?;
+        loop {
+            let Some(location) = found else { return Ok((Glimpse::Nothing, 0)) };
+            let mut value = Vec::new();
+            let leased = at!(self, table, key, |_lookup, records, key| {
+                records.lease_and_read(verbs, location, key, until, &mut value).await
+            }, else Ok(Look::Other));
+            match leased.map_err(|source| one_sided(self.node, source))? {
+                Look::Found(Leased { version, end }) => {
+                    return Ok((Glimpse::Record { location, version, value }, end));
+                }
+                Look::Busy => return Ok((Glimpse::Busy(location), 0)),
+                Look::Stale => {
+                    let again = self.find(verbs, table, key, true).await?;
+                    if again == found {
+                        // It was removed, and is about to be taken out: its owner knows.
+                        return Ok((Glimpse::Nothing, 0));
+                    }
+                    found = again;
+                }
+                _ => return Ok((Glimpse::Nothing, 0)),
+            }
+        }
+    }
+}
+
+impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> Coordinator<'e, F, S> {
+    /// Whether verbs take locks and leases of a row: where it can be found by them, and where a
+    /// NIC's swap is atomic with those of processors.
+    pub(super) fn is_leased_by_verbs(&self, row: &Row) -> bool {
+        self.protocol().lock == Form::OneSided
+            && self.endpoint().capabilities().atomicity == Atomicity::Global
+            && !row.is_missed
+            && self.peer(row.owner).is_some_and(|peer| peer.has(row.table))
+    }
+
+    /// Whether verbs lock a row before the transaction runs, and read it with that.
+    pub(super) fn is_seizable(&self, row: &Row) -> bool {
+        row.intent == Intent::Write && row.op == Op::Nothing && !row.is_locked && self.is_leased_by_verbs(row)
+    }
+
+    /// Leases and reads rows, all at the same time.
+    pub(super) async fn lease_all(
+        &self,
+        state: &mut State<'e, F::Port>,
+        phase: Phase,
+        rows: &[u32],
+    ) -> Result<(), Error> {
+        let (verbs, until) = (self.endpoint().during(phase), (state.leases_until, self.leases()));
+        let leased = {
+            let keys = &state.arena.keys;
+            let lease = |number: &u32| {
+                let row = &state.rows[*number as usize];
+                let peer = self.peer_of(row);
+                async move { peer?.lease(verbs, row.table, row.key.in_bytes(keys), until).await }
+            };
+            all(self.endpoint(), rows.iter().map(lease).collect()).await
+        };
+        let mut outcome = Ok(());
+        for (row, leased) in rows.iter().zip(leased) {
+            let noted = leased.and_then(|(glimpse, end)| {
+                state.rows[*row as usize].lease = end;
+                state.has_glimpsed(*row, glimpse)
+            });
+            keep_first(&mut outcome, noted);
+        }
+        outcome
+    }
+
+    /// Finds rows, all at the same time, and notes where they are before anything is done there: a
+    /// transaction that is dropped must know what it may have locked.
+    async fn find_all(
+        &self,
+        state: &mut State<'e, F::Port>,
+        phase: Phase,
+        rows: &[u32],
+        is_again: bool,
+    ) -> Result<(), Error> {
+        let verbs = self.endpoint().during(phase);
+        let found = {
+            let keys = &state.arena.keys;
+            let find = |number: &u32| {
+                let row = &state.rows[*number as usize];
+                let peer = self.peer_of(row);
+                async move { peer?.find(verbs, row.table, row.key.in_bytes(keys), is_again).await }
+            };
+            all(self.endpoint(), rows.iter().map(find).collect()).await
+        };
+        let mut outcome = Ok(());
+        for (row, found) in rows.iter().zip(found) {
+            let row = &mut state.rows[*row as usize];
+            match found {
+                // Not where it was, and found there again: it is about to be taken out.
+                Ok(found) if is_again && found == row.location => (row.at, row.is_missed) = (None, true),
+                Ok(Some(location)) => (row.at, row.location) = (Some(location.handle()), Some(location)),
+                Ok(None) => (row.at, row.location, row.is_missed) = (None, None, true),
+                Err(error) => keep_first(&mut outcome, Err(error)),
+            }
+        }
+        outcome
+    }
+
+    /// Locks and reads rows, all at the same time. Those that are not found by verbs are missed.
+    pub(super) async fn seize_all(
+        &self,
+        state: &mut State<'e, F::Port>,
+        phase: Phase,
+        rows: &[u32],
+    ) -> Result<(), Error> {
+        let (verbs, holder) = (self.endpoint().during(phase), (state.holder, self.leases()));
+        let unknown: Vec<u32> =
+            rows.iter().copied().filter(|row| state.rows[*row as usize].location.is_none()).collect();
+        self.find_all(state, phase, &unknown, false).await?;
+        let mut left = rows.to_vec();
+        let mut outcome = Ok(());
+        for _ in 0..LOOKUPS {
+            left.retain(|row| !state.rows[*row as usize].is_missed);
+            if left.is_empty() {
+                return outcome;
+            }
+            for row in &left {
+                // Until it is known that it is not.
+                state.rows[*row as usize].is_locked = true;
+            }
+            let locked = {
+                let keys = &state.arena.keys;
+                let lock = |number: &u32| {
+                    let row = &state.rows[*number as usize];
+                    let peer = self.peer_of(row);
+                    async move {
+                        let Some(location) = row.location else { return Err(Conflict::Moved.into()) };
+                        // Each with the line: the last one may turn out to be gone.
+                        peer?.lock(verbs, row.table, row.key.in_bytes(keys), location, holder, true).await
+                    }
+                };
+                all(self.endpoint(), left.iter().map(lock).collect()).await
+            };
+            let mut moved = Vec::new();
+            for (row, locked) in left.iter().zip(locked) {
+                if let Err(Error::Conflict(Conflict::Moved)) = locked {
+                    state.rows[*row as usize].is_locked = false;
+                    moved.push(*row);
+                    continue;
+                }
+                let seized = state.has_seized(*row, locked, S::has(Mutation::SnapshotsOverwritten));
+                keep_first(&mut outcome, seized.and_then(|()| state.has_a_next_version(*row)));
+            }
+            self.find_all(state, phase, &moved, true).await?;
+            left = moved;
+        }
+        outcome.and(Err(Conflict::Moved.into()))
+    }
+
+    /// Confirms, at the moment at which a transaction is decided, that its leases hold.
+    ///
+    /// # Errors
+    ///
+    /// [`Conflict::Expired`]; [`ClusterError::ClockUncertain`] and [`ClusterError::ClockWrong`],
+    /// where the time is not known.
+    pub(super) fn confirm(&self, state: &State<'e, F::Port>) -> Result<(), Error> {
+        let ends = state.rows.iter().map(|row| row.lease).filter(|end| *end > 0);
+        let Some(end) = ends.min() else { return Ok(()) };
+        if S::has(Mutation::LeasesNotConfirmed) {
+            return Ok(());
+        }
+        let most = self.node.timing.most;
+        let unknown = || ClusterError::ClockUncertain { uncertainty: std::time::Duration::MAX, most };
+        let time = self.known_time()?.ok_or_else(unknown)?;
+        if time.most() < end { Ok(()) } else { Err(Conflict::Expired.into()) }
+    }
+}
+
+impl<P: Port> State<'_, P> {
+    /// Notes that a row was locked, and what it is.
+    fn has_seized(&mut self, number: u32, locked: Result<Locked, Error>, overwrites: bool) -> Result<(), Error> {
+        if let Ok(Locked { lock, value, .. }) = &locked {
+            let (range, ()) = self.arena.values.append(|bytes| {
+                bytes.extend_from_slice(value);
+                Ok(())
+            })?;
+            let row = &mut self.rows[number as usize];
+            (row.value, row.seen, row.is_known, row.is_read) = (Some(range), lock.version(), true, true);
+        }
+        self.has_locked_by_verbs(number, locked, overwrites)
+    }
+}

@@ -1,0 +1,206 @@
+//! The rows that a transaction fetches before it runs: what it declares, and what its body does.
+
+use std::{borrow::Borrow, fmt};
+
+use drtm_rdma::Fabric;
+
+use super::{
+    ClusterTable, ClusterTx,
+    state::{Intent, Op},
+};
+use crate::{AsKey, Codec, Conflict, Embedded, Error, Key, Setting, table::Kind};
+
+/// The rows that a transaction is going to use: see [`Worker::transact_on`].
+pub struct Sets<'t, 'e, F: Fabric, S: Setting<Engine = F::Engine> = Embedded> {
+    pub(super) tx: &'t mut ClusterTx<'e, F, S>,
+}
+
+/// The rows that a transaction has fetched: see [`Worker::transact_on`].
+pub struct Rows<'t, 'e, F: Fabric, S: Setting<Engine = F::Engine> = Embedded> {
+    pub(super) tx: &'t mut ClusterTx<'e, F, S>,
+}
+
+impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> Sets<'_, 'e, F, S> {
+    /// Declares a row that is going to be read.
+    ///
+    /// # Errors
+    ///
+    /// When no node owns a row with this key, or it is too long.
+    pub fn read<K: Key, C: Codec, O: Kind>(
+        &mut self,
+        table: ClusterTable<K, C, O>,
+        key: impl AsKey<K>,
+    ) -> Result<(), Error> {
+        self.tx.declare(table, key, Intent::Read)
+    }
+
+    /// Declares a row that is going to be written, and perhaps read.
+    ///
+    /// # Errors
+    ///
+    /// As for [`read`](Self::read).
+    pub fn write<K: Key, C: Codec, O: Kind>(
+        &mut self,
+        table: ClusterTable<K, C, O>,
+        key: impl AsKey<K>,
+    ) -> Result<(), Error> {
+        self.tx.declare(table, key, Intent::Write)
+    }
+}
+
+impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> Rows<'_, 'e, F, S> {
+    /// A row's value, if there is such a row.
+    ///
+    /// # Errors
+    ///
+    /// [`Conflict::Unfetched`], with which the body returns; or when the value is none of the
+    /// codec's.
+    pub fn get<K: Key, C: Codec, O: Kind>(
+        &mut self,
+        table: ClusterTable<K, C, O>,
+        key: impl AsKey<K>,
+    ) -> Result<Option<C::Value>, Error> {
+        let row = self.tx.fetched(table, key, Intent::Read)?;
+        self.tx.decode(table, row)
+    }
+
+    /// Whether there is such a row.
+    ///
+    /// # Errors
+    ///
+    /// As for [`get`](Self::get).
+    pub fn contains<K: Key, C: Codec, O: Kind>(
+        &mut self,
+        table: ClusterTable<K, C, O>,
+        key: impl AsKey<K>,
+    ) -> Result<bool, Error> {
+        let row = self.tx.fetched(table, key, Intent::Read)?;
+        Ok(self.tx.state().rows[row as usize].is_there())
+    }
+
+    /// Gives a row a value, whether it is there or not.
+    ///
+    /// # Errors
+    ///
+    /// As for [`get`](Self::get); when the value cannot be encoded.
+    pub fn put<K: Key, C: Codec, O: Kind>(
+        &mut self,
+        table: ClusterTable<K, C, O>,
+        key: impl AsKey<K>,
+        value: impl Borrow<C::Given>,
+    ) -> Result<(), Error> {
+        let row = self.tx.fetched(table, key, Intent::Write)?;
+        self.tx.give(table, row, value.borrow())
+    }
+
+    /// Inserts a row that is not there.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Exists`]; otherwise as for [`put`](Self::put).
+    pub fn insert<K: Key, C: Codec, O: Kind>(
+        &mut self,
+        table: ClusterTable<K, C, O>,
+        key: impl AsKey<K>,
+        value: impl Borrow<C::Given>,
+    ) -> Result<(), Error> {
+        let row = self.tx.fetched(table, key, Intent::Write)?;
+        if self.tx.state().rows[row as usize].is_there() {
+            return Err(Error::Exists { table: table.name });
+        }
+        self.tx.give(table, row, value.borrow())
+    }
+
+    /// Changes a row's value, if there is such a row. Returns what the change returns.
+    ///
+    /// # Errors
+    ///
+    /// As for [`put`](Self::put).
+    pub fn update<K: Key, C: Codec, O: Kind, R>(
+        &mut self,
+        table: ClusterTable<K, C, O>,
+        key: impl AsKey<K>,
+        change: impl FnOnce(&mut C::Value) -> R,
+    ) -> Result<Option<R>, Error>
+    where
+        C::Value: Borrow<C::Given>,
+    {
+        let row = self.tx.fetched(table, key, Intent::Write)?;
+        let Some(mut value) = self.tx.decode(table, row)? else { return Ok(None) };
+        let result = change(&mut value);
+        self.tx.give(table, row, value.borrow())?;
+        Ok(Some(result))
+    }
+
+    /// Removes a row. Tells whether it was there.
+    ///
+    /// # Errors
+    ///
+    /// As for [`get`](Self::get).
+    pub fn remove<K: Key, C: Codec, O: Kind>(
+        &mut self,
+        table: ClusterTable<K, C, O>,
+        key: impl AsKey<K>,
+    ) -> Result<bool, Error> {
+        let number = self.tx.fetched(table, key, Intent::Write)?;
+        let row = &mut self.tx.state().rows[number as usize];
+        let is_there = row.is_there();
+        if is_there {
+            // What was never there is as it was.
+            row.op = if row.was_there() { Op::Remove } else { Op::Nothing };
+        }
+        Ok(is_there)
+    }
+}
+
+impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> ClusterTx<'e, F, S> {
+    pub(super) fn declare<K: Key, C: Codec, O: Kind>(
+        &mut self,
+        table: ClusterTable<K, C, O>,
+        key: impl AsKey<K>,
+        intent: Intent,
+    ) -> Result<(), Error> {
+        let row = self.row(table, key)?;
+        let intent = self.as_far_as_leased(intent);
+        let row = &mut self.state().rows[row as usize];
+        row.intent = row.intent.max(intent);
+        Ok(())
+    }
+
+    /// Where there are no leases, what is read is locked.
+    fn as_far_as_leased(&self, intent: Intent) -> Intent {
+        if self.worker.protocol().leases { intent } else { Intent::Write }
+    }
+
+    /// The number of a row that was fetched with this intent.
+    fn fetched<K: Key, C: Codec, O: Kind>(
+        &mut self,
+        table: ClusterTable<K, C, O>,
+        key: impl AsKey<K>,
+        intent: Intent,
+    ) -> Result<u32, Error> {
+        let number = self.row(table, key)?;
+        let intent = self.as_far_as_leased(intent);
+        let state = self.state();
+        let row = &mut state.rows[number as usize];
+        let had = row.intent;
+        row.intent = had.max(intent);
+        if row.is_known && (had >= intent || state.is_scout || row.is_locked) {
+            return Ok(number);
+        }
+        state.is_outside = true;
+        Err(Conflict::Unfetched.into())
+    }
+}
+
+impl<F: Fabric, S: Setting<Engine = F::Engine>> fmt::Debug for Sets<'_, '_, F, S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Sets").field(&self.tx).finish()
+    }
+}
+
+impl<F: Fabric, S: Setting<Engine = F::Engine>> fmt::Debug for Rows<'_, '_, F, S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Rows").field(&self.tx).finish()
+    }
+}

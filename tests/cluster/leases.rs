@@ -1,0 +1,417 @@
+//! Transactions that fetch their rows before they run, by locks and leases, among optimistic ones:
+//! what they saw and left must be strictly serializable, whatever the fabric and the clocks do.
+
+use std::{
+    collections::BTreeMap,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+use drtm_bench::history::{Anomaly, Log, Recording};
+use drtm_htm::NoHtm;
+use drtm_rdma::{Atomicity, Fabric, NicProfile, NodeId, SimConfig};
+use drtm_testing::rounds;
+use drtm_txn::{
+    Error, Mutation,
+    cluster::{ClusterTx, Protocol, Rows, Timing, Worker},
+};
+use fastrand::Rng;
+
+use crate::{
+    bed::{Bed, Fault, Script, Size, Sound, Tables, With},
+    history::{Logs, SIZES, at, judged, name, value, version},
+};
+
+/// How far apart clocks are, in nanoseconds.
+pub(crate) const SKEW: i64 = 700_000;
+
+/// Random transactions.
+#[derive(Clone)]
+pub(crate) struct Fetched {
+    keys: u64,
+    /// Of each coroutine.
+    transactions: u64,
+    seed: u64,
+    /// Whether the bodies do nothing but to change rows that are there.
+    only_updates: bool,
+    logs: Logs,
+}
+
+/// A row that a transaction comes to, and how.
+#[derive(Clone, Copy, Debug)]
+struct Step {
+    table: u32,
+    key: u64,
+    act: u8,
+}
+
+impl Step {
+    fn writes(self) -> bool {
+        self.act >= 3
+    }
+}
+
+impl Fetched {
+    fn steps(&self, random: &mut Rng) -> Vec<Step> {
+        let reads = if random.u8(0..3) == 0 { 0..3 } else { 0..6 };
+        let tables = if self.only_updates { 0..1 } else { 0..4 };
+        let mut step =
+            || Step { table: random.u32(tables.clone()), key: random.u64(0..self.keys), act: random.u8(reads.clone()) };
+        (0..4).map(|_| step()).collect()
+    }
+
+    /// Does what the steps say.
+    fn run_fetched<F: Fabric<Engine = NoHtm>, T: Fault>(
+        &self,
+        rows: &mut Rows<'_, '_, F, With<T>>,
+        tables: Tables,
+        steps: &[Step],
+        recording: &mut Recording<'_, u64>,
+    ) -> Result<(), Error> {
+        recording.retry();
+        let mut own = BTreeMap::new();
+        for Step { table, key: number, act } in steps.iter().copied() {
+            let seen = at!(tables, table, number, |all, key| rows.get(all, key))?.map(|bytes| self.version(&bytes));
+            match own.get(&(table, number)) {
+                Some((_, is)) => assert_eq!(*is, seen, "a transaction sees what it has written"),
+                None => recording.read(table, number, seen),
+            }
+            let next = match (seen, act) {
+                (_, 0..3) => continue,
+                (Some(_), 3) if !self.only_updates => {
+                    assert!(at!(tables, table, number, |all, key| rows.remove(all, key))?);
+                    None
+                }
+                (Some(before), 3 | 4) => {
+                    let next = recording.version();
+                    let bytes = self.value(next);
+                    let change = |was: &mut Vec<u8>| assert_eq!(self.version(&std::mem::replace(was, bytes)), before);
+                    at!(tables, table, number, |all, key| rows.update(all, key, change))?.expect("it was read");
+                    Some(next)
+                }
+                (Some(_), _) => {
+                    let next = recording.version();
+                    at!(tables, table, number, |all, key| rows.put(all, key, self.value(next)))?;
+                    Some(next)
+                }
+                (None, _) => {
+                    let next = recording.version();
+                    at!(tables, table, number, |all, key| rows.insert(all, key, self.value(next)))?;
+                    Some(next)
+                }
+            };
+            own.entry((table, number)).or_insert((seen, None)).1 = next;
+        }
+        for ((table, key), (was, is)) in own {
+            match (was, is) {
+                (None, None) => {}
+                (_, Some(version)) => recording.write(table, key, version),
+                (Some(_), None) => {
+                    let version = recording.version();
+                    recording.remove(table, key, version);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Of one length where rows are only updated, so that verbs write them.
+    fn value(&self, version: u64) -> Vec<u8> {
+        if self.only_updates { version.to_le_bytes().to_vec() } else { value(version) }
+    }
+
+    fn version(&self, bytes: &[u8]) -> u64 {
+        if self.only_updates { u64::from_le_bytes(bytes.try_into().expect("eight bytes")) } else { version(bytes) }
+    }
+
+    /// Does the same as an optimistic transaction.
+    async fn run_optimistic<F: Fabric<Engine = NoHtm>, T: Fault>(
+        &self,
+        tx: &mut ClusterTx<'_, F, With<T>>,
+        tables: Tables,
+        steps: &[Step],
+        recording: &mut Recording<'_, u64>,
+    ) -> Result<(), Error> {
+        recording.retry();
+        let mut own = BTreeMap::new();
+        for Step { table, key: number, .. } in steps.iter().copied() {
+            let seen = at!(tables, table, number, |all, key| tx.get(all, key).await)?.map(|bytes| self.version(&bytes));
+            if !own.contains_key(&(table, number)) {
+                recording.read(table, number, seen);
+            }
+            let is_written = steps.iter().any(|step| (step.table, step.key) == (table, number) && step.writes());
+            if is_written && (seen.is_some() || !self.only_updates) {
+                let next = recording.version();
+                at!(tables, table, number, |all, key| tx.put(all, key, self.value(next)).await)?;
+                own.insert((table, number), next);
+            }
+        }
+        own.into_iter().for_each(|((table, key), version)| recording.write(table, key, version));
+        Ok(())
+    }
+}
+
+impl Script for Fetched {
+    async fn run<'e, F: Fabric<Engine = NoHtm>, T: Fault>(
+        self,
+        worker: Worker<'e, F, With<T>>,
+        tables: Tables,
+        number: u64,
+    ) {
+        let mut log: Log<u64> = self.logs.lock().expect("no thread panics")[number as usize].take().expect("one each");
+        let mut random = Rng::with_seed(self.seed << 16 | number);
+        for _ in 0..self.transactions {
+            let (mut recording, is_given_up) = (log.begin(), random.u8(0..10) == 0);
+            let steps = self.steps(&mut random);
+            let declared: Vec<Step> = match random.u8(0..3) {
+                0 => Vec::new(),
+                1 => steps.clone(),
+                _ => steps.iter().copied().filter(|_| random.bool()).collect(),
+            };
+            if random.u8(0..4) == 0 {
+                let ended = worker.transact(async |tx| {
+                    self.run_optimistic(tx, tables, &steps, &mut recording).await?;
+                    if is_given_up { Err(Error::aborted("it was to be")) } else { Ok(()) }
+                });
+                match ended.await {
+                    Ok(()) => recording.commit(),
+                    Err(Error::Aborted { .. }) => recording.abort(),
+                    Err(error) => panic!("{error}"),
+                }
+                continue;
+            }
+            let ended = worker.transact_on(
+                |sets| {
+                    for step in declared {
+                        at!(tables, step.table, step.key, |all, key| {
+                            if step.writes() { sets.write(all, key) } else { sets.read(all, key) }
+                        })?;
+                    }
+                    Ok(())
+                },
+                |rows| {
+                    self.run_fetched(rows, tables, &steps, &mut recording)?;
+                    if is_given_up { Err(Error::aborted("it was to be")) } else { Ok(()) }
+                },
+            );
+            match ended.await {
+                Ok(()) => recording.commit(),
+                Err(Error::Aborted { .. }) => recording.abort(),
+                Err(error) => panic!("{error}"),
+            }
+        }
+        self.logs.lock().expect("no thread panics")[number as usize] = Some(log);
+    }
+}
+
+fn anomalies<T: Fault>(bed: &Bed, size: Size, keys: u64, seed: u64) -> Vec<Anomaly<u64>> {
+    let (transactions, only_updates) = (25, seed % 2 == 1);
+    judged::<T, _>(bed, size, transactions, |logs| Fetched { keys, transactions, seed, only_updates, logs })
+}
+
+/// A simulated cluster whose clocks were set badly, and drift.
+fn skewed(seed: u64, atomicity: Atomicity) -> Bed {
+    let config = SimConfig::new(&NicProfile::CONNECTX_4).seed(seed).atomicity(atomicity);
+    let config = config.clock(NodeId(1), SKEW, 300_000).clock(NodeId(2), -SKEW, -300_000);
+    Bed::Sim(Box::new(config))
+}
+
+fn check_all(bed: impl Fn(u64) -> Bed, seeds: u64) {
+    let without = Protocol { name: "drtm without leases", leases: false, ..Protocol::DRTM };
+    for (protocol, seeds) in [(Protocol::DRTM, seeds), (without, seeds.div_ceil(4))] {
+        for seed in 0..rounds(seeds) {
+            let (size, keys) = (Size { protocol, ..SIZES[seed as usize % 2] }, [2, 6, 40][seed as usize % 3]);
+            let told: Vec<String> =
+                anomalies::<Sound>(&bed(seed), size, keys, seed).iter().map(ToString::to_string).collect();
+            assert!(told.is_empty(), "seed {seed}, {size:?}:\n{}", told.join("\n"));
+        }
+    }
+}
+
+#[test]
+fn histories_of_a_perfect_fabric() {
+    check_all(|_| Bed::perfect(), 3);
+}
+
+#[test]
+fn histories_of_a_harsh_fabric() {
+    check_all(Bed::harsh, 3);
+}
+
+#[test]
+fn histories_of_a_harsh_fabric_with_atomic_swaps() {
+    check_all(Bed::harsh_and_atomic, 3);
+}
+
+#[test]
+fn histories_of_simulated_clusters_with_skewed_clocks() {
+    check_all(|seed| skewed(seed, Atomicity::Hca), 10);
+}
+
+#[test]
+fn histories_of_simulated_clusters_with_atomic_swaps_and_skewed_clocks() {
+    check_all(|seed| skewed(seed, Atomicity::Global), 10);
+}
+
+/// Runs random transactions until something is wrong.
+fn finds<T: Fault>(bed: impl Fn(u64) -> Bed) {
+    let protocol = Protocol::DRTM;
+    let found = (0..rounds(60)).any(|seed| {
+        let size = Size { protocol, ..SIZES[0] };
+        // Rows that are only updated are written by verbs.
+        let run = || anomalies::<T>(&bed(seed), size, 2 + seed % 3, 2 * seed + 1);
+        // An owner may notice before the checker does, and refuse what cannot be.
+        catch_unwind(AssertUnwindSafe(run)).map_or(true, |all| !all.is_empty())
+    });
+    assert!(found, "nothing is found of {:?}", T::FAULT);
+}
+
+drtm_testing::faults!(ClockNotMeasured, UnlockBeforeWriteBack, VersionNotWritten);
+
+/// Its leases are about as long as it takes to lock other rows.
+#[derive(Debug)]
+struct LeasesNotConfirmed;
+
+impl Fault for LeasesNotConfirmed {
+    const FAULT: Option<Mutation> = Some(Mutation::LeasesNotConfirmed);
+    const TIMING: Timing = SHORT;
+}
+
+/// As short, but sound.
+#[derive(Debug)]
+struct Hasty;
+
+impl Fault for Hasty {
+    const TIMING: Timing = SHORT;
+}
+
+const SHORT: Timing =
+    Timing { lease: Duration::from_micros(3), read_only_lease: Duration::from_micros(3), ..Sound::TIMING };
+
+#[test]
+fn leases_that_are_not_confirmed_are_found() {
+    finds::<LeasesNotConfirmed>(Bed::atomic);
+}
+
+#[test]
+fn leases_that_hardly_last_are_confirmed_or_tried_again() {
+    for seed in 0..rounds(2) {
+        let size = Size { protocol: Protocol::DRTM, ..SIZES[0] };
+        let told: Vec<String> =
+            anomalies::<Hasty>(&Bed::atomic(seed), size, 3, seed).iter().map(ToString::to_string).collect();
+        assert!(told.is_empty(), "seed {seed}:\n{}", told.join("\n"));
+    }
+}
+
+#[test]
+fn clocks_that_are_further_apart_than_is_known_are_found() {
+    finds::<ClockNotMeasured>(|seed| skewed(seed, Atomicity::Global));
+}
+
+#[test]
+fn rows_that_are_unlocked_before_they_are_written_are_found() {
+    finds::<UnlockBeforeWriteBack>(Bed::atomic);
+}
+
+#[test]
+fn versions_that_are_not_written_are_found() {
+    finds::<VersionNotWritten>(Bed::atomic);
+}
+
+/// Moves money between few accounts.
+#[derive(Clone)]
+struct Moves {
+    accounts: u64,
+    /// Of each coroutine.
+    moves: u64,
+    begun: Arc<AtomicU64>,
+    left: Arc<AtomicU64>,
+}
+
+const START: u64 = 1_000_000;
+
+impl Script for Moves {
+    async fn run<'e, F: Fabric<Engine = NoHtm>, T: Fault>(
+        self,
+        worker: Worker<'e, F, With<T>>,
+        tables: Tables,
+        number: u64,
+    ) {
+        let money = |bytes: Option<Vec<u8>>| u64::from_le_bytes(bytes.expect("opened")[..].try_into().expect("a word"));
+        if number == 0 {
+            let opened = worker.transact_on(
+                |_| Ok(()),
+                |rows| {
+                    (0..self.accounts)
+                        .try_for_each(|account| rows.put(tables.words, account, START.to_le_bytes().to_vec()))
+                },
+            );
+            opened.await.expect("room");
+            self.begun.store(1, Relaxed);
+        }
+        worker.endpoint().until(|| self.begun.load(Relaxed) == 1).await;
+        let (from, to) = if number.is_multiple_of(2) { (0, self.accounts - 1) } else { (self.accounts - 1, 0) };
+        for turn in 0..self.moves {
+            let moved = worker.transact_on(
+                |sets| {
+                    sets.write(tables.words, from)?;
+                    sets.write(tables.words, to)
+                },
+                |rows| {
+                    let left = money(rows.get(tables.words, from)?) - 1;
+                    rows.put(tables.words, from, left.to_le_bytes().to_vec())?;
+                    let has = money(rows.get(tables.words, to)?) + 1;
+                    rows.put(tables.words, to, has.to_le_bytes().to_vec())
+                },
+            );
+            moved.await.expect("all nodes are here");
+            // Readers whose leases keep writers out.
+            if turn == 1 && number.is_multiple_of(4) {
+                self.look(&worker, tables).await;
+            }
+        }
+        if self.left.fetch_sub(1, Relaxed) == 1 {
+            self.look(&worker, tables).await;
+        }
+    }
+}
+
+impl Moves {
+    async fn look<F: Fabric<Engine = NoHtm>, T: Fault>(&self, worker: &Worker<'_, F, With<T>>, tables: Tables) {
+        let looked = worker.transact_on(
+            |sets| (0..self.accounts).try_for_each(|account| sets.read(tables.words, account)),
+            |rows| {
+                let mut sum = 0;
+                for account in 0..self.accounts {
+                    let bytes = rows.get(tables.words, account)?.expect("opened");
+                    sum += u64::from_le_bytes(bytes[..].try_into().expect("a word"));
+                }
+                Ok(sum)
+            },
+        );
+        assert_eq!(looked.await.expect("all nodes are here"), self.accounts * START);
+    }
+}
+
+/// 16 coroutines of one thread, and as many of another node, on one row, or on two in opposite
+/// orders.
+fn serve_all(bed: &Bed, accounts: u64) {
+    let crowd = Size { nodes: 2, owners: 2, coroutines: 16, protocol: Protocol::DRTM };
+    let left = Arc::new(AtomicU64::new(crowd.coroutines * u64::from(crowd.nodes)));
+    bed.run::<Sound>(crowd, &Moves { accounts, moves: rounds(4), begun: Arc::default(), left });
+}
+
+#[test]
+fn a_hot_row_is_served_to_all() {
+    [Bed::perfect(), Bed::simulated(6), Bed::atomic(6), Bed::rough(7)].iter().for_each(|bed| serve_all(bed, 1));
+}
+
+#[test]
+fn two_hot_rows_are_taken_in_opposite_orders() {
+    let beds = [Bed::harsh_and_atomic(6), Bed::simulated(6), Bed::atomic(6), Bed::rough(7)];
+    beds.iter().for_each(|bed| serve_all(bed, 2));
+}
