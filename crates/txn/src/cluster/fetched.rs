@@ -203,7 +203,7 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> ClusterTx<'e, F, S> {
             }
         }
         if self.state().claims {
-            self.claim().await?;
+            self.claim(true).await?;
         } else {
             self.seize().await?;
         }

@@ -393,15 +393,16 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> ClusterTx<'e, F, S> {
         }
     }
 
-    /// Locks the rows of the last run that were contended, if it is to, or all of them if none was:
-    /// one after the other, in one order for all transactions, so that none waits in a circle.
-    pub(super) async fn claim(&mut self) -> Result<(), Error> {
+    /// Locks rows of the last run, if it is to: one after the other, in one order for all
+    /// transactions, so that none waits in a circle. `All` of them, or those that were contended, if
+    /// any was.
+    pub(super) async fn claim(&mut self, all: bool) -> Result<(), Error> {
         if !self.state().claims {
             return Ok(());
         }
         let State { rows: known, arena, .. } = self.state();
-        let is_any = known.iter().any(|row| row.is_contended);
-        let claimed = known.iter().zip(0..).filter(|(row, _)| row.is_contended || !is_any);
+        let all = all || known.iter().all(|row| !row.is_contended);
+        let claimed = known.iter().zip(0..).filter(|(row, _)| all || row.is_contended);
         let mut rows: Vec<u32> = claimed.map(|(_, number)| number).collect();
         rows.sort_unstable_by_key(|row| {
             let row = &known[*row as usize];

@@ -107,7 +107,7 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> Worker<'e, F, S> {
         let chosen = self.inner.choose(&mut state);
         let mut tx = ClusterTx::new(Rc::clone(&self.inner), state);
         loop {
-            let ended = match tx.claim().await {
+            let ended = match tx.claim(false).await {
                 Ok(()) => body(&mut tx).await,
                 Err(error) => Err(error),
             };
