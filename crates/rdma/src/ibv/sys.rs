@@ -587,8 +587,8 @@ impl QueuePair {
     pub(super) fn connect(&self, exit: Exit, mine: &End, peer: &End) -> Result<(), VerbsError> {
         /// An unanswered packet is sent again after 4.096 us, doubled so often.
         const TIMEOUT: u8 = 16;
-        /// So often.
-        const TRIES: u8 = 7;
+        /// So often. (One more is for ever, where software is the NIC.)
+        const TRIES: u8 = 6;
         /// And where the peer has no memory for a message, for ever,
         const FOR_EVER: u8 = 7;
         /// at intervals of 0.08 ms.
