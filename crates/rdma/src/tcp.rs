@@ -227,7 +227,6 @@ impl<E: Engine> TcpFabric<E> {
         Ok(Self { member: Arc::new(Member::join(&engine, config, None)?) })
     }
 
-
     /// The same, and calls to this node are an attendant's.
     #[cfg(feature = "verbs")]
     pub(crate) fn join_attended(

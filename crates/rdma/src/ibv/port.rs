@@ -1,11 +1,7 @@
 //! An endpoint's port into the cluster: a queue pair to each node that it uses, and one completion
 //! queue for all of them.
 
-use std::{
-    collections::VecDeque,
-    fmt,
-    sync::Arc,
-};
+use std::{collections::VecDeque, fmt, sync::Arc};
 
 use drtm_htm::Engine;
 
@@ -19,9 +15,10 @@ use crate::{
 use super::{
     Member, Posted, VerbsError,
     control::{Control, Heard},
+    desk::{Desk, Number, Room},
     lane::{Lane, Sent},
     letters::{HEAD, Head},
-    queue::{Desk, Number, Queue, Room},
+    queue::Queue,
     slots::Slots,
     station::{Station, Tallies},
     sys::{Completion, CompletionQueue, Requests, Slab},
@@ -127,7 +124,8 @@ impl<E: Engine> VerbsPort<E> {
         let device = &station.device;
         let completed = Arc::new(CompletionQueue::new(device, Room::entries(PAIRS, depth, calls), true)?);
         if let Some(channel) = completed.channel() {
-            let failed = |errno: rustix::io::Errno| VerbsError::System { what: "watch a channel", source: errno.into() };
+            let failed =
+                |errno: rustix::io::Errno| VerbsError::System { what: "watch a channel", source: errno.into() };
             tcp.watch_also(channel).map_err(failed)?;
         }
         let nodes = tcp.shared().nodes();

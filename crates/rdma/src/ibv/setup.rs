@@ -166,12 +166,11 @@ mod tests {
     }
 
     fn extents() -> impl Strategy<Value = Vec<Extent>> {
-        let extent =
-            (any::<u32>(), 1..u64::from(u32::MAX), any::<u32>()).prop_map(|(start, bytes, key)| Extent {
-                start: start.into(),
-                end: u64::from(start) + bytes,
-                key,
-            });
+        let extent = (any::<u32>(), 1..u64::from(u32::MAX), any::<u32>()).prop_map(|(start, bytes, key)| Extent {
+            start: start.into(),
+            end: u64::from(start) + bytes,
+            key,
+        });
         proptest::collection::vec(extent, 0..5)
     }
 

@@ -30,7 +30,9 @@ use super::{
     lane::{self, Lane, Outgoing},
     letters::{HEAD, Head},
     setup::{Answer, Request},
-    sys::{Abilities, Completion, CompletionQueue, Device, End, Exit, PortState, QueuePair, Shape, SharedReceives, Slab},
+    sys::{
+        Abilities, Completion, CompletionQueue, Device, End, Exit, PortState, QueuePair, Shape, SharedReceives, Slab,
+    },
 };
 
 /// Receives beyond those for what the mailbox has: a connection that breaks may take one along.
@@ -308,8 +310,7 @@ impl<E: Engine> Station<E> {
         let pair = QueuePair::new(&self.device, &shape)?;
         let mine = self.end_of(&pair);
         let out = Outgoing::new(&self.device, pair, queue, self.message_bytes)?;
-        let who = ((caller.node, caller.incarnation), (caller.endpoint, caller.life));
-        let lane = Arc::new(Lane::new(who.0, who.1, caller.token, mine.pair, out));
+        let lane = Arc::new(Lane::new(caller, mine.pair, out));
         // Before anything can come by it, and after all that came by a pair of the same number.
         self.close(caller, |_| true);
         {

@@ -5,8 +5,8 @@ use std::{os::unix::net::UnixStream, sync::Arc};
 
 use drtm_htm::{Emulated, NoHtm};
 use drtm_rdma::{
-    Atomicity, Buffers, Executor, Fabric, FabricError, Incarnation, NodeId, Phase, Presence, Region, RegionId, Remote, VerbError,
-    VerbsConfig, VerbsError, VerbsFabric, block_on, run,
+    Atomicity, Buffers, Executor, Fabric, FabricError, Incarnation, NodeId, Phase, Presence, Region, RegionId, Remote,
+    VerbError, VerbsConfig, VerbsError, VerbsFabric, block_on, run,
 };
 
 use crate::{
