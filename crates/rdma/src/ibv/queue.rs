@@ -158,7 +158,7 @@ impl Queue {
 
     /// Whether nothing needs to be done before something comes.
     pub(super) fn is_quiet(&self) -> bool {
-        self.is_empty() && !(self.severed && !self.is_over())
+        self.is_empty() && (!self.severed || self.is_over())
     }
 
     #[inline(always)]
