@@ -276,8 +276,14 @@ fn of_sockets() {
 
 #[cfg(feature = "verbs")]
 #[test]
-fn of_rdma_nics() {
-    check_all(|_| Bed::Verbs, 2);
+fn of_rdma_nics_by_messages() {
+    check_protocol(Protocol::FASST, |_| Bed::Verbs, 2);
+}
+
+#[cfg(feature = "verbs")]
+#[test]
+fn of_rdma_nics_one_sided() {
+    check_protocol(Protocol::DRTM_H, |_| Bed::Verbs, 2);
 }
 
 #[test]

@@ -14,8 +14,8 @@
 //! a slab of the endpoint's, registered once (`slots`), from and to which buffers are copied: so
 //! that it never has memory of the application's, and an endpoint can be dropped at any time.
 //!
-//! A NIC accesses memory that is registered, and breaks the connection of who asks for more. So
-//! bounds are checked here, by what the owner has told of its regions; and where an operation is
+//! A NIC accesses memory that is registered, and breaks a connection that asks for more. So bounds
+//! are checked here, by what the owner has told of its regions; and where an operation is
 //! beyond that, the owner is asked again, since it may have grown (`exports`).
 //!
 //! # Messages
@@ -34,6 +34,7 @@
 
 mod config;
 mod control;
+mod desk;
 mod error;
 mod exports;
 mod lane;

@@ -16,6 +16,7 @@ use parking_lot::Mutex;
 use crate::{
     Incarnation, NodeId,
     port::{ReplyTo, Ticket},
+    tcp::Caller,
 };
 
 use super::{
@@ -118,14 +119,9 @@ pub(super) struct Lane {
 }
 
 impl Lane {
-    pub(super) fn new(
-        (node, incarnation): (NodeId, Incarnation),
-        (endpoint, life): (u16, u32),
-        token: u64,
-        pair: u32,
-        out: Outgoing,
-    ) -> Self {
+    pub(super) fn new(caller: &Caller, pair: u32, out: Outgoing) -> Self {
         let (closed, out) = (AtomicBool::new(false), Mutex::new(Some(out)));
+        let Caller { node, incarnation, endpoint, life, token, .. } = *caller;
         Self { node, incarnation, endpoint, life, token, pair, closed, out }
     }
 

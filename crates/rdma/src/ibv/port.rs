@@ -15,9 +15,10 @@ use crate::{
 use super::{
     Member, Posted, VerbsError,
     control::{Control, Heard},
+    desk::{Desk, Number, Room},
     lane::{Lane, Sent},
     letters::{HEAD, Head},
-    queue::{Desk, Number, Queue, Room},
+    queue::Queue,
     slots::Slots,
     station::{Station, Tallies},
     sys::{Completion, CompletionQueue, Requests, Slab},

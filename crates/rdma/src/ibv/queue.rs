@@ -1,26 +1,28 @@
 //! What one endpoint has under way to one node: requests that wait for the connection or for room,
 //! and those that its NIC has.
 
+mod fill;
+
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use drtm_htm::Engine;
 
 use crate::{
-    NodeId, Remote, Time, VerbError,
+    NodeId, Time, VerbError,
     port::{Activity, Events, Frame, Ticket, Verb, Work},
-    tcp::{Peer, TcpPort},
+    tcp::Peer,
     time,
 };
 
 use super::{
-    Posted, VerbsError,
-    control::Control,
+    VerbsError,
+    desk::{Desk, Number},
     exports::Known,
     letters::{HEAD, Head},
     setup::{Answer, Request},
-    slots::{Slot, Slots},
+    slots::Slot,
     station::Station,
-    sys::{Action, CompletionQueue, End, QueuePair, Requests, Slab},
+    sys::{End, QueuePair},
 };
 
 /// A message that is not taken in this time waits for room in the node's mailbox, as far as can be
@@ -49,79 +51,11 @@ enum Fate {
     Failed(VerbError),
 }
 
-/// What an endpoint's queues share.
-pub(super) struct Desk<'p, E: Engine> {
-    pub(super) station: &'p Station<E>,
-    pub(super) control: &'p mut Control,
-    pub(super) tcp: &'p mut TcpPort<E>,
-    pub(super) queue: &'p Arc<CompletionQueue>,
-    pub(super) slab: &'p mut Slab,
-    pub(super) slots: &'p mut Slots,
-    pub(super) requests: &'p mut Requests,
-    pub(super) posted: &'p mut Posted,
-    /// Memory for replies: a slab, its slots, and what each has.
-    pub(super) replies: &'p Slab,
-    pub(super) free_replies: &'p mut Vec<u32>,
-    pub(super) room: &'p mut Room,
-}
-
-/// How many queue pairs there are, and for how many the completion queue has room.
-#[derive(Debug)]
-pub(super) struct Room {
-    pub(super) pairs: usize,
-    pub(super) most: usize,
-}
-
-impl Room {
-    /// Entries of a completion queue with room for so many pairs.
-    pub(super) fn entries(most: usize, depth: usize, calls: usize) -> usize {
-        // A pair that has failed leaves what it had, and its successor may fail, too.
-        2 * (most * depth + calls)
-    }
-
-    fn take_one<E: Engine>(&mut self, station: &Station<E>, queue: &CompletionQueue) -> Result<(), VerbsError> {
-        if self.pairs == self.most {
-            let (depth, calls) = (station.capabilities.queue_depth, station.capabilities.max_calls);
-            queue.resize(Self::entries(2 * self.most, depth, calls))?;
-            self.most *= 2;
-        }
-        self.pairs += 1;
-        Ok(())
-    }
-}
-
-/// The number of a completion: which queue, in which of its connections, and which request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Number {
-    pub(super) queue: u16,
-    pub(super) connection: u16,
-    pub(super) request: u32,
-}
-
-impl Number {
-    fn encode(self) -> u64 {
-        u64::from(self.queue) << 48 | u64::from(self.connection) << 32 | u64::from(self.request)
-    }
-
-    pub(super) fn decode(id: u64) -> Self {
-        Self { queue: (id >> 48) as u16, connection: (id >> 32) as u16, request: id as u32 }
-    }
-}
-
 /// What is known of a region of the node.
 #[derive(Debug)]
 enum View {
     Known(Known),
     Unregistered,
-}
-
-/// Whether the NIC can be given an operation.
-enum Check {
-    /// With this key.
-    Fits(u32),
-    /// The node is asked.
-    Asked,
-    Fails(VerbError),
 }
 
 #[derive(Debug)]
@@ -224,7 +158,7 @@ impl Queue {
 
     /// Whether nothing needs to be done before something comes.
     pub(super) fn is_quiet(&self) -> bool {
-        self.is_empty() && !(self.severed && !self.is_over())
+        self.is_empty() && (!self.severed || self.is_over())
     }
 
     #[inline(always)]
@@ -321,137 +255,6 @@ impl Queue {
         }
         self.regions[index] = Some(view);
         self.answered = true;
-    }
-
-    /// Whether what an operation accesses is there, as the node has said; and it is asked where it
-    /// may have more by now.
-    #[inline]
-    fn check<E: Engine>(&mut self, desk: &mut Desk<'_, E>, at: Remote, words: usize) -> Result<Check, VerbsError> {
-        let view = self.regions.get(usize::from(at.region.0));
-        if let Some(Some(View::Known(known))) = view
-            && let Some(key) = known.key(at.offset.bytes(), 8 * words as u64)
-        {
-            return Ok(Check::Fits(key));
-        }
-        if self.asked.is_some() {
-            return Ok(Check::Asked);
-        }
-        if !self.answered {
-            self.ask(desk, Request::Ask(at.region))?;
-            return Ok(Check::Asked);
-        }
-        Ok(Check::Fails(match view {
-            Some(Some(View::Known(_))) => VerbError::OutOfBounds { at, words },
-            _ => VerbError::UnknownRegion { node: at.node, region: at.region },
-        }))
-    }
-
-    fn fill<E: Engine>(&mut self, desk: &mut Desk<'_, E>) {
-        match self.gather(desk) {
-            Ok(()) if desk.requests.len() == 0 => {}
-            Ok(()) => {
-                // All before it are over when it is.
-                desk.requests.signal_last();
-                desk.posted.doorbells += 1;
-                desk.posted.signaled += 1;
-                desk.posted.requests += desk.requests.len() as u64;
-                let Line::Up(pair) = &mut self.line else { return };
-                if let Err(error) = pair.post(desk.requests) {
-                    self.sever(desk.station, error);
-                }
-            }
-            Err(error) => {
-                desk.requests.clear();
-                self.sever(desk.station, error);
-            }
-        }
-    }
-
-    /// Makes requests of what waits.
-    fn gather<E: Engine>(&mut self, desk: &mut Desk<'_, E>) -> Result<(), VerbsError> {
-        let inline_bytes = desk.station.capabilities.inline_bytes;
-        while let Some(work) = self.waiting.front() {
-            let place = match &work.verb {
-                Verb::Read { from: at, into: words } | Verb::Write { to: at, from: words } => Some((*at, words.len())),
-                Verb::CompareSwap { at, .. } | Verb::FetchAdd { at, .. } => Some((*at, 1)),
-                Verb::Send { .. } | Verb::Call { .. } => None,
-            };
-            let mut failure = self.broken;
-            let mut key = 0;
-            if let (Some((at, words)), None) = (place, failure) {
-                match self.check(desk, at, words)? {
-                    Check::Fits(found) => key = found,
-                    Check::Asked => break,
-                    Check::Fails(error) => failure = Some(error),
-                }
-            }
-            let Some(work) = self.waiting.front() else { break };
-            if let Some(error) = failure {
-                // Unheard of, it takes the place of the next.
-                self.broken = work.ticket.is_none().then_some(error);
-                self.over(Fate::Failed(error));
-                continue;
-            }
-            let address = place.map_or(0, |(at, _)| at.offset.bytes());
-            let (action, bytes) = match &work.verb {
-                Verb::Read { into, .. } => (Action::Read { address, key }, 8 * into.len()),
-                Verb::Write { from, .. } => (Action::Write { address, key }, 8 * from.len()),
-                Verb::CompareSwap { expected, new, .. } => {
-                    (Action::CompareSwap { address, key, expected: *expected, new: *new }, 8)
-                }
-                Verb::FetchAdd { add, .. } => (Action::FetchAdd { address, key, add: *add }, 8),
-                Verb::Send { bytes, .. } | Verb::Call { bytes, .. } => (Action::Send, HEAD + bytes.len()),
-            };
-            if bytes == 0 {
-                self.over(Fate::Done);
-                continue;
-            }
-            let Some(slot) = desk.slots.take(bytes) else { break };
-            let at = slot.at as usize;
-            match &work.verb {
-                Verb::Write { from, .. } => desk.slab.write(at, from),
-                Verb::Send { bytes, .. } => {
-                    desk.slab.write(at, &Head::Message.encode());
-                    desk.slab.write(at + HEAD, bytes);
-                }
-                Verb::Call { bytes, .. } => {
-                    // Calls always have a ticket, and there is memory for as many replies as there
-                    // may be calls; the answers to some that are given up may still be on their way.
-                    let (Some(ticket), Some(reply)) = (work.ticket, desk.free_replies.pop()) else {
-                        desk.slots.put(slot);
-                        break;
-                    };
-                    desk.slab.write(at, &Head::Call(ticket).encode());
-                    desk.slab.write(at + HEAD, bytes);
-                    self.calls.push_back(ticket);
-                    self.receives.push(reply);
-                    let number = Number { queue: self.node.0, connection: self.connection, request: reply };
-                    let size = HEAD + desk.station.message_bytes;
-                    desk.posted.receives += 1;
-                    if let Line::Up(pair) = &mut self.line {
-                        pair.post_receive(number.encode(), desk.replies.span(reply as usize * size, size))?;
-                    }
-                }
-                Verb::Read { .. } | Verb::CompareSwap { .. } | Verb::FetchAdd { .. } => {}
-            }
-            let carries = matches!(action, Action::Write { .. } | Action::Send);
-            let inline = carries && bytes <= inline_bytes;
-            desk.posted.inlined += u64::from(inline);
-            let request = self.first.wrapping_add(self.sent.len() as u32);
-            let number = Number { queue: self.node.0, connection: self.connection, request };
-            desk.requests.push(number.encode(), action, desk.slab.span(at, bytes), inline);
-            self.over(Fate::Posted(slot));
-        }
-        Ok(())
-    }
-
-    /// The first that waits has got its fate.
-    #[inline]
-    fn over(&mut self, fate: Fate) {
-        self.answered = false;
-        if let Some(work) = self.waiting.pop_front() {
-            self.sent.push_back((work, fate));
-        }
     }
 
     /// Reports what is over by itself, with all before it.
@@ -604,22 +407,6 @@ impl Queue {
         while let Some(work) = self.waiting.pop_front() {
             self.taken -= 1;
             events.completed(work.ticket, work.verb, Err(life.gone()));
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn numbers_are_what_they_were() {
-        for number in [
-            Number { queue: 0, connection: 0, request: 0 },
-            Number { queue: 1023, connection: u16::MAX, request: 7 },
-            Number { queue: 5, connection: 9, request: u32::MAX },
-        ] {
-            assert_eq!(Number::decode(number.encode()), number);
         }
     }
 }

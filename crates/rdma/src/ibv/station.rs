@@ -310,8 +310,7 @@ impl<E: Engine> Station<E> {
         let pair = QueuePair::new(&self.device, &shape)?;
         let mine = self.end_of(&pair);
         let out = Outgoing::new(&self.device, pair, queue, self.message_bytes)?;
-        let who = ((caller.node, caller.incarnation), (caller.endpoint, caller.life));
-        let lane = Arc::new(Lane::new(who.0, who.1, caller.token, mine.pair, out));
+        let lane = Arc::new(Lane::new(caller, mine.pair, out));
         // Before anything can come by it, and after all that came by a pair of the same number.
         self.close(caller, |_| true);
         {

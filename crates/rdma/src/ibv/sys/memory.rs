@@ -1,0 +1,173 @@
+//! Memory that a NIC may access.
+
+use std::{any::Any, ffi::c_int, io, sync::Arc};
+
+use drtm_htm::Engine;
+use rdma_sys::{ibv_access_flags as access, ibv_dereg_mr, ibv_mr, ibv_reg_mr, ibv_reg_mr_iova, ibv_sge};
+
+use crate::{Region, ibv::VerbsError};
+
+use super::device::Device;
+
+/// Memory that the NIC may access.
+pub(in crate::ibv) struct Registration {
+    raw: *mut ibv_mr,
+    _device: Arc<Device>,
+    /// Freed after the registration has ended.
+    _memory: Box<dyn Any + Send + Sync>,
+}
+
+// SAFETY: see the third invariant of `sys`.
+unsafe impl Send for Registration {}
+// SAFETY: see the third invariant of `sys`.
+unsafe impl Sync for Registration {}
+
+impl Registration {
+    /// Lets peers access a part of a region, of whole pages, at the addresses that are its offsets.
+    pub(in crate::ibv) fn of_region<E: Engine>(
+        device: &Arc<Device>,
+        region: &Arc<Region<E>>,
+        start: u64,
+        bytes: u64,
+    ) -> Result<Self, VerbsError> {
+        debug_assert!(start + bytes <= region.capacity());
+        let all = access::IBV_ACCESS_LOCAL_WRITE
+            | access::IBV_ACCESS_REMOTE_READ
+            | access::IBV_ACCESS_REMOTE_WRITE
+            | access::IBV_ACCESS_REMOTE_ATOMIC;
+        let memory = region.address(start / 8).cast_mut().cast();
+        // SAFETY: the domain is the device's, and the memory is a part of the reservation, which
+        // the region keeps and this value keeps the region. A NIC's access to it is that of another
+        // processor, and the owner sees the memory as atomic words only.
+        let raw = unsafe { ibv_reg_mr_iova(device.domain, memory, bytes as usize, start, all.0 as c_int) };
+        Self::made(device, raw, bytes, Box::new(Arc::clone(region)))
+    }
+
+    fn made(
+        device: &Arc<Device>,
+        raw: *mut ibv_mr,
+        bytes: u64,
+        memory: Box<dyn Any + Send + Sync>,
+    ) -> Result<Self, VerbsError> {
+        if raw.is_null() {
+            return Err(VerbsError::registering(io::Error::last_os_error(), bytes));
+        }
+        Ok(Self { raw, _device: Arc::clone(device), _memory: memory })
+    }
+
+    /// What a peer shows to access it.
+    pub(in crate::ibv) fn remote_key(&self) -> u32 {
+        // SAFETY: the handle is valid, and its keys never change.
+        unsafe { (*self.raw).rkey }
+    }
+
+    fn local_key(&self) -> u32 {
+        // SAFETY: the handle is valid, and its keys never change.
+        unsafe { (*self.raw).lkey }
+    }
+}
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        // SAFETY: made by the constructor, and ended once.
+        let code = unsafe { ibv_dereg_mr(self.raw) };
+        debug_assert_eq!(code, 0, "a registration ends once");
+    }
+}
+
+/// Pages of this process, seen by the NIC and by copies in and out only.
+struct Pages {
+    start: *mut u8,
+    layout: std::alloc::Layout,
+}
+
+// SAFETY: the memory belongs to no thread.
+unsafe impl Send for Pages {}
+// SAFETY: it is only copied to and from, where a slab says.
+unsafe impl Sync for Pages {}
+
+impl Drop for Pages {
+    fn drop(&mut self) {
+        // SAFETY: allocated with this layout, and freed once.
+        unsafe { std::alloc::dealloc(self.start, self.layout) };
+    }
+}
+
+/// Memory for requests and answers on their way: the NIC's side of an endpoint's buffers.
+pub(in crate::ibv) struct Slab {
+    start: *mut u8,
+    bytes: usize,
+    key: u32,
+    _registration: Registration,
+}
+
+// SAFETY: the memory is the registration's, and belongs to no thread.
+unsafe impl Send for Slab {}
+
+impl Slab {
+    pub(in crate::ibv) fn new(device: &Arc<Device>, bytes: usize) -> Result<Self, VerbsError> {
+        /// What is registered is whole pages.
+        const PAGE: usize = 4096;
+        let bytes = bytes.max(1).next_multiple_of(PAGE);
+        let failed = |_| VerbsError::System { what: "allocate buffers", source: io::ErrorKind::OutOfMemory.into() };
+        let layout = std::alloc::Layout::from_size_align(bytes, PAGE).map_err(failed)?;
+        // SAFETY: the layout has a size.
+        let start = unsafe { std::alloc::alloc_zeroed(layout) };
+        if start.is_null() {
+            std::alloc::handle_alloc_error(layout);
+        }
+        let pages = Pages { start, layout };
+        let local = access::IBV_ACCESS_LOCAL_WRITE.0 as c_int;
+        // SAFETY: the domain is the device's, and the registration keeps the pages.
+        let raw = unsafe { ibv_reg_mr(device.domain, start.cast(), bytes, local) };
+        let registration = Registration::made(device, raw, bytes as u64, Box::new(pages))?;
+        Ok(Self { start, bytes, key: registration.local_key(), _registration: registration })
+    }
+
+    /// A part of it, as requests name it.
+    pub(in crate::ibv) fn span(&self, at: usize, bytes: usize) -> Span {
+        assert!(at + bytes <= self.bytes, "a span is in its slab");
+        Span { address: self.start.wrapping_add(at) as u64, bytes: bytes as u32, key: self.key }
+    }
+
+    pub(in crate::ibv) fn write<T: Plain>(&mut self, at: usize, from: &[T]) {
+        assert!(at + size_of_val(from) <= self.bytes, "a copy is in its slab");
+        let to = self.start.wrapping_add(at);
+        // SAFETY: in bounds, as just checked, of memory that only this value and the NIC access;
+        // plain values are bytes.
+        unsafe { std::ptr::copy_nonoverlapping(from.as_ptr().cast(), to, size_of_val(from)) };
+    }
+
+    pub(in crate::ibv) fn read<T: Plain>(&self, at: usize, into: &mut [T]) {
+        assert!(at + size_of_val(into) <= self.bytes, "a copy is in its slab");
+        let from = self.start.wrapping_add(at);
+        // SAFETY: in bounds, as just checked, of memory that only this value and the NIC access;
+        // any bytes are plain values.
+        unsafe { std::ptr::copy_nonoverlapping(from, into.as_mut_ptr().cast(), size_of_val(into)) };
+    }
+}
+
+/// Values of which any bytes are some.
+///
+/// # Safety
+///
+/// Every bit pattern is a value, and a value has no bytes that are not set.
+pub(in crate::ibv) unsafe trait Plain: Copy {}
+// SAFETY: numbers.
+unsafe impl Plain for u8 {}
+// SAFETY: numbers.
+unsafe impl Plain for u64 {}
+
+/// Registered memory that a request names.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::ibv) struct Span {
+    address: u64,
+    bytes: u32,
+    key: u32,
+}
+
+impl Span {
+    pub(super) fn element(self) -> ibv_sge {
+        ibv_sge { addr: self.address, length: self.bytes, lkey: self.key }
+    }
+}
