@@ -40,7 +40,9 @@ fn run_on(fabrics: &[&str], arguments: &[&str], transactions: u64, kinds: usize)
             let of = |phase: &Value| phase[field].as_f64().expect("a number");
             let phases: f64 = report["per_phase"].as_object().expect("phases").values().map(of).sum();
             let all = of(&report["per_transaction"]);
-            assert!(all > 0.5 && (all - phases).abs() < 1e-6, "{field} of {report}");
+            assert!((all - phases).abs() < 1e-6, "{field} of {report}");
+            // Some protocols need no messages.
+            assert!(all > 0.5 || field == "messages", "{field} of {report}");
         }
     }
 }
