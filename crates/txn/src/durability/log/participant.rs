@@ -50,6 +50,11 @@ impl<E: Engine> Drop for Open<'_, E> {
 }
 
 impl Participant {
+    /// Returns how many bytes its buffers have, but for one that the leader is emptying.
+    pub(crate) fn bytes(&self) -> usize {
+        self.buffers.iter().filter_map(Mutex::try_lock).map(|buffer| buffer.bytes.capacity()).sum()
+    }
+
     pub(super) fn pending(&self) -> u64 {
         self.pending.load(Relaxed)
     }
