@@ -4,7 +4,8 @@
 //! it accepts must be what its writer writes.
 
 use drtm_txn::durability::format::{
-    CatalogChange, FRAME_HEADER, Position, Record, RecordKind, RecordWriter, SEGMENT_HEADER, SegmentHeader, find_frame,
+    CHECKPOINT_HEADER, CatalogChange, CheckpointEnd, CheckpointHeader, FRAME_HEADER, Position, Record, RecordKind,
+    RecordWriter, SEGMENT_HEADER, SegmentHeader, VERSION, checkpoint_name, find_frame, frame_length, number_of,
     read_frame, records, segment_name, sequence_of,
 };
 
@@ -12,8 +13,16 @@ use drtm_txn::durability::format::{
 pub(crate) fn segment(bytes: &[u8]) {
     read_segment(bytes);
     let mut sealed = bytes.to_vec();
-    seal_segment(&mut sealed);
-    read_segment(&sealed);
+    seal_file(&mut sealed, *b"drtm-log", 0);
+    assert!(read_segment(&sealed) > 0, "it is sealed");
+}
+
+/// A checkpoint: its header, frames and records.
+pub(crate) fn checkpoint(bytes: &[u8]) {
+    read_checkpoint(bytes);
+    let mut sealed = bytes.to_vec();
+    seal_file(&mut sealed, *b"drtm-ckp", OF_CHECKPOINT);
+    assert!(read_checkpoint(&sealed) > 0, "it is sealed");
 }
 
 /// Records, as frames have them.
@@ -44,8 +53,13 @@ const MARK: usize = 8;
 const FORMAT: usize = 20;
 const KIND: usize = 22;
 
-fn read_segment(bytes: &[u8]) {
-    let Ok(header) = SegmentHeader::decode(bytes) else { return };
+/// What tells the place of a checkpoint's frame from one of a segment.
+const OF_CHECKPOINT: u64 = 1 << 63;
+
+/// Returns how many frames there are.
+fn read_segment(bytes: &[u8]) -> usize {
+    let Ok(header) = SegmentHeader::decode(bytes) else { return 0 };
+    let mut frames = 0;
     assert_eq!(header.encode(), bytes[..SEGMENT_HEADER], "a header is what is written");
     assert_eq!(sequence_of(&segment_name(header.sequence)), Some(header.sequence));
     let SegmentHeader { log, sequence, .. } = header;
@@ -59,6 +73,7 @@ fn read_segment(bytes: &[u8]) {
                 let elsewhere = Position { offset: place.offset + 8, ..place };
                 assert!(read_frame(&bytes[offset..], elsewhere).is_err());
                 read_records(frame.records);
+                frames += 1;
                 offset += frame.length();
             }
             Err(_) => match find_frame(bytes, offset + 1, log, sequence) {
@@ -66,10 +81,36 @@ fn read_segment(bytes: &[u8]) {
                     assert!(next > offset);
                     offset = next;
                 }
-                None => return,
+                None => return frames,
             },
         }
     }
+    frames
+}
+
+/// Returns how many frames there are, up to one that is damaged.
+fn read_checkpoint(bytes: &[u8]) -> usize {
+    let Ok(header) = CheckpointHeader::decode(bytes) else { return 0 };
+    assert_eq!(CheckpointHeader::decode(&header.encode()), Ok(header), "a header comes back");
+    assert_eq!(number_of(&checkpoint_name(header.number)), Some(header.number));
+    let (mut frames, mut offset) = (0, CHECKPOINT_HEADER);
+    while offset < bytes.len() {
+        let rest = &bytes[offset..];
+        let Ok(frame) = read_frame(rest, header.place(offset as u64)) else { return frames };
+        assert_eq!(frame_length(rest), Some(frame.length() as u64), "its header says how long it is");
+        assert!(read_frame(rest, header.place(offset as u64 + 8)).is_err(), "it is valid in one place only");
+        read_records(frame.records);
+        for (_, record) in records(frame.records).map_while(Result::ok) {
+            let Ok(end) = CheckpointEnd::decode(&record) else { continue };
+            let mut again = Vec::new();
+            end.encode(&mut again, record.epoch).expect("what was read fits");
+            let (_, again) = records(&again).next().expect("a record").expect("it was written");
+            assert_eq!(CheckpointEnd::decode(&again), Ok(end), "an end comes back");
+        }
+        frames += 1;
+        offset += frame.length();
+    }
+    frames
 }
 
 fn read_records(bytes: &[u8]) {
@@ -125,20 +166,23 @@ fn seal_record(bytes: &mut Vec<u8>) {
     bytes[4..8].copy_from_slice(&checksum.to_le_bytes());
 }
 
-/// Makes bytes a segment with one frame, of one record.
-fn seal_segment(bytes: &mut Vec<u8>) {
+/// Makes bytes a segment or a checkpoint, which begins so, with one frame, of one record.
+fn seal_file(bytes: &mut Vec<u8>, magic: [u8; 8], of_kind: u64) {
     const LEAST: usize = SEGMENT_HEADER + FRAME_HEADER;
+    const { assert!(SEGMENT_HEADER == CHECKPOINT_HEADER, "both headers have their fields in the same places") };
     bytes.resize(bytes.len().max(LEAST), 0);
     let mut record = bytes.split_off(LEAST);
     seal_record(&mut record);
-    bytes[..8].copy_from_slice(b"drtm-log");
-    bytes[8..12].copy_from_slice(&1_u32.to_le_bytes());
+    bytes[..8].copy_from_slice(&magic);
+    bytes[8..12].copy_from_slice(&VERSION.to_le_bytes());
     bytes[12..16].copy_from_slice(&(SEGMENT_HEADER as u32).to_le_bytes());
     bytes[56..60].fill(0);
     let checksum = crc32c::crc32c(&bytes[..60]);
     bytes[60..64].copy_from_slice(&checksum.to_le_bytes());
-    // The frame's checksum covers where it is: the log, the segment's number, the offset.
+    // The frame's checksum covers where it is: the log, the file's number, the offset.
     let mut place = bytes[16..40].to_vec();
+    let number = u64::from_le_bytes(bytes[32..40].try_into().expect("eight bytes")) | of_kind;
+    place[16..].copy_from_slice(&number.to_le_bytes());
     place.extend_from_slice(&(SEGMENT_HEADER as u64).to_le_bytes());
     bytes.extend_from_slice(&record);
     let frame = &mut bytes[SEGMENT_HEADER..];

@@ -78,7 +78,7 @@ impl<E: Engine> Base<E> {
 
     /// Makes a header. With its [kind](Self::publish), it will be a table's.
     pub(crate) fn create(store: &Store<E>, header: Header, checked: bool) -> Result<Self, KvError> {
-        let at = store.region().extend(8 * header.words as u64, header.align)?;
+        let at = store.extend(8 * header.words as u64, header.align)?;
         let base = Self::new(store, at, header, checked);
         base.set(FLOOR, LOWEST)?;
         base.set(FLAGS, if checked { CHECKED } else { 0 })?;

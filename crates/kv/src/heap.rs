@@ -12,7 +12,7 @@ use drtm_htm::{Engine, LINE_WORDS};
 use drtm_rdma::Region;
 use parking_lot::Mutex;
 
-use crate::{KvError, bounds::PAGE_WORDS, layout::Place};
+use crate::{KvError, Store, bounds::PAGE_WORDS, layout::Place};
 
 /// Sizes of objects, in words: every size up to 32, then each an eighth larger than the one before.
 const CLASSES: [u32; COUNT] = {
@@ -55,6 +55,12 @@ const NOT_LARGE: usize = 192;
 /// How far ahead of what is given out fresh memory is asked for, in words, and how many words of an object.
 const AHEAD: u64 = 64;
 const MOST_ASKED: u64 = 64;
+
+/// Words of a worker's first page of a class, and how often a page is twice the one before.
+const FIRST_PAGE_WORDS: u64 = 64;
+const DOUBLINGS: u32 = 7;
+
+const _: () = assert!(FIRST_PAGE_WORDS << DOUBLINGS >= PAGE_WORDS);
 
 /// Objects that move between a worker's free list and the shared one at once.
 const BATCH: usize = 64;
@@ -112,6 +118,9 @@ struct Pool {
     /// What is left of the current page: the next object's word, and the page's end.
     next: u64,
     end: u64,
+    /// How many pages there were, as far as it matters: each is twice as large as the one before, so
+    /// that a worker that does little holds little.
+    pages: u32,
 }
 
 impl Arena {
@@ -119,24 +128,24 @@ impl Arena {
         Self { classes: Box::new(std::array::from_fn(|_| Pool::default())) }
     }
 
+    /// Bytes of the heap that it has.
+    pub(crate) fn bytes(&self) -> usize {
+        size_of_val(&*self.classes) + self.classes.iter().map(|pool| 8 * pool.free.capacity()).sum::<usize>()
+    }
+
     /// An object of this class: the word where it begins, and never zero. Fresh ones are all zeros; others are as they were freed.
     #[inline(always)]
-    pub(crate) fn allocate<E: Engine>(
-        &mut self,
-        heap: &Heap,
-        region: &Region<E>,
-        class: Class,
-    ) -> Result<u64, KvError> {
+    pub(crate) fn allocate<E: Engine>(&mut self, heap: &Heap, store: &Store<E>, class: Class) -> Result<u64, KvError> {
         let pool = &mut self.classes[usize::from(class.0)];
         if let Some(word) = pool.free.pop() {
             return Ok(word);
         }
         if pool.end - pool.next >= class.words() {
             pool.next += class.words();
-            ask_for(region, pool.next + AHEAD, class);
+            ask_for(store.region(), pool.next + AHEAD, class);
             return Ok(pool.next - class.words());
         }
-        pool.refill(&heap.surplus[usize::from(class.0)], region, class)
+        pool.refill(&heap.surplus[usize::from(class.0)], store, class)
     }
 
     /// Takes an object back. Nobody new can find it any more.
@@ -173,12 +182,7 @@ fn ask_for<E: Engine>(region: &Region<E>, word: u64, class: Class) {
 
 impl Pool {
     #[cold]
-    fn refill<E: Engine>(
-        &mut self,
-        surplus: &Mutex<Vec<u64>>,
-        region: &Region<E>,
-        class: Class,
-    ) -> Result<u64, KvError> {
+    fn refill<E: Engine>(&mut self, surplus: &Mutex<Vec<u64>>, store: &Store<E>, class: Class) -> Result<u64, KvError> {
         let mut surplus = surplus.lock();
         let kept = surplus.len().saturating_sub(BATCH);
         self.free.extend(surplus.drain(kept..));
@@ -186,10 +190,11 @@ impl Pool {
         if let Some(word) = self.free.pop() {
             return Ok(word);
         }
-        let words = PAGE_WORDS.max(class.words());
-        let page = match region.extend(8 * words, 64) {
+        let words = (FIRST_PAGE_WORDS << self.pages).min(PAGE_WORDS).max(class.words());
+        self.pages = (self.pages + 1).min(DOUBLINGS);
+        let page = match store.extend(8 * words, 64) {
             // Near the end of the region an object may still fit where a page does not.
-            Err(_) if words > class.words() => region.extend(8 * class.words(), 8).map(|at| (at, class.words()))?,
+            Err(_) if words > class.words() => store.extend(8 * class.words(), 8).map(|at| (at, class.words()))?,
             page => (page?, words),
         };
         let (at, words) = page;

@@ -50,6 +50,9 @@ impl Default for Lasts {
 }
 
 impl Lasts {
+    /// Bytes of the heap that it has.
+    pub(crate) const BYTES: usize = size_of::<[Entry; 1 << BITS]>();
+
     /// Multiplied so that upper halves which follow one another are far apart.
     #[inline(always)]
     fn slot(tree: Offset, word: u64) -> usize {

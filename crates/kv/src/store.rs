@@ -1,5 +1,6 @@
 //! A store: a region, the memory in it for records, and the workers that use it.
 
+mod beside;
 mod reuse;
 
 use std::{
@@ -11,9 +12,10 @@ use std::{
 };
 
 use drtm_htm::{Engine, Htm};
-use drtm_rdma::{NodeId, Region};
+use drtm_rdma::{NodeId, Offset, Region, RegionError};
 use parking_lot::Mutex;
 
+pub(crate) use self::beside::{Beside, Holds};
 use crate::{
     Holder, KvError, Watch,
     bounds::MODEL,
@@ -55,6 +57,7 @@ struct Shared<E: Engine> {
     /// The name of the store's first worker in locks: the others differ in their numbers.
     first: Holder,
     hints_at_once: AtomicBool,
+    beside: Arc<Beside>,
     watch: OnceLock<Weak<dyn Watch>>,
 }
 
@@ -129,7 +132,7 @@ impl<E: Engine> Store<E> {
     /// use std::sync::Arc;
     /// use drtm_htm::NoHtm;
     /// use drtm_kv::{KvTable, Store};
-    /// use drtm_rdma::{NodeId, Region};
+    /// use drtm_rdma::{NodeId, Offset, Region, RegionError};
     ///
     /// let region = Arc::new(Region::anonymous(NoHtm, 16 << 20)?);
     /// let store = Store::in_region_of(NodeId(3), 1, region)?;
@@ -150,7 +153,9 @@ impl<E: Engine> Store<E> {
         let hints_at_once = AtomicBool::new(MODEL);
         let (heap, numbers, first) = (Heap::new(), Mutex::default(), Holder::new(node, incarnation, 0, 0));
         let (quarantine, watch) = Default::default();
-        Ok(Self { shared: Arc::new(Shared { region, htm, heap, quarantine, numbers, first, hints_at_once, watch }) })
+        let beside = Arc::new(Beside::new(region.capacity()));
+        let shared = Shared { region, htm, heap, quarantine, numbers, first, hints_at_once, beside, watch };
+        Ok(Self { shared: Arc::new(shared) })
     }
 
     /// Whether this is a handle of the same store.
@@ -171,6 +176,49 @@ impl<E: Engine> Store<E> {
     pub fn hinting_at_once(self) -> Self {
         self.shared.hints_at_once.store(true, Relaxed);
         self
+    }
+
+    /// Lets trees that are made or opened from now on have no hints: a key that was found before is
+    /// found by its way down, and no memory is used beside the region.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm_htm::NoHtm;
+    /// use drtm_kv::{KvTable, Store};
+    ///
+    /// let store = Store::in_memory(NoHtm, 16 << 20)?.without_hints();
+    /// let (tree, mut worker) = (store.tree()?, store.worker()?);
+    /// tree.load(&mut worker, (0..10_000).map(|key| (key, "value")))?;
+    /// assert!((0..10_000).all(|key| tree.contains(key).unwrap_or(false)));
+    /// assert_eq!(store.beside(), 0);
+    /// # Ok::<(), drtm_kv::KvError>(())
+    /// ```
+    #[must_use]
+    pub fn without_hints(self) -> Self {
+        self.shared.beside.turn_off();
+        self
+    }
+
+    /// Returns how many bytes trees use beside the region, for hints: where keys were found before.
+    /// They count against the region's capacity, and are given back when the region needs it.
+    ///
+    /// # Example
+    ///
+    /// See [`without_hints`](Self::without_hints).
+    #[must_use]
+    pub fn beside(&self) -> u64 {
+        self.shared.beside.taken()
+    }
+
+    pub(crate) fn memory_beside(&self) -> &Arc<Beside> {
+        &self.shared.beside
+    }
+
+    /// Extends the region, for which what is beside it makes way.
+    pub(crate) fn extend(&self, bytes: u64, align: u64) -> Result<Offset, RegionError> {
+        self.shared.beside.make_way(bytes, || self.shared.region.allocated());
+        self.shared.region.extend(bytes, align)
     }
 
     pub(crate) fn hints_at_once(&self) -> bool {
@@ -232,6 +280,24 @@ pub struct Worker<E: Engine> {
 }
 
 impl<E: Engine> Worker<E> {
+    /// Returns how many bytes of the heap the worker keeps: its lists of free memory, and where it
+    /// has inserted.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm_htm::NoHtm;
+    /// use drtm_kv::Store;
+    ///
+    /// let worker = Store::in_memory(NoHtm, 1 << 20)?.worker()?;
+    /// assert!(worker.bytes() < 16 << 10);
+    /// # Ok::<(), drtm_kv::KvError>(())
+    /// ```
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.arena.bytes() + Lasts::BYTES + self.discarded.capacity() * size_of::<(Class, u64)>()
+    }
+
     /// Which worker this is, for spreading what workers share.
     #[inline(always)]
     pub(crate) fn number(&self) -> u64 {
@@ -271,7 +337,7 @@ impl<E: Engine> Worker<E> {
 
     #[inline(always)]
     pub(crate) fn allocate(&mut self, class: Class) -> Result<u64, KvError> {
-        match self.arena.allocate(&self.store.shared.heap, &self.store.shared.region, class) {
+        match self.arena.allocate(&self.store.shared.heap, &self.store, class) {
             Err(error) => self.allocate_late(class, error),
             allocated => allocated,
         }

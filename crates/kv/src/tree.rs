@@ -82,6 +82,7 @@ use crate::{
     base::Base,
     keys::{Inline, Keys},
     layout::{NODE_WORDS, Stamp},
+    store::Holds,
 };
 use hints::Hints;
 use node::Seen;
@@ -322,8 +323,13 @@ impl<E: Engine, K: TreeKeys> Tree<E, K> {
     }
 
     fn over(base: Base<E>) -> Self {
-        let hints = Hints::new(base.region.capacity(), base.store.hints_at_once());
-        Self { table: Arc::new(Table::new(base, Arc::new(hints))), keys: PhantomData }
+        let hints = Hints::new(base.region.capacity(), base.store.memory_beside(), base.store.hints_at_once());
+        Self { table: Arc::new(Table::new(base, hints)), keys: PhantomData }
+    }
+
+    /// Gives the memory of hints back: the tree is not going to be used for a while.
+    pub fn forget_hints(&self) {
+        self.table.hints.give_all_back();
     }
 
     /// Spoils the tree's [hints](Store::hinting_at_once) at random: they must not matter.

@@ -112,6 +112,49 @@ impl<E: Engine> Region<E> {
         self.mapping.populate(bytes as usize).map_err(|source| RegionError::Populate { bytes, source })
     }
 
+    /// Gives whole pages among these bytes back to the system, and returns how many bytes that were.
+    /// Their words are zeros from then on, and take memory again when something is written there.
+    /// They stay allocated.
+    ///
+    /// A region in a file keeps its memory: other processes may use it.
+    ///
+    /// # Errors
+    ///
+    /// [`RegionError::Discard`] when the bytes are not all allocated, or the system refuses.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm_htm::{Engine, NoHtm};
+    /// use drtm_rdma::Region;
+    ///
+    /// let region = Region::anonymous(NoHtm, 4 << 20)?;
+    /// let at = region.extend(1 << 20, 64)?;
+    /// let first = &region.words(at + (1 << 19), 1)?[0];
+    /// region.engine().store(first, 7);
+    /// assert!(region.discard(at, 1 << 20)? > 1 << 19);
+    /// assert_eq!(region.engine().load(first), 0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn discard(&self, at: Offset, bytes: u64) -> Result<u64, RegionError> {
+        let failed = |source| RegionError::Discard { bytes, source };
+        let end = at.bytes().checked_add(bytes).filter(|end| *end <= self.allocated());
+        let Some(end) = end.filter(|_| at.bytes() >= superblock::BYTES) else {
+            return Err(failed(std::io::ErrorKind::InvalidInput.into()));
+        };
+        if self.file.is_some() {
+            return Ok(0);
+        }
+        let page = rustix::param::page_size() as u64;
+        let (first, last) = (at.bytes().next_multiple_of(page), end - end % page);
+        if first >= last {
+            return Ok(0);
+        }
+        // SAFETY: these bytes are allocated, so they are in the mapping, which has no file.
+        unsafe { self.mapping.discard(first as usize, (last - first) as usize) }.map_err(failed)?;
+        Ok(last - first)
+    }
+
     /// A region in memory that other processes can map when they are handed its file, which the
     /// fabric does. The file has no name and no size limit but the machine's memory, and is sealed
     /// against being cut short.

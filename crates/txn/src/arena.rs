@@ -22,6 +22,11 @@ pub(crate) struct Arena {
 }
 
 impl Arena {
+    /// Returns how many bytes of the heap it has.
+    pub(crate) fn bytes(&self) -> usize {
+        self.values.capacity() + self.value.capacity() + self.keys.capacity() + self.key.capacity()
+    }
+
     /// Keeps a key until the transaction ends.
     #[inline(always)]
     pub(crate) fn keep_key(&mut self, key: KeyRef<'_>) -> Result<ArenaKey, Error> {

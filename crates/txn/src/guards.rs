@@ -20,6 +20,11 @@ pub(crate) struct GuardIndex {
 }
 
 impl GuardIndex {
+    /// Returns how many bytes of the heap it has, about.
+    pub(crate) fn bytes(&self) -> usize {
+        self.positions.capacity() * size_of::<(Offset, usize)>()
+    }
+
     /// Lets the guards of a list follow a change.
     #[inline]
     pub(crate) fn carry<G: PhantomGuard>(&mut self, guards: &mut Vec<G>, change: GuardChange<G>) {

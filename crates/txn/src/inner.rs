@@ -220,6 +220,7 @@ impl<S: Setting> Inner<S> {
     fn new_state(&self) -> Result<Box<TxState<S::Engine>>, Error> {
         let mut state = Box::new(TxState::new(self.store.worker()?, self.registry.register(self.engine())));
         state.session.participant = self.log.as_ref().map(|log| log.participant());
+        state.note_bytes();
         Ok(state)
     }
 

@@ -105,6 +105,6 @@ pub use rows::{KeyedRow, Point, Rows, Sorted, Stored};
 pub use secondary::{Index, IndexDef, IndexKeys, Multi, Unique, Uniqueness};
 pub use setting::{Embedded, Setting};
 pub use sink::{Commit, Row, RowChange, Sink};
-pub use stats::{Stats, TableStats};
+pub use stats::{MemoryUse, Stats, TableStats};
 pub use table::{Hash, Kind, Ordered, Table, TableDef};
 pub use tx::{Entry, Mode, OccupiedEntry, Range, ReadOnly, Savepoint, Snapshot, Tx, Update, VacantEntry};

@@ -11,6 +11,8 @@ use std::ops::Range;
 
 use drtm_kv::{BucketHint, Lines, Whereabouts};
 
+use crate::state::vec_bytes;
+
 /// How many tables' rows are remembered. A later one takes the place of an earlier one.
 const STREAMS: usize = 8;
 
@@ -85,6 +87,11 @@ impl Default for Located {
 }
 
 impl Located {
+    /// Returns how many bytes of the heap it has.
+    pub(crate) fn bytes(&self) -> usize {
+        vec_bytes(&self.entries) + vec_bytes(&self.waiting)
+    }
+
     /// Remembers rows of a table, whose buckets were asked for: after those that were noted last if these are the same table's. Whether there was room for them: if not,
     /// nothing has been remembered.
     #[inline(always)]

@@ -6,6 +6,7 @@ use crate::{
     Setting,
     guards::GuardIndex,
     mutation::Mutation,
+    state::vec_bytes,
     storage::{Absence, Shift},
     ticket::Claim,
     write_set::WriteTarget,
@@ -41,6 +42,12 @@ impl ReadSet {
     #[inline(always)]
     pub(crate) fn is_empty(&self) -> bool {
         self.records.is_empty() && self.leaves.is_empty() && self.buckets.is_empty()
+    }
+
+    /// Returns how many bytes of the heap it has.
+    pub(crate) fn bytes(&self) -> usize {
+        let indexes = self.leaf_index.bytes() + self.bucket_index.bytes();
+        vec_bytes(&self.records) + vec_bytes(&self.leaves) + vec_bytes(&self.buckets) + indexes
     }
 
     /// Returns whether it has guards of absent keys, or of ranges.

@@ -66,6 +66,7 @@ pub(crate) fn try_again<S: Setting>(db: &Inner<S>, state: &mut TxState<S::Engine
 /// Tries to take back some of what is left.
 #[cold]
 pub(crate) fn try_some<S: Setting>(db: &Inner<S>, state: &mut TxState<S::Engine>) -> Result<(), KvError> {
+    state.note_bytes();
     if db.garbage.is_empty() || db.ticket.is_held() {
         return Ok(());
     }

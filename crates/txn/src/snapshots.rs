@@ -33,6 +33,7 @@ use drtm_rdma::Offset;
 use crate::{
     bounds::SNAPSHOT_SLOTS,
     epoch::{epoch_of, first_after},
+    state::vec_bytes,
     sync::Mutex,
 };
 
@@ -76,6 +77,11 @@ pub(crate) struct Needs {
 }
 
 impl Needs {
+    /// Returns how many bytes of the heap it has.
+    pub(crate) fn bytes(&self) -> usize {
+        vec_bytes(&self.bounds)
+    }
+
     /// Returns whether a snapshot may read what was there from one version to before another.
     #[inline]
     pub(crate) fn include(&self, from: Version, until: Version) -> bool {

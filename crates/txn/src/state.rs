@@ -30,6 +30,11 @@ pub(crate) const LONG_READ: usize = 1024;
 const KEPT_BYTES: usize = 1 << 20;
 const KEPT_ROWS: usize = 1 << 15;
 
+/// Returns how many bytes of the heap a vector has.
+pub(crate) fn vec_bytes<T>(vec: &Vec<T>) -> usize {
+    vec.capacity() * size_of::<T>()
+}
+
 #[derive(Debug)]
 pub(crate) struct TxState<E: Engine> {
     pub(crate) worker: Worker<E>,
@@ -140,6 +145,16 @@ impl<E: Engine> TxState<E> {
         self.arena.values.len() > KEPT_BYTES || self.reads.records.capacity() > KEPT_ROWS
     }
 
+    /// Notes how much memory the state keeps.
+    pub(crate) fn note_bytes(&self) {
+        let Self { worker, reads, writes, arena, located, entries, scratch, session, .. } = self;
+        let scratch = vec_bytes(&scratch.order) + vec_bytes(&scratch.reserved) + scratch.needs.bytes();
+        let logged = session.participant.as_ref().map_or(0, |participant| participant.bytes());
+        let sets = reads.bytes() + writes.bytes() + located.bytes();
+        let bytes = size_of::<Self>() + worker.bytes() + sets + arena.bytes() + entries.bytes() + scratch + logged;
+        session.counters.keeps(bytes);
+    }
+
     /// Gives back the memory of a large transaction, which has ended.
     #[cold]
     #[inline(never)]
@@ -150,6 +165,7 @@ impl<E: Engine> TxState<E> {
         self.arena = Arena::default();
         self.located = Located::default();
         self.scratch = Scratch::default();
+        self.note_bytes();
     }
 
     /// Gives back memory that a failed commit has reserved.

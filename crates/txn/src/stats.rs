@@ -31,6 +31,54 @@ pub struct TableStats {
     pub record_bytes: u64,
 }
 
+/// How much memory a database uses, by kind: see [`Db::memory`](crate::Db::memory).
+///
+/// # Example
+///
+/// ```
+/// use drtm::{Builder, Error, Ordered, Raw, TableDef};
+///
+/// const NOTES: TableDef<u64, Raw, Ordered> = TableDef::ordered("notes");
+/// let db = Builder::new().memory(64 << 20).build()?;
+/// let notes = db.table(NOTES)?;
+/// db.transact(|tx| tx.put(notes, 1, b"one"))?;
+/// let snapshot = db.snapshot()?;
+/// db.transact(|tx| tx.put(notes, 1, b"two"))?;
+/// let memory = db.memory();
+/// assert!(memory.older_versions > 0 && memory.threads > 0 && memory.total() < memory.most);
+/// # drop(snapshot);
+/// # Ok::<(), Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct MemoryUse {
+    /// Bytes that the database may use: [`Builder::memory`](crate::Builder::memory).
+    pub most: u64,
+    /// Bytes that tables have taken: records, buckets and nodes. What rows no longer need is used for
+    /// others, and not given back to the system.
+    pub tables: u64,
+    /// Those among them that hold what rows were, for open snapshots, or until a later commit
+    /// notices that none needs them any longer.
+    pub older_versions: u64,
+    /// Bytes that say where keys of ordered tables were found before. They are given back when keys
+    /// are removed, and when tables need them: with `tables` they are never more than `most`.
+    pub hints: u64,
+    /// Bytes of the heap that threads keep from one transaction to the next: at most a few MiB for
+    /// each state of a transaction. Each is looked at when it is made, then every 32 commits.
+    pub threads: u64,
+    /// Bytes of the heap that name what is to be taken out of tables when snapshots have ended. They
+    /// come back with `older_versions`.
+    pub garbage: u64,
+}
+
+impl MemoryUse {
+    /// Returns how many bytes that are in all.
+    #[must_use]
+    pub const fn total(&self) -> u64 {
+        self.tables + self.hints + self.threads + self.garbage
+    }
+}
+
 const CONFLICTS: usize = Conflict::ALL.len();
 
 /// One worker's counts, which only it writes.
@@ -45,6 +93,8 @@ pub(crate) struct Counters {
     read: AtomicU64,
     given_up: AtomicU64,
     conflicts: [AtomicU64; CONFLICTS],
+    /// Bytes that the worker keeps.
+    kept: AtomicU64,
 }
 
 /// Adds one to a count of one's own: nobody else writes it, so this need not be one step.
@@ -76,6 +126,11 @@ impl Counters {
     #[inline]
     pub(crate) fn changes<E: Engine>(&self, engine: &E) -> u64 {
         engine.load(&self.written).wrapping_add(engine.load(&self.taken_out))
+    }
+
+    /// Notes how many bytes the worker keeps.
+    pub(crate) fn keeps(&self, bytes: usize) {
+        self.kept.store(bytes as u64, Relaxed);
     }
 
     pub(crate) fn gave_up(&self) {
@@ -110,6 +165,11 @@ impl Registry {
         if engine.load(&self.count) as usize > known.len() {
             known.extend(self.workers.lock()[known.len()..].iter().cloned());
         }
+    }
+
+    /// Returns how many bytes all workers keep.
+    pub(crate) fn kept(&self) -> u64 {
+        self.workers.lock().iter().map(|counters| counters.kept.load(Relaxed)).sum()
     }
 
     pub(crate) fn sum<E: Engine>(&self, engine: &E) -> Stats {

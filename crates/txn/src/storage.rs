@@ -433,6 +433,15 @@ impl<E: Engine> Storage<E> {
         dispatch!(Any, self, key, |table, key| table.remove(worker, key).map(drop))
     }
 
+    /// Gives back the memory of hints, of a table that is not used for a while.
+    pub(crate) fn forget_hints(&self) {
+        match self {
+            Self::HashOfWords(_) | Self::HashOfBytes(_) => {}
+            Self::TreeOfWords(table) => table.forget_hints(),
+            Self::TreeOfBytes(table) => table.forget_hints(),
+        }
+    }
+
     /// Rows, and records that stand for rows that are not there.
     pub(crate) fn records(&self) -> Result<u64, KvError> {
         match self {

@@ -12,6 +12,7 @@ use crate::{
     Error,
     arena::{ArenaKey, ArenaRange},
     epoch::version_in,
+    state::vec_bytes,
     storage::Absence,
 };
 
@@ -123,6 +124,13 @@ pub(crate) struct WriteSet {
 }
 
 impl WriteSet {
+    /// Returns how many bytes of the heap it has, about.
+    pub(crate) fn bytes(&self) -> usize {
+        let index = self.index.capacity() * size_of::<(Handle, u32)>();
+        let undone = vec_bytes(&self.savepoints) + vec_bytes(&self.changes) + vec_bytes(&self.undone);
+        vec_bytes(&self.writes) + index + undone
+    }
+
     #[inline(always)]
     pub(crate) fn as_slice(&self) -> &[Write] {
         &self.writes

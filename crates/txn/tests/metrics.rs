@@ -120,7 +120,7 @@ fn figures_are_handed_over_when_somebody_asks() -> Result<(), Error> {
             assert_eq!(recorder.gauge("drtm_snapshots_open"), 1.0);
             assert_eq!(recorder.gauge("drtm_older_versions_bytes"), db.older_versions() as f64);
             assert!(db.older_versions() > 0);
-            assert_eq!(recorder.gauge("drtm_memory_bytes"), db.memory().0 as f64);
+            assert_eq!(recorder.gauge("drtm_memory_bytes"), db.memory().total() as f64);
             assert_eq!(recorder.gauge("drtm_memory_most_bytes"), f64::from(32 << 20));
         }
         // What is published is described, and the other way round.

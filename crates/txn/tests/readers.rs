@@ -10,7 +10,10 @@ use drtm_testing::corpus::{self, corpus, fuzz, write};
 use drtm_txn::{
     Builder, Db, Durability, IndexDef, Multi, Ordered, Pod, Raw, TableDef,
     durability::{
-        format::{RecordKind, SEGMENT_HEADER, SegmentHeader, find_frame, read_frame, records, segment_name},
+        format::{
+            CHECKPOINT_END, CHECKPOINT_HEADER, CheckpointHeader, RecordKind, SEGMENT_HEADER, SegmentHeader, find_frame,
+            number_of, read_frame, records, segment_name,
+        },
         storage::{Image, Storage},
     },
 };
@@ -18,6 +21,11 @@ use drtm_txn::{
 #[test]
 fn the_reader_of_segments_stands_mutations() {
     fuzz("segment", readers::segment, 1);
+}
+
+#[test]
+fn the_reader_of_checkpoints_stands_mutations() {
+    fuzz("checkpoint", readers::checkpoint, 4);
 }
 
 #[test]
@@ -45,14 +53,23 @@ fn the_corpus_is_of_this_format() {
             from = at + 8;
         }
     }
-    for bytes in corpus("record") {
+    for bytes in corpus("record").into_iter().chain(ends()) {
         kinds.extend(records(&bytes).map_while(Result::ok).map(|(_, record)| record.kind));
     }
     assert!(frames >= 8, "{frames} frames");
-    use RecordKind::{Index, IndexDropped, Rows, Table, TableDropped, TableRenamed};
-    for kind in [Rows, Table, Index, TableDropped, TableRenamed, IndexDropped] {
+    use RecordKind::{End, Index, IndexDropped, Rows, Table, TableDropped, TableRenamed};
+    for kind in [Rows, Table, Index, TableDropped, TableRenamed, IndexDropped, End] {
         assert!(kinds.contains(&kind), "{kind:?}");
     }
+}
+
+/// The records that end checkpoints.
+fn ends() -> impl Iterator<Item = Vec<u8>> {
+    corpus("checkpoint").into_iter().filter_map(|bytes| {
+        let header = CheckpointHeader::decode(&bytes).ok()?;
+        let offset = bytes.len().checked_sub(CHECKPOINT_END)?;
+        Some(read_frame(&bytes[offset..], header.place(offset as u64)).ok()?.records.to_vec())
+    })
 }
 
 const WORDS: TableDef<u64, Pod<[u64; 4]>> = TableDef::hash("words");
@@ -79,11 +96,30 @@ fn run(disk: &Image) {
     db.drop_index(BY_FIRST.name()).expect("no fault");
 }
 
+/// Writes a checkpoint of a disk's database, and parts of it.
+fn write_checkpoint(disk: &Image) {
+    let builder = Builder::new().memory(16 << 20).storage(Arc::new(disk.clone()), 4 << 10);
+    let db: Db = builder.durability(Durability::Sync).build().expect("it can be opened");
+    let texts = db.table(TEXTS).expect("a table");
+    db.transact(|tx| (0..40).try_for_each(|number| tx.put(texts, format!("text {number}"), &[7; 50])))
+        .expect("no fault");
+    db.checkpoint().expect("no fault");
+    let name = disk.list().expect("no fault").into_iter().find(|name| number_of(name).is_some());
+    let file = Storage::open(disk, &name.expect("it was made")).expect("no fault");
+    let bytes = file.read().expect("no fault");
+    for (name, length) in
+        [("whole", bytes.len()), ("torn", bytes.len() - 20), ("half", bytes.len() / 2), ("header", CHECKPOINT_HEADER)]
+    {
+        write("checkpoint", name, &bytes[..length]);
+    }
+}
+
 fn write_corpus() {
     let disk = Image::default();
     run(&disk);
     let disk = disk.after_kill();
     run(&disk);
+    write_checkpoint(&disk.after_kill());
     let mut number = 0;
     for sequence in 1.. {
         let Ok(bytes) = Storage::open(&disk, &segment_name(sequence)).and_then(|file| file.read()) else { break };

@@ -104,7 +104,7 @@ impl<E: Engine> Table<E> {
             if link > Bits::MAX_LINK {
                 return Err(KvError::TooCrowded);
             }
-            self.overflow.ensure(self.region(), link)?;
+            self.overflow.ensure(&self.base.store, link)?;
             if self.engine().compare_exchange(used, before, link).is_ok() {
                 return Ok(link);
             }

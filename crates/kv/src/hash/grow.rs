@@ -19,7 +19,7 @@ impl<E: Engine> Table<E> {
     /// The first `count` buckets of a new table.
     pub(super) fn make_buckets(&self, count: u64) -> Result<(), KvError> {
         for number in 0..count {
-            self.main.ensure(self.region(), number)?;
+            self.main.ensure(&self.base.store, number)?;
             let bucket = self.main_bucket(number)?;
             bucket::set_depth(self.engine(), bucket, 0);
         }
@@ -62,7 +62,7 @@ impl<E: Engine> Table<E> {
         if number >= segments::MOST {
             return Ok(None);
         }
-        if self.main.ensure(self.region(), number)? {
+        if self.main.ensure(&self.base.store, number)? {
             #[cfg(feature = "tracing")]
             tracing::debug!(target: "drtm", buckets = number, keys = self.base.keys()?, "a hash table takes memory for more buckets");
         }

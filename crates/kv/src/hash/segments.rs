@@ -17,7 +17,7 @@ use parking_lot::Mutex;
 
 pub(super) use crate::bounds::{DOUBLING, FIRST};
 use crate::{
-    KvError,
+    KvError, Store,
     layout::{BUCKET_BYTES, BUCKET_WORDS},
 };
 
@@ -198,7 +198,8 @@ impl Segments {
     }
 
     /// Makes sure that a bucket's segment is there. Whether it was not.
-    pub(super) fn ensure<E: Engine>(&self, region: &Region<E>, bucket: u64) -> Result<bool, KvError> {
+    pub(super) fn ensure<E: Engine>(&self, store: &Store<E>, bucket: u64) -> Result<bool, KvError> {
+        let region = store.region();
         if self.get(region, bucket)?.is_some() {
             return Ok(false);
         }
@@ -207,22 +208,23 @@ impl Segments {
             return Err(full(region, buckets_in(segment) * BUCKET_BYTES).into());
         }
         if let Kept::Directory { word, length, .. } = kept(segment) {
-            self.install(region, self.header_word(region, word)?, 8 * length)?;
+            self.install(store, self.header_word(region, word)?, 8 * length)?;
         }
         let entry = self.entry(region, segment)?.ok_or(KvError::TooCrowded)?;
-        self.install(region, entry, buckets_in(segment) * BUCKET_BYTES)?;
+        self.install(store, entry, buckets_in(segment) * BUCKET_BYTES)?;
         self.learn(region, segment)?;
         Ok(true)
     }
 
     /// Lets a word that is still zero point to so many bytes of zeros.
-    fn install<E: Engine>(&self, region: &Region<E>, word: &Word, bytes: u64) -> Result<(), KvError> {
+    fn install<E: Engine>(&self, store: &Store<E>, word: &Word, bytes: u64) -> Result<(), KvError> {
+        let region = store.region();
         if region.engine().load(word) != 0 {
             return Ok(());
         }
         let at = match self.take_spare(bytes) {
             Some(at) => at,
-            None => region.extend(bytes, BUCKET_BYTES)?,
+            None => store.extend(bytes, BUCKET_BYTES)?,
         };
         if region.engine().compare_exchange(word, 0, at.bytes()).is_err() {
             // Another handle was first. What it did is as good.
@@ -275,16 +277,17 @@ mod tests {
 
     #[test]
     fn what_one_handle_installs_another_finds() {
-        let region = Region::anonymous(NoHtm, 64 << 20).expect("a region");
+        let store = Store::in_memory(NoHtm, 64 << 20).expect("a store");
+        let region = store.region();
         let header = region.extend(8 * HEADER_WORDS as u64, 8).expect("room");
-        let (one, two) = (Segments::new(&region, header), Segments::new(&region, header));
+        let (one, two) = (Segments::new(region, header), Segments::new(region, header));
         for bucket in [0, 15, 16, 4095, 4096, 8192, 40_000] {
-            assert!(one.get(&region, bucket).expect("sound").is_none() || bucket == 15);
-            one.ensure(&region, bucket).expect("room");
-            two.ensure(&region, bucket).expect("room");
-            let [here, there] = [&one, &two].map(|handle| handle.get(&region, bucket).expect("sound").expect("there"));
+            assert!(one.get(region, bucket).expect("sound").is_none() || bucket == 15);
+            one.ensure(&store, bucket).expect("room");
+            two.ensure(&store, bucket).expect("room");
+            let [here, there] = [&one, &two].map(|handle| handle.get(region, bucket).expect("sound").expect("there"));
             assert!(std::ptr::eq(here, there));
         }
-        assert!(matches!(one.ensure(&region, 10_000_000), Err(KvError::Region(RegionError::Full { .. }))));
+        assert!(matches!(one.ensure(&store, 10_000_000), Err(KvError::Region(RegionError::Full { .. }))));
     }
 }

@@ -21,6 +21,10 @@
 //! There are about as many hints as keys. When there are more keys, one more bit of the hash is used, and half of the hints stay where they are found. That goes on until the
 //! memory of a *generation* of sets is in use; then comes one of sixteen times the size, which begins empty.
 //!
+//! The memory counts against that of the store (see `store/beside.rs`). It is the system's again when
+//! another generation is in use, when there are far fewer keys, or when the store needs it: the hints
+//! that were there are missing then.
+//!
 //! ```text
 //! tags    8 bits for each hint; 0: none
 //! hint    word 0   leaf's place, in lines (37), slot (5), lines of the record behind its first (2), check (20)
@@ -30,12 +34,14 @@
 //! Nobody locks anything, and what several write at once may become a mixture: a hint that is wrong.
 
 use std::sync::{
-    OnceLock,
+    Arc, OnceLock, Weak,
     atomic::{AtomicU64, Ordering::Relaxed},
 };
 
 use drtm_htm::{Engine, LINE_WORDS, NoHtm, Word};
 use drtm_rdma::{Offset, Region};
+
+use parking_lot::Mutex;
 
 use super::{Table, kind::Kind, spot::Spot};
 use crate::{
@@ -44,6 +50,7 @@ use crate::{
     layout::{FANOUT, Field, PLACE_BITS, Place},
     mutation::{self, Mutation},
     record::{HEADER_WORDS, Record},
+    store::{Beside, Holds},
 };
 
 /// Hints in a set: as many as a word has bytes.
@@ -58,6 +65,9 @@ const _: () = assert!(WAYS == 2 * HALF);
 
 /// Bytes of a set, its tags included.
 const SET_BYTES: u64 = (8 + 8 * HINT_WORDS * WAYS) as u64;
+
+/// When there are so many times fewer keys than hints, the memory of hints is given back.
+const FEWER: u64 = 8;
 
 /// Trees with fewer keys have none: their inner nodes are in the processor's caches.
 const LEAST_KEYS: u64 = 1 << 10;
@@ -107,8 +117,11 @@ pub(super) struct Hints {
     generations: [OnceLock<Option<Sets>>; GENERATIONS],
     /// See [`InUse`].
     in_use: AtomicU64,
-    /// How many sets there can be, a power of two.
+    /// How many sets there can be: a power of two, or none.
     most: u64,
+    /// Bytes that the store has noted for those that are in use.
+    taken: Mutex<u64>,
+    beside: Arc<Beside>,
 }
 
 /// Which generation of sets is in use (8 bits), and above that one less than how many of them are.
@@ -130,6 +143,10 @@ impl InUse {
     fn mask(self) -> u64 {
         self.0 >> 8
     }
+
+    fn sets(self) -> u64 {
+        self.mask() + 1
+    }
 }
 
 /// The most sets of a generation.
@@ -146,13 +163,23 @@ struct Sets {
 }
 
 impl Hints {
-    /// For a tree in a store of so many bytes. `at_once`: not only when there are many keys.
-    pub(super) fn new(capacity: u64, at_once: bool) -> Self {
-        let most = if MODEL { 1 } else { 1 << (capacity / (BYTES_PER_KEY * WAYS as u64)).max(1).ilog2() };
+    /// For a tree in a store of so many bytes, which has this memory beside them. `at_once`: not
+    /// only when there are many keys.
+    pub(super) fn new(capacity: u64, beside: &Arc<Beside>, at_once: bool) -> Arc<Self> {
+        let most = match capacity / (BYTES_PER_KEY * WAYS as u64) {
+            _ if beside.is_off() => 0,
+            _ if MODEL => 1,
+            sets => 1 << sets.max(1).ilog2(),
+        };
         let generations = [const { OnceLock::new() }; GENERATIONS];
-        let hints = Self { generations, in_use: AtomicU64::new(InUse::of(1).0), most };
-        if at_once {
+        let (in_use, taken, beside) = (AtomicU64::new(InUse::of(1).0), Mutex::new(0), Arc::clone(beside));
+        let hints = Arc::new(Self { generations, in_use, most, taken, beside });
+        if at_once && most > 0 {
             hints.generation(0);
+        }
+        if most > 0 {
+            let holder: Weak<Self> = Arc::downgrade(&hints);
+            hints.beside.add(holder);
         }
         hints
     }
@@ -201,17 +228,48 @@ impl Hints {
         self.generations.get(generation)?.get_or_init(|| Sets::new(largest(generation).min(self.most))).as_ref()
     }
 
-    /// Makes room for the hints of so many keys, as far as there can be.
+    /// Makes room for the hints of so many keys, as far as there can be beside a region of which so
+    /// many bytes are allocated. Gives memory back if there are far fewer keys than hints.
     #[cold]
-    fn make_room(&self, keys: u64) {
-        if keys < LEAST_KEYS && !self.are_kept() {
+    pub(super) fn make_room(&self, keys: u64, allocated: impl FnOnce() -> u64) {
+        if self.most == 0 || keys < LEAST_KEYS && !self.are_kept() {
             return;
         }
         let now = InUse::of(keys.div_ceil(WAYS as u64).max(1).next_power_of_two().min(self.most));
         let before = InUse(self.in_use.load(Relaxed));
-        // Only if it is news: others are reading it. And never less: as many keys may come again.
-        if self.generation(now.generation()).is_some() && before.mask() < now.mask() {
-            self.in_use.store(now.0, Relaxed);
+        let is_first = !self.are_kept();
+        // Only if it is news: others are reading it.
+        if is_first || before.mask() < now.mask() {
+            self.grow(now, allocated());
+        } else if before.sets() >= FEWER * now.sets() && before.sets() > 1 {
+            self.give_all_back();
+        }
+    }
+
+    /// Uses so many sets, if their memory may be used.
+    fn grow(&self, now: InUse, allocated: u64) {
+        let mut taken = self.taken.lock();
+        let before = InUse(self.in_use.load(Relaxed));
+        let bytes = now.sets() * SET_BYTES;
+        // Another thread may have been first.
+        if bytes <= *taken || !self.beside.take(bytes - *taken, allocated) {
+            return;
+        }
+        if self.generation(now.generation()).is_none() {
+            self.beside.give_back(bytes - *taken);
+            return;
+        }
+        *taken = bytes;
+        self.in_use.store(now.0, Relaxed);
+        if before.generation() != now.generation() {
+            self.discard(before.generation());
+        }
+    }
+
+    /// Gives the memory of a generation back, which is not in use any more: its hints are missing.
+    fn discard(&self, generation: usize) {
+        if let Some(Some(sets)) = self.generations.get(generation).and_then(OnceLock::get) {
+            sets.discard();
         }
     }
 
@@ -316,7 +374,7 @@ impl<E: Engine> Table<E> {
         // Two levels are passed as fast.
         let is_low = spot.root.stamp.level() < 2 && spot.depth == 0;
         if !is_low && (hash >> CHECKED).is_multiple_of(ASKING) {
-            self.hints.make_room(self.base.keys()?);
+            self.hints.make_room(self.base.keys()?, || self.region().allocated());
         }
         if self.hints.are_kept() {
             // By now its memory may be another's, and the number nonsense: so many lines are asked for, and nothing else comes of it.
@@ -338,6 +396,25 @@ impl<E: Engine> Table<E> {
     }
 }
 
+impl Holds for Hints {
+    fn give_all_back(&self) {
+        if MODEL {
+            return;
+        }
+        let mut taken = self.taken.lock();
+        let before = InUse(self.in_use.swap(InUse::of(1).0, Relaxed));
+        self.discard(before.generation());
+        // What a thread writes that still goes by what was in use is a page or two.
+        self.beside.give_back(std::mem::take(&mut *taken));
+    }
+}
+
+impl Drop for Hints {
+    fn drop(&mut self) {
+        self.beside.give_back(*self.taken.get_mut());
+    }
+}
+
 impl Hint {
     #[inline(always)]
     fn ask_for_record<E: Engine>(&self, region: &Region<E>) {
@@ -356,6 +433,13 @@ impl Sets {
         let tags = memory.extend(8 * sets, 64).ok()?;
         let hints = memory.extend((SET_BYTES - 8) * sets, 64).ok()?;
         Some(Self { memory, tags, hints })
+    }
+
+    /// Gives the memory back to the system. There is no hint then.
+    fn discard(&self) {
+        let bytes = self.memory.allocated().saturating_sub(self.tags.bytes());
+        // If the system refuses, hints are where they were, which does no harm.
+        let _ = self.memory.discard(self.tags, bytes);
     }
 
     #[inline(always)]

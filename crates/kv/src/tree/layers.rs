@@ -117,7 +117,7 @@ impl<E: Engine> Table<E> {
         if !since.holds_in(self.region()) {
             return Ok(Put::Retry);
         }
-        let mut places = self.pool.take_all(self.region(), parting + 1 - first)?;
+        let mut places = self.pool.take_all(&self.base.store, parting + 1 - first)?;
         let put = match spot.leaf.try_lock() {
             None => Ok(Put::Retry),
             Some(leaf) => self.part(leaf, spot, &mut places, (key, &other), parting, link, version, note),

@@ -236,7 +236,7 @@ impl<'t, E: Engine> Blank<'t, E> {
 impl<E: Engine> Table<E> {
     /// A node to be filled.
     pub(super) fn blank(&self) -> Result<Blank<'_, E>, KvError> {
-        Ok(Blank::of(self.node(self.pool.take(self.region())?)?))
+        Ok(Blank::of(self.node(self.pool.take(&self.base.store)?)?))
     }
 }
 

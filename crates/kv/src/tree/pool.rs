@@ -1,11 +1,10 @@
 //! Memory for nodes: cut from the region page by page, and used again as nodes of the same tree.
 
 use drtm_htm::Engine;
-use drtm_rdma::Region;
 use parking_lot::Mutex;
 
 use crate::{
-    KvError,
+    KvError, Store,
     bounds::PAGE_NODES,
     layout::{NODE_WORDS, Place},
 };
@@ -19,22 +18,22 @@ pub(super) struct Pool {
 
 impl Pool {
     /// A node's place.
-    pub(super) fn take<E: Engine>(&self, region: &Region<E>) -> Result<u64, KvError> {
+    pub(super) fn take<E: Engine>(&self, store: &Store<E>) -> Result<u64, KvError> {
         loop {
             // In a statement of its own, so that the lock is not held while words are accessed.
             let taken = self.free.lock().pop();
             match taken {
                 Some(place) => return Ok(place),
-                None => self.give(page(region)?),
+                None => self.give(page(store)?),
             }
         }
     }
 
     /// So many nodes' places, or none.
-    pub(super) fn take_all<E: Engine>(&self, region: &Region<E>, count: usize) -> Result<Vec<u64>, KvError> {
+    pub(super) fn take_all<E: Engine>(&self, store: &Store<E>, count: usize) -> Result<Vec<u64>, KvError> {
         let mut taken = Vec::with_capacity(count);
         while taken.len() < count {
-            match self.take(region) {
+            match self.take(store) {
                 Ok(place) => taken.push(place),
                 Err(error) => {
                     self.give(taken);
@@ -52,12 +51,12 @@ impl Pool {
 }
 
 /// Nodes that nobody has ever known of.
-fn page<E: Engine>(region: &Region<E>) -> Result<impl Iterator<Item = u64> + use<E>, KvError> {
+fn page<E: Engine>(store: &Store<E>) -> Result<impl Iterator<Item = u64> + use<E>, KvError> {
     let bytes = 8 * NODE_WORDS as u64;
-    let (at, nodes) = match region.extend(PAGE_NODES * bytes, 64) {
+    let (at, nodes) = match store.extend(PAGE_NODES * bytes, 64) {
         Ok(at) => (at, PAGE_NODES),
         // Near the end of the region a node may still fit where a page does not.
-        Err(_) => (region.extend(bytes, 64)?, 1),
+        Err(_) => (store.extend(bytes, 64)?, 1),
     };
     let first = at.word();
     debug_assert!(first + nodes * NODE_WORDS as u64 <= Place::MAX_WORD);

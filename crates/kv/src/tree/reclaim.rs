@@ -27,7 +27,7 @@ use super::{
     node::{Locked, Seen},
     search::Step,
 };
-use crate::KvError;
+use crate::{KvError, bounds::MODEL};
 
 impl<E: Engine> Table<E> {
     /// Takes the leaf for this key out of the tree, which has one layer, if it is empty.
@@ -64,6 +64,9 @@ impl<E: Engine> Table<E> {
         locked_fork.release(count - 1);
         let gone: PerLevel<_> = gone.into_iter().map(Locked::retire).collect();
         self.pool.give(gone);
+        if !MODEL {
+            self.hints.make_room(self.base.keys()?, || self.region().allocated());
+        }
         Ok(true)
     }
 

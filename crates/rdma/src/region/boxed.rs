@@ -21,6 +21,14 @@ impl Mapping {
         Ok(())
     }
 
+    /// # Safety
+    ///
+    /// None to uphold: nothing is given back, and nothing zeroed, which only a model without hints
+    /// that grow can afford.
+    pub(super) unsafe fn discard(&self, _first: usize, _bytes: usize) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
     pub(super) fn huge_pages(&self) -> bool {
         false
     }

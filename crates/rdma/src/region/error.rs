@@ -58,6 +58,14 @@ pub enum RegionError {
         /// What the system said.
         source: io::Error,
     },
+    /// Memory could not be given back to the system.
+    #[error("cannot give {bytes} bytes of memory back: {source}; they can be used as before")]
+    Discard {
+        /// How much.
+        bytes: u64,
+        /// What the system said, or that these bytes are not allocated.
+        source: io::Error,
+    },
     /// A shared region's file could not be sized: no space is left on its file system, say.
     #[error("cannot allocate {bytes} bytes in the region's file: {source}")]
     Allocate {

@@ -82,6 +82,18 @@ impl Mapping {
         Ok(unsafe { madvise(self.words.cast(), bytes, Advice::LinuxPopulateWrite) }?)
     }
 
+    /// Gives pages back to the system, which then are zeros.
+    ///
+    /// # Safety
+    ///
+    /// The bytes are within the mapping, which has no file. `first` begins a page.
+    pub(super) unsafe fn discard(&self, first: usize, bytes: usize) -> io::Result<()> {
+        let start = self.words.wrapping_byte_add(first);
+        // SAFETY: in bounds by the caller's promise, hence mapped by this value and by nothing else.
+        // To all that access the words, always atomically, it is as if zeros were stored there.
+        Ok(unsafe { madvise(start.cast(), bytes, Advice::LinuxDontNeed) }?)
+    }
+
     /// Whether the system took the advice to use huge pages.
     pub(super) fn huge_pages(&self) -> bool {
         self.huge_pages

@@ -78,6 +78,10 @@ impl Values {
         self.length
     }
 
+    pub(crate) fn capacity(&self) -> usize {
+        self.bytes.capacity()
+    }
+
     /// Forgets all from here on.
     #[inline(always)]
     pub(crate) fn truncate(&mut self, length: usize) {

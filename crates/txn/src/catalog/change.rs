@@ -106,6 +106,7 @@ impl<E: Engine> Catalog<E> {
     pub(crate) fn reuse_storage(&self, dropped: &Opened<E>) -> Result<bool, KvError> {
         let is_empty = dropped.storage.records()? == 0;
         if is_empty {
+            dropped.storage.forget_hints();
             self.count.lock().spare.push(dropped.storage.clone());
         }
         Ok(is_empty)

@@ -67,6 +67,7 @@ pub struct Builder {
     observer: Observer,
     fault: Option<Mutation>,
     for_peers: bool,
+    hints: bool,
 }
 
 /// Where a log is, and when commits wait for it.
@@ -121,6 +122,7 @@ impl Builder {
             observer: Observer::NONE,
             fault: None,
             for_peers: false,
+            hints: true,
         }
     }
 
@@ -148,6 +150,28 @@ impl Builder {
     #[must_use]
     pub fn at_once(self, bytes: u64) -> Self {
         Self { at_once: bytes, ..self }
+    }
+
+    /// Lets ordered tables note where keys were found, so that they are found again without a way
+    /// down the tree: true by default. These hints take 17 to 34 bytes for each key, and count
+    /// against [`memory`](Self::memory): see [`MemoryUse::hints`](crate::MemoryUse::hints).
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm::{Builder, Error, Ordered, Pod, TableDef};
+    ///
+    /// const COUNTERS: TableDef<u64, Pod<u64>, Ordered> = TableDef::ordered("counters");
+    /// let db = Builder::new().memory(64 << 20).hints(false).build()?;
+    /// let counters = db.table(COUNTERS)?;
+    /// db.transact(|tx| (0..5_000).try_for_each(|key| tx.put(counters, key, &7)))?;
+    /// db.read(|tx| (0..5_000).try_for_each(|key| tx.get(counters, key).map(drop)))?;
+    /// assert_eq!(db.memory().hints, 0);
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[must_use]
+    pub fn hints(self, are_kept: bool) -> Self {
+        Self { hints: are_kept, ..self }
     }
 
     /// How many bytes of the memory may be used for what rows were, as far as open snapshots need
@@ -359,6 +383,7 @@ impl Builder {
         if self.at_once > 0 {
             store.region().populate(self.at_once)?;
         }
+        let store = if self.hints { store } else { store.without_hints() };
         let snapshots = Snapshots::create(&store)?;
         let number = DATABASES.fetch_add(1, Relaxed);
         let catalog = Catalog::new(number, self.for_peers);

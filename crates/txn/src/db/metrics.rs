@@ -99,9 +99,9 @@ impl<S: Setting> Db<S> {
         }
         gauge!(SNAPSHOTS, alone()).set(self.open_snapshots()? as f64);
         gauge!(OLDER_VERSIONS, alone()).set(self.older_versions() as f64);
-        let (taken, most) = self.memory();
-        gauge!(MEMORY, alone()).set(taken as f64);
-        gauge!(MOST_MEMORY, alone()).set(most as f64);
+        let memory = self.memory();
+        gauge!(MEMORY, alone()).set(memory.total() as f64);
+        gauge!(MOST_MEMORY, alone()).set(memory.most as f64);
         Ok(())
     }
 }

@@ -3,7 +3,7 @@
 use drtm_kv::record_bytes;
 
 use super::Db;
-use crate::{Error, Setting, Stats, TableStats, storage::KeyRef};
+use crate::{Error, MemoryUse, Setting, Stats, TableStats, garbage::Garbage, inner::Inner, storage::KeyRef};
 
 impl<S: Setting> Db<S> {
     /// What has become of transactions so far.
@@ -47,22 +47,28 @@ impl<S: Setting> Db<S> {
         Ok(self.inner.snapshots.count(&self.inner.store)?)
     }
 
-    /// Bytes of memory that are taken, whatever for, and how many there can be. What rows no longer
-    /// need is used for others, and not given back.
+    /// Returns how much memory the database uses, by kind.
     ///
     /// # Example
     ///
     /// ```
     /// use drtm::{Builder, Error};
     ///
-    /// let (taken, most) = Builder::new().memory(64 << 20).build()?.memory();
-    /// assert!(0 < taken && taken < most && most == 64 << 20);
+    /// let memory = Builder::new().memory(64 << 20).build()?.memory();
+    /// assert!(0 < memory.tables && memory.total() < memory.most && memory.most == 64 << 20);
     /// # Ok::<(), Error>(())
     /// ```
     #[must_use]
-    pub fn memory(&self) -> (u64, u64) {
-        let region = self.inner.store.region();
-        (region.allocated(), region.capacity())
+    pub fn memory(&self) -> MemoryUse {
+        let Inner { store, past, garbage, registry, .. } = &*self.inner;
+        MemoryUse {
+            most: store.region().capacity(),
+            tables: store.region().allocated(),
+            older_versions: past.used(),
+            hints: store.beside(),
+            threads: registry.kept(),
+            garbage: (garbage.len() * size_of::<Garbage>()) as u64,
+        }
     }
 
     /// The tables that are open, indexes included: their names, and how many records each has. A

@@ -34,7 +34,7 @@ use super::{
     format::CatalogChange,
     storage::{DirectoryLock, Storage},
 };
-use crate::{Commit, Error, catalog::Catalog, mutation::Mutation, snapshots::Snapshots, trace::event};
+use crate::{Commit, Error, catalog::Catalog, mutation::Mutation, snapshots::Snapshots, sync, trace::event};
 
 /// How many bytes may wait in one buffer. A thread that has more writes them itself before its next
 /// commit, so that a disk that is slower than memory slows writers down.
@@ -73,7 +73,7 @@ pub(crate) struct Log<E: Engine> {
     is_flushing: AtomicBool,
     /// Why nothing can be written any more.
     failed: OnceLock<String>,
-    participants: Mutex<Vec<Arc<Participant>>>,
+    participants: sync::Mutex<Vec<Arc<Participant>>>,
     /// What appends changes of the catalog.
     announcer: Mutex<Arc<Participant>>,
     pub(super) writer: Mutex<Writer>,
@@ -115,7 +115,7 @@ impl<E: Engine> Log<E> {
             is_dirty: AtomicBool::new(false),
             is_flushing: AtomicBool::new(false),
             failed: OnceLock::new(),
-            participants: Mutex::new(vec![Arc::clone(&announcer)]),
+            participants: sync::Mutex::new(vec![Arc::clone(&announcer)]),
             announcer: Mutex::new(announcer),
             writer: Mutex::new(writer),
             is_led: Mutex::new(false),

@@ -130,8 +130,8 @@ impl<S: Setting> Db<S> {
         let db = &*self.inner;
         let Some(entries) = db.catalog.get(number) else { return Err(Error::OtherDatabase) };
         let tell = || db.lifecycle.advance_count(db.engine());
-        let index = Box::new(upkeep::Opened { def, number, table: opened.name.clone() });
-        let listed = opened.indexes.add(index, tell);
+        let index = Box::new(upkeep::Opened { def, table: opened.name.clone() });
+        let listed = opened.indexes.add(index, number, tell);
         let filled = catch_unwind(AssertUnwindSafe(|| {
             self.fill(opened, listed)?;
             Ok(db.engine().load(db.snapshot_number()?))

@@ -2,7 +2,7 @@
 //! that what differs is changed and nothing else.
 
 use super::{Indexes, upkeep};
-use crate::{Error, Key, arena::ArenaKey, storage::KeyRef};
+use crate::{Error, Key, arena::ArenaKey, state::vec_bytes, storage::KeyRef};
 
 /// The entries of a row that is written. Kept by a thread, so that nothing is allocated once it has
 /// grown to its size.
@@ -15,6 +15,12 @@ pub(crate) struct RowEntries {
 }
 
 impl RowEntries {
+    /// Returns how many bytes of the heap it has.
+    pub(crate) fn bytes(&self) -> usize {
+        let of = |entries: &Entries| vec_bytes(&entries.list) + entries.bytes.capacity();
+        of(&self.old) + of(&self.new) + self.row.capacity()
+    }
+
     /// Lists what a row has with its old value, and what it is to have with the new one.
     pub(crate) fn list(
         &mut self,

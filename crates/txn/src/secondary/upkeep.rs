@@ -2,17 +2,19 @@
 //!
 //! They are a list that only grows at its end, so that a writer goes through it without a lock; and
 //! a writer sees whether there are any by one flag. An index that could not be made, or was
-//! dropped, stays in the list, and is passed over.
+//! dropped, stays in the list, and is passed over. An index of the same definition takes its place
+//! later, so the list is never longer than the program has definitions.
 //!
 //! Who adds an index, or gives one up, changes the database's terms then (see `gate`). From there
 //! on every writer that commits has known the list as it is.
 
 use std::{
-    fmt,
+    any::Any,
+    fmt, ptr,
     sync::{
         OnceLock,
         atomic::{
-            AtomicBool, AtomicU8, AtomicU64,
+            AtomicBool, AtomicU8, AtomicU16, AtomicU64,
             Ordering::{Acquire, Relaxed, Release, SeqCst},
         },
     },
@@ -53,6 +55,8 @@ const UNDER_WAY: u64 = u64::MAX;
 #[derive(Debug)]
 pub(crate) struct Listed {
     index: Box<dyn Lister>,
+    /// The number of the index's own table. It changes while the index is given up only.
+    number: AtomicU16,
     stage: AtomicU8,
     next: OnceLock<Box<Self>>,
 }
@@ -66,13 +70,16 @@ const WHOLE: u8 = 1;
 const GIVEN_UP: u8 = 2;
 
 /// Knows a row's entries in an index. Without types, which the table has.
-pub(super) trait Lister: Send + Sync {
+pub(super) trait Lister: Any + Send + Sync {
     /// The index's name.
     fn name(&self) -> &'static str;
 
-    /// Adds the entries of a row, whose key is of the table's type. Entries of a partial index may
-    /// not be there.
-    fn list(&self, row: KeyRef<'_>, value: &[u8], is_partial: bool, entries: &mut Entries) -> Result<(), Error>;
+    /// Returns whether another one, of a definition with the same types, lists the same entries.
+    fn is_as(&self, other: &dyn Any) -> bool;
+
+    /// Adds the entries of a row, whose key is of the table's type. The index's own table has this
+    /// number. Entries of a partial index may not be there.
+    fn list(&self, row: KeyRef<'_>, value: &[u8], own: (u16, bool), entries: &mut Entries) -> Result<(), Error>;
 }
 
 impl fmt::Debug for dyn Lister {
@@ -84,8 +91,6 @@ impl fmt::Debug for dyn Lister {
 /// An index that is open.
 pub(super) struct Opened<K, C: Codec, I, U> {
     pub(super) def: IndexDef<K, C, I, U>,
-    /// The number of its own table.
-    pub(super) number: u16,
     /// The name of the table whose rows it finds.
     pub(super) table: Name,
 }
@@ -95,10 +100,27 @@ impl<K: Key, C: Codec, I: Key, U: Uniqueness> Lister for Opened<K, C, I, U> {
         self.def.name
     }
 
-    fn list(&self, row: KeyRef<'_>, value: &[u8], is_partial: bool, entries: &mut Entries) -> Result<(), Error> {
+    fn is_as(&self, other: &dyn Any) -> bool {
+        let Some(Self { def, .. }) = other.downcast_ref() else { return false };
+        // Two functions at one address do the same.
+        let is_same = match (self.def.keys, def.keys) {
+            (Keys::AtMostOne(one), Keys::AtMostOne(other)) => ptr::fn_addr_eq(one, other),
+            (Keys::Several(one), Keys::Several(other)) => ptr::fn_addr_eq(one, other),
+            _ => false,
+        };
+        is_same && self.def.name == def.name
+    }
+
+    fn list(
+        &self,
+        row: KeyRef<'_>,
+        value: &[u8],
+        (number, is_partial): (u16, bool),
+        entries: &mut Entries,
+    ) -> Result<(), Error> {
         let row: K = row.decode().ok_or_else(|| Error::Key { table: self.table.get() })?;
         let view = C::view(value).map_err(|source| Error::Codec { table: self.table.get(), source })?;
-        let mut add = |by| entries.add((self.number, U::IS_UNIQUE, is_partial), &U::key(by, &row));
+        let mut add = |by| entries.add((number, U::IS_UNIQUE, is_partial), &U::key(by, &row));
         match self.def.keys {
             Keys::AtMostOne(key) => key(&row, view).map_or(Ok(()), add),
             Keys::Several(keys) => keys(&row, view).into_iter().try_for_each(&mut add),
@@ -111,7 +133,7 @@ impl Listed {
     pub(super) fn list(&self, row: KeyRef<'_>, value: &[u8], entries: &mut Entries) -> Result<(), Error> {
         match self.stage.load(Acquire) {
             GIVEN_UP => Ok(()),
-            stage => self.index.list(row, value, stage == PARTIAL, entries),
+            stage => self.index.list(row, value, (self.number.load(Relaxed), stage == PARTIAL), entries),
         }
     }
 
@@ -203,17 +225,28 @@ impl Indexes {
         self.turn.lock()
     }
 
-    /// Adds an index, which has no entries yet; `tell` tells writers and gives the change's number.
-    /// With one's turn.
-    pub(super) fn add(&self, index: Box<dyn Lister>, tell: impl FnOnce() -> u64) -> &Listed {
+    /// Adds an index, which has no entries yet, and whose own table has this number; `tell` tells
+    /// writers and gives the change's number. With one's turn.
+    pub(super) fn add(&self, index: Box<dyn Lister>, number: u16, tell: impl FnOnce() -> u64) -> &Listed {
+        let is_left = |listed: &&Listed| listed.stage.load(Relaxed) == GIVEN_UP && listed.index.is_as(&*index);
+        let left = self.all().find(is_left);
+        let listed = left.unwrap_or_else(|| self.append(index));
+        self.change(tell, || {
+            listed.number.store(number, SeqCst);
+            listed.stage.store(PARTIAL, SeqCst);
+            self.has_some.store(true, SeqCst);
+        });
+        listed
+    }
+
+    /// Appends an index that is given up so far.
+    fn append(&self, index: Box<dyn Lister>) -> &Listed {
         let mut end = &self.first;
         while let Some(listed) = end.get() {
             end = &listed.next;
         }
-        let stage = AtomicU8::new(PARTIAL);
-        let listed = end.get_or_init(|| Box::new(Listed { index, stage, next: OnceLock::new() }));
-        self.change(tell, || self.has_some.store(true, SeqCst));
-        listed
+        let (number, stage) = (AtomicU16::new(0), AtomicU8::new(GIVEN_UP));
+        end.get_or_init(|| Box::new(Listed { index, number, stage, next: OnceLock::new() }))
     }
 
     /// Gives an index up, which could not be made. With one's turn.
@@ -261,5 +294,50 @@ impl Indexes {
     /// Adds the entries of a row.
     pub(crate) fn list(&self, row: KeyRef<'_>, value: &[u8], entries: &mut Entries) -> Result<(), Error> {
         self.all().try_for_each(|listed| listed.list(row, value, entries))
+    }
+}
+
+#[cfg(all(test, not(feature = "model")))]
+mod tests {
+    use crate::{Builder, Db, Error, IndexDef, Pod, TableDef};
+
+    const ITEMS: TableDef<u64, Pod<u64>> = TableDef::hash("items");
+    const BY_PARITY: IndexDef<u64, Pod<u64>, u64> = IndexDef::unique("by parity", |_, item| Some(item % 2));
+    const BY_VALUE: IndexDef<u64, Pod<u64>, u64> = IndexDef::unique("by value", |_, item| Some(item));
+
+    #[test]
+    fn indexes_that_cannot_be_made_leave_nothing_that_writers_walk() -> Result<(), Error> {
+        let db: Db = Builder::new().memory(16 << 20).build()?;
+        let items = db.table(ITEMS)?;
+        db.transact(|tx| (1..=3).try_for_each(|key| tx.put(items, key, &key)))?;
+        let walked = || db.inner.catalog.get(items.number).map_or(0, |opened| opened.indexes.all().count());
+        let attempt = || match db.index(items, BY_PARITY) {
+            Err(Error::NotUnique { .. }) => Ok(()),
+            other => other.map(|_| panic!("there are duplicates")),
+        };
+        attempt()?;
+        let tables = db.tables()?;
+        for _ in 0..1_000 {
+            attempt()?;
+        }
+        assert_eq!((walked(), db.tables()?), (1, tables));
+        // Nor does one that is dropped and made again.
+        for _ in 0..50 {
+            let by_value = db.index(items, BY_VALUE)?;
+            db.transact(|tx| tx.put(items, 4, &9))?;
+            assert_eq!(db.read(|tx| tx.get(by_value.keys(), 9))?, Some(4));
+            db.transact(|tx| tx.remove(items, 4).map(drop))?;
+            assert_eq!(db.read(|tx| tx.get(by_value.keys(), 9))?, None);
+            db.drop_index("by value")?;
+        }
+        assert_eq!(walked(), 2);
+        // It can be made as soon as there are no duplicates.
+        db.transact(|tx| tx.remove(items, 3).map(drop))?;
+        let by_parity = db.index(items, BY_PARITY)?;
+        assert_eq!(db.read(|tx| tx.get(by_parity.keys(), 1))?, Some(1));
+        let twice = db.transact(|tx| tx.put(items, 5, &5));
+        assert!(matches!(twice, Err(Error::Duplicate { index: "by parity" })), "{twice:?}");
+        assert_eq!(walked(), 2);
+        Ok(())
     }
 }

@@ -154,7 +154,8 @@ impl<S: Setting> Tx<'_, S> {
         Ok(gone.len() as u64)
     }
 
-    /// Removes all rows of a table. Returns how many there were.
+    /// Removes all rows of a table, without a look at their values unless it has indexes. Returns
+    /// how many there were.
     ///
     /// # Errors
     ///
@@ -164,6 +165,20 @@ impl<S: Setting> Tx<'_, S> {
     ///
     /// See [`retain`](Self::retain).
     pub fn clear<K: Key, C: Codec, O: Kind>(&mut self, table: Table<K, C, O>) -> Result<u64, Error> {
-        self.retain(table, |_, _| false)
+        let mut keys = Vec::new();
+        if O::ORDERED {
+            let mut rows = self.range(table.as_ordered(), ..)?;
+            while let Some((key, ..)) = rows.advance(&Wanted::NOTHING)? {
+                keys.push(key);
+            }
+        } else {
+            let opened = self.opened(table)?;
+            self.walk_hash::<K, C, O>(opened, &Wanted::NOTHING, |_, key, _| {
+                keys.push(key);
+                Ok(ControlFlow::Continue(()))
+            })?;
+        }
+        keys.iter().try_for_each(|key| self.remove(table, key).map(drop))?;
+        Ok(keys.len() as u64)
     }
 }

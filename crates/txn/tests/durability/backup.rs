@@ -119,7 +119,7 @@ fn a_recovery_tells_how_far_it_has_come_and_how_much_memory_it_needs() -> Result
     (0..20).try_for_each(|part| put(2_000 * part..2_000 * (part + 1)))?;
     db.checkpoint()?;
     put(39_000..60_000)?;
-    let (taken, _) = db.memory();
+    let taken = db.memory().tables;
     drop(db);
     // Memory for a part of it, only.
     let needed = match builder(&disk, Durability::Async).memory(6 << 20).build_with::<Sound>(NoHtm) {

@@ -7,6 +7,7 @@
 
 mod commits;
 mod drops;
+mod epochs;
 mod explore;
 mod model;
 mod snapshots;

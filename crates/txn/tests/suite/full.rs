@@ -52,10 +52,10 @@ fn rows_that_were_refused_leave_nothing_behind() -> Result<(), Error> {
 #[test]
 fn a_table_for_which_there_is_no_room_takes_none() -> Result<(), Error> {
     let db = Builder::new().memory(64 << 20).build()?;
-    let before = db.memory().0;
+    let before = db.memory().tables;
     for _ in 0..3 {
         assert!(is_full(&db.table(ROOMY).expect_err("too much")));
-        assert_eq!(db.memory().0, before);
+        assert_eq!(db.memory().tables, before);
     }
     let rows = db.table(ROWS)?;
     db.transact(|tx| (0..1_000).try_for_each(|row| tx.insert(rows, row, &[0; 100])))
@@ -103,7 +103,7 @@ fn the_default_fits_the_process_s_limits() {
     const LIMITED: &str = "DRTM_TEST_LIMITED";
     if std::env::var_os(LIMITED).is_some() {
         let db = Db::new().expect("it fits");
-        let (_, capacity) = db.memory();
+        let capacity = db.memory().most;
         assert!((256 << 20..=2 << 30).contains(&capacity), "{capacity}");
         let rows = db.table(ROWS).expect("room");
         db.transact(|tx| tx.insert(rows, 1, &[0; 100])).expect("room");

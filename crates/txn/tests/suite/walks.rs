@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, fmt::Debug, ops::ControlFlow, thread};
 
 use drtm_testing::rounds;
-use drtm_txn::{Db, Error, Key, Kind, Ordered, Pod, Table, TableDef, Tx};
+use drtm_txn::{Codec, CodecError, Db, Error, Key, Kind, Ordered, Pod, Table, TableDef, Tx};
 use proptest::{collection::vec, prelude::*};
 
 const WORDS: TableDef<u64, Pod<u64>> = TableDef::hash("words");
@@ -20,6 +20,53 @@ fn all<K: Key + Ord, O: Kind>(tx: &mut Tx<'_>, table: Table<K, Pod<u64>, O>) -> 
     assert_eq!(rows.len(), count, "a row twice");
     assert_eq!(tx.len(table)?, count as u64);
     Ok(rows)
+}
+
+/// Values that cannot be read.
+#[derive(Debug)]
+struct Blind;
+
+impl Codec for Blind {
+    type Value = u64;
+    type Given = u64;
+    type View<'b> = u64;
+    const FAMILY: &'static str = "blind";
+
+    fn encode(value: &u64, bytes: &mut Vec<u8>) -> Result<(), CodecError> {
+        bytes.extend(value.to_le_bytes());
+        Ok(())
+    }
+
+    fn decode(_bytes: &[u8]) -> Result<u64, CodecError> {
+        Err(CodecError::Decode { reason: "nothing is to be read".to_owned() })
+    }
+
+    fn view(bytes: &[u8]) -> Result<u64, CodecError> {
+        Self::decode(bytes)
+    }
+}
+
+#[test]
+fn a_table_is_cleared_without_a_look_at_its_values() -> Result<(), Error> {
+    const HASHED: TableDef<u64, Blind> = TableDef::hash("hashed");
+    const IN_ORDER: TableDef<String, Blind, Ordered> = TableDef::ordered("in order");
+    let db = Db::new()?;
+    let (hashed, in_order) = (db.table(HASHED)?, db.table(IN_ORDER)?);
+    db.transact(|tx| {
+        (0..1_000).try_for_each(|key| {
+            tx.put(hashed, key, &key)?;
+            tx.put(in_order, key.to_string(), &key)
+        })
+    })?;
+    let cleared = db.transact(|tx| {
+        tx.remove(in_order, "7")?;
+        tx.put(hashed, 5_000, &1)?;
+        Ok((tx.clear(hashed)?, tx.clear(in_order)?, tx.clear(hashed)?))
+    })?;
+    assert_eq!(cleared, (1_001, 999, 0));
+    assert_eq!(db.read(|tx| Ok((tx.len(hashed)?, tx.len(in_order)?)))?, (0, 0));
+    assert!(db.read(|tx| tx.get(hashed, 1)).is_ok());
+    Ok(())
 }
 
 #[derive(Clone, Debug)]

@@ -7,6 +7,10 @@ use crate::{Bytes, KvTable, Store, Tree, Worker, tree::kind::TreeKeys};
 
 const CAPACITY: u64 = 64 << 20;
 
+fn beside() -> Arc<Beside> {
+    Arc::new(Beside::new(CAPACITY))
+}
+
 fn hint(number: u64) -> Hint {
     Hint { leaf: 64 * number, slot: number as usize % FANOUT, link: number << 3, beyond: number as usize % 4 }
 }
@@ -31,7 +35,7 @@ fn the_first_byte_of_some_kind_is_found() {
 #[test]
 fn what_is_kept_is_found_until_others_need_the_room() {
     // One set for all.
-    let hints = Hints::new(CAPACITY, true);
+    let hints = Hints::new(CAPACITY, &beside(), true);
     let kept: Vec<_> = hashes().take(1_000).enumerate().map(|(number, hash)| (hash, hint(number as u64))).collect();
     for (number, (hash, hint)) in kept.iter().enumerate() {
         hints.keep(*hash, *hint);
@@ -49,14 +53,14 @@ fn what_is_kept_is_found_until_others_need_the_room() {
 
 #[test]
 fn there_is_room_for_as_many_as_there_are_keys() {
-    let hints = Hints::new(CAPACITY, false);
+    let hints = Hints::new(CAPACITY, &beside(), false);
     hints.keep(1, hint(1));
     assert_eq!(hints.find(1), None, "there are no hints yet");
-    hints.make_room(LEAST_KEYS - 1);
+    hints.make_room(LEAST_KEYS - 1, || 0);
     assert!(!hints.are_kept(), "too few keys");
-    hints.make_room(LEAST_KEYS);
+    hints.make_room(LEAST_KEYS, || 0);
     for keys in [LEAST_KEYS, 10_000, 100_000] {
-        hints.make_room(keys);
+        hints.make_room(keys, || 0);
         for (number, hash) in hashes().take(keys as usize).enumerate() {
             hints.keep(hash, hint(number as u64));
         }
@@ -65,15 +69,46 @@ fn there_is_room_for_as_many_as_there_are_keys() {
     }
     // With more room in the same generation, what has been kept is found in half of all cases. The rest is elsewhere now.
     let before: Vec<_> = hashes().take(100_000).filter(|hash| hints.find(*hash).is_some()).collect();
-    hints.make_room(200_000);
+    hints.make_room(200_000, || 0);
     let after = before.iter().filter(|hash| hints.find(**hash).is_some()).count();
     assert!((0.45..0.55).contains(&(after as f64 / before.len() as f64)), "{after} of {}", before.len());
-    // Never more than there could be keys, nor less than there was.
-    hints.make_room(u64::MAX / 2);
+    // Never more than there could be keys.
+    hints.make_room(u64::MAX / 2, || 0);
     let most = InUse::of(hints.most);
     assert_eq!((most.mask() + 1) * WAYS as u64, CAPACITY / BYTES_PER_KEY);
-    hints.make_room(LEAST_KEYS);
     assert_eq!(InUse(hints.in_use.load(Relaxed)), most);
+    assert_eq!(hints.beside.taken(), most.sets() * SET_BYTES);
+    // A few less may come again. With far fewer the memory is not needed.
+    hints.make_room(CAPACITY / BYTES_PER_KEY / 4, || 0);
+    assert_eq!(InUse(hints.in_use.load(Relaxed)), most);
+    hints.make_room(LEAST_KEYS, || 0);
+    assert_eq!((InUse(hints.in_use.load(Relaxed)).sets(), hints.beside.taken()), (1, 0));
+    // The first set shares a page with others.
+    let left = before.iter().filter(|hash| hints.find(**hash).is_some()).count();
+    assert!(left <= WAYS, "{left} hints are left that were given back");
+    // And what was given back can be used again.
+    hints.make_room(100_000, || 0);
+    before.iter().for_each(|hash| hints.keep(*hash, hint(7)));
+    assert!(before.iter().filter(|hash| hints.find(**hash).is_some()).count() > before.len() / 2);
+    let beside = Arc::clone(&hints.beside);
+    drop(hints);
+    assert_eq!(beside.taken(), 0);
+}
+
+#[test]
+fn hints_leave_memory_to_the_region() {
+    let hints = Hints::new(CAPACITY, &beside(), false);
+    hints.make_room(100_000, || CAPACITY - (1 << 20));
+    assert!(!hints.are_kept() && hints.beside.taken() == 0, "there is no room beside the region");
+    hints.make_room(100_000, || CAPACITY / 2);
+    let taken = hints.beside.taken();
+    assert!(hints.are_kept() && taken > 100_000 * 8);
+    hints.beside.make_way(1 << 20, || CAPACITY / 2);
+    assert_eq!(hints.beside.taken(), taken, "there is room for both");
+    hints.beside.make_way(1 << 20, || CAPACITY - (1 << 20));
+    assert_eq!(hints.beside.taken(), 0, "the region needs it");
+    hints.make_room(100_000, || CAPACITY - 3 * (1 << 20));
+    assert_eq!(hints.beside.taken(), 0, "nor is it taken again at once");
 }
 
 #[test]
@@ -142,7 +177,7 @@ fn with_a_key_the_others_of_its_leaf_are_hinted_at_where_there_is_room() {
     for key in others {
         assert!(get(&tree, key).is_some() && is_hinted(&tree, key) && hinted() == WAYS);
     }
-    tree.table.hints.make_room(KEYS);
+    tree.table.hints.make_room(KEYS, || 0);
     let leaf = |key: u64| crate::Inline::spot(&tree.table, key).expect("sound").leaf.node.place;
     let (mut asked, mut last) = (0, None);
     for key in 0..KEYS {
@@ -206,4 +241,48 @@ fn small_trees_have_none_and_large_ones_do() {
     let hinted = (LEAST_KEYS..20_000).filter(|key| is_hinted(&tree, *key)).count();
     assert!(hinted > 15_000, "{hinted}");
     assert!(Arc::ptr_eq(&tree.table.hints, &tree.impatient().table.hints), "handles share them");
+}
+
+/// A tree with so many keys, all of which were found twice.
+fn hinted(store: &Store<NoHtm>, keys: u64) -> (Tree<NoHtm>, Worker<NoHtm>) {
+    let (tree, mut worker) = (store.tree().expect("a tree"), store.worker().expect("a worker"));
+    tree.load(&mut worker, (0..keys).map(|key| (key, [7; 100]))).expect("room");
+    (0..2).for_each(|_| (0..keys).for_each(|key| assert!(tree.contains(key).expect("sound"))));
+    (tree, worker)
+}
+
+#[test]
+fn memory_of_hints_comes_back_when_the_keys_are_gone() {
+    const KEYS: u64 = 100_000;
+    let store = Store::in_memory(NoHtm, CAPACITY).expect("a store");
+    let (tree, mut worker) = hinted(&store, KEYS);
+    let taken = store.beside();
+    assert!(taken > KEYS * 8, "{taken}");
+    (0..KEYS).for_each(|key| assert!(tree.remove(&mut worker, key).expect("sound").is_some()));
+    assert!(store.beside() <= taken / FEWER, "{} of {taken} bytes", store.beside());
+    drop((tree, worker));
+    assert_eq!(store.beside(), 0);
+    let (tree, _worker) = hinted(&store, KEYS);
+    assert!(store.beside() > 0);
+    tree.forget_hints();
+    assert_eq!(store.beside(), 0);
+    assert!((0..KEYS).all(|key| tree.contains(key).expect("sound")));
+    let without = Store::in_memory(NoHtm, CAPACITY).expect("a store").without_hints();
+    let (tree, _worker) = hinted(&without, KEYS);
+    assert_eq!(without.beside(), 0);
+    assert!((0..KEYS).all(|key| !is_hinted(&tree, key)));
+}
+
+#[test]
+fn a_store_that_is_filled_takes_no_more_than_its_capacity() {
+    let store = Store::in_memory(NoHtm, CAPACITY).expect("a store");
+    let (tree, mut worker) = hinted(&store, 100_000);
+    assert!(store.beside() > 0);
+    let mut all = 0;
+    while tree.insert(&mut worker, 1_000_000 + all, &[7; 1_000]).is_ok() {
+        assert!(store.region().allocated() + store.beside() <= CAPACITY);
+        assert!(tree.contains(all).expect("sound"));
+        all += 1;
+    }
+    assert!(store.beside() == 0 && store.region().allocated() > CAPACITY - (1 << 20), "{all}");
 }

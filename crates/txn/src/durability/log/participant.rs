@@ -16,6 +16,7 @@ use parking_lot::{Mutex, MutexGuard};
 use super::buffer::Buffer;
 use crate::{
     Commit, Error, RowChange,
+    bounds::MODEL,
     durability::format::{CatalogChange, Change, Damage, Entry, RecordKind, RecordWriter},
 };
 
@@ -49,6 +50,11 @@ impl<E: Engine> Drop for Open<'_, E> {
 }
 
 impl Participant {
+    /// Returns how many bytes its buffers have, but for one that the leader is emptying.
+    pub(crate) fn bytes(&self) -> usize {
+        self.buffers.iter().filter_map(Mutex::try_lock).map(|buffer| buffer.bytes.capacity()).sum()
+    }
+
     pub(super) fn pending(&self) -> u64 {
         self.pending.load(Relaxed)
     }
@@ -65,8 +71,10 @@ impl Participant {
     #[cold]
     pub(super) fn clear_early<E: Engine>(&self, engine: &E) {
         engine.store(&self.epoch, IDLE);
-        // Lets others run until they have done something about it.
-        thread::sleep(std::time::Duration::from_millis(20));
+        // Lets others run until they have done something about it. A model checker does that anyhow.
+        if !MODEL {
+            thread::sleep(std::time::Duration::from_millis(20));
+        }
     }
 
     /// Notes which thread is committing.

@@ -1,0 +1,126 @@
+//! Model checking of the log's epochs: a transaction publishes the epoch in which it may commit,
+//! while another thread closes epochs, takes what was logged, and writes it.
+//!
+//! One thread leads, so that no thread waits for a lock: words are loom's, the log's locks are not.
+
+use std::sync::Arc;
+
+use drtm_htm::NoHtm;
+use drtm_testing::long;
+use drtm_txn::{Builder, CommitToken, Db, Durability, Mutation, Pod, Table, TableDef, durability::storage::Image};
+
+use crate::{
+    explore::explore,
+    model::{Fault, Model, Sound, faults},
+};
+
+faults! {
+    Unpublished: Some(Mutation::EpochNotPublished),
+    ClearedEarly: Some(Mutation::EpochClearedEarly)
+}
+
+const ROWS: TableDef<u64, Pod<u64>> = TableDef::hash("rows");
+
+/// The row that is there before, and the one that is written by the one thread.
+const BEFORE: u64 = 1;
+const BESIDE: u64 = 2;
+
+fn open<F: Fault>(disk: &Image) -> Db<Model<F>> {
+    let storage = Arc::new(disk.clone());
+    let builder = Builder::new().memory(16 << 10).storage(storage, 1 << 10).durability(Durability::Sync);
+    builder.build_with(NoHtm).expect("the disk is sound")
+}
+
+struct World<F: Fault> {
+    db: Db<Model<F>>,
+    rows: Table<u64, Pod<u64>>,
+    disk: Image,
+    /// Of the row that is there before, which is not durable yet.
+    before: CommitToken,
+}
+
+impl<F: Fault> Clone for World<F> {
+    fn clone(&self) -> Self {
+        Self { db: self.db.clone(), rows: self.rows, disk: self.disk.clone(), before: self.before.clone() }
+    }
+}
+
+impl<F: Fault> World<F> {
+    fn new() -> Self {
+        let disk = Image::default();
+        let db = open(&disk);
+        let rows = db.table(ROWS).expect("memory");
+        let ((), before) = db.submit(|tx| tx.put(rows, BEFORE, &7)).expect("nobody else is here");
+        Self { db, rows, disk, before }
+    }
+
+    fn write(&self) -> CommitToken {
+        self.db.submit(|tx| tx.put(self.rows, BESIDE, &7)).expect("it is run until it commits").1
+    }
+
+    /// What a power cut leaves of both rows, if it takes all that was not synced.
+    fn after_power_cut(&self) -> [Option<u64>; 2] {
+        let db = open::<Sound>(&self.disk.after_crash(&mut |most| most - 1));
+        let rows = db.table(ROWS).expect("it is there");
+        [BEFORE, BESIDE].map(|key| db.read(|tx| tx.get(rows, key)).expect("nobody else is here"))
+    }
+}
+
+/// One thread commits while the other makes durable what was there before. An epoch that is said to
+/// be durable then is.
+fn wait_beside_a_commit<F: Fault>(preemptions: usize) {
+    explore(
+        preemptions,
+        World::<F>::new,
+        |world| Some(world.write()),
+        |world| {
+            world.before.wait().expect("the disk is sound");
+            None
+        },
+        |world, token, _| {
+            let is_durable = token.is_some_and(|token| token.is_durable());
+            let [before, beside] = world.after_power_cut();
+            assert_eq!(before, Some(7), "what was waited for is lost");
+            assert!(!is_durable || beside == Some(7), "what is said to be durable is lost");
+        },
+    );
+}
+
+/// One thread commits while the other makes a checkpoint, which takes the place of the log before it.
+fn checkpoint_beside_a_commit<F: Fault>() {
+    explore(
+        1,
+        World::<F>::new,
+        |world| Some(world.write()),
+        |world| {
+            world.db.checkpoint().expect("the disk is sound");
+            None
+        },
+        |world, token, _| {
+            token.expect("it was written").wait().expect("the disk is sound");
+            assert_eq!(world.after_power_cut(), [Some(7); 2], "a row is neither in the checkpoint nor in the log");
+        },
+    );
+}
+
+#[test]
+fn an_epoch_is_closed_when_no_transaction_may_commit_in_it() {
+    wait_beside_a_commit::<Sound>(long(2, 1));
+}
+
+#[test]
+#[should_panic(expected = "what is said to be durable is lost")]
+fn where_epochs_are_not_published_they_are_closed_too_early() {
+    wait_beside_a_commit::<Unpublished>(2);
+}
+
+#[test]
+fn a_closed_epoch_is_in_the_rows_that_a_checkpoint_reads() {
+    checkpoint_beside_a_commit::<Sound>();
+}
+
+#[test]
+#[should_panic(expected = "a row is neither in the checkpoint nor in the log")]
+fn where_epochs_are_cleared_before_rows_are_written_a_checkpoint_misses_them() {
+    checkpoint_beside_a_commit::<ClearedEarly>();
+}
