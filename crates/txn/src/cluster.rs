@@ -17,7 +17,9 @@
 //!    owner's names have come round.
 //! 3. *Validate* what was only read, guards of missing keys included, in one round after *every*
 //!    reply of the one before.
-//! 4. *Apply*: the transaction is decided. Each owner writes its rows, in versions of its epoch,
+//! 4. *Log*, where owners have backups: what is going to be written goes to rings in their memory,
+//!    in one round to all of them.
+//! 5. *Apply*: the transaction is decided. Each owner writes its rows, in versions of its epoch,
 //!    and unlocks them.
 //!
 //! An owner carries out a request at once, or refuses it. It waits for no lock, since the lock's
@@ -34,13 +36,15 @@
 //!
 //! # What it does not do yet
 //!
-//! Tables have no indexes, nodes keep their rows in memory only, and the rows of a node that dies
-//! are gone. What it had locked stays locked, and is told of ([`Refusal::HolderDead`]).
+//! Tables have no indexes, and nodes keep their rows in memory only. When a node dies, its rows are
+//! in the memory of its [backups](NodeBuilder::backups), if it has any, but no node takes its
+//! place. What it had locked stays locked, and is told of ([`Refusal::HolderDead`]).
 
 mod ask;
 mod coordinator;
 mod error;
 mod handle;
+mod log;
 mod node;
 mod participant;
 mod partition;
@@ -57,6 +61,7 @@ mod worker;
 
 pub use error::ClusterError;
 pub use handle::{Cluster, Submitted};
+pub use log::OwnedRow;
 pub use node::{Node, NodeBuilder};
 pub use partition::Partition;
 pub use protocol::{Form, Protocol};

@@ -57,4 +57,8 @@ pub enum Mutation {
     LockedReadsBelieved,
     /// A row is written by verbs though its owner has a snapshot open.
     SnapshotsOverwritten,
+    /// A backup applies records of transactions that are not decided.
+    UndecidedApplied,
+    /// A backup applies nothing.
+    LogsNotApplied,
 }

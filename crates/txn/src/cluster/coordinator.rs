@@ -19,6 +19,7 @@ use drtm_rdma::{
 
 use super::{
     ClusterError, Protocol,
+    log::Rings,
     participant::Participant,
     peers::Peer,
     shared::{Shared, VERSION},
@@ -62,6 +63,8 @@ pub(super) struct Coordinator<'e, F: Fabric, S: Setting> {
     /// For each node.
     met: RefCell<Vec<Option<Met>>>,
     random: Cell<u64>,
+    /// Its rings at backups.
+    pub(super) rings: Rings,
     /// How often closures were run again, by cause.
     pub(super) conflicts: Cell<[u64; Conflict::ALL.len()]>,
 }
@@ -82,6 +85,7 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> Coordinator<'e, F, S> {
             janitor: Cell::new(None),
             met: RefCell::default(),
             random: Cell::new(holder.to_word()),
+            rings: Rings::default(),
             conflicts: Cell::default(),
         }
     }
@@ -92,6 +96,11 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> Coordinator<'e, F, S> {
 
     pub(super) fn id(&self) -> NodeId {
         self.node.node
+    }
+
+    /// The first name of this worker's transactions.
+    pub(super) fn holder(&self) -> Holder {
+        self.holder
     }
 
     pub(super) fn owners(&self) -> &[NodeId] {

@@ -399,6 +399,9 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> ClusterTx<'e, F, S> {
         if !self.state().claims {
             return Ok(());
         }
+        if let Some(state) = &mut self.state {
+            self.worker.reserve_log_for_claims(state).await?;
+        }
         let State { rows: known, arena, .. } = self.state();
         let mut rows: Vec<u32> = (0..known.len() as u32).collect();
         rows.sort_unstable_by_key(|row| {
@@ -452,16 +455,28 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> ClusterTx<'e, F, S> {
     /// fails.
     async fn prepare(&mut self) -> Result<(), Error> {
         if self.state().rows.iter().any(Row::is_written) {
+            self.reserve_log().await?;
             self.place().await?;
             self.lock().await?;
             self.worker.fence();
         } else if self.state().is_of_one_moment(S::has(Mutation::LockedReadsBelieved)) {
             return Ok(());
         }
-        if S::has(Mutation::CommitWithoutValidation) {
-            return Ok(());
+        if !S::has(Mutation::CommitWithoutValidation) {
+            self.check(|row| !row.is_written()).await?;
         }
-        self.check(|row| !row.is_written()).await
+        match &mut self.state {
+            Some(state) => self.worker.log(state).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Reserves space at backups.
+    async fn reserve_log(&mut self) -> Result<(), Error> {
+        match &mut self.state {
+            Some(state) => self.worker.reserve_log(state).await,
+            None => Ok(()),
+        }
     }
 
     /// Finds records for rows that are to be written, or has them made.
@@ -521,6 +536,11 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> ClusterTx<'e, F, S> {
             }
             None => return Ok(()),
         };
+        if let Some(state) = &mut self.state
+            && state.is_decided
+        {
+            self.worker.settle_log(state);
+        }
         if self.state().is_decided {
             let mut asks = self.ask(Ask::Apply, |row| row.is_written() && !row.is_sent);
             asks.extend(self.ask(Ask::Unlock, |row| row.is_locked && !row.is_written()));
@@ -538,6 +558,9 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> ClusterTx<'e, F, S> {
             asks.extend(self.ask(Ask::Reap, |row| row.is_made));
             // An owner that cannot be asked any more has taken its locks with it.
             let _ = self.round(Phase::Commit, &asks).await;
+            if let Some(state) = &mut self.state {
+                self.worker.void_log(state).await;
+            }
         }
         self.state().is_over = true;
         outcome
