@@ -41,6 +41,7 @@ impl PerTransaction {
 pub(crate) struct Figures {
     /// Of each worker.
     coroutines: u16,
+    backups: u16,
     per_transaction: PerTransaction,
     per_phase: BTreeMap<&'static str, PerTransaction>,
 }
@@ -52,6 +53,7 @@ impl Figures {
         let phases = tally.phases.iter().zip(PHASES).filter(|(sent, _)| **sent != Sent::default());
         Self {
             coroutines: plan.coroutines,
+            backups: plan.backups,
             per_transaction: PerTransaction::of(&all, tally.committed),
             per_phase: phases.map(|(sent, (_, name))| (name, PerTransaction::of(sent, tally.committed))).collect(),
         }
