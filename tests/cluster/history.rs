@@ -15,7 +15,7 @@ use drtm_txn::{
 };
 use fastrand::Rng;
 
-use crate::bed::{Bed, Fault, Script, Size, Sound, Tables, With};
+use crate::bed::{Bed, Fault, Rings, Script, Size, Sound, Tables, With};
 
 /// Each coroutine's log.
 type Logs = Arc<Mutex<Vec<Option<Log<u64>>>>>;
@@ -26,6 +26,7 @@ pub(crate) struct Random {
     /// Of each coroutine.
     pub(crate) transactions: u64,
     pub(crate) seed: u64,
+    rings: Rings,
     logs: Logs,
 }
 
@@ -161,6 +162,10 @@ impl Random {
 }
 
 impl Script for Random {
+    fn rings(&self) -> Rings {
+        self.rings
+    }
+
     async fn run<'e, F: Fabric<Engine = NoHtm>, T: Fault>(
         self,
         worker: Worker<'e, F, With<T>>,
@@ -203,11 +208,22 @@ impl Script for Random {
 
 /// Runs random transactions, and gives what was wrong with them.
 pub(crate) fn anomalies<T: Fault>(bed: &Bed, size: Size, keys: u64, transactions: u64, seed: u64) -> Vec<Anomaly<u64>> {
+    logged_anomalies::<T>(bed, size, (keys, transactions), seed, Rings::default())
+}
+
+/// The same where owners have backups, which must be equal to them in the end.
+pub(crate) fn logged_anomalies<T: Fault>(
+    bed: &Bed,
+    size: Size,
+    (keys, transactions): (u64, u64),
+    seed: u64,
+    rings: Rings,
+) -> Vec<Anomaly<u64>> {
     let mut recorder = Recorder::start();
     let coroutines = size.coroutines * u64::from(size.nodes);
     let logs: Vec<_> = (0..coroutines).map(|_| Some(recorder.log().expect("a few logs"))).collect();
     let logs = Arc::new(Mutex::new(logs));
-    let script = Random { keys, transactions, seed, logs: Arc::clone(&logs) };
+    let script = Random { keys, transactions, seed, rings, logs: Arc::clone(&logs) };
     bed.run::<T>(size, &script);
     let logs = std::mem::take(&mut *logs.lock().expect("no thread panics"));
     let history = History::of(logs.into_iter().flatten());

@@ -8,5 +8,6 @@ mod drops;
 mod faults;
 mod history;
 mod refusals;
+mod rings;
 mod snapshots;
 mod threads;
