@@ -74,9 +74,34 @@ pub(crate) fn node<F: Fabric<Engine = NoHtm>, T: Fault>(
     owners: u16,
     protocol: Protocol,
 ) -> (Node<F, With<T>>, Tables) {
+    backed_up(fabric, node, owners, protocol, Rings::default())
+}
+
+/// How many backups each owner has, and how large their rings are.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rings {
+    pub(crate) backups: usize,
+    pub(crate) bytes: u64,
+}
+
+impl Default for Rings {
+    fn default() -> Self {
+        Self { backups: 0, bytes: 1 << 18 }
+    }
+}
+
+/// The same where owners have backups.
+pub(crate) fn backed_up<F: Fabric<Engine = NoHtm>, T: Fault>(
+    fabric: &F,
+    node: u16,
+    owners: u16,
+    protocol: Protocol,
+    rings: Rings,
+) -> (Node<F, With<T>>, Tables) {
     let builder = Builder::new().memory(32 << 20);
     let mut builder = Node::<F, With<T>>::builder_for(NoHtm, fabric, NodeId(node), builder, protocol)
         .and_then(|builder| builder.timing(T::TIMING).owners((0..owners).map(NodeId)))
+        .and_then(|builder| builder.backups(rings.backups)?.ring_bytes(rings.bytes))
         .expect("the node is here");
     let tables = Tables {
         words: builder.table(WORDS, Partition::by("itself", |key| *key)).expect("memory"),
@@ -89,6 +114,11 @@ pub(crate) fn node<F: Fabric<Engine = NoHtm>, T: Fault>(
 
 /// What each coroutine does.
 pub(crate) trait Script: Clone + Send + Sync + 'static {
+    /// What backups owners have.
+    fn rings(&self) -> Rings {
+        Rings::default()
+    }
+
     /// Runs as one of all coroutines, which are numbered.
     fn run<'e, F: Fabric<Engine = NoHtm>, T: Fault>(
         self,
@@ -214,14 +244,18 @@ impl<L: Deref<Target = AtomicUsize>> Drop for Ends<L> {
 /// Runs a script on a thread for each node, which has a handle of the fabric.
 fn threads<F: Fabric<Engine = NoHtm>, T: Fault>(fabrics: impl Iterator<Item = F>, size: Size, script: &impl Script) {
     let left = AtomicUsize::new(usize::from(size.nodes));
-    let nodes: Vec<_> =
-        (0..).zip(fabrics).map(|(number, fabric)| node::<_, T>(&fabric, number, size.owners, size.protocol)).collect();
+    let nodes: Vec<_> = (0..)
+        .zip(fabrics)
+        .map(|(number, fabric)| backed_up::<_, T>(&fabric, number, size.owners, size.protocol, script.rings()))
+        .collect();
+    let (ends, quiet) =
+        (nodes.iter().map(|(node, _)| node.clone()).collect::<Vec<_>>(), AtomicUsize::new(left.load(SeqCst)));
     thread::scope(|scope| {
         for ((node, tables), first) in nodes.into_iter().zip((0..).step_by(size.coroutines as usize)) {
-            let (left, script) = (&left, script.clone());
+            let (left, quiet, script) = (&left, &quiet, script.clone());
             scope.spawn(move || {
                 // The others need not wait for one that has panicked.
-                let _ends = Ends(left);
+                let (_ends, _quiet) = (Ends(left), Ends(quiet));
                 let endpoint = node.endpoint().expect("room for an endpoint");
                 let worker = node.worker(&endpoint).expect("few workers");
                 let mut executor = Executor::new(&endpoint).patience(Duration::from_secs(20));
@@ -231,7 +265,7 @@ fn threads<F: Fabric<Engine = NoHtm>, T: Fault>(fabrics: impl Iterator<Item = F>
                     let run = script.clone().run::<_, T>(worker.clone(), tables, number);
                     let done = std::rc::Rc::clone(&done);
                     executor.spawn(async move {
-                        let _ends = Ends(left);
+                        let (_ends, _quiet) = (Ends(left), Ends(quiet));
                         run.await;
                         done.set(done.get() + 1);
                     });
@@ -242,19 +276,47 @@ fn threads<F: Fabric<Engine = NoHtm>, T: Fault>(fabrics: impl Iterator<Item = F>
                     worker.settle().await;
                     let _ = left.fetch_update(SeqCst, SeqCst, |left| left.checked_sub(1));
                     worker.endpoint().until(|| left.load(SeqCst) == 0).await;
+                    drained(&worker, quiet).await;
                 });
                 executor.run();
             });
         }
     });
+    replicas_are_equal(&ends, script.rings());
+}
+
+/// Waits until all backups have applied everything, when all coroutines of all nodes are done.
+async fn drained<F: Fabric<Engine = NoHtm>, T: Fault>(worker: &Worker<'_, F, With<T>>, left: &AtomicUsize) {
+    let caught_up = worker.catch_up().await;
+    let _ = left.fetch_update(SeqCst, SeqCst, |left| left.checked_sub(1));
+    caught_up.expect("backups are here, and apply");
+    worker.endpoint().until(|| left.load(SeqCst) == 0).await;
+}
+
+/// Compares every owner with its backups, row by row.
+fn replicas_are_equal<F: Fabric<Engine = NoHtm>, T: Fault>(nodes: &[Node<F, With<T>>], rings: Rings) {
+    if rings.backups == 0 {
+        return;
+    }
+    for owner in nodes.iter().filter(|node| node.owners().contains(&node.id())) {
+        let rows = owner.rows_of(owner.id()).expect("a store").expect("its own");
+        let others = nodes.iter().filter(|node| node.id() != owner.id());
+        let replicas: Vec<_> = others.filter_map(|node| node.rows_of(owner.id()).expect("a store")).collect();
+        assert_eq!(replicas.len(), rings.backups);
+        for replica in replicas {
+            assert_eq!(replica, rows, "of {}", owner.id());
+        }
+    }
 }
 
 fn simulated<T: Fault>(config: &SimConfig, size: Size, script: &impl Script) {
     let sim = Sim::<NoHtm>::new(size.nodes, config.clone());
     let left = Arc::new(AtomicUsize::new(usize::from(size.nodes)));
+    let (mut nodes, quiet) = (Vec::new(), Arc::new(AtomicUsize::new(usize::from(size.nodes))));
     for number in 0..size.nodes {
-        let (node, tables) = node::<_, T>(sim.fabric(), number, size.owners, size.protocol);
-        let (script, left) = (script.clone(), Arc::clone(&left));
+        let (node, tables) = backed_up::<_, T>(sim.fabric(), number, size.owners, size.protocol, script.rings());
+        nodes.push(node.clone());
+        let (script, left, quiet) = (script.clone(), Arc::clone(&left), Arc::clone(&quiet));
         let first = u64::from(number) * size.coroutines;
         let spawned = sim.spawn(NodeId(number), move |spawner| {
             let worker = node.worker(spawner.endpoint()).expect("few workers");
@@ -276,6 +338,7 @@ fn simulated<T: Fault>(config: &SimConfig, size: Size, script: &impl Script) {
                 worker.settle().await;
                 let _ = left.fetch_update(SeqCst, SeqCst, |left| left.checked_sub(1));
                 worker.endpoint().until(|| left.load(SeqCst) == 0).await;
+                drained(&worker, &quiet).await;
             };
             spawner.spawn(stay).expect("it runs");
         });
@@ -283,4 +346,5 @@ fn simulated<T: Fault>(config: &SimConfig, size: Size, script: &impl Script) {
     }
     // Of virtual time, so that what goes on for ever does not.
     assert_eq!(sim.run_for(Duration::from_secs(10)), RunEnd::Done);
+    replicas_are_equal(&nodes, script.rings());
 }

@@ -16,7 +16,7 @@ use drtm_htm::NoHtm;
 use drtm_rdma::Fabric;
 use drtm_txn::cluster::{Protocol, Worker};
 
-use crate::bed::{Bed, Fault, Script, Size, Sound, Tables, With};
+use crate::bed::{Bed, Fault, Rings, Script, Size, Sound, Tables, With};
 
 #[derive(Clone, Default)]
 struct Drops {
@@ -24,6 +24,7 @@ struct Drops {
     fetches: bool,
     /// How many transactions have happened though they were dropped.
     happened: Arc<AtomicU32>,
+    rings: Rings,
 }
 
 /// Polls a future so often, and then drops it. Whether it has come to its end.
@@ -45,6 +46,10 @@ pub(crate) async fn polled(future: impl Future, times: u32) -> bool {
 }
 
 impl Script for Drops {
+    fn rings(&self) -> Rings {
+        self.rings
+    }
+
     async fn run<'e, F: Fabric<Engine = NoHtm>, T: Fault>(
         self,
         worker: Worker<'e, F, With<T>>,
@@ -127,16 +132,33 @@ impl Script for Drops {
     }
 }
 
+const SIZE: Size = Size { nodes: 3, owners: 3, coroutines: 1, protocol: Protocol::FASST };
+
 #[test]
 fn a_dropped_transaction_holds_nothing() {
-    let size = Size { nodes: 3, owners: 3, coroutines: 1, protocol: Protocol::FASST };
     for protocol in Protocol::ALL.into_iter().chain([Protocol::DRTM]) {
         let drops = Drops { fetches: protocol.leases, ..Drops::default() };
         for bed in [Bed::perfect(), Bed::Shm, Bed::Tcp, Bed::harsh(1), Bed::atomic(1), Bed::rough(1), Bed::rough(2)] {
-            bed.run::<Sound>(Size { protocol, ..size }, &drops);
+            bed.run::<Sound>(Size { protocol, ..SIZE }, &drops);
         }
         let happened = drops.happened.load(SeqCst);
         // A passive commit waits for nothing once it is decided.
         assert!(protocol.is_passive || happened > 0, "{}: one that is decided is carried out", protocol.name);
     }
+}
+
+/// Nothing, and no space in the rings of backups, which are equal to their owners in the end.
+#[test]
+fn a_dropped_transaction_that_is_logged_holds_nothing() {
+    let mut happened = 0;
+    for protocol in [Protocol::FASST, Protocol::FARM, Protocol::DRTM_H] {
+        let drops = Drops { rings: Rings { backups: 2, bytes: 16 << 10 }, ..Drops::default() };
+        let simulated = (1..5).flat_map(|seed| [Bed::atomic(seed), Bed::rough(seed)]);
+        for bed in [Bed::perfect(), Bed::Shm, Bed::Tcp, Bed::harsh(1)].into_iter().chain(simulated) {
+            bed.run::<Sound>(Size { protocol, ..SIZE }, &drops);
+        }
+        happened += drops.happened.load(SeqCst);
+    }
+    // In which phase so many polls end depends on when answers come.
+    assert!(happened > 0, "one that is decided is carried out");
 }

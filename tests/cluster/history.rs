@@ -15,7 +15,7 @@ use drtm_txn::{
 };
 use fastrand::Rng;
 
-use crate::bed::{Bed, Fault, Script, Size, Sound, Tables, With};
+use crate::bed::{Bed, Fault, Rings, Script, Size, Sound, Tables, With};
 
 /// Each coroutine's log.
 pub(crate) type Logs = Arc<Mutex<Vec<Option<Log<u64>>>>>;
@@ -26,6 +26,7 @@ pub(crate) struct Random {
     /// Of each coroutine.
     pub(crate) transactions: u64,
     pub(crate) seed: u64,
+    rings: Rings,
     logs: Logs,
 }
 
@@ -162,6 +163,10 @@ impl Random {
 }
 
 impl Script for Random {
+    fn rings(&self) -> Rings {
+        self.rings
+    }
+
     async fn run<'e, F: Fabric<Engine = NoHtm>, T: Fault>(
         self,
         worker: Worker<'e, F, With<T>>,
@@ -204,7 +209,18 @@ impl Script for Random {
 
 /// Runs random transactions, and gives what was wrong with them.
 pub(crate) fn anomalies<T: Fault>(bed: &Bed, size: Size, keys: u64, transactions: u64, seed: u64) -> Vec<Anomaly<u64>> {
-    judged::<T, _>(bed, size, transactions, |logs| Random { keys, transactions, seed, logs })
+    logged_anomalies::<T>(bed, size, (keys, transactions), seed, Rings::default())
+}
+
+/// The same where owners have backups, which must be equal to them in the end.
+pub(crate) fn logged_anomalies<T: Fault>(
+    bed: &Bed,
+    size: Size,
+    (keys, transactions): (u64, u64),
+    seed: u64,
+    rings: Rings,
+) -> Vec<Anomaly<u64>> {
+    judged::<T, _>(bed, size, transactions, |logs| Random { keys, transactions, seed, rings, logs })
 }
 
 /// Runs a script that logs so many transactions of each coroutine, and gives what was wrong.

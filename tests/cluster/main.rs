@@ -10,5 +10,6 @@ mod faults;
 mod history;
 mod leases;
 mod refusals;
+mod rings;
 mod snapshots;
 mod threads;

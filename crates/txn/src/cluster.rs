@@ -17,7 +17,9 @@
 //!    owner's names have come round.
 //! 3. *Validate* what was only read, guards of missing keys included, in one round after *every*
 //!    reply of the one before.
-//! 4. *Apply*: the transaction is decided. Each owner writes its rows, in versions of its epoch,
+//! 4. *Log*, where owners have backups: what is going to be written goes to rings in their memory,
+//!    in one round to all of them.
+//! 5. *Apply*: the transaction is decided. Each owner writes its rows, in versions of its epoch,
 //!    and unlocks them.
 //!
 //! Transactions that [fetch their rows](Worker::transact_on) before they run lock what they write
@@ -37,8 +39,9 @@
 //!
 //! # What it does not do yet
 //!
-//! Tables have no indexes, nodes keep their rows in memory only, and the rows of a node that dies
-//! are gone. What it had locked stays locked, and is told of ([`Refusal::HolderDead`]).
+//! Tables have no indexes, and nodes keep their rows in memory only. When a node dies, its rows are
+//! in the memory of its [backups](NodeBuilder::backups), if it has any, but no node takes its place.
+//! What it had locked stays locked, and is told of ([`Refusal::HolderDead`]).
 
 mod adapt;
 mod ask;
@@ -48,6 +51,7 @@ mod error;
 mod fetched;
 mod handle;
 mod lease;
+mod log;
 mod node;
 mod participant;
 mod partition;
@@ -68,6 +72,7 @@ pub use clock::{ClusterTime, Timing};
 pub use coordinator::Rounds;
 pub use error::ClusterError;
 pub use handle::{Cluster, Submitted};
+pub use log::OwnedRow;
 pub use node::{Node, NodeBuilder};
 pub use partition::Partition;
 pub use protocol::{Form, Protocol};

@@ -65,4 +65,8 @@ pub enum Mutation {
     UnlockBeforeWriteBack,
     /// Verbs that write a row leave it the version that it had.
     VersionNotWritten,
+    /// A backup applies records of transactions that are not decided.
+    UndecidedApplied,
+    /// A backup applies nothing.
+    LogsNotApplied,
 }

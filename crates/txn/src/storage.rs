@@ -53,6 +53,16 @@ impl<'k> KeyRef<'k> {
         }
     }
 
+    /// The key with this encoding, in a table whose keys are byte strings, or words of so many
+    /// bytes. `None`: it is none of such a table.
+    pub(crate) fn of_encoding(encoding: &'k [u8], word_size: Option<usize>) -> Option<Self> {
+        let Some(size) = word_size else { return Some(Self::Bytes(encoding)) };
+        let mut word = [0; 8];
+        let unused = word.len().checked_sub(encoding.len()).filter(|_| encoding.len() == size)?;
+        word[unused..].copy_from_slice(encoding);
+        Some(Self::Word(u64::from_be_bytes(word)))
+    }
+
     /// Returns how many bytes the key has.
     pub(crate) fn length(self) -> usize {
         match self {

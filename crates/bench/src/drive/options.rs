@@ -72,6 +72,10 @@ pub(crate) struct Options {
     /// How several nodes run transactions; `auto` is fasst yet
     #[arg(long, value_parser = ProtocolOf::parser(), value_name = "NAME")]
     protocol: Option<ProtocolOf>,
+
+    /// Nodes that have each row's changes in memory before a transaction is decided, beside the row's own
+    #[arg(long, value_parser = value_parser!(u16).range(0..64), default_value_t = 0, value_name = "K")]
+    backups: u16,
 }
 
 /// A run's length.
@@ -108,7 +112,7 @@ impl Options {
 
     /// Whether nodes are to be started on a fabric.
     pub(crate) fn is_cluster(&self) -> bool {
-        self.nodes > 1 || self.fabric != FabricName::Local || self.coroutines.is_some()
+        self.nodes > 1 || self.fabric != FabricName::Local || self.coroutines.is_some() || self.backups > 0
     }
 
     /// Refuses a cluster, for workloads of one node.
@@ -122,6 +126,7 @@ impl Options {
             Self { coroutines: Some(_), .. } => refused("--coroutines"),
             // As it is by default.
             Self { protocol: Some(protocol), .. } if *protocol != ProtocolOf::default() => refused("--protocol"),
+            Self { backups: 1.., .. } => refused("--backups"),
             _ if self.fabric != FabricName::Local => refused("--fabric"),
             _ => Ok(()),
         }
@@ -149,6 +154,7 @@ impl Options {
             threads: self.threads.unwrap_or(1),
             coroutines: self.coroutines.unwrap_or(8),
             protocol: self.protocol.unwrap_or_default(),
+            backups: self.backups,
             length,
             seed,
             memory: (u64::from(self.memory) << 30) / u64::from(self.nodes),

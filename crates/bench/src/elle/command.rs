@@ -78,6 +78,10 @@ pub(crate) struct Args {
     #[arg(long, value_parser = ProtocolOf::parser(), value_name = "NAME")]
     protocol: Option<ProtocolOf>,
 
+    /// Nodes that have each row's changes in memory before a transaction is decided, beside the row's own
+    #[arg(long, value_parser = value_parser!(u16).range(0..64), default_value_t = 0, value_name = "K")]
+    backups: u16,
+
     /// Clients of each thread of a node [default: 4 on several nodes]
     #[arg(long, value_parser = value_parser!(u16).range(1..=64), value_name = "N")]
     coroutines: Option<u16>,
@@ -125,7 +129,8 @@ pub(super) struct Verdict {
 
 impl Args {
     pub(crate) fn carry_out(&self, seed: u64, report: &Report) -> Result<(), Error> {
-        let is_cluster = self.nodes > 1 || self.fabric != FabricName::Local || self.coroutines.is_some();
+        let is_alone = self.nodes == 1 && self.fabric == FabricName::Local;
+        let is_cluster = !is_alone || self.coroutines.is_some() || self.backups > 0;
         let (setup, record) = if is_cluster { self.on_a_cluster(seed)? } else { self.on_one_node(seed)? };
         if let Some(path) = &self.out {
             save(&record, path).map_err(|source| Error::File { path: path.clone(), source })?;
@@ -153,6 +158,7 @@ impl Args {
             threads,
             coroutines,
             protocol: self.protocol.unwrap_or_default(),
+            backups: self.backups,
             length: Length::Transactions(self.txns.div_ceil(workers)),
             seed,
             memory: MEMORY / u64::from(self.nodes),

@@ -3,7 +3,7 @@
 use drtm_rdma::{Cost, rpc::Slot};
 use smallvec::SmallVec;
 
-use super::wire::{Apply, Check, Guard, Lease, Line, Lock, Place, Read, Reap, Scan, Unlock};
+use super::wire::{Append, Apply, Check, Guard, Lease, Line, Lock, Place, Read, Reap, Scan, Unlock};
 
 /// What is asked of an owner: of a row, of the guard of a missing one, or of the owner itself, by
 /// their numbers.
@@ -25,6 +25,10 @@ pub(super) enum Ask {
     Apply(u32),
     Unlock(u32),
     Reap(u32),
+    /// A piece of a record, by its number, to a backup.
+    Log(u32),
+    /// Makes a record void that a backup has.
+    Void(u32),
 }
 
 /// Requests of one round, mostly few.
@@ -45,6 +49,8 @@ pub(super) enum Asked {
     Apply(u32, Slot<Apply>),
     Unlock(Slot<Unlock>),
     Reap(Slot<Reap>),
+    Log(u32, Slot<Append>),
+    Void(Slot<Append>),
 }
 
 impl Ask {
@@ -71,7 +77,7 @@ impl Asked {
 pub(super) fn cost(of: Ask) -> Cost {
     match of {
         Ask::Read(_) | Ask::Lease(_) | Ask::Scan(_) => Cost::Lookup,
-        Ask::Place(_) | Ask::Apply(_) | Ask::Reap(_) => Cost::Update,
+        Ask::Place(_) | Ask::Apply(_) | Ask::Reap(_) | Ask::Log(_) | Ask::Void(_) => Cost::Update,
         Ask::Lock(_) | Ask::Line(_) | Ask::Count(_) | Ask::Check(_) | Ask::Guard(_) | Ask::Unlock(_) => Cost::Lock,
     }
 }

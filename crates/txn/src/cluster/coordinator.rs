@@ -21,6 +21,7 @@ use super::{
     ClusterError, Protocol,
     adapt::{Choice, Chooser},
     clock::WorkerClock,
+    log::Rings,
     participant::Participant,
     peers::Peer,
     shared::{Shared, VERSION},
@@ -76,6 +77,8 @@ pub(super) struct Coordinator<'e, F: Fabric, S: Setting> {
     random: Cell<u64>,
     /// What it has found of the forms of phases, if the protocol lets it choose.
     chooser: Option<RefCell<Chooser>>,
+    /// Its rings at backups.
+    pub(super) rings: Rings,
     /// How often closures were run again, by cause.
     pub(super) conflicts: Cell<[u64; Conflict::ALL.len()]>,
     /// Rounds to other nodes, by phase.
@@ -114,6 +117,7 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> Coordinator<'e, F, S> {
             clock: WorkerClock::default(),
             met: RefCell::default(),
             random: Cell::new(holder.to_word()),
+            rings: Rings::default(),
             conflicts: Cell::default(),
             rounds: Cell::default(),
         }
@@ -125,6 +129,11 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> Coordinator<'e, F, S> {
 
     pub(super) fn id(&self) -> NodeId {
         self.node.node
+    }
+
+    /// The first name of this worker's transactions.
+    pub(super) fn holder(&self) -> Holder {
+        self.holder
     }
 
     pub(super) fn owners(&self) -> &[NodeId] {

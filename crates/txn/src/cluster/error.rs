@@ -111,6 +111,34 @@ pub enum ClusterError {
     /// The memory of a node cannot be had.
     #[error(transparent)]
     Region(#[from] RegionError),
+    /// Owners cannot have so many backups.
+    #[error("an owner cannot have {backups} backups among {owners} owners: name more owners, or fewer backups")]
+    TooManyBackups {
+        /// How many each was to have.
+        backups: usize,
+        /// How many owners there are.
+        owners: usize,
+    },
+    /// What a transaction writes is longer than a ring. Nothing of it has happened.
+    #[error(
+        "the transaction writes {bytes} bytes, and a ring of a backup has {most}: divide the transaction, or choose \
+         larger rings with `NodeBuilder::ring_bytes`"
+    )]
+    LogTooLarge {
+        /// What it writes.
+        bytes: usize,
+        /// The most that there can be.
+        most: usize,
+    },
+    /// A backup does not free its ring. Nothing of the transaction has happened.
+    #[error("{node} does not apply what is in its ring, which stays full: see whether it runs, and has memory left")]
+    LogFull {
+        /// The backup.
+        node: NodeId,
+    },
+    /// Rows that have backups are written through the cluster only.
+    #[error("rows that have backups are written by transactions of the cluster, and not of a node alone")]
+    NotLogged,
     /// A thread cannot be had.
     #[error("no thread for the node: {0}")]
     Thread(std::io::Error),

@@ -252,6 +252,7 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> ClusterTx<'e, F, S> {
 
     /// Does everything that can stop the transaction, when the body has run.
     async fn enter(&mut self) -> Result<(), Error> {
+        self.reserve_log().await?;
         self.place().await?;
         self.enter_region()?;
         // What is here, or was claimed, is asked for in any case: that brings the epoch.
@@ -260,7 +261,15 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> ClusterTx<'e, F, S> {
         let asks = self.ask(Ask::Lock, is_left);
         self.lock_rows(asks).await?;
         self.worker.fence();
-        self.confirm().await
+        self.confirm().await?;
+        // Leases may have ended while the records were on their way.
+        match &mut self.state {
+            Some(state) => {
+                self.worker.log(state).await?;
+                self.worker.confirm(state)
+            }
+            None => Ok(()),
+        }
     }
 
     /// Locks what is written of this node, and looks again at what is read, at one moment: where

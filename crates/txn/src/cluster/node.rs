@@ -6,7 +6,8 @@ use drtm_kv::{BucketCache, Store};
 use drtm_rdma::{Endpoint, Fabric, NodeId, RegionId, rpc::Once};
 
 use super::{
-    ClusterError, Partition, Protocol, Timing, Worker,
+    ClusterError, OwnedRow, Partition, Protocol, Timing, Worker,
+    log::{Backup, LogConfig, OnlyLogged, rows_of},
     participant::{Home, Participant, Reservations, Served},
     shared::Shared,
     table::ClusterTable,
@@ -27,10 +28,16 @@ pub struct NodeBuilder<F: Fabric, S: Setting<Engine = F::Engine> = Embedded> {
     fabric: F,
     node: NodeId,
     owners: Vec<NodeId>,
-    db: Db<S>,
+    /// How its database is made, until it is.
+    builder: Option<Builder>,
+    store: Store<S::Engine>,
+    db: Option<Db<S>>,
     region: RegionId,
     protocol: Protocol,
     timing: Timing,
+    log: LogConfig,
+    loads_alone: bool,
+    only_logged: Arc<OnlyLogged>,
     tables: Vec<Served<S::Engine>>,
     /// What nodes compare when they meet.
     described: String,
@@ -58,6 +65,163 @@ impl<F: Fabric, S: Setting<Engine = F::Engine>> NodeBuilder<F, S> {
         Self { timing, ..self }
     }
 
+    /// Gives each owner so many backups: the owners that come next, all around. None by default. To
+    /// be chosen before tables are added; all nodes choose alike.
+    ///
+    /// What a transaction writes is in the memory of all backups of its owners before it is
+    /// decided. Backups apply it to replicas. Owners are then written by transactions of the cluster
+    /// only: [`Node::local`] refuses, with [`ClusterError::NotLogged`] as the reason. A backup that
+    /// is gone stops all that write to its owners.
+    ///
+    /// # Errors
+    ///
+    /// When there are tables already. That there are enough owners is checked when the node
+    /// [starts](Self::start).
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm_htm::NoHtm;
+    /// use drtm_rdma::{Executor, LocalConfig, LocalFabric, NodeId};
+    /// use drtm_txn::{Builder, Error, Pod, Setting, TableDef, cluster::{Node, Partition}};
+    ///
+    /// #[derive(Debug)]
+    /// struct Plain;
+    ///
+    /// impl Setting for Plain {
+    ///     type Engine = NoHtm;
+    /// }
+    ///
+    /// const ACCOUNTS: TableDef<u64, Pod<i64>> = TableDef::hash("accounts");
+    ///
+    /// // Two owners, each of which is the other's backup.
+    /// let fabric = LocalFabric::<NoHtm>::new(2, LocalConfig::perfect());
+    /// let start = |node| {
+    ///     let builder = Node::<_, Plain>::builder(NoHtm, &fabric, node, Builder::new().memory(16 << 20))?;
+    ///     let mut node = builder.owners([NodeId(0), NodeId(1)])?.backups(1)?;
+    ///     let accounts = node.table(ACCOUNTS, Partition::by("number", |number| *number))?;
+    ///     Ok::<_, Error>((node.start()?, accounts))
+    /// };
+    /// let ((here, accounts), (there, _)) = (start(NodeId(0))?, start(NodeId(1))?);
+    /// let done = &std::sync::atomic::AtomicBool::new(false);
+    /// std::thread::scope(|scope| {
+    ///     let backup = there.clone();
+    ///     scope.spawn(move || {
+    ///         let endpoint = backup.endpoint()?;
+    ///         let mut executor = Executor::new(&endpoint);
+    ///         backup.worker(&endpoint)?.serve(&executor.spawner());
+    ///         executor.spawn(endpoint.until(|| done.load(std::sync::atomic::Ordering::Acquire)));
+    ///         executor.run();
+    ///         Ok::<_, Error>(())
+    ///     });
+    ///     let endpoint = here.endpoint()?;
+    ///     let worker = here.worker(&endpoint)?;
+    ///     let mut executor = Executor::new(&endpoint);
+    ///     worker.serve(&executor.spawner());
+    ///     executor.spawn(async move {
+    ///         let paid = worker.transact(async |tx| tx.put(accounts, 2, &100).await);
+    ///         paid.await.expect("both are here");
+    ///         worker.catch_up().await.expect("both are here");
+    ///     });
+    ///     executor.run();
+    ///     done.store(true, std::sync::atomic::Ordering::Release);
+    ///     Ok::<_, Error>(())
+    /// })?;
+    /// let (row, replica) = (here.rows_of(NodeId(0))?, there.rows_of(NodeId(0))?);
+    /// assert_eq!(row.as_ref().map(Vec::len), Some(1));
+    /// assert_eq!(row, replica);
+    /// # Ok::<(), Error>(())
+    /// ```
+    pub fn backups(mut self, backups: usize) -> Result<Self, Error> {
+        if self.db.is_some() {
+            let (must_be, is) = ("chosen before tables are added", "chosen after one".to_owned());
+            return Err(Error::Config { what: "the number of backups", must_be, is });
+        }
+        self.log.backups = backups;
+        Ok(self)
+    }
+
+    /// Makes rings of so many bytes, rounded up to a power of two: 256 KiB by default. Each worker
+    /// has one at each backup that it writes to. A transaction must fit. All nodes choose alike.
+    ///
+    /// # Errors
+    ///
+    /// Below 1 KiB, or above 1 GiB.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm_htm::NoHtm;
+    /// use drtm_rdma::{LocalConfig, LocalFabric, NodeId};
+    /// use drtm_txn::{Builder, Error, Setting, cluster::Node};
+    ///
+    /// #[derive(Debug)]
+    /// struct Plain;
+    ///
+    /// impl Setting for Plain {
+    ///     type Engine = NoHtm;
+    /// }
+    ///
+    /// let fabric = LocalFabric::<NoHtm>::new(1, LocalConfig::perfect());
+    /// let builder = Node::<_, Plain>::builder(NoHtm, &fabric, NodeId(0), Builder::new().memory(16 << 20))?;
+    /// assert!(builder.ring_bytes(1 << 20)?.ring_bytes(12).is_err());
+    /// # Ok::<(), Error>(())
+    /// ```
+    pub fn ring_bytes(mut self, bytes: u64) -> Result<Self, Error> {
+        self.log = self.log.with_rings_of(bytes)?;
+        Ok(self)
+    }
+
+    /// Lets [`Node::local`] write rows that have backups until the node has its first
+    /// [worker](Node::worker): to load many rows at once. Backups do not hear of these rows, and
+    /// have them only when a transaction has written them.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm_htm::NoHtm;
+    /// use drtm_rdma::{LocalConfig, LocalFabric, NodeId};
+    /// use drtm_txn::{Builder, Error, Pod, Setting, TableDef, cluster::{Node, Partition}};
+    ///
+    /// #[derive(Debug)]
+    /// struct Plain;
+    ///
+    /// impl Setting for Plain {
+    ///     type Engine = NoHtm;
+    /// }
+    ///
+    /// const ACCOUNTS: TableDef<u64, Pod<i64>> = TableDef::hash("accounts");
+    ///
+    /// let fabric = LocalFabric::<NoHtm>::new(2, LocalConfig::perfect());
+    /// let builder = Node::<_, Plain>::builder(NoHtm, &fabric, NodeId(0), Builder::new().memory(16 << 20))?;
+    /// let mut builder = builder.owners([NodeId(0), NodeId(1)])?.backups(1)?.loads_alone();
+    /// builder.table(ACCOUNTS, Partition::by("number", |number| *number))?;
+    /// let node = builder.start()?;
+    /// let accounts = node.local().table(ACCOUNTS)?;
+    /// node.local().transact(|tx| tx.put(accounts, &2, &100))?;
+    /// # Ok::<(), Error>(())
+    /// ```
+    pub fn loads_alone(self) -> Self {
+        Self { loads_alone: true, ..self }
+    }
+
+    /// The node's database, which is made now if it is not there yet.
+    fn db(&mut self) -> Result<Db<S>, Error> {
+        if let Some(builder) = self.builder.take() {
+            let builder = match self.log.backups {
+                0 => builder,
+                _ => {
+                    self.only_logged.begin(self.loads_alone);
+                    let only_logged = Arc::clone(&self.only_logged);
+                    builder.sink(only_logged)
+                }
+            };
+            self.db = Some(builder.build_in(self.store.clone())?);
+        }
+        // It could not be made before.
+        self.db.clone().ok_or(Error::Closed)
+    }
+
     /// Adds a table. All nodes add the same tables, in the same order.
     ///
     /// # Errors
@@ -68,8 +232,9 @@ impl<F: Fabric, S: Setting<Engine = F::Engine>> NodeBuilder<F, S> {
         def: TableDef<K, C, O>,
         partition: Partition<K>,
     ) -> Result<ClusterTable<K, C, O>, Error> {
-        let table = self.db.table(def)?;
-        let opened = self.db.inner.catalog.opened(table.database, table.number)?;
+        let db = self.db()?;
+        let table = db.table(def)?;
+        let opened = db.inner.catalog.opened(table.database, table.number)?;
         let number = u16::try_from(self.tables.len()).map_err(|_| Error::TooManyTables { most: u16::MAX.into() })?;
         self.tables.push(Served { number: table.number, storage: opened.storage.impatient() });
         let shape = def.shape();
@@ -81,20 +246,48 @@ impl<F: Fabric, S: Setting<Engine = F::Engine>> NodeBuilder<F, S> {
     ///
     /// # Errors
     ///
-    /// [`ClusterError::NoOwners`].
-    pub fn start(self) -> Result<Node<F, S>, Error> {
-        let Self { fabric, node, owners, db, region, protocol, timing, tables, mut described } = self;
+    /// [`ClusterError::NoOwners`], [`ClusterError::TooManyBackups`]; or when memory cannot be had.
+    pub fn start(mut self) -> Result<Node<F, S>, Error> {
+        let db = self.db()?;
+        let Self { fabric, node, owners, region, protocol, timing, log, only_logged, tables, mut described, .. } = self;
         if owners.is_empty() {
             return Err(ClusterError::NoOwners.into());
         }
+        log.check(owners.len())?;
         described.push_str(&format!("owned by {owners:?}"));
-        let home = Home { db: Arc::clone(&db.inner), tables, reservations: Reservations::default() };
+        if log.backups > 0 {
+            described.push_str(&format!(", {} backups, rings of {} bytes", log.backups, log.ring_bytes));
+        }
+        let backed_up = log.backed_up_by(&owners, node);
+        let backup = match backed_up.is_empty() {
+            true => None,
+            false => {
+                let key_size = |number| db.inner.catalog.get(number).map_or(0, |opened| opened.key_size);
+                let shapes = tables.iter().map(|table| (&table.storage, key_size(table.number)));
+                Some(Backup::new(&db.inner.store, log.ring_bytes, backed_up, shapes).map_err(Error::from)?)
+            }
+        };
+        let home = Home { db: Arc::clone(&db.inner), tables, reservations: Reservations::default(), backup };
         let cache = match protocol.caches {
             true => Some(Arc::new(BucketCache::new(CACHE_BYTES).map_err(ClusterError::Store)?)),
             false => None,
         };
         let (home, once) = (Arc::new(home), Once::default());
-        let shared = Shared { fabric, node, owners, region, protocol, timing, cache, described, home, once, db };
+        let shared = Shared {
+            fabric,
+            node,
+            owners,
+            region,
+            protocol,
+            timing,
+            log,
+            only_logged,
+            cache,
+            described,
+            home,
+            once,
+            db,
+        };
         Ok(Node { shared: Arc::new(shared) })
     }
 }
@@ -198,11 +391,26 @@ impl<F: Fabric, S: Setting<Engine = F::Engine>> Node<F, S> {
         let here = fabric.endpoint(node).map_err(ClusterError::Fabric)?.presence(node).here();
         let incarnation = here.ok_or(ClusterError::NotHere { node })?;
         let store = Store::in_region_of(node, incarnation.0, Arc::clone(&region)).map_err(ClusterError::Store)?;
-        let db = builder.build_in(store)?;
         let region = fabric.register(node, region).map_err(ClusterError::Fabric)?;
         let (owners, tables, described) = (Vec::new(), Vec::new(), String::new());
-        let timing = Timing::default();
-        Ok(NodeBuilder { fabric: fabric.clone(), node, owners, db, region, protocol, timing, tables, described })
+        let (builder, db, log, only_logged) = (Some(builder), None, LogConfig::default(), Arc::default());
+        let (fabric, loads_alone) = (fabric.clone(), false);
+        Ok(NodeBuilder {
+            fabric,
+            node,
+            owners,
+            builder,
+            store,
+            db,
+            region,
+            protocol,
+            timing: Timing::default(),
+            log,
+            loads_alone,
+            only_logged,
+            tables,
+            described,
+        })
     }
 
     /// Which node this is.
@@ -230,6 +438,28 @@ impl<F: Fabric, S: Setting<Engine = F::Engine>> Node<F, S> {
         &self.shared.db
     }
 
+    /// All rows of an owner: this node's, or the replica of one whose backup it is, as far as it
+    /// was applied. `None` if it is neither. They are read one by one, in no transaction: for
+    /// comparing an owner with its backups where no transaction runs.
+    ///
+    /// # Errors
+    ///
+    /// When the store is corrupt.
+    ///
+    /// # Example
+    ///
+    /// See [`NodeBuilder::backups`].
+    pub fn rows_of(&self, owner: NodeId) -> Result<Option<Vec<OwnedRow>>, Error> {
+        let home = &self.shared.home;
+        if owner == self.shared.node {
+            return Ok(Some(rows_of(home.tables.iter().map(|table| &table.storage))?));
+        }
+        match &home.backup {
+            Some(backup) => Ok(backup.rows(owner)?),
+            None => Ok(None),
+        }
+    }
+
     /// A way into the fabric for one more worker.
     ///
     /// # Errors
@@ -245,6 +475,7 @@ impl<F: Fabric, S: Setting<Engine = F::Engine>> Node<F, S> {
     ///
     /// When there are too many workers.
     pub fn worker<'e>(&self, endpoint: &'e Endpoint<F::Port>) -> Result<Worker<'e, F, S>, Error> {
+        self.shared.only_logged.end_loading();
         Ok(Worker::new(Arc::clone(&self.shared), endpoint, Participant::new(Arc::clone(&self.shared.home))?))
     }
 }

@@ -20,7 +20,10 @@ use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
-use super::wire::{Change, Found, Is, LeasedRow, LineIs, Placed, Refusal, Scanned, ScannedRow, Shifts, Wire as _};
+use super::{
+    log::Backup,
+    wire::{Change, Found, Is, LeasedRow, LineIs, Placed, Refusal, RingPlace, Scanned, ScannedRow, Shifts, Wire as _},
+};
 use crate::{
     Conflict, Error, Setting,
     arena::{ArenaKey, ArenaRange},
@@ -39,6 +42,8 @@ pub(super) struct Home<S: Setting> {
     pub(super) db: Arc<Inner<S>>,
     pub(super) tables: Vec<Served<S::Engine>>,
     pub(super) reservations: Reservations,
+    /// What it does for other owners, where owners have backups.
+    pub(super) backup: Option<Backup<S::Engine>>,
 }
 
 /// A table that is served.
@@ -396,6 +401,25 @@ impl<S: Setting> Participant<S> {
             self.state.worker.give_back(memory);
         }
         self.home.db.store.records().unlock_if_held(at, holder);
+    }
+
+    fn backup(&self) -> Result<&Backup<S::Engine>, Refusal> {
+        self.home.backup.as_ref().ok_or(Refusal::Other)
+    }
+
+    /// Makes a ring for a worker of any node.
+    pub(super) fn open_ring(&self, producer: Holder) -> Result<RingPlace, Refusal> {
+        self.backup()?.open(producer)
+    }
+
+    /// Writes bytes of a record into a ring. Gives up to where the ring is free.
+    pub(super) fn append(&self, ring: (u32, Holder), position: u64, bytes: &[u8]) -> Result<u64, Refusal> {
+        self.backup()?.write(ring, position, bytes)
+    }
+
+    /// Notes up to where records of a ring are settled. Gives up to where the ring is free.
+    pub(super) fn settle_ring(&self, ring: (u32, Holder), settled: u64) -> Result<u64, Refusal> {
+        self.backup()?.settle(ring, settled)
     }
 
     /// Takes out a record that was made for a row which is not inserted.

@@ -95,6 +95,11 @@ impl Peer {
         Ok(Self { node, line: at(welcome.line), tables })
     }
 
+    /// The region of its memory.
+    pub(super) fn region(&self) -> RegionId {
+        self.line.region
+    }
+
     /// Whether rows of a table are found one-sidedly.
     pub(super) fn has(&self, table: u16) -> bool {
         matches!(self.tables.get(usize::from(table)), Some(Some(_)))

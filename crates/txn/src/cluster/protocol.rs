@@ -45,6 +45,8 @@ pub struct Protocol {
     /// Locking rows that are going to be overwritten. Rows that were locked one-sidedly are written
     /// so, unless the owner has a snapshot open.
     pub lock: Form,
+    /// Writing to the rings of backups, where owners have [any](super::NodeBuilder::backups).
+    pub log: Form,
     /// Whether a commit returns when its last phase is on its way, without waiting for its end.
     pub is_passive: bool,
     /// Whether each worker may take messages where this says verbs, as it finds them better.
@@ -61,17 +63,17 @@ impl Protocol {
         read: Form::Message,
         caches: false,
         lock: Form::Message,
+        log: Form::Message,
         is_passive: false,
         adapts: false,
         leases: false,
     };
 
-    /// Rows are looked up, read and validated by READs, as in FaRM.
-    pub const FARM: Self = Self { name: "farm", read: Form::OneSided, ..Self::FASST };
+    /// Rows are looked up, read and validated by READs, and logged by WRITEs, as in FaRM.
+    pub const FARM: Self = Self { name: "farm", read: Form::OneSided, log: Form::OneSided, ..Self::FASST };
 
     /// Every phase is one-sided, and places are remembered, as in DrTM-OCC.
-    pub const DRTM_OCC: Self =
-        Self { name: "drtm-occ", read: Form::OneSided, caches: true, lock: Form::OneSided, ..Self::FASST };
+    pub const DRTM_OCC: Self = Self { name: "drtm-occ", caches: true, lock: Form::OneSided, ..Self::FARM };
 
     /// As [`DRTM_OCC`](Self::DRTM_OCC), and a commit does not wait for its last phase, as in
     /// DrTM+H.

@@ -22,6 +22,9 @@ use crate::{
 impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> Coordinator<'e, F, S> {
     /// Whether a request to another node is carried out by verbs.
     pub(super) fn is_one_sided(&self, state: &State<'e, F::Port>, ask: Ask) -> bool {
+        if let Ask::Log(_) | Ask::Void(_) = ask {
+            return self.logs_by_verbs(state.node_of(ask));
+        }
         match ask {
             Ask::Read(row) => {
                 let row = &state.rows[row as usize];
@@ -45,6 +48,9 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> Coordinator<'e, F, S> {
     /// Carries requests out by verbs, all at the same time.
     pub(super) async fn reach(&self, state: &mut State<'e, F::Port>, phase: Phase, asks: &[Ask]) -> Result<(), Error> {
         let mut outcome = Ok(());
+        if let [Ask::Log(_) | Ask::Void(_), ..] = asks {
+            return self.write_log(state, phase, asks).await;
+        }
         let of_kind = |kind: fn(Ask) -> Option<u32>| -> Vec<u32> { asks.iter().filter_map(|ask| kind(*ask)).collect() };
         let reads = of_kind(|ask| if let Ask::Read(row) = ask { Some(row) } else { None });
         if !reads.is_empty() {

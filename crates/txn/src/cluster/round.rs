@@ -21,9 +21,9 @@ use super::{
     participant::Participant,
     state::{Missing, Op, Sent, Span, State},
     wire::{
-        Apply, ApplyRow, Before, Change, Check, CheckRow, Found, Guard, GuardOf, Is, Lease, LeaseRow, LeasedRow, Line,
-        LineIs, Lock, LockRow, Place, PlaceRow, Placed, Read, ReadRow, Reap, ReapRow, Refusal, Scan, ScanRows, Scanned,
-        ScannedRow, Unlock, UnlockRow,
+        Append, AppendTo, Apply, ApplyRow, Before, Change, Check, CheckRow, Found, Guard, GuardOf, Is, Lease, LeaseRow,
+        LeasedRow, Line, LineIs, Lock, LockRow, Place, PlaceRow, Placed, Read, ReadRow, Reap, ReapRow, Refusal, Scan,
+        ScanRows, Scanned, ScannedRow, Unlock, UnlockRow,
     },
 };
 use crate::{Conflict, Error, Setting};
@@ -161,7 +161,7 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> Coordinator<'e, F, S> {
             let (node, written) = (*node, written.await);
             state.written.pop();
             if let Err(source) = written {
-                keep_first(&mut outcome, Err(ClusterError::OutcomeUnknown { node, source: source.into() }.into()));
+                keep_first(&mut outcome, Err(state.failed(node, source.into())));
             }
         }
         outcome
@@ -194,6 +194,8 @@ impl<P: drtm_rdma::Port> State<'_, P> {
             Ask::Line(owner) | Ask::Count(owner) => self.owners[owner as usize].node,
             Ask::Guard(missing) => self.missing[missing as usize].owner,
             Ask::Scan(span) => self.spans[span as usize].owner,
+            Ask::Log(piece) => self.log.node_of_piece(piece),
+            Ask::Void(record) => self.log.node_of_record(record),
             Ask::Read(row)
             | Ask::Lease(row)
             | Ask::Place(row)
@@ -280,6 +282,16 @@ impl<P: drtm_rdma::Port> State<'_, P> {
             Ask::Reap(number) => {
                 let (table, key, at, seen) = row(number);
                 Asked::Reap(calls.add::<Reap>(&ReapRow { table, key, at, seen, borrows })?)
+            }
+            Ask::Log(piece) => {
+                let (ring, position, bytes) = self.log.piece(piece);
+                let producer = holder.in_slot(0);
+                Asked::Log(piece, calls.add::<Append>(&AppendTo { ring, producer, position, bytes, borrows })?)
+            }
+            Ask::Void(record) => {
+                let (ring, position, bytes) = self.log.void(record);
+                let producer = holder.in_slot(0);
+                Asked::Void(calls.add::<Append>(&AppendTo { ring, producer, position, bytes, borrows })?)
             }
         })
     }
@@ -387,6 +399,16 @@ impl<P: drtm_rdma::Port> State<'_, P> {
                 let key = self.rows[number as usize].key.in_bytes(&self.arena.keys);
                 owner.reap(table, key, at, seen).map_err(refused)
             }
+            Ask::Log(piece) => {
+                let (ring, position, bytes) = self.log.piece(piece);
+                let freed = owner.append((ring, holder.in_slot(0)), position, bytes).map_err(refused)?;
+                self.log.has_freed(piece, freed);
+                Ok(())
+            }
+            Ask::Void(record) => {
+                let (ring, position, bytes) = self.log.void(record);
+                owner.append((ring, holder.in_slot(0)), position, bytes).map(drop).map_err(refused)
+            }
         }
     }
 
@@ -438,6 +460,12 @@ impl<P: drtm_rdma::Port> State<'_, P> {
             Asked::Apply(_, slot) => results.get(slot).map_err(|error| self.failed(node, error)),
             Asked::Unlock(slot) => results.get(slot).map_err(|error| self.failed(node, error)),
             Asked::Reap(slot) => results.get(slot).map_err(|error| self.failed(node, error)),
+            Asked::Log(piece, slot) => {
+                let freed = results.get(slot).map_err(|error| self.failed(node, error))?;
+                self.log.has_freed(*piece, freed);
+                Ok(())
+            }
+            Asked::Void(slot) => results.get(slot).map(drop).map_err(|error| self.failed(node, error)),
         }
     }
 

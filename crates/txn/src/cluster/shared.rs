@@ -5,7 +5,12 @@ use std::sync::Arc;
 use drtm_kv::BucketCache;
 use drtm_rdma::{Fabric, NodeId, Offset, RegionId, rpc::Once};
 
-use super::{Protocol, Timing, participant::Home, wire::Welcome};
+use super::{
+    Protocol, Timing,
+    log::{LogConfig, OnlyLogged},
+    participant::Home,
+    wire::Welcome,
+};
 use crate::{Db, Setting};
 
 /// The version of what nodes say to each other.
@@ -20,6 +25,8 @@ pub(super) struct Shared<F: Fabric, S: Setting> {
     pub(super) region: RegionId,
     pub(super) protocol: Protocol,
     pub(super) timing: Timing,
+    pub(super) log: LogConfig,
+    pub(super) only_logged: Arc<OnlyLogged>,
     /// Where rows of other nodes were, if that is remembered.
     pub(super) cache: Option<Arc<BucketCache>>,
     pub(super) described: String,

@@ -7,7 +7,7 @@ use drtm_kv::{Handle, Holder, Location, ROUND_TURNS, RecordLock, Version};
 use drtm_rdma::{NodeId, Pending, Port, rpc::Posted};
 use rustc_hash::FxHashMap;
 
-use super::{adapt::Forms, ask::Asked};
+use super::{adapt::Forms, ask::Asked, log::Logging};
 use crate::{
     Conflict, Error,
     arena::{Arena, ArenaKey, ArenaRange},
@@ -202,6 +202,8 @@ pub(super) struct State<'e, P: Port> {
     pub(super) locks: Vec<(u32, RecordLock)>,
     /// Rows that are being written one-sidedly.
     pub(super) written: Vec<(NodeId, Pending<'e, P, ()>)>,
+    /// What it has in the rings of backups.
+    pub(super) log: Logging,
     /// Whether the transaction has committed, and only has to be carried out.
     pub(super) is_decided: bool,
     /// Whether nothing of the transaction is under way, nor locked.
@@ -234,6 +236,7 @@ impl<P: Port> State<'_, P> {
             sent: Vec::new(),
             locks: Vec::new(),
             written: Vec::new(),
+            log: Logging::default(),
             is_decided: false,
             is_over: false,
             claims: false,
@@ -259,6 +262,7 @@ impl<P: Port> State<'_, P> {
         self.sent.clear();
         self.locks.clear();
         self.written.clear();
+        self.log.clear();
         (self.is_decided, self.is_over, self.claims) = (false, false, false);
         (self.is_scout, self.is_outside) = (false, false);
         if self.indexed > 0 {
@@ -283,6 +287,7 @@ impl<P: Port> State<'_, P> {
         self.sent.clear();
         self.locks.clear();
         self.written.clear();
+        self.log.clear_for_claims();
         (self.is_decided, self.is_over, self.claims) = (false, false, true);
     }
 
@@ -334,6 +339,11 @@ impl<P: Port> State<'_, P> {
         if let (Some(row), Err(Error::Conflict(_))) = (row, outcome) {
             self.rows[row as usize].is_contended = true;
         }
+    }
+
+    /// The epoch in which the transaction commits at an owner.
+    pub(super) fn epoch_at(&self, node: NodeId) -> u64 {
+        self.owners.iter().find(|owner| owner.node == node).map_or(0, |owner| owner.epoch)
     }
 
     /// A row's lock, if it was taken one-sidedly.

@@ -400,6 +400,9 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> ClusterTx<'e, F, S> {
         if !self.state().claims {
             return Ok(());
         }
+        if let Some(state) = &mut self.state {
+            self.worker.reserve_log_for_claims(state).await?;
+        }
         let State { rows: known, arena, .. } = self.state();
         let all = all || known.iter().all(|row| !row.is_contended);
         let claimed = known.iter().zip(0..).filter(|(row, _)| all || row.is_contended);
@@ -455,16 +458,28 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> ClusterTx<'e, F, S> {
     /// fails.
     async fn prepare(&mut self) -> Result<(), Error> {
         if self.state().rows.iter().any(Row::is_written) {
+            self.reserve_log().await?;
             self.place().await?;
             self.lock().await?;
             self.worker.fence();
         } else if self.state().is_of_one_moment(S::has(Mutation::LockedReadsBelieved)) {
             return Ok(());
         }
-        if S::has(Mutation::CommitWithoutValidation) {
-            return Ok(());
+        if !S::has(Mutation::CommitWithoutValidation) {
+            self.check(|row| !row.is_written()).await?;
         }
-        self.check(|row| !row.is_written()).await
+        match &mut self.state {
+            Some(state) => self.worker.log(state).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Reserves space at backups.
+    pub(super) async fn reserve_log(&mut self) -> Result<(), Error> {
+        match &mut self.state {
+            Some(state) => self.worker.reserve_log(state).await,
+            None => Ok(()),
+        }
     }
 
     /// Finds records for rows that are to be written, or has them made.
@@ -529,6 +544,11 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> ClusterTx<'e, F, S> {
             }
             None => return Ok(()),
         };
+        if let Some(state) = &mut self.state
+            && state.is_decided
+        {
+            self.worker.settle_log(state);
+        }
         if self.state().is_decided {
             if S::has(Mutation::UnlockBeforeWriteBack) {
                 let state = self.state();
@@ -554,6 +574,9 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> ClusterTx<'e, F, S> {
             asks.extend(self.ask(Ask::Reap, |row| row.is_made));
             // An owner that cannot be asked any more has taken its locks with it.
             let _ = self.round(Phase::Commit, &asks).await;
+            if let Some(state) = &mut self.state {
+                self.worker.void_log(state).await;
+            }
         }
         self.state().is_over = true;
         outcome

@@ -220,6 +220,12 @@ messages! {
     UnlockRow { table: u16, at: Handle, holder: Holder, }
     /// Takes out a record that was made for an insertion which has not happened.
     ReapRow { table: u16, key: KeyRef<'a>, at: Handle, seen: Version, }
+    /// Asks a backup for a ring, for the worker with this name.
+    OpenRingFor { producer: Holder, }
+    /// Writes bytes of a record into a ring.
+    AppendTo { ring: u32, producer: Holder, position: u64, bytes: &'a [u8], }
+    /// Tells up to where the records of a ring are decided, or void.
+    SettleUpTo { ring: u32, producer: Holder, settled: u64, }
     /// Introduces a node: what it believes the cluster to be.
     Hello { version: u32, engine: &'a str, protocol: &'a str, tables: &'a str, }
 }
@@ -464,6 +470,34 @@ impl<'a> Decode<'a> for Welcome {
     }
 }
 
+/// Where a backup has made a ring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct RingPlace {
+    pub(super) number: u32,
+    /// Where it is in the backup's memory.
+    pub(super) at: u64,
+    /// Bytes of records that it has room for.
+    pub(super) size: u64,
+    /// The position of the first record.
+    pub(super) start: u64,
+}
+
+impl Encode for RingPlace {
+    fn encode(&self, into: &mut Vec<u8>) {
+        (self.number, self.at, self.size, self.start).encode(into);
+    }
+}
+
+impl<'a> Decode<'a> for RingPlace {
+    fn decode(from: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        let (number, at, size, start): (u32, u64, u64, u64) = Decode::decode(from)?;
+        if !size.is_power_of_two() || size < 64 || start < size {
+            return Err(DecodeError::Invalid { what: "ring" });
+        }
+        Ok(Self { number, at, size, start })
+    }
+}
+
 /// A version as a reply.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Before(pub(super) Version);
@@ -542,6 +576,9 @@ procedures! {
     Scan = 11: ScanRows<'a> => Scanned<'a>;
     Lease = 20: LeaseRow<'a> => LeasedRow<'a>;
     Clock = 21: () => u64;
+    OpenRing = 22: OpenRingFor<'a> => RingPlace;
+    Append = 23: AppendTo<'a> => u64;
+    Settle = 24: SettleUpTo<'a> => u64;
 }
 
 /// Why an owner refuses a request.
@@ -649,6 +686,8 @@ mod tests {
             decodes::<LeaseRow<'_>>(&bytes);
             decodes::<LeasedRow<'_>>(&bytes);
             decodes::<ScanRows<'_>>(&bytes);
+            decodes::<AppendTo<'_>>(&bytes);
+            decodes::<RingPlace>(&bytes);
             let _ = Scanned::decode(&mut Reader::new(&bytes));
             let mut reader = Reader::new(&bytes);
             let _ = Placed::decode(&mut reader);

@@ -1,9 +1,10 @@
 //! A worker: the transactions of one thread's coroutines, and what it does for other nodes.
 
-use std::{convert::Infallible, fmt, future::poll_fn, rc::Rc, sync::Arc, task::Poll};
+use std::{convert::Infallible, fmt, future::poll_fn, rc::Rc, sync::Arc, task::Poll, time::Duration};
 
+use drtm_kv::Holder;
 use drtm_rdma::{
-    Endpoint, Fabric, NodeId, Phase, Spawner,
+    Cost, Endpoint, Fabric, NodeId, Phase, Spawner,
     rpc::{self, Answered, Incoming, Procedure, Refused},
 };
 
@@ -14,13 +15,19 @@ use super::{
     participant::Participant,
     shared::{Shared, VERSION},
     wire::{
-        Apply, Before, Check, Clock, Guard, Introduce, Lease, Line, Lock, Place, Read, Reap, Refusal, Scan, Unlock,
+        Append, Apply, Before, Check, Clock, Guard, Introduce, Lease, Line, Lock, OpenRing, Place, Read, Reap, Refusal,
+        Scan, Settle, Unlock,
     },
 };
-use crate::{Conflict, Embedded, Error, Setting};
+use crate::{Conflict, Embedded, Error, Setting, mutation::Mutation};
 
 /// After how many runs a closure's rows are locked before it is run again.
 pub(super) const CLAIM_AFTER: u32 = 2;
+
+/// How soon a backup looks for records again that has found none, in microseconds, and how often
+/// that doubles.
+const APPLY_AFTER: u64 = 8;
+const MOST_IDLE: u32 = 7;
 
 /// One thread's way to begin transactions, and to serve those of others: of a
 /// [node](super::Node), for the coroutines of one endpoint. Clones are the same worker.
@@ -71,11 +78,54 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> Worker<'e, F, S> {
             let clock = self.clone();
             let _ = spawner.serve(async move { clock.inner.keep_time().await });
         }
+        if self.inner.has_backups() {
+            let (teller, applier) = (self.clone(), self.clone());
+            let _ = spawner.serve(async move { teller.inner.tell_backups().await });
+            let _ = spawner.serve(async move { applier.apply_logs().await });
+        }
     }
 
     /// Waits until all transactions that were dropped have been ended: their locks are free then.
     pub async fn settle(&self) {
         self.endpoint().until(|| self.inner.unfinished.get() == 0).await;
+    }
+
+    /// Waits until all backups have applied what transactions of this worker have written. They
+    /// apply it anyway; after this, their replicas have it.
+    ///
+    /// # Errors
+    ///
+    /// [`ClusterError::LogFull`](super::ClusterError::LogFull) of a backup that makes no progress;
+    /// or when one cannot be asked.
+    ///
+    /// # Example
+    ///
+    /// See [`NodeBuilder::backups`](super::NodeBuilder::backups).
+    pub async fn catch_up(&self) -> Result<(), Error> {
+        self.inner.catch_up().await
+    }
+
+    /// Applies what others have logged here, for ever.
+    async fn apply_logs(&self) -> Infallible {
+        let Some(backup) = &self.inner.node.home.backup else { return std::future::pending().await };
+        let mut idle = 0;
+        loop {
+            let applied = match S::has(Mutation::LogsNotApplied) {
+                true => 0,
+                false => backup.apply_some(S::has(Mutation::UndecidedApplied)),
+            };
+            for _ in 0..applied {
+                self.endpoint().charge(Cost::Update);
+            }
+            if applied > 0 {
+                idle = 0;
+                self.endpoint().yield_now().await;
+            } else {
+                // WRITEs wake no processor.
+                self.endpoint().sleep(Duration::from_micros(APPLY_AFTER << idle)).await;
+                idle = MOST_IDLE.min(idle + 1);
+            }
+        }
     }
 
     /// Runs `body` in a serializable transaction, retrying on conflict. Its writes become visible
@@ -248,10 +298,11 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> Worker<'e, F, S> {
         ClusterTx::new(Rc::clone(&self.inner), state)
     }
 
-    /// Waits until no transaction of this worker is running.
+    /// Waits until no transaction of this worker is running, and has told backups of the last ones.
     pub(super) async fn drained(&self) {
         let inner = &*self.inner;
         self.endpoint().until(|| inner.idle.borrow().len() == usize::from(inner.states.get())).await;
+        inner.tell_last().await;
     }
 
     /// Ends abandoned transactions, for ever.
@@ -285,6 +336,12 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> Worker<'e, F, S> {
         let charge = |ask| self.endpoint().charge(cost(ask));
         let refused = |refusal: Refusal| Refused(refusal as u32);
         let is_dead = |holder| self.inner.is_dead(holder);
+        let caller = call.from();
+        // A ring has one producer.
+        let is_of_caller = |producer: Holder| match NodeId(producer.node().into()) == caller {
+            true => Ok(()),
+            false => Err(Refusal::Other),
+        };
         match call.procedure() {
             Introduce::NUMBER => call.answer::<Introduce>(|hello| {
                 let node = &self.inner.node;
@@ -340,6 +397,19 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> Worker<'e, F, S> {
             Reap::NUMBER => call.answer::<Reap>(|row| {
                 charge(Ask::Reap(0));
                 owner.reap(row.table, row.key, row.at, row.seen).map_err(refused)
+            }),
+            OpenRing::NUMBER => call.answer::<OpenRing>(|ring| {
+                charge(Ask::Log(0));
+                is_of_caller(ring.producer).and_then(|()| owner.open_ring(ring.producer)).map_err(refused)
+            }),
+            Append::NUMBER => call.answer::<Append>(|at| {
+                charge(Ask::Log(0));
+                let ring = (at.ring, at.producer);
+                is_of_caller(at.producer).and_then(|()| owner.append(ring, at.position, at.bytes)).map_err(refused)
+            }),
+            Settle::NUMBER => call.answer::<Settle>(|at| {
+                let ring = (at.ring, at.producer);
+                is_of_caller(at.producer).and_then(|()| owner.settle_ring(ring, at.settled)).map_err(refused)
             }),
             _ => call.unknown(),
         }

@@ -14,7 +14,7 @@ pub use self::{
     catalog::{CatalogChange, TableShape},
     checkpoint::{CHECKPOINT_END, CHECKPOINT_HEADER, CheckpointEnd, CheckpointHeader, checkpoint_name, number_of},
     frame::{FRAME_HEADER, Frame, Position, begin_frame, find_frame, finish_frame, frame_length, read_frame},
-    record::{Change, Entry, Record, RecordKind, RecordWriter, records},
+    record::{Change, ENTRY_HEAD, Entry, MOST_VALUE, Record, RecordKind, RecordWriter, record_length, records},
     segment::{HeaderError, SEGMENT_HEADER, SegmentHeader, segment_name, sequence_of},
 };
 

@@ -346,13 +346,6 @@ impl<E: Engine> Replay<'_, '_, E> {
 
 /// Returns a key as its table's storage takes it.
 fn encoded<'k, E: Engine>(table: &Opened<E>, key: &'k [u8]) -> Option<KeyRef<'k>> {
-    match table.storage {
-        Storage::HashOfBytes(_) | Storage::TreeOfBytes(_) => Some(KeyRef::Bytes(key)),
-        Storage::HashOfWords(_) | Storage::TreeOfWords(_) => {
-            let mut word = [0; 8];
-            let unused = word.len().checked_sub(key.len()).filter(|_| key.len() == table.key_size)?;
-            word[unused..].copy_from_slice(key);
-            Some(KeyRef::Word(u64::from_be_bytes(word)))
-        }
-    }
+    let is_of_words = matches!(table.storage, Storage::HashOfWords(_) | Storage::TreeOfWords(_));
+    KeyRef::of_encoding(key, is_of_words.then_some(table.key_size))
 }

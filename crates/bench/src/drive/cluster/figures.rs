@@ -51,6 +51,7 @@ pub(crate) struct Figures {
     coroutines: u16,
     /// Microseconds of processor time of a committed transaction, of all nodes.
     cpu_us: Option<f64>,
+    backups: u16,
     per_transaction: PerTransaction,
     per_phase: BTreeMap<&'static str, PerTransaction>,
 }
@@ -66,6 +67,7 @@ impl Figures {
                 .cpu_nanos
                 .filter(|_| tally.committed > 0)
                 .map(|cpu| cpu as f64 / tally.committed as f64 / 1_000.0),
+            backups: plan.backups,
             per_transaction: PerTransaction::of(&all, tally.committed),
             per_phase: phases.map(|(sent, (_, name))| (name, PerTransaction::of(sent, tally.committed))).collect(),
         }

@@ -59,6 +59,8 @@ pub(crate) struct Plan {
     /// Of each worker.
     pub(crate) coroutines: u16,
     pub(crate) protocol: ProtocolOf,
+    /// Backups of each node.
+    pub(crate) backups: u16,
     pub(crate) length: Length,
     pub(crate) seed: u64,
     /// Bytes that each node may use.

@@ -25,7 +25,8 @@ pub(super) fn started<F: Fabric<Engine = NoHtm>, S: Setting<Engine = NoHtm>, W: 
     let place = plan.place(node);
     let builder = Builder::new().memory(plan.memory);
     let builder = Node::<F, S>::builder_for(NoHtm, fabric, NodeId(node), builder, plan.protocol.0)?;
-    let mut builder = builder.owners((0..plan.nodes).map(NodeId))?;
+    let builder = builder.owners((0..plan.nodes).map(NodeId))?.backups(plan.backups.into())?;
+    let mut builder = builder.loads_alone();
     let tables = workload.open(&mut builder)?;
     let node = builder.start()?;
     workload.load(&node, place)?;

@@ -34,6 +34,7 @@ pub(crate) fn run_on<S: Setting<Engine = NoHtm>, W: ClusterWorkload>(
         threads: 1,
         coroutines: COROUTINES,
         protocol: ProtocolOf(protocol),
+        backups: 0,
         length,
         seed,
         memory: 128 << 20,

@@ -1,5 +1,5 @@
-//! Records: one transaction each, or one change of the catalog. The same bytes will travel to
-//! backups.
+//! Records: one transaction each, or one change of the catalog. The same bytes travel to
+//! the backups of a cluster.
 
 use zerocopy::{
     FromBytes, Immutable, IntoBytes, KnownLayout,
@@ -38,6 +38,18 @@ struct RawEntry {
     key: U16,
     /// The lower 24 bits are the length of the value, the upper eight say what the entry does.
     value: U32,
+}
+
+/// Bytes of an entry beside its key and its value.
+pub const ENTRY_HEAD: usize = ENTRY;
+
+/// The longest value.
+pub const MOST_VALUE: usize = (1 << LENGTH_BITS) - 1;
+
+/// Returns how long a record is whose entries have so many bytes together.
+#[must_use]
+pub const fn record_length(entries: usize) -> usize {
+    (HEADER + entries).next_multiple_of(ALIGN) + MARK
 }
 
 const _: () = assert!(size_of::<RawHeader>() == HEADER && size_of::<RawEntry>() == ENTRY);

@@ -1,0 +1,299 @@
+//! What a node does as a backup: rings for producers, and replicas of the owners whose backup it
+//! is.
+//!
+//! One thread at a time applies what is settled in all rings. It is called by the node's workers,
+//! in the background.
+
+use std::sync::{Arc, OnceLock};
+
+use drtm_htm::Engine;
+use drtm_kv::{Holder, KvError, Store, Worker};
+use drtm_rdma::NodeId;
+use parking_lot::Mutex;
+
+use super::{
+    replica::{Grave, NotApplied, Replica, ReplicaTable},
+    ring::{Corrupt, DATA, Reader, Ring},
+    rows::{OwnedRow, rows_of},
+};
+use crate::{
+    cluster::wire::{Refusal, RingPlace},
+    storage::Storage,
+};
+
+/// How many records of a ring are applied before it is another's turn.
+const TURN: usize = 64;
+
+/// The most rings that a backup has.
+const MOST_RINGS: usize = 1 << 16;
+
+/// See the [module](self).
+#[derive(Debug)]
+pub(in crate::cluster) struct Backup<E: Engine> {
+    store: Store<E>,
+    ring_bytes: u64,
+    /// By their numbers. They are added with the applier locked.
+    rings: Box<[OnceLock<Arc<Ring>>]>,
+    applier: Mutex<Applier<E>>,
+}
+
+#[derive(Debug)]
+struct Applier<E: Engine> {
+    readers: Vec<Reader>,
+    worker: Worker<E>,
+    replicas: Vec<Replica<E>>,
+    graves: Graves,
+}
+
+/// Graves, until no ring can have an older version of their rows.
+#[derive(Debug, Default)]
+struct Graves {
+    /// Those that no stamp is later than.
+    dug: Vec<(usize, Grave)>,
+    /// Those that were dug before the stamp was made.
+    waiting: Vec<(usize, Grave)>,
+    /// Where each ring ended then. What is older than a removal was in the memory of all backups
+    /// before the removal's transaction had its locks.
+    stamp: Vec<u64>,
+}
+
+impl<E: Engine> Backup<E> {
+    /// A backup of these owners, with tables like these, and the sizes of their keys.
+    pub(in crate::cluster) fn new<'t>(
+        store: &Store<E>,
+        ring_bytes: u64,
+        owners: impl IntoIterator<Item = NodeId>,
+        tables: impl Iterator<Item = (&'t Storage<E>, usize)> + Clone,
+    ) -> Result<Self, KvError> {
+        let replica = |owner| {
+            let tables = tables.clone().map(|(table, key_size)| ReplicaTable::like(table, store, key_size));
+            Ok::<_, KvError>(Replica { owner, tables: tables.collect::<Result<_, _>>()? })
+        };
+        let replicas = owners.into_iter().map(replica).collect::<Result<_, _>>()?;
+        let worker = store.worker()?;
+        let applier = Applier { readers: Vec::new(), worker, replicas, graves: Graves::default() };
+        let rings = (0..MOST_RINGS).map(|_| OnceLock::new()).collect();
+        Ok(Self { store: store.clone(), ring_bytes, rings, applier: Mutex::new(applier) })
+    }
+
+    /// Gives a worker of some node a ring.
+    pub(in crate::cluster) fn open(&self, producer: Holder) -> Result<RingPlace, Refusal> {
+        let region = self.store.region();
+        let mut applier = self.applier.lock();
+        let readers = &mut applier.readers;
+        for (reader, number) in readers.iter_mut().zip(0..) {
+            // An earlier worker of this name has ended. What it has left undecided stays where it
+            // is.
+            if reader.ring.producer == producer && reader.is_drained(region) {
+                let ring = Arc::clone(&reader.ring);
+                let start = (reader.applied / ring.size + 1) * ring.size;
+                ring.begin(region, start)?;
+                *reader = Reader::new(ring, start);
+                return Ok(place(number, &reader.ring, start));
+            }
+        }
+        let slot = self.rings.get(readers.len()).ok_or(Refusal::Full)?;
+        let (size, start) = (self.ring_bytes, self.ring_bytes);
+        let at = region.extend(DATA + size, 64).map_err(|_| Refusal::Full)?;
+        let ring = Arc::new(Ring::new(at, size, producer));
+        ring.begin(region, start)?;
+        let number = readers.len() as u32;
+        readers.push(Reader::new(Arc::clone(slot.get_or_init(|| ring)), start));
+        Ok(place(number, &readers[number as usize].ring, start))
+    }
+
+    fn ring(&self, number: u32, producer: Holder) -> Result<&Ring, Refusal> {
+        let ring = self.rings.get(number as usize).and_then(OnceLock::get).ok_or(Refusal::Corrupt)?;
+        if ring.producer == producer { Ok(ring) } else { Err(Refusal::Corrupt) }
+    }
+
+    /// Writes bytes of a record. Gives up to where the ring is free.
+    pub(in crate::cluster) fn write(
+        &self,
+        (number, producer): (u32, Holder),
+        position: u64,
+        bytes: &[u8],
+    ) -> Result<u64, Refusal> {
+        let (ring, region) = (self.ring(number, producer)?, self.store.region());
+        ring.write(region, position, bytes)?;
+        Ok(ring.freed(region)?)
+    }
+
+    /// Notes up to where a producer's records are settled. Gives up to where the ring is free.
+    pub(in crate::cluster) fn settle(&self, (number, producer): (u32, Holder), settled: u64) -> Result<u64, Refusal> {
+        let (ring, region) = (self.ring(number, producer)?, self.store.region());
+        ring.settle(region, settled)?;
+        Ok(ring.freed(region)?)
+    }
+
+    /// Applies some of what is settled, unless another thread does. Returns how many records that
+    /// were. If all are `believed`, which is a fault, those that are not settled, too.
+    pub(in crate::cluster) fn apply_some(&self, believed: bool) -> usize {
+        let Some(mut applier) = self.applier.try_lock() else { return 0 };
+        let Applier { readers, worker, replicas, graves } = &mut *applier;
+        let mut applied = 0;
+        for reader in readers.iter_mut() {
+            for _ in 0..TURN {
+                match self.apply_next(reader, worker, (replicas, graves), believed) {
+                    Ok(true) => applied += 1,
+                    Ok(false) => break,
+                    Err(Corrupt) => {
+                        reader.is_corrupt();
+                        break;
+                    }
+                }
+            }
+        }
+        self.fill_graves(&mut applier);
+        applied
+    }
+
+    fn apply_next(
+        &self,
+        reader: &mut Reader,
+        worker: &mut Worker<E>,
+        (replicas, graves): (&[Replica<E>], &mut Graves),
+        believed: bool,
+    ) -> Result<bool, Corrupt> {
+        let region = self.store.region();
+        let Some(record) = reader.next(region, believed)? else { return Ok(false) };
+        let length = record.length;
+        if let Some(rows) = record.rows {
+            for redo in rows.redo() {
+                let (owner, redo) = redo.map_err(|_| Corrupt)?;
+                let of_owner = |replica: &Replica<E>| replica.owner == NodeId(owner);
+                let number = replicas.iter().position(of_owner).ok_or(Corrupt)?;
+                for entry in redo.entries() {
+                    match replicas[number].apply((&self.store, worker), &entry.map_err(|_| Corrupt)?) {
+                        Ok(grave) => graves.dug.extend(grave.map(|grave| (number, grave))),
+                        Err(NotApplied::Wrong) => return Err(Corrupt),
+                        // Without memory it stays where it is. The producer finds the ring full.
+                        Err(NotApplied::Full) => return Ok(false),
+                    }
+                }
+            }
+        }
+        reader.free(region, length)?;
+        Ok(true)
+    }
+
+    /// Takes out what says that rows are not there, where nothing older can come.
+    fn fill_graves(&self, applier: &mut Applier<E>) {
+        let Applier { readers, worker, replicas, graves } = applier;
+        if graves.waiting.is_empty() && !graves.dug.is_empty() {
+            let region = self.store.region();
+            // A ring that is corrupt keeps all graves.
+            graves.stamp = readers.iter_mut().map(|reader| reader.end(region).unwrap_or(u64::MAX)).collect();
+            graves.waiting = std::mem::take(&mut graves.dug);
+        }
+        if readers.iter().zip(&graves.stamp).all(|(reader, end)| reader.applied >= *end) {
+            let is_left = |(number, grave): &(usize, Grave)| !replicas[*number].fill(worker, grave).unwrap_or(false);
+            let left = std::mem::take(&mut graves.waiting).into_iter().filter(is_left).collect::<Vec<_>>();
+            graves.dug.extend(left);
+        }
+    }
+
+    /// All rows of an owner whose backup this is, as far as they were applied.
+    pub(in crate::cluster) fn rows(&self, owner: NodeId) -> Result<Option<Vec<OwnedRow>>, KvError> {
+        let applier = self.applier.lock();
+        let Some(replica) = applier.replicas.iter().find(|replica| replica.owner == owner) else { return Ok(None) };
+        rows_of(replica.tables.iter().map(|table| &table.storage)).map(Some)
+    }
+}
+
+fn place(number: u32, ring: &Ring, start: u64) -> RingPlace {
+    RingPlace { number, at: ring.at.bytes(), size: ring.size, start }
+}
+
+impl From<Corrupt> for Refusal {
+    fn from(Corrupt: Corrupt) -> Self {
+        Self::Corrupt
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use drtm_htm::NoHtm;
+
+    use super::*;
+    use crate::{
+        cluster::log::record::{Head, Participant, encode},
+        durability::format::{Change, Entry, RecordKind, RecordWriter},
+    };
+
+    fn backup() -> Backup<NoHtm> {
+        let store = Store::in_memory(NoHtm, 16 << 20).expect("memory");
+        let table = Storage::create(&store, false, true, 0, false).expect("memory");
+        Backup::new(&store, 1 << 12, [NodeId(7)], [(&table, 8)].into_iter()).expect("memory")
+    }
+
+    fn record(owner: u16, position: u64, key: u64, version: u64, change: Change<'_>) -> Vec<u8> {
+        let (mut redo, key) = (Vec::new(), key.to_be_bytes());
+        let mut writer = RecordWriter::begin(&mut redo, 1, RecordKind::Rows);
+        writer.entry(&Entry { table: 0, key: &key, version, previous: 0, change }).expect("short");
+        writer.finish().expect("short");
+        let (mut bytes, head) = (Vec::new(), Head { position, settled: 0, holder: 1, sequence: 1 });
+        encode(&mut bytes, head, &[Participant::new(owner, true)], [&redo[..]].into_iter());
+        bytes
+    }
+
+    #[test]
+    fn a_ring_is_given_again_when_nothing_is_in_it() {
+        let (backup, me) = (backup(), Holder::new(1, 1, 3, 0));
+        let first = backup.open(me).expect("memory");
+        let bytes = record(7, first.start, 1, 10, Change::Put(b"one"));
+        backup.write((first.number, me), first.start, &bytes).expect("it is free");
+        // A worker has ended, and has left this undecided.
+        let second = backup.open(me).expect("memory");
+        assert_ne!(second.number, first.number);
+        backup.settle((first.number, me), first.start + bytes.len() as u64).expect("it is there");
+        assert_eq!(backup.apply_some(false), 1);
+        let third = backup.open(me).expect("memory");
+        assert_eq!((third.number, third.at), (first.number, first.at));
+        assert!(third.start >= first.start + third.size, "no position is given twice");
+        assert_ne!(backup.open(Holder::new(1, 1, 4, 0)).expect("memory").number, third.number);
+    }
+
+    #[test]
+    fn only_its_producer_writes_a_ring() {
+        let (backup, me, other) = (backup(), Holder::new(1, 1, 3, 0), Holder::new(2, 1, 3, 0));
+        let place = backup.open(me).expect("memory");
+        let bytes = record(7, place.start, 1, 10, Change::Put(b"one"));
+        assert_eq!(backup.write((place.number, other), place.start, &bytes), Err(Refusal::Corrupt));
+        assert_eq!(backup.write((9, me), place.start, &bytes), Err(Refusal::Corrupt));
+        assert_eq!(backup.settle((place.number, other), place.start), Err(Refusal::Corrupt));
+    }
+
+    #[test]
+    fn rows_of_an_owner_that_is_not_backed_up_end_the_ring() {
+        let (backup, me) = (backup(), Holder::new(1, 1, 3, 0));
+        let place = backup.open(me).expect("memory");
+        let bytes = record(8, place.start, 1, 10, Change::Put(b"one"));
+        backup.write((place.number, me), place.start, &bytes).expect("it is free");
+        backup.settle((place.number, me), place.start + bytes.len() as u64).expect("it is there");
+        assert_eq!(backup.apply_some(false), 0);
+        assert_eq!(backup.settle((place.number, me), place.start), Err(Refusal::Corrupt));
+    }
+
+    /// A removal comes before what it has removed, by another ring. It is remembered until that has
+    /// come, and no longer.
+    #[test]
+    fn a_removal_is_remembered_until_nothing_older_can_come() {
+        let (backup, me, other) = (backup(), Holder::new(1, 1, 3, 0), Holder::new(2, 1, 3, 0));
+        let (one, two) = (backup.open(me).expect("memory"), backup.open(other).expect("memory"));
+        let put = record(7, one.start, 1, 10, Change::Put(b"one"));
+        backup.write((one.number, me), one.start, &put).expect("it is free");
+        let remove = record(7, two.start, 1, 11, Change::Remove);
+        backup.write((two.number, other), two.start, &remove).expect("it is free");
+        backup.settle((two.number, other), two.start + remove.len() as u64).expect("it is there");
+        assert_eq!(backup.apply_some(false), 1);
+        let records = || backup.applier.lock().replicas[0].tables[0].storage.records().expect("a store");
+        assert_eq!(records(), 1, "that it is not there");
+        backup.settle((one.number, me), one.start + put.len() as u64).expect("it is there");
+        assert_eq!(backup.apply_some(false), 1);
+        backup.apply_some(false);
+        assert_eq!(records(), 0);
+        assert_eq!(backup.rows(NodeId(7)).expect("a store"), Some(Vec::new()));
+        assert_eq!(backup.rows(NodeId(8)).expect("a store"), None);
+    }
+}

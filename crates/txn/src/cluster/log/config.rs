@@ -1,0 +1,86 @@
+//! Which nodes back up which owner.
+
+use drtm_rdma::NodeId;
+
+use crate::{Error, cluster::ClusterError};
+
+/// How large a ring is unless the builder is told.
+const RING_BYTES: u64 = 1 << 18;
+
+/// The smallest and the largest ring.
+const LEAST: u64 = 1 << 10;
+const MOST: u64 = 1 << 30;
+
+/// How many backups each owner has, and how large rings are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::cluster) struct LogConfig {
+    pub(in crate::cluster) backups: usize,
+    pub(in crate::cluster) ring_bytes: u64,
+}
+
+impl Default for LogConfig {
+    fn default() -> Self {
+        Self { backups: 0, ring_bytes: RING_BYTES }
+    }
+}
+
+impl LogConfig {
+    /// The same with rings of at least so many bytes.
+    pub(in crate::cluster) fn with_rings_of(self, bytes: u64) -> Result<Self, Error> {
+        if !(LEAST..=MOST).contains(&bytes) {
+            let (must_be, is) = ("from 1 KiB to 1 GiB", format!("{bytes} bytes"));
+            return Err(Error::Config { what: "the size of a ring", must_be, is });
+        }
+        Ok(Self { ring_bytes: bytes.next_power_of_two(), ..self })
+    }
+
+    /// Checks that there are as many other owners as each is to have backups.
+    pub(in crate::cluster) fn check(&self, owners: usize) -> Result<(), ClusterError> {
+        match self.backups {
+            backups if backups < owners || backups == 0 => Ok(()),
+            backups => Err(ClusterError::TooManyBackups { backups, owners }),
+        }
+    }
+
+    /// The backups of the owner with this index: those that come next, all around.
+    pub(in crate::cluster) fn backups_of(
+        &self,
+        owners: &[NodeId],
+        owner: usize,
+    ) -> impl Iterator<Item = NodeId> + Clone {
+        let next = owners.iter().cycle().skip(owner + 1).copied();
+        next.take(self.backups)
+    }
+
+    /// The owners whose backup a node is.
+    pub(in crate::cluster) fn backed_up_by(&self, owners: &[NodeId], node: NodeId) -> Vec<NodeId> {
+        let is_backup = |owner: &usize| self.backups_of(owners, *owner).any(|backup| backup == node);
+        (0..owners.len()).filter(is_backup).map(|owner| owners[owner]).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_next_owners_are_backups() {
+        let owners = [3, 1, 4].map(NodeId);
+        let config = LogConfig { backups: 2, ..LogConfig::default() };
+        assert!(config.backups_of(&owners, 0).eq([1, 4].map(NodeId)));
+        assert!(config.backups_of(&owners, 2).eq([3, 1].map(NodeId)));
+        assert_eq!(config.backed_up_by(&owners, NodeId(3)), [1, 4].map(NodeId));
+        assert_eq!(LogConfig { backups: 1, ..config }.backed_up_by(&owners, NodeId(4)), [NodeId(1)]);
+        assert_eq!(config.backed_up_by(&owners, NodeId(9)), []);
+        assert!(config.check(3).is_ok() && config.check(2).is_err());
+        assert!(LogConfig::default().check(1).is_ok());
+    }
+
+    #[test]
+    fn rings_have_sizes_that_wrap() {
+        let size = |bytes| LogConfig::default().with_rings_of(bytes).map(|config| config.ring_bytes);
+        assert_eq!(size(5_000).expect("a size"), 8_192);
+        assert!(matches!(size(0), Err(Error::Config { .. })));
+        assert!(matches!(size(1 << 40), Err(Error::Config { .. })));
+    }
+}

@@ -1,0 +1,224 @@
+//! What a backup has of an owner's rows: tables of its own, which no transaction reads.
+//!
+//! Records of different rings come in any order. Of a row, the newest version wins, so that the
+//! order does not matter. A row that is removed leaves a record behind that says so, until no older
+//! version of it can come any more (`backup`).
+
+use drtm_htm::Engine;
+use drtm_kv::{Current, KvError, Locking, Nowhere, Placed, ReadEntry, Reaped, Store, Version, Worker};
+use drtm_rdma::{NodeId, RegionError};
+
+use crate::{
+    durability::format::{Change, Entry},
+    storage::{Expected, KeyRef, OwnedKey, Storage},
+    table::Any,
+};
+
+/// A table of an owner, and how long its keys are if they are words.
+#[derive(Debug)]
+pub(super) struct ReplicaTable<E: Engine> {
+    pub(super) storage: Storage<E>,
+    pub(super) key_size: usize,
+}
+
+/// See the [module](self).
+#[derive(Debug)]
+pub(super) struct Replica<E: Engine> {
+    pub(super) owner: NodeId,
+    pub(super) tables: Vec<ReplicaTable<E>>,
+}
+
+/// A record that says that a row is not there.
+#[derive(Debug)]
+pub(super) struct Grave {
+    table: u16,
+    key: OwnedKey,
+    version: u64,
+}
+
+/// Why an entry was not applied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum NotApplied {
+    /// There is no memory. It can be applied later.
+    Full,
+    /// It cannot be: it is of no table of the owner's, or the store is corrupt.
+    Wrong,
+}
+
+impl From<KvError> for NotApplied {
+    fn from(error: KvError) -> Self {
+        match error {
+            KvError::Region(RegionError::Full { .. } | RegionError::Allocate { .. }) => Self::Full,
+            _ => Self::Wrong,
+        }
+    }
+}
+
+impl<E: Engine> ReplicaTable<E> {
+    /// An empty table of the same shape.
+    pub(super) fn like(other: &Storage<E>, store: &Store<E>, key_size: usize) -> Result<Self, KvError> {
+        let fits = matches!(other, Storage::HashOfWords(_) | Storage::TreeOfWords(_));
+        Ok(Self { storage: Storage::create(store, other.is_ordered(), fits, 0, false)?, key_size })
+    }
+
+    /// A key as the storage takes it.
+    fn key<'k>(&self, key: &'k [u8]) -> Option<KeyRef<'k>> {
+        KeyRef::of_encoding(key, self.storage.takes(KeyRef::Word(0)).then_some(self.key_size))
+    }
+}
+
+impl<E: Engine> Replica<E> {
+    /// Applies what happened to a row, unless something newer has. Gives the grave if the row was
+    /// removed by it.
+    pub(super) fn apply(
+        &self,
+        (store, worker): (&Store<E>, &mut Worker<E>),
+        entry: &Entry<'_>,
+    ) -> Result<Option<Grave>, NotApplied> {
+        let Some(table) = self.tables.get(usize::from(entry.table)) else { return Err(NotApplied::Wrong) };
+        let Some(key) = table.key(entry.key) else { return Err(NotApplied::Wrong) };
+        let value: &[u8] = match entry.change {
+            Change::Put(value) => value,
+            Change::Remove => &[],
+            // A ring has whole values only.
+            Change::Patch { .. } => return Err(NotApplied::Wrong),
+        };
+        let (storage, records) = (&table.storage, store.records());
+        let placed = storage.place::<Any>(worker, key, value, &Expected::Nothing, |_| ())?;
+        let (at, is_made) = match placed {
+            Placed::Made(seen) => (seen.at, true),
+            Placed::Found(seen) => (seen.at, false),
+        };
+        let Locking::Taken { version: before, .. } = records.lock(at, worker.holder())? else {
+            // No other locks records of replicas.
+            return Err(NotApplied::Wrong);
+        };
+        let version = Version::new(entry.version);
+        if !is_made && before.number() >= entry.version {
+            records.unlock(at);
+            return Ok(None);
+        }
+        match entry.change {
+            Change::Remove => {
+                records.publish(at, version.as_removed())?;
+                return Ok(Some(Grave { table: entry.table, key: key.into(), version: entry.version }));
+            }
+            _ if is_made => records.publish(at, version)?,
+            _ => match storage.reserve(worker, key, at, value.len()) {
+                Ok(memory) => storage.write(worker, key, at, memory, version, value).map(drop)?,
+                Err(error) => {
+                    records.unlock(at);
+                    return Err(error.into());
+                }
+            },
+        }
+        Ok(None)
+    }
+
+    /// Takes a grave out, unless the row has come back. Returns whether that is done.
+    pub(super) fn fill(&self, worker: &mut Worker<E>, grave: &Grave) -> Result<bool, KvError> {
+        let Some(table) = self.tables.get(usize::from(grave.table)) else { return Ok(true) };
+        let (storage, key) = (&table.storage, grave.key.as_ref());
+        let found = storage.read::<Any, _>(key, Current, &mut Nowhere)?;
+        let removed = Version::new(grave.version).as_removed();
+        let Ok(seen @ ReadEntry { version, .. }) = found else { return Ok(true) };
+        if version != removed {
+            return Ok(true);
+        }
+        Ok(storage.reap(worker, key, seen, || ())? != Reaped::Busy)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use drtm_htm::NoHtm;
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::cluster::log::{OwnedRow, rows_of};
+
+    /// Replicas of a table of each shape.
+    fn replica(store: &Store<NoHtm>) -> Replica<NoHtm> {
+        let shapes = [(false, true, 2), (false, false, 0), (true, true, 8), (true, false, 0)];
+        let tables = shapes.map(|(is_ordered, fits, key_size)| {
+            let like = Storage::create(store, is_ordered, fits, 0, false).expect("memory");
+            ReplicaTable::like(&like, store, key_size).expect("memory")
+        });
+        Replica { owner: NodeId(0), tables: tables.into() }
+    }
+
+    fn key(table: u16, number: u64) -> Vec<u8> {
+        match table {
+            0 => (number as u16).to_be_bytes().to_vec(),
+            2 => number.to_be_bytes().to_vec(),
+            _ => format!("a key that is longer than a word {number}").into_bytes(),
+        }
+    }
+
+    /// The key as rows are compared by.
+    fn shown(table: u16, number: u64) -> Vec<u8> {
+        if table.is_multiple_of(2) { number.to_be_bytes().to_vec() } else { key(table, number) }
+    }
+
+    proptest! {
+        /// Against the newest version of each row, whatever the order in which they come.
+        #[test]
+        fn the_newest_version_wins(
+            steps in prop::collection::vec((0..4_u16, 0..3_u64, prop::option::of(0..70_usize)), 0..60),
+            order in any::<prop::sample::Index>(),
+            seed in any::<u64>(),
+        ) {
+            let store = Store::in_memory(NoHtm, 16 << 20).expect("memory");
+            let (replica, mut worker) = (replica(&store), store.worker().expect("few"));
+            // Versions grow from step to step, from row to row.
+            let mut steps: Vec<_> = steps.into_iter().zip(10..).collect();
+            let mut newest = std::collections::BTreeMap::new();
+            for ((table, number, value), version) in &steps {
+                newest.insert((*table, *number), (*version, value.map(|length| vec![*version as u8; length])));
+            }
+            let mut random = seed | 1;
+            for at in (1..steps.len()).rev() {
+                random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(order.index(1 << 20) as u64);
+                steps.swap(at, (random >> 33) as usize % (at + 1));
+            }
+            let mut graves = Vec::new();
+            for ((table, number, value), version) in &steps {
+                let (key, value) = (key(*table, *number), value.map(|length| vec![*version as u8; length]));
+                let change = value.as_ref().map_or(Change::Remove, |value| Change::Put(value));
+                let entry = Entry { table: *table, key: &key, version: *version, previous: 0, change };
+                graves.extend(replica.apply((&store, &mut worker), &entry).expect("there is memory"));
+                // Twice is as once.
+                prop_assert!(replica.apply((&store, &mut worker), &entry).expect("there is memory").is_none());
+            }
+            let expected: Vec<_> = newest.iter().filter_map(|((table, number), (version, value))| {
+                let (table, version) = (*table, *version);
+                Some(OwnedRow { table, key: shown(table, *number), version, value: value.clone()? })
+            }).collect();
+            let rows = || rows_of(replica.tables.iter().map(|table| &table.storage)).expect("a store");
+            prop_assert_eq!(rows(), expected.clone());
+            for grave in &graves {
+                prop_assert!(replica.fill(&mut worker, grave).expect("a store"));
+            }
+            prop_assert_eq!(rows(), expected.clone());
+            let records = replica.tables.iter().map(|table| table.storage.records().expect("a store")).sum::<u64>();
+            prop_assert_eq!(records as usize, expected.len());
+        }
+    }
+
+    #[test]
+    fn what_is_of_no_table_is_refused() {
+        let store = Store::in_memory(NoHtm, 16 << 20).expect("memory");
+        let (replica, mut worker) = (replica(&store), store.worker().expect("few"));
+        let put = |table, key: &[u8], change| {
+            let entry = Entry { table, key, version: 9, previous: 0, change };
+            replica.apply((&store, &mut store.worker().expect("few")), &entry).map(drop)
+        };
+        assert_eq!(put(4, b"key", Change::Put(b"value")), Err(NotApplied::Wrong));
+        assert_eq!(put(0, b"key", Change::Put(b"value")), Err(NotApplied::Wrong));
+        assert_eq!(put(1, b"key", Change::Patch { offset: 0, bytes: b"value" }), Err(NotApplied::Wrong));
+        assert_eq!(put(1, b"key", Change::Put(b"value")), Ok(()));
+        let grave = Grave { table: 1, key: KeyRef::Bytes(b"key").into(), version: 9 };
+        assert!(replica.fill(&mut worker, &grave).expect("a store"), "the row is there, and stays");
+        assert_eq!(replica.tables[1].storage.records().expect("a store"), 1);
+    }
+}

@@ -1,0 +1,149 @@
+//! Telling backups what is settled, and hearing what they have applied.
+
+use std::{convert::Infallible, future::poll_fn, rc::Rc, task::Poll, time::Duration};
+
+use drtm_kv::RemoteError;
+use drtm_rdma::{Fabric, NodeId, Phase, Presence, VerbError, rpc::RpcError};
+
+use super::{
+    outgoing::Outgoing,
+    ring::{FREED, SETTLED},
+};
+use crate::{
+    Error, Setting,
+    cluster::{
+        ClusterError, Form, Refusal,
+        coordinator::Coordinator,
+        wire::{Settle, SettleUpTo},
+    },
+};
+
+/// How long backups may not know what is settled, where no record follows.
+const TELL_AFTER: Duration = Duration::from_micros(200);
+
+/// The pause before something is tried again that a backup did not answer.
+pub(super) const AGAIN_AFTER: Duration = Duration::from_millis(1);
+
+/// How long a worker that ends waits for a backup to hear of its last transactions.
+const LAST_WORD: Duration = Duration::from_millis(100);
+
+/// How often it is looked whether backups have applied everything, without any progress; and the
+/// longest pause between: two to this power of microseconds.
+const CATCH_UP_PATIENCE: u32 = 10_000;
+const LONGEST: u32 = 12;
+
+impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> Coordinator<'e, F, S> {
+    /// Whether a node's rings are written by verbs.
+    pub(in crate::cluster) fn logs_by_verbs(&self, node: NodeId) -> bool {
+        self.protocol().log == Form::OneSided && node != self.id()
+    }
+
+    /// Tells a backup what is settled, and asks how much it has freed.
+    pub(super) async fn tell(&self, ring: &Outgoing) -> Result<(), Error> {
+        let (node, settled) = (ring.node, ring.producer.borrow().settled());
+        let (number, producer, borrows) = (ring.place.number, self.holder(), std::marker::PhantomData);
+        let freed = if node == self.id() {
+            let freed = self.participant().settle_ring((number, producer), settled);
+            freed.map_err(|reason| ClusterError::Refused { node, reason })?
+        } else if self.logs_by_verbs(node) {
+            let failed = |error: VerbError| ClusterError::OneSided { node, source: RemoteError::from(error) };
+            let verbs = self.endpoint().during(Phase::Other);
+            // In this order: one that is dropped in between has told nothing wrong.
+            verbs.write(ring.at(SETTLED), &[settled]).await.map_err(failed)?;
+            verbs.read_word(ring.at(FREED)).await.map_err(failed)?
+        } else {
+            let request = SettleUpTo { ring: number, producer, settled, borrows };
+            let told = self.rpc(Phase::Other).call::<Settle>(node, &request, None).await;
+            let told = told.map_err(|source| ClusterError::Unreachable { node, source })?;
+            told.get().map_err(|source| refused(node, source))?
+        };
+        let mut producer = ring.producer.borrow_mut();
+        producer.has_told(settled);
+        producer.has_freed(freed);
+        Ok(())
+    }
+
+    /// Whether the incarnation of a backup is gone that has a ring.
+    pub(super) fn is_gone(&self, ring: &Outgoing) -> bool {
+        let Some(incarnation) = ring.incarnation else { return false };
+        match self.endpoint().presence(ring.node) {
+            Presence::Here(now) => now != incarnation,
+            Presence::Left(last) | Presence::Died(last) => last >= incarnation,
+            _ => false,
+        }
+    }
+
+    /// Tells backups what is settled where no record does, for ever.
+    pub(in crate::cluster) async fn tell_backups(&self) -> Infallible {
+        let has_news = |ring: &Rc<Outgoing>| ring.producer.borrow().has_news();
+        loop {
+            let news = poll_fn(|context| {
+                if self.rings.all().iter().any(has_news) {
+                    return Poll::Ready(());
+                }
+                self.rings.teller.set(Some(context.waker().clone()));
+                Poll::Pending
+            });
+            news.await;
+            self.endpoint().sleep(TELL_AFTER).await;
+            for ring in self.rings.all().into_iter().filter(has_news) {
+                if self.is_gone(&ring) {
+                    self.rings.forget(ring.node);
+                    continue;
+                }
+                let settled = ring.producer.borrow().settled();
+                match self.tell(&ring).await {
+                    Ok(()) => {}
+                    // A ring that refuses is read no more.
+                    Err(Error::Cluster(ClusterError::Refused { .. } | ClusterError::Nonsense { .. })) => {
+                        ring.producer.borrow_mut().has_told(settled);
+                    }
+                    Err(_) => self.endpoint().sleep(AGAIN_AFTER).await,
+                }
+            }
+        }
+    }
+
+    /// Tells backups what is settled for the last time. One that does not answer is not waited for:
+    /// it may have ended, too.
+    pub(in crate::cluster) async fn tell_last(&self) {
+        for ring in self.rings.all() {
+            if ring.producer.borrow().has_news() && !self.is_gone(&ring) {
+                let deadline = self.endpoint().now() + LAST_WORD;
+                let _ = self.endpoint().before(deadline, self.tell(&ring)).await;
+            }
+        }
+    }
+
+    /// Waits until all backups have applied what this worker's transactions have logged.
+    ///
+    /// # Errors
+    ///
+    /// [`ClusterError::LogFull`] of a backup that makes no progress; or when one cannot be asked.
+    pub(in crate::cluster) async fn catch_up(&self) -> Result<(), Error> {
+        for ring in self.rings.all() {
+            let mut tries = 0;
+            loop {
+                let before = ring.producer.borrow().head();
+                self.tell(&ring).await?;
+                if ring.producer.borrow().is_drained() {
+                    break;
+                }
+                tries = if ring.producer.borrow().head() == before { tries + 1 } else { 0 };
+                if tries == CATCH_UP_PATIENCE {
+                    return Err(ClusterError::LogFull { node: ring.node }.into());
+                }
+                self.endpoint().sleep(Duration::from_micros(1 << tries.min(LONGEST))).await;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What a backup's refusal means.
+pub(super) fn refused(node: NodeId, source: RpcError) -> ClusterError {
+    match source.refused().and_then(Refusal::from_number) {
+        Some(reason) => ClusterError::Refused { node, reason },
+        None => ClusterError::Unreachable { node, source },
+    }
+}
