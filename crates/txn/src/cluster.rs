@@ -34,13 +34,14 @@
 //!
 //! # What it does not do yet
 //!
-//! Tables have no indexes, nodes keep their rows in memory only, and the rows of a node that dies
-//! are gone. What it had locked stays locked, and is told of ([`Refusal::HolderDead`]).
+//! Nodes keep their rows in memory only, and the rows of a node that dies are gone. What it had locked stays locked, and is told of ([`Refusal::HolderDead`]).
 
 mod ask;
+mod column;
 mod coordinator;
 mod error;
 mod handle;
+mod index;
 mod node;
 mod participant;
 mod partition;
@@ -49,18 +50,22 @@ mod protocol;
 mod reach;
 mod round;
 mod shared;
+mod sources;
 mod state;
 mod table;
 mod tx;
 mod wire;
 mod worker;
 
+pub use column::ClusterColumn;
 pub use error::ClusterError;
 pub use handle::{Cluster, Submitted};
+pub use index::{ClusterIndex, ClusterIndexKeys};
 pub use node::{Node, NodeBuilder};
 pub use partition::Partition;
 pub use protocol::{Form, Protocol};
+pub use sources::{Point, Sorted, Stored};
 pub use table::ClusterTable;
-pub use tx::ClusterTx;
+pub use tx::{ClusterEntry, ClusterOccupiedEntry, ClusterTx, ClusterVacantEntry};
 pub use wire::Refusal;
 pub use worker::Worker;

@@ -37,11 +37,37 @@ pub(super) enum Asked {
     Lock(u32, Slot<Lock>),
     Line(u32, Slot<Line>),
     Count(u32, Slot<Line>),
-    Check(Slot<Check>),
+    Check(u32, Slot<Check>),
     Guard(Slot<Guard>),
     Apply(u32, Slot<Apply>),
     Unlock(Slot<Unlock>),
     Reap(Slot<Reap>),
+}
+
+impl Ask {
+    /// The row that is asked about, if it is one.
+    pub(super) fn row(self) -> Option<u32> {
+        match self {
+            Self::Read(row)
+            | Self::Place(row)
+            | Self::Lock(row)
+            | Self::Check(row)
+            | Self::Apply(row)
+            | Self::Unlock(row)
+            | Self::Reap(row) => Some(row),
+            Self::Scan(_) | Self::Line(_) | Self::Count(_) | Self::Guard(_) => None,
+        }
+    }
+}
+
+impl Asked {
+    /// The row that may be in the transaction's way.
+    pub(super) fn row(&self) -> Option<u32> {
+        match self {
+            Self::Read(row, _) | Self::Place(row, _) | Self::Lock(row, _) | Self::Check(row, _) => Some(*row),
+            _ => None,
+        }
+    }
 }
 
 /// What a processor does for a request.

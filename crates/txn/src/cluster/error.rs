@@ -99,6 +99,18 @@ pub enum ClusterError {
     /// No node owns rows.
     #[error("no node owns rows: name those that do with `NodeBuilder::owners`")]
     NoOwners,
+    /// The partition of a table, or of an index, names no owner for a key.
+    #[error("no node owns the row of this key in `{table}`: its partition must name one of the owners")]
+    NoOwner {
+        /// The table, or the index.
+        table: &'static str,
+    },
+    /// An index is defined of a table that has rows already.
+    #[error("`{table}` has rows, which would lack their entries: define its indexes first, then fill it")]
+    NotEmpty {
+        /// The table.
+        table: &'static str,
+    },
     /// A node that does not own rows is named as an owner, or one twice.
     #[error("{node} is named twice among the owners of rows")]
     OwnerTwice {

@@ -85,7 +85,9 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> Coordinator<'e, F, S> {
         };
         let mut outcome = Ok(());
         for (row, glimpse) in rows.iter().zip(glimpses) {
-            keep_first(&mut outcome, glimpse.and_then(|glimpse| state.has_glimpsed(*row, glimpse)));
+            let settled = glimpse.and_then(|glimpse| state.has_glimpsed(*row, glimpse));
+            state.blame(Some(*row), &settled);
+            keep_first(&mut outcome, settled);
         }
         outcome
     }
@@ -110,7 +112,9 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> Coordinator<'e, F, S> {
             }
         };
         let mut outcome = Ok(());
-        for checked in all(rows.iter().map(check).collect()).await {
+        let all_checked = all(rows.iter().map(check).collect()).await;
+        for (row, checked) in rows.iter().zip(all_checked) {
+            state.blame(Some(*row), &checked);
             keep_first(&mut outcome, checked);
         }
         outcome
@@ -136,7 +140,9 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> Coordinator<'e, F, S> {
         };
         let mut outcome = Ok(());
         for (row, locked) in rows.iter().zip(locked) {
-            keep_first(&mut outcome, state.has_locked_by_verbs(*row, locked, S::has(Mutation::SnapshotsOverwritten)));
+            let settled = state.has_locked_by_verbs(*row, locked, S::has(Mutation::SnapshotsOverwritten));
+            state.blame(Some(*row), &settled);
+            keep_first(&mut outcome, settled);
         }
         outcome
     }

@@ -45,13 +45,16 @@ pub enum Refusal {
     /// It believes the cluster to be another.
     #[error("it was started with other tables, partitions, or another engine or version: start all alike")]
     Other = 10,
+    /// The table is replicated, and only read.
+    #[error("the table is replicated, and only read: start all nodes with the same tables")]
+    ReadOnly = 13,
     /// A node that is gone has the row locked.
     #[error("a node that has died has the row locked: recover that node, or restart the cluster")]
     HolderDead = 11,
 }
 
 impl Refusal {
-    const ALL: [Self; 12] = [
+    const ALL: [Self; 13] = [
         Self::Locked,
         Self::Moved,
         Self::Full,
@@ -64,6 +67,7 @@ impl Refusal {
         Self::Other,
         Self::HolderDead,
         Self::NotOrdered,
+        Self::ReadOnly,
     ];
 
     /// The refusal of a number.

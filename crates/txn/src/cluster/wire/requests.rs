@@ -40,8 +40,16 @@ messages! {
     /// Asks for the lock of a record, and for memory for a value of this length, if it is to have
     /// one.
     LockRow { table: u16, key: KeyRef<'a>, at: Handle, seen: Version, holder: Holder, length: Option<u32>, }
-    /// Asks for the rows of a range, as many as a message has room for.
-    ScanRows { table: u16, low: Bound<KeyRef<'a>>, high: Bound<KeyRef<'a>>, holder: Holder, }
+    /// Asks for the rows of a range from its front, or from its back: as many as a message has room
+    /// for, and no more than `most`.
+    ScanRows {
+        table: u16,
+        low: Bound<KeyRef<'a>>,
+        high: Bound<KeyRef<'a>>,
+        holder: Holder,
+        is_back: bool,
+        most: u32,
+    }
     /// Asks whether a record is as it was seen.
     CheckRow { at: Handle, seen: Version, holder: Holder, }
     /// Writes a record that is locked, and unlocks it.
