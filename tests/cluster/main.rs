@@ -4,9 +4,17 @@
 mod bank;
 mod bed;
 mod counts;
+mod deadlines;
+mod directory;
 mod drops;
 mod faults;
 mod history;
+mod hostile;
+mod indexes;
+mod local;
 mod refusals;
+mod replicated;
+mod rows;
 mod snapshots;
 mod threads;
+mod views;

@@ -432,18 +432,15 @@ impl<P: drtm_rdma::Port> State<'_, P> {
 
     /// What a failure to ask means for the transaction.
     fn failed(&self, node: NodeId, source: RpcError) -> Error {
-        match source.refused() {
-            Some(number) => match Refusal::from_number(number) {
-                // A row that is locked cannot be refused.
-                Some(_) if self.is_decided => ClusterError::OutcomeUnknown { node, source }.into(),
-                Some(reason) => refused(node, reason),
-                None => ClusterError::Nonsense { node, what: "a refusal for a reason that is not known" }.into(),
-            },
-            None if self.is_decided => ClusterError::OutcomeUnknown { node, source }.into(),
-            None => match source {
-                RpcError::Reply(_) => ClusterError::Nonsense { node, what: "a reply that is none" }.into(),
-                source => ClusterError::Unreachable { node, source }.into(),
-            },
+        // A row that is locked cannot be refused, and what is decided happens.
+        if self.is_decided {
+            return ClusterError::OutcomeUnknown { node, source }.into();
+        }
+        match (source.refused().map(Refusal::from_number), source) {
+            (Some(Some(reason)), _) => refused(node, reason),
+            (Some(None), _) => ClusterError::Nonsense { node, what: "a refusal for a reason that is not known" }.into(),
+            (None, RpcError::Reply(_)) => ClusterError::Nonsense { node, what: "a reply that is none" }.into(),
+            (None, source) => ClusterError::Unreachable { node, source }.into(),
         }
     }
 

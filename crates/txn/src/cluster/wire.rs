@@ -198,27 +198,115 @@ mod tests {
 
     use super::*;
 
-    fn decodes<'a, T: Decode<'a> + Encode>(bytes: &'a [u8]) {
-        let mut reader = Reader::new(bytes);
-        if let Ok(value) = T::decode(&mut reader) {
-            let mut again = Vec::new();
-            value.encode(&mut again);
-            assert!(bytes.starts_with(&again), "there is one encoding of a value");
+    /// What is decoded of any bytes is encoded in one way, which is read as the same again.
+    fn decodes<T: for<'a> OfMessage<'a>>(bytes: &[u8]) {
+        let Some(once) = T::again(bytes) else { return };
+        assert_eq!(T::again(&once).as_ref(), Some(&once));
+    }
+
+    fn encoded(put: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        put(&mut bytes);
+        bytes
+    }
+
+    /// A message, whatever it borrows.
+    trait OfMessage<'a> {
+        /// The encoding of what is decoded.
+        fn again(bytes: &'a [u8]) -> Option<Vec<u8>>;
+    }
+
+    macro_rules! of_messages {
+        ($($name:ident = $type:ty;)+) => {
+        $(
+            enum $name {}
+
+            impl<'a> OfMessage<'a> for $name {
+                fn again(bytes: &'a [u8]) -> Option<Vec<u8>> {
+                    let value = <$type>::decode(&mut Reader::new(bytes)).ok()?;
+                    Some(encoded(|into| value.encode(into)))
+                }
+            }
+        )+
+
+        /// Decodes bytes as each message that there is.
+        fn decode_as_all(bytes: &[u8]) {
+            $(decodes::<$name>(bytes);)+
+            if let Ok(scanned) = Scanned::decode(&mut Reader::new(bytes)) {
+                // Rows are looked at when they are decoded, so none is left out later.
+                let length: usize = scanned.iter().map(|row| encoded(|into| row.put(into)).len()).sum();
+                assert_eq!(length, scanned.rows.len());
+            }
         }
+        };
+    }
+
+    of_messages! {
+        AHello = Hello<'a>;
+        ARead = ReadRow<'a>;
+        APlace = PlaceRow<'a>;
+        ALock = LockRow<'a>;
+        ACheck = CheckRow<'a>;
+        AGuard = GuardOf;
+        AnApply = ApplyRow<'a>;
+        AnUnlock = UnlockRow<'a>;
+        AReap = ReapRow<'a>;
+        AScan = ScanRows<'a>;
+        AWelcome = Welcome;
+        AFound = Found<'a>;
+        APlaced = Placed;
+        ABefore = Before;
+        ALine = LineIs;
+        AScanned = Scanned<'a>;
+    }
+
+    /// A reply of each kind, made of a few words.
+    fn replies(words: [u64; 4], value: &[u8]) -> Vec<Vec<u8>> {
+        let [count, at, version, other] = words;
+        let (at, version) = (Handle::from_word(at), Version::from_word(version));
+        let absence = Absence::Bucket(BucketVersion::from_words(count, other));
+        let of = |is| encoded(|into| Found { count, is }.encode(into));
+        let row = ScannedRow { key: KeyRef::Word(other), at, version, value };
+        let named = ScannedRow { key: KeyRef::Bytes(value), ..row };
+        let rows = encoded(|into| [row, named].iter().for_each(|row| row.put(into)));
+        let scanned =
+            Scanned { count, is_whole: other.is_multiple_of(2), passed: [absence].into_iter().collect(), rows: &rows };
+        let shift = replies::Shifted { before: absence, after: absence, split_off: Some(absence) };
+        let placed = Placed { count, at, version, is_made: true, shifts: [shift].into_iter().collect() };
+        let welcome = Welcome { region: other as u16, line: count, tables: vec![None, Some(other)] };
+        vec![
+            of(Is::Record { at, version, value }),
+            of(Is::Nothing(absence)),
+            of(Is::Locked(at)),
+            encoded(|into| scanned.encode(into)),
+            encoded(|into| placed.encode(into)),
+            encoded(|into| welcome.encode(into)),
+            encoded(|into| Before(version).encode(into)),
+            encoded(|into| LineIs { epoch: other, count }.encode(into)),
+        ]
     }
 
     proptest! {
         #[test]
         fn no_bytes_make_it_panic(bytes in prop::collection::vec(any::<u8>(), 0..80)) {
-            decodes::<ReadRow<'_>>(&bytes);
-            decodes::<LockRow<'_>>(&bytes);
-            decodes::<ApplyRow<'_>>(&bytes);
-            decodes::<Found<'_>>(&bytes);
-            decodes::<ScanRows<'_>>(&bytes);
-            let _ = Scanned::decode(&mut Reader::new(&bytes));
-            let mut reader = Reader::new(&bytes);
-            let _ = Placed::decode(&mut reader);
-            let _ = Hello::decode(&mut Reader::new(&bytes));
+            decode_as_all(&bytes);
+        }
+
+        #[test]
+        fn no_reply_that_was_tampered_with_makes_it_panic(
+            words: [u64; 4],
+            value in prop::collection::vec(any::<u8>(), 0..20),
+            flips in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..4),
+            end: prop::sample::Index,
+        ) {
+            for mut bytes in replies(words, &value) {
+                decode_as_all(&bytes);
+                for (at, byte) in &flips {
+                    *at.get_mut(&mut bytes) = *byte;
+                }
+                decode_as_all(&bytes);
+                decode_as_all(&bytes[..end.index(bytes.len() + 1)]);
+            }
         }
     }
 }

@@ -265,7 +265,11 @@ mod tests {
         struct Even(u64);
         impl Serialize for Even {
             fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-                if self.0 % 2 == 0 { serializer.serialize_u64(self.0) } else { Err(serde::ser::Error::custom("odd")) }
+                if self.0.is_multiple_of(2) {
+                    serializer.serialize_u64(self.0)
+                } else {
+                    Err(serde::ser::Error::custom("odd"))
+                }
             }
         }
         fn keeps<C: Codec<Value = Even, Given = Even>>() -> Result<(), Error> {
