@@ -23,6 +23,8 @@ use drtm_txn::{
     cluster::{ClusterTable, Node, Partition, Protocol, Timing, Worker},
 };
 
+use crate::directory::Directory;
+
 /// What is wrong with a database.
 pub(crate) trait Fault: std::fmt::Debug + Send + Sync + 'static {
     const FAULT: Option<Mutation> = None;
@@ -65,6 +67,7 @@ pub(crate) struct Tables {
     pub(crate) names: ClusterTable<Vec<u8>, Raw>,
     pub(crate) sorted_words: ClusterTable<u64, Raw, Ordered>,
     pub(crate) sorted_names: ClusterTable<Vec<u8>, Raw, Ordered>,
+    pub(crate) directory: Directory,
 }
 
 /// A node of a cluster in which these nodes own rows.
@@ -108,6 +111,7 @@ pub(crate) fn backed_up<F: Fabric<Engine = NoHtm>, T: Fault>(
         names: builder.table(NAMES, Partition::hash()).expect("memory"),
         sorted_words: builder.table(SORTED_WORDS, Partition::hash()).expect("memory"),
         sorted_names: builder.table(SORTED_NAMES, Partition::hash()).expect("memory"),
+        directory: Directory::define(&mut builder).expect("memory"),
     };
     (builder.start().expect("owners"), tables)
 }

@@ -107,6 +107,8 @@ Panels:
   drtm-fig2b   the same at random
   drtmh-fig7a  the execution phase by messages and by verbs, on a simulated cluster: TPC-C
   drtmh-fig7b  the same: SmallBank
+  drtmh-fig10a the logging phase, by messages and by verbs: TPC-C
+  drtmh-fig10b the same: SmallBank
   drtmh-fig14a whole designs on a simulated cluster: TPC-C
   drtmh-fig14b the same: SmallBank
   drtmh-fig17a whole designs with an older NIC: TPC-C

@@ -39,17 +39,19 @@
 //!
 //! # What it does not do yet
 //!
-//! Tables have no indexes, and nodes keep their rows in memory only. When a node dies, its rows are
+//! Nodes keep their rows in memory only. When a node dies, its rows are
 //! in the memory of its [backups](NodeBuilder::backups), if it has any, but no node takes its place.
 //! What it had locked stays locked, and is told of ([`Refusal::HolderDead`]).
 
 mod adapt;
 mod ask;
 mod clock;
+mod column;
 mod coordinator;
 mod error;
 mod fetched;
 mod handle;
+mod index;
 mod lease;
 mod log;
 mod node;
@@ -61,6 +63,7 @@ mod reach;
 mod round;
 mod sets;
 mod shared;
+mod sources;
 mod state;
 mod table;
 mod time;
@@ -69,15 +72,18 @@ mod wire;
 mod worker;
 
 pub use clock::{ClusterTime, Timing};
+pub use column::ClusterColumn;
 pub use coordinator::Rounds;
 pub use error::ClusterError;
 pub use handle::{Cluster, Submitted};
+pub use index::{ClusterIndex, ClusterIndexKeys};
 pub use log::OwnedRow;
 pub use node::{Node, NodeBuilder};
 pub use partition::Partition;
 pub use protocol::{Form, Protocol};
 pub use sets::{Rows, Sets};
+pub use sources::{Point, Sorted, Stored};
 pub use table::ClusterTable;
-pub use tx::ClusterTx;
+pub use tx::{ClusterEntry, ClusterOccupiedEntry, ClusterTx, ClusterVacantEntry};
 pub use wire::Refusal;
 pub use worker::Worker;

@@ -203,7 +203,7 @@ impl<S: Setting> Db<S> {
         options: Options,
         body: impl FnMut(&mut Tx<'_, S>) -> Result<T, Error>,
     ) -> Result<T, Error> {
-        self.run(options, body)
+        self.run(options.begun(), body)
     }
 
     /// Like [`transact_with`](Self::transact_with), for a closure with errors of its own.
@@ -221,7 +221,7 @@ impl<S: Setting> Db<S> {
         options: Options,
         body: impl FnMut(&mut Tx<'_, S>) -> Result<T, F>,
     ) -> Result<T, F> {
-        self.run(options, body)
+        self.run(options.begun(), body)
     }
 
     /// Runs a transaction as [`transact`](Self::transact) does, but does not wait until it is

@@ -413,6 +413,22 @@ pub enum Error {
         /// The index.
         index: String,
     },
+    /// The table is replicated to all nodes of a cluster, and is only read since its node was started.
+    #[error("`{table}` is replicated, and is only read: fill it at every node before that is started")]
+    Replicated {
+        /// The table.
+        table: &'static str,
+    },
+    /// The table is one of a cluster, of which a database alone must not do this: write rows whose entries in indexes
+    /// are on other nodes, open an index, or drop it.
+    #[error(
+        "`{table}` is a table of a cluster: write rows that have indexes by a transaction of the cluster (`ClusterTx`), \
+         define indexes with `NodeBuilder::index`, and do not drop it"
+    )]
+    OfCluster {
+        /// The table.
+        table: &'static str,
+    },
     /// Another node of the cluster cannot be asked, refuses, or fails.
     #[cfg(not(feature = "model"))]
     #[error(transparent)]

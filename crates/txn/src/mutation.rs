@@ -55,6 +55,8 @@ pub enum Mutation {
     LocksOverlooked,
     /// A single row that was read by verbs is not validated, though it may have been locked.
     LockedReadsBelieved,
+    /// A transaction of a cluster that changes a row leaves its earlier entries in indexes.
+    EntriesLeftByClusters,
     /// A row is written by verbs though its owner has a snapshot open.
     SnapshotsOverwritten,
     /// A transaction does not look whether its leases still hold when it commits.

@@ -136,6 +136,16 @@ impl<R, T: FromBytes + IntoBytes + Immutable + KnownLayout> Part<R, T> {
         }
     }
 
+    /// Writes its value, in the bytes of its [span](Self::span).
+    #[cfg(not(feature = "model"))]
+    pub(crate) fn write(self, span: &mut [u8], value: &T) -> Result<(), CodecError> {
+        let length = span.len();
+        match span.get_mut(self.begin % WORD..).map(|bytes| value.write_to_prefix(bytes)) {
+            Some(Ok(())) => Ok(()),
+            _ => Err(self.too_short(length)),
+        }
+    }
+
     #[cold]
     fn too_short(self, found: usize) -> CodecError {
         CodecError::Size { found: self.begin / WORD * WORD + found, expected: size_of::<R>() }

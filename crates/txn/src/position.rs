@@ -4,7 +4,9 @@ use std::ops::Bound;
 
 use drtm_kv::{Bytes, Cursor, Inline};
 
-use crate::{AsKey, Key, KeyRange, removed};
+#[cfg(not(feature = "model"))]
+use crate::storage::KeyRef;
+use crate::{AsKey, Key, KeyRange, Uniqueness, removed};
 
 /// Where a range is, for either kind of keys.
 #[derive(Debug)]
@@ -20,7 +22,95 @@ pub enum Way {
     Down,
 }
 
+/// Where a range begins and ends, for either kind of keys.
+#[derive(Debug)]
+pub enum Ends {
+    Words(Bound<u64>, Bound<u64>),
+    Bytes(Bound<Vec<u8>>, Bound<Vec<u8>>),
+}
+
+impl Ends {
+    #[cfg(not(feature = "model"))]
+    pub(crate) fn new<K: Key>(range: impl KeyRange<K>) -> Self {
+        let (start, end) = range.ends();
+        if K::FITS {
+            return Self::Words(start.map(|key| key.packed()), end.map(|key| key.packed()));
+        }
+        Self::Bytes(start.map(|key| bytes(key, true)), end.map(|key| bytes(key, true)))
+    }
+
+    /// The only key that the range can have, if its ends are the same.
+    #[cfg(not(feature = "model"))]
+    pub(crate) fn only(&self) -> Option<KeyRef<'_>> {
+        match self {
+            Self::Words(Bound::Included(start), Bound::Included(end)) if start == end => Some(KeyRef::Word(*start)),
+            Self::Bytes(Bound::Included(start), Bound::Included(end)) if start == end => Some(KeyRef::Bytes(start)),
+            _ => None,
+        }
+    }
+
+    /// Of entries of an index, by a range of what comes first in their keys.
+    #[inline]
+    pub(crate) fn of_entries<K: Key, I: Key, U: Uniqueness>(range: impl KeyRange<I>) -> Self {
+        let (start, end) = range.ends();
+        if U::IS_UNIQUE && I::FITS {
+            return Self::Words(start.map(|key| key.packed()), end.map(|key| key.packed()));
+        }
+        if U::IS_UNIQUE {
+            return Self::Bytes(start.map(|key| bytes(key, true)), end.map(|key| bytes(key, true)));
+        }
+        if <(I, K)>::FITS {
+            // All keys that begin with a part are from `low` to `high`. (A part that is nothing is
+            // shifted out.)
+            let bits = 8 * K::SIZE.unwrap_or(0) as u32;
+            let low = |part: u64| part.checked_shl(bits).unwrap_or(0);
+            let high = |part: u64| low(part) | !u64::MAX.checked_shl(bits).unwrap_or(0);
+            let start = match start.map(|key| key.packed()) {
+                Bound::Excluded(part) => Bound::Excluded(high(part)),
+                start => start.map(low),
+            };
+            let end = match end.map(|key| key.packed()) {
+                Bound::Included(part) => Bound::Included(high(part)),
+                end => end.map(low),
+            };
+            return Self::Words(start, end);
+        }
+        let end = match end.map(|part| bytes(part, false)) {
+            Bound::Included(part) => beyond(part).map_or(Bound::Unbounded, Bound::Excluded),
+            end => end,
+        };
+        match start.map(|part| bytes(part, false)) {
+            Bound::Excluded(part) => match beyond(part.clone()) {
+                Some(start) => Self::Bytes(Bound::Included(start), end),
+                // Nothing comes after it.
+                None => Self::Bytes(Bound::Included(part.clone()), Bound::Excluded(part)),
+            },
+            start => Self::Bytes(start, end),
+        }
+    }
+}
+
+/// The least string after all that begin with this one.
+fn beyond(mut bytes: Vec<u8>) -> Option<Vec<u8>> {
+    while let Some(last) = bytes.pop() {
+        if let Some(next) = last.checked_add(1) {
+            bytes.push(next);
+            return Some(bytes);
+        }
+    }
+    None
+}
+
 impl Position {
+    /// At one end of a range.
+    #[inline]
+    pub(crate) fn at(ends: Ends, way: Way) -> Self {
+        match ends {
+            Ends::Words(start, end) => Self::of_words((start, end), way),
+            Ends::Bytes(start, end) => Self::of_bytes((start, end), way),
+        }
+    }
+
     pub(crate) fn new<K: Key>(range: impl KeyRange<K>, way: Way) -> Self {
         let (start, end) = range.ends();
         if K::FITS {
@@ -29,14 +119,14 @@ impl Position {
         Self::of_bytes((start.map(|key| bytes(key, true)), end.map(|key| bytes(key, true))), way)
     }
 
-    pub(crate) fn of_words(bounds: (Bound<u64>, Bound<u64>), way: Way) -> Self {
+    fn of_words(bounds: (Bound<u64>, Bound<u64>), way: Way) -> Self {
         Self::Words(match way {
             Way::Up => Cursor::up(bounds),
             Way::Down => Cursor::down(bounds),
         })
     }
 
-    pub(crate) fn of_bytes((start, end): (Bound<Vec<u8>>, Bound<Vec<u8>>), way: Way) -> Self {
+    fn of_bytes((start, end): (Bound<Vec<u8>>, Bound<Vec<u8>>), way: Way) -> Self {
         let bounds = (start.as_ref().map(Vec::as_slice), end.as_ref().map(Vec::as_slice));
         Self::Bytes(match way {
             Way::Up => Cursor::up(bounds),

@@ -12,9 +12,11 @@ mod upkeep;
 
 use std::{fmt, marker::PhantomData};
 
+#[cfg(not(feature = "model"))]
+pub(crate) use self::upkeep::lister;
 pub(crate) use self::{
     entries::{Entries, Entry, RowEntries},
-    upkeep::{Indexes, Listed},
+    upkeep::{Indexes, Listed, Lister, Writers},
 };
 use crate::{Codec, CodecError, Hash, Key, Ordered, Pod, Table, TableDef, copied::copied, rows::sealed::Sealed};
 
@@ -44,6 +46,10 @@ pub trait Uniqueness: sealed::Sealed + Copy + fmt::Debug + Send + Sync + 'static
 
     #[doc(hidden)]
     fn key<K: Key, I: Key>(by: I, row: &K) -> Self::Key<K, I>;
+
+    /// By what an entry is found, of its key alone.
+    #[doc(hidden)]
+    fn by<K: Key, I: Key>(key: Self::Key<K, I>) -> I;
 
     /// What an entry says: by what it is found, and the key of which row it has.
     #[doc(hidden)]
@@ -75,6 +81,10 @@ impl Uniqueness for Unique {
         by
     }
 
+    fn by<K: Key, I: Key>(key: I) -> I {
+        key
+    }
+
     fn entry<K: Key, I: Key>(key: I, value: K) -> (I, K) {
         (key, value)
     }
@@ -87,6 +97,10 @@ impl Uniqueness for Multi {
 
     fn key<K: Key, I: Key>(by: I, row: &K) -> (I, K) {
         (by, row.clone())
+    }
+
+    fn by<K: Key, I: Key>(key: (I, K)) -> I {
+        key.0
     }
 
     fn entry<K: Key, I: Key>(key: (I, K), (): ()) -> (I, K) {
@@ -256,7 +270,7 @@ impl<K: Key, C: Codec, I: Key, U: Uniqueness> IndexDef<K, C, I, U> {
     }
 
     /// The table of its entries.
-    const fn entries(&self) -> TableDef<U::Key<K, I>, U::Codec<K>, Ordered> {
+    pub(crate) const fn entries(&self) -> TableDef<U::Key<K, I>, U::Codec<K>, Ordered> {
         TableDef::ordered(self.name)
     }
 }

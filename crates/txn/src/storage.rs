@@ -12,6 +12,7 @@ use drtm_kv::{
 };
 #[cfg(not(feature = "model"))]
 use {
+    crate::position::Way,
     drtm_kv::{Current, Cursor},
     drtm_rdma::Offset,
     std::ops::{Bound, ControlFlow},
@@ -252,12 +253,12 @@ impl<E: Engine> Storage<E> {
         }
     }
 
-    /// Goes through the records of a range, locked or not, until `see` has enough. The leaves that
+    /// Goes through the records of a range one way, locked or not, until `see` has enough. The leaves that
     /// it has passed are noted. A hash table has no ranges.
     #[cfg(not(feature = "model"))]
     pub(crate) fn scan(
         &self,
-        (low, high): (Bound<KeyRef<'_>>, Bound<KeyRef<'_>>),
+        (low, high, way): (Bound<KeyRef<'_>>, Bound<KeyRef<'_>>, Way),
         passed: &mut Vec<NodeVersion>,
         mut see: impl FnMut(KeyRef<'_>, ReadEntry, &[u8]) -> ControlFlow<()>,
     ) -> Result<(), KvError> {
@@ -265,7 +266,8 @@ impl<E: Engine> Storage<E> {
         match self {
             Self::TreeOfWords(tree) => {
                 let word = |key| if let KeyRef::Word(word) = key { word } else { 0 };
-                let mut cursor = Cursor::up((low.map(word), high.map(word)));
+                let range = (low.map(word), high.map(word));
+                let mut cursor = if way == Way::Up { Cursor::up(range) } else { Cursor::down(range) };
                 let each = |word, seen, value: &mut Vec<u8>| see(KeyRef::Word(word), seen, value);
                 tree.advance_each(&mut cursor, &mut view, passed, &mut value, each)
             }
@@ -273,7 +275,8 @@ impl<E: Engine> Storage<E> {
                 fn bytes(key: KeyRef<'_>) -> &[u8] {
                     if let KeyRef::Bytes(bytes) = key { bytes } else { &[] }
                 }
-                let mut cursor = Cursor::up((low.map(bytes), high.map(bytes)));
+                let range = (low.map(bytes), high.map(bytes));
+                let mut cursor = if way == Way::Up { Cursor::up(range) } else { Cursor::down(range) };
                 let each = |bytes: &[u8], seen, value: &mut Vec<u8>| see(KeyRef::Bytes(bytes), seen, value);
                 tree.advance_each(&mut cursor, &mut view, passed, &mut value, each)
             }

@@ -54,20 +54,31 @@ pub(super) enum Asked {
 }
 
 impl Ask {
-    /// The row that is asked about, if another transaction can have it locked or changed.
-    pub(super) fn contended(self) -> Option<u32> {
+    /// The row that is asked about, if it is one.
+    pub(super) fn row(self) -> Option<u32> {
         match self {
-            Self::Read(row) | Self::Lock(row) | Self::Check(row) => Some(row),
-            _ => None,
+            Self::Read(row)
+            | Self::Lease(row)
+            | Self::Place(row)
+            | Self::Lock(row)
+            | Self::Check(row)
+            | Self::Apply(row)
+            | Self::Unlock(row)
+            | Self::Reap(row) => Some(row),
+            Self::Scan(_) | Self::Line(_) | Self::Count(_) | Self::Guard(_) | Self::Log(_) | Self::Void(_) => None,
         }
     }
 }
 
 impl Asked {
-    /// As [`Ask::contended`].
-    pub(super) fn contended(&self) -> Option<u32> {
+    /// The row that may be in the transaction's way.
+    pub(super) fn row(&self) -> Option<u32> {
         match self {
-            Self::Read(row, _) | Self::Lock(row, _) | Self::Check(row, _) => Some(*row),
+            Self::Read(row, _)
+            | Self::Lease(row, _)
+            | Self::Place(row, _)
+            | Self::Lock(row, _)
+            | Self::Check(row, _) => Some(*row),
             _ => None,
         }
     }

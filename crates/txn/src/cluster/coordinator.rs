@@ -21,6 +21,7 @@ use super::{
     ClusterError, Protocol,
     adapt::{Choice, Chooser},
     clock::WorkerClock,
+    index::Kept,
     log::Rings,
     participant::Participant,
     peers::Peer,
@@ -249,6 +250,22 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> Coordinator<'e, F, S> {
         let home = &self.node.home;
         let served = home.tables.get(usize::from(table));
         served.and_then(|served| home.db.catalog.get(served.number)).map_or("", |opened| opened.name.get())
+    }
+
+    /// The indexes of a table.
+    pub(super) fn indexes_of(&self, table: u16) -> &[Box<dyn Kept>] {
+        self.node.home.tables.get(usize::from(table)).map_or(&[], |served| &served.indexes)
+    }
+
+    /// The index whose entries a table has.
+    pub(super) fn index(&self, entries: u16) -> Option<&dyn Kept> {
+        let (table, place) = self.node.home.tables.get(usize::from(entries))?.is_index_of?;
+        Some(&**self.indexes_of(table).get(place)?)
+    }
+
+    /// Bytes of a table's key that packs into a word.
+    pub(super) fn key_size(&self, table: u16) -> usize {
+        self.node.home.tables.get(usize::from(table)).map_or(0, |served| served.key_size)
     }
 
     /// Introduces this node to another one, unless it has done so.

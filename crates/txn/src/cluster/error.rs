@@ -80,6 +80,12 @@ pub enum ClusterError {
         /// The longest message.
         most: usize,
     },
+    /// A table has indexes, whose entries are not known before a body runs.
+    #[error("`{table}` has indexes, so its rows are not written by fetched sets: use `transact`")]
+    Indexed {
+        /// The table.
+        table: &'static str,
+    },
     /// The cluster's time is not known well enough for leases.
     #[error(
         "the cluster's time is uncertain by {uncertainty:?}, and may be by {most:?}: allow more with `Timing::most`, \
@@ -151,6 +157,18 @@ pub enum ClusterError {
     /// No node owns rows.
     #[error("no node owns rows: name those that do with `NodeBuilder::owners`")]
     NoOwners,
+    /// The partition of a table, or of an index, names no owner for a key.
+    #[error("no node owns the row of this key in `{table}`: its partition must name one of the owners")]
+    NoOwner {
+        /// The table, or the index.
+        table: &'static str,
+    },
+    /// An index is defined of a table that has rows already.
+    #[error("`{table}` has rows, which would lack their entries: define its indexes first, then fill it")]
+    NotEmpty {
+        /// The table.
+        table: &'static str,
+    },
     /// A node that does not own rows is named as an owner, or one twice.
     #[error("{node} is named twice among the owners of rows")]
     OwnerTwice {

@@ -20,7 +20,7 @@ use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 use super::{ClusterError, ClusterTx, Node, Worker};
-use crate::{Embedded, Error, Setting};
+use crate::{Embedded, Error, Options, Setting};
 
 /// A node that runs: its threads begin transactions for any other thread, and serve those of other
 /// nodes. Clones are the same.
@@ -105,6 +105,7 @@ trait Job<F: Fabric, S: Setting<Engine = F::Engine>>: Send {
 type Outcome<T> = Result<Result<T, Error>, Box<dyn Any + Send>>;
 
 struct Submission<B, T> {
+    options: Options,
     body: B,
     reply: oneshot::Sender<Outcome<T>>,
 }
@@ -117,14 +118,14 @@ where
     T: Send + 'static,
 {
     fn start<'e>(self: Box<Self>, worker: Worker<'e, F, S>, spawner: &Spawner<'e, F::Port>) {
-        let Self { body, reply } = *self;
+        let Self { options, body, reply } = *self;
         if reply.is_closed() {
             // Its future was dropped while it was queued.
             return;
         }
         // If the executor has ended, the reply is dropped, and the caller told.
         let _ = spawner.spawn(async move {
-            let outcome = caught(worker.transact(body)).await;
+            let outcome = caught(worker.transact_with(options, body)).await;
             // A dropped future needs no outcome.
             let _ = reply.send(outcome);
         });
@@ -306,9 +307,62 @@ impl<F: Fabric, S: Setting<Engine = F::Engine>> Cluster<F, S> {
         B: for<'e> AsyncFnMut(&mut ClusterTx<'e, F, S>) -> Result<T, Error> + Send + 'static,
         T: Send + 'static,
     {
+        self.transact_with(Options::new(), body)
+    }
+
+    /// Like [`transact`](Self::transact), as these options say: see [`Worker::transact_with`].
+    ///
+    /// A transaction whose deadline passes while it waits for its turn is run once all the same.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm_htm::NoHtm;
+    /// use drtm_rdma::{LocalConfig, LocalFabric, NodeId};
+    /// use drtm_txn::{Builder, Error, Options, Pod, Setting, TableDef, cluster::{Cluster, Node, Partition}};
+    ///
+    /// #[derive(Debug)]
+    /// struct Plain;
+    ///
+    /// impl Setting for Plain {
+    ///     type Engine = NoHtm;
+    /// }
+    ///
+    /// const COUNTERS: TableDef<u64, Pod<u64>> = TableDef::hash("counters");
+    ///
+    /// let fabric = LocalFabric::<NoHtm>::new(1, LocalConfig::perfect());
+    /// let builder = Builder::new().memory(16 << 20);
+    /// let mut node = Node::<_, Plain>::builder(NoHtm, &fabric, NodeId(0), builder)?.owners([NodeId(0)])?;
+    /// let counters = node.table(COUNTERS, Partition::hash())?;
+    /// let node = node.start()?;
+    /// let (db, local) = (node.local().clone(), node.local().table(COUNTERS)?);
+    /// db.transact(|tx| tx.put(local, &1, &0))?;
+    ///
+    /// let cluster = Cluster::start(node, 1)?;
+    /// let mut other = 0;
+    /// let failed = cluster.transact_with(Options::new().attempts(3), async move |tx| {
+    ///     let count = tx.get(counters, 1).await?.unwrap_or(0);
+    ///     // Something else is always faster. (Nothing is locked here, for which it would wait.)
+    ///     other += 1;
+    ///     db.transact(|tx| tx.put(local, &1, &other))?;
+    ///     tx.put(counters, 1, &(count + 1)).await
+    /// });
+    /// match failed.wait() {
+    ///     Err(Error::Contended { attempts: 3, table: Some("counters"), key, .. }) => {
+    ///         assert_eq!(key, 1_u64.to_be_bytes());
+    ///     }
+    ///     other => panic!("{other:?}"),
+    /// }
+    /// # Ok::<(), Error>(())
+    /// ```
+    pub fn transact_with<T, B>(&self, options: Options, body: B) -> Submitted<T>
+    where
+        B: for<'e> AsyncFnMut(&mut ClusterTx<'e, F, S>) -> Result<T, Error> + Send + 'static,
+        T: Send + 'static,
+    {
         let (reply, receiver) = oneshot::channel();
         let turn = self.shared.next.fetch_add(1, Relaxed) % self.shared.queues.len();
-        self.shared.queues[turn].push(Box::new(Submission { body, reply }));
+        self.shared.queues[turn].push(Box::new(Submission { options, body, reply }));
         Submitted { reply: receiver }
     }
 

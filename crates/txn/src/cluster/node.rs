@@ -6,13 +6,18 @@ use drtm_kv::{BucketCache, Store};
 use drtm_rdma::{Endpoint, Fabric, NodeId, RegionId, rpc::Once};
 
 use super::{
-    ClusterError, OwnedRow, Partition, Protocol, Timing, Worker,
+    ClusterError, ClusterIndex, OwnedRow, Partition, Protocol, Timing, Worker,
+    index::kept,
     log::{Backup, LogConfig, OnlyLogged, rows_of},
     participant::{Home, Participant, Reservations, Served},
+    partition::{digest, mix},
     shared::Shared,
     table::ClusterTable,
 };
-use crate::{Builder, Codec, Db, Embedded, Error, Key, Setting, TableDef, table::Kind};
+use crate::{
+    Builder, Codec, Db, Embedded, Error, IndexDef, Key, Setting, Table, TableDef, Uniqueness, secondary::Writers,
+    storage::KeyRef, table::Kind,
+};
 
 /// Memory for where rows of other nodes were.
 const CACHE_BYTES: u64 = 64 << 20;
@@ -222,11 +227,24 @@ impl<F: Fabric, S: Setting<Engine = F::Engine>> NodeBuilder<F, S> {
         self.db.clone().ok_or(Error::Closed)
     }
 
+    /// The rows of this node alone, to be read and written before it is started. This is how
+    /// [replicated](Partition::replicated) tables are filled. A table without indexes can be filled
+    /// so, too, with the rows that this node owns. Where owners have backups, that is only allowed
+    /// if rows are [loaded alone](Self::loads_alone).
+    ///
+    /// # Errors
+    ///
+    /// When memory cannot be had.
+    pub fn local(&mut self) -> Result<Db<S>, Error> {
+        self.db()
+    }
+
     /// Adds a table. All nodes add the same tables, in the same order.
     ///
     /// # Errors
     ///
-    /// As for [`Db::table`].
+    /// [`Error::OfCluster`] if the node's database has opened indexes of it; otherwise as for
+    /// [`Db::table`].
     pub fn table<K: Key, C: Codec, O: Kind>(
         &mut self,
         def: TableDef<K, C, O>,
@@ -235,11 +253,113 @@ impl<F: Fabric, S: Setting<Engine = F::Engine>> NodeBuilder<F, S> {
         let db = self.db()?;
         let table = db.table(def)?;
         let opened = db.inner.catalog.opened(table.database, table.number)?;
-        let number = u16::try_from(self.tables.len()).map_err(|_| Error::TooManyTables { most: u16::MAX.into() })?;
-        self.tables.push(Served { number: table.number, storage: opened.storage.impatient() });
+        if !opened.indexes.are_none() {
+            return Err(Error::OfCluster { table: def.name() });
+        }
+        let writers = if partition.is_replicated() { Writers::Own } else { Writers::Shared };
+        let number = self.serve(table.number, writers, partition.is_replicated(), None)?;
         let shape = def.shape();
         self.described.push_str(&format!("{shape}, named {}, by {}; ", shape.name, partition.name()));
         Ok(ClusterTable::new(number, def.name(), partition))
+    }
+
+    /// Adds an index of a table, whose entries are divided by what rows are found by: an entry is
+    /// mostly at another node than its row. All nodes add the same indexes, in the same order among
+    /// tables and indexes.
+    ///
+    /// The table's rows are written by transactions of the cluster only, from now on: those of
+    /// the node's [own database](Self::local) are refused with [`Error::OfCluster`].
+    ///
+    /// An index of a [replicated](Partition::replicated) table is replicated as well, and kept by
+    /// the node's own database until the node is started.
+    ///
+    /// # Errors
+    ///
+    /// [`ClusterError::NotEmpty`] if the table has rows, and is not replicated; [`Error::Config`]
+    /// if one of table and index is replicated, and the other not; otherwise as for [`Db::index`].
+    ///
+    /// # Example
+    ///
+    /// See [`ClusterIndex`].
+    pub fn index<K: Key, C: Codec, I: Key, U: Uniqueness, O: Kind>(
+        &mut self,
+        table: ClusterTable<K, C, O>,
+        def: IndexDef<K, C, I, U>,
+        partition: Partition<I>,
+    ) -> Result<ClusterIndex<K, C, I, U, O>, Error> {
+        let indexed = self.tables.get(usize::from(table.number)).map(|served| served.number);
+        let indexed = indexed.ok_or(Error::OtherDatabase)?;
+        let db = self.db()?;
+        let (database, is_replicated) = (db.inner.number, partition.is_replicated());
+        if is_replicated != table.is_replicated() {
+            let (what, must_be) = ("an index of a table", "replicated if the table is, and divided if it is divided");
+            return Err(Error::Config { what, must_be, is: partition.name().to_owned() });
+        }
+        let number = if is_replicated {
+            db.index(Table::<K, C, O>::new(database, indexed), def)?.entries().number
+        } else {
+            let opened = db.inner.catalog.opened(database, indexed)?;
+            if opened.storage.records()? > 0 {
+                return Err(ClusterError::NotEmpty { table: table.name }.into());
+            }
+            let entries = db.table(def.entries())?.number;
+            self.set_writers(indexed, Writers::Cluster)?;
+            entries
+        };
+        let writers = if is_replicated { Writers::Own } else { Writers::Cluster };
+        let place = self.tables.get(usize::from(table.number)).map_or(0, |served| served.indexes.len());
+        let entries = self.serve(number, writers, is_replicated, Some((table.number, place)))?;
+        if !is_replicated && let Some(served) = self.tables.get_mut(usize::from(table.number)) {
+            served.indexes.push(kept(def, entries, table.name, partition));
+        }
+        let shape = def.entries().shape();
+        self.described.push_str(&format!("{shape}, an index of {}, by {}; ", table.name, partition.name()));
+        Ok(ClusterIndex::new(table, entries, def.name(), partition))
+    }
+
+    /// Serves a table of the node's database, and says under which number.
+    fn serve(
+        &mut self,
+        number: u16,
+        writers: Writers,
+        is_replicated: bool,
+        is_index_of: Option<(u16, usize)>,
+    ) -> Result<u16, Error> {
+        self.set_writers(number, writers)?;
+        let db = self.db()?;
+        let opened = db.inner.catalog.opened(db.inner.number, number)?;
+        let (storage, key_size) = (opened.storage.impatient(), opened.key_size);
+        let served = Served { number, storage, key_size, is_replicated, indexes: Vec::new(), is_index_of };
+        let number = u16::try_from(self.tables.len()).map_err(|_| Error::TooManyTables { most: u16::MAX.into() })?;
+        self.tables.push(served);
+        Ok(number)
+    }
+
+    /// Says who may write a table of the node's database.
+    fn set_writers(&mut self, number: u16, writers: Writers) -> Result<(), Error> {
+        let db = self.db()?.inner;
+        let opened = db.catalog.opened(db.number, number)?;
+        opened.indexes.set_writers(writers, || db.lifecycle.advance_count(db.engine()));
+        Ok(())
+    }
+
+    /// Lets no transaction write replicated tables any more, and describes what they have.
+    fn describe_replicas(&mut self) -> Result<(), Error> {
+        for table in 0..self.tables.len() {
+            let Served { number, is_replicated: true, .. } = self.tables[table] else { continue };
+            self.set_writers(number, Writers::Nobody)?;
+            let served = &self.tables[table];
+            let (mut rows, mut sum) = (0_u64, 0_u64);
+            let mut tour = served.storage.tour()?;
+            let mut count = |key: KeyRef<'_>, value: &[u8], _| {
+                // In any order, since nodes may have them in different ones.
+                let row = mix(digest(key.encoded(served.key_size, &mut [0; 8])) ^ mix(digest(value)));
+                (rows, sum) = (rows + 1, sum.wrapping_add(row));
+            };
+            while served.storage.rows(&mut tour, &mut count)? {}
+            self.described.push_str(&format!("{rows} rows, which are {sum:016x}; "));
+        }
+        Ok(())
     }
 
     /// Starts the node. It serves others as soon as one of its [workers](Node::worker) does.
@@ -249,6 +369,7 @@ impl<F: Fabric, S: Setting<Engine = F::Engine>> NodeBuilder<F, S> {
     /// [`ClusterError::NoOwners`], [`ClusterError::TooManyBackups`]; or when memory cannot be had.
     pub fn start(mut self) -> Result<Node<F, S>, Error> {
         let db = self.db()?;
+        self.describe_replicas()?;
         let Self { fabric, node, owners, region, protocol, timing, log, only_logged, tables, mut described, .. } = self;
         if owners.is_empty() {
             return Err(ClusterError::NoOwners.into());
@@ -433,6 +554,13 @@ impl<F: Fabric, S: Setting<Engine = F::Engine>> Node<F, S> {
 
     /// The rows of this node alone. What it commits is serializable with the transactions of the
     /// cluster.
+    ///
+    /// Rows of tables with indexes, and of replicated ones, are only read here: writing them is
+    /// refused with [`Error::OfCluster`] and [`Error::Replicated`]. A
+    /// [snapshot](Db::read) sees all of this node's rows at one moment, and cluster transactions
+    /// whole, as far as their rows are here. Local transactions wait for rows that a cluster's
+    /// transaction has locked, so a thread that runs a [worker](Self::worker) must not begin any: it
+    /// may wait for itself.
     #[must_use]
     pub fn local(&self) -> &Db<S> {
         &self.shared.db

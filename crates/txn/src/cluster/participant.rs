@@ -21,6 +21,7 @@ use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use super::{
+    index::Kept,
     log::Backup,
     wire::{Change, Found, Is, LeasedRow, LineIs, Placed, Refusal, RingPlace, Scanned, ScannedRow, Shifts, Wire as _},
 };
@@ -29,6 +30,7 @@ use crate::{
     arena::{ArenaKey, ArenaRange},
     commit,
     inner::Inner,
+    position::Way,
     reclaim,
     state::TxState,
     storage::{Absence, Expected, KeyRef, Storage},
@@ -53,6 +55,13 @@ pub(super) struct Served<E: Engine> {
     pub(super) number: u16,
     /// As a participant uses it, which does not wait.
     pub(super) storage: Storage<E>,
+    /// Bytes of a key that packs into a word.
+    pub(super) key_size: usize,
+    /// Whether every node has all rows, and they are only read.
+    pub(super) is_replicated: bool,
+    pub(super) indexes: Vec<Box<dyn Kept>>,
+    /// The table whose index it is, and which of that one's indexes.
+    pub(super) is_index_of: Option<(u16, usize)>,
 }
 
 /// Memory for values of rows that are locked, by lock and record.
@@ -132,6 +141,12 @@ impl<S: Setting> Participant<S> {
         if served.storage.takes(key) { Ok(served) } else { Err(Refusal::NotItsKey) }
     }
 
+    /// A table in which a row is to be written.
+    fn table_to_write<'h>(home: &'h Home<S>, table: u16, key: KeyRef<'_>) -> Result<&'h Served<S::Engine>, Refusal> {
+        let served = Self::table(home, table, key)?;
+        if served.is_replicated { Err(Refusal::ReadOnly) } else { Ok(served) }
+    }
+
     /// The count of what has changed of the database itself.
     fn count(&self) -> Result<u64, Refusal> {
         let now = self.home.db.lifecycle.now(self.home.db.engine());
@@ -206,13 +221,14 @@ impl<S: Setting> Participant<S> {
         }
     }
 
-    /// Reads the rows of a range, as many as there is room for in so many bytes.
+    /// Reads the rows of a range from one end: so many at most, and as many as there is room for in
+    /// so many bytes.
     pub(super) fn scan(
         &mut self,
         table: u16,
-        (low, high): (Bound<KeyRef<'_>>, Bound<KeyRef<'_>>),
+        (low, high, way): (Bound<KeyRef<'_>>, Bound<KeyRef<'_>>, Way),
         holder: Holder,
-        most: usize,
+        (most_rows, most): (u32, usize),
         is_dead: impl Fn(Holder) -> bool,
     ) -> Result<Scanned<'_>, Refusal> {
         let count = self.count()?;
@@ -234,9 +250,9 @@ impl<S: Setting> Participant<S> {
             return Ok(Scanned { count, is_whole: true, passed: SmallVec::new(), rows: &[] });
         }
         let (records, value) = (self.home.db.store.records(), &mut self.value);
-        let (mut passed, mut refused, mut is_whole) = (Vec::new(), None, true);
+        let (mut passed, mut refused, mut is_whole, mut left) = (Vec::new(), None, true, most_rows);
         value.clear();
-        served.storage.scan((low, high), &mut passed, |key, ReadEntry { at, version }, bytes| {
+        served.storage.scan((low, high, way), &mut passed, |key, ReadEntry { at, version }, bytes| {
             // Looked at after the value: a lock that was given up meanwhile has left another
             // version.
             if let Some(other) = records.holder_of(at).filter(|other| *other != holder) {
@@ -251,7 +267,9 @@ impl<S: Setting> Participant<S> {
                 refused = (end == 0).then_some(Refusal::TooLong);
                 return ControlFlow::Break(());
             }
-            ControlFlow::Continue(())
+            left = left.saturating_sub(u32::from(!version.is_removed()));
+            is_whole = left > 0;
+            if is_whole { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         })?;
         match refused {
             Some(refusal) => Err(refusal),
@@ -271,7 +289,7 @@ impl<S: Setting> Participant<S> {
         is_dead: impl Fn(Holder) -> bool,
     ) -> Result<Placed, Refusal> {
         let count = self.count()?;
-        let served = Self::table(&self.home, table, key)?;
+        let served = Self::table_to_write(&self.home, table, key)?;
         let mut shifts = Shifts::new();
         let note = |shift: crate::storage::Shift| shifts.push(shift.into());
         let placed = served.storage.place::<Any>(&mut self.state.worker, key, value, &Expected::Nothing, note);
@@ -313,7 +331,7 @@ impl<S: Setting> Participant<S> {
         is_dead: impl Fn(Holder) -> bool,
     ) -> Result<Version, Refusal> {
         let home = Arc::clone(&self.home);
-        let number = Self::table(&home, table, key)?.number;
+        let number = Self::table_to_write(&home, table, key)?.number;
         let mut write = self.write(number, key, (at, seen), |_| {
             Ok(match length {
                 Some(length) => WriteOp::Put(ArenaRange::between(0, length as usize)?),
@@ -378,7 +396,7 @@ impl<S: Setting> Participant<S> {
         (epoch, change): (u64, Change<'_>),
     ) -> Result<(), Refusal> {
         let home = Arc::clone(&self.home);
-        let number = Self::table(&home, table, key)?.number;
+        let number = Self::table_to_write(&home, table, key)?.number;
         let before = home.db.store.records().held_version(at, holder).ok_or(Refusal::NotHeld)?;
         let mut write = self.write(number, key, (at, before), |this| {
             Ok(match change {
@@ -425,7 +443,7 @@ impl<S: Setting> Participant<S> {
     /// Takes out a record that was made for a row which is not inserted.
     pub(super) fn reap(&mut self, table: u16, key: KeyRef<'_>, at: Handle, seen: Version) -> Result<(), Refusal> {
         let home = Arc::clone(&self.home);
-        let number = Self::table(&home, table, key)?.number;
+        let number = Self::table_to_write(&home, table, key)?.number;
         // A record of a row that is there is not one that was made for an insertion which failed.
         if !seen.is_removed() {
             return Err(Refusal::Moved);

@@ -9,6 +9,8 @@ use crate::{Key, storage::KeyRef};
 ///
 /// All nodes must divide a table alike. Functions cannot be compared, so their names are.
 ///
+/// A table that is [replicated](Self::replicated) is not divided: every node has all of it.
+///
 /// # Example
 ///
 /// ```
@@ -20,21 +22,108 @@ use crate::{Key, storage::KeyRef};
 /// ```
 pub struct Partition<K> {
     name: &'static str,
-    of: Option<fn(&K) -> u64>,
+    of: Of<K>,
+}
+
+/// What a key's owner follows from.
+enum Of<K> {
+    /// A hash of its encoding.
+    Hash,
+    /// A number, modulo the number of owners.
+    Number(fn(&K) -> u64),
+    /// Its place among the owners.
+    Place(fn(&K) -> Option<usize>),
+    /// Nothing: every node has the row.
+    Everywhere,
+}
+
+/// Where the row of a key is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Home {
+    /// At the owner of this number.
+    Owner(usize),
+    /// At every node.
+    Everywhere,
+    /// Nowhere: the partition names no owner.
+    Nowhere,
+    /// Nowhere: the bytes are none of a key.
+    NotAKey,
 }
 
 impl<K> Partition<K> {
     /// By a hash of the key: evenly, whatever the keys are.
     #[must_use]
     pub const fn hash() -> Self {
-        Self { name: "hash", of: None }
+        Self { name: "hash", of: Of::Hash }
     }
 
     /// By what a function makes of the key, modulo the number of owners. Another function must have
     /// another name.
     #[must_use]
     pub const fn by(name: &'static str, of: fn(&K) -> u64) -> Self {
-        Self { name, of: Some(of) }
+        Self { name, of: Of::Number(of) }
+    }
+
+    /// By a function that says which of the owners has the key's row: its place in the list that is
+    /// given to [`NodeBuilder::owners`](super::NodeBuilder::owners). A key without such an owner,
+    /// `None` or beyond the list, is refused with
+    /// [`ClusterError::NoOwner`](super::ClusterError::NoOwner).
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm_txn::cluster::Partition;
+    ///
+    /// /// The first owner has the north, the second the south, and there is nothing else.
+    /// const BY_REGION: Partition<(u8, u32)> = Partition::at("region", |key| match key.0 {
+    ///     b'n' => Some(0),
+    ///     b's' => Some(1),
+    ///     _ => None,
+    /// });
+    /// assert_eq!(BY_REGION.name(), "region");
+    /// ```
+    #[must_use]
+    pub const fn at(name: &'static str, of: fn(&K) -> Option<usize>) -> Self {
+        Self { name, of: Of::Place(of) }
+    }
+
+    /// Not at all: every node has all rows, clients included, and reads them in its own memory.
+    ///
+    /// Such a table is filled at each node [before it is started](super::NodeBuilder::local), with
+    /// the same rows everywhere, and is only read from then on.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm_htm::NoHtm;
+    /// use drtm_rdma::{LocalConfig, LocalFabric, NodeId};
+    /// use drtm_txn::{Builder, Error, Pod, Setting, TableDef, cluster::{Cluster, Node, Partition}};
+    ///
+    /// #[derive(Debug)]
+    /// struct Plain;
+    ///
+    /// impl Setting for Plain {
+    ///     type Engine = NoHtm;
+    /// }
+    ///
+    /// const PRICES: TableDef<u64, Pod<u64>> = TableDef::hash("prices");
+    ///
+    /// let fabric = LocalFabric::<NoHtm>::new(1, LocalConfig::perfect());
+    /// let builder = Builder::new().memory(16 << 20);
+    /// let mut node = Node::<_, Plain>::builder(NoHtm, &fabric, NodeId(0), builder)?.owners([NodeId(0)])?;
+    /// let prices = node.table(PRICES, Partition::replicated())?;
+    /// let local = node.local()?.table(PRICES)?;
+    /// node.local()?.transact(|tx| tx.insert(local, &7, &100))?;
+    ///
+    /// let cluster = Cluster::start(node.start()?, 1)?;
+    /// assert_eq!(cluster.transact(async move |tx| tx.get(prices, 7).await).wait()?, Some(100));
+    /// let refused = cluster.transact(async move |tx| tx.put(prices, 7, &90).await).wait();
+    /// assert!(matches!(refused, Err(Error::Replicated { table: "prices" })));
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[must_use]
+    pub const fn replicated() -> Self {
+        Self { name: "replicated", of: Of::Everywhere }
     }
 
     /// The name.
@@ -42,28 +131,45 @@ impl<K> Partition<K> {
     pub const fn name(&self) -> &'static str {
         self.name
     }
-}
 
-impl<K: Key> Partition<K> {
-    /// Which of the owners has the row of a key. `None` if the bytes are none of a key.
-    pub(super) fn owner(&self, key: KeyRef<'_>, owners: usize) -> Option<usize> {
-        let number = match self.of {
-            Some(of) => of(&key.decode::<K>()?),
-            None => match key {
-                KeyRef::Word(word) => mix(word),
-                KeyRef::Bytes(bytes) => bytes.chunks(8).fold(bytes.len() as u64, |hash, chunk| {
-                    let mut word = [0; 8];
-                    word[..chunk.len()].copy_from_slice(chunk);
-                    mix(hash ^ u64::from_le_bytes(word))
-                }),
-            },
-        };
-        Some((number % owners as u64) as usize)
+    pub(super) const fn is_replicated(&self) -> bool {
+        matches!(self.of, Of::Everywhere)
     }
 }
 
+impl<K: Key> Partition<K> {
+    /// Where the row of a key is.
+    pub(super) fn home(&self, key: KeyRef<'_>, owners: usize) -> Home {
+        let number = match self.of {
+            Of::Number(of) => match key.decode::<K>() {
+                Some(key) => of(&key),
+                None => return Home::NotAKey,
+            },
+            Of::Place(of) => {
+                let Some(key) = key.decode::<K>() else { return Home::NotAKey };
+                return of(&key).filter(|place| *place < owners).map_or(Home::Nowhere, Home::Owner);
+            }
+            Of::Everywhere => return Home::Everywhere,
+            Of::Hash => match key {
+                KeyRef::Word(word) => mix(word),
+                KeyRef::Bytes(bytes) => digest(bytes),
+            },
+        };
+        Home::Owner((number % owners as u64) as usize)
+    }
+}
+
+/// A hash of bytes. Part of the protocol, as is [`mix`].
+pub(super) fn digest(bytes: &[u8]) -> u64 {
+    bytes.chunks(8).fold(bytes.len() as u64, |hash, chunk| {
+        let mut word = [0; 8];
+        word[..chunk.len()].copy_from_slice(chunk);
+        mix(hash ^ u64::from_le_bytes(word))
+    })
+}
+
 /// Spreads words evenly: the finalizer of MurmurHash3. Part of the protocol: all nodes must agree.
-fn mix(word: u64) -> u64 {
+pub(super) fn mix(word: u64) -> u64 {
     let word = (word ^ word >> 33).wrapping_mul(0xFF51_AFD7_ED55_8CCD);
     let word = (word ^ word >> 33).wrapping_mul(0xC4CE_B9FE_1A85_EC53);
     word ^ word >> 33
@@ -77,6 +183,14 @@ impl<K> Clone for Partition<K> {
 
 impl<K> Copy for Partition<K> {}
 
+impl<K> Clone for Of<K> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<K> Copy for Of<K> {}
+
 impl<K> fmt::Debug for Partition<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Partition").field(&self.name).finish()
@@ -87,23 +201,37 @@ impl<K> fmt::Debug for Partition<K> {
 mod tests {
     use super::*;
 
+    fn counts<K: Key>(partition: Partition<K>, keys: impl Iterator<Item = K>) -> [u32; 4] {
+        let mut counts = [0; 4];
+        for key in keys {
+            let mut bytes = Vec::new();
+            match partition.home(crate::tx::encode(&key, &mut bytes), 4) {
+                Home::Owner(owner) => counts[owner] += 1,
+                home => panic!("{home:?}"),
+            }
+        }
+        counts
+    }
+
     #[test]
     fn rows_are_divided_evenly_or_as_one_says() {
-        let mut counts = [0; 4];
-        for key in 0..4_000_u64 {
-            counts[Partition::<u64>::hash().owner(KeyRef::Word(key), 4).expect("a key")] += 1;
-        }
-        assert!(counts.iter().all(|count| (900..1_100).contains(count)), "{counts:?}");
-
-        let texts = (0..4_000).map(|number| format!("customer-{number}"));
-        let mut counts = [0; 4];
-        for text in texts {
-            counts[Partition::<String>::hash().owner(KeyRef::Bytes(text.as_bytes()), 4).expect("a key")] += 1;
-        }
-        assert!(counts.iter().all(|count| (900..1_100).contains(count)), "{counts:?}");
+        let of_numbers = counts(Partition::hash(), 0..4_000_u64);
+        assert!(of_numbers.iter().all(|count| (900..1_100).contains(count)), "{of_numbers:?}");
+        let of_texts = counts(Partition::hash(), (0..4_000).map(|number| format!("customer-{number}")));
+        assert!(of_texts.iter().all(|count| (900..1_100).contains(count)), "{of_texts:?}");
 
         let by_first = Partition::<(u32, u32)>::by("first", |key| key.0.into());
-        assert_eq!(by_first.owner(KeyRef::Word(7 << 32 | 99), 4), Some(3));
-        assert_eq!(Partition::<u8>::by("itself", |key| (*key).into()).owner(KeyRef::Word(300), 4), None);
+        assert_eq!(by_first.home(KeyRef::Word(7 << 32 | 99), 4), Home::Owner(3));
+        assert_eq!(Partition::<u8>::by("itself", |key| (*key).into()).home(KeyRef::Word(300), 4), Home::NotAKey);
+    }
+
+    #[test]
+    fn a_key_may_have_no_owner() {
+        let at = Partition::<u8>::at("below nine", |key| (*key < 9).then_some(usize::from(*key)));
+        assert_eq!(at.home(KeyRef::Word(3), 4), Home::Owner(3));
+        assert_eq!(at.home(KeyRef::Word(4), 4), Home::Nowhere, "there are four owners");
+        assert_eq!(at.home(KeyRef::Word(9), 4), Home::Nowhere);
+        assert_eq!(at.home(KeyRef::Word(300), 4), Home::NotAKey);
+        assert_eq!(Partition::<u8>::replicated().home(KeyRef::Word(3), 4), Home::Everywhere);
     }
 }

@@ -96,7 +96,7 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> Coordinator<'e, F, S> {
         let mut outcome = Ok(());
         for (row, glimpse) in rows.iter().zip(glimpses) {
             let read = glimpse.and_then(|glimpse| state.has_glimpsed(*row, glimpse));
-            state.has_ended(Some(*row), &read);
+            state.blame(Some(*row), &read);
             keep_first(&mut outcome, read);
         }
         outcome
@@ -119,7 +119,7 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> Coordinator<'e, F, S> {
         };
         let mut outcome = Ok(());
         for (row, checked) in rows.iter().zip(checked) {
-            state.has_ended(Some(*row), &checked);
+            state.blame(Some(*row), &checked);
             keep_first(&mut outcome, checked);
         }
         outcome
@@ -148,7 +148,7 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> Coordinator<'e, F, S> {
         let mut outcome = Ok(());
         for (row, locked) in rows.iter().zip(locked) {
             let locked = state.has_locked_by_verbs(*row, locked, S::has(Mutation::SnapshotsOverwritten));
-            state.has_ended(Some(*row), &locked);
+            state.blame(Some(*row), &locked);
             keep_first(&mut outcome, locked);
         }
         for row in rows {

@@ -19,14 +19,14 @@ use super::{
     ask::{Ask, Asked, Asks, cost},
     coordinator::Coordinator,
     participant::Participant,
-    state::{Missing, Op, Sent, Span, State},
+    state::{Culprit, Missing, Op, Sent, Span, State},
     wire::{
         Append, AppendTo, Apply, ApplyRow, Before, Change, Check, CheckRow, Found, Guard, GuardOf, Is, Lease, LeaseRow,
         LeasedRow, Line, LineIs, Lock, LockRow, Place, PlaceRow, Placed, Read, ReadRow, Reap, ReapRow, Refusal, Scan,
         ScanRows, Scanned, ScannedRow, Unlock, UnlockRow,
     },
 };
-use crate::{Conflict, Error, Setting};
+use crate::{Conflict, Error, Setting, position::Way};
 
 /// Bytes of rows of a range that are read at once on this node.
 const PAGE: usize = 1 << 16;
@@ -85,7 +85,7 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> Coordinator<'e, F, S> {
             if state.node_of(*ask) == self.id() {
                 self.endpoint().charge(cost(*ask));
                 let settled = state.ask_here::<S>(*ask, &mut self.participant(), |holder| self.is_dead(holder));
-                state.has_ended(ask.contended(), &settled);
+                state.blame(ask.row(), &settled);
                 keep_first(&mut outcome, settled);
             }
         }
@@ -148,7 +148,7 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> Coordinator<'e, F, S> {
                 Ok(results) => {
                     for asked in &sent.asked {
                         let settled = state.settle(node, asked, &results);
-                        state.has_ended(asked.contended(), &settled);
+                        state.blame(asked.row(), &settled);
                         keep_first(&mut outcome, settled);
                     }
                 }
@@ -207,6 +207,16 @@ impl<P: drtm_rdma::Port> State<'_, P> {
         }
     }
 
+    /// Notes what was in the way, if this outcome is a conflict, and the first.
+    pub(super) fn blame(&mut self, row: Option<u32>, outcome: &Result<(), Error>) {
+        if let Err(Error::Conflict(_)) = outcome {
+            if let Some(row) = row {
+                self.rows[row as usize].is_contended = true;
+            }
+            self.culprit.get_or_insert(row.map_or(Culprit::Unknown, Culprit::Row));
+        }
+    }
+
     /// Whether a row was looked for in vain by verbs.
     fn was_missed(&self, ask: Ask) -> bool {
         matches!(ask, Ask::Read(row) | Ask::Lease(row) if self.rows[row as usize].is_missed && !self.rows[row as usize].is_known)
@@ -246,9 +256,11 @@ impl<P: drtm_rdma::Port> State<'_, P> {
                 Asked::Lease(number, calls.add::<Lease>(&LeaseRow { table, key, holder, until, borrows })?)
             }
             Ask::Scan(number) => {
-                let Span { table, low, high, .. } = self.spans[number as usize];
+                let Span { table, low, high, way, most, .. } = self.spans[number as usize];
                 let [low, high] = [low, high].map(|bound| bound.map(|key| key.in_bytes(&self.arena.keys)));
-                Asked::Scan(number, calls.add::<Scan>(&ScanRows { table, low, high, holder, borrows })?)
+                let is_back = way == Way::Down;
+                let rows = ScanRows { table, low, high, holder, is_back, most, borrows };
+                Asked::Scan(number, calls.add::<Scan>(&rows)?)
             }
             Ask::Place(number) => {
                 let (table, key, ..) = row(number);
@@ -339,9 +351,9 @@ impl<P: drtm_rdma::Port> State<'_, P> {
                 self.has_leased(number, &leased)
             }
             Ask::Scan(number) => {
-                let Span { table, low, high, .. } = self.spans[number as usize];
+                let Span { table, low, high, way, most, .. } = self.spans[number as usize];
                 let [low, high] = [low, high].map(|bound| bound.map(|key| key.in_bytes(&self.arena.keys)));
-                let scanned = owner.scan(table, (low, high), holder, PAGE, is_dead).map_err(refused)?;
+                let scanned = owner.scan(table, (low, high, way), holder, (most, PAGE), is_dead).map_err(refused)?;
                 self.has_scanned(number, &scanned)
             }
             Ask::Place(number) => {
@@ -471,18 +483,15 @@ impl<P: drtm_rdma::Port> State<'_, P> {
 
     /// What a failure to ask means for the transaction.
     fn failed(&self, node: NodeId, source: RpcError) -> Error {
-        match source.refused() {
-            Some(number) => match Refusal::from_number(number) {
-                // A row that is locked cannot be refused.
-                Some(_) if self.is_decided => ClusterError::OutcomeUnknown { node, source }.into(),
-                Some(reason) => refused(node, reason),
-                None => ClusterError::Nonsense { node, what: "a refusal for a reason that is not known" }.into(),
-            },
-            None if self.is_decided => ClusterError::OutcomeUnknown { node, source }.into(),
-            None => match source {
-                RpcError::Reply(_) => ClusterError::Nonsense { node, what: "a reply that is none" }.into(),
-                source => ClusterError::Unreachable { node, source }.into(),
-            },
+        // A row that is locked cannot be refused, and what is decided happens.
+        if self.is_decided {
+            return ClusterError::OutcomeUnknown { node, source }.into();
+        }
+        match (source.refused().map(Refusal::from_number), source) {
+            (Some(Some(reason)), _) => refused(node, reason),
+            (Some(None), _) => ClusterError::Nonsense { node, what: "a refusal for a reason that is not known" }.into(),
+            (None, RpcError::Reply(_)) => ClusterError::Nonsense { node, what: "a reply that is none" }.into(),
+            (None, source) => ClusterError::Unreachable { node, source }.into(),
         }
     }
 
@@ -515,14 +524,17 @@ impl<P: drtm_rdma::Port> State<'_, P> {
                 }
                 // It may have been locked when it was looked for before, and is gone.
                 row.at = None;
-                self.missing.push(Missing { owner: node, absence });
+                if !row.is_final {
+                    self.missing.push(Missing { owner: node, absence });
+                }
             }
             Is::Locked(at) => {
                 row.at = row.at.or(Some(at));
                 return Err(Conflict::Locked.into());
             }
         }
-        (row.is_known, row.is_read) = (true, true);
+        // What stays as it is need not be looked at again.
+        (row.is_known, row.is_read) = (true, !row.is_final);
         self.owner(node).has_count(found.count);
         Ok(())
     }
@@ -533,25 +545,35 @@ impl<P: drtm_rdma::Port> State<'_, P> {
     }
 
     fn has_scanned(&mut self, number: u32, scanned: &Scanned<'_>) -> Result<(), Error> {
-        let Span { table, owner, .. } = self.spans[number as usize];
+        let Span { table, owner, way, is_final, .. } = self.spans[number as usize];
         self.owner(owner).has_count(scanned.count);
-        self.missing.extend(scanned.passed.iter().map(|absence| Missing { owner, absence: *absence }));
-        let mut last = None;
+        if !is_final {
+            self.missing.extend(scanned.passed.iter().map(|absence| Missing { owner, absence: *absence }));
+        }
+        let mut has_some = false;
         for ScannedRow { key, at, version, value } in scanned.iter() {
+            if !self.spans[number as usize].has(key, &self.arena.keys) {
+                return Err(ClusterError::Nonsense { node: owner, what: "a row that is not of the range" }.into());
+            }
             let row = self.row(table, key, owner)?;
-            last = Some(self.rows[row as usize].key);
+            let place = Bound::Excluded(self.rows[row as usize].key);
+            let span = &mut self.spans[number as usize];
+            match way {
+                Way::Up => span.low = place,
+                Way::Down => span.high = place,
+            }
+            has_some = true;
+            self.rows[row as usize].is_final = is_final;
             // What the transaction writes itself is seen as it writes it. Whether others change it
             // is found out when it is locked.
             if !self.rows[row as usize].is_written() {
                 self.has_found(row, &Found { count: scanned.count, is: Is::Record { at, version, value } })?;
             }
         }
-        let span = &mut self.spans[number as usize];
-        match last {
-            _ if scanned.is_whole => span.is_whole = true,
-            Some(last) => span.low = Bound::Excluded(last),
-            None => return Err(ClusterError::Nonsense { node: owner, what: "no rows, and more to come" }.into()),
+        if !scanned.is_whole && !has_some {
+            return Err(ClusterError::Nonsense { node: owner, what: "no rows, and more to come" }.into());
         }
+        self.spans[number as usize].is_whole = scanned.is_whole;
         Ok(())
     }
 

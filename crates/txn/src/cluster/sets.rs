@@ -5,7 +5,7 @@ use std::{borrow::Borrow, fmt};
 use drtm_rdma::Fabric;
 
 use super::{
-    ClusterTable, ClusterTx,
+    ClusterError, ClusterTable, ClusterTx,
     state::{Intent, Op},
 };
 use crate::{AsKey, Codec, Conflict, Embedded, Error, Key, Setting, table::Kind};
@@ -38,7 +38,7 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> Sets<'_, 'e, F, S> {
     ///
     /// # Errors
     ///
-    /// As for [`read`](Self::read).
+    /// [`ClusterError::Indexed`]; [`Error::Replicated`]; otherwise as for [`read`](Self::read).
     pub fn write<K: Key, C: Codec, O: Kind>(
         &mut self,
         table: ClusterTable<K, C, O>,
@@ -75,14 +75,15 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> Rows<'_, 'e, F, S> {
         key: impl AsKey<K>,
     ) -> Result<bool, Error> {
         let row = self.tx.fetched(table, key, Intent::Read)?;
-        Ok(self.tx.state().rows[row as usize].is_there())
+        Ok(self.tx.is_there(row))
     }
 
     /// Gives a row a value, whether it is there or not.
     ///
     /// # Errors
     ///
-    /// As for [`get`](Self::get); when the value cannot be encoded.
+    /// [`ClusterError::Indexed`]; [`Error::Replicated`]; when the value cannot be encoded; otherwise
+    /// as for [`get`](Self::get).
     pub fn put<K: Key, C: Codec, O: Kind>(
         &mut self,
         table: ClusterTable<K, C, O>,
@@ -90,7 +91,7 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> Rows<'_, 'e, F, S> {
         value: impl Borrow<C::Given>,
     ) -> Result<(), Error> {
         let row = self.tx.fetched(table, key, Intent::Write)?;
-        self.tx.give(table, row, value.borrow())
+        self.tx.give_fetched(table, row, value.borrow())
     }
 
     /// Inserts a row that is not there.
@@ -105,10 +106,10 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> Rows<'_, 'e, F, S> {
         value: impl Borrow<C::Given>,
     ) -> Result<(), Error> {
         let row = self.tx.fetched(table, key, Intent::Write)?;
-        if self.tx.state().rows[row as usize].is_there() {
+        if self.tx.is_there(row) {
             return Err(Error::Exists { table: table.name });
         }
-        self.tx.give(table, row, value.borrow())
+        self.tx.give_fetched(table, row, value.borrow())
     }
 
     /// Changes a row's value, if there is such a row. Returns what the change returns.
@@ -128,7 +129,7 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> Rows<'_, 'e, F, S> {
         let row = self.tx.fetched(table, key, Intent::Write)?;
         let Some(mut value) = self.tx.decode(table, row)? else { return Ok(None) };
         let result = change(&mut value);
-        self.tx.give(table, row, value.borrow())?;
+        self.tx.give_fetched(table, row, value.borrow())?;
         Ok(Some(result))
     }
 
@@ -136,18 +137,16 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> Rows<'_, 'e, F, S> {
     ///
     /// # Errors
     ///
-    /// As for [`get`](Self::get).
+    /// As for [`put`](Self::put).
     pub fn remove<K: Key, C: Codec, O: Kind>(
         &mut self,
         table: ClusterTable<K, C, O>,
         key: impl AsKey<K>,
     ) -> Result<bool, Error> {
-        let number = self.tx.fetched(table, key, Intent::Write)?;
-        let row = &mut self.tx.state().rows[number as usize];
-        let is_there = row.is_there();
+        let row = self.tx.fetched(table, key, Intent::Write)?;
+        let is_there = self.tx.is_there(row);
         if is_there {
-            // What was never there is as it was.
-            row.op = if row.was_there() { Op::Remove } else { Op::Nothing };
+            self.tx.note(row, Op::Remove);
         }
         Ok(is_there)
     }
@@ -160,10 +159,41 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> ClusterTx<'e, F, S> {
         key: impl AsKey<K>,
         intent: Intent,
     ) -> Result<(), Error> {
+        self.check_fetchable(table, intent)?;
         let row = self.row(table, key)?;
         let intent = self.as_far_as_leased(intent);
         let row = &mut self.state().rows[row as usize];
         row.intent = row.intent.max(intent);
+        Ok(())
+    }
+
+    /// Whether rows of a table can be fetched for this. Entries of indexes are not known before the
+    /// body runs.
+    fn check_fetchable<K: Key, C: Codec, O: Kind>(
+        &self,
+        table: ClusterTable<K, C, O>,
+        intent: Intent,
+    ) -> Result<(), Error> {
+        if intent != Intent::Write {
+            return Ok(());
+        }
+        table.check_writable()?;
+        match self.worker.indexes_of(table.number) {
+            [] => Ok(()),
+            _ => Err(ClusterError::Indexed { table: table.name }.into()),
+        }
+    }
+
+    /// Gives a row that was fetched a value.
+    fn give_fetched<K: Key, C: Codec, O: Kind>(
+        &mut self,
+        table: ClusterTable<K, C, O>,
+        row: u32,
+        value: &C::Given,
+    ) -> Result<(), Error> {
+        let failed = |source| Error::Codec { table: table.name, source };
+        let kept = self.state().arena.keep_value(|bytes| C::encode(value, bytes).map_err(failed))?;
+        self.note(row, Op::Put(kept));
         Ok(())
     }
 
@@ -179,6 +209,7 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> ClusterTx<'e, F, S> {
         key: impl AsKey<K>,
         intent: Intent,
     ) -> Result<u32, Error> {
+        self.check_fetchable(table, intent)?;
         let number = self.row(table, key)?;
         let intent = self.as_far_as_leased(intent);
         let state = self.state();

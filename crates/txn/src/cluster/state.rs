@@ -1,7 +1,10 @@
 //! What a running transaction knows: its rows, the guards of rows that are not there, and the
 //! owners that it has asked.
 
-use std::{cmp::Ordering, ops::Bound};
+use std::{
+    cmp::Ordering,
+    ops::{Bound, RangeBounds as _},
+};
 
 use drtm_kv::{Handle, Holder, Location, ROUND_TURNS, RecordLock, Version};
 use drtm_rdma::{NodeId, Pending, Port, rpc::Posted};
@@ -11,6 +14,8 @@ use super::{adapt::Forms, ask::Asked, log::Logging};
 use crate::{
     Conflict, Error,
     arena::{Arena, ArenaKey, ArenaRange},
+    position::Way,
+    secondary::RowEntries,
     storage::{Absence, KeyRef},
 };
 
@@ -74,6 +79,8 @@ pub(super) struct Row {
     pub(super) intent: Intent,
     /// Until when it is leased; zero if it is not.
     pub(super) lease: u64,
+    /// Whether its table is replicated: what was read of it stays so.
+    pub(super) is_final: bool,
 }
 
 impl Row {
@@ -96,6 +103,7 @@ impl Row {
             is_contended: false,
             intent: Intent::Unknown,
             lease: 0,
+            is_final: false,
         }
     }
 
@@ -123,10 +131,24 @@ impl Row {
 pub(super) struct Span {
     pub(super) table: u16,
     pub(super) owner: NodeId,
-    /// Where the rows begin that were not read yet.
+    /// Where the rows begin and end that were not read yet.
     pub(super) low: Bound<ArenaKey>,
     pub(super) high: Bound<ArenaKey>,
+    /// From which end it is read.
+    pub(super) way: Way,
+    /// How many rows are wanted at once, at most.
+    pub(super) most: u32,
+    /// Whether the table is replicated: what was read of it stays so.
+    pub(super) is_final: bool,
     pub(super) is_whole: bool,
+}
+
+impl Span {
+    /// Whether a key is of what was not read yet. The keys that it has are in these bytes.
+    pub(super) fn has(&self, key: KeyRef<'_>, keys: &[u8]) -> bool {
+        let range = (self.low.map(|key| key.in_bytes(keys)), self.high.map(|key| key.in_bytes(keys)));
+        range.contains(&key)
+    }
 }
 
 /// Where a key was missing.
@@ -178,6 +200,14 @@ impl Owner {
     }
 }
 
+/// What was in a transaction's way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Culprit {
+    Row(u32),
+    /// A key that came into a range, or a row that only its owner knows.
+    Unknown,
+}
+
 /// Requests that travel together, and were sent.
 #[derive(Debug)]
 pub(super) struct Sent<'e, P: Port> {
@@ -218,6 +248,10 @@ pub(super) struct State<'e, P: Port> {
     pub(super) is_scout: bool,
     /// Whether this run has come to a row that was not fetched.
     pub(super) is_outside: bool,
+    /// What was in the way first, if something was.
+    pub(super) culprit: Option<Culprit>,
+    /// The entries of the row that is being written.
+    pub(super) entries: RowEntries,
     /// The numbers of the first `indexed` rows, by hashes of their tables and keys.
     index: FxHashMap<u64, u32>,
     indexed: usize,
@@ -243,6 +277,8 @@ impl<P: Port> State<'_, P> {
             leases_until: 0,
             is_scout: false,
             is_outside: false,
+            culprit: None,
+            entries: RowEntries::default(),
             index: FxHashMap::default(),
             indexed: 0,
         }
@@ -263,8 +299,9 @@ impl<P: Port> State<'_, P> {
         self.locks.clear();
         self.written.clear();
         self.log.clear();
-        (self.is_decided, self.is_over, self.claims) = (false, false, false);
+        (self.is_decided, self.is_over, self.claims, self.culprit) = (false, false, false, None);
         (self.is_scout, self.is_outside) = (false, false);
+        (self.is_decided, self.is_over, self.claims, self.culprit) = (false, false, false, None);
         if self.indexed > 0 {
             self.index.clear();
             self.indexed = 0;
@@ -277,8 +314,8 @@ impl<P: Port> State<'_, P> {
         for row in &mut self.rows {
             // Records that were made for this transaction have been taken out.
             let at = if row.is_made { None } else { row.at };
-            let Row { seen, intent, is_contended, .. } = *row;
-            *row = Row { at, seen, intent, is_contended, ..Row::new(row.table, row.owner, row.key) };
+            let Row { seen, intent, is_contended, is_final, .. } = *row;
+            *row = Row { at, seen, intent, is_contended, is_final, ..Row::new(row.table, row.owner, row.key) };
         }
         self.missing.clear();
         self.spans.clear();
@@ -288,7 +325,7 @@ impl<P: Port> State<'_, P> {
         self.locks.clear();
         self.written.clear();
         self.log.clear_for_claims();
-        (self.is_decided, self.is_over, self.claims) = (false, false, true);
+        (self.is_decided, self.is_over, self.claims, self.culprit) = (false, false, true, None);
     }
 
     /// The number of a row, which is added if the transaction has not come to it yet.
@@ -334,13 +371,6 @@ impl<P: Port> State<'_, P> {
         self.owners.iter().find(|owner| owner.node == node)
     }
 
-    /// Notes that a row is contended, if that is what a request about it has come to.
-    pub(super) fn has_ended(&mut self, row: Option<u32>, outcome: &Result<(), Error>) {
-        if let (Some(row), Err(Error::Conflict(_))) = (row, outcome) {
-            self.rows[row as usize].is_contended = true;
-        }
-    }
-
     /// The epoch in which the transaction commits at an owner.
     pub(super) fn epoch_at(&self, node: NodeId) -> u64 {
         self.owners.iter().find(|owner| owner.node == node).map_or(0, |owner| owner.epoch)
@@ -360,7 +390,7 @@ impl<P: Port> State<'_, P> {
     /// read one-sidedly may have been locked then, by a transaction that is decided and has shown
     /// other rows already: that does not count, unless it `is_believed`.
     pub(super) fn is_of_one_moment(&self, is_believed: bool) -> bool {
-        let mut read = self.rows.iter().filter(|row| row.at.is_some());
+        let mut read = self.rows.iter().filter(|row| row.at.is_some() && !row.is_final);
         let first = read.next();
         let is_seen = first.is_none_or(|row| row.location.is_none() || is_believed);
         is_seen && read.next().is_none() && usize::from(first.is_some()) + self.missing.len() <= 1
@@ -368,14 +398,18 @@ impl<P: Port> State<'_, P> {
 
     /// The value that a row has for the transaction.
     pub(super) fn value(&self, row: u32) -> Option<&[u8]> {
+        Some(self.range_of(row)?.of(self.arena.values.bytes()))
+    }
+
+    /// Where that is.
+    pub(super) fn range_of(&self, row: u32) -> Option<ArenaRange> {
         let row = &self.rows[row as usize];
-        let range = match row.op {
-            Op::Put(value) | Op::Publish(value) => value,
-            Op::Remove => return None,
-            Op::Nothing if row.was_there() => row.value?,
-            Op::Nothing => return None,
-        };
-        Some(range.of(self.arena.values.bytes()))
+        match row.op {
+            Op::Put(value) | Op::Publish(value) => Some(value),
+            Op::Remove => None,
+            Op::Nothing if row.was_there() => row.value,
+            Op::Nothing => None,
+        }
     }
 }
 

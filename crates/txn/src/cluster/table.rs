@@ -3,8 +3,9 @@
 use std::marker::PhantomData;
 
 use drtm_rdma::NodeId;
+use smallvec::SmallVec;
 
-use super::Partition;
+use super::{ClusterError, Partition, partition::Home};
 use crate::{Error, Hash, Key, copied::copied, storage::KeyRef};
 
 /// A table of a cluster: a name to be copied.
@@ -27,12 +28,36 @@ impl<K, C, O> ClusterTable<K, C, O> {
     pub(super) const fn new(number: u16, name: &'static str, partition: Partition<K>) -> Self {
         Self { number, name, partition, types: PhantomData }
     }
+
+    /// Whether every node has all of its rows.
+    pub(super) const fn is_replicated(&self) -> bool {
+        self.partition.is_replicated()
+    }
+
+    /// Refuses to write a table that is only read.
+    pub(super) fn check_writable(&self) -> Result<(), Error> {
+        if self.is_replicated() { Err(Error::Replicated { table: self.name }) } else { Ok(()) }
+    }
 }
 
-impl<K: Key, C, O> ClusterTable<K, C, O> {
-    /// Which of the owners has the row of a key.
-    pub(super) fn owner(&self, key: KeyRef<'_>, owners: &[NodeId]) -> Result<NodeId, Error> {
-        let owner = self.partition.owner(key, owners.len()).and_then(|owner| owners.get(owner));
-        owner.copied().ok_or(Error::Key { table: self.name })
+/// Which node has the row of a key: one of the owners, or, if every node has it, the one that is
+/// `here`.
+pub(super) fn owner_of<K: Key>(
+    (table, partition): (&'static str, &Partition<K>),
+    key: KeyRef<'_>,
+    owners: &[NodeId],
+    here: NodeId,
+) -> Result<NodeId, Error> {
+    match partition.home(key, owners.len()) {
+        Home::Owner(owner) => owners.get(owner).copied().ok_or(ClusterError::NoOwner { table }.into()),
+        Home::Everywhere => Ok(here),
+        Home::Nowhere => Err(ClusterError::NoOwner { table }.into()),
+        Home::NotAKey => Err(Error::Key { table }),
     }
+}
+
+/// The nodes that have rows of a table: the owners, or, if every node has all, the one that is
+/// `here`.
+pub(super) fn everywhere<K>(partition: &Partition<K>, owners: &[NodeId], here: NodeId) -> SmallVec<[NodeId; 8]> {
+    if partition.is_replicated() { SmallVec::from_slice(&[here]) } else { SmallVec::from_slice(owners) }
 }

@@ -1,30 +1,23 @@
-//! A transaction over many nodes: what a body does with rows, and its end.
+//! A transaction over many nodes: what a body does with rows, each in a file of its own, and its
+//! end.
 
-use std::{
-    borrow::Borrow,
-    fmt, mem,
-    ops::{Bound, RangeBounds},
-    rc::Rc,
-    time::Duration,
-};
+mod entry;
+mod range;
+mod read;
+mod upkeep;
+mod write;
+
+use std::{fmt, rc::Rc, time::Duration};
 
 use drtm_rdma::{Fabric, NodeId, Phase};
-use smallvec::SmallVec;
 
+pub use self::entry::{ClusterEntry, ClusterOccupiedEntry, ClusterVacantEntry};
 use super::{
-    ClusterTable,
     ask::{Ask, Asks},
     coordinator::Coordinator,
-    state::{Op, Row, Span, State},
+    state::{Culprit, Row, State},
 };
-use crate::{
-    AsKey, Codec, Conflict, Embedded, Error, Key, KeyRange, Ordered, Setting,
-    arena::{Arena, ArenaKey},
-    mutation::Mutation,
-    storage::KeyRef,
-    table::Kind,
-    tx::encode,
-};
+use crate::{Conflict, Embedded, Error, Setting, mutation::Mutation};
 
 /// How often a row that another transaction has locked is read again.
 const PATIENCE: u32 = 12;
@@ -47,11 +40,18 @@ pub struct ClusterTx<'e, F: Fabric, S: Setting<Engine = F::Engine> = Embedded> {
     pub(super) worker: Rc<Coordinator<'e, F, S>>,
     /// Until it is dropped.
     pub(super) state: Option<Box<State<'e, F::Port>>>,
+    /// Whether each read checks that all that was read is true at one moment.
+    is_opaque: bool,
 }
 
 impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> ClusterTx<'e, F, S> {
     pub(super) fn new(worker: Rc<Coordinator<'e, F, S>>, state: Box<State<'e, F::Port>>) -> Self {
-        Self { worker, state: Some(state) }
+        Self { worker, state: Some(state), is_opaque: false }
+    }
+
+    /// Checks at each read that all that was read is true at one moment, if `is_opaque`.
+    pub(super) fn be_opaque(&mut self, is_opaque: bool) {
+        self.is_opaque = is_opaque;
     }
 
     /// There until the transaction ends, which takes the transaction itself.
@@ -70,275 +70,29 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> ClusterTx<'e, F, S> {
         }
     }
 
-    /// The number of the row with a key, which is added if it is new.
-    pub(super) fn row<K: Key, C: Codec, O: Kind>(
-        &mut self,
-        table: ClusterTable<K, C, O>,
-        key: impl AsKey<K>,
-    ) -> Result<u32, Error> {
-        let mut buffer = mem::take(&mut self.state().arena.key);
-        let key = encode(key, &mut buffer);
-        let owner = table.owner(key, self.worker.owners());
-        let row = owner.and_then(|owner| self.state().row(table.number, key, owner));
-        self.state().arena.key = buffer;
-        row
-    }
-
-    /// Looks rows up that are not known yet, all at once.
-    pub(super) async fn fetch(&mut self, rows: &[u32]) -> Result<(), Error> {
-        let mut tries = 0;
-        loop {
-            let state = self.state();
-            let is_wanted = |row: &Row| !row.is_written() && (!row.is_known || row.was_there() && row.value.is_none());
-            let wanted = rows.iter().copied().filter(|row| is_wanted(&state.rows[*row as usize]));
-            let mut wanted: SmallVec<[u32; 16]> = wanted.collect();
-            wanted.sort_unstable();
-            wanted.dedup();
-            let asks: Asks = wanted.into_iter().map(Ask::Read).collect();
-            let outcome = self.round(Phase::Execute, &asks).await;
-            if !self.is_to_be_repeated(&outcome, &mut tries, PATIENCE).await {
-                return outcome;
-            }
-        }
-    }
-
     /// Whether a round is to be tried once more, since it has met a row that is locked: after a
     /// pause, which is longer each time, and only so often.
-    async fn is_to_be_repeated(&self, outcome: &Result<(), Error>, tries: &mut u32, most: u32) -> bool {
+    async fn is_to_be_repeated(&mut self, outcome: &Result<(), Error>, tries: &mut u32, most: u32) -> bool {
         let is_locked = matches!(outcome, Err(Error::Conflict(Conflict::Locked)));
         if !is_locked || *tries >= most {
             return false;
         }
         self.worker.endpoint().sleep(Duration::from_micros(1 << (*tries).min(LONGEST))).await;
         *tries += 1;
+        // It may be out of the way by now.
+        self.state().culprit = None;
         true
     }
 
-    pub(super) fn decode<K: Key, C: Codec, O: Kind>(
-        &mut self,
-        table: ClusterTable<K, C, O>,
-        row: u32,
-    ) -> Result<Option<C::Value>, Error> {
-        let value = self.state().value(row).map(C::decode).transpose();
-        value.map_err(|source| Error::Codec { table: table.name, source })
-    }
-
-    /// Gives a row a value, of which others hear at the commit.
-    pub(super) fn give<K: Key, C: Codec, O: Kind>(
-        &mut self,
-        table: ClusterTable<K, C, O>,
-        row: u32,
-        value: &C::Given,
-    ) -> Result<(), Error> {
-        let state = self.state();
-        let kept = state
-            .arena
-            .keep_value(|bytes| C::encode(value, bytes).map_err(|source| Error::Codec { table: table.name, source }));
-        state.rows[row as usize].op = Op::Put(kept?);
-        Ok(())
-    }
-
-    /// A row's value, if there is such a row.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Conflict`]; when the owner cannot be asked; or when the value is none of the
-    /// codec's.
-    pub async fn get<K: Key, C: Codec, O: Kind>(
-        &mut self,
-        table: ClusterTable<K, C, O>,
-        key: impl AsKey<K>,
-    ) -> Result<Option<C::Value>, Error> {
-        let row = self.row(table, key)?;
-        self.fetch(&[row]).await?;
-        self.decode(table, row)
-    }
-
-    /// The values of several rows, in one round trip to all of their owners.
-    ///
-    /// # Errors
-    ///
-    /// As for [`get`](Self::get).
-    pub async fn get_many<K: Key, C: Codec, O: Kind>(
-        &mut self,
-        table: ClusterTable<K, C, O>,
-        keys: impl IntoIterator<Item = impl AsKey<K>>,
-    ) -> Result<Vec<Option<C::Value>>, Error> {
-        let rows = keys.into_iter().map(|key| self.row(table, key)).collect::<Result<Vec<_>, _>>()?;
-        self.fetch(&rows).await?;
-        rows.into_iter().map(|row| self.decode(table, row)).collect()
-    }
-
-    /// Looks rows up that are going to be read or updated, in one round trip to all of their
-    /// owners.
-    ///
-    /// # Errors
-    ///
-    /// As for [`get`](Self::get).
-    pub async fn prefetch<K: Key, C: Codec, O: Kind>(
-        &mut self,
-        table: ClusterTable<K, C, O>,
-        keys: impl IntoIterator<Item = impl AsKey<K>>,
-    ) -> Result<(), Error> {
-        let rows = keys.into_iter().map(|key| self.row(table, key)).collect::<Result<SmallVec<[u32; 16]>, _>>()?;
-        self.fetch(&rows).await
-    }
-
-    /// Whether there is such a row.
-    ///
-    /// # Errors
-    ///
-    /// As for [`get`](Self::get).
-    pub async fn contains<K: Key, C: Codec, O: Kind>(
-        &mut self,
-        table: ClusterTable<K, C, O>,
-        key: impl AsKey<K>,
-    ) -> Result<bool, Error> {
-        let row = self.row(table, key)?;
-        self.fetch(&[row]).await?;
-        Ok(self.state().rows[row as usize].is_there())
-    }
-
-    /// The rows of a range of an ordered table, of all owners, in the order of their keys. As long
-    /// as the transaction has not ended, no other can bring a row into the range, or take one out.
-    ///
-    /// # Errors
-    ///
-    /// As for [`get`](Self::get).
-    pub async fn range<K: Key, C: Codec>(
-        &mut self,
-        table: ClusterTable<K, C, Ordered>,
-        range: impl KeyRange<K>,
-    ) -> Result<Vec<(K, C::Value)>, Error> {
-        let (low, high) = range.ends();
+    /// The row that the transaction was in conflict over, if it is known: its table, and its
+    /// encoded key.
+    pub(super) fn culprit(&self) -> (Option<&'static str>, Vec<u8>) {
         let mut bytes = Vec::new();
-        let bounds = [
-            keep_bound(&mut self.state().arena, low, &mut bytes)?,
-            keep_bound(&mut self.state().arena, high, &mut bytes)?,
-        ];
-        let first = self.state().spans.len();
-        for owner in self.worker.owners().to_vec() {
-            let [low, high] = bounds;
-            self.state().owner(owner);
-            self.state().spans.push(Span { table: table.number, owner, low, high, is_whole: false });
-        }
-        let mut tries = 0;
-        loop {
-            let left = self.state().spans.iter().zip(0..).skip(first).filter(|(span, _)| !span.is_whole);
-            let asks: Asks = left.map(|(_, number)| Ask::Scan(number)).collect();
-            if asks.is_empty() {
-                break;
-            }
-            let outcome = self.round(Phase::Execute, &asks).await;
-            if outcome.is_err() && !self.is_to_be_repeated(&outcome, &mut tries, PATIENCE).await {
-                outcome?;
-            }
-        }
-        self.rows_in(table, bounds)
-    }
-
-    /// The rows of a range that the transaction knows, all of which it has read.
-    fn rows_in<K: Key, C: Codec>(
-        &mut self,
-        table: ClusterTable<K, C, Ordered>,
-        [low, high]: [Bound<ArenaKey>; 2],
-    ) -> Result<Vec<(K, C::Value)>, Error> {
-        let state = &*self.state();
-        let keys = &state.arena.keys;
-        let range = (low.map(|key| key.in_bytes(keys)), high.map(|key| key.in_bytes(keys)));
-        let of_table = state
-            .rows
-            .iter()
-            .zip(0..)
-            .filter(|(row, _)| row.table == table.number && (row.is_known || row.is_written()) && row.is_there());
-        let mut found: Vec<(KeyRef<'_>, u32)> = of_table
-            .map(|(row, number)| (row.key.in_bytes(keys), number))
-            .filter(|(key, _)| range.contains(key))
-            .collect();
-        found.sort_unstable();
-        let of_row = |(key, number): (KeyRef<'_>, u32)| {
-            let key = key.decode::<K>().ok_or(Error::Key { table: table.name })?;
-            let value = C::decode(state.value(number).unwrap_or_default());
-            Ok((key, value.map_err(|source| Error::Codec { table: table.name, source })?))
-        };
-        found.into_iter().map(of_row).collect()
-    }
-
-    /// Gives a row a value, whether it is there or not. No other node is asked before the commit.
-    ///
-    /// # Errors
-    ///
-    /// When the value cannot be encoded.
-    pub async fn put<K: Key, C: Codec, O: Kind>(
-        &mut self,
-        table: ClusterTable<K, C, O>,
-        key: impl AsKey<K>,
-        value: impl Borrow<C::Given>,
-    ) -> Result<(), Error> {
-        let row = self.row(table, key)?;
-        self.give(table, row, value.borrow())
-    }
-
-    /// Inserts a row that is not there.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Exists`]; otherwise as for [`get`](Self::get).
-    pub async fn insert<K: Key, C: Codec, O: Kind>(
-        &mut self,
-        table: ClusterTable<K, C, O>,
-        key: impl AsKey<K>,
-        value: impl Borrow<C::Given>,
-    ) -> Result<(), Error> {
-        let number = self.row(table, key)?;
-        self.fetch(&[number]).await?;
-        if self.state().rows[number as usize].is_there() {
-            return Err(Error::Exists { table: table.name });
-        }
-        self.give(table, number, value.borrow())
-    }
-
-    /// Changes a row's value, if there is such a row. Gives what the change gives.
-    ///
-    /// # Errors
-    ///
-    /// As for [`get`](Self::get).
-    pub async fn update<K: Key, C: Codec, O: Kind, R>(
-        &mut self,
-        table: ClusterTable<K, C, O>,
-        key: impl AsKey<K>,
-        change: impl FnOnce(&mut C::Value) -> R,
-    ) -> Result<Option<R>, Error>
-    where
-        C::Value: Borrow<C::Given>,
-    {
-        let row = self.row(table, key)?;
-        self.fetch(&[row]).await?;
-        let Some(mut value) = self.decode(table, row)? else { return Ok(None) };
-        let result = change(&mut value);
-        self.give(table, row, value.borrow())?;
-        Ok(Some(result))
-    }
-
-    /// Removes a row. Tells whether it was there.
-    ///
-    /// # Errors
-    ///
-    /// As for [`get`](Self::get).
-    pub async fn remove<K: Key, C: Codec, O: Kind>(
-        &mut self,
-        table: ClusterTable<K, C, O>,
-        key: impl AsKey<K>,
-    ) -> Result<bool, Error> {
-        let number = self.row(table, key)?;
-        self.fetch(&[number]).await?;
-        let row = &mut self.state().rows[number as usize];
-        let is_there = row.is_there();
-        if is_there {
-            // What was never there is as it was.
-            row.op = if row.was_there() || !row.is_known { Op::Remove } else { Op::Nothing };
-        }
-        Ok(is_there)
+        let Some(state) = &self.state else { return (None, bytes) };
+        let Some(Culprit::Row(row)) = state.culprit else { return (None, bytes) };
+        let Row { table, key, .. } = state.rows[row as usize];
+        key.in_bytes(&state.arena.keys).write(self.worker.key_size(table), &mut bytes);
+        (Some(self.worker.table_name(table)), bytes)
     }
 
     /// Ends the transaction: makes everything that it has written happen, at one moment.
@@ -405,7 +159,7 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> ClusterTx<'e, F, S> {
         }
         let State { rows: known, arena, .. } = self.state();
         let all = all || known.iter().all(|row| !row.is_contended);
-        let claimed = known.iter().zip(0..).filter(|(row, _)| all || row.is_contended);
+        let claimed = known.iter().zip(0..).filter(|(row, _)| !row.is_final && (all || row.is_contended));
         let mut rows: Vec<u32> = claimed.map(|(_, number)| number).collect();
         rows.sort_unstable_by_key(|row| {
             let row = &known[*row as usize];
@@ -581,19 +335,6 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> ClusterTx<'e, F, S> {
         self.state().is_over = true;
         outcome
     }
-}
-
-/// Keeps the key of a bound until the transaction ends.
-fn keep_bound<K: Key>(
-    arena: &mut Arena,
-    bound: Bound<impl AsKey<K>>,
-    buffer: &mut Vec<u8>,
-) -> Result<Bound<ArenaKey>, Error> {
-    Ok(match bound {
-        Bound::Included(key) => Bound::Included(arena.keep_key(encode(key, buffer))?),
-        Bound::Excluded(key) => Bound::Excluded(arena.keep_key(encode(key, buffer))?),
-        Bound::Unbounded => Bound::Unbounded,
-    })
 }
 
 impl<F: Fabric, S: Setting<Engine = F::Engine>> Drop for ClusterTx<'_, F, S> {

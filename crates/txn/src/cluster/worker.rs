@@ -19,7 +19,7 @@ use super::{
         Scan, Settle, Unlock,
     },
 };
-use crate::{Conflict, Embedded, Error, Setting, mutation::Mutation};
+use crate::{Conflict, Db, Embedded, Error, Options, Setting, mutation::Mutation, position::Way};
 
 /// After how many runs a closure's rows are locked before it is run again.
 pub(super) const CLAIM_AFTER: u32 = 2;
@@ -61,6 +61,12 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> Worker<'e, F, S> {
     #[must_use]
     pub fn owners(&self) -> &[NodeId] {
         self.inner.owners()
+    }
+
+    /// The rows of this node alone, as [`Node::local`](super::Node::local) gives them.
+    #[must_use]
+    pub fn local(&self) -> &Db<S> {
+        &self.inner.node.db
     }
 
     /// Serves the transactions of other nodes, and ends those of its own that were dropped, beside
@@ -150,12 +156,36 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> Worker<'e, F, S> {
     /// See [`Node`](super::Node).
     pub async fn transact<T>(
         &self,
+        body: impl AsyncFnMut(&mut ClusterTx<'e, F, S>) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        self.transact_with(Options::new(), body).await
+    }
+
+    /// Like [`transact`](Self::transact), as these options say: how often `body` is run at most,
+    /// and until when. A run is not interrupted, and waits in it are bounded by themselves.
+    ///
+    /// Time is the fabric's: a [deadline](Options::deadline) is as far from now on its clock as it
+    /// is on the machine's, and [`Options::within`] is time on its clock.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Contended`] when the options do not allow another run, which says what was in the
+    /// way; otherwise as for [`transact`](Self::transact).
+    ///
+    /// # Example
+    ///
+    /// See [`Cluster::transact_with`](super::Cluster::transact_with).
+    pub async fn transact_with<T>(
+        &self,
+        options: Options,
         mut body: impl AsyncFnMut(&mut ClusterTx<'e, F, S>) -> Result<T, Error>,
     ) -> Result<T, Error> {
+        let until = options.time_left().map(|left| self.endpoint().now() + left);
         let mut runs = 0;
         let mut state = self.inner.state().await;
         let chosen = self.inner.choose(&mut state);
         let mut tx = ClusterTx::new(Rc::clone(&self.inner), state);
+        tx.be_opaque(options.is_opaque);
         loop {
             let ended = match tx.claim(false).await {
                 Ok(()) => body(&mut tx).await,
@@ -171,9 +201,13 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> Worker<'e, F, S> {
                 Err(error) => Err(tx.validate().await.err().unwrap_or(error)),
             };
             match ended {
-                Err(Error::Conflict(cause)) => {
+                Err(Error::Conflict(conflict)) => {
                     runs += 1;
-                    self.inner.count(cause);
+                    self.inner.count(conflict);
+                    if options.allows_no_more_than(runs) || until.is_some_and(|until| self.endpoint().now() >= until) {
+                        let (table, key) = tx.culprit();
+                        return Err(Error::Contended { attempts: runs, conflict, table, key });
+                    }
                     self.inner.pause(runs).await;
                     tx.run_again(runs >= CLAIM_AFTER);
                 }
@@ -362,7 +396,9 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> Worker<'e, F, S> {
                 charge(Ask::Scan(0));
                 // What a message has beside rows: leaves, most of all.
                 let most = self.endpoint().capabilities().max_message_bytes / 2;
-                owner.scan(rows.table, (rows.low, rows.high), rows.holder, most, is_dead).map_err(refused)
+                let way = if rows.is_back { Way::Down } else { Way::Up };
+                let range = (rows.low, rows.high, way);
+                owner.scan(rows.table, range, rows.holder, (rows.most, most), is_dead).map_err(refused)
             }),
             Place::NUMBER => call.answer::<Place>(|row| {
                 charge(Ask::Place(0));

@@ -1,6 +1,6 @@
 //! How a closure's transaction is run.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// How [`Db::transact_with`](crate::Db::transact_with) runs a transaction. By default like
 /// [`Db::transact`](crate::Db::transact): as often as it takes.
@@ -37,6 +37,7 @@ use std::time::Instant;
 pub struct Options {
     attempts: Option<u32>,
     deadline: Option<Instant>,
+    patience: Option<Duration>,
     pub(crate) is_opaque: bool,
 }
 
@@ -45,7 +46,7 @@ impl Options {
     #[must_use]
     #[inline]
     pub const fn new() -> Self {
-        Self { attempts: None, deadline: None, is_opaque: false }
+        Self { attempts: None, deadline: None, patience: None, is_opaque: false }
     }
 
     /// Bounds how often the closure is run. It is run once at least.
@@ -61,6 +62,27 @@ impl Options {
     #[inline]
     pub const fn deadline(self, at: Instant) -> Self {
         Self { deadline: Some(at), ..self }
+    }
+
+    /// Sets a [deadline](Self::deadline) that is so long after the transaction is begun.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use drtm::{Conflict, Db, Error, Options};
+    ///
+    /// let db = Db::new()?;
+    /// let patience = Options::new().within(Duration::from_millis(1));
+    /// let failed = db.transact_with(patience, |_| Err::<(), _>(Conflict::Locked.into()));
+    /// assert!(matches!(failed, Err(Error::Contended { conflict: Conflict::Locked, .. })));
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[must_use]
+    #[inline]
+    pub const fn within(self, patience: Duration) -> Self {
+        Self { patience: Some(patience), ..self }
     }
 
     /// Makes every read check that all that the closure has seen was true at one moment. A read
@@ -93,14 +115,42 @@ impl Options {
         Self { is_opaque: true, ..self }
     }
 
+    /// Returns the options of a transaction that begins now.
+    #[inline]
+    pub(crate) fn begun(self) -> Self {
+        let Some(patience) = self.patience else { return self };
+        // One that is later than any moment is none.
+        let until = Instant::now().checked_add(patience);
+        let deadline = match (self.deadline, until) {
+            (Some(deadline), Some(until)) => Some(deadline.min(until)),
+            (deadline, until) => deadline.or(until),
+        };
+        Self { deadline, patience: None, ..self }
+    }
+
+    /// Returns how long the closure may be run again, from now on.
+    #[cfg(not(feature = "model"))]
+    pub(crate) fn time_left(&self) -> Option<Duration> {
+        let left = self.deadline.map(|at| at.saturating_duration_since(Instant::now()));
+        match (left, self.patience) {
+            (Some(left), Some(patience)) => Some(left.min(patience)),
+            (left, patience) => left.or(patience),
+        }
+    }
+
     /// Returns whether the closure may not be run as often as it takes.
     #[inline(always)]
     pub(crate) const fn is_bounded(&self) -> bool {
         self.attempts.is_some() || self.deadline.is_some()
     }
 
+    /// Returns whether the closure is not run more often than this.
+    pub(crate) fn allows_no_more_than(&self, runs: u32) -> bool {
+        self.attempts.is_some_and(|most| runs >= most)
+    }
+
     /// Returns whether the closure is not run again after so many runs.
     pub(crate) fn are_exhausted(&self, runs: u32) -> bool {
-        self.attempts.is_some_and(|most| runs >= most) || self.deadline.is_some_and(|at| Instant::now() >= at)
+        self.allows_no_more_than(runs) || self.deadline.is_some_and(|at| Instant::now() >= at)
     }
 }

@@ -25,9 +25,9 @@ impl<S: Setting> Db<S> {
     /// # Errors
     ///
     /// [`Error::NoSuchTable`]; [`Error::Dropped`] if another thread drops the table at the same
-    /// time; [`Error::Nested`] within the closure of a transaction; [`Error::Closed`];
-    /// [`Error::Poisoned`], and the table stays then; [`Error::OutcomeUnknown`] if the log fails
-    /// meanwhile.
+    /// time; [`Error::OfCluster`]; [`Error::Nested`] within the closure of a transaction;
+    /// [`Error::Closed`]; [`Error::Poisoned`], and the table stays then;
+    /// [`Error::OutcomeUnknown`] if the log fails meanwhile.
     ///
     /// # Example
     ///
@@ -54,6 +54,7 @@ impl<S: Setting> Db<S> {
         let Some(table) = db.catalog.named(name) else { return Err(Error::NoSuchTable { name: name.to_owned() }) };
         // A thread that makes an index of it ends first.
         let turn = table.indexes.turn();
+        table.indexes.check_own(&table.name)?;
         let id = db.catalog.id(table.number).unwrap_or_default();
         self.drop_from_catalog(table, || db.announce(&CatalogChange::TableDropped(id)))?;
         drop(turn);
@@ -108,9 +109,9 @@ impl<S: Setting> Db<S> {
     ///
     /// # Errors
     ///
-    /// [`Error::NoSuchIndex`]; [`Error::Nested`] within the closure of a transaction;
-    /// [`Error::Closed`]; [`Error::Poisoned`], and the index stays then; [`Error::OutcomeUnknown`]
-    /// if the log fails meanwhile.
+    /// [`Error::NoSuchIndex`]; [`Error::OfCluster`]; [`Error::Nested`] within the closure of a
+    /// transaction; [`Error::Closed`]; [`Error::Poisoned`], and the index stays then;
+    /// [`Error::OutcomeUnknown`] if the log fails meanwhile.
     ///
     /// # Example
     ///
@@ -142,6 +143,7 @@ impl<S: Setting> Db<S> {
         if table.check_open().is_err() || !table.indexes.know(name) {
             return Err(missing());
         }
+        table.indexes.check_own(&table.name)?;
         let id = db.catalog.id(table.number).unwrap_or_default();
         table.indexes.unrecord(name, || db.announce(&CatalogChange::IndexDropped(id, name.to_owned())))?;
         // Writers are told first that there is no such index. One that still comes to its entries

@@ -1,7 +1,7 @@
 //! The entries that a row has in the indexes of its table: listed before and after a change, so
 //! that what differs is changed and nothing else.
 
-use super::{Indexes, upkeep};
+use super::upkeep;
 use crate::{Error, Key, arena::ArenaKey, state::vec_bytes, storage::KeyRef};
 
 /// The entries of a row that is written. Kept by a thread, so that nothing is allocated once it has
@@ -21,10 +21,11 @@ impl RowEntries {
         of(&self.old) + of(&self.new) + self.row.capacity()
     }
 
-    /// Lists what a row has with its old value, and what it is to have with the new one.
+    /// Lists what a row has with its old value, and what it is to have with the new one: `list`
+    /// adds those of a key and a value.
     pub(crate) fn list(
         &mut self,
-        indexes: &Indexes,
+        list: impl Fn(KeyRef<'_>, &[u8], &mut Entries) -> Result<(), Error>,
         (row, size): (KeyRef<'_>, usize),
         old: Option<&[u8]>,
         new: Option<&[u8]>,
@@ -33,7 +34,7 @@ impl RowEntries {
         row.write(size, &mut self.row);
         for (value, entries) in [(old, &mut self.old), (new, &mut self.new)] {
             entries.clear();
-            value.map_or(Ok(()), |value| indexes.list(row, value, entries))?;
+            value.map_or(Ok(()), |value| list(row, value, entries))?;
             entries.put_in_order();
         }
         Ok(())

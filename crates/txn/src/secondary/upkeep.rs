@@ -39,6 +39,26 @@ pub(crate) struct Indexes {
     names: Mutex<Names>,
     /// Whether one of them was not opened yet.
     has_unopened: AtomicBool,
+    /// Who may write the table, as a number of [`Writers`].
+    writers: AtomicU8,
+}
+
+/// Who may write a table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Writers {
+    /// The transactions of its database.
+    Own,
+    /// These, and a cluster's: it has no indexes.
+    Shared,
+    /// A cluster's only: its entries in indexes may be on other nodes.
+    Cluster,
+    /// None any more: every node of a cluster has the same rows.
+    Nobody,
+}
+
+impl Writers {
+    const ALL: [Self; 4] = [Self::Own, Self::Shared, Self::Cluster, Self::Nobody];
 }
 
 /// Names of indexes that a log has.
@@ -70,7 +90,7 @@ const WHOLE: u8 = 1;
 const GIVEN_UP: u8 = 2;
 
 /// Knows a row's entries in an index. Without types, which the table has.
-pub(super) trait Lister: Any + Send + Sync {
+pub(crate) trait Lister: Any + Send + Sync {
     /// The index's name.
     fn name(&self) -> &'static str;
 
@@ -86,6 +106,12 @@ impl fmt::Debug for dyn Lister {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Lister").field(&self.name()).finish()
     }
+}
+
+/// What knows a row's entries in an index.
+#[cfg(not(feature = "model"))]
+pub(crate) fn lister<K: Key, C: Codec, I: Key, U: Uniqueness>(def: IndexDef<K, C, I, U>, table: Name) -> impl Lister {
+    Opened { def, table }
 }
 
 /// An index that is open.
@@ -210,6 +236,36 @@ impl Indexes {
         if self.has_unopened.load(Acquire) { self.names.lock().unopened.first().cloned() } else { None }
     }
 
+    /// Sets who may write the table from now on; `tell` tells those that do.
+    #[cfg(not(feature = "model"))]
+    pub(crate) fn set_writers(&self, writers: Writers, tell: impl FnOnce() -> u64) {
+        self.change(tell, || {
+            self.writers.store(writers as u8, SeqCst);
+            // A writer looks closer then.
+            self.look_again();
+        });
+    }
+
+    /// Who may write the table.
+    pub(crate) fn writers(&self) -> Writers {
+        let writers = self.writers.load(Acquire);
+        Writers::ALL.into_iter().find(|one| *one as u8 == writers).unwrap_or(Writers::Own)
+    }
+
+    /// Refuses a writer that is a transaction of the database alone.
+    pub(crate) fn check_writer(&self, table: &Name) -> Result<(), Error> {
+        match self.writers() {
+            Writers::Own | Writers::Shared => Ok(()),
+            Writers::Cluster => Err(Error::OfCluster { table: table.get() }),
+            Writers::Nobody => Err(Error::Replicated { table: table.get() }),
+        }
+    }
+
+    /// Refuses to change the table itself, if it is one of a cluster.
+    pub(crate) fn check_own(&self, table: &Name) -> Result<(), Error> {
+        if self.writers() == Writers::Own { Ok(()) } else { Err(Error::OfCluster { table: table.get() }) }
+    }
+
     /// Whether there is one of this name, of every row.
     pub(super) fn have(&self, name: &str) -> bool {
         self.all().any(|listed| listed.index.name() == name && listed.stage.load(Acquire) == WHOLE)
@@ -268,7 +324,10 @@ impl Indexes {
 
     /// Finds out whether there may be any.
     fn look_again(&self) {
-        let has_some = self.all().any(|listed| listed.stage.load(Relaxed) != GIVEN_UP) || self.not_opened().is_some();
+        let is_refused = matches!(self.writers(), Writers::Cluster | Writers::Nobody);
+        let has_some = is_refused
+            || self.all().any(|listed| listed.stage.load(Relaxed) != GIVEN_UP)
+            || self.not_opened().is_some();
         self.has_some.store(has_some, SeqCst);
     }
 

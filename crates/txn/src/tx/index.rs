@@ -1,13 +1,13 @@
 //! Finding rows by indexes: an entry of the index says which row it is, and the table has it.
 
-use std::{ops::Bound, sync::atomic::Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 
 use super::{Found, Mode, Tx};
 use crate::{
     AsKey, Codec, Error, Index, IndexKeys, Key, KeyRange, Ordered, Point, Rows, Setting, Sorted, Table, Unique,
     Uniqueness,
     name::Name,
-    position::{Position, Way, bytes},
+    position::{Ends, Position, Way},
     table::Kind,
 };
 
@@ -45,7 +45,7 @@ impl<K: Key, C: Codec, I: Key, U: Uniqueness, O: Kind> Sorted for Index<K, C, I,
 
     #[inline]
     fn position(bounds: impl KeyRange<I>, way: Way) -> Position {
-        Position::of_entries::<K, I, U>(bounds, way)
+        Position::at(Ends::of_entries::<K, I, U>(bounds), way)
     }
 
     #[inline]
@@ -115,7 +115,7 @@ impl<K: Key, C: Codec, I: Key, U: Uniqueness, O: Kind> Sorted for IndexKeys<K, C
 
     #[inline]
     fn position(bounds: impl KeyRange<I>, way: Way) -> Position {
-        Position::of_entries::<K, I, U>(bounds, way)
+        Position::at(Ends::of_entries::<K, I, U>(bounds), way)
     }
 
     #[inline]
@@ -128,56 +128,6 @@ impl<K: Key, C: Codec, I: Key, U: Uniqueness, O: Kind> Sorted for IndexKeys<K, C
     ) -> Result<(I, K), Error> {
         Ok(U::entry(entry, tx.read_found(index, found, U::Codec::<K>::decode)?))
     }
-}
-
-impl Position {
-    /// Entries by a range of what comes first in their keys.
-    fn of_entries<K: Key, I: Key, U: Uniqueness>(range: impl KeyRange<I>, way: Way) -> Self {
-        if U::IS_UNIQUE {
-            return Self::new::<I>(range, way);
-        }
-        let (start, end) = range.ends();
-        if <(I, K)>::FITS {
-            // All keys that begin with a part are from `low` to `high`. (A part that is nothing is
-            // shifted out.)
-            let bits = 8 * K::SIZE.unwrap_or(0) as u32;
-            let low = |part: u64| part.checked_shl(bits).unwrap_or(0);
-            let high = |part: u64| low(part) | !u64::MAX.checked_shl(bits).unwrap_or(0);
-            let start = match start.map(|key| key.packed()) {
-                Bound::Excluded(part) => Bound::Excluded(high(part)),
-                start => start.map(low),
-            };
-            let end = match end.map(|key| key.packed()) {
-                Bound::Included(part) => Bound::Included(high(part)),
-                end => end.map(low),
-            };
-            return Self::of_words((start, end), way);
-        }
-        let end = match end.map(|part| bytes(part, false)) {
-            Bound::Included(part) => beyond(part).map_or(Bound::Unbounded, Bound::Excluded),
-            end => end,
-        };
-        let bounds = match start.map(|part| bytes(part, false)) {
-            Bound::Excluded(part) => match beyond(part.clone()) {
-                Some(start) => (Bound::Included(start), end),
-                // Nothing comes after it.
-                None => (Bound::Included(part.clone()), Bound::Excluded(part)),
-            },
-            start => (start, end),
-        };
-        Self::of_bytes(bounds, way)
-    }
-}
-
-/// The least string after all that begin with this one.
-fn beyond(mut bytes: Vec<u8>) -> Option<Vec<u8>> {
-    while let Some(last) = bytes.pop() {
-        if let Some(next) = last.checked_add(1) {
-            bytes.push(next);
-            return Some(bytes);
-        }
-    }
-    None
 }
 
 impl<S: Setting, M: Mode> Tx<'_, S, M> {

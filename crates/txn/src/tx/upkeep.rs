@@ -37,6 +37,7 @@ impl<'db, S: Setting> Tx<'db, S> {
         op: WriteOp,
         write: impl FnOnce(&mut Self) -> Result<(), Error>,
     ) -> Result<(), Error> {
+        opened.indexes.check_writer(&opened.name)?;
         if let Some(index) = opened.indexes.not_opened() {
             return Err(Error::IndexNotOpened { table: opened.name.get(), index });
         }
@@ -47,7 +48,8 @@ impl<'db, S: Setting> Tx<'db, S> {
         }
         let mut entries = mem::take(&mut state.entries);
         let (old, new) = (old.map(|old| Self::bytes(state, old)), Found::of(op).map(|new| Self::bytes(state, new)));
-        let listed = entries.list(&opened.indexes, (key, opened.key_size), old, new);
+        let listed =
+            entries.list(|row, value, into| opened.indexes.list(row, value, into), (key, opened.key_size), old, new);
         let before = self.savepoint();
         let written = listed.and_then(|()| write(self)).and_then(|()| self.change_entries(opened, &entries));
         self.state().entries = entries;

@@ -30,13 +30,6 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> Coordinator<'e, F, S> {
         self.node.log.backups > 0
     }
 
-    /// Bytes of a table's keys that are words.
-    pub(super) fn key_size(&self, table: u16) -> usize {
-        let home = &self.node.home;
-        let served = home.tables.get(usize::from(table));
-        served.and_then(|served| home.db.catalog.get(served.number)).map_or(0, |opened| opened.key_size)
-    }
-
     /// The owners that a transaction writes to, in order, and how long their redo records will be.
     pub(super) fn written(&self, state: &State<'e, F::Port>) -> Result<Written, Error> {
         let mut written = Written::new();

@@ -1,0 +1,90 @@
+//! Why an owner refuses.
+
+/// Why an owner refuses a request.
+///
+/// # Example
+///
+/// ```
+/// use drtm_txn::cluster::Refusal;
+///
+/// assert!(Refusal::Full.to_string().contains("memory"));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// Another transaction has the record locked.
+    #[error("another transaction has the row locked")]
+    Locked = 1,
+    /// The record is not where it was.
+    #[error("the row has moved")]
+    Moved = 2,
+    /// There is no memory for the value.
+    #[error("its memory is full: remove rows, or start it with more")]
+    Full = 3,
+    /// It serves no such table.
+    #[error("it has no table of this number: start all nodes with the same tables")]
+    NoTable = 4,
+    /// The key is none of the table's.
+    #[error("the key is none of the table's: start all nodes with the same tables")]
+    NotItsKey = 5,
+    /// The key or the value is longer than that of any row.
+    #[error("the key or the value is too long: divide the row")]
+    TooLong = 6,
+    /// The record is not locked by the transaction that wants to write it.
+    #[error("the transaction does not hold the lock of a row that it wants to write")]
+    NotHeld = 7,
+    /// It is closing.
+    #[error("it is closing")]
+    Closed = 8,
+    /// Its store is corrupt.
+    #[error("its store is corrupt: restore it")]
+    Corrupt = 9,
+    /// The table has no order.
+    #[error("the table has no order: ranges are of ordered tables")]
+    NotOrdered = 12,
+    /// It believes the cluster to be another.
+    #[error("it was started with other tables, partitions, or another engine or version: start all alike")]
+    Other = 10,
+    /// The table is replicated, and only read.
+    #[error("the table is replicated, and only read: start all nodes with the same tables")]
+    ReadOnly = 13,
+    /// A node that is gone has the row locked.
+    #[error("a node that has died has the row locked: recover that node, or restart the cluster")]
+    HolderDead = 11,
+}
+
+impl Refusal {
+    const ALL: [Self; 13] = [
+        Self::Locked,
+        Self::Moved,
+        Self::Full,
+        Self::NoTable,
+        Self::NotItsKey,
+        Self::TooLong,
+        Self::NotHeld,
+        Self::Closed,
+        Self::Corrupt,
+        Self::Other,
+        Self::HolderDead,
+        Self::NotOrdered,
+        Self::ReadOnly,
+    ];
+
+    /// The refusal of a number.
+    pub(in crate::cluster) fn from_number(number: u32) -> Option<Self> {
+        Self::ALL.into_iter().find(|refusal| *refusal as u32 == number)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_refusal_has_a_number() {
+        for refusal in Refusal::ALL {
+            assert_eq!(Refusal::from_number(refusal as u32), Some(refusal));
+        }
+        assert_eq!(Refusal::from_number(0), None);
+    }
+}
