@@ -39,9 +39,9 @@
 //!
 //! # What it does not do yet
 //!
-//! Nodes keep their rows in memory only. When a node dies, its rows are
-//! in the memory of its [backups](NodeBuilder::backups), if it has any, but no node takes its place.
-//! What it had locked stays locked, and is told of ([`Refusal::HolderDead`]).
+//! Nodes keep their rows in memory only. When a node dies, its rows are in the memory of its
+//! [backups](NodeBuilder::backups), if it has any, but no node takes its place. What it had locked
+//! stays locked, and is told of ([`Refusal::HolderDead`]).
 
 mod adapt;
 mod ask;

@@ -74,9 +74,9 @@ impl<F: Fabric, S: Setting<Engine = F::Engine>> NodeBuilder<F, S> {
     /// be chosen before tables are added; all nodes choose alike.
     ///
     /// What a transaction writes is in the memory of all backups of its owners before it is
-    /// decided. Backups apply it to replicas. Owners are then written by transactions of the cluster
-    /// only: [`Node::local`] refuses, with [`ClusterError::NotLogged`] as the reason. A backup that
-    /// is gone stops all that write to its owners.
+    /// decided. Backups apply it to replicas. Owners are then written by transactions of the
+    /// cluster only: [`Node::local`] refuses, with [`ClusterError::NotLogged`] as the reason. A
+    /// backup that is gone stops all that write to its owners.
     ///
     /// # Errors
     ///

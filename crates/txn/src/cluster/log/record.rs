@@ -17,9 +17,9 @@
 //!
 //! The checksum is of the whole record, its own bytes as zeros; in a void record, of its head
 //! alone. So a void record is made of another by writing its head. A WRITE becomes visible word by
-//! word, in any order. A reader takes no record for whole unless its first word has the position where it
-//! looks, its last one too, and all between has the checksum. What an earlier round of the ring has
-//! left has other positions.
+//! word, in any order. A reader takes no record for whole unless its first word has the position
+//! where it looks, its last one too, and all between has the checksum. What an earlier round of the
+//! ring has left has other positions.
 
 use zerocopy::{
     FromBytes, Immutable, IntoBytes, KnownLayout,
