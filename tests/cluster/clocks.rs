@@ -20,11 +20,14 @@ use crate::bed::{Bed, Fault, Script, Size, Sound, Tables, With, node};
 
 const SIZE: Size = Size { nodes: 2, owners: 1, coroutines: 1, protocol: Protocol::DRTM };
 
+/// By how much the time is uncertain for each node, or why it is refused.
+type Told = Arc<Mutex<Vec<(NodeId, Result<Duration, String>)>>>;
+
 /// Asks for the time, and gives what becomes of that to a check.
 #[derive(Clone)]
 struct Asks {
     after: Duration,
-    told: Arc<Mutex<Vec<(NodeId, Result<Duration, String>)>>>,
+    told: Told,
 }
 
 impl Script for Asks {
@@ -175,8 +178,7 @@ fn costs(protocol: Protocol, config: LocalConfig) -> [(u64, u64); 4] {
         costs[3] = cost(&worker, tables, true).await;
         *told.lock().expect("no thread panics") = costs;
     });
-    let costs = *costs.lock().expect("no thread panics");
-    costs
+    *costs.lock().expect("no thread panics")
 }
 
 #[test]
@@ -213,13 +215,13 @@ fn the_owner_s_own_transactions_respect_leases() {
         let words = db.table(crate::bed::WORDS).expect("it is there");
         let put = |value: u8| {
             let mut tx = db.begin()?;
-            tx.put(words, &7, &[value; 8][..]).and_then(|_| tx.commit())
+            tx.put(words, 7, &[value; 8][..]).and_then(|_| tx.commit())
         };
         put(1).expect("it is free");
         cost(&worker, tables, false).await;
         let refused = put(2).expect_err("it is leased");
         assert!(matches!(refused, Error::Conflict(Conflict::Locked)), "{refused}");
-        let read = db.transact(|tx| tx.get(words, &7)).expect("readers need no lock");
+        let read = db.transact(|tx| tx.get(words, 7)).expect("readers need no lock");
         assert_eq!(read, Some(vec![1; 8]));
         // Of the cluster's transactions, others share the lease, and writers fail.
         cost(&worker, tables, false).await;
@@ -239,7 +241,7 @@ fn the_owner_s_own_transactions_wait_leases_out() {
         let words = db.table(crate::bed::WORDS).expect("it is there");
         for round in 0..5_u8 {
             cost(&worker, tables, false).await;
-            db.transact(|tx| tx.put(words, &7, &[round; 8][..])).expect("the lease ends");
+            db.transact(|tx| tx.put(words, 7, &[round; 8][..])).expect("the lease ends");
             let read = worker.transact_on(|sets| sets.read(tables.words, 7), |rows| rows.get(tables.words, 7)).await;
             assert_eq!(read.expect("nothing is in its way"), Some(vec![round; 8]));
         }

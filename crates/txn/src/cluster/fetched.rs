@@ -31,7 +31,7 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> Worker<'e, F, S> {
     /// result.
     ///
     /// Rows of other nodes that are going to be written are locked first, and those that are only
-    /// read are leased. A lease is not given back: until it ends, nobody can lock the row. Rows are
+    /// read are leased. A lease is not given back: until it ends, none can lock the row. Rows are
     /// what `declare` says. Others that the body comes to abort it, and are found out by a run that
     /// locks nothing. If nothing is declared, all rows are found out so. The body must come to the
     /// same rows whenever it sees the same values.
@@ -255,7 +255,8 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> ClusterTx<'e, F, S> {
         self.reserve_log().await?;
         self.place().await?;
         self.enter_region()?;
-        // What is here, or was claimed, is asked for in any case: that brings the epoch.
+        // Rows that are here, or were claimed, are locked once more in any case: that brings the
+        // epoch.
         let (id, claims) = (self.worker.id(), self.state().claims);
         let is_left = |row: &Row| row.is_written() && (claims || row.owner == id || !row.is_ready());
         let asks = self.ask(Ask::Lock, is_left);

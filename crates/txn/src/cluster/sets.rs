@@ -10,12 +10,14 @@ use super::{
 };
 use crate::{AsKey, Codec, Conflict, Embedded, Error, Key, Setting, table::Kind};
 
-/// The rows that a transaction is going to use: see [`Worker::transact_on`].
+/// The rows that a transaction is going to use: see
+/// [`Worker::transact_on`](super::Worker::transact_on).
 pub struct Sets<'t, 'e, F: Fabric, S: Setting<Engine = F::Engine> = Embedded> {
     pub(super) tx: &'t mut ClusterTx<'e, F, S>,
 }
 
-/// The rows that a transaction has fetched: see [`Worker::transact_on`].
+/// The rows that a transaction has fetched: see
+/// [`Worker::transact_on`](super::Worker::transact_on).
 pub struct Rows<'t, 'e, F: Fabric, S: Setting<Engine = F::Engine> = Embedded> {
     pub(super) tx: &'t mut ClusterTx<'e, F, S>,
 }
