@@ -34,7 +34,8 @@
 //!
 //! # What it does not do yet
 //!
-//! Nodes keep their rows in memory only, and the rows of a node that dies are gone. What it had locked stays locked, and is told of ([`Refusal::HolderDead`]).
+//! Nodes keep their rows in memory only, and the rows of a node that dies are gone. What it had
+//! locked stays locked, and is told of ([`Refusal::HolderDead`]).
 
 mod ask;
 mod column;
@@ -42,6 +43,7 @@ mod coordinator;
 mod error;
 mod handle;
 mod index;
+mod kept;
 mod node;
 mod participant;
 mod partition;

@@ -19,7 +19,7 @@ use drtm_rdma::{
 
 use super::{
     ClusterError, Protocol,
-    index::Kept,
+    kept::Kept,
     participant::Participant,
     peers::Peer,
     shared::{Shared, VERSION},

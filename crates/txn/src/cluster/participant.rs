@@ -21,7 +21,7 @@ use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use super::{
-    index::Kept,
+    kept::Kept,
     wire::{Change, Found, Is, LineIs, Placed, Refusal, Scanned, ScannedRow, Shifts, Wire as _},
 };
 use crate::{
