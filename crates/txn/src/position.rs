@@ -18,6 +18,7 @@ pub enum Position {
 
 /// Where a range begins and ends, for either kind of keys.
 #[derive(Debug)]
+#[cfg_attr(feature = "model", expect(unreachable_pub, reason = "a cluster's sources name it, which no model has"))]
 pub enum Ends {
     Words(Bound<u64>, Bound<u64>),
     Bytes(Bound<Vec<u8>>, Bound<Vec<u8>>),
