@@ -52,6 +52,7 @@ mod error;
 mod fetched;
 mod handle;
 mod index;
+mod kept;
 mod lease;
 mod log;
 mod node;

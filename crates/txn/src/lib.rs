@@ -85,6 +85,7 @@ mod ticket;
 mod trace;
 mod tx;
 mod wanted;
+mod way;
 mod write_set;
 
 pub use codec::{Bincode, Codec, CodecError, PlainRow, Pod, PodRef, Postcard, Raw, Serde};

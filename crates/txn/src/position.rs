@@ -6,7 +6,8 @@ use drtm_kv::{Bytes, Cursor, Inline};
 
 #[cfg(not(feature = "model"))]
 use crate::storage::KeyRef;
-use crate::{AsKey, Key, KeyRange, Uniqueness, removed};
+pub(crate) use crate::way::Way;
+use crate::{AsKey, Key, KeyRange, removed};
 
 /// Where a range is, for either kind of keys.
 #[derive(Debug)]
@@ -15,15 +16,9 @@ pub enum Position {
     Bytes(Cursor<Bytes>),
 }
 
-/// Which way a range goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
-    Up,
-    Down,
-}
-
 /// Where a range begins and ends, for either kind of keys.
 #[derive(Debug)]
+#[cfg_attr(feature = "model", expect(unreachable_pub, reason = "a cluster's sources name it, which no model has"))]
 pub enum Ends {
     Words(Bound<u64>, Bound<u64>),
     Bytes(Bound<Vec<u8>>, Bound<Vec<u8>>),
@@ -48,57 +43,6 @@ impl Ends {
             _ => None,
         }
     }
-
-    /// Of entries of an index, by a range of what comes first in their keys.
-    #[inline]
-    pub(crate) fn of_entries<K: Key, I: Key, U: Uniqueness>(range: impl KeyRange<I>) -> Self {
-        let (start, end) = range.ends();
-        if U::IS_UNIQUE && I::FITS {
-            return Self::Words(start.map(|key| key.packed()), end.map(|key| key.packed()));
-        }
-        if U::IS_UNIQUE {
-            return Self::Bytes(start.map(|key| bytes(key, true)), end.map(|key| bytes(key, true)));
-        }
-        if <(I, K)>::FITS {
-            // All keys that begin with a part are from `low` to `high`. (A part that is nothing is
-            // shifted out.)
-            let bits = 8 * K::SIZE.unwrap_or(0) as u32;
-            let low = |part: u64| part.checked_shl(bits).unwrap_or(0);
-            let high = |part: u64| low(part) | !u64::MAX.checked_shl(bits).unwrap_or(0);
-            let start = match start.map(|key| key.packed()) {
-                Bound::Excluded(part) => Bound::Excluded(high(part)),
-                start => start.map(low),
-            };
-            let end = match end.map(|key| key.packed()) {
-                Bound::Included(part) => Bound::Included(high(part)),
-                end => end.map(low),
-            };
-            return Self::Words(start, end);
-        }
-        let end = match end.map(|part| bytes(part, false)) {
-            Bound::Included(part) => beyond(part).map_or(Bound::Unbounded, Bound::Excluded),
-            end => end,
-        };
-        match start.map(|part| bytes(part, false)) {
-            Bound::Excluded(part) => match beyond(part.clone()) {
-                Some(start) => Self::Bytes(Bound::Included(start), end),
-                // Nothing comes after it.
-                None => Self::Bytes(Bound::Included(part.clone()), Bound::Excluded(part)),
-            },
-            start => Self::Bytes(start, end),
-        }
-    }
-}
-
-/// The least string after all that begin with this one.
-fn beyond(mut bytes: Vec<u8>) -> Option<Vec<u8>> {
-    while let Some(last) = bytes.pop() {
-        if let Some(next) = last.checked_add(1) {
-            bytes.push(next);
-            return Some(bytes);
-        }
-    }
-    None
 }
 
 impl Position {

@@ -13,10 +13,10 @@ mod upkeep;
 use std::{fmt, marker::PhantomData};
 
 #[cfg(not(feature = "model"))]
-pub(crate) use self::upkeep::lister;
+pub(crate) use self::upkeep::{Lister, Writers, lister};
 pub(crate) use self::{
     entries::{Entries, Entry, RowEntries},
-    upkeep::{Indexes, Listed, Lister, Writers},
+    upkeep::{Indexes, Listed},
 };
 use crate::{Codec, CodecError, Hash, Key, Ordered, Pod, Table, TableDef, copied::copied, rows::sealed::Sealed};
 

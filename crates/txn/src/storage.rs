@@ -12,7 +12,7 @@ use drtm_kv::{
 };
 #[cfg(not(feature = "model"))]
 use {
-    crate::position::Way,
+    crate::way::Way,
     drtm_kv::{Current, Cursor},
     drtm_rdma::Offset,
     std::ops::{Bound, ControlFlow},

@@ -21,7 +21,7 @@ use super::{
     ClusterError, Protocol,
     adapt::{Choice, Chooser},
     clock::WorkerClock,
-    index::Kept,
+    kept::Kept,
     log::Rings,
     participant::Participant,
     peers::Peer,

@@ -1,11 +1,11 @@
-//! Indexes of a cluster's tables: handles of them as sources of rows, and what nodes know of them.
+//! Indexes of a cluster's tables, as sources of rows.
 //!
 //! An index's entries are rows of a table of the cluster that nobody has a handle of, divided among
 //! the owners by what rows are found by. So an entry is mostly at another node than its row. A
 //! transaction that writes a row changes its entries as it changes rows (`tx/upkeep.rs`), and every
 //! phase of it treats them alike.
 
-use std::{fmt, marker::PhantomData};
+use std::marker::PhantomData;
 
 use drtm_rdma::{Fabric, NodeId};
 use smallvec::SmallVec;
@@ -15,15 +15,8 @@ use super::{
     table::{everywhere, owner_of},
 };
 use crate::{
-    AsKey, Codec, Error, Hash, IndexDef, Key, KeyRange, KeyedRow, Rows, Setting, Unique, Uniqueness,
-    copied::copied,
-    name::Name,
-    position::Ends,
-    rows::sealed::Sealed,
-    secondary::{Entries, Lister, lister},
-    storage::KeyRef,
-    table::Kind,
-    tx::encode,
+    AsKey, Codec, Error, Hash, Key, KeyRange, KeyedRow, Rows, Setting, Unique, Uniqueness, copied::copied,
+    position::Ends, rows::sealed::Sealed, table::Kind,
 };
 
 /// An index of a cluster's table. It is small and can be copied.
@@ -285,59 +278,5 @@ impl<K: Key, C: Codec, I: Key, U: Uniqueness, O: Kind> Sorted for ClusterIndex<K
         let entries = self.keys().rows(tx, found).await?;
         let rows = self.of_entries(tx, entries.iter().map(|(_, key)| key)).await?;
         Ok(entries.into_iter().zip(rows).map(|((by, key), row)| (by, (key, row))).collect())
-    }
-}
-
-/// What a node knows of an index: which entries a row has, and which node has an entry. Without
-/// types, which the table has.
-pub(super) trait Kept: Send + Sync {
-    /// The index's name.
-    fn name(&self) -> &'static str;
-
-    /// Adds the entries of a row, whose key is of the table's type.
-    fn list(&self, row: KeyRef<'_>, value: &[u8], entries: &mut Entries) -> Result<(), Error>;
-
-    /// Which of the owners has an entry.
-    fn owner(&self, entry: KeyRef<'_>, owners: &[NodeId], here: NodeId) -> Result<NodeId, Error>;
-}
-
-impl fmt::Debug for dyn Kept {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Kept").field(&self.name()).finish()
-    }
-}
-
-struct Definition<L, K, I, U> {
-    name: &'static str,
-    number: u16,
-    lister: L,
-    partition: Partition<I>,
-    types: PhantomData<fn() -> (K, U)>,
-}
-
-/// What a node is to know of an index, whose entries are in the table of this number.
-pub(super) fn kept<K: Key, C: Codec, I: Key, U: Uniqueness>(
-    def: IndexDef<K, C, I, U>,
-    number: u16,
-    table: &'static str,
-    partition: Partition<I>,
-) -> Box<dyn Kept> {
-    let lister = lister(def, Name::new(table));
-    Box::new(Definition { name: def.name(), number, lister, partition, types: PhantomData::<fn() -> (K, U)> })
-}
-
-impl<L: Lister, K: Key, I: Key, U: Uniqueness> Kept for Definition<L, K, I, U> {
-    fn name(&self) -> &'static str {
-        self.name
-    }
-
-    fn list(&self, row: KeyRef<'_>, value: &[u8], entries: &mut Entries) -> Result<(), Error> {
-        self.lister.list(row, value, (self.number, false), entries)
-    }
-
-    fn owner(&self, entry: KeyRef<'_>, owners: &[NodeId], here: NodeId) -> Result<NodeId, Error> {
-        let key: U::Key<K, I> = entry.decode().ok_or(Error::Key { table: self.name })?;
-        let mut bytes = Vec::new();
-        owner_of((self.name, &self.partition), encode::<I>(&U::by::<K, I>(key), &mut bytes), owners, here)
     }
 }

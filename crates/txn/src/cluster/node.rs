@@ -7,7 +7,7 @@ use drtm_rdma::{Endpoint, Fabric, NodeId, RegionId, rpc::Once};
 
 use super::{
     ClusterError, ClusterIndex, OwnedRow, Partition, Protocol, Timing, Worker,
-    index::kept,
+    kept::kept,
     log::{Backup, LogConfig, OnlyLogged, rows_of},
     participant::{Home, Participant, Reservations, Served},
     partition::{digest, mix},
@@ -558,9 +558,9 @@ impl<F: Fabric, S: Setting<Engine = F::Engine>> Node<F, S> {
     /// Rows of tables with indexes, and of replicated ones, are only read here: writing them is
     /// refused with [`Error::OfCluster`] and [`Error::Replicated`]. A
     /// [snapshot](Db::read) sees all of this node's rows at one moment, and cluster transactions
-    /// whole, as far as their rows are here. Local transactions wait for rows that a cluster's
-    /// transaction has locked, so a thread that runs a [worker](Self::worker) must not begin any: it
-    /// may wait for itself.
+    /// whole, as far as their rows are here. Local transactions wait for rows that a transaction of
+    /// the cluster has locked, so a thread that runs a [worker](Self::worker) must not begin any:
+    /// it may wait for itself.
     #[must_use]
     pub fn local(&self) -> &Db<S> {
         &self.shared.db

@@ -21,7 +21,7 @@ use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use super::{
-    index::Kept,
+    kept::Kept,
     log::Backup,
     wire::{Change, Found, Is, LeasedRow, LineIs, Placed, Refusal, RingPlace, Scanned, ScannedRow, Shifts, Wire as _},
 };

@@ -49,8 +49,8 @@ impl<S: Setting> Db<S> {
     /// [`Error::NotUnique`] if two rows have the same key in a unique index; [`Error::OtherTypes`]
     /// if there is a table or an index of this name that is another; [`Error::Nested`] within the
     /// closure of a transaction, if the index is not open yet; [`Error::OtherDatabase`];
-    /// [`Error::TooManyTables`]; [`Error::OfCluster`]; [`Error::Closed`]; when a row's value is none
-    /// of the codec's; or when memory has run out.
+    /// [`Error::TooManyTables`]; [`Error::OfCluster`]; [`Error::Closed`]; when a row's value is
+    /// none of the codec's; or when memory has run out.
     ///
     /// # Panics
     ///

@@ -13,7 +13,7 @@ use smallvec::SmallVec;
 use super::ClusterTx;
 use crate::{
     Error, Setting,
-    cluster::{index::Kept, state::Op},
+    cluster::{kept::Kept, state::Op},
     mutation::Mutation,
     secondary::{Entries, Entry, RowEntries},
     storage::KeyRef,
