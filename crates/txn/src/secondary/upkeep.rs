@@ -297,7 +297,7 @@ impl Indexes {
     }
 }
 
-#[cfg(all(test, not(feature = "model")))]
+#[cfg(test)]
 mod tests {
     use crate::{Builder, Db, Error, IndexDef, Pod, TableDef};
 
