@@ -8,11 +8,13 @@
 //! Workers allocate from pages and free lists of their own. Where some only insert and others only remove, free objects travel in batches
 //! through a shared list, so that neither runs dry while the other piles up.
 
+use std::sync::Arc;
+
 use drtm_htm::{Engine, LINE_WORDS};
 use drtm_rdma::Region;
 use parking_lot::Mutex;
 
-use crate::{KvError, Store, bounds::PAGE_WORDS, layout::Place};
+use crate::{KvError, beside::Beside, bounds::PAGE_WORDS, layout::Place};
 
 /// Sizes of objects, in words: every size up to 32, then each an eighth larger than the one before.
 const CLASSES: [u32; COUNT] = {
@@ -98,11 +100,12 @@ pub(crate) type Object = (Class, u64);
 #[derive(Debug)]
 pub(crate) struct Heap {
     surplus: [Mutex<Vec<u64>>; COUNT],
+    beside: Arc<Beside>,
 }
 
 impl Heap {
-    pub(crate) fn new() -> Self {
-        Self { surplus: std::array::from_fn(|_| Mutex::default()) }
+    pub(crate) fn new(beside: Arc<Beside>) -> Self {
+        Self { surplus: std::array::from_fn(|_| Mutex::default()), beside }
     }
 }
 
@@ -135,17 +138,22 @@ impl Arena {
 
     /// An object of this class: the word where it begins, and never zero. Fresh ones are all zeros; others are as they were freed.
     #[inline(always)]
-    pub(crate) fn allocate<E: Engine>(&mut self, heap: &Heap, store: &Store<E>, class: Class) -> Result<u64, KvError> {
+    pub(crate) fn allocate<E: Engine>(
+        &mut self,
+        heap: &Heap,
+        region: &Region<E>,
+        class: Class,
+    ) -> Result<u64, KvError> {
         let pool = &mut self.classes[usize::from(class.0)];
         if let Some(word) = pool.free.pop() {
             return Ok(word);
         }
         if pool.end - pool.next >= class.words() {
             pool.next += class.words();
-            ask_for(store.region(), pool.next + AHEAD, class);
+            ask_for(region, pool.next + AHEAD, class);
             return Ok(pool.next - class.words());
         }
-        pool.refill(&heap.surplus[usize::from(class.0)], store, class)
+        pool.refill(heap, region, class)
     }
 
     /// Takes an object back. Nobody new can find it any more.
@@ -182,8 +190,8 @@ fn ask_for<E: Engine>(region: &Region<E>, word: u64, class: Class) {
 
 impl Pool {
     #[cold]
-    fn refill<E: Engine>(&mut self, surplus: &Mutex<Vec<u64>>, store: &Store<E>, class: Class) -> Result<u64, KvError> {
-        let mut surplus = surplus.lock();
+    fn refill<E: Engine>(&mut self, heap: &Heap, region: &Region<E>, class: Class) -> Result<u64, KvError> {
+        let mut surplus = heap.surplus[usize::from(class.0)].lock();
         let kept = surplus.len().saturating_sub(BATCH);
         self.free.extend(surplus.drain(kept..));
         drop(surplus);
@@ -192,9 +200,11 @@ impl Pool {
         }
         let words = (FIRST_PAGE_WORDS << self.pages).min(PAGE_WORDS).max(class.words());
         self.pages = (self.pages + 1).min(DOUBLINGS);
-        let page = match store.extend(8 * words, 64) {
+        let page = match heap.beside.extend(region, 8 * words, 64) {
             // Near the end of the region an object may still fit where a page does not.
-            Err(_) if words > class.words() => store.extend(8 * class.words(), 8).map(|at| (at, class.words()))?,
+            Err(_) if words > class.words() => {
+                heap.beside.extend(region, 8 * class.words(), 8).map(|at| (at, class.words()))?
+            }
             page => (page?, words),
         };
         let (at, words) = page;

@@ -31,6 +31,7 @@
 
 mod acquire;
 mod base;
+mod beside;
 mod bounds;
 mod cache;
 mod checksum;

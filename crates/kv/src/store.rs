@@ -1,6 +1,5 @@
 //! A store: a region, the memory in it for records, and the workers that use it.
 
-mod beside;
 mod reuse;
 
 use std::{
@@ -15,9 +14,9 @@ use drtm_htm::{Engine, Htm};
 use drtm_rdma::{NodeId, Offset, Region, RegionError};
 use parking_lot::Mutex;
 
-pub(crate) use self::beside::{Beside, Holds};
 use crate::{
     Holder, KvError, Watch,
+    beside::Beside,
     bounds::MODEL,
     heap::{Arena, Class, Heap},
     lasts::Lasts,
@@ -151,9 +150,10 @@ impl<E: Engine> Store<E> {
         }
         let htm = Htm::new(region.engine().clone());
         let hints_at_once = AtomicBool::new(MODEL);
-        let (heap, numbers, first) = (Heap::new(), Mutex::default(), Holder::new(node, incarnation, 0, 0));
-        let (quarantine, watch) = Default::default();
         let beside = Arc::new(Beside::new(region.capacity()));
+        let (heap, numbers) = (Heap::new(Arc::clone(&beside)), Mutex::default());
+        let first = Holder::new(node, incarnation, 0, 0);
+        let (quarantine, watch) = Default::default();
         let shared = Shared { region, htm, heap, quarantine, numbers, first, hints_at_once, beside, watch };
         Ok(Self { shared: Arc::new(shared) })
     }
@@ -217,8 +217,7 @@ impl<E: Engine> Store<E> {
 
     /// Extends the region, for which what is beside it makes way.
     pub(crate) fn extend(&self, bytes: u64, align: u64) -> Result<Offset, RegionError> {
-        self.shared.beside.make_way(bytes, || self.shared.region.allocated());
-        self.shared.region.extend(bytes, align)
+        self.shared.beside.extend(&self.shared.region, bytes, align)
     }
 
     pub(crate) fn hints_at_once(&self) -> bool {
@@ -337,7 +336,7 @@ impl<E: Engine> Worker<E> {
 
     #[inline(always)]
     pub(crate) fn allocate(&mut self, class: Class) -> Result<u64, KvError> {
-        match self.arena.allocate(&self.store.shared.heap, &self.store, class) {
+        match self.arena.allocate(&self.store.shared.heap, &self.store.shared.region, class) {
             Err(error) => self.allocate_late(class, error),
             allocated => allocated,
         }

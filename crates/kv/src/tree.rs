@@ -80,9 +80,9 @@ use smallvec::SmallVec;
 use crate::{
     GuardChange, KvError, PhantomGuard, Store, Worker,
     base::Base,
+    beside::Holds,
     keys::{Inline, Keys},
     layout::{NODE_WORDS, Stamp},
-    store::Holds,
 };
 use hints::Hints;
 use node::Seen;

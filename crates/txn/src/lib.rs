@@ -56,6 +56,7 @@ mod epoch;
 mod error;
 mod garbage;
 mod guards;
+mod heap_size;
 mod inner;
 mod key;
 mod lifecycle;

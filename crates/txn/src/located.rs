@@ -11,7 +11,7 @@ use std::ops::Range;
 
 use drtm_kv::{BucketHint, Lines, Whereabouts};
 
-use crate::state::vec_bytes;
+use crate::heap_size::vec_bytes;
 
 /// How many tables' rows are remembered. A later one takes the place of an earlier one.
 const STREAMS: usize = 8;

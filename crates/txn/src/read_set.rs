@@ -5,8 +5,8 @@ use drtm_kv::{BucketVersion, NodeVersion, PhantomGuard, ReadEntry};
 use crate::{
     Setting,
     guards::GuardIndex,
+    heap_size::vec_bytes,
     mutation::Mutation,
-    state::vec_bytes,
     storage::{Absence, Shift},
     ticket::Claim,
     write_set::WriteTarget,

@@ -33,7 +33,7 @@ use drtm_rdma::Offset;
 use crate::{
     bounds::SNAPSHOT_SLOTS,
     epoch::{epoch_of, first_after},
-    state::vec_bytes,
+    heap_size::vec_bytes,
     sync::Mutex,
 };
 

@@ -9,6 +9,7 @@ use drtm_kv::{Handle, Holder, Reserved, Worker};
 use crate::{
     arena::Arena,
     durability::{Choice, Participant},
+    heap_size::vec_bytes,
     lifecycle::{ActiveSlot, Admission, Lifecycle},
     located::Located,
     opacity::Opacity,
@@ -29,11 +30,6 @@ pub(crate) const LONG_READ: usize = 1024;
 /// the next transaction.
 const KEPT_BYTES: usize = 1 << 20;
 const KEPT_ROWS: usize = 1 << 15;
-
-/// Returns how many bytes of the heap a vector has.
-pub(crate) fn vec_bytes<T>(vec: &Vec<T>) -> usize {
-    vec.capacity() * size_of::<T>()
-}
 
 #[derive(Debug)]
 pub(crate) struct TxState<E: Engine> {

@@ -12,7 +12,7 @@ use crate::{
     Error,
     arena::{ArenaKey, ArenaRange},
     epoch::version_in,
-    state::vec_bytes,
+    heap_size::vec_bytes,
     storage::Absence,
 };
 

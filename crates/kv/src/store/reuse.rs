@@ -102,7 +102,7 @@ impl<E: Engine> Worker<E> {
         if !self.receive(1) {
             return Err(error);
         }
-        self.arena.allocate(&self.store.shared.heap, &self.store, class)
+        self.arena.allocate(&self.store.shared.heap, &self.store.shared.region, class)
     }
 
     /// Frees what comes out of quarantine. Whether there was something.

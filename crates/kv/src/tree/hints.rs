@@ -21,7 +21,7 @@
 //! There are about as many hints as keys. When there are more keys, one more bit of the hash is used, and half of the hints stay where they are found. That goes on until the
 //! memory of a *generation* of sets is in use; then comes one of sixteen times the size, which begins empty.
 //!
-//! The memory counts against that of the store (see `store/beside.rs`). It is the system's again when
+//! The memory counts against that of the store (see `beside`). It is the system's again when
 //! another generation is in use, when there are far fewer keys, or when the store needs it: the hints
 //! that were there are missing then.
 //!
@@ -46,11 +46,11 @@ use parking_lot::Mutex;
 use super::{Table, kind::Kind, spot::Spot};
 use crate::{
     KvError,
+    beside::{Beside, Holds},
     bounds::{FIRST_BITS, HINTS_BESIDES, MODEL},
     layout::{FANOUT, Field, PLACE_BITS, Place},
     mutation::{self, Mutation},
     record::{HEADER_WORDS, Record},
-    store::{Beside, Holds},
 };
 
 /// Hints in a set: as many as a word has bytes.

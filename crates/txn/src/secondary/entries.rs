@@ -2,7 +2,7 @@
 //! that what differs is changed and nothing else.
 
 use super::upkeep;
-use crate::{Error, Key, arena::ArenaKey, state::vec_bytes, storage::KeyRef};
+use crate::{Error, Key, arena::ArenaKey, heap_size::vec_bytes, storage::KeyRef};
 
 /// The entries of a row that is written. Kept by a thread, so that nothing is allocated once it has
 /// grown to its size.

@@ -356,7 +356,7 @@ impl Indexes {
     }
 }
 
-#[cfg(all(test, not(feature = "model")))]
+#[cfg(test)]
 mod tests {
     use crate::{Builder, Db, Error, IndexDef, Pod, TableDef};
 

@@ -71,7 +71,7 @@ impl Participant {
     #[cold]
     pub(super) fn clear_early<E: Engine>(&self, engine: &E) {
         engine.store(&self.epoch, IDLE);
-        // Lets others run until they have done something about it. A model checker does that anyhow.
+        // Lets others run until they have done something about it, as a model checker does.
         if !MODEL {
             thread::sleep(std::time::Duration::from_millis(20));
         }

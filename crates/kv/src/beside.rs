@@ -11,6 +11,8 @@ use std::sync::{
     },
 };
 
+use drtm_htm::Engine;
+use drtm_rdma::{Offset, Region, RegionError};
 use parking_lot::Mutex;
 
 /// Of the capacity, one part in so many is left to the region: what was given back for it is not
@@ -43,7 +45,7 @@ impl Beside {
         Self { capacity, taken: AtomicU64::new(0), is_off: AtomicBool::new(false), holders: Mutex::default() }
     }
 
-    pub(super) fn turn_off(&self) {
+    pub(crate) fn turn_off(&self) {
         self.is_off.store(true, Relaxed);
     }
 
@@ -82,6 +84,12 @@ impl Beside {
         if taken > 0 && allocated().saturating_add(bytes).saturating_add(taken) > self.capacity {
             self.give_all_back();
         }
+    }
+
+    /// Extends a region, for which what is beside it makes way.
+    pub(crate) fn extend<E: Engine>(&self, region: &Region<E>, bytes: u64, align: u64) -> Result<Offset, RegionError> {
+        self.make_way(bytes, || region.allocated());
+        region.extend(bytes, align)
     }
 
     #[cold]
