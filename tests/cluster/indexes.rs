@@ -10,16 +10,16 @@ use std::{
 
 use drtm_bench::history::{Anomaly, History, Log, Order, Recorder, Recording, check};
 use drtm_htm::NoHtm;
-use drtm_rdma::Fabric;
+use drtm_rdma::{Fabric, LocalConfig, LocalFabric, block_on};
 use drtm_testing::rounds;
 use drtm_txn::{
     Error, Mutation,
-    cluster::{ClusterTx, Protocol, Worker},
+    cluster::{ClusterError, ClusterTx, Protocol, Worker},
 };
 use fastrand::Rng;
 
 use crate::{
-    bed::{Bed, Fault, Script, Size, Sound, Tables, With},
+    bed::{Bed, Fault, Script, Size, Sound, Tables, With, node},
     directory::Person,
     drops::polled,
 };
@@ -414,4 +414,21 @@ fn a_dropped_transaction_changes_a_row_and_its_entries_or_neither() {
             bed.run::<Sound>(Size { protocol, ..size }, &Drops);
         }
     }
+}
+
+#[test]
+fn rows_with_entries_are_fetched_to_be_read_only() {
+    let fabric = LocalFabric::<NoHtm>::new(1, LocalConfig::perfect());
+    let (node, tables) = node::<_, Sound>(&fabric, 0, 1, Protocol::DRTM);
+    let endpoint = node.endpoint().expect("room");
+    let worker = node.worker(&endpoint).expect("few workers");
+    let people = tables.directory.people;
+    let is_refused =
+        |ended: Result<bool, Error>| matches!(ended, Err(Error::Cluster(ClusterError::Indexed { table: "people" })));
+    let declared = worker.transact_on(|sets| sets.write(people, 1), |_| Ok(true));
+    assert!(is_refused(block_on(&endpoint, declared)));
+    let removed = worker.transact_on(|_| Ok(()), |rows| rows.remove(people, 1));
+    assert!(is_refused(block_on(&endpoint, removed)));
+    let read = worker.transact_on(|sets| sets.read(people, 1), |rows| rows.contains(people, 1));
+    assert!(!block_on(&endpoint, read).expect("it is its own node"));
 }

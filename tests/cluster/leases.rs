@@ -22,7 +22,7 @@ use drtm_txn::{
 use fastrand::Rng;
 
 use crate::{
-    bed::{Bed, Fault, Script, Size, Sound, Tables, With},
+    bed::{Bed, Fault, Rings, Script, Size, Sound, Tables, With},
     history::{Logs, SIZES, at, judged, name, value, version},
 };
 
@@ -38,6 +38,7 @@ pub(crate) struct Fetched {
     seed: u64,
     /// Whether the bodies do nothing but to change rows that are there.
     only_updates: bool,
+    rings: Rings,
     logs: Logs,
 }
 
@@ -156,6 +157,10 @@ impl Fetched {
 }
 
 impl Script for Fetched {
+    fn rings(&self) -> Rings {
+        self.rings
+    }
+
     async fn run<'e, F: Fabric<Engine = NoHtm>, T: Fault>(
         self,
         worker: Worker<'e, F, With<T>>,
@@ -209,8 +214,13 @@ impl Script for Fetched {
 }
 
 fn anomalies<T: Fault>(bed: &Bed, size: Size, keys: u64, seed: u64) -> Vec<Anomaly<u64>> {
+    logged_anomalies::<T>(bed, size, keys, seed, Rings::default())
+}
+
+/// The same where owners have backups, which must be equal to them in the end.
+fn logged_anomalies<T: Fault>(bed: &Bed, size: Size, keys: u64, seed: u64, rings: Rings) -> Vec<Anomaly<u64>> {
     let (transactions, only_updates) = (25, seed % 2 == 1);
-    judged::<T, _>(bed, size, transactions, |logs| Fetched { keys, transactions, seed, only_updates, logs })
+    judged::<T, _>(bed, size, transactions, |logs| Fetched { keys, transactions, seed, only_updates, rings, logs })
 }
 
 /// A simulated cluster whose clocks were set badly, and drift.
@@ -255,6 +265,18 @@ fn histories_of_simulated_clusters_with_skewed_clocks() {
 #[test]
 fn histories_of_simulated_clusters_with_atomic_swaps_and_skewed_clocks() {
     check_all(|seed| skewed(seed, Atomicity::Global), 10);
+}
+
+#[test]
+fn histories_where_owners_have_backups() {
+    let rings = Rings { backups: 2, bytes: 4 << 10 };
+    for seed in 0..rounds(6) {
+        let bed = [Bed::perfect(), Bed::harsh(seed), skewed(seed, Atomicity::Global)][seed as usize % 3].clone();
+        let size = Size { protocol: Protocol::DRTM, ..SIZES[0] };
+        let told: Vec<String> =
+            logged_anomalies::<Sound>(&bed, size, 6, seed, rings).iter().map(ToString::to_string).collect();
+        assert!(told.is_empty(), "seed {seed}:\n{}", told.join("\n"));
+    }
 }
 
 /// Runs random transactions until something is wrong.

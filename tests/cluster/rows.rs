@@ -59,7 +59,7 @@ fn refers((low, high): &(Bound<Vec<u8>>, Bound<Vec<u8>>)) -> (Bound<&Vec<u8>>, B
 
 /// The rows of a map's range, which may be empty in ways that a map does not allow.
 fn rows_of(model: &Rows, range: &(Bound<Vec<u8>>, Bound<Vec<u8>>)) -> Vec<(Vec<u8>, Vec<u8>)> {
-    let is_in = |key: &&Vec<u8>| std::ops::RangeBounds::contains(&refers(range), *key);
+    let is_in = |key: &&Vec<u8>| std::ops::RangeBounds::<Vec<u8>>::contains(&refers(range), *key);
     model.iter().filter(|(key, _)| is_in(key)).map(|(key, value)| (key.clone(), value.clone())).collect()
 }
 

@@ -229,8 +229,8 @@ impl<F: Fabric, S: Setting<Engine = F::Engine>> NodeBuilder<F, S> {
 
     /// The rows of this node alone, to be read and written before it is started. This is how
     /// [replicated](Partition::replicated) tables are filled. A table without indexes can be filled
-    /// so, too, with the rows that this node owns. Where owners have backups, that is only allowed
-    /// if rows are [loaded alone](Self::loads_alone).
+    /// so, too, with the rows that this node owns: where owners have backups, only if rows are
+    /// [loaded alone](Self::loads_alone).
     ///
     /// # Errors
     ///
@@ -326,6 +326,9 @@ impl<F: Fabric, S: Setting<Engine = F::Engine>> NodeBuilder<F, S> {
         is_index_of: Option<(u16, usize)>,
     ) -> Result<u16, Error> {
         self.set_writers(number, writers)?;
+        if is_replicated {
+            self.only_logged.allow(number);
+        }
         let db = self.db()?;
         let opened = db.inner.catalog.opened(db.inner.number, number)?;
         let (storage, key_size) = (opened.storage.impatient(), opened.key_size);
@@ -580,7 +583,8 @@ impl<F: Fabric, S: Setting<Engine = F::Engine>> Node<F, S> {
     pub fn rows_of(&self, owner: NodeId) -> Result<Option<Vec<OwnedRow>>, Error> {
         let home = &self.shared.home;
         if owner == self.shared.node {
-            return Ok(Some(rows_of(home.tables.iter().map(|table| &table.storage))?));
+            let tables = (0..).zip(&home.tables).filter(|(_, table)| !table.is_replicated);
+            return Ok(Some(rows_of(tables.map(|(number, table)| (number, &table.storage)))?));
         }
         match &home.backup {
             Some(backup) => Ok(backup.rows(owner)?),

@@ -22,7 +22,7 @@ use super::{
 use crate::{Conflict, Db, Embedded, Error, Options, Setting, mutation::Mutation, position::Way};
 
 /// After how many runs a closure's rows are locked before it is run again.
-pub(super) const CLAIM_AFTER: u32 = 2;
+pub(super) const CLAIM_AFTER: u32 = 4;
 
 /// How soon a backup looks for records again that has found none, in microseconds, and how often
 /// that doubles.

@@ -197,7 +197,7 @@ impl<E: Engine> Backup<E> {
     pub(in crate::cluster) fn rows(&self, owner: NodeId) -> Result<Option<Vec<OwnedRow>>, KvError> {
         let applier = self.applier.lock();
         let Some(replica) = applier.replicas.iter().find(|replica| replica.owner == owner) else { return Ok(None) };
-        rows_of(replica.tables.iter().map(|table| &table.storage)).map(Some)
+        rows_of((0..).zip(replica.tables.iter().map(|table| &table.storage))).map(Some)
     }
 }
 

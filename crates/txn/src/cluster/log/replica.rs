@@ -194,7 +194,7 @@ mod tests {
                 let (table, version) = (*table, *version);
                 Some(OwnedRow { table, key: shown(table, *number), version, value: value.clone()? })
             }).collect();
-            let rows = || rows_of(replica.tables.iter().map(|table| &table.storage)).expect("a store");
+            let rows = || rows_of((0..).zip(replica.tables.iter().map(|table| &table.storage))).expect("a store");
             prop_assert_eq!(rows(), expected.clone());
             for grave in &graves {
                 prop_assert!(replica.fill(&mut worker, grave).expect("a store"));

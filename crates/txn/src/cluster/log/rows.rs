@@ -22,12 +22,12 @@ pub struct OwnedRow {
     pub value: Vec<u8>,
 }
 
-/// All rows of some tables, which are numbered, in order.
+/// All rows of some tables, with their numbers, in order.
 pub(in crate::cluster) fn rows_of<'t, E: Engine>(
-    tables: impl Iterator<Item = &'t Storage<E>>,
+    tables: impl Iterator<Item = (u16, &'t Storage<E>)>,
 ) -> Result<Vec<OwnedRow>, KvError> {
     let mut rows = Vec::new();
-    for (storage, table) in tables.zip(0..) {
+    for (table, storage) in tables {
         let mut tour = storage.tour()?;
         let mut add = |key: KeyRef<'_>, value: &[u8], version: Version| {
             let mut bytes = Vec::new();
