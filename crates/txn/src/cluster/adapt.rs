@@ -11,16 +11,7 @@ use std::time::Duration;
 
 use drtm_rdma::Time;
 
-use super::Form;
-
-/// The forms of a transaction's phases.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Forms {
-    /// Of reading and validating.
-    pub(super) read: Form,
-    /// Of locking and writing.
-    pub(super) lock: Form,
-}
+use super::protocol::{Form, Forms};
 
 /// What is chosen from: a row is locked one-sidedly only where it was read so.
 pub(super) const WAYS: [Forms; 3] = [
@@ -127,8 +118,8 @@ mod tests {
 
     use super::*;
 
-    /// Runs transactions one after the other, which take so long by way. Gives how many of them took
-    /// each way.
+    /// Runs transactions one after the other, which take so long by way. Gives how many took each
+    /// way.
     fn run(chooser: &mut Chooser, now: &mut u64, transactions: u32, took: impl Fn(usize) -> u64) -> [u32; 3] {
         let mut ways = [0; 3];
         for _ in 0..transactions {

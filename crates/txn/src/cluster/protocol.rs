@@ -1,7 +1,5 @@
 //! Protocols: which form each phase takes.
 
-use super::adapt::Forms;
-
 /// How something is done on another node.
 ///
 /// # Example
@@ -13,6 +11,15 @@ pub enum Form {
     Message,
     /// Verbs do it on the owner's memory, without its processors.
     OneSided,
+}
+
+/// The forms of a transaction's phases.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Forms {
+    /// Of reading and validating.
+    pub(super) read: Form,
+    /// Of locking and writing.
+    pub(super) lock: Form,
 }
 
 /// A protocol as a value: in which form each phase is carried out on other nodes.
@@ -80,8 +87,8 @@ impl Protocol {
     pub const DRTM_H: Self = Self { name: "drtm+h", is_passive: true, ..Self::DRTM_OCC };
 
     /// [`DRTM_H`](Self::DRTM_H), [`FARM`](Self::FARM) or [`FASST`](Self::FASST) with a passive
-    /// commit, as each worker finds its transactions to end soonest. It tries all three from time to
-    /// time, together with all other workers, and so follows what changes.
+    /// commit, as each worker finds its transactions to end soonest. It tries all three from time
+    /// to time, together with all other workers, and so follows what changes.
     pub const AUTO: Self = Self { name: "auto", adapts: true, ..Self::DRTM_H };
 
     /// As [`DRTM_OCC`](Self::DRTM_OCC), with locks and leases for transactions that [fetch their

@@ -84,8 +84,8 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> Rows<'_, 'e, F, S> {
     ///
     /// # Errors
     ///
-    /// [`ClusterError::Indexed`]; [`Error::Replicated`]; when the value cannot be encoded; otherwise
-    /// as for [`get`](Self::get).
+    /// [`ClusterError::Indexed`]; [`Error::Replicated`]; when the value cannot be encoded;
+    /// otherwise as for [`get`](Self::get).
     pub fn put<K: Key, C: Codec, O: Kind>(
         &mut self,
         table: ClusterTable<K, C, O>,

@@ -10,7 +10,7 @@ use drtm_kv::{Handle, Holder, Location, ROUND_TURNS, RecordLock, Version};
 use drtm_rdma::{NodeId, Pending, Port, rpc::Posted};
 use rustc_hash::FxHashMap;
 
-use super::{adapt::Forms, ask::Asked, log::Logging};
+use super::{ask::Asked, log::Logging, protocol::Forms};
 use crate::{
     Conflict, Error,
     arena::{Arena, ArenaKey, ArenaRange},

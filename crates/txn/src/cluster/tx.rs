@@ -148,8 +148,8 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> ClusterTx<'e, F, S> {
     }
 
     /// Locks rows of the last run, if it is to: one after the other, in one order for all
-    /// transactions, so that none waits in a circle. `All` of them, or those that were contended, if
-    /// any was.
+    /// transactions, so that none waits in a circle. `All` of them, or those that were contended,
+    /// if any was.
     pub(super) async fn claim(&mut self, all: bool) -> Result<(), Error> {
         if !self.state().claims {
             return Ok(());
