@@ -71,12 +71,23 @@ impl Options {
     /// ```
     /// use std::time::Duration;
     ///
-    /// use drtm::{Conflict, Db, Error, Options};
+    /// use drtm::{Db, Error, Options, Pod, TableDef};
     ///
+    /// const COUNTERS: TableDef<u64, Pod<u64>> = TableDef::hash("counters");
     /// let db = Db::new()?;
-    /// let patience = Options::new().within(Duration::from_millis(1));
-    /// let failed = db.transact_with(patience, |_| Err::<(), _>(Conflict::Locked.into()));
-    /// assert!(matches!(failed, Err(Error::Contended { conflict: Conflict::Locked, .. })));
+    /// let counters = db.table(COUNTERS)?;
+    /// db.transact(|tx| tx.put(counters, &1, &0))?;
+    ///
+    /// let mut other = 0;
+    /// let failed = db.transact_with(Options::new().within(Duration::ZERO), |tx| {
+    ///     let count = tx.get(counters, &1)?.unwrap_or(0);
+    ///     // Another thread is faster.
+    ///     other += 1;
+    ///     std::thread::scope(|scope| scope.spawn(|| db.transact(|tx| tx.put(counters, &1, &other))).join())
+    ///         .expect("no panic")?;
+    ///     tx.put(counters, &1, &(count + 1))
+    /// });
+    /// assert!(matches!(failed, Err(Error::Contended { attempts: 1, .. })));
     /// # Ok::<(), Error>(())
     /// ```
     #[must_use]
