@@ -275,6 +275,7 @@ impl<P: Port> Endpoint<P> {
     #[cold]
     pub(crate) fn wait_for_room(&self, error: VerbError, context: &Context<'_>) -> Poll<VerbError> {
         let mut inner = self.inner();
+        inner.post_gathered();
         match error {
             VerbError::QueueFull { .. } | VerbError::BuffersExhausted { .. } if inner.desk.under_way > 0 => {}
             VerbError::TooManyCalls { .. } if inner.desk.calls > 0 => {}

@@ -228,28 +228,35 @@ impl<P: Port> Inner<P> {
 
     /// Posts what was gathered.
     pub(super) fn end_gathering(&mut self) {
-        if let Some((phase, mut works)) = self.gathered.take() {
+        self.post_gathered();
+        self.spare.extend(self.gathered.take().map(|(_, works)| works));
+    }
+
+    /// Posts what was gathered so far, of which there may be more. Whoever waits for room waits for
+    /// that, too.
+    pub(super) fn post_gathered(&mut self) {
+        if let Some((phase, works)) = &mut self.gathered {
+            let (phase, mut works) = (*phase, mem::take(works));
             self.post_all(&mut works, phase);
-            self.spare.push(works);
+            self.gathered = Some((phase, works));
         }
     }
 
     /// Keeps a request of a phase for the doorbell that it shares. Those of another phase do not
     /// share theirs with it.
     fn gather(&mut self, phase: Phase, work: Work) {
+        if self.gathered.as_ref().is_some_and(|(of, _)| *of != phase) {
+            self.post_gathered();
+        }
         let Some((of, works)) = &mut self.gathered else { unreachable!("requests are being gathered") };
-        let mut before = Vec::new();
-        let was = mem::replace(of, phase);
-        if was != phase {
-            before = mem::take(works);
-        }
+        *of = phase;
         works.push(work);
-        if !before.is_empty() {
-            self.post_all(&mut before, was);
-        }
     }
 
     fn post_all(&mut self, works: &mut Vec<Work>, phase: Phase) {
+        if works.is_empty() {
+            return;
+        }
         let tally = self.desk.counters.phase(phase);
         for (index, work) in works.iter().enumerate() {
             Intent::count(&work.verb, tally);

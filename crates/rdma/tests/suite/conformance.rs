@@ -9,7 +9,7 @@ use std::{
 
 use drtm_rdma::{NodeId, Order, Pending, Phase, VerbError, block_on, run};
 
-use crate::support::{Rig, World, on_every_fabric, poll_and_drop, with, word};
+use crate::support::{Mood, Rig, World, on_every_fabric, poll_and_drop, with, word};
 
 on_every_fabric!(
     every_verb_does_what_it_says,
@@ -18,6 +18,7 @@ on_every_fabric!(
     completions_come_in_the_order_of_posting,
     a_batch_reaches_several_nodes_by_a_doorbell_each,
     what_is_posted_together_shares_doorbells,
+    what_is_posted_together_may_be_more_than_there_is_room_for,
     counters_are_exact,
     a_batch_that_is_not_rung_does_nothing,
     unsignaled_operations_take_effect_and_their_failures_are_heard,
@@ -201,6 +202,28 @@ fn what_is_posted_together_shares_doorbells<R: Rig>(mood: R::Mood) {
     assert!(posted.is_err());
     endpoint.drain();
     assert_eq!(world.load(word(1, 0)), 9);
+}
+
+/// More than there is room for: some wait for those that are posted at the same time.
+fn what_is_posted_together_may_be_more_than_there_is_room_for<R: Rig>(mood: R::Mood) {
+    let world = World::<R>::new(2, mood.queue_depth(2));
+    let endpoint = world.endpoint();
+    with(&endpoint, async |verbs| {
+        let mut adds: Vec<_> = (0..9).map(|_| (Box::pin(verbs.fetch_add(word(1, 0), 1)), None)).collect();
+        poll_fn(|context| {
+            endpoint.together(|| {
+                for (add, found) in adds.iter_mut().filter(|(_, found)| found.is_none()) {
+                    *found = ready(add.as_mut().poll(context));
+                }
+            });
+            if adds.iter().all(|(_, found)| found.is_some()) { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
+        let mut found: Vec<_> = adds.into_iter().filter_map(|(_, found)| found).collect::<Result<_, _>>()?;
+        found.sort_unstable();
+        assert_eq!(found, (0..9).collect::<Vec<u64>>());
+        Ok(())
+    });
 }
 
 fn ready<T>(poll: Poll<T>) -> Option<T> {
