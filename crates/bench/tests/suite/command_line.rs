@@ -280,7 +280,6 @@ fn settings_of_workloads_that_cannot_be_are_refused_and_say_why() {
         (&["--path", "somewhere"], "--durability async or sync"),
         (&["--durability", "eventually"], "possible values"),
         (&["--durability", "async", "--path", "."], "name a directory that is empty"),
-        (&["--nodes", "2"], "several nodes"),
         (&["--fabric", "abacus"], "one of local"),
         (&["--protocol", "farm"], "several nodes"),
         (&["--engine", "warp-drive"], "possible values"),
@@ -320,7 +319,8 @@ fn a_workload_s_summary_is_for_people_unless_json_is_asked_for() {
     assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
     let shown = String::from_utf8(output.stdout).expect("text");
     for part in [
-        "tpcc, mix standard, reads auto, remote_items 1, warehouses 1, 1 thread",
+        "tpcc, customers 30, items 100, mix standard, reads auto, remote_items 1",
+        "warehouses 1, 1 thread",
         "read_reruns 0",
         "transactions/s",
         "p99.9",
