@@ -17,9 +17,9 @@ use std::ops::{Deref, DerefMut};
 ///
 /// An operation takes the smallest free buffer that is large enough. Where none is free it waits
 /// for an operation under way to give one back, and fails with
-/// [`VerbError::BuffersExhausted`](crate::VerbError::BuffersExhausted) when none is under way: then
-/// all are values of completed reads that are still held, and to wait for them might be to wait for
-/// oneself.
+/// [`VerbError::BuffersExhausted`](crate::VerbError::BuffersExhausted) when none is under way, nor
+/// has completed without its value having been taken: then all are values that are still held, and
+/// to wait for them might be to wait for oneself.
 ///
 /// # Example
 ///

@@ -279,6 +279,12 @@ impl<P: Port> Endpoint<P> {
         match error {
             VerbError::QueueFull { .. } | VerbError::BuffersExhausted { .. } if inner.desk.under_way > 0 => {}
             VerbError::TooManyCalls { .. } if inner.desk.calls > 0 => {}
+            // Those that they are for take them soon, and give the buffers back.
+            VerbError::BuffersExhausted { .. } if inner.desk.tickets.has_untaken_words() => {
+                drop(inner);
+                self.again(context);
+                return Poll::Pending;
+            }
             _ => return Poll::Ready(error),
         }
         match self.current.get() {

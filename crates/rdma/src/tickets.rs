@@ -129,6 +129,11 @@ impl Tickets {
         }
     }
 
+    /// Whether there are words that were fetched for a coroutine that has not taken them yet.
+    pub(crate) fn has_untaken_words(&self) -> bool {
+        self.entries.iter().any(|entry| matches!(entry.state, State::Done(Ok(Value::Words(_)))))
+    }
+
     /// Whether somebody waits for an operation that is handed to the port.
     pub(crate) fn is_awaited(&self, ticket: Ticket) -> bool {
         matches!(self.entries[ticket.index as usize].state, State::Posted)

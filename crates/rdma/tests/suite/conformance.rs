@@ -7,7 +7,7 @@ use std::{
     task::Poll,
 };
 
-use drtm_rdma::{NodeId, Order, Pending, Phase, VerbError, block_on, run};
+use drtm_rdma::{Buffers, NodeId, Order, Pending, Phase, VerbError, block_on, run};
 
 use crate::support::{Mood, Rig, World, on_every_fabric, poll_and_drop, with, word};
 
@@ -19,6 +19,7 @@ on_every_fabric!(
     a_batch_reaches_several_nodes_by_a_doorbell_each,
     what_is_posted_together_shares_doorbells,
     what_is_posted_together_may_be_more_than_there_is_room_for,
+    what_is_read_together_may_be_more_than_there_are_buffers,
     counters_are_exact,
     a_batch_that_is_not_rung_does_nothing,
     unsignaled_operations_take_effect_and_their_failures_are_heard,
@@ -224,6 +225,29 @@ fn what_is_posted_together_may_be_more_than_there_is_room_for<R: Rig>(mood: R::M
         assert_eq!(found, (0..9).collect::<Vec<u64>>());
         Ok(())
     });
+}
+
+/// Those that wait for buffers are polled before those that have completed, and have not taken yet
+/// what was read.
+fn what_is_read_together_may_be_more_than_there_are_buffers<R: Rig>(mood: R::Mood) {
+    let world = World::<R>::new(2, mood.buffers(Buffers { small: 3, medium: 0, large: 0 }));
+    let endpoint = world.endpoint();
+    let outcomes = run(&endpoint, 3, async |_| {
+        let read = |number| Box::pin(endpoint.during(Phase::Other).read_word(word(1, number)));
+        let mut reads: Vec<_> = (0..9).map(|number| (read(number), None)).collect();
+        poll_fn(|context| {
+            endpoint.together(|| {
+                for (read, found) in reads.iter_mut().filter(|(_, found)| found.is_none()) {
+                    *found = ready(read.as_mut().poll(context));
+                }
+            });
+            reads.reverse();
+            if reads.iter().all(|(_, found)| found.is_some()) { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
+        reads.into_iter().filter_map(|(_, found)| found).collect::<Result<Vec<_>, _>>()
+    });
+    assert!(outcomes.into_iter().all(|outcome| outcome == Ok(vec![0; 9])), "there is nothing but zeros");
 }
 
 fn ready<T>(poll: Poll<T>) -> Option<T> {

@@ -31,8 +31,7 @@ impl Carelessly for CustomerPosition {
 fn prices_are_lost_only_by_careless_clients() {
     // With fewer securities, positions would read all that change all the time.
     let position = CustomerPosition::new(300, 20, 7).expect("enough customers");
-    // By verbs, as many rows at once as a position has take more buffers than an endpoint has.
-    for (fabric, protocol) in FABRICS.map(|fabric| (fabric, Protocol::FASST)) {
+    for (fabric, protocol) in FABRICS.into_iter().flat_map(|fabric| Protocol::ALL.map(|protocol| (fabric, protocol))) {
         let Gathered { tally, violations, .. } = run_on::<Sound, _>(&position, fabric, 40, 7, protocol);
         assert_eq!((violations, tally.committed), (vec![], u64::from(NODES) * 40), "{fabric}, {protocol:?}");
         assert!(tally.counts().all(|count| count > 5), "{fabric}, {protocol:?}: {tally:?}");
