@@ -131,7 +131,7 @@ impl<E: Engine> Store<E> {
     /// use std::sync::Arc;
     /// use drtm_htm::NoHtm;
     /// use drtm_kv::{KvTable, Store};
-    /// use drtm_rdma::{NodeId, Offset, Region, RegionError};
+    /// use drtm_rdma::{NodeId, Region};
     ///
     /// let region = Arc::new(Region::anonymous(NoHtm, 16 << 20)?);
     /// let store = Store::in_region_of(NodeId(3), 1, region)?;
