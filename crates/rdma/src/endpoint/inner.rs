@@ -232,7 +232,7 @@ impl<P: Port> Inner<P> {
         self.spare.extend(self.gathered.take().map(|(_, works)| works));
     }
 
-    /// Posts what was gathered so far, of which there may be more. Whoever waits for room waits for
+    /// Posts what was gathered so far, of which there may be more. What waits for room waits for
     /// that, too.
     pub(super) fn post_gathered(&mut self) {
         if let Some((phase, works)) = &mut self.gathered {

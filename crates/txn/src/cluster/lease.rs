@@ -148,7 +148,6 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> Coordinator<'e, F, S> {
         phase: Phase,
         rows: &[u32],
     ) -> Result<(), Error> {
-        let (verbs, holder) = (self.endpoint().during(phase), (state.holder, self.leases()));
         let unknown: Vec<u32> =
             rows.iter().copied().filter(|row| state.rows[*row as usize].location.is_none()).collect();
         self.find_all(state, phase, &unknown, false).await?;
@@ -159,23 +158,8 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> Coordinator<'e, F, S> {
             if left.is_empty() {
                 return outcome;
             }
-            for row in &left {
-                // Until it is known that it is not.
-                state.rows[*row as usize].is_locked = true;
-            }
-            let locked = {
-                let keys = &state.arena.keys;
-                let lock = |number: &u32| {
-                    let row = &state.rows[*number as usize];
-                    let peer = self.peer_of(row);
-                    async move {
-                        let Some(location) = row.location else { return Err(Conflict::Moved.into()) };
-                        // Each with the line: the last one may turn out to be gone.
-                        peer?.lock(verbs, row.table, row.key.in_bytes(keys), location, holder, true).await
-                    }
-                };
-                all(self.endpoint(), left.iter().map(lock).collect()).await
-            };
+            // Each with the line: the last one may turn out to be gone.
+            let locked = self.lock_each(state, phase, &left, |_, _| true).await;
             let mut moved = Vec::new();
             for (row, locked) in left.iter().zip(locked) {
                 if let Err(Error::Conflict(Conflict::Moved)) = locked {

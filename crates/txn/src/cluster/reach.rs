@@ -126,25 +126,11 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> Coordinator<'e, F, S> {
     }
 
     async fn lock_all(&self, state: &mut State<'e, F::Port>, phase: Phase, rows: &[u32]) -> Result<(), Error> {
-        let (verbs, holder) = (self.endpoint().during(phase), (state.holder, self.leases()));
-        for row in rows {
-            // Until it is known that it is not.
-            state.rows[*row as usize].is_locked = true;
-        }
-        let locked = {
-            let keys = &state.arena.keys;
-            let lock = |number: &u32| {
-                let row = &state.rows[*number as usize];
-                let peer = self.peer_of(row);
-                let is_here = |other: &&u32| state.rows[**other as usize].owner == row.owner;
-                let is_last = rows.iter().rfind(is_here) == Some(number);
-                async move {
-                    let Some(location) = row.location else { return Err(Conflict::Moved.into()) };
-                    peer?.lock(verbs, row.table, row.key.in_bytes(keys), location, holder, is_last).await
-                }
-            };
-            all(self.endpoint(), rows.iter().map(lock).collect()).await
+        let is_last = |state: &State<'e, F::Port>, number: u32| {
+            let is_here = |other: &&u32| state.rows[**other as usize].owner == state.rows[number as usize].owner;
+            rows.iter().rfind(is_here) == Some(&number)
         };
+        let locked = self.lock_each(state, phase, rows, is_last).await;
         let mut outcome = Ok(());
         for (row, locked) in rows.iter().zip(locked) {
             let locked = state.has_locked_by_verbs(*row, locked, S::has(Mutation::SnapshotsOverwritten));
@@ -155,6 +141,33 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> Coordinator<'e, F, S> {
             keep_first(&mut outcome, state.has_a_next_version(*row));
         }
         outcome
+    }
+
+    /// Locks rows, all at the same time. With those that are `last`, or taken late, comes the line
+    /// of their owners.
+    pub(super) async fn lock_each(
+        &self,
+        state: &mut State<'e, F::Port>,
+        phase: Phase,
+        rows: &[u32],
+        is_last: impl Fn(&State<'e, F::Port>, u32) -> bool,
+    ) -> Vec<Result<Locked, Error>> {
+        let (verbs, holder) = (self.endpoint().during(phase), (state.holder, self.leases()));
+        for row in rows {
+            // Until it is known that it is not.
+            state.rows[*row as usize].is_locked = true;
+        }
+        let state = &*state;
+        let lock = |number: &u32| {
+            let row = &state.rows[*number as usize];
+            let (peer, is_last) = (self.peer_of(row), is_last(state, *number));
+            async move {
+                let Some(location) = row.location else { return Err(Conflict::Moved.into()) };
+                let key = row.key.in_bytes(&state.arena.keys);
+                peer?.lock(verbs, row.table, key, location, holder, is_last).await
+            }
+        };
+        all(self.endpoint(), rows.iter().map(lock).collect()).await
     }
 
     /// Posts the writes of rows that were locked by verbs.
