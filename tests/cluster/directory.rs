@@ -1,4 +1,4 @@
-//! People, who are found by a nickname that nobody else has, by the group that they are in, and by
+//! People, which are found by a nickname of their own, by the group that they are in, and by
 //! their number; and prices, which every node has. What tests of tables, indexes and columns use.
 
 use drtm_htm::NoHtm;

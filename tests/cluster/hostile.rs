@@ -1,4 +1,4 @@
-//! Nodes that answer nonsense, or ask for it: typed errors, no lock that stays, and nobody else is
+//! Nodes that answer nonsense, or ask for it: typed errors, no lock that stays, and no other node is
 //! harmed.
 
 use std::{

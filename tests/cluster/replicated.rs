@@ -1,4 +1,4 @@
-//! Tables that every node has whole: read without a message, written by nobody, and the same
+//! Tables that every node has whole: read without a message, never written, and the same
 //! everywhere.
 
 use std::sync::{

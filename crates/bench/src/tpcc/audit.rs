@@ -36,7 +36,7 @@ pub(super) struct Audit<'db, S: Setting, O: Shelf> {
     here: (WarehouseKey, u16),
     /// What was written down besides the loader's.
     payments: Vec<Payments>,
-    /// Payments that were written down elsewhere, by customers who may be here.
+    /// Payments that were written down elsewhere, by customers that may be here.
     elsewhere: Vec<(HistoryKey, History)>,
     /// How many rows were seen of each table.
     seen: RefCell<BTreeMap<&'static str, u64>>,

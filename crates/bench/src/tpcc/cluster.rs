@@ -104,7 +104,7 @@ pub(crate) struct Client {
     deck: Deck,
     node: u16,
     home: WarehouseKey,
-    /// Its number among those of its warehouse who write down payments.
+    /// Its number among those of its warehouse that write down payments.
     writer: u16,
     payments: u32,
     remote: Vec<HistoryKey>,

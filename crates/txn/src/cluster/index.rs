@@ -1,6 +1,6 @@
 //! Indexes of a cluster's tables, as sources of rows.
 //!
-//! An index's entries are rows of a table of the cluster that nobody has a handle of, divided among
+//! An index's entries are rows of a table of the cluster that has no handle, divided among
 //! the owners by what rows are found by. So an entry is mostly at another node than its row. A
 //! transaction that writes a row changes its entries as it changes rows (`tx/upkeep.rs`), and every
 //! phase of it treats them alike.

@@ -338,7 +338,7 @@ impl<F: Fabric, S: Setting<Engine = F::Engine>> NodeBuilder<F, S> {
         Ok(number)
     }
 
-    /// Says who may write a table of the node's database.
+    /// Says what may write a table of the node's database.
     fn set_writers(&mut self, number: u16, writers: Writers) -> Result<(), Error> {
         let db = self.db()?.inner;
         let opened = db.catalog.opened(db.number, number)?;

@@ -39,11 +39,11 @@ pub(crate) struct Indexes {
     names: Mutex<Names>,
     /// Whether one of them was not opened yet.
     has_unopened: AtomicBool,
-    /// Who may write the table, as a number of [`Writers`].
+    /// What may write the table, as a number of [`Writers`].
     writers: AtomicU8,
 }
 
-/// Who may write a table.
+/// What may write a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Writers {
@@ -236,7 +236,7 @@ impl Indexes {
         if self.has_unopened.load(Acquire) { self.names.lock().unopened.first().cloned() } else { None }
     }
 
-    /// Sets who may write the table from now on; `tell` tells those that do.
+    /// Sets what may write the table from now on; `tell` tells those that do.
     #[cfg(not(feature = "model"))]
     pub(crate) fn set_writers(&self, writers: Writers, tell: impl FnOnce() -> u64) {
         self.change(tell, || {
@@ -246,7 +246,7 @@ impl Indexes {
         });
     }
 
-    /// Who may write the table.
+    /// What may write the table.
     pub(crate) fn writers(&self) -> Writers {
         let writers = self.writers.load(Acquire);
         Writers::ALL.into_iter().find(|one| *one as u8 == writers).unwrap_or(Writers::Own)

@@ -76,7 +76,7 @@ impl Tables {
         Ok(Receipt { number, total, last: account.last, credit: account.credit, brands })
     }
 
-    /// PAYMENT (2.5), written down under a key that nobody else uses. The customer may be of
+    /// PAYMENT (2.5), written down under a key of its own. The customer may be of
     /// another node, and is read before the rows that all payments of the warehouse write.
     pub(super) async fn pay<F: Fabric<Engine = NoHtm>, S: Setting<Engine = NoHtm>>(
         self,
