@@ -1,5 +1,5 @@
-//! Nodes that answer nonsense, or ask for it: typed errors, no lock that stays, and no other node is
-//! harmed.
+//! Nodes that answer nonsense, or ask for it: typed errors, no lock that stays, and no harm to
+//! others.
 
 use std::{
     sync::{

@@ -72,6 +72,9 @@ impl<F: Fabric<Engine = NoHtm>, S: Setting<Engine = NoHtm>, W: ClusterWorkload> 
             if let Err(error) = self.run(&worker, &own).await {
                 self.stand.fail(error);
             }
+            // Others may be at a transaction that needs an answer of this one.
+            self.stand.has_ended();
+            worker.endpoint().until(|| self.stand.have_all_ended()).await;
         };
         if spawner.spawn(run).is_err() {
             // An executor that was not begun has not ended.

@@ -27,7 +27,7 @@ pub(crate) fn simulate<S: Setting<Engine = NoHtm>, W: ClusterWorkload>(
             let stand = Arc::clone(&stand);
             sim.spawn(NodeId(number), move |spawner| {
                 if let Err(error) = part.begin(spawner) {
-                    stand.fail(error);
+                    stand.is_missing_one(error);
                 }
             })?;
         }

@@ -4,7 +4,7 @@
 //! meanwhile. Where all workers are in one process, the last one to arrive begins the next stage.
 //! A process of a cluster of processes tells its parent instead, which begins the stage everywhere.
 
-use std::sync::atomic::{AtomicU8, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering::SeqCst};
 
 use parking_lot::Mutex;
 
@@ -40,6 +40,9 @@ pub(super) struct Stand<W: ClusterWorkload> {
     /// Whether a parent decides, which this process tells what it has done.
     is_child: bool,
     stage: AtomicU8,
+    /// Workers that have nothing to do any more, and whether one will never say so.
+    ended: AtomicUsize,
+    is_abandoned: AtomicBool,
     held: Mutex<Held<W>>,
 }
 
@@ -65,7 +68,8 @@ impl<W: ClusterWorkload> Stand<W> {
             violations: Vec::new(),
             failure: None,
         };
-        Self { workers, nodes, is_child, stage: AtomicU8::new(Stage::Load as u8), held: Mutex::new(held) }
+        let (stage, held) = (AtomicU8::new(Stage::Load as u8), Mutex::new(held));
+        Self { workers, nodes, is_child, stage, ended: AtomicUsize::new(0), is_abandoned: AtomicBool::new(false), held }
     }
 
     /// Whether this stage has begun, or all has failed.
@@ -149,8 +153,25 @@ impl<W: ClusterWorkload> Stand<W> {
         self.begin(Stage::Failed);
     }
 
+    /// A worker has nothing to do any more, but to serve others.
+    pub(super) fn has_ended(&self) {
+        self.ended.fetch_add(1, SeqCst);
+    }
+
+    /// Whether no worker here needs another any more.
+    pub(super) fn have_all_ended(&self) -> bool {
+        self.ended.load(SeqCst) >= self.workers || self.is_abandoned.load(SeqCst)
+    }
+
+    /// A worker could not begin, so that it does not end either.
+    pub(super) fn is_missing_one(&self, error: Error) {
+        self.fail(error);
+        self.abandon();
+    }
+
     /// A worker has panicked, which its thread tells.
     pub(super) fn abandon(&self) {
+        self.is_abandoned.store(true, SeqCst);
         self.begin(Stage::Failed);
     }
 

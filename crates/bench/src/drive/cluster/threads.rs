@@ -56,11 +56,11 @@ pub(super) fn on_threads<F: Fabric<Engine = NoHtm>, S: Setting<Engine = NoHtm>, 
             let body = move || {
                 let _guard = Guard(stand);
                 if let Err(error) = work(part) {
-                    stand.fail(error);
+                    stand.is_missing_one(error);
                 }
             };
             if let Err(error) = thread::Builder::new().spawn_scoped(scope, body) {
-                stand.fail(Error::Thread(error));
+                stand.is_missing_one(Error::Thread(error));
             }
         }
     });
