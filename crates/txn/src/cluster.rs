@@ -44,7 +44,9 @@
 //! stays locked, and is told of ([`Refusal::HolderDead`]).
 
 mod adapt;
+mod answers;
 mod ask;
+mod builder;
 mod clock;
 mod column;
 mod coordinator;
@@ -72,6 +74,7 @@ mod tx;
 mod wire;
 mod worker;
 
+pub use builder::NodeBuilder;
 pub use clock::{ClusterTime, Timing};
 pub use column::ClusterColumn;
 pub use coordinator::Rounds;
@@ -79,7 +82,7 @@ pub use error::ClusterError;
 pub use handle::{Cluster, Submitted};
 pub use index::{ClusterIndex, ClusterIndexKeys};
 pub use log::OwnedRow;
-pub use node::{Node, NodeBuilder};
+pub use node::Node;
 pub use partition::Partition;
 pub use protocol::{Form, Protocol};
 pub use sets::{Rows, Sets};

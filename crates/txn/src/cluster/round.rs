@@ -1,12 +1,10 @@
-//! A round: requests to any number of owners, all under way at the same time, and what their
-//! answers mean for the transaction.
+//! A round: requests to any number of owners, all under way at the same time, and the transaction
+//! is told of their answers (`answers`).
 //!
 //! Each request has a local form, a call of this node's own participant, and a message form; some
 //! have a one-sided form (`reach`), too. Protocol code says what is to be done, and not how.
 //! Requests to one owner that do not fit one message go in several, one after the other, so that
 //! the last is carried out last.
-
-use std::ops::Bound;
 
 use drtm_kv::{Holder, Version};
 use drtm_rdma::{
@@ -19,11 +17,10 @@ use super::{
     ask::{Ask, Asked, Asks, cost},
     coordinator::Coordinator,
     participant::Participant,
-    state::{Culprit, Missing, Op, Sent, Span, State},
+    state::{Culprit, Op, Sent, Span, State},
     wire::{
-        Append, AppendTo, Apply, ApplyRow, Before, Change, Check, CheckRow, Found, Guard, GuardOf, Is, Lease, LeaseRow,
-        LeasedRow, Line, LineIs, Lock, LockRow, Place, PlaceRow, Placed, Read, ReadRow, Reap, ReapRow, Refusal, Scan,
-        ScanRows, Scanned, ScannedRow, Unlock, UnlockRow,
+        Append, AppendTo, Apply, ApplyRow, Before, Change, Check, CheckRow, Guard, GuardOf, Lease, LeaseRow, Line,
+        Lock, LockRow, Place, PlaceRow, Read, ReadRow, Reap, ReapRow, Refusal, Scan, ScanRows, Unlock, UnlockRow,
     },
 };
 use crate::{Conflict, Error, Setting, position::Way};
@@ -501,127 +498,6 @@ impl<P: drtm_rdma::Port> State<'_, P> {
             Error::Cluster(ClusterError::Unreachable { source, .. }) => self.failed(node, source),
             error => error,
         }
-    }
-
-    fn has_found(&mut self, number: u32, found: &Found<'_>) -> Result<(), Error> {
-        let row = &mut self.rows[number as usize];
-        let (node, was_known, was_read) = (row.owner, row.at, row.is_read);
-        match found.is {
-            Is::Record { at, version, value } => {
-                if was_read && (was_known != Some(at) || row.seen != version) {
-                    return Err(Conflict::Validation.into());
-                }
-                (row.at, row.location, row.seen) = (Some(at), None, version);
-                let (range, ()) = self.arena.values.append(|bytes| {
-                    bytes.extend_from_slice(value);
-                    Ok(())
-                })?;
-                row.value = Some(range);
-            }
-            Is::Nothing(absence) => {
-                if was_known.is_some() && was_read {
-                    return Err(Conflict::Validation.into());
-                }
-                // It may have been locked when it was looked for before, and is gone.
-                row.at = None;
-                if !row.is_final {
-                    self.missing.push(Missing { owner: node, absence });
-                }
-            }
-            Is::Locked(at) => {
-                row.at = row.at.or(Some(at));
-                return Err(Conflict::Locked.into());
-            }
-        }
-        // What stays as it is need not be looked at again.
-        (row.is_known, row.is_read) = (true, !row.is_final);
-        self.owner(node).has_count(found.count);
-        Ok(())
-    }
-
-    fn has_leased(&mut self, number: u32, leased: &LeasedRow<'_>) -> Result<(), Error> {
-        self.rows[number as usize].lease = leased.end;
-        self.has_found(number, &leased.found)
-    }
-
-    fn has_scanned(&mut self, number: u32, scanned: &Scanned<'_>) -> Result<(), Error> {
-        let Span { table, owner, way, is_final, .. } = self.spans[number as usize];
-        self.owner(owner).has_count(scanned.count);
-        if !is_final {
-            self.missing.extend(scanned.passed.iter().map(|absence| Missing { owner, absence: *absence }));
-        }
-        let mut has_some = false;
-        for ScannedRow { key, at, version, value } in scanned.iter() {
-            if !self.spans[number as usize].has(key, &self.arena.keys) {
-                return Err(ClusterError::Nonsense { node: owner, what: "a row that is not of the range" }.into());
-            }
-            let row = self.row(table, key, owner)?;
-            let place = Bound::Excluded(self.rows[row as usize].key);
-            let span = &mut self.spans[number as usize];
-            match way {
-                Way::Up => span.low = place,
-                Way::Down => span.high = place,
-            }
-            has_some = true;
-            self.rows[row as usize].is_final = is_final;
-            // What the transaction writes itself is seen as it writes it. Whether others change it
-            // is found out when it is locked.
-            if !self.rows[row as usize].is_written() {
-                self.has_found(row, &Found { count: scanned.count, is: Is::Record { at, version, value } })?;
-            }
-        }
-        if !scanned.is_whole && !has_some {
-            return Err(ClusterError::Nonsense { node: owner, what: "no rows, and more to come" }.into());
-        }
-        self.spans[number as usize].is_whole = scanned.is_whole;
-        Ok(())
-    }
-
-    fn has_placed(&mut self, number: u32, placed: &Placed) -> Result<(), Error> {
-        let row = &mut self.rows[number as usize];
-        let node = row.owner;
-        (row.at, row.seen, row.is_known) = (Some(placed.at), placed.version, true);
-        if placed.is_made {
-            if !placed.version.is_removed() {
-                return Err(ClusterError::Nonsense { node, what: "a new row is there already" }.into());
-            }
-            (row.is_made, row.is_read) = (true, true);
-            if let Op::Put(value) = row.op {
-                row.op = Op::Publish(value);
-            }
-        }
-        for missing in self.missing.iter_mut().filter(|missing| missing.owner == node) {
-            if let Some(shift) = placed.shifts.iter().find(|shift| shift.before == missing.absence) {
-                missing.absence = shift.after;
-            }
-        }
-        // Where some of a guard's keys belong now that it was divided.
-        for shift in &placed.shifts {
-            let is_guarded = |missing: &Missing| missing.owner == node && missing.absence == shift.after;
-            if let Some(absence) = shift.split_off
-                && self.missing.iter().any(is_guarded)
-            {
-                self.missing.push(Missing { owner: node, absence });
-            }
-        }
-        self.owner(node).has_count(placed.count);
-        Ok(())
-    }
-
-    pub(super) fn has_locked(&mut self, number: u32, before: Version) -> Result<(), Error> {
-        let row = &mut self.rows[number as usize];
-        row.is_locked = true;
-        if row.is_read && row.seen != before {
-            return Err(Conflict::Validation.into());
-        }
-        row.seen = before;
-        Ok(())
-    }
-
-    fn has_line(&mut self, owner: u32, line: LineIs) {
-        let owner = &mut self.owners[owner as usize];
-        owner.has_count(line.count);
-        owner.has_number(line.epoch, false);
     }
 }
 

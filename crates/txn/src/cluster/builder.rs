@@ -1,0 +1,469 @@
+//! How a node is started: its tables, indexes and backups, on which all nodes agree.
+
+use std::sync::Arc;
+
+use drtm_kv::{BucketCache, Store};
+use drtm_rdma::{Fabric, NodeId, RegionId, rpc::Once};
+
+use super::{
+    ClusterError, ClusterIndex, Node, Partition, Protocol, Timing,
+    kept::kept,
+    log::{Backup, LogConfig, OnlyLogged},
+    participant::{Home, Reservations, Served},
+    partition::{digest, mix},
+    shared::Shared,
+    table::ClusterTable,
+};
+use crate::{
+    Builder, Codec, Db, Embedded, Error, IndexDef, Key, Setting, Table, TableDef, Uniqueness, secondary::Writers,
+    storage::KeyRef, table::Kind,
+};
+
+/// Memory for where rows of other nodes were.
+const CACHE_BYTES: u64 = 64 << 20;
+
+/// How a node of a cluster is to be started.
+///
+/// # Example
+///
+/// See [`Node`].
+#[derive(Debug)]
+#[must_use = "a node that is not started does nothing"]
+pub struct NodeBuilder<F: Fabric, S: Setting<Engine = F::Engine> = Embedded> {
+    fabric: F,
+    node: NodeId,
+    owners: Vec<NodeId>,
+    /// How its database is made, until it is.
+    builder: Option<Builder>,
+    store: Store<S::Engine>,
+    db: Option<Db<S>>,
+    region: RegionId,
+    protocol: Protocol,
+    timing: Timing,
+    log: LogConfig,
+    loads_alone: bool,
+    only_logged: Arc<OnlyLogged>,
+    tables: Vec<Served<S::Engine>>,
+    /// What nodes compare when they meet.
+    described: String,
+}
+
+impl<F: Fabric, S: Setting<Engine = F::Engine>> NodeBuilder<F, S> {
+    /// Names the nodes that own rows, in an order that all nodes give alike. A node that is none of
+    /// them is a client.
+    ///
+    /// # Errors
+    ///
+    /// [`ClusterError::NoOwners`], [`ClusterError::OwnerTwice`].
+    pub fn owners(mut self, owners: impl IntoIterator<Item = NodeId>) -> Result<Self, Error> {
+        self.owners = owners.into_iter().collect();
+        for (owner, number) in self.owners.iter().zip(0..) {
+            if self.owners[..number].contains(owner) {
+                return Err(ClusterError::OwnerTwice { node: *owner }.into());
+            }
+        }
+        Ok(self)
+    }
+
+    /// Says what this node believes of clocks, and how long its leases are.
+    pub fn timing(self, timing: Timing) -> Self {
+        Self { timing, ..self }
+    }
+
+    /// Gives each owner so many backups: the owners that come next, all around. None by default. To
+    /// be chosen before tables are added; all nodes choose alike.
+    ///
+    /// What a transaction writes is in the memory of all backups of its owners before it is
+    /// decided. Backups apply it to replicas. Owners are then written by transactions of the
+    /// cluster only: [`Node::local`] refuses, with [`ClusterError::NotLogged`] as the reason. A
+    /// backup that is gone stops all that write to its owners.
+    ///
+    /// # Errors
+    ///
+    /// When there are tables already. That there are enough owners is checked when the node
+    /// [starts](Self::start).
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm_htm::NoHtm;
+    /// use drtm_rdma::{Executor, LocalConfig, LocalFabric, NodeId};
+    /// use drtm_txn::{Builder, Error, Pod, Setting, TableDef, cluster::{Node, Partition}};
+    ///
+    /// #[derive(Debug)]
+    /// struct Plain;
+    ///
+    /// impl Setting for Plain {
+    ///     type Engine = NoHtm;
+    /// }
+    ///
+    /// const ACCOUNTS: TableDef<u64, Pod<i64>> = TableDef::hash("accounts");
+    ///
+    /// // Two owners, each of which is the other's backup.
+    /// let fabric = LocalFabric::<NoHtm>::new(2, LocalConfig::perfect());
+    /// let start = |node| {
+    ///     let builder = Node::<_, Plain>::builder(NoHtm, &fabric, node, Builder::new().memory(16 << 20))?;
+    ///     let mut node = builder.owners([NodeId(0), NodeId(1)])?.backups(1)?;
+    ///     let accounts = node.table(ACCOUNTS, Partition::by("number", |number| *number))?;
+    ///     Ok::<_, Error>((node.start()?, accounts))
+    /// };
+    /// let ((here, accounts), (there, _)) = (start(NodeId(0))?, start(NodeId(1))?);
+    /// let done = &std::sync::atomic::AtomicBool::new(false);
+    /// std::thread::scope(|scope| {
+    ///     let backup = there.clone();
+    ///     scope.spawn(move || {
+    ///         let endpoint = backup.endpoint()?;
+    ///         let mut executor = Executor::new(&endpoint);
+    ///         backup.worker(&endpoint)?.serve(&executor.spawner());
+    ///         executor.spawn(endpoint.until(|| done.load(std::sync::atomic::Ordering::Acquire)));
+    ///         executor.run();
+    ///         Ok::<_, Error>(())
+    ///     });
+    ///     let endpoint = here.endpoint()?;
+    ///     let worker = here.worker(&endpoint)?;
+    ///     let mut executor = Executor::new(&endpoint);
+    ///     worker.serve(&executor.spawner());
+    ///     executor.spawn(async move {
+    ///         let paid = worker.transact(async |tx| tx.put(accounts, 2, &100).await);
+    ///         paid.await.expect("both are here");
+    ///         worker.catch_up().await.expect("both are here");
+    ///     });
+    ///     executor.run();
+    ///     done.store(true, std::sync::atomic::Ordering::Release);
+    ///     Ok::<_, Error>(())
+    /// })?;
+    /// let (row, replica) = (here.rows_of(NodeId(0))?, there.rows_of(NodeId(0))?);
+    /// assert_eq!(row.as_ref().map(Vec::len), Some(1));
+    /// assert_eq!(row, replica);
+    /// # Ok::<(), Error>(())
+    /// ```
+    pub fn backups(mut self, backups: usize) -> Result<Self, Error> {
+        if self.db.is_some() {
+            let (must_be, is) = ("chosen before tables are added", "chosen after one".to_owned());
+            return Err(Error::Config { what: "the number of backups", must_be, is });
+        }
+        self.log.backups = backups;
+        Ok(self)
+    }
+
+    /// Makes rings of so many bytes, rounded up to a power of two: 256 KiB by default. Each worker
+    /// has one at each backup that it writes to. A transaction must fit. All nodes choose alike.
+    ///
+    /// # Errors
+    ///
+    /// Below 1 KiB, or above 1 GiB.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm_htm::NoHtm;
+    /// use drtm_rdma::{LocalConfig, LocalFabric, NodeId};
+    /// use drtm_txn::{Builder, Error, Setting, cluster::Node};
+    ///
+    /// #[derive(Debug)]
+    /// struct Plain;
+    ///
+    /// impl Setting for Plain {
+    ///     type Engine = NoHtm;
+    /// }
+    ///
+    /// let fabric = LocalFabric::<NoHtm>::new(1, LocalConfig::perfect());
+    /// let builder = Node::<_, Plain>::builder(NoHtm, &fabric, NodeId(0), Builder::new().memory(16 << 20))?;
+    /// assert!(builder.ring_bytes(1 << 20)?.ring_bytes(12).is_err());
+    /// # Ok::<(), Error>(())
+    /// ```
+    pub fn ring_bytes(mut self, bytes: u64) -> Result<Self, Error> {
+        self.log = self.log.with_rings_of(bytes)?;
+        Ok(self)
+    }
+
+    /// Lets [`Node::local`] write rows that have backups until the node has its first
+    /// [worker](Node::worker): to load many rows at once. Backups do not hear of these rows, and
+    /// have them only when a transaction has written them.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use drtm_htm::NoHtm;
+    /// use drtm_rdma::{LocalConfig, LocalFabric, NodeId};
+    /// use drtm_txn::{Builder, Error, Pod, Setting, TableDef, cluster::{Node, Partition}};
+    ///
+    /// #[derive(Debug)]
+    /// struct Plain;
+    ///
+    /// impl Setting for Plain {
+    ///     type Engine = NoHtm;
+    /// }
+    ///
+    /// const ACCOUNTS: TableDef<u64, Pod<i64>> = TableDef::hash("accounts");
+    ///
+    /// let fabric = LocalFabric::<NoHtm>::new(2, LocalConfig::perfect());
+    /// let builder = Node::<_, Plain>::builder(NoHtm, &fabric, NodeId(0), Builder::new().memory(16 << 20))?;
+    /// let mut builder = builder.owners([NodeId(0), NodeId(1)])?.backups(1)?.loads_alone();
+    /// builder.table(ACCOUNTS, Partition::by("number", |number| *number))?;
+    /// let node = builder.start()?;
+    /// let accounts = node.local().table(ACCOUNTS)?;
+    /// node.local().transact(|tx| tx.put(accounts, &2, &100))?;
+    /// # Ok::<(), Error>(())
+    /// ```
+    pub fn loads_alone(self) -> Self {
+        Self { loads_alone: true, ..self }
+    }
+
+    /// The node's database, which is made now if it is not there yet.
+    fn db(&mut self) -> Result<Db<S>, Error> {
+        if let Some(builder) = self.builder.take() {
+            let builder = match self.log.backups {
+                0 => builder,
+                _ => {
+                    self.only_logged.begin(self.loads_alone);
+                    let only_logged = Arc::clone(&self.only_logged);
+                    builder.sink(only_logged)
+                }
+            };
+            self.db = Some(builder.build_in(self.store.clone())?);
+        }
+        // It could not be made before.
+        self.db.clone().ok_or(Error::Closed)
+    }
+
+    /// The rows of this node alone, to be read and written before it is started. This is how
+    /// [replicated](Partition::replicated) tables are filled. A table without indexes can be filled
+    /// so, too, with the rows that this node owns: where owners have backups, only if rows are
+    /// [loaded alone](Self::loads_alone).
+    ///
+    /// # Errors
+    ///
+    /// When memory cannot be had.
+    pub fn local(&mut self) -> Result<Db<S>, Error> {
+        self.db()
+    }
+
+    /// Adds a table. All nodes add the same tables, in the same order.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::OfCluster`] if the node's database has opened indexes of it; otherwise as for
+    /// [`Db::table`].
+    pub fn table<K: Key, C: Codec, O: Kind>(
+        &mut self,
+        def: TableDef<K, C, O>,
+        partition: Partition<K>,
+    ) -> Result<ClusterTable<K, C, O>, Error> {
+        let db = self.db()?;
+        let table = db.table(def)?;
+        let opened = db.inner.catalog.opened(table.database, table.number)?;
+        if !opened.indexes.are_none() {
+            return Err(Error::OfCluster { table: def.name() });
+        }
+        let writers = if partition.is_replicated() { Writers::Own } else { Writers::Shared };
+        let number = self.serve(table.number, writers, partition.is_replicated(), None)?;
+        let shape = def.shape();
+        self.described.push_str(&format!("{shape}, named {}, by {}; ", shape.name, partition.name()));
+        Ok(ClusterTable::new(number, def.name(), partition))
+    }
+
+    /// Adds an index of a table, whose entries are divided by what rows are found by: an entry is
+    /// mostly at another node than its row. All nodes add the same indexes, in the same order among
+    /// tables and indexes.
+    ///
+    /// The table's rows are written by transactions of the cluster only, from now on: those of
+    /// the node's [own database](Self::local) are refused with [`Error::OfCluster`].
+    ///
+    /// An index of a [replicated](Partition::replicated) table is replicated as well, and kept by
+    /// the node's own database until the node is started.
+    ///
+    /// # Errors
+    ///
+    /// [`ClusterError::NotEmpty`] if the table has rows, and is not replicated; [`Error::Config`]
+    /// if one of table and index is replicated, and the other not; otherwise as for [`Db::index`].
+    ///
+    /// # Example
+    ///
+    /// See [`ClusterIndex`].
+    pub fn index<K: Key, C: Codec, I: Key, U: Uniqueness, O: Kind>(
+        &mut self,
+        table: ClusterTable<K, C, O>,
+        def: IndexDef<K, C, I, U>,
+        partition: Partition<I>,
+    ) -> Result<ClusterIndex<K, C, I, U, O>, Error> {
+        let indexed = self.tables.get(usize::from(table.number)).map(|served| served.number);
+        let indexed = indexed.ok_or(Error::OtherDatabase)?;
+        let db = self.db()?;
+        let (database, is_replicated) = (db.inner.number, partition.is_replicated());
+        if is_replicated != table.is_replicated() {
+            let (what, must_be) = ("an index of a table", "replicated if the table is, and divided if it is divided");
+            return Err(Error::Config { what, must_be, is: partition.name().to_owned() });
+        }
+        let number = if is_replicated {
+            db.index(Table::<K, C, O>::new(database, indexed), def)?.entries().number
+        } else {
+            let opened = db.inner.catalog.opened(database, indexed)?;
+            if opened.storage.records()? > 0 {
+                return Err(ClusterError::NotEmpty { table: table.name }.into());
+            }
+            let entries = db.table(def.entries())?.number;
+            self.set_writers(indexed, Writers::Cluster)?;
+            entries
+        };
+        let writers = if is_replicated { Writers::Own } else { Writers::Cluster };
+        let place = self.tables.get(usize::from(table.number)).map_or(0, |served| served.indexes.len());
+        let entries = self.serve(number, writers, is_replicated, Some((table.number, place)))?;
+        if !is_replicated && let Some(served) = self.tables.get_mut(usize::from(table.number)) {
+            served.indexes.push(kept(def, entries, table.name, partition));
+        }
+        let shape = def.entries().shape();
+        self.described.push_str(&format!("{shape}, an index of {}, by {}; ", table.name, partition.name()));
+        Ok(ClusterIndex::new(table, entries, def.name(), partition))
+    }
+
+    /// Serves a table of the node's database, and says under which number.
+    fn serve(
+        &mut self,
+        number: u16,
+        writers: Writers,
+        is_replicated: bool,
+        is_index_of: Option<(u16, usize)>,
+    ) -> Result<u16, Error> {
+        self.set_writers(number, writers)?;
+        if is_replicated {
+            self.only_logged.allow(number);
+        }
+        let db = self.db()?;
+        let opened = db.inner.catalog.opened(db.inner.number, number)?;
+        let (storage, key_size) = (opened.storage.impatient(), opened.key_size);
+        let served = Served { number, storage, key_size, is_replicated, indexes: Vec::new(), is_index_of };
+        let number = u16::try_from(self.tables.len()).map_err(|_| Error::TooManyTables { most: u16::MAX.into() })?;
+        self.tables.push(served);
+        Ok(number)
+    }
+
+    /// Says what may write a table of the node's database.
+    fn set_writers(&mut self, number: u16, writers: Writers) -> Result<(), Error> {
+        let db = self.db()?.inner;
+        let opened = db.catalog.opened(db.number, number)?;
+        opened.indexes.set_writers(writers, || db.lifecycle.advance_count(db.engine()));
+        Ok(())
+    }
+
+    /// Lets no transaction write replicated tables any more, and describes what they have.
+    fn describe_replicas(&mut self) -> Result<(), Error> {
+        for table in 0..self.tables.len() {
+            let Served { number, is_replicated: true, .. } = self.tables[table] else { continue };
+            self.set_writers(number, Writers::Nobody)?;
+            let served = &self.tables[table];
+            let (mut rows, mut sum) = (0_u64, 0_u64);
+            let mut tour = served.storage.tour()?;
+            let mut count = |key: KeyRef<'_>, value: &[u8], _| {
+                // In any order, since nodes may have them in different ones.
+                let row = mix(digest(key.encoded(served.key_size, &mut [0; 8])) ^ mix(digest(value)));
+                (rows, sum) = (rows + 1, sum.wrapping_add(row));
+            };
+            while served.storage.rows(&mut tour, &mut count)? {}
+            self.described.push_str(&format!("{rows} rows, which are {sum:016x}; "));
+        }
+        Ok(())
+    }
+
+    /// Starts the node. It serves others as soon as one of its [workers](Node::worker) does.
+    ///
+    /// # Errors
+    ///
+    /// [`ClusterError::NoOwners`], [`ClusterError::TooManyBackups`]; or when memory cannot be had.
+    pub fn start(mut self) -> Result<Node<F, S>, Error> {
+        let db = self.db()?;
+        self.describe_replicas()?;
+        let Self { fabric, node, owners, region, protocol, timing, log, only_logged, tables, mut described, .. } = self;
+        if owners.is_empty() {
+            return Err(ClusterError::NoOwners.into());
+        }
+        log.check(owners.len())?;
+        described.push_str(&format!("owned by {owners:?}"));
+        if log.backups > 0 {
+            described.push_str(&format!(", {} backups, rings of {} bytes", log.backups, log.ring_bytes));
+        }
+        let backed_up = log.backed_up_by(&owners, node);
+        let backup = match backed_up.is_empty() {
+            true => None,
+            false => {
+                let key_size = |number| db.inner.catalog.get(number).map_or(0, |opened| opened.key_size);
+                let shapes = tables.iter().map(|table| (&table.storage, key_size(table.number)));
+                Some(Backup::new(&db.inner.store, log.ring_bytes, backed_up, shapes).map_err(Error::from)?)
+            }
+        };
+        let home = Home { db: Arc::clone(&db.inner), tables, reservations: Reservations::default(), backup };
+        let cache = match protocol.caches {
+            true => Some(Arc::new(BucketCache::new(CACHE_BYTES).map_err(ClusterError::Store)?)),
+            false => None,
+        };
+        let (home, once) = (Arc::new(home), Once::default());
+        let shared = Shared {
+            fabric,
+            node,
+            owners,
+            region,
+            protocol,
+            timing,
+            log,
+            only_logged,
+            cache,
+            described,
+            home,
+            once,
+            db,
+        };
+        Ok(Node::new(shared))
+    }
+}
+
+impl<F: Fabric, S: Setting<Engine = F::Engine>> Node<F, S> {
+    /// How to start a node that is here on a fabric: its rows are kept in memory as the builder of
+    /// a database says. That may have neither a path nor a sink.
+    ///
+    /// # Errors
+    ///
+    /// [`ClusterError::NotHere`]; or when memory cannot be had.
+    pub fn builder(engine: S::Engine, fabric: &F, node: NodeId, builder: Builder) -> Result<NodeBuilder<F, S>, Error> {
+        Self::builder_for(engine, fabric, node, builder, Protocol::default())
+    }
+
+    /// [The same](Self::builder) for a protocol, which all nodes must have.
+    ///
+    /// # Errors
+    ///
+    /// As for [`builder`](Self::builder).
+    pub fn builder_for(
+        engine: S::Engine,
+        fabric: &F,
+        node: NodeId,
+        builder: Builder,
+        protocol: Protocol,
+    ) -> Result<NodeBuilder<F, S>, Error> {
+        builder.refuse_told()?;
+        let builder = if protocol.is_one_sided() { builder.for_peers() } else { builder };
+        let region = Arc::new(fabric.region(engine, builder.capacity()?).map_err(ClusterError::Region)?);
+        let here = fabric.endpoint(node).map_err(ClusterError::Fabric)?.presence(node).here();
+        let incarnation = here.ok_or(ClusterError::NotHere { node })?;
+        let store = Store::in_region_of(node, incarnation.0, Arc::clone(&region)).map_err(ClusterError::Store)?;
+        let region = fabric.register(node, region).map_err(ClusterError::Fabric)?;
+        let (owners, tables, described) = (Vec::new(), Vec::new(), String::new());
+        let (builder, db, log, only_logged) = (Some(builder), None, LogConfig::default(), Arc::default());
+        let (fabric, loads_alone) = (fabric.clone(), false);
+        Ok(NodeBuilder {
+            fabric,
+            node,
+            owners,
+            builder,
+            store,
+            db,
+            region,
+            protocol,
+            timing: Timing::default(),
+            log,
+            loads_alone,
+            only_logged,
+            tables,
+            described,
+        })
+    }
+}
