@@ -83,7 +83,7 @@ pub(super) struct Coordinator<'e, F: Fabric, S: Setting> {
     /// How often closures were run again, by cause.
     pub(super) conflicts: Cell<[u64; Conflict::ALL.len()]>,
     /// Rounds to other nodes, by phase.
-    pub(super) rounds: Cell<[Rounds; Phase::ALL.len()]>,
+    pub(super) rounds: [Cell<Rounds>; Phase::ALL.len()],
 }
 
 /// Rounds of requests that went to other nodes, and how long they took.
@@ -120,7 +120,7 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> Coordinator<'e, F, S> {
             random: Cell::new(holder.to_word()),
             rings: Rings::default(),
             conflicts: Cell::default(),
-            rounds: Cell::default(),
+            rounds: Default::default(),
         }
     }
 
@@ -198,10 +198,9 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> Coordinator<'e, F, S> {
 
     /// Counts a round that has ended.
     pub(super) fn count_round(&self, phase: Phase, took: Duration) {
-        let mut all = self.rounds.get();
-        let rounds = &mut all[phase as usize];
-        (rounds.count, rounds.took) = (rounds.count + 1, rounds.took + took);
-        self.rounds.set(all);
+        let rounds = &self.rounds[phase as usize];
+        let Rounds { count, took: before } = rounds.get();
+        rounds.set(Rounds { count: count + 1, took: before + took });
     }
 
     /// Counts that a closure is run again.

@@ -275,7 +275,7 @@ impl<'e, F: Fabric, S: Setting<Engine = F::Engine>> Worker<'e, F, S> {
     /// ```
     #[must_use]
     pub fn rounds(&self, phase: Phase) -> Rounds {
-        self.inner.rounds.get()[phase as usize]
+        self.inner.rounds[phase as usize].get()
     }
 
     /// The cluster's time, as exact as this node has measured it.
