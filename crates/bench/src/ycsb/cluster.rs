@@ -243,8 +243,7 @@ where
             }
             Operation::Scan { number, length } => {
                 let from = key(client.number(self.records, number));
-                let apart = u64::MAX / self.records;
-                let scanned = worker.transact(async |tx| O::scan_nodes(tx, records, from, length, apart).await);
+                let scanned = worker.transact(async |tx| O::scan_nodes(tx, records, from, length).await);
                 black_box(scanned.await?);
             }
         }

@@ -39,14 +39,12 @@ pub(crate) trait Shelf: Kind {
     where
         Self: Sized;
 
-    /// Like [`scan`](Self::scan), over several nodes. Keys of neighbours are about `apart` from
-    /// each other.
+    /// Like [`scan`](Self::scan), over several nodes.
     async fn scan_nodes<F: Fabric<Engine = NoHtm>, S: Setting<Engine = NoHtm>, const FIELDS: usize>(
         tx: &mut ClusterTx<'_, F, S>,
         records: ClusterRecords<Self, FIELDS>,
         from: u64,
         length: u16,
-        apart: u64,
     ) -> Result<u16, Error>
     where
         Self: Sized;
@@ -76,7 +74,6 @@ impl Shelf for Hash {
         _records: ClusterRecords<Self, FIELDS>,
         _from: u64,
         _length: u16,
-        _apart: u64,
     ) -> Result<u16, Error> {
         Err(not_in_order())
     }
@@ -106,23 +103,14 @@ impl Shelf for Ordered {
         records: ClusterRecords<Self, FIELDS>,
         from: u64,
         length: u16,
-        apart: u64,
     ) -> Result<u16, Error> {
-        let (mut seen, mut from) = (0, from);
-        loop {
-            let to = from.saturating_add(apart.saturating_mul((length - seen).into()));
-            let some = tx.range(records, from..=to).await?;
-            // The last range may have more than are wanted.
-            for (key, row) in some.iter().take((length - seen).into()) {
-                seen += 1;
-                let row = looked_at(row);
-                debug_assert!(row.is_none_or(|row| row.writes(number(*key)).is_some()), "record {key} is torn");
-            }
-            match to.checked_add(1) {
-                Some(next) if seen < length => from = next,
-                _ => return Ok(seen),
-            }
+        let rows = tx.range_limit(records, from.., length.into()).await?;
+        for (key, row) in &rows {
+            let row = looked_at(row);
+            debug_assert!(row.is_none_or(|row| row.writes(number(*key)).is_some()), "record {key} is torn");
         }
+        // The length at most.
+        Ok(rows.len() as u16)
     }
 }
 
